@@ -1,0 +1,14 @@
+// What this process uses and what the machine still has, in bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace atl {
+
+std::int64_t peak_resident_bytes();  // of this process since its start (VmHWM)
+// Memory the kernel estimates to be available without swapping, capped by the control group's limit.
+std::int64_t available_memory_bytes();
+std::string format_bytes(std::int64_t bytes);  // "1.50 GiB"
+
+}  // namespace atl

@@ -1,0 +1,63 @@
+// The dataset folder: dataset.json and plain .npy files, memory-mapped (docs/formats.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "base/npy.hpp"
+#include "partition/local_graph.hpp"
+
+namespace atl {
+
+enum class Task { kSingleLabel, kMultiLabel, kBinary };
+std::string to_string(Task task);  // "single-label", "multi-label", "binary"
+Task parse_task(const std::string& text, const std::string& place);
+
+enum class Split : std::uint8_t { kTrain = 0, kValid = 1, kTest = 2, kNone = 255 };
+
+struct DatasetInfo {
+  std::string name;
+  std::int64_t nodes = 0;
+  std::int64_t edges = 0;         // entries of col_idx
+  std::int64_t edges_source = 0;  // edges in the source, before symmetrising and merging duplicates
+  std::int64_t features = 0;      // columns; 0 = structure only
+  std::int64_t classes = 0;       // 0 = no labels
+  std::int64_t splits = 0;        // rows of split.npy; 0 = none
+  bool directed = false;
+  bool weighted = false;
+  Task task = Task::kSingleLabel;
+  Json provenance;                // how the folder was made
+  std::string checksum;           // over all files, 16 hex digits
+};
+
+// An opened dataset folder. open() checks that every file agrees with dataset.json in type and
+// shape; validate() also checks every value.
+class Dataset {
+ public:
+  static Dataset open(const std::filesystem::path& folder);
+
+  const DatasetInfo& info() const { return info_; }
+  const std::filesystem::path& folder() const { return folder_; }
+  GraphView graph() const;
+  std::span<const float> features() const;             // [nodes, info.features]
+  std::span<const std::int32_t> labels() const;        // single-label, binary: [nodes], -1 = none
+  std::span<const std::uint8_t> multi_labels() const;  // multi-label: [nodes, classes], 255 = none
+  // [nodes] of split `index`; throws Error{kOption} naming the valid indices if there is none.
+  std::span<const std::uint8_t> split(std::int64_t index) const;
+
+  // Checks ids, row_ptr order, finite features and weights, labels and splits in range, symmetry
+  // if `directed` is false. Throws Error{kInput} with file, place, value and allowed values.
+  void validate() const;
+
+ private:
+  std::filesystem::path folder_;
+  DatasetInfo info_;
+  NpyFile row_ptr_, col_idx_, edge_weights_, features_, labels_, split_;
+  std::vector<std::int32_t> narrowed_col_idx_;  // only if col_idx.npy is int64
+};
+
+}  // namespace atl

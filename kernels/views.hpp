@@ -1,0 +1,113 @@
+// Non-owning views of memory that a backend owns.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/error.hpp"
+#include "base/ids.hpp"
+#include "base/philox.hpp"
+
+namespace atl {
+
+enum class DType : std::uint8_t {
+  kF32,
+  kBf16,  // storage only: sums are f32 or wider
+  kF64,   // `reference` only: gradient checks by finite differences
+};
+
+constexpr std::int64_t bytes_of(DType dtype) {
+  return dtype == DType::kF64 ? 8 : dtype == DType::kF32 ? 4 : 2;
+}
+
+// Rows [begin, end).
+struct RowRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+// Row-major matrix, element (i, j) at data + (i * stride + j) * bytes_of(dtype).
+template <typename Void>
+struct BasicMatrixView {
+  Void* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t stride = 0;  // elements between row starts, >= cols
+  DType dtype = DType::kF32;
+
+  bool absent() const { return data == nullptr && rows == 0 && cols == 0; }
+  bool empty() const { return rows == 0 || cols == 0; }
+  BasicMatrixView rows_in(RowRange range) const {
+    ATOLL_ASSERT(0 <= range.begin && range.begin <= range.end && range.end <= rows,
+                 "rows {}..{} of {}", range.begin, range.end, rows);
+    using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+    return {static_cast<Byte*>(data) + range.begin * stride * bytes_of(dtype), range.size(), cols,
+            stride, dtype};
+  }
+  // Typed pointer to the start of row i; T must be the C++ type of dtype.
+  template <typename T>
+  auto row(std::int64_t i) const {
+    using Element = std::conditional_t<std::is_const_v<Void>, const T, T>;
+    return static_cast<Element*>(data) + i * stride;
+  }
+  operator BasicMatrixView<const void>() const { return {data, rows, cols, stride, dtype}; }
+};
+
+using MatrixView = BasicMatrixView<void>;
+using ConstMatrixView = BasicMatrixView<const void>;
+
+// A sparse matrix with its normalisation kept as row and column factors:
+//   S = diag(row_scale) * (A + diag(self_weight)) * diag(col_scale).
+// Columns [0, rows) are the rows themselves (inner nodes), columns [rows, cols) are halo rows.
+// An empty span means all ones (row_scale, col_scale, values) or all zeros (self_weight).
+struct SparseOperator {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::span<const std::int64_t> row_ptr;  // rows + 1
+  std::span<const std::int32_t> col_idx;  // local ids in [0, cols)
+  std::span<const float> values;          // nnz
+  std::span<const float> row_scale;       // rows
+  std::span<const float> col_scale;       // cols
+  std::span<const float> self_weight;     // rows
+};
+
+// Dropout of a matrix whose row i is node row_ids[i]; threshold 65536 = no dropout.
+struct DropoutSpec {
+  RandomKey key;
+  DropoutThreshold rate{65536, 1.0F};
+  std::span<const GlobalId> row_ids;
+
+  bool active() const { return rate.threshold != 65536; }
+};
+
+// What follows a convolution, element by element in column j:
+//   y = dropout(relu((x - mean_j) * inv_std_j * gamma_j + beta_j)).
+// Absent parts are skipped; beta alone is a bias.
+struct Epilogue {
+  std::span<const double> mean;     // cols, with inv_std
+  std::span<const double> inv_std;  // cols
+  ConstMatrixView gamma;            // [1, cols]
+  ConstMatrixView beta;             // [1, cols]
+  bool relu = false;
+  DropoutSpec dropout;
+};
+
+// One run of equal weight decay inside the flat parameter array: elements [begin, end).
+struct DecaySegment {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  double weight_decay = 0;
+};
+
+// Adam with L2 weight decay added to the gradient (Kingma & Ba 2015, Algorithm 1).
+struct AdamSpec {
+  double learning_rate = 0.01;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  std::int64_t step = 1;  // 1-based, for the bias correction
+  std::span<const DecaySegment> segments;  // on the host; cover the whole array, in order
+};
+
+}  // namespace atl

@@ -1,0 +1,116 @@
+// The part of the graph that one rank holds: its inner nodes, the sparse matrices of both
+// directions over local columns, and the plans of which rows travel to whom.
+//
+// Local numbering of columns: [central | marginal | halo grouped by owner, ascending]. Central nodes
+// have no remote neighbour in either direction. Inside a row, local columns come before remote ones.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/csr.hpp"
+#include "base/ids.hpp"
+
+namespace atl {
+
+// Who sends which rows to whom in one direction; P parts.
+struct HaloPlanView {
+  // P + 1: halo rows [recv_offset[r], recv_offset[r + 1]) come from part r.
+  std::span<const std::int64_t> recv_offset;
+  // P + 1: send_rows[send_offset[r] .. send_offset[r + 1]) go to part r, in the receiver's order.
+  std::span<const std::int64_t> send_offset;
+  std::span<const LocalId> send_rows;  // inner nodes
+
+  std::int64_t halo_rows() const { return recv_offset.empty() ? 0 : recv_offset.back(); }
+  std::int64_t sent_rows() const { return static_cast<std::int64_t>(send_rows.size()); }
+};
+
+// One direction of the local graph.
+struct LocalMatrixView {
+  CsrView csr;                           // inner rows; columns are local ids
+  std::span<const std::int64_t> split;   // per row: index into col_idx of its first remote column
+  HaloPlanView plan;
+  std::span<const GlobalId> halo_ids;    // global id of each halo row
+};
+
+struct LocalGraphView {
+  int part = 0;
+  int parts = 1;
+  std::int64_t global_nodes = 0;
+  std::int64_t central = 0;               // inner nodes [0, central) are central
+  std::span<const GlobalId> inner_ids;    // global id of each inner node
+  // Sum of the values of the in-edges of each inner node over the whole graph, explicit self-loops
+  // included (their count where edges have no values).
+  std::span<const float> in_degree;
+  std::span<const float> out_degree;      // same for out-edges; equals in_degree if symmetric
+  std::span<const std::uint8_t> has_self_loop;  // 1 where the graph itself has the edge (i, i)
+  LocalMatrixView forward;                // A: row i reads its in-neighbours
+  LocalMatrixView backward;               // A^T: same spans as forward for a symmetric graph
+  bool symmetric = true;
+
+  std::int64_t inner() const { return static_cast<std::int64_t>(inner_ids.size()); }
+  std::int64_t marginal() const { return inner() - central; }
+};
+
+// Storage behind the views.
+struct HaloPlan {
+  std::vector<std::int64_t> recv_offset;
+  std::vector<std::int64_t> send_offset;
+  std::vector<LocalId> send_rows;
+  HaloPlanView view() const { return {recv_offset, send_offset, send_rows}; }
+};
+
+struct LocalMatrix {
+  Csr csr;
+  std::vector<std::int64_t> split;
+  HaloPlan plan;
+  std::vector<GlobalId> halo_ids;
+  LocalMatrixView view() const { return {csr.view(), split, plan.view(), halo_ids}; }
+};
+
+struct LocalGraph {
+  int part = 0;
+  int parts = 1;
+  std::int64_t global_nodes = 0;
+  std::int64_t central = 0;
+  std::vector<GlobalId> inner_ids;
+  std::vector<float> in_degree;
+  std::vector<float> out_degree;  // empty if symmetric
+  std::vector<std::uint8_t> has_self_loop;
+  LocalMatrix forward;
+  LocalMatrix backward;  // empty if symmetric
+  bool symmetric = true;
+
+  LocalGraphView view() const;
+};
+
+// The whole graph as the partitioner and the builder see it. `in_edges` row i: sources of edges
+// into i (global ids fit int32; larger graphs are refused when a dataset is opened).
+struct GraphView {
+  CsrView in_edges;
+  bool symmetric = true;  // in_edges equals its transpose, values included
+
+  std::int64_t nodes() const { return in_edges.rows(); }
+};
+
+// Builds the local graph of every part in turn and hands it to `consume(LocalGraph&&)`, so that only
+// one is in memory at a time. part_of has one entry in [0, parts) per node. Inside the central and
+// the marginal range nodes are ordered for cache locality. Duplicate edges count as often as they
+// occur; self-loops are ordinary local edges.
+class LocalGraphBuilder {
+ public:
+  LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of, int parts);
+  LocalGraph build(int part) const;
+
+ private:
+  GraphView graph_;
+  std::span<const std::int32_t> part_of_;
+  int parts_;
+  Csr transposed_;                          // only if not symmetric
+  std::vector<std::vector<GlobalId>> order_;  // inner nodes of each part, in local order
+  std::vector<std::int64_t> central_;         // central nodes of each part
+  std::vector<std::int32_t> local_of_;        // local id of every node on its owner
+};
+
+}  // namespace atl
