@@ -1,0 +1,21 @@
+// What every subcommand provides to the `atoll` program: one file per subcommand.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace atl {
+
+// Each function adds its subcommand with options, help and examples to `app`; the work runs in the
+// subcommand's callback once parsing succeeded.
+void add_import_command(CLI::App& app);
+void add_generate_command(CLI::App& app);
+void add_info_command(CLI::App& app);
+void add_partition_command(CLI::App& app);
+void add_train_command(CLI::App& app);
+void add_predict_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
+void add_doctor_command(CLI::App& app);
+void add_report_command(CLI::App& app);
+
+}  // namespace atl
