@@ -1,0 +1,232 @@
+#include "launch/config_file.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "base/error.hpp"
+#include "launch/suggest.hpp"
+
+namespace atl {
+namespace {
+
+// "run.toml:3:7", the place of `node` in the file.
+std::string place_of(const toml::node& node, const std::string& file) {
+  const toml::source_position begin = node.source().begin;
+  return fmt::format("{}:{}:{}", file, begin.line, begin.column);
+}
+
+std::string place_of(const toml::key& key, const std::string& file) {
+  return fmt::format("{}:{}:{}", file, key.source().begin.line, key.source().begin.column);
+}
+
+bool is_flag(const CLI::Option& option) { return option.get_expected_min() == 0; }
+
+// The names under which an option may stand in a file: long names, or the name of a positional.
+std::vector<std::string> keys_of(const CLI::Option& option) {
+  std::vector<std::string> keys = option.get_lnames();
+  if (keys.empty() && option.get_positional()) keys.push_back(option.get_single_name());
+  return keys;
+}
+
+std::vector<CLI::Option*> configurable_options(CLI::App& command) {
+  return command.get_options([](CLI::Option* option) { return option->get_configurable(); });
+}
+
+std::vector<std::string> valid_keys(CLI::App& command) {
+  std::vector<std::string> keys;
+  for (const CLI::Option* option : configurable_options(command)) {
+    for (std::string& key : keys_of(*option)) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+CLI::Option* find_option(CLI::App& command, std::string_view key) {
+  for (CLI::Option* option : configurable_options(command)) {
+    const std::vector<std::string> keys = keys_of(*option);
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) return option;
+  }
+  return nullptr;
+}
+
+// A scalar as it would be typed on the command line.
+std::string to_argument(const toml::node& node, std::string_view key, const std::string& file) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return std::to_string(number->get());
+  if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
+  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
+  std::ostringstream kind;
+  kind << node.type();
+  fail_option("{}: '{}' is of type {}; use a string, a number, true, false or an array of these",
+              place_of(node, file), key, kind.str());
+}
+
+std::vector<std::string> to_arguments(const toml::node& node, const CLI::Option& option,
+                                      std::string_view key, const std::string& file) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return {to_argument(node, key, file)};
+  std::vector<std::string> items;
+  for (const toml::node& item : *array) items.push_back(to_argument(item, key, file));
+  // Options such as --weights 2,1,1 are one word on the command line.
+  if (option.get_items_expected_max() == 1) return {fmt::format("{}", fmt::join(items, ","))};
+  return items;
+}
+
+void apply(CLI::Option& option, const toml::key& key, const toml::node& node,
+           const std::string& file) {
+  try {
+    if (is_flag(option)) {
+      if (!node.is_boolean()) {
+        fail_option("{}: '{}' is switched by true or false", place_of(node, file), key.str());
+      }
+      option.add_result(
+          option.get_flag_value(std::string(key.str()), to_argument(node, key.str(), file)));
+    } else {
+      option.add_result(to_arguments(node, option, key.str(), file));
+    }
+    option.run_callback();
+  } catch (const CLI::ParseError& error) {
+    fail_option("{}: {}", place_of(node, file), error.what());
+  }
+}
+
+[[noreturn]] void fail_unknown(const toml::key& key, CLI::App& command, const std::string& file) {
+  const std::vector<std::string> keys = valid_keys(command);
+  fail_option("{}: unknown key '{}' for 'atoll {}'{}; use one of {}", place_of(key, file),
+              key.str(), command.get_name(), did_you_mean(key.str(), keys), fmt::join(keys, ", "));
+}
+
+// Checks one key against `command`; sets the option if `use` and the command line left it open.
+void read_option(const toml::key& key, const toml::node& node, CLI::App& command, bool use,
+                 const std::string& file) {
+  CLI::Option* option = find_option(command, key.str());
+  if (option == nullptr) fail_unknown(key, command, file);
+  if (use && option->empty()) apply(*option, key, node, file);
+}
+
+// Reads TOML for CLI11. It fills the options itself rather than returning items, because CLI11
+// forgets the place of an item.
+class ConfigFile : public CLI::Config {
+ public:
+  explicit ConfigFile(CLI::App& program) : program_(program) {}
+
+  std::string to_config(const CLI::App* command, bool /*defaults*/, bool /*descriptions*/,
+                        std::string /*prefix*/) const override {
+    return effective_config(*command);
+  }
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    const auto file = program_.get_config_ptr()->as<std::string>();
+    const std::vector<CLI::App*> selected = program_.get_subcommands();
+    if (selected.empty()) return {};  // CLI11 reports the missing subcommand
+    try {
+      read(toml::parse(input, file), *selected.front(), file);
+    } catch (const toml::parse_error& error) {
+      const toml::source_position begin = error.source().begin;
+      fail_option("{}:{}:{}: not valid TOML: {}", file, begin.line, begin.column,
+                  error.description());
+    }
+    return {};
+  }
+
+ private:
+  void read(const toml::table& root, CLI::App& selected, const std::string& file) const {
+    for (const auto& [key, node] : root) {
+      CLI::App* section = node.is_table() ? find_command(key.str()) : nullptr;
+      if (section == nullptr) {
+        read_option(key, node, selected, true, file);
+        continue;
+      }
+      for (const auto& [inner_key, inner_node] : *node.as_table()) {
+        read_option(inner_key, inner_node, *section, section == &selected, file);
+      }
+    }
+  }
+
+  CLI::App* find_command(std::string_view name) const {
+    for (CLI::App* command : program_.get_subcommands({})) {
+      if (command->get_name() == name) return command;
+    }
+    return nullptr;
+  }
+
+  CLI::App& program_;
+};
+
+std::string quoted(const std::string& text) {
+  std::ostringstream out;
+  out << toml::value<std::string>(text);
+  return out.str();
+}
+
+bool is_toml_number(const std::string& text) {
+  try {
+    return toml::parse("x = " + text)["x"].is_number();
+  } catch (const toml::parse_error&) {
+    return false;
+  }
+}
+
+// Numbers stay bare where the option takes a number: the text then comes back unchanged in value.
+std::string to_toml(const std::string& text, const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const bool numeric =
+      type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT");
+  return numeric && is_toml_number(text) ? text : quoted(text);
+}
+
+// The values given, or the default as CLI11 keeps it: one string, "[a,b]" for several values.
+std::vector<std::string> effective_values(const CLI::Option& option) {
+  if (!option.empty()) return option.results();
+  std::string text = option.get_default_str();
+  if (text.empty()) return {};
+  if (option.get_items_expected_max() > 1 && text.starts_with("[") && text.ends_with("]")) {
+    text = text.substr(1, text.size() - 2);
+    return text.empty() ? std::vector<std::string>{} : CLI::detail::split(text, ',');
+  }
+  return {text};
+}
+
+}  // namespace
+
+void add_config_option(CLI::App& program) {
+  CLI::Option* chosen = program.set_config("--config")->group("");
+  program.config_formatter(std::make_shared<ConfigFile>(program));
+  for (CLI::App* command : program.get_subcommands({})) {
+    // CLI11 reads files of the program only; the subcommand's option hands its file on while the
+    // command line is still being read.
+    command
+        ->add_option_function<std::string>(
+            "--config", [chosen](const std::string& file) { chosen->add_result(file); },
+            "Read options from a TOML file; the command line wins")
+        ->check(CLI::ExistingFile)
+        ->type_name("FILE")
+        ->configurable(false)
+        ->trigger_on_parse();
+  }
+}
+
+std::string effective_config(const CLI::App& command) {
+  std::string text = fmt::format("# atoll {} --config THIS_FILE\n", command.get_name());
+  for (const CLI::Option* option : command.get_options()) {
+    const std::vector<std::string> values = effective_values(*option);
+    const std::vector<std::string> keys = keys_of(*option);
+    if (!option->get_configurable() || values.empty() || keys.empty()) continue;
+    if (is_flag(*option)) {
+      text += fmt::format("{} = {}\n", keys.front(), option->as<bool>());
+    } else if (option->get_items_expected_max() == 1) {
+      text += fmt::format("{} = {}\n", keys.front(), to_toml(values.front(), *option));
+    } else {
+      std::vector<std::string> items;
+      for (const std::string& value : values) items.push_back(to_toml(value, *option));
+      text += fmt::format("{} = [{}]\n", keys.front(), fmt::join(items, ", "));
+    }
+  }
+  return text;
+}
+
+}  // namespace atl

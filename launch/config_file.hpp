@@ -1,0 +1,22 @@
+// Configuration files: every option of every subcommand can stand in a TOML file given by --config,
+// and the effective configuration of a run can be written as such a file.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace atl {
+
+// Gives every subcommand of `program` the option --config FILE; call after all are declared.
+//
+// Keys of the file are option names without dashes (positional arguments: their name) and stand at
+// the top level or in a table named after the subcommand; tables of other subcommands are checked
+// but not used. Values on the command line win over those of the file. Unknown keys and bad values
+// throw Error{kOption} naming file, line, column and what is allowed.
+void add_config_option(CLI::App& program);
+
+// The configuration `command` runs with, defaults included, as TOML that --config reads back to the
+// same values. Options without value and default are left out.
+std::string effective_config(const CLI::App& command);
+
+}  // namespace atl

@@ -1,0 +1,132 @@
+// The `atoll` program: declares the subcommands, reads command line and configuration file, and is
+// the one place where errors become messages and exit codes.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "engine/comm/transport.hpp"
+#include "launch/command.hpp"
+#include "launch/config_file.hpp"
+#include "launch/suggest.hpp"
+#include "launch/version.hpp"
+
+namespace atl {
+namespace {
+
+constexpr int kUserError = 2;  // what the user can mend; other failures exit with 1
+
+// Prints one error and returns the exit code. A launcher ends the job when a first rank has exited,
+// so under one rank 0 speaks at once and the others give it time to: what all ranks saw is then
+// printed once, and what only one rank saw is still printed. `same_everywhere`: every rank has seen
+// this error, rank 0 alone reports it.
+int report_error(const LauncherInfo& launcher, const std::string& message, int exit_code,
+                 bool same_everywhere) {
+  std::string rank;
+  if (launcher.rank != 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(same_everywhere ? 10 : 2));
+    if (same_everywhere) return exit_code;
+    rank = fmt::format("rank {}: ", launcher.rank);
+  }
+  std::fflush(stdout);
+  std::fprintf(stderr, "atoll: error: %s%s\n", rank.c_str(), message.c_str());
+  return exit_code;
+}
+
+std::vector<std::string> subcommand_names(const CLI::App& program) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// CLI11's message, or a better one where an unknown word is the likely cause: a misspelt option is
+// otherwise reported as a missing or surplus argument.
+std::string describe(const CLI::ParseError& error, const CLI::App& program) {
+  const std::vector<CLI::App*> selected = [&] {
+    return const_cast<CLI::App&>(program).get_subcommands();
+  }();
+  const CLI::App& command = selected.empty() ? program : *selected.front();
+  const std::string hint = selected.empty()
+                               ? "\nSee 'atoll --help'."
+                               : fmt::format("\nSee 'atoll {} --help'.", command.get_name());
+  for (const std::string& word : command.remaining()) {
+    if (word.starts_with("-")) {
+      const std::string name = word.substr(0, word.find('='));
+      return fmt::format("unknown option '{}'{}{}", name, did_you_mean(name, option_names(command)),
+                         hint);
+    }
+    if (selected.empty()) {
+      const std::vector<std::string> names = subcommand_names(program);
+      return fmt::format("unknown subcommand '{}'{}; use one of {}", word,
+                         did_you_mean(word, names), fmt::join(names, ", "));
+    }
+    return fmt::format("unexpected argument '{}'{}", word, hint);
+  }
+  return error.what() + hint;
+}
+
+void declare(CLI::App& program) {
+  program.set_version_flag("--version", version_line(), "Print version and commit, then exit");
+  program.require_subcommand(1);
+  // Every default belongs into --help and into the effective configuration.
+  program.option_defaults()->always_capture_default();
+  program.get_formatter()->column_width(36);
+  program.footer(
+      "Examples:\n"
+      "  atoll generate sbm --out data/sbm\n"
+      "  mpirun -n 4 atoll train data/sbm --model gcn --epochs 50\n"
+      "  atoll report runs/*\n"
+      "Every subcommand has --help with examples.");
+  add_import_command(program);
+  add_generate_command(program);
+  add_info_command(program);
+  add_partition_command(program);
+  add_train_command(program);
+  add_predict_command(program);
+  add_bench_command(program);
+  add_report_command(program);
+  add_doctor_command(program);
+  add_config_option(program);
+}
+
+int run(int argc, char** argv) {
+  const LauncherInfo launcher = launcher_info();
+  CLI::App program{"Atoll trains graph neural networks on the whole graph, split over MPI ranks.",
+                   "atoll"};
+  try {
+    declare(program);
+    program.parse(argc, argv);
+    return 0;
+  } catch (const CLI::Success& request) {  // --help, --version
+    return launcher.rank == 0 ? program.exit(request) : 0;
+  } catch (const CLI::ParseError& error) {
+    return report_error(launcher, describe(error, program), kUserError, true);
+  } catch (const Error& error) {
+    return report_error(launcher, error.what(), error.exit_code(),
+                        error.kind() == ErrorKind::kOption);
+  } catch (const std::bad_alloc&) {
+    return report_error(launcher,
+                        "out of memory: an allocation failed; use more ranks or a smaller model",
+                        Error(ErrorKind::kMemory, "").exit_code(), false);
+  } catch (const std::exception& error) {
+    return report_error(launcher, error.what(), 1, false);
+  }
+}
+
+}  // namespace
+}  // namespace atl
+
+int main(int argc, char** argv) { return atl::run(argc, argv); }
