@@ -17,6 +17,7 @@ enum class RandomStream : std::uint8_t {
   kRoundBackward = 5, // row = global node id
   kSplit = 6,         // row = node
   kGenerator = 7,     // meaning of row and column: the generator's
+  kPartition = 8,     // row = position in the permutation
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;

@@ -1,8 +1,9 @@
 // The part of the graph that one rank holds: its inner nodes, the sparse matrices of both
 // directions over local columns, and the plans of which rows travel to whom.
 //
-// Local numbering of columns: [central | marginal | halo grouped by owner, ascending]. Central nodes
-// have no remote neighbour in either direction. Inside a row, local columns come before remote ones.
+// Local numbering of columns: [central | marginal | halo grouped by owner, ascending]. Central
+// nodes have no remote neighbour in either direction. Inside a row, local columns come before
+// remote ones.
 #pragma once
 
 #include <cstdint>
@@ -28,25 +29,25 @@ struct HaloPlanView {
 
 // One direction of the local graph.
 struct LocalMatrixView {
-  CsrView csr;                           // inner rows; columns are local ids
-  std::span<const std::int64_t> split;   // per row: index into col_idx of its first remote column
+  CsrView csr;                          // inner rows; columns are local ids
+  std::span<const std::int64_t> split;  // per row: index into col_idx of its first remote column
   HaloPlanView plan;
-  std::span<const GlobalId> halo_ids;    // global id of each halo row
+  std::span<const GlobalId> halo_ids;  // global id of each halo row
 };
 
 struct LocalGraphView {
   int part = 0;
   int parts = 1;
   std::int64_t global_nodes = 0;
-  std::int64_t central = 0;               // inner nodes [0, central) are central
-  std::span<const GlobalId> inner_ids;    // global id of each inner node
+  std::int64_t central = 0;             // inner nodes [0, central) are central
+  std::span<const GlobalId> inner_ids;  // global id of each inner node
   // Sum of the values of the in-edges of each inner node over the whole graph, explicit self-loops
   // included (their count where edges have no values).
   std::span<const float> in_degree;
-  std::span<const float> out_degree;      // same for out-edges; equals in_degree if symmetric
+  std::span<const float> out_degree;            // same for out-edges; equals in_degree if symmetric
   std::span<const std::uint8_t> has_self_loop;  // 1 where the graph itself has the edge (i, i)
-  LocalMatrixView forward;                // A: row i reads its in-neighbours
-  LocalMatrixView backward;               // A^T: same spans as forward for a symmetric graph
+  LocalMatrixView forward;                      // A: row i reads its in-neighbours
+  LocalMatrixView backward;                     // A^T: same spans as forward for a symmetric graph
   bool symmetric = true;
 
   std::int64_t inner() const { return static_cast<std::int64_t>(inner_ids.size()); }
@@ -94,23 +95,55 @@ struct GraphView {
   std::int64_t nodes() const { return in_edges.rows(); }
 };
 
-// Builds the local graph of every part in turn and hands it to `consume(LocalGraph&&)`, so that only
-// one is in memory at a time. part_of has one entry in [0, parts) per node. Inside the central and
-// the marginal range nodes are ordered for cache locality. Duplicate edges count as often as they
-// occur; self-loops are ordinary local edges.
+// Which matrix of the graph a halo belongs to.
+enum class Direction : std::uint8_t { kForward, kBackward };
+
+// Builds the local graph of one part at a time, so that only one is in memory. The constructor is
+// linear in nodes + edges, and so are all calls of build() together. Inside the central and the
+// marginal range nodes are in breadth-first order for cache locality. Duplicate edges count as
+// often as they occur; self-loops are ordinary local edges.
 class LocalGraphBuilder {
  public:
+  // part_of has one entry in [0, parts) per node; it and the graph must outlive the builder.
   LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of, int parts);
-  LocalGraph build(int part) const;
+
+  // Runs its loops in parallel but is not itself thread-safe: calls share a scratch array.
+  LocalGraph build(int part);
+
+  const GraphView& graph() const { return graph_; }
+  std::span<const std::int32_t> part_of() const { return part_of_; }
+  int parts() const { return parts_; }
+  CsrView out_edges() const { return graph_.symmetric ? graph_.in_edges : transposed_.view(); }
+  // Inner nodes of a part in local order, and how many of them, the first ones, are central.
+  std::span<const GlobalId> inner_ids(int part) const { return order_[part]; }
+  std::int64_t central(int part) const { return central_[part]; }
+  // Rows that part `to` receives from part `from`.
+  std::int64_t halo_rows(Direction direction, int from, int to) const {
+    return static_cast<std::int64_t>(messages(direction, from, to).size());
+  }
 
  private:
+  using NodeList = std::vector<std::int32_t>;
+
+  const NodeList& messages(Direction direction, int from, int to) const;
+  void find_central();
+  void order_nodes();
+  std::vector<NodeList> find_messages(const CsrView& readers) const;
+  LocalMatrix build_matrix(int part, Direction direction);
+
   GraphView graph_;
   std::span<const std::int32_t> part_of_;
   int parts_;
-  Csr transposed_;                          // only if not symmetric
+  Csr transposed_;                            // only if not symmetric
+  std::vector<std::uint8_t> is_central_;      // of every node
   std::vector<std::vector<GlobalId>> order_;  // inner nodes of each part, in local order
   std::vector<std::int64_t> central_;         // central nodes of each part
   std::vector<std::int32_t> local_of_;        // local id of every node on its owner
+  // [from * parts + to]: nodes of `from` that `to` reads, in from's local order. That order is what
+  // makes both ends of a link agree without talking.
+  std::vector<NodeList> forward_messages_;
+  std::vector<NodeList> backward_messages_;  // only if not symmetric
+  std::vector<std::int32_t> halo_column_;    // scratch: column of each halo node of one part
 };
 
 }  // namespace atl

@@ -1,0 +1,260 @@
+#include "partition/local_graph.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/error.hpp"
+#include "partition/transpose.hpp"
+
+namespace atl {
+
+namespace {
+
+// Breadth-first order of one part's nodes over in- and out-edges inside the part, started again
+// from the node of lowest degree left whenever a component ends (the idea of Cuthill and McKee,
+// ACM'69, without its sort of every neighbourhood). Marks the nodes in `visited`.
+std::vector<std::int32_t> breadth_first(std::span<const std::int32_t> nodes, const CsrView& in,
+                                        const CsrView& out, bool symmetric,
+                                        std::span<const std::int32_t> part_of,
+                                        std::vector<std::uint8_t>& visited) {
+  constexpr std::int64_t kBuckets = 64;  // start nodes by degree, higher degrees in one bucket
+  std::vector<std::vector<std::int32_t>> starts(kBuckets);
+  for (const std::int32_t v : nodes) {
+    const auto degree = static_cast<std::int64_t>(in.row(v).size() + out.row(v).size());
+    starts[std::min(degree, kBuckets - 1)].push_back(v);
+  }
+  std::vector<std::int32_t> order;
+  order.reserve(nodes.size());
+  const auto visit = [&](std::int32_t v) {
+    if (visited[v] != 0) return;
+    visited[v] = 1;
+    order.push_back(v);
+  };
+  for (const auto& bucket : starts) {
+    for (const std::int32_t start : bucket) {
+      std::size_t next = order.size();
+      visit(start);
+      for (; next < order.size(); ++next) {
+        const std::int32_t v = order[next];
+        for (const std::int32_t u : in.row(v)) {
+          if (part_of[u] == part_of[v]) visit(u);
+        }
+        if (symmetric) continue;
+        for (const std::int32_t u : out.row(v)) {
+          if (part_of[u] == part_of[v]) visit(u);
+        }
+      }
+    }
+  }
+  return order;
+}
+
+// Sum of the values of every listed row, in double; the number of edges where they have no values.
+std::vector<float> weighted_degrees(const CsrView& csr, std::span<const GlobalId> ids) {
+  std::vector<float> degrees(ids.size());
+#pragma omp parallel for schedule(dynamic, 1024)
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::int64_t row = to_index(ids[i]);
+    double sum = 0;
+    for (std::int64_t e = csr.row_ptr[row]; e < csr.row_ptr[row + 1]; ++e) sum += csr.value(e);
+    degrees[i] = static_cast<float>(sum);
+  }
+  return degrees;
+}
+
+// Sorts the columns [begin, end) of a row ascending and takes the values along; equal columns keep
+// their order.
+void sort_columns(Csr& csr, std::int64_t begin, std::int64_t end,
+                  std::vector<std::pair<std::int32_t, float>>& scratch) {
+  if (csr.values.empty()) {
+    std::sort(csr.col_idx.begin() + begin, csr.col_idx.begin() + end);
+    return;
+  }
+  scratch.clear();
+  for (std::int64_t e = begin; e < end; ++e) scratch.emplace_back(csr.col_idx[e], csr.values[e]);
+  std::stable_sort(scratch.begin(), scratch.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::int64_t e = begin; e < end; ++e) {
+    std::tie(csr.col_idx[e], csr.values[e]) = scratch[e - begin];
+  }
+}
+
+}  // namespace
+
+LocalGraphView LocalGraph::view() const {
+  LocalGraphView view;
+  view.part = part;
+  view.parts = parts;
+  view.global_nodes = global_nodes;
+  view.central = central;
+  view.inner_ids = inner_ids;
+  view.in_degree = in_degree;
+  view.out_degree = symmetric ? in_degree : out_degree;
+  view.has_self_loop = has_self_loop;
+  view.forward = forward.view();
+  view.backward = symmetric ? forward.view() : backward.view();
+  view.symmetric = symmetric;
+  return view;
+}
+
+LocalGraphBuilder::LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of,
+                                     int parts)
+    : graph_(graph), part_of_(part_of), parts_(parts) {
+  ATOLL_ASSERT(parts >= 1 && static_cast<std::int64_t>(part_of.size()) == graph.nodes(),
+               "{} parts, {} entries for {} nodes", parts, part_of.size(), graph.nodes());
+  for (const std::int32_t part : part_of) {
+    ATOLL_ASSERT(part >= 0 && part < parts, "part {} of {}", part, parts);
+  }
+  if (!graph_.symmetric) transposed_ = transpose(graph_.in_edges);
+  find_central();
+  order_nodes();
+  forward_messages_ = find_messages(out_edges());
+  if (!graph_.symmetric) backward_messages_ = find_messages(graph_.in_edges);
+  halo_column_.resize(part_of.size());
+}
+
+void LocalGraphBuilder::find_central() {
+  const std::int64_t nodes = graph_.nodes();
+  const CsrView in = graph_.in_edges;
+  const CsrView out = out_edges();
+  is_central_.resize(nodes);
+#pragma omp parallel for schedule(dynamic, 1024)
+  for (std::int64_t v = 0; v < nodes; ++v) {
+    const auto is_local = [&](std::int32_t u) { return part_of_[u] == part_of_[v]; };
+    is_central_[v] = std::ranges::all_of(in.row(v), is_local) &&
+                     (graph_.symmetric || std::ranges::all_of(out.row(v), is_local));
+  }
+}
+
+void LocalGraphBuilder::order_nodes() {
+  const std::int64_t nodes = graph_.nodes();
+  std::vector<NodeList> members(parts_);
+  for (std::int32_t v = 0; v < nodes; ++v) members[part_of_[v]].push_back(v);
+
+  std::vector<std::uint8_t> visited(nodes, 0);  // parts touch their own nodes only
+  order_.resize(parts_);
+  central_.resize(parts_);
+  local_of_.resize(nodes);
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int part = 0; part < parts_; ++part) {
+    NodeList order = breadth_first(members[part], graph_.in_edges, out_edges(), graph_.symmetric,
+                                   part_of_, visited);
+    const auto marginal = std::stable_partition(
+        order.begin(), order.end(), [&](std::int32_t v) { return is_central_[v] != 0; });
+    central_[part] = marginal - order.begin();
+    order_[part].reserve(order.size());
+    for (const std::int32_t v : order) {
+      local_of_[v] = static_cast<std::int32_t>(order_[part].size());
+      order_[part].push_back(GlobalId{v});
+    }
+  }
+}
+
+// Row v of `readers` lists who reads node v. Marginal nodes only: nobody else is read from afar.
+std::vector<LocalGraphBuilder::NodeList> LocalGraphBuilder::find_messages(
+    const CsrView& readers) const {
+  const auto parts = static_cast<std::size_t>(parts_);
+  std::vector<NodeList> messages(parts * parts);
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int from = 0; from < parts_; ++from) {
+    std::vector<std::int64_t> last_node(parts, -1);  // by receiver: the node last added
+    const std::span<const GlobalId> inner = order_[from];
+    for (const GlobalId id : inner.subspan(central_[from])) {
+      const std::int64_t v = to_index(id);
+      for (const std::int32_t u : readers.row(v)) {
+        const std::int32_t to = part_of_[u];
+        if (to == from || last_node[to] == v) continue;
+        last_node[to] = v;
+        messages[from * parts + to].push_back(static_cast<std::int32_t>(v));
+      }
+    }
+  }
+  return messages;
+}
+
+const LocalGraphBuilder::NodeList& LocalGraphBuilder::messages(Direction direction, int from,
+                                                               int to) const {
+  const bool forward = direction == Direction::kForward || graph_.symmetric;
+  const auto& all = forward ? forward_messages_ : backward_messages_;
+  return all[static_cast<std::size_t>(from) * parts_ + to];
+}
+
+LocalGraph LocalGraphBuilder::build(int part) {
+  ATOLL_ASSERT(part >= 0 && part < parts_, "part {} of {}", part, parts_);
+  LocalGraph graph;
+  graph.part = part;
+  graph.parts = parts_;
+  graph.global_nodes = graph_.nodes();
+  graph.central = central_[part];
+  graph.inner_ids = order_[part];
+  graph.symmetric = graph_.symmetric;
+  graph.in_degree = weighted_degrees(graph_.in_edges, graph.inner_ids);
+  graph.has_self_loop.reserve(graph.inner_ids.size());
+  for (const GlobalId id : graph.inner_ids) {
+    const auto row = graph_.in_edges.row(to_index(id));
+    graph.has_self_loop.push_back(std::ranges::find(row, to_index(id)) != row.end() ? 1 : 0);
+  }
+  graph.forward = build_matrix(part, Direction::kForward);
+  if (!graph_.symmetric) {
+    graph.out_degree = weighted_degrees(transposed_.view(), graph.inner_ids);
+    graph.backward = build_matrix(part, Direction::kBackward);
+  }
+  return graph;
+}
+
+LocalMatrix LocalGraphBuilder::build_matrix(int part, Direction direction) {
+  const CsrView rows = direction == Direction::kForward ? graph_.in_edges : out_edges();
+  const std::span<const GlobalId> inner = order_[part];
+  LocalMatrix matrix;
+  HaloPlan& plan = matrix.plan;
+  plan.recv_offset = {0};
+  plan.send_offset = {0};
+  for (int peer = 0; peer < parts_; ++peer) {
+    for (const std::int32_t v : messages(direction, peer, part)) {
+      const std::size_t column = inner.size() + matrix.halo_ids.size();
+      ATOLL_ASSERT(column < std::numeric_limits<std::int32_t>::max());
+      halo_column_[v] = static_cast<std::int32_t>(column);
+      matrix.halo_ids.push_back(GlobalId{v});
+    }
+    for (const std::int32_t v : messages(direction, part, peer)) {
+      plan.send_rows.push_back(LocalId{local_of_[v]});
+    }
+    plan.recv_offset.push_back(static_cast<std::int64_t>(matrix.halo_ids.size()));
+    plan.send_offset.push_back(static_cast<std::int64_t>(plan.send_rows.size()));
+  }
+
+  Csr& csr = matrix.csr;
+  csr.row_ptr.reserve(inner.size() + 1);
+  for (const GlobalId id : inner) {
+    const auto degree = static_cast<std::int64_t>(rows.row(to_index(id)).size());
+    csr.row_ptr.push_back(csr.row_ptr.back() + degree);
+  }
+  csr.col_idx.resize(csr.row_ptr.back());
+  csr.values.resize(rows.values.empty() ? 0 : csr.row_ptr.back());
+  matrix.split.resize(inner.size());
+#pragma omp parallel
+  {
+    std::vector<std::pair<std::int32_t, float>> scratch;
+#pragma omp for schedule(dynamic, 256)
+    for (std::size_t i = 0; i < inner.size(); ++i) {
+      const std::int64_t row = to_index(inner[i]);
+      std::int64_t next = csr.row_ptr[i];
+      for (const bool local : {true, false}) {
+        const std::int64_t begin = next;
+        for (std::int64_t e = rows.row_ptr[row]; e < rows.row_ptr[row + 1]; ++e) {
+          const std::int32_t u = rows.col_idx[e];
+          if ((part_of_[u] == part) != local) continue;
+          csr.col_idx[next] = local ? local_of_[u] : halo_column_[u];
+          if (!csr.values.empty()) csr.values[next] = rows.values[e];
+          ++next;
+        }
+        sort_columns(csr, begin, next, scratch);
+        if (local) matrix.split[i] = next;
+      }
+    }
+  }
+  return matrix;
+}
+
+}  // namespace atl

@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/error.hpp"
+#include "partition/partitioner.hpp"
+#include "partition/transpose.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr std::array<std::pair<const char*, PartitionObjective>, 2> kObjectives = {{
+    {"volume", PartitionObjective::kVolume},
+    {"cut", PartitionObjective::kCut},
+}};
+constexpr std::array<std::pair<const char*, PartitionBalance>, 4> kBalances = {{
+    {"cost", PartitionBalance::kCost},
+    {"nodes", PartitionBalance::kNodes},
+    {"edges", PartitionBalance::kEdges},
+    {"edges,train", PartitionBalance::kEdgesTrain},
+}};
+
+template <typename Names, typename Value>
+std::string name_of(const Names& names, Value value) {
+  const auto found = std::ranges::find(names, value, [](const auto& pair) { return pair.second; });
+  ATOLL_ASSERT(found != names.end());
+  return found->first;
+}
+
+template <typename Names>
+auto parse_name(const Names& names, const std::string& text, const char* option) {
+  std::string allowed;
+  for (const auto& [name, value] : names) {
+    if (text == name) return value;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(name);
+  }
+  fail_option("{}: '{}' is unknown; allowed are {}", option, text, allowed);
+}
+
+std::vector<double> normalised_shares(const std::vector<double>& weights, int parts) {
+  if (weights.empty()) return std::vector<double>(parts, 1.0 / parts);
+  if (weights.size() != static_cast<std::size_t>(parts)) {
+    fail_option("--weights: {} numbers for {} parts; allowed is one per part", weights.size(),
+                parts);
+  }
+  for (const double weight : weights) {
+    if (!std::isfinite(weight) || weight <= 0) {
+      fail_option("--weights: {} found; allowed are positive numbers", weight);
+    }
+  }
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<double> shares;
+  for (const double weight : weights) shares.push_back(weight / sum);
+  return shares;
+}
+
+// Mean of in- and out-degree, rounded up: forward reads the in-edges, backward the out-edges.
+std::vector<std::int64_t> mean_degrees(const GraphView& graph) {
+  const CsrView in = graph.in_edges;
+  std::vector<std::int64_t> degree(graph.nodes());
+  for (std::int64_t v = 0; v < graph.nodes(); ++v) {
+    degree[v] = static_cast<std::int64_t>(in.row(v).size());
+  }
+  if (graph.symmetric) return degree;
+  for (const std::int32_t source : in.col_idx) ++degree[source];
+  for (std::int64_t& d : degree) d = (d + 1) / 2;
+  return degree;
+}
+
+// METIS adds weights in 32 bits, so the sum must stay well below 2^31; a weight above 0 stays so.
+void scale_to_int32(std::vector<std::int64_t>& weights) {
+  constexpr std::int64_t kLimit = 1'500'000'000;
+  const auto nodes = static_cast<std::int64_t>(weights.size());
+  const std::int64_t sum = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
+  if (sum <= kLimit) return;
+  const std::int64_t divisor = sum / std::max<std::int64_t>(1, kLimit - nodes) + 1;
+  for (std::int64_t& weight : weights) weight = (weight + divisor - 1) / divisor;
+}
+
+std::vector<std::vector<std::int64_t>> constraint_weights(const GraphView& graph,
+                                                          const PartitionOptions& options,
+                                                          std::span<const std::uint8_t> split) {
+  const std::int64_t nodes = graph.nodes();
+  if (options.balance == PartitionBalance::kNodes) return {std::vector<std::int64_t>(nodes, 1)};
+  std::vector<std::int64_t> degree = mean_degrees(graph);
+  if (options.balance == PartitionBalance::kCost) {
+    for (std::int64_t& weight : degree) weight += kNodeCost;
+    return {std::move(degree)};
+  }
+  // A graph without edges is balanced by nodes.
+  if (std::ranges::all_of(degree, [](std::int64_t d) { return d == 0; })) {
+    std::ranges::fill(degree, 1);
+  }
+  if (options.balance == PartitionBalance::kEdges) return {std::move(degree)};
+  std::vector<std::int64_t> training(nodes, 0);
+  if (!split.empty()) {
+    ATOLL_ASSERT(static_cast<std::int64_t>(split.size()) == nodes);
+    for (std::int64_t v = 0; v < nodes; ++v) training[v] = split[v] == 0 ? 1 : 0;
+  }
+  if (std::ranges::all_of(training, [](std::int64_t t) { return t == 0; })) {
+    fail_option(
+        "--balance edges,train: the dataset has no training nodes; allowed are cost, "
+        "nodes, edges");
+  }
+  return {std::move(degree), std::move(training)};
+}
+
+}  // namespace
+
+std::string to_string(PartitionObjective objective) { return name_of(kObjectives, objective); }
+std::string to_string(PartitionBalance balance) { return name_of(kBalances, balance); }
+PartitionObjective parse_partition_objective(const std::string& text) {
+  return parse_name(kObjectives, text, "--objective");
+}
+PartitionBalance parse_partition_balance(const std::string& text) {
+  return parse_name(kBalances, text, "--balance");
+}
+
+Json to_json(const PartitionOptions& options) {
+  Json json;
+  json["method"] = options.method;
+  json["objective"] = to_string(options.objective);
+  json["balance"] = to_string(options.balance);
+  json["shares"] =
+      options.weights.empty()
+          ? Json("equal")
+          : Json(normalised_shares(options.weights, static_cast<int>(options.weights.size())));
+  json["seed"] = options.seed;
+  json["imbalance"] = options.imbalance;
+  if (options.balance == PartitionBalance::kEdgesTrain) json["split_index"] = options.split_index;
+  return json;
+}
+
+PartitionProblem make_partition_problem(const GraphView& graph, int parts,
+                                        const PartitionOptions& options,
+                                        std::span<const std::uint8_t> split) {
+  const std::int64_t nodes = graph.nodes();
+  if (parts < 1 || parts > kMaxParts) {
+    fail_option("--parts: {} found; allowed are 1 to {}", parts, kMaxParts);
+  }
+  if (parts > nodes) {
+    fail_option("--parts: {} found, but the graph has {} nodes; a part needs at least one node",
+                parts, nodes);
+  }
+  if (!(options.imbalance >= 0.001 && options.imbalance <= 10)) {
+    fail_option("--imbalance: {} found; allowed are 0.001 to 10", options.imbalance);
+  }
+  PartitionProblem problem;
+  problem.graph = graph;
+  problem.parts = parts;
+  problem.objective = options.objective;
+  problem.shares = normalised_shares(options.weights, parts);
+  problem.imbalance = options.imbalance;
+  problem.seed = options.seed;
+  auto weights = constraint_weights(graph, options, split);
+  problem.constraints = static_cast<std::int64_t>(weights.size());
+  problem.node_weights.resize(nodes * problem.constraints);
+  for (std::int64_t c = 0; c < problem.constraints; ++c) {
+    scale_to_int32(weights[c]);
+    for (std::int64_t v = 0; v < nodes; ++v) {
+      problem.node_weights[v * problem.constraints + c] = static_cast<std::int32_t>(weights[c][v]);
+    }
+  }
+  return problem;
+}
+
+}  // namespace atl

@@ -1,0 +1,100 @@
+// Partitioners: they decide which part owns each node. One source file per method; make_partitioner
+// lists them all.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "partition/local_graph.hpp"
+
+namespace atl {
+
+enum class PartitionObjective {
+  kVolume,  // fewest halo rows (what training sends)
+  kCut,     // fewest edges between parts
+};
+enum class PartitionBalance {
+  kCost,        // what a node costs to train: kNodeCost + its degree
+  kNodes,       // 1 per node
+  kEdges,       // degree
+  kEdgesTrain,  // degree and training nodes, both at once
+};
+std::string to_string(PartitionObjective objective);
+std::string to_string(PartitionBalance balance);
+// Throw Error{kOption} listing the valid names.
+PartitionObjective parse_partition_objective(const std::string& text);
+PartitionBalance parse_partition_balance(const std::string& text);
+
+// A node costs as much as this many edges: its dense work against one SpMM row read per edge.
+inline constexpr std::int64_t kNodeCost = 14;
+// Plans hold a few numbers per pair of parts.
+inline constexpr int kMaxParts = 4096;
+
+struct PartitionOptions {
+  std::string method = "metis";
+  PartitionObjective objective = PartitionObjective::kVolume;
+  PartitionBalance balance = PartitionBalance::kCost;
+  std::vector<double> weights;  // share of each part, any scale; empty: equal shares
+  std::uint64_t seed = 1;
+  // The heaviest part may exceed its share by this fraction (and by one node).
+  double imbalance = 0.05;
+  std::int64_t split_index = 0;  // which split says what a training node is (kEdgesTrain only)
+};
+// Everything that influences the result, normalised: the text is hashed into the folder's name.
+Json to_json(const PartitionOptions& options);
+
+// What a partitioner is given: options resolved to numbers.
+struct PartitionProblem {
+  GraphView graph;
+  int parts = 1;
+  PartitionObjective objective = PartitionObjective::kVolume;
+  // Quantities to balance at once (1 or 2) and their value per node, [nodes, constraints].
+  std::int64_t constraints = 1;
+  std::vector<std::int32_t> node_weights;
+  std::vector<double> shares;  // per part, positive, sum 1
+  double imbalance = 0.05;
+  std::uint64_t seed = 1;
+};
+// `split` (one entry per node, 0 = training) is needed for kEdgesTrain only. Throws Error{kOption}
+// for impossible options: more parts than nodes, a wrong number of weights, no training nodes, ...
+PartitionProblem make_partition_problem(const GraphView& graph, int parts,
+                                        const PartitionOptions& options,
+                                        std::span<const std::uint8_t> split);
+
+class Partitioner {
+ public:
+  virtual ~Partitioner() = default;
+  // One part per node; at least two parts, at least one node per part. May leave parts empty or
+  // too heavy: partition_graph repairs the former and refuses both.
+  virtual std::vector<std::int32_t> partition(const PartitionProblem& problem) const = 0;
+};
+std::vector<std::string> partition_methods();
+// Throws Error{kOption} listing the valid names.
+std::unique_ptr<Partitioner> make_partitioner(const std::string& method);
+
+std::unique_ptr<Partitioner> make_metis_partitioner();
+std::unique_ptr<Partitioner> make_random_partitioner();
+std::unique_ptr<Partitioner> make_contiguous_partitioner();
+// Throws Error{kInput} if METIS, built with 32-bit indices, can't hold such a graph; `entries`
+// counts the undirected structure, each edge twice.
+void check_metis_limits(std::int64_t nodes, std::int64_t entries);
+
+// Partitions, repairs empty parts, validates. The result is a function of graph and options only.
+std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
+                                          const PartitionOptions& options,
+                                          std::span<const std::uint8_t> split);
+
+// Gives every empty part one node, taken from the part with most nodes; deterministic.
+void repair_empty_parts(const PartitionProblem& problem, std::span<std::int32_t> part_of);
+// Weight of each part, [parts, constraints].
+std::vector<std::int64_t> part_loads(const PartitionProblem& problem,
+                                     std::span<const std::int32_t> part_of);
+// Complete, no empty part, every load at most (1 + imbalance) * share + one node; else throws
+// Error{kOption} that names the part, the figures and what to change.
+void validate_partition(const PartitionProblem& problem, std::span<const std::int32_t> part_of);
+
+}  // namespace atl

@@ -1,0 +1,48 @@
+// What a partition costs: edges cut, halo rows per pair of parts, and how even the parts are.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "partition/local_graph.hpp"
+
+namespace atl {
+
+struct PartQuality {
+  std::int64_t nodes = 0;           // inner
+  std::int64_t central = 0;         // without remote neighbour
+  std::int64_t edges = 0;           // in-edges of inner nodes, as stored
+  std::int64_t marginal_edges = 0;  // those of marginal nodes
+  std::int64_t training_nodes = 0;
+  std::int64_t cost = 0;          // kNodeCost per node + mean of in- and out-degree
+  std::int64_t halo_forward = 0;  // rows received
+  std::int64_t halo_backward = 0;
+};
+
+struct PartitionQuality {
+  std::vector<double> shares;  // wanted, per part
+  std::vector<PartQuality> parts;
+  std::int64_t cut_edges = 0;  // stored edges whose ends lie in different parts
+  // [to * parts + from]: rows that `to` receives from `from`.
+  std::vector<std::int64_t> forward_rows;
+  std::vector<std::int64_t> backward_rows;
+
+  PartQuality total() const;
+  // Largest ratio of a part's quantity to its share of the whole; 1 is perfect, 0 if there is none.
+  double balance(std::int64_t PartQuality::*quantity) const;
+};
+
+// `split`: one entry per node, 0 = training; empty if there is none. `shares` as
+// PartitionProblem::shares.
+PartitionQuality measure_quality(const LocalGraphBuilder& builder,
+                                 std::span<const std::uint8_t> split, std::vector<double> shares);
+
+Json to_json(const PartitionQuality& quality);
+// A table for people: one line per part, then totals, balances and, up to 16 parts, the halo rows
+// per pair.
+std::string to_text(const PartitionQuality& quality);
+
+}  // namespace atl

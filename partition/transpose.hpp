@@ -1,0 +1,19 @@
+// The transpose of a sparse matrix and the undirected structure that partitioners cut.
+#pragma once
+
+#include <cstdint>
+
+#include "base/csr.hpp"
+#include "partition/local_graph.hpp"
+
+namespace atl {
+
+// Square matrices only. Rows of the result have ascending columns where equal ones keep the order
+// they had. Linear time.
+Csr transpose(const CsrView& csr);
+
+// Neighbours of every node in either direction, ascending, without duplicates and self-loops; no
+// values. Peak memory: 4 bytes per entry of the graph and of its transpose if it is directed.
+Csr undirected_structure(const GraphView& graph);
+
+}  // namespace atl
