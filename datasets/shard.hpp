@@ -20,12 +20,14 @@ class Shard {
 
   const LocalGraphView& graph() const { return graph_; }
   const DatasetInfo& dataset() const { return dataset_; }  // of the whole dataset
-  std::span<const float> features() const;             // [inner, dataset().features]
-  std::span<const std::int32_t> labels() const;        // as Dataset, inner nodes only
+  std::span<const float> features() const;                 // [inner, dataset().features]
+  std::span<const std::int32_t> labels() const;            // as Dataset, inner nodes only
   std::span<const std::uint8_t> multi_labels() const;
   std::span<const std::uint8_t> split(std::int64_t index) const;  // [inner]
 
  private:
+  void open_node_data(const std::filesystem::path& folder);
+
   DatasetInfo dataset_;
   LocalGraphView graph_;
   std::vector<NpyFile> files_;

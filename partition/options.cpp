@@ -41,23 +41,6 @@ auto parse_name(const Names& names, const std::string& text, const char* option)
   fail_option("{}: '{}' is unknown; allowed are {}", option, text, allowed);
 }
 
-std::vector<double> normalised_shares(const std::vector<double>& weights, int parts) {
-  if (weights.empty()) return std::vector<double>(parts, 1.0 / parts);
-  if (weights.size() != static_cast<std::size_t>(parts)) {
-    fail_option("--weights: {} numbers for {} parts; allowed is one per part", weights.size(),
-                parts);
-  }
-  for (const double weight : weights) {
-    if (!std::isfinite(weight) || weight <= 0) {
-      fail_option("--weights: {} found; allowed are positive numbers", weight);
-    }
-  }
-  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  std::vector<double> shares;
-  for (const double weight : weights) shares.push_back(weight / sum);
-  return shares;
-}
-
 // Mean of in- and out-degree, rounded up: forward reads the in-edges, backward the out-edges.
 std::vector<std::int64_t> mean_degrees(const GraphView& graph) {
   const CsrView in = graph.in_edges;
@@ -118,6 +101,23 @@ PartitionObjective parse_partition_objective(const std::string& text) {
 }
 PartitionBalance parse_partition_balance(const std::string& text) {
   return parse_name(kBalances, text, "--balance");
+}
+
+std::vector<double> normalised_shares(const std::vector<double>& weights, int parts) {
+  if (weights.empty()) return std::vector<double>(parts, 1.0 / parts);
+  if (weights.size() != static_cast<std::size_t>(parts)) {
+    fail_option("--weights: {} numbers for {} parts; allowed is one per part", weights.size(),
+                parts);
+  }
+  for (const double weight : weights) {
+    if (!std::isfinite(weight) || weight <= 0) {
+      fail_option("--weights: {} found; allowed are positive numbers", weight);
+    }
+  }
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<double> shares;
+  for (const double weight : weights) shares.push_back(weight / sum);
+  return shares;
 }
 
 Json to_json(const PartitionOptions& options) {

@@ -47,6 +47,10 @@ struct PartitionOptions {
 // Everything that influences the result, normalised: the text is hashed into the folder's name.
 Json to_json(const PartitionOptions& options);
 
+// Shares of each part, positive, sum 1; empty weights: equal shares. Throws Error{kOption} unless
+// there is one positive weight per part.
+std::vector<double> normalised_shares(const std::vector<double>& weights, int parts);
+
 // What a partitioner is given: options resolved to numbers.
 struct PartitionProblem {
   GraphView graph;
