@@ -26,7 +26,7 @@ std::span<const std::uint8_t> training_split(const Dataset& dataset,
   return dataset.split(chosen ? options.split_index : 0);
 }
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -104,7 +104,7 @@ Json read_partition(const fs::path& folder, const Dataset& dataset) {
   }
   const int parts = json_field<int>(json, "parts", file);
   for (int part = 0; part < parts; ++part) {
-    if (!exists(shard_folder(folder, part) / "shard.json")) {
+    if (!is_there(shard_folder(folder, part) / "shard.json")) {
       fail_input("{}: shard.json is missing; remove {} and partition again",
                  shard_folder(folder, part).string(), folder.string());
     }
@@ -115,14 +115,14 @@ Json read_partition(const fs::path& folder, const Dataset& dataset) {
 fs::path ensure_partition(const Dataset& dataset, int parts, const PartitionOptions& options) {
   make_partitioner(options.method);  // an unknown method is an option error, not a folder name
   fs::path folder = partition_folder(dataset, parts, options);
-  if (!exists(folder)) {
+  if (!is_there(folder)) {
     log::info("partitioning {} into {} parts ({}, {}, balance {})", dataset.info().name, parts,
               options.method, to_string(options.objective), to_string(options.balance));
     try {
       make_partition(dataset, parts, options, folder);
     } catch (const Error&) {
       // Another process may have put the same partition there first.
-      if (!exists(folder)) throw;
+      if (!is_there(folder)) throw;
     }
   }
   read_partition(folder, dataset);
