@@ -49,8 +49,7 @@ class Backend {
 
   // --- sparse ---------------------------------------------------------------------------------
   // y[i, :] = (S x)[i, :] for i in `rows` (S: see SparseOperator). x [op.cols, F], y [op.rows, F].
-  void spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-            MatrixView y);
+  void spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x, MatrixView y);
 
   // --- wire -----------------------------------------------------------------------------------
   // y[k, :] = x[rows[k], :] * scale[rows[k]]; scale empty: 1. x [N, F], y [rows.size(), F].
@@ -109,13 +108,14 @@ class Backend {
                              double grad_scale, MatrixView dlogits, std::span<double> loss_sum);
   // counts[2 * s] = rows with split[row] == s, label >= 0 and argmax == label (the first maximum
   // wins), counts[2 * s + 1] = rows with split[row] == s and label >= 0; s in {0, 1, 2}. counts: 6.
+  // A row whose first logit is NaN is never correct; later NaNs are passed over.
   void count_correct(Queue& queue, ConstMatrixView logits, std::span<const std::int32_t> labels,
                      std::span<const std::uint8_t> split, std::span<std::int64_t> counts);
   // Per split s: counts[3 * s + {0, 1, 2}] = true positives, false positives, false negatives over
   // all classes, predicting 1 where logit > 0; target 255 is skipped. counts: 9.
   void count_multi_label(Queue& queue, ConstMatrixView logits,
-                         std::span<const std::uint8_t> targets,
-                         std::span<const std::uint8_t> split, std::span<std::int64_t> counts);
+                         std::span<const std::uint8_t> targets, std::span<const std::uint8_t> split,
+                         std::span<std::int64_t> counts);
 
   // --- optimizer ------------------------------------------------------------------------------
   // One Adam step over flat arrays of equal length, all [1, n]; parameter, m and v are updated.
@@ -134,11 +134,10 @@ class Backend {
   virtual void do_relu_dropout_backward(Queue&, ConstMatrixView, ConstMatrixView, float,
                                         MatrixView) = 0;
   virtual void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView) = 0;
-  virtual void do_column_moments(Queue&, ConstMatrixView, std::span<double>,
-                                 std::span<double>) = 0;
-  virtual void do_batch_norm_sums(Queue&, ConstMatrixView, ConstMatrixView,
-                                  std::span<const double>, std::span<const double>,
-                                  std::span<double>, std::span<double>) = 0;
+  virtual void do_column_moments(Queue&, ConstMatrixView, std::span<double>, std::span<double>) = 0;
+  virtual void do_batch_norm_sums(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
+                                  std::span<const double>, std::span<double>,
+                                  std::span<double>) = 0;
   virtual void do_batch_norm_backward(Queue&, ConstMatrixView, ConstMatrixView,
                                       std::span<const double>, std::span<const double>,
                                       ConstMatrixView, std::span<const double>,

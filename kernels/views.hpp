@@ -106,7 +106,7 @@ struct AdamSpec {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  std::int64_t step = 1;  // 1-based, for the bias correction
+  std::int64_t step = 1;                   // 1-based, for the bias correction
   std::span<const DecaySegment> segments;  // on the host; cover the whole array, in order
 };
 

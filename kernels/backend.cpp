@@ -1,0 +1,332 @@
+#include "kernels/backend.hpp"
+
+#include <cstdint>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace {
+
+std::int64_t length(const auto& span) { return static_cast<std::int64_t>(span.size()); }
+
+void check_view(const Backend& backend, ConstMatrixView view, const char* name) {
+  ATOLL_ASSERT(view.rows >= 0 && view.cols >= 0, "{}: {} x {}", name, view.rows, view.cols);
+  ATOLL_ASSERT(view.stride >= view.cols, "{}: stride {}, {} columns", name, view.stride, view.cols);
+  ATOLL_ASSERT(view.data != nullptr || view.empty(), "{}: {} x {} without data", name, view.rows,
+               view.cols);
+  ATOLL_ASSERT(backend.supports(view.dtype), "{}: dtype {} on backend {}", name,
+               static_cast<int>(view.dtype), backend.name());
+}
+
+// A valid view of this shape and of the same element type as `like`.
+void check_shape(const Backend& backend, ConstMatrixView view, std::int64_t rows, std::int64_t cols,
+                 DType dtype, const char* name) {
+  check_view(backend, view, name);
+  ATOLL_ASSERT(view.rows == rows && view.cols == cols, "{}: {} x {} found, {} x {} expected", name,
+               view.rows, view.cols, rows, cols);
+  ATOLL_ASSERT(view.dtype == dtype, "{}: dtype {} found, {} expected", name,
+               static_cast<int>(view.dtype), static_cast<int>(dtype));
+}
+
+void check_length(std::int64_t found, std::int64_t expected, const char* name) {
+  ATOLL_ASSERT(found == expected, "{}: {} entries found, {} expected", name, found, expected);
+}
+
+void check_optional_length(std::int64_t found, std::int64_t expected, const char* name) {
+  if (found != 0) check_length(found, expected, name);
+}
+
+bool overlap(ConstMatrixView a, ConstMatrixView b) {
+  if (a.empty() || b.empty()) return false;
+  const auto first = [](ConstMatrixView v) { return reinterpret_cast<std::intptr_t>(v.data); };
+  const auto last = [&](ConstMatrixView v) {
+    return first(v) + ((v.rows - 1) * v.stride + v.cols) * bytes_of(v.dtype);
+  };
+  if (last(a) <= first(b) || last(b) <= first(a)) return false;
+  const std::int64_t row_bytes = a.stride * bytes_of(a.dtype);
+  if (row_bytes != b.stride * bytes_of(b.dtype)) return true;
+  // Two groups of columns of one wider matrix interleave without touching.
+  const std::int64_t shift = ((first(b) - first(a)) % row_bytes + row_bytes) % row_bytes;
+  return shift < a.cols * bytes_of(a.dtype) || shift + b.cols * bytes_of(b.dtype) > row_bytes;
+}
+
+void check_disjoint(ConstMatrixView output, ConstMatrixView input, const char* names) {
+  ATOLL_ASSERT(!overlap(output, input), "{} overlap", names);
+}
+
+// For operations that may run in place: the same matrix, or no common element.
+void check_same_or_disjoint(ConstMatrixView output, ConstMatrixView input, const char* names) {
+  if (output.data == input.data && output.stride == input.stride) return;
+  check_disjoint(output, input, names);
+}
+
+// All spans of sums are 8 bytes per entry, and zero is all zero bits in every type of them.
+template <typename T>
+MatrixView eight_byte_view(std::span<T> values) {
+  static_assert(sizeof(T) == 8);
+  return {values.data(), 1, length(values), length(values), DType::kF64};
+}
+
+void check_operator(const SparseOperator& op) {
+  ATOLL_ASSERT(op.rows >= 0 && op.cols >= op.rows, "operator of {} x {}", op.rows, op.cols);
+  check_length(length(op.row_ptr), op.rows + 1, "row_ptr");
+  check_optional_length(length(op.values), length(op.col_idx), "values");
+  check_optional_length(length(op.row_scale), op.rows, "row_scale");
+  check_optional_length(length(op.col_scale), op.cols, "col_scale");
+  check_optional_length(length(op.self_weight), op.rows, "self_weight");
+}
+
+}  // namespace
+
+void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+                   MatrixView y) {
+  check_view(*this, x, "spmm x");
+  ATOLL_ASSERT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= op.rows,
+               "spmm rows {}..{} of {}", rows.begin, rows.end, op.rows);
+  check_shape(*this, x, op.cols, x.cols, x.dtype, "spmm x");
+  check_shape(*this, y, op.rows, x.cols, x.dtype, "spmm y");
+  if (rows.size() == 0 || x.cols == 0) return;
+  check_operator(op);
+  check_disjoint(y.rows_in(rows), x, "spmm y and x");
+  do_spmm(queue, op, rows, x, y);
+}
+
+void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
+                          std::span<const float> scale, MatrixView y) {
+  check_view(*this, x, "gather_rows x");
+  check_shape(*this, y, length(rows), x.cols, x.dtype, "gather_rows y");
+  check_optional_length(length(scale), x.rows, "gather_rows scale");
+  if (y.empty()) return;
+  check_disjoint(y, x, "gather_rows y and x");
+  do_gather_rows(queue, x, rows, scale, y);
+}
+
+void Backend::fill_zero(Queue& queue, MatrixView y) {
+  check_view(*this, y, "fill_zero y");
+  if (!y.empty()) do_fill_zero(queue, y);
+}
+
+void Backend::add(Queue& queue, double alpha, ConstMatrixView x, MatrixView y) {
+  check_view(*this, x, "add x");
+  check_shape(*this, y, x.rows, x.cols, x.dtype, "add y");
+  check_disjoint(y, x, "add y and x");
+  if (!x.empty()) do_add(queue, alpha, x, y);
+}
+
+void Backend::gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
+                   ConstMatrixView b, double beta, MatrixView c) {
+  check_view(*this, a, "gemm a");
+  const bool swap_a = transpose_a == Transpose::kYes;
+  const bool swap_b = transpose_b == Transpose::kYes;
+  const std::int64_t inner = swap_a ? a.rows : a.cols;
+  const std::int64_t cols = swap_b ? b.rows : b.cols;
+  check_shape(*this, b, swap_b ? cols : inner, swap_b ? inner : cols, a.dtype, "gemm b");
+  check_shape(*this, c, swap_a ? a.cols : a.rows, cols, a.dtype, "gemm c");
+  ATOLL_ASSERT(beta == 0 || beta == 1, "gemm beta {}", beta);
+  check_disjoint(c, a, "gemm c and a");
+  check_disjoint(c, b, "gemm c and b");
+  if (c.empty()) return;
+  if (inner == 0) {
+    if (beta == 0) do_fill_zero(queue, c);
+    return;
+  }
+  do_gemm(queue, transpose_a, a, transpose_b, b, beta, c);
+}
+
+void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue,
+                             MatrixView y) {
+  check_view(*this, x, "epilogue x");
+  check_shape(*this, y, x.rows, x.cols, x.dtype, "epilogue y");
+  check_same_or_disjoint(y, x, "epilogue y and x");
+  if (x.empty()) return;
+  check_optional_length(length(epilogue.mean), x.cols, "epilogue mean");
+  check_length(length(epilogue.inv_std), length(epilogue.mean), "epilogue inv_std");
+  for (const ConstMatrixView parameter : {epilogue.gamma, epilogue.beta}) {
+    if (parameter.absent()) continue;
+    check_shape(*this, parameter, 1, x.cols, x.dtype, "epilogue gamma or beta");
+    check_disjoint(y, parameter, "epilogue y and gamma or beta");
+  }
+  if (epilogue.dropout.active()) {
+    check_length(length(epilogue.dropout.row_ids), x.rows, "dropout row_ids");
+    const std::uint32_t threshold = epilogue.dropout.rate.threshold;
+    ATOLL_ASSERT(threshold >= 1 && threshold < 65536, "dropout threshold {}", threshold);
+  }
+  do_apply_epilogue(queue, x, epilogue, y);
+}
+
+void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrixView dy,
+                                    float dropout_scale, MatrixView dx) {
+  check_view(*this, y, "relu_dropout_backward y");
+  check_shape(*this, dy, y.rows, y.cols, y.dtype, "relu_dropout_backward dy");
+  check_shape(*this, dx, y.rows, y.cols, y.dtype, "relu_dropout_backward dx");
+  check_disjoint(dx, y, "relu_dropout_backward dx and y");
+  check_same_or_disjoint(dx, dy, "relu_dropout_backward dx and dy");
+  if (!y.empty()) do_relu_dropout_backward(queue, y, dy, dropout_scale, dx);
+}
+
+void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out) {
+  check_view(*this, x, "column_sums x");
+  check_shape(*this, out, 1, x.cols, x.dtype, "column_sums out");
+  check_disjoint(out, x, "column_sums out and x");
+  if (x.cols == 0) return;
+  if (x.rows > 0) return do_column_sums(queue, x, accumulate, out);
+  if (!accumulate) do_fill_zero(queue, out);
+}
+
+void Backend::column_moments(Queue& queue, ConstMatrixView x, std::span<double> mean,
+                             std::span<double> m2) {
+  check_view(*this, x, "column_moments x");
+  check_length(length(mean), x.cols, "column_moments mean");
+  check_length(length(m2), x.cols, "column_moments m2");
+  if (x.cols == 0) return;
+  if (x.rows > 0) return do_column_moments(queue, x, mean, m2);
+  do_fill_zero(queue, eight_byte_view(mean));
+  do_fill_zero(queue, eight_byte_view(m2));
+}
+
+void Backend::batch_norm_sums(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
+                              std::span<const double> mean, std::span<const double> inv_std,
+                              std::span<double> sum_dy, std::span<double> sum_dy_xhat) {
+  check_view(*this, x, "batch_norm_sums x");
+  check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_sums dy");
+  check_length(length(mean), x.cols, "batch_norm_sums mean");
+  check_length(length(inv_std), x.cols, "batch_norm_sums inv_std");
+  check_length(length(sum_dy), x.cols, "batch_norm_sums sum_dy");
+  check_length(length(sum_dy_xhat), x.cols, "batch_norm_sums sum_dy_xhat");
+  if (x.cols == 0) return;
+  if (x.rows > 0) return do_batch_norm_sums(queue, dy, x, mean, inv_std, sum_dy, sum_dy_xhat);
+  do_fill_zero(queue, eight_byte_view(sum_dy));
+  do_fill_zero(queue, eight_byte_view(sum_dy_xhat));
+}
+
+void Backend::batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
+                                  std::span<const double> mean, std::span<const double> inv_std,
+                                  ConstMatrixView gamma, std::span<const double> mean_dy,
+                                  std::span<const double> mean_dy_xhat, MatrixView dx) {
+  check_view(*this, x, "batch_norm_backward x");
+  check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_backward dy");
+  check_shape(*this, dx, x.rows, x.cols, x.dtype, "batch_norm_backward dx");
+  check_shape(*this, gamma, 1, x.cols, x.dtype, "batch_norm_backward gamma");
+  for (const auto& statistic : {mean, inv_std, mean_dy, mean_dy_xhat}) {
+    check_length(length(statistic), x.cols, "batch_norm_backward statistics");
+  }
+  check_disjoint(dx, x, "batch_norm_backward dx and x");
+  check_disjoint(dx, gamma, "batch_norm_backward dx and gamma");
+  check_same_or_disjoint(dx, dy, "batch_norm_backward dx and dy");
+  if (x.empty()) return;
+  do_batch_norm_backward(queue, dy, x, mean, inv_std, gamma, mean_dy, mean_dy_xhat, dx);
+}
+
+void Backend::layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma,
+                         ConstMatrixView beta, double epsilon, MatrixView y) {
+  check_view(*this, x, "layer_norm x");
+  check_shape(*this, gamma, 1, x.cols, x.dtype, "layer_norm gamma");
+  check_shape(*this, beta, 1, x.cols, x.dtype, "layer_norm beta");
+  check_shape(*this, y, x.rows, x.cols, x.dtype, "layer_norm y");
+  check_disjoint(y, x, "layer_norm y and x");
+  check_disjoint(y, gamma, "layer_norm y and gamma");
+  check_disjoint(y, beta, "layer_norm y and beta");
+  ATOLL_ASSERT(epsilon > 0, "layer_norm epsilon {}", epsilon);
+  if (!x.empty()) do_layer_norm(queue, x, gamma, beta, epsilon, y);
+}
+
+void Backend::layer_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
+                                  ConstMatrixView gamma, double epsilon, MatrixView dx,
+                                  MatrixView dgamma, MatrixView dbeta) {
+  check_view(*this, x, "layer_norm_backward x");
+  check_shape(*this, dy, x.rows, x.cols, x.dtype, "layer_norm_backward dy");
+  check_shape(*this, dx, x.rows, x.cols, x.dtype, "layer_norm_backward dx");
+  check_shape(*this, gamma, 1, x.cols, x.dtype, "layer_norm_backward gamma");
+  check_shape(*this, dgamma, 1, x.cols, x.dtype, "layer_norm_backward dgamma");
+  check_shape(*this, dbeta, 1, x.cols, x.dtype, "layer_norm_backward dbeta");
+  check_disjoint(dx, x, "layer_norm_backward dx and x");
+  check_disjoint(dx, gamma, "layer_norm_backward dx and gamma");
+  check_same_or_disjoint(dx, dy, "layer_norm_backward dx and dy");
+  check_disjoint(dgamma, dbeta, "layer_norm_backward dgamma and dbeta");
+  ATOLL_ASSERT(epsilon > 0, "layer_norm_backward epsilon {}", epsilon);
+  if (x.empty()) return;
+  do_layer_norm_backward(queue, dy, x, gamma, epsilon, dx, dgamma, dbeta);
+}
+
+void Backend::softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
+                                    std::span<const std::int32_t> labels,
+                                    std::span<const LocalId> rows, double grad_scale,
+                                    MatrixView dlogits, std::span<double> loss_sum) {
+  check_view(*this, logits, "softmax_cross_entropy logits");
+  check_shape(*this, dlogits, logits.rows, logits.cols, logits.dtype, "softmax dlogits");
+  check_length(length(labels), logits.rows, "softmax_cross_entropy labels");
+  check_length(length(loss_sum), 1, "softmax_cross_entropy loss_sum");
+  check_disjoint(dlogits, logits, "softmax_cross_entropy dlogits and logits");
+  if (!rows.empty() && logits.cols > 0) {
+    return do_softmax_cross_entropy(queue, logits, labels, rows, grad_scale, dlogits, loss_sum);
+  }
+  if (!dlogits.empty()) do_fill_zero(queue, dlogits);
+  do_fill_zero(queue, eight_byte_view(loss_sum));
+}
+
+void Backend::sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
+                                    std::span<const std::uint8_t> targets,
+                                    std::span<const LocalId> rows, double grad_scale,
+                                    MatrixView dlogits, std::span<double> loss_sum) {
+  check_view(*this, logits, "sigmoid_cross_entropy logits");
+  check_shape(*this, dlogits, logits.rows, logits.cols, logits.dtype, "sigmoid dlogits");
+  check_length(length(targets), logits.rows * logits.cols, "sigmoid_cross_entropy targets");
+  check_length(length(loss_sum), 1, "sigmoid_cross_entropy loss_sum");
+  check_disjoint(dlogits, logits, "sigmoid_cross_entropy dlogits and logits");
+  if (!rows.empty() && logits.cols > 0) {
+    return do_sigmoid_cross_entropy(queue, logits, targets, rows, grad_scale, dlogits, loss_sum);
+  }
+  if (!dlogits.empty()) do_fill_zero(queue, dlogits);
+  do_fill_zero(queue, eight_byte_view(loss_sum));
+}
+
+void Backend::count_correct(Queue& queue, ConstMatrixView logits,
+                            std::span<const std::int32_t> labels,
+                            std::span<const std::uint8_t> split, std::span<std::int64_t> counts) {
+  check_view(*this, logits, "count_correct logits");
+  check_length(length(labels), logits.rows, "count_correct labels");
+  check_length(length(split), logits.rows, "count_correct split");
+  check_length(length(counts), 6, "count_correct counts");
+  if (!logits.empty()) return do_count_correct(queue, logits, labels, split, counts);
+  do_fill_zero(queue, eight_byte_view(counts));
+}
+
+void Backend::count_multi_label(Queue& queue, ConstMatrixView logits,
+                                std::span<const std::uint8_t> targets,
+                                std::span<const std::uint8_t> split,
+                                std::span<std::int64_t> counts) {
+  check_view(*this, logits, "count_multi_label logits");
+  check_length(length(targets), logits.rows * logits.cols, "count_multi_label targets");
+  check_length(length(split), logits.rows, "count_multi_label split");
+  check_length(length(counts), 9, "count_multi_label counts");
+  if (!logits.empty()) return do_count_multi_label(queue, logits, targets, split, counts);
+  do_fill_zero(queue, eight_byte_view(counts));
+}
+
+void Backend::adam_step(Queue& queue, const AdamSpec& spec, MatrixView parameters,
+                        ConstMatrixView gradients, MatrixView m, MatrixView v) {
+  check_view(*this, parameters, "adam_step parameters");
+  const std::int64_t n = parameters.cols;
+  for (const ConstMatrixView array :
+       {ConstMatrixView(parameters), gradients, ConstMatrixView(m), ConstMatrixView(v)}) {
+    check_shape(*this, array, 1, n, parameters.dtype, "adam_step arrays");
+  }
+  check_disjoint(parameters, gradients, "adam_step parameters and gradients");
+  check_disjoint(m, gradients, "adam_step m and gradients");
+  check_disjoint(v, gradients, "adam_step v and gradients");
+  check_disjoint(m, v, "adam_step m and v");
+  check_disjoint(parameters, m, "adam_step parameters and m");
+  check_disjoint(parameters, v, "adam_step parameters and v");
+  ATOLL_ASSERT(spec.step >= 1, "adam_step step {}", spec.step);
+  std::int64_t covered = 0;
+  for (const DecaySegment& segment : spec.segments) {
+    ATOLL_ASSERT(segment.begin == covered && segment.end >= segment.begin,
+                 "adam_step segment {}..{} after {}", segment.begin, segment.end, covered);
+    covered = segment.end;
+  }
+  ATOLL_ASSERT(covered == n, "adam_step segments cover {} of {}", covered, n);
+  if (n > 0) do_adam_step(queue, spec, parameters, gradients, m, v);
+}
+
+}  // namespace atl

@@ -1,0 +1,85 @@
+#include "kernels/cpu/cpu_backend.hpp"
+
+#include <omp.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "base/error.hpp"
+#include "kernels/registry.hpp"
+
+namespace atl {
+
+namespace {
+
+// The processor's name as the kernel reports it; "CPU" where it does not.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name"))
+      return line.substr(std::min(line.size(), line.find(':') + 2));
+  }
+  return "CPU";
+}
+
+}  // namespace
+
+Isa detect_isa() {
+#if defined(__x86_64__)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return Isa::kAvx512;
+  }
+  if (avx2) return Isa::kAvx2;
+#endif
+  return Isa::kBaseline;
+}
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kBaseline:
+      return "baseline SIMD";
+    case Isa::kAvx2:
+      return "AVX2";
+    case Isa::kAvx512:
+      return "AVX-512";
+  }
+  return "";
+}
+
+CpuBackend::CpuBackend(int threads)
+    : threads_(threads > 0 ? threads : omp_get_max_threads()),
+      isa_(detect_isa()),
+      scratch_(nullptr, Release{this}) {}
+
+std::string CpuBackend::device() const {
+  return fmt::format("{}, {} thread{}, {}", processor_name(), threads_, threads_ == 1 ? "" : "s",
+                     isa_name(isa_));
+}
+
+void CpuBackend::copy(Queue&, void* to, const void* from, std::int64_t bytes, CopyKind) {
+  ATOLL_ASSERT(bytes >= 0, "{} bytes", bytes);
+  constexpr std::int64_t kChunk = 1 << 20;
+  for_chunks(bytes, kChunk, [&](RowRange range) {
+    std::memcpy(static_cast<std::byte*>(to) + range.begin,
+                static_cast<const std::byte*>(from) + range.begin,
+                static_cast<std::size_t>(range.size()));
+  });
+}
+
+void CpuBackend::reserve_scratch(std::int64_t bytes) {
+  if (bytes <= scratch_bytes_) return;
+  scratch_.reset();
+  scratch_bytes_ = 0;
+  scratch_.reset(allocate(bytes));
+  scratch_bytes_ = bytes;
+}
+
+std::unique_ptr<Backend> make_cpu_backend(int threads) {
+  if (threads < 0)
+    fail_option("threads {}; allowed are 0 (as many as OpenMP would use) and up", threads);
+  return std::make_unique<CpuBackend>(threads);
+}
+
+}  // namespace atl

@@ -1,0 +1,121 @@
+// The CPU backend: OpenMP over fixed chunks of rows, SIMD inside them, OpenBLAS for products; f32.
+//
+// Results do not depend on the number of threads: work is cut into chunks by size alone, every
+// output row is written by one chunk, and sums over rows are partial sums per chunk added in order.
+// One backend belongs to one host thread at a time (it owns scratch memory); many may live in one
+// process, each with its own threads.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "kernels/cpu/simd.hpp"
+#include "kernels/host_backend.hpp"
+
+namespace atl {
+
+class CpuBackend final : public HostBackend {
+ public:
+  explicit CpuBackend(int threads);
+
+  std::string name() const override { return "cpu"; }
+  std::string device() const override;
+  bool supports(DType dtype) const override { return dtype == DType::kF32; }
+  void copy(Queue& queue, void* to, const void* from, std::int64_t bytes, CopyKind kind) override;
+
+ private:
+  void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, MatrixView) override;
+  void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>, std::span<const float>,
+                      MatrixView) override;
+  void do_fill_zero(Queue&, MatrixView) override;
+  void do_add(Queue&, double, ConstMatrixView, MatrixView) override;
+  void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double,
+               MatrixView) override;
+  void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) override;
+  void do_relu_dropout_backward(Queue&, ConstMatrixView, ConstMatrixView, float,
+                                MatrixView) override;
+  void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView) override;
+  void do_column_moments(Queue&, ConstMatrixView, std::span<double>, std::span<double>) override;
+  void do_batch_norm_sums(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
+                          std::span<const double>, std::span<double>, std::span<double>) override;
+  void do_batch_norm_backward(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
+                              std::span<const double>, ConstMatrixView, std::span<const double>,
+                              std::span<const double>, MatrixView) override;
+  void do_layer_norm(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, double,
+                     MatrixView) override;
+  void do_layer_norm_backward(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, double,
+                              MatrixView, MatrixView, MatrixView) override;
+  void do_softmax_cross_entropy(Queue&, ConstMatrixView, std::span<const std::int32_t>,
+                                std::span<const LocalId>, double, MatrixView,
+                                std::span<double>) override;
+  void do_sigmoid_cross_entropy(Queue&, ConstMatrixView, std::span<const std::uint8_t>,
+                                std::span<const LocalId>, double, MatrixView,
+                                std::span<double>) override;
+  void do_count_correct(Queue&, ConstMatrixView, std::span<const std::int32_t>,
+                        std::span<const std::uint8_t>, std::span<std::int64_t>) override;
+  void do_count_multi_label(Queue&, ConstMatrixView, std::span<const std::uint8_t>,
+                            std::span<const std::uint8_t>, std::span<std::int64_t>) override;
+  void do_adam_step(Queue&, const AdamSpec&, MatrixView, ConstMatrixView, MatrixView,
+                    MatrixView) override;
+
+  void gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
+                      MatrixView c);
+  void gemm_over_inner(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
+                       MatrixView c);
+
+  // Calls body(range) once for each run of `chunk` indices of [0, count), in parallel.
+  template <typename Body>
+  void for_chunks(std::int64_t count, std::int64_t chunk, const Body& body) const {
+    const std::int64_t chunks = (count + chunk - 1) / chunk;
+    // A parallel region costs microseconds even when one chunk is all there is.
+    if (chunks == 1) return body(RowRange{0, count});
+#pragma omp parallel for schedule(dynamic) num_threads(threads_)
+    for (std::int64_t c = 0; c < chunks; ++c) {
+      body(RowRange{c * chunk, std::min((c + 1) * chunk, count)});
+    }
+  }
+
+  // Calls body(range, partial) for chunks of the rows [0, rows); `partial` has `width` zeros to add
+  // to. Returns the sums of the partials over the chunks, in scratch, added in the chunks' order.
+  template <typename Body>
+  std::span<double> sum_chunks(std::int64_t rows, std::int64_t width, const Body& body) {
+    const std::int64_t chunk = std::max(kMinSumRows, (rows + kMaxSums - 1) / kMaxSums);
+    const std::int64_t chunks = (rows + chunk - 1) / chunk;
+    const std::span<double> partials = scratch<double>(std::max<std::int64_t>(1, chunks) * width);
+    std::fill(partials.begin(), partials.end(), 0.0);
+    for_chunks(rows, chunk,
+               [&](RowRange range) { body(range, partials.data() + range.begin / chunk * width); });
+    for (std::int64_t c = 1; c < chunks; ++c) {
+      for (std::int64_t j = 0; j < width; ++j) partials[j] += partials[c * width + j];
+    }
+    return partials.first(static_cast<std::size_t>(width));
+  }
+
+  // Uninitialised memory that lives until the next call; grown, never shrunk.
+  template <typename T>
+  std::span<T> scratch(std::int64_t count) {
+    reserve_scratch(count * static_cast<std::int64_t>(sizeof(T)));
+    return {static_cast<T*>(scratch_.get()), static_cast<std::size_t>(count)};
+  }
+  void reserve_scratch(std::int64_t bytes);
+
+  static constexpr std::int64_t kMinSumRows = 128;
+  static constexpr std::int64_t kMaxSums = 128;
+
+  struct Release {
+    CpuBackend* backend;
+    void operator()(void* data) const { backend->release(data); }
+  };
+
+  int threads_;
+  Isa isa_;
+  std::unique_ptr<void, Release> scratch_;
+  std::int64_t scratch_bytes_ = 0;
+};
+
+// Rows per chunk so that a chunk has about `elements` elements of a matrix `cols` wide.
+inline std::int64_t rows_per_chunk(std::int64_t cols, std::int64_t elements = 16384) {
+  return std::max<std::int64_t>(1, elements / std::max<std::int64_t>(1, cols));
+}
+
+}  // namespace atl

@@ -1,0 +1,155 @@
+// What follows a convolution: normalisation, bias, activation, dropout in one pass; and its
+// gradient.
+#include <bit>
+#include <cstring>
+
+#include "kernels/cpu/cpu_backend.hpp"
+
+namespace atl {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "half-words of a random block are read from memory low half first");
+
+constexpr int kLanes = 16;                         // random blocks drawn at a time
+constexpr std::int64_t kColsPerBlock = 8;          // half-words of one block
+constexpr std::int64_t kColsPerTile = 8 * kLanes;  // columns of kLanes blocks
+
+// Half-words of the random blocks first .. first + kCount - 1 of one row, in the order of columns:
+// philox4x32 of base/philox.hpp, one block per vector lane.
+template <int kCount>
+ATOLL_INLINE inline void draw_blocks(const RandomKey& key, std::uint64_t row, std::uint32_t first,
+                                     std::uint16_t* halves) {
+  const PhiloxBlock counter = philox_counter(key, row, first);
+  std::uint32_t c0[kCount];
+  std::uint32_t c1[kCount];
+  std::uint32_t c2[kCount];
+  std::uint32_t c3[kCount];
+  for (int lane = 0; lane < kCount; ++lane) {
+    c0[lane] = counter[0] + static_cast<std::uint32_t>(lane);
+    c1[lane] = counter[1];
+    c2[lane] = counter[2];
+    c3[lane] = counter[3];
+  }
+  auto key0 = static_cast<std::uint32_t>(key.seed);
+  auto key1 = static_cast<std::uint32_t>(key.seed >> 32U);
+  for (int round = 0; round < 10; ++round) {
+#pragma omp simd
+    for (int lane = 0; lane < kCount; ++lane) {
+      const std::uint64_t product0 = std::uint64_t{0xD2511F53U} * c0[lane];
+      const std::uint64_t product1 = std::uint64_t{0xCD9E8D57U} * c2[lane];
+      c0[lane] = static_cast<std::uint32_t>(product1 >> 32U) ^ c1[lane] ^ key0;
+      c1[lane] = static_cast<std::uint32_t>(product1);
+      c2[lane] = static_cast<std::uint32_t>(product0 >> 32U) ^ c3[lane] ^ key1;
+      c3[lane] = static_cast<std::uint32_t>(product0);
+    }
+    key0 += 0x9E3779B9U;
+    key1 += 0xBB67AE85U;
+  }
+  std::uint32_t words[4 * kCount];
+  for (int lane = 0; lane < kCount; ++lane) {
+    words[4 * lane] = c0[lane];
+    words[4 * lane + 1] = c1[lane];
+    words[4 * lane + 2] = c2[lane];
+    words[4 * lane + 3] = c3[lane];
+  }
+  std::memcpy(halves, words, sizeof(words));
+}
+
+// y[j] = kept(j) ? y[j] * scale : 0 for one row.
+ATOLL_INLINE inline void drop_row(const DropoutSpec& dropout, std::uint64_t row, std::int64_t cols,
+                                  float* __restrict y) {
+  const std::uint32_t threshold = dropout.rate.threshold;
+  const float scale = dropout.rate.scale;
+  std::uint16_t halves[kColsPerTile];
+  for (std::int64_t tile = 0; tile < cols; tile += kColsPerTile) {
+    const std::int64_t count = std::min(kColsPerTile, cols - tile);
+    const auto first = static_cast<std::uint32_t>(tile / kColsPerBlock);
+    if (count > 4 * kColsPerBlock) {
+      draw_blocks<kLanes>(dropout.key, row, first, halves);
+    } else {
+      draw_blocks<4>(dropout.key, row, first, halves);
+    }
+    float* __restrict to = y + tile;
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j) {
+      to[j] = halves[j] < threshold ? to[j] * scale : 0.0F;
+    }
+  }
+}
+
+// The per-column factors of an epilogue as y = (x - mean) * scale + shift.
+struct ColumnFactors {
+  const float* mean;
+  const float* scale;
+  const float* shift;
+};
+
+ATOLL_INLINE inline void affine_row(const ColumnFactors& factors, bool relu, std::int64_t cols,
+                                    const float* x, float* y) {
+  const float* mean = factors.mean;
+  const float* scale = factors.scale;
+  const float* shift = factors.shift;
+  // x may be y, element by element, so neither is restrict. NaN stays NaN.
+  if (relu) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < cols; ++j) {
+      const float value = (x[j] - mean[j]) * scale[j] + shift[j];
+      y[j] = value < 0.0F ? 0.0F : value;
+    }
+  } else {
+#pragma omp simd
+    for (std::int64_t j = 0; j < cols; ++j) y[j] = (x[j] - mean[j]) * scale[j] + shift[j];
+  }
+}
+
+}  // namespace
+
+void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& epilogue,
+                                   MatrixView y) {
+  const std::int64_t cols = x.cols;
+  const std::span<float> factors = scratch<float>(3 * cols);
+  float* mean = factors.data();
+  float* scale = mean + cols;
+  float* shift = scale + cols;
+  for (std::int64_t j = 0; j < cols; ++j) {
+    const bool normalised = !epilogue.mean.empty();
+    const double gamma =
+        epilogue.gamma.absent() ? 1 : static_cast<double>(epilogue.gamma.row<float>(0)[j]);
+    mean[j] = normalised ? static_cast<float>(epilogue.mean[j]) : 0.0F;
+    scale[j] = static_cast<float>(normalised ? epilogue.inv_std[j] * gamma : gamma);
+    shift[j] = epilogue.beta.absent() ? 0.0F : epilogue.beta.row<float>(0)[j];
+  }
+  const DropoutSpec& dropout = epilogue.dropout;
+  for_chunks(x.rows, rows_per_chunk(cols), [&](RowRange range) {
+    run_vectorised(isa_, [&]() ATOLL_INLINE {
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        float* to = y.row<float>(i);
+        affine_row({mean, scale, shift}, epilogue.relu, cols, x.row<float>(i), to);
+        if (!dropout.active()) continue;
+        drop_row(dropout, static_cast<std::uint64_t>(to_index(dropout.row_ids[i])), cols, to);
+      }
+    });
+  });
+}
+
+void CpuBackend::do_relu_dropout_backward(Queue&, ConstMatrixView y, ConstMatrixView dy,
+                                          float dropout_scale, MatrixView dx) {
+  for_chunks(y.rows, rows_per_chunk(y.cols), [&](RowRange range) {
+    run_vectorised(isa_, [&]() ATOLL_INLINE {
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        const float* out = y.row<float>(i);
+        const float* gradient = dy.row<float>(i);
+        float* to = dx.row<float>(i);
+        const float scale = dropout_scale;
+#pragma omp simd
+        for (std::int64_t j = 0; j < y.cols; ++j) {
+          to[j] = out[j] != 0.0F ? scale * gradient[j] : 0.0F;
+        }
+      }
+    });
+  });
+}
+
+}  // namespace atl

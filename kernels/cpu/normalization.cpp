@@ -1,0 +1,192 @@
+// Batch and layer normalisation. Statistics are sums in double; see sum_chunks for their order.
+#include <cmath>
+
+#include "kernels/cpu/cpu_backend.hpp"
+
+namespace atl {
+
+namespace {
+
+struct RowStatistics {
+  double mean;
+  double inv_std;
+};
+
+ATOLL_INLINE inline RowStatistics row_statistics(const float* x, std::int64_t cols,
+                                                 double epsilon) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < cols; ++j) sum += static_cast<double>(x[j]);
+  const double mean = sum / static_cast<double>(cols);
+  double m2 = 0;
+#pragma omp simd reduction(+ : m2)
+  for (std::int64_t j = 0; j < cols; ++j) {
+    const double difference = static_cast<double>(x[j]) - mean;
+    m2 += difference * difference;
+  }
+  return {mean, 1 / std::sqrt(m2 / static_cast<double>(cols) + epsilon)};
+}
+
+// Gradient of one row; adds to dgamma and dbeta. dx may be dy.
+ATOLL_INLINE inline void layer_norm_row_backward(const float* dy, const float* x,
+                                                 const float* gamma, std::int64_t cols,
+                                                 double epsilon, float* dx, double* dgamma,
+                                                 double* dbeta) {
+  const auto [mean, inv_std] = row_statistics(x, cols, epsilon);
+  double sum_g = 0;
+  double sum_g_xhat = 0;
+#pragma omp simd reduction(+ : sum_g, sum_g_xhat)
+  for (std::int64_t j = 0; j < cols; ++j) {
+    const double gradient = static_cast<double>(dy[j]);
+    const double xhat = (static_cast<double>(x[j]) - mean) * inv_std;
+    const double g = gradient * static_cast<double>(gamma[j]);
+    sum_g += g;
+    sum_g_xhat += g * xhat;
+    dgamma[j] += gradient * xhat;
+    dbeta[j] += gradient;
+  }
+  const auto n = static_cast<double>(cols);
+  const double mean_g = sum_g / n;
+  const double mean_g_xhat = sum_g_xhat / n;
+#pragma omp simd
+  for (std::int64_t j = 0; j < cols; ++j) {
+    const double xhat = (static_cast<double>(x[j]) - mean) * inv_std;
+    const double g = static_cast<double>(dy[j]) * static_cast<double>(gamma[j]);
+    dx[j] = static_cast<float>(inv_std * (g - mean_g - xhat * mean_g_xhat));
+  }
+}
+
+}  // namespace
+
+// One pass over x with sums of (x - s) and (x - s)^2, s the first row: in double that loses digits
+// only if s lies many standard deviations off.
+void CpuBackend::do_column_moments(Queue&, ConstMatrixView x, std::span<double> mean,
+                                   std::span<double> m2) {
+  const std::int64_t cols = x.cols;
+  const float* shift = x.row<float>(0);
+  const auto sums = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
+    run_vectorised(isa_, [&]() ATOLL_INLINE {
+      double* __restrict sum = partial;
+      double* __restrict squares = partial + cols;
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        const float* row = x.row<float>(i);
+#pragma omp simd
+        for (std::int64_t j = 0; j < cols; ++j) {
+          const double value = static_cast<double>(row[j]) - static_cast<double>(shift[j]);
+          sum[j] += value;
+          squares[j] += value * value;
+        }
+      }
+    });
+  });
+  const auto n = static_cast<double>(x.rows);
+  for (std::int64_t j = 0; j < cols; ++j) {
+    const double variation = sums[cols + j] - sums[j] * sums[j] / n;
+    mean[j] = static_cast<double>(shift[j]) + sums[j] / n;
+    m2[j] = variation < 0 ? 0 : variation;  // rounding may leave less than 0; NaN stays NaN
+  }
+}
+
+void CpuBackend::do_batch_norm_sums(Queue&, ConstMatrixView dy, ConstMatrixView x,
+                                    std::span<const double> mean, std::span<const double> inv_std,
+                                    std::span<double> sum_dy, std::span<double> sum_dy_xhat) {
+  const std::int64_t cols = x.cols;
+  const auto sums = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
+    run_vectorised(isa_, [&]() ATOLL_INLINE {
+      double* __restrict sum = partial;
+      double* __restrict sum_centred = partial + cols;
+      const double* centre = mean.data();
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        const float* row = x.row<float>(i);
+        const float* gradient = dy.row<float>(i);
+#pragma omp simd
+        for (std::int64_t j = 0; j < cols; ++j) {
+          const double g = static_cast<double>(gradient[j]);
+          sum[j] += g;
+          sum_centred[j] += g * (static_cast<double>(row[j]) - centre[j]);
+        }
+      }
+    });
+  });
+  for (std::int64_t j = 0; j < cols; ++j) {
+    sum_dy[j] = sums[j];
+    sum_dy_xhat[j] = sums[cols + j] * inv_std[j];
+  }
+}
+
+void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
+                                        std::span<const double> mean,
+                                        std::span<const double> inv_std, ConstMatrixView gamma,
+                                        std::span<const double> mean_dy,
+                                        std::span<const double> mean_dy_xhat, MatrixView dx) {
+  // dx = factor * (dy - mean_dy - (x - mean) * slope), the columns' factors once in f32.
+  const std::int64_t cols = x.cols;
+  const std::span<float> columns = scratch<float>(4 * cols);
+  for (std::int64_t j = 0; j < cols; ++j) {
+    columns[j] = static_cast<float>(mean[j]);
+    columns[cols + j] = static_cast<float>(inv_std[j] * mean_dy_xhat[j]);
+    columns[2 * cols + j] = static_cast<float>(mean_dy[j]);
+    columns[3 * cols + j] =
+        static_cast<float>(static_cast<double>(gamma.row<float>(0)[j]) * inv_std[j]);
+  }
+  for_chunks(x.rows, rows_per_chunk(cols), [&](RowRange range) {
+    run_vectorised(isa_, [&]() ATOLL_INLINE {
+      const float* centre = columns.data();
+      const float* slope = centre + cols;
+      const float* offset = slope + cols;
+      const float* factor = offset + cols;
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        const float* row = x.row<float>(i);
+        const float* gradient = dy.row<float>(i);
+        float* to = dx.row<float>(i);
+#pragma omp simd
+        for (std::int64_t j = 0; j < cols; ++j) {
+          to[j] = factor[j] * (gradient[j] - offset[j] - (row[j] - centre[j]) * slope[j]);
+        }
+      }
+    });
+  });
+}
+
+void CpuBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
+                               ConstMatrixView beta, double epsilon, MatrixView y) {
+  for_chunks(x.rows, rows_per_chunk(x.cols), [&](RowRange range) {
+    run_vectorised(isa_, [&]() ATOLL_INLINE {
+      const float* scale = gamma.row<float>(0);
+      const float* shift = beta.row<float>(0);
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        const float* row = x.row<float>(i);
+        float* __restrict to = y.row<float>(i);
+        const auto [mean, inv_std] = row_statistics(row, x.cols, epsilon);
+#pragma omp simd
+        for (std::int64_t j = 0; j < x.cols; ++j) {
+          const double xhat = (static_cast<double>(row[j]) - mean) * inv_std;
+          to[j] = static_cast<float>(xhat * static_cast<double>(scale[j]) +
+                                     static_cast<double>(shift[j]));
+        }
+      }
+    });
+  });
+}
+
+void CpuBackend::do_layer_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
+                                        ConstMatrixView gamma, double epsilon, MatrixView dx,
+                                        MatrixView dgamma, MatrixView dbeta) {
+  const std::int64_t cols = x.cols;
+  const auto sums = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
+    run_vectorised(isa_, [&]() ATOLL_INLINE {
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        layer_norm_row_backward(dy.row<float>(i), x.row<float>(i), gamma.row<float>(0), cols,
+                                epsilon, dx.row<float>(i), partial, partial + cols);
+      }
+    });
+  });
+  for (std::int64_t j = 0; j < cols; ++j) {
+    float& to_gamma = dgamma.row<float>(0)[j];
+    float& to_beta = dbeta.row<float>(0)[j];
+    to_gamma = static_cast<float>(static_cast<double>(to_gamma) + sums[j]);
+    to_beta = static_cast<float>(static_cast<double>(to_beta) + sums[cols + j]);
+  }
+}
+
+}  // namespace atl

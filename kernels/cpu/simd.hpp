@@ -1,0 +1,40 @@
+// Runs one piece of code compiled for the widest vectors the machine has, chosen at run time.
+//
+// How: a loop body marked ATOLL_INLINE is inlined into one function per instruction set, and inside
+// each the compiler vectorises it anew. Unlike target_clones this needs no ifunc (whose resolvers
+// crash under the sanitizers), and unlike separate sources with -mavx512f no inline function of a
+// header can leak out compiled for an instruction set that the machine lacks.
+#pragma once
+
+#define ATOLL_INLINE __attribute__((always_inline))
+
+namespace atl {
+
+enum class Isa { kBaseline, kAvx2, kAvx512 };
+
+Isa detect_isa();
+const char* isa_name(Isa isa);
+
+#if defined(__x86_64__)
+template <typename Body>
+__attribute__((target("avx2,fma"))) void run_avx2(const Body& body) {
+  body();
+}
+template <typename Body>
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))) void run_avx512(
+    const Body& body) {
+  body();
+}
+#endif
+
+// `body` takes nothing, is marked ATOLL_INLINE and so is what it calls in its loops.
+template <typename Body>
+void run_vectorised(Isa isa, const Body& body) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return run_avx512(body);
+  if (isa == Isa::kAvx2) return run_avx2(body);
+#endif
+  body();
+}
+
+}  // namespace atl

@@ -1,0 +1,22 @@
+// Stands in for kernels/cuda in a build without it, so that no other source asks whether it is
+// there.
+#include "base/error.hpp"
+#include "kernels/registry.hpp"
+
+namespace atl {
+
+namespace {
+constexpr const char* kWhy =
+    "this build has no CUDA backend (no CUDA toolkit was found when it was configured)";
+}
+
+int cuda_device_count(std::string& why) {
+  why = kWhy;
+  return 0;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(int) {
+  fail(ErrorKind::kDevice, "backend cuda: {}", kWhy);
+}
+
+}  // namespace atl

@@ -1,0 +1,113 @@
+// Dense operations of the oracle and its optimizer.
+#include <cmath>
+#include <cstring>
+
+#include "kernels/reference/elements.hpp"
+#include "kernels/reference/reference_backend.hpp"
+
+namespace atl {
+
+void ReferenceBackend::do_fill_zero(Queue&, MatrixView y) {
+  for (std::int64_t i = 0; i < y.rows; ++i) {
+    auto* row = static_cast<std::byte*>(y.data) + i * y.stride * bytes_of(y.dtype);
+    std::memset(row, 0, static_cast<std::size_t>(y.cols * bytes_of(y.dtype)));
+  }
+}
+
+void ReferenceBackend::do_add(Queue&, double alpha, ConstMatrixView x, MatrixView y) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      for (std::int64_t j = 0; j < x.cols; ++j) {
+        set<T>(y, i, j, at<T>(y, i, j) + alpha * at<T>(x, i, j));
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a,
+                               Transpose transpose_b, ConstMatrixView b, double beta,
+                               MatrixView c) {
+  const bool swap_a = transpose_a == Transpose::kYes;
+  const bool swap_b = transpose_b == Transpose::kYes;
+  const std::int64_t inner = swap_a ? a.rows : a.cols;
+  with_value_type(a.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < c.rows; ++i) {
+      for (std::int64_t j = 0; j < c.cols; ++j) {
+        double sum = beta == 0 ? 0 : at<T>(c, i, j);
+        for (std::int64_t k = 0; k < inner; ++k) {
+          sum += (swap_a ? at<T>(a, k, i) : at<T>(a, i, k)) *
+                 (swap_b ? at<T>(b, j, k) : at<T>(b, k, j));
+        }
+        set<T>(c, i, j, sum);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& epilogue,
+                                         MatrixView y) {
+  const DropoutSpec& dropout = epilogue.dropout;
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      for (std::int64_t j = 0; j < x.cols; ++j) {
+        double value = at<T>(x, i, j);
+        if (!epilogue.mean.empty()) value = (value - epilogue.mean[j]) * epilogue.inv_std[j];
+        if (!epilogue.gamma.absent()) value *= at<T>(epilogue.gamma, 0, j);
+        if (!epilogue.beta.absent()) value += at<T>(epilogue.beta, 0, j);
+        // Written so that NaN stays NaN and a diverged run is seen.
+        if (epilogue.relu && value < 0) value = 0;
+        if (dropout.active()) {
+          const auto row = static_cast<std::uint64_t>(to_index(dropout.row_ids[i]));
+          const bool keep = dropout_keeps(dropout.key, row, static_cast<std::uint32_t>(j),
+                                          dropout.rate.threshold);
+          value = keep ? value * static_cast<double>(dropout.rate.scale) : 0;
+        }
+        set<T>(y, i, j, value);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_relu_dropout_backward(Queue&, ConstMatrixView y, ConstMatrixView dy,
+                                                float dropout_scale, MatrixView dx) {
+  with_value_type(y.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < y.rows; ++i) {
+      for (std::int64_t j = 0; j < y.cols; ++j) {
+        const bool passed = at<T>(y, i, j) != 0;
+        set<T>(dx, i, j, passed ? static_cast<double>(dropout_scale) * at<T>(dy, i, j) : 0);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_column_sums(Queue&, ConstMatrixView x, bool accumulate, MatrixView out) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t j = 0; j < x.cols; ++j) {
+      double sum = accumulate ? at<T>(out, 0, j) : 0;
+      for (std::int64_t i = 0; i < x.rows; ++i) sum += at<T>(x, i, j);
+      set<T>(out, 0, j, sum);
+    }
+  });
+}
+
+void ReferenceBackend::do_adam_step(Queue&, const AdamSpec& spec, MatrixView parameters,
+                                    ConstMatrixView gradients, MatrixView m, MatrixView v) {
+  const double correction1 = 1 - std::pow(spec.beta1, static_cast<double>(spec.step));
+  const double correction2 = 1 - std::pow(spec.beta2, static_cast<double>(spec.step));
+  with_value_type(parameters.dtype, [&]<typename T>(T) {
+    for (const DecaySegment& segment : spec.segments) {
+      for (std::int64_t i = segment.begin; i < segment.end; ++i) {
+        const double parameter = at<T>(parameters, 0, i);
+        const double gradient = at<T>(gradients, 0, i) + segment.weight_decay * parameter;
+        const double first = spec.beta1 * at<T>(m, 0, i) + (1 - spec.beta1) * gradient;
+        const double second = spec.beta2 * at<T>(v, 0, i) + (1 - spec.beta2) * gradient * gradient;
+        set<T>(m, 0, i, first);
+        set<T>(v, 0, i, second);
+        const double step = first / correction1 / (std::sqrt(second / correction2) + spec.epsilon);
+        set<T>(parameters, 0, i, parameter - spec.learning_rate * step);
+      }
+    }
+  });
+}
+
+}  // namespace atl

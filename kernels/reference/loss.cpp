@@ -1,0 +1,101 @@
+// Losses and metrics of the oracle.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/reference/elements.hpp"
+#include "kernels/reference/reference_backend.hpp"
+
+namespace atl {
+
+void ReferenceBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
+                                                std::span<const std::int32_t> labels,
+                                                std::span<const LocalId> rows, double grad_scale,
+                                                MatrixView dlogits, std::span<double> loss_sum) {
+  do_fill_zero(queue, dlogits);
+  double loss = 0;
+  with_value_type(logits.dtype, [&]<typename T>(T) {
+    for (const LocalId id : rows) {
+      const std::int64_t i = to_index(id);
+      ATOLL_ASSERT(0 <= i && i < logits.rows, "row {} of {}", i, logits.rows);
+      const std::int32_t label = labels[i];
+      ATOLL_ASSERT(0 <= label && label < logits.cols, "row {}: label {}", i, label);
+      double largest = at<T>(logits, i, 0);
+      for (std::int64_t j = 1; j < logits.cols; ++j) {
+        largest = std::max(largest, at<T>(logits, i, j));
+      }
+      double sum = 0;
+      for (std::int64_t j = 0; j < logits.cols; ++j) sum += std::exp(at<T>(logits, i, j) - largest);
+      loss += std::log(sum) - (at<T>(logits, i, label) - largest);
+      for (std::int64_t j = 0; j < logits.cols; ++j) {
+        const double probability = std::exp(at<T>(logits, i, j) - largest) / sum;
+        set<T>(dlogits, i, j, grad_scale * (probability - (j == label ? 1 : 0)));
+      }
+    }
+  });
+  loss_sum[0] = loss;
+}
+
+void ReferenceBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
+                                                std::span<const std::uint8_t> targets,
+                                                std::span<const LocalId> rows, double grad_scale,
+                                                MatrixView dlogits, std::span<double> loss_sum) {
+  do_fill_zero(queue, dlogits);
+  double loss = 0;
+  with_value_type(logits.dtype, [&]<typename T>(T) {
+    for (const LocalId id : rows) {
+      const std::int64_t i = to_index(id);
+      ATOLL_ASSERT(0 <= i && i < logits.rows, "row {} of {}", i, logits.rows);
+      for (std::int64_t j = 0; j < logits.cols; ++j) {
+        const std::uint8_t target = targets[i * logits.cols + j];
+        if (target == 255) continue;
+        ATOLL_ASSERT(target <= 1, "row {}, class {}: target {}", i, j, target);
+        const double z = at<T>(logits, i, j);
+        // log(1 + exp(z)) - target * z without overflow.
+        loss += std::max(z, 0.0) - z * target + std::log1p(std::exp(-std::abs(z)));
+        set<T>(dlogits, i, j, grad_scale * (1 / (1 + std::exp(-z)) - target));
+      }
+    }
+  });
+  loss_sum[0] = loss;
+}
+
+void ReferenceBackend::do_count_correct(Queue&, ConstMatrixView logits,
+                                        std::span<const std::int32_t> labels,
+                                        std::span<const std::uint8_t> split,
+                                        std::span<std::int64_t> counts) {
+  std::fill(counts.begin(), counts.end(), 0);
+  with_value_type(logits.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < logits.rows; ++i) {
+      if (split[i] > 2 || labels[i] < 0) continue;
+      std::int64_t best = 0;
+      for (std::int64_t j = 1; j < logits.cols; ++j) {
+        if (at<T>(logits, i, j) > at<T>(logits, i, best)) best = j;
+      }
+      const bool number = !std::isnan(at<T>(logits, i, best));
+      counts[2 * split[i]] += number && best == labels[i] ? 1 : 0;
+      counts[2 * split[i] + 1] += 1;
+    }
+  });
+}
+
+void ReferenceBackend::do_count_multi_label(Queue&, ConstMatrixView logits,
+                                            std::span<const std::uint8_t> targets,
+                                            std::span<const std::uint8_t> split,
+                                            std::span<std::int64_t> counts) {
+  std::fill(counts.begin(), counts.end(), 0);
+  with_value_type(logits.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < logits.rows; ++i) {
+      if (split[i] > 2) continue;
+      for (std::int64_t j = 0; j < logits.cols; ++j) {
+        const std::uint8_t target = targets[i * logits.cols + j];
+        if (target == 255) continue;
+        const bool predicted = at<T>(logits, i, j) > 0;
+        if (predicted && target == 1) ++counts[3 * split[i]];
+        if (predicted && target == 0) ++counts[3 * split[i] + 1];
+        if (!predicted && target == 1) ++counts[3 * split[i] + 2];
+      }
+    }
+  });
+}
+
+}  // namespace atl

@@ -1,0 +1,128 @@
+// Batch and layer normalisation of the oracle.
+#include <cmath>
+#include <vector>
+
+#include "kernels/reference/elements.hpp"
+#include "kernels/reference/reference_backend.hpp"
+
+namespace atl {
+
+namespace {
+
+struct RowStatistics {
+  double mean;
+  double inv_std;
+};
+
+template <typename T>
+RowStatistics row_statistics(ConstMatrixView x, std::int64_t i, double epsilon) {
+  const auto n = static_cast<double>(x.cols);
+  double sum = 0;
+  for (std::int64_t j = 0; j < x.cols; ++j) sum += at<T>(x, i, j);
+  const double mean = sum / n;
+  double m2 = 0;
+  for (std::int64_t j = 0; j < x.cols; ++j) m2 += std::pow(at<T>(x, i, j) - mean, 2);
+  return {mean, 1 / std::sqrt(m2 / n + epsilon)};
+}
+
+}  // namespace
+
+void ReferenceBackend::do_column_moments(Queue&, ConstMatrixView x, std::span<double> mean,
+                                         std::span<double> m2) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t j = 0; j < x.cols; ++j) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < x.rows; ++i) sum += at<T>(x, i, j);
+      mean[j] = sum / static_cast<double>(x.rows);
+      m2[j] = 0;
+      for (std::int64_t i = 0; i < x.rows; ++i) m2[j] += std::pow(at<T>(x, i, j) - mean[j], 2);
+    }
+  });
+}
+
+void ReferenceBackend::do_batch_norm_sums(Queue&, ConstMatrixView dy, ConstMatrixView x,
+                                          std::span<const double> mean,
+                                          std::span<const double> inv_std, std::span<double> sum_dy,
+                                          std::span<double> sum_dy_xhat) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t j = 0; j < x.cols; ++j) {
+      sum_dy[j] = 0;
+      sum_dy_xhat[j] = 0;
+      for (std::int64_t i = 0; i < x.rows; ++i) {
+        sum_dy[j] += at<T>(dy, i, j);
+        sum_dy_xhat[j] += at<T>(dy, i, j) * (at<T>(x, i, j) - mean[j]) * inv_std[j];
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
+                                              std::span<const double> mean,
+                                              std::span<const double> inv_std,
+                                              ConstMatrixView gamma,
+                                              std::span<const double> mean_dy,
+                                              std::span<const double> mean_dy_xhat, MatrixView dx) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      for (std::int64_t j = 0; j < x.cols; ++j) {
+        const double xhat = (at<T>(x, i, j) - mean[j]) * inv_std[j];
+        const double centred = at<T>(dy, i, j) - mean_dy[j] - xhat * mean_dy_xhat[j];
+        set<T>(dx, i, j, at<T>(gamma, 0, j) * inv_std[j] * centred);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
+                                     ConstMatrixView beta, double epsilon, MatrixView y) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      const auto [mean, inv_std] = row_statistics<T>(x, i, epsilon);
+      for (std::int64_t j = 0; j < x.cols; ++j) {
+        const double xhat = (at<T>(x, i, j) - mean) * inv_std;
+        set<T>(y, i, j, xhat * at<T>(gamma, 0, j) + at<T>(beta, 0, j));
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_layer_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
+                                              ConstMatrixView gamma, double epsilon, MatrixView dx,
+                                              MatrixView dgamma, MatrixView dbeta) {
+  const auto n = static_cast<double>(x.cols);
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    // The parameters' gradients first: they read dy, which dx may overwrite.
+    std::vector<RowStatistics> statistics;
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      statistics.push_back(row_statistics<T>(x, i, epsilon));
+    }
+    for (std::int64_t j = 0; j < x.cols; ++j) {
+      double sum_gamma = at<T>(dgamma, 0, j);
+      double sum_beta = at<T>(dbeta, 0, j);
+      for (std::int64_t i = 0; i < x.rows; ++i) {
+        const auto [mean, inv_std] = statistics[static_cast<std::size_t>(i)];
+        sum_gamma += at<T>(dy, i, j) * (at<T>(x, i, j) - mean) * inv_std;
+        sum_beta += at<T>(dy, i, j);
+      }
+      set<T>(dgamma, 0, j, sum_gamma);
+      set<T>(dbeta, 0, j, sum_beta);
+    }
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      const auto [mean, inv_std] = statistics[static_cast<std::size_t>(i)];
+      double sum_g = 0;
+      double sum_g_xhat = 0;
+      for (std::int64_t j = 0; j < x.cols; ++j) {
+        const double g = at<T>(dy, i, j) * at<T>(gamma, 0, j);
+        sum_g += g;
+        sum_g_xhat += g * (at<T>(x, i, j) - mean) * inv_std;
+      }
+      for (std::int64_t j = 0; j < x.cols; ++j) {
+        const double xhat = (at<T>(x, i, j) - mean) * inv_std;
+        const double g = at<T>(dy, i, j) * at<T>(gamma, 0, j);
+        set<T>(dx, i, j, inv_std * (g - sum_g / n - xhat * sum_g_xhat / n));
+      }
+    }
+  });
+}
+
+}  // namespace atl

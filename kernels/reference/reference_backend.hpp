@@ -1,0 +1,51 @@
+// The oracle: every operation of the contract as a plain serial loop with sums in double, for f32
+// and f64 storage. Written to be read and trusted, never tuned.
+#pragma once
+
+#include "kernels/host_backend.hpp"
+
+namespace atl {
+
+class ReferenceBackend final : public HostBackend {
+ public:
+  std::string name() const override { return "reference"; }
+  std::string device() const override { return "host, serial, sums in double"; }
+  bool supports(DType dtype) const override { return dtype != DType::kBf16; }
+
+ private:
+  void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, MatrixView) override;
+  void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>, std::span<const float>,
+                      MatrixView) override;
+  void do_fill_zero(Queue&, MatrixView) override;
+  void do_add(Queue&, double, ConstMatrixView, MatrixView) override;
+  void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double,
+               MatrixView) override;
+  void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) override;
+  void do_relu_dropout_backward(Queue&, ConstMatrixView, ConstMatrixView, float,
+                                MatrixView) override;
+  void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView) override;
+  void do_column_moments(Queue&, ConstMatrixView, std::span<double>, std::span<double>) override;
+  void do_batch_norm_sums(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
+                          std::span<const double>, std::span<double>, std::span<double>) override;
+  void do_batch_norm_backward(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
+                              std::span<const double>, ConstMatrixView, std::span<const double>,
+                              std::span<const double>, MatrixView) override;
+  void do_layer_norm(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, double,
+                     MatrixView) override;
+  void do_layer_norm_backward(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, double,
+                              MatrixView, MatrixView, MatrixView) override;
+  void do_softmax_cross_entropy(Queue&, ConstMatrixView, std::span<const std::int32_t>,
+                                std::span<const LocalId>, double, MatrixView,
+                                std::span<double>) override;
+  void do_sigmoid_cross_entropy(Queue&, ConstMatrixView, std::span<const std::uint8_t>,
+                                std::span<const LocalId>, double, MatrixView,
+                                std::span<double>) override;
+  void do_count_correct(Queue&, ConstMatrixView, std::span<const std::int32_t>,
+                        std::span<const std::uint8_t>, std::span<std::int64_t>) override;
+  void do_count_multi_label(Queue&, ConstMatrixView, std::span<const std::uint8_t>,
+                            std::span<const std::uint8_t>, std::span<std::int64_t>) override;
+  void do_adam_step(Queue&, const AdamSpec&, MatrixView, ConstMatrixView, MatrixView,
+                    MatrixView) override;
+};
+
+}  // namespace atl

@@ -1,0 +1,39 @@
+// Sparse and wire operations of the oracle.
+#include "kernels/reference/elements.hpp"
+#include "kernels/reference/reference_backend.hpp"
+
+namespace atl {
+
+void ReferenceBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+                               MatrixView y) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      ATOLL_ASSERT(op.row_ptr[i] <= op.row_ptr[i + 1], "row {}", i);
+      for (std::int64_t j = 0; j < x.cols; ++j) {
+        double sum = 0;
+        for (std::int64_t e = op.row_ptr[i]; e < op.row_ptr[i + 1]; ++e) {
+          const std::int64_t c = op.col_idx[e];
+          ATOLL_ASSERT(0 <= c && c < op.cols, "row {}: column {} of {}", i, c, op.cols);
+          sum += factor(op.values, e, 1) * factor(op.col_scale, c, 1) * at<T>(x, c, j);
+        }
+        sum += factor(op.self_weight, i, 0) * factor(op.col_scale, i, 1) * at<T>(x, i, j);
+        set<T>(y, i, j, factor(op.row_scale, i, 1) * sum);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const LocalId> rows,
+                                      std::span<const float> scale, MatrixView y) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t k = 0; k < y.rows; ++k) {
+      const std::int64_t row = to_index(rows[k]);
+      ATOLL_ASSERT(0 <= row && row < x.rows, "row {} of {}", row, x.rows);
+      for (std::int64_t j = 0; j < x.cols; ++j) {
+        set<T>(y, k, j, at<T>(x, row, j) * factor(scale, row, 1));
+      }
+    }
+  });
+}
+
+}  // namespace atl
