@@ -2,6 +2,8 @@
 // from a peer for `timeout` throws Error{kTimeout} naming both ranks and the operation.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,14 +26,15 @@ std::string to_string(const OperationLabel& label);
 // One all-to-all-v under way. The buffers given to it must stay alive until it is destroyed.
 class PendingTransfer {
  public:
-  // Destroyed unfinished it waits at most the transport's timeout; during exception unwinding it
-  // waits for nothing and leaves its requests (and a copy of the buffers' ownership) to the
-  // transport until the job is aborted.
+  // Destroyed unfinished it waits at most the transport's timeout; if that fails, the transport's
+  // next operation throws the reason. During exception unwinding it waits for nothing and leaves
+  // its requests and `keep_alive` to the transport until the job is aborted.
   virtual ~PendingTransfer() = default;
-  // Blocks until the receive from some peer not yet reported is complete and returns that peer;
-  // -1 when all receives were reported. Peers with an empty receive are not reported.
+  // Blocks until the receive from some peer not yet reported is complete and returns that peer, in
+  // order of arrival; -1 when all receives were reported. Peers with an empty receive are not
+  // reported.
   virtual int wait_any() = 0;
-  // Blocks until all receives and sends are complete.
+  // Blocks until all receives and sends are complete; wait_any() then returns -1.
   virtual void wait_all() = 0;
 };
 
@@ -44,56 +47,99 @@ class Transport {
   virtual int size() const = 0;
 
   // Sends sends[r] to rank r and receives receives[r] from it, for all r; empty spans send nothing.
-  // Sizes must match pairwise. The entry of this rank itself must be empty. Ranks call in the same
-  // order; several may be under way at once.
-  virtual std::unique_ptr<PendingTransfer> all_to_all_v(
-      std::vector<std::span<const std::byte>> sends, std::vector<std::span<std::byte>> receives,
-      const OperationLabel& label) = 0;
+  // Sizes must match pairwise (else Error{kCommunication}). The entry of this rank itself must be
+  // empty. Ranks call in the same order; several may be under way at once. `keep_alive` owns the
+  // memory behind the spans: should an exception abandon the transfer, the transport holds on to
+  // it, so that a late message can't land in memory that was given back.
+  std::unique_ptr<PendingTransfer> all_to_all_v(std::vector<std::span<const std::byte>> sends,
+                                                std::vector<std::span<std::byte>> receives,
+                                                const OperationLabel& label,
+                                                std::shared_ptr<const void> keep_alive = nullptr);
 
   // In-place sum over ranks; every rank gets the same bits, added in rank order whatever the
-  // transport. Default: reduce-scatter and all-gather by all_to_all_v.
+  // transport (floats are added in double and rounded once). Lengths must be equal on all ranks.
+  // Reduce-scatter and all-gather, each one all_to_all_v; all_reduce_bytes() says what it sends.
   virtual void all_reduce(std::span<float> values, const OperationLabel& label);
   virtual void all_reduce(std::span<double> values, const OperationLabel& label);
   virtual void all_reduce(std::span<std::int64_t> values, const OperationLabel& label);
-  // Every rank gets a copy of root's bytes (equal length everywhere).
+  // Every rank gets a copy of root's bytes (equal length everywhere). Root sends (size - 1) times
+  // their length.
   virtual void broadcast(std::span<std::byte> bytes, int root, const OperationLabel& label);
-  // Root gets the bytes of all ranks (lengths may differ); the others get an empty result.
+  // Root gets the bytes of all ranks (lengths may differ), entry r from rank r; the others get an
+  // empty result and send 8 bytes more than they have.
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes, int root,
                                                      const OperationLabel& label);
+  // Returns once every rank has entered; sends size - 1 bytes.
   virtual void barrier(const OperationLabel& label);
 
   // Payload bytes this rank has sent since the start, collectives included.
   std::int64_t bytes_sent() const { return bytes_sent_; }
 
-  // Ends the whole job at once because of an error on this rank (MPI_Abort; wakes local peers).
+  // Ends the whole job at once because of an error on this rank (MPI_Abort, which does not return;
+  // wakes local peers, who throw, and returns).
   virtual void abort(int exit_code) noexcept = 0;
 
   double timeout_seconds() const { return timeout_seconds_; }
   void set_timeout_seconds(double seconds) { timeout_seconds_ = seconds; }
 
  protected:
-  std::int64_t bytes_sent_ = 0;      // updated by the rank's main thread only
-  double timeout_seconds_ = 60;      // 0 = wait for ever
+  std::int64_t bytes_sent_ = 0;  // updated by the rank's main thread only
+  double timeout_seconds_ = 60;  // 0 = wait for ever
+
+ private:
+  virtual std::unique_ptr<PendingTransfer> do_all_to_all_v(
+      std::vector<std::span<const std::byte>> sends, std::vector<std::span<std::byte>> receives,
+      const OperationLabel& label, std::shared_ptr<const void> keep_alive) = 0;
 };
+
+// Payload bytes that `rank` of `size` sends in one all_reduce of `count` values: all values but its
+// own block of the reduce-scatter, then its block to every other rank. Block r is
+// [count * r / size, count * (r + 1) / size).
+std::int64_t all_reduce_bytes(std::int64_t count, std::int64_t value_bytes, int rank, int size);
 
 // `local`: P ranks as threads of this process. Runs body(transport) on every rank and returns when
 // all ended; rethrows the error of the rank that failed first. The other ranks then see
-// Error{kCommunication} from their next or current wait.
+// Error{kCommunication} from their next or current wait. One rank runs on the calling thread.
 void run_local_ranks(int ranks, double timeout_seconds,
                      const std::function<void(Transport&)>& body);
 
-// `mpi`: initialises MPI (thread level multiple) on construction of the first and duplicates the
-// communicator. Outside mpirun it is a world of one.
-std::unique_ptr<Transport> make_mpi_transport(double timeout_seconds);
-// True if a launcher (mpirun, srun) started this process as one of several ranks, judged from the
-// environment without initialising MPI.
-bool launched_by_mpi();
+// How the mpi transport moves transfers on while the main thread computes (docs/transport.md has
+// the measurements behind the default).
+struct MpiProgressOptions {
+  bool thread = true;                   // poll from a thread of its own
+  std::chrono::microseconds sleep{50};  // between two polls of that thread
+};
+// `mpi`: initialises MPI on construction of the first and duplicates the communicator; collective.
+// Finalises MPI when the last one is destroyed, unless an exception is under way or a transfer was
+// abandoned: then only abort_job() ends the job. Without a launcher, or with one rank, MPI stays
+// untouched and a local world of one is returned. Throws Error{kCommunication} naming the MPI call.
+std::unique_ptr<Transport> make_mpi_transport(double timeout_seconds,
+                                              const MpiProgressOptions& progress = {});
+// For main's catch, where the transport may be gone already: flushes the standard streams and ends
+// all ranks of the job with this exit code (MPI_Abort if MPI is running, else only this process).
+[[noreturn]] void abort_job(int exit_code) noexcept;
+
+// Which transport runs a command, and on how many ranks.
+struct TransportOptions {
+  std::string name = "auto";  // one of transport_names(); auto: mpi under a launcher, else local
+  int ranks = 0;              // of `local`, 0 = 1; with mpi 0 or what the launcher started
+  double timeout_seconds = 60;
+};
+std::vector<std::string> transport_names();  // "auto" first
+// Runs body on every rank this process has to run (all of them with local, one with mpi); throws
+// Error{kOption} on an unknown name or options that don't fit the launcher.
+void run_ranks(const TransportOptions& options, const std::function<void(Transport&)>& body);
+
 // Rank, size and rank within the host as the launcher's environment says (0, 1, 0 without one).
 struct LauncherInfo {
   int rank = 0;
   int size = 1;
   int local_rank = 0;
 };
+// Reads the environment that mpirun (Open MPI), Hydra (MPICH) or srun (PMI-2, PMIx) leaves.
 LauncherInfo launcher_info();
+// True if a launcher started this process as one of several ranks, judged from the environment
+// without initialising MPI.
+bool launched_by_mpi();
 
 }  // namespace atl

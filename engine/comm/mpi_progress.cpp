@@ -1,0 +1,212 @@
+#include "engine/comm/mpi_progress.hpp"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace {
+
+// Transfers that were given up. Never destroyed: MPI may still touch them.
+std::vector<std::shared_ptr<MpiTransfer>>& graveyard() {
+  static auto* transfers = new std::vector<std::shared_ptr<MpiTransfer>>;
+  return *transfers;
+}
+
+// Linux lets a thread oversleep by 50 us unless told otherwise, as much as a poll's sleep itself.
+void sleep_precisely() { ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL); }
+
+// Between two polls of a waiting main thread: short waits end fast, long ones leave the core to
+// whoever computes.
+void pause_main(int polls) {
+  constexpr int kYields = 50;
+  if (polls < kYields) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+}  // namespace
+
+std::string mpi_error_text(int code) {
+  char text[MPI_MAX_ERROR_STRING + 1] = {};
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) return fmt::format("code {}", code);
+  return std::string(text, static_cast<std::size_t>(length));
+}
+
+void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  fail(ErrorKind::kCommunication, "{} failed: {}", call, mpi_error_text(code));
+}
+
+MpiProgress::MpiProgress(int rank, const MpiProgressOptions& options)
+    : rank_(rank), options_(options) {
+  sleep_precisely();
+  if (options_.thread) thread_ = std::thread([this] { run_thread(); });
+}
+
+MpiProgress::~MpiProgress() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void MpiProgress::run_thread() {
+  sleep_precisely();
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (active_.empty() || main_waits_ || !broken_.empty()) {
+      work_.wait(lock);
+      continue;
+    }
+    poll();
+    lock.unlock();
+    std::this_thread::sleep_for(options_.sleep);
+    lock.lock();
+  }
+}
+
+void MpiProgress::start(const std::shared_ptr<MpiTransfer>& transfer,
+                        const std::function<void(MpiTransfer&)>& post) {
+  std::unique_lock lock(mutex_);
+  throw_if_broken(*transfer);
+  try {
+    post(*transfer);
+  } catch (const Error& error) {
+    lock.unlock();
+    abandon(transfer, error.what());
+    throw;
+  }
+  transfer->last_sign = Watchdog::Clock::now();
+  if (transfer->pieces_left > 0) active_.push_back(transfer);
+  lock.unlock();
+  work_.notify_one();
+}
+
+void MpiProgress::wait(MpiTransfer& transfer, double timeout_seconds, Awaited awaited,
+                       const std::function<bool(MpiTransfer&)>& done) {
+  std::unique_lock lock(mutex_);
+  Watchdog watchdog(timeout_seconds);
+  main_waits_ = true;
+  struct EndOfWait {
+    MpiProgress& progress;
+    ~EndOfWait() {
+      progress.main_waits_ = false;
+      progress.work_.notify_one();
+    }
+  } const end_of_wait{*this};
+  for (int polls = 0;; ++polls) {
+    throw_if_broken(transfer);
+    if (done(transfer)) return;
+    poll();
+    throw_if_broken(transfer);
+    if (done(transfer)) return;
+    watchdog.sign_of_life(transfer.last_sign);
+    if (watchdog.expired()) fail_silent_peers(transfer, awaited, timeout_seconds);
+    lock.unlock();
+    pause_main(polls);
+    lock.lock();
+  }
+}
+
+void MpiProgress::abandon(const std::shared_ptr<MpiTransfer>& transfer, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (broken_.empty()) broken_ = reason;
+  // All of them: nothing will poll them again, and their owners may be gone soon.
+  graveyard().insert(graveyard().end(), active_.begin(), active_.end());
+  graveyard().push_back(transfer);
+  active_.clear();
+}
+
+bool MpiProgress::abandoned() const {
+  const std::lock_guard lock(mutex_);
+  return !broken_.empty();
+}
+
+bool MpiProgress::try_exclusively(const std::function<void()>& call) {
+  const std::unique_lock lock(mutex_, std::chrono::seconds(1));
+  if (!lock.owns_lock()) return false;
+  call();
+  return true;
+}
+
+void MpiProgress::poll() {
+  for (const auto& transfer : active_) poll(*transfer);
+  std::erase_if(active_, [](const auto& transfer) { return transfer->pieces_left == 0; });
+}
+
+void MpiProgress::poll(MpiTransfer& transfer) {
+  if (!transfer.failure.empty()) return;
+  const int count = static_cast<int>(transfer.requests.size());
+  indices_.resize(transfer.requests.size());
+  statuses_.resize(transfer.requests.size());
+  int completed = 0;
+  const int code =
+      MPI_Testsome(count, transfer.requests.data(), &completed, indices_.data(), statuses_.data());
+  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) {
+    transfer.failure = fmt::format("MPI_Testsome failed: {}", mpi_error_text(code));
+    return;
+  }
+  if (completed == MPI_UNDEFINED) return;
+  for (int i = 0; i < completed; ++i) {
+    complete(transfer, indices_[i], statuses_[i], code == MPI_ERR_IN_STATUS);
+  }
+}
+
+void MpiProgress::complete(MpiTransfer& transfer, int index, const MPI_Status& status,
+                           bool status_is_valid) {
+  const MpiTransfer::Piece& piece = transfer.pieces[index];
+  if (status_is_valid && status.MPI_ERROR != MPI_SUCCESS) {
+    transfer.failure =
+        fmt::format("MPI_{} {} rank {} failed: {}", piece.receive ? "Irecv" : "Isend",
+                    piece.receive ? "from" : "to", piece.peer, mpi_error_text(status.MPI_ERROR));
+    return;
+  }
+  --transfer.pieces_left;
+  transfer.last_sign = Watchdog::Clock::now();
+  if (!piece.receive) return;
+  int received = 0;
+  MPI_Get_count(&status, MPI_BYTE, &received);
+  if (received != piece.bytes) {
+    transfer.failure = fmt::format("a message of {} bytes came where {} were expected from rank {}",
+                                   received, piece.bytes, piece.peer);
+    return;
+  }
+  if (--transfer.receives_left[piece.peer] > 0) return;
+  --transfer.receiving_peers;
+  transfer.arrived.push_back(piece.peer);
+}
+
+void MpiProgress::throw_if_broken(const MpiTransfer& transfer) const {
+  if (!transfer.failure.empty()) {
+    fail(ErrorKind::kCommunication, "rank {}, {}: {}", rank_, to_string(transfer.label),
+         transfer.failure);
+  }
+  if (!broken_.empty()) {
+    fail(ErrorKind::kCommunication, "rank {} can't go on with {} after an earlier error: {}", rank_,
+         to_string(transfer.label), broken_);
+  }
+}
+
+void MpiProgress::fail_silent_peers(const MpiTransfer& transfer, Awaited awaited,
+                                    double timeout_seconds) const {
+  std::vector<int> silent;
+  for (std::size_t i = 0; i < transfer.pieces.size(); ++i) {
+    const MpiTransfer::Piece& piece = transfer.pieces[i];
+    const bool is_awaited = piece.receive || awaited == Awaited::kEverything;
+    if (is_awaited && transfer.requests[i] != MPI_REQUEST_NULL) silent.push_back(piece.peer);
+  }
+  std::ranges::sort(silent);
+  silent.erase(std::ranges::unique(silent).begin(), silent.end());
+  fail_silent(rank_, silent, timeout_seconds, transfer.label);
+}
+
+}  // namespace atl

@@ -1,0 +1,90 @@
+// Moves MPI transfers on: Open MPI makes no progress outside its own calls, so a thread polls while
+// the main thread computes, and the main thread polls while it waits.
+#pragma once
+
+#include <mpi.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/comm/transport.hpp"
+#include "engine/comm/watchdog.hpp"
+
+namespace atl {
+
+// Throws Error{kCommunication} naming the call and MPI's text unless code is MPI_SUCCESS.
+void check_mpi(int code, const char* call);
+std::string mpi_error_text(int code);
+
+// One all-to-all-v under way. MPI may write to it and to what `keep_alive` owns until every request
+// is complete, so it is never destroyed before.
+struct MpiTransfer {
+  struct Piece {
+    int peer = 0;
+    int bytes = 0;
+    bool receive = false;
+  };
+  std::vector<MPI_Request> requests;  // one per piece, MPI_REQUEST_NULL once complete
+  std::vector<Piece> pieces;
+  std::vector<int> receives_left;  // pieces not yet received, by rank
+  int receiving_peers = 0;         // ranks with an entry above 0 there
+  std::size_t pieces_left = 0;
+  std::deque<int> arrived;  // peers whose receive is complete and not yet reported
+  Watchdog::Clock::time_point last_sign{};
+  std::string failure;  // of one of its requests, found by whichever thread polled
+  OperationLabel label;
+  std::shared_ptr<const void> keep_alive;
+};
+
+class MpiProgress {
+ public:
+  MpiProgress(int rank, const MpiProgressOptions& options);
+  MpiProgress(const MpiProgress&) = delete;
+  MpiProgress& operator=(const MpiProgress&) = delete;
+  ~MpiProgress();  // stops the thread; what is under way stays as it is
+
+  // Starts what `post` puts into the transfer. All MPI calls of the process are serialised here.
+  void start(const std::shared_ptr<MpiTransfer>& transfer,
+             const std::function<void(MpiTransfer&)>& post);
+  // Polls until done(transfer), which is evaluated under the lock. Throws Error{kCommunication} if
+  // the transfer failed and Error{kTimeout}, naming the peers of the pieces awaited, if nothing of
+  // the transfer completed for `timeout_seconds`.
+  enum class Awaited { kReceives, kEverything };
+  void wait(MpiTransfer& transfer, double timeout_seconds, Awaited awaited,
+            const std::function<bool(MpiTransfer&)>& done);
+  // Gives the transfer up for ever: nothing polls any more, its requests and memory stay untouched
+  // until the process ends, and all later operations throw `reason`.
+  void abandon(const std::shared_ptr<MpiTransfer>& transfer, const std::string& reason);
+  bool abandoned() const;
+  // Runs the call while nothing polls; false if the lock was not free within a second.
+  bool try_exclusively(const std::function<void()>& call);
+
+ private:
+  void run_thread();
+  void poll();
+  void poll(MpiTransfer& transfer);
+  void complete(MpiTransfer& transfer, int index, const MPI_Status& status, bool status_is_valid);
+  void throw_if_broken(const MpiTransfer& transfer) const;
+  [[noreturn]] void fail_silent_peers(const MpiTransfer& transfer, Awaited awaited,
+                                      double timeout_seconds) const;
+
+  const int rank_;
+  const MpiProgressOptions options_;
+  mutable std::timed_mutex mutex_;  // of all MPI calls and everything below
+  std::condition_variable_any work_;
+  std::vector<std::shared_ptr<MpiTransfer>> active_;
+  bool main_waits_ = false;
+  bool stopping_ = false;
+  std::string broken_;
+  std::vector<int> indices_;  // of MPI_Testsome
+  std::vector<MPI_Status> statuses_;
+  std::thread thread_;
+};
+
+}  // namespace atl

@@ -1,0 +1,263 @@
+// Ranks as MPI processes: every all-to-all-v is a set of Isend and Irecv with a tag of its own.
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "base/error.hpp"
+#include "base/unique_handle.hpp"
+#include "engine/comm/mpi_progress.hpp"
+#include "engine/comm/world_of_one.hpp"
+
+namespace atl {
+
+namespace {
+
+// Messages travel in pieces: MPI counts in int, and every piece that arrives is a sign of life, so
+// a slow link does not look like a silent peer.
+constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
+// MPI guarantees tags up to 32767. Messages with the same tag arrive in the order posted, so a tag
+// that comes round again does no harm.
+constexpr std::int64_t kTags = 32768;
+// How long MPI_Abort may take before the process ends without it.
+constexpr unsigned kAbortSeconds = 10;
+
+struct CommTraits {
+  using Value = MPI_Comm;
+  static Value null() { return MPI_COMM_NULL; }
+  static void release(Value comm) noexcept { MPI_Comm_free(&comm); }
+};
+
+bool mpi_is_running() {
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  return initialized != 0 && finalized == 0;
+}
+
+// MPI from the first transport of the process to the last.
+class MpiSession {
+ public:
+  static std::shared_ptr<MpiSession> get() {
+    static std::weak_ptr<MpiSession> current;
+    auto session = current.lock();
+    if (!session) {
+      session = std::shared_ptr<MpiSession>(new MpiSession);
+      current = session;
+    }
+    return session;
+  }
+  ~MpiSession() {
+    if (!broken_) MPI_Finalize();
+  }
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  // From now on the job can only be aborted.
+  void set_broken() { broken_ = true; }
+
+ private:
+  MpiSession() {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized != 0) {
+      fail(ErrorKind::kCommunication, "MPI was finalized already and can't start a second time");
+    }
+    int provided = 0;
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+    // Calls are serialised by MpiProgress, but come from two threads.
+    if (provided < MPI_THREAD_SERIALIZED) {
+      MPI_Finalize();
+      fail(ErrorKind::kCommunication,
+           "MPI_Init_thread provides thread level {}, but MPI_THREAD_MULTIPLE ({}) or "
+           "MPI_THREAD_SERIALIZED ({}) is needed: this MPI library was built without threads",
+           provided, MPI_THREAD_MULTIPLE, MPI_THREAD_SERIALIZED);
+    }
+    check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN),
+              "MPI_Comm_set_errhandler");
+  }
+
+  bool broken_ = false;
+};
+
+class MpiPending final : public PendingTransfer {
+ public:
+  MpiPending(MpiProgress& progress, std::shared_ptr<MpiTransfer> transfer,
+             const double& timeout_seconds)
+      : progress_(progress), transfer_(std::move(transfer)), timeout_seconds_(timeout_seconds) {}
+
+  ~MpiPending() override {
+    if (complete_) return;
+    if (std::uncaught_exceptions() > exceptions_at_start_) {
+      progress_.abandon(transfer_, "a transfer was abandoned");
+      return;
+    }
+    try {
+      wait_all();
+    } catch (const Error& error) {
+      progress_.abandon(transfer_, error.what());
+    }
+  }
+
+  int wait_any() override {
+    int peer = -1;
+    progress_.wait(*transfer_, timeout_seconds_, MpiProgress::Awaited::kReceives,
+                   [&](MpiTransfer& transfer) {
+                     if (transfer.arrived.empty()) return transfer.receiving_peers == 0;
+                     peer = transfer.arrived.front();
+                     transfer.arrived.pop_front();
+                     return true;
+                   });
+    return peer;
+  }
+
+  void wait_all() override {
+    progress_.wait(*transfer_, timeout_seconds_, MpiProgress::Awaited::kEverything,
+                   [](MpiTransfer& transfer) { return transfer.pieces_left == 0; });
+    transfer_->arrived.clear();
+    complete_ = true;
+  }
+
+ private:
+  MpiProgress& progress_;
+  std::shared_ptr<MpiTransfer> transfer_;
+  const double& timeout_seconds_;  // the transport's, which may change meanwhile
+  int exceptions_at_start_ = std::uncaught_exceptions();
+  bool complete_ = false;
+};
+
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport(double timeout_seconds, const MpiProgressOptions& options)
+      : session_(MpiSession::get()) {
+    set_timeout_seconds(timeout_seconds);
+    MPI_Comm duplicate = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate), "MPI_Comm_dup");
+    comm_ = UniqueHandle<CommTraits>(duplicate);
+    check_mpi(MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check_mpi(MPI_Comm_rank(duplicate, &rank_), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(duplicate, &size_), "MPI_Comm_size");
+    if (const int launched = launcher_info().size; size_ != launched) {
+      fail(ErrorKind::kCommunication,
+           "the launcher started {} processes, but MPI sees {}: it is not the launcher of this MPI "
+           "library; use its own mpirun, or srun --mpi=pmix",
+           launched, size_);
+    }
+    progress_ = std::make_unique<MpiProgress>(rank_, options);
+  }
+
+  ~MpiTransport() override {
+    bool clean = std::uncaught_exceptions() <= exceptions_at_start_ && !progress_->abandoned();
+    if (clean) {
+      // MPI_Finalize waits for the others without a deadline, so meet them with one first.
+      try {
+        barrier({.operation = "end of the run"});
+      } catch (const Error& error) {
+        std::fprintf(stderr, "atoll: %s\n", error.what());
+        abort(error.exit_code());
+      }
+    }
+    progress_.reset();
+    if (!clean) {
+      session_->set_broken();
+      comm_.leak();
+    }
+  }
+
+  std::string name() const override { return "mpi"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void abort(int exit_code) noexcept override {
+    // Not while the progress thread is inside MPI, unless it never comes back.
+    progress_->try_exclusively([&] { abort_job(exit_code); });
+    abort_job(exit_code);
+  }
+
+ private:
+  std::unique_ptr<PendingTransfer> do_all_to_all_v(
+      std::vector<std::span<const std::byte>> sends, std::vector<std::span<std::byte>> receives,
+      const OperationLabel& label, std::shared_ptr<const void> keep_alive) override {
+    auto transfer = std::make_shared<MpiTransfer>();
+    transfer->label = label;
+    transfer->keep_alive = std::move(keep_alive);
+    transfer->receives_left.resize(size_);
+    const int tag = static_cast<int>(next_sequence_++ % kTags);
+    progress_->start(transfer, [&](MpiTransfer& started) {
+      // Receives first, so that data never waits in MPI's own buffers; every rank starts with
+      // another peer.
+      for (int step = 1; step < size_; ++step) {
+        const int peer = (rank_ + size_ - step) % size_;
+        post_receive(started, peer, receives[peer], tag);
+      }
+      for (int step = 1; step < size_; ++step) {
+        const int peer = (rank_ + step) % size_;
+        post_send(started, peer, sends[peer], tag);
+      }
+    });
+    return std::make_unique<MpiPending>(*progress_, std::move(transfer), timeout_seconds_);
+  }
+
+  void post_receive(MpiTransfer& transfer, int peer, std::span<std::byte> bytes, int tag) {
+    if (!bytes.empty()) ++transfer.receiving_peers;
+    while (!bytes.empty()) {
+      const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+      const int count = static_cast<int>(piece.size());
+      MPI_Request request = MPI_REQUEST_NULL;
+      check_mpi(MPI_Irecv(piece.data(), count, MPI_BYTE, peer, tag, comm_.get(), &request),
+                "MPI_Irecv");
+      add_piece(transfer, request, {peer, count, true});
+      ++transfer.receives_left[peer];
+      bytes = bytes.subspan(piece.size());
+    }
+  }
+
+  void post_send(MpiTransfer& transfer, int peer, std::span<const std::byte> bytes, int tag) {
+    while (!bytes.empty()) {
+      const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+      const int count = static_cast<int>(piece.size());
+      MPI_Request request = MPI_REQUEST_NULL;
+      check_mpi(MPI_Isend(piece.data(), count, MPI_BYTE, peer, tag, comm_.get(), &request),
+                "MPI_Isend");
+      add_piece(transfer, request, {peer, count, false});
+      bytes = bytes.subspan(piece.size());
+    }
+  }
+
+  static void add_piece(MpiTransfer& transfer, MPI_Request request, MpiTransfer::Piece piece) {
+    transfer.requests.push_back(request);
+    transfer.pieces.push_back(piece);
+    ++transfer.pieces_left;
+  }
+
+  std::shared_ptr<MpiSession> session_;
+  UniqueHandle<CommTraits> comm_;
+  int rank_ = 0;
+  int size_ = 1;
+  std::int64_t next_sequence_ = 0;
+  std::unique_ptr<MpiProgress> progress_;
+  int exceptions_at_start_ = std::uncaught_exceptions();
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_mpi_transport(double timeout_seconds,
+                                              const MpiProgressOptions& progress) {
+  if (!launched_by_mpi()) return make_world_of_one(timeout_seconds);
+  return std::make_unique<MpiTransport>(timeout_seconds, progress);
+}
+
+void abort_job(int exit_code) noexcept {
+  std::fflush(nullptr);
+  if (mpi_is_running()) {
+    ::alarm(kAbortSeconds);  // should MPI_Abort itself hang: SIGALRM ends the process
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+  }
+  std::_Exit(exit_code);
+}
+
+}  // namespace atl
