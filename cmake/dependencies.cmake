@@ -1,6 +1,8 @@
 # Every third-party library, found once. All come from the distribution's packages.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(MPI REQUIRED COMPONENTS C)
+# mpi.h in a C++ file would otherwise pull in the removed C++ bindings, which are not linked.
+target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(fmt REQUIRED)

@@ -17,3 +17,10 @@ namespace atl {
 LauncherInfo launcher_info() { return {}; }
 }  // namespace atl
 #endif
+#include "kernels/registry.hpp"
+namespace atl {
+__attribute__((weak)) int cuda_device_count(std::string& why) {
+  why = "this build has no CUDA part";
+  return 0;
+}
+}  // namespace atl

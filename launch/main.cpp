@@ -112,6 +112,8 @@ int run(int argc, char** argv) {
     return 0;
   } catch (const CLI::Success& request) {  // --help, --version
     return launcher.rank == 0 ? program.exit(request) : 0;
+  } catch (const CLI::RuntimeError& result) {  // a subcommand has reported its result itself
+    return result.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return report_error(launcher, describe(error, program), kUserError, true);
   } catch (const Error& error) {

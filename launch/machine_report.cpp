@@ -1,0 +1,254 @@
+#include "launch/machine_report.hpp"
+
+#include <arpa/inet.h>
+#include <cblas.h>
+#include <fmt/format.h>
+#include <hwloc.h>
+#include <metis.h>
+#include <mpi.h>
+#include <netinet/in.h>
+#include <omp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/memory.hpp"
+#include "base/unique_handle.hpp"
+#include "kernels/registry.hpp"
+
+namespace atl {
+namespace {
+
+namespace fs = std::filesystem;
+using Findings = std::vector<Finding>;
+
+// The file that the shell would run for `program`; empty if there is none.
+std::string find_on_path(const std::string& program) {
+  const char* variable = std::getenv("PATH");
+  std::istringstream folders(variable == nullptr ? "" : variable);
+  std::string folder;
+  while (std::getline(folders, folder, ':')) {
+    const fs::path file = fs::path(folder) / program;
+    if (::access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file)) return file.string();
+  }
+  return {};
+}
+
+void add_mpi(Findings& findings) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string version(text, static_cast<std::size_t>(length));
+  version = version.substr(0, std::min(version.find(", package"), version.find(',')));
+  findings.push_back({"MPI", "library", version});
+  std::string launcher = find_on_path("mpirun");
+  if (launcher.empty()) launcher = find_on_path("srun");
+  if (launcher.empty()) {
+    findings.push_back({"MPI", "launcher", "none", FindingLevel::kProblem,
+                        "neither mpirun nor srun is on PATH; install openmpi-bin, or train in one "
+                        "process with --transport local --ranks P"});
+  } else {
+    findings.push_back({"MPI", "launcher", launcher});
+  }
+  if (::geteuid() == 0 && std::getenv("OMPI_ALLOW_RUN_AS_ROOT") == nullptr) {
+    findings.push_back({"MPI", "user", "root", FindingLevel::kNote,
+                        "mpirun refuses to run as root unless OMPI_ALLOW_RUN_AS_ROOT=1 and "
+                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 are set"});
+  }
+}
+
+// The value of the first line "`key` : value" of /proc/cpuinfo.
+std::string cpuinfo(const std::string& key) {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::size_t colon = line.find(':');
+    if (line.starts_with(key) && colon != std::string::npos) {
+      return colon + 2 < line.size() ? line.substr(colon + 2) : "";
+    }
+  }
+  return "unknown";
+}
+
+void add_processor(Findings& findings) {
+  findings.push_back({"processor", "model", cpuinfo("model name")});
+  std::istringstream flags(cpuinfo("flags"));
+  const std::vector<std::string> wanted = {"avx2",    "fma",         "f16c",
+                                           "avx512f", "avx512_bf16", "amx_bf16"};
+  std::vector<std::string> present;
+  for (std::string flag; flags >> flag;) {
+    if (std::find(wanted.begin(), wanted.end(), flag) != wanted.end()) present.push_back(flag);
+  }
+  if (std::find(present.begin(), present.end(), "avx2") == present.end()) {
+    findings.push_back({"processor", "SIMD", fmt::format("{}", fmt::join(present, " ")),
+                        FindingLevel::kNote,
+                        "without AVX2 the cpu backend runs several times slower"});
+  } else {
+    findings.push_back({"processor", "SIMD", fmt::format("{}", fmt::join(present, " "))});
+  }
+  const int threads = omp_get_max_threads();
+  findings.push_back({"processor", "OpenMP",
+                      fmt::format("{} threads of {} processors", threads, omp_get_num_procs())});
+}
+
+struct TopologyTraits {
+  using Value = hwloc_topology_t;
+  static Value null() { return nullptr; }
+  static void release(Value topology) noexcept { hwloc_topology_destroy(topology); }
+};
+using Topology = UniqueHandle<TopologyTraits>;
+
+void add_topology(Findings& findings) {
+  hwloc_topology_t loaded = nullptr;
+  const bool made = hwloc_topology_init(&loaded) == 0;
+  const Topology owner(made ? loaded : TopologyTraits::null());
+  hwloc_topology_t topology = owner.get();
+  if (!made || hwloc_topology_load(topology) != 0) {
+    findings.push_back({"processor", "topology", "unknown", FindingLevel::kNote,
+                        "hwloc could not read the topology; ranks can't be bound to sockets"});
+    return;
+  }
+  const auto count = [&](hwloc_obj_type_t type) {
+    return std::max(0, hwloc_get_nbobjs_by_type(topology, type));
+  };
+  findings.push_back({"processor", "topology",
+                      fmt::format("{} sockets, {} NUMA nodes, {} cores, {} hardware threads",
+                                  count(HWLOC_OBJ_PACKAGE), count(HWLOC_OBJ_NUMANODE),
+                                  count(HWLOC_OBJ_CORE), count(HWLOC_OBJ_PU))});
+  if (const hwloc_obj_t cache = hwloc_get_obj_by_type(topology, HWLOC_OBJ_L3CACHE, 0)) {
+    const auto bytes = static_cast<std::int64_t>(cache->attr->cache.size);
+    findings.push_back({"processor", "L3 cache",
+                        fmt::format("{} x {}", count(HWLOC_OBJ_L3CACHE), format_bytes(bytes))});
+  }
+}
+
+void add_libraries(Findings& findings) {
+  findings.push_back({"libraries", "OpenBLAS", openblas_get_config()});
+  if (openblas_get_parallel() == 1) {
+    findings.push_back({"libraries", "OpenBLAS threads", "pthreads", FindingLevel::kNote,
+                        "it keeps threads of its own beside OpenMP's; install "
+                        "libopenblas0-openmp"});
+  }
+  findings.push_back({"libraries", "METIS",
+                      fmt::format("{}.{}.{}, {}-bit indices", METIS_VER_MAJOR, METIS_VER_MINOR,
+                                  METIS_VER_SUBMINOR, IDXTYPEWIDTH)});
+}
+
+void add_memory(Findings& findings) {
+  const std::int64_t total = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                             static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+  findings.push_back({"memory", "total", format_bytes(total)});
+  findings.push_back(
+      {"memory", "available to this process", format_bytes(available_memory_bytes())});
+  std::error_code error;
+  const fs::space_info shared = fs::space("/dev/shm", error);
+  // OpenMPI keeps a few MiB per rank there for ranks of one host.
+  constexpr std::uintmax_t kEnough = std::uintmax_t{256} << 20U;
+  if (!error) {
+    Finding finding{"memory", "/dev/shm free",
+                    format_bytes(static_cast<std::int64_t>(shared.available))};
+    if (shared.available < kEnough) {
+      finding.level = FindingLevel::kNote;
+      finding.advice =
+          "ranks on one host exchange through it; make it larger (docker run --shm-size 1g)";
+    }
+    findings.push_back(finding);
+  }
+}
+
+void add_devices(Findings& findings) {
+  std::string why;
+  const int devices = cuda_device_count(why);
+  if (devices > 0) {
+    findings.push_back({"devices", "CUDA", fmt::format("{} devices", devices)});
+  } else {
+    findings.push_back({"devices", "CUDA", "none: " + why, FindingLevel::kNote,
+                        "--backend auto uses the cpu backend"});
+  }
+}
+
+void add_disk(Findings& findings) {
+  std::error_code error;
+  const fs::path here = fs::current_path(error);
+  const fs::space_info space = fs::space(here, error);
+  if (error) {
+    findings.push_back(
+        {"disk", "current folder", error.message(), FindingLevel::kNote, "free space is unknown"});
+    return;
+  }
+  findings.push_back({"disk", "free in the current folder",
+                      format_bytes(static_cast<std::int64_t>(space.available))});
+  if (::access(here.c_str(), W_OK) != 0) {
+    findings.push_back({"disk", "current folder", "not writable", FindingLevel::kNote,
+                        "give --out and --run-dir folders that can be written"});
+  }
+}
+
+struct SocketTraits {
+  using Value = int;
+  static Value null() { return -1; }
+  static void release(Value descriptor) noexcept { ::close(descriptor); }
+};
+using Socket = UniqueHandle<SocketTraits>;
+
+// Connects to itself over 127.0.0.1 and sends one byte; "" if that worked, else what failed.
+std::string try_loopback() {
+  const auto failed = [](const char* what) {
+    return fmt::format("{}: {}", what, std::strerror(errno));
+  };
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  const Socket server(::socket(AF_INET, SOCK_STREAM, 0));
+  const Socket client(::socket(AF_INET, SOCK_STREAM, 0));
+  if (!server || !client) return failed("socket");
+  if (::bind(server.get(), generic, length) != 0) return failed("bind");
+  if (::listen(server.get(), 1) != 0) return failed("listen");
+  if (::getsockname(server.get(), generic, &length) != 0) return failed("getsockname");
+  if (::connect(client.get(), generic, length) != 0) return failed("connect");
+  const Socket peer(::accept(server.get(), nullptr, nullptr));
+  if (!peer) return failed("accept");
+  char byte = 'a';
+  if (::send(client.get(), &byte, 1, 0) != 1) return failed("send");
+  if (::recv(peer.get(), &byte, 1, 0) != 1) return failed("receive");
+  return {};
+}
+
+void add_network(Findings& findings) {
+  char host[256] = "unknown";
+  ::gethostname(host, sizeof(host) - 1);
+  findings.push_back({"network", "host name", host});
+  const std::string trouble = try_loopback();
+  if (trouble.empty()) {
+    findings.push_back({"network", "loopback TCP", "works"});
+  } else {
+    findings.push_back({"network", "loopback TCP", trouble, FindingLevel::kProblem,
+                        "mpirun talks to its ranks over TCP; bring the loopback interface up (ip "
+                        "link set lo up)"});
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> examine_machine() {
+  Findings findings;
+  add_mpi(findings);
+  add_processor(findings);
+  add_topology(findings);
+  add_libraries(findings);
+  add_memory(findings);
+  add_devices(findings);
+  add_disk(findings);
+  add_network(findings);
+  return findings;
+}
+
+}  // namespace atl

@@ -1,0 +1,37 @@
+// `atoll report`: compares runs on one HTML page.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/files.hpp"
+#include "launch/command.hpp"
+#include "launch/report_page.hpp"
+
+namespace atl {
+
+void add_report_command(CLI::App& app) {
+  struct Options {
+    std::vector<std::string> runs;
+    std::string out = "report.html";
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("report", "Compare runs on one self-contained HTML page with plots");
+  command->footer(
+      "Examples:\n"
+      "  atoll report runs/first\n"
+      "  atoll report runs/* --out comparison.html");
+  command->add_option("RUN", options->runs, "Run folders written by atoll train")->required();
+  command->add_option("--out", options->out, "HTML file to write")->type_name("FILE");
+  command->callback([options] {
+    std::vector<RunRecord> runs;
+    for (const std::string& folder : options->runs) runs.push_back(read_run(folder));
+    write_atomically(options->out, make_report(runs));
+    fmt::print("{}: {} {} compared\n", options->out, runs.size(),
+               runs.size() == 1 ? "run" : "runs");
+  });
+}
+
+}  // namespace atl

@@ -1,0 +1,136 @@
+#include "launch/run_records.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+
+namespace atl {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<double> optional_number(const Json& object, const char* field,
+                                      const std::string& place) {
+  const auto found = object.find(field);
+  if (found == object.end() || found->is_null()) return std::nullopt;
+  if (!found->is_number()) {
+    fail_input("{}: '{}' is {}; it must be a number or null", place, field, found->dump());
+  }
+  return found->get<double>();
+}
+
+std::vector<std::pair<std::string, double>> read_phases(const Json& object,
+                                                        const std::string& place) {
+  std::vector<std::pair<std::string, double>> phases;
+  const auto found = object.find("phases");
+  if (found == object.end()) return phases;
+  if (!found->is_object()) {
+    fail_input("{}: 'phases' is {}; it must be an object of milliseconds", place, found->dump());
+  }
+  for (const auto& [name, value] : found->items()) {
+    if (!value.is_number()) {
+      fail_input("{}: phase '{}' is {}; it must be a number", place, name, value.dump());
+    }
+    phases.emplace_back(name, value.get<double>());
+  }
+  return phases;
+}
+
+EpochRecord to_epoch_record(const Json& object, const std::string& place) {
+  if (!object.is_object()) fail_input("{}: found {}; expected an object", place, object.dump());
+  const auto epoch = object.find("epoch");
+  if (epoch == object.end() || !epoch->is_number_integer()) {
+    fail_input("{}: 'epoch' is missing or not an integer", place);
+  }
+  EpochRecord record;
+  record.epoch = epoch->get<std::int64_t>();
+  record.loss = optional_number(object, "loss", place);
+  record.train = optional_number(object, "train", place);
+  record.valid = optional_number(object, "valid", place);
+  record.test = optional_number(object, "test", place);
+  record.epoch_ms = optional_number(object, "epoch_ms", place);
+  record.exposed_comm_ms = optional_number(object, "exposed_comm_ms", place);
+  record.bytes_sent = optional_number(object, "bytes_sent", place);
+  record.phases = read_phases(object, place);
+  return record;
+}
+
+std::vector<EpochRecord> read_metrics(const fs::path& path) {
+  const std::string text = read_text(path);
+  std::vector<EpochRecord> epochs;
+  int line = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = text.find('\n', begin);
+    const bool complete = end != std::string::npos;
+    if (!complete) end = text.size();
+    const std::string_view content = std::string_view(text).substr(begin, end - begin);
+    const std::string place = fmt::format("{}:{}", path.string(), ++line);
+    begin = end + 1;
+    try {
+      epochs.push_back(to_epoch_record(Json::parse(content), place));
+    } catch (const Json::parse_error& error) {
+      if (!complete) break;
+      fail_input("{}: not valid JSON at byte {} of the line", place, error.byte);
+    }
+  }
+  if (epochs.empty()) fail_input("{}: holds no epoch", path.string());
+  return epochs;
+}
+
+std::optional<double> median(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+}  // namespace
+
+RunRecord read_run(const fs::path& folder) {
+  if (!fs::is_directory(folder)) {
+    fail_input("{}: no such folder; give run folders as written by atoll train", folder.string());
+  }
+  RunRecord run;
+  run.folder = folder;
+  run.name = fs::weakly_canonical(folder).filename().string();
+  const fs::path metrics = folder / "metrics.jsonl";
+  if (!fs::exists(metrics)) {
+    fail_input("{}: holds no metrics.jsonl, so it is no run folder", folder.string());
+  }
+  run.epochs = read_metrics(metrics);
+  const fs::path summary = folder / "summary.json";
+  run.finished = fs::exists(summary);
+  if (run.finished) {
+    run.summary = read_json(summary);
+    if (!run.summary.is_object()) fail_input("{}: expected an object", summary.string());
+  }
+  return run;
+}
+
+std::optional<double> median_of(const std::vector<EpochRecord>& epochs,
+                                std::optional<double> EpochRecord::*field) {
+  std::vector<double> values;
+  for (const EpochRecord& epoch : epochs) {
+    if (epoch.*field) values.push_back(*(epoch.*field));
+  }
+  return median(std::move(values));
+}
+
+std::vector<std::pair<std::string, double>> median_phases(const std::vector<EpochRecord>& epochs) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<double>> times;
+  for (const EpochRecord& epoch : epochs) {
+    for (const auto& [name, milliseconds] : epoch.phases) {
+      std::vector<double>& list = times[name];
+      if (list.empty()) order.push_back(name);
+      list.push_back(milliseconds);
+    }
+  }
+  std::vector<std::pair<std::string, double>> phases;
+  for (const std::string& name : order) phases.emplace_back(name, *median(times[name]));
+  return phases;
+}
+
+}  // namespace atl

@@ -1,0 +1,45 @@
+// Reads what a finished or running training left in its run folder: metrics.jsonl and summary.json.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+
+namespace atl {
+
+// One line of metrics.jsonl. Absent or null numbers (not evaluated, not finite) are empty.
+struct EpochRecord {
+  std::int64_t epoch = 0;
+  std::optional<double> loss;
+  std::optional<double> train;  // scores of the splits: fractions in 0 .. 1
+  std::optional<double> valid;
+  std::optional<double> test;
+  std::optional<double> epoch_ms;
+  std::optional<double> exposed_comm_ms;
+  std::optional<double> bytes_sent;
+  std::vector<std::pair<std::string, double>> phases;  // name, milliseconds; in file order
+};
+
+struct RunRecord {
+  std::filesystem::path folder;
+  std::string name;  // last part of the folder's path
+  std::vector<EpochRecord> epochs;
+  Json summary = Json::object();  // empty object while the run has not ended
+  bool finished = false;          // summary.json is there
+};
+
+// Throws Error{kInput} naming file and line. A last line without newline that does not parse is a
+// run caught writing and is left out; a missing summary.json means the run has not ended.
+RunRecord read_run(const std::filesystem::path& folder);
+
+// Median over the epochs that have the number; empty if none has.
+std::optional<double> median_of(const std::vector<EpochRecord>& epochs,
+                                std::optional<double> EpochRecord::*field);
+// Median milliseconds per phase over the epochs, in the order in which the phases first appear.
+std::vector<std::pair<std::string, double>> median_phases(const std::vector<EpochRecord>& epochs);
+
+}  // namespace atl

@@ -1,0 +1,264 @@
+#include "launch/svg_chart.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+namespace atl {
+namespace {
+
+constexpr double kWidth = 560;
+constexpr double kHeight = 280;
+constexpr double kLeft = 64;
+constexpr double kRight = 16;
+constexpr double kTop = 14;
+constexpr double kBottom = 42;
+constexpr double kBarRow = 30;     // height of one bar's row
+constexpr double kBarNames = 130;  // room for names on the left
+constexpr double kBarTotals = 64;  // and for totals on the right
+constexpr int kColors = 8;         // --s0 .. --s7 of the page's style sheet
+constexpr std::size_t kMostPoints = 1000;
+
+// A linear axis: value interval onto pixel interval.
+struct Axis {
+  double low, high, first_pixel, last_pixel;
+  double at(double value) const {
+    return first_pixel + (value - low) / (high - low) * (last_pixel - first_pixel);
+  }
+};
+
+std::string color(int index) { return fmt::format("var(--s{})", index % kColors); }
+
+// Series beyond the palette repeat its colours with dashes.
+std::string dashes(int index) {
+  return index < kColors ? ""
+                         : fmt::format(" stroke-dasharray=\"{} 3\"", 2 + 3 * (index / kColors));
+}
+
+std::string figure(const std::string& title, const std::string& body) {
+  return fmt::format("<figure><figcaption>{}</figcaption>\n{}</figure>\n", escape_html(title),
+                     body);
+}
+
+std::string open_svg(const std::string& title, double height) {
+  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, height,
+                     escape_html(title));
+}
+
+std::string text_at(double x, double y, const char* anchor, const std::string& text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
+                     escape_html(text));
+}
+
+std::string draw_axes(const LineChart& chart, const Axis& x, const Axis& y) {
+  std::string svg;
+  for (const double tick : nice_ticks(y.low, y.high, 5)) {
+    svg += fmt::format("<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
+                       x.first_pixel, x.last_pixel, y.at(tick), y.at(tick));
+    const std::string label = chart.percent ? format_number(tick * 100) + "%" : format_number(tick);
+    svg += text_at(x.first_pixel - 8, y.at(tick) + 4, "end", label);
+  }
+  for (const double tick : nice_ticks(x.low, x.high, 6)) {
+    if (tick != std::floor(tick)) continue;  // epochs are whole
+    svg += fmt::format("<line class=\"tick\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\"/>\n",
+                       x.at(tick), x.at(tick), y.first_pixel, y.first_pixel + 5);
+    svg += text_at(x.at(tick), y.first_pixel + 19, "middle", format_number(tick));
+  }
+  svg += fmt::format("<line class=\"axis\" x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>\n",
+                     x.first_pixel, x.last_pixel, y.first_pixel, y.first_pixel);
+  svg += text_at((x.first_pixel + x.last_pixel) / 2, kHeight - 4, "middle", chart.x_label);
+  const double middle = (y.first_pixel + y.last_pixel) / 2;
+  svg += fmt::format(
+      "<text transform=\"translate(13 {:.1f}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
+      middle, escape_html(chart.y_label));
+  return svg;
+}
+
+std::string draw_series(const ChartSeries& series, const Axis& x, const Axis& y) {
+  if (series.points.empty()) return "";
+  const std::string tip = fmt::format("<title>{}: last {}</title>", escape_html(series.name),
+                                      format_number(series.points.back().second));
+  if (series.points.size() == 1) {
+    const auto& [px, py] = series.points.front();
+    return fmt::format(
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" style=\"fill:{}\">{}</circle>\n", x.at(px),
+        y.at(py), color(series.color), tip);
+  }
+  const std::size_t stride = (series.points.size() + kMostPoints - 1) / kMostPoints;
+  std::string path;
+  const auto append = [&](const std::pair<double, double>& point) {
+    path += fmt::format("{:.1f},{:.1f} ", x.at(point.first), y.at(point.second));
+  };
+  for (std::size_t i = 0; i < series.points.size(); i += stride) append(series.points[i]);
+  if ((series.points.size() - 1) % stride != 0) append(series.points.back());
+  path.pop_back();
+  return fmt::format("<polyline points=\"{}\" style=\"stroke:{}\"{}>{}</polyline>\n", path,
+                     color(series.color), dashes(series.color), tip);
+}
+
+struct Bounds {
+  double x_low, x_high, y_low, y_high;
+};
+
+// The intervals the axes show, y with a margin; empty if there is nothing to draw.
+std::optional<Bounds> bounds_of(const LineChart& chart) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Bounds bounds{kInfinity, -kInfinity, kInfinity, -kInfinity};
+  for (const ChartSeries& series : chart.series) {
+    for (const auto& [x, y] : series.points) {
+      bounds.x_low = std::min(bounds.x_low, x);
+      bounds.x_high = std::max(bounds.x_high, x);
+      bounds.y_low = std::min(bounds.y_low, y);
+      bounds.y_high = std::max(bounds.y_high, y);
+    }
+  }
+  if (bounds.x_low > bounds.x_high) return std::nullopt;
+  if (chart.from_zero) bounds.y_low = std::min(bounds.y_low, 0.0);
+  const double margin = bounds.y_high > bounds.y_low
+                            ? 0.05 * (bounds.y_high - bounds.y_low)
+                            : std::max(1e-3, 0.05 * std::abs(bounds.y_high));
+  bounds.y_high += margin;
+  if (!chart.from_zero) bounds.y_low -= margin;
+  if (bounds.x_high == bounds.x_low) {
+    bounds.x_low -= 1;
+    bounds.x_high += 1;
+  }
+  return bounds;
+}
+
+// At most `most` bytes: the end of a long name, cut between characters.
+std::string shorten(const std::string& name, std::size_t most) {
+  if (name.size() <= most) return name;
+  std::size_t begin = name.size() - most;
+  while (begin < name.size() && (static_cast<unsigned char>(name[begin]) & 0xC0U) == 0x80U) ++begin;
+  return "…" + name.substr(begin);
+}
+
+// One bar with its name to the left and its total to the right; `top` is the upper edge of its row.
+std::string draw_bar(const StackedBar& bar, const std::vector<std::string>& parts, const Axis& x,
+                     double top) {
+  const double text_line = top + 19;
+  std::string svg = text_at(x.first_pixel - 8, text_line, "end", shorten(bar.name, 18));
+  double sum = 0;
+  for (std::size_t part = 0; part < bar.parts.size(); ++part) {
+    svg += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" style=\"fill:{}\">"
+        "<title>{}: {} {}</title></rect>\n",
+        x.at(sum), top + 5, x.at(bar.parts[part]) - x.at(0), kBarRow - 10,
+        color(static_cast<int>(part)), escape_html(bar.name), escape_html(parts[part]),
+        format_number(bar.parts[part]));
+    sum += bar.parts[part];
+  }
+  return svg + text_at(x.at(sum) + 6, text_line, "start", format_number(sum));
+}
+
+std::string legend_of(const std::vector<std::string>& parts) {
+  std::string legend = "<p class=\"legend\">";
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    legend += fmt::format("<span><i style=\"background:{}\"></i>{}</span>",
+                          color(static_cast<int>(part)), escape_html(parts[part]));
+  }
+  return legend + "</p>\n";
+}
+
+}  // namespace
+
+std::string escape_html(const std::string& text) {
+  std::string escaped;
+  for (const char letter : text) {
+    switch (letter) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
+        break;
+      default:
+        escaped += letter;
+    }
+  }
+  return escaped;
+}
+
+std::string format_number(double value) {
+  if (!std::isfinite(value)) return "-";
+  const double size = std::abs(value);
+  if (size >= 1e15 || (size > 0 && size < 1e-4)) return fmt::format("{:.3g}", value);
+  // Digits after the point that leave four significant ones, trailing zeros removed.
+  const int magnitude = size == 0 ? 0 : static_cast<int>(std::floor(std::log10(size)));
+  std::string text = fmt::format("{:.{}f}", value, std::clamp(3 - magnitude, 0, 8));
+  if (text.find('.') != std::string::npos) {
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+  }
+  const std::size_t first_digit = text.front() == '-' ? 1 : 0;
+  const std::size_t point = std::min(text.find('.'), text.size());
+  for (std::size_t i = point; i > first_digit + 3; i -= 3) text.insert(i - 3, 1, ',');
+  return text == "-0" ? "0" : text;
+}
+
+std::vector<double> nice_ticks(double low, double high, int count) {
+  if (high <= low) return {low};
+  const double rough = (high - low) / count;
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= rough) {
+      step = factor * power;
+      break;
+    }
+  }
+  std::vector<double> ticks;
+  const double tolerance = step * 1e-6;
+  // Multiples, not repeated sums: 0.3, not 0.30000000000000004.
+  for (double k = std::ceil((low - tolerance) / step); k * step <= high + tolerance; ++k) {
+    ticks.push_back(k * step);
+  }
+  return ticks;
+}
+
+std::string draw_lines(const LineChart& chart) {
+  const std::optional<Bounds> found = bounds_of(chart);
+  if (!found) return "";
+  const Axis x{found->x_low, found->x_high, kLeft, kWidth - kRight};
+  const Axis y{found->y_low, found->y_high, kHeight - kBottom, kTop};
+  std::string svg = open_svg(chart.title, kHeight) + draw_axes(chart, x, y);
+  for (const ChartSeries& series : chart.series) svg += draw_series(series, x, y);
+  return figure(chart.title, svg + "</svg>\n");
+}
+
+std::string draw_bars(const StackedBars& chart) {
+  double longest = 0;
+  for (const StackedBar& bar : chart.bars) {
+    longest = std::max(longest, std::accumulate(bar.parts.begin(), bar.parts.end(), 0.0));
+  }
+  if (longest <= 0) return "";
+  const double bottom = kTop + kBarRow * static_cast<double>(chart.bars.size());
+  const Axis x{0, longest, kBarNames, kWidth - kBarTotals};
+  std::string svg = open_svg(chart.title, bottom + kBottom);
+  for (const double tick : nice_ticks(0, longest, 5)) {
+    svg += fmt::format("<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\"/>\n",
+                       x.at(tick), x.at(tick), kTop, bottom);
+    svg += text_at(x.at(tick), bottom + 16, "middle", format_number(tick));
+  }
+  svg += text_at((x.first_pixel + x.last_pixel) / 2, bottom + kBottom - 6, "middle", chart.x_label);
+  for (std::size_t i = 0; i < chart.bars.size(); ++i) {
+    svg += draw_bar(chart.bars[i], chart.parts, x, kTop + kBarRow * static_cast<double>(i));
+  }
+  return figure(chart.title, svg + "</svg>\n" + legend_of(chart.parts));
+}
+
+}  // namespace atl

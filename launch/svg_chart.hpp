@@ -1,0 +1,51 @@
+// Draws line charts and stacked bars as inline SVG; colours come from the page's style sheet.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace atl {
+
+// Text safe inside HTML and XML elements and attributes.
+std::string escape_html(const std::string& text);
+
+// "1,234.5", "0.0123", "1.2e-07": four significant digits at most.
+std::string format_number(double value);
+
+// Tick positions inside [low, high] at 1, 2 or 5 times a power of ten, about `count` of them.
+// low <= high, both finite.
+std::vector<double> nice_ticks(double low, double high, int count);
+
+struct ChartSeries {
+  std::string name;
+  int color = 0;                                  // index into the page's palette
+  std::vector<std::pair<double, double>> points;  // x ascending; y finite
+};
+
+struct LineChart {
+  std::string title;
+  std::string x_label;
+  std::string y_label;
+  bool percent = false;    // y is a fraction, shown in percent
+  bool from_zero = false;  // the y axis starts at 0
+  std::vector<ChartSeries> series;
+};
+// "" if no series has a point. At most a thousand points of a series are drawn.
+std::string draw_lines(const LineChart& chart);
+
+struct StackedBar {
+  std::string name;
+  std::vector<double> parts;  // one per name in StackedBars::parts; 0 = none
+};
+
+struct StackedBars {
+  std::string title;
+  std::string x_label;
+  std::vector<std::string> parts;
+  std::vector<StackedBar> bars;
+};
+// Horizontal bars with a legend of the parts; "" without bars or parts.
+std::string draw_bars(const StackedBars& chart);
+
+}  // namespace atl
