@@ -1,0 +1,69 @@
+// `atoll partition`: cuts a dataset into parts, writes their shards and prints how good the cut is.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "datasets/partition_folder.hpp"
+#include "engine/comm/transport.hpp"
+#include "launch/command.hpp"
+#include "launch/partition_flags.hpp"
+#include "partition/quality.hpp"
+
+namespace atl {
+namespace {
+
+struct PartitionArguments {
+  std::string dataset;
+  int parts = 0;
+  PartitionFlags flags;
+  std::uint64_t seed = 1;
+  std::int64_t split_index = 0;
+  bool json = false;
+};
+
+void run_partition(const PartitionArguments& arguments) {
+  if (launcher_info().rank != 0) return;  // under mpirun one process is enough
+  const Dataset dataset = Dataset::open(arguments.dataset);
+  const PartitionOptions options = arguments.flags.resolve(arguments.seed, arguments.split_index);
+  const std::filesystem::path folder = ensure_partition(dataset, arguments.parts, options);
+  const Json partition = read_partition(folder, dataset);
+  const std::filesystem::path quality_file = folder / "quality.json";
+  const Json quality = read_json(quality_file);
+  if (arguments.json) {
+    const Json document = {
+        {"folder", folder.string()}, {"partition", partition}, {"quality", quality}};
+    fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
+  fmt::print("{}\ncut in {:.2f} s, {:.2f} s with shards; in {}\n",
+             to_text(parse_quality(quality, quality_file)),
+             json_field<double>(partition, "partition_seconds", folder / "partition.json"),
+             json_field<double>(partition, "total_seconds", folder / "partition.json"),
+             folder.string());
+}
+
+}  // namespace
+
+void add_partition_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("partition", "Cut a dataset into parts, one per rank of a later training");
+  command->footer(
+      "The parts are written to DIR/parts; `atoll train` finds them there, or makes them itself.\n"
+      "Examples:\n"
+      "  atoll partition data/arxiv --parts 4\n"
+      "  atoll partition data/arxiv --parts 4 --objective cut --balance nodes\n"
+      "  atoll partition data/arxiv --parts 3 --weights 2,1,1   (a first rank twice as fast)\n"
+      "  atoll partition data/huge --parts 64 --method contiguous");
+  const auto arguments = std::make_shared<PartitionArguments>();
+  command->add_option("dataset", arguments->dataset, "Dataset folder")->required();
+  command->add_option("--parts", arguments->parts, "Number of parts")->required();
+  add_partition_flags(*command, arguments->flags);
+  command->add_option("--seed", arguments->seed, "Seed of metis and random");
+  command->add_option("--split-index", arguments->split_index,
+                      "Which split's training nodes edges,train balances");
+  command->add_flag("--json", arguments->json, "Print JSON instead of tables");
+  command->callback([arguments] { run_partition(*arguments); });
+}
+
+}  // namespace atl

@@ -1,0 +1,54 @@
+// The options that say how a graph is cut, for every subcommand that partitions.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "partition/partitioner.hpp"
+
+namespace atl {
+
+struct PartitionFlags {
+  PartitionOptions defaults;
+  std::string method = defaults.method;
+  std::string objective = to_string(defaults.objective);
+  std::string balance = to_string(defaults.balance);
+  std::vector<double> weights;
+  double imbalance = defaults.imbalance;
+
+  // Throws Error{kOption} for unknown names.
+  PartitionOptions resolve(std::uint64_t seed, std::int64_t split_index) const {
+    PartitionOptions options;
+    options.method = method;
+    options.objective = parse_partition_objective(objective);
+    options.balance = parse_partition_balance(balance);
+    options.weights = weights;
+    options.imbalance = imbalance;
+    options.seed = seed;
+    options.split_index = split_index;
+    return options;
+  }
+};
+
+// `flags` must live until the command's callback has run.
+inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
+  command.add_option("--method", flags.method, "How to cut: metis, random or contiguous")
+      ->check(CLI::IsMember(partition_methods()));
+  command
+      .add_option("--objective", flags.objective,
+                  "What metis minimises: volume (halo rows) or cut (edges between parts)")
+      ->check(CLI::IsMember({"volume", "cut"}));
+  command
+      .add_option("--balance", flags.balance,
+                  "What every part gets its share of: cost, nodes, edges or edges,train")
+      ->check(CLI::IsMember({"cost", "nodes", "edges", "edges,train"}));
+  command
+      .add_option("--weights", flags.weights,
+                  "Share of each part, any scale, e.g. 2,1,1; equal shares without it")
+      ->delimiter(',');
+  command.add_option("--imbalance", flags.imbalance,
+                     "How far a part may exceed its share, e.g. 0.03 for 3 %");
+}
+
+}  // namespace atl

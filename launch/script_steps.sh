@@ -1,0 +1,51 @@
+# Shared by the scripts of this folder (source it): runs steps with their output in a log, shows one
+# line per step and, when a step fails, the end of its log.
+
+step_count=0
+script_start=$SECONDS
+
+format_seconds() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+# Follows the log of process $1 on a terminal: "[12/80]" of the build, overwritten in place.
+follow_log() {
+  local pid=$1 log=$2 title=$3 start=$SECONDS
+  while kill -0 "$pid" 2>/dev/null; do
+    local progress
+    progress=$(tail -c 400 "$log" 2>/dev/null | grep -oE '^\[[0-9]+/[0-9]+\]' | tail -1)
+    printf '\r\033[K%s ... %s %s' "$title" "$(format_seconds $((SECONDS - start)))" "$progress"
+    sleep 1
+  done
+  printf '\r\033[K'
+}
+
+# step TITLE LOGFILE COMMAND...: exits with the command's code if it fails.
+step() {
+  local title=$1 log=$2 start=$SECONDS code=0
+  shift 2
+  step_count=$((step_count + 1))
+  title="$step_count. $title"
+  mkdir -p "$(dirname "$log")"
+  "$@" >"$log" 2>&1 &
+  local pid=$!
+  if [ -t 1 ]; then follow_log "$pid" "$log" "$title"; else echo "$title ..."; fi
+  wait "$pid" || code=$?
+  if [ "$code" -ne 0 ]; then
+    echo "$title: FAILED with exit code $code after $(format_seconds $((SECONDS - start)))"
+    echo "---- end of $log ----"
+    tail -n 40 "$log"
+    exit "$code"
+  fi
+  echo "$title: done in $(format_seconds $((SECONDS - start)))"
+}
+
+# Without this, OpenMPI refuses to start as root (containers) or with more ranks than cores.
+prepare_mpi() {
+  if [ "$(id -u)" = 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  fi
+  export OMPI_MCA_rmaps_base_oversubscribe=1
+}
+
+use_ccache() {
+  if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+}
