@@ -1,0 +1,86 @@
+#include "engine/exchange/distributed_operator.hpp"
+
+#include <cmath>
+
+namespace atl {
+
+const char* to_string(Direction direction) {
+  return direction == Direction::kForward ? "forward" : "backward";
+}
+
+namespace {
+
+// `inner` factors followed by ones for the halo rows, whose factor the sender has applied.
+std::vector<float> with_halo_ones(const std::vector<float>& inner, std::int64_t halo_rows) {
+  std::vector<float> scale(inner);
+  scale.resize(inner.size() + static_cast<std::size_t>(halo_rows), 1.0F);
+  return scale;
+}
+
+}  // namespace
+
+GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
+                               Normalisation normalisation) {
+  const auto inner = static_cast<std::size_t>(graph.inner());
+  const bool symmetric_norm = normalisation == Normalisation::kSymmetric;
+  std::vector<float> row(inner);
+  std::vector<float> self;
+  if (symmetric_norm) self.resize(inner);
+  for (std::size_t i = 0; i < inner; ++i) {
+    double degree = graph.in_degree[i];
+    if (symmetric_norm) {
+      // A + I gets exactly one self-loop per node: an explicit one keeps its place.
+      self[i] = graph.has_self_loop[i] != 0 ? 0.0F : 1.0F;
+      degree += self[i];
+    }
+    const double factor = symmetric_norm ? 1 / std::sqrt(degree) : 1 / degree;
+    row[i] = degree > 0 ? static_cast<float>(factor) : 0.0F;
+  }
+  if (symmetric_norm) {
+    forward_col_scale_ = {backend, queue, with_halo_ones(row, graph.forward.plan.halo_rows())};
+    self_weight_ = {backend, queue, std::move(self)};
+  }
+  backward_col_scale_ = {backend, queue, with_halo_ones(row, graph.backward.plan.halo_rows())};
+  row_factor_ = {backend, queue, std::move(row)};
+
+  forward_ = make(backend, queue, graph, graph.forward, Direction::kForward, forward_structure_);
+  forward_.matrix.row_scale = row_factor_.span();
+  forward_.matrix.col_scale = forward_col_scale_.span();
+  forward_.message_scale = symmetric_norm ? row_factor_.span() : std::span<const float>();
+
+  if (graph.symmetric) {
+    backward_ = forward_;
+    backward_.direction = Direction::kBackward;
+  } else {
+    backward_ =
+        make(backend, queue, graph, graph.backward, Direction::kBackward, backward_structure_);
+  }
+  // S^T = diag(c) (A^T + diag(self)) diag(r); the mean has c = 1.
+  backward_.matrix.row_scale = symmetric_norm ? row_factor_.span() : std::span<const float>();
+  backward_.matrix.col_scale = backward_col_scale_.span();
+  backward_.message_scale = row_factor_.span();
+}
+
+DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,
+                                         const LocalGraphView& graph, const LocalMatrixView& matrix,
+                                         Direction direction, Structure& structure) {
+  structure.row_ptr = {backend, queue, matrix.csr.row_ptr};
+  structure.col_idx = {backend, queue, matrix.csr.col_idx};
+  structure.values = {backend, queue, matrix.csr.values};
+  structure.send_rows = {backend, queue, matrix.plan.send_rows};
+  DistributedOperator op;
+  op.direction = direction;
+  op.matrix.rows = graph.inner();
+  op.matrix.cols = graph.inner() + matrix.plan.halo_rows();
+  op.matrix.row_ptr = structure.row_ptr.span();
+  op.matrix.col_idx = structure.col_idx.span();
+  op.matrix.values = structure.values.span();
+  op.matrix.self_weight = self_weight_.span();
+  op.plan = matrix.plan;
+  op.send_rows = structure.send_rows.span();
+  op.central = {0, graph.central};
+  op.marginal = {graph.central, graph.inner()};
+  return op;
+}
+
+}  // namespace atl

@@ -1,0 +1,69 @@
+// The normalised adjacency of one rank in both directions, with the plans that complete it across
+// ranks: what one aggregate needs to know.
+#pragma once
+
+#include <vector>
+
+#include "engine/tensor/tensor.hpp"
+#include "partition/local_graph.hpp"
+
+namespace atl {
+
+const char* to_string(Direction direction);
+
+// One direction of S = diag(r) (A + diag(self)) diag(c) on one rank. Rows are inner nodes, columns
+// inner nodes followed by halo rows. Halo rows arrive multiplied by their column factor, so the
+// column scale is 1 there.
+struct DistributedOperator {
+  Direction direction = Direction::kForward;
+  SparseOperator matrix;
+  HaloPlanView plan;                     // offsets on the host
+  std::span<const LocalId> send_rows;    // plan.send_rows in the backend's memory
+  std::span<const float> message_scale;  // [inner]: column factor applied before sending; empty = 1
+  RowRange central;
+  RowRange marginal;
+
+  std::int64_t inner() const { return matrix.rows; }
+  std::int64_t with_halo() const { return matrix.cols; }
+};
+
+enum class Normalisation {
+  kSymmetric,  // D^-1/2 (A + I) D^-1/2 with D = in-degree with self-loop (Kipf & Welling 2017, eq.
+               // 2)
+  kMean,       // D^-1 A with D = in-degree, rows without in-edges give 0 (Hamilton et al. 2017)
+};
+
+// Owns what the two operators of one normalisation refer to. The graph must outlive it.
+class GraphOperators {
+ public:
+  GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
+                 Normalisation normalisation);
+  GraphOperators(const GraphOperators&) = delete;
+  GraphOperators& operator=(const GraphOperators&) = delete;
+
+  const DistributedOperator& forward() const { return forward_; }    // S
+  const DistributedOperator& backward() const { return backward_; }  // S^T
+
+ private:
+  // Device copies of one direction's structure.
+  struct Structure {
+    ConstDeviceArray<std::int64_t> row_ptr;
+    ConstDeviceArray<std::int32_t> col_idx;
+    ConstDeviceArray<float> values;
+    ConstDeviceArray<LocalId> send_rows;
+  };
+  DistributedOperator make(Backend& backend, Queue& queue, const LocalGraphView& graph,
+                           const LocalMatrixView& matrix, Direction direction,
+                           Structure& structure);
+
+  Structure forward_structure_;
+  Structure backward_structure_;
+  ConstDeviceArray<float> row_factor_;          // r of every inner node
+  ConstDeviceArray<float> forward_col_scale_;   // c of inner nodes, then 1 for forward halo rows
+  ConstDeviceArray<float> backward_col_scale_;  // r of inner nodes, then 1 for backward halo rows
+  ConstDeviceArray<float> self_weight_;
+  DistributedOperator forward_;
+  DistributedOperator backward_;
+};
+
+}  // namespace atl

@@ -1,0 +1,179 @@
+#include "engine/nn/convolution_layer.hpp"
+
+#include <algorithm>
+
+namespace atl {
+
+ConvolutionLayer::ConvolutionLayer(const LayerConfig& config, bool root_weight,
+                                   const GraphOperators& operators, ParameterStore& parameters,
+                                   TensorArena& arena)
+    : config_(config),
+      operators_(operators),
+      parameters_(parameters),
+      weight_(parameters.declare("layers." + std::to_string(config.index) + ".weight", config.index,
+                                 config.in, config.out, Initialisation::kGlorotUniform)),
+      root_(root_weight ? parameters.declare(
+                              "layers." + std::to_string(config.index) + ".root_weight",
+                              config.index, config.in, config.out, Initialisation::kGlorotUniform)
+                        : -1),
+      tail_(config.tail, parameters) {
+  ATOLL_ASSERT(!config.cache_aggregate || (config.constant_input && !multiply_first()));
+  const std::int64_t inner = operators.forward().inner();
+  if (!multiply_first()) aggregated_ = &arena.declare(inner, config.in);
+  if (tail_.keeps_input()) pre_norm_ = &arena.declare(inner, config.out);
+}
+
+std::int64_t ConvolutionLayer::input_rows() const {
+  const DistributedOperator& op = operators_.forward();
+  return multiply_first() ? op.inner() : op.with_halo();
+}
+
+std::int64_t ConvolutionLayer::message_elements() const {
+  const std::int64_t forward = multiply_first() ? operators_.forward().with_halo() : 0;
+  const std::int64_t inner_or_halo =
+      multiply_first() ? operators_.backward().inner() : operators_.backward().with_halo();
+  return std::max(forward * config_.out,
+                  inner_or_halo * (multiply_first() ? config_.out : config_.in));
+}
+
+std::int64_t ConvolutionLayer::gradient_elements() const {
+  const DistributedOperator& op = operators_.backward();
+  return (multiply_first() ? op.with_halo() : op.inner()) * config_.out;
+}
+
+std::int64_t ConvolutionLayer::floats_per_halo_row(Direction direction) const {
+  const std::int64_t width = multiply_first() ? config_.out : config_.in;
+  if (direction == Direction::kForward) return config_.cache_aggregate ? 0 : width;
+  return multiply_first() || config_.input_gradient ? width : 0;
+}
+
+void ConvolutionLayer::add_root(const RankContext& context, RowRange range, ConstMatrixView input,
+                                MatrixView z) {
+  if (root_ < 0) return;
+  context.backend.gemm(context.queue, Transpose::kNo, input.rows_in(range), Transpose::kNo,
+                       parameters_.value(root_), 1, z.rows_in(range));
+}
+
+void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratch, MatrixView input,
+                               MatrixView output) {
+  Backend& backend = context.backend;
+  Queue& queue = context.queue;
+  const DistributedOperator& op = operators_.forward();
+  const MatrixView y = output.rows_in({0, op.inner()});
+  const MatrixView z = pre_norm_ != nullptr ? pre_norm_->view() : y;
+  const MatrixView weight = parameters_.value(weight_);
+  const bool barrier = tail_.is_barrier(context);
+  const Channel channel{config_.index, Direction::kForward};
+
+  // The tail of a range follows its rows at once, unless batch norm needs all rows first.
+  const auto finish_rows = [&](RowRange range) {
+    add_root(context, range, input, z);
+    if (!barrier) tail_.forward_rows(context, range, z, y);
+  };
+  const auto multiply_aggregated = [&](RowRange range) {
+    backend.gemm(queue, Transpose::kNo, aggregated_->view().rows_in(range), Transpose::kNo, weight,
+                 0, z.rows_in(range));
+    finish_rows(range);
+  };
+  if (multiply_first()) {
+    const MatrixView message = scratch.message->reshaped(op.with_halo(), config_.out);
+    const auto multiply = [&](RowRange range) {
+      backend.gemm(queue, Transpose::kNo, input.rows_in(range), Transpose::kNo, weight, 0,
+                   message.rows_in(range));
+    };
+    aggregate(context, op, channel, message, z, {multiply, finish_rows});
+  } else if (cached_) {
+    const ScopedSpan span(context.trace, "complete central", {context.epoch, config_.index, -1, -1},
+                          "forward");
+    multiply_aggregated({0, op.inner()});
+  } else {
+    aggregate(context, op, channel, input, aggregated_->view(),
+              {[](RowRange) {}, multiply_aggregated});
+    cached_ = config_.cache_aggregate;
+  }
+  if (barrier) {
+    tail_.forward_statistics(context, z);
+    const ScopedSpan span(context.trace, "norm apply", {context.epoch, config_.index, -1, -1},
+                          "forward");
+    tail_.forward_rows(context, {0, op.inner()}, z, y);
+  }
+}
+
+void ConvolutionLayer::backward_without_aggregate(const RankContext& context, MatrixView input,
+                                                  ConstMatrixView output, MatrixView dz) {
+  const ScopedSpan span(context.trace, "prepare central", {context.epoch, config_.index, -1, -1},
+                        "backward");
+  const RowRange all{0, dz.rows};
+  const ConstMatrixView z = pre_norm_ != nullptr ? ConstMatrixView(pre_norm_->view()) : output;
+  tail_.backward_rows(context, all, output, z, dz);
+  context.backend.gemm(context.queue, Transpose::kYes, aggregated_->view(), Transpose::kNo, dz, 1,
+                       parameters_.gradient(weight_));
+  if (root_ >= 0) {
+    context.backend.gemm(context.queue, Transpose::kYes, input.rows_in(all), Transpose::kNo, dz, 1,
+                         parameters_.gradient(root_));
+  }
+}
+
+void ConvolutionLayer::backward(const RankContext& context, const Scratch& scratch,
+                                MatrixView input, ConstMatrixView output, int from) {
+  Backend& backend = context.backend;
+  Queue& queue = context.queue;
+  const DistributedOperator& op = operators_.backward();
+  const std::int64_t inner = op.inner();
+  const ConstMatrixView y = output.rows_in({0, inner});
+  const ConstMatrixView z = pre_norm_ != nullptr ? ConstMatrixView(pre_norm_->view()) : y;
+  // The gradient's halo rows exist only where the gradient itself is aggregated.
+  const MatrixView dz_all =
+      scratch.gradients[from]->reshaped(multiply_first() ? op.with_halo() : inner, config_.out);
+  const MatrixView dz = dz_all.rows_in({0, inner});
+  const MatrixView weight = parameters_.value(weight_);
+  const Channel channel{config_.index, Direction::kBackward};
+
+  if (tail_.is_barrier(context)) tail_.backward_statistics(context, y, z, dz);
+  if (!multiply_first() && !config_.input_gradient) {
+    backward_without_aggregate(context, input, y, dz);
+    return;
+  }
+  const MatrixView dx = config_.input_gradient
+                            ? scratch.gradients[1 - from]->reshaped(inner, config_.in)
+                            : MatrixView{};
+  // Through the tail, and the root weight's gradient: needs no aggregate, so it covers the wire.
+  const auto tail_and_root = [&](RowRange range) {
+    tail_.backward_rows(context, range, y, z, dz);
+    if (root_ >= 0) {
+      backend.gemm(queue, Transpose::kYes, input.rows_in(range), Transpose::kNo, dz.rows_in(range),
+                   1, parameters_.gradient(root_));
+    }
+  };
+  const auto root_input_gradient = [&](RowRange range) {
+    if (root_ < 0 || !config_.input_gradient) return;
+    backend.gemm(queue, Transpose::kNo, dz.rows_in(range), Transpose::kYes,
+                 parameters_.value(root_), 1, dx.rows_in(range));
+  };
+  if (multiply_first()) {
+    // y = S (x W): dW = x^T (S^T dz), dx = (S^T dz) W^T.
+    const MatrixView aggregated = scratch.message->reshaped(inner, config_.out);
+    const auto multiply = [&](RowRange range) {
+      backend.gemm(queue, Transpose::kYes, input.rows_in(range), Transpose::kNo,
+                   aggregated.rows_in(range), 1, parameters_.gradient(weight_));
+      if (!config_.input_gradient) return;
+      backend.gemm(queue, Transpose::kNo, aggregated.rows_in(range), Transpose::kYes, weight, 0,
+                   dx.rows_in(range));
+      root_input_gradient(range);
+    };
+    aggregate(context, op, channel, dz_all, aggregated, {tail_and_root, multiply});
+  } else {
+    // y = (S x) W: dW = (S x)^T dz, dx = S^T (dz W^T).
+    const MatrixView message = scratch.message->reshaped(op.with_halo(), config_.in);
+    const auto multiply = [&](RowRange range) {
+      tail_and_root(range);
+      backend.gemm(queue, Transpose::kNo, dz.rows_in(range), Transpose::kYes, weight, 0,
+                   message.rows_in(range));
+      backend.gemm(queue, Transpose::kYes, aggregated_->view().rows_in(range), Transpose::kNo,
+                   dz.rows_in(range), 1, parameters_.gradient(weight_));
+    };
+    aggregate(context, op, channel, message, dx, {multiply, root_input_gradient});
+  }
+}
+
+}  // namespace atl

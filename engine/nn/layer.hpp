@@ -1,0 +1,62 @@
+// A layer of a model: mathematics on ranges of rows around one aggregate.
+#pragma once
+
+#include <memory>
+
+#include "engine/nn/layer_tail.hpp"
+
+namespace atl {
+
+// Multiply by the weight before the aggregate (F_out columns travel) or after it (F_in columns).
+enum class MultiplyOrder { kMultiplyFirst, kAggregateFirst };
+
+struct LayerConfig {
+  int index = 0;
+  std::int64_t in = 0;   // columns of the input
+  std::int64_t out = 0;  // columns of the output
+  MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
+  bool constant_input = false;   // first layer without input dropout: S x never changes
+  bool cache_aggregate = false;  // keep S x (constant_input and aggregate-first only)
+  bool input_gradient = true;    // false in the first layer
+  TailConfig tail;
+};
+
+// Memory that all layers of a model share: valid only inside one forward or backward call.
+struct Scratch {
+  Tensor* message = nullptr;  // rows of an aggregate's input, with halo
+  Tensor* gradients[2] = {};  // gradient of a layer's output and input in turn, with halo
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  // Rows that the input matrix must have: inner, plus halo if the input itself is aggregated.
+  virtual std::int64_t input_rows() const = 0;
+  virtual std::int64_t message_elements() const = 0;   // of Scratch::message
+  virtual std::int64_t gradient_elements() const = 0;  // of Scratch::gradients for the output
+  // Floats that cross the cut per halo row in one epoch of training, and in one evaluation pass.
+  virtual std::int64_t floats_per_halo_row(Direction direction) const = 0;
+
+  // output[inner] = layer(input). input [input_rows(), in]; its halo rows are overwritten.
+  virtual void forward(const RankContext& context, const Scratch& scratch, MatrixView input,
+                       MatrixView output) = 0;
+  // gradient (scratch.gradients[from]) holds d loss / d output [inner, out] and is overwritten;
+  // d loss / d input goes to scratch.gradients[1 - from] unless input_gradient is off. Adds to the
+  // gradients of the layer's parameters.
+  virtual void backward(const RankContext& context, const Scratch& scratch, MatrixView input,
+                        ConstMatrixView output, int from) = 0;
+
+  virtual const LayerConfig& config() const = 0;
+  virtual LayerTail& tail() = 0;
+  // Forget what was kept of a constant input (the parameters stay).
+  virtual void drop_cache() = 0;
+};
+
+// Layer kinds, in model_factory.cpp's order.
+std::unique_ptr<Layer> make_gcn_layer(const LayerConfig& config, const GraphOperators& operators,
+                                      ParameterStore& parameters, TensorArena& arena);
+std::unique_ptr<Layer> make_sage_layer(const LayerConfig& config, const GraphOperators& operators,
+                                       ParameterStore& parameters, TensorArena& arena);
+
+}  // namespace atl

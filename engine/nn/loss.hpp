@@ -1,0 +1,34 @@
+// The loss of a task over the training nodes of all ranks, and its gradient.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/exchange/aggregate.hpp"
+
+namespace atl {
+
+// Labels of the inner nodes in the backend's memory, and which of them are trained on.
+struct LossTargets {
+  std::span<const std::int32_t> labels;        // softmax: class per node
+  std::span<const std::uint8_t> multi_labels;  // sigmoid: [inner, classes], 255 = missing
+  std::span<const LocalId> rows;               // training nodes with a label
+};
+
+// Mean over all ranks' training nodes of softmax cross-entropy, or mean over their labelled
+// (node, class) pairs of sigmoid cross-entropy.
+class Loss {
+ public:
+  // total: nodes, or (node, class) pairs, that the mean runs over, all ranks together; > 0.
+  Loss(Backend& backend, const LossTargets& targets, std::int64_t total);
+
+  // Writes d loss / d logits [inner, outputs]; returns the loss over all ranks. Collective.
+  double compute(const RankContext& context, ConstMatrixView logits, MatrixView gradient);
+
+ private:
+  LossTargets targets_;
+  std::int64_t total_;
+  DeviceArray<double> sum_;
+};
+
+}  // namespace atl

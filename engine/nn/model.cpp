@@ -1,0 +1,155 @@
+#include "engine/nn/model.hpp"
+
+#include <algorithm>
+
+namespace atl {
+
+std::vector<std::string> model_kinds() { return {"gcn", "sage"}; }
+
+namespace {
+
+Normalisation normalisation_of(const std::string& kind) {
+  if (kind == "gcn") return Normalisation::kSymmetric;
+  if (kind == "sage") return Normalisation::kMean;
+  fail_option("--model {}: unknown model; allowed are: {}", kind, fmt::join(model_kinds(), ", "));
+}
+
+std::unique_ptr<Layer> make_layer(const std::string& kind, const LayerConfig& config,
+                                  const GraphOperators& operators, ParameterStore& parameters,
+                                  TensorArena& arena) {
+  if (kind == "gcn") return make_gcn_layer(config, operators, parameters, arena);
+  return make_sage_layer(config, operators, parameters, arena);
+}
+
+// The order that moves fewer columns across the cut in one epoch, backward included; at a tie the
+// one that keeps less memory.
+MultiplyOrder choose_order(OrderChoice choice, const LayerConfig& config, bool cache) {
+  if (choice == OrderChoice::kMultiplyFirst) return MultiplyOrder::kMultiplyFirst;
+  if (choice == OrderChoice::kAggregateFirst) return MultiplyOrder::kAggregateFirst;
+  const std::int64_t multiply_first = 2 * config.out;
+  const std::int64_t aggregate_first =
+      (config.constant_input && cache ? 0 : config.in) + (config.input_gradient ? config.in : 0);
+  return aggregate_first < multiply_first ? MultiplyOrder::kAggregateFirst
+                                          : MultiplyOrder::kMultiplyFirst;
+}
+
+}  // namespace
+
+Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const LocalGraphView& graph,
+             ConstMatrixView features)
+    : config_(config),
+      backend_(backend),
+      queue_(queue),
+      features_(features),
+      operators_(backend, queue, graph, normalisation_of(config.kind)),
+      arena_(std::make_shared<TensorArena>(config.dtype)),
+      parameters_(config.dtype) {
+  std::int64_t message = 0;
+  std::int64_t gradient = 0;
+  for (int index = 0; index < config.layers; ++index) {
+    const LayerConfig layer = layer_config(index);
+    layers_.push_back(make_layer(config.kind, layer, operators_, parameters_, *arena_));
+    message = std::max(message, layers_.back()->message_elements());
+    gradient = std::max(gradient, layers_.back()->gradient_elements());
+  }
+  const std::int64_t inner = operators_.forward().inner();
+  if (config.input_dropout > 0 || layers_[0]->input_rows() > inner) {
+    input_ = &arena_->declare(layers_[0]->input_rows(), config.features);
+  }
+  for (int index = 0; index < config.layers; ++index) {
+    const bool last = index + 1 == config.layers;
+    const std::int64_t rows = last ? inner : layers_[index + 1]->input_rows();
+    outputs_.push_back(&arena_->declare(rows, layers_[index]->config().out));
+  }
+  scratch_.message = &arena_->declare(1, message);
+  scratch_.gradients[0] = &arena_->declare(1, gradient);
+  scratch_.gradients[1] = &arena_->declare(1, gradient);
+}
+
+LayerConfig Model::layer_config(int index) const {
+  const bool last = index + 1 == config_.layers;
+  LayerConfig layer;
+  layer.index = index;
+  layer.in = index == 0 ? config_.features : config_.hidden;
+  layer.out = last ? config_.outputs : config_.hidden;
+  layer.constant_input = index == 0 && config_.input_dropout == 0;
+  layer.input_gradient = index > 0;
+  layer.order = choose_order(config_.order, layer, config_.cache_aggregate);
+  layer.cache_aggregate = config_.cache_aggregate && layer.constant_input &&
+                          layer.order == MultiplyOrder::kAggregateFirst;
+  layer.tail = {index, layer.out, last ? Norm::kNone : config_.norm, !last,
+                last ? 0.0 : config_.dropout};
+  return layer;
+}
+
+void Model::allocate(std::uint64_t seed) {
+  arena_->allocate(backend_);
+  parameters_.allocate(backend_, queue_, seed);
+}
+
+MatrixView Model::layer_input(int index) {
+  if (index > 0) return outputs_[index - 1]->view();
+  if (input_ != nullptr) return input_->view();
+  // Only its inner rows are read: the layer multiplies first, so nothing is received into it.
+  return {const_cast<void*>(features_.data), features_.rows, features_.cols, features_.stride,
+          features_.dtype};
+}
+
+ConstMatrixView Model::forward(const RankContext& context) {
+  const std::int64_t inner = operators_.forward().inner();
+  const bool drop_input = config_.input_dropout > 0;
+  if (input_ != nullptr && (drop_input || !input_holds_features_)) {
+    const ScopedSpan span(context.trace, "input dropout", {context.epoch, 0, -1, -1}, "forward");
+    Epilogue epilogue;
+    if (drop_input && context.training) {
+      epilogue.dropout.key = {context.seed, RandomStream::kInputDropout, 0,
+                              static_cast<std::uint32_t>(context.epoch)};
+      epilogue.dropout.rate = dropout_threshold(config_.input_dropout);
+      epilogue.dropout.row_ids = context.inner_ids;
+    }
+    backend_.apply_epilogue(queue_, features_, epilogue, input_->view().rows_in({0, inner}));
+    input_holds_features_ = true;
+  }
+  for (int index = 0; index < config_.layers; ++index) {
+    layers_[index]->forward(context, scratch_, layer_input(index), outputs_[index]->view());
+  }
+  return outputs_.back()->view();
+}
+
+MatrixView Model::logits_gradient() {
+  return scratch_.gradients[0]->reshaped(operators_.forward().inner(), config_.outputs);
+}
+
+void Model::backward(const RankContext& context) {
+  backend_.fill_zero(queue_, parameters_.gradients());
+  int from = 0;
+  for (int index = config_.layers - 1; index >= 0; --index) {
+    layers_[index]->backward(context, scratch_, layer_input(index), outputs_[index]->view(), from);
+    from = 1 - from;
+  }
+}
+
+ConstMatrixView Model::activations(int layer) {
+  return outputs_[layer]->view().rows_in({0, operators_.forward().inner()});
+}
+
+std::vector<LayerAlgebra> Model::algebra() const {
+  std::vector<LayerAlgebra> result;
+  for (const auto& layer : layers_) {
+    result.push_back({layer->config().order, layer->config().cache_aggregate,
+                      layer->floats_per_halo_row(Direction::kForward),
+                      layer->floats_per_halo_row(Direction::kBackward)});
+  }
+  return result;
+}
+
+std::int64_t Model::halo_bytes_per_epoch() const {
+  std::int64_t elements = 0;
+  for (const LayerAlgebra& layer : algebra()) {
+    elements += layer.forward_floats * operators_.forward().plan.sent_rows() +
+                layer.backward_floats * operators_.backward().plan.sent_rows();
+  }
+  return elements * bytes_of(config_.dtype);
+}
+
+}  // namespace atl

@@ -1,0 +1,88 @@
+// A graph neural network as a stack of layers over one rank's part of the graph.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/nn/layer.hpp"
+
+namespace atl {
+
+enum class OrderChoice { kAuto, kMultiplyFirst, kAggregateFirst };
+
+struct ModelConfig {
+  std::string kind = "gcn";  // see model_kinds()
+  int layers = 3;
+  std::int64_t hidden = 256;
+  std::int64_t features = 0;  // input columns
+  std::int64_t outputs = 0;   // logits per node
+  double dropout = 0.5;
+  double input_dropout = 0;
+  Norm norm = Norm::kNone;
+  OrderChoice order = OrderChoice::kAuto;
+  bool cache_aggregate = true;  // keep S x of the first layer where its input is constant
+  DType dtype = DType::kF32;
+};
+
+std::vector<std::string> model_kinds();  // "gcn", "sage"
+
+// The chosen algebra of one layer, for logs and summaries.
+struct LayerAlgebra {
+  MultiplyOrder order;
+  bool cached;
+  std::int64_t forward_floats;  // per halo row and epoch
+  std::int64_t backward_floats;
+};
+
+class Model {
+ public:
+  // Declares all tensors; allocate() takes the memory. features [inner, config.features] in the
+  // backend's memory; graph and features must outlive the model. Throws Error{kOption} for an
+  // unknown kind.
+  Model(const ModelConfig& config, Backend& backend, Queue& queue, const LocalGraphView& graph,
+        ConstMatrixView features);
+
+  std::int64_t bytes() const { return arena_->bytes() + parameters_.bytes(); }
+  void allocate(std::uint64_t seed);
+
+  // Logits [inner, outputs] of all inner nodes; valid until the next call. Collective.
+  ConstMatrixView forward(const RankContext& context);
+  // Where the loss writes d loss / d logits [inner, outputs] before backward().
+  MatrixView logits_gradient();
+  // Gradients of this rank's loss with respect to the parameters (not yet summed over ranks).
+  void backward(const RankContext& context);
+  // Output of layer `layer` of the last forward pass, [inner, width].
+  ConstMatrixView activations(int layer);
+
+  ParameterStore& parameters() { return parameters_; }
+  std::vector<std::unique_ptr<Layer>>& layers() { return layers_; }
+  const ModelConfig& config() const { return config_; }
+  const GraphOperators& operators() const { return operators_; }
+  // Owner of all tensors that messages are read from and written to.
+  std::shared_ptr<const void> memory() const { return arena_; }
+  std::vector<LayerAlgebra> algebra() const;
+  // Bytes this rank sends in one epoch of training by exact halo exchange (cached aggregates not
+  // counted): the formula that the transport's counter must equal.
+  std::int64_t halo_bytes_per_epoch() const;
+
+ private:
+  LayerConfig layer_config(int index) const;
+  MatrixView layer_input(int index);
+
+  ModelConfig config_;
+  Backend& backend_;
+  Queue& queue_;
+  ConstMatrixView features_;
+  GraphOperators operators_;
+  std::shared_ptr<TensorArena> arena_;
+  ParameterStore parameters_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  Tensor* input_ = nullptr;       // first input with halo rows or dropout; null: features as is
+  std::vector<Tensor*> outputs_;  // per layer
+  Scratch scratch_;
+  bool input_holds_features_ = false;
+};
+
+}  // namespace atl

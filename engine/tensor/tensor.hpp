@@ -1,0 +1,142 @@
+// Matrices and arrays that own memory of a Backend.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kernels/backend.hpp"
+
+namespace atl {
+
+// Frees memory of a backend.
+struct DeviceDeleter {
+  Backend* backend = nullptr;
+  void operator()(void* data) const noexcept { backend->release(data); }
+};
+using DeviceMemory = std::unique_ptr<void, DeviceDeleter>;
+DeviceMemory allocate_device(Backend& backend, std::int64_t bytes);
+
+// A dense row-major matrix. Its shape is declared first and its memory allocated later, so that a
+// rank knows what it needs before it takes anything.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(std::int64_t rows, std::int64_t cols, DType dtype)
+      : rows_(rows), cols_(cols), dtype_(dtype) {}
+  Tensor(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtype)
+      : Tensor(rows, cols, dtype) {
+    allocate(backend);
+  }
+
+  void allocate(Backend& backend) { memory_ = allocate_device(backend, bytes()); }
+  std::int64_t rows() const { return rows_; }
+  std::int64_t cols() const { return cols_; }
+  std::int64_t bytes() const { return rows_ * cols_ * bytes_of(dtype_); }
+
+  MatrixView view() { return {memory_.get(), rows_, cols_, cols_, dtype_}; }
+  ConstMatrixView view() const { return {memory_.get(), rows_, cols_, cols_, dtype_}; }
+  // The first rows * cols elements as a matrix of another shape: scratch space has many users.
+  MatrixView reshaped(std::int64_t rows, std::int64_t cols) {
+    ATOLL_ASSERT(rows * cols <= rows_ * cols_, "{} x {} in {} x {}", rows, cols, rows_, cols_);
+    return {memory_.get(), rows, cols, cols, dtype_};
+  }
+
+ private:
+  std::int64_t rows_ = 0;
+  std::int64_t cols_ = 0;
+  DType dtype_ = DType::kF32;
+  DeviceMemory memory_;
+};
+
+// All tensors of a model: declared while it is built, counted, then allocated together.
+class TensorArena {
+ public:
+  explicit TensorArena(DType dtype) : dtype_(dtype) {}
+  Tensor& declare(std::int64_t rows, std::int64_t cols) {
+    return tensors_.emplace_back(rows, cols, dtype_);
+  }
+  std::int64_t bytes() const;
+  void allocate(Backend& backend);
+  DType dtype() const { return dtype_; }
+
+ private:
+  DType dtype_;
+  std::deque<Tensor> tensors_;  // references stay valid
+};
+
+// A constant array in the memory of a backend. Where the host's memory is the backend's, it refers
+// to the given span (a mapped shard, say), which must outlive it; else it owns a copy.
+template <typename T>
+class ConstDeviceArray {
+ public:
+  ConstDeviceArray() = default;
+  ConstDeviceArray(Backend& backend, Queue& queue, std::span<const T> host) : span_(host) {
+    if (!backend.host_accessible()) copy(backend, queue, host);
+  }
+  // Takes over the vector where the host's memory is the backend's.
+  ConstDeviceArray(Backend& backend, Queue& queue, std::vector<T>&& host)
+      : kept_(std::move(host)), span_(kept_) {
+    if (!backend.host_accessible()) copy(backend, queue, span_);
+  }
+  ConstDeviceArray(ConstDeviceArray&&) noexcept = default;
+  ConstDeviceArray& operator=(ConstDeviceArray&&) noexcept = default;
+
+  std::span<const T> span() const { return span_; }
+
+ private:
+  void copy(Backend& backend, Queue& queue, std::span<const T> host) {
+    memory_ = allocate_device(backend, static_cast<std::int64_t>(host.size_bytes()));
+    backend.copy(queue, memory_.get(), host.data(), static_cast<std::int64_t>(host.size_bytes()),
+                 CopyKind::kHostToDevice);
+    backend.synchronize(queue);
+    span_ = {static_cast<const T*>(memory_.get()), host.size()};
+    kept_ = {};
+  }
+
+  std::vector<T> kept_;
+  DeviceMemory memory_;
+  std::span<const T> span_;
+};
+
+// A mutable array in the memory of a backend.
+template <typename T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  DeviceArray(Backend& backend, std::int64_t count)
+      : memory_(allocate_device(backend, count * static_cast<std::int64_t>(sizeof(T)))),
+        count_(count) {}
+
+  std::span<T> span() { return {static_cast<T*>(memory_.get()), static_cast<std::size_t>(count_)}; }
+  std::span<const T> span() const {
+    return {static_cast<const T*>(memory_.get()), static_cast<std::size_t>(count_)};
+  }
+  std::vector<T> download(Backend& backend, Queue& queue) const {
+    std::vector<T> host(static_cast<std::size_t>(count_));
+    backend.copy(queue, host.data(), memory_.get(), count_ * static_cast<std::int64_t>(sizeof(T)),
+                 CopyKind::kDeviceToHost);
+    backend.synchronize(queue);
+    return host;
+  }
+  void upload(Backend& backend, Queue& queue, std::span<const T> host) {
+    ATOLL_ASSERT(static_cast<std::int64_t>(host.size()) == count_);
+    backend.copy(queue, memory_.get(), host.data(), static_cast<std::int64_t>(host.size_bytes()),
+                 CopyKind::kHostToDevice);
+    backend.synchronize(queue);
+  }
+
+ private:
+  DeviceMemory memory_;
+  std::int64_t count_ = 0;
+};
+
+// Rows of a matrix as f32 on the host, row-major without padding.
+std::vector<float> download_f32(Backend& backend, Queue& queue, ConstMatrixView matrix);
+
+}  // namespace atl

@@ -1,0 +1,35 @@
+#include "engine/training/agreement.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+void on_all_ranks(Transport& transport, const std::function<void()>& work) {
+  std::optional<Error> error;
+  try {
+    work();
+  } catch (const Error& thrown) {
+    error = thrown;
+  }
+  const auto rank = static_cast<std::size_t>(transport.rank());
+  std::vector<std::int64_t> failed(static_cast<std::size_t>(transport.size()), 0);
+  if (error) failed[rank] = 1 + static_cast<std::int64_t>(error->kind());
+  transport.all_reduce(std::span(failed), {"agreement of all ranks"});
+  for (std::size_t root = 0; root < failed.size(); ++root) {
+    if (failed[root] == 0) continue;
+    const std::string mine = error ? error->what() : "";
+    auto length = static_cast<std::int64_t>(mine.size());
+    transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), static_cast<int>(root),
+                        {"error report"});
+    std::string text = rank == root ? mine : std::string(static_cast<std::size_t>(length), ' ');
+    transport.broadcast(std::as_writable_bytes(std::span(text)), static_cast<int>(root),
+                        {"error report"});
+    throw Error(static_cast<ErrorKind>(failed[root] - 1), text);
+  }
+}
+
+}  // namespace atl

@@ -1,0 +1,66 @@
+#include "engine/training/host_memory.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <vector>
+
+#include "base/checksum.hpp"
+#include "base/error.hpp"
+#include "base/memory.hpp"
+
+namespace atl {
+
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+// One value of every rank, on every rank.
+std::vector<std::int64_t> all_values(Transport& transport, std::int64_t value,
+                                     const OperationLabel& label) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(transport.size()), 0);
+  values[static_cast<std::size_t>(transport.rank())] = value;
+  transport.all_reduce(std::span(values), label);
+  return values;
+}
+
+}  // namespace
+
+int ranks_on_this_host(Transport& transport) {
+  const auto mine = static_cast<std::int64_t>(checksum(host_name()));
+  int count = 0;
+  for (const std::int64_t host : all_values(transport, mine, {"host list"})) count += host == mine;
+  return count;
+}
+
+void require_host_memory(Transport& transport, std::int64_t bytes_needed) {
+  const auto mine = static_cast<std::int64_t>(checksum(host_name()));
+  const std::vector<std::int64_t> hosts = all_values(transport, mine, {"host list"});
+  const std::vector<std::int64_t> needs = all_values(transport, bytes_needed, {"memory need"});
+  const std::int64_t available = available_memory_bytes();
+  std::int64_t need = 0;
+  int ranks = 0;
+  for (std::size_t r = 0; r < hosts.size(); ++r) {
+    if (hosts[r] != mine) continue;
+    need += needs[r];
+    ++ranks;
+  }
+  std::vector<std::int64_t> missing =
+      all_values(transport, std::max<std::int64_t>(0, need - available), {"memory check"});
+  for (std::size_t r = 0; r < missing.size(); ++r) {
+    if (missing[r] == 0) continue;
+    if (hosts[r] == mine) {
+      fail(ErrorKind::kMemory,
+           "host {}: its {} ranks need {} for model, activations and buffers, {} is available, {} "
+           "is missing; use more hosts, a smaller --hidden or fewer --layers",
+           host_name(), ranks, format_bytes(need), format_bytes(available),
+           format_bytes(need - available));
+    }
+    fail(ErrorKind::kMemory, "the host of rank {} lacks {} of memory", r, format_bytes(missing[r]));
+  }
+}
+
+}  // namespace atl

@@ -1,0 +1,138 @@
+#include "engine/training/metrics.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+namespace atl {
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+Metrics from_splits(const std::array<double, 3>& values) {
+  return {values[0], values[1], values[2]};
+}
+
+double ratio(double numerator, double denominator) {
+  return denominator > 0 ? numerator / denominator : kNaN;
+}
+
+Metrics accuracy(const RankContext& context, const RankData& data, ConstMatrixView logits) {
+  DeviceArray<std::int64_t> device(context.backend, 6);
+  context.backend.count_correct(context.queue, logits, data.targets().labels, data.split(),
+                                device.span());
+  std::vector<std::int64_t> counts = device.download(context.backend, context.queue);
+  context.reducer.sum(counts, "accuracy", -1, context.epoch);
+  std::array<double, 3> values{};
+  for (std::size_t s = 0; s < 3; ++s) {
+    values[s] = ratio(static_cast<double>(counts[2 * s]), static_cast<double>(counts[2 * s + 1]));
+  }
+  return from_splits(values);
+}
+
+Metrics micro_f1(const RankContext& context, const RankData& data, ConstMatrixView logits) {
+  DeviceArray<std::int64_t> device(context.backend, 9);
+  context.backend.count_multi_label(context.queue, logits, data.targets().multi_labels,
+                                    data.split(), device.span());
+  std::vector<std::int64_t> counts = device.download(context.backend, context.queue);
+  context.reducer.sum(counts, "micro-F1", -1, context.epoch);
+  std::array<double, 3> values{};
+  for (std::size_t s = 0; s < 3; ++s) {
+    const auto hits = static_cast<double>(counts[3 * s]);
+    const auto errors = static_cast<double>(counts[3 * s + 1] + counts[3 * s + 2]);
+    values[s] = ratio(2 * hits, 2 * hits + errors);
+  }
+  return from_splits(values);
+}
+
+// One labelled node on its way to rank 0.
+struct ScoredNode {
+  float score;
+  std::uint8_t positive;
+  std::uint8_t split;
+};
+
+Metrics binary_roc_auc(const RankContext& context, Transport& transport, const RankData& data,
+                       ConstMatrixView logits) {
+  const std::vector<float> scores = download_f32(context.backend, context.queue, logits);
+  ATOLL_ASSERT(context.backend.host_accessible());
+  std::vector<ScoredNode> nodes;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const std::uint8_t target = data.targets().multi_labels[i];
+    if (target != 255 && data.split()[i] <= 2)
+      nodes.push_back({scores[i], target, data.split()[i]});
+  }
+  const OperationLabel label{"ROC-AUC", "", -1, context.epoch};
+  const auto gathered = transport.gather(std::as_bytes(std::span(nodes)), 0, label);
+  std::array<double, 3> values{kNaN, kNaN, kNaN};
+  for (std::uint8_t s = 0; transport.rank() == 0 && s < 3; ++s) {
+    std::vector<float> split_scores;
+    std::vector<std::uint8_t> positive;
+    for (const std::vector<std::byte>& bytes : gathered) {
+      std::vector<ScoredNode> part(bytes.size() / sizeof(ScoredNode));
+      if (!part.empty()) std::memcpy(part.data(), bytes.data(), bytes.size());
+      for (const ScoredNode& node : part) {
+        if (node.split != s) continue;
+        split_scores.push_back(node.score);
+        positive.push_back(node.positive);
+      }
+    }
+    values[s] = roc_auc(split_scores, positive);
+  }
+  transport.broadcast(std::as_writable_bytes(std::span(values)), 0, label);
+  return from_splits(values);
+}
+
+}  // namespace
+
+const char* metric_name(Task task) {
+  switch (task) {
+    case Task::kSingleLabel:
+      return "accuracy";
+    case Task::kMultiLabel:
+      return "micro-F1";
+    case Task::kBinary:
+      return "ROC-AUC";
+  }
+  return "";
+}
+
+double roc_auc(std::span<const float> scores, std::span<const std::uint8_t> positive) {
+  std::vector<std::size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
+  double rank_sum = 0;  // of positives, 1-based, ties at their mean rank
+  double positives = 0;
+  for (std::size_t begin = 0; begin < order.size();) {
+    std::size_t end = begin;
+    double hits = 0;
+    while (end < order.size() && scores[order[end]] == scores[order[begin]]) {
+      hits += positive[order[end]];
+      ++end;
+    }
+    if (end == begin) return kNaN;  // a NaN score equals nothing
+    rank_sum += hits * (static_cast<double>(begin + end + 1) / 2);
+    positives += hits;
+    begin = end;
+  }
+  const double negatives = static_cast<double>(order.size()) - positives;
+  return ratio(rank_sum - positives * (positives + 1) / 2, positives * negatives);
+}
+
+Metrics compute_metrics(const RankContext& context, Transport& transport, const RankData& data,
+                        ConstMatrixView logits) {
+  switch (data.dataset().task) {
+    case Task::kSingleLabel:
+      return accuracy(context, data, logits);
+    case Task::kMultiLabel:
+      return micro_f1(context, data, logits);
+    case Task::kBinary:
+      return binary_roc_auc(context, transport, data, logits);
+  }
+  return {};
+}
+
+}  // namespace atl

@@ -1,0 +1,33 @@
+// Quality of predictions per split, over the nodes of all ranks.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "engine/training/rank_data.hpp"
+
+namespace atl {
+
+// Accuracy (single-label), micro-F1 (multi-label) or area under the ROC curve (binary), in [0, 1];
+// NaN for a split without labelled nodes (ROC-AUC: without both classes).
+struct Metrics {
+  double train = std::numeric_limits<double>::quiet_NaN();
+  double valid = std::numeric_limits<double>::quiet_NaN();
+  double test = std::numeric_limits<double>::quiet_NaN();
+};
+
+// The name of the task's metric: "accuracy", "micro-F1" or "ROC-AUC".
+const char* metric_name(Task task);
+
+// logits [inner, outputs] of this rank. Collective.
+Metrics compute_metrics(const RankContext& context, Transport& transport, const RankData& data,
+                        ConstMatrixView logits);
+
+// Area under the ROC curve: the probability that a positive scores higher than a negative, ties
+// counted half (Mann-Whitney). NaN unless both classes occur.
+double roc_auc(std::span<const float> scores, std::span<const std::uint8_t> positive);
+
+}  // namespace atl

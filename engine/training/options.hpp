@@ -1,0 +1,45 @@
+// What a training run is asked to do: plain data, filled from the command line.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "engine/nn/model.hpp"
+#include "engine/nn/optimizer.hpp"
+
+namespace atl {
+
+struct TrainOptions {
+  // Mathematics: a checkpoint refuses to resume under other values.
+  std::string model = "gcn";
+  int layers = 3;
+  std::int64_t hidden = 256;
+  double dropout = 0.5;
+  double input_dropout = 0;
+  Norm norm = Norm::kNone;
+  OptimizerConfig optimizer;  // its `epochs` is the length of the run
+  std::uint64_t seed = 1;
+  std::int64_t split_index = 0;
+
+  // How it is computed: the numbers stay within rounding.
+  OrderChoice order = OrderChoice::kAuto;
+  bool cache_aggregate = true;
+  bool overlap = true;
+  std::string exchange = "exact";
+  std::string backend = "auto";
+  int threads = 0;  // per rank; 0 = cores / ranks on this host
+
+  // What is reported and kept.
+  int eval_every = 1;        // 0: only at the end
+  int patience = 0;          // evaluations without a better valid metric before stopping; 0: never
+  int checkpoint_every = 0;  // epochs; 0: none
+  bool resume = false;
+  bool trace = false;
+  std::filesystem::path run_dir;  // empty: nothing is written
+};
+
+const char* to_string(Norm norm);
+const char* to_string(LearningRateSchedule schedule);
+const char* to_string(MultiplyOrder order);
+
+}  // namespace atl

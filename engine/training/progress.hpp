@@ -1,0 +1,34 @@
+// What a user sees while a run goes on: one line that renews itself on a terminal, plain lines in a
+// pipe.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "engine/training/trainer.hpp"
+
+namespace atl {
+
+class Progress {
+ public:
+  Progress(int first_epoch, int epochs, const char* metric, bool enabled);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  // metrics: null if the epoch was not evaluated.
+  void report(const EpochResult& result, const Metrics* metrics);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  int first_epoch_;
+  int epochs_;
+  const char* metric_;
+  bool enabled_;
+  bool terminal_;
+  bool line_open_ = false;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_ = start_;
+  std::string last_metrics_;
+};
+
+}  // namespace atl

@@ -1,0 +1,75 @@
+#include "engine/training/rank_data.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr auto kTrain = static_cast<std::uint8_t>(Split::kTrain);
+
+// Binary labels (0, 1, -1 = none) as one column of targets (0, 1, 255 = missing).
+std::vector<std::uint8_t> binary_targets(std::span<const std::int32_t> labels) {
+  std::vector<std::uint8_t> targets(labels.size());
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    targets[i] = labels[i] < 0 ? 255 : static_cast<std::uint8_t>(labels[i]);
+  }
+  return targets;
+}
+
+}  // namespace
+
+RankData::RankData(Backend& backend, Queue& queue, Transport& transport, const Shard& shard,
+                   std::int64_t split_index)
+    : dataset_(shard.dataset()), graph_(shard.graph()) {
+  if (dataset_.features == 0)
+    fail_input("dataset {}: it has no features to train on", dataset_.name);
+  if (dataset_.classes == 0) fail_input("dataset {}: it has no labels to train on", dataset_.name);
+  const std::int64_t inner = graph_.inner();
+  const std::span<const std::uint8_t> split = shard.split(split_index);
+  const std::span<const float> features = shard.features();
+  const void* feature_data = features.data();
+  if (!backend.host_accessible()) {
+    const auto bytes = static_cast<std::int64_t>(features.size_bytes());
+    feature_memory_ = allocate_device(backend, bytes);
+    backend.copy(queue, feature_memory_.get(), features.data(), bytes, CopyKind::kHostToDevice);
+    feature_data = feature_memory_.get();
+  }
+  features_ = {feature_data, inner, dataset_.features, dataset_.features, DType::kF32};
+  inner_ids_ = {backend, queue, graph_.inner_ids};
+  split_ = {backend, queue, split};
+
+  std::vector<LocalId> rows;
+  std::int64_t trained = 0;
+  if (dataset_.task == Task::kSingleLabel) {
+    const std::span<const std::int32_t> labels = shard.labels();
+    for (std::int64_t i = 0; i < inner; ++i) {
+      if (split[i] == kTrain && labels[i] >= 0) rows.push_back(static_cast<LocalId>(i));
+    }
+    trained = static_cast<std::int64_t>(rows.size());
+    labels_ = {backend, queue, labels};
+    outputs_ = dataset_.classes;
+  } else {
+    const bool binary = dataset_.task == Task::kBinary;
+    outputs_ = binary ? 1 : dataset_.classes;
+    std::vector<std::uint8_t> targets =
+        binary
+            ? binary_targets(shard.labels())
+            : std::vector<std::uint8_t>(shard.multi_labels().begin(), shard.multi_labels().end());
+    for (std::int64_t i = 0; i < inner; ++i) {
+      if (split[i] != kTrain) continue;
+      std::int64_t labelled = 0;
+      for (std::int64_t c = 0; c < outputs_; ++c) labelled += targets[i * outputs_ + c] != 255;
+      if (labelled > 0) rows.push_back(static_cast<LocalId>(i));
+      trained += labelled;
+    }
+    multi_labels_ = {backend, queue, std::move(targets)};
+  }
+  training_rows_ = {backend, queue, std::move(rows)};
+  targets_ = {labels_.span(), multi_labels_.span(), training_rows_.span()};
+  transport.all_reduce(std::span(&trained, 1), {"training node count"});
+  if (trained == 0) {
+    fail_input("dataset {}: split {} has no labelled training node", dataset_.name, split_index);
+  }
+  training_total_ = trained;
+}
+
+}  // namespace atl

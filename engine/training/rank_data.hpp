@@ -1,0 +1,41 @@
+// One rank's shard in the memory of its backend: what training reads and never writes.
+#pragma once
+
+#include "datasets/shard.hpp"
+#include "engine/comm/transport.hpp"
+#include "engine/nn/loss.hpp"
+
+namespace atl {
+
+class RankData {
+ public:
+  // The shard must outlive it. Collective: counts the labelled nodes of all ranks. Throws
+  // Error{kInput} if the dataset has no features, labels, split or training node.
+  RankData(Backend& backend, Queue& queue, Transport& transport, const Shard& shard,
+           std::int64_t split_index);
+
+  const LocalGraphView& graph() const { return graph_; }
+  const DatasetInfo& dataset() const { return dataset_; }
+  ConstMatrixView features() const { return features_; }
+  std::span<const GlobalId> inner_ids() const { return inner_ids_.span(); }
+  std::span<const std::uint8_t> split() const { return split_.span(); }
+  const LossTargets& targets() const { return targets_; }
+  std::int64_t outputs() const { return outputs_; }                // logits per node
+  std::int64_t training_total() const { return training_total_; }  // see Loss
+
+ private:
+  const DatasetInfo& dataset_;
+  LocalGraphView graph_;
+  ConstMatrixView features_;
+  DeviceMemory feature_memory_;  // only where the host's memory is not the backend's
+  ConstDeviceArray<GlobalId> inner_ids_;
+  ConstDeviceArray<std::uint8_t> split_;
+  ConstDeviceArray<std::int32_t> labels_;
+  ConstDeviceArray<std::uint8_t> multi_labels_;
+  ConstDeviceArray<LocalId> training_rows_;
+  LossTargets targets_;
+  std::int64_t outputs_ = 0;
+  std::int64_t training_total_ = 0;
+};
+
+}  // namespace atl

@@ -1,0 +1,78 @@
+#include "engine/training/run_folder.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+#include "base/files.hpp"
+#include "engine/training/checkpoint.hpp"
+
+namespace atl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The lines of metrics.jsonl up to `last_epoch`: what came after the checkpoint is trained again.
+// The last line may be cut off by a kill; everything from the first bad line on is dropped.
+std::string metrics_up_to(const fs::path& file, int last_epoch) {
+  std::string kept;
+  if (!fs::exists(file)) return kept;
+  std::istringstream lines(read_text(file));
+  for (std::string line; std::getline(lines, line);) {
+    const Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!entry.is_object() || !entry.contains("epoch") || entry["epoch"] > last_epoch) break;
+    kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const fs::path& path, const std::string& config_toml, int resumed_epoch)
+    : path_(path) {
+  if (path_.empty()) return;
+  const fs::path file = path_ / "metrics.jsonl";
+  if (resumed_epoch < 0 && fs::exists(file)) {
+    fail_option(
+        "--run-dir {}: holds a run already; add --resume to go on with it, or choose "
+        "another folder",
+        path_.string());
+  }
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) fail_input("{}: can't create: {}", path_.string(), error.message());
+  if (resumed_epoch >= 0) write_atomically(file, metrics_up_to(file, resumed_epoch));
+  write_atomically(path_ / "config.toml", config_toml);
+  metrics_ = std::fopen(file.c_str(), "ab");
+  if (metrics_ == nullptr) fail_input("{}: can't write: {}", file.string(), std::strerror(errno));
+}
+
+RunFolder::~RunFolder() {
+  if (metrics_ != nullptr) std::fclose(metrics_);
+}
+
+void RunFolder::append(const EpochResult& result, const Metrics* metrics) {
+  if (!active()) return;
+  Json line = {{"epoch", result.epoch}, {"loss", result.loss}};
+  if (metrics != nullptr) line.update(to_json(*metrics));
+  line["epoch_ms"] = result.epoch_ms;
+  line["phases"] = result.phase_ms;
+  line["exposed_comm_ms"] = result.exposed_comm_ms;
+  line["bytes_sent"] = result.bytes_sent;
+  const std::string text = line.dump() + "\n";
+  if (std::fwrite(text.data(), 1, text.size(), metrics_) != text.size() ||
+      std::fflush(metrics_) != 0) {
+    fail_input("{}: can't write: {}", (path_ / "metrics.jsonl").string(), std::strerror(errno));
+  }
+}
+
+void RunFolder::write_summary(const Json& summary) const {
+  if (active()) write_json(path_ / "summary.json", summary);
+}
+
+void RunFolder::write_model(const SafetensorsFile& weights) const {
+  if (active()) write_atomically(path_ / "model.safetensors", to_safetensors(weights));
+}
+
+}  // namespace atl

@@ -1,0 +1,29 @@
+// The safetensors file format: an 8-byte little-endian header length, a JSON header, raw tensors.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace atl {
+
+struct NamedTensor {
+  std::string dtype;  // "F32", "F64", "I64"
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;
+};
+
+struct SafetensorsFile {
+  std::map<std::string, NamedTensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// The file's bytes; tensors are laid out in name order.
+std::string to_safetensors(const SafetensorsFile& file);
+// Throws Error{kInput} naming `path` and what is wrong: cut off, not JSON, overlapping or
+// out-of-range offsets, sizes that don't fit shapes.
+SafetensorsFile read_safetensors(const std::filesystem::path& path);
+
+}  // namespace atl

@@ -1,0 +1,195 @@
+#include "engine/training/trainer.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace atl {
+
+ModelConfig model_config(const TrainOptions& options, std::int64_t features, std::int64_t outputs) {
+  ModelConfig config;
+  config.kind = options.model;
+  config.layers = options.layers;
+  config.hidden = options.hidden;
+  config.features = features;
+  config.outputs = outputs;
+  config.dropout = options.dropout;
+  config.input_dropout = options.input_dropout;
+  config.norm = options.norm;
+  config.order = options.order;
+  config.cache_aggregate = options.cache_aggregate;
+  return config;
+}
+
+Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
+                 Transport& transport)
+    : options_(options),
+      data_(data),
+      backend_(backend),
+      queue_(queue),
+      transport_(transport),
+      trace_(transport.rank()),
+      reducer_(backend, queue, transport, trace_),
+      exchange_(make_exchange({options.exchange}, backend, queue, transport, trace_)),
+      eval_exchange_(make_exact_exchange(backend, queue, transport, trace_)),
+      model_(model_config(options, data.dataset().features, data.outputs()), backend, queue,
+             data.graph(), data.features()),
+      loss_(backend, data.targets(), data.training_total()),
+      optimizer_(options.optimizer, model_.parameters()) {
+  exchange_->keep_alive(model_.memory());
+  eval_exchange_->keep_alive(model_.memory());
+}
+
+std::int64_t Trainer::bytes_needed() const {
+  std::int64_t total = model_.bytes();
+  const GraphOperators& operators = model_.operators();
+  for (const LayerAlgebra& layer : model_.algebra()) {
+    const DType dtype = model_.config().dtype;
+    total += exchange_->buffer_bytes(operators.forward(), layer.forward_floats, dtype) +
+             exchange_->buffer_bytes(operators.backward(), layer.backward_floats, dtype) +
+             eval_exchange_->buffer_bytes(operators.forward(), layer.forward_floats, dtype);
+  }
+  return total;
+}
+
+void Trainer::allocate() { model_.allocate(options_.seed); }
+
+RankContext Trainer::context(int epoch, bool training) {
+  return {backend_,      queue_,           training ? *exchange_ : *eval_exchange_,
+          reducer_,      trace_,           data_.inner_ids(),
+          options_.seed, options_.overlap, training,
+          epoch};
+}
+
+EpochResult Trainer::run_epoch(int epoch) {
+  trace_.clear();
+  const std::int64_t bytes_before = transport_.bytes_sent();
+  const double start_us = trace_.now_us();
+  const RankContext context = this->context(epoch, /*training=*/true);
+
+  EpochResult result;
+  result.epoch = epoch;
+  const ConstMatrixView logits = model_.forward(context);
+  result.loss = loss_.compute(context, logits, model_.logits_gradient());
+  model_.backward(context);
+  reducer_.sum(model_.parameters().gradients(), "gradient all-reduce", epoch);
+  {
+    const ScopedSpan span(trace_, "step", {epoch, -1, -1, -1});
+    optimizer_.step(backend_, queue_, model_.parameters(), epoch);
+    backend_.synchronize(queue_);
+  }
+  result.epoch_ms = (trace_.now_us() - start_us) / 1000;
+  result.bytes_sent = transport_.bytes_sent() - bytes_before;
+  share_result(result);
+  return result;
+}
+
+void Trainer::share_result(EpochResult& result) {
+  for (const TraceSpan& span : trace_.spans()) {
+    result.phase_ms[span.name] += span.duration_us / 1000;
+  }
+  if (options_.trace) {
+    kept_spans_.insert(kept_spans_.end(), trace_.spans().begin(), trace_.spans().end());
+  }
+  result.exposed_comm_ms = result.phase_ms["wait"] + result.phase_ms["all-reduce"];
+  // One small sum carries what is summed and, in a slot per rank, what is compared.
+  const auto size = static_cast<std::size_t>(transport_.size());
+  std::vector<double> shared(2 + size, 0.0);
+  shared[0] = static_cast<double>(result.bytes_sent);
+  shared[1] = result.exposed_comm_ms;
+  shared[2 + static_cast<std::size_t>(transport_.rank())] = result.epoch_ms;
+  transport_.all_reduce(std::span(shared), {"epoch report", "", -1, result.epoch});
+  result.bytes_sent = static_cast<std::int64_t>(shared[0]);
+  result.exposed_comm_ms = shared[1] / static_cast<double>(size);
+  result.epoch_ms = *std::max_element(shared.begin() + 2, shared.end());
+}
+
+Metrics Trainer::evaluate(int epoch) {
+  trace_.clear();
+  const RankContext context = this->context(epoch, /*training=*/false);
+  const ConstMatrixView logits = model_.forward(context);
+  return compute_metrics(context, transport_, data_, logits);
+}
+
+namespace {
+
+template <typename T>
+NamedTensor host_tensor(const char* dtype, std::vector<std::int64_t> shape,
+                        std::span<const T> values) {
+  const auto bytes = std::as_bytes(values);
+  return {dtype, std::move(shape), {bytes.begin(), bytes.end()}};
+}
+
+// The bytes of tensor `name`; throws if it is missing or has another type or shape.
+const std::vector<std::byte>& find_tensor(const SafetensorsFile& file, const std::string& name,
+                                          const char* dtype, const std::vector<std::int64_t>& shape,
+                                          const std::string& place) {
+  const auto found = file.tensors.find(name);
+  if (found == file.tensors.end()) fail_input("{}: tensor '{}' is missing", place, name);
+  if (found->second.dtype != dtype || found->second.shape != shape) {
+    fail_input("{}: tensor '{}' has {} [{}], the model needs {} [{}]", place, name,
+               found->second.dtype, fmt::join(found->second.shape, ", "), dtype,
+               fmt::join(shape, ", "));
+  }
+  return found->second.bytes;
+}
+
+}  // namespace
+
+SafetensorsFile Trainer::state(bool optimizer) {
+  SafetensorsFile file;
+  ParameterStore& parameters = model_.parameters();
+  const auto add = [&](const std::string& prefix, MatrixView flat) {
+    const std::vector<float> values = download_f32(backend_, queue_, flat);
+    for (const Parameter& p : parameters.list()) {
+      const auto count = static_cast<std::size_t>(p.rows * p.cols);
+      file.tensors[prefix + p.name] =
+          host_tensor<float>("F32", {p.rows, p.cols},
+                             std::span(values).subspan(static_cast<std::size_t>(p.offset), count));
+    }
+  };
+  add("", parameters.values());
+  if (optimizer) {
+    add("adam.m.", parameters.first_moments());
+    add("adam.v.", parameters.second_moments());
+  }
+  for (const auto& layer : model_.layers()) {
+    LayerTail& tail = layer->tail();
+    if (tail.running_mean().empty()) continue;
+    const auto width = static_cast<std::int64_t>(tail.running_mean().size());
+    file.tensors[tail.name() + ".norm.running_mean"] =
+        host_tensor<double>("F64", {width}, tail.running_mean());
+    file.tensors[tail.name() + ".norm.running_var"] =
+        host_tensor<double>("F64", {width}, tail.running_variance());
+  }
+  return file;
+}
+
+void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
+  ParameterStore& parameters = model_.parameters();
+  const auto load = [&](const std::string& prefix, MatrixView flat) {
+    for (const Parameter& p : parameters.list()) {
+      const auto& bytes = find_tensor(file, prefix + p.name, "F32", {p.rows, p.cols}, place);
+      backend_.copy(queue_, flat.row<float>(0) + p.offset, bytes.data(),
+                    static_cast<std::int64_t>(bytes.size()), CopyKind::kHostToDevice);
+    }
+    backend_.synchronize(queue_);
+  };
+  load("", parameters.values());
+  if (optimizer) {
+    load("adam.m.", parameters.first_moments());
+    load("adam.v.", parameters.second_moments());
+  }
+  for (const auto& layer : model_.layers()) {
+    LayerTail& tail = layer->tail();
+    const auto width = static_cast<std::int64_t>(tail.running_mean().size());
+    const auto load_buffer = [&](const std::string& name, std::vector<double>& values) {
+      if (values.empty()) return;
+      const auto& bytes = find_tensor(file, tail.name() + name, "F64", {width}, place);
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+    };
+    load_buffer(".norm.running_mean", tail.running_mean());
+    load_buffer(".norm.running_var", tail.running_variance());
+  }
+}
+
+}  // namespace atl

@@ -1,0 +1,69 @@
+// Trains one rank's part of a model: an epoch, an evaluation, and the state that both leave behind.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/training/metrics.hpp"
+#include "engine/training/options.hpp"
+#include "engine/training/safetensors.hpp"
+
+namespace atl {
+
+// What one epoch cost and gave.
+struct EpochResult {
+  int epoch = 0;
+  double loss = 0;                         // over all ranks, before the step
+  double epoch_ms = 0;                     // slowest rank
+  double exposed_comm_ms = 0;              // time blocked on messages, mean over ranks
+  std::int64_t bytes_sent = 0;             // all ranks, gradient all-reduce included
+  std::map<std::string, double> phase_ms;  // this rank, by span name
+};
+
+class Trainer {
+ public:
+  // Declares the model; allocates nothing large until allocate(). All references must outlive it.
+  Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
+          Transport& transport);
+
+  // Bytes that allocate() and the exchange buffers take on this rank.
+  std::int64_t bytes_needed() const;
+  void allocate();
+
+  // Forward, loss, backward, gradient all-reduce, step. epoch is 1-based. Collective.
+  EpochResult run_epoch(int epoch);
+  // Metrics of the current weights by one forward pass with exact messages. Collective.
+  Metrics evaluate(int epoch);
+
+  // Parameters and batch-norm statistics by name; with `optimizer` also Adam's moments.
+  SafetensorsFile state(bool optimizer);
+  // Throws Error{kInput} naming `place` if a tensor is missing or has another shape.
+  void load_state(const SafetensorsFile& file, bool optimizer, const std::string& place);
+
+  Model& model() { return model_; }
+  TraceRecorder& trace() { return trace_; }
+  const std::vector<TraceSpan>& all_spans() const { return kept_spans_; }
+  RankContext context(int epoch, bool training);
+
+ private:
+  void share_result(EpochResult& result);
+
+  const TrainOptions& options_;
+  const RankData& data_;
+  Backend& backend_;
+  Queue& queue_;
+  Transport& transport_;
+  TraceRecorder trace_;
+  Reducer reducer_;
+  std::unique_ptr<HaloExchange> exchange_;       // of training, by --exchange
+  std::unique_ptr<HaloExchange> eval_exchange_;  // always exact
+  Model model_;
+  Loss loss_;
+  Optimizer optimizer_;
+  std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace
+};
+
+ModelConfig model_config(const TrainOptions& options, std::int64_t features, std::int64_t outputs);
+
+}  // namespace atl

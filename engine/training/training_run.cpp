@@ -1,0 +1,213 @@
+#include "engine/training/training_run.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/log.hpp"
+#include "base/memory.hpp"
+#include "engine/training/agreement.hpp"
+#include "engine/training/checkpoint.hpp"
+#include "engine/training/progress.hpp"
+#include "engine/training/run_folder.hpp"
+
+namespace atl {
+
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Selection by the valid metric; a set without valid nodes is judged by train.
+double score(const Metrics& metrics) {
+  return std::isnan(metrics.valid) ? metrics.train : metrics.valid;
+}
+
+class Run {
+ public:
+  Run(const TrainOptions& options, const RunDescription& description, const RankData& data,
+      Trainer& trainer, Transport& transport)
+      : options_(options),
+        description_(description),
+        data_(data),
+        trainer_(trainer),
+        transport_(transport),
+        fingerprint_(fingerprint(options, data.dataset())) {}
+
+  Json execute(const std::string& backend_name) {
+    const int start = resume();
+    std::unique_ptr<RunFolder> folder;
+    on_all_ranks(transport_, [&] {
+      const bool writes = transport_.rank() == 0;
+      folder = std::make_unique<RunFolder>(writes ? options_.run_dir : std::filesystem::path(),
+                                           description_.config_toml, options_.resume ? start : -1);
+    });
+    const int last = options_.optimizer.epochs;
+    {
+      Progress progress(start + 1, last, metric_name(data_.dataset().task), transport_.rank() == 0);
+      for (int epoch = start + 1; epoch <= last && !stopped_early(); ++epoch) {
+        one_epoch(epoch, *folder, progress);
+      }
+    }
+    finish(*folder);
+    const Json summary = make_summary(backend_name);
+    folder->write_summary(summary);
+    if (options_.trace && !options_.run_dir.empty()) write_trace();
+    return summary;
+  }
+
+ private:
+  // Epochs that are done already.
+  int resume() {
+    if (!options_.resume) return 0;
+    Checkpoint checkpoint;
+    on_all_ranks(transport_, [&] {
+      checkpoint = read_checkpoint(options_.run_dir, fingerprint_);
+      trainer_.load_state(checkpoint.state, /*optimizer=*/true, options_.run_dir.string());
+    });
+    best_ = std::move(checkpoint.best);
+    done_ = checkpoint.epoch;
+    if (transport_.rank() == 0) log::info("resuming after epoch {}", done_);
+    return done_;
+  }
+
+  bool stopped_early() const {
+    return options_.patience > 0 && best_.evaluations_since >= options_.patience;
+  }
+
+  void one_epoch(int epoch, RunFolder& folder, Progress& progress) {
+    const EpochResult result = trainer_.run_epoch(epoch);
+    if (!std::isfinite(result.loss)) {
+      fail_input(
+          "epoch {}: the loss is {}; lower --lr, or check the features for huge values "
+          "(atoll info --validate)",
+          epoch, result.loss);
+    }
+    done_ = epoch;
+    loss_ = result.loss;
+    epoch_ms_.push_back(result.epoch_ms);
+    exposed_ms_.push_back(result.exposed_comm_ms);
+    bytes_.push_back(static_cast<double>(result.bytes_sent));
+    const bool last = epoch == options_.optimizer.epochs;
+    const bool due = options_.eval_every > 0 && epoch % options_.eval_every == 0;
+    Metrics metrics;
+    if (due || last) {
+      metrics = trainer_.evaluate(epoch);
+      keep_best(epoch, metrics);
+    }
+    folder.append(result, due || last ? &metrics : nullptr);
+    progress.report(result, due || last ? &metrics : nullptr);
+    if (options_.checkpoint_every > 0 && folder.active() &&
+        (epoch % options_.checkpoint_every == 0 || last)) {
+      write_checkpoint(folder.path(), {epoch, fingerprint_, trainer_.state(true), best_});
+    }
+  }
+
+  void keep_best(int epoch, const Metrics& metrics) {
+    if (best_.epoch == 0 || score(metrics) > score(best_.metrics)) {
+      best_ = {epoch, metrics, 0, trainer_.state(false)};
+    } else {
+      ++best_.evaluations_since;
+    }
+  }
+
+  // The weights of the best epoch become the run's model.
+  void finish(const RunFolder& folder) {
+    if (best_.epoch == 0) {  // nothing was trained or evaluated: --epochs 0, or all resumed
+      best_ = {done_, trainer_.evaluate(done_), 0, trainer_.state(false)};
+    }
+    if (!folder.active()) return;
+    SafetensorsFile weights = best_.weights;
+    weights.metadata["atoll"] = Json{
+        {"dataset", data_.dataset().name},
+        {"options", fingerprint_},
+        {"epoch", best_.epoch}}.dump();
+    folder.write_model(weights);
+  }
+
+  Json make_summary(const std::string& backend_name) const {
+    Json summary = {{"dataset", data_.dataset().name},
+                    {"dataset_folder", description_.dataset_folder},
+                    {"nodes", data_.dataset().nodes},
+                    {"edges", data_.dataset().edges},
+                    {"ranks", transport_.size()},
+                    {"transport", transport_.name()},
+                    {"backend", backend_name},
+                    {"exchange", options_.exchange},
+                    {"overlap", options_.overlap},
+                    {"model", options_.model},
+                    {"metric", metric_name(data_.dataset().task)},
+                    {"epochs", done_},
+                    {"loss", loss_},
+                    {"best_epoch", best_.epoch}};
+    summary.update(to_json(best_.metrics));
+    Json floats = Json::array();
+    for (const LayerAlgebra& layer : trainer_.model().algebra()) {
+      floats.push_back({{"order", to_string(layer.order)},
+                        {"cached_aggregate", layer.cached},
+                        {"forward_floats_per_halo_row", layer.forward_floats},
+                        {"backward_floats_per_halo_row", layer.backward_floats}});
+    }
+    summary["epoch_ms_median"] = median(epoch_ms_);
+    summary["bytes_sent_per_epoch"] = static_cast<std::int64_t>(median(bytes_));
+    summary["exposed_comm_ms_median"] = median(exposed_ms_);
+    summary["layers"] = floats;
+    summary["peak_rss_mb"] = static_cast<double>(peak_resident_bytes()) / 1e6;
+    summary["commit"] = description_.commit;
+    return summary;
+  }
+
+  void write_trace() const {
+    const std::string name =
+        transport_.size() == 1 ? "trace.json" : fmt::format("trace-{}.json", transport_.rank());
+    TraceRecorder::write_chrome_trace(options_.run_dir / name, transport_.rank(),
+                                      trainer_.all_spans());
+  }
+
+  const TrainOptions& options_;
+  const RunDescription& description_;
+  const RankData& data_;
+  Trainer& trainer_;
+  Transport& transport_;
+  Json fingerprint_;
+  BestEpoch best_;
+  int done_ = 0;
+  double loss_ = 0;
+  std::vector<double> epoch_ms_, exposed_ms_, bytes_;
+};
+
+}  // namespace
+
+Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset) {
+  const OptimizerConfig& optimizer = options.optimizer;
+  Json result = {{"dataset_checksum", dataset.checksum},
+                 {"model", options.model},
+                 {"layers", options.layers},
+                 {"hidden", options.hidden},
+                 {"dropout", options.dropout},
+                 {"input-dropout", options.input_dropout},
+                 {"norm", to_string(options.norm)},
+                 {"lr", optimizer.learning_rate},
+                 {"weight-decay", optimizer.weight_decay},
+                 {"weight-decay-layers", optimizer.decay_first_layer_only ? "first" : "all"},
+                 {"lr-schedule", to_string(optimizer.schedule)},
+                 {"seed", options.seed},
+                 {"split-index", options.split_index},
+                 {"exchange", options.exchange}};
+  if (optimizer.schedule == LearningRateSchedule::kCosine) result["epochs"] = optimizer.epochs;
+  if (optimizer.schedule == LearningRateSchedule::kStep) {
+    result["lr-step-epochs"] = optimizer.step_epochs;
+    result["lr-step-factor"] = optimizer.step_factor;
+  }
+  return result;
+}
+
+Json train(const TrainOptions& options, const RunDescription& description, const RankData& data,
+           Backend& backend, Trainer& trainer, Transport& transport) {
+  return Run(options, description, data, trainer, transport).execute(backend.name());
+}
+
+}  // namespace atl

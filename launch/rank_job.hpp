@@ -1,0 +1,35 @@
+// From a dataset folder to a rank that can train: partition, shard, backend, data, model, in this
+// order, with all ranks agreeing on errors before the next step.
+#pragma once
+
+#include <memory>
+
+#include "datasets/shard.hpp"
+#include "engine/training/trainer.hpp"
+#include "partition/partitioner.hpp"
+
+namespace atl {
+
+// Everything one rank holds. Members are destroyed in reverse order of use.
+class RankJob {
+ public:
+  // Collective. `options` must outlive it.
+  RankJob(Transport& transport, const std::filesystem::path& dataset,
+          const PartitionOptions& partition, const TrainOptions& options);
+
+  Backend& backend() { return *backend_; }
+  Queue& queue() { return *queue_; }
+  const RankData& data() const { return *data_; }
+  Trainer& trainer() { return *trainer_; }
+  int threads() const { return threads_; }
+
+ private:
+  Shard shard_;
+  int threads_ = 0;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<RankData> data_;
+  std::unique_ptr<Trainer> trainer_;
+};
+
+}  // namespace atl

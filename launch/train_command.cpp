@@ -1,0 +1,91 @@
+// `atoll train`: trains a model on a dataset folder, under mpirun or alone.
+#include <memory>
+#include <mutex>
+
+#include "base/log.hpp"
+#include "engine/training/training_run.hpp"
+#include "launch/command.hpp"
+#include "launch/config_file.hpp"
+#include "launch/rank_job.hpp"
+#include "launch/train_flags.hpp"
+#include "launch/version.hpp"
+
+namespace atl {
+namespace {
+
+void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
+  const auto number = [&](const char* field) {
+    return summary.at(field).is_null() ? std::string("-")
+                                       : fmt::format("{:.4f}", summary.at(field).get<double>());
+  };
+  fmt::print("{} on {}: {} epochs, best epoch {} by valid\n",
+             summary.at("model").get<std::string>(), summary.at("dataset").get<std::string>(),
+             summary.at("epochs").get<int>(), summary.at("best_epoch").get<int>());
+  fmt::print("  {}: train {}  valid {}  test {}\n", summary.at("metric").get<std::string>(),
+             number("train"), number("valid"), number("test"));
+  fmt::print(
+      "  {:.1f} ms per epoch (median), {:.1f} ms of it waiting for messages, {:.2f} MB sent\n",
+      summary.at("epoch_ms_median").get<double>(),
+      summary.at("exposed_comm_ms_median").get<double>(),
+      summary.at("bytes_sent_per_epoch").get<double>() / 1e6);
+  if (!run_dir.empty()) fmt::print("  results in {}\n", run_dir.string());
+}
+
+void run_train(const TrainFlags& flags, const std::string& config) {
+  const TrainOptions options = flags.resolve();
+  const PartitionOptions partition = flags.partition.resolve(options.seed, options.split_index);
+  const LauncherInfo launcher = launcher_info();
+  log::configure(launcher.rank, launcher.size, /*verbose=*/false);
+  run_ranks(flags.transport, [&](Transport& transport) {
+    RankJob job(transport, flags.dataset, partition, options);
+    const Json summary = train(options, {config, program_commit(), flags.dataset}, job.data(),
+                               job.backend(), job.trainer(), transport);
+    if (transport.rank() == 0) print_summary(summary, options.run_dir);
+  });
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("train", "Train a model on the whole graph, over all ranks of the job");
+  command->footer(
+      "Partitions the dataset first if that partition is not there yet.\n"
+      "Examples:\n"
+      "  atoll train data/sbm --epochs 50\n"
+      "  mpirun -n 4 atoll train data/arxiv --model gcn --norm batch --epochs 100 "
+      "--run-dir runs/arxiv\n"
+      "  mpirun -n 4 atoll train --config runs/arxiv/config.toml --resume\n"
+      "  atoll train data/cora --transport local --ranks 3 --layers 2 --hidden 16 "
+      "--input-dropout 0.5 --weight-decay 5e-4 --weight-decay-layers first --epochs 200");
+  const auto flags = std::make_shared<TrainFlags>();
+  add_train_flags(*command, *flags);
+  TrainOptions& train = flags->train;
+  train.optimizer.epochs = 100;
+  command
+      ->add_option("--eval-every", train.eval_every, "Evaluate every K epochs; 0: only at the end")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Results");
+  command
+      ->add_option("--patience", train.patience,
+                   "Stop after K evaluations without a better valid metric; 0: never")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Results");
+  command
+      ->add_option("--run-dir", train.run_dir, "Folder for metrics, summary, model and checkpoints")
+      ->group("Results");
+  command
+      ->add_option("--checkpoint-every", train.checkpoint_every,
+                   "Write a checkpoint every K epochs; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Results");
+  command->add_flag("--resume", train.resume, "Go on from the checkpoint in --run-dir")
+      ->group("Results");
+  command
+      ->add_flag("--trace", train.trace,
+                 "Write a Chrome trace per rank into --run-dir (opens in Perfetto)")
+      ->group("Results");
+  command->callback([command, flags] { run_train(*flags, effective_config(*command)); });
+}
+
+}  // namespace atl

@@ -1,0 +1,143 @@
+#include "launch/train_flags.hpp"
+
+#include "engine/exchange/halo_exchange.hpp"
+#include "kernels/registry.hpp"
+
+namespace atl {
+
+namespace {
+
+void add_model_flags(CLI::App& command, TrainFlags& flags) {
+  TrainOptions& train = flags.train;
+  command.add_option("--model", train.model, "Layer type: gcn or sage (mean aggregator)")
+      ->check(CLI::IsMember(model_kinds()))
+      ->group("Model");
+  command.add_option("--layers", train.layers, "Number of layers")
+      ->check(CLI::Range(1, 200))
+      ->group("Model");
+  command.add_option("--hidden", train.hidden, "Columns of every hidden layer")
+      ->check(CLI::Range(1, 65536))
+      ->group("Model");
+  command.add_option("--norm", flags.norm, "Normalisation after each hidden layer")
+      ->check(CLI::IsMember({"none", "layer", "batch"}))
+      ->group("Model");
+  command.add_option("--dropout", train.dropout, "Dropout after each hidden layer, in [0, 1)")
+      ->check(CLI::Range(0.0, 0.999))
+      ->group("Model");
+  command.add_option("--input-dropout", train.input_dropout, "Dropout of the features, in [0, 1)")
+      ->check(CLI::Range(0.0, 0.999))
+      ->group("Model");
+}
+
+void add_optimizer_flags(CLI::App& command, TrainFlags& flags) {
+  OptimizerConfig& optimizer = flags.train.optimizer;
+  command.add_option("--epochs", optimizer.epochs, "Full-graph epochs")
+      ->check(CLI::Range(1, 10000000))
+      ->group("Optimizer");
+  command.add_option("--lr", optimizer.learning_rate, "Learning rate of Adam")
+      ->check(CLI::PositiveNumber)
+      ->group("Optimizer");
+  command
+      .add_option("--lr-schedule", flags.schedule, "How the rate changes: constant, cosine, step")
+      ->check(CLI::IsMember({"constant", "cosine", "step"}))
+      ->group("Optimizer");
+  command.add_option("--lr-step-epochs", optimizer.step_epochs, "Epochs between steps (step)")
+      ->check(CLI::Range(1, 10000000))
+      ->group("Optimizer");
+  command.add_option("--lr-step-factor", optimizer.step_factor, "Factor of each step (step)")
+      ->check(CLI::PositiveNumber)
+      ->group("Optimizer");
+  command.add_option("--weight-decay", optimizer.weight_decay, "L2 penalty added to the gradient")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Optimizer");
+  command
+      .add_option("--weight-decay-layers", flags.decay_layers, "Layers that decay: all or first")
+      ->check(CLI::IsMember({"all", "first"}))
+      ->group("Optimizer");
+  command.add_option("--seed", flags.train.seed, "Seed of weights, dropout and partition")
+      ->group("Optimizer");
+  command
+      .add_option("--split-index", flags.train.split_index, "Which split, for sets with several")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Optimizer");
+}
+
+void add_machine_flags(CLI::App& command, TrainFlags& flags) {
+  TrainOptions& train = flags.train;
+  command.add_option("--backend", train.backend, "auto, reference, cpu or cuda")
+      ->check(CLI::IsMember([] {
+        std::vector<std::string> names = backend_names();
+        if (std::find(names.begin(), names.end(), "auto") == names.end()) names.push_back("auto");
+        return names;
+      }()))
+      ->group("Machine");
+  command.add_option("--threads", train.threads, "Threads per rank; 0: cores / ranks on this host")
+      ->check(CLI::Range(0, 4096))
+      ->group("Machine");
+  command
+      .add_option("--transport", flags.transport.name,
+                  "auto, mpi, or local (ranks as threads of one process)")
+      ->check(CLI::IsMember(transport_names()))
+      ->group("Machine");
+  command.add_option("--ranks", flags.transport.ranks, "Number of ranks with --transport local")
+      ->check(CLI::Range(0, kMaxParts))
+      ->group("Machine");
+  command
+      .add_option("--timeout", flags.transport.timeout_seconds,
+                  "Seconds without a sign of life from a peer before all ranks end; 0: never")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Machine");
+  command.add_option("--dtype", flags.dtype, "Storage type of activations")
+      ->check(CLI::IsMember({"f32"}))
+      ->group("Machine");
+  command.add_option("--exchange", train.exchange, "How messages travel")
+      ->check(CLI::IsMember(exchange_modes()))
+      ->group("Machine");
+  command.add_option("--overlap", flags.overlap, "Hide messages behind central work: on or off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->group("Machine");
+  command
+      .add_option("--order", flags.order,
+                  "Multiply by the weight before or after aggregating: auto, multiply-first, "
+                  "aggregate-first")
+      ->check(CLI::IsMember({"auto", "multiply-first", "aggregate-first"}))
+      ->group("Machine");
+  command
+      .add_option("--cache-aggregate", flags.cache,
+                  "Keep the first aggregate of constant features: on or off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->group("Machine");
+}
+
+}  // namespace
+
+void add_train_flags(CLI::App& command, TrainFlags& flags) {
+  command.add_option("dataset", flags.dataset, "Dataset folder")->required();
+  add_model_flags(command, flags);
+  add_optimizer_flags(command, flags);
+  add_machine_flags(command, flags);
+  add_partition_flags(command, flags.partition);
+}
+
+TrainOptions TrainFlags::resolve() const {
+  TrainOptions options = train;
+  options.norm = norm == "batch" ? Norm::kBatch : norm == "layer" ? Norm::kLayer : Norm::kNone;
+  options.order = order == "multiply-first"    ? OrderChoice::kMultiplyFirst
+                  : order == "aggregate-first" ? OrderChoice::kAggregateFirst
+                                               : OrderChoice::kAuto;
+  options.optimizer.schedule = schedule == "cosine" ? LearningRateSchedule::kCosine
+                               : schedule == "step" ? LearningRateSchedule::kStep
+                                                    : LearningRateSchedule::kConstant;
+  options.optimizer.decay_first_layer_only = decay_layers == "first";
+  options.cache_aggregate = cache == "on";
+  options.overlap = overlap == "on";
+  if (options.resume && options.run_dir.empty()) {
+    fail_option("--resume: needs --run-dir, the folder of the run to go on with");
+  }
+  if (options.checkpoint_every > 0 && options.run_dir.empty()) {
+    fail_option("--checkpoint-every {}: needs --run-dir to write to", options.checkpoint_every);
+  }
+  return options;
+}
+
+}  // namespace atl

@@ -1,0 +1,35 @@
+// The options of a training run, for every subcommand that trains.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "engine/comm/transport.hpp"
+#include "engine/training/options.hpp"
+#include "launch/partition_flags.hpp"
+
+namespace atl {
+
+struct TrainFlags {
+  std::string dataset;
+  TrainOptions train;
+  PartitionFlags partition;
+  TransportOptions transport;
+  // Words of the command line that TrainOptions holds as enums.
+  std::string norm = "none";
+  std::string order = "auto";
+  std::string cache = "on";
+  std::string overlap = "on";
+  std::string schedule = "constant";
+  std::string decay_layers = "all";
+  std::string dtype = "f32";
+
+  // The words turned into enums; throws Error{kOption} for combinations that make no sense.
+  TrainOptions resolve() const;
+};
+
+// Declares DIR, the model, optimizer, machine and partition options. `flags` must live until the
+// command's callback has run.
+void add_train_flags(CLI::App& command, TrainFlags& flags);
+
+}  // namespace atl
