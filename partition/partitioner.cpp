@@ -6,6 +6,10 @@
 
 namespace atl {
 
+namespace {
+constexpr const char* kAdvice = "try another --seed or --method";
+}  // namespace
+
 std::vector<std::string> partition_methods() { return {"metis", "random", "contiguous"}; }
 
 std::unique_ptr<Partitioner> make_partitioner(const std::string& method) {
@@ -23,28 +27,32 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
   const PartitionProblem problem = make_partition_problem(graph, parts, options, split);
   if (parts == 1) return std::vector<std::int32_t>(graph.nodes(), 0);
   std::vector<std::int32_t> part_of = partitioner->partition(problem);
+  validate_assignment(problem, part_of);
   repair_empty_parts(problem, part_of);
+  rebalance(problem, part_of);
   validate_partition(problem, part_of);
   return part_of;
 }
 
-void repair_empty_parts(const PartitionProblem& problem, std::span<std::int32_t> part_of) {
-  std::vector<std::vector<std::int32_t>> members(problem.parts);
-  for (std::size_t v = 0; v < part_of.size(); ++v) {
-    const std::int32_t part = part_of[v];
-    if (part < 0 || part >= problem.parts) return;  // validate_partition says which
-    members[part].push_back(static_cast<std::int32_t>(v));
+std::vector<double> load_bounds(const PartitionProblem& problem) {
+  constexpr double kRounding = 0.001;  // METIS weighs parts in single precision
+  const std::int64_t constraints = problem.constraints;
+  std::vector<std::int64_t> total(constraints, 0);
+  std::vector<std::int64_t> heaviest_node(constraints, 0);
+  for (std::size_t i = 0; i < problem.node_weights.size(); ++i) {
+    const std::int64_t weight = problem.node_weights[i];
+    const std::int64_t c = static_cast<std::int64_t>(i) % constraints;
+    total[c] += weight;
+    heaviest_node[c] = std::max(heaviest_node[c], weight);
   }
-  for (int part = 0; part < problem.parts; ++part) {
-    if (!members[part].empty()) continue;
-    const auto largest =
-        std::ranges::max_element(members, {}, [](const auto& nodes) { return nodes.size(); });
-    if (largest->size() < 2) return;
-    const std::int32_t moved = largest->back();
-    largest->pop_back();
-    members[part].push_back(moved);
-    part_of[moved] = part;
+  std::vector<double> bounds;
+  for (const double share : problem.shares) {
+    for (std::int64_t c = 0; c < constraints; ++c) {
+      bounds.push_back((1 + problem.imbalance + kRounding) * share * static_cast<double>(total[c]) +
+                       static_cast<double>(heaviest_node[c]));
+    }
   }
+  return bounds;
 }
 
 std::vector<std::int64_t> part_loads(const PartitionProblem& problem,
@@ -59,45 +67,36 @@ std::vector<std::int64_t> part_loads(const PartitionProblem& problem,
   return loads;
 }
 
-void validate_partition(const PartitionProblem& problem, std::span<const std::int32_t> part_of) {
-  constexpr const char* kAdvice = "try another --seed or --method";
+void validate_assignment(const PartitionProblem& problem, std::span<const std::int32_t> part_of) {
   const std::int64_t nodes = problem.graph.nodes();
   if (static_cast<std::int64_t>(part_of.size()) != nodes) {
     fail_option("the partitioner placed {} of {} nodes; {}", part_of.size(), nodes, kAdvice);
   }
-  std::vector<std::int64_t> sizes(problem.parts, 0);
   for (std::int64_t v = 0; v < nodes; ++v) {
     if (part_of[v] < 0 || part_of[v] >= problem.parts) {
       fail_option("the partitioner put node {} into part {}; allowed are 0 to {}; {}", v,
                   part_of[v], problem.parts - 1, kAdvice);
     }
-    ++sizes[part_of[v]];
   }
+}
+
+void validate_partition(const PartitionProblem& problem, std::span<const std::int32_t> part_of) {
+  validate_assignment(problem, part_of);
+  std::vector<std::int64_t> sizes(problem.parts, 0);
+  for (const std::int32_t part : part_of) ++sizes[part];
   const auto empty = std::ranges::find(sizes, 0);
   if (empty != sizes.end()) {
     fail_option("the partitioner left part {} of {} empty; {}", empty - sizes.begin(),
                 problem.parts, kAdvice);
   }
-  const std::int64_t constraints = problem.constraints;
-  std::vector<std::int64_t> total(constraints, 0);
-  std::vector<std::int64_t> heaviest_node(constraints, 0);
-  for (std::int64_t i = 0; i < nodes * constraints; ++i) {
-    total[i % constraints] += problem.node_weights[i];
-    heaviest_node[i % constraints] =
-        std::max<std::int64_t>(heaviest_node[i % constraints], problem.node_weights[i]);
-  }
   const std::vector<std::int64_t> loads = part_loads(problem, part_of);
-  for (std::int64_t i = 0; i < problem.parts * constraints; ++i) {
-    const std::int64_t part = i / constraints;
-    const std::int64_t c = i % constraints;
-    const double share = problem.shares[part] * static_cast<double>(total[c]);
-    const double bound = (1 + problem.imbalance) * share + static_cast<double>(heaviest_node[c]);
-    if (static_cast<double>(loads[i]) > bound) {
-      fail_option(
-          "part {} of {} weighs {} where its share is {:.0f} and at most {:.0f} is allowed "
-          "(--imbalance {} plus one node); raise --imbalance, balance something else, or {}",
-          part, problem.parts, loads[i], share, bound, problem.imbalance, kAdvice);
-    }
+  const std::vector<double> bounds = load_bounds(problem);
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    if (static_cast<double>(loads[i]) <= bounds[i]) continue;
+    fail_option(
+        "part {} of {} weighs {} where at most {:.0f} is allowed (its share, --imbalance {} "
+        "and one node); raise --imbalance, balance something else, or {}",
+        i / problem.constraints, problem.parts, loads[i], bounds[i], problem.imbalance, kAdvice);
   }
 }
 

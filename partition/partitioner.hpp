@@ -41,7 +41,7 @@ struct PartitionOptions {
   std::vector<double> weights;  // share of each part, any scale; empty: equal shares
   std::uint64_t seed = 1;
   // The heaviest part may exceed its share by this fraction (and by one node).
-  double imbalance = 0.05;
+  double imbalance = 0.03;
   std::int64_t split_index = 0;  // which split says what a training node is (kEdgesTrain only)
 };
 // Everything that influences the result, normalised: the text is hashed into the folder's name.
@@ -60,7 +60,7 @@ struct PartitionProblem {
   std::int64_t constraints = 1;
   std::vector<std::int32_t> node_weights;
   std::vector<double> shares;  // per part, positive, sum 1
-  double imbalance = 0.05;
+  double imbalance = 0.03;
   std::uint64_t seed = 1;
 };
 // `split` (one entry per node, 0 = training) is needed for kEdgesTrain only. Throws Error{kOption}
@@ -73,7 +73,7 @@ class Partitioner {
  public:
   virtual ~Partitioner() = default;
   // One part per node; at least two parts, at least one node per part. May leave parts empty or
-  // too heavy: partition_graph repairs the former and refuses both.
+  // too heavy: partition_graph repairs that.
   virtual std::vector<std::int32_t> partition(const PartitionProblem& problem) const = 0;
 };
 std::vector<std::string> partition_methods();
@@ -87,18 +87,28 @@ std::unique_ptr<Partitioner> make_contiguous_partitioner();
 // counts the undirected structure, each edge twice.
 void check_metis_limits(std::int64_t nodes, std::int64_t entries);
 
-// Partitions, repairs empty parts, validates. The result is a function of graph and options only.
+// Partitions, repairs, validates. The result is a function of graph and options only.
 std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split);
 
-// Gives every empty part one node, taken from the part with most nodes; deterministic.
+// The steps of partition_graph after the partitioner. All are deterministic.
+//
+// One part in range for every node; else throws Error{kOption}.
+void validate_assignment(const PartitionProblem& problem, std::span<const std::int32_t> part_of);
+// Gives every empty part one node, taken from the part with most nodes.
 void repair_empty_parts(const PartitionProblem& problem, std::span<std::int32_t> part_of);
-// Weight of each part, [parts, constraints].
+// Moves nodes with few neighbours at home out of every part above its bound, into parts with room:
+// METIS overshoots, above all with two quantities to balance.
+void rebalance(const PartitionProblem& problem, std::span<std::int32_t> part_of);
+// Complete, no empty part, every load within its bound; else throws Error{kOption} that names the
+// part, the figures and what to change.
+void validate_partition(const PartitionProblem& problem, std::span<const std::int32_t> part_of);
+
+// Weight of each part and its bound, (1 + imbalance) * share + the heaviest node; both
+// [parts, constraints].
 std::vector<std::int64_t> part_loads(const PartitionProblem& problem,
                                      std::span<const std::int32_t> part_of);
-// Complete, no empty part, every load at most (1 + imbalance) * share + one node; else throws
-// Error{kOption} that names the part, the figures and what to change.
-void validate_partition(const PartitionProblem& problem, std::span<const std::int32_t> part_of);
+std::vector<double> load_bounds(const PartitionProblem& problem);
 
 }  // namespace atl

@@ -70,6 +70,19 @@ Json matrix_json(const std::vector<std::int64_t>& rows, std::size_t parts) {
   return matrix;
 }
 
+std::vector<std::int64_t> parse_matrix(const Json& json, const char* field, std::size_t parts,
+                                       const std::filesystem::path& file) {
+  std::vector<std::int64_t> flat;
+  for (const auto& row : json_field<std::vector<std::vector<std::int64_t>>>(json, field, file)) {
+    flat.insert(flat.end(), row.begin(), row.end());
+  }
+  if (flat.size() != parts * parts) {
+    fail_input("{}: field '{}' has {} numbers; {} parts need {}", file.string(), field, flat.size(),
+               parts, parts * parts);
+  }
+  return flat;
+}
+
 std::string matrix_text(const char* title, const std::vector<std::int64_t>& rows,
                         std::size_t parts) {
   std::string text = fmt::format("\n{} (row: receiver, column: owner)\n{:>6}", title, "");
@@ -146,6 +159,26 @@ Json to_json(const PartitionQuality& quality) {
   json["forward_rows"] = matrix_json(quality.forward_rows, quality.parts.size());
   json["backward_rows"] = matrix_json(quality.backward_rows, quality.parts.size());
   return json;
+}
+
+PartitionQuality parse_quality(const Json& json, const std::filesystem::path& file) {
+  PartitionQuality quality;
+  quality.shares = json_field<std::vector<double>>(json, "shares", file);
+  quality.cut_edges = json_field<std::int64_t>(json, "cut_edges", file);
+  for (const Json& entry : json_field<Json>(json, "per_part", file)) {
+    PartQuality part;
+    for (const Quantity& quantity : kQuantities) {
+      part.*quantity.member = json_field<std::int64_t>(entry, quantity.name, file);
+    }
+    quality.parts.push_back(part);
+  }
+  quality.forward_rows = parse_matrix(json, "forward_rows", quality.parts.size(), file);
+  quality.backward_rows = parse_matrix(json, "backward_rows", quality.parts.size(), file);
+  if (quality.shares.size() != quality.parts.size()) {
+    fail_input("{}: {} shares for {} parts", file.string(), quality.shares.size(),
+               quality.parts.size());
+  }
+  return quality;
 }
 
 std::string to_text(const PartitionQuality& quality) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ PartitionQuality measure_quality(const LocalGraphBuilder& builder,
                                  std::span<const std::uint8_t> split, std::vector<double> shares);
 
 Json to_json(const PartitionQuality& quality);
+// The reverse; throws Error{kInput} naming `file` and the field that is wrong.
+PartitionQuality parse_quality(const Json& json, const std::filesystem::path& file);
 // A table for people: one line per part, then totals, balances and, up to 16 parts, the halo rows
 // per pair.
 std::string to_text(const PartitionQuality& quality);

@@ -1,0 +1,173 @@
+// What partitioners leave undone: parts without a node, and parts above the bound.
+#include <algorithm>
+
+#include "partition/partitioner.hpp"
+
+namespace atl {
+
+namespace {
+
+bool within_bounds(const PartitionProblem& problem, std::span<const std::int32_t> part_of) {
+  const std::vector<double> bounds = load_bounds(problem);
+  const std::vector<std::int64_t> loads = part_loads(problem, part_of);
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    if (static_cast<double>(loads[i]) > bounds[i]) return false;
+  }
+  return true;
+}
+
+std::vector<double> load_marks(const PartitionProblem& problem) {
+  std::vector<double> total(problem.constraints, 0.0);
+  for (std::size_t i = 0; i < problem.node_weights.size(); ++i) {
+    total[i % problem.constraints] += problem.node_weights[i];
+  }
+  std::vector<double> marks;
+  for (const double share : problem.shares) {
+    for (const double sum : total) marks.push_back((1 + 0.75 * problem.imbalance) * share * sum);
+  }
+  return marks;
+}
+
+// Loads while nodes move, and the marks they are brought under. A mark lies below the bound that
+// triggers the repair: with two quantities a part at its bound in one can't take over the other.
+class Mover {
+ public:
+  Mover(const PartitionProblem& problem, std::span<std::int32_t> part_of)
+      : problem_(problem),
+        part_of_(part_of),
+        marks_(load_marks(problem)),
+        loads_(part_loads(problem, part_of)),
+        sizes_(problem.parts, 0),
+        touching_(problem.parts, 0) {
+    for (const std::int32_t part : part_of) ++sizes_[part];
+  }
+
+  // Moves nodes out of `part`, loosest first, until it is under its marks or nothing fits
+  // anywhere.
+  void relieve(int part);
+
+ private:
+  std::int64_t weight(std::int32_t node, std::int64_t c) const {
+    return problem_.node_weights[node * problem_.constraints + c];
+  }
+  bool is_over(int part) const { return fullness(part) > 1; }
+  bool helps(std::int32_t node, int part) const;
+  bool fits(std::int32_t node, int part) const;
+  double fullness(int part) const;
+  std::int64_t looseness(std::int32_t node) const;
+  int best_receiver(std::int32_t node);
+  void move(std::int32_t node, int to);
+
+  const PartitionProblem& problem_;
+  std::span<std::int32_t> part_of_;
+  std::vector<double> marks_;
+  std::vector<std::int64_t> loads_;
+  std::vector<std::int64_t> sizes_;
+  std::vector<std::int32_t> touching_;  // scratch: in-neighbours of a node by part
+};
+
+// True if the node carries some of what `part` has too much of.
+bool Mover::helps(std::int32_t node, int part) const {
+  for (std::int64_t c = 0; c < problem_.constraints; ++c) {
+    const std::int64_t i = part * problem_.constraints + c;
+    if (static_cast<double>(loads_[i]) > marks_[i] && weight(node, c) > 0) return true;
+  }
+  return false;
+}
+
+bool Mover::fits(std::int32_t node, int part) const {
+  for (std::int64_t c = 0; c < problem_.constraints; ++c) {
+    const std::int64_t i = part * problem_.constraints + c;
+    const std::int64_t w = weight(node, c);
+    if (w > 0 && static_cast<double>(loads_[i] + w) > marks_[i]) return false;
+  }
+  return true;
+}
+
+double Mover::fullness(int part) const {
+  double worst = 0;
+  for (std::int64_t c = 0; c < problem_.constraints; ++c) {
+    const std::int64_t i = part * problem_.constraints + c;
+    worst = std::max(worst, static_cast<double>(loads_[i]) / marks_[i]);
+  }
+  return worst;
+}
+
+// In-neighbours outside the node's part minus those inside.
+std::int64_t Mover::looseness(std::int32_t node) const {
+  std::int64_t difference = 0;
+  for (const std::int32_t u : problem_.graph.in_edges.row(node)) {
+    difference += part_of_[u] == part_of_[node] ? -1 : 1;
+  }
+  return difference;
+}
+
+// The part that the node touches most among those with room, else the emptiest one with room; -1 if
+// there is none.
+int Mover::best_receiver(std::int32_t node) {
+  const auto row = problem_.graph.in_edges.row(node);
+  for (const std::int32_t u : row) ++touching_[part_of_[u]];
+  int best = -1;
+  for (int part = 0; part < problem_.parts; ++part) {
+    if (part == part_of_[node] || !fits(node, part)) continue;
+    const bool better = best < 0 || touching_[part] > touching_[best] ||
+                        (touching_[part] == touching_[best] && fullness(part) < fullness(best));
+    if (better) best = part;
+  }
+  for (const std::int32_t u : row) touching_[part_of_[u]] = 0;
+  return best;
+}
+
+void Mover::move(std::int32_t node, int to) {
+  const std::int64_t constraints = problem_.constraints;
+  for (std::int64_t c = 0; c < constraints; ++c) {
+    loads_[part_of_[node] * constraints + c] -= weight(node, c);
+    loads_[to * constraints + c] += weight(node, c);
+  }
+  --sizes_[part_of_[node]];
+  ++sizes_[to];
+  part_of_[node] = to;
+}
+
+void Mover::relieve(int part) {
+  std::vector<std::pair<std::int64_t, std::int32_t>> candidates;
+  for (std::size_t v = 0; v < part_of_.size(); ++v) {
+    const auto node = static_cast<std::int32_t>(v);
+    if (part_of_[v] == part && helps(node, part)) candidates.emplace_back(-looseness(node), node);
+  }
+  std::ranges::sort(candidates);
+  for (const auto& [tightness, node] : candidates) {
+    if (!is_over(part) || sizes_[part] == 1) return;
+    if (!helps(node, part)) continue;
+    const int to = best_receiver(node);
+    if (to >= 0) move(node, to);
+  }
+}
+
+}  // namespace
+
+void repair_empty_parts(const PartitionProblem& problem, std::span<std::int32_t> part_of) {
+  std::vector<std::vector<std::int32_t>> members(problem.parts);
+  for (std::size_t v = 0; v < part_of.size(); ++v) {
+    members[part_of[v]].push_back(static_cast<std::int32_t>(v));
+  }
+  for (int part = 0; part < problem.parts; ++part) {
+    if (!members[part].empty()) continue;
+    const auto largest =
+        std::ranges::max_element(members, {}, [](const auto& nodes) { return nodes.size(); });
+    const std::int32_t moved = largest->back();
+    largest->pop_back();
+    members[part].push_back(moved);
+    part_of[moved] = part;
+  }
+}
+
+void rebalance(const PartitionProblem& problem, std::span<std::int32_t> part_of) {
+  constexpr int kRounds = 4;  // a part may first have to make room in another
+  Mover mover(problem, part_of);
+  for (int round = 0; round < kRounds && !within_bounds(problem, part_of); ++round) {
+    for (int part = 0; part < problem.parts; ++part) mover.relieve(part);
+  }
+}
+
+}  // namespace atl
