@@ -49,7 +49,9 @@ std::vector<std::int32_t> MetisPartitioner::partition(const PartitionProblem& pr
   for (const double share : problem.shares) {
     shares.insert(shares.end(), constraints, static_cast<real_t>(share));
   }
-  std::vector<real_t> bounds(constraints, static_cast<real_t>(1 + problem.imbalance));
+  // With two quantities METIS overshoots by about as much again.
+  const double asked = problem.constraints == 1 ? problem.imbalance : 0.6 * problem.imbalance;
+  std::vector<real_t> bounds(constraints, static_cast<real_t>(1 + asked));
   std::vector<idx_t> part_of(nodes, 0);
   idx_t objective = 0;
   check_status(METIS_PartGraphKway(&nodes, &constraints, row_ptr.data(), structure.col_idx.data(),

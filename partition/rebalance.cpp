@@ -16,70 +16,75 @@ bool within_bounds(const PartitionProblem& problem, std::span<const std::int32_t
   return true;
 }
 
-std::vector<double> load_marks(const PartitionProblem& problem) {
+// What each part should hold, [parts, constraints].
+std::vector<double> load_shares(const PartitionProblem& problem) {
   std::vector<double> total(problem.constraints, 0.0);
   for (std::size_t i = 0; i < problem.node_weights.size(); ++i) {
     total[i % problem.constraints] += problem.node_weights[i];
   }
-  std::vector<double> marks;
+  std::vector<double> shares;
   for (const double share : problem.shares) {
-    for (const double sum : total) marks.push_back((1 + 0.75 * problem.imbalance) * share * sum);
+    for (const double sum : total) shares.push_back(share * sum);
   }
-  return marks;
+  return shares;
 }
 
-// Loads while nodes move, and the marks they are brought under. A mark lies below the bound that
-// triggers the repair: with two quantities a part at its bound in one can't take over the other.
+// Loads while nodes move. Fullness is load against share.
 class Mover {
  public:
   Mover(const PartitionProblem& problem, std::span<std::int32_t> part_of)
       : problem_(problem),
         part_of_(part_of),
-        marks_(load_marks(problem)),
+        shares_(load_shares(problem)),
+        limit_(1 + 0.95 * problem.imbalance),
         loads_(part_loads(problem, part_of)),
         sizes_(problem.parts, 0),
         touching_(problem.parts, 0) {
     for (const std::int32_t part : part_of) ++sizes_[part];
   }
 
-  // Moves nodes out of `part`, loosest first, until it is under its marks or nothing fits
+  // Moves nodes out of `part`, loosest first, until its fullness is at most `mark` or nothing fits
   // anywhere.
-  void relieve(int part);
+  void relieve(int part, double mark);
 
  private:
   std::int64_t weight(std::int32_t node, std::int64_t c) const {
     return problem_.node_weights[node * problem_.constraints + c];
   }
-  bool is_over(int part) const { return fullness(part) > 1; }
   bool helps(std::int32_t node, int part) const;
   bool fits(std::int32_t node, int part) const;
-  double fullness(int part) const;
-  std::int64_t looseness(std::int32_t node) const;
+  double fullness(int part, std::int64_t c) const {
+    const std::int64_t i = part * problem_.constraints + c;
+    return static_cast<double>(loads_[i]) / shares_[i];
+  }
+  double fullness(int part) const;  // of the quantity it has most of
+  double looseness(std::int32_t node) const;
   int best_receiver(std::int32_t node);
   void move(std::int32_t node, int to);
 
   const PartitionProblem& problem_;
   std::span<std::int32_t> part_of_;
-  std::vector<double> marks_;
+  std::vector<double> shares_;
+  double limit_;  // a receiver's fullness stays below
   std::vector<std::int64_t> loads_;
   std::vector<std::int64_t> sizes_;
   std::vector<std::int32_t> touching_;  // scratch: in-neighbours of a node by part
 };
 
-// True if the node carries some of what `part` has too much of.
+// True if the node carries some of what `part` has most too much of.
 bool Mover::helps(std::int32_t node, int part) const {
-  for (std::int64_t c = 0; c < problem_.constraints; ++c) {
-    const std::int64_t i = part * problem_.constraints + c;
-    if (static_cast<double>(loads_[i]) > marks_[i] && weight(node, c) > 0) return true;
+  std::int64_t worst = 0;
+  for (std::int64_t c = 1; c < problem_.constraints; ++c) {
+    if (fullness(part, c) > fullness(part, worst)) worst = c;
   }
-  return false;
+  return weight(node, worst) > 0;
 }
 
 bool Mover::fits(std::int32_t node, int part) const {
   for (std::int64_t c = 0; c < problem_.constraints; ++c) {
     const std::int64_t i = part * problem_.constraints + c;
     const std::int64_t w = weight(node, c);
-    if (w > 0 && static_cast<double>(loads_[i] + w) > marks_[i]) return false;
+    if (w > 0 && static_cast<double>(loads_[i] + w) > limit_ * shares_[i]) return false;
   }
   return true;
 }
@@ -87,19 +92,17 @@ bool Mover::fits(std::int32_t node, int part) const {
 double Mover::fullness(int part) const {
   double worst = 0;
   for (std::int64_t c = 0; c < problem_.constraints; ++c) {
-    const std::int64_t i = part * problem_.constraints + c;
-    worst = std::max(worst, static_cast<double>(loads_[i]) / marks_[i]);
+    worst = std::max(worst, fullness(part, c));
   }
   return worst;
 }
 
-// In-neighbours outside the node's part minus those inside.
-std::int64_t Mover::looseness(std::int32_t node) const {
-  std::int64_t difference = 0;
-  for (const std::int32_t u : problem_.graph.in_edges.row(node)) {
-    difference += part_of_[u] == part_of_[node] ? -1 : 1;
-  }
-  return difference;
+// Share of its in-neighbours that a node has outside its part.
+double Mover::looseness(std::int32_t node) const {
+  const auto row = problem_.graph.in_edges.row(node);
+  const auto outside =
+      std::ranges::count_if(row, [&](std::int32_t u) { return part_of_[u] != part_of_[node]; });
+  return row.empty() ? 1 : static_cast<double>(outside) / static_cast<double>(row.size());
 }
 
 // The part that the node touches most among those with room, else the emptiest one with room; -1 if
@@ -129,15 +132,15 @@ void Mover::move(std::int32_t node, int to) {
   part_of_[node] = to;
 }
 
-void Mover::relieve(int part) {
-  std::vector<std::pair<std::int64_t, std::int32_t>> candidates;
-  for (std::size_t v = 0; v < part_of_.size(); ++v) {
+void Mover::relieve(int part, double mark) {
+  std::vector<std::pair<double, std::int32_t>> candidates;
+  for (std::size_t v = 0; v < part_of_.size() && fullness(part) > mark; ++v) {
     const auto node = static_cast<std::int32_t>(v);
-    if (part_of_[v] == part && helps(node, part)) candidates.emplace_back(-looseness(node), node);
+    if (part_of_[v] == part) candidates.emplace_back(-looseness(node), node);
   }
   std::ranges::sort(candidates);
   for (const auto& [tightness, node] : candidates) {
-    if (!is_over(part) || sizes_[part] == 1) return;
+    if (fullness(part) <= mark || sizes_[part] == 1) return;
     if (!helps(node, part)) continue;
     const int to = best_receiver(node);
     if (to >= 0) move(node, to);
@@ -163,10 +166,13 @@ void repair_empty_parts(const PartitionProblem& problem, std::span<std::int32_t>
 }
 
 void rebalance(const PartitionProblem& problem, std::span<std::int32_t> part_of) {
-  constexpr int kRounds = 4;  // a part may first have to make room in another
   Mover mover(problem, part_of);
-  for (int round = 0; round < kRounds && !within_bounds(problem, part_of); ++round) {
-    for (int part = 0; part < problem.parts; ++part) mover.relieve(part);
+  // Lower marks make room: with two quantities, a part full of one can't take over the other.
+  for (const double mark : {0.9, 0.5, 0.1, -0.3, -0.6}) {
+    if (within_bounds(problem, part_of)) return;
+    for (int part = 0; part < problem.parts; ++part) {
+      mover.relieve(part, 1 + mark * problem.imbalance);
+    }
   }
 }
 
