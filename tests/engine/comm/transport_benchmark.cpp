@@ -1,0 +1,151 @@
+// What the transport costs between the ranks that mpirun started: bandwidth, and how much of a
+// transfer hides under computation. Usage: benchmark_transport [--thread on|off] [--sleep US].
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "engine/comm/transport.hpp"
+
+namespace atl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr OperationLabel kLabel{.operation = "benchmark"};
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// Packets of `bytes` to and from the ranks for which `talks` says so.
+class Exchange {
+ public:
+  template <typename Talks>
+  Exchange(Transport& transport, std::size_t bytes, Talks talks)
+      : transport_(transport), sent_(bytes, std::byte{1}) {
+    received_.assign(transport.size(), std::vector<std::byte>(bytes));
+    for (int r = 0; r < transport.size(); ++r) {
+      const int me = transport.rank();
+      sends_.push_back(talks(me, r) ? std::span<const std::byte>(sent_)
+                                    : std::span<const std::byte>());
+      receives_.push_back(talks(r, me) ? std::span<std::byte>(received_[r])
+                                       : std::span<std::byte>());
+    }
+  }
+  std::unique_ptr<PendingTransfer> start() {
+    return transport_.all_to_all_v(sends_, receives_, kLabel);
+  }
+
+ private:
+  Transport& transport_;
+  std::vector<std::byte> sent_;
+  std::vector<std::vector<std::byte>> received_;
+  std::vector<std::span<const std::byte>> sends_;
+  std::vector<std::span<std::byte>> receives_;
+};
+
+template <typename Body>
+double median_ms(Transport& transport, int repetitions, Body body) {
+  std::vector<double> times;
+  for (int i = 0; i < repetitions; ++i) {
+    transport.barrier(kLabel);
+    const auto start = Clock::now();
+    body();
+    times.push_back(milliseconds_since(start));
+  }
+  return median(times);
+}
+
+// Arithmetic for about `target_ms` when nothing else runs; keeps no data outside the core's caches.
+double compute(std::int64_t rounds) {
+  double value = 1;
+  for (std::int64_t i = 0; i < rounds; ++i) value = std::fma(value, 0.9999999, 1e-7);
+  return value;
+}
+
+std::int64_t rounds_for(double target_ms) {
+  constexpr std::int64_t kProbe = 20'000'000;
+  const auto start = Clock::now();
+  volatile double sink = compute(kProbe);
+  (void)sink;
+  return static_cast<std::int64_t>(static_cast<double>(kProbe) * target_ms /
+                                   milliseconds_since(start));
+}
+
+void measure_bandwidth(Transport& transport, std::size_t bytes, int repetitions) {
+  Exchange there(transport, bytes, [](int from, int to) { return from == 0 && to == 1; });
+  Exchange back(transport, bytes, [](int from, int to) { return from == 1 && to == 0; });
+  const double round_trip = median_ms(transport, repetitions, [&] {
+    there.start()->wait_all();
+    back.start()->wait_all();
+  });
+  Exchange all(transport, bytes, [](int from, int to) { return from != to; });
+  const double exchange = median_ms(transport, repetitions, [&] { all.start()->wait_all(); });
+  if (transport.rank() != 0) return;
+  const double megabits = static_cast<double>(bytes) * 8e-6;
+  fmt::print(
+      "{:>9} bytes: one way {:8.3f} ms ({:7.1f} Mbit/s), all-to-all {:8.3f} ms ({:7.1f} "
+      "Mbit/s out of each rank)\n",
+      bytes, round_trip / 2, megabits / (round_trip / 2e3), exchange,
+      megabits * (transport.size() - 1) / (exchange / 1e3));
+}
+
+void measure_overlap(Transport& transport, std::size_t bytes, double compute_ms) {
+  const std::int64_t rounds = rounds_for(compute_ms);
+  volatile double sink = 0;
+  Exchange all(transport, bytes, [](int from, int to) { return from != to; });
+  constexpr int kRepetitions = 7;
+  const double alone = median_ms(transport, kRepetitions, [&] { sink = compute(rounds); });
+  const double wire = median_ms(transport, kRepetitions, [&] { all.start()->wait_all(); });
+  std::vector<double> exposed;
+  const double both = median_ms(transport, kRepetitions, [&] {
+    const auto pending = all.start();
+    sink = compute(rounds);
+    const auto start = Clock::now();
+    pending->wait_all();
+    exposed.push_back(milliseconds_since(start));
+  });
+  if (transport.rank() != 0) return;
+  fmt::print(
+      "{:>9} bytes: compute alone {:.1f} ms, wire alone {:.1f} ms, both {:.1f} ms, exposed "
+      "wait {:.1f} ms\n",
+      bytes, alone, wire, both, median(exposed));
+}
+
+int run(int argc, char** argv) {
+  MpiProgressOptions options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--thread") == 0) {
+      options.thread = std::strcmp(argv[i + 1], "on") == 0;
+    } else if (std::strcmp(argv[i], "--sleep") == 0) {
+      options.sleep = std::chrono::microseconds(std::atoi(argv[i + 1]));
+    }
+  }
+  const auto transport = make_mpi_transport(60, options);
+  if (transport->size() < 2) {
+    fmt::print(stderr, "benchmark_transport: start at least 2 ranks with mpirun\n");
+    return 2;
+  }
+  if (transport->rank() == 0) {
+    fmt::print("{} ranks, progress thread {}, sleep {} us\n", transport->size(),
+               options.thread ? "on" : "off", options.sleep.count());
+  }
+  measure_bandwidth(*transport, 8, 200);
+  measure_bandwidth(*transport, std::size_t{64} << 10, 50);
+  measure_bandwidth(*transport, std::size_t{4} << 20, 7);
+  measure_overlap(*transport, std::size_t{4} << 20, 300);
+  return 0;
+}
+
+}  // namespace
+}  // namespace atl
+
+int main(int argc, char** argv) { return atl::run(argc, argv); }

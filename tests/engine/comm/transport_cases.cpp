@@ -1,0 +1,286 @@
+#include "tests/engine/comm/transport_cases.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
+
+namespace atl {
+
+namespace {
+
+constexpr OperationLabel kLabel{.operation = "test exchange"};
+
+// The bytes of one all-to-all-v that this rank sends and those it should receive. `length` gives
+// the bytes from source to destination; `salt` makes the contents of two transfers differ.
+class Packets {
+ public:
+  using Length = std::size_t (*)(int source, int destination);
+
+  Packets(const Transport& transport, Length length, unsigned salt) : rank_(transport.rank()) {
+    for (int r = 0; r < transport.size(); ++r) {
+      const bool self = r == rank_;
+      sent_.push_back(contents(rank_, r, self ? 0 : length(rank_, r), salt));
+      expected_.push_back(contents(r, rank_, self ? 0 : length(r, rank_), salt));
+      received_.emplace_back(expected_.back().size());
+    }
+  }
+
+  std::unique_ptr<PendingTransfer> start(Transport& transport) {
+    return transport.all_to_all_v({sent_.begin(), sent_.end()},
+                                  {received_.begin(), received_.end()}, kLabel);
+  }
+  std::int64_t bytes_to_send() const {
+    std::int64_t bytes = 0;
+    for (const auto& packet : sent_) bytes += std::ssize(packet);
+    return bytes;
+  }
+  // Peers of which something is received, in rank order.
+  std::vector<int> senders() const {
+    std::vector<int> peers;
+    for (std::size_t r = 0; r < expected_.size(); ++r) {
+      if (!expected_[r].empty()) peers.push_back(static_cast<int>(r));
+    }
+    return peers;
+  }
+  bool has_arrived_from(int peer) const { return received_[peer] == expected_[peer]; }
+  bool has_arrived() const { return received_ == expected_; }
+
+ private:
+  static std::vector<std::byte> contents(int source, int destination, std::size_t length,
+                                         unsigned salt) {
+    std::vector<std::byte> bytes(length);
+    std::minstd_rand random(salt * 1000U + static_cast<unsigned>(source * 10 + destination) + 1U);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() >> 8);
+    return bytes;
+  }
+
+  int rank_;
+  std::vector<std::vector<std::byte>> sent_;
+  std::vector<std::vector<std::byte>> received_;
+  std::vector<std::vector<std::byte>> expected_;
+};
+
+std::size_t no_bytes(int, int) { return 0; }
+std::size_t unequal_lengths(int source, int destination) {
+  return static_cast<std::size_t>((source * 7 + destination * 3) % 5) * 100;
+}
+std::size_t one_way(int source, int destination) { return source < destination ? 64 : 0; }
+// 3 MiB and a bit, and over one link more than the 8 MiB that travel in one piece.
+std::size_t large_lengths(int source, int destination) {
+  const std::size_t mebibyte = std::size_t{1} << 20;
+  return source == 0 && destination == 1 ? 17 * mebibyte + 5 : 3 * mebibyte + destination;
+}
+
+void exchange(Transport& transport, Packets::Length length) {
+  Packets packets(transport, length, 1);
+  const std::int64_t before = transport.bytes_sent();
+  packets.start(transport)->wait_all();
+  EXPECT_TRUE(packets.has_arrived());
+  EXPECT_EQ(transport.bytes_sent() - before, packets.bytes_to_send());
+}
+
+void empty_packets(Transport& transport) { exchange(transport, no_bytes); }
+void unequal_packets(Transport& transport) { exchange(transport, unequal_lengths); }
+void one_way_packets(Transport& transport) { exchange(transport, one_way); }
+void large_packets(Transport& transport) { exchange(transport, large_lengths); }
+
+void wait_any_reports_each_sender_once(Transport& transport) {
+  Packets packets(transport, unequal_lengths, 2);
+  const auto pending = packets.start(transport);
+  std::vector<int> reported;
+  for (int peer = pending->wait_any(); peer >= 0; peer = pending->wait_any()) {
+    EXPECT_TRUE(packets.has_arrived_from(peer)) << "peer " << peer;
+    reported.push_back(peer);
+  }
+  EXPECT_EQ(pending->wait_any(), -1);
+  pending->wait_all();
+  std::ranges::sort(reported);
+  EXPECT_EQ(reported, packets.senders());
+}
+
+void wait_all_after_some(Transport& transport) {
+  Packets packets(transport, large_lengths, 3);
+  const auto pending = packets.start(transport);
+  pending->wait_any();
+  pending->wait_all();
+  EXPECT_TRUE(packets.has_arrived());
+  EXPECT_EQ(pending->wait_any(), -1);
+}
+
+// Waited for in another order than started, so a message in the wrong transfer would show.
+void several_at_once(Transport& transport) {
+  Packets first(transport, unequal_lengths, 4);
+  Packets second(transport, large_lengths, 5);
+  Packets third(transport, unequal_lengths, 6);
+  const auto pending_first = first.start(transport);
+  const auto pending_second = second.start(transport);
+  std::vector<double> sum{1.0, 2.0};
+  transport.all_reduce(std::span(sum), kLabel);
+  const auto pending_third = third.start(transport);
+  pending_third->wait_all();
+  EXPECT_TRUE(third.has_arrived());
+  pending_first->wait_all();
+  EXPECT_TRUE(first.has_arrived());
+  pending_second->wait_all();
+  EXPECT_TRUE(second.has_arrived());
+  EXPECT_EQ(sum[1], 2.0 * transport.size());
+}
+
+void dropped_transfer_completes(Transport& transport) {
+  Packets dropped(transport, large_lengths, 7);
+  { const auto pending = dropped.start(transport); }
+  EXPECT_TRUE(dropped.has_arrived());
+  exchange(transport, unequal_lengths);
+}
+
+// Random lengths and orders of waiting, the same on every rank.
+void many_rounds(Transport& transport) {
+  std::minstd_rand random(17);
+  for (unsigned round = 0; round < 40; ++round) {
+    static constexpr Packets::Length kLengths[] = {no_bytes, unequal_lengths, one_way};
+    std::vector<Packets> packets;
+    std::vector<std::unique_ptr<PendingTransfer>> pending;
+    packets.reserve(4);
+    for (unsigned i = 0; i < 1 + random() % 4; ++i) {
+      packets.emplace_back(transport, kLengths[random() % 3], 100 + round * 4 + i);
+      pending.push_back(packets.back().start(transport));
+    }
+    std::ranges::shuffle(pending, random);
+    for (const auto& transfer : pending) transfer->wait_all();
+    EXPECT_TRUE(std::ranges::all_of(packets, &Packets::has_arrived)) << "round " << round;
+  }
+}
+
+// ((1e16 + 1) - 1e16) + 1 + 0.5 in this order; any other order of the first four gives another sum
+// for 3 or 4 ranks.
+void all_reduce_double(Transport& transport) {
+  constexpr double kValues[] = {1e16, 1.0, -1e16, 1.0, 0.5};
+  constexpr double kSums[] = {1e16, 1e16, 0.0, 1.0, 1.5};  // by world size
+  for (const std::size_t count : {0, 1, 2, 3, 4, 5, 6, 1001}) {
+    std::vector<double> values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = kValues[transport.rank()] * (i % 2 == 0 ? 1 : -4);
+    }
+    transport.all_reduce(std::span(values), kLabel);
+    for (std::size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(values[i], kSums[transport.size() - 1] * (i % 2 == 0 ? 1 : -4)) << i;
+    }
+  }
+}
+
+// 2^24 + 1 is no float: the sums are right only if the additions are wider.
+void all_reduce_float(Transport& transport) {
+  constexpr float kValues[] = {16777216.0F, 1.0F, 1.0F, -16777216.0F, 0.25F};
+  constexpr float kSums[] = {16777216.0F, 16777216.0F, 16777218.0F, 2.0F, 2.25F};
+  for (const std::size_t count : {0, 1, 3, 4, 5, 7, 4099}) {
+    std::vector<float> values(count, kValues[transport.rank()]);
+    transport.all_reduce(std::span(values), kLabel);
+    const std::vector<float> expected(count, kSums[transport.size() - 1]);
+    EXPECT_EQ(values, expected);
+  }
+}
+
+// Bits that depend on the order of addition, against a serial sum in rank order.
+void all_reduce_bits(Transport& transport) {
+  constexpr std::size_t kCount = 700;
+  const auto value = [](int rank, std::size_t i) {
+    std::minstd_rand random(static_cast<unsigned>(rank) * 1000U + static_cast<unsigned>(i) + 1U);
+    random.discard(3);
+    return std::ldexp(static_cast<double>(random()) - 1e9, static_cast<int>(random() % 90));
+  };
+  std::vector<double> values(kCount);
+  std::vector<double> expected(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    values[i] = value(transport.rank(), i);
+    for (int r = 0; r < transport.size(); ++r) expected[i] += value(r, i);
+  }
+  transport.all_reduce(std::span(values), kLabel);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(values[i]), std::bit_cast<std::uint64_t>(expected[i]));
+  }
+}
+
+void all_reduce_integers(Transport& transport) {
+  constexpr std::int64_t kBig = (std::int64_t{1} << 60) + 1;  // no double
+  constexpr std::int64_t kTriangle[] = {0, 1, 3, 6, 10};      // 0 + 1 + ... + (size - 1)
+  std::vector<std::int64_t> values{transport.rank(), transport.rank() == 0 ? kBig : 0, -5};
+  transport.all_reduce(std::span(values), kLabel);
+  const std::vector<std::int64_t> expected{kTriangle[transport.size() - 1], kBig,
+                                           -5 * transport.size()};
+  EXPECT_EQ(values, expected);
+}
+
+void broadcast_from_each_root(Transport& transport) {
+  for (int root = 0; root < transport.size(); ++root) {
+    for (const std::size_t length : {std::size_t{0}, std::size_t{5}, std::size_t{3000001}}) {
+      const auto mark = static_cast<std::byte>(root + 65);
+      std::vector<std::byte> bytes(length, transport.rank() == root ? mark : std::byte{0});
+      const std::int64_t before = transport.bytes_sent();
+      transport.broadcast(bytes, root, kLabel);
+      EXPECT_EQ(bytes, std::vector<std::byte>(length, mark));
+      const std::int64_t copies = transport.rank() == root ? transport.size() - 1 : 0;
+      EXPECT_EQ(transport.bytes_sent() - before, copies * static_cast<std::int64_t>(length));
+    }
+  }
+}
+
+void gather_at_each_root(Transport& transport) {
+  for (int root = 0; root < transport.size(); ++root) {
+    // Rank r has 3r bytes of value r, so rank 0 has none.
+    const auto of_rank = [](int r) {
+      return std::vector<std::byte>(static_cast<std::size_t>(3 * r), static_cast<std::byte>(r));
+    };
+    const std::int64_t before = transport.bytes_sent();
+    const auto all = transport.gather(of_rank(transport.rank()), root, kLabel);
+    if (transport.rank() != root) {
+      EXPECT_TRUE(all.empty());
+      EXPECT_EQ(transport.bytes_sent() - before, 8 + 3 * transport.rank());
+      continue;
+    }
+    EXPECT_EQ(transport.bytes_sent(), before);
+    EXPECT_EQ(std::ssize(all), transport.size());
+    for (int r = 0; r < static_cast<int>(all.size()); ++r) EXPECT_EQ(all[r], of_rank(r));
+  }
+}
+
+void bytes_of_collectives(Transport& transport) {
+  const std::int64_t start = transport.bytes_sent();
+  transport.barrier(kLabel);
+  EXPECT_EQ(transport.bytes_sent() - start, transport.size() - 1);
+  for (const std::int64_t count : {1, 2, 7, 1000}) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    const std::int64_t before = transport.bytes_sent();
+    transport.all_reduce(std::span(values), kLabel);
+    EXPECT_EQ(transport.bytes_sent() - before,
+              all_reduce_bytes(count, 4, transport.rank(), transport.size()));
+  }
+}
+
+}  // namespace
+
+const std::vector<TransportCase>& transport_cases() {
+  static const std::vector<TransportCase> cases{
+      {"EmptyPackets", empty_packets},
+      {"UnequalPackets", unequal_packets},
+      {"OneWayPackets", one_way_packets},
+      {"LargePackets", large_packets},
+      {"WaitAnyReportsEachSenderOnce", wait_any_reports_each_sender_once},
+      {"WaitAllAfterSome", wait_all_after_some},
+      {"SeveralAtOnce", several_at_once},
+      {"DroppedTransferCompletes", dropped_transfer_completes},
+      {"ManyRounds", many_rounds},
+      {"AllReduceDouble", all_reduce_double},
+      {"AllReduceFloat", all_reduce_float},
+      {"AllReduceBits", all_reduce_bits},
+      {"AllReduceIntegers", all_reduce_integers},
+      {"BroadcastFromEachRoot", broadcast_from_each_root},
+      {"GatherAtEachRoot", gather_at_each_root},
+      {"BytesOfCollectives", bytes_of_collectives},
+  };
+  return cases;
+}
+
+}  // namespace atl

@@ -1,0 +1,17 @@
+// What every transport must do, written once: each case runs on every rank of a world.
+#pragma once
+
+#include <vector>
+
+#include "engine/comm/transport.hpp"
+
+namespace atl {
+
+struct TransportCase {
+  const char* name;
+  void (*run)(Transport& transport);  // reports failures through EXPECT
+};
+
+const std::vector<TransportCase>& transport_cases();
+
+}  // namespace atl
