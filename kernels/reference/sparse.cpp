@@ -16,7 +16,9 @@ void ReferenceBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, 
           ATOLL_ASSERT(0 <= c && c < op.cols, "row {}: column {} of {}", i, c, op.cols);
           sum += factor(op.values, e, 1) * factor(op.col_scale, c, 1) * at<T>(x, c, j);
         }
-        sum += factor(op.self_weight, i, 0) * factor(op.col_scale, i, 1) * at<T>(x, i, j);
+        // Without self weight the row itself is not read: it may hold anything.
+        const double self = factor(op.self_weight, i, 0);
+        if (self != 0) sum += self * factor(op.col_scale, i, 1) * at<T>(x, i, j);
         set<T>(y, i, j, factor(op.row_scale, i, 1) * sum);
       }
     }

@@ -1,0 +1,186 @@
+#include "tests/kernels/harness.hpp"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "base/philox.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr std::byte kGuardByte{0xA5};
+
+template <typename T>
+DType dtype_of() {
+  return std::is_same_v<T, double> ? DType::kF64 : DType::kF32;
+}
+
+}  // namespace
+
+Harness::Harness(const std::string& backend, int threads)
+    : backend_(make_backend(backend, {.threads = threads, .device = 0})),
+      queue_(backend_->make_queue()) {}
+
+Harness::~Harness() {
+  for (const Buffer& buffer : buffers_) {
+    const auto now = read(buffer.data, static_cast<std::int64_t>(buffer.image.size()));
+    for (std::size_t k = 0; k < now.size(); ++k) {
+      if (buffer.writable[k] != 0 || now[k] == buffer.image[k]) continue;
+      ADD_FAILURE() << backend_->name() << " wrote byte " << static_cast<std::int64_t>(k) - kGuard
+                    << " of a buffer, which is an input, padding or a guard";
+      break;
+    }
+    backend_->release(buffer.data);
+  }
+}
+
+std::byte* Harness::upload(Buffer buffer) {
+  const auto bytes = static_cast<std::int64_t>(buffer.image.size());
+  buffer.data = static_cast<std::byte*>(backend_->allocate(bytes));
+  buffers_.push_back(std::move(buffer));
+  const Buffer& stored = buffers_.back();
+  backend_->copy(*queue_, stored.data, stored.image.data(), bytes, CopyKind::kHostToDevice);
+  backend_->synchronize(*queue_);
+  return stored.data + kGuard;
+}
+
+std::vector<std::byte> Harness::read(const void* data, std::int64_t bytes) {
+  std::vector<std::byte> host(static_cast<std::size_t>(bytes));
+  if (bytes > 0) backend_->copy(*queue_, host.data(), data, bytes, CopyKind::kDeviceToHost);
+  backend_->synchronize(*queue_);
+  return host;
+}
+
+template <typename T>
+MatrixView Harness::matrix(std::int64_t rows, std::int64_t cols, Use use, std::vector<T> values,
+                           std::int64_t padding) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t stride = cols + padding;
+  Buffer buffer{
+      nullptr, std::vector<std::byte>(2 * kGuard + rows * stride * kSize, kGuardByte), {}};
+  buffer.writable.assign(buffer.image.size(), 0);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < stride; ++j) {
+      const bool element = j < cols;
+      const T value = element && !values.empty() ? values.at(i * cols + j)
+                                                 : std::numeric_limits<T>::quiet_NaN();
+      const std::int64_t at = kGuard + (i * stride + j) * kSize;
+      std::memcpy(buffer.image.data() + at, &value, sizeof(T));
+      if (element && use != Use::kInput) std::fill_n(buffer.writable.begin() + at, kSize, 1);
+    }
+  }
+  return {upload(std::move(buffer)), rows, cols, stride, dtype_of<T>()};
+}
+template MatrixView Harness::matrix(std::int64_t, std::int64_t, Use, std::vector<float>,
+                                    std::int64_t);
+template MatrixView Harness::matrix(std::int64_t, std::int64_t, Use, std::vector<double>,
+                                    std::int64_t);
+
+template <typename T>
+std::span<const T> Harness::input_span(const std::vector<T>& values) {
+  Buffer buffer{
+      nullptr, std::vector<std::byte>(2 * kGuard + values.size() * sizeof(T), kGuardByte), {}};
+  buffer.writable.assign(buffer.image.size(), 0);
+  if (!values.empty()) {
+    std::memcpy(buffer.image.data() + kGuard, values.data(), values.size() * sizeof(T));
+  }
+  return {reinterpret_cast<const T*>(upload(std::move(buffer))), values.size()};
+}
+template std::span<const float> Harness::input_span(const std::vector<float>&);
+template std::span<const double> Harness::input_span(const std::vector<double>&);
+template std::span<const std::uint8_t> Harness::input_span(const std::vector<std::uint8_t>&);
+template std::span<const std::int32_t> Harness::input_span(const std::vector<std::int32_t>&);
+template std::span<const std::int64_t> Harness::input_span(const std::vector<std::int64_t>&);
+template std::span<const LocalId> Harness::input_span(const std::vector<LocalId>&);
+template std::span<const GlobalId> Harness::input_span(const std::vector<GlobalId>&);
+
+// Starts as 0xA5 bytes: an absurd double, an absurd count.
+template <typename T>
+std::span<T> Harness::output_span(std::int64_t count) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+  Buffer buffer{nullptr, std::vector<std::byte>(2 * kGuard + bytes, kGuardByte), {}};
+  buffer.writable.assign(buffer.image.size(), 0);
+  std::fill_n(buffer.writable.begin() + kGuard, bytes, 1);
+  return {reinterpret_cast<T*>(upload(std::move(buffer))), static_cast<std::size_t>(count)};
+}
+template std::span<double> Harness::output_span(std::int64_t);
+template std::span<std::int64_t> Harness::output_span(std::int64_t);
+
+std::vector<double> Harness::download(ConstMatrixView view) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < view.rows; ++i) {
+    const auto* row =
+        static_cast<const std::byte*>(view.data) + i * view.stride * bytes_of(view.dtype);
+    const auto bytes = read(row, view.cols * bytes_of(view.dtype));
+    for (std::int64_t j = 0; j < view.cols; ++j) {
+      if (view.dtype == DType::kF64) {
+        values.push_back(reinterpret_cast<const double*>(bytes.data())[j]);
+      } else {
+        values.push_back(static_cast<double>(reinterpret_cast<const float*>(bytes.data())[j]));
+      }
+    }
+  }
+  return values;
+}
+
+template <typename T>
+std::vector<double> Harness::download_span(std::span<T> values) {
+  const auto bytes = read(values.data(), static_cast<std::int64_t>(values.size_bytes()));
+  std::vector<double> found;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    found.push_back(static_cast<double>(reinterpret_cast<const T*>(bytes.data())[k]));
+  }
+  return found;
+}
+template std::vector<double> Harness::download_span(std::span<double>);
+template std::vector<double> Harness::download_span(std::span<std::int64_t>);
+
+void require_backend(const std::string& name) {
+  std::string why;
+  if (name != "cuda" || cuda_device_count(why) > 0) return;
+  const char* required = std::getenv("ATOLL_REQUIRE_GPU");
+  if (required != nullptr && std::string(required) == "1") {
+    FAIL() << "ATOLL_REQUIRE_GPU=1, but " << why;
+  }
+  GTEST_SKIP() << why;
+}
+
+void BackendTest::SetUp() { require_backend(GetParam()); }
+
+void expect_close(const std::vector<double>& found, const std::vector<double>& expected,
+                  double tolerance, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    const double difference = std::abs(found[k] - expected[k]);
+    // Not `difference > bound`: every comparison with NaN is false, and NaN must fail.
+    const bool close = difference <= tolerance * (1 + std::abs(expected[k]));
+    ASSERT_TRUE(close) << what << ": element " << k << " is " << found[k] << ", expected "
+                       << expected[k];
+  }
+}
+
+std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
+  std::vector<float> values;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const float uniform =
+        random_uniform({seed, RandomStream::kGenerator}, static_cast<std::uint64_t>(k), 0);
+    values.push_back(2 * uniform - 1);
+  }
+  return values;
+}
+
+std::vector<std::int32_t> random_integers(std::int64_t count, std::int32_t bound,
+                                          std::uint64_t seed) {
+  std::vector<std::int32_t> values;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::uint32_t bits =
+        random_bits({seed, RandomStream::kGenerator}, static_cast<std::uint64_t>(k), 1);
+    values.push_back(static_cast<std::int32_t>(bits % static_cast<std::uint32_t>(bound)));
+  }
+  return values;
+}
+
+}  // namespace atl

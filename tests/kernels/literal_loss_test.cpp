@@ -1,0 +1,88 @@
+// Losses and metrics with numbers worked out by hand.
+#include <cmath>
+
+#include "tests/kernels/harness.hpp"
+
+namespace atl {
+
+namespace {
+
+class LiteralLoss : public BackendTest {};
+INSTANTIATE_TEST_SUITE_P(Backends, LiteralLoss, ::testing::ValuesIn(backend_names()),
+                         ::testing::PrintToStringParamName());
+
+const float kLog3 = std::log(3.0F);
+
+TEST_P(LiteralLoss, SoftmaxCrossEntropy) {
+  Harness h(GetParam());
+  // Probabilities {1/4, 3/4} in both rows that count; the middle row has no label. The last row's
+  // logits would overflow an exponential that does not subtract the maximum.
+  const ConstMatrixView logits = h.input<float>(3, 2, {0, kLog3, 5, 5, 1000, 1000 + kLog3});
+  const MatrixView dlogits = h.output(3, 2);
+  const auto loss = h.output_span<double>(1);
+  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span<std::int32_t>({1, -1, 0}),
+                                    h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 2, dlogits,
+                                    loss);
+  expect_close(h.download(dlogits), {0.5, -0.5, 0, 0, -1.5, 1.5}, 1e-4, "dlogits");
+  // -log(3/4) - log(1/4)
+  expect_close(h.download_span(loss), {1.6739764335716716}, 1e-4, "loss");
+}
+
+TEST_P(LiteralLoss, SigmoidCrossEntropy) {
+  Harness h(GetParam());
+  const ConstMatrixView logits = h.input<float>(3, 2, {0, kLog3, -kLog3, 8, 200, -200});
+  const MatrixView dlogits = h.output(3, 2);
+  const auto loss = h.output_span<double>(1);
+  const auto targets = h.input_span<std::uint8_t>({1, 0, 0, 255, 1, 1});
+  h.backend().sigmoid_cross_entropy(h.queue(), logits, targets,
+                                    h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{2}}), 1,
+                                    dlogits, loss);
+  expect_close(h.download(dlogits), {-0.5, 0.75, 0.25, 0, 0, -1}, 1e-6, "dlogits");
+  // log 2 + log 4 + log(4/3) + nothing + 0 + 200
+  expect_close(h.download_span(loss),
+               {0.6931471805599453 + 1.3862943611198906 + 0.28768207245178085 + 200}, 1e-7, "loss");
+}
+
+TEST_P(LiteralLoss, NoRowsGiveNoLossAndNoGradient) {
+  Harness h(GetParam());
+  const ConstMatrixView logits = h.input<float>(2, 1, {1, 2});
+  const MatrixView dlogits = h.output(2, 1);
+  const auto loss = h.output_span<double>(1);
+  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span<std::int32_t>({0, 0}), {}, 1,
+                                    dlogits, loss);
+  EXPECT_EQ(h.download(dlogits), (std::vector<double>{0, 0}));
+  EXPECT_EQ(h.download_span(loss), (std::vector<double>{0}));
+}
+
+TEST_P(LiteralLoss, CountCorrect) {
+  Harness h(GetParam());
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const ConstMatrixView logits = h.input<float>(7, 2,
+                                                {1, 2,      // train, right
+                                                 3, 3,      // train, tie: class 0, wrong
+                                                 3, 3,      // valid, tie: right
+                                                 1, 2,      // valid without label
+                                                 nan, nan,  // test: never right
+                                                 2, 1,      // test, right
+                                                 2, 1});    // in no split
+  const auto labels = h.input_span<std::int32_t>({1, 1, 0, -1, 0, 0, 0});
+  const auto split = h.input_span<std::uint8_t>({0, 0, 1, 1, 2, 2, 255});
+  const auto counts = h.output_span<std::int64_t>(6);
+  h.backend().count_correct(h.queue(), logits, labels, split, counts);
+  EXPECT_EQ(h.download_span(counts), (std::vector<double>{1, 2, 1, 1, 1, 2}));
+}
+
+TEST_P(LiteralLoss, CountMultiLabel) {
+  Harness h(GetParam());
+  const ConstMatrixView logits = h.input<float>(3, 3, {1, 1, -1, 0, -1, 2, 5, 5, 5});
+  const auto targets = h.input_span<std::uint8_t>({1, 0, 1, 1, 0, 255, 1, 1, 1});
+  const auto split = h.input_span<std::uint8_t>({0, 2, 255});
+  const auto counts = h.output_span<std::int64_t>(9);
+  h.backend().count_multi_label(h.queue(), logits, targets, split, counts);
+  // Train: one of each. Test: logit 0 predicts 0, a false negative; a true negative counts nowhere.
+  EXPECT_EQ(h.download_span(counts), (std::vector<double>{1, 1, 1, 0, 0, 0, 0, 0, 1}));
+}
+
+}  // namespace
+
+}  // namespace atl

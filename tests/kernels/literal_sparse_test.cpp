@@ -1,0 +1,110 @@
+// Sparse and wire operations with numbers worked out by hand, on every backend.
+#include "tests/kernels/harness.hpp"
+
+namespace atl {
+
+namespace {
+
+class LiteralSparse : public BackendTest {};
+INSTANTIATE_TEST_SUITE_P(Backends, LiteralSparse, ::testing::ValuesIn(backend_names()),
+                         ::testing::PrintToStringParamName());
+
+// Directed, three inner nodes and one halo node (column 3):
+//   0 reads 1 (weight 2) and 3 (weight .5); 1 reads nobody; 2 reads 0 twice (weight 1) and itself
+//   (3).
+const std::vector<std::int64_t> kRowPtr{0, 2, 2, 5};
+const std::vector<std::int32_t> kColIdx{1, 3, 0, 2, 0};
+const std::vector<float> kValues{2, 0.5, 1, 3, 1};
+const std::vector<float> kX{1, 10, 2, 20, 3, 30, 4, 40};
+
+SparseOperator directed_graph(Harness& h) {
+  SparseOperator op;
+  op.rows = 3;
+  op.cols = 4;
+  op.row_ptr = h.input_span(kRowPtr);
+  op.col_idx = h.input_span(kColIdx);
+  return op;
+}
+
+std::vector<double> multiply(Harness& h, const SparseOperator& op) {
+  const ConstMatrixView x = h.input(4, 2, kX);
+  const MatrixView y = h.output(3, 2);
+  h.backend().spmm(h.queue(), op, {0, 3}, x, y);
+  return h.download(y);
+}
+
+TEST_P(LiteralSparse, AbsentFactorsAreOnes) {
+  Harness h(GetParam());
+  // 0: 2 + 4; 1: nothing; 2: 1 + 3 + 1.
+  EXPECT_EQ(multiply(h, directed_graph(h)), (std::vector<double>{6, 60, 0, 0, 5, 50}));
+}
+
+TEST_P(LiteralSparse, EdgeValues) {
+  Harness h(GetParam());
+  SparseOperator op = directed_graph(h);
+  op.values = h.input_span(kValues);
+  // 0: 2 * 2 + .5 * 4; 2: 1 + 3 * 3 + 1.
+  EXPECT_EQ(multiply(h, op), (std::vector<double>{6, 60, 0, 0, 11, 110}));
+}
+
+TEST_P(LiteralSparse, ScalesAndSelfWeight) {
+  Harness h(GetParam());
+  SparseOperator op = directed_graph(h);
+  op.values = h.input_span(kValues);
+  op.row_scale = h.input_span<float>({1, 2, 0.5});
+  op.col_scale = h.input_span<float>({1, 0.5, 2, 0.25});
+  op.self_weight = h.input_span<float>({1, 3, 0});
+  // 0: 1 * (2 * .5 * 2 + .5 * .25 * 4 + 1 * 1 * 1) = 3.5
+  // 1: 2 * (3 * .5 * 2) = 6
+  // 2: .5 * (1 * 1 * 1 + 3 * 2 * 3 + 1 * 1 * 1) = 10
+  EXPECT_EQ(multiply(h, op), (std::vector<double>{3.5, 35, 6, 60, 10, 100}));
+}
+
+TEST_P(LiteralSparse, WritesOnlyTheRowsAsked) {
+  Harness h(GetParam());
+  const SparseOperator op = directed_graph(h);
+  const ConstMatrixView x = h.input(4, 2, kX);
+  const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {-1, -2, -3, -4, -5, -6});
+  h.backend().spmm(h.queue(), op, {2, 3}, x, y);
+  EXPECT_EQ(h.download(y), (std::vector<double>{-1, -2, -3, -4, 5, 50}));
+  h.backend().spmm(h.queue(), op, {1, 1}, x, y);
+  EXPECT_EQ(h.download(y), (std::vector<double>{-1, -2, -3, -4, 5, 50}));
+}
+
+// A rank's rows of x beyond those that its edges name may hold anything, NaN included.
+TEST_P(LiteralSparse, ReadsOnlyNeighbours) {
+  Harness h(GetParam());
+  const SparseOperator op = directed_graph(h);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const ConstMatrixView x = h.input<float>(4, 1, {1, nan, 3, nan});
+  const MatrixView y = h.matrix<float>(3, 1, Use::kInOut, {7, 7, 7});
+  h.backend().spmm(h.queue(), op, {1, 3}, x, y);
+  EXPECT_EQ(h.download(y), (std::vector<double>{7, 0, 5}));
+}
+
+TEST_P(LiteralSparse, GatherRows) {
+  Harness h(GetParam());
+  const ConstMatrixView x = h.input(4, 2, kX);
+  const auto rows = h.input_span<LocalId>({LocalId{3}, LocalId{0}, LocalId{3}});
+  const MatrixView plain = h.output(3, 2);
+  h.backend().gather_rows(h.queue(), x, rows, {}, plain);
+  EXPECT_EQ(h.download(plain), (std::vector<double>{4, 40, 1, 10, 4, 40}));
+  const MatrixView scaled = h.output(3, 2);
+  h.backend().gather_rows(h.queue(), x, rows, h.input_span<float>({2, 9, 9, 0.5}), scaled);
+  EXPECT_EQ(h.download(scaled), (std::vector<double>{2, 20, 2, 20, 2, 20}));
+}
+
+// 2^-30 beside 1 is lost in f32: this is what the f64 of finite differences is for.
+TEST(ReferenceF64, KeepsDoublePrecision) {
+  Harness h("reference");
+  const SparseOperator op = directed_graph(h);
+  const double small = 0x1p-30;
+  const ConstMatrixView x = h.input<double>(4, 1, {1, 1, small, 1 + small});
+  const MatrixView y = h.output<double>(3, 1);
+  h.backend().spmm(h.queue(), op, {0, 3}, x, y);
+  EXPECT_EQ(h.download(y), (std::vector<double>{2 + small, 0, 2 + small}));
+}
+
+}  // namespace
+
+}  // namespace atl

@@ -1,0 +1,90 @@
+#include "tests/kernels/operations.hpp"
+
+namespace atl {
+
+namespace {
+
+// Every third row has no part in the loss.
+std::vector<LocalId> loss_rows(std::int64_t rows) {
+  std::vector<LocalId> ids;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    if (i % 3 != 1) ids.push_back(LocalId{static_cast<std::int32_t>(i)});
+  }
+  return ids;
+}
+
+std::vector<float> random_logits(std::int64_t count) {
+  auto logits = random_floats(count, 1);
+  for (float& value : logits) value *= 8;
+  return logits;
+}
+
+// 0, 1 and a few 255.
+std::vector<std::uint8_t> random_targets(std::int64_t count) {
+  std::vector<std::uint8_t> targets;
+  for (const std::int32_t value : random_integers(count, 7, 2)) {
+    targets.push_back(value == 6 ? 255 : static_cast<std::uint8_t>(value % 2));
+  }
+  return targets;
+}
+
+// 0, 1, 2 and 255.
+std::vector<std::uint8_t> random_split(std::int64_t rows) {
+  std::vector<std::uint8_t> split;
+  for (const std::int32_t value : random_integers(rows, 4, 3)) {
+    split.push_back(value == 3 ? 255 : static_cast<std::uint8_t>(value));
+  }
+  return split;
+}
+
+Outputs softmax_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols) {
+  auto labels = random_integers(rows, static_cast<std::int32_t>(cols), 4);
+  for (std::int64_t i = 1; i < rows; i += 3) labels[static_cast<std::size_t>(i)] = -1;
+  const ConstMatrixView logits = h.input(rows, cols, random_logits(rows * cols));
+  const MatrixView dlogits = h.output(rows, cols);
+  const auto loss = h.output_span<double>(1);
+  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span(labels),
+                                    h.input_span(loss_rows(rows)), 0.5, dlogits, loss);
+  return {h.download(dlogits), h.download_span(loss)};
+}
+
+Outputs sigmoid_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols) {
+  const ConstMatrixView logits = h.input(rows, cols, random_logits(rows * cols));
+  const MatrixView dlogits = h.output(rows, cols);
+  const auto loss = h.output_span<double>(1);
+  h.backend().sigmoid_cross_entropy(h.queue(), logits, h.input_span(random_targets(rows * cols)),
+                                    h.input_span(loss_rows(rows)), 0.5, dlogits, loss);
+  return {h.download(dlogits), h.download_span(loss)};
+}
+
+Outputs count_correct(Harness& h, std::int64_t rows, std::int64_t cols) {
+  auto labels = random_integers(rows, static_cast<std::int32_t>(cols), 4);
+  for (std::int64_t i = 0; i < rows; i += 4) labels[static_cast<std::size_t>(i)] = -1;
+  // Small integers, so that maxima tie.
+  const auto integers = random_integers(rows * cols, 3, 5);
+  const ConstMatrixView logits =
+      h.input(rows, cols, std::vector<float>(integers.begin(), integers.end()));
+  const auto counts = h.output_span<std::int64_t>(6);
+  h.backend().count_correct(h.queue(), logits, h.input_span(labels),
+                            h.input_span(random_split(rows)), counts);
+  return {h.download_span(counts)};
+}
+
+Outputs count_multi_label(Harness& h, std::int64_t rows, std::int64_t cols) {
+  const ConstMatrixView logits = h.input(rows, cols, random_logits(rows * cols));
+  const auto counts = h.output_span<std::int64_t>(9);
+  h.backend().count_multi_label(h.queue(), logits, h.input_span(random_targets(rows * cols)),
+                                h.input_span(random_split(rows)), counts);
+  return {h.download_span(counts)};
+}
+
+}  // namespace
+
+std::vector<Operation> loss_operations() {
+  return {{"softmax_cross_entropy", softmax_cross_entropy, 1e-6},
+          {"sigmoid_cross_entropy", sigmoid_cross_entropy, 1e-6},
+          {"count_correct", count_correct, 0},
+          {"count_multi_label", count_multi_label, 0}};
+}
+
+}  // namespace atl

@@ -1,0 +1,101 @@
+#include "kernels/registry.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace {
+
+using ::testing::HasSubstr;
+
+template <typename Call>
+Error thrown(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return {ErrorKind::kInput, ""};
+}
+
+TEST(Registry, MakesWhatItNames) {
+  EXPECT_EQ(backend_names(), (std::vector<std::string>{"reference", "cpu", "cuda"}));
+  EXPECT_EQ(make_backend("reference", {})->name(), "reference");
+  EXPECT_EQ(make_backend("cpu", {})->name(), "cpu");
+}
+
+TEST(Registry, AutoIsCudaWhereADeviceIs) {
+  std::string why;
+  const std::string expected = cuda_device_count(why) > 0 ? "cuda" : "cpu";
+  EXPECT_EQ(make_backend("auto", {})->name(), expected);
+  EXPECT_EQ(expected == "cpu", !why.empty());
+}
+
+TEST(Registry, ExplicitCudaNeverFallsBack) {
+  std::string why;
+  if (cuda_device_count(why) > 0) GTEST_SKIP() << "this machine has a device";
+  const Error error = thrown([] { make_backend("cuda", {}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kDevice);
+  EXPECT_THAT(error.what(), HasSubstr(why));
+}
+
+TEST(Registry, UnknownNameListsTheValidOnes) {
+  const Error error = thrown([] { make_backend("gpu", {}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_STREQ(error.what(), "unknown backend 'gpu'; allowed are auto, reference, cpu, cuda");
+}
+
+TEST(Registry, ThreadsAreShownAndChecked) {
+  EXPECT_THAT(make_backend("cpu", {.threads = 3})->device(), HasSubstr(", 3 threads, "));
+  EXPECT_THAT(make_backend("cpu", {.threads = 1})->device(), HasSubstr(", 1 thread, "));
+  const Error error = thrown([] { make_backend("cpu", {.threads = -1}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_THAT(error.what(), HasSubstr("-1"));
+}
+
+TEST(HostMemory, IsAlignedAndRefusedBeforeItKillsTheProcess) {
+  for (const char* name : {"reference", "cpu"}) {
+    const auto backend = make_backend(name, {});
+    for (const std::int64_t bytes : {0LL, 1LL, 100LL, 5LL << 20}) {
+      void* data = backend->allocate(bytes);
+      ASSERT_NE(data, nullptr);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % 64, 0U);
+      std::memset(data, 1, static_cast<std::size_t>(bytes));
+      backend->release(data);
+    }
+    const Error error = thrown([&] { backend->allocate(std::int64_t{1} << 50); });
+    EXPECT_EQ(error.kind(), ErrorKind::kMemory);
+    EXPECT_THAT(error.what(), HasSubstr("1125899906842624"));
+  }
+}
+
+// More than one chunk, so that the threads share it.
+TEST(HostMemory, CopiesLargeBlocks) {
+  const auto backend = make_backend("cpu", {.threads = 2});
+  const auto queue = backend->make_queue();
+  std::vector<std::uint8_t> from((5U << 20U) + 7);
+  for (std::size_t k = 0; k < from.size(); ++k) from[k] = static_cast<std::uint8_t>(k * 31 >> 3U);
+  std::vector<std::uint8_t> to(from.size());
+  backend->copy(*queue, to.data(), from.data(), static_cast<std::int64_t>(from.size()),
+                CopyKind::kHostToDevice);
+  EXPECT_TRUE(from == to);
+}
+
+TEST(Support, DTypesAreWhatTheBackendsSay) {
+  const auto reference = make_backend("reference", {});
+  const auto cpu = make_backend("cpu", {});
+  EXPECT_TRUE(reference->supports(DType::kF32) && reference->supports(DType::kF64));
+  EXPECT_FALSE(reference->supports(DType::kBf16));
+  EXPECT_TRUE(cpu->supports(DType::kF32));
+  EXPECT_FALSE(cpu->supports(DType::kF64) || cpu->supports(DType::kBf16));
+}
+
+}  // namespace
+
+}  // namespace atl
