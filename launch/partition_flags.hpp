@@ -15,6 +15,7 @@ struct PartitionFlags {
   std::string objective = to_string(defaults.objective);
   std::string balance = to_string(defaults.balance);
   std::vector<double> weights;
+  int cuts = defaults.cuts;
   double imbalance = defaults.imbalance;
 
   // Throws Error{kOption} for unknown names.
@@ -24,6 +25,7 @@ struct PartitionFlags {
     options.objective = parse_partition_objective(objective);
     options.balance = parse_partition_balance(balance);
     options.weights = weights;
+    options.cuts = cuts;
     options.imbalance = imbalance;
     options.seed = seed;
     options.split_index = split_index;
@@ -47,6 +49,7 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
       .add_option("--weights", flags.weights,
                   "Share of each part, any scale, e.g. 2,1,1; equal shares without it")
       ->delimiter(',');
+  command.add_option("--cuts", flags.cuts, "How many cuts metis makes; the best is kept");
   command.add_option("--imbalance", flags.imbalance,
                      "How far a part may exceed its share, e.g. 0.03 for 3 %");
 }

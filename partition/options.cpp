@@ -130,6 +130,7 @@ Json to_json(const PartitionOptions& options) {
           ? Json("equal")
           : Json(normalised_shares(options.weights, static_cast<int>(options.weights.size())));
   json["seed"] = options.seed;
+  json["cuts"] = options.cuts;
   json["imbalance"] = options.imbalance;
   if (options.balance == PartitionBalance::kEdgesTrain) json["split_index"] = options.split_index;
   return json;
@@ -149,6 +150,9 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
   if (!(options.imbalance >= 0.001 && options.imbalance <= 10)) {
     fail_option("--imbalance: {} found; allowed are 0.001 to 10", options.imbalance);
   }
+  if (options.cuts < 1 || options.cuts > 1000) {
+    fail_option("--cuts: {} found; allowed are 1 to 1000", options.cuts);
+  }
   PartitionProblem problem;
   problem.graph = graph;
   problem.parts = parts;
@@ -156,6 +160,7 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
   problem.shares = normalised_shares(options.weights, parts);
   problem.imbalance = options.imbalance;
   problem.seed = options.seed;
+  problem.cuts = options.cuts;
   auto weights = constraint_weights(graph, options, split);
   problem.constraints = static_cast<std::int64_t>(weights.size());
   problem.node_weights.resize(nodes * problem.constraints);

@@ -40,6 +40,7 @@ struct PartitionOptions {
   PartitionBalance balance = PartitionBalance::kCost;
   std::vector<double> weights;  // share of each part, any scale; empty: equal shares
   std::uint64_t seed = 1;
+  int cuts = 4;  // metis: how many cuts are made; the best is kept
   // The heaviest part may exceed its share by this fraction (and by one node).
   double imbalance = 0.03;
   std::int64_t split_index = 0;  // which split says what a training node is (kEdgesTrain only)
@@ -62,6 +63,7 @@ struct PartitionProblem {
   std::vector<double> shares;  // per part, positive, sum 1
   double imbalance = 0.03;
   std::uint64_t seed = 1;
+  int cuts = 1;
 };
 // `split` (one entry per node, 0 = training) is needed for kEdgesTrain only. Throws Error{kOption}
 // for impossible options: more parts than nodes, a wrong number of weights, no training nodes, ...
