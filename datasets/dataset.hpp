@@ -30,12 +30,13 @@ struct DatasetInfo {
   bool directed = false;
   bool weighted = false;
   Task task = Task::kSingleLabel;
-  Json provenance;                // how the folder was made
-  std::string checksum;           // over all files, 16 hex digits
+  Json provenance;       // how the folder was made
+  std::string checksum;  // over all files, 16 hex digits
 };
 
-// An opened dataset folder. open() checks that every file agrees with dataset.json in type and
-// shape; validate() also checks every value.
+// An opened dataset folder. open() checks that every file agrees with dataset.json in type, shape
+// and size, and that row_ptr ascends; validate() also checks every value. A hand-made dataset.json
+// needs only "directed"; what it leaves out is taken from the arrays.
 class Dataset {
  public:
   static Dataset open(const std::filesystem::path& folder);
@@ -49,11 +50,22 @@ class Dataset {
   // [nodes] of split `index`; throws Error{kOption} naming the valid indices if there is none.
   std::span<const std::uint8_t> split(std::int64_t index) const;
 
-  // Checks ids, row_ptr order, finite features and weights, labels and splits in range, symmetry
-  // if `directed` is false. Throws Error{kInput} with file, place, value and allowed values.
+  // Checks checksums, ids, finite features and weights, labels and splits in range, training nodes
+  // in every split, symmetry if `directed` is false. Throws Error{kInput} with file, place, value
+  // and allowed values.
   void validate() const;
+  // Only compares every file with its checksum in dataset.json, if it states one.
+  void validate_checksums() const;
 
  private:
+  void open_graph(const Json& json);
+  void narrow_col_idx();
+  void open_node_arrays(const Json& json);
+  void open_labels(const Json& json);
+  void validate_graph() const;
+  void validate_labels() const;
+  void validate_splits() const;
+
   std::filesystem::path folder_;
   DatasetInfo info_;
   NpyFile row_ptr_, col_idx_, edge_weights_, features_, labels_, split_;

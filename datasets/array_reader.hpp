@@ -1,0 +1,86 @@
+// Sequential, converting reads of one numeric NumPy array, from a .npy file or a member of a .npz
+// archive, with a small buffer: arrays larger than memory can pass through.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/npy.hpp"
+
+struct zip;
+
+namespace atl {
+
+// Where the bytes of an array come from.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  // Up to `bytes.size()` bytes; 0 at the end. Throws Error{kInput}.
+  virtual std::size_t read(std::span<std::byte> bytes) = 0;
+};
+
+// Reads an array from its first element to its last. Element types: f2 f4 f8 i1..i8 u1..u8 b1.
+class ArrayReader {
+ public:
+  // `total_bytes` is what the source will deliver; `place` names it in errors. Throws Error{kInput}
+  // on a malformed header, Fortran order and a header that disagrees with total_bytes.
+  ArrayReader(std::unique_ptr<ByteSource> source, std::string place, std::int64_t total_bytes);
+  static ArrayReader open_npy(const std::filesystem::path& path);
+
+  const NpyHeader& header() const { return header_; }
+  const std::string& place() const { return place_; }
+  std::int64_t elements() const { return header_.elements(); }
+  std::int64_t dimensions() const { return static_cast<std::int64_t>(header_.shape.size()); }
+  // Length of dimension `axis`; 1 beyond the last.
+  std::int64_t length(std::size_t axis) const {
+    return axis < header_.shape.size() ? header_.shape[axis] : 1;
+  }
+  char kind() const { return header_.descr[1]; }  // 'f', 'i', 'u' or 'b'
+  // Throws Error{kInput} unless the shape equals `shape`; -1 stands for any length.
+  void require_shape(std::initializer_list<std::int64_t> shape) const;
+
+  // The next values.size() elements. Integers refuse fractions, NaN and what int64 can't hold.
+  void read(std::span<float> values);
+  void read(std::span<double> values);
+  void read(std::span<std::int64_t> values);
+  void skip(std::int64_t elements);
+  // After the last element: reads to the end, so that an archive's checksum is verified.
+  void finish();
+
+ private:
+  template <typename T>
+  void read_converted(std::span<T> values);
+  void read_exactly(std::span<std::byte> bytes);
+
+  std::unique_ptr<ByteSource> source_;
+  std::string place_;
+  NpyHeader header_;
+  std::int64_t at_ = 0;  // index of the next element
+  std::vector<std::byte> buffer_;
+};
+
+// A whole array of any numeric type; throws Error{kInput} unless it has `dimensions` dimensions.
+std::vector<std::int64_t> read_integers(ArrayReader reader, std::int64_t dimensions = 1);
+
+// A .npz archive (zip of .npy members).
+class NpzArchive {
+ public:
+  explicit NpzArchive(const std::filesystem::path& path);
+
+  bool has(const std::string& name) const;
+  // Member `name` (without .npy); several may be read at once. Throws Error{kInput} listing the
+  // members if it is absent, and on sizes that the file can't hold.
+  ArrayReader open(const std::string& name) const;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::int64_t file_bytes_ = 0;
+  std::shared_ptr<zip> zip_;
+};
+
+}  // namespace atl

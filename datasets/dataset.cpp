@@ -1,0 +1,261 @@
+#include "datasets/dataset.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "base/error.hpp"
+#include "datasets/dataset_writer.hpp"
+
+namespace atl {
+
+namespace fs = std::filesystem;
+
+std::string to_string(Task task) {
+  switch (task) {
+    case Task::kSingleLabel:
+      return "single-label";
+    case Task::kMultiLabel:
+      return "multi-label";
+    case Task::kBinary:
+      return "binary";
+  }
+  ATOLL_ASSERT(false);
+}
+
+Task parse_task(const std::string& text, const std::string& place) {
+  for (const Task task : {Task::kSingleLabel, Task::kMultiLabel, Task::kBinary}) {
+    if (text == to_string(task)) return task;
+  }
+  fail_input("{}: unknown task '{}'; allowed are single-label, multi-label, binary", place, text);
+}
+
+namespace {
+
+std::optional<NpyFile> open_if_there(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return std::nullopt;
+  return NpyFile(path);
+}
+
+// A hand-made dataset.json may leave out what the arrays say; what it says must agree with them.
+void agree(const Json& json, const fs::path& file, const char* field, std::int64_t found) {
+  if (!json.contains(field)) return;
+  const auto stated = json_field<std::int64_t>(json, field, file);
+  if (stated != found) {
+    fail_input("{}: field '{}' is {}, but the arrays hold {}", file.string(), field, stated, found);
+  }
+}
+
+template <typename T>
+T field_or(const Json& json, const char* field, const fs::path& file, T otherwise) {
+  return json.contains(field) ? json_field<T>(json, field, file) : std::move(otherwise);
+}
+
+void check_format(const Json& json, const fs::path& file) {
+  if (!json.is_object()) fail_input("{}: a JSON object is expected", file.string());
+  const auto format = field_or<std::string>(json, "format", file, "atoll-dataset");
+  const auto version = field_or<std::int64_t>(json, "version", file, 1);
+  if (format != "atoll-dataset" || version != 1) {
+    fail_input("{}: format '{}' version {}; allowed is 'atoll-dataset' version 1", file.string(),
+               format, version);
+  }
+}
+
+// The files object of dataset.json, its sizes compared with the files; computed if it is absent.
+Json checked_files(const Json& json, const fs::path& file) {
+  if (!json.contains("files")) return describe_files(file.parent_path());
+  const Json& files = json["files"];
+  if (!files.is_object()) fail_input("{}: field 'files' is not an object", file.string());
+  for (const char* name : kDatasetFiles) {
+    const fs::path path = file.parent_path() / name;
+    std::error_code error;
+    const bool there = fs::exists(path, error);
+    if (there != files.contains(name)) {
+      fail_input("{}: {}", path.string(),
+                 there ? "not listed in dataset.json" : "listed in dataset.json, but not there");
+    }
+    if (!there) continue;
+    const auto bytes = json_field<std::int64_t>(files[name], "bytes", file);
+    json_field<std::string>(files[name], "xxh3", file);
+    if (bytes != static_cast<std::int64_t>(fs::file_size(path, error))) {
+      fail_input("{}: changed since dataset.json was written: {} bytes found, {} expected",
+                 path.string(), fs::file_size(path, error), bytes);
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+Dataset Dataset::open(const fs::path& folder) {
+  const fs::path file = folder / "dataset.json";
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) fail_input("{}: no such folder", folder.string());
+  if (!fs::exists(file, error)) {
+    fail_input("{}: not a dataset folder: it has no dataset.json", folder.string());
+  }
+  const Json json = read_json(file);
+  check_format(json, file);
+  Dataset dataset;
+  dataset.folder_ = folder;
+  dataset.open_graph(json);
+  dataset.open_node_arrays(json);
+  DatasetInfo& info = dataset.info_;
+  const fs::path named = folder.has_filename() ? folder : folder.parent_path();
+  info.name = field_or<std::string>(json, "name", file, named.filename().string());
+  info.edges_source = field_or<std::int64_t>(json, "edges_source", file, info.edges);
+  info.provenance = field_or<Json>(json, "provenance", file, Json::object());
+  const Json files = checked_files(json, file);
+  info.checksum = overall_checksum(files);
+  const auto stated = field_or<std::string>(json, "checksum", file, info.checksum);
+  if (stated != info.checksum) {
+    fail_input("{}: field 'checksum' is {}, but its list of files gives {}", file.string(), stated,
+               info.checksum);
+  }
+  return dataset;
+}
+
+void Dataset::open_graph(const Json& json) {
+  const fs::path file = folder_ / "dataset.json";
+  row_ptr_ = NpyFile(folder_ / "row_ptr.npy");
+  const auto row_ptr = row_ptr_.values<std::int64_t>();
+  if (row_ptr_.header().shape.size() != 1 || row_ptr.empty()) {
+    fail_input("{}: one dimension with nodes + 1 entries is expected", row_ptr_.path().string());
+  }
+  info_.nodes = static_cast<std::int64_t>(row_ptr.size()) - 1;
+  if (info_.nodes == 0 || info_.nodes > std::numeric_limits<std::int32_t>::max()) {
+    fail_input("{}: {} nodes; allowed are 1 to 2^31 - 1", row_ptr_.path().string(), info_.nodes);
+  }
+  col_idx_ = NpyFile(folder_ / "col_idx.npy");
+  col_idx_.require_shape(std::vector<std::int64_t>{-1});
+  info_.edges = col_idx_.rows();
+  if (row_ptr.front() != 0 || row_ptr.back() != info_.edges) {
+    fail_input("{}: runs from {} to {}; it must run from 0 to {}, the length of col_idx.npy",
+               row_ptr_.path().string(), row_ptr.front(), row_ptr.back(), info_.edges);
+  }
+  for (std::size_t i = 1; i < row_ptr.size(); ++i) {
+    if (row_ptr[i] < row_ptr[i - 1]) {
+      fail_input("{}: entry {} is {}, less than the {} before it", row_ptr_.path().string(), i,
+                 row_ptr[i], row_ptr[i - 1]);
+    }
+  }
+  agree(json, file, "nodes", info_.nodes);
+  agree(json, file, "edges", info_.edges);
+  narrow_col_idx();
+  if (auto weights = open_if_there(folder_ / "edge_weights.npy")) {
+    edge_weights_ = std::move(*weights);
+    edge_weights_.require_descr("<f4");
+    edge_weights_.require_shape(std::vector{info_.edges});
+    info_.weighted = true;
+  }
+  info_.directed = json_field<bool>(json, "directed", file);
+  if (field_or<bool>(json, "weighted", file, info_.weighted) != info_.weighted) {
+    fail_input("{}: field 'weighted' is {}, but edge_weights.npy is {}", file.string(),
+               !info_.weighted, info_.weighted ? "there" : "not there");
+  }
+}
+
+void Dataset::narrow_col_idx() {
+  if (col_idx_.is("<i4")) return;
+  if (!col_idx_.is("<i8")) {
+    fail_input("{}: element type '{}' found, '<i4' or '<i8' expected", col_idx_.path().string(),
+               col_idx_.header().descr);
+  }
+  const auto wide = col_idx_.values<std::int64_t>();
+  narrowed_col_idx_.reserve(wide.size());
+  for (std::size_t e = 0; e < wide.size(); ++e) {
+    if (wide[e] < 0 || wide[e] >= info_.nodes) {
+      fail_input("{}: entry {} is {}; allowed are node ids 0 to {}", col_idx_.path().string(), e,
+                 wide[e], info_.nodes - 1);
+    }
+    narrowed_col_idx_.push_back(static_cast<std::int32_t>(wide[e]));
+  }
+}
+
+void Dataset::open_node_arrays(const Json& json) {
+  const fs::path file = folder_ / "dataset.json";
+  if (auto features = open_if_there(folder_ / "features.npy")) {
+    features_ = std::move(*features);
+    features_.require_descr("<f4");
+    features_.require_shape(std::vector<std::int64_t>{info_.nodes, -1});
+    info_.features = features_.columns();
+  }
+  agree(json, file, "features", info_.features);
+  if (auto split = open_if_there(folder_ / "split.npy")) {
+    split_ = std::move(*split);
+    split_.require_descr("|u1");
+    const bool single = split_.header().shape.size() == 1;
+    split_.require_shape(single ? std::vector{info_.nodes}
+                                : std::vector<std::int64_t>{-1, info_.nodes});
+    info_.splits = single ? 1 : split_.rows();
+  }
+  agree(json, file, "splits", info_.splits);
+  if (auto labels = open_if_there(folder_ / "labels.npy")) {
+    labels_ = std::move(*labels);
+    open_labels(json);
+  } else {
+    agree(json, file, "classes", 0);
+  }
+}
+
+void Dataset::open_labels(const Json& json) {
+  const fs::path file = folder_ / "dataset.json";
+  const bool multi = labels_.is("|u1");
+  const auto task =
+      field_or<std::string>(json, "task", file, multi ? "multi-label" : "single-label");
+  info_.task = parse_task(task, file.string());
+  if (info_.task == Task::kMultiLabel) {
+    labels_.require_descr("|u1");
+    labels_.require_shape(std::vector<std::int64_t>{info_.nodes, -1});
+    info_.classes = labels_.columns();
+    agree(json, file, "classes", info_.classes);
+    return;
+  }
+  labels_.require_descr("<i4");
+  labels_.require_shape(std::vector{info_.nodes});
+  const auto labels = labels_.values<std::int32_t>();
+  const std::int64_t used = std::int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
+  info_.classes = field_or<std::int64_t>(json, "classes", file, std::max<std::int64_t>(used, 0));
+  if (info_.classes < used) {
+    fail_input("{}: label {} found; allowed are 0 to {} (field 'classes') and -1",
+               labels_.path().string(), used - 1, info_.classes - 1);
+  }
+  if (info_.task == Task::kBinary && info_.classes != 2) {
+    fail_input("{}: task 'binary' with {} classes; allowed is 2", file.string(), info_.classes);
+  }
+}
+
+GraphView Dataset::graph() const {
+  const std::span<const std::int32_t> columns =
+      col_idx_.is("<i4") ? col_idx_.values<std::int32_t>() : narrowed_col_idx_;
+  return {{row_ptr_.values<std::int64_t>(), columns,
+           info_.weighted ? edge_weights_.values<float>() : std::span<const float>()},
+          !info_.directed};
+}
+
+std::span<const float> Dataset::features() const {
+  return info_.features > 0 ? features_.values<float>() : std::span<const float>();
+}
+
+std::span<const std::int32_t> Dataset::labels() const {
+  if (info_.classes == 0 || info_.task == Task::kMultiLabel) return {};
+  return labels_.values<std::int32_t>();
+}
+
+std::span<const std::uint8_t> Dataset::multi_labels() const {
+  if (info_.classes == 0 || info_.task != Task::kMultiLabel) return {};
+  return labels_.values<std::uint8_t>();
+}
+
+std::span<const std::uint8_t> Dataset::split(std::int64_t index) const {
+  if (index < 0 || index >= info_.splits) {
+    if (info_.splits == 0) fail_option("{}: the dataset has no split", folder_.string());
+    fail_option("{}: there is no split {}; allowed are 0 to {}", folder_.string(), index,
+                info_.splits - 1);
+  }
+  return split_.values<std::uint8_t>().subspan(static_cast<std::size_t>(index * info_.nodes),
+                                               static_cast<std::size_t>(info_.nodes));
+}
+
+}  // namespace atl

@@ -1,0 +1,156 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/checksum.hpp"
+#include "base/error.hpp"
+#include "datasets/dataset.hpp"
+#include "datasets/dataset_writer.hpp"
+
+namespace atl {
+
+namespace {
+
+// The first index in [0, count) at which `wrong` holds, or count. Runs in parallel.
+template <typename Predicate>
+std::int64_t first_wrong(std::int64_t count, const Predicate& wrong) {
+  std::int64_t first = count;
+#pragma omp parallel for schedule(static) reduction(min : first)
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i < first && wrong(i)) first = i;
+  }
+  return first;
+}
+
+// The position of (row, column) in its sorted row, or -1.
+std::int64_t find_edge(const CsrView& csr, std::int64_t row, std::int32_t column) {
+  const auto columns = csr.row(row);
+  const auto found = std::lower_bound(columns.begin(), columns.end(), column);
+  if (found == columns.end() || *found != column) return -1;
+  return csr.row_ptr[row] + (found - columns.begin());
+}
+
+// Rows of a hand-made folder need not be sorted; then edges are searched in a sorted copy, and
+// weights are not compared.
+void check_symmetry(const CsrView& csr, const std::string& file) {
+  const bool in_order = first_wrong(csr.rows(), [&](std::int64_t i) {
+                          const auto row = csr.row(i);
+                          return !std::is_sorted(row.begin(), row.end());
+                        }) == csr.rows();
+  std::vector<std::int32_t> sorted;
+  if (!in_order) {
+    sorted.assign(csr.col_idx.begin(), csr.col_idx.end());
+    for (std::int64_t i = 0; i < csr.rows(); ++i) {
+      std::sort(sorted.begin() + csr.row_ptr[i], sorted.begin() + csr.row_ptr[i + 1]);
+    }
+  }
+  const CsrView by_row{
+      csr.row_ptr, in_order ? csr.col_idx : std::span<const std::int32_t>(sorted), {}};
+  const bool compare_weights = in_order && !csr.values.empty();
+  const std::int64_t row = first_wrong(csr.rows(), [&](std::int64_t i) {
+    for (std::int64_t e = csr.row_ptr[i]; e < csr.row_ptr[i + 1]; ++e) {
+      const std::int64_t back = find_edge(by_row, csr.col_idx[e], static_cast<std::int32_t>(i));
+      if (back < 0 || (compare_weights && csr.values[e] != csr.values[back])) return true;
+    }
+    return false;
+  });
+  if (row == csr.rows()) return;
+  for (const std::int32_t j : csr.row(row)) {
+    if (find_edge(by_row, j, static_cast<std::int32_t>(row)) < 0) {
+      fail_input("{}: row {} holds {}, but row {} doesn't hold {}; 'directed' must be true", file,
+                 row, j, j, row);
+    }
+  }
+  fail_input("{}: an edge of row {} has another weight than its reverse; 'directed' must be true",
+             file, row);
+}
+
+}  // namespace
+
+void Dataset::validate_graph() const {
+  const CsrView csr = graph().in_edges;
+  const std::string file = col_idx_.path().string();
+  const std::int64_t edge = first_wrong(csr.nnz(), [&](std::int64_t e) {
+    return csr.col_idx[e] < 0 || csr.col_idx[e] >= info_.nodes;
+  });
+  if (edge < csr.nnz()) {
+    fail_input("{}: entry {} is {}; allowed are node ids 0 to {}", file, edge, csr.col_idx[edge],
+               info_.nodes - 1);
+  }
+  const auto weights = static_cast<std::int64_t>(csr.values.size());
+  const std::int64_t weight =
+      first_wrong(weights, [&](std::int64_t e) { return !std::isfinite(csr.values[e]); });
+  if (weight < weights) {
+    fail_input("{}: entry {} is {}; allowed are finite numbers", edge_weights_.path().string(),
+               weight, csr.values[weight]);
+  }
+  if (!info_.directed) check_symmetry(csr, file);
+}
+
+void Dataset::validate_labels() const {
+  const auto single = labels();
+  for (std::size_t i = 0; i < single.size(); ++i) {
+    if (single[i] < -1 || single[i] >= info_.classes) {
+      fail_input("{}: entry {} is {}; allowed are -1 to {}", labels_.path().string(), i, single[i],
+                 info_.classes - 1);
+    }
+  }
+  const auto multi = multi_labels();
+  for (std::size_t i = 0; i < multi.size(); ++i) {
+    if (multi[i] > 1 && multi[i] != 255) {
+      fail_input("{}: row {}, column {} is {}; allowed are 0, 1, 255", labels_.path().string(),
+                 static_cast<std::int64_t>(i) / info_.classes,
+                 static_cast<std::int64_t>(i) % info_.classes, multi[i]);
+    }
+  }
+}
+
+void Dataset::validate_splits() const {
+  for (std::int64_t k = 0; k < info_.splits; ++k) {
+    const auto values = split(k);
+    bool train = false;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (values[i] > 2 && values[i] != 255) {
+        fail_input("{}: split {}, node {} is {}; allowed are 0, 1, 2, 255", split_.path().string(),
+                   k, i, values[i]);
+      }
+      train = train || values[i] == 0;
+    }
+    if (!train) {
+      fail_input("{}: split {} has no training node; at least 1 is needed", split_.path().string(),
+                 k);
+    }
+  }
+}
+
+void Dataset::validate_checksums() const {
+  const Json json = read_json(folder_ / "dataset.json");
+  if (!json.contains("files")) return;
+  const Json found = describe_files(folder_);
+  for (const char* name : kDatasetFiles) {
+    if (!found.contains(name)) continue;
+    const auto actual = found[name]["xxh3"].get<std::string>();
+    const auto stated = json_field<Json>(json["files"], name, folder_ / "dataset.json");
+    const auto expected = json_field<std::string>(stated, "xxh3", folder_ / "dataset.json");
+    if (actual != expected) {
+      fail_input("{}: changed since dataset.json was written: checksum {} found, {} expected",
+                 (folder_ / name).string(), actual, expected);
+    }
+  }
+}
+
+void Dataset::validate() const {
+  validate_checksums();
+  validate_graph();
+  const auto values = features();
+  const auto count = static_cast<std::int64_t>(values.size());
+  const std::int64_t wrong =
+      first_wrong(count, [&](std::int64_t i) { return !std::isfinite(values[i]); });
+  if (wrong < count) {
+    fail_input("{}: row {}, column {} is {}; allowed are finite numbers", features_.path().string(),
+               wrong / info_.features, wrong % info_.features, values[wrong]);
+  }
+  validate_labels();
+  validate_splits();
+}
+
+}  // namespace atl

@@ -1,0 +1,101 @@
+#include "datasets/dataset_writer.hpp"
+
+#include <algorithm>
+
+#include "base/checksum.hpp"
+
+namespace atl {
+
+namespace fs = std::filesystem;
+
+std::string overall_checksum(const Json& files) {
+  std::string lines;
+  for (const char* name : kDatasetFiles) {
+    if (files.contains(name)) lines += fmt::format("{} {}\n", name, files[name].value("xxh3", ""));
+  }
+  return to_hex(checksum(lines));
+}
+
+Json describe_files(const fs::path& folder) {
+  Json files = Json::object();
+  for (const char* name : kDatasetFiles) {
+    const fs::path path = folder / name;
+    std::error_code error;
+    if (!fs::exists(path, error)) continue;
+    files[name] = {{"bytes", fs::file_size(path)}, {"xxh3", to_hex(file_checksum(path))}};
+  }
+  return files;
+}
+
+DatasetWriter::DatasetWriter(const fs::path& out) : folder_(out) {}
+
+void DatasetWriter::write_graph(const Csr& csr) {
+  info_.nodes = csr.view().rows();
+  info_.edges = csr.view().nnz();
+  info_.weighted = !csr.values.empty();
+  write_npy(folder_.path() / "row_ptr.npy", csr.row_ptr);
+  write_npy(folder_.path() / "col_idx.npy", csr.col_idx);
+  if (info_.weighted) write_npy(folder_.path() / "edge_weights.npy", csr.values);
+}
+
+std::unique_ptr<NpyWriter> DatasetWriter::write_features(std::int64_t columns) {
+  info_.features = columns;
+  return std::make_unique<NpyWriter>(folder_.path() / "features.npy", npy_descr<float>(),
+                                     std::vector<std::int64_t>{info_.nodes, columns});
+}
+
+void DatasetWriter::write_labels(std::span<const std::int32_t> labels,
+                                 std::optional<std::int64_t> classes) {
+  ATOLL_ASSERT(static_cast<std::int64_t>(labels.size()) == info_.nodes);
+  std::int64_t largest = -1;
+  for (const std::int32_t label : labels) largest = std::max<std::int64_t>(largest, label);
+  info_.classes = std::max(largest + 1, classes.value_or(0));
+  write_npy(folder_.path() / "labels.npy", labels, {info_.nodes});
+}
+
+void DatasetWriter::write_multi_labels(std::span<const std::uint8_t> labels, std::int64_t classes) {
+  ATOLL_ASSERT(static_cast<std::int64_t>(labels.size()) == info_.nodes * classes);
+  info_.classes = classes;
+  info_.task = Task::kMultiLabel;
+  write_npy(folder_.path() / "labels.npy", labels, {info_.nodes, classes});
+}
+
+void DatasetWriter::write_splits(std::span<const std::uint8_t> splits, std::int64_t count) {
+  ATOLL_ASSERT(static_cast<std::int64_t>(splits.size()) == info_.nodes * count);
+  for (std::int64_t k = 0; k < count; ++k) {
+    const auto split = splits.subspan(k * info_.nodes, info_.nodes);
+    if (std::find(split.begin(), split.end(), std::uint8_t{0}) == split.end()) {
+      fail_input("split {} of '{}' has no training node; at least 1 is needed", k, info_.name);
+    }
+  }
+  info_.splits = count;
+  const bool single = count == 1;
+  write_npy(folder_.path() / "split.npy", splits,
+            single ? std::vector{info_.nodes} : std::vector{count, info_.nodes});
+}
+
+DatasetInfo DatasetWriter::commit() {
+  const Json files = describe_files(folder_.path());
+  info_.checksum = overall_checksum(files);
+  Json json = Json::object();
+  json["format"] = "atoll-dataset";
+  json["version"] = 1;
+  json["name"] = info_.name;
+  json["nodes"] = info_.nodes;
+  json["edges"] = info_.edges;
+  json["edges_source"] = info_.edges_source;
+  json["features"] = info_.features;
+  json["classes"] = info_.classes;
+  json["splits"] = info_.splits;
+  json["directed"] = info_.directed;
+  json["weighted"] = info_.weighted;
+  json["task"] = to_string(info_.task);
+  json["provenance"] = info_.provenance;
+  json["files"] = files;
+  json["checksum"] = info_.checksum;
+  write_json(folder_.path() / "dataset.json", json);
+  folder_.commit();
+  return info_;
+}
+
+}  // namespace atl

@@ -1,0 +1,56 @@
+// The one place that writes a dataset folder (docs/formats.md): arrays first, dataset.json with
+// their checksums last, renamed into place when complete.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/csr.hpp"
+#include "base/files.hpp"
+#include "datasets/dataset.hpp"
+
+namespace atl {
+
+// Every array file that a dataset folder may hold, in the order of the checksum.
+inline constexpr const char* kDatasetFiles[] = {"row_ptr.npy",  "col_idx.npy", "edge_weights.npy",
+                                                "features.npy", "labels.npy",  "split.npy"};
+
+// The checksum over all files: XXH3 of the lines "name checksum\n" of the files that are there, in
+// the order of kDatasetFiles. `files` is the object of dataset.json.
+std::string overall_checksum(const Json& files);
+// {name: {"bytes": n, "xxh3": hex}} of every array file in `folder`.
+Json describe_files(const std::filesystem::path& folder);
+
+// Writes the arrays in any order, each at most once, then commit(). Destroyed before, it leaves
+// nothing behind. Throws Error{kOption} if `out` exists, Error{kInput} if the disk fails.
+class DatasetWriter {
+ public:
+  explicit DatasetWriter(const std::filesystem::path& out);
+
+  // Name, edges_source, directed, task and provenance are the caller's; the rest is filled in here.
+  DatasetInfo& info() { return info_; }
+  const DatasetInfo& info() const { return info_; }
+
+  void write_graph(const Csr& csr);
+  // A writer for [info().nodes, columns] floats, row by row; the caller closes it.
+  std::unique_ptr<NpyWriter> write_features(std::int64_t columns);
+  // One entry per node, -1 = none. Without `classes`: largest label + 1.
+  void write_labels(std::span<const std::int32_t> labels, std::optional<std::int64_t> classes = {});
+  void write_multi_labels(std::span<const std::uint8_t> labels, std::int64_t classes);
+  // [splits, nodes]; one split is written as [nodes].
+  void write_splits(std::span<const std::uint8_t> splits, std::int64_t count);
+
+  // Throws Error{kInput} if a split has no training node. Returns the final dataset.json values.
+  DatasetInfo commit();
+
+ private:
+  AtomicFolder folder_;
+  DatasetInfo info_;
+};
+
+}  // namespace atl

@@ -1,0 +1,47 @@
+// The map of which import formats exist.
+#include <filesystem>
+#include <new>
+
+#include "base/error.hpp"
+#include "datasets/import_session.hpp"
+#include "datasets/importers.hpp"
+
+namespace atl {
+
+namespace {
+
+struct Format {
+  const char* name;
+  void (*import)(ImportSession&);
+};
+
+constexpr Format kFormats[] = {
+    {"ogb", import_ogb},
+    {"planetoid", import_planetoid},
+};
+
+}  // namespace
+
+std::vector<std::string> import_formats() {
+  std::vector<std::string> names;
+  for (const Format& format : kFormats) names.emplace_back(format.name);
+  return names;
+}
+
+ImportReport import_dataset(const std::string& format, const ImportOptions& options) {
+  for (const Format& candidate : kFormats) {
+    if (format != candidate.name) continue;
+    try {
+      ImportSession session(format, options);
+      candidate.import(session);
+      return session.finish();
+    } catch (const std::filesystem::filesystem_error& error) {
+      fail_input("{}: {}", error.path1().string(), error.code().message());
+    } catch (const std::bad_alloc&) {
+      fail(ErrorKind::kMemory, "{}: not enough memory to import it", options.source.string());
+    }
+  }
+  fail_option("unknown format '{}'; allowed are {}", format, fmt::join(import_formats(), ", "));
+}
+
+}  // namespace atl

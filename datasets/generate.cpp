@@ -1,0 +1,248 @@
+#include "datasets/generate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <new>
+
+#include "base/error.hpp"
+#include "datasets/community_graph.hpp"
+#include "datasets/dataset_writer.hpp"
+#include "datasets/rmat.hpp"
+
+namespace atl {
+
+namespace {
+
+// A published set: what `like:` imitates. Splits, homophily and the skew of degrees included.
+struct Published {
+  const char* name;
+  std::int64_t nodes;
+  std::int64_t directed_edges;    // 0: the published graph is undirected
+  std::int64_t undirected_edges;  // distinct pairs
+  std::int64_t features;
+  std::int64_t classes;
+  std::array<std::int64_t, 3> split;  // train, valid, test
+  double homophily;
+  double busiest;  // largest degree / mean degree
+};
+
+constexpr Published kPublished[] = {
+    {"ogbn-arxiv", 169343, 1166243, 1157799, 128, 40, {90941, 29799, 48603}, 0.65, 960},
+    {"ogbn-products", 2449029, 0, 61859140, 100, 47, {196615, 39323, 2213091}, 0.81, 346},
+    {"reddit", 232965, 0, 57307946, 602, 41, {153431, 23831, 55703}, 0.78, 44},
+};
+
+constexpr std::int64_t kBlockRows = 4096;
+
+void require(bool holds, const char* option, double value, const char* allowed) {
+  if (!holds) fail_option("{} {}: allowed are {}", option, value, allowed);
+}
+
+void check_options(const GenerateOptions& o) {
+  require(o.nodes >= 1 && o.nodes <= kMaxNodes, "--nodes", static_cast<double>(o.nodes),
+          "1 to 2^31 - 1");
+  require(o.classes >= 1 && o.classes <= std::min<std::int64_t>(o.nodes, 1 << 20), "--classes",
+          static_cast<double>(o.classes), "1 to the number of nodes, at most 2^20");
+  require(o.features >= 0 && o.features <= 1 << 20, "--features", static_cast<double>(o.features),
+          "0 to 2^20");
+  require(o.degree >= 0 && o.degree <= 1e9, "--degree", o.degree, "0 and more");
+  require(o.homophily >= 0 && o.homophily <= 1, "--homophily", o.homophily, "0 to 1");
+  require(std::isfinite(o.signal), "--signal", o.signal, "finite numbers");
+  require(o.scale > 0 && o.scale <= 100, "--scale", o.scale, "more than 0, at most 100");
+}
+
+// `count` nodes in classes of falling size, each at least 1.
+std::vector<std::int64_t> uneven_classes(std::int64_t count, std::int64_t classes) {
+  std::vector<double> weights(static_cast<std::size_t>(classes));
+  double sum = 0;
+  for (std::int64_t c = 0; c < classes; ++c) {
+    weights[c] = std::pow(static_cast<double>(c + 2), -0.7);
+    sum += weights[c];
+  }
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(classes), 1);
+  const auto free = static_cast<double>(count - classes);
+  double share = 0;
+  std::int64_t given = 0;
+  for (std::int64_t c = 0; c < classes; ++c) {
+    share += weights[c] / sum;
+    const std::int64_t upto = c + 1 == classes ? count - classes : std::llround(share * free);
+    sizes[c] += upto - given;
+    given = upto;
+  }
+  return sizes;
+}
+
+std::vector<std::int64_t> even_classes(std::int64_t count, std::int64_t classes) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(classes));
+  for (std::int64_t c = 0; c < classes; ++c) {
+    sizes[c] = count * (c + 1) / classes - count * c / classes;
+  }
+  return sizes;
+}
+
+// Builds and writes a graph of exactly `edges` distinct edges (undirected ones count once).
+void write_graph(DatasetWriter& writer, const EdgeSampler& sampler, std::int64_t nodes,
+                 std::int64_t edges, const GenerateOptions& options) {
+  const std::uint64_t samples = samples_needed(sampler, edges, options.directed);
+  GraphBuildOptions build;
+  build.place = "generated graph";
+  build.nodes = nodes;
+  build.directed = options.directed;
+  build.keep_edges = edges;
+  build.seed = options.seed;
+  const BuiltGraph built = build_graph(sampled_stream(sampler, samples), build);
+  writer.info().directed = options.directed;
+  writer.info().edges_source = edges;
+  writer.write_graph(built.csr);
+}
+
+void write_features(DatasetWriter& writer, std::span<const std::int32_t> labels,
+                    std::int64_t columns, std::span<const float> centres, double signal,
+                    std::uint64_t seed) {
+  if (columns == 0) return;
+  const auto file = writer.write_features(columns);
+  std::vector<float> rows(static_cast<std::size_t>(kBlockRows * columns));
+  const auto nodes = static_cast<std::int64_t>(labels.size());
+  for (std::int64_t begin = 0; begin < nodes; begin += kBlockRows) {
+    const std::int64_t count = std::min(kBlockRows, nodes - begin);
+    const std::span<float> block(rows.data(), static_cast<std::size_t>(count * columns));
+    noisy_features(labels.subspan(begin, count), begin, columns, centres, signal, seed, block);
+    file->write(std::span<const float>(block));
+  }
+  file->close();
+}
+
+void write_split(DatasetWriter& writer, const GenerateOptions& options,
+                 std::span<const std::int32_t> labels,
+                 const std::optional<std::array<std::int64_t, 3>>& counts) {
+  const std::vector<std::uint8_t> all(labels.size(), 1);
+  const SplitSpec spec = options.split.value_or(SplitSpec{false, {0.6, 0.2, 0.2}});
+  writer.write_splits(counts && !options.split ? make_split(*counts, all, options.seed)
+                                               : make_split(spec, all, labels, options.seed),
+                      1);
+}
+
+std::int64_t wanted_edges(const GenerateOptions& options) {
+  const double ends = static_cast<double>(options.nodes) * options.degree;
+  const double edges = options.directed ? ends : ends / 2;
+  if (edges > 1e11) fail_option("--degree {}: {} edges are too many", options.degree, edges);
+  return std::llround(edges);
+}
+
+DatasetInfo generate_sbm(DatasetWriter& writer, const GenerateOptions& options) {
+  CommunitySpec spec;
+  spec.class_sizes = even_classes(options.nodes, options.classes);
+  spec.homophily = options.homophily;
+  spec.skew = 0.5;
+  spec.busiest = 10;
+  spec.seed = options.seed;
+  const CommunityGraph graph(spec);
+  write_graph(
+      writer, [&](std::uint64_t i) { return graph.edge(i); }, options.nodes, wanted_edges(options),
+      options);
+  const std::vector<std::int32_t> labels = graph.labels();
+  writer.write_labels(labels, options.classes);
+  write_features(writer, labels, options.features,
+                 class_centres(options.classes, options.features, options.seed), options.signal,
+                 options.seed);
+  write_split(writer, options, labels, std::nullopt);
+  return writer.commit();
+}
+
+DatasetInfo generate_rmat(DatasetWriter& writer, const GenerateOptions& options) {
+  const RmatGraph graph(options.nodes, options.rmat_a, options.rmat_b, options.rmat_c,
+                        options.seed);
+  write_graph(
+      writer, [&](std::uint64_t i) { return graph.edge(i); }, options.nodes, wanted_edges(options),
+      options);
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(options.nodes));
+  const RandomKey key = generator_key(options.seed, GeneratorPurpose::kLabels);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const std::uint64_t bits = random_bits(key, i, 0);
+    labels[i] =
+        static_cast<std::int32_t>(bits * static_cast<std::uint64_t>(options.classes) >> 32U);
+  }
+  writer.write_labels(labels, options.classes);
+  write_features(writer, labels, options.features, {}, 0, options.seed);
+  write_split(writer, options, labels, std::nullopt);
+  return writer.commit();
+}
+
+std::int64_t scaled(std::int64_t count, double scale) {
+  return std::llround(static_cast<double>(count) * scale);
+}
+
+DatasetInfo generate_like(DatasetWriter& writer, const Published& set,
+                          const GenerateOptions& options) {
+  const std::int64_t nodes = scaled(set.nodes, options.scale);
+  if (nodes < set.classes || nodes > kMaxNodes) {
+    fail_option("--scale {}: gives {} nodes; allowed are {} (one per class) to 2^31 - 1",
+                options.scale, nodes, set.classes);
+  }
+  CommunitySpec spec;
+  spec.class_sizes = uneven_classes(nodes, set.classes);
+  spec.homophily = set.homophily;
+  spec.busiest = set.busiest;
+  spec.seed = options.seed;
+  const CommunityGraph graph(spec);
+  const std::int64_t edges = !options.directed        ? set.undirected_edges
+                             : set.directed_edges > 0 ? set.directed_edges
+                                                      : 2 * set.undirected_edges;
+  write_graph(
+      writer, [&](std::uint64_t i) { return graph.edge(i); }, nodes, scaled(edges, options.scale),
+      options);
+  const std::vector<std::int32_t> labels = graph.labels();
+  writer.write_labels(labels, set.classes);
+  constexpr double kSignal = 1.5;
+  write_features(writer, labels, set.features,
+                 class_centres(set.classes, set.features, options.seed), kSignal, options.seed);
+  const std::int64_t train = std::max<std::int64_t>(1, scaled(set.split[0], options.scale));
+  const std::int64_t valid = std::min(scaled(set.split[1], options.scale), nodes - train);
+  const std::int64_t all = set.split[0] + set.split[1] + set.split[2];
+  const std::int64_t test =
+      all == set.nodes ? nodes - train - valid : scaled(set.split[2], options.scale);
+  write_split(writer, options, labels, std::array{train, valid, test});
+  return writer.commit();
+}
+
+}  // namespace
+
+std::vector<std::string> generator_kinds() {
+  std::vector<std::string> kinds = {"sbm", "rmat"};
+  for (const Published& set : kPublished) kinds.push_back(std::string("like:") + set.name);
+  return kinds;
+}
+
+DatasetInfo generate_dataset(const std::string& kind, const GenerateOptions& options) {
+  check_options(options);
+  const std::vector<std::string> kinds = generator_kinds();
+  const auto found = std::find(kinds.begin(), kinds.end(), kind);
+  if (found == kinds.end()) {
+    fail_option("unknown kind '{}'; allowed are {}", kind, fmt::join(kinds, ", "));
+  }
+  DatasetWriter writer(options.out);
+  writer.info().name = options.name.empty() ? kind : options.name;
+  writer.info().provenance = {{"generator", kind},
+                              {"seed", options.seed},
+                              {"directed", options.directed},
+                              {"version", ATOLL_VERSION}};
+  Json& provenance = writer.info().provenance;
+  if (kind.starts_with("like:")) {
+    provenance["scale"] = options.scale;
+    return generate_like(writer, kPublished[found - kinds.begin() - 2], options);
+  }
+  provenance["degree"] = options.degree;
+  if (kind == "rmat") {
+    provenance["a"] = options.rmat_a;
+    provenance["b"] = options.rmat_b;
+    provenance["c"] = options.rmat_c;
+    return generate_rmat(writer, options);
+  }
+  provenance["homophily"] = options.homophily;
+  provenance["signal"] = options.signal;
+  return generate_sbm(writer, options);
+}
+
+}  // namespace atl

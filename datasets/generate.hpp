@@ -1,0 +1,43 @@
+// Synthetic datasets of any size: the same files for a seed, whatever the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "datasets/dataset.hpp"
+#include "datasets/split.hpp"
+
+namespace atl {
+
+struct GenerateOptions {
+  std::filesystem::path out;  // the dataset folder to make; must not exist
+  std::string name;           // "" = from the kind
+  std::uint64_t seed = 0;
+  bool directed = false;
+  std::optional<SplitSpec> split;  // sbm, rmat: 0.6,0.2,0.2 without it
+  // sbm and rmat
+  std::int64_t nodes = 10000;
+  std::int64_t classes = 8;
+  std::int64_t features = 64;
+  double degree = 10;      // mean number of neighbours (in-neighbours if directed)
+  double homophily = 0.8;  // sbm: share of edges inside a class
+  double signal = 1;       // sbm: length of the class centres; the noise has unit variance
+  double rmat_a = 0.57, rmat_b = 0.19, rmat_c = 0.19;  // Graph500
+  // like:NAME
+  double scale = 1;  // of nodes and edges
+};
+
+// kind: sbm | rmat | like:NAME. Throws Error{kOption} listing the kinds if it is unknown, and on
+// values out of range; then nothing is left at options.out.
+//  sbm   degree-corrected stochastic block model (Karrer, Newman, Phys. Rev. E 83, 2011) with
+//  power-law
+//        degrees; features are noisy class centres, so that neighbours help.
+//  rmat  recursive matrix (Chakrabarti, Zhan, Faloutsos, SDM'04); features and labels are noise.
+//  like  sizes, splits, homophily and degree skew of a published set.
+DatasetInfo generate_dataset(const std::string& kind, const GenerateOptions& options);
+std::vector<std::string> generator_kinds();
+
+}  // namespace atl

@@ -1,0 +1,344 @@
+#include "datasets/graph_builder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace {
+
+// Counters by node id that grow where ids occur, so that one absurd id doesn't cost memory.
+class SparseCounters {
+ public:
+  void add(std::int32_t id) {
+    const std::size_t index = static_cast<std::size_t>(id) / kChunk;
+    if (index >= chunks_.size()) chunks_.resize(index + 1);
+    auto& chunk = chunks_[index];
+    if (!chunk) chunk = std::make_unique<std::array<std::uint32_t, kChunk>>();
+    ++(*chunk)[static_cast<std::size_t>(id) % kChunk];
+  }
+  std::uint32_t operator[](std::int64_t id) const {
+    const std::size_t index = static_cast<std::size_t>(id) / kChunk;
+    if (index >= chunks_.size() || !chunks_[index]) return 0;
+    return (*chunks_[index])[static_cast<std::size_t>(id) % kChunk];
+  }
+
+ private:
+  static constexpr std::size_t kChunk = std::size_t{1} << 12U;
+  std::vector<std::unique_ptr<std::array<std::uint32_t, kChunk>>> chunks_;
+};
+
+// While rows are gathered, a directed graph stores `source` in row `target`; an undirected one
+// stores each edge once, in the row of its smaller end, as 2 * larger end + direction.
+class Builder {
+ public:
+  Builder(const EdgeStream& stream, const GraphBuildOptions& options)
+      : stream_(stream), options_(options) {}
+
+  BuiltGraph run() {
+    count();
+    fill();
+    sort_rows();
+    merge_rows();
+    if (options_.keep_edges) trim(*options_.keep_edges);
+    if (!options_.directed) expand();
+    return std::move(graph_);
+  }
+
+ private:
+  bool dropped(const Edge& edge) const {
+    return edge.source == edge.target && !options_.keep_self_loops;
+  }
+  std::int32_t row_of(const Edge& edge) const {
+    return options_.directed ? edge.target : std::min(edge.source, edge.target);
+  }
+  std::int32_t key_of(const Edge& edge) const {
+    if (options_.directed) return edge.source;
+    const auto larger = static_cast<std::uint32_t>(std::max(edge.source, edge.target));
+    return static_cast<std::int32_t>(2 * larger + (edge.source > edge.target ? 1U : 0U));
+  }
+  std::int64_t nodes() const { return static_cast<std::int64_t>(row_ptr().size()) - 1; }
+  std::vector<std::int64_t>& row_ptr() { return graph_.csr.row_ptr; }
+  const std::vector<std::int64_t>& row_ptr() const { return graph_.csr.row_ptr; }
+
+  std::uint64_t edge_hash(std::int64_t row, std::int32_t column) const {
+    const std::uint64_t pair =
+        static_cast<std::uint64_t>(row) << 32U | static_cast<std::uint32_t>(column);
+    return mix_bits(options_.seed ^ mix_bits(pair));
+  }
+
+  void count();
+  std::int64_t node_count(std::int64_t largest) const;
+  void fill();
+  void sort_rows();
+  void merge_rows();
+  std::int64_t merge_row(std::int64_t row, std::int64_t begin, std::int64_t end, std::int64_t out);
+  void trim(std::int64_t keep);
+  std::uint64_t trim_threshold(std::int64_t surplus) const;
+  void expand();
+
+  const EdgeStream& stream_;
+  const GraphBuildOptions& options_;
+  BuiltGraph graph_;
+  std::int64_t kept_ = 0;  // edges of the stream that are stored
+};
+
+void Builder::count() {
+  SparseCounters counters;
+  std::int64_t largest = -1;
+  stream_([&](std::span<const Edge> edges) {
+    for (const Edge& edge : edges) {
+      ATOLL_ASSERT(edge.source >= 0 && edge.target >= 0);
+      largest = std::max<std::int64_t>({largest, edge.source, edge.target});
+      graph_.self_loops += edge.source == edge.target ? 1 : 0;
+      if (dropped(edge)) continue;
+      counters.add(row_of(edge));
+      ++kept_;
+    }
+    graph_.edges_source += static_cast<std::int64_t>(edges.size());
+  });
+  const std::int64_t total = node_count(largest);
+  row_ptr().resize(static_cast<std::size_t>(total) + 1);
+  for (std::int64_t i = 0; i < total; ++i) row_ptr()[i + 1] = row_ptr()[i] + counters[i];
+}
+
+std::int64_t Builder::node_count(std::int64_t largest) const {
+  if (options_.nodes >= 0) {
+    ATOLL_ASSERT(largest < options_.nodes, "{}: id {}", options_.place, largest);
+  }
+  const std::int64_t total = options_.nodes >= 0 ? options_.nodes : largest + 1;
+  if (total == 0) fail_input("{}: the graph has 0 nodes; at least 1 is needed", options_.place);
+  if (total > kMaxNodes) {
+    fail_input("{}: {} nodes; allowed are fewer than 2^31", options_.place, total);
+  }
+  if (options_.nodes < 0 && total > 64 * graph_.edges_source + (1 << 20)) {
+    fail_input(
+        "{}: the largest node id is {}, but there are only {} edges; number the nodes "
+        "densely or give --nodes",
+        options_.place, largest, graph_.edges_source);
+  }
+  return total;
+}
+
+// Advances row_ptr[i] from the start of row i to its end, then shifts it back.
+void Builder::fill() {
+  auto& keys = graph_.csr.col_idx;
+  auto& weights = graph_.csr.values;
+  // Room for both directions; pages that are never touched cost no memory.
+  const auto room = static_cast<std::size_t>(options_.directed ? kept_ : 2 * kept_);
+  keys.reserve(room);
+  keys.resize(static_cast<std::size_t>(kept_));
+  if (options_.weighted) {
+    weights.reserve(room);
+    weights.resize(static_cast<std::size_t>(kept_));
+  }
+  std::int64_t filled = 0;
+  const auto changed = [&] { fail_input("{}: changed while it was being read", options_.place); };
+  stream_([&](std::span<const Edge> edges) {
+    for (const Edge& edge : edges) {
+      if (dropped(edge)) continue;
+      if (row_of(edge) >= nodes()) changed();
+      const std::int64_t at = row_ptr()[row_of(edge)]++;
+      if (at >= kept_) changed();
+      keys[at] = key_of(edge);
+      if (options_.weighted) weights[at] = edge.weight;
+      ++filled;
+    }
+  });
+  if (filled != kept_) changed();
+  std::shift_right(row_ptr().begin(), row_ptr().end(), 1);
+  row_ptr().front() = 0;
+  row_ptr().back() = kept_;
+}
+
+void Builder::sort_rows() {
+  auto* keys = reinterpret_cast<std::uint32_t*>(graph_.csr.col_idx.data());
+  float* weights = graph_.csr.values.data();
+  const std::int64_t rows = nodes();
+#pragma omp parallel
+  {
+    std::vector<std::pair<std::uint32_t, float>> pairs;
+#pragma omp for schedule(dynamic, 256)
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t begin = row_ptr()[i];
+      const std::int64_t end = row_ptr()[i + 1];
+      if (!options_.weighted) {
+        std::sort(keys + begin, keys + end);
+        continue;
+      }
+      pairs.clear();
+      for (std::int64_t e = begin; e < end; ++e) pairs.emplace_back(keys[e], weights[e]);
+      std::sort(pairs.begin(), pairs.end());
+      for (std::int64_t e = begin; e < end; ++e) {
+        std::tie(keys[e], weights[e]) = pairs[static_cast<std::size_t>(e - begin)];
+      }
+    }
+  }
+}
+
+void Builder::merge_rows() {
+  std::int64_t out = 0;
+  std::int64_t begin = 0;
+  for (std::int64_t i = 0; i < nodes(); ++i) {
+    const std::int64_t end = row_ptr()[i + 1];
+    out = merge_row(i, begin, end, out);
+    begin = end;
+    row_ptr()[i + 1] = out;
+  }
+  graph_.csr.col_idx.resize(static_cast<std::size_t>(out));
+  if (options_.weighted) graph_.csr.values.resize(static_cast<std::size_t>(out));
+}
+
+// Merges the sorted keys [begin, end) to position `out` and returns the position after them.
+std::int64_t Builder::merge_row(std::int64_t row, std::int64_t begin, std::int64_t end,
+                                std::int64_t out) {
+  auto& keys = graph_.csr.col_idx;
+  auto& weights = graph_.csr.values;
+  const bool directed = options_.directed;
+  const auto column = [&](std::int64_t e) {
+    return directed ? keys[e]
+                    : static_cast<std::int32_t>(static_cast<std::uint32_t>(keys[e]) >> 1U);
+  };
+  for (std::int64_t e = begin; e < end;) {
+    const std::int32_t target = column(e);
+    std::array<std::int64_t, 2> count{};
+    std::array<double, 2> sum{};
+    for (; e < end && column(e) == target; ++e) {
+      const auto direction = static_cast<std::size_t>(directed ? 0 : keys[e] & 1);
+      ++count[direction];
+      if (options_.weighted) sum[direction] += static_cast<double>(weights[e]);
+    }
+    graph_.duplicates += count[0] + count[1] - (count[0] > 0 ? 1 : 0) - (count[1] > 0 ? 1 : 0);
+    if (!directed && target != row && (count[0] == 0 || count[1] == 0)) {
+      const auto other = static_cast<std::int32_t>(row);
+      if (graph_.one_way == 0) {
+        graph_.first_one_way = count[0] > 0 ? Edge{other, target} : Edge{target, other};
+      }
+      ++graph_.one_way;
+    }
+    keys[out] = target;
+    if (options_.weighted) {
+      const double merged = count[1] == 0   ? sum[0]
+                            : count[0] == 0 ? sum[1]
+                                            : std::max(sum[0], sum[1]);
+      weights[out] = static_cast<float>(merged);
+      if (!std::isfinite(weights[out])) {
+        fail_input("{}: the weights of edge {} - {} sum to {}; allowed are finite sums",
+                   options_.place, row, target, merged);
+      }
+    }
+    ++out;
+  }
+  return out;
+}
+
+// The hash below which `surplus` stored edges lie: a histogram of the top bits, then an exact
+// selection inside one of its bins.
+std::uint64_t Builder::trim_threshold(std::int64_t surplus) const {
+  constexpr unsigned kShift = 48;
+  const CsrView csr = graph_.csr.view();
+  const auto each_hash = [&](auto&& visit) {
+    for (std::int64_t i = 0; i < csr.rows(); ++i) {
+      for (const std::int32_t column : csr.row(i)) visit(edge_hash(i, column));
+    }
+  };
+  std::vector<std::int64_t> histogram(std::size_t{1} << (64 - kShift));
+  each_hash([&](std::uint64_t hash) { ++histogram[hash >> kShift]; });
+  std::uint64_t bin = 0;
+  std::int64_t below = 0;
+  while (below + histogram[bin] < surplus) below += histogram[bin++];
+  std::vector<std::uint64_t> inside;
+  each_hash([&](std::uint64_t hash) {
+    if (hash >> kShift == bin) inside.push_back(hash);
+  });
+  const auto nth = inside.begin() + (surplus - below - 1);
+  std::nth_element(inside.begin(), nth, inside.end());
+  return *nth;
+}
+
+void Builder::trim(std::int64_t keep) {
+  const std::int64_t surplus = graph_.csr.view().nnz() - keep;
+  if (surplus <= 0) return;
+  ATOLL_ASSERT(!options_.weighted);
+  const std::uint64_t threshold = trim_threshold(surplus);
+  auto& columns = graph_.csr.col_idx;
+  std::int64_t out = 0;
+  std::int64_t begin = 0;
+  for (std::int64_t i = 0; i < nodes(); ++i) {
+    const std::int64_t end = row_ptr()[i + 1];
+    for (std::int64_t e = begin; e < end; ++e) {
+      if (edge_hash(i, columns[e]) > threshold) columns[out++] = columns[e];
+    }
+    begin = end;
+    row_ptr()[i + 1] = out;
+  }
+  columns.resize(static_cast<std::size_t>(out));
+}
+
+// From each edge once, in the row of its smaller end, to both directions, in place: the rows move
+// to the end of the array, then each to its final position behind room for its smaller neighbours
+// (it can't overtake a row not yet moved, because the room needed so far is at most the room there
+// is), then that room is filled in ascending order.
+void Builder::expand() {
+  auto& columns = graph_.csr.col_idx;
+  auto& weights = graph_.csr.values;
+  const std::int64_t upper = static_cast<std::int64_t>(columns.size());
+  std::vector<std::uint32_t> smaller(static_cast<std::size_t>(nodes()));
+  std::int64_t room = 0;
+  for (std::int64_t i = 0; i < nodes(); ++i) {
+    for (const std::int32_t j : graph_.csr.view().row(i)) {
+      if (j == i) continue;
+      ++smaller[j];
+      ++room;
+    }
+  }
+  const auto shift = [&](auto& values) {
+    values.resize(static_cast<std::size_t>(upper + room));
+    std::move_backward(values.begin(), values.begin() + upper, values.end());
+    std::int64_t position = 0;
+    for (std::int64_t i = 0; i < nodes(); ++i) {
+      position += smaller[i];
+      const auto first = values.begin() + room + row_ptr()[i];
+      const auto last = values.begin() + room + row_ptr()[i + 1];
+      std::move(first, last, values.begin() + position);
+      position += last - first;
+    }
+  };
+  shift(columns);
+  if (options_.weighted) shift(weights);
+  std::int64_t before = 0;  // smaller neighbours of rows before i
+  for (std::int64_t i = 0; i <= nodes(); ++i) {
+    row_ptr()[i] += before;
+    if (i < nodes()) before += std::exchange(smaller[i], 0);
+  }
+  for (std::int64_t i = 0; i < nodes(); ++i) {
+    for (std::int64_t e = row_ptr()[i] + smaller[i]; e < row_ptr()[i + 1]; ++e) {
+      const std::int32_t j = columns[e];
+      if (j == i) continue;
+      const std::int64_t at = row_ptr()[j] + smaller[j]++;
+      columns[at] = static_cast<std::int32_t>(i);
+      if (options_.weighted) weights[at] = weights[e];
+    }
+  }
+}
+
+}  // namespace
+
+std::uint64_t mix_bits(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15U;
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31U);
+}
+
+BuiltGraph build_graph(const EdgeStream& stream, const GraphBuildOptions& options) {
+  return Builder(stream, options).run();
+}
+
+}  // namespace atl

@@ -1,0 +1,81 @@
+// Turns a stream of edges into sorted compressed rows in two passes over the stream, within the
+// memory of the result.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/csr.hpp"
+
+namespace atl {
+
+// source -> target: row `target` of the result holds `source`.
+struct Edge {
+  std::int32_t source;
+  std::int32_t target;
+  float weight = 1;
+};
+
+// Takes the edges block by block. A stream is called twice and must deliver the same edges.
+using EdgeSink = std::function<void(std::span<const Edge>)>;
+using EdgeStream = std::function<void(const EdgeSink&)>;
+
+constexpr std::int64_t kMaxNodes = (std::int64_t{1} << 31U) - 1;
+
+// Collects edges into blocks for a sink; flush() after the last.
+class EdgeBlock {
+ public:
+  explicit EdgeBlock(const EdgeSink& sink) : sink_(sink) { edges_.reserve(kEdges); }
+  void add(std::int64_t source, std::int64_t target, float weight = 1) {
+    edges_.push_back(
+        {static_cast<std::int32_t>(source), static_cast<std::int32_t>(target), weight});
+    if (edges_.size() == kEdges) flush();
+  }
+  void flush() {
+    sink_(edges_);
+    edges_.clear();
+  }
+
+ private:
+  static constexpr std::size_t kEdges = 1U << 14U;
+  const EdgeSink& sink_;
+  std::vector<Edge> edges_;
+};
+
+struct GraphBuildOptions {
+  std::string place;        // names the source in errors
+  std::int64_t nodes = -1;  // -1: largest id + 1
+  bool directed = false;    // else every edge counts in both directions
+  bool keep_self_loops = false;
+  bool weighted = false;
+  // Drops a random (seeded) part of the distinct edges so that at most this many remain;
+  // undirected edges count once.
+  std::optional<std::int64_t> keep_edges;
+  std::uint64_t seed = 0;
+};
+
+struct BuiltGraph {
+  Csr csr;
+  std::int64_t edges_source = 0;  // edges in the stream
+  std::int64_t self_loops = 0;    // of these, u -> u
+  std::int64_t duplicates = 0;    // of these, repeats of an earlier edge in the same direction
+  // Undirected only: node pairs that the stream lists in one direction only, and the first of them.
+  std::int64_t one_way = 0;
+  Edge first_one_way{-1, -1, 0};
+};
+
+// Rows come out sorted and without duplicates. Weights of duplicates are summed; where a source
+// lists both directions of an undirected edge, each direction is summed and the larger sum counts
+// (as max(A, A^T)). Self-loops are dropped unless keep_self_loops. Throws Error{kInput} if there
+// are no nodes, if ids are so sparse that most nodes would not occur, or if a summed weight is not
+// finite. Memory: the result, plus 4 bytes per node.
+BuiltGraph build_graph(const EdgeStream& stream, const GraphBuildOptions& options);
+
+// A bijective mix of 64 bits (the finaliser of SplitMix64; Steele, Lea, Flood, OOPSLA'14).
+std::uint64_t mix_bits(std::uint64_t x);
+
+}  // namespace atl

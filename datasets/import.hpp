@@ -1,0 +1,41 @@
+// Turns graph files of the usual formats into dataset folders. The formats are listed in
+// factory.cpp and described in docs/formats.md.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "datasets/dataset.hpp"
+#include "datasets/split.hpp"
+
+namespace atl {
+
+struct ImportOptions {
+  std::filesystem::path source;  // a folder, a file, or folder/prefix
+  std::filesystem::path out;     // the dataset folder to make; must not exist
+  std::string name;              // "" = from the source
+  bool directed = false;         // else edges count in both directions
+  bool keep_self_loops = false;
+  bool row_normalize = false;         // scale feature rows to sum 1
+  std::optional<SplitSpec> split;     // replaces the set's own
+  std::uint64_t seed = 0;             // of `split`
+  std::optional<Task> task;           // instead of what the format says
+  std::optional<std::int64_t> nodes;  // for formats that don't state the number of nodes
+};
+
+// What an import found besides the data.
+struct ImportReport {
+  DatasetInfo info;
+  std::int64_t self_loops = 0;  // in the source
+  std::int64_t duplicates = 0;  // edges merged with an earlier one
+};
+
+// Throws Error{kOption} listing the formats if `format` is unknown, Error{kInput} on bad files;
+// then nothing is left at options.out.
+ImportReport import_dataset(const std::string& format, const ImportOptions& options);
+std::vector<std::string> import_formats();
+
+}  // namespace atl

@@ -1,0 +1,270 @@
+#include "datasets/import_session.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr std::size_t kBlock = std::size_t{1} << 15U;  // elements converted at a time
+
+Json describe_options(const ImportOptions& options) {
+  Json json = {{"directed", options.directed},
+               {"keep_self_loops", options.keep_self_loops},
+               {"row_normalize", options.row_normalize}};
+  if (options.split) {
+    json["split"] = {{"per_class", options.split->per_class},
+                     {"train", options.split->amount[0]},
+                     {"valid", options.split->amount[1]},
+                     {"test", options.split->amount[2]},
+                     {"seed", options.seed}};
+  }
+  if (options.task) json["task"] = to_string(*options.task);
+  if (options.nodes) json["nodes"] = *options.nodes;
+  return json;
+}
+
+}  // namespace
+
+FeatureWriter::FeatureWriter(std::unique_ptr<NpyWriter> writer, std::int64_t columns,
+                             bool normalize, std::string place)
+    : writer_(std::move(writer)),
+      columns_(columns),
+      normalize_(normalize),
+      place_(std::move(place)) {}
+
+void FeatureWriter::add_rows(std::span<float> values) {
+  for (std::size_t begin = 0; begin < values.size(); begin += static_cast<std::size_t>(columns_)) {
+    const std::span<float> row = values.subspan(begin, static_cast<std::size_t>(columns_));
+    double sum = 0;
+    for (std::size_t j = 0; j < row.size(); ++j) {
+      if (!std::isfinite(row[j])) {
+        fail_input("{}: feature {} of node {} is {}; allowed are finite numbers", place_, j, row_,
+                   row[j]);
+      }
+      sum += static_cast<double>(row[j]);
+    }
+    if (normalize_ && sum != 0) {
+      for (float& value : row) value = static_cast<float>(static_cast<double>(value) / sum);
+    }
+    ++row_;
+  }
+  writer_->write(std::span<const float>(values));
+}
+
+ImportSession::ImportSession(const std::string& format, const ImportOptions& options)
+    : options_(options), writer_(options.out) {
+  provenance_["format"] = format;
+  provenance_["source"] = options.source.string();
+  provenance_["options"] = describe_options(options);
+  provenance_["version"] = ATOLL_VERSION;
+  writer_.info().edges_source = -1;
+  const std::filesystem::path named =
+      options.source.has_filename() ? options.source : options.source.parent_path();
+  set_name(named.stem().string());
+}
+
+void ImportSession::set_name(const std::string& name) {
+  writer_.info().name = options_.name.empty() ? name : options_.name;
+}
+
+BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes, bool weighted,
+                                const std::string& place) {
+  GraphBuildOptions build;
+  build.place = place;
+  build.nodes = nodes;
+  build.directed = options_.directed;
+  build.keep_self_loops = options_.keep_self_loops;
+  build.weighted = weighted;
+  BuiltGraph built = build_graph(stream, build);
+  writer_.write_graph(built.csr);
+  built.csr = {};
+  DatasetInfo& info = writer_.info();
+  info.directed = options_.directed;
+  if (info.edges_source < 0) info.edges_source = built.edges_source;
+  report_.self_loops = built.self_loops;
+  report_.duplicates = built.duplicates;
+  provenance_["self_loops_found"] = built.self_loops;
+  provenance_["self_loops_kept"] = options_.keep_self_loops;
+  provenance_["duplicates_merged"] = built.duplicates;
+  return built;
+}
+
+FeatureWriter ImportSession::features(std::int64_t columns, const std::string& place) {
+  return {writer_.write_features(columns), columns, options_.row_normalize, place};
+}
+
+void ImportSession::features(ArrayReader reader) {
+  reader.require_shape({nodes(), -1});
+  const std::int64_t columns = reader.length(1);
+  FeatureWriter writer = features(columns, reader.place());
+  const std::int64_t block = std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(kBlock) / std::max<std::int64_t>(columns, 1));
+  std::vector<float> rows;
+  for (std::int64_t row = 0; row < nodes(); row += block) {
+    rows.resize(static_cast<std::size_t>(std::min(block, nodes() - row) * columns));
+    reader.read(rows);
+    writer.add_rows(rows);
+  }
+  reader.finish();
+  writer.close();
+}
+
+void ImportSession::labels(std::vector<std::int32_t> labels) {
+  labels_ = std::move(labels);
+  labelled_.resize(labels_.size());
+  std::transform(labels_.begin(), labels_.end(), labelled_.begin(),
+                 [](std::int32_t label) { return label >= 0 ? std::uint8_t{1} : std::uint8_t{0}; });
+  writer_.write_labels(labels_);
+}
+
+void ImportSession::multi_labels(const std::vector<std::uint8_t>& labels, std::int64_t classes) {
+  default_task_ = Task::kMultiLabel;
+  labelled_.assign(static_cast<std::size_t>(nodes()), 0);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] != 255) labelled_[i / static_cast<std::size_t>(classes)] = 1;
+  }
+  writer_.write_multi_labels(labels, classes);
+}
+
+void ImportSession::labels(ArrayReader reader) {
+  const bool multi = reader.dimensions() == 2 && reader.length(1) != 1;
+  if (multi) {
+    reader.require_shape({nodes(), -1});
+  } else if (reader.dimensions() == 2) {
+    reader.require_shape({nodes(), 1});
+  } else {
+    reader.require_shape({nodes()});
+  }
+  const double largest =
+      multi ? 1 : static_cast<double>(std::numeric_limits<std::int32_t>::max() - 1);
+  std::vector<std::int32_t> single;
+  std::vector<std::uint8_t> many;
+  std::vector<double> block;
+  for (std::int64_t at = 0; at < reader.elements(); at += static_cast<std::int64_t>(block.size())) {
+    block.resize(static_cast<std::size_t>(
+        std::min(static_cast<std::int64_t>(kBlock), reader.elements() - at)));
+    reader.read(block);
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      const double value = block[i];
+      const bool none = std::isnan(value) || value == -1 || (multi && value == 255);
+      if (!none && (value < 0 || value > largest || value != std::floor(value))) {
+        fail_input(
+            "{}: label {} at element {}; allowed are whole numbers 0 to {}, and NaN or -1 for "
+            "none",
+            reader.place(), value, at + static_cast<std::int64_t>(i), largest);
+      }
+      if (multi) {
+        many.push_back(none ? std::uint8_t{255} : static_cast<std::uint8_t>(value));
+      } else {
+        single.push_back(none ? -1 : static_cast<std::int32_t>(value));
+      }
+    }
+  }
+  const std::int64_t classes = reader.length(1);
+  reader.finish();
+  multi ? multi_labels(many, classes) : labels(std::move(single));
+}
+
+void ImportSession::splits(const std::vector<std::uint8_t>& splits, std::int64_t count) {
+  have_split_ = true;
+  if (options_.split) {
+    provenance_["own_splits_replaced"] = count;
+    return;
+  }
+  writer_.write_splits(splits, count);
+}
+
+void ImportSession::write_made_split() {
+  if (labelled_.empty()) {
+    fail_option("--split: '{}' has no labels, so there is nothing to split", writer_.info().name);
+  }
+  const auto split = make_split(*options_.split, labelled_, labels_, options_.seed);
+  writer_.write_splits(split, 1);
+}
+
+ImportReport ImportSession::finish() {
+  DatasetInfo& info = writer_.info();
+  if (options_.split) write_made_split();
+  info.task = options_.task.value_or(default_task_);
+  const bool multi = default_task_ == Task::kMultiLabel;
+  if (info.classes > 0 && multi != (info.task == Task::kMultiLabel)) {
+    fail_option("--task {}: '{}' has {} label{} per node", to_string(info.task), info.name,
+                multi ? info.classes : 1, multi ? "s" : "");
+  }
+  if (info.task == Task::kBinary && info.classes != 2) {
+    fail_option("--task binary: '{}' has {} classes; 2 are needed", info.name, info.classes);
+  }
+  info.provenance = provenance_;
+  report_.info = writer_.commit();
+  return report_;
+}
+
+void check_node_id(std::int64_t id, std::int64_t nodes, const std::string& place,
+                   std::int64_t position) {
+  const std::int64_t allowed = (nodes < 0 ? kMaxNodes : nodes) - 1;
+  if (id < 0 || id > allowed) {
+    fail_input("{}: node id {} at element {}; allowed are 0 to {}", place, id, position, allowed);
+  }
+}
+
+void stream_edge_index(const std::function<ArrayReader()>& open, std::int64_t nodes,
+                       const std::function<ArrayReader()>* open_weights, const EdgeSink& sink) {
+  ArrayReader sources = open();
+  ArrayReader targets = open();
+  sources.require_shape({2, -1});
+  const std::int64_t edges = sources.length(1);
+  targets.skip(edges);
+  std::optional<ArrayReader> weights;
+  if (open_weights != nullptr) {
+    weights.emplace((*open_weights)());
+    weights->require_shape({edges});
+  }
+  std::vector<std::int64_t> from, to;
+  std::vector<float> weight;
+  EdgeBlock block(sink);
+  for (std::int64_t at = 0; at < edges; at += static_cast<std::int64_t>(from.size())) {
+    from.resize(static_cast<std::size_t>(std::min(static_cast<std::int64_t>(kBlock), edges - at)));
+    to.resize(from.size());
+    sources.read(from);
+    targets.read(to);
+    weight.assign(from.size(), 1.0F);
+    if (weights) weights->read(weight);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const std::int64_t position = at + static_cast<std::int64_t>(i);
+      check_node_id(from[i], nodes, sources.place(), position);
+      check_node_id(to[i], nodes, targets.place(), edges + position);
+      if (!std::isfinite(weight[i])) {
+        fail_input("{}: element {} is {}; allowed are finite weights", weights->place(), position,
+                   weight[i]);
+      }
+      block.add(from[i], to[i], weight[i]);
+    }
+  }
+  block.flush();
+  targets.finish();
+  if (weights) weights->finish();
+}
+
+std::vector<std::int64_t> read_row_ptr(ArrayReader reader, std::int64_t rows) {
+  const std::string place = reader.place();
+  std::vector<std::int64_t> row_ptr = read_integers(std::move(reader));
+  if (row_ptr.empty() || (rows >= 0 && static_cast<std::int64_t>(row_ptr.size()) != rows + 1)) {
+    fail_input("{}: {} entries found, {} expected", place, row_ptr.size(),
+               rows >= 0 ? std::to_string(rows + 1) : "rows + 1");
+  }
+  if (row_ptr.front() != 0) fail_input("{}: starts with {}; 0 is expected", place, row_ptr.front());
+  for (std::size_t i = 1; i < row_ptr.size(); ++i) {
+    if (row_ptr[i] < row_ptr[i - 1]) {
+      fail_input("{}: entry {} is {}, less than the {} before it", place, i, row_ptr[i],
+                 row_ptr[i - 1]);
+    }
+  }
+  return row_ptr;
+}
+
+}  // namespace atl

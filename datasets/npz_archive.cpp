@@ -1,0 +1,83 @@
+#include <zip.h>
+
+#include <cinttypes>
+
+#include "base/error.hpp"
+#include "datasets/array_reader.hpp"
+
+namespace atl {
+
+namespace {
+
+// Deflate can't shrink data further than this.
+constexpr std::uint64_t kDeflateLimit = 1032;
+
+class ZipSource : public ByteSource {
+ public:
+  ZipSource(std::shared_ptr<zip> archive, zip_uint64_t index, std::string place)
+      : archive_(std::move(archive)),
+        place_(std::move(place)),
+        file_(zip_fopen_index(archive_.get(), index, 0), &zip_fclose) {
+    if (!file_) fail_input("{}: can't read: {}", place_, zip_strerror(archive_.get()));
+  }
+  std::size_t read(std::span<std::byte> bytes) override {
+    const zip_int64_t got = zip_fread(file_.get(), bytes.data(), bytes.size());
+    if (got < 0) fail_input("{}: damaged archive: {}", place_, zip_file_strerror(file_.get()));
+    return static_cast<std::size_t>(got);
+  }
+
+ private:
+  std::shared_ptr<zip> archive_;  // closed after the member
+  std::string place_;
+  std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file_;
+};
+
+}  // namespace
+
+NpzArchive::NpzArchive(const std::filesystem::path& path)
+    : path_(path), file_bytes_(static_cast<std::int64_t>(MappedFile(path).bytes().size())) {
+  int code = 0;
+  zip_t* handle = zip_open(path.c_str(), ZIP_RDONLY, &code);
+  if (handle == nullptr) {
+    zip_error_t error;
+    zip_error_init_with_code(&error, code);
+    const std::string reason = zip_error_strerror(&error);
+    zip_error_fini(&error);
+    fail_input("{}: not a readable .npz archive: {}", path.string(), reason);
+  }
+  zip_ = std::shared_ptr<zip>(handle, &zip_discard);
+}
+
+bool NpzArchive::has(const std::string& name) const {
+  return zip_name_locate(zip_.get(), (name + ".npy").c_str(), 0) >= 0;
+}
+
+ArrayReader NpzArchive::open(const std::string& name) const {
+  const std::string place = path_.string() + "[" + name + "]";
+  const zip_int64_t index = zip_name_locate(zip_.get(), (name + ".npy").c_str(), 0);
+  if (index < 0) {
+    std::string names;
+    const zip_int64_t count = zip_get_num_entries(zip_.get(), 0);
+    for (zip_int64_t i = 0; i < count && i < 30; ++i) {
+      const char* member = zip_get_name(zip_.get(), static_cast<zip_uint64_t>(i), ZIP_FL_ENC_RAW);
+      names += (names.empty() ? "" : ", ") + std::string(member == nullptr ? "?" : member);
+    }
+    fail_input("{}: there is no array '{}'; the archive holds: {}", path_.string(), name, names);
+  }
+  zip_stat_t stat;
+  zip_stat_init(&stat);
+  constexpr zip_uint64_t kNeeded = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE;
+  if (zip_stat_index(zip_.get(), static_cast<zip_uint64_t>(index), 0, &stat) != 0 ||
+      (stat.valid & kNeeded) != kNeeded) {
+    fail_input("{}: the archive doesn't say its size", place);
+  }
+  if (stat.comp_size > static_cast<std::uint64_t>(file_bytes_) ||
+      stat.size > stat.comp_size * kDeflateLimit + 64) {
+    fail_input("{}: {} bytes announced, more than the archive of {} bytes can hold", place,
+               stat.size, file_bytes_);
+  }
+  return {std::make_unique<ZipSource>(zip_, static_cast<zip_uint64_t>(index), place), place,
+          static_cast<std::int64_t>(stat.size)};
+}
+
+}  // namespace atl

@@ -1,0 +1,75 @@
+// Streams the lines of a plain or gzip text file and parses their fields, with errors that name
+// file, line, column and the value found.
+#pragma once
+
+#include <zlib.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace atl {
+
+// The text in quotes, cut to a readable length, with every unprintable byte as \xNN.
+std::string in_quotes(std::string_view text);
+
+// Reads line by line with a bounded buffer. gzip is recognised by its content; a file called *.gz
+// must be gzip. Throws Error{kInput} on truncated or damaged gzip data.
+class LineReader {
+ public:
+  explicit LineReader(const std::filesystem::path& path);
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+  ~LineReader();
+
+  // The next line without its line end; valid until the next call. False at the end of the file.
+  bool next(std::string_view& line);
+  std::int64_t line_number() const { return line_number_; }  // of the last line, 1-based
+  const std::string& file() const { return file_; }
+
+ private:
+  bool refill();
+
+  std::string file_;
+  gzFile handle_ = nullptr;
+  std::vector<char> buffer_;
+  std::size_t begin_ = 0;  // unread part of the buffer
+  std::size_t end_ = 0;
+  bool at_end_ = false;
+  std::int64_t line_number_ = 0;
+};
+
+// The fields of one line, separated by blanks or by one comma (with blanks around it).
+class FieldReader {
+ public:
+  FieldReader(std::string_view line, const LineReader& reader)
+      : rest_(line), begin_(line.data()), reader_(reader) {
+    skip_blanks();
+  }
+
+  bool done() const { return rest_.empty() && !after_comma_; }
+  // The next field as an integer in [minimum, maximum]; `what` names it in errors.
+  std::int64_t integer(std::int64_t minimum, std::int64_t maximum, const char* what);
+  // The next field as a finite number.
+  float number(const char* what);
+  // The next field as any number, NaN and infinities included.
+  double any_number(const char* what);
+  // Throws Error{kInput} unless the line is used up.
+  void expect_end() const;
+  // Throws Error{kInput} with file, line and the column of the next field.
+  [[noreturn]] void fail_here(const std::string& message) const;
+
+ private:
+  void skip_blanks();
+  std::string_view peek() const;  // the next field
+  void advance(std::size_t length);
+
+  std::string_view rest_;
+  const char* begin_;
+  bool after_comma_ = false;
+  const LineReader& reader_;
+};
+
+}  // namespace atl

@@ -1,0 +1,71 @@
+// atoll generate: synthetic dataset folders of any size.
+#include <chrono>
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/memory.hpp"
+#include "datasets/generate.hpp"
+#include "launch/command.hpp"
+
+namespace atl {
+
+namespace {
+
+struct Arguments {
+  std::string kind;
+  GenerateOptions options;
+  std::string split;
+};
+
+void run(Arguments arguments) {
+  GenerateOptions& options = arguments.options;
+  if (!arguments.split.empty()) options.split = parse_split(arguments.split);
+  const auto start = std::chrono::steady_clock::now();
+  const DatasetInfo info = generate_dataset(arguments.kind, options);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  fmt::print("{}: {} nodes, {} edges, {} features, {} classes\n", info.name, info.nodes, info.edges,
+             info.features, info.classes);
+  fmt::print("written to {} in {:.1f} s, peak memory {}\n", options.out.string(), seconds.count(),
+             format_bytes(peak_resident_bytes()));
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("generate", "Make a synthetic dataset folder");
+  GenerateOptions& options = arguments->options;
+  command
+      ->add_option("kind", arguments->kind, fmt::format("{}", fmt::join(generator_kinds(), " | ")))
+      ->required();
+  command->add_option("--out", options.out, "Dataset folder to make; must not exist")->required();
+  command->add_option("--name", options.name, "Name of the set; default: its kind");
+  command->add_option("--seed", options.seed, "Same seed, same files")->capture_default_str();
+  command->add_flag("--directed", options.directed, "Make a directed graph");
+  command->add_option(
+      "--split", arguments->split,
+      "0.6,0.2,0.2 or per-class:20,500,1000; default: 0.6,0.2,0.2 or the published");
+  command->add_option("--nodes", options.nodes, "sbm, rmat: nodes")->capture_default_str();
+  command->add_option("--classes", options.classes, "sbm, rmat: classes")->capture_default_str();
+  command->add_option("--features", options.features, "sbm, rmat: feature columns")
+      ->capture_default_str();
+  command->add_option("--degree", options.degree, "sbm, rmat: mean number of neighbours")
+      ->capture_default_str();
+  command->add_option("--homophily", options.homophily, "sbm: share of edges inside a class")
+      ->capture_default_str();
+  command->add_option("--signal", options.signal, "sbm: how clearly features show the class")
+      ->capture_default_str();
+  command->add_option("--a", options.rmat_a, "rmat: chance of the upper left quarter")
+      ->capture_default_str();
+  command->add_option("--b", options.rmat_b, "rmat: of the upper right")->capture_default_str();
+  command->add_option("--c", options.rmat_c, "rmat: of the lower left")->capture_default_str();
+  command->add_option("--scale", options.scale, "like: factor on nodes and edges")
+      ->capture_default_str();
+  command->footer(
+      "Examples:\n"
+      "  atoll generate sbm --nodes 10000 --classes 8 --degree 10 --out data/sbm\n"
+      "  atoll generate like:ogbn-products --scale 0.1 --out data/products-tenth");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace atl

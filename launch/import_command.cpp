@@ -1,0 +1,80 @@
+// atoll import: graph files of the usual formats become a dataset folder.
+#include <chrono>
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/memory.hpp"
+#include "datasets/import.hpp"
+#include "launch/command.hpp"
+
+namespace atl {
+
+namespace {
+
+struct Arguments {
+  std::string format;
+  ImportOptions options;
+  std::string split;
+  std::string task;
+  std::int64_t nodes = -1;
+};
+
+void run(Arguments arguments) {
+  ImportOptions& options = arguments.options;
+  if (!arguments.split.empty()) options.split = parse_split(arguments.split);
+  if (!arguments.task.empty()) {
+    try {
+      options.task = parse_task(arguments.task, "--task");
+    } catch (const Error& error) {
+      throw Error(ErrorKind::kOption, error.what());
+    }
+  }
+  if (arguments.nodes >= 0) options.nodes = arguments.nodes;
+  const auto start = std::chrono::steady_clock::now();
+  const ImportReport report = import_dataset(arguments.format, options);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const DatasetInfo& info = report.info;
+  fmt::print(
+      "{}: {} nodes, {} edges ({} in the source; {} self-loops {}, {} duplicates merged), {} "
+      "features, {} classes, {} split{}\n",
+      info.name, info.nodes, info.edges, info.edges_source, report.self_loops,
+      options.keep_self_loops ? "kept" : "dropped", report.duplicates, info.features, info.classes,
+      info.splits, info.splits == 1 ? "" : "s");
+  fmt::print("written to {} in {:.1f} s, peak memory {}\n", options.out.string(), seconds.count(),
+             format_bytes(peak_resident_bytes()));
+}
+
+}  // namespace
+
+void add_import_command(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("import", "Make a dataset folder from graph files");
+  ImportOptions& options = arguments->options;
+  command
+      ->add_option("format", arguments->format,
+                   fmt::format("{}", fmt::join(import_formats(), " | ")))
+      ->required();
+  command->add_option("source", options.source, "Folder, file, or folder/prefix")->required();
+  command->add_option("--out", options.out, "Dataset folder to make; must not exist")->required();
+  command->add_option("--name", options.name, "Name of the set; default: from the source");
+  command->add_flag("--directed", options.directed, "Keep the direction of edges");
+  command->add_flag("--keep-self-loops", options.keep_self_loops, "Keep edges u -> u");
+  command->add_flag("--row-normalize", options.row_normalize, "Scale feature rows to sum 1");
+  command->add_option("--split", arguments->split,
+                      "Make a split: 0.6,0.2,0.2 or per-class:20,500,1000");
+  command->add_option("--seed", options.seed, "Seed of --split")->capture_default_str();
+  command->add_option("--task", arguments->task, "single-label | multi-label | binary");
+  command
+      ->add_option("--nodes", arguments->nodes, "Number of nodes, for formats that don't state it")
+      ->check(CLI::NonNegativeNumber);
+  command->footer(
+      "Examples:\n"
+      "  atoll import ogb downloads/ogbn_arxiv --out data/arxiv\n"
+      "  atoll import planetoid planetoid/ind.cora --row-normalize --out data/cora\n"
+      "  atoll import edges graph.txt.gz --directed --out data/graph\n"
+      "  atoll import gnn-benchmark amazon_photo.npz --split per-class:20,500,1000 --out "
+      "data/photo");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace atl
