@@ -22,9 +22,8 @@ enum class RandomStream : std::uint8_t {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
-#if defined(__CUDACC__)
-#define ATOLL_HOST_DEVICE __host__ __device__
-#else
+// A backend whose compiler marks functions for its device defines this on its command line.
+#ifndef ATOLL_HOST_DEVICE
 #define ATOLL_HOST_DEVICE
 #endif
 

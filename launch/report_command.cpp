@@ -23,7 +23,7 @@ void add_report_command(CLI::App& app) {
       "Examples:\n"
       "  atoll report runs/first\n"
       "  atoll report runs/* --out comparison.html");
-  command->add_option("RUN", options->runs, "Run folders written by atoll train")->required();
+  command->add_option("runs", options->runs, "Run folders written by atoll train")->required();
   command->add_option("--out", options->out, "HTML file to write")->type_name("FILE");
   command->callback([options] {
     std::vector<RunRecord> runs;

@@ -223,8 +223,8 @@ std::vector<double> nice_ticks(double low, double high, int count) {
   }
   std::vector<double> ticks;
   const double tolerance = step * 1e-6;
-  // Multiples, not repeated sums: 0.3, not 0.30000000000000004.
-  for (double k = std::ceil((low - tolerance) / step); k * step <= high + tolerance; ++k) {
+  // Multiples rather than repeated sums, whose rounding errors would show; + 0.0 turns -0 into 0.
+  for (double k = std::ceil((low - tolerance) / step) + 0.0; k * step <= high + tolerance; ++k) {
     ticks.push_back(k * step);
   }
   return ticks;

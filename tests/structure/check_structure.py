@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Checks the laws of docs/architecture.md that a compiler doesn't: which folder may include which,
+where conditional compilation may stand, that nothing is left out of the build. Prints every
+violation as file:line: text and exits with 1 if there is one. Usage: check_structure.py [ROOT]"""
+
+import os
+import re
+import sys
+
+# Folder -> folders it may include besides itself and base. Longest matching prefix wins.
+ALLOWED = {
+    "base": [],
+    "kernels": [],
+    "kernels/reference": ["kernels"],
+    "kernels/cpu": ["kernels"],
+    "kernels/cuda": ["kernels"],
+    "partition": [],
+    "datasets": ["partition"],
+    "engine/tensor": ["kernels"],
+    "engine/comm": ["engine/tensor", "kernels"],
+    "engine/exchange": ["engine/comm", "engine/tensor", "kernels", "partition"],
+    "engine/nn": ["engine/exchange", "engine/tensor", "kernels", "partition"],
+    "engine/training": ["engine/nn", "engine/exchange", "engine/comm", "engine/tensor", "kernels",
+                        "datasets", "partition"],
+    "engine/trace": ["engine/comm"],
+    "engine/placement": ["partition", "engine/exchange", "engine/trace", "engine/nn"],
+    "launch": ["engine/training", "engine/placement", "engine/trace", "engine/nn",
+               "engine/exchange", "engine/comm", "engine/tensor", "kernels", "datasets",
+               "partition"],
+}
+CONDITIONAL_ALLOWED = {"kernels/cuda", "engine/comm"}
+MPI_ALLOWED = {"engine/comm", "launch"}
+MOST_LINES = 400
+
+SOURCE_SUFFIXES = (".cpp", ".hpp", ".cu", ".cuh")
+SKIPPED_FOLDERS = re.compile(r"^(build.*|\..*|data|runs|__pycache__)$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+CONDITIONAL = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*(CUDA|NCCL|MPI)")
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
+
+
+def list_files(root):
+    """All files below root that belong to the project, as paths from root."""
+    found = []
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = sorted(name for name in subfolders if not SKIPPED_FOLDERS.match(name))
+        for name in sorted(names):
+            found.append(os.path.relpath(os.path.join(folder, name), root))
+    return found
+
+
+def layer_of(path):
+    """The longest folder of ALLOWED that holds path; None for tests and unknown folders."""
+    folder = os.path.dirname(path)
+    while folder:
+        if folder in ALLOWED:
+            return folder
+        folder = os.path.dirname(folder)
+    return None
+
+
+def read_lines(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        return file.read().split("\n")
+
+
+def check_includes(root, path, lines):
+    layer = layer_of(path)
+    for number, line in enumerate(lines, 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        bracket, target = match.groups()
+        if bracket == "<":
+            if target == "mpi.h" and layer is not None and layer not in MPI_ALLOWED:
+                yield f"{path}:{number}: mpi.h may be included in {', '.join(sorted(MPI_ALLOWED))}"
+            continue
+        if not os.path.exists(os.path.join(root, target)):
+            yield f"{path}:{number}: \"{target}\" is no path from the repository root"
+            continue
+        target_layer = layer_of(target)
+        if layer is None or target_layer in (layer, "base"):
+            continue
+        if target_layer is None or target_layer not in ALLOWED[layer]:
+            allowed = ", ".join([layer, "base"] + ALLOWED[layer])
+            yield f"{path}:{number}: {layer} may not include \"{target}\"; it may include {allowed}"
+
+
+def check_text(path, lines):
+    layer = layer_of(path)
+    for number, line in enumerate(lines, 1):
+        if CONDITIONAL.match(line) and layer not in CONDITIONAL_ALLOWED:
+            yield (f"{path}:{number}: conditional compilation on CUDA, NCCL or MPI; an absent part "
+                   "is a stub file chosen by CMake")
+        if UNFINISHED.search(line):
+            yield f"{path}:{number}: unfinished work"
+    if path.endswith((".hpp", ".cuh")):
+        if not lines[0].startswith("//"):
+            yield f"{path}:1: a header starts with a sentence that says what it is for"
+        if "#pragma once" not in lines:
+            yield f"{path}:1: #pragma once is missing"
+    if len(lines) - 1 > MOST_LINES and not path.startswith("tests/"):
+        yield f"{path}:{len(lines) - 1}: more than {MOST_LINES} lines ask to be two files"
+
+
+def check_build_lists(root, files):
+    """Every source is named in a CMakeLists.txt of its folder or of a folder above."""
+    texts = {os.path.dirname(path): "\n".join(read_lines(root, path))
+             for path in files if os.path.basename(path) == "CMakeLists.txt"}
+    for folder, text in sorted(texts.items()):
+        if re.search(r"file\s*\(\s*GLOB", text):
+            yield f"{os.path.join(folder, 'CMakeLists.txt')}:1: list sources instead of globbing"
+    for path in files:
+        if not path.endswith((".cpp", ".cu")):
+            continue
+        folder = os.path.dirname(path)
+        while folder and folder not in texts:
+            folder = os.path.dirname(folder)
+        name = os.path.relpath(path, folder) if folder else path
+        if not re.search(r"(^|[\s(\"/])" + re.escape(name) + r"($|[\s)\"])", texts.get(folder, "")):
+            yield f"{path}:1: is in no CMakeLists.txt, so it is never built"
+
+
+def check_tree(root):
+    files = list_files(root)
+    sources = [path for path in files if path.endswith(SOURCE_SUFFIXES)]
+    problems = []
+    for path in sources:
+        lines = read_lines(root, path)
+        problems += check_includes(root, path, lines)
+        problems += check_text(path, lines)
+    problems += check_build_lists(root, files)
+    return sources, problems
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else "."
+    sources, problems = check_tree(root)
+    if not sources:
+        problems.append(f"{root}: no source files found")
+    for problem in problems:
+        print(problem)
+    print(f"{len(sources)} files checked, {len(problems)} violations")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Tests of check_structure.py on small trees, each with one violation, so that a check which stops
+seeing its violation is noticed."""
+
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import check_structure
+
+HEADER = "// Says what it is for.\n#pragma once\n"
+
+
+class CheckStructureTest(unittest.TestCase):
+    def problems(self, files):
+        """The violations in a tree made of files (path -> text) and a correct base folder."""
+        tree = {
+            "base/error.hpp": HEADER,
+            "base/error.cpp": '#include "base/error.hpp"\n',
+            "base/CMakeLists.txt": "atoll_library(base SOURCES error.cpp)\n",
+        }
+        tree.update(files)
+        with tempfile.TemporaryDirectory() as root:
+            for path, text in tree.items():
+                os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
+                with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                    file.write(text)
+            return check_structure.check_tree(root)[1]
+
+    def expect(self, files, *parts):
+        problems = self.problems(files)
+        self.assertEqual(len(problems), 1, problems)
+        for part in parts:
+            self.assertIn(part, problems[0])
+
+    def test_correct_tree(self):
+        self.assertEqual(self.problems({
+            "kernels/backend.hpp": HEADER + '#include "base/error.hpp"\n',
+            "engine/nn/layer.hpp": HEADER + '#include "kernels/backend.hpp"\n#include <vector>\n',
+        }), [])
+
+    def test_upward_include(self):
+        self.expect({"kernels/backend.hpp": HEADER,
+                     "base/log.hpp": HEADER + '#include "kernels/backend.hpp"\n'},
+                    "base/log.hpp:3:", "base may not include")
+
+    def test_layers_include_no_transport(self):
+        self.expect({"engine/comm/transport.hpp": HEADER,
+                     "engine/nn/layer.hpp": HEADER + '#include "engine/comm/transport.hpp"\n'},
+                    "engine/nn/layer.hpp:3:", "engine/nn may not include")
+
+    def test_nobody_includes_cuda(self):
+        cuda = {"kernels/cuda/stream.hpp": HEADER}
+        include = '#include "kernels/cuda/stream.hpp"\n'
+        self.expect({**cuda, "launch/command.hpp": HEADER + include}, "launch may not include")
+        self.expect({**cuda, "kernels/registry.hpp": HEADER + include}, "kernels may not include")
+
+    def test_sibling_backends_are_separate(self):
+        self.expect({"kernels/cpu/simd.hpp": HEADER,
+                     "kernels/reference/sums.hpp": HEADER + '#include "kernels/cpu/simd.hpp"\n'},
+                    "kernels/reference may not include")
+
+    def test_include_from_the_root(self):
+        self.expect({"base/log.hpp": HEADER + '#include "error.hpp"\n'},
+                    "base/log.hpp:3:", "no path from the repository root")
+
+    def test_tests_may_include_everything_that_exists(self):
+        self.assertEqual(self.problems({
+            "kernels/cpu/simd.hpp": HEADER,
+            "tests/kernels/simd_test.cpp": '#include "kernels/cpu/simd.hpp"\n',
+            "tests/kernels/CMakeLists.txt": "atoll_test(kernels SOURCES simd_test.cpp)\n",
+        }), [])
+        self.expect({"tests/a.hpp": HEADER + '#include "kernels/gone.hpp"\n'}, "gone.hpp")
+
+    def test_conditional_compilation(self):
+        for line in ("#ifdef ATOLL_CUDA", "#if defined(HAVE_NCCL)", "  #  ifndef OPEN_MPI",
+                     "#elif USE_CUDA"):
+            self.expect({"base/log.hpp": HEADER + line + "\n"}, "base/log.hpp:3:", "conditional")
+        self.assertEqual(self.problems({"engine/comm/mpi.hpp": HEADER + "#ifdef OPEN_MPI\n"}), [])
+
+    def test_mpi_header(self):
+        self.expect({"engine/nn/layer.hpp": HEADER + "#include <mpi.h>\n"}, "mpi.h")
+        self.assertEqual(self.problems({"engine/comm/a.hpp": HEADER + "#include <mpi.h>\n"}), [])
+
+    def test_header_beginning(self):
+        self.expect({"base/log.hpp": "#pragma once\n"}, "starts with a sentence")
+        self.expect({"base/log.hpp": "// Logs.\n"}, "#pragma once is missing")
+
+    def test_unfinished_work(self):
+        self.expect({"base/log.hpp": HEADER + "// TO" + "DO: rotate\n"}, "base/log.hpp:3:")
+
+    def test_length(self):
+        self.expect({"base/log.hpp": HEADER + "\n" * 399}, "base/log.hpp:401:")
+        self.assertEqual(self.problems({"base/log.hpp": HEADER + "\n" * 398}), [])
+
+    def test_source_outside_the_build(self):
+        self.expect({"base/log.cpp": "\n"}, "base/log.cpp", "is in no CMakeLists.txt")
+        # A name that only ends alike doesn't count.
+        self.expect({"base/CMakeLists.txt": "atoll_library(base SOURCES error.cpp my_log.cpp)\n",
+                     "base/my_log.cpp": "\n", "base/log.cpp": "\n"}, "base/log.cpp:1")
+
+    def test_globbing(self):
+        self.expect({"base/CMakeLists.txt": "file(GLOB sources *.cpp) # error.cpp\n"}, "globbing")
+
+
+if __name__ == "__main__":
+    unittest.main()
