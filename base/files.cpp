@@ -91,9 +91,9 @@ void write_atomically(const fs::path& path, std::string_view bytes) {
         fail_input("{}: can't flush to disk: {}", path.string(), std::strerror(errno));
       }
     }
-    fs::rename(temporary, path);
-  } catch (const fs::filesystem_error& error) {
-    fail_input("{}: can't rename into place: {}", path.string(), error.code().message());
+    std::error_code error;
+    fs::rename(temporary, path, error);
+    if (error) fail_input("{}: can't rename into place: {}", path.string(), error.message());
   } catch (...) {
     std::error_code ignored;
     fs::remove(temporary, ignored);

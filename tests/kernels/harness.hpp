@@ -77,6 +77,9 @@ class BackendTest : public ::testing::TestWithParam<std::string> {
   void SetUp() override;
 };
 void require_backend(const std::string& name);
+inline std::string backend_test_name(const ::testing::TestParamInfo<std::string>& test) {
+  return test.param;
+}
 
 // Fails unless |found - expected| <= tolerance * (1 + |expected|) everywhere; NaN never passes.
 void expect_close(const std::vector<double>& found, const std::vector<double>& expected,

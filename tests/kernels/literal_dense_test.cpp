@@ -9,7 +9,7 @@ namespace {
 
 class LiteralDense : public BackendTest {};
 INSTANTIATE_TEST_SUITE_P(Backends, LiteralDense, ::testing::ValuesIn(backend_names()),
-                         ::testing::PrintToStringParamName());
+                         backend_test_name);
 
 TEST_P(LiteralDense, GemmInAllTranspositions) {
   Harness h(GetParam());

@@ -9,7 +9,7 @@ namespace {
 
 class LiteralLoss : public BackendTest {};
 INSTANTIATE_TEST_SUITE_P(Backends, LiteralLoss, ::testing::ValuesIn(backend_names()),
-                         ::testing::PrintToStringParamName());
+                         backend_test_name);
 
 const float kLog3 = std::log(3.0F);
 

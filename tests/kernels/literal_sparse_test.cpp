@@ -7,7 +7,7 @@ namespace {
 
 class LiteralSparse : public BackendTest {};
 INSTANTIATE_TEST_SUITE_P(Backends, LiteralSparse, ::testing::ValuesIn(backend_names()),
-                         ::testing::PrintToStringParamName());
+                         backend_test_name);
 
 // Directed, three inner nodes and one halo node (column 3):
 //   0 reads 1 (weight 2) and 3 (weight .5); 1 reads nobody; 2 reads 0 twice (weight 1) and itself
