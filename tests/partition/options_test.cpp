@@ -1,0 +1,106 @@
+// Tests of the partition options and of the problem made from them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "partition/partitioner.hpp"
+#include "tests/partition/example_graphs.hpp"
+#include "tests/support/thrown_error.hpp"
+
+namespace atl {
+namespace {
+
+using Weights = std::vector<std::int32_t>;
+using testing::HasSubstr;
+
+TEST(PartitionOptions, NamesRoundTrip) {
+  for (const char* name : {"cost", "nodes", "edges", "edges,train"}) {
+    EXPECT_EQ(to_string(parse_partition_balance(name)), name);
+  }
+  for (const char* name : {"volume", "cut"}) {
+    EXPECT_EQ(to_string(parse_partition_objective(name)), name);
+  }
+  const Error error = thrown_error([] { parse_partition_balance("node"); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_STREQ(error.what(),
+               "--balance: 'node' is unknown; allowed are cost, nodes, edges, edges,train");
+}
+
+TEST(PartitionOptions, NodeWeightsOfEveryBalance) {
+  const DirectedExample example;
+  PartitionOptions options;
+  const auto weights = [&](PartitionBalance balance, std::span<const std::uint8_t> split = {}) {
+    options.balance = balance;
+    return make_partition_problem(example.graph(), 2, options, split);
+  };
+  // In-degrees 0 5 1 2 1 0, out-degrees 1 2 2 1 2 1; the mean is rounded up.
+  EXPECT_EQ(weights(PartitionBalance::kNodes).node_weights, (Weights{1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(weights(PartitionBalance::kEdges).node_weights, (Weights{1, 4, 2, 2, 2, 1}));
+  EXPECT_EQ(weights(PartitionBalance::kCost).node_weights, (Weights{15, 18, 16, 16, 16, 15}));
+  const std::vector<std::uint8_t> split{0, 1, 2, 255, 0, 0};
+  const PartitionProblem both = weights(PartitionBalance::kEdgesTrain, split);
+  EXPECT_EQ(both.constraints, 2);
+  EXPECT_EQ(both.node_weights, (Weights{1, 1, 4, 0, 2, 0, 2, 0, 2, 1, 1, 1}));
+}
+
+TEST(PartitionOptions, SharesAreNormalised) {
+  EXPECT_EQ(normalised_shares({2, 1, 1}, 3), (std::vector<double>{0.5, 0.25, 0.25}));
+  EXPECT_EQ(normalised_shares({}, 4), (std::vector<double>{0.25, 0.25, 0.25, 0.25}));
+}
+
+TEST(PartitionOptions, EqualOptionsHaveEqualText) {
+  PartitionOptions options;
+  const std::string text = to_json(options).dump();
+  options.split_index = 3;  // means nothing unless training nodes are balanced
+  EXPECT_EQ(to_json(options).dump(), text);
+  options.weights = {2, 1, 1};
+  const std::string weighted = to_json(options).dump();
+  EXPECT_NE(weighted, text);
+  options.weights = {4, 2, 2};
+  EXPECT_EQ(to_json(options).dump(), weighted);
+  options.balance = PartitionBalance::kEdgesTrain;
+  EXPECT_THAT(to_json(options).dump(), HasSubstr("\"split_index\":3"));
+}
+
+TEST(PartitionOptions, ImpossibleOnesAreRefused) {
+  const PathExample example;
+  const auto message = [&](int parts, const PartitionOptions& options) {
+    const Error error =
+        thrown_error([&] { make_partition_problem(example.graph(), parts, options, {}); });
+    EXPECT_EQ(error.kind(), ErrorKind::kOption);
+    EXPECT_EQ(error.exit_code(), 2);
+    return std::string(error.what());
+  };
+  PartitionOptions options;
+  EXPECT_THAT(message(7, options), HasSubstr("7 found, but the graph has 6 nodes"));
+  EXPECT_THAT(message(0, options), HasSubstr("allowed are 1 to 4096"));
+  EXPECT_THAT(message(5000, options), HasSubstr("allowed are 1 to 4096"));
+  options.weights = {1, 2};
+  EXPECT_THAT(message(3, options), HasSubstr("2 numbers for 3 parts"));
+  options.weights = {1, 0, 2};
+  EXPECT_THAT(message(3, options), HasSubstr("0 found; allowed are positive numbers"));
+  options.weights = {1, std::nan(""), 2};
+  EXPECT_THAT(message(3, options), HasSubstr("nan found"));
+  options.weights = {};
+  options.imbalance = -1;
+  EXPECT_THAT(message(3, options), HasSubstr("--imbalance: -1"));
+  options.imbalance = std::nan("");
+  EXPECT_THAT(message(3, options), HasSubstr("--imbalance: nan"));
+  options.imbalance = 0.03;
+  options.cuts = 0;
+  EXPECT_THAT(message(3, options), HasSubstr("--cuts: 0"));
+  options.cuts = 1;
+  options.balance = PartitionBalance::kEdgesTrain;
+  EXPECT_THAT(message(3, options), HasSubstr("no training nodes"));
+}
+
+TEST(PartitionOptions, GraphWithoutEdgesIsBalancedByNodes) {
+  const std::vector<std::int64_t> row_ptr(5, 0);
+  PartitionOptions options;
+  options.balance = PartitionBalance::kEdges;
+  const PartitionProblem problem =
+      make_partition_problem({{row_ptr, {}, {}}, true}, 2, options, {});
+  EXPECT_EQ(problem.node_weights, (Weights{1, 1, 1, 1}));
+}
+
+}  // namespace
+}  // namespace atl
