@@ -204,7 +204,7 @@ void add_config_option(CLI::App& program) {
             "--config", [chosen](const std::string& file) { chosen->add_result(file); },
             "Read options from a TOML file; the command line wins")
         ->check(CLI::ExistingFile)
-        ->type_name("FILE")
+
         ->configurable(false)
         ->trigger_on_parse();
   }

@@ -24,7 +24,7 @@ void add_report_command(CLI::App& app) {
       "  atoll report runs/first\n"
       "  atoll report runs/* --out comparison.html");
   command->add_option("runs", options->runs, "Run folders written by atoll train")->required();
-  command->add_option("--out", options->out, "HTML file to write")->type_name("FILE");
+  command->add_option("--out", options->out, "HTML file to write");
   command->callback([options] {
     std::vector<RunRecord> runs;
     for (const std::string& folder : options->runs) runs.push_back(read_run(folder));

@@ -33,6 +33,11 @@ struct Axis {
 
 std::string color(int index) { return fmt::format("var(--s{})", index % kColors); }
 
+// Parts of a bar beyond the palette repeat its colours paler.
+const char* opacity(std::size_t part) {
+  return part < static_cast<std::size_t>(kColors) ? "1" : "0.5";
+}
+
 // Series beyond the palette repeat its colours with dashes.
 std::string dashes(int index) {
   return index < kColors ? ""
@@ -146,11 +151,12 @@ std::string draw_bar(const StackedBar& bar, const std::vector<std::string>& part
   double sum = 0;
   for (std::size_t part = 0; part < bar.parts.size(); ++part) {
     svg += fmt::format(
-        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" style=\"fill:{}\">"
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" "
+        "style=\"fill:{};opacity:{}\">"
         "<title>{}: {} {}</title></rect>\n",
         x.at(sum), top + 5, x.at(bar.parts[part]) - x.at(0), kBarRow - 10,
-        color(static_cast<int>(part)), escape_html(bar.name), escape_html(parts[part]),
-        format_number(bar.parts[part]));
+        color(static_cast<int>(part)), opacity(part), escape_html(bar.name),
+        escape_html(parts[part]), format_number(bar.parts[part]));
     sum += bar.parts[part];
   }
   return svg + text_at(x.at(sum) + 6, text_line, "start", format_number(sum));
@@ -159,8 +165,8 @@ std::string draw_bar(const StackedBar& bar, const std::vector<std::string>& part
 std::string legend_of(const std::vector<std::string>& parts) {
   std::string legend = "<p class=\"legend\">";
   for (std::size_t part = 0; part < parts.size(); ++part) {
-    legend += fmt::format("<span><i style=\"background:{}\"></i>{}</span>",
-                          color(static_cast<int>(part)), escape_html(parts[part]));
+    legend += fmt::format("<span><i style=\"background:{};opacity:{}\"></i>{}</span>",
+                          color(static_cast<int>(part)), opacity(part), escape_html(parts[part]));
   }
   return legend + "</p>\n";
 }

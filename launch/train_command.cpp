@@ -59,9 +59,9 @@ void add_train_command(CLI::App& app) {
       "  atoll train data/cora --transport local --ranks 3 --layers 2 --hidden 16 "
       "--input-dropout 0.5 --weight-decay 5e-4 --weight-decay-layers first --epochs 200");
   const auto flags = std::make_shared<TrainFlags>();
-  add_train_flags(*command, *flags);
   TrainOptions& train = flags->train;
-  train.optimizer.epochs = 100;
+  train.optimizer.epochs = 100;  // before the option is declared, so that --help shows it
+  add_train_flags(*command, *flags);
   command
       ->add_option("--eval-every", train.eval_every, "Evaluate every K epochs; 0: only at the end")
       ->check(CLI::NonNegativeNumber)
