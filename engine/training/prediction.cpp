@@ -1,0 +1,126 @@
+#include "engine/training/prediction.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/files.hpp"
+#include "base/npy.hpp"
+#include "engine/training/agreement.hpp"
+
+namespace atl {
+
+namespace {
+
+// Rows of `local` (one per inner node) of all ranks in the order of global ids; empty except on
+// rank 0.
+template <typename T>
+std::vector<T> collect_rows(const RankData& data, Transport& transport, const std::vector<T>& local,
+                            std::int64_t width) {
+  const OperationLabel label{"predictions"};
+  const auto ids = transport.gather(std::as_bytes(data.graph().inner_ids), 0, label);
+  const auto rows = transport.gather(std::as_bytes(std::span(local)), 0, label);
+  if (transport.rank() != 0) return {};
+  std::vector<T> all(static_cast<std::size_t>(data.dataset().nodes * width));
+  for (std::size_t r = 0; r < ids.size(); ++r) {
+    const std::size_t count = ids[r].size() / sizeof(GlobalId);
+    for (std::size_t i = 0; i < count; ++i) {
+      GlobalId id{};
+      std::memcpy(&id, ids[r].data() + i * sizeof(GlobalId), sizeof(GlobalId));
+      const std::size_t row_bytes = static_cast<std::size_t>(width) * sizeof(T);
+      std::memcpy(all.data() + to_index(id) * width, rows[r].data() + i * row_bytes, row_bytes);
+    }
+  }
+  return all;
+}
+
+template <typename T>
+void write_rows(const RankData& data, Transport& transport, const std::vector<T>& local,
+                std::int64_t width, bool vector, const std::filesystem::path& out) {
+  const std::vector<T> all = collect_rows(data, transport, local, width);
+  on_all_ranks(transport, [&] {
+    if (transport.rank() != 0) return;
+    std::vector<std::int64_t> shape{data.dataset().nodes};
+    if (!vector) shape.push_back(width);
+    std::string bytes = make_npy_header(npy_descr<T>(), shape);
+    bytes.append(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(T));
+    write_atomically(out, bytes);
+  });
+}
+
+// Class with the largest logit of every row, the first one if several are equal.
+std::vector<std::int32_t> argmax_rows(const std::vector<float>& logits, std::int64_t width) {
+  std::vector<std::int32_t> labels(logits.size() / static_cast<std::size_t>(width));
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const float* row = logits.data() + i * static_cast<std::size_t>(width);
+    labels[i] = static_cast<std::int32_t>(std::max_element(row, row + width) - row);
+  }
+  return labels;
+}
+
+void write_labels(const RankData& data, Transport& transport, const std::vector<float>& logits,
+                  const std::filesystem::path& out) {
+  if (data.dataset().task == Task::kMultiLabel) {
+    std::vector<std::uint8_t> labels(logits.size());
+    std::transform(logits.begin(), logits.end(), labels.begin(),
+                   [](float logit) { return static_cast<std::uint8_t>(logit > 0); });
+    write_rows(data, transport, labels, data.outputs(), false, out);
+    return;
+  }
+  std::vector<std::int32_t> labels;
+  if (data.dataset().task == Task::kBinary) {
+    labels.resize(logits.size());
+    std::transform(logits.begin(), logits.end(), labels.begin(),
+                   [](float logit) { return static_cast<std::int32_t>(logit > 0); });
+  } else {
+    labels = argmax_rows(logits, data.outputs());
+  }
+  write_rows(data, transport, labels, 1, true, out);
+}
+
+}  // namespace
+
+PredictionKind parse_prediction_kind(const std::string& text) {
+  if (text == "labels") return PredictionKind::kLabels;
+  if (text == "logits") return PredictionKind::kLogits;
+  if (text == "embeddings") return PredictionKind::kEmbeddings;
+  fail_option("--what {}: allowed are labels, logits, embeddings", text);
+}
+
+TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path) {
+  const auto found = file.metadata.find("atoll");
+  if (found == file.metadata.end()) {
+    fail_input("{}: its metadata has no 'atoll' entry: not a model of this program", path.string());
+  }
+  const Json metadata = Json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  const auto options = json_field<Json>(metadata, "options", path);
+  TrainOptions result;
+  result.model = json_field<std::string>(options, "model", path);
+  result.layers = json_field<int>(options, "layers", path);
+  result.hidden = json_field<std::int64_t>(options, "hidden", path);
+  result.split_index = json_field<std::int64_t>(options, "split-index", path);
+  const auto norm = json_field<std::string>(options, "norm", path);
+  for (const Norm candidate : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+    if (norm == to_string(candidate)) result.norm = candidate;
+  }
+  return result;
+}
+
+Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
+                const std::filesystem::path& out) {
+  const RankContext context = trainer.context(0, /*training=*/false);
+  const ConstMatrixView logits = trainer.model().forward(context);
+  const std::vector<float> host_logits = download_f32(context.backend, context.queue, logits);
+  if (kind == PredictionKind::kLabels) {
+    write_labels(data, transport, host_logits, out);
+  } else if (kind == PredictionKind::kLogits) {
+    write_rows(data, transport, host_logits, logits.cols, false, out);
+  } else {
+    const int last = trainer.model().config().layers - 1;
+    const ConstMatrixView rows = last > 0 ? trainer.model().activations(last - 1) : data.features();
+    write_rows(data, transport, download_f32(context.backend, context.queue, rows), rows.cols,
+               false, out);
+  }
+  return compute_metrics(context, transport, data, logits);
+}
+
+}  // namespace atl

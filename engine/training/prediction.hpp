@@ -1,0 +1,27 @@
+// Predictions of a trained model for every node, collected by global id.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "engine/training/trainer.hpp"
+
+namespace atl {
+
+enum class PredictionKind {
+  kLabels,      // int32 [N] class, or uint8 [N, classes] for multi-label, int32 0/1 for binary
+  kLogits,      // f32 [N, outputs]
+  kEmbeddings,  // f32 [N, hidden]: input of the last layer
+};
+PredictionKind parse_prediction_kind(const std::string& text);  // throws Error{kOption}
+
+// What a run's model.safetensors says of its model: the options it was trained with. Throws
+// Error{kInput} naming `path` if the file is not a model of this program.
+TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path);
+
+// One forward pass with the trainer's weights; rank 0 writes the array to `out`, atomically.
+// Collective.
+Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
+                const std::filesystem::path& out);
+
+}  // namespace atl

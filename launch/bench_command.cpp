@@ -1,0 +1,164 @@
+// `atoll bench`: epoch throughput and where the time goes, as a table and as JSON.
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "base/files.hpp"
+#include "base/log.hpp"
+#include "base/memory.hpp"
+#include "launch/command.hpp"
+#include "launch/rank_job.hpp"
+#include "launch/train_flags.hpp"
+#include "launch/version.hpp"
+
+namespace atl {
+namespace {
+
+struct BenchArguments {
+  TrainFlags flags;
+  int warmup = 3;
+  int epochs = 10;
+  std::string json;
+};
+
+struct Spread {
+  double median = 0;
+  double least = 0;
+  double most = 0;
+};
+
+Spread spread_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  const double median =
+      values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+  return {median, values.front(), values.back()};
+}
+
+Json to_json(const Spread& spread) {
+  return {{"median", spread.median}, {"min", spread.least}, {"max", spread.most}};
+}
+
+// Everything measured, epoch by epoch, on this rank.
+struct Samples {
+  std::vector<double> epoch_ms;
+  std::vector<double> exposed_ms;
+  std::vector<double> bytes;
+  std::map<std::string, std::vector<double>> phase_ms;
+
+  void add(const EpochResult& result) {
+    epoch_ms.push_back(result.epoch_ms);
+    exposed_ms.push_back(result.exposed_comm_ms);
+    bytes.push_back(static_cast<double>(result.bytes_sent));
+    for (const auto& [phase, ms] : result.phase_ms) phase_ms[phase].push_back(ms);
+  }
+};
+
+Json make_report(const Samples& samples, RankJob& job, const TrainOptions& options,
+                 Transport& transport, std::int64_t halo_bytes) {
+  const DatasetInfo& dataset = job.data().dataset();
+  Json report = {
+      {"dataset", dataset.name},
+      {"nodes", dataset.nodes},
+      {"edges", dataset.edges},
+      {"features", dataset.features},
+      {"model", options.model},
+      {"layers", options.layers},
+      {"hidden", options.hidden},
+      {"norm", to_string(options.norm)},
+      {"ranks", transport.size()},
+      {"transport", transport.name()},
+      {"threads", job.threads()},
+      {"backend", job.backend().name()},
+      {"device", job.backend().device()},
+      {"exchange", options.exchange},
+      {"overlap", options.overlap},
+      {"epochs", samples.epoch_ms.size()},
+      {"epoch_ms", to_json(spread_of(samples.epoch_ms))},
+      {"exposed_comm_ms", to_json(spread_of(samples.exposed_ms))},
+      {"bytes_sent_per_epoch", static_cast<std::int64_t>(spread_of(samples.bytes).median)},
+      {"halo_bytes_per_epoch_formula", halo_bytes},
+      {"peak_rss_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
+      {"memory_needed_mb", static_cast<double>(job.trainer().bytes_needed()) / 1e6},
+      {"commit", program_commit()}};
+  std::int64_t floats = 0;
+  for (const LayerAlgebra& layer : job.trainer().model().algebra()) {
+    floats += layer.forward_floats + layer.backward_floats;
+  }
+  report["floats_per_halo_row"] = floats;
+  for (const auto& [phase, ms] : samples.phase_ms) {
+    report["phases_ms"][phase] = to_json(spread_of(ms));
+  }
+  return report;
+}
+
+void print_report(const Json& report) {
+  const auto line = [](const std::string& name, const Json& spread) {
+    fmt::print("  {:<20} {:>10.2f} {:>10.2f} {:>10.2f}\n", name, spread.at("median").get<double>(),
+               spread.at("min").get<double>(), spread.at("max").get<double>());
+  };
+  fmt::print("{} on {}: {} ranks x {} threads, {}, exchange {}, overlap {}\n",
+             report.at("model").get<std::string>(), report.at("dataset").get<std::string>(),
+             report.at("ranks").get<int>(), report.at("threads").get<int>(),
+             report.at("device").get<std::string>(), report.at("exchange").get<std::string>(),
+             report.at("overlap").get<bool>() ? "on" : "off");
+  fmt::print("  {:<20} {:>10} {:>10} {:>10}\n", "ms", "median", "min", "max");
+  line("epoch", report.at("epoch_ms"));
+  line("exposed comm", report.at("exposed_comm_ms"));
+  fmt::print("  phases of rank 0\n");
+  for (const auto& [phase, spread] : report.at("phases_ms").items()) line(phase, spread);
+  fmt::print(
+      "  {:.3f} MB sent per epoch by all ranks ({:.3f} MB of halo rows by formula, {} floats "
+      "per halo row); peak {:.0f} MB\n",
+      report.at("bytes_sent_per_epoch").get<double>() / 1e6,
+      report.at("halo_bytes_per_epoch_formula").get<double>() / 1e6,
+      report.at("floats_per_halo_row").get<std::int64_t>(), report.at("peak_rss_mb").get<double>());
+}
+
+void run_bench(const BenchArguments& arguments) {
+  const TrainOptions options = arguments.flags.resolve();
+  const PartitionOptions partition =
+      arguments.flags.partition.resolve(options.seed, options.split_index);
+  const LauncherInfo launcher = launcher_info();
+  log::configure(launcher.rank, launcher.size, /*verbose=*/false);
+  run_ranks(arguments.flags.transport, [&](Transport& transport) {
+    RankJob job(transport, arguments.flags.dataset, partition, options);
+    Samples samples;
+    for (int epoch = 1; epoch <= arguments.warmup + arguments.epochs; ++epoch) {
+      const EpochResult result = job.trainer().run_epoch(epoch);
+      if (epoch > arguments.warmup) samples.add(result);
+    }
+    std::int64_t halo_bytes = job.trainer().model().halo_bytes_per_epoch();
+    transport.all_reduce(std::span(&halo_bytes, 1), {"byte formula"});
+    if (transport.rank() != 0) return;
+    const Json report = make_report(samples, job, options, transport, halo_bytes);
+    print_report(report);
+    if (!arguments.json.empty()) write_json(arguments.json, report);
+  });
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("bench", "Measure epochs: throughput, phases, bytes, memory");
+  command->footer(
+      "Examples:\n"
+      "  atoll bench data/arxiv --model sage\n"
+      "  mpirun -n 4 atoll bench data/arxiv --norm batch --epochs 20 --json bench.json");
+  const auto arguments = std::make_shared<BenchArguments>();
+  add_train_flags(*command, arguments->flags);
+  CLI::Option* epochs = command->get_option("--epochs");
+  command->remove_option(epochs);
+  command->add_option("--warmup", arguments->warmup, "Epochs before measuring")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Results");
+  command->add_option("--epochs", arguments->epochs, "Epochs measured")
+      ->check(CLI::Range(1, 1000000))
+      ->group("Results");
+  command->add_option("--json", arguments->json, "Also write the figures to this file")
+      ->group("Results");
+  command->callback([arguments] { run_bench(*arguments); });
+}
+
+}  // namespace atl

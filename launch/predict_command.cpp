@@ -1,0 +1,83 @@
+// `atoll predict`: applies the model of a run to a dataset folder.
+#include <memory>
+
+#include "base/log.hpp"
+#include "engine/training/agreement.hpp"
+#include "engine/training/prediction.hpp"
+#include "launch/command.hpp"
+#include "launch/rank_job.hpp"
+#include "launch/train_flags.hpp"
+
+namespace atl {
+namespace {
+
+struct PredictArguments {
+  std::string run;
+  std::string dataset;
+  std::string out;
+  std::string what = "labels";
+  std::string backend = "auto";
+  int threads = 0;
+  std::int64_t split_index = -1;
+  TransportOptions transport;
+  PartitionFlags partition;
+};
+
+void run_predict(const PredictArguments& arguments) {
+  const PredictionKind kind = parse_prediction_kind(arguments.what);
+  const LauncherInfo launcher = launcher_info();
+  log::configure(launcher.rank, launcher.size, /*verbose=*/false);
+  run_ranks(arguments.transport, [&](Transport& transport) {
+    const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
+    SafetensorsFile file;
+    TrainOptions options;
+    on_all_ranks(transport, [&] {
+      file = read_safetensors(path);
+      options = read_model_options(file, path);
+    });
+    options.backend = arguments.backend;
+    options.threads = arguments.threads;
+    if (arguments.split_index >= 0) options.split_index = arguments.split_index;
+    const PartitionOptions partition =
+        arguments.partition.resolve(options.seed, options.split_index);
+    RankJob job(transport, arguments.dataset, partition, options);
+    on_all_ranks(transport,
+                 [&] { job.trainer().load_state(file, /*optimizer=*/false, path.string()); });
+    const Metrics metrics = predict(job.trainer(), job.data(), transport, kind, arguments.out);
+    if (transport.rank() != 0) return;
+    fmt::print("{} of {} nodes in {}\n", arguments.what, job.data().dataset().nodes, arguments.out);
+    fmt::print("  {}: train {:.4f}  valid {:.4f}  test {:.4f}\n",
+               metric_name(job.data().dataset().task), metrics.train, metrics.valid, metrics.test);
+  });
+}
+
+}  // namespace
+
+void add_predict_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("predict", "Write labels, logits or embeddings of every node");
+  command->footer(
+      "The model is that of the run's best epoch.\n"
+      "Examples:\n"
+      "  atoll predict runs/arxiv data/arxiv --out labels.npy\n"
+      "  mpirun -n 4 atoll predict runs/arxiv data/arxiv --what embeddings --out rows.npy");
+  const auto arguments = std::make_shared<PredictArguments>();
+  command->add_option("run", arguments->run, "Run folder of `atoll train`")->required();
+  command->add_option("dataset", arguments->dataset, "Dataset folder")->required();
+  command->add_option("--out", arguments->out, "The .npy file to write")->required();
+  command->add_option("--what", arguments->what, "labels, logits or embeddings")
+      ->check(CLI::IsMember({"labels", "logits", "embeddings"}));
+  command->add_option("--backend", arguments->backend, "auto, reference, cpu or cuda");
+  command->add_option("--threads", arguments->threads,
+                      "Threads per rank; 0: cores / ranks on this host");
+  command->add_option("--split-index", arguments->split_index,
+                      "Split that the metrics are for; -1: that of the run");
+  command->add_option("--transport", arguments->transport.name, "auto, mpi or local")
+      ->check(CLI::IsMember(transport_names()));
+  command->add_option("--ranks", arguments->transport.ranks,
+                      "Number of ranks with --transport local");
+  add_partition_flags(*command, arguments->partition);
+  command->callback([arguments] { run_predict(*arguments); });
+}
+
+}  // namespace atl
