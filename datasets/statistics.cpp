@@ -1,0 +1,167 @@
+#include "datasets/statistics.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+DegreeStatistics describe_degrees(const CsrView& csr) {
+  std::vector<std::int64_t> degrees(static_cast<std::size_t>(csr.rows()));
+  for (std::int64_t i = 0; i < csr.rows(); ++i) degrees[i] = csr.row_ptr[i + 1] - csr.row_ptr[i];
+  const auto middle = degrees.begin() + (csr.rows() - 1) / 2;
+  std::nth_element(degrees.begin(), middle, degrees.end());
+  DegreeStatistics result;
+  result.median = *middle;
+  const auto [low, high] = std::minmax_element(degrees.begin(), degrees.end());
+  result.minimum = *low;
+  result.maximum = *high;
+  result.mean = static_cast<double>(csr.nnz()) / static_cast<double>(csr.rows());
+  return result;
+}
+
+// Self-loops, isolated nodes and homophily, in one walk over the edges.
+void describe_edges(const CsrView& csr, std::span<const std::int32_t> labels,
+                    DatasetStatistics& result) {
+  std::vector<std::uint8_t> joined(static_cast<std::size_t>(csr.rows()), 0);
+  std::int64_t labelled = 0;
+  std::int64_t equal = 0;
+  for (std::int64_t i = 0; i < csr.rows(); ++i) {
+    for (const std::int32_t j : csr.row(i)) {
+      if (j < 0 || j >= csr.rows()) {
+        fail_input("row {} of the graph holds node {}; allowed are 0 to {}", i, j, csr.rows() - 1);
+      }
+      if (j == i) {
+        ++result.self_loops;
+        continue;
+      }
+      joined[i] = joined[j] = 1;
+      if (labels.empty() || labels[i] < 0 || labels[j] < 0) continue;
+      ++labelled;
+      equal += labels[i] == labels[j] ? 1 : 0;
+    }
+  }
+  result.isolated = std::count(joined.begin(), joined.end(), std::uint8_t{0});
+  if (labelled > 0) result.homophily = static_cast<double>(equal) / static_cast<double>(labelled);
+}
+
+void describe_labels(const Dataset& dataset, DatasetStatistics& result) {
+  const DatasetInfo& info = dataset.info();
+  result.class_counts.assign(static_cast<std::size_t>(info.classes), 0);
+  for (const std::int32_t label : dataset.labels()) {
+    if (label < 0) {
+      ++result.unlabelled;
+    } else {
+      ++result.class_counts[label];
+    }
+  }
+  const auto multi = dataset.multi_labels();
+  for (std::int64_t i = 0; !multi.empty() && i < info.nodes; ++i) {
+    const auto row = multi.subspan(i * info.classes, info.classes);
+    for (std::int64_t c = 0; c < info.classes; ++c) result.class_counts[c] += row[c] == 1 ? 1 : 0;
+    const bool none = std::all_of(row.begin(), row.end(), [](std::uint8_t v) { return v == 255; });
+    result.unlabelled += none ? 1 : 0;
+  }
+}
+
+std::vector<std::string> find_parts(const fs::path& folder) {
+  std::vector<std::string> parts;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder / "parts", error)) {
+    if (fs::exists(entry.path() / "partition.json", error)) {
+      parts.push_back(entry.path().filename().string());
+    }
+  }
+  std::sort(parts.begin(), parts.end());
+  return parts;
+}
+
+}  // namespace
+
+DatasetStatistics describe_dataset(const Dataset& dataset) {
+  const CsrView csr = dataset.graph().in_edges;
+  DatasetStatistics result;
+  result.degrees = describe_degrees(csr);
+  describe_edges(csr, dataset.labels(), result);
+  for (std::int64_t k = 0; k < dataset.info().splits; ++k) {
+    std::array<std::int64_t, 3> counts{};
+    for (const std::uint8_t part : dataset.split(k)) {
+      if (part < 3) ++counts[part];
+    }
+    result.splits.push_back(counts);
+  }
+  describe_labels(dataset, result);
+  result.parts = find_parts(dataset.folder());
+  return result;
+}
+
+Json statistics_json(const Dataset& dataset, const DatasetStatistics& s,
+                     const std::string& checksums) {
+  const DatasetInfo& info = dataset.info();
+  Json json = {{"name", info.name},           {"nodes", info.nodes},
+               {"edges", info.edges},         {"edges_source", info.edges_source},
+               {"directed", info.directed},   {"weighted", info.weighted},
+               {"features", info.features},   {"classes", info.classes},
+               {"task", to_string(info.task)}};
+  json["degree"] = {{"min", s.degrees.minimum},
+                    {"median", s.degrees.median},
+                    {"mean", s.degrees.mean},
+                    {"max", s.degrees.maximum}};
+  json["isolated"] = s.isolated;
+  json["self_loops"] = s.self_loops;
+  json["homophily"] = s.homophily >= 0 ? Json(s.homophily) : Json(nullptr);
+  json["splits"] = Json::array();
+  for (const auto& split : s.splits) {
+    json["splits"].push_back({{"train", split[0]}, {"valid", split[1]}, {"test", split[2]}});
+  }
+  json["class_counts"] = s.class_counts;
+  json["unlabelled"] = s.unlabelled;
+  json["parts"] = s.parts;
+  json["checksum"] = info.checksum;
+  json["checksums"] = checksums;
+  json["provenance"] = info.provenance;
+  return json;
+}
+
+std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
+                            const std::string& checksums) {
+  const DatasetInfo& info = dataset.info();
+  std::string text;
+  const auto line = [&](const char* name, const std::string& value) {
+    text += fmt::format("{:<12} {}\n", name, value);
+  };
+  line("name", info.name);
+  line("task", to_string(info.task));
+  line("nodes", fmt::format("{}", info.nodes));
+  line("edges", fmt::format("{} ({}{}), {} in the source", info.edges,
+                            info.directed ? "directed" : "both directions",
+                            info.weighted ? ", weighted" : "", info.edges_source));
+  line("degree",
+       fmt::format("min {}, median {}, mean {:.2f}, max {}; {} isolated nodes", s.degrees.minimum,
+                   s.degrees.median, s.degrees.mean, s.degrees.maximum, s.isolated));
+  line("self-loops", fmt::format("{}", s.self_loops));
+  line("features", fmt::format("{}", info.features));
+  line("classes", fmt::format("{}; {} nodes without label", info.classes, s.unlabelled));
+  if (!s.class_counts.empty()) {
+    const auto [low, high] = std::minmax_element(s.class_counts.begin(), s.class_counts.end());
+    line("class sizes",
+         fmt::format("smallest {} (class {}), largest {} (class {})", *low,
+                     low - s.class_counts.begin(), *high, high - s.class_counts.begin()));
+  }
+  if (s.homophily >= 0) line("homophily", fmt::format("{:.3f}", s.homophily));
+  for (std::size_t k = 0; k < s.splits.size(); ++k) {
+    line(
+        fmt::format("split {}", k).c_str(),
+        fmt::format("{} train, {} valid, {} test, {} none", s.splits[k][0], s.splits[k][1],
+                    s.splits[k][2], info.nodes - s.splits[k][0] - s.splits[k][1] - s.splits[k][2]));
+  }
+  line("parts", s.parts.empty() ? "none" : fmt::format("{}", fmt::join(s.parts, ", ")));
+  line("checksum", fmt::format("{} ({})", info.checksum, checksums));
+  return text;
+}
+
+}  // namespace atl

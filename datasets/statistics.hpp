@@ -1,0 +1,41 @@
+// What `atoll info` says about a dataset: sizes, degrees, self-loops, splits, classes, checksums
+// and the partitions made so far.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "datasets/dataset.hpp"
+
+namespace atl {
+
+struct DegreeStatistics {  // of the in-edges of nodes, self-loops included
+  std::int64_t minimum = 0;
+  std::int64_t median = 0;  // the lower one of two
+  double mean = 0;
+  std::int64_t maximum = 0;
+};
+
+struct DatasetStatistics {
+  DegreeStatistics degrees;
+  std::int64_t isolated = 0;  // nodes without in- and out-edges other than a self-loop
+  std::int64_t self_loops = 0;
+  std::vector<std::array<std::int64_t, 3>> splits;  // per split: train, valid, test nodes
+  std::vector<std::int64_t> class_counts;           // nodes with that class
+  std::int64_t unlabelled = 0;                      // nodes without any label
+  // Share of edges between two labelled nodes that join equal labels; -1 without such edges or
+  // for multi-label sets.
+  double homophily = -1;
+  std::vector<std::string> parts;  // names of the folders in DIR/parts
+};
+
+DatasetStatistics describe_dataset(const Dataset& dataset);
+// `checksums`: what comparing the files gave, e.g. "ok".
+Json statistics_json(const Dataset& dataset, const DatasetStatistics& statistics,
+                     const std::string& checksums);
+std::string statistics_text(const Dataset& dataset, const DatasetStatistics& statistics,
+                            const std::string& checksums);
+
+}  // namespace atl
