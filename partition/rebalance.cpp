@@ -1,6 +1,8 @@
 // What partitioners leave undone: parts without a node, and parts above the bound.
 #include <algorithm>
+#include <cmath>
 
+#include "base/error.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {
@@ -46,6 +48,11 @@ class Mover {
   // Moves nodes out of `part`, loosest first, until its fullness is at most `mark` or nothing fits
   // anywhere.
   void relieve(int part, double mark);
+
+  // For one quantity: moves single nodes from the part furthest above its share to the one furthest
+  // below while that lowers the former's excess. Ends with every load at most share + heaviest
+  // node: otherwise any node of the one part would still fit into the other.
+  void level();
 
  private:
   std::int64_t weight(std::int32_t node, std::int64_t c) const {
@@ -147,6 +154,32 @@ void Mover::relieve(int part, double mark) {
   }
 }
 
+void Mover::level() {
+  ATOLL_ASSERT(problem_.constraints == 1);
+  const auto excess = [&](int part) { return static_cast<double>(loads_[part]) - shares_[part]; };
+  while (true) {
+    int high = 0;
+    int low = 0;
+    for (int part = 1; part < problem_.parts; ++part) {
+      if (excess(part) > excess(high)) high = part;
+      if (excess(part) < excess(low)) low = part;
+    }
+    const double gap = excess(high) - excess(low);
+    std::int32_t best = -1;  // the node that comes closest to halving the gap
+    for (std::size_t v = 0; v < part_of_.size() && sizes_[high] > 1; ++v) {
+      const auto node = static_cast<std::int32_t>(v);
+      const auto w = static_cast<double>(weight(node, 0));
+      if (part_of_[v] != high || w <= 0 || w >= gap) continue;
+      const auto miss = [&](std::int32_t n) {
+        return std::abs(static_cast<double>(weight(n, 0)) - gap / 2);
+      };
+      if (best < 0 || miss(node) < miss(best)) best = node;
+    }
+    if (best < 0) return;
+    move(best, low);
+  }
+}
+
 }  // namespace
 
 void repair_empty_parts(const PartitionProblem& problem, std::span<std::int32_t> part_of) {
@@ -174,6 +207,8 @@ void rebalance(const PartitionProblem& problem, std::span<std::int32_t> part_of)
       mover.relieve(part, 1 + mark * problem.imbalance);
     }
   }
+  // Few nodes per part: what fits below a mark is too coarse a question.
+  if (problem.constraints == 1 && !within_bounds(problem, part_of)) mover.level();
 }
 
 }  // namespace atl
