@@ -3,7 +3,13 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include "base/files.hpp"
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/error.hpp"
 
 namespace atl {
 
@@ -13,9 +19,24 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 
 std::uint64_t checksum(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
+// Read in pieces, not mapped: the pages of a map would count as memory of this process.
 std::uint64_t file_checksum(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  return checksum(file.bytes());
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (!file) fail_input("{}: can't open: {}", path.string(), std::strerror(errno));
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
+                                                                              &XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  std::vector<std::byte> piece(std::size_t{1} << 20U);
+  while (true) {
+    const std::size_t got = std::fread(piece.data(), 1, piece.size(), file.get());
+    if (std::ferror(file.get()) != 0) {
+      fail_input("{}: can't read: {}", path.string(), std::strerror(errno));
+    }
+    if (got == 0) break;
+    XXH3_64bits_update(state.get(), piece.data(), got);
+  }
+  return XXH3_64bits_digest(state.get());
 }
 
 std::string to_hex(std::uint64_t value) { return fmt::format("{:016x}", value); }

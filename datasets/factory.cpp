@@ -18,6 +18,12 @@ struct Format {
 constexpr Format kFormats[] = {
     {"ogb", import_ogb},
     {"planetoid", import_planetoid},
+    {"graphsaint", import_graphsaint},
+    {"gnn-benchmark", import_gnn_benchmark},
+    {"heterophilous", import_heterophilous},
+    {"npy", import_npy},
+    {"edges", import_edges},
+    {"metis", import_metis},
 };
 
 }  // namespace

@@ -41,6 +41,7 @@ class ImportSession {
   const ImportOptions& options() const { return options_; }
   const std::filesystem::path& source() const { return options_.source; }
   std::int64_t nodes() const { return writer_.info().nodes; }
+  std::int64_t classes() const { return writer_.info().classes; }
 
   // Sets name and task unless the options do.
   void set_name(const std::string& name);

@@ -1,6 +1,8 @@
 // The importers, one per format and source file; factory.cpp names them. Internal to datasets/.
 #pragma once
 
+#include <filesystem>
+
 namespace atl {
 
 class ImportSession;
@@ -15,5 +17,8 @@ void import_metis(ImportSession& session);
 void import_npy(ImportSession& session);
 void import_ogb(ImportSession& session);
 void import_planetoid(ImportSession& session);
+
+// features.npy, labels.npy and split.npy of `folder`, each where it is there.
+void read_node_arrays(ImportSession& session, const std::filesystem::path& folder);
 
 }  // namespace atl
