@@ -75,8 +75,8 @@ void make_partition(const Dataset& dataset, int parts, const PartitionOptions& o
 }  // namespace
 
 fs::path partition_folder(const Dataset& dataset, int parts, const PartitionOptions& options) {
-  const std::string text =
-      fmt::format("{} {} {}", parts, to_json(options).dump(), dataset.info().checksum);
+  const std::string text = fmt::format("{} {} {} {}", parts, to_json(options).dump(),
+                                       dataset.info().directed, dataset.info().checksum);
   return dataset.folder() / "parts" /
          fmt::format("{}-{}-{}-{:08x}", parts, options.method, to_string(options.objective),
                      static_cast<std::uint32_t>(checksum(text)));
