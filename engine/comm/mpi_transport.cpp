@@ -188,15 +188,17 @@ class MpiTransport final : public Transport {
     transfer->receives_left.resize(size_);
     const int tag = static_cast<int>(next_sequence_++ % kTags);
     progress_->start(transfer, [&](MpiTransfer& started) {
-      // Receives first, so that data never waits in MPI's own buffers; every rank starts with
-      // another peer.
-      for (int step = 1; step < size_; ++step) {
-        const int peer = (rank_ + size_ - step) % size_;
-        post_receive(started, peer, receives[peer], tag);
-      }
+      // Sends first: a message announces itself to its receiver before this rank answers what the
+      // peer announced. The other way round, the peer may start to fill its socket on our answer,
+      // its own answer queues behind that data, and the two directions take turns on the link.
+      // Every rank starts with another peer.
       for (int step = 1; step < size_; ++step) {
         const int peer = (rank_ + step) % size_;
         post_send(started, peer, sends[peer], tag);
+      }
+      for (int step = 1; step < size_; ++step) {
+        const int peer = (rank_ + size_ - step) % size_;
+        post_receive(started, peer, receives[peer], tag);
       }
     });
     return std::make_unique<MpiPending>(*progress_, std::move(transfer), timeout_seconds_);

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "engine/comm/transport.hpp"
 
@@ -20,9 +21,14 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-double median(std::vector<double> values) {
+struct Times {
+  double median = 0;
+  double worst = 0;
+};
+
+Times summarize(std::vector<double> values) {
   std::ranges::sort(values);
-  return values[values.size() / 2];
+  return {values[values.size() / 2], values.back()};
 }
 
 // Packets of `bytes` to and from the ranks for which `talks` says so.
@@ -53,7 +59,7 @@ class Exchange {
 };
 
 template <typename Body>
-double median_ms(Transport& transport, int repetitions, Body body) {
+Times time_ms(Transport& transport, int repetitions, Body body) {
   std::vector<double> times;
   for (int i = 0; i < repetitions; ++i) {
     transport.barrier(kLabel);
@@ -61,63 +67,65 @@ double median_ms(Transport& transport, int repetitions, Body body) {
     body();
     times.push_back(milliseconds_since(start));
   }
-  return median(times);
+  return summarize(times);
 }
 
-// Arithmetic for about `target_ms` when nothing else runs; keeps no data outside the core's caches.
-double compute(std::int64_t rounds) {
-  double value = 1;
-  for (std::int64_t i = 0; i < rounds; ++i) value = std::fma(value, 0.9999999, 1e-7);
-  return value;
+// Arithmetic on one core; volatile, or the compiler would move it out of the timed region.
+void compute(std::int64_t rounds) {
+  volatile double value = 1;
+  for (std::int64_t i = 0; i < rounds; ++i) value = value * 0.9999999 + 1e-7;
 }
 
 std::int64_t rounds_for(double target_ms) {
   constexpr std::int64_t kProbe = 20'000'000;
-  const auto start = Clock::now();
-  volatile double sink = compute(kProbe);
-  (void)sink;
-  return static_cast<std::int64_t>(static_cast<double>(kProbe) * target_ms /
-                                   milliseconds_since(start));
+  double fastest_ms = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 10; ++i) {
+    const auto start = Clock::now();
+    compute(kProbe);
+    fastest_ms = std::min(fastest_ms, milliseconds_since(start));
+  }
+  return static_cast<std::int64_t>(static_cast<double>(kProbe) * target_ms / fastest_ms);
 }
 
 void measure_bandwidth(Transport& transport, std::size_t bytes, int repetitions) {
   Exchange there(transport, bytes, [](int from, int to) { return from == 0 && to == 1; });
   Exchange back(transport, bytes, [](int from, int to) { return from == 1 && to == 0; });
-  const double round_trip = median_ms(transport, repetitions, [&] {
+  const Times round_trip = time_ms(transport, repetitions, [&] {
     there.start()->wait_all();
     back.start()->wait_all();
   });
   Exchange all(transport, bytes, [](int from, int to) { return from != to; });
-  const double exchange = median_ms(transport, repetitions, [&] { all.start()->wait_all(); });
+  const Times exchange = time_ms(transport, repetitions, [&] { all.start()->wait_all(); });
   if (transport.rank() != 0) return;
   const double megabits = static_cast<double>(bytes) * 8e-6;
   fmt::print(
-      "{:>9} bytes: one way {:8.3f} ms ({:7.1f} Mbit/s), all-to-all {:8.3f} ms ({:7.1f} "
-      "Mbit/s out of each rank)\n",
-      bytes, round_trip / 2, megabits / (round_trip / 2e3), exchange,
-      megabits * (transport.size() - 1) / (exchange / 1e3));
+      "{:>9} bytes: one way {:8.3f} ms ({:7.1f} Mbit/s); all-to-all {:8.3f} ms, worst {:8.3f} "
+      "({:7.1f} Mbit/s out of each rank)\n",
+      bytes, round_trip.median / 2, megabits / (round_trip.median / 2e3), exchange.median,
+      exchange.worst, megabits * (transport.size() - 1) / (exchange.median / 1e3));
 }
 
 void measure_overlap(Transport& transport, std::size_t bytes, double compute_ms) {
   const std::int64_t rounds = rounds_for(compute_ms);
-  volatile double sink = 0;
   Exchange all(transport, bytes, [](int from, int to) { return from != to; });
-  constexpr int kRepetitions = 7;
-  const double alone = median_ms(transport, kRepetitions, [&] { sink = compute(rounds); });
-  const double wire = median_ms(transport, kRepetitions, [&] { all.start()->wait_all(); });
-  std::vector<double> exposed;
-  const double both = median_ms(transport, kRepetitions, [&] {
+  constexpr int kRepetitions = 9;
+  const Times alone = time_ms(transport, kRepetitions, [&] { compute(rounds); });
+  const Times wire = time_ms(transport, kRepetitions, [&] { all.start()->wait_all(); });
+  std::vector<double> waits;
+  const Times both = time_ms(transport, kRepetitions, [&] {
     const auto pending = all.start();
-    sink = compute(rounds);
+    compute(rounds);
     const auto start = Clock::now();
     pending->wait_all();
-    exposed.push_back(milliseconds_since(start));
+    waits.push_back(milliseconds_since(start));
   });
+  const Times exposed = summarize(waits);
   if (transport.rank() != 0) return;
   fmt::print(
-      "{:>9} bytes: compute alone {:.1f} ms, wire alone {:.1f} ms, both {:.1f} ms, exposed "
-      "wait {:.1f} ms\n",
-      bytes, alone, wire, both, median(exposed));
+      "{:>9} bytes, median (worst): compute alone {:.1f} ({:.1f}) ms, wire alone {:.1f} ({:.1f}) "
+      "ms, both {:.1f} ({:.1f}) ms, exposed wait {:.1f} ({:.1f}) ms\n",
+      bytes, alone.median, alone.worst, wire.median, wire.worst, both.median, both.worst,
+      exposed.median, exposed.worst);
 }
 
 int run(int argc, char** argv) {
