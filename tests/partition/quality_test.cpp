@@ -79,7 +79,7 @@ TEST(Quality, DamagedJsonIsAnInputError) {
   json = to_json(directed_quality());
   json["per_part"][1]["nodes"] = "two";
   EXPECT_THAT(thrown_error([&] { parse_quality(json, "q.json"); }).what(),
-              HasSubstr("'nodes' has the wrong type"));
+              HasSubstr("field 'nodes'"));
 }
 
 TEST(Quality, TextNamesTheFigures) {
