@@ -9,7 +9,7 @@ namespace atl {
 namespace {
 
 constexpr std::int64_t kRowsPerChunk = 64;  // taken dynamically: a hub row costs as much as many
-constexpr std::int64_t kEdgesAhead = 8;     // neighbours prefetched before they are needed
+constexpr std::int64_t kEdgesAhead = 16;    // neighbours prefetched before they are needed
 constexpr std::int64_t kLine = 64 / sizeof(float);
 
 // y += w0 x0 + w1 x1 + w2 x2 + w3 x3. Four neighbours at a time: the sum in y is loaded and stored
