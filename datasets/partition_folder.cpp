@@ -118,6 +118,7 @@ fs::path ensure_partition(const Dataset& dataset, int parts, const PartitionOpti
   if (!is_there(folder)) {
     log::info("partitioning {} into {} parts ({}, {}, balance {})", dataset.info().name, parts,
               options.method, to_string(options.objective), to_string(options.balance));
+    dataset.validate();  // METIS and the shards trust every id and value
     try {
       make_partition(dataset, parts, options, folder);
     } catch (const Error&) {
