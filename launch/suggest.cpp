@@ -41,7 +41,7 @@ std::string did_you_mean(std::string_view wrong, std::span<const std::string> na
   // A third of the letters wrong is still a slip; more is another word.
   const int bound = std::max(1, static_cast<int>(wrong.size()) / 3);
   if (closest == nullptr || smallest > bound) return "";
-  return fmt::format("; did you mean '{}'?", *closest);
+  return fmt::format(" (did you mean '{}'?)", *closest);
 }
 
 }  // namespace atl

@@ -11,7 +11,7 @@ namespace atl {
 // (optimal string alignment distance). O(|a| |b|) time.
 int edit_distance(std::string_view a, std::string_view b);
 
-// "; did you mean 'X'?" for the closest of `names` when it is close enough to be a slip, else "".
+// " (did you mean 'X'?)" for the closest of `names` when it is close enough to be a slip, else "".
 std::string did_you_mean(std::string_view wrong, std::span<const std::string> names);
 
 }  // namespace atl

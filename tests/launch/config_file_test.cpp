@@ -121,7 +121,7 @@ TEST_F(ConfigFileTest, TablesOfSubcommands) {
 TEST_F(ConfigFileTest, NamesThePlaceOfAnUnknownKey) {
   const std::string message = refusal("layers = 2\n\n  laers = 3\n");
   EXPECT_THAT(message, HasSubstr(":3:3: unknown key 'laers'"));
-  EXPECT_THAT(message, HasSubstr("did you mean 'layers'?"));
+  EXPECT_THAT(message, HasSubstr("(did you mean 'layers'?)"));
   EXPECT_THAT(message, HasSubstr("use one of dataset, layers, lr, model"));
   EXPECT_THAT(refusal("[partition]\npart = 4\n"), HasSubstr(":2:1: unknown key 'part'"));
   EXPECT_THAT(refusal("[optimizer]\nlr = 4\n"), HasSubstr(":1:2: unknown key 'optimizer'"));

@@ -18,8 +18,8 @@ TEST(EditDistance, KnownValues) {
 
 TEST(DidYouMean, SuggestsOnlySlips) {
   const std::vector<std::string> names = {"train", "partition", "info"};
-  EXPECT_EQ(did_you_mean("trian", names), "; did you mean 'train'?");
-  EXPECT_EQ(did_you_mean("partitoin", names), "; did you mean 'partition'?");
+  EXPECT_EQ(did_you_mean("trian", names), " (did you mean 'train'?)");
+  EXPECT_EQ(did_you_mean("partitoin", names), " (did you mean 'partition'?)");
   EXPECT_EQ(did_you_mean("benchmark", names), "");
   EXPECT_EQ(did_you_mean("x", {}), "");
 }

@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""Bad files and options, one row each: the program ends with exit code 2 and one error that names
+what is wrong and where, in time, and leaves nothing behind."""
+
+import gzip
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import (OGB, Workplace, edit_json, list_tree, make_ogb, npy, read_npy,
+                         replace_npy_data, run, write)
+
+
+# ---- what a row does to its folder before the command runs -------------------------------------
+def nothing(_):
+    pass
+
+
+def ogb(**changes):
+    return lambda folder: make_ogb(os.path.join(folder, "ogb"), **changes)
+
+
+def truncated_gz(folder):
+    make_ogb(os.path.join(folder, "ogb"))
+    packed = gzip.compress(OGB["raw/edge.csv.gz"].encode())
+    write(os.path.join(folder, "ogb/raw/edge.csv.gz"), packed[:-6])
+
+
+def no_gz(folder):
+    make_ogb(os.path.join(folder, "ogb"))
+    write(os.path.join(folder, "ogb/raw/edge.csv.gz"), b"\x1f\x8b\x00\x00garbage")
+
+
+def file_of(name, content):
+    return lambda folder: write(os.path.join(folder, name), content)
+
+
+def hand_made(folder):
+    """Makes data/ a folder that somebody else wrote: without checksums."""
+    path = os.path.join(folder, "data/dataset.json")
+    edit_json(path, files=None, checksum=None)
+
+
+def npy_data(name, position, data, checksums=False):
+    def setup(folder):
+        replace_npy_data(os.path.join(folder, "data", name), position, data)
+        if not checksums:
+            hand_made(folder)
+    return setup
+
+
+def as_float64(folder):
+    path = os.path.join(folder, "data/features.npy")
+    _, data = read_npy(path)
+    values = struct.unpack(f"<{len(data) // 4}f", data)
+    write(path, npy("<f8", [200, 8], struct.pack(f"<{len(values)}d", *values)))
+
+
+def as_fortran(folder):
+    path = os.path.join(folder, "data/features.npy")
+    write(path, npy("<f4", [200, 8], bytes(read_npy(path)[1]), fortran=True))
+
+
+def shorter_labels(folder):
+    path = os.path.join(folder, "data/labels.npy")
+    write(path, npy("<i4", [199], bytes(read_npy(path)[1][:796])))
+
+
+def truncated_npy(folder):
+    os.truncate(os.path.join(folder, "data/features.npy"), 5000)
+
+
+def no_training_node(folder):
+    write(os.path.join(folder, "data/split.npy"), npy("|u1", [200], b"\x01" * 200))
+    hand_made(folder)
+
+
+def changed_under_partition(folder):
+    """The dataset gets another edge list, and so another checksum, after it was cut."""
+    result = run(["partition", "data", "--parts", "2"], folder)
+    assert result.returncode == 0, result.stderr
+    parts = os.path.join(folder, "data/parts")
+    kept = os.path.join(folder, "kept")
+    shutil.move(parts, kept)
+    shutil.rmtree(os.path.join(folder, "data"))
+    result = run(["generate", "sbm", "--nodes", "200", "--classes", "4", "--features", "8",
+                  "--seed", "9", "--out", "data"], folder)
+    assert result.returncode == 0, result.stderr
+    # The folder's name holds the checksum: rename the old one to what the new set would look for.
+    result = run(["partition", "data", "--parts", "2"], folder)
+    assert result.returncode == 0, result.stderr
+    new = os.path.join(parts, os.listdir(parts)[0])
+    shutil.rmtree(new)
+    shutil.move(os.path.join(kept, os.listdir(kept)[0]), new)
+    os.rmdir(kept)
+
+
+def damaged_shard(folder):
+    result = run(["partition", "data", "--parts", "2"], folder)
+    assert result.returncode == 0, result.stderr
+    parts = os.path.join(folder, "data/parts")
+    shard = os.path.join(parts, os.listdir(parts)[0], "part-1")
+    name = sorted(name for name in os.listdir(shard) if name.endswith(".npy"))[0]
+    os.truncate(os.path.join(shard, name), 40)
+
+
+def existing_out(folder):
+    os.mkdir(os.path.join(folder, "there"))
+    write(os.path.join(folder, "there/mine.txt"), "precious")
+
+
+def finished_run(folder):
+    result = run(["train", "data", "--epochs", "1", "--hidden", "4", "--run-dir", "run"], folder)
+    assert result.returncode == 0, result.stderr
+
+
+def garbled_metrics(folder):
+    write(os.path.join(folder, "run/metrics.jsonl"), '{"epoch": 1}\n{"epoch": \n')
+
+
+IMPORT = ["import", "ogb", "ogb", "--out", "new"]
+TRAIN = ["train", "data", "--epochs", "2", "--hidden", "4", "--run-dir", "new-run"]
+NAN = struct.pack("<f", float("nan"))
+
+# name, setup, command, what the error must say
+CASES = [
+    # command line
+    ("unknown option", nothing, TRAIN + ["--epoch", "3"], ["--epoch", "--epochs"]),
+    ("unknown model", nothing, TRAIN + ["--model", "gat"], ["gat", "gcn", "sage"]),
+    ("unknown backend", nothing, TRAIN + ["--backend", "tpu"], ["tpu", "reference", "cpu"]),
+    ("unknown exchange", nothing, TRAIN + ["--exchange", "psychic"], ["psychic", "exact"]),
+    ("number expected", nothing, TRAIN + ["--lr", "fast"], ["--lr", "fast"]),
+    ("number too small", nothing, TRAIN + ["--layers", "0"], ["--layers", "0"]),
+    ("dropout of one", nothing, TRAIN + ["--dropout", "1"], ["--dropout", "1"]),
+    ("negative rate", nothing, TRAIN + ["--lr", "-1"], ["--lr", "-1"]),
+    ("unknown format", nothing, ["import", "dgl", "x", "--out", "new"], ["dgl", "ogb"]),
+    ("unknown generator", nothing, ["generate", "tree", "--out", "new"], ["tree", "sbm", "rmat"]),
+    ("zero nodes", nothing, ["generate", "sbm", "--nodes", "0", "--out", "new"], ["0"]),
+    ("impossible split", nothing,
+     ["generate", "sbm", "--split", "0.9,0.9,0.1", "--out", "new"], ["0.9,0.9,0.1"]),
+    ("no output folder", nothing, ["generate", "sbm"], ["--out"]),
+    ("existing output folder", existing_out, ["generate", "sbm", "--out", "there"], ["there"]),
+    ("unknown split", nothing, TRAIN + ["--split-index", "7"], ["7"]),
+    # configuration files
+    ("missing TOML", nothing, TRAIN + ["--config", "none.toml"], ["none.toml"]),
+    ("TOML syntax", file_of("run.toml", "lr = 0.1\nepochs == 3\n"),
+     TRAIN + ["--config", "run.toml"], ["run.toml:2:9", "TOML"]),
+    ("TOML key", file_of("run.toml", "epoch = 3\n"), TRAIN + ["--config", "run.toml"],
+     ["run.toml:1:1", "'epoch'", "'epochs'"]),
+    ("TOML value", file_of("run.toml", "lr = 1\nmodel = 'gat'\n"),
+     ["train", "data", "--config", "run.toml"], ["run.toml:2:9", "gat", "sage"]),
+    ("TOML not UTF-8", file_of("run.toml", b"name = '\xff\xfe'\n"), TRAIN + ["--config", "run.toml"],
+     ["run.toml:1"]),
+    # import
+    ("missing source", nothing, IMPORT, ["ogb"]),
+    ("truncated gz", truncated_gz, IMPORT, ["edge.csv.gz"]),
+    ("no gz", no_gz, IMPORT, ["edge.csv.gz"]),
+    ("edge count", ogb(num_edge_list="9\n"), IMPORT, ["edge.csv.gz", "7", "9"]),
+    ("node count", ogb(num_node_list="7\n"), IMPORT, ["6", "7"]),
+    ("zero nodes in the source", ogb(num_node_list="0\n"), IMPORT, ["num-node-list", "0"]),
+    ("node id out of range", ogb(edge="0,1\n1,6\n" + "0,1\n" * 5), IMPORT,
+     ["edge.csv.gz", "2", "6"]),
+    ("negative node id", ogb(edge="0,1\n1,-1\n" + "0,1\n" * 5), IMPORT, ["edge.csv.gz", "-1"]),
+    ("word for a node id", ogb(edge="0,1\n1,two\n" + "0,1\n" * 5), IMPORT,
+     ["edge.csv.gz", "2", "two"]),
+    ("not UTF-8", ogb(edge=b"0,1\n1,\xff\xfe\n" + b"0,1\n" * 5), IMPORT, ["edge.csv.gz", "2"]),
+    ("edge of three", ogb(edge="0,1\n1,2,3\n" + "0,1\n" * 5), IMPORT, ["edge.csv.gz", "2"]),
+    ("NaN feature", ogb(node_feat="1,0\n1,nan\n1,0\n0,1\n0,1\n0,1\n"), IMPORT,
+     ["node-feat.csv.gz", "2"]),
+    ("ragged features", ogb(node_feat="1,0\n1\n1,0\n0,1\n0,1\n0,1\n"), IMPORT,
+     ["node-feat.csv.gz", "2"]),
+    ("fractional label", ogb(node_label="0\n0.5\n0\n1\n1\n1\n"), IMPORT,
+     ["node-label.csv.gz", "2", "0.5"]),
+    ("node in two splits", ogb(valid="1\n3\n"), IMPORT, ["valid.csv.gz", "3", "train"]),
+    ("split beyond the nodes", ogb(test="2\n6\n"), IMPORT, ["test.csv.gz", "6"]),
+    # dataset folders
+    ("no dataset", nothing, ["info", "nowhere"], ["nowhere"]),
+    ("dataset.json is no JSON", file_of("data/dataset.json", "{"), ["info", "data"],
+     ["dataset.json"]),
+    ("dataset.json lacks a field", file_of("data/dataset.json", "{}"), TRAIN, ["dataset.json"]),
+    ("wrong node count", lambda folder: edit_json(os.path.join(folder, "data/dataset.json"),
+                                                  nodes=300), TRAIN, ["200", "30"]),
+    ("wrong dtype", as_float64, TRAIN, ["features.npy", "<f8", "<f4"]),
+    ("Fortran order", as_fortran, TRAIN, ["features.npy", "ortran"]),
+    ("short labels", shorter_labels, TRAIN, ["labels.npy", "199", "200"]),
+    ("truncated npy", truncated_npy, TRAIN, ["features.npy"]),
+    ("not a npy", file_of("data/labels.npy", "labels"), TRAIN, ["labels.npy"]),
+    ("column out of range", npy_data("col_idx.npy", 0, struct.pack("<i", 5000)), TRAIN,
+     ["col_idx.npy", "5000", "199"]),
+    ("NaN in the features", npy_data("features.npy", 36, NAN), TRAIN, ["features.npy", "nan"]),
+    ("asymmetric undirected graph", npy_data("col_idx.npy", 0, struct.pack("<i", 0)), TRAIN,
+     ["col_idx.npy", "'directed'"]),
+    ("changed since it was written",
+     npy_data("features.npy", 0, struct.pack("<f", 42), checksums=True), TRAIN,
+     ["features.npy", "checksum"]),
+    ("label out of range", npy_data("labels.npy", 0, struct.pack("<i", 77)), TRAIN,
+     ["labels.npy", "77"]),
+    ("no training node", no_training_node, TRAIN, ["training node"]),
+    # partitions
+    ("more parts than nodes", nothing, ["partition", "data", "--parts", "201"], ["201", "200"]),
+    ("zero parts", nothing, ["partition", "data", "--parts", "0"], ["0"]),
+    ("weights for other parts", nothing,
+     ["partition", "data", "--parts", "3", "--weights", "1,2"], ["--weights", "2", "3"]),
+    ("unknown method", nothing, ["partition", "data", "--parts", "2", "--method", "kahip"],
+     ["kahip", "metis", "random", "contiguous"]),
+    # runs
+    ("run folder in use", finished_run, TRAIN[:-1] + ["run"], ["run", "--resume"]),
+    ("nothing to resume", nothing, TRAIN + ["--resume"], ["checkpoint"]),
+    ("report of no run", nothing, ["report", "nowhere", "--out", "new.html"], ["nowhere"]),
+    ("report of garbled metrics", garbled_metrics, ["report", "run", "--out", "new.html"],
+     ["metrics.jsonl:2"]),
+]
+
+# The same under mpirun -n 2: here every rank sees the error or is told of it.
+MPI_CASES = [case for case in CASES if case[0] in (
+    "unknown model", "TOML key", "no dataset", "wrong dtype", "column out of range",
+    "no training node", "truncated npy", "run folder in use", "nothing to resume")] + [
+    ("missing dataset", nothing, ["train", "nowhere"], ["nowhere"]),
+    ("partition of another dataset", changed_under_partition, TRAIN, ["checksum"]),
+    ("damaged shard of rank 1", damaged_shard, TRAIN, ["part-1"]),
+]
+
+
+def full_disk(folder):
+    """A file system of 64 KiB at folder/full; None if this user may not mount one."""
+    path = os.path.join(folder, "full")
+    os.mkdir(path)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", path],
+                             capture_output=True, check=False)
+    return path if mounted.returncode == 0 else None
+
+
+class BadInputTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = Workplace()
+        cls.original = cls.place.__enter__()
+        cls.addClassCleanup(cls.place.cleanup)
+
+    def check(self, case, ranks):
+        name, setup, command, expected = case
+        with self.subTest(name, ranks=ranks), tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(os.path.join(self.original, "data"), os.path.join(folder, "data"))
+            setup(folder)
+            before = list_tree(folder)
+            result = run(command, folder, ranks)
+            self.assertEqual(result.returncode, 2, result.stderr + result.stdout)
+            self.assertEqual(result.stderr.count("atoll: error:"), 1, result.stderr)
+            message = result.stderr[result.stderr.index("atoll: error:"):]
+            for part in expected:
+                self.assertIn(part, message)
+            # A correct partition may stay: it is complete, and the next run can use it.
+            after = {entry for entry in list_tree(folder) - before if "/data/parts" not in
+                     (entry if isinstance(entry, str) else entry[0])}
+            self.assertEqual(after, set(), "left behind")
+
+    def test_one_process(self):
+        self.assertGreaterEqual(len(CASES), 30)
+        for case in CASES:
+            self.check(case, ranks=0)
+
+    def test_under_mpirun(self):
+        for case in MPI_CASES:
+            self.check(case, ranks=2)
+
+    def test_unreadable_file(self):
+        if os.geteuid() == 0:
+            self.skipTest("root reads everything")
+        self.check(("unreadable", lambda folder: os.chmod(
+            os.path.join(folder, "data/col_idx.npy"), 0), TRAIN, ["col_idx.npy"]), ranks=0)
+
+    def test_full_disk(self):
+        with tempfile.TemporaryDirectory() as folder:
+            full = full_disk(folder)
+            if full is None:
+                self.skipTest("this user may not mount a small file system")
+            try:
+                result = run(["generate", "sbm", "--out", os.path.join(full, "data")], folder)
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertIn("full", result.stderr)
+                self.assertRegex(result.stderr, "(?i)no space")
+                self.assertEqual(os.listdir(full), [])
+            finally:
+                subprocess.run(["umount", full], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()

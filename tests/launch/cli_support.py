@@ -1,0 +1,121 @@
+"""What the tests of the `atoll` program share: running it, and making small files for it. ctest sets
+ATOLL to the program and MPIEXEC to the launcher."""
+
+import gzip
+import json
+import os
+import struct
+import subprocess
+import tempfile
+
+ATOLL = os.environ.get("ATOLL", "build/atoll")
+MPIEXEC = os.environ.get("MPIEXEC", "mpirun")
+TIMEOUT = 120  # seconds; far beyond what any of these commands needs, so that a hang is an error
+
+
+def environment():
+    """This process's environment, with what OpenMPI wants in containers and on few cores."""
+    values = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
+    for name in list(values):  # a test itself under mpirun must not pass its rank on
+        if name.startswith(("OMPI_COMM_WORLD", "PMIX_", "PMI_")):
+            del values[name]
+    return values
+
+
+def run(arguments, folder, ranks=0, timeout=TIMEOUT):
+    """Runs atoll with arguments in folder, under mpirun if ranks > 0; returns the finished
+    process with its stdout and stderr as text."""
+    launcher = [MPIEXEC, "--bind-to", "none", "-n", str(ranks)] if ranks else []
+    return subprocess.run(launcher + [os.path.abspath(ATOLL)] + arguments, cwd=folder,
+                          env=environment(), capture_output=True, text=True, errors="replace",
+                          timeout=timeout, check=False)
+
+
+def list_tree(folder):
+    """Every file and folder below `folder`, with sizes of files."""
+    found = set()
+    for path, folders, files in os.walk(folder):
+        found.update(os.path.join(path, name) for name in folders)
+        found.update((os.path.join(path, name), os.path.getsize(os.path.join(path, name)))
+                     for name in files)
+    return found
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(text if isinstance(text, bytes) else text.encode())
+
+
+def write_gz(path, text):
+    write(path, gzip.compress(text if isinstance(text, bytes) else text.encode()))
+
+
+def npy(descr, shape, data, fortran=False):
+    """The bytes of a .npy file, version 1."""
+    sizes = "(" + "".join(f"{length}, " for length in shape) + ")"
+    header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {sizes}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data
+
+
+def read_npy(path):
+    """The header and the bytes of the data of a .npy file, version 1."""
+    with open(path, "rb") as file:
+        content = file.read()
+    length = struct.unpack("<H", content[8:10])[0]
+    return content[10:10 + length].decode(), bytearray(content[10 + length:])
+
+
+def replace_npy_data(path, position, data):
+    """Overwrites bytes of the data of a .npy file in place."""
+    length = os.path.getsize(path)
+    _, old = read_npy(path)
+    with open(path, "r+b") as file:
+        file.seek(length - len(old) + position)
+        file.write(data)
+
+
+def edit_json(path, **changes):
+    """Sets fields of a JSON file; None removes one."""
+    with open(path, encoding="utf-8") as file:
+        document = json.load(file)
+    document.update(changes)
+    kept = {name: value for name, value in document.items() if value is not None}
+    write(path, json.dumps(kept))
+
+
+# A graph of six nodes in OGB's raw layout, in which every node has two features and a class.
+OGB = {
+    "raw/num-node-list.csv.gz": "6\n",
+    "raw/num-edge-list.csv.gz": "7\n",
+    "raw/edge.csv.gz": "0,1\n1,2\n2,0\n3,4\n4,5\n5,3\n2,3\n",
+    "raw/node-feat.csv.gz": "1,0\n1,0.5\n1,0\n0,1\n0.5,1\n0,1\n",
+    "raw/node-label.csv.gz": "0\n0\n0\n1\n1\n1\n",
+    "split/time/train.csv.gz": "0\n3\n",
+    "split/time/valid.csv.gz": "1\n4\n",
+    "split/time/test.csv.gz": "2\n5\n",
+}
+
+
+def make_ogb(folder, **changes):
+    """Writes the six-node set into folder; changes replace files by the last word of their name
+    (edge="..."), None leaves one out."""
+    for path, text in OGB.items():
+        word = os.path.basename(path).split(".")[0].replace("-", "_")
+        text = changes.get(word, text)
+        if text is not None:
+            write_gz(os.path.join(folder, path), text)
+
+
+class Workplace(tempfile.TemporaryDirectory):
+    """A temporary folder with a generated dataset in data/."""
+
+    def __enter__(self):
+        path = super().__enter__()
+        result = run(["generate", "sbm", "--nodes", "200", "--classes", "4", "--features", "8",
+                      "--out", "data"], path)
+        if result.returncode != 0:
+            raise RuntimeError(f"atoll generate failed: {result.stderr}")
+        return path

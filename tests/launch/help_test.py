@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Every subcommand explains itself, and wrong words on the command line are answered with the right
+ones, once, with exit code 2."""
+
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import run
+
+SUBCOMMANDS = ["import", "generate", "info", "partition", "train", "predict", "bench", "report",
+               "doctor"]
+
+
+class HelpTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def run_atoll(self, *arguments, ranks=0):
+        return run(list(arguments), self.folder.name, ranks)
+
+    def refuse(self, *arguments, ranks=0):
+        """Standard error of a refused command line."""
+        result = self.run_atoll(*arguments, ranks=ranks)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stderr.count("atoll: error:"), 1, result.stderr)
+        return result.stderr
+
+    def test_program_help_lists_every_subcommand(self):
+        result = self.run_atoll("--help")
+        self.assertEqual(result.returncode, 0)
+        for name in SUBCOMMANDS:
+            self.assertRegex(result.stdout, rf"(?m)^  {name} ")
+
+    def test_subcommand_help_has_examples(self):
+        for name in SUBCOMMANDS:
+            with self.subTest(name):
+                result = self.run_atoll(name, "--help")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stderr, "")
+                self.assertRegex(result.stdout, rf"Examples?:\n(.*\n)*.*atoll {name}")
+                self.assertIn("--config", result.stdout)
+
+    def test_version(self):
+        result = self.run_atoll("--version")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stdout, r"^atoll \d+\.\d+\.\d+ \(commit ([0-9a-f]{12}|unknown)")
+
+    def test_no_subcommand(self):
+        self.assertIn("subcommand is required", self.refuse())
+
+    def test_misspelt_subcommand(self):
+        error = self.refuse("trian", "data")
+        self.assertIn("unknown subcommand 'trian' (did you mean 'train'?)", error)
+        for name in SUBCOMMANDS:
+            self.assertIn(name, error)
+
+    def test_misspelt_option(self):
+        error = self.refuse("train", "data", "--epocsh", "5")
+        self.assertIn("unknown option '--epocsh' (did you mean '--epochs'?)", error)
+
+    def test_surplus_argument(self):
+        self.assertIn("unexpected argument 'b'", self.refuse("info", "a", "b"))
+
+    def test_bad_value_lists_the_good_ones(self):
+        self.assertRegex(self.refuse("train", "data", "--model", "gat"), "gcn.*sage")
+        self.assertIn("--epochs", self.refuse("train", "data", "--epochs", "many"))
+
+    def test_missing_value(self):
+        self.assertIn("--epochs", self.refuse("train", "data", "--epochs"))
+
+    def test_once_under_a_launcher(self):
+        self.assertIn("--epocsh", self.refuse("train", "data", "--epocsh", "5", ranks=3))
+
+    def test_help_once_under_a_launcher(self):
+        result = self.run_atoll("train", "--help", ranks=2)
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(result.stdout.count("Usage:"), 1)
+
+    def test_absent_device_is_no_fallback(self):
+        # A failure of the machine, not of the user: exit code 1.
+        self.assertEqual(self.run_atoll("generate", "sbm", "--nodes", "50", "--out", "d").returncode, 0)
+        devices = json.loads(self.run_atoll("doctor", "--json").stdout)["findings"]
+        cuda = next(finding for finding in devices if finding["name"] == "CUDA")
+        if cuda["level"] == "ok":
+            self.skipTest("this machine has a CUDA device")
+        result = self.run_atoll("train", "d", "--epochs", "1", "--backend", "cuda")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("atoll: error: backend cuda:", result.stderr)
+
+    def test_doctor(self):
+        result = self.run_atoll("doctor")
+        self.assertIn(result.returncode, (0, 1), result.stderr)
+        for word in ("MPI", "OpenMP", "OpenBLAS", "METIS", "CUDA", "loopback", "/dev/shm"):
+            self.assertIn(word, result.stdout)
+        report = json.loads(self.run_atoll("doctor", "--json").stdout)
+        levels = {finding["level"] for finding in report["findings"]}
+        self.assertLessEqual(levels, {"ok", "note", "problem"})
+        self.assertEqual(result.returncode, 1 if "problem" in levels else 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
