@@ -54,7 +54,7 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& flags) {
       .add_option("--weight-decay-layers", flags.decay_layers, "Layers that decay: all or first")
       ->check(CLI::IsMember({"all", "first"}))
       ->group("Optimizer");
-  command.add_option("--seed", flags.train.seed, "Seed of weights, dropout and partition")
+  command.add_option("--seed", flags.train.seed, "Seed of weights and dropout")
       ->group("Optimizer");
   command
       .add_option("--split-index", flags.train.split_index, "Which split, for sets with several")
@@ -117,6 +117,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_optimizer_flags(command, flags);
   add_machine_flags(command, flags);
   add_partition_flags(command, flags.partition);
+  command.add_option("--partition-seed", flags.partition_seed, "Seed of metis and random");
 }
 
 TrainOptions TrainFlags::resolve() const {

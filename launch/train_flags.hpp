@@ -14,6 +14,7 @@ struct TrainFlags {
   std::string dataset;
   TrainOptions train;
   PartitionFlags partition;
+  std::uint64_t partition_seed = 1;
   TransportOptions transport;
   // Words of the command line that TrainOptions holds as enums.
   std::string norm = "none";
@@ -26,6 +27,10 @@ struct TrainFlags {
 
   // The words turned into enums; throws Error{kOption} for combinations that make no sense.
   TrainOptions resolve() const;
+  // A seed of its own: runs with other weights share one partition on disk.
+  PartitionOptions resolve_partition() const {
+    return partition.resolve(partition_seed, train.split_index);
+  }
 };
 
 // Declares DIR, the model, optimizer, machine and partition options. `flags` must live until the
