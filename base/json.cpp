@@ -4,8 +4,35 @@
 
 namespace atl {
 
+namespace {
+
+// Deep nesting would overflow the stack when the value is printed.
+constexpr int kDeepest = 100;
+
+void check_depth(const std::string& text, const std::filesystem::path& path) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (c == '[' || c == '{')) {
+      if (++depth > kDeepest) {
+        fail_input("{}: byte {}: nested more than {} deep", path.string(), i, kDeepest);
+      }
+    } else if (!in_string && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+}
+
+}  // namespace
+
 Json read_json(const std::filesystem::path& path) {
   const std::string text = read_text(path);
+  check_depth(text, path);
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
@@ -14,7 +41,8 @@ Json read_json(const std::filesystem::path& path) {
 }
 
 void write_json(const std::filesystem::path& path, const Json& value) {
-  write_atomically(path, value.dump(2) + "\n");
+  // Names and paths may hold bytes that are not UTF-8; they are replaced, not refused.
+  write_atomically(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace atl

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
 
 #include "base/error.hpp"
 
@@ -22,6 +23,13 @@ T json_field(const Json& object, const char* field, const std::filesystem::path&
     fail_input("{}: field '{}' is missing", file.string(), field);
   }
   try {
+    // The library would cut a fraction off silently.
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      if (!object.at(field).is_number_integer()) {
+        fail_input("{}: field '{}' has the wrong type: found {}", file.string(), field,
+                   object.at(field).dump());
+      }
+    }
     return object.at(field).get<T>();
   } catch (const nlohmann::json::exception& error) {
     fail_input("{}: field '{}' has the wrong type: found {}", file.string(), field,
