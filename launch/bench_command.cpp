@@ -117,8 +117,7 @@ void print_report(const Json& report) {
 
 void run_bench(const BenchArguments& arguments) {
   const TrainOptions options = arguments.flags.resolve();
-  const PartitionOptions partition =
-      arguments.flags.partition.resolve(options.seed, options.split_index);
+  const PartitionOptions partition = arguments.flags.resolve_partition();
   const LauncherInfo launcher = launcher_info();
   log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   run_ranks(arguments.flags.transport, [&](Transport& transport) {

@@ -33,7 +33,7 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
 
 void run_train(const TrainFlags& flags, const std::string& config) {
   const TrainOptions options = flags.resolve();
-  const PartitionOptions partition = flags.partition.resolve(options.seed, options.split_index);
+  const PartitionOptions partition = flags.resolve_partition();
   const LauncherInfo launcher = launcher_info();
   log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   run_ranks(flags.transport, [&](Transport& transport) {
