@@ -31,7 +31,7 @@ cat <<END
 Finished in $(format_seconds $((SECONDS - script_start))) minutes. Next:
   build/atoll info $data                 what was generated
   build/atoll train --help               models and options
-  build/atoll predict $run --out $run/labels.npy
+  build/atoll predict $run $data --out $run/labels.npy
   open $run/report.html in a browser; train again with other options and compare the runs
   README.md                              a first run on your own graph
 END
