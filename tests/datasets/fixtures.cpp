@@ -49,7 +49,9 @@ std::string little(std::uint64_t value, int bytes) {
 std::string number(std::int32_t value) {  // BININT
   return std::string("J") + little(static_cast<std::uint32_t>(value), 4);
 }
-std::string word(const std::string& text) { return std::string("U") + little(text.size(), 1) + text; }
+std::string word(const std::string& text) {
+  return std::string("U") + little(text.size(), 1) + text;
+}
 
 template <typename T>
 std::string array(const std::string& type, const std::vector<std::int32_t>& shape,

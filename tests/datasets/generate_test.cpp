@@ -1,0 +1,184 @@
+#include "datasets/generate.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+
+#include "base/error.hpp"
+#include "datasets/statistics.hpp"
+#include "tests/support/temp_dir.hpp"
+#include "tests/support/thrown_error.hpp"
+
+namespace atl {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Generate : public ::testing::Test {
+ protected:
+  Dataset generate(const std::string& kind) {
+    options_.out = dir_.path() / std::to_string(count_++);
+    generate_dataset(kind, options_);
+    Dataset dataset = Dataset::open(options_.out);
+    dataset.validate();
+    return dataset;
+  }
+  TempDir dir_;
+  GenerateOptions options_;
+  int count_ = 0;
+};
+
+// Share of nodes whose class has the centre (mean of training features) nearest to `features`.
+double nearest_centre_accuracy(const Dataset& dataset, std::span<const float> features) {
+  const std::int64_t columns = dataset.info().features;
+  std::vector<double> centres(static_cast<std::size_t>(dataset.info().classes * columns));
+  std::vector<double> counts(static_cast<std::size_t>(dataset.info().classes));
+  const auto labels = dataset.labels();
+  const auto split = dataset.split(0);
+  for (std::int64_t i = 0; i < dataset.info().nodes; ++i) {
+    if (split[i] != 0) continue;
+    ++counts[labels[i]];
+    for (std::int64_t j = 0; j < columns; ++j) {
+      centres[labels[i] * columns + j] += static_cast<double>(features[i * columns + j]);
+    }
+  }
+  std::int64_t right = 0;
+  std::int64_t tested = 0;
+  for (std::int64_t i = 0; i < dataset.info().nodes; ++i) {
+    if (split[i] != 2) continue;
+    std::int64_t best = 0;
+    double best_distance = INFINITY;
+    for (std::int64_t c = 0; c < dataset.info().classes; ++c) {
+      double distance = 0;
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const double centre = centres[c * columns + j] / counts[c];
+        const double difference = static_cast<double>(features[i * columns + j]) - centre;
+        distance += difference * difference;
+      }
+      if (distance < best_distance) {
+        best_distance = distance;
+        best = c;
+      }
+    }
+    right += best == labels[i] ? 1 : 0;
+    ++tested;
+  }
+  return static_cast<double>(right) / static_cast<double>(tested);
+}
+
+std::vector<float> neighbour_means(const Dataset& dataset) {
+  const std::int64_t columns = dataset.info().features;
+  const CsrView csr = dataset.graph().in_edges;
+  const auto features = dataset.features();
+  std::vector<float> means(features.begin(), features.end());
+  for (std::int64_t i = 0; i < csr.rows(); ++i) {
+    for (const std::int32_t neighbour : csr.row(i)) {
+      for (std::int64_t j = 0; j < columns; ++j) {
+        means[i * columns + j] += features[neighbour * columns + j];
+      }
+    }
+    const auto size = static_cast<float>(csr.row(i).size() + 1);
+    for (std::int64_t j = 0; j < columns; ++j) means[i * columns + j] /= size;
+  }
+  return means;
+}
+
+TEST_F(Generate, SbmHasTheSizesAskedForAndNeighboursHelp) {
+  options_.nodes = 4000;
+  const Dataset dataset = generate("sbm");
+  EXPECT_EQ(dataset.info().nodes, 4000);
+  EXPECT_EQ(dataset.info().edges, 40000);
+  const DatasetStatistics statistics = describe_dataset(dataset);
+  EXPECT_NEAR(statistics.homophily, 0.8, 0.02);
+  EXPECT_EQ(statistics.splits[0], (std::array<std::int64_t, 3>{2400, 800, 800}));
+  EXPECT_THAT(statistics.class_counts, ::testing::Each(500));
+  EXPECT_GT(statistics.degrees.maximum, 5 * statistics.degrees.mean);
+  const double alone = nearest_centre_accuracy(dataset, dataset.features());
+  const double with_neighbours = nearest_centre_accuracy(dataset, neighbour_means(dataset));
+  EXPECT_LT(alone, 0.55);
+  EXPECT_GT(with_neighbours, alone + 0.2);
+}
+
+TEST_F(Generate, SameFilesForAnyNumberOfThreads) {
+  options_.nodes = 3000;
+  const int before = omp_get_max_threads();
+  for (const char* kind : {"sbm", "rmat"}) {
+    omp_set_num_threads(1);
+    const std::string one = generate(kind).info().checksum;
+    omp_set_num_threads(3);
+    EXPECT_EQ(generate(kind).info().checksum, one) << kind;
+    options_.seed = 1;
+    EXPECT_NE(generate(kind).info().checksum, one) << kind;
+    options_.seed = 0;
+  }
+  omp_set_num_threads(before);
+}
+
+TEST_F(Generate, DirectedGraphsAreNotSymmetric) {
+  options_.nodes = 500;
+  options_.directed = true;
+  const Dataset dataset = generate("sbm");
+  EXPECT_TRUE(dataset.info().directed);
+  EXPECT_EQ(dataset.info().edges, 5000);
+}
+
+TEST_F(Generate, RmatIsSkewedAndTakesAnyNumberOfNodes) {
+  options_.nodes = 3001;
+  options_.degree = 8;
+  const Dataset dataset = generate("rmat");
+  EXPECT_EQ(dataset.info().nodes, 3001);
+  EXPECT_EQ(dataset.info().edges, 2 * 12004);
+  EXPECT_GT(describe_dataset(dataset).degrees.maximum, 100);
+}
+
+TEST_F(Generate, LikeArxivScales) {
+  options_.scale = 0.02;
+  const Dataset dataset = generate("like:ogbn-arxiv");
+  EXPECT_EQ(dataset.info().nodes, 3387);
+  EXPECT_EQ(dataset.info().edges, 2 * 23156);
+  EXPECT_EQ(dataset.info().features, 128);
+  EXPECT_EQ(dataset.info().classes, 40);
+  EXPECT_EQ(describe_dataset(dataset).splits[0], (std::array<std::int64_t, 3>{1819, 596, 972}));
+}
+
+TEST_F(Generate, LikeTheDenseSets) {
+  options_.scale = 0.005;
+  EXPECT_EQ(generate("like:ogbn-products").info().edges, 2 * 309296);
+  EXPECT_EQ(generate("like:reddit").info().edges, 2 * 286540);
+}
+
+TEST_F(Generate, OneNode) {
+  options_.nodes = 1;
+  options_.classes = 1;
+  options_.degree = 0;
+  const Dataset dataset = generate("sbm");
+  EXPECT_EQ(dataset.info().edges, 0);
+  EXPECT_EQ(dataset.split(0)[0], 0);
+}
+
+TEST_F(Generate, RefusesBadOptions) {
+  const auto refuse = [&](const std::string& kind, const char* message) {
+    const Error error = thrown_error([&] { generate(kind); });
+    EXPECT_EQ(error.kind(), ErrorKind::kOption);
+    EXPECT_THAT(error.what(), HasSubstr(message));
+    EXPECT_FALSE(std::filesystem::exists(options_.out));
+    options_ = {};
+  };
+  refuse("grid", "allowed are sbm, rmat, like:ogbn-arxiv, like:ogbn-products, like:reddit");
+  options_.nodes = 0;
+  refuse("sbm", "--nodes 0");
+  options_.nodes = 4;
+  refuse("sbm", "--classes 8");
+  options_.nodes = 20;
+  options_.degree = 19.9;
+  refuse("sbm", "distinct edges are too many");
+  options_.scale = 1e-6;
+  refuse("like:reddit", "--scale 1e-06");
+  options_.rmat_a = 0.9;
+  refuse("rmat", "their sum at most 1");
+}
+
+}  // namespace
+}  // namespace atl
