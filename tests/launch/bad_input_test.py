@@ -119,6 +119,19 @@ def finished_run(folder):
     assert result.returncode == 0, result.stderr
 
 
+def damaged_model(folder):
+    finished_run(folder)
+    path = os.path.join(folder, "run/model.safetensors")
+    os.truncate(path, os.path.getsize(path) - 10)
+
+
+def other_features(folder):
+    finished_run(folder)
+    result = run(["generate", "sbm", "--nodes", "50", "--classes", "4", "--features", "5", "--out",
+                  "other"], folder)
+    assert result.returncode == 0, result.stderr
+
+
 def garbled_metrics(folder):
     write(os.path.join(folder, "run/metrics.jsonl"), '{"epoch": 1}\n{"epoch": \n')
 
@@ -178,6 +191,32 @@ CASES = [
      ["node-label.csv.gz", "2", "0.5"]),
     ("node in two splits", ogb(valid="1\n3\n"), IMPORT, ["valid.csv.gz", "3", "train"]),
     ("split beyond the nodes", ogb(test="2\n6\n"), IMPORT, ["test.csv.gz", "6"]),
+    ("edge list with one column", file_of("g.txt", "0 1\n2\n"),
+     ["import", "edges", "g.txt", "--out", "new"], ["g.txt", "2"]),
+    ("edge list with a bad weight", file_of("g.txt", "0 1 0.5\n1 2 heavy\n"),
+     ["import", "edges", "g.txt", "--out", "new"], ["g.txt", "2", "heavy"]),
+    ("edge list beyond --nodes", file_of("g.txt", "0 1\n1 9\n"),
+     ["import", "edges", "g.txt", "--nodes", "5", "--out", "new"], ["g.txt", "2", "9"]),
+    ("empty edge list", file_of("g.txt", ""), ["import", "edges", "g.txt", "--out", "new"],
+     ["g.txt"]),
+    ("METIS header and contents", file_of("g.graph", "3 3\n2\n1 3\n2\n"),
+     ["import", "metis", "g.graph", "--out", "new"], ["g.graph", "4", "6"]),
+    ("METIS node id 0", file_of("g.graph", "2 1\n0\n1\n"),
+     ["import", "metis", "g.graph", "--out", "new"], ["g.graph", "2", "0"]),
+    ("npy folder without edges", file_of("arrays/labels.npy", npy("<i4", [1], b"\0\0\0\0")),
+     ["import", "npy", "arrays", "--out", "new"], ["edge_index.npy"]),
+    ("npy edges as text", file_of("arrays/edge_index.npy", npy("<U1", [2, 1], b"\0" * 8)),
+     ["import", "npy", "arrays", "--out", "new"], ["edge_index.npy", "U1"]),
+    ("npy edges of three rows", file_of("arrays/edge_index.npy", npy("<i8", [3, 1], b"\0" * 24)),
+     ["import", "npy", "arrays", "--out", "new"], ["edge_index.npy", "3"]),
+    ("npy shape that overflows",
+     file_of("arrays/edge_index.npy", npy("<i8", [2, 2**62], b"\0" * 16)),
+     ["import", "npy", "arrays", "--out", "new"], ["edge_index.npy"]),
+    ("pickle that calls a program",
+     lambda folder: [write(os.path.join(folder, f"p/ind.x.{part}"),
+                           b"cos\nsystem\n(S'touch hacked'\ntR.")
+                     for part in ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")],
+     ["import", "planetoid", "p/ind.x", "--out", "new"], ["ind.x"]),
     # dataset folders
     ("no dataset", nothing, ["info", "nowhere"], ["nowhere"]),
     ("dataset.json is no JSON", file_of("data/dataset.json", "{"), ["info", "data"],
@@ -211,6 +250,16 @@ CASES = [
     # runs
     ("run folder in use", finished_run, TRAIN[:-1] + ["run"], ["run", "--resume"]),
     ("nothing to resume", nothing, TRAIN + ["--resume"], ["checkpoint"]),
+    ("prediction of no run", nothing, ["predict", "nowhere", "data", "--out", "new.npy"],
+     ["nowhere"]),
+    ("prediction by a damaged model", damaged_model, ["predict", "run", "data", "--out", "new.npy"],
+     ["model.safetensors"]),
+    ("prediction of an unknown kind", finished_run,
+     ["predict", "run", "data", "--what", "futures", "--out", "new.npy"],
+     ["futures", "labels", "embeddings"]),
+    ("prediction on another graph", other_features,
+     ["predict", "run", "other", "--out", "new.npy"], ["8", "5"]),
+    ("bench of nothing", nothing, ["bench", "nowhere"], ["nowhere"]),
     ("report of no run", nothing, ["report", "nowhere", "--out", "new.html"], ["nowhere"]),
     ("report of garbled metrics", garbled_metrics, ["report", "run", "--out", "new.html"],
      ["metrics.jsonl:2"]),
@@ -255,7 +304,7 @@ class BadInputTest(unittest.TestCase):
             for part in expected:
                 self.assertIn(part, message)
             # A correct partition may stay: it is complete, and the next run can use it.
-            after = {entry for entry in list_tree(folder) - before if "/data/parts" not in
+            after = {entry for entry in list_tree(folder) - before if "/parts" not in
                      (entry if isinstance(entry, str) else entry[0])}
             self.assertEqual(after, set(), "left behind")
 
