@@ -56,10 +56,9 @@ void set_assertion_rank(int rank);
 }  // namespace atl
 
 // A broken invariant: a bug of this program, never of its input. Always on.
-#define ATOLL_ASSERT(expression, ...)                                        \
-  do {                                                                       \
-    if (!(expression)) [[unlikely]] {                                        \
-      ::atl::assertion_failed(__FILE__, __LINE__, #expression,             \
-                                ::fmt::format("" __VA_ARGS__));              \
-    }                                                                        \
+#define ATOLL_ASSERT(expression, ...)                                                          \
+  do {                                                                                         \
+    if (!(expression)) [[unlikely]] {                                                          \
+      ::atl::assertion_failed(__FILE__, __LINE__, #expression, ::fmt::format("" __VA_ARGS__)); \
+    }                                                                                          \
   } while (false)
