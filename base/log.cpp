@@ -14,9 +14,9 @@ void configure(int rank, int size, bool verbose) {
   }
   const std::string prefix = size > 1 ? "rank " + std::to_string(rank) + ": " : "";
   logger->set_pattern("[%H:%M:%S] %^%l%$ " + prefix + "%v");
-  logger->set_level(verbose      ? spdlog::level::debug
-                    : rank == 0  ? spdlog::level::info
-                                 : spdlog::level::warn);
+  logger->set_level(verbose     ? spdlog::level::debug
+                    : rank == 0 ? spdlog::level::info
+                                : spdlog::level::warn);
 }
 
 }  // namespace atl::log
