@@ -7,7 +7,8 @@
 namespace atl {
 
 std::int64_t peak_resident_bytes();  // of this process since its start (VmHWM)
-// Memory the kernel estimates to be available without swapping, capped by the control group's limit.
+// Memory the kernel estimates to be available without swapping, capped by the control group's
+// limit.
 std::int64_t available_memory_bytes();
 std::string format_bytes(std::int64_t bytes);  // "1.50 GiB"
 
