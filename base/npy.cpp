@@ -118,10 +118,12 @@ void check_element_type(const NpyHeader& header, const std::string& place) {
                      std::string_view("fiubUS").find(d[1]) != std::string_view::npos &&
                      d.find_first_not_of("0123456789", 2) == std::string::npos && d.size() <= 8;
   if (!known) {
-    fail_input("{}: element type '{}' is not supported; allowed are plain numbers and booleans "
-               "(no Python objects)", place, d);
+    fail_input(
+        "{}: element type '{}' is not supported; allowed are plain numbers and booleans "
+        "(no Python objects)",
+        place, d);
   }
-  if (d[0] == '>' ) {
+  if (d[0] == '>') {
     fail_input("{}: element type '{}' is big-endian; allowed is little-endian ('<')", place, d);
   }
 }
@@ -146,12 +148,13 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& 
   }
   const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(bytes[i]); };
   const std::size_t version = byte(6);
-  if (version < 1 || version > 3) fail_input("{}: .npy version {}; allowed are 1, 2, 3", place, version);
+  if (version < 1 || version > 3)
+    fail_input("{}: .npy version {}; allowed are 1, 2, 3", place, version);
   if (version > 1 && text.size() < 12) fail_input("{}: the .npy header is cut off", place);
   const std::size_t start = version == 1 ? 10 : 12;
-  const std::size_t length =
-      version == 1 ? byte(8) | byte(9) << 8U
-                   : byte(8) | byte(9) << 8U | byte(10) << 16U | byte(11) << 24U;
+  const std::size_t length = version == 1
+                                 ? byte(8) | byte(9) << 8U
+                                 : byte(8) | byte(9) << 8U | byte(10) << 16U | byte(11) << 24U;
   if (length > text.size() - start) {
     fail_input("{}: the .npy header is cut off: {} bytes announced, {} there", place, length,
                text.size() - start);
@@ -174,8 +177,8 @@ std::string make_npy_header(const std::string& descr, std::span<const std::int64
   for (const std::int64_t length : shape) dimensions += fmt::format("{}, ", length);
   if (shape.size() > 1) dimensions.resize(dimensions.size() - 2);
   if (shape.size() == 1) dimensions.resize(dimensions.size() - 1);
-  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr,
-                                 dimensions);
+  std::string dict =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, dimensions);
   dict.append(63 - (kMagic.size() + 4 + dict.size()) % 64, ' ');
   dict += '\n';
   std::string header(kMagic);
