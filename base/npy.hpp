@@ -26,8 +26,8 @@ struct NpyHeader {
 };
 
 // Parses the header in the first bytes of a .npy file (versions 1, 2, 3). `place` names the file
-// (or archive member) in errors. Throws Error{kInput} on anything malformed, on shapes whose product
-// overflows and on element types other than fixed-size numbers and booleans.
+// (or archive member) in errors. Throws Error{kInput} on anything malformed, on shapes whose
+// product overflows and on element types other than fixed-size numbers and booleans.
 NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& place);
 // A version 1 header, padded so that the data starts at a multiple of 64 bytes.
 std::string make_npy_header(const std::string& descr, std::span<const std::int64_t> shape);
