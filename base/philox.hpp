@@ -10,14 +10,14 @@
 namespace atl {
 
 enum class RandomStream : std::uint8_t {
-  kInit = 1,          // row, column of a weight; layer = index of the parameter
-  kDropout = 2,       // row = global node id
-  kInputDropout = 3,  // row = global node id
-  kRoundForward = 4,  // row = global node id
-  kRoundBackward = 5, // row = global node id
-  kSplit = 6,         // row = node
-  kGenerator = 7,     // meaning of row and column: the generator's
-  kPartition = 8,     // row = position in the permutation
+  kInit = 1,           // row, column of a weight; layer = index of the parameter
+  kDropout = 2,        // row = global node id
+  kInputDropout = 3,   // row = global node id
+  kRoundForward = 4,   // row = global node id
+  kRoundBackward = 5,  // row = global node id
+  kSplit = 6,          // row = node
+  kGenerator = 7,      // meaning of row and column: the generator's
+  kPartition = 8,      // row = position in the permutation
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
@@ -57,8 +57,7 @@ ATOLL_HOST_DEVICE constexpr PhiloxBlock philox_counter(const RandomKey& key, std
                                                        std::uint32_t block) {
   return {block, key.epoch, static_cast<std::uint32_t>(row),
           static_cast<std::uint32_t>(row >> 32U) << 16U |
-              static_cast<std::uint32_t>(key.layer) << 8U |
-              static_cast<std::uint32_t>(key.stream)};
+              static_cast<std::uint32_t>(key.layer) << 8U | static_cast<std::uint32_t>(key.stream)};
 }
 
 ATOLL_HOST_DEVICE constexpr PhiloxBlock random_block(const RandomKey& key, std::uint64_t row,
