@@ -18,9 +18,9 @@ struct TraceTag {
 };
 
 struct TraceSpan {
-  const char* name;  // string literal
+  const char* name;            // string literal
   const char* direction = "";  // "forward", "backward" or ""
-  double start_us;   // since the recorder's epoch (steady clock)
+  double start_us;             // since the recorder's epoch (steady clock)
   double duration_us;
   std::int64_t bytes = 0;
   TraceTag tag;
