@@ -54,8 +54,7 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& flags) {
       .add_option("--weight-decay-layers", flags.decay_layers, "Layers that decay: all or first")
       ->check(CLI::IsMember({"all", "first"}))
       ->group("Optimizer");
-  command.add_option("--seed", flags.train.seed, "Seed of weights and dropout")
-      ->group("Optimizer");
+  command.add_option("--seed", flags.train.seed, "Seed of weights and dropout")->group("Optimizer");
   command
       .add_option("--split-index", flags.train.split_index, "Which split, for sets with several")
       ->check(CLI::NonNegativeNumber)
