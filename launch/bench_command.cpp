@@ -7,7 +7,7 @@
 #include "base/log.hpp"
 #include "base/memory.hpp"
 #include "launch/command.hpp"
-#include "launch/rank_job.hpp"
+#include "engine/training/rank_job.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/version.hpp"
 

@@ -5,7 +5,7 @@
 #include "engine/training/agreement.hpp"
 #include "engine/training/prediction.hpp"
 #include "launch/command.hpp"
-#include "launch/rank_job.hpp"
+#include "engine/training/rank_job.hpp"
 #include "launch/train_flags.hpp"
 
 namespace atl {

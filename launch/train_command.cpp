@@ -6,7 +6,7 @@
 #include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
-#include "launch/rank_job.hpp"
+#include "engine/training/rank_job.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/version.hpp"
 

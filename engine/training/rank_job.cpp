@@ -1,4 +1,4 @@
-#include "launch/rank_job.hpp"
+#include "engine/training/rank_job.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -24,11 +24,6 @@ Shard open_shard(Transport& transport, const std::filesystem::path& dataset_fold
   on_all_ranks(transport, [&] {
     if (transport.rank() != 0) return;
     const Dataset dataset = Dataset::open(dataset_folder);
-    const std::filesystem::path wanted = partition_folder(dataset, transport.size(), options);
-    if (!std::filesystem::exists(wanted)) {
-      log::info("cutting {} into {} parts ({})", dataset.info().name, transport.size(),
-                options.method);
-    }
     folder = ensure_partition(dataset, transport.size(), options).string();
   });
   transport.set_timeout_seconds(timeout);
