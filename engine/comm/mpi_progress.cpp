@@ -63,15 +63,21 @@ void MpiProgress::run_thread() {
   sleep_precisely();
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (active_.empty() || main_waits_ || !broken_.empty()) {
+    if (!has_work_for_thread()) {
       work_.wait(lock);
       continue;
     }
-    poll();
+    // Sleeping comes first: start() has polled already, and if the main thread waits by now, as in
+    // every collective, the two would only be in each other's way.
     lock.unlock();
     std::this_thread::sleep_for(options_.sleep);
     lock.lock();
+    if (has_work_for_thread()) poll();
   }
+}
+
+bool MpiProgress::has_work_for_thread() const {
+  return !active_.empty() && !main_waits_ && broken_.empty();
 }
 
 void MpiProgress::start(const std::shared_ptr<MpiTransfer>& transfer,
@@ -87,8 +93,10 @@ void MpiProgress::start(const std::shared_ptr<MpiTransfer>& transfer,
   }
   transfer->last_sign = Watchdog::Clock::now();
   if (transfer->pieces_left > 0) active_.push_back(transfer);
+  poll();
+  const bool wake = has_work_for_thread();
   lock.unlock();
-  work_.notify_one();
+  if (wake) work_.notify_one();
 }
 
 void MpiProgress::wait(MpiTransfer& transfer, double timeout_seconds, Awaited awaited,
@@ -100,7 +108,7 @@ void MpiProgress::wait(MpiTransfer& transfer, double timeout_seconds, Awaited aw
     MpiProgress& progress;
     ~EndOfWait() {
       progress.main_waits_ = false;
-      progress.work_.notify_one();
+      if (progress.has_work_for_thread()) progress.work_.notify_one();
     }
   } const end_of_wait{*this};
   for (int polls = 0;; ++polls) {

@@ -67,6 +67,7 @@ class MpiProgress {
 
  private:
   void run_thread();
+  bool has_work_for_thread() const;
   void poll();
   void poll(MpiTransfer& transfer);
   void complete(MpiTransfer& transfer, int index, const MPI_Status& status, bool status_is_valid);

@@ -106,8 +106,8 @@ void run_local_ranks(int ranks, double timeout_seconds,
 // How the mpi transport moves transfers on while the main thread computes (docs/transport.md has
 // the measurements behind the default).
 struct MpiProgressOptions {
-  bool thread = true;                   // poll from a thread of its own
-  std::chrono::microseconds sleep{50};  // between two polls of that thread
+  bool thread = true;                    // poll from a thread of its own
+  std::chrono::microseconds sleep{100};  // between two polls of that thread
 };
 // `mpi`: initialises MPI on construction of the first and duplicates the communicator; collective.
 // Finalises MPI when the last one is destroyed, unless an exception is under way or a transfer was
