@@ -163,20 +163,20 @@ std::string quoted(const std::string& text) {
   return out.str();
 }
 
-bool is_toml_number(const std::string& text) {
-  try {
-    return toml::parse("x = " + text)["x"].is_number();
-  } catch (const toml::parse_error&) {
-    return false;
-  }
-}
-
-// Numbers stay bare where the option takes a number: the text then comes back unchanged in value.
+// Numbers stay bare where the option takes a number, in the shortest form that reads back to the
+// same value.
 std::string to_toml(const std::string& text, const CLI::Option& option) {
   const std::string type = option.get_type_name();
-  const bool numeric =
-      type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT");
-  return numeric && is_toml_number(text) ? text : quoted(text);
+  if (!type.starts_with("INT") && !type.starts_with("UINT") && !type.starts_with("FLOAT")) {
+    return quoted(text);
+  }
+  try {
+    const toml::table table = toml::parse("x = " + text);
+    if (const auto* number = table.get_as<std::int64_t>("x")) return fmt::format("{}", **number);
+    if (const auto* number = table.get_as<double>("x")) return fmt::format("{}", **number);
+  } catch (const toml::parse_error&) {  // ".5" is a number on the command line only
+  }
+  return quoted(text);
 }
 
 // The values given, or the default as CLI11 keeps it: one string, "[a,b]" for several values.

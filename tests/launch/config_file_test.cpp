@@ -159,7 +159,7 @@ TEST_F(ConfigFileTest, EffectiveConfigurationText) {
             "# atoll train --config THIS_FILE\n"
             "dataset = 'da\"ta'\n"
             "layers = 3\n"
-            "lr = 1e-3\n"
+            "lr = 0.001\n"
             "model = 'gcn'\n"
             "name = '007'\n"
             "seed = 1\n"

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""The commands of the README in a row on a small graph: each one's output is the next one's input."""
+
+import json
+import os
+import re
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import Workplace, read_npy, run, write
+
+TRAIN = ["train", "data", "--model", "sage", "--layers", "2", "--hidden", "8", "--epochs", "5"]
+
+
+def losses(run_folder):
+    with open(os.path.join(run_folder, "metrics.jsonl"), encoding="utf-8") as file:
+        return [json.loads(line)["loss"] for line in file]
+
+
+class WorkflowTest(unittest.TestCase):
+    def setUp(self):
+        place = Workplace()
+        self.folder = place.__enter__()
+        self.addCleanup(place.cleanup)
+
+    def succeed(self, *arguments, ranks=0):
+        result = run(list(arguments), self.folder, ranks)
+        self.assertEqual(result.returncode, 0, f"{arguments}: {result.stderr}")
+        return result
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def test_from_graph_to_report(self):
+        info = json.loads(self.succeed("info", "data", "--json").stdout)
+        self.assertEqual(info["nodes"], 200)
+        self.succeed("partition", "data", "--parts", "2")
+        parts = os.listdir(self.path("data/parts"))
+        self.assertEqual(len(parts), 1)
+        self.assertRegex(parts[0], r"^2-metis-volume-[0-9a-f]{8}$")
+
+        trained = self.succeed(*TRAIN, "--run-dir", "run", ranks=2)
+        self.assertEqual(os.listdir(self.path("data/parts")), parts, "made another partition")
+        with open(self.path("run/summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        for field, value in {"nodes": 200, "ranks": 2, "model": "sage", "epochs": 5,
+                             "backend": "cpu", "exchange": "exact"}.items():
+            self.assertEqual(summary[field], value)
+        self.assertRegex(summary["commit"], r"^([0-9a-f]{12}(-changed)?|unknown)$")
+        self.assertIn(f"best epoch {summary['best_epoch']}", trained.stdout)
+        self.assertEqual(len(losses(self.path("run"))), 5)
+
+        self.succeed("predict", "run", "data", "--out", "labels.npy")
+        header, data = read_npy(self.path("labels.npy"))
+        self.assertIn("'shape': (200,)", header)
+        self.assertEqual(len(data), 800)
+        self.succeed("report", "run", "--out", "report.html")
+        with open(self.path("report.html"), encoding="utf-8") as file:
+            page = file.read()
+        self.assertIn("Training loss", page)
+        self.assertIn(f"{summary['test'] * 100:.2f}%", page)
+        self.assertEqual(page.count("<svg"), page.count("</svg>"))
+
+    def test_a_run_can_be_repeated_from_its_configuration(self):
+        self.succeed(*TRAIN, "--lr", "3e-3", "--dropout", "0.3", "--norm", "batch", "--run-dir",
+                     "first")
+        self.succeed("train", "--config", "first/config.toml", "--run-dir", "second")
+        self.assertEqual(losses(self.path("first")), losses(self.path("second")))
+        configs = []
+        for name in ("first", "second"):
+            with open(self.path(name, "config.toml"), encoding="utf-8") as file:
+                configs.append(re.sub(r"(?m)^run-dir = .*$", "", file.read()))
+        self.assertEqual(configs[0], configs[1])
+        self.assertIn("lr = 0.003", configs[0])
+
+    def test_one_file_serves_several_commands(self):
+        write(self.path("run.toml"), "dataset = 'data'\n[partition]\nparts = 2\n"
+              "[train]\nepochs = 3\nhidden = 4\nrun-dir = 'run'\n")
+        self.succeed("partition", "--config", "run.toml")
+        self.succeed("train", "--config", "run.toml", "--epochs", "2", ranks=2)
+        self.assertEqual(len(losses(self.path("run"))), 2)
+
+    def test_ranks_as_threads_and_as_processes_agree(self):
+        self.succeed(*TRAIN, "--run-dir", "threads", "--transport", "local", "--ranks", "2")
+        self.succeed(*TRAIN, "--run-dir", "processes", ranks=2)
+        self.assertEqual(losses(self.path("threads")), losses(self.path("processes")))
+
+
+if __name__ == "__main__":
+    unittest.main()
