@@ -131,4 +131,9 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace atl
 
-int main(int argc, char** argv) { return atl::run(argc, argv); }
+int main(int argc, char** argv) {
+  const int exit_code = atl::run(argc, argv);
+  // Peers may be waiting for this rank: a failed rank takes the whole job with it.
+  if (exit_code != 0 && atl::launched_by_mpi()) atl::abort_job(exit_code);
+  return exit_code;
+}
