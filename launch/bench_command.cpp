@@ -6,8 +6,8 @@
 #include "base/files.hpp"
 #include "base/log.hpp"
 #include "base/memory.hpp"
-#include "launch/command.hpp"
 #include "engine/training/rank_job.hpp"
+#include "launch/command.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/version.hpp"
 

@@ -4,8 +4,8 @@
 #include "base/log.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/prediction.hpp"
-#include "launch/command.hpp"
 #include "engine/training/rank_job.hpp"
+#include "launch/command.hpp"
 #include "launch/train_flags.hpp"
 
 namespace atl {

@@ -3,10 +3,10 @@
 #include <mutex>
 
 #include "base/log.hpp"
+#include "engine/training/rank_job.hpp"
 #include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
-#include "engine/training/rank_job.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/version.hpp"
 
