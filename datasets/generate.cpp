@@ -89,6 +89,7 @@ void write_graph(DatasetWriter& writer, const EdgeSampler& sampler, std::int64_t
   GraphBuildOptions build;
   build.place = "generated graph";
   build.nodes = nodes;
+  build.trust_nodes = true;
   build.directed = options.directed;
   build.keep_edges = edges;
   build.seed = options.seed;

@@ -117,11 +117,9 @@ std::int64_t Builder::node_count(std::int64_t largest) const {
   if (total > kMaxNodes) {
     fail_input("{}: {} nodes; allowed are fewer than 2^31", options_.place, total);
   }
-  if (options_.nodes < 0 && total > 64 * graph_.edges_source + (1 << 20)) {
-    fail_input(
-        "{}: the largest node id is {}, but there are only {} edges; number the nodes "
-        "densely or give --nodes",
-        options_.place, largest, graph_.edges_source);
+  if (!options_.trust_nodes && total > 64 * graph_.edges_source + (1 << 20)) {
+    fail_input("{}: {} nodes, but only {} edges; number the nodes densely or give --nodes",
+               options_.place, total, graph_.edges_source);
   }
   return total;
 }

@@ -49,7 +49,9 @@ class EdgeBlock {
 struct GraphBuildOptions {
   std::string place;        // names the source in errors
   std::int64_t nodes = -1;  // -1: largest id + 1
-  bool directed = false;    // else every edge counts in both directions
+  // The number of nodes is wanted, not read from a file that may lie: almost all may be isolated.
+  bool trust_nodes = false;
+  bool directed = false;  // else every edge counts in both directions
   bool keep_self_loops = false;
   bool weighted = false;
   // Drops a random (seeded) part of the distinct edges so that at most this many remain;

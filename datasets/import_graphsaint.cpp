@@ -1,5 +1,6 @@
 // GraphSAINT sets (Zeng et al., ICLR'20): adj_full.npz (SciPy CSR), feats.npy, class_map.json (a
 // class, or a list of 0 and 1, per node) and role.json (lists tr, va, te).
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <fstream>
@@ -165,6 +166,11 @@ class ClassReader : public FlatObjectReader {
     if (many.empty()) {
       classes = static_cast<std::int64_t>(row_.size());
       if (classes == 0) fail_input("{}: node {} has an empty list", file().string(), node_);
+      const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(file()));
+      if (classes > 64 * bytes / nodes_) {
+        fail_input("{}: {} classes for each of {} nodes, more than {} bytes can say",
+                   file().string(), classes, nodes_, bytes);
+      }
       many.assign(static_cast<std::size_t>(nodes_ * classes), 255);
     }
     if (static_cast<std::int64_t>(row_.size()) != classes) {

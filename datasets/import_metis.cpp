@@ -86,22 +86,11 @@ void stream_rows(const std::filesystem::path& path, const EdgeSink& sink) {
   }
 }
 
-// More nodes than bytes can't be true, and must not cost memory.
-void check_size(const MetisHeader& header, const LineReader& reader) {
-  constexpr std::int64_t kInflation = 1100;
-  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(reader.file()));
-  if (header.nodes > kInflation * bytes) {
-    fail_input("{}: {} nodes announced, more than a file of {} bytes can hold", reader.file(),
-               header.nodes, bytes);
-  }
-}
-
 }  // namespace
 
 void import_metis(ImportSession& session) {
   LineReader reader(session.source());
   const MetisHeader header = read_header(reader);
-  check_size(header, reader);
   session.set_edges_source(header.edges);
   const EdgeStream stream = [&](const EdgeSink& sink) { stream_rows(session.source(), sink); };
   const BuiltGraph built = session.graph(stream, header.nodes, header.edge_weights, reader.file());

@@ -90,7 +90,9 @@ void expect_rows(const Pickle& pickle, const PickledMatrix& matrix, std::int64_t
 
 void write_features(ImportSession& session, const PickledMatrix& allx, const PickledMatrix& tx,
                     const NodeRows& rows, const std::string& prefix) {
-  FeatureWriter writer = session.features(allx.columns, prefix + ".allx");
+  FeatureWriter writer = session.sparse_features(
+      allx.columns, static_cast<std::int64_t>(allx.values.size() + tx.values.size()),
+      prefix + ".allx");
   std::vector<float> row(static_cast<std::size_t>(allx.columns));
   for (std::int64_t node = 0; node < rows.nodes(); ++node) {
     std::fill(row.begin(), row.end(), 0.0F);

@@ -77,6 +77,7 @@ BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes, bo
   GraphBuildOptions build;
   build.place = place;
   build.nodes = nodes;
+  build.trust_nodes = options_.nodes.has_value();
   build.directed = options_.directed;
   build.keep_self_loops = options_.keep_self_loops;
   build.weighted = weighted;
@@ -96,6 +97,18 @@ BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes, bo
 
 FeatureWriter ImportSession::features(std::int64_t columns, const std::string& place) {
   return {writer_.write_features(columns), columns, options_.row_normalize, place};
+}
+
+FeatureWriter ImportSession::sparse_features(std::int64_t columns, std::int64_t stored,
+                                             const std::string& place) {
+  constexpr double kAlwaysAllowed = 1 << 26;
+  const double elements = static_cast<double>(nodes()) * static_cast<double>(columns);
+  if (elements > std::max(kAlwaysAllowed, 2048.0 * static_cast<double>(stored))) {
+    fail_input(
+        "{}: {} x {} features of which only {} are stored are too sparse to write as a matrix",
+        place, nodes(), columns, stored);
+  }
+  return features(columns, place);
 }
 
 void ImportSession::features(ArrayReader reader) {

@@ -55,6 +55,10 @@ class ImportSession {
   BuiltGraph graph(const EdgeStream& stream, std::int64_t nodes, bool weighted,
                    const std::string& place);
   FeatureWriter features(std::int64_t columns, const std::string& place);
+  // The same for a source that stores `stored` elements and leaves out the zeros; throws
+  // Error{kInput} if its shape can only be a mistake.
+  FeatureWriter sparse_features(std::int64_t columns, std::int64_t stored,
+                                const std::string& place);
   // All of a [nodes, columns] array.
   void features(ArrayReader reader);
   void labels(std::vector<std::int32_t> labels);                                     // -1 = none

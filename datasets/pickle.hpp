@@ -51,6 +51,7 @@ class Pickle {
   const PickleValue& root() const { return values_[root_]; }
   const PickleValue& at(PickleValue::Index index) const { return values_[index]; }
   const std::string& file() const { return file_; }
+  std::size_t bytes() const { return map_.bytes().size(); }
 
  private:
   friend class Unpickler;

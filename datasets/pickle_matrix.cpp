@@ -165,9 +165,9 @@ std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>> read_adjacency(
     if (list.kind != Kind::kList && list.kind != Kind::kTuple) {
       fail_input("{}: the neighbours of a node are not a list", pickle.file());
     }
-    // One list may stand for many nodes, but no real graph has more edges than bytes here.
+    // Every neighbour takes a byte of the file, unless one list stands for many nodes.
     total += list.items.size();
-    if (total > (std::size_t{1} << 31U)) fail_input("{}: more than 2^31 edges", pickle.file());
+    if (total > pickle.bytes()) fail_input("{}: nodes share one list", pickle.file());
     auto& entry = adjacency.emplace_back(id(root.items[i]), std::vector<std::int64_t>());
     for (const Index item : list.items) entry.second.push_back(id(item));
   }

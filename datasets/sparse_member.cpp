@@ -52,14 +52,9 @@ void SparseMember::stream_edges(const EdgeSink& sink) const {
 }
 
 void SparseMember::write_features(ImportSession& session) const {
-  constexpr std::int64_t kMaxFeatures = 1 << 24;
-  if (columns_ > kMaxFeatures) {
-    fail_input("{}[{}shape]: {} features; allowed are up to {}", archive_.path().string(), prefix_,
-               columns_, kMaxFeatures);
-  }
   ArrayReader data = archive_.open(prefix_ + "data");
   data.require_shape({row_ptr_.back()});
-  FeatureWriter writer = session.features(columns_, data.place());
+  FeatureWriter writer = session.sparse_features(columns_, row_ptr_.back(), data.place());
   std::vector<float> dense(static_cast<std::size_t>(columns_));
   std::vector<float> values;
   each_row([&](std::int64_t, const std::vector<std::int64_t>& columns) {

@@ -123,7 +123,7 @@ TEST(GraphBuilder, RefusesBadGraphs) {
   EXPECT_THAT(thrown_error([] {
                 build_graph(stream_of({{0, 2147483646}}), options(-1, false));
               }).what(),
-              HasSubstr("largest node id is 2147483646, but there are only 1 edges"));
+              HasSubstr("2147483647 nodes, but only 1 edges"));
   GraphBuildOptions weighted = options(2, true);
   weighted.weighted = true;
   EXPECT_THAT(thrown_error([&] {

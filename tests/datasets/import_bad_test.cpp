@@ -132,6 +132,11 @@ const BadCase kCases[] = {
     {"OgbZeroNodes", "ogb", make_ogb_text,
      [](const fs::path& d, ImportOptions&) { write_gz(d / "raw/num-node-list.csv.gz", "0\n"); },
      "number '0' is out of range; allowed are 1 to 2147483647"},
+    {"OgbLyingNodeCount", "ogb", make_ogb_text,
+     [](const fs::path& d, ImportOptions&) {
+       write_gz(d / "raw/num-node-list.csv.gz", "2000000000\n");
+     },
+     "2000000000 nodes, but only 5 edges"},
     {"OgbSeveralGraphs", "ogb", make_ogb_text,
      [](const fs::path& d, ImportOptions&) { write_gz(d / "raw/num-node-list.csv.gz", "4\n4\n"); },
      "more than one graph"},
@@ -210,6 +215,17 @@ const BadCase kCases[] = {
                                   {"adj_shape", npy_bytes<std::int64_t>({2, 2})}});
      },
      "entry 2 is 1, less than the 2 before it"},
+    {"GnnBenchmarkLyingColumns", "gnn-benchmark", make_gnn_benchmark,
+     [](const fs::path& d, ImportOptions&) {
+       write_npz(d / "tiny.npz", {{"adj_indptr", npy_bytes<std::int32_t>({0, 1, 1})},
+                                  {"adj_indices", npy_bytes<std::int32_t>({1})},
+                                  {"adj_shape", npy_bytes<std::int64_t>({2, 2})},
+                                  {"attr_indptr", npy_bytes<std::int32_t>({0, 0, 0})},
+                                  {"attr_indices", npy_bytes<std::int32_t>({})},
+                                  {"attr_data", npy_bytes<float>({})},
+                                  {"attr_shape", npy_bytes<std::int64_t>({2, 1 << 30})}});
+     },
+     "too sparse to write as a matrix"},
     {"GnnBenchmarkNotAnArchive", "gnn-benchmark", make_gnn_benchmark,
      [](const fs::path& d, ImportOptions&) { write_file(d / "tiny.npz", "garbage"); },
      "not a readable .npz archive"},
@@ -339,7 +355,7 @@ const BadCase kCases[] = {
      "3 nodes announced, but only 2 lines follow"},
     {"MetisLyingHeader", "metis", make_metis,
      [](const fs::path& d, ImportOptions&) { write_file(d / "tiny.graph", "2000000000 0\n\n"); },
-     "more than a file of 14 bytes can hold"},
+     "2000000000 nodes announced, but only 1 lines follow"},
     {"MetisUnknownFormat", "metis", make_metis,
      [](const fs::path& d, ImportOptions&) { write_file(d / "tiny.graph", "2 1 20\n2\n1\n"); },
      "fmt 20; allowed are three digits 0 or 1"},
