@@ -26,12 +26,11 @@ mpirun --bind-to none -n $ranks build/atoll train "$data" --model gcn --layers 2
   --dropout 0.5 --lr 0.01 --epochs 50 --run-dir "$run"
 build/atoll report "$run" --out "$run/report.html"
 
-cat <<END
-
-Finished in $(format_seconds $((SECONDS - script_start))) minutes. Next:
-  build/atoll info $data                 what was generated
-  build/atoll train --help               models and options
-  build/atoll predict $run $data --out $run/labels.npy
-  open $run/report.html in a browser; train again with other options and compare the runs
-  README.md                              a first run on your own graph
-END
+next() { printf '  %s\n      %s\n' "$1" "$2"; }
+echo
+echo "Finished in $(format_seconds $((SECONDS - script_start))) minutes. Next:"
+next "build/atoll info $data" "what was generated"
+next "build/atoll train --help" "models and options; train again and compare the runs"
+next "build/atoll report runs/*" "curves and times of all runs on one page; this run's: $run/report.html"
+next "build/atoll predict $run $data --out labels.npy" "the class of every node"
+next "README.md" "a first run on your own graph"
