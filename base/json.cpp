@@ -37,6 +37,8 @@ Json read_json(const std::filesystem::path& path) {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     fail_input("{}: not valid JSON at byte {}: {}", path.string(), error.byte, error.what());
+  } catch (const nlohmann::json::exception& error) {  // a number out of range
+    fail_input("{}: not valid JSON: {}", path.string(), error.what());
   }
 }
 

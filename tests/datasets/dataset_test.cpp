@@ -121,6 +121,8 @@ INSTANTIATE_TEST_SUITE_P(
         SpoiltFolder{"NoDirection", "dataset.json", "{}", "field 'directed' is missing"},
         SpoiltFolder{"BadJson", "dataset.json", "{", "not valid JSON"},
         SpoiltFolder{"DeepJson", "dataset.json", std::string(100000, '['), "nested more than"},
+        SpoiltFolder{"HugeNumber", "dataset.json", R"({"directed": false, "nodes": 1e999})",
+                     "not valid JSON"},
         SpoiltFolder{"NotAnObject", "dataset.json", "[]", "a JSON object is expected"},
         SpoiltFolder{"OtherFormat", "dataset.json", R"({"format": "x", "directed": false})",
                      "allowed is 'atoll-dataset'"},
