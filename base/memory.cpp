@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -21,10 +22,26 @@ std::int64_t proc_field(const char* file, const std::string& key) {
   return 0;
 }
 
-std::int64_t number_in(const char* file, std::int64_t absent) {
+std::int64_t number_in(const std::filesystem::path& file, std::int64_t absent) {
   std::ifstream stream(file);
   std::int64_t value = 0;
   return stream >> value ? value : absent;  // "max" is no number: no limit
+}
+
+// What the control group may still take: its limit, less what it uses and can't give back. Pages of
+// the file cache count as used there, though the kernel drops them before it refuses memory.
+std::int64_t group_room(const std::filesystem::path& group) {
+  constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t limit = number_in(group / "memory.max", kNone);
+  if (limit == kNone) return kNone;
+  std::int64_t used = number_in(group / "memory.current", 0);
+  std::ifstream stat(group / "memory.stat");
+  std::string field;
+  std::int64_t bytes = 0;
+  while (stat >> field >> bytes) {
+    if (field == "inactive_file" || field == "active_file") used -= bytes;
+  }
+  return std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, used));
 }
 
 }  // namespace
@@ -32,12 +49,18 @@ std::int64_t number_in(const char* file, std::int64_t absent) {
 std::int64_t peak_resident_bytes() { return proc_field("/proc/self/status", "VmHWM:"); }
 
 std::int64_t available_memory_bytes() {
-  constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t machine = proc_field("/proc/meminfo", "MemAvailable:");
-  const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max", kNone);
-  const std::int64_t used = number_in("/sys/fs/cgroup/memory.current", 0);
-  if (limit == kNone) return machine;
-  return std::min(machine, std::max<std::int64_t>(0, limit - used));
+  std::int64_t available = proc_field("/proc/meminfo", "MemAvailable:");
+  // Every group from this process's own up to the root may set a limit (cgroup v2: "0::/path").
+  std::ifstream membership("/proc/self/cgroup");
+  for (std::string line; std::getline(membership, line);) {
+    if (!line.starts_with("0::/")) continue;
+    const std::filesystem::path root = "/sys/fs/cgroup";
+    std::filesystem::path group = root / line.substr(4);
+    for (; group != root && group.has_relative_path(); group = group.parent_path()) {
+      available = std::min(available, group_room(group));
+    }
+  }
+  return std::min(available, group_room("/sys/fs/cgroup"));
 }
 
 std::string format_bytes(std::int64_t bytes) {

@@ -1,27 +1,17 @@
 #include "base/trace.hpp"
 
-#include <string_view>
-
-#include "base/files.hpp"
 #include "base/json.hpp"
 
 namespace atl {
 
-double TraceRecorder::total_ms(std::string_view name) const {
-  double total = 0;
-  for (const TraceSpan& span : spans_) {
-    if (name == span.name) total += span.duration_us;
-  }
-  return total / 1000;
-}
-
-void TraceRecorder::write_chrome_trace(const std::filesystem::path& path, int rank,
-                                       const std::vector<TraceSpan>& spans) {
-  Json events = Json::array();
-  events.push_back({{"name", "process_name"},
-                    {"ph", "M"},
-                    {"pid", rank},
-                    {"args", {{"name", "rank " + std::to_string(rank)}}}});
+std::string TraceRecorder::chrome_events(const std::vector<TraceSpan>& spans) const {
+  const double origin_us =
+      std::chrono::duration<double, std::micro>(origin_.time_since_epoch()).count();
+  std::string text = Json{{"name", "process_name"},
+                          {"ph", "M"},
+                          {"pid", rank_},
+                          {"args", {{"name", "rank " + std::to_string(rank_)}}}}
+                         .dump();
   for (const TraceSpan& span : spans) {
     Json arguments = Json::object();
     if (span.tag.epoch >= 0) arguments["epoch"] = span.tag.epoch;
@@ -30,15 +20,13 @@ void TraceRecorder::write_chrome_trace(const std::filesystem::path& path, int ra
     if (span.tag.destination >= 0) arguments["destination"] = span.tag.destination;
     if (span.direction[0] != '\0') arguments["direction"] = span.direction;
     if (span.bytes > 0) arguments["bytes"] = span.bytes;
-    events.push_back({{"name", span.name},
-                      {"ph", "X"},
-                      {"ts", span.start_us},
-                      {"dur", span.duration_us},
-                      {"pid", rank},
-                      {"tid", 0},
-                      {"args", arguments}});
+    text +=
+        ",\n" + Json{{"name", span.name},       {"ph", "X"},    {"ts", origin_us + span.start_us},
+                     {"dur", span.duration_us}, {"pid", rank_}, {"tid", 0},
+                     {"args", arguments}}
+                    .dump();
   }
-  write_atomically(path, Json{{"traceEvents", events}}.dump() + "\n");
+  return text;
 }
 
 }  // namespace atl

@@ -37,11 +37,9 @@ class TraceRecorder {
   void record(const TraceSpan& span) { spans_.push_back(span); }
   const std::vector<TraceSpan>& spans() const { return spans_; }
   void clear() { spans_.clear(); }
-  // Sum of the durations of the spans called `name`, in milliseconds.
-  double total_ms(std::string_view name) const;
-  // Writes Chrome trace format (opens in Perfetto), one process per rank.
-  static void write_chrome_trace(const std::filesystem::path& path, int rank,
-                                 const std::vector<TraceSpan>& spans);
+  // Events of Chrome trace format (opens in Perfetto) as JSON objects separated by commas, one
+  // process per rank; times count from the start of the host's steady clock.
+  std::string chrome_events(const std::vector<TraceSpan>& spans) const;
   int rank() const { return rank_; }
 
  private:

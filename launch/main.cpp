@@ -24,13 +24,12 @@ constexpr int kUserError = 2;  // what the user can mend; other failures exit wi
 // Prints one error and returns the exit code. A launcher ends the job when a first rank has exited,
 // so under one rank 0 speaks at once and the others give it time to: what all ranks saw is then
 // printed once, and what only one rank saw is still printed. `same_everywhere`: every rank has seen
-// this error, rank 0 alone reports it.
+// this error if one has, as far as can be known.
 int report_error(const LauncherInfo& launcher, const std::string& message, int exit_code,
                  bool same_everywhere) {
   std::string rank;
   if (launcher.rank != 0) {
     std::this_thread::sleep_for(std::chrono::seconds(same_everywhere ? 10 : 2));
-    if (same_everywhere) return exit_code;
     rank = fmt::format("rank {}: ", launcher.rank);
   }
   std::fflush(stdout);
@@ -104,6 +103,7 @@ void declare(CLI::App& program) {
 
 int run(int argc, char** argv) {
   const LauncherInfo launcher = launcher_info();
+  if (launcher.size > 1) set_assertion_rank(launcher.rank);
   CLI::App program{"Atoll trains graph neural networks on the whole graph, split over MPI ranks.",
                    "atoll"};
   try {

@@ -19,6 +19,7 @@ struct PredictArguments {
   std::string backend = "auto";
   int threads = 0;
   std::int64_t split_index = -1;
+  std::uint64_t partition_seed = 1;
   TransportOptions transport;
   PartitionFlags partition;
 };
@@ -31,16 +32,18 @@ void run_predict(const PredictArguments& arguments) {
     const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
     SafetensorsFile file;
     TrainOptions options;
+    std::int64_t outputs = 0;
     on_all_ranks(transport, [&] {
       file = read_safetensors(path);
       options = read_model_options(file, path);
+      outputs = model_outputs(file, options, path);
     });
     options.backend = arguments.backend;
     options.threads = arguments.threads;
     if (arguments.split_index >= 0) options.split_index = arguments.split_index;
     const PartitionOptions partition =
-        arguments.partition.resolve(options.seed, options.split_index);
-    RankJob job(transport, arguments.dataset, partition, options);
+        arguments.partition.resolve(arguments.partition_seed, options.split_index);
+    RankJob job(transport, arguments.dataset, partition, options, outputs);
     on_all_ranks(transport,
                  [&] { job.trainer().load_state(file, /*optimizer=*/false, path.string()); });
     const Metrics metrics = predict(job.trainer(), job.data(), transport, kind, arguments.out);
@@ -76,7 +79,12 @@ void add_predict_command(CLI::App& app) {
       ->check(CLI::IsMember(transport_names()));
   command->add_option("--ranks", arguments->transport.ranks,
                       "Number of ranks with --transport local");
+  command
+      ->add_option("--timeout", arguments->transport.timeout_seconds,
+                   "Seconds without a sign of life from a peer before all ranks end; 0: never")
+      ->check(CLI::NonNegativeNumber);
   add_partition_flags(*command, arguments->partition);
+  command->add_option("--partition-seed", arguments->partition_seed, "Seed of metis and random");
   command->callback([arguments] { run_predict(*arguments); });
 }
 

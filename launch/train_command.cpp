@@ -3,7 +3,9 @@
 #include <mutex>
 
 #include "base/log.hpp"
+#include "engine/training/agreement.hpp"
 #include "engine/training/rank_job.hpp"
+#include "engine/training/run_folder.hpp"
 #include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
@@ -37,6 +39,9 @@ void run_train(const TrainFlags& flags, const std::string& config) {
   const LauncherInfo launcher = launcher_info();
   log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   run_ranks(flags.transport, [&](Transport& transport) {
+    on_all_ranks(transport, [&] {
+      if (!options.run_dir.empty()) RunFolder::check(options.run_dir, options.resume);
+    });
     RankJob job(transport, flags.dataset, partition, options);
     const Json summary = train(options, {config, program_commit(), flags.dataset}, job.data(),
                                job.backend(), job.trainer(), transport);
@@ -79,7 +84,9 @@ void add_train_command(CLI::App& app) {
                    "Write a checkpoint every K epochs; 0: none")
       ->check(CLI::NonNegativeNumber)
       ->group("Results");
+  // Not part of a run's configuration: RUN/config.toml is the same run from its start.
   command->add_flag("--resume", train.resume, "Go on from the checkpoint in --run-dir")
+      ->configurable(false)
       ->group("Results");
   command
       ->add_flag("--trace", train.trace,

@@ -137,6 +137,10 @@ TrainOptions TrainFlags::resolve() const {
   if (options.checkpoint_every > 0 && options.run_dir.empty()) {
     fail_option("--checkpoint-every {}: needs --run-dir to write to", options.checkpoint_every);
   }
+  if (options.patience > 0 && options.eval_every == 0) {
+    fail_option("--patience {}: needs evaluations; --eval-every must be at least 1",
+                options.patience);
+  }
   return options;
 }
 

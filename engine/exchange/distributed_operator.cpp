@@ -33,6 +33,12 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
       self[i] = graph.has_self_loop[i] != 0 ? 0.0F : 1.0F;
       degree += self[i];
     }
+    if (degree < 0) {
+      fail_input(
+          "edge weights: those of the in-edges of node {} sum to {}; the normalisation needs "
+          "a sum of at least 0",
+          to_index(graph.inner_ids[i]), degree);
+    }
     const double factor = symmetric_norm ? 1 / std::sqrt(degree) : 1 / degree;
     row[i] = degree > 0 ? static_cast<float>(factor) : 0.0F;
   }

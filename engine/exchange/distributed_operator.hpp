@@ -33,7 +33,8 @@ enum class Normalisation {
   kMean,       // D^-1 A with D = in-degree, rows without in-edges give 0 (Hamilton et al. 2017)
 };
 
-// Owns what the two operators of one normalisation refer to. The graph must outlive it.
+// Owns what the two operators of one normalisation refer to. The graph must outlive it. Throws
+// Error{kInput} naming a node whose in-edges have weights of negative sum.
 class GraphOperators {
  public:
   GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,

@@ -51,12 +51,17 @@ class ExactExchange final : public HaloExchange {
 class PendingExactExchange final : public PendingExchange {
  public:
   PendingExactExchange(std::unique_ptr<PendingTransfer> transfer, TraceRecorder& trace,
-                       TraceTag tag, Direction direction)
-      : transfer_(std::move(transfer)), trace_(trace), tag_(tag), direction_(direction) {}
+                       TraceTag tag, Direction direction, std::int64_t bytes)
+      : transfer_(std::move(transfer)),
+        trace_(trace),
+        tag_(tag),
+        direction_(direction),
+        bytes_(bytes) {}
 
   void finish() override {
     if (transfer_ == nullptr) return;
-    const ScopedSpan span(trace_, "wait", tag_, to_string(direction_));
+    ScopedSpan span(trace_, "wait", tag_, to_string(direction_));
+    span.set_bytes(bytes_);
     transfer_->wait_all();
     transfer_.reset();
   }
@@ -66,6 +71,7 @@ class PendingExactExchange final : public PendingExchange {
   TraceRecorder& trace_;
   TraceTag tag_;
   Direction direction_;
+  std::int64_t bytes_;  // received
 };
 
 std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator& op, MatrixView x,
@@ -94,12 +100,15 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
     sends.push_back(slice(buffer.view().rows_in({send_begin, send_end})));
     receives.push_back(slice(x.rows_in({op.inner() + recv_begin, op.inner() + recv_end})));
   }
-  const ScopedSpan span(trace_, "post", tag, to_string(channel.direction));
+  const std::int64_t row_bytes = x.cols * bytes_of(x.dtype);
+  ScopedSpan span(trace_, "post", tag, to_string(channel.direction));
+  span.set_bytes(op.plan.sent_rows() * row_bytes);
+  const TraceTag received{epoch, channel.layer, -1, transport_.rank()};
   return std::make_unique<PendingExactExchange>(
       transport_.all_to_all_v(std::move(sends), std::move(receives),
                               {"halo exchange", to_string(channel.direction), channel.layer, epoch},
                               memory_),
-      trace_, tag, channel.direction);
+      trace_, received, channel.direction, op.plan.halo_rows() * row_bytes);
 }
 
 }  // namespace

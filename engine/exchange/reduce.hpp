@@ -16,7 +16,6 @@ class Reducer {
   Reducer(Backend& backend, Queue& queue, Transport& transport, TraceRecorder& trace)
       : backend_(backend), queue_(queue), transport_(transport), trace_(trace) {}
 
-  int ranks() const { return transport_.size(); }
   // In-place sums of host arrays; `what` (a literal) names them in traces and time-outs.
   void sum(std::span<double> values, const char* what, int layer, int epoch);
   void sum(std::span<std::int64_t> values, const char* what, int layer, int epoch);

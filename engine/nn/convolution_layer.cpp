@@ -28,12 +28,12 @@ std::int64_t ConvolutionLayer::input_rows() const {
   return multiply_first() ? op.inner() : op.with_halo();
 }
 
-std::int64_t ConvolutionLayer::message_elements() const {
-  const std::int64_t forward = multiply_first() ? operators_.forward().with_halo() : 0;
-  const std::int64_t inner_or_halo =
-      multiply_first() ? operators_.backward().inner() : operators_.backward().with_halo();
-  return std::max(forward * config_.out,
-                  inner_or_halo * (multiply_first() ? config_.out : config_.in));
+std::int64_t ConvolutionLayer::aggregate_input_elements() const {
+  if (!multiply_first()) {
+    return config_.input_gradient ? operators_.backward().with_halo() * config_.in : 0;
+  }
+  // Forward it holds what is aggregated, backward the aggregate itself.
+  return std::max(operators_.forward().with_halo(), operators_.backward().inner()) * config_.out;
 }
 
 std::int64_t ConvolutionLayer::gradient_elements() const {
@@ -76,12 +76,12 @@ void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratc
     finish_rows(range);
   };
   if (multiply_first()) {
-    const MatrixView message = scratch.message->reshaped(op.with_halo(), config_.out);
+    const MatrixView product = scratch.aggregate_input->reshaped(op.with_halo(), config_.out);
     const auto multiply = [&](RowRange range) {
       backend.gemm(queue, Transpose::kNo, input.rows_in(range), Transpose::kNo, weight, 0,
-                   message.rows_in(range));
+                   product.rows_in(range));
     };
-    aggregate(context, op, channel, message, z, {multiply, finish_rows});
+    aggregate(context, op, channel, product, z, {multiply, finish_rows});
   } else if (cached_) {
     const ScopedSpan span(context.trace, "complete central", {context.epoch, config_.index, -1, -1},
                           "forward");
@@ -152,7 +152,7 @@ void ConvolutionLayer::backward(const RankContext& context, const Scratch& scrat
   };
   if (multiply_first()) {
     // y = S (x W): dW = x^T (S^T dz), dx = (S^T dz) W^T.
-    const MatrixView aggregated = scratch.message->reshaped(inner, config_.out);
+    const MatrixView aggregated = scratch.aggregate_input->reshaped(inner, config_.out);
     const auto multiply = [&](RowRange range) {
       backend.gemm(queue, Transpose::kYes, input.rows_in(range), Transpose::kNo,
                    aggregated.rows_in(range), 1, parameters_.gradient(weight_));
@@ -164,15 +164,15 @@ void ConvolutionLayer::backward(const RankContext& context, const Scratch& scrat
     aggregate(context, op, channel, dz_all, aggregated, {tail_and_root, multiply});
   } else {
     // y = (S x) W: dW = (S x)^T dz, dx = S^T (dz W^T).
-    const MatrixView message = scratch.message->reshaped(op.with_halo(), config_.in);
+    const MatrixView product = scratch.aggregate_input->reshaped(op.with_halo(), config_.in);
     const auto multiply = [&](RowRange range) {
       tail_and_root(range);
       backend.gemm(queue, Transpose::kNo, dz.rows_in(range), Transpose::kYes, weight, 0,
-                   message.rows_in(range));
+                   product.rows_in(range));
       backend.gemm(queue, Transpose::kYes, aggregated_->view().rows_in(range), Transpose::kNo,
                    dz.rows_in(range), 1, parameters_.gradient(weight_));
     };
-    aggregate(context, op, channel, message, dx, {multiply, root_input_gradient});
+    aggregate(context, op, channel, product, dx, {multiply, root_input_gradient});
   }
 }
 

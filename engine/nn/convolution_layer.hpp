@@ -12,7 +12,7 @@ class ConvolutionLayer final : public Layer {
                    ParameterStore& parameters, TensorArena& arena);
 
   std::int64_t input_rows() const override;
-  std::int64_t message_elements() const override;
+  std::int64_t aggregate_input_elements() const override;
   std::int64_t gradient_elements() const override;
   std::int64_t floats_per_halo_row(Direction direction) const override;
   void forward(const RankContext& context, const Scratch& scratch, MatrixView input,
@@ -21,7 +21,7 @@ class ConvolutionLayer final : public Layer {
                 ConstMatrixView output, int from) override;
   const LayerConfig& config() const override { return config_; }
   LayerTail& tail() override { return tail_; }
-  void drop_cache() override { cached_ = false; }
+  bool holds_aggregate() const override { return cached_; }
 
  private:
   bool multiply_first() const { return config_.order == MultiplyOrder::kMultiplyFirst; }

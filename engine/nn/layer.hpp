@@ -23,8 +23,8 @@ struct LayerConfig {
 
 // Memory that all layers of a model share: valid only inside one forward or backward call.
 struct Scratch {
-  Tensor* message = nullptr;  // rows of an aggregate's input, with halo
-  Tensor* gradients[2] = {};  // gradient of a layer's output and input in turn, with halo
+  Tensor* aggregate_input = nullptr;  // rows that an aggregate reads, with halo
+  Tensor* gradients[2] = {};          // gradient of a layer's output and input in turn, with halo
 };
 
 class Layer {
@@ -33,7 +33,7 @@ class Layer {
 
   // Rows that the input matrix must have: inner, plus halo if the input itself is aggregated.
   virtual std::int64_t input_rows() const = 0;
-  virtual std::int64_t message_elements() const = 0;   // of Scratch::message
+  virtual std::int64_t aggregate_input_elements() const = 0;  // of Scratch::aggregate_input
   virtual std::int64_t gradient_elements() const = 0;  // of Scratch::gradients for the output
   // Floats that cross the cut per halo row in one epoch of training, and in one evaluation pass.
   virtual std::int64_t floats_per_halo_row(Direction direction) const = 0;
@@ -49,11 +49,11 @@ class Layer {
 
   virtual const LayerConfig& config() const = 0;
   virtual LayerTail& tail() = 0;
-  // Forget what was kept of a constant input (the parameters stay).
-  virtual void drop_cache() = 0;
+  // True once S x of a constant input is kept: the input's halo rows are not needed any more.
+  virtual bool holds_aggregate() const = 0;
 };
 
-// Layer kinds, in model_factory.cpp's order.
+// The makers that model.cpp lists.
 std::unique_ptr<Layer> make_gcn_layer(const LayerConfig& config, const GraphOperators& operators,
                                       ParameterStore& parameters, TensorArena& arena);
 std::unique_ptr<Layer> make_sage_layer(const LayerConfig& config, const GraphOperators& operators,

@@ -3,11 +3,10 @@
 namespace atl {
 
 Loss::Loss(Backend& backend, const LossTargets& targets, std::int64_t total)
-    : targets_(targets), total_(total), sum_(backend, 1) {
-  ATOLL_ASSERT(total > 0);
-}
+    : targets_(targets), total_(total), sum_(backend, 1) {}
 
 double Loss::compute(const RankContext& context, ConstMatrixView logits, MatrixView gradient) {
+  ATOLL_ASSERT(total_ > 0);
   std::vector<double> sum;
   {
     const ScopedSpan span(context.trace, "loss", {context.epoch, -1, -1, -1});

@@ -19,7 +19,8 @@ struct LossTargets {
 // (node, class) pairs of sigmoid cross-entropy.
 class Loss {
  public:
-  // total: nodes, or (node, class) pairs, that the mean runs over, all ranks together; > 0.
+  // total: nodes, or (node, class) pairs, that the mean runs over, all ranks together; > 0 where
+  // compute() is called.
   Loss(Backend& backend, const LossTargets& targets, std::int64_t total);
 
   // Writes d loss / d logits [inner, outputs]; returns the loss over all ranks. Collective.

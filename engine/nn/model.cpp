@@ -4,21 +4,25 @@
 
 namespace atl {
 
-std::vector<std::string> model_kinds() { return {"gcn", "sage"}; }
-
 namespace {
 
-Normalisation normalisation_of(const std::string& kind) {
-  if (kind == "gcn") return Normalisation::kSymmetric;
-  if (kind == "sage") return Normalisation::kMean;
-  fail_option("--model {}: unknown model; allowed are: {}", kind, fmt::join(model_kinds(), ", "));
-}
+// One line per layer type: its name, the normalisation of its aggregate, its maker.
+struct ModelKind {
+  const char* name;
+  Normalisation normalisation;
+  std::unique_ptr<Layer> (*make)(const LayerConfig&, const GraphOperators&, ParameterStore&,
+                                 TensorArena&);
+};
+constexpr ModelKind kModelKinds[] = {
+    {"gcn", Normalisation::kSymmetric, make_gcn_layer},
+    {"sage", Normalisation::kMean, make_sage_layer},
+};
 
-std::unique_ptr<Layer> make_layer(const std::string& kind, const LayerConfig& config,
-                                  const GraphOperators& operators, ParameterStore& parameters,
-                                  TensorArena& arena) {
-  if (kind == "gcn") return make_gcn_layer(config, operators, parameters, arena);
-  return make_sage_layer(config, operators, parameters, arena);
+const ModelKind& find_kind(const std::string& name) {
+  for (const ModelKind& kind : kModelKinds) {
+    if (name == kind.name) return kind;
+  }
+  fail_option("--model {}: unknown model; allowed are: {}", name, fmt::join(model_kinds(), ", "));
 }
 
 // The order that moves fewer columns across the cut in one epoch, backward included; at a tie the
@@ -35,21 +39,27 @@ MultiplyOrder choose_order(OrderChoice choice, const LayerConfig& config, bool c
 
 }  // namespace
 
+std::vector<std::string> model_kinds() {
+  std::vector<std::string> names;
+  for (const ModelKind& kind : kModelKinds) names.emplace_back(kind.name);
+  return names;
+}
+
 Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const LocalGraphView& graph,
              ConstMatrixView features)
     : config_(config),
       backend_(backend),
       queue_(queue),
       features_(features),
-      operators_(backend, queue, graph, normalisation_of(config.kind)),
+      operators_(backend, queue, graph, find_kind(config.kind).normalisation),
       arena_(std::make_shared<TensorArena>(config.dtype)),
       parameters_(config.dtype) {
-  std::int64_t message = 0;
+  std::int64_t aggregate_input = 0;
   std::int64_t gradient = 0;
   for (int index = 0; index < config.layers; ++index) {
     const LayerConfig layer = layer_config(index);
-    layers_.push_back(make_layer(config.kind, layer, operators_, parameters_, *arena_));
-    message = std::max(message, layers_.back()->message_elements());
+    layers_.push_back(find_kind(config.kind).make(layer, operators_, parameters_, *arena_));
+    aggregate_input = std::max(aggregate_input, layers_.back()->aggregate_input_elements());
     gradient = std::max(gradient, layers_.back()->gradient_elements());
   }
   const std::int64_t inner = operators_.forward().inner();
@@ -61,7 +71,7 @@ Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const Lo
     const std::int64_t rows = last ? inner : layers_[index + 1]->input_rows();
     outputs_.push_back(&arena_->declare(rows, layers_[index]->config().out));
   }
-  scratch_.message = &arena_->declare(1, message);
+  scratch_.aggregate_input = &arena_->declare(1, aggregate_input);
   scratch_.gradients[0] = &arena_->declare(1, gradient);
   scratch_.gradients[1] = &arena_->declare(1, gradient);
 }
@@ -90,7 +100,8 @@ void Model::allocate(std::uint64_t seed) {
 MatrixView Model::layer_input(int index) {
   if (index > 0) return outputs_[index - 1]->view();
   if (input_ != nullptr) return input_->view();
-  // Only its inner rows are read: the layer multiplies first, so nothing is received into it.
+  // Only its inner rows are read: the layer multiplies first or has its aggregate already, so
+  // nothing is received into it.
   return {const_cast<void*>(features_.data), features_.rows, features_.cols, features_.stride,
           features_.dtype};
 }
@@ -112,6 +123,11 @@ ConstMatrixView Model::forward(const RankContext& context) {
   }
   for (int index = 0; index < config_.layers; ++index) {
     layers_[index]->forward(context, scratch_, layer_input(index), outputs_[index]->view());
+  }
+  // The copy of the features had room for halo rows; with their aggregate kept, nobody needs it.
+  if (input_ != nullptr && !drop_input && layers_[0]->holds_aggregate()) {
+    input_->release();
+    input_ = nullptr;
   }
   return outputs_.back()->view();
 }

@@ -21,7 +21,8 @@ void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed
   std::vector<double> initial(static_cast<std::size_t>(size_));
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     const Parameter& parameter = parameters_[p];
-    const RandomKey key{seed, RandomStream::kInit, static_cast<std::uint8_t>(p), 0};
+    const RandomKey key{seed, RandomStream::kInit, static_cast<std::uint8_t>(p & 0xFFU),
+                        static_cast<std::uint32_t>(p >> 8U)};
     const double limit = std::sqrt(6.0 / static_cast<double>(parameter.rows + parameter.cols));
     for (std::int64_t i = 0; i < parameter.rows; ++i) {
       for (std::int64_t j = 0; j < parameter.cols; ++j) {

@@ -35,6 +35,8 @@ class Tensor {
   }
 
   void allocate(Backend& backend) { memory_ = allocate_device(backend, bytes()); }
+  // Gives the memory back; the shape stays.
+  void release() { memory_.reset(); }
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
   std::int64_t bytes() const { return rows_ * cols_ * bytes_of(dtype_); }

@@ -1,5 +1,7 @@
 #include "engine/training/agreement.hpp"
 
+#include <filesystem>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +16,10 @@ void on_all_ranks(Transport& transport, const std::function<void()>& work) {
     work();
   } catch (const Error& thrown) {
     error = thrown;
+  } catch (const std::filesystem::filesystem_error& thrown) {
+    error = Error(ErrorKind::kInput, thrown.what());
+  } catch (const std::bad_alloc&) {
+    error = Error(ErrorKind::kMemory, "out of memory: an allocation failed");
   }
   const auto rank = static_cast<std::size_t>(transport.rank());
   std::vector<std::int64_t> failed(static_cast<std::size_t>(transport.size()), 0);

@@ -43,7 +43,10 @@ Json to_json(const Metrics& metrics) {
           {"test", number_or_null(metrics.test)}};
 }
 
-bool has_checkpoint(const fs::path& run) { return fs::exists(index_of(run)); }
+bool has_checkpoint(const fs::path& run) {
+  std::error_code error;
+  return fs::exists(index_of(run), error);
+}
 
 void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint) {
   std::error_code error;
@@ -64,7 +67,7 @@ void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint) {
                              {"evaluations_since_best", checkpoint.best.evaluations_since},
                              {"fingerprint", checkpoint.fingerprint}});
   // Only now may the older ones go.
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(run))) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(run), error)) {
     if (entry.path().extension() == ".safetensors" && entry.path().filename() != name) {
       fs::remove(entry.path(), error);
     }
@@ -73,7 +76,7 @@ void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint) {
 
 Checkpoint read_checkpoint(const fs::path& run, const Json& fingerprint) {
   const fs::path index = index_of(run);
-  if (!fs::exists(index)) {
+  if (!has_checkpoint(run)) {
     fail_input(
         "{}: there is no checkpoint to resume from; was the run started with "
         "--checkpoint-every?",

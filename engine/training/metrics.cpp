@@ -124,6 +124,7 @@ double roc_auc(std::span<const float> scores, std::span<const std::uint8_t> posi
 
 Metrics compute_metrics(const RankContext& context, Transport& transport, const RankData& data,
                         ConstMatrixView logits) {
+  if (!data.labelled()) return {};
   switch (data.dataset().task) {
     case Task::kSingleLabel:
       return accuracy(context, data, logits);

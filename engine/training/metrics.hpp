@@ -12,7 +12,8 @@
 namespace atl {
 
 // Accuracy (single-label), micro-F1 (multi-label) or area under the ROC curve (binary), in [0, 1];
-// NaN for a split without labelled nodes (ROC-AUC: without both classes).
+// NaN for a set without labels and for a split without labelled nodes (ROC-AUC: without both
+// classes).
 struct Metrics {
   double train = std::numeric_limits<double>::quiet_NaN();
   double valid = std::numeric_limits<double>::quiet_NaN();

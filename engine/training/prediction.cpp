@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/files.hpp"
 #include "base/npy.hpp"
 #include "engine/training/agreement.hpp"
 
@@ -37,14 +36,25 @@ template <typename T>
 void write_rows(const RankData& data, Transport& transport, const std::vector<T>& local,
                 std::int64_t width, bool vector, const std::filesystem::path& out) {
   const std::vector<T> all = collect_rows(data, transport, local, width);
+  // Writing takes as long as the disk takes: silence is no sign of trouble here.
+  const double timeout = transport.timeout_seconds();
+  transport.set_timeout_seconds(0);
   on_all_ranks(transport, [&] {
     if (transport.rank() != 0) return;
     std::vector<std::int64_t> shape{data.dataset().nodes};
     if (!vector) shape.push_back(width);
-    std::string bytes = make_npy_header(npy_descr<T>(), shape);
-    bytes.append(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(T));
-    write_atomically(out, bytes);
+    const std::filesystem::path temporary = out.string() + ".tmp";
+    std::error_code error;
+    try {
+      write_npy(temporary, std::span<const T>(all), shape);
+    } catch (const Error&) {
+      std::filesystem::remove(temporary, error);
+      throw;
+    }
+    std::filesystem::rename(temporary, out, error);
+    if (error) fail_input("{}: can't rename into place: {}", out.string(), error.message());
   });
+  transport.set_timeout_seconds(timeout);
 }
 
 // Class with the largest logit of every row, the first one if several are equal.
@@ -84,6 +94,16 @@ PredictionKind parse_prediction_kind(const std::string& text) {
   if (text == "logits") return PredictionKind::kLogits;
   if (text == "embeddings") return PredictionKind::kEmbeddings;
   fail_option("--what {}: allowed are labels, logits, embeddings", text);
+}
+
+std::int64_t model_outputs(const SafetensorsFile& file, const TrainOptions& options,
+                           const std::filesystem::path& path) {
+  const std::string name = "layers." + std::to_string(options.layers - 1) + ".weight";
+  const auto found = file.tensors.find(name);
+  if (found == file.tensors.end() || found->second.shape.size() != 2) {
+    fail_input("{}: tensor '{}' of two dimensions is missing", path.string(), name);
+  }
+  return found->second.shape[1];
 }
 
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path) {

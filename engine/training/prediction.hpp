@@ -19,6 +19,10 @@ PredictionKind parse_prediction_kind(const std::string& text);  // throws Error{
 // Error{kInput} naming `path` if the file is not a model of this program.
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path);
 
+// Logits per node of the model in `file`, which was trained with `options`. Throws Error{kInput}.
+std::int64_t model_outputs(const SafetensorsFile& file, const TrainOptions& options,
+                           const std::filesystem::path& path);
+
 // One forward pass with the trainer's weights; rank 0 writes the array to `out`, atomically.
 // Collective.
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,

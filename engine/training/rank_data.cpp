@@ -18,13 +18,15 @@ std::vector<std::uint8_t> binary_targets(std::span<const std::int32_t> labels) {
 }  // namespace
 
 RankData::RankData(Backend& backend, Queue& queue, Transport& transport, const Shard& shard,
-                   std::int64_t split_index)
+                   std::int64_t split_index, std::int64_t model_outputs)
     : dataset_(shard.dataset()), graph_(shard.graph()) {
-  if (dataset_.features == 0)
+  const bool training = model_outputs == 0;
+  if (dataset_.features == 0) {
     fail_input("dataset {}: it has no features to train on", dataset_.name);
-  if (dataset_.classes == 0) fail_input("dataset {}: it has no labels to train on", dataset_.name);
-  const std::int64_t inner = graph_.inner();
-  const std::span<const std::uint8_t> split = shard.split(split_index);
+  }
+  if (training && dataset_.classes == 0) {
+    fail_input("dataset {}: it has no labels to train on", dataset_.name);
+  }
   const std::span<const float> features = shard.features();
   const void* feature_data = features.data();
   if (!backend.host_accessible()) {
@@ -33,10 +35,29 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, const S
     backend.copy(queue, feature_memory_.get(), features.data(), bytes, CopyKind::kHostToDevice);
     feature_data = feature_memory_.get();
   }
-  features_ = {feature_data, inner, dataset_.features, dataset_.features, DType::kF32};
+  features_ = {feature_data, graph_.inner(), dataset_.features, dataset_.features, DType::kF32};
   inner_ids_ = {backend, queue, graph_.inner_ids};
-  split_ = {backend, queue, split};
+  outputs_ = model_outputs;
+  if (!training && !labelled()) return;
 
+  const std::span<const std::uint8_t> split = shard.split(split_index);
+  split_ = {backend, queue, split};
+  std::int64_t trained = make_targets(backend, queue, shard, split);
+  targets_ = {labels_.span(), multi_labels_.span(), training_rows_.span()};
+  transport.all_reduce(std::span(&trained, 1), {"training node count"});
+  if (training && trained == 0) {
+    fail_input("dataset {}: split {} has no labelled training node", dataset_.name, split_index);
+  }
+  if (!training && outputs_ != model_outputs) {
+    fail_input("dataset {}: its labels need {} outputs per node, the model has {}", dataset_.name,
+               outputs_, model_outputs);
+  }
+  training_total_ = trained;
+}
+
+std::int64_t RankData::make_targets(Backend& backend, Queue& queue, const Shard& shard,
+                                    std::span<const std::uint8_t> split) {
+  const std::int64_t inner = graph_.inner();
   std::vector<LocalId> rows;
   std::int64_t trained = 0;
   if (dataset_.task == Task::kSingleLabel) {
@@ -64,12 +85,7 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, const S
     multi_labels_ = {backend, queue, std::move(targets)};
   }
   training_rows_ = {backend, queue, std::move(rows)};
-  targets_ = {labels_.span(), multi_labels_.span(), training_rows_.span()};
-  transport.all_reduce(std::span(&trained, 1), {"training node count"});
-  if (trained == 0) {
-    fail_input("dataset {}: split {} has no labelled training node", dataset_.name, split_index);
-  }
-  training_total_ = trained;
+  return trained;
 }
 
 }  // namespace atl

@@ -10,9 +10,11 @@ namespace atl {
 class RankData {
  public:
   // The shard must outlive it. Collective: counts the labelled nodes of all ranks. Throws
-  // Error{kInput} if the dataset has no features, labels, split or training node.
+  // Error{kInput} if the dataset has no features, or, to be trained on, no labels, split or
+  // training node. `model_outputs` > 0: only to be predicted, by a model with so many logits per
+  // node.
   RankData(Backend& backend, Queue& queue, Transport& transport, const Shard& shard,
-           std::int64_t split_index);
+           std::int64_t split_index, std::int64_t model_outputs = 0);
 
   const LocalGraphView& graph() const { return graph_; }
   const DatasetInfo& dataset() const { return dataset_; }
@@ -23,7 +25,13 @@ class RankData {
   std::int64_t outputs() const { return outputs_; }                // logits per node
   std::int64_t training_total() const { return training_total_; }  // see Loss
 
+  bool labelled() const { return dataset_.classes > 0 && dataset_.splits > 0; }
+
  private:
+  // Which nodes are trained on, and their labels; returns how many labels that is on this rank.
+  std::int64_t make_targets(Backend& backend, Queue& queue, const Shard& shard,
+                            std::span<const std::uint8_t> split);
+
   const DatasetInfo& dataset_;
   LocalGraphView graph_;
   ConstMatrixView features_;

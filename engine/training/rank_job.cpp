@@ -1,13 +1,12 @@
 #include "engine/training/rank_job.hpp"
 
-#include <algorithm>
-#include <thread>
+#include <cstdlib>
 
 #include "base/log.hpp"
 #include "base/memory.hpp"
 #include "datasets/partition_folder.hpp"
 #include "engine/training/agreement.hpp"
-#include "engine/training/host_memory.hpp"
+#include "engine/training/host_share.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
@@ -36,24 +35,31 @@ Shard open_shard(Transport& transport, const std::filesystem::path& dataset_fold
   return shard;
 }
 
+// --threads, else OMP_NUM_THREADS, else an even share of the cores that this rank may run on.
 int threads_per_rank(Transport& transport, int wanted) {
-  const int ranks = ranks_on_this_host(transport);
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return wanted > 0 ? wanted : std::max(1, cores / ranks);
+  const int share = cores_per_rank(transport);  // collective: called in any case
+  if (wanted > 0) return wanted;
+  const char* variable = std::getenv("OMP_NUM_THREADS");
+  const int from_environment = variable != nullptr ? std::atoi(variable) : 0;
+  return from_environment > 0 ? from_environment : share;
 }
 
 }  // namespace
 
 RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
-                 const PartitionOptions& partition, const TrainOptions& options)
+                 const PartitionOptions& partition, const TrainOptions& options,
+                 std::int64_t model_outputs)
     : shard_(open_shard(transport, dataset, partition)),
       threads_(threads_per_rank(transport, options.threads)) {
   on_all_ranks(transport, [&] {
     backend_ = make_backend(options.backend, {threads_, -1});
     queue_ = backend_->make_queue();
   });
-  data_ = std::make_unique<RankData>(*backend_, *queue_, transport, shard_, options.split_index);
-  trainer_ = std::make_unique<Trainer>(options, *data_, *backend_, *queue_, transport);
+  data_ = std::make_unique<RankData>(*backend_, *queue_, transport, shard_, options.split_index,
+                                     model_outputs);
+  on_all_ranks(transport, [&] {
+    trainer_ = std::make_unique<Trainer>(options, *data_, *backend_, *queue_, transport);
+  });
   require_host_memory(transport, trainer_->bytes_needed());
   trainer_->allocate();
   if (transport.rank() == 0) {

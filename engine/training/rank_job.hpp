@@ -13,9 +13,10 @@ namespace atl {
 // Everything one rank holds. Members are destroyed in reverse order of use.
 class RankJob {
  public:
-  // Collective. `options` must outlive it.
+  // Collective. `options` must outlive it; `model_outputs`: see RankData.
   RankJob(Transport& transport, const std::filesystem::path& dataset,
-          const PartitionOptions& partition, const TrainOptions& options);
+          const PartitionOptions& partition, const TrainOptions& options,
+          std::int64_t model_outputs = 0);
 
   Backend& backend() { return *backend_; }
   Queue& queue() { return *queue_; }

@@ -15,14 +15,15 @@ namespace {
 
 // The lines of metrics.jsonl up to `last_epoch`: what came after the checkpoint is trained again.
 // The last line may be cut off by a kill; everything from the first bad line on is dropped.
-std::string metrics_up_to(const fs::path& file, int last_epoch) {
-  std::string kept;
-  if (!fs::exists(file)) return kept;
+std::vector<Json> metrics_up_to(const fs::path& file, int last_epoch) {
+  std::vector<Json> kept;
+  std::error_code error;
+  if (!fs::exists(file, error)) return kept;
   std::istringstream lines(read_text(file));
   for (std::string line; std::getline(lines, line);) {
-    const Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!entry.is_object() || !entry.contains("epoch") || entry["epoch"] > last_epoch) break;
-    kept += line + "\n";
+    kept.push_back(std::move(entry));
   }
   return kept;
 }
@@ -32,20 +33,34 @@ std::string metrics_up_to(const fs::path& file, int last_epoch) {
 RunFolder::RunFolder(const fs::path& path, const std::string& config_toml, int resumed_epoch)
     : path_(path) {
   if (path_.empty()) return;
+  check(path_, resumed_epoch >= 0);
   const fs::path file = path_ / "metrics.jsonl";
-  if (resumed_epoch < 0 && fs::exists(file)) {
-    fail_option(
-        "--run-dir {}: holds a run already; add --resume to go on with it, or choose "
-        "another folder",
-        path_.string());
-  }
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) fail_input("{}: can't create: {}", path_.string(), error.message());
-  if (resumed_epoch >= 0) write_atomically(file, metrics_up_to(file, resumed_epoch));
+  if (resumed_epoch >= 0) {
+    earlier_ = metrics_up_to(file, resumed_epoch);
+    std::string lines;
+    for (const Json& line : earlier_) lines += line.dump() + "\n";
+    write_atomically(file, lines);
+  }
   write_atomically(path_ / "config.toml", config_toml);
   metrics_ = std::fopen(file.c_str(), "ab");
   if (metrics_ == nullptr) fail_input("{}: can't write: {}", file.string(), std::strerror(errno));
+}
+
+void RunFolder::check(const fs::path& path, bool resume) {
+  std::error_code error;
+  if (resume && !has_checkpoint(path)) {
+    fail_input("--resume: {} holds no checkpoint; was the run started with --checkpoint-every?",
+               path.string());
+  }
+  if (!resume && fs::exists(path / "metrics.jsonl", error)) {
+    fail_option(
+        "--run-dir {}: holds a run already; add --resume to go on with it, or choose "
+        "another folder",
+        path.string());
+  }
 }
 
 RunFolder::~RunFolder() {

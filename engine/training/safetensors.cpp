@@ -91,12 +91,19 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path) {
   if (!header.is_object()) fail_input("{}: the header is not a JSON object", path.string());
   SafetensorsFile file;
   const auto data = bytes.subspan(8 + length);
+  std::size_t covered = 0;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
       file.metadata = json_field<std::map<std::string, std::string>>(header, "__metadata__", path);
     } else {
       file.tensors[name] = read_tensor(entry, data, path, name);
+      covered += file.tensors[name].bytes.size();
     }
+  }
+  // Ranges that fit and add up to less or more leave gaps or overlap.
+  if (covered != data.size()) {
+    fail_input("{}: its tensors hold {} bytes, the file has {}: gaps or overlaps", path.string(),
+               covered, data.size());
   }
   return file;
 }

@@ -22,8 +22,8 @@ struct SafetensorsFile {
 
 // The file's bytes; tensors are laid out in name order.
 std::string to_safetensors(const SafetensorsFile& file);
-// Throws Error{kInput} naming `path` and what is wrong: cut off, not JSON, overlapping or
-// out-of-range offsets, sizes that don't fit shapes.
+// Throws Error{kInput} naming `path` and what is wrong: cut off, not JSON, offsets out of range,
+// with gaps or overlaps, sizes that don't fit shapes.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
 
 }  // namespace atl

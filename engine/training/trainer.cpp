@@ -44,7 +44,9 @@ std::int64_t Trainer::bytes_needed() const {
   const GraphOperators& operators = model_.operators();
   for (const LayerAlgebra& layer : model_.algebra()) {
     const DType dtype = model_.config().dtype;
-    total += exchange_->buffer_bytes(operators.forward(), layer.forward_floats, dtype) +
+    // A kept aggregate is exchanged once, and its buffer stays.
+    const std::int64_t forward = layer.cached ? model_.config().features : layer.forward_floats;
+    total += exchange_->buffer_bytes(operators.forward(), forward, dtype) +
              exchange_->buffer_bytes(operators.backward(), layer.backward_floats, dtype) +
              eval_exchange_->buffer_bytes(operators.forward(), layer.forward_floats, dtype);
   }
@@ -87,9 +89,7 @@ void Trainer::share_result(EpochResult& result) {
   for (const TraceSpan& span : trace_.spans()) {
     result.phase_ms[span.name] += span.duration_us / 1000;
   }
-  if (options_.trace) {
-    kept_spans_.insert(kept_spans_.end(), trace_.spans().begin(), trace_.spans().end());
-  }
+  keep_spans();
   result.exposed_comm_ms = result.phase_ms["wait"] + result.phase_ms["all-reduce"];
   // One small sum carries what is summed and, in a slot per rank, what is compared.
   const auto size = static_cast<std::size_t>(transport_.size());
@@ -103,11 +103,18 @@ void Trainer::share_result(EpochResult& result) {
   result.epoch_ms = *std::max_element(shared.begin() + 2, shared.end());
 }
 
+void Trainer::keep_spans() {
+  if (!options_.trace) return;
+  kept_spans_.insert(kept_spans_.end(), trace_.spans().begin(), trace_.spans().end());
+}
+
 Metrics Trainer::evaluate(int epoch) {
   trace_.clear();
   const RankContext context = this->context(epoch, /*training=*/false);
   const ConstMatrixView logits = model_.forward(context);
-  return compute_metrics(context, transport_, data_, logits);
+  const Metrics metrics = compute_metrics(context, transport_, data_, logits);
+  keep_spans();
+  return metrics;
 }
 
 namespace {

@@ -48,6 +48,7 @@ class Trainer {
 
  private:
   void share_result(EpochResult& result);
+  void keep_spans();
 
   const TrainOptions& options_;
   const RankData& data_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/files.hpp"
 #include "base/log.hpp"
 #include "base/memory.hpp"
 #include "engine/training/agreement.hpp"
@@ -17,8 +18,8 @@ namespace {
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  std::sort(values.begin(), values.end());
+  return values.size() % 2 == 1 ? *middle : (*middle + *(middle - 1)) / 2;
 }
 
 // Selection by the valid metric; a set without valid nodes is judged by train.
@@ -44,6 +45,7 @@ class Run {
       const bool writes = transport_.rank() == 0;
       folder = std::make_unique<RunFolder>(writes ? options_.run_dir : std::filesystem::path(),
                                            description_.config_toml, options_.resume ? start : -1);
+      recall(folder->earlier_epochs());
     });
     const int last = options_.optimizer.epochs;
     {
@@ -54,8 +56,8 @@ class Run {
     }
     finish(*folder);
     const Json summary = make_summary(backend_name);
-    folder->write_summary(summary);
-    if (options_.trace && !options_.run_dir.empty()) write_trace();
+    on_all_ranks(transport_, [&] { folder->write_summary(summary); });
+    if (options_.trace) write_trace(*folder);
     return summary;
   }
 
@@ -72,6 +74,16 @@ class Run {
     done_ = checkpoint.epoch;
     if (transport_.rank() == 0) log::info("resuming after epoch {}", done_);
     return done_;
+  }
+
+  // The figures of epochs that an interrupted run has left.
+  void recall(const std::vector<Json>& lines) {
+    for (const Json& line : lines) {
+      loss_ = line.value("loss", 0.0);
+      epoch_ms_.push_back(line.value("epoch_ms", 0.0));
+      exposed_ms_.push_back(line.value("exposed_comm_ms", 0.0));
+      bytes_.push_back(line.value("bytes_sent", 0.0));
+    }
   }
 
   bool stopped_early() const {
@@ -129,6 +141,9 @@ class Run {
   }
 
   Json make_summary(const std::string& backend_name) const {
+    std::vector<std::int64_t> peaks(static_cast<std::size_t>(transport_.size()), 0);
+    peaks[static_cast<std::size_t>(transport_.rank())] = peak_resident_bytes();
+    transport_.all_reduce(std::span(peaks), {"memory report"});
     Json summary = {{"dataset", data_.dataset().name},
                     {"dataset_folder", description_.dataset_folder},
                     {"nodes", data_.dataset().nodes},
@@ -155,16 +170,27 @@ class Run {
     summary["bytes_sent_per_epoch"] = static_cast<std::int64_t>(median(bytes_));
     summary["exposed_comm_ms_median"] = median(exposed_ms_);
     summary["layers"] = floats;
-    summary["peak_rss_mb"] = static_cast<double>(peak_resident_bytes()) / 1e6;
+    summary["peak_rss_mb"] =
+        static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / 1e6;
     summary["commit"] = description_.commit;
     return summary;
   }
 
-  void write_trace() const {
-    const std::string name =
-        transport_.size() == 1 ? "trace.json" : fmt::format("trace-{}.json", transport_.rank());
-    TraceRecorder::write_chrome_trace(options_.run_dir / name, transport_.rank(),
-                                      trainer_.all_spans());
+  // All ranks' spans in one file. Ranks on one host share a clock; between hosts the clocks are as
+  // far apart as the hosts set them.
+  void write_trace(const RunFolder& folder) {
+    const std::string mine = trainer_.trace().chrome_events(trainer_.all_spans());
+    const auto all =
+        transport_.gather(std::as_bytes(std::span(mine.data(), mine.size())), 0, {"trace"});
+    on_all_ranks(transport_, [&] {
+      if (!folder.active()) return;
+      std::string text = "{\"traceEvents\": [";
+      for (std::size_t r = 0; r < all.size(); ++r) {
+        text += r == 0 ? "\n" : ",\n";
+        text.append(reinterpret_cast<const char*>(all[r].data()), all[r].size());
+      }
+      write_atomically(folder.path() / "trace.json", text + "\n]}\n");
+    });
   }
 
   const TrainOptions& options_;

@@ -1,4 +1,4 @@
-// Which ranks share a host, and whether what they need fits into it.
+// What the ranks of one host share: its cores and its memory.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace atl {
 
-// Ranks of the job that run on this host, this one included. Collective.
-int ranks_on_this_host(Transport& transport);
+// Cores this rank is allowed to run on, divided among the ranks of this host with the same
+// allowance (a launcher may have bound each rank to cores of its own); at least 1. Collective.
+int cores_per_rank(Transport& transport);
 
 // Throws Error{kMemory} on every rank, naming host, need, available and missing bytes, if the ranks
 // of some host together need more than it has available. Collective.

@@ -1,7 +1,9 @@
-#include "engine/training/host_memory.hpp"
+#include "engine/training/host_share.hpp"
 
+#include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -29,11 +31,19 @@ std::vector<std::int64_t> all_values(Transport& transport, std::int64_t value,
 
 }  // namespace
 
-int ranks_on_this_host(Transport& transport) {
-  const auto mine = static_cast<std::int64_t>(checksum(host_name()));
-  int count = 0;
-  for (const std::int64_t host : all_values(transport, mine, {"host list"})) count += host == mine;
-  return count;
+int cores_per_rank(Transport& transport) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  int cores = 1;
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) cores = CPU_COUNT(&allowed);
+  std::string place = host_name();
+  place.append(reinterpret_cast<const char*>(&allowed), sizeof(allowed));
+  const auto mine = static_cast<std::int64_t>(checksum(place));
+  int sharers = 0;
+  for (const std::int64_t other : all_values(transport, mine, {"core list"})) {
+    sharers += other == mine;
+  }
+  return std::max(1, cores / sharers);
 }
 
 void require_host_memory(Transport& transport, std::int64_t bytes_needed) {
