@@ -24,8 +24,10 @@ echo
 skipped=$(grep -oE '(\[  SKIPPED \] [A-Za-z0-9_/]+\.[A-Za-z0-9_/]+|SKIPPED: .*)' $logs/ctest.log |
   sort -u || true)
 if [ -n "$skipped" ]; then
-  echo "Skipped:"
-  sed -E 's/^(\[  SKIPPED \]|SKIPPED:) /  /' <<<"$skipped"
+  echo "Skipped (reasons in $logs/ctest.log):"
+  # The instances of one test, Suite.Test/instance, share a line.
+  sed -E 's/^(\[  SKIPPED \]|SKIPPED:) //; s#(\.[A-Za-z0-9_]+)/[A-Za-z0-9_]+$#\1#' <<<"$skipped" |
+    uniq -c | sed -E 's/^ *([0-9]+) (.*)/  \2 (\1)/'
 fi
 if [ $failed -ne 0 ]; then
   echo "Failed:"
