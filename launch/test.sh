@@ -21,13 +21,13 @@ ctest --test-dir build --verbose --timeout 600 -j "$(nproc)" "$@" >$logs/ctest.l
 grep -E '^ *[0-9]+/[0-9]+ Test ' $logs/ctest.log || true
 
 echo
-skipped=$(grep -oE '(\[  SKIPPED \] [A-Za-z0-9_/]+\.[A-Za-z0-9_/]+|SKIPPED: .*)' $logs/ctest.log |
-  sort -u || true)
+# GoogleTest names its skipped tests, unittest gives a reason, the structure checks say SKIPPED.
+skipped=$(grep -oE "\[  SKIPPED \] [A-Za-z0-9_/]+\.[A-Za-z0-9_/]+|SKIPPED: .*|test_.* \.\.\. skipped .*" \
+  $logs/ctest.log | sort -u || true)
 if [ -n "$skipped" ]; then
-  echo "Skipped (reasons in $logs/ctest.log):"
-  # The instances of one test, Suite.Test/instance, share a line.
-  sed -E 's/^(\[  SKIPPED \]|SKIPPED:) //; s#(\.[A-Za-z0-9_]+)/[A-Za-z0-9_]+$#\1#' <<<"$skipped" |
-    uniq -c | sed -E 's/^ *([0-9]+) (.*)/  \2 (\1)/'
+  echo "Skipped (tests per suite; reasons in $logs/ctest.log):"
+  sed -E 's/^\[  SKIPPED \] ([^.]*)\..*/\1/; s/^SKIPPED: //; s/^(test_[a-z_]*) .*skipped /\1: /' \
+    <<<"$skipped" | uniq -c | sed -E 's/^ *([0-9]+) (.*)/  \2 (\1)/'
 fi
 if [ $failed -ne 0 ]; then
   echo "Failed:"
