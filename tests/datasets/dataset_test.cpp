@@ -46,6 +46,32 @@ TEST(Dataset, OpensAHandMadeFolderWithInt64Columns) {
   EXPECT_THAT(dataset.split(1), ElementsAre(0, 0, 1, 2));
 }
 
+// Two nodes, edges in any order and several times: symmetric is what the matrix is, that is the sum
+// over parallel edges.
+TEST(Dataset, SymmetryIsThatOfTheMatrix) {
+  const auto validate = [](const std::vector<std::int64_t>& row_ptr,
+                           const std::vector<std::int32_t>& col_idx,
+                           const std::vector<float>& weights) {
+    const TempDir dir;
+    write_file(dir.path() / "dataset.json", R"({"directed": false})");
+    write_file(dir.path() / "row_ptr.npy", npy_bytes<std::int64_t>(row_ptr));
+    write_file(dir.path() / "col_idx.npy", npy_bytes<std::int32_t>(col_idx));
+    if (!weights.empty()) write_file(dir.path() / "edge_weights.npy", npy_bytes<float>(weights));
+    Dataset::open(dir.path()).validate();
+  };
+  validate({0, 3, 5}, {1, 0, 1, 0, 0}, {});         // twice each way, and a self-loop
+  validate({0, 2, 4}, {1, 1, 0, 0}, {1, 2, 2, 1});  // 1 + 2 each way
+  const auto refused = [&](const auto&... arguments) {
+    return std::string(thrown_error([&] { validate(arguments...); }).what());
+  };
+  using Rows = std::vector<std::int64_t>;
+  using Columns = std::vector<std::int32_t>;
+  using Weights = std::vector<float>;
+  EXPECT_THAT(refused(Rows{0, 2, 3}, Columns{1, 1, 0}, Weights{}), HasSubstr("weigh 2 together"));
+  EXPECT_THAT(refused(Rows{0, 2, 3}, Columns{1, 0, 0}, Weights{1, 1, 5}),
+              HasSubstr("must be true"));
+}
+
 TEST(Dataset, ChecksumFollowsTheContent) {
   const TempDir dir;
   make_by_hand(dir.path() / "a");
@@ -154,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
         SpoiltFolder{"Asymmetric", "col_idx.npy", npy_bytes<std::int32_t>({1, 0, 3, 1, 2}),
                      "'directed' must be true"},
         SpoiltFolder{"UnevenWeights", "edge_weights.npy", npy_bytes<float>({1, 2, 3, 3, 1}),
-                     "another weight than its reverse"},
+                     "must be true"},
         SpoiltFolder{"NanFeature", "features.npy",
                      npy_bytes<float>({1, 2, __builtin_nanf(""), 4}, {4, 1}),
                      "row 2, column 0 is nan"},

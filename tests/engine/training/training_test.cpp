@@ -5,9 +5,12 @@
 #include <cmath>
 #include <mutex>
 #include <numeric>
+#include <sstream>
 
+#include "base/files.hpp"
 #include "base/log.hpp"
 #include "base/npy.hpp"
+#include "datasets/dataset_writer.hpp"
 #include "datasets/generate.hpp"
 #include "engine/training/checkpoint.hpp"
 #include "engine/training/prediction.hpp"
@@ -185,26 +188,132 @@ TEST(Training, RunFolderResumesAfterAnInterruption) {
     });
   };
   run("whole", 8, false);
+  const std::filesystem::path parts = dir.path() / "parts";
   run("parts", 4, false);
-  // What a kill leaves behind: a later line and half a line.
+  // What a kill in epoch 5 leaves behind: a line after the checkpoint and half a line.
   {
-    std::FILE* file = std::fopen((dir.path() / "parts" / "metrics.jsonl").c_str(), "ab");
+    std::FILE* file = std::fopen((parts / "metrics.jsonl").c_str(), "ab");
     std::fputs("{\"epoch\": 5, \"loss\": 9}\n{\"epo", file);
     std::fclose(file);
   }
   run("parts", 8, true);
-  const auto text = [&](const std::string& name) {
-    return read_text(dir.path() / name / "model.safetensors");
+  for (const std::string name : {"model.safetensors", "checkpoint/epoch-8.safetensors"}) {
+    EXPECT_EQ(read_text(dir.path() / "whole" / name), read_text(parts / name)) << name;
+  }
+  const auto losses = [&](const std::string& name) {
+    std::vector<double> values;
+    std::istringstream lines(read_text(dir.path() / name / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      values.push_back(Json::parse(line).at("loss").get<double>());
+    }
+    return values;
   };
-  EXPECT_EQ(text("whole"), text("parts"));
-  const std::string metrics = read_text(dir.path() / "parts" / "metrics.jsonl");
-  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 8);
-  const Json summary = read_json(dir.path() / "parts" / "summary.json");
+  EXPECT_EQ(losses("parts").size(), 8U);
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  // Resuming what is finished trains nothing and loses nothing.
+  run("parts", 8, true);
+  const Json summary = read_json(parts / "summary.json");
   EXPECT_EQ(summary.at("epochs"), 8);
+  EXPECT_EQ(summary.at("loss"), losses("whole").back());
+  EXPECT_GT(summary.at("epoch_ms_median").get<double>(), 0);
+  EXPECT_GT(summary.at("bytes_sent_per_epoch").get<double>(), 0);
   const Error refused = thrown_error([&] { run("parts", 8, false); });
   EXPECT_EQ(refused.kind(), ErrorKind::kOption);
   EXPECT_NE(std::string(refused.what()).find("--resume"), std::string::npos);
 }
+
+TEST(Training, EvaluationLeavesNoTrace) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  const TrainOptions options = small_options();
+  const RunResult without = run_epochs(dataset, 2, options, 1, 4);
+  SafetensorsFile with;
+  run_local_ranks(2, 30, [&](Transport& transport) {
+    PartitionOptions partition;
+    partition.method = "random";
+    RankJob job(transport, dataset, partition, options);
+    for (int epoch = 1; epoch <= 4; ++epoch) {
+      job.trainer().evaluate(epoch);
+      job.trainer().run_epoch(epoch);
+    }
+    if (transport.rank() == 0) with = job.trainer().state(true);
+  });
+  EXPECT_TRUE(same_tensors(without.state, with));
+}
+
+TEST(Training, StopsEarlyAlsoAcrossAResume) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, false);
+  const auto epochs_of = [&](const std::string& name, std::vector<int> ends) {
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      TrainOptions options = small_options();
+      options.optimizer.epochs = ends[i];
+      options.optimizer.learning_rate = 1e-9;  // nothing improves after the first evaluation
+      options.dropout = 0;
+      options.norm = Norm::kNone;
+      options.patience = 4;
+      options.checkpoint_every = 1;
+      options.resume = i > 0;
+      options.run_dir = dir.path() / name;
+      run_local_ranks(2, 30, [&](Transport& transport) {
+        RankJob job(transport, dataset, PartitionOptions{}, options);
+        train(options, {"", "commit", dataset.string()}, job.data(), job.backend(), job.trainer(),
+              transport);
+      });
+    }
+    return read_json(dir.path() / name / "summary.json").at("epochs").get<int>();
+  };
+  EXPECT_EQ(epochs_of("whole", {50}), 5);
+  EXPECT_EQ(epochs_of("parts", {3, 50}), 5);
+}
+
+// Multi-label and binary sets: loss and metric do not depend on the number of ranks.
+class TaskTest : public ::testing::TestWithParam<Task> {};
+
+TEST_P(TaskTest, GivesTheSameNumbersOnAnyNumberOfRanks) {
+  const TempDir dir;
+  const Task task = GetParam();
+  const Dataset source = Dataset::open(make_sbm(dir, false));
+  const std::filesystem::path folder = dir.path() / "task";
+  {
+    DatasetWriter writer(folder);
+    writer.info().name = "task";
+    writer.info().task = task;
+    const CsrView edges = source.graph().in_edges;
+    writer.write_graph({{edges.row_ptr.begin(), edges.row_ptr.end()},
+                        {edges.col_idx.begin(), edges.col_idx.end()},
+                        {}});
+    const auto features = writer.write_features(12);
+    features->write(source.features());
+    features->close();
+    if (task == Task::kBinary) {
+      std::vector<std::int32_t> labels;
+      for (const std::int32_t label : source.labels()) labels.push_back(label < 2 ? 0 : 1);
+      writer.write_labels(labels);
+    } else {
+      std::vector<std::uint8_t> labels;
+      for (const std::int32_t label : source.labels()) {
+        for (int c = 0; c < 3; ++c) labels.push_back(label == c || label == c + 1);
+        if (labels.size() % 7 == 0) labels.back() = 255;
+      }
+      writer.write_multi_labels(labels, 3);
+    }
+    writer.write_splits(source.split(0), 1);
+    writer.commit();
+  }
+  const TrainOptions options = small_options();
+  const RunResult one = run_epochs(folder, 1, options, 1, 30);
+  EXPECT_GT(one.metrics.test, 0.75);
+  EXPECT_LT(one.losses.back(), 0.7 * one.losses.front());
+  for (const int ranks : {2, 3}) {
+    const RunResult several = run_epochs(folder, ranks, options, 1, 30);
+    EXPECT_NEAR(several.losses[0], one.losses[0], 1e-6 * one.losses[0]);
+    EXPECT_NEAR(several.losses[19], one.losses[19], 1e-4 * one.losses[19]);
+    EXPECT_NEAR(several.metrics.test, one.metrics.test, 1e-2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tasks, TaskTest, ::testing::Values(Task::kBinary, Task::kMultiLabel));
 
 TEST(Prediction, AgreesWithTheMetrics) {
   const TempDir dir;
