@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "base/files.hpp"
-#include "base/log.hpp"
 #include "base/memory.hpp"
 #include "engine/training/rank_job.hpp"
 #include "launch/command.hpp"
@@ -118,8 +117,6 @@ void print_report(const Json& report) {
 void run_bench(const BenchArguments& arguments) {
   const TrainOptions options = arguments.flags.resolve();
   const PartitionOptions partition = arguments.flags.resolve_partition();
-  const LauncherInfo launcher = launcher_info();
-  log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     RankJob job(transport, arguments.flags.dataset, partition, options);
     Samples samples;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
@@ -103,6 +104,7 @@ void declare(CLI::App& program) {
 
 int run(int argc, char** argv) {
   const LauncherInfo launcher = launcher_info();
+  log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   if (launcher.size > 1) set_assertion_rank(launcher.rank);
   CLI::App program{"Atoll trains graph neural networks on the whole graph, split over MPI ranks.",
                    "atoll"};

@@ -1,7 +1,6 @@
 // `atoll predict`: applies the model of a run to a dataset folder.
 #include <memory>
 
-#include "base/log.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/prediction.hpp"
 #include "engine/training/rank_job.hpp"
@@ -26,8 +25,6 @@ struct PredictArguments {
 
 void run_predict(const PredictArguments& arguments) {
   const PredictionKind kind = parse_prediction_kind(arguments.what);
-  const LauncherInfo launcher = launcher_info();
-  log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   run_ranks(arguments.transport, [&](Transport& transport) {
     const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
     SafetensorsFile file;

@@ -1,8 +1,6 @@
 // `atoll train`: trains a model on a dataset folder, under mpirun or alone.
 #include <memory>
-#include <mutex>
 
-#include "base/log.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/rank_job.hpp"
 #include "engine/training/run_folder.hpp"
@@ -36,8 +34,6 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
 void run_train(const TrainFlags& flags, const std::string& config) {
   const TrainOptions options = flags.resolve();
   const PartitionOptions partition = flags.resolve_partition();
-  const LauncherInfo launcher = launcher_info();
-  log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   run_ranks(flags.transport, [&](Transport& transport) {
     on_all_ranks(transport, [&] {
       if (!options.run_dir.empty()) RunFolder::check(options.run_dir, options.resume);
