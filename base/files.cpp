@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -101,13 +103,45 @@ void write_atomically(const fs::path& path, std::string_view bytes) {
   }
 }
 
+void check_output_file(const fs::path& path, std::string_view option) {
+  std::error_code error;
+  if (path.empty() || fs::is_directory(path, error) || !path.has_filename()) {
+    fail_option("{} {}: names a folder; it must name a file", option, path.string());
+  }
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  if (!fs::is_directory(folder, error)) {
+    fail_option("{} {}: folder {} is not there", option, path.string(), folder.string());
+  }
+}
+
+namespace {
+
+// Temporary folders carry the process id; those of processes that are gone are of no use.
+void remove_stale(const fs::path& final_path) {
+  const fs::path parent = final_path.has_parent_path() ? final_path.parent_path() : ".";
+  const std::string prefix = final_path.filename().string() + ".tmp-";
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    const int process = std::atoi(name.c_str() + prefix.size());
+    if (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH) {
+      fs::remove_all(entry.path(), error);
+    }
+  }
+}
+
+}  // namespace
+
 AtomicFolder::AtomicFolder(fs::path final_path, bool replace)
     : final_(std::move(final_path)), replace_(replace) {
   if (!final_.has_filename()) final_ = final_.parent_path();  // a trailing slash
   std::error_code error;
+  if (final_.empty()) fail_option("--out: the name of the folder to make is empty");
   if (!replace_ && fs::exists(final_, error)) {
     fail_option("{}: exists already; remove it or choose another folder", final_.string());
   }
+  remove_stale(final_);
   temporary_ = final_.string() + fmt::format(".tmp-{}", ::getpid());
   fs::remove_all(temporary_, error);
   fs::create_directories(temporary_, error);

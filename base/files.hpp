@@ -29,12 +29,16 @@ class MappedFile {
 // Reads a whole (small) text file; throws Error{kInput}.
 std::string read_text(const std::filesystem::path& path);
 
+// Checks, before any work is done, that a file of this name can come to be: throws Error{kOption}
+// naming `option` if the name is empty or a folder, or its folder is not there.
+void check_output_file(const std::filesystem::path& path, std::string_view option);
+
 // Writes to a temporary name beside `path`, flushes to disk and renames; throws Error{kInput}.
 void write_atomically(const std::filesystem::path& path, std::string_view bytes);
 
 // A folder under construction: write into path(), then commit() renames it to its final name.
-// Destroyed without commit, it removes what was written. Refuses (Error{kOption}) to replace an
-// existing folder unless `replace`.
+// Destroyed without commit, it removes what was written; what a killed process left behind is
+// removed by the next one. Refuses (Error{kOption}) to replace an existing folder unless `replace`.
 class AtomicFolder {
  public:
   explicit AtomicFolder(std::filesystem::path final_path, bool replace = false);

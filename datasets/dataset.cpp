@@ -217,6 +217,10 @@ void Dataset::open_labels(const Json& json) {
   const auto labels = labels_.values<std::int32_t>();
   const std::int64_t used = std::int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
   info_.classes = field_or<std::int64_t>(json, "classes", file, std::max<std::int64_t>(used, 0));
+  if (info_.classes < 0 || info_.classes > kMaxClasses) {
+    fail_input("{}: {} classes (field 'classes', or the largest label + 1); allowed are 0 to {}",
+               file.string(), info_.classes, kMaxClasses);
+  }
   if (info_.classes < used) {
     fail_input("{}: label {} found; allowed are 0 to {} (field 'classes') and -1",
                labels_.path().string(), used - 1, info_.classes - 1);

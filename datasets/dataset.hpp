@@ -17,6 +17,9 @@ enum class Task { kSingleLabel, kMultiLabel, kBinary };
 std::string to_string(Task task);  // "single-label", "multi-label", "binary"
 Task parse_task(const std::string& text, const std::string& place);
 
+// A model has an output per class: more than this is a mistake in the labels, not a task.
+inline constexpr std::int64_t kMaxClasses = 1 << 20;
+
 enum class Split : std::uint8_t { kTrain = 0, kValid = 1, kTest = 2, kNone = 255 };
 
 struct DatasetInfo {

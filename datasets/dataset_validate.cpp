@@ -112,7 +112,8 @@ void Dataset::validate_graph() const {
 }
 
 void Dataset::validate_labels() const {
-  const auto single = labels();
+  const auto single =
+      labels_.is("<i4") ? labels_.values<std::int32_t>() : std::span<const std::int32_t>();
   for (std::size_t i = 0; i < single.size(); ++i) {
     if (single[i] < -1 || single[i] >= info_.classes) {
       fail_input("{}: entry {} is {}; allowed are -1 to {}", labels_.path().string(), i, single[i],

@@ -40,6 +40,14 @@ void DatasetWriter::write_graph(const Csr& csr) {
 
 std::unique_ptr<NpyWriter> DatasetWriter::write_features(std::int64_t columns) {
   info_.features = columns;
+  std::error_code error;
+  const double needed = 4.0 * static_cast<double>(info_.nodes) * static_cast<double>(columns);
+  const std::filesystem::space_info disk = std::filesystem::space(folder_.path(), error);
+  if (!error && needed > static_cast<double>(disk.available)) {
+    fail_input("{}: features of {} nodes x {} columns need {:.2f} GB, the disk has {:.2f} GB left",
+               folder_.path().string(), info_.nodes, columns, needed / 1e9,
+               static_cast<double>(disk.available) / 1e9);
+  }
   return std::make_unique<NpyWriter>(folder_.path() / "features.npy", npy_descr<float>(),
                                      std::vector<std::int64_t>{info_.nodes, columns});
 }
@@ -49,6 +57,9 @@ void DatasetWriter::write_labels(std::span<const std::int32_t> labels,
   ATOLL_ASSERT(static_cast<std::int64_t>(labels.size()) == info_.nodes);
   std::int64_t largest = -1;
   for (const std::int32_t label : labels) largest = std::max<std::int64_t>(largest, label);
+  if (largest >= kMaxClasses) {
+    fail_input("label {} found; allowed are -1 (none) and 0 to {}", largest, kMaxClasses - 1);
+  }
   info_.classes = std::max(largest + 1, classes.value_or(0));
   write_npy(folder_.path() / "labels.npy", labels, {info_.nodes});
 }

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "datasets/community_graph.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "datasets/rmat.hpp"
@@ -233,6 +234,14 @@ DatasetInfo generate_dataset(const std::string& kind, const GenerateOptions& opt
   if (kind.starts_with("like:")) {
     provenance["scale"] = options.scale;
     return generate_like(writer, kPublished[found - kinds.begin() - 2], options);
+  }
+  // Edges are sampled before features are written: say at once what can't be held.
+  const double edges = static_cast<double>(options.nodes) * options.degree;
+  const double memory = 8 * static_cast<double>(options.nodes) + 8 * edges;
+  if (memory > static_cast<double>(available_memory_bytes())) {
+    fail(ErrorKind::kMemory,
+         "{} nodes of degree {} need about {:.1f} GB of memory, {} is available", options.nodes,
+         options.degree, memory / 1e9, format_bytes(available_memory_bytes()));
   }
   provenance["degree"] = options.degree;
   if (kind == "rmat") {

@@ -87,6 +87,7 @@ fs::path shard_folder(const fs::path& partition, int part) {
 }
 
 Json read_partition(const fs::path& folder, const Dataset& dataset) {
+  dataset.validate_checksums();  // else files edited under their dataset.json would go unnoticed
   const fs::path file = folder / "partition.json";
   Json json = read_json(file);
   const int format = json_field<int>(json, "format", file);

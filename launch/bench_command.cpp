@@ -5,9 +5,11 @@
 
 #include "base/files.hpp"
 #include "base/memory.hpp"
+#include "engine/training/agreement.hpp"
 #include "engine/training/rank_job.hpp"
 #include "launch/command.hpp"
 #include "launch/train_flags.hpp"
+#include "launch/validators.hpp"
 #include "launch/version.hpp"
 
 namespace atl {
@@ -118,6 +120,9 @@ void run_bench(const BenchArguments& arguments) {
   const TrainOptions options = arguments.flags.resolve();
   const PartitionOptions partition = arguments.flags.resolve_partition();
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
+    on_all_ranks(transport, [&] {
+      if (!arguments.json.empty()) check_output_file(arguments.json, "--json");
+    });
     RankJob job(transport, arguments.flags.dataset, partition, options);
     Samples samples;
     for (int epoch = 1; epoch <= arguments.warmup + arguments.epochs; ++epoch) {
@@ -147,7 +152,7 @@ void add_bench_command(CLI::App& app) {
   CLI::Option* epochs = command->get_option("--epochs");
   command->remove_option(epochs);
   command->add_option("--warmup", arguments->warmup, "Epochs before measuring")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->group("Results");
   command->add_option("--epochs", arguments->epochs, "Epochs measured")
       ->check(CLI::Range(1, 1000000))

@@ -5,7 +5,9 @@
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "datasets/generate.hpp"
+#include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
+#include "launch/validators.hpp"
 
 namespace atl {
 
@@ -40,7 +42,9 @@ void add_generate_command(CLI::App& app) {
       ->required();
   command->add_option("--out", options.out, "Dataset folder to make; must not exist")->required();
   command->add_option("--name", options.name, "Name of the set; default: its kind");
-  command->add_option("--seed", options.seed, "Same seed, same files")->capture_default_str();
+  command->add_option("--seed", options.seed, "Same seed, same files")
+      ->check(seed_number())
+      ->capture_default_str();
   command->add_flag("--directed", options.directed, "Make a directed graph");
   command->add_option(
       "--split", arguments->split,
@@ -65,7 +69,9 @@ void add_generate_command(CLI::App& app) {
       "Examples:\n"
       "  atoll generate sbm --nodes 10000 --classes 8 --degree 10 --out data/sbm\n"
       "  atoll generate like:ogbn-products --scale 0.1 --out data/products-tenth");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] {
+    if (launcher_info().rank == 0) run(*arguments);  // under mpirun one process is enough
+  });
 }
 
 }  // namespace atl

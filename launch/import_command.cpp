@@ -5,7 +5,9 @@
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "datasets/import.hpp"
+#include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
+#include "launch/validators.hpp"
 
 namespace atl {
 
@@ -62,11 +64,13 @@ void add_import_command(CLI::App& app) {
   command->add_flag("--row-normalize", options.row_normalize, "Scale feature rows to sum 1");
   command->add_option("--split", arguments->split,
                       "Make a split: 0.6,0.2,0.2 or per-class:20,500,1000");
-  command->add_option("--seed", options.seed, "Seed of --split")->capture_default_str();
+  command->add_option("--seed", options.seed, "Seed of --split")
+      ->check(seed_number())
+      ->capture_default_str();
   command->add_option("--task", arguments->task, "single-label | multi-label | binary");
   command
       ->add_option("--nodes", arguments->nodes, "Number of nodes, for formats that don't state it")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative_number());
   command->footer(
       "Examples:\n"
       "  atoll import ogb downloads/ogbn_arxiv --out data/arxiv\n"
@@ -74,7 +78,9 @@ void add_import_command(CLI::App& app) {
       "  atoll import edges graph.txt.gz --directed --out data/graph\n"
       "  atoll import gnn-benchmark amazon_photo.npz --split per-class:20,500,1000 --out "
       "data/photo");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] {
+    if (launcher_info().rank == 0) run(*arguments);  // under mpirun one process is enough
+  });
 }
 
 }  // namespace atl

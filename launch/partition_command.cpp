@@ -8,6 +8,7 @@
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/partition_flags.hpp"
+#include "launch/validators.hpp"
 #include "partition/quality.hpp"
 
 namespace atl {
@@ -59,7 +60,7 @@ void add_partition_command(CLI::App& app) {
   command->add_option("dataset", arguments->dataset, "Dataset folder")->required();
   command->add_option("--parts", arguments->parts, "Number of parts")->required();
   add_partition_flags(*command, arguments->flags);
-  command->add_option("--seed", arguments->seed, "Seed of metis and random");
+  command->add_option("--seed", arguments->seed, "Seed of metis and random")->check(seed_number());
   command->add_option("--split-index", arguments->split_index,
                       "Which split's training nodes edges,train balances");
   command->add_flag("--json", arguments->json, "Print JSON instead of tables");

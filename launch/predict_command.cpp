@@ -1,11 +1,13 @@
 // `atoll predict`: applies the model of a run to a dataset folder.
 #include <memory>
 
+#include "base/files.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/prediction.hpp"
 #include "engine/training/rank_job.hpp"
 #include "launch/command.hpp"
 #include "launch/train_flags.hpp"
+#include "launch/validators.hpp"
 
 namespace atl {
 namespace {
@@ -31,6 +33,11 @@ void run_predict(const PredictArguments& arguments) {
     TrainOptions options;
     std::int64_t outputs = 0;
     on_all_ranks(transport, [&] {
+      check_output_file(arguments.out, "--out");
+      if (!std::filesystem::exists(path)) {
+        fail_input("{}: holds no model.safetensors; is it the folder of a finished run?",
+                   arguments.run);
+      }
       file = read_safetensors(path);
       options = read_model_options(file, path);
       outputs = model_outputs(file, options, path);
@@ -41,13 +48,19 @@ void run_predict(const PredictArguments& arguments) {
     const PartitionOptions partition =
         arguments.partition.resolve(arguments.partition_seed, options.split_index);
     RankJob job(transport, arguments.dataset, partition, options, outputs);
+    on_all_ranks(transport, [&] {
+      const std::int64_t columns = model_features(file, path);
+      if (columns != job.data().dataset().features) {
+        fail_input("{}: it has {} feature columns, the model in {} needs {}", arguments.dataset,
+                   job.data().dataset().features, path.string(), columns);
+      }
+    });
     on_all_ranks(transport,
                  [&] { job.trainer().load_state(file, /*optimizer=*/false, path.string()); });
     const Metrics metrics = predict(job.trainer(), job.data(), transport, kind, arguments.out);
     if (transport.rank() != 0) return;
     fmt::print("{} of {} nodes in {}\n", arguments.what, job.data().dataset().nodes, arguments.out);
-    fmt::print("  {}: train {:.4f}  valid {:.4f}  test {:.4f}\n",
-               metric_name(job.data().dataset().task), metrics.train, metrics.valid, metrics.test);
+    fmt::print("  {}: {}\n", metric_name(job.data().dataset().task), to_text(metrics));
   });
 }
 
@@ -68,20 +81,26 @@ void add_predict_command(CLI::App& app) {
   command->add_option("--what", arguments->what, "labels, logits or embeddings")
       ->check(CLI::IsMember({"labels", "logits", "embeddings"}));
   command->add_option("--backend", arguments->backend, "auto, reference, cpu or cuda");
-  command->add_option("--threads", arguments->threads,
-                      "Threads per rank; 0: cores / ranks on this host");
-  command->add_option("--split-index", arguments->split_index,
-                      "Split that the metrics are for; -1: that of the run");
+  command
+      ->add_option("--threads", arguments->threads,
+                   "Threads per rank; 0: cores / ranks on this host")
+      ->check(CLI::Range(0, 4096));
+  command
+      ->add_option("--split-index", arguments->split_index,
+                   "Split that the metrics are for; -1: that of the run")
+      ->check(CLI::Range(-1, 1000000));
   command->add_option("--transport", arguments->transport.name, "auto, mpi or local")
       ->check(CLI::IsMember(transport_names()));
-  command->add_option("--ranks", arguments->transport.ranks,
-                      "Number of ranks with --transport local");
+  command
+      ->add_option("--ranks", arguments->transport.ranks, "Number of ranks with --transport local")
+      ->check(CLI::Range(0, kMaxParts));
   command
       ->add_option("--timeout", arguments->transport.timeout_seconds,
                    "Seconds without a sign of life from a peer before all ranks end; 0: never")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative_number());
   add_partition_flags(*command, arguments->partition);
-  command->add_option("--partition-seed", arguments->partition_seed, "Seed of metis and random");
+  command->add_option("--partition-seed", arguments->partition_seed, "Seed of metis and random")
+      ->check(seed_number());
   command->callback([arguments] { run_predict(*arguments); });
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/files.hpp"
+#include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/report_page.hpp"
 
@@ -26,6 +27,7 @@ void add_report_command(CLI::App& app) {
   command->add_option("runs", options->runs, "Run folders written by atoll train")->required();
   command->add_option("--out", options->out, "HTML file to write");
   command->callback([options] {
+    if (launcher_info().rank != 0) return;  // under mpirun one process is enough
     std::vector<RunRecord> runs;
     for (const std::string& folder : options->runs) runs.push_back(read_run(folder));
     write_atomically(options->out, make_report(runs));

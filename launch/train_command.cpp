@@ -8,6 +8,7 @@
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
 #include "launch/train_flags.hpp"
+#include "launch/validators.hpp"
 #include "launch/version.hpp"
 
 namespace atl {
@@ -18,9 +19,10 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
     return summary.at(field).is_null() ? std::string("-")
                                        : fmt::format("{:.4f}", summary.at(field).get<double>());
   };
-  fmt::print("{} on {}: {} epochs, best epoch {} by valid\n",
-             summary.at("model").get<std::string>(), summary.at("dataset").get<std::string>(),
-             summary.at("epochs").get<int>(), summary.at("best_epoch").get<int>());
+  fmt::print("{} on {}: {} epochs, best epoch {} by {}\n", summary.at("model").get<std::string>(),
+             summary.at("dataset").get<std::string>(), summary.at("epochs").get<int>(),
+             summary.at("best_epoch").get<int>(),
+             summary.at("valid").is_null() ? "train (no labelled valid node)" : "valid");
   fmt::print("  {}: train {}  valid {}  test {}\n", summary.at("metric").get<std::string>(),
              number("train"), number("valid"), number("test"));
   fmt::print(
@@ -65,12 +67,12 @@ void add_train_command(CLI::App& app) {
   add_train_flags(*command, *flags);
   command
       ->add_option("--eval-every", train.eval_every, "Evaluate every K epochs; 0: only at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->group("Results");
   command
       ->add_option("--patience", train.patience,
                    "Stop after K evaluations without a better valid metric; 0: never")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->group("Results");
   command
       ->add_option("--run-dir", train.run_dir, "Folder for metrics, summary, model and checkpoints")
@@ -78,7 +80,7 @@ void add_train_command(CLI::App& app) {
   command
       ->add_option("--checkpoint-every", train.checkpoint_every,
                    "Write a checkpoint every K epochs; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->group("Results");
   // Not part of a run's configuration: RUN/config.toml is the same run from its start.
   command->add_flag("--resume", train.resume, "Go on from the checkpoint in --run-dir")

@@ -2,6 +2,7 @@
 
 #include "engine/exchange/halo_exchange.hpp"
 #include "kernels/registry.hpp"
+#include "launch/validators.hpp"
 
 namespace atl {
 
@@ -35,7 +36,7 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& flags) {
       ->check(CLI::Range(1, 10000000))
       ->group("Optimizer");
   command.add_option("--lr", optimizer.learning_rate, "Learning rate of Adam")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->group("Optimizer");
   command
       .add_option("--lr-schedule", flags.schedule, "How the rate changes: constant, cosine, step")
@@ -45,19 +46,21 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& flags) {
       ->check(CLI::Range(1, 10000000))
       ->group("Optimizer");
   command.add_option("--lr-step-factor", optimizer.step_factor, "Factor of each step (step)")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->group("Optimizer");
   command.add_option("--weight-decay", optimizer.weight_decay, "L2 penalty added to the gradient")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->group("Optimizer");
   command
       .add_option("--weight-decay-layers", flags.decay_layers, "Layers that decay: all or first")
       ->check(CLI::IsMember({"all", "first"}))
       ->group("Optimizer");
-  command.add_option("--seed", flags.train.seed, "Seed of weights and dropout")->group("Optimizer");
+  command.add_option("--seed", flags.train.seed, "Seed of weights and dropout")
+      ->check(seed_number())
+      ->group("Optimizer");
   command
       .add_option("--split-index", flags.train.split_index, "Which split, for sets with several")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->group("Optimizer");
 }
 
@@ -84,7 +87,7 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
   command
       .add_option("--timeout", flags.transport.timeout_seconds,
                   "Seconds without a sign of life from a peer before all ranks end; 0: never")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->group("Machine");
   command.add_option("--dtype", flags.dtype, "Storage type of activations")
       ->check(CLI::IsMember({"f32"}))
@@ -116,7 +119,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_optimizer_flags(command, flags);
   add_machine_flags(command, flags);
   add_partition_flags(command, flags.partition);
-  command.add_option("--partition-seed", flags.partition_seed, "Seed of metis and random");
+  command.add_option("--partition-seed", flags.partition_seed, "Seed of metis and random")
+      ->check(seed_number());
 }
 
 TrainOptions TrainFlags::resolve() const {
@@ -136,6 +140,9 @@ TrainOptions TrainFlags::resolve() const {
   }
   if (options.checkpoint_every > 0 && options.run_dir.empty()) {
     fail_option("--checkpoint-every {}: needs --run-dir to write to", options.checkpoint_every);
+  }
+  if (options.trace && options.run_dir.empty()) {
+    fail_option("--trace: needs --run-dir to write to");
   }
   if (options.patience > 0 && options.eval_every == 0) {
     fail_option("--patience {}: needs evaluations; --eval-every must be at least 1",

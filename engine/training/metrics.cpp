@@ -87,6 +87,14 @@ Metrics binary_roc_auc(const RankContext& context, Transport& transport, const R
 
 }  // namespace
 
+std::string to_text(const Metrics& metrics) {
+  const auto number = [](double value) {
+    return std::isnan(value) ? std::string("-") : fmt::format("{:.4f}", value);
+  };
+  return fmt::format("train {}  valid {}  test {}", number(metrics.train), number(metrics.valid),
+                     number(metrics.test));
+}
+
 const char* metric_name(Task task) {
   switch (task) {
     case Task::kSingleLabel:

@@ -20,6 +20,9 @@ struct Metrics {
   double test = std::numeric_limits<double>::quiet_NaN();
 };
 
+// "train 0.1234  valid 0.1234  test 0.1234", with - for what is not known.
+std::string to_text(const Metrics& metrics);
+
 // The name of the task's metric: "accuracy", "micro-F1" or "ROC-AUC".
 const char* metric_name(Task task);
 

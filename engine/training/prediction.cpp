@@ -87,6 +87,17 @@ void write_labels(const RankData& data, Transport& transport, const std::vector<
   write_rows(data, transport, labels, 1, true, out);
 }
 
+// [in, out] of the weight of layer `layer`.
+std::vector<std::int64_t> weight_shape(const SafetensorsFile& file, int layer,
+                                       const std::filesystem::path& path) {
+  const std::string name = "layers." + std::to_string(layer) + ".weight";
+  const auto found = file.tensors.find(name);
+  if (found == file.tensors.end() || found->second.shape.size() != 2) {
+    fail_input("{}: tensor '{}' of two dimensions is missing", path.string(), name);
+  }
+  return found->second.shape;
+}
+
 }  // namespace
 
 PredictionKind parse_prediction_kind(const std::string& text) {
@@ -98,12 +109,11 @@ PredictionKind parse_prediction_kind(const std::string& text) {
 
 std::int64_t model_outputs(const SafetensorsFile& file, const TrainOptions& options,
                            const std::filesystem::path& path) {
-  const std::string name = "layers." + std::to_string(options.layers - 1) + ".weight";
-  const auto found = file.tensors.find(name);
-  if (found == file.tensors.end() || found->second.shape.size() != 2) {
-    fail_input("{}: tensor '{}' of two dimensions is missing", path.string(), name);
-  }
-  return found->second.shape[1];
+  return weight_shape(file, options.layers - 1, path)[1];
+}
+
+std::int64_t model_features(const SafetensorsFile& file, const std::filesystem::path& path) {
+  return weight_shape(file, 0, path)[0];
 }
 
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path) {

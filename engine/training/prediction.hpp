@@ -23,6 +23,9 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
 std::int64_t model_outputs(const SafetensorsFile& file, const TrainOptions& options,
                            const std::filesystem::path& path);
 
+// Feature columns that the model in `file` reads. Throws Error{kInput}.
+std::int64_t model_features(const SafetensorsFile& file, const std::filesystem::path& path);
+
 // One forward pass with the trainer's weights; rank 0 writes the array to `out`, atomically.
 // Collective.
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,

@@ -20,8 +20,7 @@ Progress::~Progress() {
 void Progress::report(const EpochResult& result, const Metrics* metrics) {
   if (!enabled_) return;
   if (metrics != nullptr) {
-    last_metrics_ = fmt::format("  {} train {:.4f} valid {:.4f} test {:.4f}", metric_,
-                                metrics->train, metrics->valid, metrics->test);
+    last_metrics_ = fmt::format("  {} {}", metric_, to_text(*metrics));
   }
   const Clock::time_point now = Clock::now();
   const bool last_epoch = result.epoch == epochs_;

@@ -22,7 +22,7 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, const S
     : dataset_(shard.dataset()), graph_(shard.graph()) {
   const bool training = model_outputs == 0;
   if (dataset_.features == 0) {
-    fail_input("dataset {}: it has no features to train on", dataset_.name);
+    fail_input("dataset {}: it has no features", dataset_.name);
   }
   if (training && dataset_.classes == 0) {
     fail_input("dataset {}: it has no labels to train on", dataset_.name);

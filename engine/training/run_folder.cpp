@@ -55,6 +55,9 @@ void RunFolder::check(const fs::path& path, bool resume) {
     fail_input("--resume: {} holds no checkpoint; was the run started with --checkpoint-every?",
                path.string());
   }
+  if (fs::exists(path / "dataset.json", error)) {
+    fail_option("--run-dir {}: is a dataset folder; choose another one", path.string());
+  }
   if (!resume && fs::exists(path / "metrics.jsonl", error)) {
     fail_option(
         "--run-dir {}: holds a run already; add --resume to go on with it, or choose "

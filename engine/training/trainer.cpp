@@ -1,6 +1,7 @@
 #include "engine/training/trainer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace atl {
@@ -106,6 +107,18 @@ void Trainer::share_result(EpochResult& result) {
 void Trainer::keep_spans() {
   if (!options_.trace) return;
   kept_spans_.insert(kept_spans_.end(), trace_.spans().begin(), trace_.spans().end());
+}
+
+void Trainer::require_finite_parameters(int epoch) {
+  ParameterStore& parameters = model_.parameters();
+  const std::vector<float> values = download_f32(backend_, queue_, parameters.values());
+  for (const Parameter& p : parameters.list()) {
+    for (std::int64_t i = p.offset; i < p.offset + p.rows * p.cols; ++i) {
+      if (std::isfinite(values[static_cast<std::size_t>(i)])) continue;
+      fail_input("epoch {}: {} became {}; lower --lr, or check the features for huge values", epoch,
+                 p.name, values[static_cast<std::size_t>(i)]);
+    }
+  }
 }
 
 Metrics Trainer::evaluate(int epoch) {

@@ -36,6 +36,9 @@ class Trainer {
   // Metrics of the current weights by one forward pass with exact messages. Collective.
   Metrics evaluate(int epoch);
 
+  // Throws Error{kInput} naming the epoch and a parameter if one is NaN or infinite.
+  void require_finite_parameters(int epoch);
+
   // Parameters and batch-norm statistics by name; with `optimizer` also Adam's moments.
   SafetensorsFile state(bool optimizer);
   // Throws Error{kInput} naming `place` if a tensor is missing or has another shape.

@@ -57,7 +57,7 @@ class Run {
     finish(*folder);
     const Json summary = make_summary(backend_name);
     on_all_ranks(transport_, [&] { folder->write_summary(summary); });
-    if (options_.trace) write_trace(*folder);
+    if (options_.trace && done_ > start) write_trace(*folder);
     return summary;
   }
 
@@ -72,6 +72,10 @@ class Run {
     });
     best_ = std::move(checkpoint.best);
     done_ = checkpoint.epoch;
+    if (done_ > options_.optimizer.epochs) {
+      fail_option("--epochs {}: the run has {} epochs already; allowed are {} or more",
+                  options_.optimizer.epochs, done_, done_);
+    }
     if (transport_.rank() == 0) log::info("resuming after epoch {}", done_);
     return done_;
   }
@@ -107,6 +111,7 @@ class Run {
     const bool due = options_.eval_every > 0 && epoch % options_.eval_every == 0;
     Metrics metrics;
     if (due || last) {
+      trainer_.require_finite_parameters(epoch);
       metrics = trainer_.evaluate(epoch);
       keep_best(epoch, metrics);
     }

@@ -1,0 +1,49 @@
+#include "launch/validators.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+
+namespace atl {
+
+namespace {
+
+// The number that all of `text` spells; false if it spells none.
+template <typename T>
+bool parse_all(const std::string& text, T& value) {
+  const char* begin = text.data() + (text.starts_with("+") ? 1 : 0);
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+CLI::Validator number_check(const std::string& allowed, bool (*accept)(double)) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        if (parse_all(text, value) && std::isfinite(value) && accept(value)) return std::string();
+        return "value " + text + "; allowed is a number " + allowed;
+      },
+      "");
+}
+
+}  // namespace
+
+CLI::Validator positive_number() {
+  return number_check("above 0", [](double value) { return value > 0; });
+}
+
+CLI::Validator non_negative_number() {
+  return number_check("of at least 0", [](double value) { return value >= 0; });
+}
+
+CLI::Validator seed_number() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        std::uint64_t value = 0;
+        if (parse_all(text, value)) return std::string();
+        return "value " + text + "; allowed is a whole number from 0 to 18446744073709551615";
+      },
+      "");
+}
+
+}  // namespace atl

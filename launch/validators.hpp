@@ -1,0 +1,12 @@
+// Checks of option values whose messages name the value found and the values allowed.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace atl {
+
+CLI::Validator positive_number();      // a finite number above 0
+CLI::Validator non_negative_number();  // a finite number of at least 0
+CLI::Validator seed_number();          // a whole number from 0 to 2^64 - 1
+
+}  // namespace atl
