@@ -119,6 +119,11 @@ def finished_run(folder):
     assert result.returncode == 0, result.stderr
 
 
+def edited_after_partition(folder):
+    finished_run(folder)  # makes the partition
+    replace_npy_data(os.path.join(folder, "data/features.npy"), 0, struct.pack("<f", 42))
+
+
 def damaged_model(folder):
     finished_run(folder)
     path = os.path.join(folder, "run/model.safetensors")
@@ -250,6 +255,17 @@ CASES = [
     # runs
     ("run folder in use", finished_run, TRAIN[:-1] + ["run"], ["run", "--resume"]),
     ("nothing to resume", nothing, TRAIN + ["--resume"], ["checkpoint"]),
+    ("run folder is a dataset", nothing, TRAIN[:-1] + ["data"], ["data", "dataset folder"]),
+    ("weights that overflow", nothing, ["train", "data", "--epochs", "1", "--hidden", "4", "--lr",
+                                        "1e38"], ["epoch 1", "inf", "--lr"]),
+    ("edited under its partition", edited_after_partition, TRAIN, ["features.npy", "checksum"]),
+    ("trace without a run folder", nothing, ["train", "data", "--trace"], ["--run-dir"]),
+    ("rate that is no number", nothing, ["train", "data", "--lr", "nan"], ["--lr", "nan", "above 0"]),
+    ("negative seed", nothing, ["train", "data", "--seed", "-1"], ["--seed", "-1", "0 to"]),
+    ("prediction into a folder", finished_run, ["predict", "run", "data", "--out", "."],
+     ["--out", "file"]),
+    ("bench figures into nowhere", nothing, ["bench", "data", "--json", "nowhere/b.json"],
+     ["--json", "nowhere"]),
     ("prediction of no run", nothing, ["predict", "nowhere", "data", "--out", "new.npy"],
      ["nowhere"]),
     ("prediction by a damaged model", damaged_model, ["predict", "run", "data", "--out", "new.npy"],
