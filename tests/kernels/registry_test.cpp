@@ -6,23 +6,13 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "tests/support/thrown_error.hpp"
 
 namespace atl {
 
 namespace {
 
 using ::testing::HasSubstr;
-
-template <typename Call>
-Error thrown(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return {ErrorKind::kInput, ""};
-}
 
 TEST(Registry, MakesWhatItNames) {
   EXPECT_EQ(backend_names(), (std::vector<std::string>{"reference", "cpu", "cuda"}));
@@ -40,13 +30,13 @@ TEST(Registry, AutoIsCudaWhereADeviceIs) {
 TEST(Registry, ExplicitCudaNeverFallsBack) {
   std::string why;
   if (cuda_device_count(why) > 0) GTEST_SKIP() << "this machine has a device";
-  const Error error = thrown([] { make_backend("cuda", {}); });
+  const Error error = thrown_error([] { make_backend("cuda", {}); });
   EXPECT_EQ(error.kind(), ErrorKind::kDevice);
   EXPECT_THAT(error.what(), HasSubstr(why));
 }
 
 TEST(Registry, UnknownNameListsTheValidOnes) {
-  const Error error = thrown([] { make_backend("gpu", {}); });
+  const Error error = thrown_error([] { make_backend("gpu", {}); });
   EXPECT_EQ(error.kind(), ErrorKind::kOption);
   EXPECT_STREQ(error.what(), "unknown backend 'gpu'; allowed are auto, reference, cpu, cuda");
 }
@@ -54,7 +44,7 @@ TEST(Registry, UnknownNameListsTheValidOnes) {
 TEST(Registry, ThreadsAreShownAndChecked) {
   EXPECT_THAT(make_backend("cpu", {.threads = 3})->device(), HasSubstr(", 3 threads, "));
   EXPECT_THAT(make_backend("cpu", {.threads = 1})->device(), HasSubstr(", 1 thread, "));
-  const Error error = thrown([] { make_backend("cpu", {.threads = -1}); });
+  const Error error = thrown_error([] { make_backend("cpu", {.threads = -1}); });
   EXPECT_EQ(error.kind(), ErrorKind::kOption);
   EXPECT_THAT(error.what(), HasSubstr("-1"));
 }
@@ -69,7 +59,7 @@ TEST(HostMemory, IsAlignedAndRefusedBeforeItKillsTheProcess) {
       std::memset(data, 1, static_cast<std::size_t>(bytes));
       backend->release(data);
     }
-    const Error error = thrown([&] { backend->allocate(std::int64_t{1} << 50); });
+    const Error error = thrown_error([&] { backend->allocate(std::int64_t{1} << 50); });
     EXPECT_EQ(error.kind(), ErrorKind::kMemory);
     EXPECT_THAT(error.what(), HasSubstr("1125899906842624"));
   }
