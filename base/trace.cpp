@@ -22,11 +22,49 @@ std::string TraceRecorder::chrome_events(const std::vector<TraceSpan>& spans) co
     if (span.bytes > 0) arguments["bytes"] = span.bytes;
     text +=
         ",\n" + Json{{"name", span.name},       {"ph", "X"},    {"ts", origin_us + span.start_us},
-                     {"dur", span.duration_us}, {"pid", rank_}, {"tid", 0},
+                     {"dur", span.duration_us}, {"pid", rank_}, {"tid", span.end_mark >= 0 ? 1 : 0},
                      {"args", arguments}}
                     .dump();
   }
   return text;
+}
+
+void TraceRecorder::clear() {
+  spans_.clear();
+  if (clock_ == nullptr) return;
+  clock_->reset();
+  clock_origin_us_ = now_us();
+}
+
+void TraceRecorder::resolve() {
+  if (clock_ == nullptr) return;
+  for (TraceSpan& span : spans_) {
+    if (span.end_mark < 0) continue;
+    const double begin = clock_->microseconds(span.begin_mark);
+    span.start_us = clock_origin_us_ + begin;
+    span.duration_us = clock_->microseconds(span.end_mark) - begin;
+  }
+}
+
+ScopedSpan::ScopedSpan(TraceRecorder& recorder, const char* name, TraceTag tag,
+                       const char* direction, SpanOf of)
+    : recorder_(recorder), clock_(of == SpanOf::kQueue ? recorder.clock() : nullptr) {
+  span_.name = name;
+  span_.direction = direction;
+  span_.tag = tag;
+  span_.start_us = recorder.now_us();
+  if (clock_ == nullptr) return;
+  clock_->push_range(name);
+  span_.begin_mark = clock_->mark();
+}
+
+ScopedSpan::~ScopedSpan() {
+  span_.duration_us = recorder_.now_us() - span_.start_us;
+  if (clock_ != nullptr) {
+    span_.end_mark = clock_->mark();
+    clock_->pop_range();
+  }
+  recorder_.record(span_);
 }
 
 }  // namespace atl

@@ -77,10 +77,24 @@ void check_operator(const SparseOperator& op) {
   check_optional_length(length(op.self_weight), op.rows, "self_weight");
 }
 
+void check_epilogue(const Backend& backend, const Epilogue& epilogue, ConstMatrixView y) {
+  check_optional_length(length(epilogue.mean), y.cols, "epilogue mean");
+  check_length(length(epilogue.inv_std), length(epilogue.mean), "epilogue inv_std");
+  for (const ConstMatrixView parameter : {epilogue.gamma, epilogue.beta}) {
+    if (parameter.absent()) continue;
+    check_shape(backend, parameter, 1, y.cols, parameter_dtype(y.dtype), "epilogue gamma or beta");
+    check_disjoint(y, parameter, "epilogue y and gamma or beta");
+  }
+  if (!epilogue.dropout.active()) return;
+  check_length(length(epilogue.dropout.row_ids), y.rows, "dropout row_ids");
+  const std::uint32_t threshold = epilogue.dropout.rate.threshold;
+  ATOLL_ASSERT(threshold >= 1 && threshold < 65536, "dropout threshold {}", threshold);
+}
+
 }  // namespace
 
 void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                   MatrixView y) {
+                   double beta, MatrixView y, const Epilogue& epilogue) {
   check_view(*this, x, "spmm x");
   ATOLL_ASSERT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= op.rows,
                "spmm rows {}..{} of {}", rows.begin, rows.end, op.rows);
@@ -88,8 +102,10 @@ void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstM
   check_shape(*this, y, op.rows, x.cols, x.dtype, "spmm y");
   if (rows.size() == 0 || x.cols == 0) return;
   check_operator(op);
+  ATOLL_ASSERT(beta == 0 || beta == 1, "spmm beta {}", beta);
   check_disjoint(y.rows_in(rows), x, "spmm y and x");
-  do_spmm(queue, op, rows, x, y);
+  check_epilogue(*this, epilogue, y.rows_in(rows));
+  do_spmm(queue, op, rows, x, beta, y, epilogue);
 }
 
 void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
@@ -107,31 +123,34 @@ void Backend::fill_zero(Queue& queue, MatrixView y) {
   if (!y.empty()) do_fill_zero(queue, y);
 }
 
-void Backend::add(Queue& queue, double alpha, ConstMatrixView x, MatrixView y) {
-  check_view(*this, x, "add x");
-  check_shape(*this, y, x.rows, x.cols, x.dtype, "add y");
-  check_disjoint(y, x, "add y and x");
-  if (!x.empty()) do_add(queue, alpha, x, y);
+void Backend::convert(Queue& queue, ConstMatrixView x, MatrixView y) {
+  check_view(*this, x, "convert x");
+  check_shape(*this, y, x.rows, x.cols, y.dtype, "convert y");
+  check_disjoint(y, x, "convert y and x");
+  if (!x.empty()) do_convert(queue, x, y);
 }
 
 void Backend::gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
-                   ConstMatrixView b, double beta, MatrixView c) {
+                   ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue) {
   check_view(*this, a, "gemm a");
   const bool swap_a = transpose_a == Transpose::kYes;
   const bool swap_b = transpose_b == Transpose::kYes;
   const std::int64_t inner = swap_a ? a.rows : a.cols;
   const std::int64_t cols = swap_b ? b.rows : b.cols;
   check_shape(*this, b, swap_b ? cols : inner, swap_b ? inner : cols, a.dtype, "gemm b");
-  check_shape(*this, c, swap_a ? a.cols : a.rows, cols, a.dtype, "gemm c");
+  const DType wide = parameter_dtype(a.dtype);
+  check_shape(*this, c, swap_a ? a.cols : a.rows, cols, c.dtype == wide ? wide : a.dtype, "gemm c");
   ATOLL_ASSERT(beta == 0 || beta == 1, "gemm beta {}", beta);
   check_disjoint(c, a, "gemm c and a");
   check_disjoint(c, b, "gemm c and b");
   if (c.empty()) return;
+  check_epilogue(*this, epilogue, c);
   if (inner == 0) {
     if (beta == 0) do_fill_zero(queue, c);
+    if (!epilogue.identity()) do_apply_epilogue(queue, c, epilogue, c);
     return;
   }
-  do_gemm(queue, transpose_a, a, transpose_b, b, beta, c);
+  do_gemm(queue, transpose_a, a, transpose_b, b, beta, c, epilogue);
 }
 
 void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue,
@@ -140,18 +159,7 @@ void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& ep
   check_shape(*this, y, x.rows, x.cols, x.dtype, "epilogue y");
   check_same_or_disjoint(y, x, "epilogue y and x");
   if (x.empty()) return;
-  check_optional_length(length(epilogue.mean), x.cols, "epilogue mean");
-  check_length(length(epilogue.inv_std), length(epilogue.mean), "epilogue inv_std");
-  for (const ConstMatrixView parameter : {epilogue.gamma, epilogue.beta}) {
-    if (parameter.absent()) continue;
-    check_shape(*this, parameter, 1, x.cols, x.dtype, "epilogue gamma or beta");
-    check_disjoint(y, parameter, "epilogue y and gamma or beta");
-  }
-  if (epilogue.dropout.active()) {
-    check_length(length(epilogue.dropout.row_ids), x.rows, "dropout row_ids");
-    const std::uint32_t threshold = epilogue.dropout.rate.threshold;
-    ATOLL_ASSERT(threshold >= 1 && threshold < 65536, "dropout threshold {}", threshold);
-  }
+  check_epilogue(*this, epilogue, y);
   do_apply_epilogue(queue, x, epilogue, y);
 }
 
@@ -167,62 +175,103 @@ void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrix
 
 void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out) {
   check_view(*this, x, "column_sums x");
-  check_shape(*this, out, 1, x.cols, x.dtype, "column_sums out");
+  check_shape(*this, out, 1, x.cols, parameter_dtype(x.dtype), "column_sums out");
   check_disjoint(out, x, "column_sums out and x");
   if (x.cols == 0) return;
   if (x.rows > 0) return do_column_sums(queue, x, accumulate, out);
   if (!accumulate) do_fill_zero(queue, out);
 }
 
-void Backend::column_moments(Queue& queue, ConstMatrixView x, std::span<double> mean,
-                             std::span<double> m2) {
-  check_view(*this, x, "column_moments x");
-  check_length(length(mean), x.cols, "column_moments mean");
-  check_length(length(m2), x.cols, "column_moments m2");
-  if (x.cols == 0) return;
-  if (x.rows > 0) return do_column_moments(queue, x, mean, m2);
-  do_fill_zero(queue, eight_byte_view(mean));
-  do_fill_zero(queue, eight_byte_view(m2));
+void Backend::sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out) {
+  for (const ConstMatrixView view : {parts, ConstMatrixView(out)}) {
+    ATOLL_ASSERT(view.dtype == DType::kF32 || view.dtype == DType::kF64, "sum_parts dtype {}",
+                 static_cast<int>(view.dtype));
+  }
+  ATOLL_ASSERT(parts.rows >= 1 && out.rows == 1 && out.cols == parts.cols &&
+                   out.dtype == parts.dtype && parts.stride >= parts.cols,
+               "sum_parts: {} x {} into {} x {}", parts.rows, parts.cols, out.rows, out.cols);
+  check_disjoint(out, parts, "sum_parts out and parts");
+  if (out.cols > 0) do_sum_parts(queue, parts, out);
 }
 
-void Backend::batch_norm_sums(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
-                              std::span<const double> mean, std::span<const double> inv_std,
-                              std::span<double> sum_dy, std::span<double> sum_dy_xhat) {
-  check_view(*this, x, "batch_norm_sums x");
-  check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_sums dy");
-  check_length(length(mean), x.cols, "batch_norm_sums mean");
-  check_length(length(inv_std), x.cols, "batch_norm_sums inv_std");
-  check_length(length(sum_dy), x.cols, "batch_norm_sums sum_dy");
-  check_length(length(sum_dy_xhat), x.cols, "batch_norm_sums sum_dy_xhat");
+void Backend::batch_norm_moments(Queue& queue, ConstMatrixView x, std::span<const double> shift,
+                                 std::span<double> sums) {
+  check_view(*this, x, "batch_norm_moments x");
+  check_length(length(shift), x.cols, "batch_norm_moments shift");
+  check_length(length(sums), 2 * x.cols, "batch_norm_moments sums");
   if (x.cols == 0) return;
-  if (x.rows > 0) return do_batch_norm_sums(queue, dy, x, mean, inv_std, sum_dy, sum_dy_xhat);
-  do_fill_zero(queue, eight_byte_view(sum_dy));
-  do_fill_zero(queue, eight_byte_view(sum_dy_xhat));
+  if (x.rows > 0) return do_batch_norm_moments(queue, x, shift, sums);
+  do_fill_zero(queue, eight_byte_view(sums));
+}
+
+void Backend::batch_norm_statistics(Queue& queue, std::span<const double> sums, std::int64_t count,
+                                    double momentum, double epsilon, std::span<double> running_mean,
+                                    std::span<double> running_variance, std::span<double> mean,
+                                    std::span<double> inv_std) {
+  const std::int64_t width = length(mean);
+  check_length(length(sums), 2 * width, "batch_norm_statistics sums");
+  check_length(length(running_mean), width, "batch_norm_statistics running_mean");
+  check_length(length(running_variance), width, "batch_norm_statistics running_variance");
+  check_length(length(inv_std), width, "batch_norm_statistics inv_std");
+  ATOLL_ASSERT(count >= 1 && epsilon > 0, "batch_norm_statistics: {} rows, epsilon {}", count,
+               epsilon);
+  if (width == 0) return;
+  do_batch_norm_statistics(queue, sums, count, momentum, epsilon, running_mean, running_variance,
+                           mean, inv_std);
+}
+
+void Backend::batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
+                                       std::span<const double> mean,
+                                       std::span<const double> inv_std, std::span<double> sums,
+                                       MatrixView dgamma, MatrixView dbeta) {
+  check_view(*this, x, "batch_norm_gradient_sums x");
+  check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_gradient_sums dy");
+  check_length(length(mean), x.cols, "batch_norm_gradient_sums mean");
+  check_length(length(inv_std), x.cols, "batch_norm_gradient_sums inv_std");
+  check_length(length(sums), 2 * x.cols, "batch_norm_gradient_sums sums");
+  for (const MatrixView gradient : {dgamma, dbeta}) {
+    check_shape(*this, gradient, 1, x.cols, parameter_dtype(x.dtype),
+                "batch_norm_gradient_sums dgamma or dbeta");
+  }
+  check_disjoint(dgamma, dbeta, "batch_norm_gradient_sums dgamma and dbeta");
+  if (x.cols == 0) return;
+  if (x.rows > 0) {
+    return do_batch_norm_gradient_sums(queue, dy, x, mean, inv_std, sums, dgamma, dbeta);
+  }
+  do_fill_zero(queue, eight_byte_view(sums));
 }
 
 void Backend::batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
                                   std::span<const double> mean, std::span<const double> inv_std,
-                                  ConstMatrixView gamma, std::span<const double> mean_dy,
-                                  std::span<const double> mean_dy_xhat, MatrixView dx) {
+                                  ConstMatrixView gamma, std::span<const double> sums,
+                                  std::int64_t count, MatrixView dx) {
   check_view(*this, x, "batch_norm_backward x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_backward dy");
   check_shape(*this, dx, x.rows, x.cols, x.dtype, "batch_norm_backward dx");
-  check_shape(*this, gamma, 1, x.cols, x.dtype, "batch_norm_backward gamma");
-  for (const auto& statistic : {mean, inv_std, mean_dy, mean_dy_xhat}) {
-    check_length(length(statistic), x.cols, "batch_norm_backward statistics");
-  }
+  check_shape(*this, gamma, 1, x.cols, parameter_dtype(x.dtype), "batch_norm_backward gamma");
+  check_length(length(mean), x.cols, "batch_norm_backward mean");
+  check_length(length(inv_std), x.cols, "batch_norm_backward inv_std");
+  check_length(length(sums), 2 * x.cols, "batch_norm_backward sums");
+  ATOLL_ASSERT(count >= x.rows, "batch_norm_backward: {} of {} rows", x.rows, count);
   check_disjoint(dx, x, "batch_norm_backward dx and x");
   check_disjoint(dx, gamma, "batch_norm_backward dx and gamma");
   check_same_or_disjoint(dx, dy, "batch_norm_backward dx and dy");
   if (x.empty()) return;
-  do_batch_norm_backward(queue, dy, x, mean, inv_std, gamma, mean_dy, mean_dy_xhat, dx);
+  do_batch_norm_backward(queue, dy, x, mean, inv_std, gamma, sums, count, dx);
+}
+
+void Backend::inverse_std(Queue& queue, std::span<const double> variance, double epsilon,
+                          std::span<double> out) {
+  check_length(length(out), length(variance), "inverse_std out");
+  ATOLL_ASSERT(epsilon > 0, "inverse_std epsilon {}", epsilon);
+  if (!out.empty()) do_inverse_std(queue, variance, epsilon, out);
 }
 
 void Backend::layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma,
                          ConstMatrixView beta, double epsilon, MatrixView y) {
   check_view(*this, x, "layer_norm x");
-  check_shape(*this, gamma, 1, x.cols, x.dtype, "layer_norm gamma");
-  check_shape(*this, beta, 1, x.cols, x.dtype, "layer_norm beta");
+  check_shape(*this, gamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm gamma");
+  check_shape(*this, beta, 1, x.cols, parameter_dtype(x.dtype), "layer_norm beta");
   check_shape(*this, y, x.rows, x.cols, x.dtype, "layer_norm y");
   check_disjoint(y, x, "layer_norm y and x");
   check_disjoint(y, gamma, "layer_norm y and gamma");
@@ -237,9 +286,9 @@ void Backend::layer_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixV
   check_view(*this, x, "layer_norm_backward x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "layer_norm_backward dy");
   check_shape(*this, dx, x.rows, x.cols, x.dtype, "layer_norm_backward dx");
-  check_shape(*this, gamma, 1, x.cols, x.dtype, "layer_norm_backward gamma");
-  check_shape(*this, dgamma, 1, x.cols, x.dtype, "layer_norm_backward dgamma");
-  check_shape(*this, dbeta, 1, x.cols, x.dtype, "layer_norm_backward dbeta");
+  check_shape(*this, gamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm_backward gamma");
+  check_shape(*this, dgamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm_backward dgamma");
+  check_shape(*this, dbeta, 1, x.cols, parameter_dtype(x.dtype), "layer_norm_backward dbeta");
   check_disjoint(dx, x, "layer_norm_backward dx and x");
   check_disjoint(dx, gamma, "layer_norm_backward dx and gamma");
   check_same_or_disjoint(dx, dy, "layer_norm_backward dx and dy");
@@ -318,7 +367,7 @@ void Backend::adam_step(Queue& queue, const AdamSpec& spec, MatrixView parameter
   check_disjoint(m, v, "adam_step m and v");
   check_disjoint(parameters, m, "adam_step parameters and m");
   check_disjoint(parameters, v, "adam_step parameters and v");
-  ATOLL_ASSERT(spec.step >= 1, "adam_step step {}", spec.step);
+  ATOLL_ASSERT(parameters.dtype != DType::kBf16 && spec.state != nullptr, "adam_step spec");
   std::int64_t covered = 0;
   for (const DecaySegment& segment : spec.segments) {
     ATOLL_ASSERT(segment.begin == covered && segment.end >= segment.begin,

@@ -2,16 +2,20 @@
 // private do_* functions compute. Operations take views, allocate nothing that the caller sees, and
 // run on an explicit Queue; on a CPU the work is done when the call returns.
 //
-// Unless an operation says otherwise: matrices share one dtype, outputs must not overlap inputs,
-// empty matrices are valid and do nothing (outputs that are sums become 0), and spans and matrices
-// live in memory of this backend.
+// Unless an operation says otherwise: matrices share one dtype, but gamma, beta and the gradients
+// of parameters have parameter_dtype() of it; outputs must not overlap inputs; empty matrices are
+// valid and do nothing (outputs that are sums become 0); spans and matrices live in memory of this
+// backend. Sums are f32 or wider and rounded once to the storage type. Two runs of an operation on
+// the same data give the same bits.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "base/trace.hpp"
 #include "kernels/views.hpp"
 
 namespace atl {
@@ -20,10 +24,19 @@ namespace atl {
 class Queue {
  public:
   virtual ~Queue() = default;
+  // What libraries of the device call it (cudaStream_t); null on a CPU.
+  virtual void* native_handle() const { return nullptr; }
+};
+
+// Work that was queued once and can be queued again as a whole (a CUDA graph).
+class Recording {
+ public:
+  virtual ~Recording() = default;
 };
 
 enum class Transpose : std::uint8_t { kNo, kYes };
 enum class CopyKind : std::uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
+enum class QueuePriority : std::uint8_t { kNormal, kHigh };
 
 class Backend {
  public:
@@ -34,22 +47,53 @@ class Backend {
   virtual bool supports(DType dtype) const = 0;
   // True if host code may dereference this backend's memory.
   virtual bool host_accessible() const = 0;
+  // Equal for two backends of one host if and only if they share a device: "host", or a PCI id.
+  virtual std::string device_id() const = 0;
+  // Bytes that allocate() could hand out now, other processes of the device considered.
+  virtual std::int64_t available_bytes() = 0;
 
   // Memory, 64-byte aligned, uninitialised. Throws Error{kMemory} with the bytes asked for.
+  // release() waits for queued work that may use it.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void release(void* data) noexcept = 0;
+  // Host memory that copies to and from the device run on without the host (pinned); 64-byte
+  // aligned. Throws Error{kMemory}.
+  virtual void* allocate_staging(std::int64_t bytes) = 0;
+  virtual void release_staging(void* data) noexcept = 0;
+  // Host memory must stay unchanged until the copy has run, unless it is not of
+  // allocate_staging(): then it is read, or written, before copy() returns.
   virtual void copy(Queue& queue, void* to, const void* from, std::int64_t bytes,
                     CopyKind kind) = 0;
 
-  virtual std::unique_ptr<Queue> make_queue() = 0;
+  // Work on a queue of high priority is preferred where both could run.
+  virtual std::unique_ptr<Queue> make_queue(QueuePriority priority = QueuePriority::kNormal) = 0;
   // Work queued on `queue` after this call runs after everything queued on `before` so far.
   virtual void wait_for(Queue& queue, Queue& before) = 0;
   // Blocks the host until the queue is empty; throws Error{kDevice} for deferred errors.
   virtual void synchronize(Queue& queue) = 0;
+  // True if everything queued so far has run; throws Error{kDevice} for deferred errors.
+  virtual bool is_idle(Queue& queue) = 0;
+
+  // Calls body and keeps what it queues on `queue`, and on queues joined to it by wait_for, without
+  // running it; body must not allocate, synchronize or copy from memory not of allocate_staging().
+  // Null if this backend can't record: body was not called then.
+  virtual std::unique_ptr<Recording> record(Queue& queue, const std::function<void()>& body) = 0;
+  // Queues everything of the recording, which must stay alive until it has run.
+  virtual void replay(Queue& queue, Recording& recording) = 0;
+
+  // Times work of this queue on the device; null if the host's clock does (a CPU).
+  virtual std::unique_ptr<SpanClock> make_clock(Queue& queue) = 0;
 
   // --- sparse ---------------------------------------------------------------------------------
-  // y[i, :] = (S x)[i, :] for i in `rows` (S: see SparseOperator). x [op.cols, F], y [op.rows, F].
-  void spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x, MatrixView y);
+  // y[i, :] = epilogue(beta * y[i, :] + (S x)[i, :]) for i in `rows` (S: see SparseOperator), beta
+  // 0 or 1 (0 ignores what y held). x [op.cols, F], y [op.rows, F]; dropout.row_ids [rows.size()].
+  void spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x, double beta,
+            MatrixView y, const Epilogue& epilogue = {});
+  // Works out how to run spmm of `op` on each of `ranges` fast. host_row_ptr: op.row_ptr in host
+  // memory. Null where nothing is to be worked out. May measure on the device; not while recording.
+  virtual std::shared_ptr<const SparsePlan> plan_spmm(Queue& queue, const SparseOperator& op,
+                                                      std::span<const std::int64_t> host_row_ptr,
+                                                      std::span<const RowRange> ranges) = 0;
 
   // --- wire -----------------------------------------------------------------------------------
   // y[k, :] = x[rows[k], :] * scale[rows[k]]; scale empty: 1. x [N, F], y [rows.size(), F].
@@ -58,34 +102,55 @@ class Backend {
 
   // --- dense ----------------------------------------------------------------------------------
   void fill_zero(Queue& queue, MatrixView y);
-  // y += alpha * x
-  void add(Queue& queue, double alpha, ConstMatrixView x, MatrixView y);
-  // c = op(a) op(b) + beta * c, beta 0 or 1 (0 ignores what c held, NaN included).
+  // y = x in the type of y, rounded to nearest even.
+  void convert(Queue& queue, ConstMatrixView x, MatrixView y);
+  // c = epilogue(op(a) op(b) + beta * c), beta 0 or 1 (0 ignores what c held, NaN included). c has
+  // the type of a, or parameter_dtype() of it.
   void gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
-            ConstMatrixView b, double beta, MatrixView c);
+            ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue = {});
   // y = epilogue(x); y may be x.
   void apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
   // Gradient through dropout(relu(.)): dx = (y != 0) * dropout_scale * dy, where y is the forward
   // output. dx may be dy.
   void relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrixView dy,
                              float dropout_scale, MatrixView dx);
-  // out[j] = sum_i x[i, j] + (accumulate ? out[j] : 0), summed in double. out [1, cols].
+  // out[j] = sum_i x[i, j] + (accumulate ? out[j] : 0), summed in double. out [1, cols], of the
+  // parameters' type.
   void column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out);
+  // out[j] = parts[0, j] + parts[1, j] + ..., added in this order in double and rounded once: the
+  // sum over ranks. f32 or f64 on every backend. parts [P, n], out [1, n].
+  void sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out);
 
   // --- normalisation --------------------------------------------------------------------------
-  // Per column j of x: mean[j] and m2[j] = sum_i (x[i, j] - mean[j])^2, in double. No rows: 0, 0.
-  void column_moments(Queue& queue, ConstMatrixView x, std::span<double> mean,
-                      std::span<double> m2);
-  // Per column: sum_dy = sum_i dy, sum_dy_xhat = sum_i dy * (x - mean) * inv_std, in double.
-  void batch_norm_sums(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
-                       std::span<const double> mean, std::span<const double> inv_std,
-                       std::span<double> sum_dy, std::span<double> sum_dy_xhat);
-  // dx = gamma * inv_std * (dy - mean_dy - xhat * mean_dy_xhat), xhat = (x - mean) * inv_std.
-  // dx may be dy. gamma [1, cols].
+  // Batch norm over rows of all ranks (Ioffe & Szegedy 2015) runs in four steps around sums over
+  // ranks. All statistics are double. W = x.cols.
+  //
+  // Forward, 1: sums[j] = sum_i (x[i, j] - shift[j]) and sums[W + j] = sum_i (x[i, j] -
+  // shift[j])^2. shift, which all ranks share, lies near the mean, so that sums over ranks don't
+  // cancel (shifted data; Chan, Golub, LeVeque 1983). No rows: zeros. sums [2 W].
+  void batch_norm_moments(Queue& queue, ConstMatrixView x, std::span<const double> shift,
+                          std::span<double> sums);
+  // Forward, 2: from sums over `count` rows the mean and 1 / sqrt(variance + epsilon), and the
+  // running estimates moved by `momentum` towards mean and unbiased variance. The running mean is
+  // the shift of step 1.
+  void batch_norm_statistics(Queue& queue, std::span<const double> sums, std::int64_t count,
+                             double momentum, double epsilon, std::span<double> running_mean,
+                             std::span<double> running_variance, std::span<double> mean,
+                             std::span<double> inv_std);
+  // Backward, 3: sums[j] = sum_i dy and sums[W + j] = sum_i dy * xhat, xhat = (x - mean) * inv_std;
+  // the same is added to dbeta and dgamma [1, W] (this rank's share of the gradients).
+  void batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
+                                std::span<const double> mean, std::span<const double> inv_std,
+                                std::span<double> sums, MatrixView dgamma, MatrixView dbeta);
+  // Backward, 4: dx = gamma * inv_std * (dy - sums[j] / count - xhat * sums[W + j] / count), with
+  // sums over `count` rows of all ranks. dx may be dy. gamma [1, W].
   void batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
                            std::span<const double> mean, std::span<const double> inv_std,
-                           ConstMatrixView gamma, std::span<const double> mean_dy,
-                           std::span<const double> mean_dy_xhat, MatrixView dx);
+                           ConstMatrixView gamma, std::span<const double> sums, std::int64_t count,
+                           MatrixView dx);
+  // out[j] = 1 / sqrt(variance[j] + epsilon).
+  void inverse_std(Queue& queue, std::span<const double> variance, double epsilon,
+                   std::span<double> out);
   // y = (x - mean_i) / sqrt(var_i + epsilon) * gamma + beta per row i (biased variance). Row
   // statistics are recomputed in backward, not stored.
   void layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma, ConstMatrixView beta,
@@ -123,25 +188,32 @@ class Backend {
                  ConstMatrixView gradients, MatrixView m, MatrixView v);
 
  private:
-  virtual void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, MatrixView) = 0;
+  virtual void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, double beta,
+                       MatrixView, const Epilogue&) = 0;
   virtual void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>,
                               std::span<const float>, MatrixView) = 0;
   virtual void do_fill_zero(Queue&, MatrixView) = 0;
-  virtual void do_add(Queue&, double, ConstMatrixView, MatrixView) = 0;
-  virtual void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double,
-                       MatrixView) = 0;
+  virtual void do_convert(Queue&, ConstMatrixView, MatrixView) = 0;
+  virtual void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double beta,
+                       MatrixView, const Epilogue&) = 0;
   virtual void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) = 0;
   virtual void do_relu_dropout_backward(Queue&, ConstMatrixView, ConstMatrixView, float,
                                         MatrixView) = 0;
   virtual void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView) = 0;
-  virtual void do_column_moments(Queue&, ConstMatrixView, std::span<double>, std::span<double>) = 0;
-  virtual void do_batch_norm_sums(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
-                                  std::span<const double>, std::span<double>,
-                                  std::span<double>) = 0;
+  virtual void do_sum_parts(Queue&, ConstMatrixView, MatrixView) = 0;
+  virtual void do_batch_norm_moments(Queue&, ConstMatrixView, std::span<const double>,
+                                     std::span<double>) = 0;
+  virtual void do_batch_norm_statistics(Queue&, std::span<const double>, std::int64_t, double,
+                                        double, std::span<double>, std::span<double>,
+                                        std::span<double>, std::span<double>) = 0;
+  virtual void do_batch_norm_gradient_sums(Queue&, ConstMatrixView, ConstMatrixView,
+                                           std::span<const double>, std::span<const double>,
+                                           std::span<double>, MatrixView, MatrixView) = 0;
   virtual void do_batch_norm_backward(Queue&, ConstMatrixView, ConstMatrixView,
                                       std::span<const double>, std::span<const double>,
-                                      ConstMatrixView, std::span<const double>,
-                                      std::span<const double>, MatrixView) = 0;
+                                      ConstMatrixView, std::span<const double>, std::int64_t,
+                                      MatrixView) = 0;
+  virtual void do_inverse_std(Queue&, std::span<const double>, double, std::span<double>) = 0;
   virtual void do_layer_norm(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, double,
                              MatrixView) = 0;
   virtual void do_layer_norm_backward(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView,

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -54,6 +55,55 @@ void HostBackend::copy(Queue&, void* to, const void* from, std::int64_t bytes, C
   if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
-std::unique_ptr<Queue> HostBackend::make_queue() { return std::make_unique<HostQueue>(); }
+std::int64_t HostBackend::available_bytes() { return available_memory_bytes(); }
+
+std::unique_ptr<Queue> HostBackend::make_queue(QueuePriority) {
+  return std::make_unique<HostQueue>();
+}
+
+void HostBackend::replay(Queue&, Recording&) {
+  ATOLL_ASSERT(false, "backend {} makes no recordings", name());
+}
+
+void HostBackend::do_sum_parts(Queue&, ConstMatrixView parts, MatrixView out) {
+  const auto sum = [&]<typename T>(T) {
+    T* total = out.row<T>(0);
+    for (std::int64_t j = 0; j < out.cols; ++j) {
+      double value = static_cast<double>(parts.row<T>(0)[j]);
+      for (std::int64_t i = 1; i < parts.rows; ++i) {
+        value += static_cast<double>(parts.row<T>(i)[j]);
+      }
+      total[j] = static_cast<T>(value);
+    }
+  };
+  if (out.dtype == DType::kF64) {
+    sum(double{});
+  } else {
+    sum(float{});
+  }
+}
+
+void HostBackend::do_batch_norm_statistics(Queue&, std::span<const double> sums, std::int64_t count,
+                                           double momentum, double epsilon,
+                                           std::span<double> running_mean,
+                                           std::span<double> running_variance,
+                                           std::span<double> mean, std::span<double> inv_std) {
+  const auto n = static_cast<double>(count);
+  for (std::size_t j = 0; j < mean.size(); ++j) {
+    const double shift = sums[j] / n;
+    mean[j] = running_mean[j] + shift;
+    const double spread = sums[mean.size() + j] / n - shift * shift;
+    const double variance = spread < 0 ? 0 : spread;  // NaN stays NaN
+    const double unbiased = count > 1 ? variance * n / (n - 1) : variance;
+    running_mean[j] += momentum * shift;
+    running_variance[j] += momentum * (unbiased - running_variance[j]);
+    inv_std[j] = 1 / std::sqrt(variance + epsilon);
+  }
+}
+
+void HostBackend::do_inverse_std(Queue&, std::span<const double> variance, double epsilon,
+                                 std::span<double> out) {
+  for (std::size_t j = 0; j < out.size(); ++j) out[j] = 1 / std::sqrt(variance[j] + epsilon);
+}
 
 }  // namespace atl

@@ -1,5 +1,5 @@
-// What the backends that compute on the host share: memory, copies and a queue that is always
-// empty.
+// What the backends that compute on the host share: memory, copies, a queue that is always empty,
+// and operations too small to be worth a second version.
 #pragma once
 
 #include "kernels/backend.hpp"
@@ -9,16 +9,37 @@ namespace atl {
 class HostBackend : public Backend {
  public:
   bool host_accessible() const final { return true; }
+  std::string device_id() const final { return "host"; }
+  std::int64_t available_bytes() final;
 
   // Refuses what exceeds the memory available now, because an overcommitted allocation would
   // succeed and kill the process later.
   void* allocate(std::int64_t bytes) final;
   void release(void* data) noexcept final;
+  void* allocate_staging(std::int64_t bytes) final { return allocate(bytes); }
+  void release_staging(void* data) noexcept final { release(data); }
   void copy(Queue& queue, void* to, const void* from, std::int64_t bytes, CopyKind kind) override;
 
-  std::unique_ptr<Queue> make_queue() final;
+  std::unique_ptr<Queue> make_queue(QueuePriority priority = QueuePriority::kNormal) final;
   void wait_for(Queue&, Queue&) final {}
   void synchronize(Queue&) final {}
+  bool is_idle(Queue&) final { return true; }
+  // Queueing is running here, so there is nothing to record.
+  std::unique_ptr<Recording> record(Queue&, const std::function<void()>&) final { return nullptr; }
+  void replay(Queue& queue, Recording& recording) final;
+  std::unique_ptr<SpanClock> make_clock(Queue&) final { return nullptr; }
+  std::shared_ptr<const SparsePlan> plan_spmm(Queue&, const SparseOperator&,
+                                              std::span<const std::int64_t>,
+                                              std::span<const RowRange>) override {
+    return nullptr;
+  }
+
+ private:
+  void do_sum_parts(Queue&, ConstMatrixView, MatrixView) final;
+  void do_batch_norm_statistics(Queue&, std::span<const double>, std::int64_t, double, double,
+                                std::span<double>, std::span<double>, std::span<double>,
+                                std::span<double>) final;
+  void do_inverse_std(Queue&, std::span<const double>, double, std::span<double>) final;
 };
 
 }  // namespace atl

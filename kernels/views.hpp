@@ -20,6 +20,9 @@ constexpr std::int64_t bytes_of(DType dtype) {
   return dtype == DType::kF64 ? 8 : dtype == DType::kF32 ? 4 : 2;
 }
 
+// The type of parameters, and of their gradients, beside matrices stored as `dtype`: f32 for bf16.
+constexpr DType parameter_dtype(DType dtype) { return dtype == DType::kBf16 ? DType::kF32 : dtype; }
+
 // Rows [begin, end).
 struct RowRange {
   std::int64_t begin = 0;
@@ -57,6 +60,12 @@ struct BasicMatrixView {
 using MatrixView = BasicMatrixView<void>;
 using ConstMatrixView = BasicMatrixView<const void>;
 
+// What a backend has worked out about one sparse operator (bins of rows, library descriptors).
+class SparsePlan {
+ public:
+  virtual ~SparsePlan() = default;
+};
+
 // A sparse matrix with its normalisation kept as row and column factors:
 //   S = diag(row_scale) * (A + diag(self_weight)) * diag(col_scale).
 // Columns [0, rows) are the rows themselves (inner nodes), columns [rows, cols) are halo rows.
@@ -70,6 +79,18 @@ struct SparseOperator {
   std::span<const float> row_scale;       // rows
   std::span<const float> col_scale;       // cols
   std::span<const float> self_weight;     // rows
+  // From Backend::plan_spmm of the same backend for the same row_ptr, or null: any plan gives the
+  // same sums to rounding, only speed differs.
+  const SparsePlan* plan = nullptr;
+};
+
+// What changes from one epoch to the next, in the memory of a backend: operations that read it
+// there can be recorded once and replayed in every epoch.
+struct EpochState {
+  std::uint32_t epoch = 0;       // of the keys of random numbers
+  double learning_rate = 0;      // of this step
+  double first_correction = 1;   // 1 - beta1^step of Adam
+  double second_correction = 1;  // 1 - beta2^step
 };
 
 // Dropout of a matrix whose row i is node row_ids[i]; threshold 65536 = no dropout.
@@ -77,13 +98,20 @@ struct DropoutSpec {
   RandomKey key;
   DropoutThreshold rate{65536, 1.0F};
   std::span<const GlobalId> row_ids;
+  const EpochState* state = nullptr;  // in backend memory; its epoch replaces the key's
 
   bool active() const { return rate.threshold != 65536; }
+  // The key with the epoch that counts; for code that may read the backend's memory.
+  ATOLL_HOST_DEVICE RandomKey key_now() const {
+    RandomKey now = key;
+    if (state != nullptr) now.epoch = state->epoch;
+    return now;
+  }
 };
 
 // What follows a convolution, element by element in column j:
 //   y = dropout(relu((x - mean_j) * inv_std_j * gamma_j + beta_j)).
-// Absent parts are skipped; beta alone is a bias.
+// Absent parts are skipped; beta alone is a bias. gamma and beta have the parameters' type.
 struct Epilogue {
   std::span<const double> mean;     // cols, with inv_std
   std::span<const double> inv_std;  // cols
@@ -91,6 +119,10 @@ struct Epilogue {
   ConstMatrixView beta;             // [1, cols]
   bool relu = false;
   DropoutSpec dropout;
+
+  bool identity() const {
+    return mean.empty() && gamma.absent() && beta.absent() && !relu && !dropout.active();
+  }
 };
 
 // One run of equal weight decay inside the flat parameter array: elements [begin, end).
@@ -102,11 +134,10 @@ struct DecaySegment {
 
 // Adam with L2 weight decay added to the gradient (Kingma & Ba 2015, Algorithm 1).
 struct AdamSpec {
-  double learning_rate = 0.01;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  std::int64_t step = 1;                   // 1-based, for the bias correction
+  const EpochState* state = nullptr;       // in backend memory: rate and bias corrections
   std::span<const DecaySegment> segments;  // on the host; cover the whole array, in order
 };
 
