@@ -22,6 +22,14 @@ struct DeviceDeleter {
 using DeviceMemory = std::unique_ptr<void, DeviceDeleter>;
 DeviceMemory allocate_device(Backend& backend, std::int64_t bytes);
 
+// Frees staging memory of a backend.
+struct StagingDeleter {
+  Backend* backend = nullptr;
+  void operator()(void* data) const noexcept { backend->release_staging(data); }
+};
+using StagingMemory = std::unique_ptr<void, StagingDeleter>;
+StagingMemory allocate_staging(Backend& backend, std::int64_t bytes);
+
 // A dense row-major matrix. Its shape is declared first and its memory allocated later, so that a
 // rank knows what it needs before it takes anything.
 class Tensor {
@@ -138,7 +146,10 @@ class DeviceArray {
   std::int64_t count_ = 0;
 };
 
-// Rows of a matrix as f32 on the host, row-major without padding.
+// Fills y [rows, cols] in the backend's memory, f32 or bf16, with a row-major f32 matrix of the
+// host.
+void upload_f32(Backend& backend, Queue& queue, std::span<const float> host, MatrixView y);
+// Rows of a matrix, f32 or bf16, as f32 on the host, row-major without padding.
 std::vector<float> download_f32(Backend& backend, Queue& queue, ConstMatrixView matrix);
 
 }  // namespace atl

@@ -1,0 +1,68 @@
+// Moves bytes between the memories of devices without the host (NCCL). It is the data plane beside
+// a Transport, which stays the control plane: start-up, agreement, metrics, errors.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/comm/transport.hpp"
+#include "kernels/backend.hpp"
+
+namespace atl {
+
+class DeviceTransport {
+ public:
+  virtual ~DeviceTransport() = default;
+  virtual std::string name() const = 0;  // "nccl"
+
+  // Where transfers run, one after another in the order of the calls: the same order on every rank,
+  // or two collectives deadlock. Work on it orders with other queues by Backend::wait_for.
+  virtual Queue& queue() = 0;
+
+  // Queues a transfer of sends[r] to rank r and of receives[r] from it, for all r, as one group.
+  // Spans are device memory and stay in use until the queue has run; empty spans send nothing;
+  // sizes match pairwise; the entry of this rank itself is empty. Throws Error{kCommunication}.
+  void all_to_all_v(const std::vector<std::span<const std::byte>>& sends,
+                    const std::vector<std::span<std::byte>>& receives, const OperationLabel& label);
+
+  // Blocks the host until `queue`, which may depend on transfers, is empty. Throws Error{kTimeout}
+  // naming `label` of the oldest transfer still under way when nothing has moved for the
+  // transport's timeout, Error{kCommunication} with the library's text when a transfer failed, and
+  // Error{kDevice} for errors of the device; the communicator is aborted first.
+  virtual void wait(Queue& queue) = 0;
+
+  // Payload bytes this rank has sent.
+  std::int64_t bytes_sent() const { return bytes_sent_; }
+  // For transfers that a recording has queued again.
+  void add_bytes_sent(std::int64_t bytes) { bytes_sent_ += bytes; }
+
+ private:
+  virtual void do_all_to_all_v(const std::vector<std::span<const std::byte>>& sends,
+                               const std::vector<std::span<std::byte>>& receives,
+                               const OperationLabel& label) = 0;
+  std::int64_t bytes_sent_ = 0;
+};
+
+// How messages between the ranks' devices travel, and why.
+struct DeviceTransportChoice {
+  std::unique_ptr<DeviceTransport> transport;  // null: through staging memory and the Transport
+  std::string reason;                          // one sentence for logs and `atoll doctor`
+};
+
+// choice: auto | nccl | staging. Collective over `transport`: all ranks get the same kind. `nccl`
+// throws Error{kOption} with the reason where it can't serve (a rank whose backend is no CUDA
+// device, two ranks on one device, a build without NCCL); `auto` falls back to staging and says
+// why. backend and transport must outlive the result.
+DeviceTransportChoice make_device_transport(const std::string& choice, Transport& transport,
+                                            Backend& backend);
+
+// The seam of the NCCL library, a stub where the build has none. `id` comes from nccl_unique_id()
+// of rank 0. Version text, empty without the library.
+std::string nccl_version();
+std::vector<std::byte> nccl_unique_id();
+std::unique_ptr<DeviceTransport> make_nccl_transport(Transport& transport, Backend& backend,
+                                                     std::span<const std::byte> id);
+
+}  // namespace atl
