@@ -14,55 +14,46 @@ void ReferenceBackend::do_fill_zero(Queue&, MatrixView y) {
   }
 }
 
-void ReferenceBackend::do_add(Queue&, double alpha, ConstMatrixView x, MatrixView y) {
-  with_value_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < x.rows; ++i) {
-      for (std::int64_t j = 0; j < x.cols; ++j) {
-        set<T>(y, i, j, at<T>(y, i, j) + alpha * at<T>(x, i, j));
+void ReferenceBackend::do_convert(Queue&, ConstMatrixView x, MatrixView y) {
+  with_value_type(x.dtype, [&]<typename From>(From) {
+    with_value_type(y.dtype, [&]<typename To>(To) {
+      for (std::int64_t i = 0; i < x.rows; ++i) {
+        for (std::int64_t j = 0; j < x.cols; ++j) set<To>(y, i, j, at<From>(x, i, j));
       }
-    }
+    });
   });
 }
 
 void ReferenceBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a,
-                               Transpose transpose_b, ConstMatrixView b, double beta,
-                               MatrixView c) {
+                               Transpose transpose_b, ConstMatrixView b, double beta, MatrixView c,
+                               const Epilogue& epilogue) {
   const bool swap_a = transpose_a == Transpose::kYes;
   const bool swap_b = transpose_b == Transpose::kYes;
   const std::int64_t inner = swap_a ? a.rows : a.cols;
-  with_value_type(a.dtype, [&]<typename T>(T) {
+  const auto multiply = [&]<typename T, typename C>(T, C) {
     for (std::int64_t i = 0; i < c.rows; ++i) {
       for (std::int64_t j = 0; j < c.cols; ++j) {
-        double sum = beta == 0 ? 0 : at<T>(c, i, j);
+        double sum = beta == 0 ? 0 : at<C>(c, i, j);
         for (std::int64_t k = 0; k < inner; ++k) {
           sum += (swap_a ? at<T>(a, k, i) : at<T>(a, i, k)) *
                  (swap_b ? at<T>(b, j, k) : at<T>(b, k, j));
         }
-        set<T>(c, i, j, sum);
+        set<C>(c, i, j, epilogue_value<Parameter<T>>(epilogue, i, j, sum));
       }
     }
+  };
+  with_value_type(a.dtype, [&]<typename T>(T) {
+    if (c.dtype == a.dtype) return multiply(T{}, T{});
+    multiply(T{}, Parameter<T>{});
   });
 }
 
 void ReferenceBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& epilogue,
                                          MatrixView y) {
-  const DropoutSpec& dropout = epilogue.dropout;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < x.rows; ++i) {
       for (std::int64_t j = 0; j < x.cols; ++j) {
-        double value = at<T>(x, i, j);
-        if (!epilogue.mean.empty()) value = (value - epilogue.mean[j]) * epilogue.inv_std[j];
-        if (!epilogue.gamma.absent()) value *= at<T>(epilogue.gamma, 0, j);
-        if (!epilogue.beta.absent()) value += at<T>(epilogue.beta, 0, j);
-        // Written so that NaN stays NaN and a diverged run is seen.
-        if (epilogue.relu && value < 0) value = 0;
-        if (dropout.active()) {
-          const auto row = static_cast<std::uint64_t>(to_index(dropout.row_ids[i]));
-          const bool keep = dropout_keeps(dropout.key, row, static_cast<std::uint32_t>(j),
-                                          dropout.rate.threshold);
-          value = keep ? value * static_cast<double>(dropout.rate.scale) : 0;
-        }
-        set<T>(y, i, j, value);
+        set<T>(y, i, j, epilogue_value<Parameter<T>>(epilogue, i, j, at<T>(x, i, j)));
       }
     }
   });
@@ -83,17 +74,16 @@ void ReferenceBackend::do_relu_dropout_backward(Queue&, ConstMatrixView y, Const
 void ReferenceBackend::do_column_sums(Queue&, ConstMatrixView x, bool accumulate, MatrixView out) {
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t j = 0; j < x.cols; ++j) {
-      double sum = accumulate ? at<T>(out, 0, j) : 0;
+      double sum = accumulate ? at<Parameter<T>>(out, 0, j) : 0;
       for (std::int64_t i = 0; i < x.rows; ++i) sum += at<T>(x, i, j);
-      set<T>(out, 0, j, sum);
+      set<Parameter<T>>(out, 0, j, sum);
     }
   });
 }
 
 void ReferenceBackend::do_adam_step(Queue&, const AdamSpec& spec, MatrixView parameters,
                                     ConstMatrixView gradients, MatrixView m, MatrixView v) {
-  const double correction1 = 1 - std::pow(spec.beta1, static_cast<double>(spec.step));
-  const double correction2 = 1 - std::pow(spec.beta2, static_cast<double>(spec.step));
+  const EpochState& state = *spec.state;
   with_value_type(parameters.dtype, [&]<typename T>(T) {
     for (const DecaySegment& segment : spec.segments) {
       for (std::int64_t i = segment.begin; i < segment.end; ++i) {
@@ -103,8 +93,9 @@ void ReferenceBackend::do_adam_step(Queue&, const AdamSpec& spec, MatrixView par
         const double second = spec.beta2 * at<T>(v, 0, i) + (1 - spec.beta2) * gradient * gradient;
         set<T>(m, 0, i, first);
         set<T>(v, 0, i, second);
-        const double step = first / correction1 / (std::sqrt(second / correction2) + spec.epsilon);
-        set<T>(parameters, 0, i, parameter - spec.learning_rate * step);
+        const double step = first / state.first_correction /
+                            (std::sqrt(second / state.second_correction) + spec.epsilon);
+        set<T>(parameters, 0, i, parameter - state.learning_rate * step);
       }
     }
   });

@@ -1,35 +1,81 @@
 // Typed element access for the reference operations, and the choice of the type at run time.
 #pragma once
 
+#include <bit>
+#include <cmath>
+#include <type_traits>
+
 #include "base/error.hpp"
+#include "kernels/bf16.hpp"
 #include "kernels/views.hpp"
 
 namespace atl {
 
-// Calls body(float{}) or body(double{}).
+// Calls body(float{}), body(double{}) or body(Bf16{}).
 template <typename Body>
 void with_value_type(DType dtype, const Body& body) {
-  if (dtype == DType::kF64) {
-    body(double{});
-  } else {
-    ATOLL_ASSERT(dtype == DType::kF32);
-    body(float{});
+  switch (dtype) {
+    case DType::kF32:
+      return body(float{});
+    case DType::kF64:
+      return body(double{});
+    case DType::kBf16:
+      return body(Bf16{});
   }
+}
+
+// The C++ type of parameter_dtype().
+template <typename T>
+using Parameter = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;
+
+// Rounds once to nearest, ties to even. By way of an f32 that is rounded to odd (what is cut off
+// leaves a one in the last place), because two roundings to nearest may differ from one (Boldo and
+// Melquiond, "When double rounding is odd", 2005).
+inline Bf16 nearest_bf16(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (std::isnan(nearest) || static_cast<double>(nearest) == value) return to_bf16(nearest);
+  auto bits = std::bit_cast<std::uint32_t>(nearest);
+  if (std::abs(static_cast<double>(nearest)) > std::abs(value)) --bits;
+  return to_bf16(std::bit_cast<float>(bits | 1U));
 }
 
 template <typename T>
 double at(ConstMatrixView view, std::int64_t i, std::int64_t j) {
-  return static_cast<double>(view.row<T>(i)[j]);
+  if constexpr (std::is_same_v<T, Bf16>) {
+    return static_cast<double>(to_float(view.row<T>(i)[j]));
+  } else {
+    return static_cast<double>(view.row<T>(i)[j]);
+  }
 }
 
 template <typename T>
 void set(MatrixView view, std::int64_t i, std::int64_t j, double value) {
-  view.row<T>(i)[j] = static_cast<T>(value);
+  if constexpr (std::is_same_v<T, Bf16>) {
+    view.row<T>(i)[j] = nearest_bf16(value);
+  } else {
+    view.row<T>(i)[j] = static_cast<T>(value);
+  }
 }
 
 // An entry of a factor whose absence means `absent` everywhere.
 inline double factor(std::span<const float> values, std::int64_t i, double absent) {
   return values.empty() ? absent : static_cast<double>(values[i]);
+}
+
+// Element (i, j) after `epilogue`, whose gamma and beta have elements of type P.
+template <typename P>
+double epilogue_value(const Epilogue& epilogue, std::int64_t i, std::int64_t j, double value) {
+  if (!epilogue.mean.empty()) value = (value - epilogue.mean[j]) * epilogue.inv_std[j];
+  if (!epilogue.gamma.absent()) value *= at<P>(epilogue.gamma, 0, j);
+  if (!epilogue.beta.absent()) value += at<P>(epilogue.beta, 0, j);
+  // Written so that NaN stays NaN and a diverged run is seen.
+  if (epilogue.relu && value < 0) value = 0;
+  const DropoutSpec& dropout = epilogue.dropout;
+  if (!dropout.active()) return value;
+  const auto row = static_cast<std::uint64_t>(to_index(dropout.row_ids[i]));
+  const bool keep =
+      dropout_keeps(dropout.key_now(), row, static_cast<std::uint32_t>(j), dropout.rate.threshold);
+  return keep ? value * static_cast<double>(dropout.rate.scale) : 0;
 }
 
 }  // namespace atl

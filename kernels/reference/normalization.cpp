@@ -27,31 +27,40 @@ RowStatistics row_statistics(ConstMatrixView x, std::int64_t i, double epsilon) 
 
 }  // namespace
 
-void ReferenceBackend::do_column_moments(Queue&, ConstMatrixView x, std::span<double> mean,
-                                         std::span<double> m2) {
+void ReferenceBackend::do_batch_norm_moments(Queue&, ConstMatrixView x,
+                                             std::span<const double> shift,
+                                             std::span<double> sums) {
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t j = 0; j < x.cols; ++j) {
-      double sum = 0;
-      for (std::int64_t i = 0; i < x.rows; ++i) sum += at<T>(x, i, j);
-      mean[j] = sum / static_cast<double>(x.rows);
-      m2[j] = 0;
-      for (std::int64_t i = 0; i < x.rows; ++i) m2[j] += std::pow(at<T>(x, i, j) - mean[j], 2);
+      sums[j] = 0;
+      sums[x.cols + j] = 0;
+      for (std::int64_t i = 0; i < x.rows; ++i) {
+        const double value = at<T>(x, i, j) - shift[j];
+        sums[j] += value;
+        sums[x.cols + j] += value * value;
+      }
     }
   });
 }
 
-void ReferenceBackend::do_batch_norm_sums(Queue&, ConstMatrixView dy, ConstMatrixView x,
-                                          std::span<const double> mean,
-                                          std::span<const double> inv_std, std::span<double> sum_dy,
-                                          std::span<double> sum_dy_xhat) {
+void ReferenceBackend::do_batch_norm_gradient_sums(Queue&, ConstMatrixView dy, ConstMatrixView x,
+                                                   std::span<const double> mean,
+                                                   std::span<const double> inv_std,
+                                                   std::span<double> sums, MatrixView dgamma,
+                                                   MatrixView dbeta) {
   with_value_type(x.dtype, [&]<typename T>(T) {
+    using P = Parameter<T>;
     for (std::int64_t j = 0; j < x.cols; ++j) {
-      sum_dy[j] = 0;
-      sum_dy_xhat[j] = 0;
+      double sum = 0;
+      double sum_xhat = 0;
       for (std::int64_t i = 0; i < x.rows; ++i) {
-        sum_dy[j] += at<T>(dy, i, j);
-        sum_dy_xhat[j] += at<T>(dy, i, j) * (at<T>(x, i, j) - mean[j]) * inv_std[j];
+        sum += at<T>(dy, i, j);
+        sum_xhat += at<T>(dy, i, j) * (at<T>(x, i, j) - mean[j]) * inv_std[j];
       }
+      sums[j] = sum;
+      sums[x.cols + j] = sum_xhat;
+      set<P>(dbeta, 0, j, at<P>(dbeta, 0, j) + sum);
+      set<P>(dgamma, 0, j, at<P>(dgamma, 0, j) + sum_xhat);
     }
   });
 }
@@ -59,15 +68,15 @@ void ReferenceBackend::do_batch_norm_sums(Queue&, ConstMatrixView dy, ConstMatri
 void ReferenceBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
                                               std::span<const double> mean,
                                               std::span<const double> inv_std,
-                                              ConstMatrixView gamma,
-                                              std::span<const double> mean_dy,
-                                              std::span<const double> mean_dy_xhat, MatrixView dx) {
+                                              ConstMatrixView gamma, std::span<const double> sums,
+                                              std::int64_t count, MatrixView dx) {
+  const auto n = static_cast<double>(count);
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < x.rows; ++i) {
       for (std::int64_t j = 0; j < x.cols; ++j) {
         const double xhat = (at<T>(x, i, j) - mean[j]) * inv_std[j];
-        const double centred = at<T>(dy, i, j) - mean_dy[j] - xhat * mean_dy_xhat[j];
-        set<T>(dx, i, j, at<T>(gamma, 0, j) * inv_std[j] * centred);
+        const double centred = at<T>(dy, i, j) - sums[j] / n - xhat * (sums[x.cols + j] / n);
+        set<T>(dx, i, j, at<Parameter<T>>(gamma, 0, j) * inv_std[j] * centred);
       }
     }
   });
@@ -80,7 +89,7 @@ void ReferenceBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView 
       const auto [mean, inv_std] = row_statistics<T>(x, i, epsilon);
       for (std::int64_t j = 0; j < x.cols; ++j) {
         const double xhat = (at<T>(x, i, j) - mean) * inv_std;
-        set<T>(y, i, j, xhat * at<T>(gamma, 0, j) + at<T>(beta, 0, j));
+        set<T>(y, i, j, xhat * at<Parameter<T>>(gamma, 0, j) + at<Parameter<T>>(beta, 0, j));
       }
     }
   });
@@ -91,34 +100,35 @@ void ReferenceBackend::do_layer_norm_backward(Queue&, ConstMatrixView dy, ConstM
                                               MatrixView dgamma, MatrixView dbeta) {
   const auto n = static_cast<double>(x.cols);
   with_value_type(x.dtype, [&]<typename T>(T) {
+    using P = Parameter<T>;
     // The parameters' gradients first: they read dy, which dx may overwrite.
     std::vector<RowStatistics> statistics;
     for (std::int64_t i = 0; i < x.rows; ++i) {
       statistics.push_back(row_statistics<T>(x, i, epsilon));
     }
     for (std::int64_t j = 0; j < x.cols; ++j) {
-      double sum_gamma = at<T>(dgamma, 0, j);
-      double sum_beta = at<T>(dbeta, 0, j);
+      double sum_gamma = at<P>(dgamma, 0, j);
+      double sum_beta = at<P>(dbeta, 0, j);
       for (std::int64_t i = 0; i < x.rows; ++i) {
         const auto [mean, inv_std] = statistics[static_cast<std::size_t>(i)];
         sum_gamma += at<T>(dy, i, j) * (at<T>(x, i, j) - mean) * inv_std;
         sum_beta += at<T>(dy, i, j);
       }
-      set<T>(dgamma, 0, j, sum_gamma);
-      set<T>(dbeta, 0, j, sum_beta);
+      set<P>(dgamma, 0, j, sum_gamma);
+      set<P>(dbeta, 0, j, sum_beta);
     }
     for (std::int64_t i = 0; i < x.rows; ++i) {
       const auto [mean, inv_std] = statistics[static_cast<std::size_t>(i)];
       double sum_g = 0;
       double sum_g_xhat = 0;
       for (std::int64_t j = 0; j < x.cols; ++j) {
-        const double g = at<T>(dy, i, j) * at<T>(gamma, 0, j);
+        const double g = at<T>(dy, i, j) * at<P>(gamma, 0, j);
         sum_g += g;
         sum_g_xhat += g * (at<T>(x, i, j) - mean) * inv_std;
       }
       for (std::int64_t j = 0; j < x.cols; ++j) {
         const double xhat = (at<T>(x, i, j) - mean) * inv_std;
-        const double g = at<T>(dy, i, j) * at<T>(gamma, 0, j);
+        const double g = at<T>(dy, i, j) * at<P>(gamma, 0, j);
         set<T>(dx, i, j, inv_std * (g - sum_g / n - xhat * sum_g_xhat / n));
       }
     }

@@ -1,5 +1,5 @@
-// The oracle: every operation of the contract as a plain serial loop with sums in double, for f32
-// and f64 storage. Written to be read and trusted, never tuned.
+// The oracle: every operation of the contract as a plain serial loop with sums in double, rounded
+// once on store, for all storage types. Written to be read and trusted, never tuned.
 #pragma once
 
 #include "kernels/host_backend.hpp"
@@ -10,26 +10,29 @@ class ReferenceBackend final : public HostBackend {
  public:
   std::string name() const override { return "reference"; }
   std::string device() const override { return "host, serial, sums in double"; }
-  bool supports(DType dtype) const override { return dtype != DType::kBf16; }
+  bool supports(DType) const override { return true; }
 
  private:
-  void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, MatrixView) override;
+  void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, double, MatrixView,
+               const Epilogue&) override;
   void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>, std::span<const float>,
                       MatrixView) override;
   void do_fill_zero(Queue&, MatrixView) override;
-  void do_add(Queue&, double, ConstMatrixView, MatrixView) override;
-  void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double,
-               MatrixView) override;
+  void do_convert(Queue&, ConstMatrixView, MatrixView) override;
+  void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double, MatrixView,
+               const Epilogue&) override;
   void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) override;
   void do_relu_dropout_backward(Queue&, ConstMatrixView, ConstMatrixView, float,
                                 MatrixView) override;
   void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView) override;
-  void do_column_moments(Queue&, ConstMatrixView, std::span<double>, std::span<double>) override;
-  void do_batch_norm_sums(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
-                          std::span<const double>, std::span<double>, std::span<double>) override;
+  void do_batch_norm_moments(Queue&, ConstMatrixView, std::span<const double>,
+                             std::span<double>) override;
+  void do_batch_norm_gradient_sums(Queue&, ConstMatrixView, ConstMatrixView,
+                                   std::span<const double>, std::span<const double>,
+                                   std::span<double>, MatrixView, MatrixView) override;
   void do_batch_norm_backward(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
                               std::span<const double>, ConstMatrixView, std::span<const double>,
-                              std::span<const double>, MatrixView) override;
+                              std::int64_t, MatrixView) override;
   void do_layer_norm(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, double,
                      MatrixView) override;
   void do_layer_norm_backward(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, double,

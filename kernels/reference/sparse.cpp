@@ -5,7 +5,7 @@
 namespace atl {
 
 void ReferenceBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                               MatrixView y) {
+                               double beta, MatrixView y, const Epilogue& epilogue) {
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       ATOLL_ASSERT(op.row_ptr[i] <= op.row_ptr[i + 1], "row {}", i);
@@ -19,7 +19,9 @@ void ReferenceBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, 
         // Without self weight the row itself is not read: it may hold anything.
         const double self = factor(op.self_weight, i, 0);
         if (self != 0) sum += self * factor(op.col_scale, i, 1) * at<T>(x, i, j);
-        set<T>(y, i, j, factor(op.row_scale, i, 1) * sum);
+        sum *= factor(op.row_scale, i, 1);
+        if (beta != 0) sum += at<T>(y, i, j);
+        set<T>(y, i, j, epilogue_value<Parameter<T>>(epilogue, i - rows.begin, j, sum));
       }
     }
   });
