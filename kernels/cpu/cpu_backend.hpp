@@ -24,23 +24,26 @@ class CpuBackend final : public HostBackend {
   void copy(Queue& queue, void* to, const void* from, std::int64_t bytes, CopyKind kind) override;
 
  private:
-  void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, MatrixView) override;
+  void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, double, MatrixView,
+               const Epilogue&) override;
   void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>, std::span<const float>,
                       MatrixView) override;
   void do_fill_zero(Queue&, MatrixView) override;
-  void do_add(Queue&, double, ConstMatrixView, MatrixView) override;
-  void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double,
-               MatrixView) override;
+  void do_convert(Queue&, ConstMatrixView, MatrixView) override;
+  void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double, MatrixView,
+               const Epilogue&) override;
   void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) override;
   void do_relu_dropout_backward(Queue&, ConstMatrixView, ConstMatrixView, float,
                                 MatrixView) override;
   void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView) override;
-  void do_column_moments(Queue&, ConstMatrixView, std::span<double>, std::span<double>) override;
-  void do_batch_norm_sums(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
-                          std::span<const double>, std::span<double>, std::span<double>) override;
+  void do_batch_norm_moments(Queue&, ConstMatrixView, std::span<const double>,
+                             std::span<double>) override;
+  void do_batch_norm_gradient_sums(Queue&, ConstMatrixView, ConstMatrixView,
+                                   std::span<const double>, std::span<const double>,
+                                   std::span<double>, MatrixView, MatrixView) override;
   void do_batch_norm_backward(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
                               std::span<const double>, ConstMatrixView, std::span<const double>,
-                              std::span<const double>, MatrixView) override;
+                              std::int64_t, MatrixView) override;
   void do_layer_norm(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, double,
                      MatrixView) override;
   void do_layer_norm_backward(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, double,
@@ -59,9 +62,25 @@ class CpuBackend final : public HostBackend {
                     MatrixView) override;
 
   void gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
-                      MatrixView c);
+                      MatrixView c, const Epilogue& epilogue);
   void gemm_over_inner(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
-                       MatrixView c);
+                       MatrixView c, const Epilogue& epilogue);
+
+  // An epilogue as y = drop(relu((x - mean) * scale + shift)) with one f32 factor per column.
+  struct ColumnEpilogue {
+    const float* mean;
+    const float* scale;
+    const float* shift;
+    bool relu;
+    DropoutSpec dropout;  // with the key that counts now
+  };
+  // The factors are put into `memory`, of kColumnFactors * cols entries.
+  static ColumnEpilogue column_epilogue(const Epilogue& epilogue, std::int64_t cols,
+                                        std::span<float> memory);
+  // y = epilogue(x) for the rows of `range`; y may be x.
+  void apply_to_rows(const ColumnEpilogue& epilogue, RowRange range, ConstMatrixView x,
+                     MatrixView y) const;
+  static constexpr std::int64_t kColumnFactors = 3;
 
   // Calls body(range) once for each run of `chunk` indices of [0, count), in parallel.
   template <typename Body>

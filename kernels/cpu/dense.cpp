@@ -50,32 +50,30 @@ void CpuBackend::do_fill_zero(Queue&, MatrixView y) {
   });
 }
 
-void CpuBackend::do_add(Queue&, double alpha, ConstMatrixView x, MatrixView y) {
-  const auto factor = static_cast<float>(alpha);
-  for_chunks(x.rows, rows_per_chunk(x.cols), [&](RowRange range) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const float* from = x.row<float>(i);
-        float* __restrict to = y.row<float>(i);
-#pragma omp simd
-        for (std::int64_t j = 0; j < x.cols; ++j) to[j] += factor * from[j];
-      }
-    });
+void CpuBackend::do_convert(Queue&, ConstMatrixView x, MatrixView y) {
+  const auto bytes = static_cast<std::size_t>(x.cols * bytes_of(x.dtype));
+  for_chunks(x.rows, rows_per_chunk(x.cols, 1 << 17), [&](RowRange range) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      std::memcpy(y.row<float>(i), x.row<float>(i), bytes);
+    }
   });
 }
 
 void CpuBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
-                         ConstMatrixView b, double beta, MatrixView c) {
+                         ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue) {
   if (transpose_a == Transpose::kNo) {
-    gemm_over_rows(a, transpose_b, b, beta, c);
+    gemm_over_rows(a, transpose_b, b, beta, c, epilogue);
   } else {
-    gemm_over_inner(a, transpose_b, b, beta, c);
+    gemm_over_inner(a, transpose_b, b, beta, c, epilogue);
   }
 }
 
-// c = a op(b) + beta c with a tall: blocks of rows are independent.
+// c = epilogue(a op(b) + beta c) with a tall: blocks of rows are independent.
 void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
-                                double beta, MatrixView c) {
+                                double beta, MatrixView c, const Epilogue& epilogue) {
+  const bool plain = epilogue.identity();
+  const ColumnEpilogue columns =
+      column_epilogue(epilogue, plain ? 0 : c.cols, scratch<float>(kColumnFactors * c.cols));
   const std::int64_t blocks = (c.rows + kGemmRows - 1) / kGemmRows;
 #pragma omp parallel num_threads(static_cast <int>(std::min <std::int64_t>(threads_, blocks)))
   {
@@ -85,19 +83,21 @@ void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstM
       const RowRange rows{block * kGemmRows, std::min((block + 1) * kGemmRows, c.rows)};
       sgemm(Transpose::kNo, a.rows_in(rows), transpose_b, b, static_cast<float>(beta),
             c.row<float>(rows.begin), c.stride);
+      if (!plain) apply_to_rows(columns, rows, c, c);
     }
   }
 }
 
-// c = a^T op(b) + beta c with a tall, as in a weight gradient: the sum over the rows of a is cut
-// into chunks by size alone, and the partial products are added in their order, in double.
+// c = epilogue(a^T op(b) + beta c) with a tall, as in a weight gradient: the sum over the rows of a
+// is cut into chunks by size alone, and the partial products are added in their order, in double.
 void CpuBackend::gemm_over_inner(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
-                                 double beta, MatrixView c) {
+                                 double beta, MatrixView c, const Epilogue& epilogue) {
   const std::int64_t chunk =
       std::max(kMinInnerRows, (a.rows + kMaxInnerChunks - 1) / kMaxInnerChunks);
   const std::int64_t chunks = (a.rows + chunk - 1) / chunk;
   const std::int64_t size = c.rows * c.cols;
-  const std::span<float> partials = scratch<float>(chunks * size);
+  const std::span<float> memory = scratch<float>(chunks * size + kColumnFactors * c.cols);
+  const std::span<float> partials = memory.first(static_cast<std::size_t>(chunks * size));
 #pragma omp parallel num_threads(static_cast <int>(std::min <std::int64_t>(threads_, chunks)))
   {
     omp_set_num_threads(1);
@@ -115,6 +115,9 @@ void CpuBackend::gemm_over_inner(ConstMatrixView a, Transpose transpose_b, Const
             c.cols);
     }
   }
+  const bool plain = epilogue.identity();
+  const ColumnEpilogue columns =
+      column_epilogue(epilogue, plain ? 0 : c.cols, memory.subspan(partials.size()));
   for_chunks(c.rows, rows_per_chunk(c.cols), [&](RowRange range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       float* to = c.row<float>(i);
@@ -126,6 +129,7 @@ void CpuBackend::gemm_over_inner(ConstMatrixView a, Transpose transpose_b, Const
         to[j] = static_cast<float>(sum);
       }
     }
+    if (!plain) apply_to_rows(columns, range, c, c);
   });
 }
 

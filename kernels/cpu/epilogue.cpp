@@ -79,18 +79,8 @@ ATOLL_INLINE inline void drop_row(const DropoutSpec& dropout, std::uint64_t row,
   }
 }
 
-// The per-column factors of an epilogue as y = (x - mean) * scale + shift.
-struct ColumnFactors {
-  const float* mean;
-  const float* scale;
-  const float* shift;
-};
-
-ATOLL_INLINE inline void affine_row(const ColumnFactors& factors, bool relu, std::int64_t cols,
-                                    const float* x, float* y) {
-  const float* mean = factors.mean;
-  const float* scale = factors.scale;
-  const float* shift = factors.shift;
+ATOLL_INLINE inline void affine_row(const float* mean, const float* scale, const float* shift,
+                                    bool relu, std::int64_t cols, const float* x, float* y) {
   // x may be y, element by element, so neither is restrict. NaN stays NaN.
   if (relu) {
 #pragma omp simd
@@ -106,11 +96,9 @@ ATOLL_INLINE inline void affine_row(const ColumnFactors& factors, bool relu, std
 
 }  // namespace
 
-void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& epilogue,
-                                   MatrixView y) {
-  const std::int64_t cols = x.cols;
-  const std::span<float> factors = scratch<float>(3 * cols);
-  float* mean = factors.data();
+CpuBackend::ColumnEpilogue CpuBackend::column_epilogue(const Epilogue& epilogue, std::int64_t cols,
+                                                       std::span<float> memory) {
+  float* mean = memory.data();
   float* scale = mean + cols;
   float* shift = scale + cols;
   for (std::int64_t j = 0; j < cols; ++j) {
@@ -121,17 +109,31 @@ void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& ep
     scale[j] = static_cast<float>(normalised ? epilogue.inv_std[j] * gamma : gamma);
     shift[j] = epilogue.beta.absent() ? 0.0F : epilogue.beta.row<float>(0)[j];
   }
+  ColumnEpilogue result{mean, scale, shift, epilogue.relu, epilogue.dropout};
+  if (result.dropout.active()) result.dropout.key = epilogue.dropout.key_now();
+  return result;
+}
+
+void CpuBackend::apply_to_rows(const ColumnEpilogue& epilogue, RowRange range, ConstMatrixView x,
+                               MatrixView y) const {
   const DropoutSpec& dropout = epilogue.dropout;
-  for_chunks(x.rows, rows_per_chunk(cols), [&](RowRange range) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        float* to = y.row<float>(i);
-        affine_row({mean, scale, shift}, epilogue.relu, cols, x.row<float>(i), to);
-        if (!dropout.active()) continue;
-        drop_row(dropout, static_cast<std::uint64_t>(to_index(dropout.row_ids[i])), cols, to);
-      }
-    });
+  run_vectorised(isa_, [&]() ATOLL_INLINE {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      float* to = y.row<float>(i);
+      affine_row(epilogue.mean, epilogue.scale, epilogue.shift, epilogue.relu, x.cols,
+                 x.row<float>(i), to);
+      if (!dropout.active()) continue;
+      drop_row(dropout, static_cast<std::uint64_t>(to_index(dropout.row_ids[i])), x.cols, to);
+    }
   });
+}
+
+void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& epilogue,
+                                   MatrixView y) {
+  const ColumnEpilogue columns =
+      column_epilogue(epilogue, x.cols, scratch<float>(kColumnFactors * x.cols));
+  for_chunks(x.rows, rows_per_chunk(x.cols),
+             [&](RowRange range) { apply_to_rows(columns, range, x, y); });
 }
 
 void CpuBackend::do_relu_dropout_backward(Queue&, ConstMatrixView y, ConstMatrixView dy,

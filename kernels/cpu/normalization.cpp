@@ -58,40 +58,35 @@ ATOLL_INLINE inline void layer_norm_row_backward(const float* dy, const float* x
 
 }  // namespace
 
-// One pass over x with sums of (x - s) and (x - s)^2, s the first row: in double that loses digits
-// only if s lies many standard deviations off.
-void CpuBackend::do_column_moments(Queue&, ConstMatrixView x, std::span<double> mean,
-                                   std::span<double> m2) {
+void CpuBackend::do_batch_norm_moments(Queue&, ConstMatrixView x, std::span<const double> shift,
+                                       std::span<double> sums) {
   const std::int64_t cols = x.cols;
-  const float* shift = x.row<float>(0);
-  const auto sums = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
+  const auto found = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
     run_vectorised(isa_, [&]() ATOLL_INLINE {
       double* __restrict sum = partial;
       double* __restrict squares = partial + cols;
+      const double* centre = shift.data();
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         const float* row = x.row<float>(i);
 #pragma omp simd
         for (std::int64_t j = 0; j < cols; ++j) {
-          const double value = static_cast<double>(row[j]) - static_cast<double>(shift[j]);
+          const double value = static_cast<double>(row[j]) - centre[j];
           sum[j] += value;
           squares[j] += value * value;
         }
       }
     });
   });
-  const auto n = static_cast<double>(x.rows);
-  for (std::int64_t j = 0; j < cols; ++j) {
-    const double variation = sums[cols + j] - sums[j] * sums[j] / n;
-    mean[j] = static_cast<double>(shift[j]) + sums[j] / n;
-    m2[j] = variation < 0 ? 0 : variation;  // rounding may leave less than 0; NaN stays NaN
-  }
+  std::copy(found.begin(), found.end(), sums.begin());
 }
 
-void CpuBackend::do_batch_norm_sums(Queue&, ConstMatrixView dy, ConstMatrixView x,
-                                    std::span<const double> mean, std::span<const double> inv_std,
-                                    std::span<double> sum_dy, std::span<double> sum_dy_xhat) {
+void CpuBackend::do_batch_norm_gradient_sums(Queue&, ConstMatrixView dy, ConstMatrixView x,
+                                             std::span<const double> mean,
+                                             std::span<const double> inv_std,
+                                             std::span<double> sums, MatrixView dgamma,
+                                             MatrixView dbeta) {
   const std::int64_t cols = x.cols;
-  const auto sums = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
+  const auto found = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
     run_vectorised(isa_, [&]() ATOLL_INLINE {
       double* __restrict sum = partial;
       double* __restrict sum_centred = partial + cols;
@@ -109,23 +104,28 @@ void CpuBackend::do_batch_norm_sums(Queue&, ConstMatrixView dy, ConstMatrixView 
     });
   });
   for (std::int64_t j = 0; j < cols; ++j) {
-    sum_dy[j] = sums[j];
-    sum_dy_xhat[j] = sums[cols + j] * inv_std[j];
+    sums[j] = found[j];
+    sums[cols + j] = found[cols + j] * inv_std[j];
+    float& to_gamma = dgamma.row<float>(0)[j];
+    float& to_beta = dbeta.row<float>(0)[j];
+    to_gamma = static_cast<float>(static_cast<double>(to_gamma) + sums[cols + j]);
+    to_beta = static_cast<float>(static_cast<double>(to_beta) + sums[j]);
   }
 }
 
+// dx = factor * (dy - offset - (x - mean) * slope), the columns' factors once in f32.
 void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
                                         std::span<const double> mean,
                                         std::span<const double> inv_std, ConstMatrixView gamma,
-                                        std::span<const double> mean_dy,
-                                        std::span<const double> mean_dy_xhat, MatrixView dx) {
-  // dx = factor * (dy - mean_dy - (x - mean) * slope), the columns' factors once in f32.
+                                        std::span<const double> sums, std::int64_t count,
+                                        MatrixView dx) {
+  const auto n = static_cast<double>(count);
   const std::int64_t cols = x.cols;
   const std::span<float> columns = scratch<float>(4 * cols);
   for (std::int64_t j = 0; j < cols; ++j) {
     columns[j] = static_cast<float>(mean[j]);
-    columns[cols + j] = static_cast<float>(inv_std[j] * mean_dy_xhat[j]);
-    columns[2 * cols + j] = static_cast<float>(mean_dy[j]);
+    columns[cols + j] = static_cast<float>(inv_std[j] * (sums[cols + j] / n));
+    columns[2 * cols + j] = static_cast<float>(sums[j] / n);
     columns[3 * cols + j] =
         static_cast<float>(static_cast<double>(gamma.row<float>(0)[j]) * inv_std[j]);
   }

@@ -7,14 +7,14 @@ namespace atl {
 
 void CpuBackend::do_adam_step(Queue&, const AdamSpec& spec, MatrixView parameters,
                               ConstMatrixView gradients, MatrixView m, MatrixView v) {
-  const auto step = static_cast<double>(spec.step);
+  const EpochState& state = *spec.state;
   const auto beta1 = static_cast<float>(spec.beta1);
   const auto beta2 = static_cast<float>(spec.beta2);
   // 1 - beta in double first: beta2 lies so close to 1 that f32 would lose five digits of it.
   const auto rest1 = static_cast<float>(1 - spec.beta1);
   const auto rest2 = static_cast<float>(1 - spec.beta2);
-  const auto rate = static_cast<float>(spec.learning_rate / (1 - std::pow(spec.beta1, step)));
-  const auto root = static_cast<float>(1 / std::sqrt(1 - std::pow(spec.beta2, step)));
+  const auto rate = static_cast<float>(state.learning_rate / state.first_correction);
+  const auto root = static_cast<float>(1 / std::sqrt(state.second_correction));
   const auto epsilon = static_cast<float>(spec.epsilon);
   constexpr std::int64_t kChunk = 16384;
   for (const DecaySegment& segment : spec.segments) {

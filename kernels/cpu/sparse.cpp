@@ -48,24 +48,29 @@ ATOLL_INLINE inline void prefetch_row(const float* row, std::int64_t cols) {
   for (std::int64_t j = 0; j < cols; j += kLine) __builtin_prefetch(row + j);
 }
 
-// Rows [range) of y = S x. Whether the edges have weights is known at compile time, so that an
-// operator without values and column scale loads nothing per edge but the index.
-template <bool kValues, bool kColScale>
+// Rows [range) of y = S x, or of y += S x. Whether the edges have weights is known at compile time,
+// so that an operator without values and column scale loads nothing per edge but the index. A sum
+// in y that also holds what was there can't be scaled at the end: then each weight is.
+template <bool kValues, bool kColScale, bool kAccumulate>
 ATOLL_INLINE inline void spmm_rows(const SpmmArguments a, RowRange range) {
-  const auto weight = [&](std::int64_t e) ATOLL_INLINE {
-    float w = 1;
-    if constexpr (kValues) w = a.values[e];
-    if constexpr (kColScale) w *= a.col_scale[a.col_idx[e]];
-    return w;
-  };
-  const auto source = [&](std::int64_t e) ATOLL_INLINE { return a.x + a.col_idx[e] * a.x_stride; };
   for (std::int64_t i = range.begin; i < range.end; ++i) {
     float* y = a.y + i * a.y_stride;
-    const float self = a.self_weight == nullptr ? 0.0F
-                       : kColScale              ? a.self_weight[i] * a.col_scale[i]
-                                                : a.self_weight[i];
-    std::memset(y, 0, static_cast<std::size_t>(a.cols) * sizeof(float));
-    if (self != 0.0F) add_one(a.cols, a.x + i * a.x_stride, self, y);
+    const float row_scale = a.row_scale == nullptr ? 1.0F : a.row_scale[i];
+    const auto weight = [&](std::int64_t e) ATOLL_INLINE {
+      float w = 1;
+      if constexpr (kValues) w = a.values[e];
+      if constexpr (kColScale) w *= a.col_scale[a.col_idx[e]];
+      if constexpr (kAccumulate) w *= row_scale;
+      return w;
+    };
+    const auto source = [&](std::int64_t e)
+                            ATOLL_INLINE { return a.x + a.col_idx[e] * a.x_stride; };
+    if constexpr (!kAccumulate) std::memset(y, 0, static_cast<std::size_t>(a.cols) * sizeof(float));
+    // Without self weight the row itself is not read: it may hold anything.
+    if (const float self = a.self_weight == nullptr ? 0.0F : a.self_weight[i]; self != 0.0F) {
+      const float scaled = kColScale ? self * a.col_scale[i] : self;
+      add_one(a.cols, a.x + i * a.x_stride, kAccumulate ? scaled * row_scale : scaled, y);
+    }
     const std::int64_t end = a.row_ptr[i + 1];
     std::int64_t e = a.row_ptr[i];
     for (; e + 4 <= end; e += 4) {
@@ -79,12 +84,21 @@ ATOLL_INLINE inline void spmm_rows(const SpmmArguments a, RowRange range) {
       if (e + kEdgesAhead < a.nnz) prefetch_row(source(e + kEdgesAhead), a.cols);
       add_one(a.cols, source(e), weight(e), y);
     }
-    if (a.row_scale != nullptr) {
-      const float scale = a.row_scale[i];
+    if (!kAccumulate && a.row_scale != nullptr) {
 #pragma omp simd
-      for (std::int64_t j = 0; j < a.cols; ++j) y[j] *= scale;
+      for (std::int64_t j = 0; j < a.cols; ++j) y[j] *= row_scale;
     }
   }
+}
+
+template <bool kAccumulate>
+ATOLL_INLINE inline void spmm_rows(const SpmmArguments& a, RowRange range) {
+  const bool values = a.values != nullptr;
+  const bool col_scale = a.col_scale != nullptr;
+  if (values && col_scale) return spmm_rows<true, true, kAccumulate>(a, range);
+  if (values) return spmm_rows<true, false, kAccumulate>(a, range);
+  if (col_scale) return spmm_rows<false, true, kAccumulate>(a, range);
+  spmm_rows<false, false, kAccumulate>(a, range);
 }
 
 template <typename T>
@@ -95,7 +109,7 @@ const T* pointer(std::span<const T> values) {
 }  // namespace
 
 void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                         MatrixView y) {
+                         double beta, MatrixView y, const Epilogue& epilogue) {
   const SpmmArguments arguments{op.row_ptr.data(),
                                 op.col_idx.data(),
                                 pointer(op.values),
@@ -108,16 +122,17 @@ void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstM
                                 y.stride,
                                 x.cols,
                                 static_cast<std::int64_t>(op.col_idx.size())};
-  const bool values = arguments.values != nullptr;
-  const bool col_scale = arguments.col_scale != nullptr;
+  const bool plain = epilogue.identity();
+  const ColumnEpilogue columns =
+      column_epilogue(epilogue, plain ? 0 : x.cols, scratch<float>(kColumnFactors * x.cols));
+  const MatrixView part = y.rows_in(rows);
   for_chunks(rows.size(), kRowsPerChunk, [&](RowRange range) {
     const RowRange absolute{rows.begin + range.begin, rows.begin + range.end};
     run_vectorised(isa_, [&]() ATOLL_INLINE {
-      if (values && col_scale) return spmm_rows<true, true>(arguments, absolute);
-      if (values) return spmm_rows<true, false>(arguments, absolute);
-      if (col_scale) return spmm_rows<false, true>(arguments, absolute);
-      spmm_rows<false, false>(arguments, absolute);
+      if (beta == 0) return spmm_rows<false>(arguments, absolute);
+      spmm_rows<true>(arguments, absolute);
     });
+    if (!plain) apply_to_rows(columns, range, part, part);
   });
 }
 
