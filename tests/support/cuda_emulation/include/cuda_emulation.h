@@ -1,0 +1,26 @@
+// What a test may ask of the emulator beyond CUDA's own interface.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+namespace atl::cuda_emulation {
+
+// The next kernel that is executed, on any device, does nothing and leaves `error` as its device's
+// sticky error: from then on every call on that device returns it, until clear_errors().
+void fail_next_kernel(cudaError_t error);
+
+// Ends sticky errors of all devices, the injection, and the calling thread's last error.
+void clear_errors();
+
+// Work that streams hold and that has not been executed yet, over all devices.
+std::size_t pending_items();
+
+// Kernels executed since the process began.
+std::size_t executed_kernels();
+
+// Device memory of the current device in use by live allocations, in bytes.
+std::size_t allocated_bytes();
+
+}  // namespace atl::cuda_emulation
