@@ -11,7 +11,8 @@ void aggregate(const RankContext& context, const DistributedOperator& op, Channe
     stage(range);
   };
   const auto spmm = [&](RowRange range) {
-    context.backend.spmm(context.queue, op.matrix, range, x, y);
+    context.backend.spmm(context.queue, op.matrix, range, x, stages.beta, y,
+                         stages.epilogue(range));
   };
 
   run("prepare marginal", stages.prepare, op.marginal);

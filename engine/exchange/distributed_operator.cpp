@@ -65,6 +65,19 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   backward_.matrix.row_scale = symmetric_norm ? row_factor_.span() : std::span<const float>();
   backward_.matrix.col_scale = backward_col_scale_.span();
   backward_.message_scale = row_factor_.span();
+
+  const auto plan = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
+    const RowRange ranges[] = {op.central, op.marginal};
+    auto made = backend.plan_spmm(queue, op.matrix, matrix.csr.row_ptr, ranges);
+    op.matrix.plan = made.get();
+    plans_.push_back(std::move(made));
+  };
+  plan(forward_, graph.forward);
+  if (graph.symmetric) {
+    backward_.matrix.plan = forward_.matrix.plan;
+  } else {
+    plan(backward_, graph.backward);
+  }
 }
 
 DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,

@@ -59,6 +59,7 @@ class GraphOperators {
 
   Structure forward_structure_;
   Structure backward_structure_;
+  std::vector<std::shared_ptr<const SparsePlan>> plans_;
   ConstDeviceArray<float> row_factor_;          // r of every inner node
   ConstDeviceArray<float> forward_col_scale_;   // c of inner nodes, then 1 for forward halo rows
   ConstDeviceArray<float> backward_col_scale_;  // r of inner nodes, then 1 for backward halo rows

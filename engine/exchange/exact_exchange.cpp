@@ -2,6 +2,7 @@
 #include <map>
 
 #include "engine/exchange/halo_exchange.hpp"
+#include "engine/exchange/packet_transfer.hpp"
 
 namespace atl {
 
@@ -9,8 +10,12 @@ namespace {
 
 class ExactExchange final : public HaloExchange {
  public:
-  ExactExchange(Backend& backend, Queue& queue, Transport& transport, TraceRecorder& trace)
-      : backend_(backend), queue_(queue), transport_(transport), trace_(trace) {}
+  explicit ExactExchange(const ExchangeRoute& route)
+      : backend_(route.backend),
+        trace_(route.trace),
+        rank_(route.transport.rank()),
+        size_(route.transport.size()),
+        packets_(route.backend, route.queue, route.transport, route.device) {}
 
   std::string name() const override { return "exact"; }
 
@@ -28,13 +33,17 @@ class ExactExchange final : public HaloExchange {
  private:
   // What transfers read and write.
   struct Memory {
-    std::map<std::pair<int, Direction>, Tensor> sends;
+    std::map<int, Tensor> sends;  // by slot
     std::shared_ptr<const void> receives;
   };
 
+  static int slot_of(Channel channel) {
+    return 2 * channel.layer + (channel.direction == Direction::kBackward ? 1 : 0);
+  }
+
   // The packed rows of one channel, kept from epoch to epoch.
-  Tensor& send_buffer(Channel channel, std::int64_t rows, std::int64_t cols, DType dtype) {
-    Tensor& buffer = memory_->sends[{channel.layer, channel.direction}];
+  Tensor& send_buffer(int slot, std::int64_t rows, std::int64_t cols, DType dtype) {
+    Tensor& buffer = memory_->sends[slot];
     if (buffer.rows() != rows || buffer.cols() != cols) {
       buffer = Tensor(backend_, rows, cols, dtype);
     }
@@ -42,32 +51,33 @@ class ExactExchange final : public HaloExchange {
   }
 
   Backend& backend_;
-  Queue& queue_;
-  Transport& transport_;
   TraceRecorder& trace_;
+  int rank_;
+  int size_;
+  PacketTransfer packets_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
 
 class PendingExactExchange final : public PendingExchange {
  public:
-  PendingExactExchange(std::unique_ptr<PendingTransfer> transfer, TraceRecorder& trace,
-                       TraceTag tag, Direction direction, std::int64_t bytes)
-      : transfer_(std::move(transfer)),
+  PendingExactExchange(std::unique_ptr<PendingPackets> packets, TraceRecorder& trace, TraceTag tag,
+                       Direction direction, std::int64_t bytes)
+      : packets_(std::move(packets)),
         trace_(trace),
         tag_(tag),
         direction_(direction),
         bytes_(bytes) {}
 
   void finish() override {
-    if (transfer_ == nullptr) return;
+    if (packets_ == nullptr) return;
     ScopedSpan span(trace_, "wait", tag_, to_string(direction_));
     span.set_bytes(bytes_);
-    transfer_->wait_all();
-    transfer_.reset();
+    packets_->finish();
+    packets_.reset();
   }
 
  private:
-  std::unique_ptr<PendingTransfer> transfer_;
+  std::unique_ptr<PendingPackets> packets_;
   TraceRecorder& trace_;
   TraceTag tag_;
   Direction direction_;
@@ -76,14 +86,15 @@ class PendingExactExchange final : public PendingExchange {
 
 std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator& op, MatrixView x,
                                                       Channel channel, int epoch) {
-  ATOLL_ASSERT(x.rows == op.with_halo() && x.stride == x.cols && backend_.host_accessible());
-  const TraceTag tag{epoch, channel.layer, transport_.rank(), -1};
-  Tensor& buffer = send_buffer(channel, op.plan.sent_rows(), x.cols, x.dtype);
+  ATOLL_ASSERT(x.rows == op.with_halo() && x.stride == x.cols);
+  const char* direction = to_string(channel.direction);
+  const TraceTag tag{epoch, channel.layer, rank_, -1};
+  const int slot = slot_of(channel);
+  Tensor& buffer = send_buffer(slot, op.plan.sent_rows(), x.cols, x.dtype);
   {
-    const ScopedSpan span(trace_, "pack", tag, to_string(channel.direction));
-    backend_.gather_rows(queue_, x.rows_in({0, op.inner()}), op.send_rows, op.message_scale,
-                         buffer.view());
-    backend_.synchronize(queue_);
+    const ScopedSpan span(trace_, "pack", tag, direction, SpanOf::kHost);
+    backend_.gather_rows(packets_.packing_queue(), x.rows_in({0, op.inner()}), op.send_rows,
+                         op.message_scale, buffer.view());
   }
   const auto slice = [](MatrixView rows) {
     return std::span<std::byte>(
@@ -92,7 +103,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   };
   std::vector<std::span<const std::byte>> sends;
   std::vector<std::span<std::byte>> receives;
-  for (int peer = 0; peer < transport_.size(); ++peer) {
+  for (int peer = 0; peer < size_; ++peer) {
     const auto [send_begin, send_end] =
         std::pair(op.plan.send_offset[peer], op.plan.send_offset[peer + 1]);
     const auto [recv_begin, recv_end] =
@@ -101,21 +112,19 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
     receives.push_back(slice(x.rows_in({op.inner() + recv_begin, op.inner() + recv_end})));
   }
   const std::int64_t row_bytes = x.cols * bytes_of(x.dtype);
-  ScopedSpan span(trace_, "post", tag, to_string(channel.direction));
+  ScopedSpan span(trace_, "post", tag, direction, SpanOf::kHost);
   span.set_bytes(op.plan.sent_rows() * row_bytes);
-  const TraceTag received{epoch, channel.layer, -1, transport_.rank()};
+  const TraceTag received{epoch, channel.layer, -1, rank_};
   return std::make_unique<PendingExactExchange>(
-      transport_.all_to_all_v(std::move(sends), std::move(receives),
-                              {"halo exchange", to_string(channel.direction), channel.layer, epoch},
-                              memory_),
+      packets_.begin(slot, std::move(sends), std::move(receives),
+                     {"halo exchange", direction, channel.layer, epoch}, memory_),
       trace_, received, channel.direction, op.plan.halo_rows() * row_bytes);
 }
 
 }  // namespace
 
-std::unique_ptr<HaloExchange> make_exact_exchange(Backend& backend, Queue& queue,
-                                                  Transport& transport, TraceRecorder& trace) {
-  return std::make_unique<ExactExchange>(backend, queue, transport, trace);
+std::unique_ptr<HaloExchange> make_exact_exchange(const ExchangeRoute& route) {
+  return std::make_unique<ExactExchange>(route);
 }
 
 }  // namespace atl

@@ -4,10 +4,9 @@ namespace atl {
 
 std::vector<std::string> exchange_modes() { return {"exact"}; }
 
-std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, Backend& backend,
-                                            Queue& queue, Transport& transport,
-                                            TraceRecorder& trace) {
-  if (options.mode == "exact") return make_exact_exchange(backend, queue, transport, trace);
+std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options,
+                                            const ExchangeRoute& route) {
+  if (options.mode == "exact") return make_exact_exchange(route);
   fail_option("--exchange {}: unknown exchange mode; allowed are: {}", options.mode,
               fmt::join(exchange_modes(), ", "));
 }

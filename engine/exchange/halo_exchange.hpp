@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/trace.hpp"
-#include "engine/comm/transport.hpp"
+#include "engine/comm/device_transport.hpp"
 #include "engine/exchange/distributed_operator.hpp"
 
 namespace atl {
@@ -22,7 +22,8 @@ struct Channel {
 class PendingExchange {
  public:
   virtual ~PendingExchange() = default;
-  // Blocks until the halo rows are there. May be called again: does nothing then.
+  // Returns when work queued afterwards will find the halo rows there. May be called again: does
+  // nothing then.
   virtual void finish() = 0;
 };
 
@@ -49,13 +50,20 @@ struct ExchangeOptions {
   std::string mode = "exact";
 };
 
+// What messages are made with and travel on. All of it must outlive the exchange.
+struct ExchangeRoute {
+  Backend& backend;
+  Queue& queue;  // of the computation
+  Transport& transport;
+  DeviceTransport* device;  // null: none
+  TraceRecorder& trace;
+};
+
 // Throws Error{kOption} listing the valid modes.
-std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, Backend& backend,
-                                            Queue& queue, Transport& transport,
-                                            TraceRecorder& trace);
+std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options,
+                                            const ExchangeRoute& route);
 std::vector<std::string> exchange_modes();
 
-std::unique_ptr<HaloExchange> make_exact_exchange(Backend& backend, Queue& queue,
-                                                  Transport& transport, TraceRecorder& trace);
+std::unique_ptr<HaloExchange> make_exact_exchange(const ExchangeRoute& route);
 
 }  // namespace atl

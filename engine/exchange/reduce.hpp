@@ -5,28 +5,44 @@
 #include <span>
 
 #include "base/trace.hpp"
-#include "engine/comm/transport.hpp"
-#include "kernels/backend.hpp"
+#include "engine/comm/device_transport.hpp"
+#include "engine/tensor/tensor.hpp"
 
 namespace atl {
 
-// Every sum is the same bits on every rank: it is added in rank order.
+// Every sum is the same bits on every rank and by every way: it is added in rank order, in double.
 class Reducer {
  public:
-  Reducer(Backend& backend, Queue& queue, Transport& transport, TraceRecorder& trace)
-      : backend_(backend), queue_(queue), transport_(transport), trace_(trace) {}
+  // device: null where there is none. Everything must outlive it.
+  Reducer(Backend& backend, Queue& queue, Transport& transport, DeviceTransport* device,
+          TraceRecorder& trace)
+      : backend_(backend), queue_(queue), transport_(transport), device_(device), trace_(trace) {}
 
-  // In-place sums of host arrays; `what` (a literal) names them in traces and time-outs.
+  // In-place sums in the backend's memory, ordered on the queue; `what` (a literal) names them in
+  // traces and time-outs. The host waits only where a sum passes through its memory.
   void sum(std::span<double> values, const char* what, int layer, int epoch);
-  void sum(std::span<std::int64_t> values, const char* what, int layer, int epoch);
-  // In-place sum of a matrix in the backend's memory, stored without gaps.
-  void sum(MatrixView values, const char* what, int epoch);
+  void sum(MatrixView values, const char* what, int epoch);  // f32 or f64, stored without gaps
+  // In-place sum of a host array, done on return.
+  void sum_host(std::span<std::int64_t> values, const char* what, int epoch);
+
+  // Blocks the host until everything queued has run, transfers included.
+  void synchronize();
 
  private:
+  void sum_flat(MatrixView values, const OperationLabel& label);
+  void sum_on_host(MatrixView values, const OperationLabel& label);
+  void sum_through_staging(MatrixView values, const OperationLabel& label);
+  void sum_on_device(MatrixView values, const OperationLabel& label);
+
   Backend& backend_;
   Queue& queue_;
   Transport& transport_;
+  DeviceTransport* device_;
   TraceRecorder& trace_;
+  StagingMemory staging_;
+  std::int64_t staging_bytes_ = 0;
+  DeviceMemory parts_;  // own block of every rank
+  std::int64_t parts_bytes_ = 0;
 };
 
 }  // namespace atl

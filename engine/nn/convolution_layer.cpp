@@ -47,13 +47,6 @@ std::int64_t ConvolutionLayer::floats_per_halo_row(Direction direction) const {
   return multiply_first() || config_.input_gradient ? width : 0;
 }
 
-void ConvolutionLayer::add_root(const RankContext& context, RowRange range, ConstMatrixView input,
-                                MatrixView z) {
-  if (root_ < 0) return;
-  context.backend.gemm(context.queue, Transpose::kNo, input.rows_in(range), Transpose::kNo,
-                       parameters_.value(root_), 1, z.rows_in(range));
-}
-
 void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratch, MatrixView input,
                                MatrixView output) {
   Backend& backend = context.backend;
@@ -61,35 +54,57 @@ void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratc
   const DistributedOperator& op = operators_.forward();
   const MatrixView y = output.rows_in({0, op.inner()});
   const MatrixView z = pre_norm_ != nullptr ? pre_norm_->view() : y;
-  const MatrixView weight = parameters_.value(weight_);
+  const ConstMatrixView weight = parameters_.operand(weight_);
   const bool barrier = tail_.is_barrier(context);
+  // The tail is fused into the operation that ends the convolution, follows its rows at once, or,
+  // if batch norm needs all rows first, comes when all are there.
+  const bool fused = tail_.fuses(context);
+  const MatrixView sum = fused ? y : z;
+  const auto epilogue = [&](RowRange range) {
+    return fused ? tail_.epilogue(context, range) : Epilogue{};
+  };
+  const auto finish_rows = [&](RowRange range) {
+    if (!fused && !barrier) tail_.forward_rows(context, range, z, y);
+  };
+  const auto multiply = [&](ConstMatrixView x, ConstMatrixView by, double beta, MatrixView product,
+                            const Epilogue& then) {
+    backend.gemm(queue, Transpose::kNo, x, Transpose::kNo, by, beta, product, then);
+  };
   const Channel channel{config_.index, Direction::kForward};
 
-  // The tail of a range follows its rows at once, unless batch norm needs all rows first.
-  const auto finish_rows = [&](RowRange range) {
-    add_root(context, range, input, z);
-    if (!barrier) tail_.forward_rows(context, range, z, y);
-  };
-  const auto multiply_aggregated = [&](RowRange range) {
-    backend.gemm(queue, Transpose::kNo, aggregated_->view().rows_in(range), Transpose::kNo, weight,
-                 0, z.rows_in(range));
-    finish_rows(range);
-  };
+  tail_.prepare_epilogue(context);
   if (multiply_first()) {
     const MatrixView product = scratch.aggregate_input->reshaped(op.with_halo(), config_.out);
-    const auto multiply = [&](RowRange range) {
-      backend.gemm(queue, Transpose::kNo, input.rows_in(range), Transpose::kNo, weight, 0,
-                   product.rows_in(range));
+    AggregateStages stages;
+    stages.prepare = [&](RowRange range) {
+      multiply(input.rows_in(range), weight, 0, product.rows_in(range), {});
+      if (root_ < 0) return;
+      multiply(input.rows_in(range), parameters_.operand(root_), 0, sum.rows_in(range), {});
     };
-    aggregate(context, op, channel, product, z, {multiply, finish_rows});
-  } else if (cached_) {
-    const ScopedSpan span(context.trace, "complete central", {context.epoch, config_.index, -1, -1},
-                          "forward");
-    multiply_aggregated({0, op.inner()});
+    stages.complete = finish_rows;
+    stages.beta = root_ < 0 ? 0 : 1;
+    stages.epilogue = epilogue;
+    aggregate(context, op, channel, product, sum, stages);
   } else {
-    aggregate(context, op, channel, input, aggregated_->view(),
-              {[](RowRange) {}, multiply_aggregated});
-    cached_ = config_.cache_aggregate;
+    const auto multiply_aggregated = [&](RowRange range) {
+      const bool root = root_ >= 0;
+      multiply(aggregated_->view().rows_in(range), weight, 0, sum.rows_in(range),
+               root ? Epilogue{} : epilogue(range));
+      if (root) {
+        multiply(input.rows_in(range), parameters_.operand(root_), 1, sum.rows_in(range),
+                 epilogue(range));
+      }
+      finish_rows(range);
+    };
+    if (cached_) {
+      const ScopedSpan span(context.trace, "complete central",
+                            {context.epoch, config_.index, -1, -1}, "forward");
+      multiply_aggregated({0, op.inner()});
+    } else {
+      aggregate(context, op, channel, input, aggregated_->view(),
+                {.prepare = [](RowRange) {}, .complete = multiply_aggregated});
+      cached_ = config_.cache_aggregate;
+    }
   }
   if (barrier) {
     tail_.forward_statistics(context, z);
@@ -126,7 +141,7 @@ void ConvolutionLayer::backward(const RankContext& context, const Scratch& scrat
   const MatrixView dz_all =
       scratch.gradients[from]->reshaped(multiply_first() ? op.with_halo() : inner, config_.out);
   const MatrixView dz = dz_all.rows_in({0, inner});
-  const MatrixView weight = parameters_.value(weight_);
+  const ConstMatrixView weight = parameters_.operand(weight_);
   const Channel channel{config_.index, Direction::kBackward};
 
   if (tail_.is_barrier(context)) tail_.backward_statistics(context, y, z, dz);
@@ -148,7 +163,7 @@ void ConvolutionLayer::backward(const RankContext& context, const Scratch& scrat
   const auto root_input_gradient = [&](RowRange range) {
     if (root_ < 0 || !config_.input_gradient) return;
     backend.gemm(queue, Transpose::kNo, dz.rows_in(range), Transpose::kYes,
-                 parameters_.value(root_), 1, dx.rows_in(range));
+                 parameters_.operand(root_), 1, dx.rows_in(range));
   };
   if (multiply_first()) {
     // y = S (x W): dW = x^T (S^T dz), dx = (S^T dz) W^T.
@@ -161,7 +176,8 @@ void ConvolutionLayer::backward(const RankContext& context, const Scratch& scrat
                    dx.rows_in(range));
       root_input_gradient(range);
     };
-    aggregate(context, op, channel, dz_all, aggregated, {tail_and_root, multiply});
+    aggregate(context, op, channel, dz_all, aggregated,
+              {.prepare = tail_and_root, .complete = multiply});
   } else {
     // y = (S x) W: dW = (S x)^T dz, dx = S^T (dz W^T).
     const MatrixView product = scratch.aggregate_input->reshaped(op.with_halo(), config_.in);
@@ -172,7 +188,8 @@ void ConvolutionLayer::backward(const RankContext& context, const Scratch& scrat
       backend.gemm(queue, Transpose::kYes, aggregated_->view().rows_in(range), Transpose::kNo,
                    dz.rows_in(range), 1, parameters_.gradient(weight_));
     };
-    aggregate(context, op, channel, product, dx, {multiply, root_input_gradient});
+    aggregate(context, op, channel, product, dx,
+              {.prepare = multiply, .complete = root_input_gradient});
   }
 }
 

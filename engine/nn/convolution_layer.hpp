@@ -25,8 +25,6 @@ class ConvolutionLayer final : public Layer {
 
  private:
   bool multiply_first() const { return config_.order == MultiplyOrder::kMultiplyFirst; }
-  // z[range] += x[range] R, if the layer has a root weight.
-  void add_root(const RankContext& context, RowRange range, ConstMatrixView input, MatrixView z);
   // Aggregate-first and nothing to send: the kept S x, or no gradient wanted below.
   void backward_without_aggregate(const RankContext& context, MatrixView input,
                                   ConstMatrixView output, MatrixView dz);

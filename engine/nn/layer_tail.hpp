@@ -25,6 +25,7 @@ struct TailConfig {
 class LayerTail {
  public:
   LayerTail(const TailConfig& config, ParameterStore& parameters);
+  void allocate(Backend& backend, Queue& queue);
 
   // True if the backward pass needs the input z; else output and input may share memory.
   bool keeps_input() const { return config_.norm != Norm::kNone; }
@@ -32,6 +33,16 @@ class LayerTail {
   bool is_barrier(const RankContext& context) const {
     return config_.norm == Norm::kBatch && context.training;
   }
+
+  // True if the whole tail is an Epilogue, which the operation before it can apply: no norm, or
+  // batch norm by running statistics.
+  bool fuses(const RankContext& context) const {
+    return config_.norm == Norm::kNone || (config_.norm == Norm::kBatch && !context.training);
+  }
+  // Before the first epilogue() of a forward pass without statistics of its own.
+  void prepare_epilogue(const RankContext& context);
+  // The tail of rows `range` but for layer norm, which comes before it.
+  Epilogue epilogue(const RankContext& context, RowRange range);
 
   // Batch norm in training only: statistics of z [inner, F] over all ranks.
   void forward_statistics(const RankContext& context, ConstMatrixView z);
@@ -47,13 +58,14 @@ class LayerTail {
   void backward_rows(const RankContext& context, RowRange range, ConstMatrixView y,
                      ConstMatrixView z, MatrixView dy);
 
-  // Running mean and variance of batch norm, [width] each, else empty: part of the model's state.
-  std::vector<double>& running_mean() { return running_mean_; }
-  std::vector<double>& running_variance() { return running_variance_; }
+  // Running mean and variance of batch norm, the model's state beside its parameters.
+  bool has_running_statistics() const { return config_.norm == Norm::kBatch; }
+  std::int64_t width() const { return config_.width; }
+  DeviceArray<double>& running_mean() { return running_mean_; }          // [width]
+  DeviceArray<double>& running_variance() { return running_variance_; }  // [width]
   const std::string& name() const { return name_; }
 
  private:
-  Epilogue epilogue(const RankContext& context, RowRange range) const;
   DropoutThreshold dropout(const RankContext& context) const;
 
   TailConfig config_;
@@ -62,11 +74,11 @@ class LayerTail {
   int gamma_ = -1;  // index of the parameter; -1 = none
   int beta_ = -1;
   DropoutThreshold dropout_;
-  std::int64_t global_rows_ = 0;  // nodes of the graph, counted with the statistics
-  std::vector<double> running_mean_, running_variance_;
-  std::vector<double> mean_, inv_std_;  // of this training pass
-  std::vector<double> eval_inv_std_;    // of the running variance
-  std::vector<double> mean_dy_, mean_dy_xhat_;
+  // Of batch norm, in the backend's memory, [width] or (sums) [2 width].
+  DeviceArray<double> running_mean_, running_variance_;
+  DeviceArray<double> mean_, inv_std_;  // of this training pass
+  DeviceArray<double> eval_inv_std_;    // of the running variance
+  DeviceArray<double> sums_;            // over the rows, then over the ranks
 };
 
 }  // namespace atl

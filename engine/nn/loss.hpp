@@ -23,8 +23,12 @@ class Loss {
   // compute() is called.
   Loss(Backend& backend, const LossTargets& targets, std::int64_t total);
 
-  // Writes d loss / d logits [inner, outputs]; returns the loss over all ranks. Collective.
-  double compute(const RankContext& context, ConstMatrixView logits, MatrixView gradient);
+  // Queues d loss / d logits [inner, outputs] and this rank's part of the loss.
+  void compute(const RankContext& context, ConstMatrixView logits, MatrixView gradient);
+  // This rank's sum of the last compute(); all ranks' sums together, by total(), are the loss.
+  // Waits for the queue.
+  double local_sum(Backend& backend, Queue& queue) const;
+  double total() const { return static_cast<double>(total_); }
 
  private:
   LossTargets targets_;

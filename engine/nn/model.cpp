@@ -95,6 +95,7 @@ LayerConfig Model::layer_config(int index) const {
 void Model::allocate(std::uint64_t seed) {
   arena_->allocate(backend_);
   parameters_.allocate(backend_, queue_, seed);
+  for (const auto& layer : layers_) layer->tail().allocate(backend_, queue_);
 }
 
 MatrixView Model::layer_input(int index) {
@@ -117,6 +118,7 @@ ConstMatrixView Model::forward(const RankContext& context) {
                               static_cast<std::uint32_t>(context.epoch)};
       epilogue.dropout.rate = dropout_threshold(config_.input_dropout);
       epilogue.dropout.row_ids = context.inner_ids;
+      epilogue.dropout.state = context.state;
     }
     backend_.apply_epilogue(queue_, features_, epilogue, input_->view().rows_in({0, inner}));
     input_holds_features_ = true;

@@ -28,13 +28,24 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParameterStore& parame
   }
 }
 
-void Optimizer::step(Backend& backend, Queue& queue, ParameterStore& parameters, int epoch) const {
+EpochState Optimizer::state_of(int epoch) const {
+  const AdamSpec adam;
+  EpochState state;
+  state.epoch = static_cast<std::uint32_t>(epoch);
+  state.learning_rate = learning_rate_at(config_, epoch);
+  state.first_correction = 1 - std::pow(adam.beta1, epoch);
+  state.second_correction = 1 - std::pow(adam.beta2, epoch);
+  return state;
+}
+
+void Optimizer::step(Backend& backend, Queue& queue, ParameterStore& parameters,
+                     const EpochState* state) const {
   AdamSpec spec;
-  spec.learning_rate = learning_rate_at(config_, epoch);
-  spec.step = epoch;
+  spec.state = state;
   spec.segments = segments_;
   backend.adam_step(queue, spec, parameters.values(), parameters.gradients(),
                     parameters.first_moments(), parameters.second_moments());
+  parameters.refresh_operands(backend, queue);
 }
 
 }  // namespace atl

@@ -30,8 +30,11 @@ double learning_rate_at(const OptimizerConfig& config, int epoch);
 class Optimizer {
  public:
   Optimizer(const OptimizerConfig& config, const ParameterStore& parameters);
-  // One step with the gradients in `parameters`, summed over all ranks; epoch is 1-based.
-  void step(Backend& backend, Queue& queue, ParameterStore& parameters, int epoch) const;
+  // What the step of `epoch` (1-based), and dropout in it, read from the backend's memory.
+  EpochState state_of(int epoch) const;
+  // One step with the gradients in `parameters`, summed over all ranks. state: backend memory.
+  void step(Backend& backend, Queue& queue, ParameterStore& parameters,
+            const EpochState* state) const;
 
  private:
   OptimizerConfig config_;

@@ -39,19 +39,24 @@ void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed
     backend.copy(queue, values_.view().data, initial.data(), values_.bytes(),
                  CopyKind::kHostToDevice);
   } else {
-    ATOLL_ASSERT(dtype_ == DType::kF32);  // parameters stay f32 whatever the activations' type
     const std::vector<float> narrow(initial.begin(), initial.end());
     backend.copy(queue, values_.view().data, narrow.data(), values_.bytes(),
                  CopyKind::kHostToDevice);
   }
+  if (has_operands()) operands_ = Tensor(backend, 1, size_, operand_dtype_);
+  refresh_operands(backend, queue);
   backend.synchronize(queue);
+}
+
+void ParameterStore::refresh_operands(Backend& backend, Queue& queue) {
+  if (has_operands()) backend.convert(queue, values_.view(), operands_.view());
 }
 
 MatrixView ParameterStore::part(Tensor& flat, int index) {
   const Parameter& parameter = parameters_[static_cast<std::size_t>(index)];
   const MatrixView row = flat.view();
-  return {static_cast<std::byte*>(row.data) + parameter.offset * bytes_of(dtype_), parameter.rows,
-          parameter.cols, parameter.cols, dtype_};
+  return {static_cast<std::byte*>(row.data) + parameter.offset * bytes_of(row.dtype),
+          parameter.rows, parameter.cols, parameter.cols, row.dtype};
 }
 
 }  // namespace atl

@@ -27,21 +27,27 @@ enum class Initialisation {
 
 class ParameterStore {
  public:
-  explicit ParameterStore(DType dtype) : dtype_(dtype) {}
+  // dtype: of the activations. Parameters have parameter_dtype() of it.
+  explicit ParameterStore(DType dtype) : dtype_(parameter_dtype(dtype)), operand_dtype_(dtype) {}
 
   // Declares a parameter and returns its index; all are declared before allocate().
   int declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
               Initialisation initialisation);
-  std::int64_t bytes() const { return 4 * size_ * bytes_of(dtype_); }
+  std::int64_t bytes() const {
+    return 4 * size_ * bytes_of(dtype_) + (has_operands() ? size_ * bytes_of(operand_dtype_) : 0);
+  }
   // Allocates values, gradients and the two moments of Adam, and initialises them from `seed`: the
   // same values for any world size.
   void allocate(Backend& backend, Queue& queue, std::uint64_t seed);
 
   const std::vector<Parameter>& list() const { return parameters_; }
   std::int64_t size() const { return size_; }  // elements of a flat array
-  DType dtype() const { return dtype_; }
 
   MatrixView value(int index) { return part(values_, index); }
+  // The parameter in the activations' type, as products with them need it.
+  ConstMatrixView operand(int index) { return part(has_operands() ? operands_ : values_, index); }
+  // After any change of the values: renews the operands.
+  void refresh_operands(Backend& backend, Queue& queue);
   MatrixView gradient(int index) { return part(gradients_, index); }
   // Flat arrays [1, size()].
   MatrixView values() { return values_.view(); }
@@ -50,13 +56,16 @@ class ParameterStore {
   MatrixView second_moments() { return second_moments_.view(); }
 
  private:
+  bool has_operands() const { return operand_dtype_ != dtype_; }
   MatrixView part(Tensor& flat, int index);
 
   DType dtype_;
+  DType operand_dtype_;
   std::vector<Parameter> parameters_;
   std::vector<Initialisation> initialisations_;
   std::int64_t size_ = 0;
   Tensor values_, gradients_, first_moments_, second_moments_;
+  Tensor operands_;  // the values in the activations' type, where that is another
 };
 
 }  // namespace atl

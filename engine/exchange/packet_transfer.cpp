@@ -1,0 +1,162 @@
+#include "engine/exchange/packet_transfer.hpp"
+
+namespace atl {
+
+namespace {
+
+std::int64_t total_bytes(const auto& spans) {
+  std::int64_t total = 0;
+  for (const auto& span : spans) total += std::ssize(span);
+  return total;
+}
+
+// Host memory: the transport reads and writes the packets themselves.
+class HostPackets final : public PendingPackets {
+ public:
+  explicit HostPackets(std::unique_ptr<PendingTransfer> transfer)
+      : transfer_(std::move(transfer)) {}
+  void finish() override {
+    if (transfer_ != nullptr) transfer_->wait_all();
+    transfer_.reset();
+  }
+
+ private:
+  std::unique_ptr<PendingTransfer> transfer_;
+};
+
+// Device to device: everything is queued, the host waits for nothing.
+class DevicePackets final : public PendingPackets {
+ public:
+  DevicePackets(Backend& backend, Queue& compute, DeviceTransport& device)
+      : backend_(backend), compute_(compute), device_(device) {}
+  void finish() override {
+    if (!finished_) backend_.wait_for(compute_, device_.queue());
+    finished_ = true;
+  }
+
+ private:
+  Backend& backend_;
+  Queue& compute_;
+  DeviceTransport& device_;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+// Packets on their way between a device and a transport of the host.
+struct PacketTransfer::Staging {
+  StagingMemory sent, received;
+  std::int64_t sent_bytes = 0, received_bytes = 0;
+
+  static void reserve(Backend& backend, StagingMemory& memory, std::int64_t& have,
+                      std::int64_t need) {
+    if (have >= need) return;
+    memory = allocate_staging(backend, need);
+    have = need;
+  }
+};
+
+namespace {
+
+// Through staging memory. The copies from the device are queued at once; the transfer is posted in
+// finish(), when the host has queued all central work and the first copies have had that long.
+class StagedPackets final : public PendingPackets {
+ public:
+  struct Route {
+    Backend& backend;
+    Queue& copies;
+    Queue& compute;
+    Transport& transport;
+  };
+  StagedPackets(const Route& route, std::vector<std::span<const std::byte>> sends,
+                std::vector<std::span<std::byte>> arrivals,
+                std::vector<std::span<std::byte>> receives, const OperationLabel& label,
+                std::shared_ptr<const void> keep_alive)
+      : route_(route),
+        sends_(std::move(sends)),
+        arrivals_(std::move(arrivals)),
+        receives_(std::move(receives)),
+        label_(label),
+        keep_alive_(std::move(keep_alive)) {}
+
+  void finish() override {
+    if (finished_) return;
+    finished_ = true;
+    route_.backend.synchronize(route_.copies);
+    const auto transfer =
+        route_.transport.all_to_all_v(sends_, arrivals_, label_, std::move(keep_alive_));
+    for (int peer = transfer->wait_any(); peer >= 0; peer = transfer->wait_any()) {
+      const auto p = static_cast<std::size_t>(peer);
+      route_.backend.copy(route_.copies, receives_[p].data(), arrivals_[p].data(),
+                          std::ssize(receives_[p]), CopyKind::kHostToDevice);
+    }
+    transfer->wait_all();
+    route_.backend.wait_for(route_.compute, route_.copies);
+  }
+
+ private:
+  Route route_;
+  std::vector<std::span<const std::byte>> sends_;  // in staging memory
+  std::vector<std::span<std::byte>> arrivals_;     // in staging memory
+  std::vector<std::span<std::byte>> receives_;     // on the device
+  OperationLabel label_;
+  std::shared_ptr<const void> keep_alive_;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+PacketTransfer::PacketTransfer(Backend& backend, Queue& compute, Transport& transport,
+                               DeviceTransport* device)
+    : backend_(backend), compute_(compute), transport_(transport), device_(device) {
+  if (staged()) staging_queue_ = backend.make_queue(QueuePriority::kHigh);
+}
+
+PacketTransfer::~PacketTransfer() = default;
+
+Queue& PacketTransfer::packing_queue() {
+  if (backend_.host_accessible()) return compute_;
+  Queue& queue = device_ != nullptr ? device_->queue() : *staging_queue_;
+  backend_.wait_for(queue, compute_);
+  return queue;
+}
+
+std::unique_ptr<PendingPackets> PacketTransfer::begin(int slot,
+                                                      std::vector<std::span<const std::byte>> sends,
+                                                      std::vector<std::span<std::byte>> receives,
+                                                      const OperationLabel& label,
+                                                      std::shared_ptr<const void> keep_alive) {
+  if (device_ != nullptr) {
+    device_->all_to_all_v(sends, receives, label);
+    return std::make_unique<DevicePackets>(backend_, compute_, *device_);
+  }
+  if (backend_.host_accessible()) {
+    backend_.synchronize(compute_);
+    return std::make_unique<HostPackets>(transport_.all_to_all_v(
+        std::move(sends), std::move(receives), label, std::move(keep_alive)));
+  }
+  std::shared_ptr<Staging>& staging = staging_[slot];
+  if (staging == nullptr) staging = std::make_shared<Staging>();
+  Staging::reserve(backend_, staging->sent, staging->sent_bytes, total_bytes(sends));
+  Staging::reserve(backend_, staging->received, staging->received_bytes, total_bytes(receives));
+  std::vector<std::span<const std::byte>> staged_sends;
+  std::vector<std::span<std::byte>> arrivals;
+  auto* to = static_cast<std::byte*>(staging->sent.get());
+  for (const std::span<const std::byte> send : sends) {
+    if (!send.empty()) {
+      backend_.copy(*staging_queue_, to, send.data(), std::ssize(send), CopyKind::kDeviceToHost);
+    }
+    staged_sends.emplace_back(to, send.size());
+    to += send.size();
+  }
+  auto* from = static_cast<std::byte*>(staging->received.get());
+  for (const std::span<std::byte> receive : receives) {
+    arrivals.emplace_back(from, receive.size());
+    from += receive.size();
+  }
+  return std::make_unique<StagedPackets>(
+      StagedPackets::Route{backend_, *staging_queue_, compute_, transport_},
+      std::move(staged_sends), std::move(arrivals), std::move(receives), label, staging);
+}
+
+}  // namespace atl

@@ -1,0 +1,54 @@
+// Carries packets that lie in the memory of a backend to the other ranks: as they lie where the
+// host or a DeviceTransport can reach them, else through staging memory.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/comm/device_transport.hpp"
+#include "engine/tensor/tensor.hpp"
+
+namespace atl {
+
+// The packets of one exchange under way.
+class PendingPackets {
+ public:
+  virtual ~PendingPackets() = default;
+  // Returns when work queued afterwards on the compute queue will see all received packets. May be
+  // called again: does nothing then.
+  virtual void finish() = 0;
+};
+
+class PacketTransfer {
+ public:
+  // device: null where there is none.
+  PacketTransfer(Backend& backend, Queue& compute, Transport& transport, DeviceTransport* device);
+  ~PacketTransfer();
+
+  // The queue on which packets are made, ordered after everything queued so far for computing.
+  Queue& packing_queue();
+
+  // Sends sends[r] to rank r, received as receives[r] there: memory of the backend, filled by the
+  // packing queue. `slot` names the exchange: one per slot is under way at a time, and its staging
+  // memory is kept. keep_alive: see Transport::all_to_all_v.
+  std::unique_ptr<PendingPackets> begin(int slot, std::vector<std::span<const std::byte>> sends,
+                                        std::vector<std::span<std::byte>> receives,
+                                        const OperationLabel& label,
+                                        std::shared_ptr<const void> keep_alive);
+
+  // True if packets pass through staging memory: bytes sent and received of it per exchange.
+  bool staged() const { return !backend_.host_accessible() && device_ == nullptr; }
+
+ private:
+  struct Staging;
+  Backend& backend_;
+  Queue& compute_;
+  Transport& transport_;
+  DeviceTransport* device_;
+  std::unique_ptr<Queue> staging_queue_;
+  std::map<int, std::shared_ptr<Staging>> staging_;
+};
+
+}  // namespace atl
