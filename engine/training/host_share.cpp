@@ -46,15 +46,25 @@ int cores_per_rank(Transport& transport) {
   return std::max(1, cores / sharers);
 }
 
-void require_host_memory(Transport& transport, std::int64_t bytes_needed) {
+int rank_on_host(Transport& transport) {
   const auto mine = static_cast<std::int64_t>(checksum(host_name()));
   const std::vector<std::int64_t> hosts = all_values(transport, mine, {"host list"});
+  return static_cast<int>(std::count(hosts.begin(), hosts.begin() + transport.rank(), mine));
+}
+
+void require_memory(Transport& transport, Backend& backend, std::int64_t bytes_needed) {
+  const bool on_host = backend.host_accessible();
+  const std::string place =
+      on_host ? fmt::format("host {}", host_name())
+              : fmt::format("device {} of host {}", backend.device_id(), host_name());
+  const auto mine = static_cast<std::int64_t>(checksum(place));
+  const std::vector<std::int64_t> places = all_values(transport, mine, {"memory list"});
   const std::vector<std::int64_t> needs = all_values(transport, bytes_needed, {"memory need"});
-  const std::int64_t available = available_memory_bytes();
+  const std::int64_t available = backend.available_bytes();
   std::int64_t need = 0;
   int ranks = 0;
-  for (std::size_t r = 0; r < hosts.size(); ++r) {
-    if (hosts[r] != mine) continue;
+  for (std::size_t r = 0; r < places.size(); ++r) {
+    if (places[r] != mine) continue;
     need += needs[r];
     ++ranks;
   }
@@ -62,14 +72,15 @@ void require_host_memory(Transport& transport, std::int64_t bytes_needed) {
       all_values(transport, std::max<std::int64_t>(0, need - available), {"memory check"});
   for (std::size_t r = 0; r < missing.size(); ++r) {
     if (missing[r] == 0) continue;
-    if (hosts[r] == mine) {
+    if (places[r] == mine) {
       fail(ErrorKind::kMemory,
-           "host {}: its {} ranks need {} for model, activations and buffers, {} is available, {} "
-           "is missing; use more hosts, a smaller --hidden or fewer --layers",
-           host_name(), ranks, format_bytes(need), format_bytes(available),
-           format_bytes(need - available));
+           "{}: its {} ranks need {} for model, activations and buffers, {} is available, {} "
+           "is missing; use more {}, a smaller --hidden or fewer --layers",
+           place, ranks, format_bytes(need), format_bytes(available),
+           format_bytes(need - available), on_host ? "hosts" : "devices");
     }
-    fail(ErrorKind::kMemory, "the host of rank {} lacks {} of memory", r, format_bytes(missing[r]));
+    fail(ErrorKind::kMemory, "the {} of rank {} lacks {} of memory", on_host ? "host" : "device", r,
+         format_bytes(missing[r]));
   }
 }
 

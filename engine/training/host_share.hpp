@@ -1,9 +1,10 @@
-// What the ranks of one host share: its cores and its memory.
+// What the ranks of one host share: its cores, its memory and its devices.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/comm/transport.hpp"
+#include "kernels/backend.hpp"
 
 namespace atl {
 
@@ -11,8 +12,12 @@ namespace atl {
 // allowance (a launcher may have bound each rank to cores of its own); at least 1. Collective.
 int cores_per_rank(Transport& transport);
 
-// Throws Error{kMemory} on every rank, naming host, need, available and missing bytes, if the ranks
-// of some host together need more than it has available. Collective.
-void require_host_memory(Transport& transport, std::int64_t bytes_needed);
+// How many lower ranks run on this host: which of its devices is this rank's. Collective.
+int rank_on_host(Transport& transport);
+
+// Throws Error{kMemory} on every rank, naming place, need, available and missing bytes, if the
+// ranks that share some host's or device's memory together need more than it has available.
+// Collective.
+void require_memory(Transport& transport, Backend& backend, std::int64_t bytes_needed);
 
 }  // namespace atl

@@ -24,7 +24,7 @@ Metrics accuracy(const RankContext& context, const RankData& data, ConstMatrixVi
   context.backend.count_correct(context.queue, logits, data.targets().labels, data.split(),
                                 device.span());
   std::vector<std::int64_t> counts = device.download(context.backend, context.queue);
-  context.reducer.sum(counts, "accuracy", -1, context.epoch);
+  context.reducer.sum_host(counts, "accuracy", context.epoch);
   std::array<double, 3> values{};
   for (std::size_t s = 0; s < 3; ++s) {
     values[s] = ratio(static_cast<double>(counts[2 * s]), static_cast<double>(counts[2 * s + 1]));
@@ -37,7 +37,7 @@ Metrics micro_f1(const RankContext& context, const RankData& data, ConstMatrixVi
   context.backend.count_multi_label(context.queue, logits, data.targets().multi_labels,
                                     data.split(), device.span());
   std::vector<std::int64_t> counts = device.download(context.backend, context.queue);
-  context.reducer.sum(counts, "micro-F1", -1, context.epoch);
+  context.reducer.sum_host(counts, "micro-F1", context.epoch);
   std::array<double, 3> values{};
   for (std::size_t s = 0; s < 3; ++s) {
     const auto hits = static_cast<double>(counts[3 * s]);
@@ -57,12 +57,11 @@ struct ScoredNode {
 Metrics binary_roc_auc(const RankContext& context, Transport& transport, const RankData& data,
                        ConstMatrixView logits) {
   const std::vector<float> scores = download_f32(context.backend, context.queue, logits);
-  ATOLL_ASSERT(context.backend.host_accessible());
   std::vector<ScoredNode> nodes;
   for (std::size_t i = 0; i < scores.size(); ++i) {
-    const std::uint8_t target = data.targets().multi_labels[i];
-    if (target != 255 && data.split()[i] <= 2)
-      nodes.push_back({scores[i], target, data.split()[i]});
+    const std::uint8_t target = data.host_targets()[i];
+    const std::uint8_t split = data.host_split()[i];
+    if (target != 255 && split <= 2) nodes.push_back({scores[i], target, split});
   }
   const OperationLabel label{"ROC-AUC", "", -1, context.epoch};
   const auto gathered = transport.gather(std::as_bytes(std::span(nodes)), 0, label);

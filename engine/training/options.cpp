@@ -1,5 +1,7 @@
 #include "engine/training/options.hpp"
 
+#include <sstream>
+
 namespace atl {
 
 const char* to_string(Norm norm) {
@@ -28,6 +30,30 @@ const char* to_string(LearningRateSchedule schedule) {
 
 const char* to_string(MultiplyOrder order) {
   return order == MultiplyOrder::kMultiplyFirst ? "multiply-first" : "aggregate-first";
+}
+
+const char* to_string(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "f32";
+    case DType::kBf16:
+      return "bf16";
+    case DType::kF64:
+      return "f64";
+  }
+  return "";
+}
+
+std::string backend_of_rank(const std::string& list, int rank, int size) {
+  std::vector<std::string> names;
+  std::istringstream words(list);
+  for (std::string name; std::getline(words, name, ',');) names.push_back(name);
+  if (names.size() == 1) return names[0];
+  if (std::ssize(names) != size) {
+    fail_option("--backend {}: {} names for {} ranks; give one, or one per rank", list,
+                names.size(), size);
+  }
+  return names[static_cast<std::size_t>(rank)];
 }
 
 }  // namespace atl

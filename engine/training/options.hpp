@@ -9,6 +9,10 @@
 
 namespace atl {
 
+// Whether an epoch is recorded once and replayed (a CUDA graph). auto: where nothing but the device
+// takes part in it, i.e. on one rank.
+enum class GraphReplay { kAuto, kOn, kOff };
+
 struct TrainOptions {
   // Mathematics: a checkpoint refuses to resume under other values.
   std::string model = "gcn";
@@ -20,14 +24,18 @@ struct TrainOptions {
   OptimizerConfig optimizer;  // its `epochs` is the length of the run
   std::uint64_t seed = 1;
   std::int64_t split_index = 0;
+  DType dtype = DType::kF32;  // storage of activations and messages: f32 or bf16
 
   // How it is computed: the numbers stay within rounding.
   OrderChoice order = OrderChoice::kAuto;
   bool cache_aggregate = true;
   bool overlap = true;
   std::string exchange = "exact";
-  std::string backend = "auto";
-  int threads = 0;  // per rank; 0 = cores / ranks on this host
+  std::string backend = "auto";   // or one per rank, separated by commas
+  std::string messages = "auto";  // between devices: see make_device_transport
+  GraphReplay cuda_graph = GraphReplay::kAuto;
+  bool tf32 = false;  // products with 10-bit mantissas where the device has them
+  int threads = 0;    // per rank; 0 = cores / ranks on this host
 
   // What is reported and kept.
   int eval_every = 1;        // 0: only at the end
@@ -41,5 +49,9 @@ struct TrainOptions {
 const char* to_string(Norm norm);
 const char* to_string(LearningRateSchedule schedule);
 const char* to_string(MultiplyOrder order);
+const char* to_string(DType dtype);
+// The backend of `rank`: `list` is one name for all ranks or one per rank. Throws Error{kOption} if
+// it has another length.
+std::string backend_of_rank(const std::string& list, int rank, int size);
 
 }  // namespace atl

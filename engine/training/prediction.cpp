@@ -139,6 +139,7 @@ Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, Pr
                 const std::filesystem::path& out) {
   const RankContext context = trainer.context(0, /*training=*/false);
   const ConstMatrixView logits = trainer.model().forward(context);
+  context.reducer.synchronize();
   const std::vector<float> host_logits = download_f32(context.backend, context.queue, logits);
   if (kind == PredictionKind::kLabels) {
     write_labels(data, transport, host_logits, out);

@@ -18,7 +18,7 @@ std::vector<std::uint8_t> binary_targets(std::span<const std::int32_t> labels) {
 }  // namespace
 
 RankData::RankData(Backend& backend, Queue& queue, Transport& transport, const Shard& shard,
-                   std::int64_t split_index, std::int64_t model_outputs)
+                   std::int64_t split_index, DType dtype, std::int64_t model_outputs)
     : dataset_(shard.dataset()), graph_(shard.graph()) {
   const bool training = model_outputs == 0;
   if (dataset_.features == 0) {
@@ -28,20 +28,20 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, const S
     fail_input("dataset {}: it has no labels to train on", dataset_.name);
   }
   const std::span<const float> features = shard.features();
-  const void* feature_data = features.data();
-  if (!backend.host_accessible()) {
-    const auto bytes = static_cast<std::int64_t>(features.size_bytes());
-    feature_memory_ = allocate_device(backend, bytes);
-    backend.copy(queue, feature_memory_.get(), features.data(), bytes, CopyKind::kHostToDevice);
-    feature_data = feature_memory_.get();
+  if (backend.host_accessible() && dtype == DType::kF32) {
+    features_ = {features.data(), graph_.inner(), dataset_.features, dataset_.features, dtype};
+  } else {
+    feature_memory_ = Tensor(backend, graph_.inner(), dataset_.features, dtype);
+    upload_f32(backend, queue, features, feature_memory_.view());
+    features_ = feature_memory_.view();
   }
-  features_ = {feature_data, graph_.inner(), dataset_.features, dataset_.features, DType::kF32};
   inner_ids_ = {backend, queue, graph_.inner_ids};
   outputs_ = model_outputs;
   if (!training && !labelled()) return;
 
   const std::span<const std::uint8_t> split = shard.split(split_index);
   split_ = {backend, queue, split};
+  host_split_ = split;
   std::int64_t trained = make_targets(backend, queue, shard, split);
   targets_ = {labels_.span(), multi_labels_.span(), training_rows_.span()};
   transport.all_reduce(std::span(&trained, 1), {"training node count"});
@@ -82,6 +82,7 @@ std::int64_t RankData::make_targets(Backend& backend, Queue& queue, const Shard&
       if (labelled > 0) rows.push_back(static_cast<LocalId>(i));
       trained += labelled;
     }
+    if (binary) host_targets_ = targets;
     multi_labels_ = {backend, queue, std::move(targets)};
   }
   training_rows_ = {backend, queue, std::move(rows)};

@@ -11,16 +11,19 @@ class RankData {
  public:
   // The shard must outlive it. Collective: counts the labelled nodes of all ranks. Throws
   // Error{kInput} if the dataset has no features, or, to be trained on, no labels, split or
-  // training node. `model_outputs` > 0: only to be predicted, by a model with so many logits per
-  // node.
+  // training node. dtype: of the features here, f32 or bf16. `model_outputs` > 0: only to be
+  // predicted, by a model with so many logits per node.
   RankData(Backend& backend, Queue& queue, Transport& transport, const Shard& shard,
-           std::int64_t split_index, std::int64_t model_outputs = 0);
+           std::int64_t split_index, DType dtype, std::int64_t model_outputs = 0);
 
   const LocalGraphView& graph() const { return graph_; }
   const DatasetInfo& dataset() const { return dataset_; }
   ConstMatrixView features() const { return features_; }
   std::span<const GlobalId> inner_ids() const { return inner_ids_.span(); }
   std::span<const std::uint8_t> split() const { return split_.span(); }
+  // The same on the host; the targets of binary tasks only.
+  std::span<const std::uint8_t> host_split() const { return host_split_; }
+  std::span<const std::uint8_t> host_targets() const { return host_targets_; }
   const LossTargets& targets() const { return targets_; }
   std::int64_t outputs() const { return outputs_; }                // logits per node
   std::int64_t training_total() const { return training_total_; }  // see Loss
@@ -35,9 +38,11 @@ class RankData {
   const DatasetInfo& dataset_;
   LocalGraphView graph_;
   ConstMatrixView features_;
-  DeviceMemory feature_memory_;  // only where the host's memory is not the backend's
+  Tensor feature_memory_;  // where the shard's features can't be read in place
   ConstDeviceArray<GlobalId> inner_ids_;
   ConstDeviceArray<std::uint8_t> split_;
+  std::span<const std::uint8_t> host_split_;
+  std::vector<std::uint8_t> host_targets_;
   ConstDeviceArray<std::int32_t> labels_;
   ConstDeviceArray<std::uint8_t> multi_labels_;
   ConstDeviceArray<LocalId> training_rows_;

@@ -51,22 +51,35 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  std::int64_t model_outputs)
     : shard_(open_shard(transport, dataset, partition)),
       threads_(threads_per_rank(transport, options.threads)) {
+  const int host_rank = rank_on_host(transport);
   on_all_ranks(transport, [&] {
-    backend_ = make_backend(options.backend, {threads_, -1});
+    const std::string name = backend_of_rank(options.backend, transport.rank(), transport.size());
+    BackendOptions settings;
+    settings.threads = threads_;
+    settings.tf32 = options.tf32;
+    settings.local_rank = host_rank;
+    backend_ = make_backend(name, settings);
+    if (!backend_->supports(options.dtype)) {
+      fail_option("--dtype {}: backend {} has no such storage; allowed there is f32",
+                  to_string(options.dtype), backend_->name());
+    }
     queue_ = backend_->make_queue();
   });
+  device_ = make_device_transport(options.messages, transport, *backend_);
   data_ = std::make_unique<RankData>(*backend_, *queue_, transport, shard_, options.split_index,
-                                     model_outputs);
+                                     options.dtype, model_outputs);
   on_all_ranks(transport, [&] {
-    trainer_ = std::make_unique<Trainer>(options, *data_, *backend_, *queue_, transport);
+    trainer_ = std::make_unique<Trainer>(options, *data_, *backend_, *queue_, transport,
+                                         device_.transport.get());
   });
-  require_host_memory(transport, trainer_->bytes_needed());
+  require_memory(transport, *backend_, trainer_->bytes_needed());
   trainer_->allocate();
   if (transport.rank() == 0) {
     const LocalGraphView& graph = data_->graph();
     log::info("{} ranks ({}), backend {}; rank 0: {} nodes ({} central), {} halo rows, {}",
               transport.size(), transport.name(), backend_->device(), graph.inner(), graph.central,
               graph.forward.plan.halo_rows(), format_bytes(trainer_->bytes_needed()));
+    if (!backend_->host_accessible()) log::info("messages: {}", device_.reason);
   }
 }
 

@@ -23,12 +23,15 @@ class RankJob {
   const RankData& data() const { return *data_; }
   Trainer& trainer() { return *trainer_; }
   int threads() const { return threads_; }
+  // Which way messages between devices travel and why.
+  const DeviceTransportChoice& device_transport() const { return device_; }
 
  private:
   Shard shard_;
   int threads_ = 0;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Queue> queue_;
+  DeviceTransportChoice device_;
   std::unique_ptr<RankData> data_;
   std::unique_ptr<Trainer> trainer_;
 };

@@ -18,26 +18,32 @@ ModelConfig model_config(const TrainOptions& options, std::int64_t features, std
   config.norm = options.norm;
   config.order = options.order;
   config.cache_aggregate = options.cache_aggregate;
+  config.dtype = options.dtype;
   return config;
 }
 
 Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
-                 Transport& transport)
+                 Transport& transport, DeviceTransport* device)
     : options_(options),
       data_(data),
       backend_(backend),
       queue_(queue),
       transport_(transport),
+      device_(device),
       trace_(transport.rank()),
-      reducer_(backend, queue, transport, trace_),
-      exchange_(make_exchange({options.exchange}, backend, queue, transport, trace_)),
-      eval_exchange_(make_exact_exchange(backend, queue, transport, trace_)),
+      clock_(backend.make_clock(queue)),
+      reducer_(backend, queue, transport, device, trace_),
+      exchange_(make_exchange({options.exchange}, {backend, queue, transport, device, trace_})),
+      eval_exchange_(make_exact_exchange({backend, queue, transport, device, trace_})),
       model_(model_config(options, data.dataset().features, data.outputs()), backend, queue,
              data.graph(), data.features()),
       loss_(backend, data.targets(), data.training_total()),
-      optimizer_(options.optimizer, model_.parameters()) {
+      optimizer_(options.optimizer, model_.parameters()),
+      state_(backend, 1),
+      host_state_(allocate_staging(backend, sizeof(EpochState))) {
   exchange_->keep_alive(model_.memory());
   eval_exchange_->keep_alive(model_.memory());
+  trace_.use_clock(clock_.get());
 }
 
 std::int64_t Trainer::bytes_needed() const {
@@ -57,31 +63,76 @@ std::int64_t Trainer::bytes_needed() const {
 void Trainer::allocate() { model_.allocate(options_.seed); }
 
 RankContext Trainer::context(int epoch, bool training) {
-  return {backend_,      queue_,           training ? *exchange_ : *eval_exchange_,
-          reducer_,      trace_,           data_.inner_ids(),
-          options_.seed, options_.overlap, training,
-          epoch};
+  return {.backend = backend_,
+          .queue = queue_,
+          .exchange = training ? *exchange_ : *eval_exchange_,
+          .reducer = reducer_,
+          .trace = trace_,
+          .inner_ids = data_.inner_ids(),
+          .nodes = data_.dataset().nodes,
+          .state = state_.span().data(),
+          .seed = options_.seed,
+          .overlap = options_.overlap,
+          .training = training,
+          .epoch = epoch};
+}
+
+std::int64_t Trainer::bytes_sent() const {
+  return transport_.bytes_sent() + (device_ != nullptr ? device_->bytes_sent() : 0);
+}
+
+void Trainer::queue_epoch(int epoch) {
+  const RankContext context = this->context(epoch, /*training=*/true);
+  const ConstMatrixView logits = model_.forward(context);
+  loss_.compute(context, logits, model_.logits_gradient());
+  model_.backward(context);
+  reducer_.sum(model_.parameters().gradients(), "gradient all-reduce", epoch);
+  const ScopedSpan span(trace_, "step", {epoch, -1, -1, -1});
+  optimizer_.step(backend_, queue_, model_.parameters(), state_.span().data());
+}
+
+bool Trainer::replay_epoch(int epoch) {
+  // The first epoch caches what is constant and the second sizes what grows on demand: from the
+  // third on, epochs are the same but for EpochState. A trace needs the spans of each.
+  constexpr int kEpochsBefore = 2;
+  const bool wanted = options_.cuda_graph == GraphReplay::kOn ||
+                      (options_.cuda_graph == GraphReplay::kAuto && transport_.size() == 1);
+  const bool possible = transport_.size() == 1 || device_ != nullptr;
+  if (!wanted || !possible || options_.trace || epochs_run_ < kEpochsBefore) return false;
+  if (recording_ == nullptr) {
+    const std::int64_t before = bytes_sent();
+    trace_.use_clock(nullptr);
+    recording_ = backend_.record(queue_, [&] { queue_epoch(epoch); });
+    trace_.clear();
+    if (recording_ == nullptr) {
+      trace_.use_clock(clock_.get());
+      return false;
+    }
+    recorded_bytes_ = bytes_sent() - before;
+  } else if (device_ != nullptr) {
+    device_->add_bytes_sent(recorded_bytes_);
+  }
+  backend_.replay(queue_, *recording_);
+  return true;
 }
 
 EpochResult Trainer::run_epoch(int epoch) {
   trace_.clear();
-  const std::int64_t bytes_before = transport_.bytes_sent();
+  const std::int64_t bytes_before = bytes_sent();
   const double start_us = trace_.now_us();
-  const RankContext context = this->context(epoch, /*training=*/true);
+  *static_cast<EpochState*>(host_state_.get()) = optimizer_.state_of(epoch);
+  backend_.copy(queue_, state_.span().data(), host_state_.get(), sizeof(EpochState),
+                CopyKind::kHostToDevice);
+  if (!replay_epoch(epoch)) queue_epoch(epoch);
+  reducer_.synchronize();
+  ++epochs_run_;
 
   EpochResult result;
   result.epoch = epoch;
-  const ConstMatrixView logits = model_.forward(context);
-  result.loss = loss_.compute(context, logits, model_.logits_gradient());
-  model_.backward(context);
-  reducer_.sum(model_.parameters().gradients(), "gradient all-reduce", epoch);
-  {
-    const ScopedSpan span(trace_, "step", {epoch, -1, -1, -1});
-    optimizer_.step(backend_, queue_, model_.parameters(), epoch);
-    backend_.synchronize(queue_);
-  }
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
-  result.bytes_sent = transport_.bytes_sent() - bytes_before;
+  result.bytes_sent = bytes_sent() - bytes_before;
+  result.loss = loss_.local_sum(backend_, queue_);
+  trace_.resolve();
   share_result(result);
   return result;
 }
@@ -94,14 +145,16 @@ void Trainer::share_result(EpochResult& result) {
   result.exposed_comm_ms = result.phase_ms["wait"] + result.phase_ms["all-reduce"];
   // One small sum carries what is summed and, in a slot per rank, what is compared.
   const auto size = static_cast<std::size_t>(transport_.size());
-  std::vector<double> shared(2 + size, 0.0);
+  std::vector<double> shared(3 + size, 0.0);
   shared[0] = static_cast<double>(result.bytes_sent);
   shared[1] = result.exposed_comm_ms;
-  shared[2 + static_cast<std::size_t>(transport_.rank())] = result.epoch_ms;
+  shared[2] = result.loss;
+  shared[3 + static_cast<std::size_t>(transport_.rank())] = result.epoch_ms;
   transport_.all_reduce(std::span(shared), {"epoch report", "", -1, result.epoch});
   result.bytes_sent = static_cast<std::int64_t>(shared[0]);
   result.exposed_comm_ms = shared[1] / static_cast<double>(size);
-  result.epoch_ms = *std::max_element(shared.begin() + 2, shared.end());
+  result.loss = shared[2] / loss_.total();
+  result.epoch_ms = *std::max_element(shared.begin() + 3, shared.end());
 }
 
 void Trainer::keep_spans() {
@@ -125,7 +178,9 @@ Metrics Trainer::evaluate(int epoch) {
   trace_.clear();
   const RankContext context = this->context(epoch, /*training=*/false);
   const ConstMatrixView logits = model_.forward(context);
+  reducer_.synchronize();
   const Metrics metrics = compute_metrics(context, transport_, data_, logits);
+  trace_.resolve();
   keep_spans();
   return metrics;
 }
@@ -174,12 +229,13 @@ SafetensorsFile Trainer::state(bool optimizer) {
   }
   for (const auto& layer : model_.layers()) {
     LayerTail& tail = layer->tail();
-    if (tail.running_mean().empty()) continue;
-    const auto width = static_cast<std::int64_t>(tail.running_mean().size());
-    file.tensors[tail.name() + ".norm.running_mean"] =
-        host_tensor<double>("F64", {width}, tail.running_mean());
-    file.tensors[tail.name() + ".norm.running_var"] =
-        host_tensor<double>("F64", {width}, tail.running_variance());
+    if (!tail.has_running_statistics()) continue;
+    const auto add_statistic = [&](const char* name, const DeviceArray<double>& values) {
+      file.tensors[tail.name() + name] =
+          host_tensor<double>("F64", {tail.width()}, values.download(backend_, queue_));
+    };
+    add_statistic(".norm.running_mean", tail.running_mean());
+    add_statistic(".norm.running_var", tail.running_variance());
   }
   return file;
 }
@@ -195,20 +251,22 @@ void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std:
     backend_.synchronize(queue_);
   };
   load("", parameters.values());
+  parameters.refresh_operands(backend_, queue_);
   if (optimizer) {
     load("adam.m.", parameters.first_moments());
     load("adam.v.", parameters.second_moments());
   }
   for (const auto& layer : model_.layers()) {
     LayerTail& tail = layer->tail();
-    const auto width = static_cast<std::int64_t>(tail.running_mean().size());
-    const auto load_buffer = [&](const std::string& name, std::vector<double>& values) {
-      if (values.empty()) return;
-      const auto& bytes = find_tensor(file, tail.name() + name, "F64", {width}, place);
-      std::memcpy(values.data(), bytes.data(), bytes.size());
+    if (!tail.has_running_statistics()) continue;
+    const auto load_statistic = [&](const char* name, DeviceArray<double>& values) {
+      const auto& bytes = find_tensor(file, tail.name() + name, "F64", {tail.width()}, place);
+      std::vector<double> host(static_cast<std::size_t>(tail.width()));
+      std::memcpy(host.data(), bytes.data(), bytes.size());
+      values.upload(backend_, queue_, host);
     };
-    load_buffer(".norm.running_mean", tail.running_mean());
-    load_buffer(".norm.running_var", tail.running_variance());
+    load_statistic(".norm.running_mean", tail.running_mean());
+    load_statistic(".norm.running_var", tail.running_variance());
   }
 }
 

@@ -16,7 +16,8 @@ struct EpochResult {
   int epoch = 0;
   double loss = 0;                         // over all ranks, before the step
   double epoch_ms = 0;                     // slowest rank
-  double exposed_comm_ms = 0;              // time blocked on messages, mean over ranks
+  double exposed_comm_ms = 0;              // time blocked on messages, mean over ranks; 0 where
+                                           // the epoch was replayed: not known then
   std::int64_t bytes_sent = 0;             // all ranks, gradient all-reduce included
   std::map<std::string, double> phase_ms;  // this rank, by span name
 };
@@ -24,8 +25,9 @@ struct EpochResult {
 class Trainer {
  public:
   // Declares the model; allocates nothing large until allocate(). All references must outlive it.
+  // device: how messages travel between devices, null: through the transport.
   Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
-          Transport& transport);
+          Transport& transport, DeviceTransport* device);
 
   // Bytes that allocate() and the exchange buffers take on this rank.
   std::int64_t bytes_needed() const;
@@ -49,7 +51,15 @@ class Trainer {
   const std::vector<TraceSpan>& all_spans() const { return kept_spans_; }
   RankContext context(int epoch, bool training);
 
+  // True once epochs are replayed from a recording.
+  bool replays() const { return recording_ != nullptr; }
+
  private:
+  // Queues one epoch: forward, loss, backward, gradient all-reduce, step.
+  void queue_epoch(int epoch);
+  // The same by replaying it, recorded when it was first worth it; false if this can't be done.
+  bool replay_epoch(int epoch);
+  std::int64_t bytes_sent() const;
   void share_result(EpochResult& result);
   void keep_spans();
 
@@ -58,13 +68,20 @@ class Trainer {
   Backend& backend_;
   Queue& queue_;
   Transport& transport_;
+  DeviceTransport* device_;
   TraceRecorder trace_;
+  std::unique_ptr<SpanClock> clock_;  // of the device; null: the host's
   Reducer reducer_;
   std::unique_ptr<HaloExchange> exchange_;       // of training, by --exchange
   std::unique_ptr<HaloExchange> eval_exchange_;  // always exact
   Model model_;
   Loss loss_;
   Optimizer optimizer_;
+  DeviceArray<EpochState> state_;
+  StagingMemory host_state_;  // one EpochState on its way to state_
+  std::unique_ptr<Recording> recording_;
+  std::int64_t recorded_bytes_ = 0;  // sent in one replayed epoch
+  int epochs_run_ = 0;
   std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace
 };
 
