@@ -1,11 +1,15 @@
 # Options that every target of the project shares, and the two ways a target is declared.
 add_library(atoll_options INTERFACE)
 target_include_directories(atoll_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(atoll_options INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion
-                       -Wshadow -Wno-unknown-pragmas)
+set(ATOLL_WARNINGS -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wno-unknown-pragmas)
+target_compile_options(atoll_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${ATOLL_WARNINGS}>")
+# nvcc warns by itself; what it generates for the host would set off more than -Wall.
+target_compile_options(atoll_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall>")
 if(ATOLL_SANITIZE)
-  target_compile_options(atoll_options INTERFACE -fsanitize=${ATOLL_SANITIZE} -fno-omit-frame-pointer
-                         -fno-sanitize-recover=all)
+  set(ATOLL_SANITIZE_OPTIONS -fsanitize=${ATOLL_SANITIZE} -fno-omit-frame-pointer
+      -fno-sanitize-recover=all)
+  target_compile_options(atoll_options INTERFACE
+                         "$<$<COMPILE_LANGUAGE:CXX>:${ATOLL_SANITIZE_OPTIONS}>")
   target_link_options(atoll_options INTERFACE -fsanitize=${ATOLL_SANITIZE})
 endif()
 
