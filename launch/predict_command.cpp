@@ -43,6 +43,7 @@ void run_predict(const PredictArguments& arguments) {
       outputs = model_outputs(file, options, path);
     });
     options.backend = arguments.backend;
+    options.messages = messages_of(arguments.transport.name);
     options.threads = arguments.threads;
     if (arguments.split_index >= 0) options.split_index = arguments.split_index;
     const PartitionOptions partition =
@@ -80,7 +81,10 @@ void add_predict_command(CLI::App& app) {
   command->add_option("--out", arguments->out, "The .npy file to write")->required();
   command->add_option("--what", arguments->what, "labels, logits or embeddings")
       ->check(CLI::IsMember({"labels", "logits", "embeddings"}));
-  command->add_option("--backend", arguments->backend, "auto, reference, cpu or cuda");
+  command
+      ->add_option("--backend", arguments->backend,
+                   "auto, reference, cpu or cuda; or one per rank: cuda,cpu")
+      ->check(backend_list());
   command
       ->add_option("--threads", arguments->threads,
                    "Threads per rank; 0: cores / ranks on this host")
@@ -89,7 +93,7 @@ void add_predict_command(CLI::App& app) {
       ->add_option("--split-index", arguments->split_index,
                    "Split that the metrics are for; -1: that of the run")
       ->check(CLI::Range(-1, 1000000));
-  command->add_option("--transport", arguments->transport.name, "auto, mpi or local")
+  command->add_option("--transport", arguments->transport.name, "auto, mpi, local or nccl")
       ->check(CLI::IsMember(transport_names()));
   command
       ->add_option("--ranks", arguments->transport.ranks, "Number of ranks with --transport local")

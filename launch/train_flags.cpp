@@ -66,19 +66,18 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& flags) {
 
 void add_machine_flags(CLI::App& command, TrainFlags& flags) {
   TrainOptions& train = flags.train;
-  command.add_option("--backend", train.backend, "auto, reference, cpu or cuda")
-      ->check(CLI::IsMember([] {
-        std::vector<std::string> names = backend_names();
-        if (std::find(names.begin(), names.end(), "auto") == names.end()) names.push_back("auto");
-        return names;
-      }()))
+  command
+      .add_option("--backend", train.backend,
+                  "auto, reference, cpu or cuda; or one per rank: cuda,cpu")
+      ->check(backend_list())
       ->group("Machine");
   command.add_option("--threads", train.threads, "Threads per rank; 0: cores / ranks on this host")
       ->check(CLI::Range(0, 4096))
       ->group("Machine");
   command
       .add_option("--transport", flags.transport.name,
-                  "auto, mpi, or local (ranks as threads of one process)")
+                  "auto, mpi, local (ranks as threads of one process), or nccl (between GPUs; "
+                  "auto takes it where it can serve)")
       ->check(CLI::IsMember(transport_names()))
       ->group("Machine");
   command.add_option("--ranks", flags.transport.ranks, "Number of ranks with --transport local")
@@ -89,8 +88,20 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
                   "Seconds without a sign of life from a peer before all ranks end; 0: never")
       ->check(non_negative_number())
       ->group("Machine");
-  command.add_option("--dtype", flags.dtype, "Storage type of activations")
-      ->check(CLI::IsMember({"f32"}))
+  command
+      .add_option("--dtype", flags.dtype,
+                  "Storage of activations and messages: f32, or bf16 with sums in f32")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->group("Machine");
+  command
+      .add_option("--cuda-graph", flags.cuda_graph,
+                  "Record an epoch once and replay it: auto (on one rank), on or off")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->group("Machine");
+  command
+      .add_option("--tf32", flags.tf32,
+                  "Products in TF32, faster with 10 bits of mantissa: on or off (cuda)")
+      ->check(CLI::IsMember({"on", "off"}))
       ->group("Machine");
   command.add_option("--exchange", train.exchange, "How messages travel")
       ->check(CLI::IsMember(exchange_modes()))
@@ -113,6 +124,10 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
 
 }  // namespace
 
+std::string messages_of(const std::string& transport) {
+  return transport == "auto" || transport == "nccl" ? transport : "staging";
+}
+
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("dataset", flags.dataset, "Dataset folder")->required();
   add_model_flags(command, flags);
@@ -133,6 +148,12 @@ TrainOptions TrainFlags::resolve() const {
                                : schedule == "step" ? LearningRateSchedule::kStep
                                                     : LearningRateSchedule::kConstant;
   options.optimizer.decay_first_layer_only = decay_layers == "first";
+  options.messages = messages_of(transport.name);
+  options.dtype = dtype == "bf16" ? DType::kBf16 : DType::kF32;
+  options.cuda_graph = cuda_graph == "on"    ? GraphReplay::kOn
+                       : cuda_graph == "off" ? GraphReplay::kOff
+                                             : GraphReplay::kAuto;
+  options.tf32 = tf32 == "on";
   options.cache_aggregate = cache == "on";
   options.overlap = overlap == "on";
   if (options.resume && options.run_dir.empty()) {
@@ -140,6 +161,9 @@ TrainOptions TrainFlags::resolve() const {
   }
   if (options.checkpoint_every > 0 && options.run_dir.empty()) {
     fail_option("--checkpoint-every {}: needs --run-dir to write to", options.checkpoint_every);
+  }
+  if (options.trace && options.cuda_graph == GraphReplay::kOn) {
+    fail_option("--trace: a replayed epoch has no spans; leave out --cuda-graph on");
   }
   if (options.trace && options.run_dir.empty()) {
     fail_option("--trace: needs --run-dir to write to");

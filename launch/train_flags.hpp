@@ -24,6 +24,8 @@ struct TrainFlags {
   std::string schedule = "constant";
   std::string decay_layers = "all";
   std::string dtype = "f32";
+  std::string cuda_graph = "auto";
+  std::string tf32 = "off";
 
   // The words turned into enums; throws Error{kOption} for combinations that make no sense.
   TrainOptions resolve() const;
@@ -32,6 +34,9 @@ struct TrainFlags {
     return partition.resolve(partition_seed, train.split_index);
   }
 };
+
+// How messages between devices travel under --transport: see make_device_transport.
+std::string messages_of(const std::string& transport);
 
 // Declares DIR, the model, optimizer, machine and partition options. `flags` must live until the
 // command's callback has run.

@@ -1,8 +1,14 @@
 #include "launch/validators.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <sstream>
+
+#include "kernels/registry.hpp"
 
 namespace atl {
 
@@ -42,6 +48,22 @@ CLI::Validator seed_number() {
         std::uint64_t value = 0;
         if (parse_all(text, value)) return std::string();
         return "value " + text + "; allowed is a whole number from 0 to 18446744073709551615";
+      },
+      "");
+}
+
+CLI::Validator backend_list() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        std::vector<std::string> names = backend_names();
+        names.insert(names.begin(), "auto");
+        std::istringstream words(text);
+        for (std::string name; std::getline(words, name, ',');) {
+          if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+          return fmt::format("value {}; allowed are {}, or one of these per rank as in cuda,cpu",
+                             text, fmt::join(names, ", "));
+        }
+        return text.empty() ? std::string("an empty value") : std::string();
       },
       "");
 }

@@ -72,24 +72,32 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
     rank.exchange->keep_alive(memory);
     const MatrixView x = memory->first.view();
     const MatrixView y = memory->second.view();
-    std::memset(x.data, 0xFF, static_cast<std::size_t>(memory->first.bytes()));  // NaN until filled
+    Backend& backend = *rank.backend;
+    const std::vector<float> unset(static_cast<std::size_t>(op.with_halo() * width),
+                                   std::numeric_limits<float>::quiet_NaN());
+    upload_f32(backend, *rank.queue, unset, x);  // until filled
     std::vector<int> completed(static_cast<std::size_t>(op.inner()), 0);
+    const auto fill = [&](RowRange range) {
+      std::vector<float> rows;
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        for (std::int64_t f = 0; f < width; ++f) {
+          rows.push_back(static_cast<float>(input(to_index(local.inner_ids[i]), f)));
+        }
+      }
+      backend.copy(*rank.queue, x.rows_in(range).data, rows.data(), range.size() * width * 4,
+                   CopyKind::kHostToDevice);
+    };
+    const auto count = [&](RowRange range) {
+      for (std::int64_t i = range.begin; i < range.end; ++i) ++completed[i];
+    };
     aggregate(rank.context(overlap), op, {0, direction}, x, y,
-              {[&](RowRange range) {
-                 for (std::int64_t i = range.begin; i < range.end; ++i) {
-                   for (std::int64_t f = 0; f < width; ++f) {
-                     x.row<float>(i)[f] =
-                         static_cast<float>(input(to_index(local.inner_ids[i]), f));
-                   }
-                 }
-               },
-               [&](RowRange range) {
-                 for (std::int64_t i = range.begin; i < range.end; ++i) ++completed[i];
-               }});
+              {.prepare = fill, .complete = count});
+    rank.reducer.synchronize();
+    const std::vector<float> sums = download_f32(backend, *rank.queue, y);
     const std::lock_guard lock(mutex);
     for (std::int64_t i = 0; i < op.inner(); ++i) {
       EXPECT_EQ(completed[i], 1);
-      std::memcpy(&result[to_index(local.inner_ids[i]) * width], y.row<float>(i),
+      std::memcpy(&result[to_index(local.inner_ids[i]) * width], &sums[i * width],
                   static_cast<std::size_t>(width) * 4);
     }
   });
