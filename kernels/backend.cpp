@@ -1,6 +1,7 @@
 #include "kernels/backend.hpp"
 
 #include <cstdint>
+#include <optional>
 
 #include "base/error.hpp"
 
@@ -91,10 +92,22 @@ void check_epilogue(const Backend& backend, const Epilogue& epilogue, ConstMatri
   ATOLL_ASSERT(threshold >= 1 && threshold < 65536, "dropout threshold {}", threshold);
 }
 
+// Records an operation while somebody wants a profile.
+class ProfiledOperation {
+ public:
+  ProfiledOperation(TraceRecorder* recorder, const char* name) {
+    if (recorder != nullptr) span_.emplace(*recorder, name);
+  }
+
+ private:
+  std::optional<ScopedSpan> span_;
+};
+
 }  // namespace
 
 void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                    double beta, MatrixView y, const Epilogue& epilogue) {
+  const ProfiledOperation profiled(profile_, "spmm");
   check_view(*this, x, "spmm x");
   ATOLL_ASSERT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= op.rows,
                "spmm rows {}..{} of {}", rows.begin, rows.end, op.rows);
@@ -110,6 +123,7 @@ void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstM
 
 void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
                           std::span<const float> scale, MatrixView y) {
+  const ProfiledOperation profiled(profile_, "gather_rows");
   check_view(*this, x, "gather_rows x");
   check_shape(*this, y, length(rows), x.cols, x.dtype, "gather_rows y");
   check_optional_length(length(scale), x.rows, "gather_rows scale");
@@ -119,11 +133,13 @@ void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const Local
 }
 
 void Backend::fill_zero(Queue& queue, MatrixView y) {
+  const ProfiledOperation profiled(profile_, "fill_zero");
   check_view(*this, y, "fill_zero y");
   if (!y.empty()) do_fill_zero(queue, y);
 }
 
 void Backend::convert(Queue& queue, ConstMatrixView x, MatrixView y) {
+  const ProfiledOperation profiled(profile_, "convert");
   check_view(*this, x, "convert x");
   check_shape(*this, y, x.rows, x.cols, y.dtype, "convert y");
   check_disjoint(y, x, "convert y and x");
@@ -132,6 +148,7 @@ void Backend::convert(Queue& queue, ConstMatrixView x, MatrixView y) {
 
 void Backend::gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
                    ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue) {
+  const ProfiledOperation profiled(profile_, "gemm");
   check_view(*this, a, "gemm a");
   const bool swap_a = transpose_a == Transpose::kYes;
   const bool swap_b = transpose_b == Transpose::kYes;
@@ -155,6 +172,7 @@ void Backend::gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a, Trans
 
 void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue,
                              MatrixView y) {
+  const ProfiledOperation profiled(profile_, "apply_epilogue");
   check_view(*this, x, "epilogue x");
   check_shape(*this, y, x.rows, x.cols, x.dtype, "epilogue y");
   check_same_or_disjoint(y, x, "epilogue y and x");
@@ -165,6 +183,7 @@ void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& ep
 
 void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrixView dy,
                                     float dropout_scale, MatrixView dx) {
+  const ProfiledOperation profiled(profile_, "relu_dropout_backward");
   check_view(*this, y, "relu_dropout_backward y");
   check_shape(*this, dy, y.rows, y.cols, y.dtype, "relu_dropout_backward dy");
   check_shape(*this, dx, y.rows, y.cols, y.dtype, "relu_dropout_backward dx");
@@ -174,6 +193,7 @@ void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrix
 }
 
 void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out) {
+  const ProfiledOperation profiled(profile_, "column_sums");
   check_view(*this, x, "column_sums x");
   check_shape(*this, out, 1, x.cols, parameter_dtype(x.dtype), "column_sums out");
   check_disjoint(out, x, "column_sums out and x");
@@ -183,6 +203,7 @@ void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, Matr
 }
 
 void Backend::sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out) {
+  const ProfiledOperation profiled(profile_, "sum_parts");
   for (const ConstMatrixView view : {parts, ConstMatrixView(out)}) {
     ATOLL_ASSERT(view.dtype == DType::kF32 || view.dtype == DType::kF64, "sum_parts dtype {}",
                  static_cast<int>(view.dtype));
@@ -196,6 +217,7 @@ void Backend::sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out) {
 
 void Backend::batch_norm_moments(Queue& queue, ConstMatrixView x, std::span<const double> shift,
                                  std::span<double> sums) {
+  const ProfiledOperation profiled(profile_, "batch_norm_moments");
   check_view(*this, x, "batch_norm_moments x");
   check_length(length(shift), x.cols, "batch_norm_moments shift");
   check_length(length(sums), 2 * x.cols, "batch_norm_moments sums");
@@ -208,6 +230,7 @@ void Backend::batch_norm_statistics(Queue& queue, std::span<const double> sums, 
                                     double momentum, double epsilon, std::span<double> running_mean,
                                     std::span<double> running_variance, std::span<double> mean,
                                     std::span<double> inv_std) {
+  const ProfiledOperation profiled(profile_, "batch_norm_statistics");
   const std::int64_t width = length(mean);
   check_length(length(sums), 2 * width, "batch_norm_statistics sums");
   check_length(length(running_mean), width, "batch_norm_statistics running_mean");
@@ -224,6 +247,7 @@ void Backend::batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMa
                                        std::span<const double> mean,
                                        std::span<const double> inv_std, std::span<double> sums,
                                        MatrixView dgamma, MatrixView dbeta) {
+  const ProfiledOperation profiled(profile_, "batch_norm_gradient_sums");
   check_view(*this, x, "batch_norm_gradient_sums x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_gradient_sums dy");
   check_length(length(mean), x.cols, "batch_norm_gradient_sums mean");
@@ -245,6 +269,7 @@ void Backend::batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixV
                                   std::span<const double> mean, std::span<const double> inv_std,
                                   ConstMatrixView gamma, std::span<const double> sums,
                                   std::int64_t count, MatrixView dx) {
+  const ProfiledOperation profiled(profile_, "batch_norm_backward");
   check_view(*this, x, "batch_norm_backward x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_backward dy");
   check_shape(*this, dx, x.rows, x.cols, x.dtype, "batch_norm_backward dx");
@@ -262,6 +287,7 @@ void Backend::batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixV
 
 void Backend::inverse_std(Queue& queue, std::span<const double> variance, double epsilon,
                           std::span<double> out) {
+  const ProfiledOperation profiled(profile_, "inverse_std");
   check_length(length(out), length(variance), "inverse_std out");
   ATOLL_ASSERT(epsilon > 0, "inverse_std epsilon {}", epsilon);
   if (!out.empty()) do_inverse_std(queue, variance, epsilon, out);
@@ -269,6 +295,7 @@ void Backend::inverse_std(Queue& queue, std::span<const double> variance, double
 
 void Backend::layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma,
                          ConstMatrixView beta, double epsilon, MatrixView y) {
+  const ProfiledOperation profiled(profile_, "layer_norm");
   check_view(*this, x, "layer_norm x");
   check_shape(*this, gamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm gamma");
   check_shape(*this, beta, 1, x.cols, parameter_dtype(x.dtype), "layer_norm beta");
@@ -283,6 +310,7 @@ void Backend::layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma,
 void Backend::layer_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
                                   ConstMatrixView gamma, double epsilon, MatrixView dx,
                                   MatrixView dgamma, MatrixView dbeta) {
+  const ProfiledOperation profiled(profile_, "layer_norm_backward");
   check_view(*this, x, "layer_norm_backward x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "layer_norm_backward dy");
   check_shape(*this, dx, x.rows, x.cols, x.dtype, "layer_norm_backward dx");
@@ -302,6 +330,7 @@ void Backend::softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
                                     std::span<const std::int32_t> labels,
                                     std::span<const LocalId> rows, double grad_scale,
                                     MatrixView dlogits, std::span<double> loss_sum) {
+  const ProfiledOperation profiled(profile_, "softmax_cross_entropy");
   check_view(*this, logits, "softmax_cross_entropy logits");
   check_shape(*this, dlogits, logits.rows, logits.cols, logits.dtype, "softmax dlogits");
   check_length(length(labels), logits.rows, "softmax_cross_entropy labels");
@@ -318,6 +347,7 @@ void Backend::sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                                     std::span<const std::uint8_t> targets,
                                     std::span<const LocalId> rows, double grad_scale,
                                     MatrixView dlogits, std::span<double> loss_sum) {
+  const ProfiledOperation profiled(profile_, "sigmoid_cross_entropy");
   check_view(*this, logits, "sigmoid_cross_entropy logits");
   check_shape(*this, dlogits, logits.rows, logits.cols, logits.dtype, "sigmoid dlogits");
   check_length(length(targets), logits.rows * logits.cols, "sigmoid_cross_entropy targets");
@@ -333,6 +363,7 @@ void Backend::sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
 void Backend::count_correct(Queue& queue, ConstMatrixView logits,
                             std::span<const std::int32_t> labels,
                             std::span<const std::uint8_t> split, std::span<std::int64_t> counts) {
+  const ProfiledOperation profiled(profile_, "count_correct");
   check_view(*this, logits, "count_correct logits");
   check_length(length(labels), logits.rows, "count_correct labels");
   check_length(length(split), logits.rows, "count_correct split");
@@ -345,6 +376,7 @@ void Backend::count_multi_label(Queue& queue, ConstMatrixView logits,
                                 std::span<const std::uint8_t> targets,
                                 std::span<const std::uint8_t> split,
                                 std::span<std::int64_t> counts) {
+  const ProfiledOperation profiled(profile_, "count_multi_label");
   check_view(*this, logits, "count_multi_label logits");
   check_length(length(targets), logits.rows * logits.cols, "count_multi_label targets");
   check_length(length(split), logits.rows, "count_multi_label split");
@@ -355,6 +387,7 @@ void Backend::count_multi_label(Queue& queue, ConstMatrixView logits,
 
 void Backend::adam_step(Queue& queue, const AdamSpec& spec, MatrixView parameters,
                         ConstMatrixView gradients, MatrixView m, MatrixView v) {
+  const ProfiledOperation profiled(profile_, "adam_step");
   check_view(*this, parameters, "adam_step parameters");
   const std::int64_t n = parameters.cols;
   for (const ConstMatrixView array :

@@ -84,6 +84,10 @@ class Backend {
   // Times work of this queue on the device; null if the host's clock does (a CPU).
   virtual std::unique_ptr<SpanClock> make_clock(Queue& queue) = 0;
 
+  // From now on every operation on `queue` is recorded as a span with its name (null: no more).
+  // Where make_clock() gives a clock, the recorder must use one of that queue.
+  void profile_into(TraceRecorder* recorder) { profile_ = recorder; }
+
   // --- sparse ---------------------------------------------------------------------------------
   // y[i, :] = epilogue(beta * y[i, :] + (S x)[i, :]) for i in `rows` (S: see SparseOperator), beta
   // 0 or 1 (0 ignores what y held). x [op.cols, F], y [op.rows, F]; dropout.row_ids [rows.size()].
@@ -230,6 +234,8 @@ class Backend {
                                     std::span<const std::uint8_t>, std::span<std::int64_t>) = 0;
   virtual void do_adam_step(Queue&, const AdamSpec&, MatrixView, ConstMatrixView, MatrixView,
                             MatrixView) = 0;
+
+  TraceRecorder* profile_ = nullptr;
 };
 
 }  // namespace atl
