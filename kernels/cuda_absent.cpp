@@ -15,7 +15,7 @@ int cuda_device_count(std::string& why) {
   return 0;
 }
 
-std::unique_ptr<Backend> make_cuda_backend(int) {
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions&) {
   fail(ErrorKind::kDevice, "backend cuda: {}", kWhy);
 }
 
