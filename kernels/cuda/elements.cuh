@@ -1,0 +1,281 @@
+// Elements of matrices on the device: loads and stores of vectors of f32 or bf16, sums over the
+// lanes of a warp or block in a fixed order, and the element function of an Epilogue.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <string.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+#include "kernels/bf16.hpp"
+#include "kernels/views.hpp"
+
+namespace atl::cuda {
+
+inline constexpr unsigned kFullWarp = 0xFFFFFFFFU;
+
+// --- vectors of elements ------------------------------------------------------------------------
+
+// Neighbours in a row, read and written as one access.
+template <typename T, int kCount>
+struct alignas(sizeof(T) * kCount) Packed {
+  T values[kCount];
+};
+
+// Elements of one 16-byte access, the widest there is.
+template <typename T>
+inline constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+
+// A matrix for device code: element (i, j) at at(i, j).
+template <typename T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+  __device__ T* at(std::int64_t i, std::int64_t j) const { return data + i * stride + j; }
+};
+
+template <typename T>
+Rows<const T> rows_of(ConstMatrixView view) {
+  return {static_cast<const T*>(view.data), view.stride};
+}
+template <typename T>
+Rows<T> rows_of(MatrixView view) {
+  return {static_cast<T*>(view.data), view.stride};
+}
+
+// True if rows can be walked in accesses of `count` elements: every one is aligned and none
+// crosses the end of a row.
+inline bool fits_vectors(int count, ConstMatrixView view) {
+  const std::int64_t bytes = count * bytes_of(view.dtype);
+  return reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(bytes) == 0 &&
+         view.cols % count == 0 &&
+         (view.rows == 1 || view.stride * bytes_of(view.dtype) % bytes == 0);
+}
+inline bool fits_vectors(int count, std::initializer_list<ConstMatrixView> views) {
+  for (const ConstMatrixView view : views) {
+    if (!fits_vectors(count, view)) return false;
+  }
+  return true;
+}
+
+// Calls body(float{}) or body(Bf16{}).
+template <typename Body>
+void with_element_type(DType dtype, const Body& body) {
+  ATOLL_ASSERT(dtype == DType::kF32 || dtype == DType::kBf16, "dtype {}", static_cast<int>(dtype));
+  if (dtype == DType::kF32) {
+    body(float{});
+  } else {
+    body(Bf16{});
+  }
+}
+
+// Calls body with std::integral_constant<int, elements per access>: whole vectors where all views
+// allow them, else single elements. T is the widest element type of the views.
+template <typename T, typename Body>
+void with_unit(std::initializer_list<ConstMatrixView> views, const Body& body) {
+  if (fits_vectors(kVector<T>, views)) {
+    body(std::integral_constant<int, kVector<T>>{});
+  } else {
+    body(std::integral_constant<int, 1>{});
+  }
+}
+
+__device__ inline float to_f32(float value) { return value; }
+__device__ inline float to_f32(Bf16 value) {
+  return __uint_as_float(static_cast<unsigned>(value.bits) << 16U);
+}
+
+template <int kCount, typename T>
+__device__ inline Packed<T, kCount> load(const T* at) {
+  return *reinterpret_cast<const Packed<T, kCount>*>(at);
+}
+
+template <typename T, int kCount>
+__device__ inline void store(T* at, const Packed<T, kCount>& values) {
+  *reinterpret_cast<Packed<T, kCount>*>(at) = values;
+}
+
+template <typename T, int kCount>
+__device__ inline Packed<float, kCount> widen(const Packed<T, kCount>& packed) {
+  Packed<float, kCount> wide;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) wide.values[i] = to_f32(packed.values[i]);
+  return wide;
+}
+
+// Rounds to nearest even.
+template <typename T, int kCount>
+__device__ inline Packed<T, kCount> narrow(const Packed<float, kCount>& wide) {
+  if constexpr (std::is_same_v<T, float>) {
+    return wide;
+  } else {
+    Packed<Bf16, kCount> packed;
+    if constexpr (kCount % 2 == 0) {
+#pragma unroll
+      for (int i = 0; i < kCount; i += 2) {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(wide.values[i], wide.values[i + 1]);
+        memcpy(&packed.values[i], &pair, sizeof(pair));
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        packed.values[i].bits = __bfloat16_as_ushort(__float2bfloat16_rn(wide.values[i]));
+      }
+    }
+    return packed;
+  }
+}
+
+// --- sums and maxima over lanes -----------------------------------------------------------------
+
+// Over groups of `lanes` neighbours of a warp (a power of 2); every lane gets the same bits. All 32
+// lanes of the warp must call.
+template <typename Value>
+__device__ inline Value team_sum(Value value, int lanes) {
+  for (int offset = lanes / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(kFullWarp, value, offset);
+  }
+  return value;
+}
+// NaN is passed over unless there is nothing else.
+__device__ inline float team_max(float value, int lanes) {
+  for (int offset = lanes / 2; offset > 0; offset /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kFullWarp, value, offset));
+  }
+  return value;
+}
+
+// Over all threads of a block of whole warps; every thread gets the sum. `scratch` is shared memory
+// of 32 values. All threads must call.
+template <typename Value>
+__device__ inline Value block_sum(Value value, Value* scratch) {
+  value = team_sum(value, 32);
+  __syncthreads();  // the scratch of an earlier call may still be read
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
+  __syncthreads();
+  Value sum = scratch[0];
+  for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) sum += scratch[warp];
+  return sum;
+}
+
+// --- the epilogue -------------------------------------------------------------------------------
+
+inline constexpr int kDropoutGroup = 8;  // neighbouring columns whose numbers are one random block
+
+// An Epilogue as an argument of kernels; null pointers are absent parts.
+struct EpilogueArgs {
+  const double* mean = nullptr;
+  const double* inv_std = nullptr;
+  const float* gamma = nullptr;
+  const float* beta = nullptr;
+  bool relu = false;
+  std::uint32_t threshold = 65536;
+  float dropout_scale = 1;
+  RandomKey key;
+  const EpochState* state = nullptr;
+  const GlobalId* row_ids = nullptr;
+
+  __host__ __device__ bool affine() const {
+    return mean != nullptr || gamma != nullptr || beta != nullptr;
+  }
+  __host__ __device__ bool drops() const { return threshold != 65536; }
+  // The key with the epoch that counts. Once per thread: it reads the state.
+  __device__ RandomKey key_now() const {
+    RandomKey now = key;
+    if (state != nullptr) now.epoch = state->epoch;
+    return now;
+  }
+};
+
+inline EpilogueArgs epilogue_args(const Epilogue& epilogue) {
+  EpilogueArgs args;
+  if (!epilogue.mean.empty()) {
+    args.mean = epilogue.mean.data();
+    args.inv_std = epilogue.inv_std.data();
+  }
+  if (!epilogue.gamma.absent()) args.gamma = static_cast<const float*>(epilogue.gamma.data);
+  if (!epilogue.beta.absent()) args.beta = static_cast<const float*>(epilogue.beta.data);
+  args.relu = epilogue.relu;
+  if (epilogue.dropout.active()) {
+    args.threshold = epilogue.dropout.rate.threshold;
+    args.dropout_scale = epilogue.dropout.rate.scale;
+    args.key = epilogue.dropout.key;
+    args.state = epilogue.dropout.state;
+    args.row_ids = epilogue.dropout.row_ids.data();
+  }
+  return args;
+}
+
+// A double as the sum of two floats: x - high is exact for x near high, so subtracting both loses
+// no digits to f32.
+struct SplitDouble {
+  float high;
+  float low;
+};
+__device__ inline SplitDouble split_double(double value) {
+  const auto high = static_cast<float>(value);
+  return {high, static_cast<float>(value - static_cast<double>(high))};
+}
+
+// What the affine part of an epilogue does in one column:
+//   y = ((x - mean.high) - mean.low) * scale + shift.
+struct ColumnFactors {
+  SplitDouble mean{0, 0};
+  float scale = 1;
+  float shift = 0;
+};
+
+__device__ inline ColumnFactors column_factors(const EpilogueArgs& args, std::int64_t col) {
+  ColumnFactors factors;
+  double scale = args.gamma != nullptr ? static_cast<double>(args.gamma[col]) : 1.0;
+  if (args.mean != nullptr) {
+    factors.mean = split_double(args.mean[col]);
+    scale *= args.inv_std[col];
+  }
+  factors.scale = static_cast<float>(scale);
+  if (args.beta != nullptr) factors.shift = args.beta[col];
+  return factors;
+}
+
+__device__ inline float affine_value(const ColumnFactors& factors, float x) {
+  return fmaf(x - factors.mean.high - factors.mean.low, factors.scale, factors.shift);
+}
+
+// NaN stays NaN, so that a diverged run is seen.
+__device__ inline float relu_value(float x) { return x < 0.0F ? 0.0F : x; }
+
+// Bit j % 8 says whether element (i, j) is kept, for the columns j of group j / 8. `key` from
+// key_now().
+__device__ inline unsigned dropout_bits(const EpilogueArgs& args, const RandomKey& key,
+                                        std::int64_t i, std::int64_t group) {
+  const PhiloxBlock block = random_block(key, static_cast<std::uint64_t>(args.row_ids[i]),
+                                         static_cast<std::uint32_t>(group));
+  unsigned bits = 0;
+#pragma unroll
+  for (std::uint32_t lane = 0; lane < kDropoutGroup; ++lane) {
+    bits |= dropout_half_word(block, lane) < args.threshold ? 1U << lane : 0U;
+  }
+  return bits;
+}
+
+// The whole epilogue of neighbours in a row: value k is kept by bit k of `kept` (all ones without
+// dropout).
+template <bool kAffine, int kCount>
+__device__ inline void apply_epilogue(const EpilogueArgs& args,
+                                      const ColumnFactors (&factors)[kCount], unsigned kept,
+                                      Packed<float, kCount>& row) {
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) {
+    float value = row.values[k];
+    if constexpr (kAffine) value = affine_value(factors[k], value);
+    if (args.relu) value = relu_value(value);
+    if (args.drops())
+      value = (kept >> static_cast<unsigned>(k) & 1U) != 0 ? value * args.dropout_scale : 0.0F;
+    row.values[k] = value;
+  }
+}
+
+}  // namespace atl::cuda

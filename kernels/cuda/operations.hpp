@@ -1,0 +1,67 @@
+// The operations of kernels/backend.hpp that are own kernels, as functions: same shapes, meaning
+// and order of parameters as there, already checked, with the place to run in place of the queue.
+// Views are f32 or bf16 in device memory, spans are device memory, AdamSpec::segments host memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/cuda/launch.hpp"
+#include "kernels/views.hpp"
+
+namespace atl::cuda {
+
+// elementwise.cu
+void fill_zero(const Launch& where, MatrixView y);
+void convert(const Launch& where, ConstMatrixView x, MatrixView y);
+void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId> rows,
+                 std::span<const float> scale, MatrixView y);
+void relu_dropout_backward(const Launch& where, ConstMatrixView y, ConstMatrixView dy,
+                           float dropout_scale, MatrixView dx);
+void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
+
+// reduction.cu. All sums go through the workspace, in an order that depends on the shape alone.
+void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out);
+void sum_parts(const Launch& where, ConstMatrixView parts, MatrixView out);
+void batch_norm_moments(const Launch& where, ConstMatrixView x, std::span<const double> shift,
+                        std::span<double> sums);
+void batch_norm_statistics(const Launch& where, std::span<const double> sums, std::int64_t count,
+                           double momentum, double epsilon, std::span<double> running_mean,
+                           std::span<double> running_variance, std::span<double> mean,
+                           std::span<double> inv_std);
+void batch_norm_gradient_sums(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
+                              std::span<const double> mean, std::span<const double> inv_std,
+                              std::span<double> sums, MatrixView dgamma, MatrixView dbeta);
+void batch_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
+                         std::span<const double> mean, std::span<const double> inv_std,
+                         ConstMatrixView gamma, std::span<const double> sums, std::int64_t count,
+                         MatrixView dx);
+void inverse_std(const Launch& where, std::span<const double> variance, double epsilon,
+                 std::span<double> out);
+
+// layer_norm.cu
+void layer_norm(const Launch& where, ConstMatrixView x, ConstMatrixView gamma, ConstMatrixView beta,
+                double epsilon, MatrixView y);
+void layer_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
+                         ConstMatrixView gamma, double epsilon, MatrixView dx, MatrixView dgamma,
+                         MatrixView dbeta);
+
+// loss.cu. A listed row whose label is no class makes the loss NaN.
+void softmax_cross_entropy(const Launch& where, ConstMatrixView logits,
+                           std::span<const std::int32_t> labels, std::span<const LocalId> rows,
+                           double grad_scale, MatrixView dlogits, std::span<double> loss_sum);
+void sigmoid_cross_entropy(const Launch& where, ConstMatrixView logits,
+                           std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
+                           double grad_scale, MatrixView dlogits, std::span<double> loss_sum);
+void count_correct(const Launch& where, ConstMatrixView logits,
+                   std::span<const std::int32_t> labels, std::span<const std::uint8_t> split,
+                   std::span<std::int64_t> counts);
+void count_multi_label(const Launch& where, ConstMatrixView logits,
+                       std::span<const std::uint8_t> targets, std::span<const std::uint8_t> split,
+                       std::span<std::int64_t> counts);
+
+// optimizer.cu
+void adam_step(const Launch& where, const AdamSpec& spec, MatrixView parameters,
+               ConstMatrixView gradients, MatrixView m, MatrixView v);
+
+}  // namespace atl::cuda
