@@ -19,6 +19,7 @@ struct BenchArguments {
   TrainFlags flags;
   int warmup = 3;
   int epochs = 10;
+  int profiled = 0;  // epochs
   std::string json;
 };
 
@@ -39,6 +40,27 @@ Spread spread_of(std::vector<double> values) {
 Json to_json(const Spread& spread) {
   return {{"median", spread.median}, {"min", spread.least}, {"max", spread.most}};
 }
+
+// What operations took in the profiled epochs of rank 0, per epoch.
+struct Profile {
+  int epochs = 0;
+  double epoch_ms = 0;
+  std::map<std::string, OperationCost> operations;
+
+  Json to_json() const {
+    Json result = {{"epochs", epochs}, {"epoch_ms", epoch_ms / epochs}};
+    double busy = 0;
+    for (const auto& [name, cost] : operations) {
+      busy += cost.ms;
+      result["operations"][name] = {{"ms", cost.ms / epochs},
+                                    {"share", cost.ms / epoch_ms},
+                                    {"calls", static_cast<double>(cost.calls) / epochs}};
+    }
+    // Gaps between operations, waiting for messages, and the timing itself.
+    result["rest"] = {{"ms", (epoch_ms - busy) / epochs}, {"share", 1 - busy / epoch_ms}};
+    return result;
+  }
+};
 
 // Everything measured, epoch by epoch, on this rank.
 struct Samples {
@@ -74,12 +96,17 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
       {"device", job.backend().device()},
       {"exchange", options.exchange},
       {"overlap", options.overlap},
+      {"dtype", to_string(options.dtype)},
+      {"tf32", options.tf32},
+      {"messages", job.device_transport().reason},
+      {"replayed", job.trainer().replays()},
       {"epochs", samples.epoch_ms.size()},
       {"epoch_ms", to_json(spread_of(samples.epoch_ms))},
       {"exposed_comm_ms", to_json(spread_of(samples.exposed_ms))},
       {"bytes_sent_per_epoch", static_cast<std::int64_t>(spread_of(samples.bytes).median)},
       {"halo_bytes_per_epoch_formula", halo_bytes},
       {"peak_rss_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
+      {"device_memory_mb", static_cast<double>(job.device_bytes()) / 1e6},
       {"memory_needed_mb", static_cast<double>(job.trainer().bytes_needed()) / 1e6},
       {"commit", program_commit()}};
   std::int64_t floats = 0;
@@ -106,14 +133,30 @@ void print_report(const Json& report) {
   fmt::print("  {:<20} {:>10} {:>10} {:>10}\n", "ms", "median", "min", "max");
   line("epoch", report.at("epoch_ms"));
   line("exposed comm", report.at("exposed_comm_ms"));
-  fmt::print("  phases of rank 0\n");
-  for (const auto& [phase, spread] : report.at("phases_ms").items()) line(phase, spread);
+  if (report.contains("phases_ms")) {
+    fmt::print("  phases of rank 0\n");
+    for (const auto& [phase, spread] : report.at("phases_ms").items()) line(phase, spread);
+  } else {
+    fmt::print("  epochs were replayed from a recording, which has no phases; see --profile\n");
+  }
   fmt::print(
       "  {:.3f} MB sent per epoch by all ranks ({:.3f} MB of halo rows by formula, {} floats "
       "per halo row); peak {:.0f} MB\n",
       report.at("bytes_sent_per_epoch").get<double>() / 1e6,
       report.at("halo_bytes_per_epoch_formula").get<double>() / 1e6,
       report.at("floats_per_halo_row").get<std::int64_t>(), report.at("peak_rss_mb").get<double>());
+}
+
+void print_profile(const Json& profile) {
+  const auto line = [](const std::string& name, const Json& cost) {
+    fmt::print("  {:<26} {:>10.3f} {:>9.1f} %", name, cost.at("ms").get<double>(),
+               100 * cost.at("share").get<double>());
+    if (cost.contains("calls")) fmt::print(" {:>9.1f}", cost.at("calls").get<double>());
+    fmt::print("\n");
+  };
+  fmt::print("  {:<26} {:>10} {:>11} {:>9}\n", "profiled epoch of rank 0", "ms", "share", "calls");
+  for (const auto& [name, cost] : profile.at("operations").items()) line(name, cost);
+  line("(between operations)", profile.at("rest"));
 }
 
 void run_bench(const BenchArguments& arguments) {
@@ -129,11 +172,21 @@ void run_bench(const BenchArguments& arguments) {
       const EpochResult result = job.trainer().run_epoch(epoch);
       if (epoch > arguments.warmup) samples.add(result);
     }
+    Profile profile;
+    for (int k = 1; k <= arguments.profiled; ++k) {
+      const int epoch = arguments.warmup + arguments.epochs + k;
+      profile.epoch_ms += job.trainer().profile_epoch(epoch, profile.operations).epoch_ms;
+      ++profile.epochs;
+    }
     std::int64_t halo_bytes = job.trainer().model().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&halo_bytes, 1), {"byte formula"});
     if (transport.rank() != 0) return;
-    const Json report = make_report(samples, job, options, transport, halo_bytes);
+    Json report = make_report(samples, job, options, transport, halo_bytes);
     print_report(report);
+    if (profile.epochs > 0) {
+      report["profile"] = profile.to_json();
+      print_profile(report.at("profile"));
+    }
     if (!arguments.json.empty()) write_json(arguments.json, report);
   });
 }
@@ -146,7 +199,8 @@ void add_bench_command(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  atoll bench data/arxiv --model sage\n"
-      "  mpirun -n 4 atoll bench data/arxiv --norm batch --epochs 20 --json bench.json");
+      "  mpirun -n 4 atoll bench data/arxiv --norm batch --epochs 20 --json bench.json\n"
+      "  atoll bench data/arxiv --backend cuda --dtype bf16 --profile 5");
   const auto arguments = std::make_shared<BenchArguments>();
   add_train_flags(*command, arguments->flags);
   CLI::Option* epochs = command->get_option("--epochs");
@@ -156,6 +210,11 @@ void add_bench_command(CLI::App& app) {
       ->group("Results");
   command->add_option("--epochs", arguments->epochs, "Epochs measured")
       ->check(CLI::Range(1, 1000000))
+      ->group("Results");
+  command
+      ->add_option("--profile", arguments->profiled,
+                   "Then time every operation of so many more epochs")
+      ->check(CLI::Range(0, 1000000))
       ->group("Results");
   command->add_option("--json", arguments->json, "Also write the figures to this file")
       ->group("Results");

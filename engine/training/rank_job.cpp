@@ -63,6 +63,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
       fail_option("--dtype {}: backend {} has no such storage; allowed there is f32",
                   to_string(options.dtype), backend_->name());
     }
+    bytes_at_start_ = backend_->available_bytes();
     queue_ = backend_->make_queue();
   });
   device_ = make_device_transport(options.messages, transport, *backend_);

@@ -23,12 +23,17 @@ class RankJob {
   const RankData& data() const { return *data_; }
   Trainer& trainer() { return *trainer_; }
   int threads() const { return threads_; }
+  // Bytes of the backend's memory taken since this job began (of a device; 0 on a host).
+  std::int64_t device_bytes() {
+    return backend_->host_accessible() ? 0 : bytes_at_start_ - backend_->available_bytes();
+  }
   // Which way messages between devices travel and why.
   const DeviceTransportChoice& device_transport() const { return device_; }
 
  private:
   Shard shard_;
   int threads_ = 0;
+  std::int64_t bytes_at_start_ = 0;  // available to the backend
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Queue> queue_;
   DeviceTransportChoice device_;

@@ -98,7 +98,8 @@ bool Trainer::replay_epoch(int epoch) {
   const bool wanted = options_.cuda_graph == GraphReplay::kOn ||
                       (options_.cuda_graph == GraphReplay::kAuto && transport_.size() == 1);
   const bool possible = transport_.size() == 1 || device_ != nullptr;
-  if (!wanted || !possible || options_.trace || epochs_run_ < kEpochsBefore) return false;
+  if (!wanted || !possible || options_.trace || profiling_) return false;
+  if (epochs_run_ < kEpochsBefore) return false;
   if (recording_ == nullptr) {
     const std::int64_t before = bytes_sent();
     trace_.use_clock(nullptr);
@@ -134,6 +135,24 @@ EpochResult Trainer::run_epoch(int epoch) {
   result.loss = loss_.local_sum(backend_, queue_);
   trace_.resolve();
   share_result(result);
+  return result;
+}
+
+EpochResult Trainer::profile_epoch(int epoch, std::map<std::string, OperationCost>& operations) {
+  TraceRecorder recorder(transport_.rank());
+  recorder.use_clock(clock_.get());
+  trace_.use_clock(clock_.get());
+  profiling_ = true;
+  backend_.profile_into(&recorder);
+  const EpochResult result = run_epoch(epoch);
+  backend_.profile_into(nullptr);
+  profiling_ = false;
+  recorder.resolve();
+  for (const TraceSpan& span : recorder.spans()) {
+    OperationCost& cost = operations[span.name];
+    cost.ms += span.duration_us / 1000;
+    ++cost.calls;
+  }
   return result;
 }
 

@@ -22,6 +22,12 @@ struct EpochResult {
   std::map<std::string, double> phase_ms;  // this rank, by span name
 };
 
+// What one kind of backend operation cost in an epoch.
+struct OperationCost {
+  double ms = 0;
+  std::int64_t calls = 0;
+};
+
 class Trainer {
  public:
   // Declares the model; allocates nothing large until allocate(). All references must outlive it.
@@ -35,6 +41,9 @@ class Trainer {
 
   // Forward, loss, backward, gradient all-reduce, step. epoch is 1-based. Collective.
   EpochResult run_epoch(int epoch);
+  // The same, never replayed; adds what the operations of this rank cost, by name. Timing each of
+  // them makes the epoch itself slower.
+  EpochResult profile_epoch(int epoch, std::map<std::string, OperationCost>& operations);
   // Metrics of the current weights by one forward pass with exact messages. Collective.
   Metrics evaluate(int epoch);
 
@@ -82,6 +91,7 @@ class Trainer {
   std::unique_ptr<Recording> recording_;
   std::int64_t recorded_bytes_ = 0;  // sent in one replayed epoch
   int epochs_run_ = 0;
+  bool profiling_ = false;
   std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace
 };
 
