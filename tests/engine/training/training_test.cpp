@@ -16,76 +16,11 @@
 #include "engine/training/prediction.hpp"
 #include "engine/training/rank_job.hpp"
 #include "engine/training/training_run.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/engine/training/example_runs.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
 namespace {
-
-std::filesystem::path make_sbm(const TempDir& dir, bool directed) {
-  spdlog::set_level(spdlog::level::warn);
-  GenerateOptions options;
-  options.out = dir.path() / (directed ? "directed" : "undirected");
-  options.nodes = 600;
-  options.classes = 4;
-  options.features = 12;
-  options.directed = directed;
-  options.seed = 3;
-  generate_dataset("sbm", options);
-  return options.out;
-}
-
-TrainOptions small_options() {
-  TrainOptions options;
-  options.hidden = 16;
-  options.norm = Norm::kBatch;
-  options.backend = "cpu";
-  options.threads = 1;
-  options.optimizer.epochs = 6;
-  return options;
-}
-
-struct RunResult {
-  std::vector<double> losses;
-  std::vector<std::int64_t> bytes;
-  std::int64_t formula_bytes = 0;
-  SafetensorsFile state;
-  Metrics metrics;
-};
-
-// Epochs `first`..`last`, after loading `start` if it holds anything.
-RunResult run_epochs(const std::filesystem::path& dataset, int ranks, const TrainOptions& options,
-                     int first, int last, const SafetensorsFile& start = {}) {
-  RunResult result;
-  PartitionOptions partition;
-  partition.method = "random";
-  run_local_ranks(ranks, 30, [&](Transport& transport) {
-    RankJob job(transport, dataset, partition, options);
-    if (!start.tensors.empty()) job.trainer().load_state(start, true, "start");
-    std::vector<double> losses;
-    std::vector<std::int64_t> bytes;
-    for (int epoch = first; epoch <= last; ++epoch) {
-      const EpochResult epoch_result = job.trainer().run_epoch(epoch);
-      losses.push_back(epoch_result.loss);
-      bytes.push_back(epoch_result.bytes_sent);
-    }
-    const Metrics metrics = job.trainer().evaluate(last);
-    std::int64_t formula = job.trainer().model().halo_bytes_per_epoch();
-    transport.all_reduce(std::span(&formula, 1), {"formula"});
-    if (transport.rank() == 0) {
-      result = {losses, bytes, formula, job.trainer().state(true), metrics};
-    }
-  });
-  return result;
-}
-
-bool same_tensors(const SafetensorsFile& a, const SafetensorsFile& b) {
-  if (a.tensors.size() != b.tensors.size()) return false;
-  for (const auto& [name, tensor] : a.tensors) {
-    if (!b.tensors.contains(name) || b.tensors.at(name).bytes != tensor.bytes) return false;
-  }
-  return true;
-}
 
 class SameNumbers : public ::testing::TestWithParam<std::tuple<std::string, bool, Norm>> {};
 

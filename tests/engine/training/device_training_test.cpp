@@ -1,0 +1,208 @@
+// Whole runs on a device: the numbers of the oracle and of the other ways to run them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/npy.hpp"
+#include "engine/training/prediction.hpp"
+#include "kernels/registry.hpp"
+#include "tests/engine/training/example_runs.hpp"
+
+namespace atl {
+namespace {
+
+// Skips visibly without enough devices, or fails if ATOLL_REQUIRE_GPU=1 and there is none.
+class DeviceTraining : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    devices_ = cuda_device_count(why);
+    if (devices_ > 0) return;
+    const char* required = std::getenv("ATOLL_REQUIRE_GPU");
+    if (required != nullptr && std::string(required) == "1") FAIL() << why;
+    GTEST_SKIP() << why;
+  }
+
+  static TrainOptions on_device() {
+    TrainOptions options = small_options();
+    options.backend = "cuda";
+    return options;
+  }
+  static TrainOptions on_reference() {
+    TrainOptions options = small_options();
+    options.backend = "reference";
+    return options;
+  }
+
+  int devices_ = 0;
+  TempDir dir_;
+};
+
+void expect_same_run(const RunResult& found, const RunResult& expected) {
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_TRUE(same_tensors(found.state, expected.state));
+}
+
+// Relative distance of two losses of the same epoch.
+double distance(const RunResult& found, const RunResult& expected, std::size_t epoch) {
+  return std::abs(found.losses[epoch - 1] - expected.losses[epoch - 1]) /
+         expected.losses[epoch - 1];
+}
+
+class DeviceSteps : public DeviceTraining,
+                    public ::testing::WithParamInterface<std::tuple<std::string, Norm>> {};
+
+TEST_P(DeviceSteps, FollowTheReferenceFor50Epochs) {
+  const auto [model, norm] = GetParam();
+  const std::filesystem::path dataset = make_sbm(dir_, true);
+  TrainOptions reference = on_reference();
+  TrainOptions device = on_device();
+  for (TrainOptions* options : {&reference, &device}) {
+    options->model = model;
+    options->norm = norm;
+  }
+  const RunResult expected = run_epochs(dataset, 1, reference, 1, 50);
+  EXPECT_LT(expected.losses.back(), 0.7 * expected.losses.front());
+  for (const int ranks : {1, 2, 4}) {
+    const RunResult found = run_epochs(dataset, ranks, device, 1, 50);
+    EXPECT_LT(distance(found, expected, 1), 1e-6) << ranks;
+    EXPECT_LT(distance(found, expected, 2), 1e-5) << ranks;
+    EXPECT_LT(distance(found, expected, 20), 1e-4) << ranks;
+    EXPECT_LT(distance(found, expected, 50), 1e-3) << ranks;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DeviceSteps,
+                         ::testing::Combine(::testing::Values("gcn", "sage"),
+                                            ::testing::Values(Norm::kNone, Norm::kLayer,
+                                                              Norm::kBatch)));
+
+TEST_F(DeviceTraining, RepeatsBitForBitAndOverlapChangesNothing) {
+  const std::filesystem::path dataset = make_sbm(dir_, true);
+  TrainOptions options = on_device();
+  const RunResult first = run_epochs(dataset, 3, options, 1, 5);
+  expect_same_run(run_epochs(dataset, 3, options, 1, 5), first);
+  options.overlap = false;
+  expect_same_run(run_epochs(dataset, 3, options, 1, 5), first);
+}
+
+TEST_F(DeviceTraining, ReplayedEpochsGiveTheSameBits) {
+  const std::filesystem::path dataset = make_sbm(dir_, true);
+  for (const Norm norm : {Norm::kNone, Norm::kBatch}) {
+    TrainOptions options = on_device();
+    options.norm = norm;
+    options.input_dropout = 0.2;
+    options.optimizer.schedule = LearningRateSchedule::kCosine;
+    options.cuda_graph = GraphReplay::kOff;
+    const RunResult queued = run_epochs(dataset, 1, options, 1, 7);
+    options.cuda_graph = GraphReplay::kOn;
+    bool replayed = false;
+    run_local_ranks(1, 30, [&](Transport& transport) {
+      RankJob job(transport, dataset, PartitionOptions{}, options);
+      for (int epoch = 1; epoch <= 7; ++epoch) {
+        const double loss = job.trainer().run_epoch(epoch).loss;
+        EXPECT_EQ(loss, queued.losses[static_cast<std::size_t>(epoch - 1)]) << epoch;
+        job.trainer().evaluate(epoch);
+      }
+      replayed = job.trainer().replays();
+      EXPECT_TRUE(same_tensors(job.trainer().state(true), queued.state));
+    });
+    EXPECT_TRUE(replayed);
+  }
+}
+
+TEST_F(DeviceTraining, NarrowStorageFollowsTheReference) {
+  const std::filesystem::path dataset = make_sbm(dir_, true);
+  TrainOptions reference = on_reference();
+  reference.dtype = DType::kBf16;
+  const RunResult expected = run_epochs(dataset, 1, reference, 1, 30);
+  TrainOptions device = on_device();
+  device.dtype = DType::kBf16;
+  for (const int ranks : {1, 3}) {
+    const RunResult found = run_epochs(dataset, ranks, device, 1, 30);
+    // One unit of bf16 is 2^-8; sums over rows average it out.
+    EXPECT_LT(distance(found, expected, 1), 1e-3) << ranks;
+    EXPECT_LT(distance(found, expected, 30), 0.05) << ranks;
+    EXPECT_NEAR(found.metrics.test, expected.metrics.test, 0.03) << ranks;
+  }
+}
+
+TEST_F(DeviceTraining, GoesOnFromItsStateBitForBit) {
+  const std::filesystem::path dataset = make_sbm(dir_, false);
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    TrainOptions options = on_device();
+    options.dtype = dtype;
+    const RunResult whole = run_epochs(dataset, 2, options, 1, 6);
+    const RunResult half = run_epochs(dataset, 2, options, 1, 3);
+    const RunResult rest = run_epochs(dataset, 2, options, 4, 6, half.state);
+    EXPECT_TRUE(same_tensors(whole.state, rest.state));
+    EXPECT_EQ(whole.losses[5], rest.losses[2]);
+  }
+}
+
+TEST_F(DeviceTraining, MixesWithRanksOnTheCpu) {
+  const std::filesystem::path dataset = make_sbm(dir_, true);
+  const RunResult expected = run_epochs(dataset, 1, on_reference(), 1, 20);
+  TrainOptions options = on_device();
+  options.backend = "cuda,cpu,cuda";
+  const RunResult found = run_epochs(dataset, 3, options, 1, 20);
+  EXPECT_LT(distance(found, expected, 1), 1e-6);
+  EXPECT_LT(distance(found, expected, 20), 1e-4);
+  EXPECT_EQ(found.bytes, run_epochs(dataset, 3, small_options(), 1, 20).bytes);
+}
+
+TEST_F(DeviceTraining, NcclGivesTheBitsOfStaging) {
+  constexpr int kRanks = 3;
+  if (devices_ < kRanks) GTEST_SKIP() << devices_ << " devices, " << kRanks << " needed";
+  const std::filesystem::path dataset = make_sbm(dir_, true);
+  TrainOptions options = on_device();
+  options.messages = "staging";
+  const RunResult staged = run_epochs(dataset, kRanks, options, 1, 6);
+  options.messages = "nccl";
+  const RunResult direct = run_epochs(dataset, kRanks, options, 1, 6);
+  expect_same_run(direct, staged);
+  EXPECT_EQ(direct.bytes, staged.bytes);
+  options.cuda_graph = GraphReplay::kOn;
+  const RunResult replayed = run_epochs(dataset, kRanks, options, 1, 6);
+  expect_same_run(replayed, staged);
+  EXPECT_EQ(replayed.bytes, staged.bytes);
+}
+
+TEST_F(DeviceTraining, PredictsWhatTheReferencePredicts) {
+  const std::filesystem::path dataset = make_sbm(dir_, false);
+  const auto logits_of = [&](const TrainOptions& options, int ranks) {
+    const std::filesystem::path out = dir_.path() / "logits.npy";
+    run_local_ranks(ranks, 30, [&](Transport& transport) {
+      RankJob job(transport, dataset, PartitionOptions{}, options);
+      for (int epoch = 1; epoch <= 3; ++epoch) job.trainer().run_epoch(epoch);
+      predict(job.trainer(), job.data(), transport, PredictionKind::kLogits, out);
+    });
+    const NpyFile file(out);
+    const auto values = file.values<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const std::vector<float> expected = logits_of(on_reference(), 1);
+  const std::vector<float> found = logits_of(on_device(), 2);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 2e-3) << i;
+}
+
+TEST_F(DeviceTraining, ProfilesItsOperations) {
+  const std::filesystem::path dataset = make_sbm(dir_, false);
+  const TrainOptions options = on_device();
+  run_local_ranks(1, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, PartitionOptions{}, options);
+    for (int epoch = 1; epoch <= 4; ++epoch) job.trainer().run_epoch(epoch);
+    std::map<std::string, OperationCost> operations;
+    const EpochResult result = job.trainer().profile_epoch(5, operations);
+    EXPECT_GT(operations.at("spmm").calls, 0);
+    EXPECT_GT(operations.at("gemm").ms, 0);
+    EXPECT_EQ(operations.at("adam_step").calls, 1);
+    double sum = 0;
+    for (const auto& [name, cost] : operations) sum += cost.ms;
+    EXPECT_LE(sum, result.epoch_ms);
+  });
+}
+
+}  // namespace
+}  // namespace atl
