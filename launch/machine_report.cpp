@@ -20,7 +20,9 @@
 
 #include "base/memory.hpp"
 #include "base/unique_handle.hpp"
-#include "kernels/registry.hpp"
+#include "engine/comm/device_transport.hpp"
+#include "engine/comm/message_route.hpp"
+#include "kernels/cuda_devices.hpp"
 
 namespace atl {
 namespace {
@@ -162,15 +164,58 @@ void add_memory(Findings& findings) {
   }
 }
 
+std::string describe_peers(const std::vector<CudaDeviceInfo>& devices) {
+  std::vector<std::string> apart;
+  for (const CudaDeviceInfo& device : devices) {
+    for (const CudaDeviceInfo& other : devices) {
+      if (other.index > device.index && std::ranges::count(device.peers, other.index) == 0) {
+        apart.push_back(fmt::format("{}-{}", device.index, other.index));
+      }
+    }
+  }
+  if (apart.empty()) return "every device reaches every other's memory";
+  return fmt::format("not between devices {}: what they exchange passes the host's memory",
+                     fmt::join(apart, ", "));
+}
+
+// How messages of one rank per device would travel; of two ranks where there is one device or none.
+std::string describe_messages(const std::vector<CudaDeviceInfo>& devices) {
+  std::vector<RankDevice> ranks;
+  for (const CudaDeviceInfo& device : devices) ranks.push_back(rank_device("cuda", device.pci_id));
+  if (ranks.empty()) ranks.push_back(rank_device("cpu", "host"));
+  if (ranks.size() == 1) ranks.push_back(ranks.front());
+  return fmt::format("of {} ranks here: {}", ranks.size(),
+                     describe_route(ranks, nccl_obstacle(ranks), "mpi"));
+}
+
 void add_devices(Findings& findings) {
-  std::string why;
-  const int devices = cuda_device_count(why);
-  if (devices > 0) {
-    findings.push_back({"devices", "CUDA", fmt::format("{} devices", devices)});
-  } else {
-    findings.push_back({"devices", "CUDA", "none: " + why, FindingLevel::kNote,
+  const CudaInstallation cuda = examine_cuda();
+  if (!cuda.runtime.empty()) {
+    findings.push_back(
+        {"devices", "CUDA",
+         fmt::format("runtime {}, {}", cuda.runtime,
+                     cuda.driver.empty() ? "no driver" : "driver for up to " + cuda.driver)});
+  }
+  if (cuda.devices.empty()) {
+    findings.push_back({"devices", "CUDA devices", "none: " + cuda.why, FindingLevel::kNote,
                         "--backend auto uses the cpu backend"});
   }
+  for (const CudaDeviceInfo& device : cuda.devices) {
+    findings.push_back({"devices", fmt::format("CUDA device {}", device.index),
+                        fmt::format("{}, sm_{}, {}, {}", device.name, device.capability,
+                                    format_bytes(device.memory_bytes), device.pci_id)});
+  }
+  if (cuda.devices.size() > 1) {
+    findings.push_back({"devices", "peer access", describe_peers(cuda.devices)});
+  }
+  const std::string nccl = nccl_version();
+  Finding library{"devices", "NCCL", nccl.empty() ? "none: this build has no NCCL" : nccl};
+  if (nccl.empty() && cuda.devices.size() > 1) {
+    library.level = FindingLevel::kNote;
+    library.advice = "build where nccl.h and libnccl are found; devices then exchange directly";
+  }
+  findings.push_back(library);
+  findings.push_back({"devices", "messages", describe_messages(cuda.devices)});
 }
 
 void add_disk(Findings& findings) {

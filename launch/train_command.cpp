@@ -41,8 +41,7 @@ void run_train(const TrainFlags& flags, const std::string& config) {
       if (!options.run_dir.empty()) RunFolder::check(options.run_dir, options.resume);
     });
     RankJob job(transport, flags.dataset, partition, options);
-    const Json summary = train(options, {config, program_commit(), flags.dataset}, job.data(),
-                               job.backend(), job.trainer(), transport);
+    const Json summary = train(options, {config, program_commit(), flags.dataset}, job, transport);
     if (transport.rank() == 0) print_summary(summary, options.run_dir);
   });
 }

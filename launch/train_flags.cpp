@@ -103,6 +103,16 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
                   "Products in TF32, faster with 10 bits of mantissa: on or off (cuda)")
       ->check(CLI::IsMember({"on", "off"}))
       ->group("Machine");
+  command
+      .add_flag("--calibrate", train.calibrate,
+                "Measure which kernel is fastest where several can serve (cuda); kept in "
+                "calibration.json of the run folder")
+      ->group("Machine");
+  command
+      .add_option("--calibration", train.calibration,
+                  "File of choices that an earlier run has measured")
+      ->check(CLI::ExistingFile)
+      ->group("Machine");
   command.add_option("--exchange", train.exchange, "How messages travel")
       ->check(CLI::IsMember(exchange_modes()))
       ->group("Machine");

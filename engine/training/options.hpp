@@ -34,8 +34,10 @@ struct TrainOptions {
   std::string backend = "auto";   // or one per rank, separated by commas
   std::string messages = "auto";  // between devices: see make_device_transport
   GraphReplay cuda_graph = GraphReplay::kAuto;
-  bool tf32 = false;  // products with 10-bit mantissas where the device has them
-  int threads = 0;    // per rank; 0 = cores / ranks on this host
+  bool tf32 = false;                  // products with 10-bit mantissas where the device has them
+  bool calibrate = false;             // measure which kernel is fastest where several can serve
+  std::filesystem::path calibration;  // choices measured before
+  int threads = 0;                    // per rank; 0 = cores / ranks on this host
 
   // What is reported and kept.
   int eval_every = 1;        // 0: only at the end

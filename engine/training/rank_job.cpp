@@ -6,6 +6,7 @@
 #include "base/memory.hpp"
 #include "datasets/partition_folder.hpp"
 #include "engine/training/agreement.hpp"
+#include "engine/training/calibration.hpp"
 #include "engine/training/host_share.hpp"
 #include "kernels/registry.hpp"
 
@@ -58,6 +59,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     settings.threads = threads_;
     settings.tf32 = options.tf32;
     settings.local_rank = host_rank;
+    settings.choices = choices_ = load_calibration(options);
     backend_ = make_backend(name, settings);
     if (!backend_->supports(options.dtype)) {
       fail_option("--dtype {}: backend {} has no such storage; allowed there is f32",

@@ -6,6 +6,7 @@
 
 #include "datasets/shard.hpp"
 #include "engine/training/trainer.hpp"
+#include "kernels/kernel_choices.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {
@@ -23,6 +24,8 @@ class RankJob {
   const RankData& data() const { return *data_; }
   Trainer& trainer() { return *trainer_; }
   int threads() const { return threads_; }
+  // Choices of kernels, read or being measured; null: none.
+  const KernelChoices* choices() const { return choices_.get(); }
   // Bytes of the backend's memory taken since this job began (of a device; 0 on a host).
   std::int64_t device_bytes() {
     return backend_->host_accessible() ? 0 : bytes_at_start_ - backend_->available_bytes();
@@ -34,6 +37,7 @@ class RankJob {
   Shard shard_;
   int threads_ = 0;
   std::int64_t bytes_at_start_ = 0;  // available to the backend
+  std::shared_ptr<KernelChoices> choices_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Queue> queue_;
   DeviceTransportChoice device_;

@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "base/memory.hpp"
 #include "engine/training/agreement.hpp"
+#include "engine/training/calibration.hpp"
 #include "engine/training/checkpoint.hpp"
 #include "engine/training/progress.hpp"
 #include "engine/training/run_folder.hpp"
@@ -29,16 +30,17 @@ double score(const Metrics& metrics) {
 
 class Run {
  public:
-  Run(const TrainOptions& options, const RunDescription& description, const RankData& data,
-      Trainer& trainer, Transport& transport)
+  Run(const TrainOptions& options, const RunDescription& description, RankJob& job,
+      Transport& transport)
       : options_(options),
         description_(description),
-        data_(data),
-        trainer_(trainer),
+        job_(job),
+        data_(job.data()),
+        trainer_(job.trainer()),
         transport_(transport),
-        fingerprint_(fingerprint(options, data.dataset())) {}
+        fingerprint_(fingerprint(options, job.data().dataset())) {}
 
-  Json execute(const std::string& backend_name) {
+  Json execute() {
     const int start = resume();
     std::unique_ptr<RunFolder> folder;
     on_all_ranks(transport_, [&] {
@@ -55,7 +57,7 @@ class Run {
       }
     }
     finish(*folder);
-    const Json summary = make_summary(backend_name);
+    const Json summary = make_summary();
     on_all_ranks(transport_, [&] { folder->write_summary(summary); });
     if (options_.trace && done_ > start) write_trace(*folder);
     return summary;
@@ -96,6 +98,11 @@ class Run {
 
   void one_epoch(int epoch, RunFolder& folder, Progress& progress) {
     const EpochResult result = trainer_.run_epoch(epoch);
+    // The first epoch has met every shape; from now on a resumed run finds what it measured.
+    if (!calibration_saved_ && job_.choices() != nullptr && !options_.run_dir.empty()) {
+      save_calibration(transport_, *job_.choices(), options_.run_dir);
+      calibration_saved_ = true;
+    }
     if (!std::isfinite(result.loss)) {
       fail_input(
           "epoch {}: the loss is {}; lower --lr, or check the features for huge values "
@@ -145,7 +152,7 @@ class Run {
     folder.write_model(weights);
   }
 
-  Json make_summary(const std::string& backend_name) const {
+  Json make_summary() const {
     std::vector<std::int64_t> peaks(static_cast<std::size_t>(transport_.size()), 0);
     peaks[static_cast<std::size_t>(transport_.rank())] = peak_resident_bytes();
     transport_.all_reduce(std::span(peaks), {"memory report"});
@@ -155,7 +162,8 @@ class Run {
                     {"edges", data_.dataset().edges},
                     {"ranks", transport_.size()},
                     {"transport", transport_.name()},
-                    {"backend", backend_name},
+                    {"backend", job_.backend().name()},
+                    {"dtype", to_string(options_.dtype)},
                     {"exchange", options_.exchange},
                     {"overlap", options_.overlap},
                     {"model", options_.model},
@@ -200,11 +208,13 @@ class Run {
 
   const TrainOptions& options_;
   const RunDescription& description_;
+  RankJob& job_;
   const RankData& data_;
   Trainer& trainer_;
   Transport& transport_;
   Json fingerprint_;
   BestEpoch best_;
+  bool calibration_saved_ = false;
   int done_ = 0;
   double loss_ = 0;
   std::vector<double> epoch_ms_, exposed_ms_, bytes_;
@@ -238,9 +248,9 @@ Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset) {
   return result;
 }
 
-Json train(const TrainOptions& options, const RunDescription& description, const RankData& data,
-           Backend& backend, Trainer& trainer, Transport& transport) {
-  return Run(options, description, data, trainer, transport).execute(backend.name());
+Json train(const TrainOptions& options, const RunDescription& description, RankJob& job,
+           Transport& transport) {
+  return Run(options, description, job, transport).execute();
 }
 
 }  // namespace atl

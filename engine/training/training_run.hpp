@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/json.hpp"
-#include "engine/training/trainer.hpp"
+#include "engine/training/rank_job.hpp"
 
 namespace atl {
 
@@ -17,8 +17,8 @@ struct RunDescription {
 
 // Trains from the first epoch, or from the checkpoint with --resume, and returns the summary (equal
 // on all ranks up to peak_rss_mb). Collective.
-Json train(const TrainOptions& options, const RunDescription& description, const RankData& data,
-           Backend& backend, Trainer& trainer, Transport& transport);
+Json train(const TrainOptions& options, const RunDescription& description, RankJob& job,
+           Transport& transport);
 
 // The options that define the mathematics of a run, and the dataset: see Checkpoint::fingerprint.
 Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset);

@@ -116,8 +116,7 @@ TEST(Training, RunFolderResumesAfterAnInterruption) {
     options.run_dir = dir.path() / name;
     run_local_ranks(2, 30, [&](Transport& transport) {
       RankJob job(transport, dataset, PartitionOptions{}, options);
-      train(options, {"", "commit", dataset.string()}, job.data(), job.backend(), job.trainer(),
-            transport);
+      train(options, {"", "commit", dataset.string()}, job, transport);
     });
   };
   run("whole", 8, false);
@@ -190,8 +189,7 @@ TEST(Training, StopsEarlyAlsoAcrossAResume) {
       options.run_dir = dir.path() / name;
       run_local_ranks(2, 30, [&](Transport& transport) {
         RankJob job(transport, dataset, PartitionOptions{}, options);
-        train(options, {"", "commit", dataset.string()}, job.data(), job.backend(), job.trainer(),
-              transport);
+        train(options, {"", "commit", dataset.string()}, job, transport);
       });
     }
     return read_json(dir.path() / name / "summary.json").at("epochs").get<int>();

@@ -1,0 +1,20 @@
+// Choices that depend on measured times, kept so that a run can be repeated and resumed bit by bit.
+#pragma once
+
+#include <memory>
+
+#include "engine/comm/transport.hpp"
+#include "engine/training/options.hpp"
+#include "kernels/kernel_choices.hpp"
+
+namespace atl {
+
+// The choices of --calibration and, for a resumed run, of RUN/calibration.json; with --calibrate
+// more are measured. Null if none of it is asked for. Throws Error{kInput} naming the file.
+std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options);
+
+// Writes the choices of all ranks to FOLDER/calibration.json on rank 0. Collective.
+void save_calibration(Transport& transport, const KernelChoices& choices,
+                      const std::filesystem::path& folder);
+
+}  // namespace atl
