@@ -1,0 +1,126 @@
+// Operations of the cuda backend: each is handed to its kernels.
+#include "kernels/cuda/cuda_backend.hpp"
+#include "kernels/cuda/gemm.hpp"
+#include "kernels/cuda/operations.hpp"
+
+namespace atl::cuda {
+
+void CudaBackend::do_gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
+                                 std::span<const float> scale, MatrixView y) {
+  cuda::gather_rows(use(queue).launch(), x, rows, scale, y);
+}
+
+void CudaBackend::do_fill_zero(Queue& queue, MatrixView y) {
+  cuda::fill_zero(use(queue).launch(), y);
+}
+
+void CudaBackend::do_convert(Queue& queue, ConstMatrixView x, MatrixView y) {
+  cuda::convert(use(queue).launch(), x, y);
+}
+
+void CudaBackend::do_gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a,
+                          Transpose transpose_b, ConstMatrixView b, double beta, MatrixView c,
+                          const Epilogue& epilogue) {
+  cuda::gemm(use(queue), tf32_, transpose_a, a, transpose_b, b, beta, c, epilogue);
+}
+
+void CudaBackend::do_apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue,
+                                    MatrixView y) {
+  cuda::apply_epilogue(use(queue).launch(), x, epilogue, y);
+}
+
+void CudaBackend::do_relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrixView dy,
+                                           float dropout_scale, MatrixView dx) {
+  cuda::relu_dropout_backward(use(queue).launch(), y, dy, dropout_scale, dx);
+}
+
+void CudaBackend::do_column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out) {
+  cuda::column_sums(use(queue).launch(), x, accumulate, out);
+}
+
+void CudaBackend::do_sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out) {
+  cuda::sum_parts(use(queue).launch(), parts, out);
+}
+
+void CudaBackend::do_batch_norm_moments(Queue& queue, ConstMatrixView x,
+                                        std::span<const double> shift, std::span<double> sums) {
+  cuda::batch_norm_moments(use(queue).launch(), x, shift, sums);
+}
+
+void CudaBackend::do_batch_norm_statistics(Queue& queue, std::span<const double> sums,
+                                           std::int64_t count, double momentum, double epsilon,
+                                           std::span<double> running_mean,
+                                           std::span<double> running_variance,
+                                           std::span<double> mean, std::span<double> inv_std) {
+  cuda::batch_norm_statistics(use(queue).launch(), sums, count, momentum, epsilon, running_mean,
+                              running_variance, mean, inv_std);
+}
+
+void CudaBackend::do_batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
+                                              std::span<const double> mean,
+                                              std::span<const double> inv_std,
+                                              std::span<double> sums, MatrixView dgamma,
+                                              MatrixView dbeta) {
+  cuda::batch_norm_gradient_sums(use(queue).launch(), dy, x, mean, inv_std, sums, dgamma, dbeta);
+}
+
+void CudaBackend::do_batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
+                                         std::span<const double> mean,
+                                         std::span<const double> inv_std, ConstMatrixView gamma,
+                                         std::span<const double> sums, std::int64_t count,
+                                         MatrixView dx) {
+  cuda::batch_norm_backward(use(queue).launch(), dy, x, mean, inv_std, gamma, sums, count, dx);
+}
+
+void CudaBackend::do_inverse_std(Queue& queue, std::span<const double> variance, double epsilon,
+                                 std::span<double> out) {
+  cuda::inverse_std(use(queue).launch(), variance, epsilon, out);
+}
+
+void CudaBackend::do_layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma,
+                                ConstMatrixView beta, double epsilon, MatrixView y) {
+  cuda::layer_norm(use(queue).launch(), x, gamma, beta, epsilon, y);
+}
+
+void CudaBackend::do_layer_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
+                                         ConstMatrixView gamma, double epsilon, MatrixView dx,
+                                         MatrixView dgamma, MatrixView dbeta) {
+  cuda::layer_norm_backward(use(queue).launch(), dy, x, gamma, epsilon, dx, dgamma, dbeta);
+}
+
+void CudaBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
+                                           std::span<const std::int32_t> labels,
+                                           std::span<const LocalId> rows, double grad_scale,
+                                           MatrixView dlogits, std::span<double> loss_sum) {
+  cuda::softmax_cross_entropy(use(queue).launch(), logits, labels, rows, grad_scale, dlogits,
+                              loss_sum);
+}
+
+void CudaBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
+                                           std::span<const std::uint8_t> targets,
+                                           std::span<const LocalId> rows, double grad_scale,
+                                           MatrixView dlogits, std::span<double> loss_sum) {
+  cuda::sigmoid_cross_entropy(use(queue).launch(), logits, targets, rows, grad_scale, dlogits,
+                              loss_sum);
+}
+
+void CudaBackend::do_count_correct(Queue& queue, ConstMatrixView logits,
+                                   std::span<const std::int32_t> labels,
+                                   std::span<const std::uint8_t> split,
+                                   std::span<std::int64_t> counts) {
+  cuda::count_correct(use(queue).launch(), logits, labels, split, counts);
+}
+
+void CudaBackend::do_count_multi_label(Queue& queue, ConstMatrixView logits,
+                                       std::span<const std::uint8_t> targets,
+                                       std::span<const std::uint8_t> split,
+                                       std::span<std::int64_t> counts) {
+  cuda::count_multi_label(use(queue).launch(), logits, targets, split, counts);
+}
+
+void CudaBackend::do_adam_step(Queue& queue, const AdamSpec& spec, MatrixView parameters,
+                               ConstMatrixView gradients, MatrixView m, MatrixView v) {
+  cuda::adam_step(use(queue).launch(), spec, parameters, gradients, m, v);
+}
+
+}  // namespace atl::cuda

@@ -1,0 +1,176 @@
+#include "kernels/cuda/gemm.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/queue.hpp"
+
+namespace atl::cuda {
+
+namespace {
+
+constexpr std::uintptr_t kBestAlignment = 256;  // more makes no difference to cuBLASLt
+
+cudaDataType_t data_type(DType dtype) {
+  ATOLL_ASSERT(dtype != DType::kF64, "gemm of doubles");
+  return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF;
+}
+
+cublasOperation_t operation(Transpose transpose) {
+  return transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+ProductShape make_shape(bool tf32, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
+                        ConstMatrixView b, MatrixView c) {
+  ProductShape shape;
+  shape.m = c.cols;
+  shape.n = c.rows;
+  shape.k = transpose_a == Transpose::kYes ? a.rows : a.cols;
+  shape.transpose_b = operation(transpose_b);
+  shape.transpose_a = operation(transpose_a);
+  shape.b = b;
+  shape.a = a;
+  shape.c = c;
+  if (tf32 && a.dtype == DType::kF32) shape.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+  return shape;
+}
+
+void plain_product(CudaQueue& queue, const ProductShape& shape, float beta) {
+  const float alpha = 1;
+  check(
+      cublasGemmEx_64(queue.blas(), shape.transpose_b, shape.transpose_a, shape.m, shape.n, shape.k,
+                      &alpha, shape.b.data, data_type(shape.b.dtype), shape.b.stride, shape.a.data,
+                      data_type(shape.a.dtype), shape.a.stride, &beta, shape.c.data,
+                      data_type(shape.c.dtype), shape.c.stride, shape.compute, CUBLAS_GEMM_DEFAULT),
+      "cublasGemmEx");
+}
+
+// The largest power of two that divides every address, at most kBestAlignment.
+std::uintptr_t common_alignment(std::initializer_list<const void*> addresses) {
+  std::uintptr_t bits = kBestAlignment;
+  for (const void* address : addresses) bits |= reinterpret_cast<std::uintptr_t>(address);
+  return std::uintptr_t{1} << static_cast<unsigned>(std::countr_zero(bits));
+}
+
+Layout make_layout(ConstMatrixView view) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check(cublasLtMatrixLayoutCreate(&layout, data_type(view.dtype),
+                                   static_cast<std::uint64_t>(view.cols),
+                                   static_cast<std::uint64_t>(view.rows), view.stride),
+        "cublasLtMatrixLayoutCreate");
+  return Layout(layout);
+}
+
+template <typename T>
+void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof(value)),
+        "cublasLtMatmulDescSetAttribute");
+}
+
+template <typename T>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         const T& value) {
+  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+        "cublasLtMatmulPreferenceSetAttribute");
+}
+
+Product make_product(const ProductShape& shape) {
+  cublasLtMatmulDesc_t made = nullptr;
+  check(cublasLtMatmulDescCreate(&made, shape.compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  Product product(made);
+  set(made, CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(shape.transpose_b));
+  set(made, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(shape.transpose_a));
+  set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(CUBLASLT_EPILOGUE_BIAS));
+  return product;
+}
+
+Preference make_preference(std::uintptr_t alignment) {
+  cublasLtMatmulPreference_t made = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
+  Preference preference(made);
+  set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
+  // Parts of a sum that is split are kept as f32, and added in a fixed order.
+  set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    set(made, attribute, static_cast<std::uint32_t>(alignment));
+  }
+  return preference;
+}
+
+BiasedProduct prepare(CudaQueue& queue, const ProductShape& shape, std::uintptr_t alignment) {
+  BiasedProduct prepared;
+  prepared.product = make_product(shape);
+  prepared.first = make_layout(shape.b);
+  prepared.second = make_layout(shape.a);
+  prepared.result = make_layout(shape.c);
+  const Preference preference = make_preference(alignment);
+  cublasLtMatmulHeuristicResult_t choice{};
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      queue.blas_lt(), prepared.product.get(), prepared.first.get(), prepared.second.get(),
+      prepared.result.get(), prepared.result.get(), preference.get(), 1, &choice, &count);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic");
+  prepared.found = status == CUBLAS_STATUS_SUCCESS && count > 0;
+  prepared.algorithm = choice.algo;
+  return prepared;
+}
+
+// Bias alone, of the type of the result. ReLU stays with apply_epilogue, which keeps NaN; that of
+// cuBLASLt is max(x, 0), which may not.
+bool is_bias(const Epilogue& epilogue, DType result) {
+  return result == DType::kF32 && !epilogue.beta.absent() && epilogue.mean.empty() &&
+         epilogue.gamma.absent() && !epilogue.relu && !epilogue.dropout.active();
+}
+
+}  // namespace
+
+bool BiasedProducts::run(CudaQueue& queue, const ProductShape& shape, float beta,
+                         const void* bias) {
+  const std::uintptr_t alignment =
+      common_alignment({shape.a.data, shape.b.data, shape.c.data, bias});
+  const Key key{shape.m,
+                shape.n,
+                shape.k,
+                shape.a.stride,
+                shape.b.stride,
+                shape.c.stride,
+                static_cast<int>(shape.transpose_a),
+                static_cast<int>(shape.transpose_b),
+                shape.a.dtype,
+                static_cast<int>(shape.compute),
+                alignment};
+  auto found = prepared_.find(key);
+  if (found == prepared_.end()) {
+    found = prepared_.emplace(key, prepare(queue, shape, alignment)).first;
+  }
+  const BiasedProduct& prepared = found->second;
+  if (!prepared.found) return false;
+  set(prepared.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  const float alpha = 1;
+  const Launch& where = queue.launch();
+  check(cublasLtMatmul(queue.blas_lt(), prepared.product.get(), &alpha, shape.b.data,
+                       prepared.first.get(), shape.a.data, prepared.second.get(), &beta,
+                       shape.c.data, prepared.result.get(), shape.c.data, prepared.result.get(),
+                       &prepared.algorithm, where.workspace.data(), where.workspace.size(),
+                       where.stream),
+        "cublasLtMatmul");
+  return true;
+}
+
+void gemm(CudaQueue& queue, bool tf32, Transpose transpose_a, ConstMatrixView a,
+          Transpose transpose_b, ConstMatrixView b, double beta, MatrixView c,
+          const Epilogue& epilogue) {
+  const ProductShape shape = make_shape(tf32, transpose_a, a, transpose_b, b, c);
+  const auto keep = static_cast<float>(beta);
+  if (is_bias(epilogue, c.dtype) && queue.products().run(queue, shape, keep, epilogue.beta.data)) {
+    return;
+  }
+  plain_product(queue, shape, keep);
+  if (!epilogue.identity()) apply_epilogue(queue.launch(), c, epilogue, c);
+}
+
+}  // namespace atl::cuda

@@ -1,0 +1,56 @@
+// Dense products by cuBLAS, and by cuBLASLt where it adds the bias in the same kernel.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+
+#include "kernels/backend.hpp"
+#include "kernels/cuda/handles.hpp"
+
+namespace atl::cuda {
+
+class CudaQueue;
+
+// A product in the terms of cuBLAS: column-major, so that the row-major c = op(a) op(b) is
+// c^T = op(b)^T op(a)^T with nothing moved.
+struct ProductShape {
+  std::int64_t m = 0;  // columns of the row-major c
+  std::int64_t n = 0;  // its rows
+  std::int64_t k = 0;
+  cublasOperation_t transpose_b = CUBLAS_OP_N;
+  cublasOperation_t transpose_a = CUBLAS_OP_N;
+  ConstMatrixView b;  // cuBLAS's first factor
+  ConstMatrixView a;
+  MatrixView c;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+};
+
+// What cuBLASLt chose for one shape, strides and alignment; `found` is false where it has nothing.
+struct BiasedProduct {
+  bool found = false;
+  Product product;
+  Layout first;
+  Layout second;
+  Layout result;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+// Prepared products with bias of one queue.
+class BiasedProducts {
+ public:
+  // c = op(a) op(b) + beta * c + bias, where cuBLASLt has a kernel for it; false: nothing was done.
+  bool run(CudaQueue& queue, const ProductShape& shape, float beta, const void* bias);
+
+ private:
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                         std::int64_t, int, int, DType, int, std::uintptr_t>;
+  std::map<Key, BiasedProduct> prepared_;
+};
+
+// As Backend::gemm. tf32: products of f32 matrices may round their factors to TF32.
+void gemm(CudaQueue& queue, bool tf32, Transpose transpose_a, ConstMatrixView a,
+          Transpose transpose_b, ConstMatrixView b, double beta, MatrixView c,
+          const Epilogue& epilogue);
+
+}  // namespace atl::cuda

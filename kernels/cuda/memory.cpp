@@ -1,0 +1,98 @@
+#include "kernels/cuda/memory.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.hpp"
+#include "base/memory.hpp"
+
+namespace atl::cuda {
+
+namespace {
+
+Pool make_pool(int device) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.handleTypes = cudaMemHandleTypeNone;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = device;
+  cudaMemPool_t pool = nullptr;
+  check(cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
+  // Never given back to the system before the pool is destroyed: that would wait for the device.
+  auto threshold = std::numeric_limits<std::uint64_t>::max();
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold),
+        "cudaMemPoolSetAttribute");
+  return Pool(pool);
+}
+
+Stream make_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return Stream(stream);
+}
+
+std::int64_t pool_bytes(cudaMemPool_t pool, cudaMemPoolAttr attribute) {
+  std::uint64_t value = 0;
+  check(cudaMemPoolGetAttribute(pool, attribute, &value), "cudaMemPoolGetAttribute");
+  return static_cast<std::int64_t>(value);
+}
+
+}  // namespace
+
+MemoryPool::MemoryPool(int device)
+    : pool_(make_pool(device)),
+      stream_(make_stream()),
+      taken_(make_event()),
+      finished_(make_event()) {}
+
+void* MemoryPool::try_allocate(std::int64_t bytes) {
+  void* data = nullptr;
+  const cudaError_t status =
+      cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)),
+                              pool_.get(), stream_.get());
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(status, "cudaMallocFromPoolAsync");
+  return data;
+}
+
+void* MemoryPool::allocate(std::int64_t bytes) {
+  ATOLL_ASSERT(bytes >= 0, "{} bytes", bytes);
+  if (void* data = try_allocate(bytes)) return data;
+  // What was released may still wait for queues, or lie in pieces of the wrong size.
+  check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+  check(cudaMemPoolTrimTo(pool_.get(), 0), "cudaMemPoolTrimTo");
+  if (void* data = try_allocate(bytes)) return data;
+  const std::int64_t available = available_bytes();
+  fail(ErrorKind::kMemory,
+       "backend cuda: {} ({} bytes) of device memory asked for, {} ({} bytes) available",
+       format_bytes(bytes), bytes, format_bytes(available), available);
+}
+
+void MemoryPool::release(void* data) noexcept {
+  if (data != nullptr) static_cast<void>(cudaFreeAsync(data, stream_.get()));
+}
+
+std::int64_t MemoryPool::available_bytes() const {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return static_cast<std::int64_t>(free) +
+         pool_bytes(pool_.get(), cudaMemPoolAttrReservedMemCurrent) -
+         pool_bytes(pool_.get(), cudaMemPoolAttrUsedMemCurrent);
+}
+
+void MemoryPool::order_after(cudaStream_t queue) {
+  check(cudaEventRecord(taken_.get(), stream_.get()), "cudaEventRecord");
+  check(cudaStreamWaitEvent(queue, taken_.get()), "cudaStreamWaitEvent");
+}
+
+void MemoryPool::order_before(cudaStream_t queue) noexcept {
+  // A failure is one of the work before, which synchronize() reports.
+  static_cast<void>(cudaEventRecord(finished_.get(), queue));
+  static_cast<void>(cudaStreamWaitEvent(stream_.get(), finished_.get()));
+}
+
+}  // namespace atl::cuda

@@ -1,0 +1,52 @@
+// A queue of the cuda backend: a stream with the library handles that belong to it.
+#pragma once
+
+#include <vector>
+
+#include "kernels/backend.hpp"
+#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/gemm.hpp"
+#include "kernels/cuda/handles.hpp"
+#include "kernels/cuda/memory.hpp"
+
+namespace atl::cuda {
+
+class CudaQueue;
+
+// The queues of one backend that live now.
+using QueueList = std::vector<CudaQueue*>;
+
+// Library calls of a queue use its workspace, too: they are operations like any other.
+class CudaQueue final : public Queue {
+ public:
+  // The memory and the list must outlive the queue.
+  CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues, QueuePriority priority);
+  CudaQueue(const CudaQueue&) = delete;
+  CudaQueue& operator=(const CudaQueue&) = delete;
+  ~CudaQueue() override;
+
+  void* native_handle() const override { return stream_.get(); }
+
+  cudaStream_t stream() const { return stream_.get(); }
+  const Launch& launch() const { return launch_; }
+  cublasHandle_t blas() const { return blas_.get(); }
+  cublasLtHandle_t blas_lt() const { return blas_lt_.get(); }
+  cusparseHandle_t sparse() const { return sparse_.get(); }
+  // Work queued on this queue from now on runs after what `before` holds now.
+  void wait_for(const CudaQueue& before);
+  BiasedProducts& products() { return products_; }
+
+ private:
+  MemoryPool& memory_;
+  QueueList& queues_;
+  Stream stream_;
+  Event done_;  // recorded on this stream for another to wait for
+  PoolMemory workspace_;
+  Launch launch_;
+  Blas blas_;
+  BlasLt blas_lt_;
+  Sparse sparse_;
+  BiasedProducts products_;
+};
+
+}  // namespace atl::cuda
