@@ -14,6 +14,10 @@ namespace atl {
 
 class DeviceTransport {
  public:
+  DeviceTransport(int rank, int size) : rank_(rank), size_(size) {}
+  // Meets the other ranks, but never waits for longer than the transport's timeout; during
+  // exception unwinding it waits for nobody. Every Recording that holds transfers is destroyed
+  // before.
   virtual ~DeviceTransport() = default;
   virtual std::string name() const = 0;  // "nccl"
 
@@ -23,17 +27,19 @@ class DeviceTransport {
 
   // Queues a transfer of sends[r] to rank r and of receives[r] from it, for all r, as one group.
   // Spans are device memory and stay in use until the queue has run; empty spans send nothing;
-  // sizes match pairwise; the entry of this rank itself is empty. Throws Error{kCommunication}.
+  // sizes match pairwise; the entry of this rank itself is empty. May be recorded. Throws
+  // Error{kCommunication}, and Error{kTimeout} if the group can't be queued.
   void all_to_all_v(const std::vector<std::span<const std::byte>>& sends,
                     const std::vector<std::span<std::byte>>& receives, const OperationLabel& label);
 
   // Blocks the host until `queue`, which may depend on transfers, is empty. Throws Error{kTimeout}
-  // naming `label` of the oldest transfer still under way when nothing has moved for the
-  // transport's timeout, Error{kCommunication} with the library's text when a transfer failed, and
-  // Error{kDevice} for errors of the device; the communicator is aborted first.
+  // naming the oldest transfer still under way when no transfer has ended for the transport's
+  // timeout, Error{kCommunication} with the library's text when a transfer failed or another rank
+  // did, and Error{kDevice} for errors of the device. The communicator is aborted before, so that
+  // the queues run empty, and every later call throws Error{kCommunication}.
   virtual void wait(Queue& queue) = 0;
 
-  // Payload bytes this rank has sent.
+  // Payload bytes of all_to_all_v of this rank, recorded ones counted once.
   std::int64_t bytes_sent() const { return bytes_sent_; }
   // For transfers that a recording has queued again.
   void add_bytes_sent(std::int64_t bytes) { bytes_sent_ += bytes; }
@@ -42,6 +48,9 @@ class DeviceTransport {
   virtual void do_all_to_all_v(const std::vector<std::span<const std::byte>>& sends,
                                const std::vector<std::span<std::byte>>& receives,
                                const OperationLabel& label) = 0;
+
+  int rank_;
+  int size_;
   std::int64_t bytes_sent_ = 0;
 };
 
@@ -51,15 +60,17 @@ struct DeviceTransportChoice {
   std::string reason;                          // one sentence for logs and `atoll doctor`
 };
 
-// choice: auto | nccl | staging. Collective over `transport`: all ranks get the same kind. `nccl`
-// throws Error{kOption} with the reason where it can't serve (a rank whose backend is no CUDA
-// device, two ranks on one device, a build without NCCL); `auto` falls back to staging and says
-// why. backend and transport must outlive the result.
+// choice: auto | nccl | staging, the same on all ranks. Collective over `transport`: all ranks get
+// the same kind. `nccl` throws Error{kOption} with the reason where it can't serve (a rank whose
+// backend is no CUDA device, two ranks on one device, a build without NCCL); `auto` falls back to
+// staging and says why. Once NCCL was chosen its failures are errors: Error{kCommunication} or
+// Error{kTimeout}. backend and transport must outlive the result.
+std::vector<std::string> device_transport_choices();
 DeviceTransportChoice make_device_transport(const std::string& choice, Transport& transport,
                                             Backend& backend);
 
-// The seam of the NCCL library, a stub where the build has none. `id` comes from nccl_unique_id()
-// of rank 0. Version text, empty without the library.
+// The seam of the NCCL library, a stub where the build has none: its version is empty then, and the
+// rest throws Error{kCommunication}. `id` comes from nccl_unique_id() of rank 0.
 std::string nccl_version();
 std::vector<std::byte> nccl_unique_id();
 std::unique_ptr<DeviceTransport> make_nccl_transport(Transport& transport, Backend& backend,

@@ -134,6 +134,7 @@ class LocalTransport : public Transport {
   std::string name() const override { return "local"; }
   int rank() const override { return rank_; }
   int size() const override { return group_.size(); }
+  void check_peers() override { group_.throw_if_failed_now(rank_); }
   void abort(int exit_code) noexcept override {
     group_.fail_rank(
         rank_, std::make_exception_ptr(Error(

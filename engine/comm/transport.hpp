@@ -42,7 +42,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  virtual std::string name() const = 0;  // "local", "mpi", "nccl"
+  virtual std::string name() const = 0;  // "local", "mpi"
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
@@ -74,6 +74,10 @@ class Transport {
 
   // Payload bytes this rank has sent since the start, collectives included.
   std::int64_t bytes_sent() const { return bytes_sent_; }
+
+  // For waits that don't go through this transport: throws Error{kCommunication} if another rank is
+  // known to have failed. Never waits.
+  virtual void check_peers() {}
 
   // Ends the whole job at once because of an error on this rank (MPI_Abort, which does not return;
   // wakes local peers, who throw, and returns).

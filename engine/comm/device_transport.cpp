@@ -1,0 +1,88 @@
+#include "engine/comm/device_transport.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "engine/comm/message_route.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr OperationLabel kChoice{.operation = "choice of how messages travel"};
+
+// What rank 0 has, on every rank; the others need not know how many bytes that is.
+std::vector<std::byte> share(Transport& transport, std::vector<std::byte> bytes) {
+  std::int64_t length = std::ssize(bytes);
+  transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, kChoice);
+  bytes.resize(static_cast<std::size_t>(length));
+  transport.broadcast(bytes, 0, kChoice);
+  return bytes;
+}
+
+std::string share(Transport& transport, const std::string& text) {
+  const auto own = std::as_bytes(std::span(text));
+  const auto bytes = share(transport, std::vector<std::byte>(own.begin(), own.end()));
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+struct Route {
+  std::string obstacle;  // why not by NCCL; empty: by NCCL
+  std::string reason;
+};
+
+// Rank 0 decides for all from the facts of all.
+Route agree_on_route(const std::string& choice, Transport& transport, const Backend& backend) {
+  std::vector<RankDevice> devices;
+  const auto own = to_bytes(rank_device(backend.name(), backend.device_id()));
+  for (const auto& bytes : transport.gather(own, 0, kChoice)) {
+    devices.push_back(rank_device_from_bytes(bytes));
+  }
+  Route route;
+  if (transport.rank() == 0) {
+    route.obstacle = choice == "staging" ? "--messages staging was given" : nccl_obstacle(devices);
+    route.reason = describe_route(devices, route.obstacle, transport.name());
+  }
+  return {share(transport, route.obstacle), share(transport, route.reason)};
+}
+
+}  // namespace
+
+void DeviceTransport::all_to_all_v(const std::vector<std::span<const std::byte>>& sends,
+                                   const std::vector<std::span<std::byte>>& receives,
+                                   const OperationLabel& label) {
+  const auto size = static_cast<std::size_t>(size_);
+  const auto rank = static_cast<std::size_t>(rank_);
+  ATOLL_ASSERT(sends.size() == size && receives.size() == size,
+               "{} sends and {} receives for {} ranks", sends.size(), receives.size(), size);
+  ATOLL_ASSERT(sends[rank].empty() && receives[rank].empty(), "rank {} sends to itself", rank);
+  do_all_to_all_v(sends, receives, label);
+  for (const auto& send : sends) bytes_sent_ += std::ssize(send);
+}
+
+std::vector<std::string> device_transport_choices() { return {"auto", "nccl", "staging"}; }
+
+DeviceTransportChoice make_device_transport(const std::string& choice, Transport& transport,
+                                            Backend& backend) {
+  const std::vector<std::string> choices = device_transport_choices();
+  if (std::ranges::find(choices, choice) == choices.end()) {
+    fail_option("--messages {}: unknown; use one of {}", choice, fmt::join(choices, ", "));
+  }
+  if (transport.size() == 1 && choice != "nccl") {
+    return {nullptr, "there is one rank and so no message"};
+  }
+  Route route = agree_on_route(choice, transport, backend);
+  if (choice == "nccl" && !route.obstacle.empty()) {
+    fail_option("--messages nccl: {}; use auto or staging", route.obstacle);
+  }
+  DeviceTransportChoice result{nullptr, std::move(route.reason)};
+  if (!route.obstacle.empty()) return result;
+  const auto id =
+      share(transport, transport.rank() == 0 ? nccl_unique_id() : std::vector<std::byte>{});
+  result.transport = make_nccl_transport(transport, backend, id);
+  return result;
+}
+
+}  // namespace atl

@@ -1,0 +1,129 @@
+#include "engine/comm/message_route.hpp"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "engine/comm/device_transport.hpp"
+#include "engine/comm/rank_list.hpp"
+
+namespace atl {
+
+namespace {
+
+std::string host_name() {
+  char name[256] = "unknown";
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+// NCCL tells hosts apart in the same way: by name and by when the kernel booted.
+std::string host_key() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return fmt::format("{} {}", host_name(), boot);
+}
+
+std::vector<int> ranks_with(std::span<const RankDevice> devices,
+                            const std::function<bool(const RankDevice&)>& holds) {
+  std::vector<int> ranks;
+  for (std::size_t r = 0; r < devices.size(); ++r) {
+    if (holds(devices[r])) ranks.push_back(static_cast<int>(r));
+  }
+  return ranks;
+}
+
+bool on_cuda(const RankDevice& device) { return device.backend == "cuda"; }
+
+std::string missing_device(std::span<const RankDevice> devices) {
+  const auto without = ranks_with(devices, [](const auto& device) { return !on_cuda(device); });
+  if (without.empty()) return {};
+  if (without.size() == devices.size()) return "no rank computes on a CUDA device";
+  std::set<std::string> backends;
+  for (const int r : without) backends.insert(devices[static_cast<std::size_t>(r)].backend);
+  return fmt::format("{} {} on no CUDA device (backend {})", rank_list(without),
+                     without.size() == 1 ? "computes" : "compute", fmt::join(backends, ", "));
+}
+
+std::string shared_device(std::span<const RankDevice> devices) {
+  for (const RankDevice& device : devices) {
+    const auto sharing = ranks_with(devices, [&](const RankDevice& other) {
+      return other.host_key == device.host_key && other.device_id == device.device_id;
+    });
+    if (sharing.size() > 1) {
+      return fmt::format("{} share device {} of host {}, which NCCL refuses", rank_list(sharing),
+                         device.device_id, device.host);
+    }
+  }
+  return {};
+}
+
+std::string missing_library(std::span<const RankDevice> devices) {
+  const auto without = ranks_with(devices, [](const auto& d) { return d.nccl_version.empty(); });
+  if (without.size() == devices.size()) return "this program was built without NCCL";
+  if (!without.empty()) {
+    return fmt::format("the program of {} was built without NCCL", rank_list(without));
+  }
+  const std::string& version = devices.front().nccl_version;
+  const auto different =
+      ranks_with(devices, [&](const auto& device) { return device.nccl_version != version; });
+  if (different.empty()) return {};
+  return fmt::format("rank 0 has NCCL {}, but rank {} has {}", version, different.front(),
+                     devices[static_cast<std::size_t>(different.front())].nccl_version);
+}
+
+}  // namespace
+
+RankDevice rank_device(const std::string& backend, const std::string& device_id) {
+  return {backend, host_name(), host_key(), device_id, nccl_version()};
+}
+
+std::vector<std::byte> to_bytes(const RankDevice& device) {
+  // A host's name may hold any byte.
+  const std::string text =
+      Json{device.backend, device.host, device.host_key, device.device_id, device.nccl_version}
+          .dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+RankDevice rank_device_from_bytes(std::span<const std::byte> bytes) {
+  const auto* begin = reinterpret_cast<const char*>(bytes.data());
+  const Json json = Json::parse(begin, begin + bytes.size(), nullptr, false);
+  if (!json.is_array() || json.size() != 5 ||
+      !std::ranges::all_of(json, [](const Json& field) { return field.is_string(); })) {
+    fail(ErrorKind::kCommunication,
+         "a rank describes its device in {} bytes that are no description: do all ranks run the "
+         "same program?",
+         bytes.size());
+  }
+  return {json[0], json[1], json[2], json[3], json[4]};
+}
+
+std::string nccl_obstacle(std::span<const RankDevice> devices) {
+  std::string obstacle = missing_device(devices);
+  if (obstacle.empty()) obstacle = missing_library(devices);
+  if (obstacle.empty()) obstacle = shared_device(devices);
+  return obstacle;
+}
+
+std::string describe_route(std::span<const RankDevice> devices, const std::string& obstacle,
+                           const std::string& transport) {
+  if (!obstacle.empty()) {
+    const char* memory = std::ranges::any_of(devices, on_cuda) ? "pinned" : "host";
+    return fmt::format("{}: messages travel through {} memory and {}", obstacle, memory, transport);
+  }
+  std::set<std::string> hosts;
+  for (const RankDevice& device : devices) hosts.insert(device.host_key);
+  return fmt::format("messages travel by NCCL {} between {} device{} of {} host{}",
+                     devices.front().nccl_version, devices.size(), devices.size() == 1 ? "" : "s",
+                     hosts.size(), hosts.size() == 1 ? "" : "s");
+}
+
+}  // namespace atl

@@ -1,0 +1,34 @@
+// Decides from facts about all ranks whether NCCL can carry messages between their devices.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace atl {
+
+// What one rank computes on.
+struct RankDevice {
+  std::string backend;       // Backend::name()
+  std::string host;          // for messages
+  std::string host_key;      // equal on two ranks if and only if they share a host
+  std::string device_id;     // Backend::device_id()
+  std::string nccl_version;  // of the library this program runs with; empty without
+};
+// A rank of this host and program.
+RankDevice rank_device(const std::string& backend, const std::string& device_id);
+// For the wire; from_bytes throws Error{kCommunication} on anything but the result of to_bytes.
+std::vector<std::byte> to_bytes(const RankDevice& device);
+RankDevice rank_device_from_bytes(std::span<const std::byte> bytes);
+
+// Why NCCL can't serve these ranks (entry r is rank r), as a clause that names the ranks of the
+// first obstacle; empty if it can.
+std::string nccl_obstacle(std::span<const RankDevice> devices);
+
+// The sentence for logs: `obstacle` and where messages travel instead ("through pinned memory and
+// mpi"), or with which NCCL between how many devices.
+std::string describe_route(std::span<const RankDevice> devices, const std::string& obstacle,
+                           const std::string& transport);
+
+}  // namespace atl

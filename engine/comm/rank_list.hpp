@@ -1,0 +1,12 @@
+// Names several ranks in a message: "rank 3", "ranks 0, 1 and 2".
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace atl {
+
+// Of many ranks the first few and how many more. `ranks` is not empty.
+std::string rank_list(std::span<const int> ranks);
+
+}  // namespace atl
