@@ -16,7 +16,6 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 
 // Only one block runs at a time in the whole process, so shared memory may be plain static memory.

@@ -1,0 +1,186 @@
+// The CUDA functions that allocate and free memory.
+#include <cuda_runtime.h>
+
+#include <memory>
+
+#include "tests/support/cuda_emulation/capture.hpp"
+#include "tests/support/cuda_emulation/memory.hpp"
+#include "tests/support/cuda_emulation/runtime.hpp"
+#include "tests/support/cuda_emulation/stream.hpp"
+
+using namespace atl::cuda_emulation;
+
+// Pools have no contents here: every allocation gets fresh addresses, and memory counts as used
+// from the call that allocates to the call that frees.
+struct CUmemPoolHandle_st {
+  int device;
+};
+
+namespace {
+
+// Frees the memory when the stream gets there.
+class FreeOperation : public Operation {
+ public:
+  explicit FreeOperation(void* base) : base_(base) {}
+  bool run(Lock&) override {
+    memory().release(base_);
+    return true;
+  }
+
+ private:
+  void* base_;
+};
+
+cudaError_t allocate(void** pointer, size_t size, Device& device) {
+  *pointer = nullptr;
+  if (size == 0) return cudaSuccess;
+  *pointer = memory().allocate(device.index, size);
+  return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+cudaError_t allocate_pinned(void** pointer, size_t size) {
+  return api([&](Lock&) {
+    const cudaError_t refused = refuse_in_capture();
+    if (refused != cudaSuccess) return refused;
+    *pointer = nullptr;
+    if (size == 0) return cudaSuccess;
+    *pointer = memory().allocate_pinned(size);
+    return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  });
+}
+
+}  // namespace
+
+cudaError_t cudaMalloc(void** pointer, size_t size) {
+  return api([&](Lock&) {
+    const cudaError_t refused = refuse_in_capture();
+    return refused != cudaSuccess ? refused : allocate(pointer, size, current_device());
+  });
+}
+
+cudaError_t cudaFree(void* pointer) {
+  if (pointer == nullptr) return cudaSuccess;
+  {
+    Lock lock(runtime().mutex);
+    const cudaError_t refused = refuse_in_capture();
+    if (refused != cudaSuccess) return refused;
+  }
+  // Waits for all work of the device, as the real one does.
+  const cudaError_t error = cudaDeviceSynchronize();
+  return api([&](Lock&) {
+    const Allocation* const allocation = memory().find(pointer);
+    if (allocation == nullptr || allocation->freed ||
+        reinterpret_cast<std::uintptr_t>(pointer) != allocation->base) {
+      return cudaErrorInvalidValue;
+    }
+    memory().release(pointer);
+    return error;
+  });
+}
+
+cudaError_t cudaMallocAsync(void** pointer, size_t size, cudaStream_t handle) {
+  return api([&](Lock&) {
+    Stream* const stream = find_stream(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    if (stream->capture) return invalidate(*stream->capture, cudaErrorStreamCaptureUnsupported);
+    return allocate(pointer, size, *stream->device);
+  });
+}
+
+cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size, cudaMemPool_t pool,
+                                    cudaStream_t handle) {
+  if (pool == nullptr) return cudaErrorInvalidValue;
+  return cudaMallocAsync(pointer, size, handle);
+}
+
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
+  if (pointer == nullptr) return cudaSuccess;
+  return api([&](Lock& lock) {
+    Stream* const stream = find_stream(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    if (stream->capture) return invalidate(*stream->capture, cudaErrorStreamCaptureUnsupported);
+    Allocation* const allocation = memory().find(pointer);
+    if (allocation == nullptr || allocation->freed ||
+        reinterpret_cast<std::uintptr_t>(pointer) != allocation->base) {
+      return cudaErrorInvalidValue;
+    }
+    memory().mark_freed(*allocation);
+    return enqueue(*stream, std::make_shared<FreeOperation>(pointer), lock);
+  });
+}
+
+cudaError_t cudaMallocHost(void** pointer, size_t size) { return allocate_pinned(pointer, size); }
+
+cudaError_t cudaHostAlloc(void** pointer, size_t size, unsigned int) {
+  return allocate_pinned(pointer, size);
+}
+
+cudaError_t cudaFreeHost(void* pointer) {
+  if (pointer == nullptr) return cudaSuccess;
+  return api([&](Lock&) {
+    const cudaError_t refused = refuse_in_capture();
+    if (refused != cudaSuccess) return refused;
+    return memory().release_pinned(pointer) ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  return api([&](Lock&) {
+    *total = Memory::capacity();
+    *free = *total - memory().used(current_device().index);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
+  return api([&](Lock&) {
+    if (properties->location.type != cudaMemLocationTypeDevice ||
+        properties->allocType != cudaMemAllocationTypePinned) {
+      return cudaErrorInvalidValue;
+    }
+    *pool = new CUmemPoolHandle_st{properties->location.id};
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  return api([&](Lock&) {
+    delete pool;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  return api([&](Lock&) {
+    static CUmemPoolHandle_st defaults[64];
+    if (device < 0 || device >= static_cast<int>(runtime().devices.size())) {
+      return cudaErrorInvalidDevice;
+    }
+    defaults[device % 64].device = device;
+    *pool = &defaults[device % 64];
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void* value) {
+  return api([&](Lock&) {
+    return pool == nullptr || value == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
+  return api([&](Lock&) { return pool == nullptr ? cudaErrorInvalidValue : cudaSuccess; });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  return api([&](Lock&) {
+    *attributes = cudaPointerAttributes{cudaMemoryTypeUnregistered, -2, nullptr, nullptr};
+    void* const same = const_cast<void*>(pointer);
+    if (const Allocation* allocation = memory().find(pointer)) {
+      *attributes = {cudaMemoryTypeDevice, allocation->device, same, nullptr};
+    } else if (memory().is_pinned(pointer)) {
+      *attributes = {cudaMemoryTypeHost, 0, same, same};
+    }
+    return cudaSuccess;
+  });
+}
