@@ -20,7 +20,7 @@ class ContractDeathTest : public ::testing::Test {
 };
 
 TEST_F(ContractDeathTest, Shapes) {
-  EXPECT_DEATH(h.backend().add(h.queue(), 1, view(2, 3), other(3, 2)), "add y: 3 x 2 found");
+  EXPECT_DEATH(h.backend().convert(h.queue(), view(2, 3), other(3, 2)), "convert y: 3 x 2 found");
   EXPECT_DEATH(h.backend().gemm(h.queue(), Transpose::kNo, view(2, 3), Transpose::kNo, view(2, 3),
                                 0, other(2, 3)),
                "gemm b: 2 x 3 found, 3 x 3 expected");
@@ -31,10 +31,55 @@ TEST_F(ContractDeathTest, Shapes) {
 TEST_F(ContractDeathTest, ElementTypes) {
   MatrixView bf16 = view(2, 2);
   bf16.dtype = DType::kBf16;
-  EXPECT_DEATH(h.backend().fill_zero(h.queue(), bf16), "fill_zero y: dtype 1 on backend reference");
+  Harness cpu("cpu");
+  EXPECT_DEATH(cpu.backend().fill_zero(cpu.queue(), bf16), "fill_zero y: dtype 1 on backend cpu");
+  EXPECT_DEATH(cpu.backend().convert(cpu.queue(), bf16, other(2, 2)), "convert x: dtype 1");
   MatrixView f64 = other(2, 2);
   f64.dtype = DType::kF64;
-  EXPECT_DEATH(h.backend().add(h.queue(), 1, view(2, 2), f64), "dtype 2 found, 0 expected");
+  EXPECT_DEATH(h.backend().apply_epilogue(h.queue(), view(2, 2), {}, f64),
+               "dtype 2 found, 0 expected");
+  EXPECT_DEATH(h.backend().column_sums(h.queue(), bf16, false, f64.rows_in({0, 1})),
+               "column_sums out: dtype 2 found, 0 expected");
+}
+
+// c may be as wide as parameters are, but no wider; a and b are of one type.
+TEST_F(ContractDeathTest, ElementTypesOfGemm) {
+  MatrixView a = view(2, 2);
+  a.dtype = DType::kBf16;
+  MatrixView c = other(2, 2);
+  EXPECT_DEATH(h.backend().gemm(h.queue(), Transpose::kNo, a, Transpose::kNo, view(2, 2, 8), 0, c),
+               "gemm b: dtype 0 found, 1 expected");
+  c.dtype = DType::kF64;
+  EXPECT_DEATH(h.backend().gemm(h.queue(), Transpose::kNo, a, Transpose::kNo, a, 0, c),
+               "gemm c: dtype 2 found, 1 expected");
+  EXPECT_DEATH(h.backend().gemm(h.queue(), Transpose::kNo, view(2, 2), Transpose::kNo, view(2, 2),
+                                0.5, other(2, 2)),
+               "gemm beta 0.5");
+}
+
+TEST_F(ContractDeathTest, PartsOfAnEpilogue) {
+  const std::vector<double> three(3, 1);
+  const auto apply = [&](const Epilogue& epilogue) {
+    h.backend().apply_epilogue(h.queue(), view(2, 2), epilogue, other(2, 2));
+  };
+  const auto multiply = [&](const Epilogue& epilogue) {
+    h.backend().gemm(h.queue(), Transpose::kNo, view(2, 2), Transpose::kNo, view(2, 2), 0,
+                     other(2, 2), epilogue);
+  };
+  Epilogue mean;
+  mean.mean = three;
+  EXPECT_DEATH(apply(mean), "epilogue mean: 3 entries found, 2 expected");
+  EXPECT_DEATH(multiply(mean), "epilogue mean: 3 entries found, 2 expected");
+  mean.mean = std::span(three).first(2);
+  EXPECT_DEATH(apply(mean), "epilogue inv_std: 0 entries found, 2 expected");
+  Epilogue bias;
+  bias.beta = view(1, 3, 8);
+  EXPECT_DEATH(multiply(bias), "epilogue gamma or beta: 1 x 3 found, 1 x 2 expected");
+  bias.beta = other(1, 2);
+  EXPECT_DEATH(multiply(bias), "epilogue y and gamma or beta overlap");
+  Epilogue dropout;
+  dropout.dropout.rate = dropout_threshold(0.5);
+  EXPECT_DEATH(multiply(dropout), "dropout row_ids: 0 entries found, 2 expected");
 }
 
 TEST_F(ContractDeathTest, StridesAndMissingData) {
@@ -45,8 +90,8 @@ TEST_F(ContractDeathTest, StridesAndMissingData) {
 }
 
 TEST_F(ContractDeathTest, Overlap) {
-  EXPECT_DEATH(h.backend().add(h.queue(), 1, view(4, 4), view(4, 4)), "add y and x overlap");
-  EXPECT_DEATH(h.backend().add(h.queue(), 1, view(4, 4), view(4, 4, 15)), "overlap");
+  EXPECT_DEATH(h.backend().convert(h.queue(), view(4, 4), view(4, 4)), "convert y and x overlap");
+  EXPECT_DEATH(h.backend().convert(h.queue(), view(4, 4), view(4, 4, 15)), "overlap");
   EXPECT_DEATH(h.backend().apply_epilogue(h.queue(), view(4, 4), {}, view(4, 4, 4)), "overlap");
 }
 
@@ -57,20 +102,59 @@ TEST_F(ContractDeathTest, RowsAndFactorsOfSpmm) {
   op.rows = 2;
   op.cols = 2;
   op.row_ptr = row_ptr;
-  EXPECT_DEATH(h.backend().spmm(h.queue(), op, {1, 3}, view(2, 2), other(2, 2)),
+  EXPECT_DEATH(h.backend().spmm(h.queue(), op, {1, 3}, view(2, 2), 0, other(2, 2)),
                "spmm rows 1..3 of 2");
+  EXPECT_DEATH(h.backend().spmm(h.queue(), op, {0, 2}, view(2, 2), 2, other(2, 2)), "spmm beta 2");
+  // One row is asked for, so there is one id.
+  const std::vector<GlobalId> ids(2);
+  Epilogue dropout;
+  dropout.dropout = {{}, dropout_threshold(0.5), ids};
+  EXPECT_DEATH(h.backend().spmm(h.queue(), op, {1, 2}, view(2, 2), 0, other(2, 2), dropout),
+               "dropout row_ids: 2 entries found, 1 expected");
   op.row_scale = three;
-  EXPECT_DEATH(h.backend().spmm(h.queue(), op, {0, 2}, view(2, 2), other(2, 2)),
+  EXPECT_DEATH(h.backend().spmm(h.queue(), op, {0, 2}, view(2, 2), 0, other(2, 2)),
                "row_scale: 3 entries found, 2 expected");
 }
 
 TEST_F(ContractDeathTest, SegmentsOfAdamCoverTheArray) {
   const std::vector<DecaySegment> hole{{0, 1, 0}, {2, 4, 0}};
+  const EpochState state;
   AdamSpec spec;
   spec.segments = hole;
   EXPECT_DEATH(h.backend().adam_step(h.queue(), spec, view(1, 4), view(1, 4, 4), view(1, 4, 8),
                                      view(1, 4, 12)),
+               "adam_step spec");
+  spec.state = &state;
+  EXPECT_DEATH(h.backend().adam_step(h.queue(), spec, view(1, 4), view(1, 4, 4), view(1, 4, 8),
+                                     view(1, 4, 12)),
                "segment 2..4 after 1");
+}
+
+TEST_F(ContractDeathTest, SumsOfBatchNorm) {
+  const std::vector<double> two(2, 1);
+  std::vector<double> sums(2);
+  EXPECT_DEATH(h.backend().batch_norm_moments(h.queue(), view(3, 2), two, sums),
+               "batch_norm_moments sums: 2 entries found, 4 expected");
+  std::vector<double> out(2);
+  EXPECT_DEATH(h.backend().batch_norm_statistics(h.queue(), two, 0, 0.1, 1e-5, out, out, out, out),
+               "batch_norm_statistics sums: 2 entries found, 4 expected");
+  sums.resize(4);
+  EXPECT_DEATH(h.backend().batch_norm_statistics(h.queue(), sums, 0, 0.1, 1e-5, out, out, out, out),
+               "batch_norm_statistics: 0 rows");
+  EXPECT_DEATH(h.backend().batch_norm_backward(h.queue(), view(3, 2), view(3, 2, 8), two, two,
+                                               view(1, 2, 16), sums, 2, other(3, 2)),
+               "batch_norm_backward: 3 of 2 rows");
+}
+
+TEST_F(ContractDeathTest, PartsOfASum) {
+  MatrixView bf16 = view(2, 2);
+  bf16.dtype = DType::kBf16;
+  EXPECT_DEATH(h.backend().sum_parts(h.queue(), bf16, other(1, 2)), "sum_parts dtype 1");
+  EXPECT_DEATH(h.backend().sum_parts(h.queue(), view(2, 2), other(2, 2)),
+               "sum_parts: 2 x 2 into 2 x 2");
+  EXPECT_DEATH(h.backend().sum_parts(h.queue(), view(0, 2), other(1, 2)),
+               "sum_parts: 0 x 2 into 1 x 2");
+  EXPECT_DEATH(h.backend().sum_parts(h.queue(), view(2, 2), view(1, 2)), "out and parts overlap");
 }
 
 // The two halves of a concatenation interleave in memory and yet share nothing.
@@ -79,16 +163,16 @@ TEST(Contract, ColumnSlicesOfOneMatrixMayBeInputAndOutput) {
   Harness h("reference");
   const ConstMatrixView left{memory.data(), 2, 2, 4};
   const MatrixView right{memory.data() + 2, 2, 2, 4};
-  h.backend().add(h.queue(), 2, left, right);
-  EXPECT_EQ(memory, (std::vector<float>{1, 2, 2, 4, 3, 4, 6, 8}));
+  h.backend().convert(h.queue(), left, right);
+  EXPECT_EQ(memory, (std::vector<float>{1, 2, 1, 2, 3, 4, 3, 4}));
 }
 
 TEST_F(ContractDeathTest, ColumnSlicesThatShareAColumnMayNot) {
   const ConstMatrixView left{memory_.data(), 2, 2, 4};
   const MatrixView middle{memory_.data() + 1, 2, 2, 4};
   const MatrixView wrapped{memory_.data() + 3, 2, 2, 4};
-  EXPECT_DEATH(h.backend().add(h.queue(), 2, left, middle), "overlap");
-  EXPECT_DEATH(h.backend().add(h.queue(), 2, left, wrapped), "overlap");
+  EXPECT_DEATH(h.backend().convert(h.queue(), left, middle), "overlap");
+  EXPECT_DEATH(h.backend().convert(h.queue(), left, wrapped), "overlap");
 }
 
 }  // namespace

@@ -12,11 +12,6 @@ constexpr std::int64_t kRows = 4;
 constexpr std::int64_t kCols = 3;
 constexpr double kStep = 1e-5;
 
-std::vector<double> random_doubles(std::int64_t count, std::uint64_t seed) {
-  const auto floats = random_floats(count, seed);
-  return {floats.begin(), floats.end()};
-}
-
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (std::size_t k = 0; k < a.size(); ++k) sum += a[k] * b[k];
@@ -69,41 +64,67 @@ TEST_F(Gradient, LayerNorm) {
                "dbeta");
 }
 
+// As two ranks run it: each has half of the rows, and their sums are added.
 TEST_F(Gradient, BatchNorm) {
-  constexpr double kEpsilon = 1e-3;
-  const auto moments = [&](const std::vector<double>& x) {
-    const auto mean = h.output_span<double>(kCols);
-    const auto m2 = h.output_span<double>(kCols);
-    h.backend().column_moments(h.queue(), h.input(kRows, kCols, x), mean, m2);
-    std::vector<double> inv_std;
-    for (const double sum : h.download_span(m2)) {
-      inv_std.push_back(1 / std::sqrt(sum / kRows + kEpsilon));
-    }
-    return std::pair{std::span<const double>(mean), h.input_span(inv_std)};
+  constexpr std::int64_t kHalf = kRows / 2;
+  const auto half = [](ConstMatrixView view, int rank) {
+    return view.rows_in({rank * kHalf, (rank + 1) * kHalf});
   };
-  const auto loss = [&](const std::vector<double>& x) {
+  // Calls sums(rank, out) for both ranks and adds what they leave.
+  const auto add_ranks = [&](const auto& sums) {
+    const MatrixView parts = h.output<double>(2, 2 * kCols);
+    for (int rank = 0; rank < 2; ++rank) {
+      sums(rank, std::span<double>(parts.row<double>(rank), 2 * kCols));
+    }
+    const MatrixView total = h.output<double>(1, 2 * kCols);
+    h.backend().sum_parts(h.queue(), parts, total);
+    return std::span<const double>(total.row<double>(0), 2 * kCols);
+  };
+  const auto statistics = [&](ConstMatrixView x) {
+    const auto running_mean = h.inout_span<double>({0.1, 0.2, -0.3});
+    const auto sums = add_ranks([&](int rank, std::span<double> out) {
+      h.backend().batch_norm_moments(h.queue(), half(x, rank), running_mean, out);
+    });
+    const auto mean = h.output_span<double>(kCols);
+    const auto inv_std = h.output_span<double>(kCols);
+    h.backend().batch_norm_statistics(h.queue(), sums, kRows, 0.1, 1e-3, running_mean,
+                                      h.inout_span<double>({1, 1, 1}), mean, inv_std);
+    return std::pair<std::span<const double>, std::span<const double>>(mean, inv_std);
+  };
+  const auto loss = [&](const std::vector<double>& x, const std::vector<double>& gamma,
+                        const std::vector<double>& beta) {
+    const ConstMatrixView input = h.input(kRows, kCols, x);
     Epilogue epilogue;
-    std::tie(epilogue.mean, epilogue.inv_std) = moments(x);
-    epilogue.gamma = h.input(1, kCols, gamma_);
-    epilogue.beta = h.input(1, kCols, beta_);
+    std::tie(epilogue.mean, epilogue.inv_std) = statistics(input);
+    epilogue.gamma = h.input(1, kCols, gamma);
+    epilogue.beta = h.input(1, kCols, beta);
     const MatrixView y = h.output<double>(kRows, kCols);
-    h.backend().apply_epilogue(h.queue(), h.input(kRows, kCols, x), epilogue, y);
+    h.backend().apply_epilogue(h.queue(), input, epilogue, y);
     return dot(dy_, h.download(y));
   };
-  const auto [mean, inv_std] = moments(x_);
   const ConstMatrixView x = h.input(kRows, kCols, x_);
   const ConstMatrixView dy = h.input(kRows, kCols, dy_);
-  const auto sum_dy = h.output_span<double>(kCols);
-  const auto sum_dy_xhat = h.output_span<double>(kCols);
-  h.backend().batch_norm_sums(h.queue(), dy, x, mean, inv_std, sum_dy, sum_dy_xhat);
-  auto mean_dy = h.download_span(sum_dy);
-  auto mean_dy_xhat = h.download_span(sum_dy_xhat);
-  for (double& value : mean_dy) value /= kRows;
-  for (double& value : mean_dy_xhat) value /= kRows;
+  const ConstMatrixView gamma = h.input(1, kCols, gamma_);
+  const auto [mean, inv_std] = statistics(x);
+  const MatrixView dgamma = h.matrix(1, kCols, Use::kInOut, std::vector<double>(kCols, 0));
+  const MatrixView dbeta = h.matrix(1, kCols, Use::kInOut, std::vector<double>(kCols, 0));
+  const auto sums = add_ranks([&](int rank, std::span<double> out) {
+    h.backend().batch_norm_gradient_sums(h.queue(), half(dy, rank), half(x, rank), mean, inv_std,
+                                         out, dgamma, dbeta);
+  });
   const MatrixView dx = h.output<double>(kRows, kCols);
-  h.backend().batch_norm_backward(h.queue(), dy, x, mean, inv_std, h.input(1, kCols, gamma_),
-                                  h.input_span(mean_dy), h.input_span(mean_dy_xhat), dx);
-  expect_close(h.download(dx), differences(loss, x_), 1e-7, "dx");
+  for (int rank = 0; rank < 2; ++rank) {
+    h.backend().batch_norm_backward(h.queue(), half(dy, rank), half(x, rank), mean, inv_std, gamma,
+                                    sums, kRows, dx.rows_in({rank * kHalf, (rank + 1) * kHalf}));
+  }
+  expect_close(h.download(dx),
+               differences([&](const auto& v) { return loss(v, gamma_, beta_); }, x_), 1e-7, "dx");
+  expect_close(h.download(dgamma),
+               differences([&](const auto& g) { return loss(x_, g, beta_); }, gamma_), 1e-7,
+               "dgamma");
+  expect_close(h.download(dbeta),
+               differences([&](const auto& b) { return loss(x_, gamma_, b); }, beta_), 1e-7,
+               "dbeta");
 }
 
 TEST_F(Gradient, SoftmaxCrossEntropy) {

@@ -14,17 +14,41 @@ namespace {
 constexpr std::byte kGuardByte{0xA5};
 
 template <typename T>
-DType dtype_of() {
-  return std::is_same_v<T, double> ? DType::kF64 : DType::kF32;
+constexpr DType kDTypeOf = std::is_same_v<T, double>  ? DType::kF64
+                           : std::is_same_v<T, float> ? DType::kF32
+                                                      : DType::kBf16;
+
+template <typename T>
+T not_a_number() {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    return to_bf16(std::numeric_limits<float>::quiet_NaN());
+  } else {
+    return std::numeric_limits<T>::quiet_NaN();
+  }
+}
+
+double element(const std::byte* row, std::int64_t j, DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return reinterpret_cast<const double*>(row)[j];
+    case DType::kF32:
+      return static_cast<double>(reinterpret_cast<const float*>(row)[j]);
+    case DType::kBf16:
+      return static_cast<double>(to_float(reinterpret_cast<const Bf16*>(row)[j]));
+  }
+  return 0;
 }
 
 }  // namespace
 
-Harness::Harness(const std::string& backend, int threads)
+Harness::Harness(const std::string& backend, int threads, DType storage)
     : backend_(make_backend(backend, {.threads = threads, .device = 0})),
-      queue_(backend_->make_queue()) {}
+      queue_(backend_->make_queue()),
+      storage_(storage) {}
 
-Harness::~Harness() {
+Harness::~Harness() { finish(); }
+
+void Harness::finish() {
   for (const Buffer& buffer : buffers_) {
     const auto now = read(buffer.data, static_cast<std::int64_t>(buffer.image.size()));
     for (std::size_t k = 0; k < now.size(); ++k) {
@@ -35,15 +59,16 @@ Harness::~Harness() {
     }
     backend_->release(buffer.data);
   }
+  buffers_.clear();
 }
 
+// Does not wait: on a device that runs late the copy is read now and takes place later.
 std::byte* Harness::upload(Buffer buffer) {
   const auto bytes = static_cast<std::int64_t>(buffer.image.size());
   buffer.data = static_cast<std::byte*>(backend_->allocate(bytes));
   buffers_.push_back(std::move(buffer));
   const Buffer& stored = buffers_.back();
   backend_->copy(*queue_, stored.data, stored.image.data(), bytes, CopyKind::kHostToDevice);
-  backend_->synchronize(*queue_);
   return stored.data + kGuard;
 }
 
@@ -55,39 +80,50 @@ std::vector<std::byte> Harness::read(const void* data, std::int64_t bytes) {
 }
 
 template <typename T>
-MatrixView Harness::matrix(std::int64_t rows, std::int64_t cols, Use use, std::vector<T> values,
-                           std::int64_t padding) {
+MatrixView Harness::matrix(std::int64_t rows, std::int64_t cols, Use use, std::vector<T> values) {
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t stride = cols + padding;
+  const std::int64_t stride = cols + padding_;
   Buffer buffer{
       nullptr, std::vector<std::byte>(2 * kGuard + rows * stride * kSize, kGuardByte), {}};
   buffer.writable.assign(buffer.image.size(), 0);
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < stride; ++j) {
-      const bool element = j < cols;
-      const T value = element && !values.empty() ? values.at(i * cols + j)
-                                                 : std::numeric_limits<T>::quiet_NaN();
+      const bool inside = j < cols;
+      const T value = inside && !values.empty() ? values.at(i * cols + j) : not_a_number<T>();
       const std::int64_t at = kGuard + (i * stride + j) * kSize;
       std::memcpy(buffer.image.data() + at, &value, sizeof(T));
-      if (element && use != Use::kInput) std::fill_n(buffer.writable.begin() + at, kSize, 1);
+      if (inside && use != Use::kInput) std::fill_n(buffer.writable.begin() + at, kSize, 1);
     }
   }
-  return {upload(std::move(buffer)), rows, cols, stride, dtype_of<T>()};
+  return {upload(std::move(buffer)), rows, cols, stride, kDTypeOf<T>};
 }
-template MatrixView Harness::matrix(std::int64_t, std::int64_t, Use, std::vector<float>,
-                                    std::int64_t);
-template MatrixView Harness::matrix(std::int64_t, std::int64_t, Use, std::vector<double>,
-                                    std::int64_t);
+template MatrixView Harness::matrix(std::int64_t, std::int64_t, Use, std::vector<float>);
+template MatrixView Harness::matrix(std::int64_t, std::int64_t, Use, std::vector<double>);
+template MatrixView Harness::matrix(std::int64_t, std::int64_t, Use, std::vector<Bf16>);
+
+MatrixView Harness::matrix(std::int64_t rows, std::int64_t cols, Use use,
+                           const std::vector<float>& values) {
+  if (storage_ == DType::kF32) return matrix<float>(rows, cols, use, values);
+  std::vector<Bf16> rounded;
+  for (const float value : values) rounded.push_back(to_bf16(value));
+  return matrix<Bf16>(rows, cols, use, std::move(rounded));
+}
+
+// Without values: 0xA5 bytes, an absurd double, an absurd count.
+template <typename T>
+T* Harness::upload_span(const T* values, std::int64_t count, bool writable) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+  Buffer buffer{nullptr, std::vector<std::byte>(2 * kGuard + bytes, kGuardByte), {}};
+  if (values != nullptr) std::memcpy(buffer.image.data() + kGuard, values, bytes);
+  buffer.writable.assign(buffer.image.size(), 0);
+  if (writable) std::fill_n(buffer.writable.begin() + kGuard, bytes, 1);
+  return reinterpret_cast<T*>(upload(std::move(buffer)));
+}
 
 template <typename T>
 std::span<const T> Harness::input_span(const std::vector<T>& values) {
-  Buffer buffer{
-      nullptr, std::vector<std::byte>(2 * kGuard + values.size() * sizeof(T), kGuardByte), {}};
-  buffer.writable.assign(buffer.image.size(), 0);
-  if (!values.empty()) {
-    std::memcpy(buffer.image.data() + kGuard, values.data(), values.size() * sizeof(T));
-  }
-  return {reinterpret_cast<const T*>(upload(std::move(buffer))), values.size()};
+  return {upload_span(values.data(), static_cast<std::int64_t>(values.size()), false),
+          values.size()};
 }
 template std::span<const float> Harness::input_span(const std::vector<float>&);
 template std::span<const double> Harness::input_span(const std::vector<double>&);
@@ -96,31 +132,31 @@ template std::span<const std::int32_t> Harness::input_span(const std::vector<std
 template std::span<const std::int64_t> Harness::input_span(const std::vector<std::int64_t>&);
 template std::span<const LocalId> Harness::input_span(const std::vector<LocalId>&);
 template std::span<const GlobalId> Harness::input_span(const std::vector<GlobalId>&);
+template std::span<const EpochState> Harness::input_span(const std::vector<EpochState>&);
 
-// Starts as 0xA5 bytes: an absurd double, an absurd count.
+template <typename T>
+std::span<T> Harness::inout_span(const std::vector<T>& values) {
+  return {upload_span(values.data(), static_cast<std::int64_t>(values.size()), true),
+          values.size()};
+}
+template std::span<double> Harness::inout_span(const std::vector<double>&);
+template std::span<EpochState> Harness::inout_span(const std::vector<EpochState>&);
+
 template <typename T>
 std::span<T> Harness::output_span(std::int64_t count) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
-  Buffer buffer{nullptr, std::vector<std::byte>(2 * kGuard + bytes, kGuardByte), {}};
-  buffer.writable.assign(buffer.image.size(), 0);
-  std::fill_n(buffer.writable.begin() + kGuard, bytes, 1);
-  return {reinterpret_cast<T*>(upload(std::move(buffer))), static_cast<std::size_t>(count)};
+  return {upload_span<T>(nullptr, count, true), static_cast<std::size_t>(count)};
 }
 template std::span<double> Harness::output_span(std::int64_t);
 template std::span<std::int64_t> Harness::output_span(std::int64_t);
 
 std::vector<double> Harness::download(ConstMatrixView view) {
   std::vector<double> values;
+  if (view.empty()) return values;
+  const std::int64_t size = bytes_of(view.dtype);
+  const auto bytes = read(view.data, ((view.rows - 1) * view.stride + view.cols) * size);
   for (std::int64_t i = 0; i < view.rows; ++i) {
-    const auto* row =
-        static_cast<const std::byte*>(view.data) + i * view.stride * bytes_of(view.dtype);
-    const auto bytes = read(row, view.cols * bytes_of(view.dtype));
     for (std::int64_t j = 0; j < view.cols; ++j) {
-      if (view.dtype == DType::kF64) {
-        values.push_back(reinterpret_cast<const double*>(bytes.data())[j]);
-      } else {
-        values.push_back(static_cast<double>(reinterpret_cast<const float*>(bytes.data())[j]));
-      }
+      values.push_back(element(bytes.data() + i * view.stride * size, j, view.dtype));
     }
   }
   return values;
@@ -150,16 +186,36 @@ void require_backend(const std::string& name) {
 
 void BackendTest::SetUp() { require_backend(GetParam()); }
 
-void expect_close(const std::vector<double>& found, const std::vector<double>& expected,
-                  double tolerance, const std::string& what) {
+namespace {
+
+// `step(found, expected)` is allowed on top of the tolerance.
+template <typename Step>
+void compare(const std::vector<double>& found, const std::vector<double>& expected,
+             double tolerance, const std::string& what, const Step& step) {
   ASSERT_EQ(found.size(), expected.size()) << what;
   for (std::size_t k = 0; k < found.size(); ++k) {
-    const double difference = std::abs(found[k] - expected[k]);
+    if (found[k] == expected[k]) continue;  // infinities too
+    const double bound = tolerance * (1 + std::abs(expected[k])) + step(found[k], expected[k]);
     // Not `difference > bound`: every comparison with NaN is false, and NaN must fail.
-    const bool close = difference <= tolerance * (1 + std::abs(expected[k]));
-    ASSERT_TRUE(close) << what << ": element " << k << " is " << found[k] << ", expected "
-                       << expected[k];
+    const bool close = std::abs(found[k] - expected[k]) <= bound;
+    ASSERT_TRUE(close && std::isfinite(expected[k]))
+        << what << ": element " << k << " is " << found[k] << ", expected " << expected[k];
   }
+}
+
+}  // namespace
+
+void expect_close(const std::vector<double>& found, const std::vector<double>& expected,
+                  double tolerance, const std::string& what) {
+  compare(found, expected, tolerance, what, [](double, double) { return 0.0; });
+}
+
+void expect_close_bf16(const std::vector<double>& found, const std::vector<double>& expected,
+                       double tolerance, const std::string& what) {
+  compare(found, expected, tolerance, what, [](double a, double b) {
+    const double larger = std::max(std::abs(a), std::abs(b));
+    return std::isnormal(larger) ? std::ldexp(1.0, std::ilogb(larger) - 7) : 0.0;
+  });
 }
 
 std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
@@ -168,6 +224,14 @@ std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
     const float uniform =
         random_uniform({seed, RandomStream::kGenerator}, static_cast<std::uint64_t>(k), 0);
     values.push_back(2 * uniform - 1);
+  }
+  return values;
+}
+
+std::vector<double> random_doubles(std::int64_t count, std::uint64_t seed, double offset) {
+  std::vector<double> values;
+  for (const float value : random_floats(count, seed)) {
+    values.push_back(offset + static_cast<double>(value));
   }
   return values;
 }

@@ -1,5 +1,5 @@
 // Runs operations on one backend with every buffer between guard bytes, so that one test source
-// serves every backend.
+// serves every backend, also one whose memory the host can't touch and whose queues run late.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,47 +12,78 @@
 #include <string>
 #include <vector>
 
+#include "kernels/bf16.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
 
 enum class Use { kInput, kOutput, kInOut };
 
+// What an operation left in one of its outputs, and how it is stored.
+struct Output {
+  std::vector<double> values;
+  DType dtype;
+};
+
 // A backend, a queue and the buffers of one test. Buffers live in the backend's memory; everything
 // that an operation must not change (guards, the padding between rows, inputs) is compared with
-// what was uploaded when the harness is destroyed. Padding and fresh outputs are NaN, so reading
-// the one or leaving the other unwritten shows in the numbers.
+// what was uploaded by finish(), which the destructor calls. Padding and fresh outputs are NaN, so
+// reading the one or leaving the other unwritten shows in the numbers.
 class Harness {
  public:
-  explicit Harness(const std::string& backend, int threads = 2);
+  // Matrices whose type is not named are stored as `storage`.
+  explicit Harness(const std::string& backend, int threads = 2, DType storage = DType::kF32);
   Harness(const Harness&) = delete;
   Harness& operator=(const Harness&) = delete;
   ~Harness();
+  // Checks and releases all buffers.
+  void finish();
 
   Backend& backend() { return *backend_; }
   Queue& queue() { return *queue_; }
+  // Unused elements after each row of the matrices made from now on. 3 at first: rows start at odd
+  // places; with 0 they are aligned where the width is.
+  void set_padding(std::int64_t padding) { padding_ = padding; }
 
-  // A matrix with `padding` unused elements after each row.
-  template <typename T = float>
-  MatrixView matrix(std::int64_t rows, std::int64_t cols, Use use, std::vector<T> values = {},
-                    std::int64_t padding = 3);
-  template <typename T = float>
+  // A matrix of element type T, values row by row.
+  template <typename T>
+  MatrixView matrix(std::int64_t rows, std::int64_t cols, Use use, std::vector<T> values = {});
+  template <typename T>
   ConstMatrixView input(std::int64_t rows, std::int64_t cols, std::vector<T> values) {
     return matrix<T>(rows, cols, Use::kInput, std::move(values));
   }
-  template <typename T = float>
+  template <typename T>
   MatrixView output(std::int64_t rows, std::int64_t cols) {
     return matrix<T>(rows, cols, Use::kOutput);
+  }
+  // A matrix in the storage type of this harness, to which the values are rounded.
+  MatrixView matrix(std::int64_t rows, std::int64_t cols, Use use,
+                    const std::vector<float>& values = {});
+  ConstMatrixView input(std::int64_t rows, std::int64_t cols, const std::vector<float>& values) {
+    return matrix(rows, cols, Use::kInput, values);
+  }
+  MatrixView output(std::int64_t rows, std::int64_t cols) {
+    return matrix(rows, cols, Use::kOutput);
   }
   template <typename T>
   std::span<const T> input_span(const std::vector<T>& values);
   template <typename T>
+  std::span<T> inout_span(const std::vector<T>& values);
+  template <typename T>
   std::span<T> output_span(std::int64_t count);
+  const EpochState* epoch_state(const EpochState& state) {
+    return input_span(std::vector<EpochState>{state}).data();
+  }
 
   // The elements, row by row, after everything queued has run.
   std::vector<double> download(ConstMatrixView view);
   template <typename T>
   std::vector<double> download_span(std::span<T> values);
+  Output result(ConstMatrixView view) { return {download(view), view.dtype}; }
+  template <typename T>
+  Output result(std::span<T> values) {
+    return {download_span(values), DType::kF64};
+  }
 
  private:
   struct Buffer {
@@ -62,11 +93,15 @@ class Harness {
   };
   static constexpr std::int64_t kGuard = 64;  // bytes on either side; keeps the alignment
 
+  template <typename T>
+  T* upload_span(const T* values, std::int64_t count, bool writable);
   std::byte* upload(Buffer buffer);
   std::vector<std::byte> read(const void* data, std::int64_t bytes);
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Queue> queue_;
+  DType storage_;
+  std::int64_t padding_ = 3;
   std::deque<Buffer> buffers_;
 };
 
@@ -84,9 +119,15 @@ inline std::string backend_test_name(const ::testing::TestParamInfo<std::string>
 // Fails unless |found - expected| <= tolerance * (1 + |expected|) everywhere; NaN never passes.
 void expect_close(const std::vector<double>& found, const std::vector<double>& expected,
                   double tolerance, const std::string& what);
+// The same for numbers that were then rounded to bf16: two sums `tolerance` apart may lie on either
+// side of the middle between two bf16 numbers and so end up one bf16 step apart, which is 2^-7 of
+// the power of two below (between 2^-8 and 2^-7 of the number).
+void expect_close_bf16(const std::vector<double>& found, const std::vector<double>& expected,
+                       double tolerance, const std::string& what);
 
 // Reproducible test data: uniform in [-1, 1), or integers in [0, bound).
 std::vector<float> random_floats(std::int64_t count, std::uint64_t seed);
+std::vector<double> random_doubles(std::int64_t count, std::uint64_t seed, double offset = 0);
 std::vector<std::int32_t> random_integers(std::int64_t count, std::int32_t bound,
                                           std::uint64_t seed);
 

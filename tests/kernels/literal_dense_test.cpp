@@ -1,4 +1,4 @@
-// Dense operations, normalisation and the optimizer with numbers worked out by hand.
+// Dense operations, epilogues and the optimizer with numbers worked out by hand.
 #include <cmath>
 
 #include "tests/kernels/harness.hpp"
@@ -43,12 +43,48 @@ TEST_P(LiteralDense, GemmOverNothingIsZeroOrUnchanged) {
   EXPECT_EQ(h.download(d), (std::vector<double>{1, 2, 3, 4}));
 }
 
-TEST_P(LiteralDense, AddAndColumnSums) {
+// The sum starts from beta c, and what follows is applied to the whole of it.
+TEST_P(LiteralDense, GemmWithEpilogue) {
+  Harness h(GetParam());
+  const ConstMatrixView a = h.input<float>(2, 2, {1, 2, 3, 4});
+  const ConstMatrixView a_t = h.input<float>(2, 2, {1, 3, 2, 4});
+  const ConstMatrixView b = h.input<float>(2, 2, {1, 0, 0, -1});
+  Epilogue epilogue;
+  epilogue.beta = h.input<float>(1, 2, {10, 3});
+  epilogue.relu = true;
+  for (const bool transposed : {false, true}) {
+    const Transpose transpose = transposed ? Transpose::kYes : Transpose::kNo;
+    // a b = {1, -2, 3, -4}
+    const MatrixView c = h.output(2, 2);
+    h.backend().gemm(h.queue(), transpose, transposed ? a_t : a, Transpose::kNo, b, 0, c, epilogue);
+    EXPECT_EQ(h.download(c), (std::vector<double>{11, 1, 13, 0}));
+    const MatrixView d = h.matrix<float>(2, 2, Use::kInOut, {-20, 1, 5, 2});
+    h.backend().gemm(h.queue(), transpose, transposed ? a_t : a, Transpose::kNo, b, 1, d, epilogue);
+    EXPECT_EQ(h.download(d), (std::vector<double>{0, 2, 18, 1}));
+  }
+}
+
+TEST_P(LiteralDense, GemmOverNothingStillHasItsEpilogue) {
+  Harness h(GetParam());
+  const ConstMatrixView a = h.input<float>(2, 0, {});
+  const ConstMatrixView b = h.input<float>(0, 1, {});
+  Epilogue epilogue;
+  epilogue.beta = h.input<float>(1, 1, {5});
+  const MatrixView c = h.output(2, 1);
+  h.backend().gemm(h.queue(), Transpose::kNo, a, Transpose::kNo, b, 0, c, epilogue);
+  EXPECT_EQ(h.download(c), (std::vector<double>{5, 5}));
+}
+
+TEST_P(LiteralDense, ConvertToTheSameTypeCopies) {
+  Harness h(GetParam());
+  const MatrixView y = h.output<float>(2, 2);
+  h.backend().convert(h.queue(), h.input<float>(2, 2, {1, -2, 0x1p-140F, 3}), y);
+  EXPECT_EQ(h.download(y), (std::vector<double>{1, -2, 0x1p-140, 3}));
+}
+
+TEST_P(LiteralDense, ColumnSums) {
   Harness h(GetParam());
   const ConstMatrixView x = h.input<float>(2, 2, {1, 2, 3, -8});
-  const MatrixView y = h.matrix<float>(2, 2, Use::kInOut, {10, 20, 30, 40});
-  h.backend().add(h.queue(), 0.5, x, y);
-  EXPECT_EQ(h.download(y), (std::vector<double>{10.5, 21, 31.5, 36}));
   const MatrixView sums = h.matrix<float>(1, 2, Use::kInOut, {100, 200});
   h.backend().column_sums(h.queue(), x, true, sums);
   EXPECT_EQ(h.download(sums), (std::vector<double>{104, 194}));
@@ -58,17 +94,25 @@ TEST_P(LiteralDense, AddAndColumnSums) {
 
 TEST_P(LiteralDense, SumsOverNoRowsAreZero) {
   Harness h(GetParam());
-  const ConstMatrixView x = h.input<float>(0, 2, {});
   const MatrixView sums = h.output(1, 2);
-  h.backend().column_sums(h.queue(), x, false, sums);
+  h.backend().column_sums(h.queue(), h.input<float>(0, 2, {}), false, sums);
   EXPECT_EQ(h.download(sums), (std::vector<double>{0, 0}));
-  const auto mean = h.output_span<double>(2);
-  const auto m2 = h.output_span<double>(2);
-  h.backend().column_moments(h.queue(), x, mean, m2);
-  EXPECT_EQ(h.download_span(mean), (std::vector<double>{0, 0}));
-  EXPECT_EQ(h.download_span(m2), (std::vector<double>{0, 0}));
-  h.backend().batch_norm_sums(h.queue(), x, x, mean, m2, h.output_span<double>(2),
-                              h.output_span<double>(2));
+}
+
+// Sums over ranks must not depend on which rank adds them, so their order is part of the contract:
+// 2^60 + 1 - 2^60 is 0 in double, 2^60 - 2^60 + 1 is 1. The third column's sum needs more than f32
+// before the last part is added.
+TEST_P(LiteralDense, PartsAreAddedInTheirOrderInDouble) {
+  Harness h(GetParam());
+  const std::vector<float> parts{0x1p60F, 0x1p60F, 0x1p24F, 1, -0x1p60F, 1, -0x1p60F, 1, 1};
+  const MatrixView sum = h.output<float>(1, 3);
+  h.backend().sum_parts(h.queue(), h.input<float>(3, 3, parts), sum);
+  EXPECT_EQ(h.download(sum), (std::vector<double>{0, 1, 0x1p24 + 2}));
+  const MatrixView sum_f64 = h.output<double>(1, 3);
+  h.backend().sum_parts(h.queue(), h.input<double>(3, 3, {parts.begin(), parts.end()}), sum_f64);
+  EXPECT_EQ(h.download(sum_f64), (std::vector<double>{0, 1, 0x1p24 + 2}));
+  h.backend().sum_parts(h.queue(), h.input<float>(1, 3, {7, 8, 9}), sum);
+  EXPECT_EQ(h.download(sum), (std::vector<double>{7, 8, 9}));
 }
 
 TEST_P(LiteralDense, EpilogueAndItsGradient) {
@@ -116,6 +160,27 @@ TEST_P(LiteralDense, DropoutDropsTheElementsThatPhiloxNames) {
   }
 }
 
+// One spec serves every epoch: the number comes from memory when the operation runs.
+TEST_P(LiteralDense, EpochOfDropoutComesFromTheState) {
+  Harness h(GetParam());
+  constexpr std::int64_t kCols = 64;
+  const MatrixView y = h.output(1, kCols);
+  for (const std::uint32_t epoch : {7U, 8U}) {
+    Epilogue epilogue;
+    epilogue.dropout = {{42, RandomStream::kDropout, 1, 1000},
+                        dropout_threshold(0.5),
+                        h.input_span<GlobalId>({GlobalId{5}}),
+                        h.epoch_state({.epoch = epoch})};
+    h.backend().apply_epilogue(h.queue(), h.input(1, kCols, std::vector<float>(kCols, 1)), epilogue,
+                               y);
+    const auto found = h.download(y);
+    for (std::uint32_t j = 0; j < kCols; ++j) {
+      const RandomKey key{42, RandomStream::kDropout, 1, epoch};
+      ASSERT_EQ(found[j], dropout_keeps(key, 5, j, 32768) ? 2.0 : 0.0) << epoch << ", " << j;
+    }
+  }
+}
+
 TEST_P(LiteralDense, NaNSurvivesTheEpilogue) {
   Harness h(GetParam());
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -130,53 +195,6 @@ TEST_P(LiteralDense, NaNSurvivesTheEpilogue) {
   EXPECT_EQ(found[2], 1);
 }
 
-TEST_P(LiteralDense, ColumnMoments) {
-  Harness h(GetParam());
-  // Column 1 sits far from zero: m2 of 1e6 + {0, 1, 2} is 2, lost by a sum of squares in f32.
-  const ConstMatrixView x = h.input<float>(3, 2, {1, 1e6F, 2, 1e6F + 1, 6, 1e6F + 2});
-  const auto mean = h.output_span<double>(2);
-  const auto m2 = h.output_span<double>(2);
-  h.backend().column_moments(h.queue(), x, mean, m2);
-  EXPECT_EQ(h.download_span(mean), (std::vector<double>{3, 1e6 + 1}));
-  EXPECT_EQ(h.download_span(m2), (std::vector<double>{14, 2}));
-}
-
-TEST_P(LiteralDense, BatchNormSums) {
-  Harness h(GetParam());
-  const ConstMatrixView x = h.input<float>(2, 1, {1, 5});
-  const ConstMatrixView dy = h.input<float>(2, 1, {2, 3});
-  const auto sum_dy = h.output_span<double>(1);
-  const auto sum_dy_xhat = h.output_span<double>(1);
-  // xhat = (x - 2) * .5 = {-.5, 1.5}
-  h.backend().batch_norm_sums(h.queue(), dy, x, h.input_span<double>({2}),
-                              h.input_span<double>({0.5}), sum_dy, sum_dy_xhat);
-  EXPECT_EQ(h.download_span(sum_dy), (std::vector<double>{5}));
-  EXPECT_EQ(h.download_span(sum_dy_xhat), (std::vector<double>{3.5}));
-}
-
-TEST_P(LiteralDense, BatchNormBackward) {
-  Harness h(GetParam());
-  const ConstMatrixView x = h.input<float>(2, 1, {1, 5});
-  const ConstMatrixView dy = h.input<float>(2, 1, {2, 3});
-  const MatrixView dx = h.output(2, 1);
-  // gamma * inv_std * (dy - mean_dy - xhat * mean_dy_xhat), xhat = {-.5, 1.5}:
-  // 4 * .5 * (2 - 1 + .5 * 2) = 4 and 4 * .5 * (3 - 1 - 1.5 * 2) = -2
-  h.backend().batch_norm_backward(h.queue(), dy, x, h.input_span<double>({2}),
-                                  h.input_span<double>({0.5}), h.input<float>(1, 1, {4}),
-                                  h.input_span<double>({1}), h.input_span<double>({2}), dx);
-  EXPECT_EQ(h.download(dx), (std::vector<double>{4, -2}));
-}
-
-TEST_P(LiteralDense, LayerNorm) {
-  Harness h(GetParam());
-  // Mean 2, variance 1, epsilon 3: xhat = {-1, 1} / 2.
-  const ConstMatrixView x = h.input<float>(1, 2, {1, 3});
-  const MatrixView y = h.output(1, 2);
-  h.backend().layer_norm(h.queue(), x, h.input<float>(1, 2, {2, 4}), h.input<float>(1, 2, {10, 20}),
-                         3, y);
-  EXPECT_EQ(h.download(y), (std::vector<double>{9, 22}));
-}
-
 TEST_P(LiteralDense, AdamFirstStep) {
   Harness h(GetParam());
   // After one step the corrected moments are g and g^2, so a parameter moves by the learning rate
@@ -187,8 +205,9 @@ TEST_P(LiteralDense, AdamFirstStep) {
   const MatrixView v = h.matrix<float>(1, 3, Use::kInOut, {0, 0, 0});
   const std::vector<DecaySegment> segments{{0, 2, 0}, {2, 3, 0.5}};
   AdamSpec spec;
-  spec.learning_rate = 0.25;
   spec.segments = segments;
+  spec.state = h.epoch_state(
+      {.learning_rate = 0.25, .first_correction = 1 - 0.9, .second_correction = 1 - 0.999});
   h.backend().adam_step(h.queue(), spec, p, g, m, v);
   expect_close(h.download(p), {0.75, 1.25, 1.75}, 1e-6, "parameters");
   expect_close(h.download(m), {0.4, -0.05, 0.1}, 1e-6, "m");

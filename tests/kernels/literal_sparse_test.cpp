@@ -1,4 +1,6 @@
 // Sparse and wire operations with numbers worked out by hand, on every backend.
+#include <cmath>
+
 #include "tests/kernels/harness.hpp"
 
 namespace atl {
@@ -29,7 +31,7 @@ SparseOperator directed_graph(Harness& h) {
 std::vector<double> multiply(Harness& h, const SparseOperator& op) {
   const ConstMatrixView x = h.input(4, 2, kX);
   const MatrixView y = h.output(3, 2);
-  h.backend().spmm(h.queue(), op, {0, 3}, x, y);
+  h.backend().spmm(h.queue(), op, {0, 3}, x, 0, y);
   return h.download(y);
 }
 
@@ -65,10 +67,52 @@ TEST_P(LiteralSparse, WritesOnlyTheRowsAsked) {
   const SparseOperator op = directed_graph(h);
   const ConstMatrixView x = h.input(4, 2, kX);
   const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {-1, -2, -3, -4, -5, -6});
-  h.backend().spmm(h.queue(), op, {2, 3}, x, y);
+  h.backend().spmm(h.queue(), op, {2, 3}, x, 0, y);
   EXPECT_EQ(h.download(y), (std::vector<double>{-1, -2, -3, -4, 5, 50}));
-  h.backend().spmm(h.queue(), op, {1, 1}, x, y);
+  h.backend().spmm(h.queue(), op, {1, 1}, x, 0, y);
   EXPECT_EQ(h.download(y), (std::vector<double>{-1, -2, -3, -4, 5, 50}));
+}
+
+TEST_P(LiteralSparse, AddsToWhatWasThere) {
+  Harness h(GetParam());
+  SparseOperator op = directed_graph(h);
+  op.row_scale = h.input_span<float>({0.5, 2, 0});
+  const ConstMatrixView x = h.input(4, 2, kX);
+  const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {-1, -2, -3, -4, -5, -6});
+  h.backend().spmm(h.queue(), op, {0, 3}, x, 1, y);
+  // 0: -1 + .5 * 6; the others add nothing.
+  EXPECT_EQ(h.download(y), (std::vector<double>{2, 28, -3, -4, -5, -6}));
+}
+
+// The ids of dropout count from the first row asked for.
+TEST_P(LiteralSparse, EpilogueFollowsTheSum) {
+  Harness h(GetParam());
+  const SparseOperator op = directed_graph(h);
+  const ConstMatrixView x = h.input(4, 2, kX);
+  Epilogue epilogue;
+  epilogue.mean = h.input_span<double>({1, 10});
+  epilogue.inv_std = h.input_span<double>({2, 0.5});
+  epilogue.gamma = h.input<float>(1, 2, {1, -1});
+  epilogue.beta = h.input<float>(1, 2, {0, 100});
+  epilogue.relu = true;
+  const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {9, 9, 0, 300, 4, 50});
+  h.backend().spmm(h.queue(), op, {1, 3}, x, 1, y, epilogue);
+  // Sums 0, 300 and 9, 100: (0 - 1) * 2 < 0; (300 - 10) * .5 * -1 + 100 = -45 < 0;
+  // (9 - 1) * 2 = 16; (100 - 10) * .5 * -1 + 100 = 55.
+  EXPECT_EQ(h.download(y), (std::vector<double>{9, 9, 0, 0, 16, 55}));
+
+  const RandomKey key{3, RandomStream::kDropout};
+  constexpr std::int64_t kCols = 32;
+  const ConstMatrixView ones = h.input(4, kCols, std::vector<float>(4 * kCols, 1));
+  const MatrixView dropped = h.matrix(3, kCols, Use::kInOut, std::vector<float>(3 * kCols, 1));
+  Epilogue dropout;
+  dropout.dropout = {key, dropout_threshold(0.5), h.input_span<GlobalId>({GlobalId{70}})};
+  h.backend().spmm(h.queue(), op, {2, 3}, ones, 0, dropped, dropout);
+  const auto found = h.download(dropped);
+  for (std::uint32_t j = 0; j < kCols; ++j) {
+    ASSERT_EQ(found[j], 1) << j;
+    ASSERT_EQ(found[2 * kCols + j], dropout_keeps(key, 70, j, 32768) ? 6.0 : 0.0) << j;
+  }
 }
 
 // A rank's rows of x beyond those that its edges name may hold anything, NaN included.
@@ -78,7 +122,7 @@ TEST_P(LiteralSparse, ReadsOnlyNeighbours) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const ConstMatrixView x = h.input<float>(4, 1, {1, nan, 3, nan});
   const MatrixView y = h.matrix<float>(3, 1, Use::kInOut, {7, 7, 7});
-  h.backend().spmm(h.queue(), op, {1, 3}, x, y);
+  h.backend().spmm(h.queue(), op, {1, 3}, x, 0, y);
   EXPECT_EQ(h.download(y), (std::vector<double>{7, 0, 5}));
 }
 
@@ -94,6 +138,26 @@ TEST_P(LiteralSparse, GatherRows) {
   EXPECT_EQ(h.download(scaled), (std::vector<double>{2, 20, 2, 20, 2, 20}));
 }
 
+// Nor is a row without self weight its own neighbour, beside others that have one.
+TEST_P(LiteralSparse, ReadsOnlyNeighboursBesideSelfWeights) {
+  Harness h(GetParam());
+  SparseOperator op = directed_graph(h);
+  op.self_weight = h.input_span<float>({0, 0, 2});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<RowRange> ranges{{0, 3}};
+  for (const bool planned : {false, true}) {
+    const auto plan = planned ? h.backend().plan_spmm(h.queue(), op, kRowPtr, ranges) : nullptr;
+    op.plan = plan.get();
+    const ConstMatrixView x = h.input<float>(4, 1, {nan, 1, 1, 1});
+    const MatrixView y = h.output(3, 1);
+    h.backend().spmm(h.queue(), op, {0, 3}, x, 0, y);
+    const auto found = h.download(y);
+    EXPECT_EQ(found[0], 2);
+    EXPECT_EQ(found[1], 0);
+    EXPECT_TRUE(std::isnan(found[2]));
+  }
+}
+
 // 2^-30 beside 1 is lost in f32: this is what the f64 of finite differences is for.
 TEST(ReferenceF64, KeepsDoublePrecision) {
   Harness h("reference");
@@ -101,7 +165,7 @@ TEST(ReferenceF64, KeepsDoublePrecision) {
   const double small = 0x1p-30;
   const ConstMatrixView x = h.input<double>(4, 1, {1, 1, small, 1 + small});
   const MatrixView y = h.output<double>(3, 1);
-  h.backend().spmm(h.queue(), op, {0, 3}, x, y);
+  h.backend().spmm(h.queue(), op, {0, 3}, x, 0, y);
   EXPECT_EQ(h.download(y), (std::vector<double>{2 + small, 0, 2 + small}));
 }
 

@@ -45,7 +45,7 @@ Outputs softmax_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols) 
   const auto loss = h.output_span<double>(1);
   h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span(labels),
                                     h.input_span(loss_rows(rows)), 0.5, dlogits, loss);
-  return {h.download(dlogits), h.download_span(loss)};
+  return {h.result(dlogits), h.result(loss)};
 }
 
 Outputs sigmoid_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols) {
@@ -54,7 +54,7 @@ Outputs sigmoid_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols) 
   const auto loss = h.output_span<double>(1);
   h.backend().sigmoid_cross_entropy(h.queue(), logits, h.input_span(random_targets(rows * cols)),
                                     h.input_span(loss_rows(rows)), 0.5, dlogits, loss);
-  return {h.download(dlogits), h.download_span(loss)};
+  return {h.result(dlogits), h.result(loss)};
 }
 
 Outputs count_correct(Harness& h, std::int64_t rows, std::int64_t cols) {
@@ -67,7 +67,7 @@ Outputs count_correct(Harness& h, std::int64_t rows, std::int64_t cols) {
   const auto counts = h.output_span<std::int64_t>(6);
   h.backend().count_correct(h.queue(), logits, h.input_span(labels),
                             h.input_span(random_split(rows)), counts);
-  return {h.download_span(counts)};
+  return {h.result(counts)};
 }
 
 Outputs count_multi_label(Harness& h, std::int64_t rows, std::int64_t cols) {
@@ -75,7 +75,7 @@ Outputs count_multi_label(Harness& h, std::int64_t rows, std::int64_t cols) {
   const auto counts = h.output_span<std::int64_t>(9);
   h.backend().count_multi_label(h.queue(), logits, h.input_span(random_targets(rows * cols)),
                                 h.input_span(random_split(rows)), counts);
-  return {h.download_span(counts)};
+  return {h.result(counts)};
 }
 
 }  // namespace
@@ -83,8 +83,8 @@ Outputs count_multi_label(Harness& h, std::int64_t rows, std::int64_t cols) {
 std::vector<Operation> loss_operations() {
   return {{"softmax_cross_entropy", softmax_cross_entropy, 1e-6},
           {"sigmoid_cross_entropy", sigmoid_cross_entropy, 1e-6},
-          {"count_correct", count_correct, 0},
-          {"count_multi_label", count_multi_label, 0}};
+          {"count_correct", count_correct, 0, Bf16Case::kSame},
+          {"count_multi_label", count_multi_label, 0, Bf16Case::kSame}};
 }
 
 }  // namespace atl

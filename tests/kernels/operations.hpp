@@ -1,24 +1,73 @@
 // Every operation of the contract as a function of a size, for tests that compare two runs of it.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "tests/kernels/harness.hpp"
 
 namespace atl {
 
-using Outputs = std::vector<std::vector<double>>;
+using Outputs = std::vector<Output>;
+
+// How an operation's numbers in bf16 compare with the oracle's: the same bits, or up to one step of
+// bf16 beside the tolerance. kNone: it has no matrices that could be stored as bf16.
+enum class Bf16Case { kNone, kSame, kOneStep };
 
 struct Operation {
-  const char* name;
-  Outputs (*run)(Harness& harness, std::int64_t rows, std::int64_t cols);
-  double tolerance;  // of f32 against the oracle, see expect_close; 0 = same numbers
+  std::string name;
+  std::function<Outputs(Harness& harness, std::int64_t rows, std::int64_t cols)> run;
+  double tolerance;  // of sums in f32 against the oracle, see expect_close; 0 = same numbers
+  Bf16Case bf16 = Bf16Case::kOneStep;
 };
+void PrintTo(const Operation& operation, std::ostream* out);
 
 const std::vector<Operation>& operations();
 std::vector<Operation> sparse_operations();
 std::vector<Operation> dense_operations();
+std::vector<Operation> gemm_operations();
 std::vector<Operation> normalization_operations();
 std::vector<Operation> loss_operations();
+
+// Where the epoch of dropout comes from: the key, or an EpochState whose epoch differs from it.
+enum class Dropout { kNone, kKey, kState };
+
+struct EpilogueParts {
+  bool norm = false;
+  bool gamma = false;
+  bool beta = false;
+  bool relu = false;
+  Dropout dropout = Dropout::kNone;
+};
+Epilogue make_epilogue(Harness& h, std::int64_t rows, std::int64_t cols, EpilogueParts parts);
+std::string label(EpilogueParts parts);
+std::vector<EpilogueParts> all_epilogues();
+
+struct SpmmCase {
+  bool values = false;
+  bool scales = false;  // row_scale and col_scale
+  bool self_weight = false;
+  bool part = false;     // some rows only
+  bool planned = false;  // with a plan for two ranges, each of which is asked for unless `part`
+  double beta = 0;
+  EpilogueParts epilogue{};
+};
+Outputs run_spmm(Harness& h, std::int64_t rows, std::int64_t cols, const SpmmCase& which);
+
+struct GemmCase {
+  Transpose transpose_a = Transpose::kNo;
+  Transpose transpose_b = Transpose::kNo;
+  double beta = 0;
+  bool wide = false;  // c is f32 whatever a is
+  EpilogueParts epilogue{};
+};
+Outputs run_gemm(Harness& h, std::int64_t rows, std::int64_t cols, const GemmCase& which);
+
+Outputs run_apply_epilogue(Harness& h, std::int64_t rows, std::int64_t cols, EpilogueParts parts,
+                           bool in_place);
+
+// Compares outputs of one operation on a backend with the oracle's.
+void expect_oracle(const Outputs& found, const Outputs& expected, double tolerance, Bf16Case bf16,
+                   const std::string& what);
 
 }  // namespace atl

@@ -1,4 +1,4 @@
-// Every operation on every backend against the oracle, and its independence of the thread count.
+// Every operation on every backend against the oracle, and its repeatability.
 #include "tests/kernels/operations.hpp"
 
 #include <bit>
@@ -8,8 +8,8 @@ namespace atl {
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = [] {
     std::vector<Operation> list;
-    for (const auto& group :
-         {sparse_operations(), dense_operations(), normalization_operations(), loss_operations()}) {
+    for (const auto& group : {sparse_operations(), dense_operations(), gemm_operations(),
+                              normalization_operations(), loss_operations()}) {
       list.insert(list.end(), group.begin(), group.end());
     }
     return list;
@@ -17,11 +17,26 @@ const std::vector<Operation>& operations() {
   return all;
 }
 
+void PrintTo(const Operation& operation, std::ostream* out) { *out << operation.name; }
+
+void expect_oracle(const Outputs& found, const Outputs& expected, double tolerance, Bf16Case bf16,
+                   const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    ASSERT_EQ(found[k].dtype, expected[k].dtype);
+    const auto compare = found[k].dtype == DType::kBf16 && bf16 == Bf16Case::kOneStep
+                             ? expect_close_bf16
+                             : expect_close;
+    compare(found[k].values, expected[k].values, tolerance, what + ", output " + std::to_string(k));
+  }
+}
+
 namespace {
 
 struct Size {
   std::int64_t rows;
   std::int64_t cols;
+  std::int64_t padding = 3;
 };
 
 std::vector<Size> sizes() {
@@ -30,40 +45,82 @@ std::vector<Size> sizes() {
     for (const std::int64_t cols : {1, 3, 64, 100, 256}) list.push_back({rows, cols});
   }
   list.push_back({2600, 5});  // several chunks of every sum over rows
+  // Rows that start at multiples of 16 bytes, as the engine lays them out.
+  for (const Size size : {Size{33, 64, 0}, Size{257, 256, 0}, Size{257, 100, 28}, Size{33, 1, 0},
+                          Size{40, 1000, 0}}) {
+    list.push_back(size);
+  }
   return list;
 }
 
 std::string label(const Operation& operation, const Size& size) {
-  return std::string(operation.name) + " " + std::to_string(size.rows) + " x " +
-         std::to_string(size.cols);
+  return operation.name + " " + std::to_string(size.rows) + " x " + std::to_string(size.cols);
 }
 
-class OracleTest : public ::testing::TestWithParam<std::tuple<std::string, Operation>> {
+void expect_same_bits(const Outputs& found, const Outputs& expected, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    ASSERT_EQ(found[k].values.size(), expected[k].values.size());
+    for (std::size_t i = 0; i < found[k].values.size(); ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint64_t>(found[k].values[i]),
+                std::bit_cast<std::uint64_t>(expected[k].values[i]))
+          << what << ", output " << k << ", element " << i;
+    }
+  }
+}
+
+class OracleTest : public ::testing::TestWithParam<std::tuple<std::string, DType, Operation>> {
  protected:
   void SetUp() override { require_backend(std::get<0>(GetParam())); }
 };
 
 TEST_P(OracleTest, EqualsReference) {
-  const auto& [backend, operation] = GetParam();
+  const auto& [backend, dtype, operation] = GetParam();
+  Harness tested(backend, 2, dtype);
+  if (!tested.backend().supports(dtype)) GTEST_SKIP() << backend << " does not store bf16";
+  Harness oracle("reference", 2, dtype);
   for (const Size& size : sizes()) {
-    Harness tested(backend);
-    Harness oracle("reference");
+    SCOPED_TRACE(label(operation, size));
+    for (Harness* h : {&tested, &oracle}) h->set_padding(size.padding);
     const Outputs found = operation.run(tested, size.rows, size.cols);
     const Outputs expected = operation.run(oracle, size.rows, size.cols);
-    ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t k = 0; k < found.size(); ++k) {
-      expect_close(found[k], expected[k], operation.tolerance,
-                   label(operation, size) + ", output " + std::to_string(k));
-    }
+    expect_oracle(found, expected, operation.tolerance, operation.bf16, label(operation, size));
+    tested.finish();
+    oracle.finish();
+    if (HasFatalFailure() || HasNonfatalFailure()) return;
+  }
+}
+
+TEST_P(OracleTest, RunsTwiceToTheSameBits) {
+  const auto& [backend, dtype, operation] = GetParam();
+  Harness h(backend, 2, dtype);
+  if (!h.backend().supports(dtype)) GTEST_SKIP() << backend << " does not store bf16";
+  for (const Size size : {Size{257, 100}, Size{2600, 5, 0}}) {
+    h.set_padding(size.padding);
+    const Outputs first = operation.run(h, size.rows, size.cols);
+    expect_same_bits(operation.run(h, size.rows, size.cols), first, label(operation, size));
+    h.finish();
     if (HasFatalFailure()) return;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, OracleTest,
-                         ::testing::Combine(::testing::Values("cpu", "cuda"),
-                                            ::testing::ValuesIn(operations())),
+std::vector<OracleTest::ParamType> oracle_cases() {
+  std::vector<OracleTest::ParamType> cases;
+  for (const std::string backend : {"cpu", "cuda"}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      for (const Operation& operation : operations()) {
+        if (dtype == DType::kBf16 && operation.bf16 == Bf16Case::kNone) continue;
+        cases.emplace_back(backend, dtype, operation);
+      }
+    }
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Backends, OracleTest, ::testing::ValuesIn(oracle_cases()),
                          [](const auto& test) {
-                           return std::get<0>(test.param) + "_" + std::get<1>(test.param).name;
+                           const bool bf16 = std::get<1>(test.param) == DType::kBf16;
+                           return std::get<0>(test.param) + (bf16 ? "_bf16_" : "_f32_") +
+                                  std::get<2>(test.param).name;
                          });
 
 class ThreadsTest : public ::testing::TestWithParam<Operation> {};
@@ -76,23 +133,15 @@ TEST_P(ThreadsTest, SameBitsWithAnyNumber) {
     const Outputs expected = operation.run(one, size.rows, size.cols);
     for (const int threads : {2, 3}) {
       Harness many("cpu", threads);
-      const Outputs found = operation.run(many, size.rows, size.cols);
-      ASSERT_EQ(found.size(), expected.size());
-      for (std::size_t k = 0; k < found.size(); ++k) {
-        ASSERT_EQ(found[k].size(), expected[k].size());
-        for (std::size_t i = 0; i < found[k].size(); ++i) {
-          ASSERT_EQ(std::bit_cast<std::uint64_t>(found[k][i]),
-                    std::bit_cast<std::uint64_t>(expected[k][i]))
-              << label(operation, size) << ", output " << k << ", element " << i << ", " << threads
-              << " threads";
-        }
-      }
+      expect_same_bits(operation.run(many, size.rows, size.cols), expected,
+                       label(operation, size) + ", " + std::to_string(threads) + " threads");
+      if (HasFatalFailure()) return;
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, ThreadsTest, ::testing::ValuesIn(operations()),
-                         [](const auto& test) { return std::string(test.param.name); });
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 

@@ -80,8 +80,8 @@ TEST(HostMemory, CopiesLargeBlocks) {
 TEST(Support, DTypesAreWhatTheBackendsSay) {
   const auto reference = make_backend("reference", {});
   const auto cpu = make_backend("cpu", {});
-  EXPECT_TRUE(reference->supports(DType::kF32) && reference->supports(DType::kF64));
-  EXPECT_FALSE(reference->supports(DType::kBf16));
+  EXPECT_TRUE(reference->supports(DType::kF32) && reference->supports(DType::kF64) &&
+              reference->supports(DType::kBf16));
   EXPECT_TRUE(cpu->supports(DType::kF32));
   EXPECT_FALSE(cpu->supports(DType::kF64) || cpu->supports(DType::kBf16));
 }

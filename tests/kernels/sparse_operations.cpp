@@ -12,9 +12,9 @@ struct TestGraph {
   std::vector<std::int64_t> row_ptr{0};
   std::vector<std::int32_t> col_idx;
 
-  explicit TestGraph(std::int64_t n) : rows(n), cols(n + n / 3) {
+  TestGraph(std::int64_t n, std::int64_t hub) : rows(n), cols(n + n / 3) {
     for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t degree = i == 2 ? 300 : i % 5 == 1 ? 0 : 1 + i % 6;
+      const std::int64_t degree = i == 2 ? hub : i % 5 == 1 ? 0 : 1 + i % 6;
       for (const std::int32_t c :
            random_integers(degree, static_cast<std::int32_t>(cols), 100 + i)) {
         col_idx.push_back(c);
@@ -24,49 +24,29 @@ struct TestGraph {
   }
 };
 
-struct Factors {
-  bool values = false;
-  bool row_scale = false;
-  bool col_scale = false;
-  bool self_weight = false;
-};
-
-Outputs spmm(Harness& h, std::int64_t rows, std::int64_t cols, Factors factors, bool part) {
-  const TestGraph graph(rows);
+SparseOperator upload(Harness& h, const TestGraph& graph) {
   SparseOperator op;
   op.rows = graph.rows;
   op.cols = graph.cols;
   op.row_ptr = h.input_span(graph.row_ptr);
   op.col_idx = h.input_span(graph.col_idx);
-  const auto factor = [&](bool present, std::size_t count, std::uint64_t seed) {
-    return present ? h.input_span(random_floats(static_cast<std::int64_t>(count), seed))
-                   : std::span<const float>();
-  };
-  op.values = factor(factors.values, graph.col_idx.size(), 1);
-  op.row_scale = factor(factors.row_scale, graph.rows, 2);
-  op.col_scale = factor(factors.col_scale, graph.cols, 3);
-  op.self_weight = factor(factors.self_weight, graph.rows, 4);
-  const ConstMatrixView x = h.input(graph.cols, cols, random_floats(graph.cols * cols, 5));
-  const MatrixView y = h.matrix(graph.rows, cols, Use::kInOut, random_floats(graph.rows * cols, 6));
-  const RowRange range = part ? RowRange{rows / 3, rows - rows / 4} : RowRange{0, rows};
-  h.backend().spmm(h.queue(), op, range, x, y);
-  return {h.download(y)};
+  return op;
 }
 
-Outputs spmm_plain(Harness& h, std::int64_t rows, std::int64_t cols) {
-  return spmm(h, rows, cols, {}, false);
-}
-Outputs spmm_values(Harness& h, std::int64_t rows, std::int64_t cols) {
-  return spmm(h, rows, cols, {.values = true}, false);
-}
-Outputs spmm_scaled(Harness& h, std::int64_t rows, std::int64_t cols) {
-  return spmm(h, rows, cols, {.row_scale = true, .col_scale = true, .self_weight = true}, false);
-}
-Outputs spmm_part(Harness& h, std::int64_t rows, std::int64_t cols) {
-  return spmm(h, rows, cols, {true, true, true, true}, true);
-}
-Outputs spmm_self_part(Harness& h, std::int64_t rows, std::int64_t cols) {
-  return spmm(h, rows, cols, {.self_weight = true}, true);
+// A hub so large that a device gives it more than one block. Nothing cancels: a sum of signed
+// numbers would be known to fewer digits than its size says.
+Outputs spmm_hub(Harness& h, std::int64_t rows, std::int64_t cols, bool planned) {
+  const TestGraph graph(rows, rows < 257 ? 1000 : 20'000);
+  SparseOperator op = upload(h, graph);
+  const std::vector<RowRange> ranges{{0, rows}};
+  const auto plan = planned ? h.backend().plan_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
+  op.plan = plan.get();
+  auto values = random_floats(graph.cols * cols, 5);
+  for (float& value : values) value = 1 + value / 2;
+  const ConstMatrixView x = h.input(graph.cols, cols, values);
+  const MatrixView y = h.output(rows, cols);
+  h.backend().spmm(h.queue(), op, {0, rows}, x, 0, y);
+  return {h.result(y)};
 }
 
 Outputs gather(Harness& h, std::int64_t rows, std::int64_t cols, bool scaled) {
@@ -79,22 +59,86 @@ Outputs gather(Harness& h, std::int64_t rows, std::int64_t cols, bool scaled) {
   const auto scale = scaled ? h.input_span(random_floats(sources, 9)) : std::span<const float>();
   const MatrixView y = h.output(rows, cols);
   h.backend().gather_rows(h.queue(), x, h.input_span(ids), scale, y);
-  return {h.download(y)};
-}
-Outputs gather_plain(Harness& h, std::int64_t rows, std::int64_t cols) {
-  return gather(h, rows, cols, false);
-}
-Outputs gather_scaled(Harness& h, std::int64_t rows, std::int64_t cols) {
-  return gather(h, rows, cols, true);
+  return {h.result(y)};
 }
 
 }  // namespace
 
+Outputs run_spmm(Harness& h, std::int64_t rows, std::int64_t cols, const SpmmCase& which) {
+  const TestGraph graph(rows, 300);
+  SparseOperator op = upload(h, graph);
+  const auto factor = [&](bool present, std::int64_t count, std::uint64_t seed) {
+    return present ? h.input_span(random_floats(count, seed)) : std::span<const float>();
+  };
+  op.values = factor(which.values, static_cast<std::int64_t>(graph.col_idx.size()), 1);
+  op.row_scale = factor(which.scales, graph.rows, 2);
+  op.col_scale = factor(which.scales, graph.cols, 3);
+  op.self_weight = factor(which.self_weight, graph.rows, 4);
+  const ConstMatrixView x = h.input(graph.cols, cols, random_floats(graph.cols * cols, 5));
+  const MatrixView y = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 6));
+
+  // As the engine runs it: rows without halo neighbours first, the others when the halo is there.
+  const std::int64_t central = rows * 2 / 3;
+  std::vector<RowRange> ranges{{0, central}, {central, rows}};
+  const auto plan =
+      which.planned ? h.backend().plan_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
+  op.plan = plan.get();
+  // A range of which the plan says nothing must do as well.
+  if (which.part) ranges = {{rows / 3, rows - rows / 4}};
+  if (!which.part && !which.planned) ranges = {{0, rows}};
+  const Epilogue whole = make_epilogue(h, rows, cols, which.epilogue);
+  for (const RowRange range : ranges) {
+    Epilogue epilogue = whole;
+    if (whole.dropout.active()) {
+      epilogue.dropout.row_ids = whole.dropout.row_ids.subspan(
+          static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
+    }
+    h.backend().spmm(h.queue(), op, range, x, which.beta, y, epilogue);
+  }
+  return {h.result(y)};
+}
+
 std::vector<Operation> sparse_operations() {
-  return {{"spmm_plain", spmm_plain, 5e-6},         {"spmm_values", spmm_values, 5e-6},
-          {"spmm_scaled", spmm_scaled, 5e-6},       {"spmm_part", spmm_part, 5e-6},
-          {"spmm_self_part", spmm_self_part, 5e-6}, {"gather_plain", gather_plain, 0},
-          {"gather_scaled", gather_scaled, 0}};
+  struct Named {
+    const char* name;
+    SpmmCase which;
+  };
+  const EpilogueParts all{true, true, true, true, Dropout::kState};
+  const std::vector<Named> cases{
+      {"plain", {}},
+      {"values", {.values = true}},
+      {"scaled", {.scales = true, .self_weight = true}},
+      {"part", {.values = true, .scales = true, .self_weight = true, .part = true}},
+      {"self_part", {.self_weight = true, .part = true}},
+      {"added", {.beta = 1}},
+      {"scaled_added", {.scales = true, .self_weight = true, .beta = 1}},
+      {"values_added_part", {.values = true, .scales = true, .part = true, .beta = 1}},
+      {"bias_relu", {.scales = true, .epilogue = {.beta = true, .relu = true}}},
+      {"all_added", {.scales = true, .self_weight = true, .beta = 1, .epilogue = all}}};
+  std::vector<Operation> list;
+  for (const Named& named : cases) {
+    for (const bool planned : {false, true}) {
+      SpmmCase which = named.which;
+      which.planned = planned;
+      list.push_back({std::string("spmm_") + named.name + (planned ? "_planned" : ""),
+                      [which](Harness& h, std::int64_t rows, std::int64_t cols) {
+                        return run_spmm(h, rows, cols, which);
+                      },
+                      5e-6});
+    }
+  }
+  const auto add = [&](const char* name, auto run, bool flag, double tolerance, Bf16Case bf16) {
+    list.push_back({name,
+                    [run, flag](Harness& h, std::int64_t rows, std::int64_t cols) {
+                      return run(h, rows, cols, flag);
+                    },
+                    tolerance, bf16});
+  };
+  add("spmm_hub", spmm_hub, false, 5e-6, Bf16Case::kOneStep);
+  add("spmm_hub_planned", spmm_hub, true, 5e-6, Bf16Case::kOneStep);
+  add("gather_plain", gather, false, 0, Bf16Case::kSame);
+  add("gather_scaled", gather, true, 0, Bf16Case::kOneStep);
+  return list;
 }
 
 }  // namespace atl
