@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "tests/support/random_graph.hpp"
+#include "tests/support/require_device.hpp"
 #include "tests/support/test_rank.hpp"
 
 namespace atl {
@@ -52,7 +53,10 @@ struct Case {
   std::string backend;
 };
 
-class AggregateTest : public ::testing::TestWithParam<Case> {};
+class AggregateTest : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override { require_backend(GetParam().backend); }
+};
 
 // Every rank's rows of S x (or S^T x), collected by global id.
 std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Direction direction,
@@ -135,13 +139,21 @@ std::vector<Case> cases() {
       for (const Normalisation norm : {Normalisation::kSymmetric, Normalisation::kMean}) {
         all.push_back({parts, directed, directed, norm, "reference"});
         all.push_back({parts, directed, !directed, norm, "cpu"});
+        all.push_back({parts, directed, directed, norm, "cuda"});
       }
     }
   }
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AggregateTest, ::testing::ValuesIn(cases()));
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  return c.backend + "_" + std::to_string(c.parts) + "_parts" + (c.directed ? "_directed" : "") +
+         (c.weighted ? "_weighted" : "") +
+         (c.normalisation == Normalisation::kMean ? "_mean" : "_symmetric");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AggregateTest, ::testing::ValuesIn(cases()), case_name);
 
 // <S x, y> = <x, S^T y> with both sides computed across ranks on a directed graph.
 TEST(Aggregate, ForwardAndBackwardAreAdjoint) {
@@ -173,7 +185,7 @@ TEST(ExchangeFactory, UnknownModeListsTheValidOnes) {
     const auto queue = backend->make_queue();
     TraceRecorder trace;
     try {
-      make_exchange({"smoke-signals"}, *backend, *queue, transport, trace);
+      make_exchange({"smoke-signals"}, {*backend, *queue, transport, nullptr, trace});
       FAIL() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kOption);

@@ -49,7 +49,8 @@ TEST(Optimizer, StepsLikeAdamAndDecaysTheLayersAsked) {
       const double raw = step == 1 ? 0.25 : -0.75;
       *parameters.gradient(first).row<float>(0) = static_cast<float>(raw);
       *parameters.gradient(second).row<float>(0) = static_cast<float>(raw);
-      optimizer.step(*backend, *queue, parameters, step);
+      const EpochState state = optimizer.state_of(step);
+      optimizer.step(*backend, *queue, parameters, &state);
       for (int p = 0; p < 2; ++p) {
         const double g = raw + (p == 0 ? 0.5 * w[p] : 0);
         m[p] = 0.9 * m[p] + 0.1 * g;

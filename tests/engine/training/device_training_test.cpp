@@ -1,26 +1,20 @@
 // Whole runs on a device: the numbers of the oracle and of the other ways to run them.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "base/npy.hpp"
 #include "engine/training/prediction.hpp"
-#include "kernels/registry.hpp"
 #include "tests/engine/training/example_runs.hpp"
+#include "tests/support/require_device.hpp"
 
 namespace atl {
 namespace {
 
-// Skips visibly without enough devices, or fails if ATOLL_REQUIRE_GPU=1 and there is none.
 class DeviceTraining : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string why;
     devices_ = cuda_device_count(why);
-    if (devices_ > 0) return;
-    const char* required = std::getenv("ATOLL_REQUIRE_GPU");
-    if (required != nullptr && std::string(required) == "1") FAIL() << why;
-    GTEST_SKIP() << why;
+    require_backend("cuda");
   }
 
   static TrainOptions on_device() {
