@@ -213,8 +213,8 @@ void expect_close(const std::vector<double>& found, const std::vector<double>& e
 void expect_close_bf16(const std::vector<double>& found, const std::vector<double>& expected,
                        double tolerance, const std::string& what) {
   compare(found, expected, tolerance, what, [](double a, double b) {
-    const double larger = std::max(std::abs(a), std::abs(b));
-    return std::isnormal(larger) ? std::ldexp(1.0, std::ilogb(larger) - 7) : 0.0;
+    const double smaller = std::min(std::abs(a), std::abs(b));
+    return std::isnormal(smaller) ? std::ldexp(1.0, std::ilogb(smaller) - 7) : 0.0;
   });
 }
 
