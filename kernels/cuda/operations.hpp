@@ -39,7 +39,7 @@ void batch_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixVie
 void inverse_std(const Launch& where, std::span<const double> variance, double epsilon,
                  std::span<double> out);
 
-// layer_norm.cu
+// layer_norm.cu, layer_norm_backward.cu
 void layer_norm(const Launch& where, ConstMatrixView x, ConstMatrixView gamma, ConstMatrixView beta,
                 double epsilon, MatrixView y);
 void layer_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
@@ -53,6 +53,8 @@ void softmax_cross_entropy(const Launch& where, ConstMatrixView logits,
 void sigmoid_cross_entropy(const Launch& where, ConstMatrixView logits,
                            std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
                            double grad_scale, MatrixView dlogits, std::span<double> loss_sum);
+
+// metrics.cu
 void count_correct(const Launch& where, ConstMatrixView logits,
                    std::span<const std::int32_t> labels, std::span<const std::uint8_t> split,
                    std::span<std::int64_t> counts);

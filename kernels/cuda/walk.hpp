@@ -23,6 +23,7 @@ constexpr std::int64_t ceil_divide(std::int64_t count, std::int64_t unit) {
 struct Walk {
   int lanes = 1;
   int rows = 1;
+  int half_rows = 0;  // where a tree over the rows starts: the largest power of 2 below `rows`
   std::int64_t tiles = 1;
   int unit = 1;           // elements
   std::int64_t cols = 0;  // elements
@@ -38,6 +39,7 @@ inline Walk make_walk(std::int64_t cols, int unit, int group = 1) {
   walk.tiles = ceil_divide(units, kBlockThreads);
   walk.lanes = static_cast<int>(ceil_divide(ceil_divide(units, walk.tiles), group) * group);
   walk.rows = kBlockThreads / walk.lanes;
+  walk.half_rows = static_cast<int>(std::bit_ceil(static_cast<unsigned>(walk.rows)) / 2);
   walk.unit = unit;
   walk.cols = cols;
   return walk;

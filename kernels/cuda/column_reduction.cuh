@@ -1,0 +1,133 @@
+// Sums down the columns of matrices in double, in two stages whose order depends on the shape
+// alone.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/walk.cuh"
+
+namespace atl::cuda {
+
+// Blocks of the first stage: four for each multiprocessor of the device that this was written for,
+// but the same number everywhere.
+inline constexpr std::int64_t kReductionBlocks = 528;
+// Columns of one pass; the partial sums of a pass fit the workspace.
+inline constexpr std::int64_t kReductionCols = std::int64_t{1} << 20;
+inline constexpr int kFinishCols = 8;  // columns of a block of the second stage
+
+// First stage. Op says what is summed:
+//   kSums, kUnit    sums per column, columns per thread
+//   Columns         what a thread keeps of its columns; columns(col) makes it
+//   load(row, col)  what a row contributes, as read
+//   add(columns, row, loaded, sums)  adds it to double sums[kSums][kUnit]
+// partials [chunks, kSums, cols].
+template <typename Op>
+__global__ void __launch_bounds__(kBlockThreads)
+    reduce_columns(Walk walk, Chunks chunks, std::int64_t rows, Op op, double* partials) {
+  constexpr int kUnit = Op::kUnit;
+  __shared__ double shared[kUnit * kBlockThreads];
+  const Place place = place_of(walk, blockIdx.x, threadIdx.x);
+  double sums[Op::kSums][kUnit] = {};
+  if (place.inside) {
+    const auto columns = op.columns(place.col);
+    const std::int64_t first = place.block * chunks.rows_per_chunk;
+    const std::int64_t end = min(first + chunks.rows_per_chunk, rows);
+    for_rows<Op::kBatch>(
+        first + place.row, end, walk.rows,
+        [&](std::int64_t row) { return op.load(row, place.col); },
+        [&](std::int64_t row, const auto& loaded) { op.add(columns, row, loaded, sums); });
+  }
+  // The rows of the block as a tree.
+  for (int k = 0; k < Op::kSums; ++k) {
+#pragma unroll
+    for (int j = 0; j < kUnit; ++j) shared[j * kBlockThreads + threadIdx.x] = sums[k][j];
+    __syncthreads();
+    for (int half = walk.half_rows; half > 0; half /= 2) {
+      if (place.row < half && place.row + half < walk.rows) {
+#pragma unroll
+        for (int j = 0; j < kUnit; ++j) {
+          double* sum = shared + j * kBlockThreads + threadIdx.x;
+          sum[0] += sum[half * walk.lanes];
+        }
+      }
+      __syncthreads();
+    }
+    if (place.inside && place.row == 0) {
+      double* to = partials + (place.block * Op::kSums + k) * walk.cols + place.col;
+#pragma unroll
+      for (int j = 0; j < kUnit; ++j) to[j] = shared[j * kBlockThreads + threadIdx.x];
+    }
+    __syncthreads();
+  }
+}
+
+// Second stage: finish(col, sums) for every column.
+template <int kSums, typename Finish>
+__global__ void __launch_bounds__(kBlockThreads)
+    finish_columns(std::int64_t chunks, std::int64_t cols, const double* partials, Finish finish) {
+  constexpr int kLanes = kBlockThreads / kFinishCols;
+  __shared__ double shared[kSums * kBlockThreads];
+  const int lane = static_cast<int>(threadIdx.x) / kFinishCols;
+  const std::int64_t col =
+      std::int64_t{blockIdx.x} * kFinishCols + static_cast<int>(threadIdx.x) % kFinishCols;
+  double sums[kSums] = {};
+  if (col < cols) {
+#pragma unroll 4
+    for (std::int64_t chunk = lane; chunk < chunks; chunk += kLanes) {
+#pragma unroll
+      for (int k = 0; k < kSums; ++k) sums[k] += partials[(chunk * kSums + k) * cols + col];
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kSums; ++k) shared[k * kBlockThreads + threadIdx.x] = sums[k];
+  __syncthreads();
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    if (lane < half) {
+#pragma unroll
+      for (int k = 0; k < kSums; ++k) {
+        double* sum = shared + k * kBlockThreads + threadIdx.x;
+        sum[0] += sum[half * kFinishCols];
+      }
+    }
+    __syncthreads();
+  }
+  if (lane == 0 && col < cols) {
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) sums[k] = shared[k * kBlockThreads + threadIdx.x];
+    finish(col, sums);
+  }
+}
+
+template <int kSums, typename Finish>
+void launch_finish(const Launch& where, std::int64_t chunks, std::int64_t cols,
+                   const double* partials, const Finish& finish) {
+  launch(where, dim3(static_cast<unsigned>(ceil_divide(cols, kFinishCols))), kBlockThreads,
+         finish_columns<kSums, Finish>, chunks, cols, partials, finish);
+}
+
+// Both stages over columns 0 .. cols - 1 (at most kReductionCols) of `rows` rows. `scratch`: 24 MiB
+// of the workspace.
+template <typename Op, typename Finish>
+void sum_columns(const Launch& where, std::int64_t rows, std::int64_t cols, const Op& op,
+                 const Finish& finish, double* scratch) {
+  const Walk walk = make_walk(cols, Op::kUnit);
+  const std::int64_t most = std::max<std::int64_t>(kReductionBlocks / walk.tiles, 1);
+  const Chunks chunks = make_chunks(rows, std::int64_t{walk.rows} * Op::kBatch, most);
+  launch(where, dim3(static_cast<unsigned>(walk.tiles * chunks.chunks)), walk.threads(),
+         reduce_columns<Op>, walk, chunks, rows, op, scratch);
+  launch_finish<Op::kSums>(where, chunks.chunks, cols, scratch, finish);
+}
+
+// Calls body(first, cols) for passes that cover all columns.
+template <typename Body>
+void for_column_passes(std::int64_t cols, const Body& body) {
+  for (std::int64_t first = 0; first < cols; first += kReductionCols) {
+    body(first, std::min(kReductionCols, cols - first));
+  }
+}
+
+}  // namespace atl::cuda

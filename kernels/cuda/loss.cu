@@ -1,0 +1,266 @@
+// Losses and their gradients over listed rows. The sum of losses is taken in double, in an order
+// that depends on the shape alone.
+#include <cuda_runtime.h>
+#include <math.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/walk.cuh"
+
+namespace atl::cuda {
+
+namespace {
+
+constexpr std::int64_t kLossBlocks = 1056;  // partial sums; the same number on every device
+constexpr int kLaneCols = 32;               // classes that a lane can hold
+constexpr std::int64_t kTeamCols = 32 * kLaneCols;
+
+// What the kernels of both losses are given beside logits and labels.
+template <typename T>
+struct LossArgs {
+  Rows<const T> logits;
+  const LocalId* ids;   // listed rows
+  std::int64_t listed;  // how many
+  std::int64_t cols;
+  double grad_scale;
+  Rows<T> dlogits;
+  double* partials;  // a loss per block
+
+  __device__ std::int64_t row(std::int64_t k) const { return static_cast<std::int64_t>(ids[k]); }
+};
+
+// The block's loss to its place.
+__device__ void store_partial(double loss, double* partials) {
+  __shared__ double scratch[32];
+  const double sum = block_sum(loss, scratch);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    sum_partials_kernel(int count, const double* partials, double* loss_sum) {
+  double loss = 0;
+  for (int k = static_cast<int>(threadIdx.x); k < count; k += kBlockThreads) loss += partials[k];
+  store_partial(loss, loss_sum);
+}
+
+// --- softmax ------------------------------------------------------------------------------------
+
+// -log of the label's probability. `sum`: of exp(logit - largest) over the classes.
+template <typename T>
+__device__ double softmax_loss(const LossArgs<T>& args, std::int64_t i, std::int32_t label,
+                               float largest, double sum) {
+  if (label < 0 || label >= args.cols) return static_cast<double>(NAN);
+  const float logit = to_f32(*args.logits.at(i, label));
+  return log(sum) - (static_cast<double>(logit) - static_cast<double>(largest));
+}
+
+// Gradient of one logit from exp(logit - largest). The label's is a difference of numbers that may
+// be close, hence double.
+struct SoftmaxGradient {
+  double sum;
+  double grad_scale;
+  float factor;
+
+  __device__ SoftmaxGradient(double total, double scale)
+      : sum(total), grad_scale(scale), factor(static_cast<float>(scale / total)) {}
+  __device__ float operator()(float power, bool is_label) const {
+    if (!is_label) return power * factor;
+    return static_cast<float>(grad_scale * ((static_cast<double>(power) - sum) / sum));
+  }
+};
+
+// A team of lanes per row, which holds the row in registers.
+template <typename T, int kUnit>
+__global__ void __launch_bounds__(kBlockThreads)
+    softmax_kernel(int lanes, LossArgs<T> args, const std::int32_t* labels) {
+  constexpr int kUnits = kLaneCols / kUnit;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const int team = static_cast<int>(threadIdx.x) / lanes;
+  const int teams = kBlockThreads / lanes;
+  double loss = 0;
+  for (std::int64_t base = std::int64_t{blockIdx.x} * teams; base < args.listed;
+       base += std::int64_t{gridDim.x} * teams) {
+    const bool own = base + team < args.listed;  // other teams go along with zeros
+    const std::int64_t i = own ? args.row(base + team) : 0;
+    const std::int32_t label = own ? labels[i] : -1;
+    Packed<float, kUnit> row[kUnits];
+    float largest = -INFINITY;
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      const int col = (u * lanes + lane) * kUnit;
+      if (col >= args.cols) break;
+      row[u] = own ? widen(load<kUnit>(args.logits.at(i, col))) : Packed<float, kUnit>{};
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) largest = fmaxf(largest, row[u].values[k]);
+    }
+    largest = team_max(largest, lanes);
+    double sum = 0;
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      if ((u * lanes + lane) * kUnit >= args.cols) break;
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) {
+        row[u].values[k] = expf(row[u].values[k] - largest);
+        sum += static_cast<double>(row[u].values[k]);
+      }
+    }
+    sum = team_sum(sum, lanes);
+    if (!own) continue;
+    if (lane == 0) loss += softmax_loss(args, i, label, largest, sum);
+    const SoftmaxGradient gradient(sum, args.grad_scale);
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      const int col = (u * lanes + lane) * kUnit;
+      if (col >= args.cols) break;
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) {
+        row[u].values[k] = gradient(row[u].values[k], col + k == label);
+      }
+      store(args.dlogits.at(i, col), narrow<T>(row[u]));
+    }
+  }
+  store_partial(loss, args.partials);
+}
+
+// A block per row, for more classes than a warp holds.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    wide_softmax_kernel(LossArgs<T> args, const std::int32_t* labels) {
+  __shared__ float maxima[kBlockThreads / 32];
+  __shared__ double scratch[32];
+  double loss = 0;
+  for (std::int64_t k = blockIdx.x; k < args.listed; k += gridDim.x) {
+    const std::int64_t i = args.row(k);
+    const std::int32_t label = labels[i];
+    const T* row = args.logits.at(i, 0);
+    float largest = -INFINITY;
+    for (std::int64_t j = threadIdx.x; j < args.cols; j += kBlockThreads) {
+      largest = fmaxf(largest, to_f32(row[j]));
+    }
+    largest = team_max(largest, 32);
+    if (threadIdx.x % 32 == 0) maxima[threadIdx.x / 32] = largest;
+    __syncthreads();
+    for (const float found : maxima) largest = fmaxf(largest, found);
+    double sum = 0;
+    for (std::int64_t j = threadIdx.x; j < args.cols; j += kBlockThreads) {
+      sum += static_cast<double>(expf(to_f32(row[j]) - largest));
+    }
+    sum = block_sum(sum, scratch);
+    if (threadIdx.x == 0) loss += softmax_loss(args, i, label, largest, sum);
+    const SoftmaxGradient gradient(sum, args.grad_scale);
+    for (std::int64_t j = threadIdx.x; j < args.cols; j += kBlockThreads) {
+      const Packed<float, 1> value{{gradient(expf(to_f32(row[j]) - largest), j == label)}};
+      store(args.dlogits.at(i, j), narrow<T>(value));
+    }
+  }
+  store_partial(loss, args.partials);
+}
+
+// --- sigmoid ------------------------------------------------------------------------------------
+
+template <typename T, int kUnit>
+__global__ void __launch_bounds__(kBlockThreads)
+    sigmoid_kernel(Walk walk, std::int64_t down, LossArgs<T> args, const std::uint8_t* targets) {
+  struct Loaded {
+    Packed<T, kUnit> logits;
+    std::uint8_t targets[kUnit];
+  };
+  const Place place = place_of(walk, blockIdx.x, threadIdx.x);
+  const auto grad_scale = static_cast<float>(args.grad_scale);
+  double loss = 0;
+  for_rows<2>(
+      walk, place, down, args.listed,
+      [&](std::int64_t k) {
+        const std::int64_t i = args.row(k);
+        Loaded loaded;
+        loaded.logits = load<kUnit>(args.logits.at(i, place.col));
+#pragma unroll
+        for (int j = 0; j < kUnit; ++j) loaded.targets[j] = targets[i * args.cols + place.col + j];
+        return loaded;
+      },
+      [&](std::int64_t k, const Loaded& loaded) {
+        const Packed<float, kUnit> logits = widen(loaded.logits);
+        Packed<float, kUnit> gradient;
+#pragma unroll
+        for (int j = 0; j < kUnit; ++j) {
+          gradient.values[j] = 0;
+          if (loaded.targets[j] == 255) continue;
+          const float z = logits.values[j];
+          const auto target = static_cast<float>(loaded.targets[j]);
+          // log(1 + exp(z)) - target * z and its derivative from one exponential that can't
+          // overflow.
+          const float small = expf(-fabsf(z));
+          loss += static_cast<double>((z < 0.0F ? 0.0F : z) - z * target + log1pf(small));
+          const float probability = (z < 0.0F ? small : 1.0F) / (1.0F + small);
+          gradient.values[j] = grad_scale * (probability - target);
+        }
+        store(args.dlogits.at(args.row(k), place.col), narrow<T>(gradient));
+      });
+  store_partial(loss, args.partials);
+}
+
+void sum_partials(const Launch& where, std::int64_t blocks, std::span<double> loss_sum) {
+  launch(where, dim3(1), kBlockThreads, sum_partials_kernel, static_cast<int>(blocks),
+         reinterpret_cast<const double*>(where.workspace.data()), loss_sum.data());
+}
+
+template <typename T>
+LossArgs<T> loss_args(const Launch& where, ConstMatrixView logits, std::span<const LocalId> rows,
+                      double grad_scale, MatrixView dlogits) {
+  return {rows_of<T>(logits),
+          rows.data(),
+          static_cast<std::int64_t>(rows.size()),
+          logits.cols,
+          grad_scale,
+          rows_of<T>(dlogits),
+          reinterpret_cast<double*>(where.workspace.data())};
+}
+
+}  // namespace
+
+// --- operations ---------------------------------------------------------------------------------
+
+void softmax_cross_entropy(const Launch& where, ConstMatrixView logits,
+                           std::span<const std::int32_t> labels, std::span<const LocalId> rows,
+                           double grad_scale, MatrixView dlogits, std::span<double> loss_sum) {
+  fill_zero(where, dlogits);
+  const auto listed = static_cast<std::int64_t>(rows.size());
+  with_element_type(logits.dtype, [&]<typename T>(T) {
+    const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
+    if (logits.cols > kTeamCols) {
+      const std::int64_t blocks = std::min(kLossBlocks, listed);
+      launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, wide_softmax_kernel<T>,
+             args, labels.data());
+      sum_partials(where, blocks, loss_sum);
+      return;
+    }
+    with_unit<T>({logits, dlogits}, [&](auto unit) {
+      // A quarter of what lanes can hold, so that rows of few classes share a warp.
+      const int lanes = team_lanes(logits.cols, unit, std::max(kLaneCols / unit / 4, 1));
+      const std::int64_t blocks = std::min(kLossBlocks, ceil_divide(listed, kBlockThreads / lanes));
+      launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, softmax_kernel<T, unit>,
+             lanes, args, labels.data());
+      sum_partials(where, blocks, loss_sum);
+    });
+  });
+}
+
+void sigmoid_cross_entropy(const Launch& where, ConstMatrixView logits,
+                           std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
+                           double grad_scale, MatrixView dlogits, std::span<double> loss_sum) {
+  fill_zero(where, dlogits);
+  with_element_type(logits.dtype, [&]<typename T>(T) {
+    const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
+    with_unit<T>({logits, dlogits}, [&](auto unit) {
+      const Walk walk = make_walk(logits.cols, unit);
+      const std::int64_t down = blocks_down(walk, args.listed, 2, kLossBlocks);
+      launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
+             sigmoid_kernel<T, unit>, walk, down, args, targets.data());
+      sum_partials(where, walk.tiles * down, loss_sum);
+    });
+  });
+}
+
+}  // namespace atl::cuda

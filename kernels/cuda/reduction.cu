@@ -1,0 +1,352 @@
+// Sums down columns and over ranks, and batch norm, whose statistics are such sums.
+#include <cuda_runtime.h>
+#include <math.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/column_reduction.cuh"
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/walk.cuh"
+
+namespace atl::cuda {
+
+namespace {
+
+constexpr int kRowBatch = 4;        // rows under way per thread
+constexpr int kBlocksPerUnit = 16;  // some waves of blocks on every multiprocessor
+
+ConstMatrixView columns_from(ConstMatrixView view, std::int64_t first) {
+  view.data = static_cast<const std::byte*>(view.data) + first * bytes_of(view.dtype);
+  return view;
+}
+
+double* partials_of(const Launch& where) {
+  return reinterpret_cast<double*>(where.workspace.data());
+}
+
+template <int kCount>
+struct Doubles {
+  double values[kCount];
+};
+template <int kCount>
+__device__ Doubles<kCount> load_doubles(const double* from) {
+  Doubles<kCount> doubles;
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) doubles.values[k] = from[k];
+  return doubles;
+}
+
+// Two matrices at the same place.
+template <typename T, int kCount>
+struct Pair {
+  Packed<T, kCount> first;
+  Packed<T, kCount> second;
+};
+
+// --- column sums --------------------------------------------------------------------------------
+
+template <typename T, int kWidth>
+struct ColumnSum {
+  static constexpr int kSums = 1;
+  static constexpr int kUnit = kWidth;
+  static constexpr int kBatch = kRowBatch;
+  struct Columns {};
+  Rows<const T> x;
+
+  __device__ Columns columns(std::int64_t) const { return {}; }
+  __device__ Packed<T, kUnit> load(std::int64_t i, std::int64_t col) const {
+    return cuda::load<kUnit>(x.at(i, col));
+  }
+  __device__ void add(const Columns&, std::int64_t, const Packed<T, kUnit>& row,
+                      double (&sums)[1][kUnit]) const {
+    const Packed<float, kUnit> values = widen(row);
+#pragma unroll
+    for (int k = 0; k < kUnit; ++k) sums[0][k] += static_cast<double>(values.values[k]);
+  }
+};
+
+struct StoreSum {
+  float* out;
+  bool accumulate;
+  __device__ void operator()(std::int64_t col, const double (&sums)[1]) const {
+    const double before = accumulate ? static_cast<double>(out[col]) : 0.0;
+    out[col] = static_cast<float>(before + sums[0]);
+  }
+};
+
+template <typename T, int kUnit>
+__global__ void __launch_bounds__(kBlockThreads)
+    sum_parts_kernel(std::int64_t parts, std::int64_t cols, Rows<const T> from, T* out) {
+  const std::int64_t col = (std::int64_t{blockIdx.x} * kBlockThreads + threadIdx.x) * kUnit;
+  if (col >= cols) return;
+  double sums[kUnit] = {};
+  const auto add = [&](std::int64_t part, const Packed<T, kUnit>& values) {
+#pragma unroll
+    for (int k = 0; k < kUnit; ++k) {
+      const auto value = static_cast<double>(values.values[k]);
+      sums[k] = part == 0 ? value : sums[k] + value;
+    }
+  };
+  for_rows<kRowBatch>(
+      0, parts, 1, [&](std::int64_t part) { return load<kUnit>(from.at(part, col)); }, add);
+  Packed<T, kUnit> sum;
+#pragma unroll
+  for (int k = 0; k < kUnit; ++k) sum.values[k] = static_cast<T>(sums[k]);
+  store(out + col, sum);
+}
+
+// --- batch norm ---------------------------------------------------------------------------------
+
+template <typename T, int kWidth>
+struct Moments {
+  static constexpr int kSums = 2;
+  static constexpr int kUnit = kWidth;
+  static constexpr int kBatch = kRowBatch;
+  Rows<const T> x;
+  const double* shift;
+
+  __device__ Doubles<kUnit> columns(std::int64_t col) const {
+    return load_doubles<kUnit>(shift + col);
+  }
+  __device__ Packed<T, kUnit> load(std::int64_t i, std::int64_t col) const {
+    return cuda::load<kUnit>(x.at(i, col));
+  }
+  __device__ void add(const Doubles<kUnit>& shifts, std::int64_t, const Packed<T, kUnit>& row,
+                      double (&sums)[2][kUnit]) const {
+    const Packed<float, kUnit> values = widen(row);
+#pragma unroll
+    for (int k = 0; k < kUnit; ++k) {
+      const double value = static_cast<double>(values.values[k]) - shifts.values[k];
+      sums[0][k] += value;
+      sums[1][k] += value * value;
+    }
+  }
+};
+
+struct StoreMoments {
+  double* sums;
+  double* squares;
+  __device__ void operator()(std::int64_t col, const double (&found)[2]) const {
+    sums[col] = found[0];
+    squares[col] = found[1];
+  }
+};
+
+// dy and dy * (x - mean).
+template <typename T, int kWidth>
+struct GradientSums {
+  static constexpr int kSums = 2;
+  static constexpr int kUnit = kWidth;
+  static constexpr int kBatch = kRowBatch / 2;  // of two matrices
+  Rows<const T> dy;
+  Rows<const T> x;
+  const double* mean;
+
+  __device__ Doubles<kUnit> columns(std::int64_t col) const {
+    return load_doubles<kUnit>(mean + col);
+  }
+  __device__ Pair<T, kUnit> load(std::int64_t i, std::int64_t col) const {
+    return {cuda::load<kUnit>(dy.at(i, col)), cuda::load<kUnit>(x.at(i, col))};
+  }
+  __device__ void add(const Doubles<kUnit>& means, std::int64_t, const Pair<T, kUnit>& row,
+                      double (&sums)[2][kUnit]) const {
+    const Packed<float, kUnit> gradients = widen(row.first);
+    const Packed<float, kUnit> values = widen(row.second);
+#pragma unroll
+    for (int k = 0; k < kUnit; ++k) {
+      const auto gradient = static_cast<double>(gradients.values[k]);
+      sums[0][k] += gradient;
+      sums[1][k] += gradient * (static_cast<double>(values.values[k]) - means.values[k]);
+    }
+  }
+};
+
+struct StoreGradientSums {
+  const double* inv_std;
+  double* sum_dy;
+  double* sum_dy_xhat;
+  float* dgamma;
+  float* dbeta;
+  __device__ void operator()(std::int64_t col, const double (&found)[2]) const {
+    const double scaled = found[1] * inv_std[col];
+    sum_dy[col] = found[0];
+    sum_dy_xhat[col] = scaled;
+    dbeta[col] = static_cast<float>(static_cast<double>(dbeta[col]) + found[0]);
+    dgamma[col] = static_cast<float>(static_cast<double>(dgamma[col]) + scaled);
+  }
+};
+
+__global__ void __launch_bounds__(kBlockThreads)
+    statistics_kernel(std::int64_t cols, const double* sums, double count, double momentum,
+                      double epsilon, double* running_mean, double* running_variance, double* mean,
+                      double* inv_std) {
+  const std::int64_t j = std::int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
+  if (j >= cols) return;
+  const double shift = sums[j] / count;
+  mean[j] = running_mean[j] + shift;
+  const double spread = sums[cols + j] / count - shift * shift;
+  const double variance = spread < 0 ? 0 : spread;  // NaN stays NaN
+  const double unbiased = count > 1 ? variance * count / (count - 1) : variance;
+  running_mean[j] += momentum * shift;
+  running_variance[j] += momentum * (unbiased - running_variance[j]);
+  inv_std[j] = 1 / sqrt(variance + epsilon);
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    inverse_std_kernel(std::int64_t cols, const double* variance, double epsilon, double* out) {
+  const std::int64_t j = std::int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
+  if (j < cols) out[j] = 1 / sqrt(variance[j] + epsilon);
+}
+
+struct BackwardArgs {
+  const double* mean;
+  const double* inv_std;
+  const float* gamma;
+  const double* sum_dy;
+  const double* sum_dy_xhat;
+  double count;
+};
+
+// dx = factor * (dy - offset - (x - mean) * slope).
+struct BackwardFactors {
+  SplitDouble mean;
+  float slope;
+  float offset;
+  float factor;
+};
+
+__device__ BackwardFactors backward_factors(const BackwardArgs& args, std::int64_t col) {
+  const double inv_std = args.inv_std[col];
+  return {split_double(args.mean[col]),
+          static_cast<float>(inv_std * args.sum_dy_xhat[col] / args.count),
+          static_cast<float>(args.sum_dy[col] / args.count),
+          static_cast<float>(static_cast<double>(args.gamma[col]) * inv_std)};
+}
+
+template <typename T, int kUnit>
+__global__ void __launch_bounds__(kBlockThreads)
+    batch_norm_backward_kernel(Walk walk, std::int64_t down, std::int64_t rows, Rows<const T> dy,
+                               Rows<const T> x, BackwardArgs args, Rows<T> dx) {
+  const Place place = place_of(walk, blockIdx.x, threadIdx.x);
+  if (!place.inside) return;
+  BackwardFactors factors[kUnit];
+#pragma unroll
+  for (int k = 0; k < kUnit; ++k) factors[k] = backward_factors(args, place.col + k);
+  for_rows<kRowBatch / 2>(
+      walk, place, down, rows,
+      [&](std::int64_t i) {
+        return Pair<T, kUnit>{load<kUnit>(dy.at(i, place.col)), load<kUnit>(x.at(i, place.col))};
+      },
+      [&](std::int64_t i, const Pair<T, kUnit>& row) {
+        Packed<float, kUnit> gradient = widen(row.first);
+        const Packed<float, kUnit> value = widen(row.second);
+#pragma unroll
+        for (int k = 0; k < kUnit; ++k) {
+          const BackwardFactors& f = factors[k];
+          const float centred = value.values[k] - f.mean.high - f.mean.low;
+          gradient.values[k] = f.factor * (gradient.values[k] - f.offset - centred * f.slope);
+        }
+        store(dx.at(i, place.col), narrow<T>(gradient));
+      });
+}
+
+}  // namespace
+
+// --- operations ---------------------------------------------------------------------------------
+
+void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out) {
+  auto* total = static_cast<float*>(out.data);
+  with_element_type(x.dtype, [&]<typename T>(T) {
+    with_unit<T>({x}, [&](auto unit) {
+      for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
+        const ColumnSum<T, unit> op{rows_of<T>(columns_from(x, first))};
+        sum_columns(where, x.rows, cols, op, StoreSum{total + first, accumulate},
+                    partials_of(where));
+      });
+    });
+  });
+}
+
+void sum_parts(const Launch& where, ConstMatrixView parts, MatrixView out) {
+  const auto run = [&]<typename T>(T) {
+    with_unit<T>({parts, out}, [&](auto unit) {
+      const std::int64_t blocks = ceil_divide(ceil_divide(out.cols, unit), kBlockThreads);
+      launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, sum_parts_kernel<T, unit>,
+             parts.rows, out.cols, rows_of<T>(parts), static_cast<T*>(out.data));
+    });
+  };
+  if (out.dtype == DType::kF64) {
+    run(double{});
+  } else {
+    run(float{});
+  }
+}
+
+void batch_norm_moments(const Launch& where, ConstMatrixView x, std::span<const double> shift,
+                        std::span<double> sums) {
+  with_element_type(x.dtype, [&]<typename T>(T) {
+    with_unit<T>({x}, [&](auto unit) {
+      for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
+        const Moments<T, unit> op{rows_of<T>(columns_from(x, first)), shift.data() + first};
+        double* to = sums.data() + first;
+        sum_columns(where, x.rows, cols, op, StoreMoments{to, to + x.cols}, partials_of(where));
+      });
+    });
+  });
+}
+
+void batch_norm_statistics(const Launch& where, std::span<const double> sums, std::int64_t count,
+                           double momentum, double epsilon, std::span<double> running_mean,
+                           std::span<double> running_variance, std::span<double> mean,
+                           std::span<double> inv_std) {
+  const auto cols = static_cast<std::int64_t>(mean.size());
+  launch(where, dim3(static_cast<unsigned>(ceil_divide(cols, kBlockThreads))), kBlockThreads,
+         statistics_kernel, cols, sums.data(), static_cast<double>(count), momentum, epsilon,
+         running_mean.data(), running_variance.data(), mean.data(), inv_std.data());
+}
+
+void batch_norm_gradient_sums(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
+                              std::span<const double> mean, std::span<const double> inv_std,
+                              std::span<double> sums, MatrixView dgamma, MatrixView dbeta) {
+  with_element_type(x.dtype, [&]<typename T>(T) {
+    with_unit<T>({dy, x}, [&](auto unit) {
+      for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
+        const GradientSums<T, unit> op{rows_of<T>(columns_from(dy, first)),
+                                       rows_of<T>(columns_from(x, first)), mean.data() + first};
+        double* to = sums.data() + first;
+        const StoreGradientSums finish{inv_std.data() + first, to, to + x.cols,
+                                       static_cast<float*>(dgamma.data) + first,
+                                       static_cast<float*>(dbeta.data) + first};
+        sum_columns(where, x.rows, cols, op, finish, partials_of(where));
+      });
+    });
+  });
+}
+
+void batch_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
+                         std::span<const double> mean, std::span<const double> inv_std,
+                         ConstMatrixView gamma, std::span<const double> sums, std::int64_t count,
+                         MatrixView dx) {
+  const BackwardArgs args{mean.data(), inv_std.data(),       static_cast<const float*>(gamma.data),
+                          sums.data(), sums.data() + x.cols, static_cast<double>(count)};
+  with_element_type(x.dtype, [&]<typename T>(T) {
+    with_unit<T>({dy, x, dx}, [&](auto unit) {
+      const Walk walk = make_walk(x.cols, unit);
+      const std::int64_t down = blocks_down(walk, x.rows, kRowBatch / 2,
+                                            std::int64_t{kBlocksPerUnit} * where.multiprocessors);
+      launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
+             batch_norm_backward_kernel<T, unit>, walk, down, x.rows, rows_of<T>(dy), rows_of<T>(x),
+             args, rows_of<T>(dx));
+    });
+  });
+}
+
+void inverse_std(const Launch& where, std::span<const double> variance, double epsilon,
+                 std::span<double> out) {
+  const auto cols = static_cast<std::int64_t>(out.size());
+  launch(where, dim3(static_cast<unsigned>(ceil_divide(cols, kBlockThreads))), kBlockThreads,
+         inverse_std_kernel, cols, variance.data(), epsilon, out.data());
+}
+
+}  // namespace atl::cuda
