@@ -94,6 +94,8 @@ def build_adjacency(options, edges, nodes, device):
         sources, targets = torch.cat([sources, loops]), torch.cat([targets, loops])
         degree = torch.bincount(targets, minlength=nodes).float()
         values = degree[targets].rsqrt() * degree[sources].rsqrt()
+    if options.precision == "bf16":  # autocast narrows x, and both factors must agree
+        values = values.to(torch.bfloat16)
     matrix = torch.sparse_coo_tensor(torch.stack([targets, sources]), values, (nodes, nodes))
     return matrix.coalesce().to_sparse_csr().to(device)
 
