@@ -24,7 +24,8 @@ struct Launch {
 // Throws Error{kDevice} that names the call and the error.
 [[noreturn]] void fail_call(cudaError_t status, const char* call);
 inline void check(cudaError_t status, const char* call) {
-  if (status != cudaSuccess) [[unlikely]] fail_call(status, call);
+  if (status != cudaSuccess) [[unlikely]]
+    fail_call(status, call);
 }
 
 // Queues kernel(arguments...) on the stream.

@@ -1,0 +1,53 @@
+#include "kernels/cuda/spmm_plan.hpp"
+
+#include "base/error.hpp"
+
+namespace atl::cuda {
+
+namespace {
+
+template <typename T>
+std::span<const T> const_span(const std::vector<T>& values) {
+  return values;
+}
+
+}  // namespace
+
+PlannedRange::PlannedRange(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
+                           RowRange range) {
+  RowBins bins = bin_rows(row_ptr, range);
+  host_split_ = std::move(bins.split);
+  rows_ = upload(backend, queue, const_span(bins.rows));
+  pieces_ = upload(backend, queue, const_span(bins.pieces));
+  split_ = upload(backend, queue, const_span(host_split_));
+  nnz_ =
+      row_ptr[static_cast<std::size_t>(range.end)] - row_ptr[static_cast<std::size_t>(range.begin)];
+  work_.range = range;
+  work_.rows = static_cast<const std::int32_t*>(rows_.get());
+  work_.long_rows = bins.long_rows;
+  work_.row_count = bins.natural ? range.size() : static_cast<std::int64_t>(bins.rows.size());
+  work_.pieces = static_cast<const RowPiece*>(pieces_.get());
+  work_.split = static_cast<const SplitRow*>(split_.get());
+  work_.host_split = host_split_;
+}
+
+SpmmPlan::SpmmPlan(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
+                   std::span<const RowRange> ranges) {
+  for (const RowRange range : ranges) {
+    ATOLL_ASSERT(0 <= range.begin && range.begin <= range.end &&
+                     range.end < static_cast<std::int64_t>(row_ptr.size()),
+                 "rows {}..{} of {} to plan for", range.begin, range.end, row_ptr.size());
+    ranges_.push_back(std::make_unique<PlannedRange>(backend, queue, row_ptr, range));
+  }
+}
+
+PlannedRange* SpmmPlan::find(RowRange range) const {
+  for (const auto& planned : ranges_) {
+    if (planned->range().begin == range.begin && planned->range().end == range.end) {
+      return planned.get();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace atl::cuda

@@ -1,0 +1,52 @@
+// What is worked out once about a sparse operator: how the rows of each range are divided, and
+// which kernel was chosen for it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/cusparse_spmm.hpp"
+#include "kernels/cuda/device_buffer.hpp"
+#include "kernels/cuda/spmm.hpp"
+#include "kernels/kernel_choices.hpp"
+
+namespace atl::cuda {
+
+class PlannedRange {
+ public:
+  PlannedRange(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
+               RowRange range);
+
+  RowRange range() const { return work_.range; }
+  std::int64_t nnz() const { return nnz_; }
+  const SpmmWork& work() const { return work_; }
+  // Made by the first spmm that chooses it; null before.
+  std::unique_ptr<CusparseSpmm> cusparse;
+  // Kernels chosen so far, by width and type.
+  std::map<std::pair<std::int64_t, DType>, std::string> chosen;
+
+ private:
+  SpmmWork work_;
+  std::int64_t nnz_ = 0;
+  std::vector<SplitRow> host_split_;
+  Buffer rows_;
+  Buffer pieces_;
+  Buffer split_;
+};
+
+// Belongs, like its backend, to one host thread at a time.
+class SpmmPlan final : public SparsePlan {
+ public:
+  SpmmPlan(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
+           std::span<const RowRange> ranges);
+
+  // Null if the range was not planned for.
+  PlannedRange* find(RowRange range) const;
+
+ private:
+  std::vector<std::unique_ptr<PlannedRange>> ranges_;
+};
+
+}  // namespace atl::cuda
