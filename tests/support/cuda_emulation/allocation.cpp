@@ -1,6 +1,8 @@
 // The CUDA functions that allocate and free memory.
 #include <cuda_runtime.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 
 #include "tests/support/cuda_emulation/capture.hpp"
@@ -10,8 +12,8 @@
 
 using namespace atl::cuda_emulation;
 
-// Pools have no contents here: every allocation gets fresh addresses, and memory counts as used
-// from the call that allocates to the call that frees.
+// Pools keep nothing: every allocation gets fresh addresses, and memory counts as used until its
+// freeing has been executed.
 struct CUmemPoolHandle_st {
   int device;
 };
@@ -36,6 +38,25 @@ cudaError_t allocate(void** pointer, size_t size, Device& device) {
   if (size == 0) return cudaSuccess;
   *pointer = memory().allocate(device.index, size);
   return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+CUmemPoolHandle_st* default_pool(int device) {
+  static auto* const pools = new std::map<int, CUmemPoolHandle_st>;
+  return &pools->try_emplace(device, CUmemPoolHandle_st{device}).first->second;
+}
+
+// From the default pool if `pool` is null.
+cudaError_t allocate_async(void** pointer, size_t size, cudaStream_t handle, cudaMemPool_t pool) {
+  return api([&](Lock&) {
+    Stream* const stream = find_stream(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    if (stream->capture) return invalidate(*stream->capture, cudaErrorStreamCaptureUnsupported);
+    if (pool == nullptr) pool = default_pool(stream->device->index);
+    if (pool->device != stream->device->index) return cudaErrorInvalidValue;
+    const cudaError_t error = allocate(pointer, size, *stream->device);
+    if (Allocation* made = memory().find(*pointer)) made->pool = pool;
+    return error;
+  });
 }
 
 cudaError_t allocate_pinned(void** pointer, size_t size) {
@@ -79,18 +100,12 @@ cudaError_t cudaFree(void* pointer) {
 }
 
 cudaError_t cudaMallocAsync(void** pointer, size_t size, cudaStream_t handle) {
-  return api([&](Lock&) {
-    Stream* const stream = find_stream(handle);
-    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-    if (stream->capture) return invalidate(*stream->capture, cudaErrorStreamCaptureUnsupported);
-    return allocate(pointer, size, *stream->device);
-  });
+  return allocate_async(pointer, size, handle, nullptr);
 }
 
 cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size, cudaMemPool_t pool,
                                     cudaStream_t handle) {
-  if (pool == nullptr) return cudaErrorInvalidValue;
-  return cudaMallocAsync(pointer, size, handle);
+  return allocate_async(pointer, size, handle, pool);
 }
 
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
@@ -104,7 +119,7 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
         reinterpret_cast<std::uintptr_t>(pointer) != allocation->base) {
       return cudaErrorInvalidValue;
     }
-    memory().mark_freed(*allocation);
+    allocation->freed = true;
     return enqueue(*stream, std::make_shared<FreeOperation>(pointer), lock);
   });
 }
@@ -152,12 +167,10 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   return api([&](Lock&) {
-    static CUmemPoolHandle_st defaults[64];
     if (device < 0 || device >= static_cast<int>(runtime().devices.size())) {
       return cudaErrorInvalidDevice;
     }
-    defaults[device % 64].device = device;
-    *pool = &defaults[device % 64];
+    *pool = default_pool(device);
     return cudaSuccess;
   });
 }
@@ -165,6 +178,18 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void* value) {
   return api([&](Lock&) {
     return pool == nullptr || value == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  return api([&](Lock&) {
+    if (pool == nullptr || value == nullptr) return cudaErrorInvalidValue;
+    if (attribute != cudaMemPoolAttrReservedMemCurrent &&
+        attribute != cudaMemPoolAttrUsedMemCurrent) {
+      return cudaErrorInvalidValue;
+    }
+    *static_cast<std::uint64_t*>(value) = memory().used_of_pool(pool);
+    return cudaSuccess;
   });
 }
 

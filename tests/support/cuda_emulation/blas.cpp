@@ -45,17 +45,17 @@ cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a,
-                            cublasOperation_t transpose_b, int m, int n, int k, const void* alpha,
-                            const void* a, cudaDataType a_type, int lda, const void* b,
-                            cudaDataType b_type, int ldb, const void* beta, void* c,
-                            cudaDataType c_type, int ldc, cublasComputeType_t compute,
-                            cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transpose_a,
+                               cublasOperation_t transpose_b, int64_t m, int64_t n, int64_t k,
+                               const void* alpha, const void* a, cudaDataType a_type, int64_t lda,
+                               const void* b, cudaDataType b_type, int64_t ldb, const void* beta,
+                               void* c, cudaDataType c_type, int64_t ldc,
+                               cublasComputeType_t compute, cublasGemmAlgo_t) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   const bool at = transpose_a != CUBLAS_OP_N;
   const bool bt = transpose_b != CUBLAS_OP_N;
-  if (m < 0 || n < 0 || k < 0 || lda < std::max(1, at ? k : m) || ldb < std::max(1, bt ? n : k) ||
-      ldc < std::max(1, m)) {
+  if (m < 0 || n < 0 || k < 0 || lda < std::max<int64_t>(1, at ? k : m) ||
+      ldb < std::max<int64_t>(1, bt ? n : k) || ldc < std::max<int64_t>(1, m)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   // The combinations of the library: equal inputs; a float product is never stored as bfloat16.
@@ -97,6 +97,16 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a
         lock);
   });
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a,
+                            cublasOperation_t transpose_b, int m, int n, int k, const void* alpha,
+                            const void* a, cudaDataType a_type, int lda, const void* b,
+                            cudaDataType b_type, int ldb, const void* beta, void* c,
+                            cudaDataType c_type, int ldc, cublasComputeType_t compute,
+                            cublasGemmAlgo_t algorithm) {
+  return cublasGemmEx_64(handle, transpose_a, transpose_b, m, n, k, alpha, a, a_type, lda, b,
+                         b_type, ldb, beta, c, c_type, ldc, compute, algorithm);
 }
 
 cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t transpose_a,

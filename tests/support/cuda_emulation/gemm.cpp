@@ -40,8 +40,8 @@ void multiply(const Product& p) {
                  load_element(p.c.values, p.c.type, p.c.index(row, column));
       }
       if (p.bias != nullptr) value += load_element(p.bias, p.bias_type, row);
-      // Like the library, a negative or zero value becomes zero and a NaN stays.
-      if (p.relu && value <= 0) value = 0;
+      // The library's ReLU is max(x, 0), which may not keep a NaN.
+      if (p.relu && !(value > 0)) value = 0;
       store_element(p.d.values, p.d.type, p.d.index(row, column), static_cast<float>(value));
     }
   }

@@ -1,28 +1,28 @@
 #include "tests/support/cuda_emulation/memory.hpp"
 
-#include <signal.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
-#include "tests/support/cuda_emulation/block.hpp"
+#include "tests/support/cuda_emulation/arena.hpp"
 #include "tests/support/cuda_emulation/environment.hpp"
 
 namespace atl::cuda_emulation {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kAlignment = 256;
-// Addresses are handed out in order, so that freed ones stay unmapped for as long as possible.
-constexpr std::size_t kArenaBytes = std::size_t{1} << 40;
+// Changing the rights of a page that was touched costs time, and so does a fault.
+constexpr std::size_t kChunkBytes = 256 * 1024;
 constexpr unsigned char kFresh = 0xff;
 constexpr unsigned char kSurroundings = 0xa5;
 
-std::uintptr_t arena_begin = 0;
-struct sigaction previous_action;
+// Whether the calling thread executes work of a stream.
+thread_local bool may_touch_device_memory = false;
 
 std::size_t round_up(std::size_t value, std::size_t step) {
   return (value + step - 1) / step * step;
@@ -33,69 +33,70 @@ bool protects() {
   return protects;
 }
 
-// Says what the access was, then lets it fault again under the action that was there before.
-void explain_fault(int, siginfo_t* info, void*) {
-  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  if (address >= arena_begin && address < arena_begin + kArenaBytes) {
-    char text[512];
-    const char* kernel = running_kernel();
-    const int length = std::snprintf(
-        text, sizeof(text),
-        kernel != nullptr ? "CUDA emulation: out of bounds: %s%s touched device address %p\n"
-                          : "CUDA emulation: %s%s touched device address %p\n",
-        kernel != nullptr ? "kernel " : "host code (or a copy out of bounds)",
-        kernel != nullptr ? kernel : "", info->si_addr);
-    if (write(STDERR_FILENO, text, static_cast<std::size_t>(length)) < 0) _exit(1);
-  }
-  sigaction(SIGSEGV, &previous_action, nullptr);
-}
-
-void reserve_arena() {
-  void* begin =
-      mmap(nullptr, kArenaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (begin == MAP_FAILED) {
-    std::perror("CUDA emulation: reserving addresses for device memory");
-    std::abort();
-  }
-  arena_begin = reinterpret_cast<std::uintptr_t>(begin);
-  struct sigaction action {};
-  action.sa_sigaction = explain_fault;
-  action.sa_flags = SA_SIGINFO | SA_NODEFER;
-  sigaction(SIGSEGV, &action, &previous_action);
-}
-
-void protect(const Allocation& allocation, int protection) {
-  if (mprotect(reinterpret_cast<void*>(allocation.first_page), allocation.page_bytes, protection) !=
-      0) {
-    std::perror("CUDA emulation: mprotect");
-    std::abort();
-  }
-}
-
-void fill(const Allocation& allocation) {
-  auto* pages = reinterpret_cast<unsigned char*>(allocation.first_page);
-  const std::size_t before = allocation.base - allocation.first_page;
-  const std::size_t after = allocation.page_bytes - before - allocation.bytes;
-  std::memset(pages, kSurroundings, before);
-  std::memset(pages + before, kFresh, allocation.bytes);
-  std::memset(pages + before + allocation.bytes, kSurroundings, after);
-}
-
 // Pages for `bytes` whose end is the end of the last page, up to the alignment.
-Allocation place(std::uintptr_t first_page, std::size_t bytes, int device) {
+Allocation measure(std::size_t bytes, int device) {
   const std::size_t padded = round_up(bytes == 0 ? 1 : bytes, kAlignment);
-  const std::size_t page_bytes = round_up(padded, kPage);
-  return {first_page, page_bytes, first_page + page_bytes - padded, bytes, device, false, true};
+  Allocation allocation;
+  allocation.page_bytes = round_up(padded, kPage);
+  allocation.base = allocation.page_bytes - padded;
+  allocation.bytes = bytes;
+  allocation.device = device;
+  allocation.chunks.assign((allocation.page_bytes + kChunkBytes - 1) / kChunkBytes,
+                           ChunkState::kUntouched);
+  return allocation;
+}
+
+void place(Allocation& allocation, std::uintptr_t first_page) {
+  allocation.first_page = first_page;
+  allocation.base += first_page;
+}
+
+struct Range {
+  std::uintptr_t begin, end;
+  std::size_t bytes() const { return end - begin; }
+};
+
+Range chunk_range(const Allocation& allocation, std::size_t chunk) {
+  const std::uintptr_t begin = allocation.first_page + chunk * kChunkBytes;
+  return {begin, std::min(begin + kChunkBytes, allocation.first_page + allocation.page_bytes)};
+}
+
+void fill(const Allocation& allocation, const Range& range) {
+  std::memset(reinterpret_cast<void*>(range.begin), kFresh, range.bytes());
+  if (range.begin < allocation.base) {
+    std::memset(reinterpret_cast<void*>(range.begin), kSurroundings, allocation.base - range.begin);
+  }
+  const std::uintptr_t end = allocation.base + allocation.bytes;
+  if (end < range.end) std::memset(reinterpret_cast<void*>(end), kSurroundings, range.end - end);
+}
+
+void check_surroundings(const Allocation& allocation, const Range& range) {
+  const std::uintptr_t end = allocation.base + allocation.bytes;
+  for (std::uintptr_t at = range.begin; at < range.end; ++at) {
+    if (at >= allocation.base && at < end) {
+      at = end - 1;
+    } else if (*reinterpret_cast<const unsigned char*>(at) != kSurroundings) {
+      std::fprintf(stderr,
+                   "CUDA emulation: out of bounds: byte %td of an allocation of %zu bytes was "
+                   "overwritten\n",
+                   static_cast<std::ptrdiff_t>(at - allocation.base), allocation.bytes);
+      std::abort();
+    }
+  }
 }
 
 template <typename Map>
-auto find_in(Map& map, std::uintptr_t address) -> decltype(&map.begin()->second) {
+auto last_before(Map& map, std::uintptr_t address) -> decltype(&map.begin()->second) {
   auto after = map.upper_bound(address);
-  if (after == map.begin()) return nullptr;
-  auto& candidate = (--after)->second;
-  const bool inside = address >= candidate.base &&
-                      (address < candidate.base + candidate.bytes || address == candidate.base);
-  return inside ? &candidate : nullptr;
+  return after == map.begin() ? nullptr : &std::prev(after)->second;
+}
+
+template <typename Map>
+auto find_in(Map& map, const void* pointer) -> decltype(&map.begin()->second) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  auto* candidate = last_before(map, address);
+  if (candidate == nullptr || address < candidate->base) return nullptr;
+  return address < candidate->base + candidate->bytes ? candidate : nullptr;
 }
 
 }  // namespace
@@ -107,73 +108,57 @@ std::size_t Memory::capacity() {
 }
 
 std::uintptr_t Memory::find_room(std::size_t bytes) {
-  if (arena_begin == 0) reserve_arena();
-  if (next_ == 0 || next_ + bytes > arena_begin + kArenaBytes) next_ = arena_begin;
+  if (next_ == 0 || next_ + bytes > arena().end) next_ = arena().begin;
   while (true) {
-    const auto following = live_.upper_bound(next_);
-    if (following != live_.begin()) {
-      const Allocation& before = std::prev(following)->second;
-      const std::uintptr_t end = before.first_page + before.page_bytes + kPage;
-      if (end > next_) next_ = end;
+    if (const Allocation* before = last_before(live_, next_)) {
+      next_ = std::max(next_, before->first_page + before->page_bytes + kPage);
     }
+    const auto following = live_.upper_bound(next_);
     if (following == live_.end() || next_ + bytes <= following->first) break;
     next_ = following->first;
   }
-  const std::uintptr_t found = next_;
-  next_ += bytes;
-  return found;
+  return std::exchange(next_, next_ + bytes);
 }
 
 void* Memory::allocate(int device, std::size_t bytes) {
-  if (bytes > capacity() - used_[device]) return nullptr;
-  Allocation allocation = place(0, bytes, device);
-  allocation = place(find_room(allocation.page_bytes + kPage), bytes, device);
-  protect(allocation, PROT_READ | PROT_WRITE);
-  fill(allocation);
-  if (protects() && !open_) {
-    protect(allocation, PROT_NONE);
-    allocation.readable = false;
-  }
+  if (bytes > capacity() - std::min(capacity(), used_[device])) return nullptr;
+  Allocation measured = measure(bytes, device);
+  place(measured, find_room(measured.page_bytes + kPage));
   used_[device] += bytes;
-  live_[allocation.first_page] = allocation;
+  Allocation& allocation = live_[measured.first_page] = std::move(measured);
+  for (std::size_t i = 0; !protects() && i < allocation.chunks.size(); ++i) {
+    open_chunk(allocation, i);
+  }
   return reinterpret_cast<void*>(allocation.base);
 }
 
-void Memory::check_surroundings(const Allocation& allocation) const {
-  const auto* byte = reinterpret_cast<const unsigned char*>(allocation.first_page);
-  const unsigned char* const end = byte + allocation.page_bytes;
-  for (; byte != end; ++byte) {
-    const auto address = reinterpret_cast<std::uintptr_t>(byte);
-    if (address == allocation.base) byte += allocation.bytes;
-    if (byte == end) break;
-    if (*byte == kSurroundings) continue;
-    std::fprintf(
-        stderr,
-        "CUDA emulation: out of bounds: byte %td of an allocation of %zu bytes was "
-        "overwritten\n",
-        static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(byte) - allocation.base),
-        allocation.bytes);
-    std::abort();
-  }
-}
-
 void Memory::release(void* base) {
-  const Allocation* allocation = find(base);
-  if (!allocation->readable) protect(*allocation, PROT_READ);
-  check_surroundings(*allocation);
-  if (!allocation->freed) used_[allocation->device] -= allocation->bytes;
-  // Fresh pages without access, so that the old contents are gone too.
-  if (mmap(reinterpret_cast<void*>(allocation->first_page), allocation->page_bytes, PROT_NONE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
-    std::perror("CUDA emulation: mmap");
-    std::abort();
+  Allocation& allocation = *find(base);
+  for (std::size_t i = 0; i < allocation.chunks.size(); ++i) {
+    if (allocation.chunks[i] == ChunkState::kUntouched) continue;
+    const Range range = chunk_range(allocation, i);
+    protect(range.begin, range.bytes(), PROT_READ);
+    check_surroundings(allocation, range);
   }
-  live_.erase(allocation->first_page);
+  std::erase_if(open_chunks_,
+                [&](const OpenChunk& open) { return open.allocation == &allocation; });
+  used_[allocation.device] -= allocation.bytes;
+  discard(allocation.first_page, allocation.page_bytes);
+  live_.erase(allocation.first_page);
 }
 
-Allocation* Memory::find(const void* address) {
-  const auto number = reinterpret_cast<std::uintptr_t>(address);
-  return find_in(live_, number);
+Allocation* Memory::find(const void* address) { return find_in(live_, address); }
+
+const Allocation* Memory::nearest_before(std::uintptr_t address) const {
+  return last_before(live_, address);
+}
+
+std::size_t Memory::used_of_pool(const void* pool) const {
+  std::size_t bytes = 0;
+  for (const auto& [page, allocation] : live_) {
+    if (allocation.pool == pool) bytes += allocation.bytes;
+  }
+  return bytes;
 }
 
 std::size_t Memory::used(int device) const {
@@ -181,56 +166,65 @@ std::size_t Memory::used(int device) const {
   return found == used_.end() ? 0 : found->second;
 }
 
-void Memory::mark_freed(Allocation& allocation) {
-  allocation.freed = true;
-  used_[allocation.device] -= allocation.bytes;
-}
-
-void Memory::open() {
-  if (open_) return;
-  open_ = true;
-  if (!protects()) return;
-  for (auto& [page, allocation] : live_) {
-    protect(allocation, PROT_READ | PROT_WRITE);
-    allocation.readable = true;
-  }
-}
+void Memory::open() { may_touch_device_memory = true; }
 
 void Memory::close() {
-  if (!open_) return;
-  open_ = false;
+  may_touch_device_memory = false;
   if (!protects()) return;
-  for (auto& [page, allocation] : live_) {
-    protect(allocation, PROT_NONE);
-    allocation.readable = false;
+  for (const auto& [allocation, chunk] : open_chunks_) {
+    const Range range = chunk_range(*allocation, chunk);
+    protect(range.begin, range.bytes(), PROT_NONE);
+    allocation->chunks[chunk] = ChunkState::kClosed;
   }
+  open_chunks_.clear();
+}
+
+void Memory::open_chunk(Allocation& allocation, std::size_t chunk) {
+  const Range range = chunk_range(allocation, chunk);
+  protect(range.begin, range.bytes(), PROT_READ | PROT_WRITE);
+  if (allocation.chunks[chunk] == ChunkState::kUntouched) fill(allocation, range);
+  allocation.chunks[chunk] = ChunkState::kOpen;
+  open_chunks_.push_back({&allocation, chunk});
+}
+
+bool Memory::resolve_fault(std::uintptr_t address) {
+  if (!may_touch_device_memory) return false;
+  Allocation* const allocation = last_before(live_, address);
+  if (allocation == nullptr || address >= allocation->first_page + allocation->page_bytes) {
+    return false;
+  }
+  const std::size_t chunk = (address - allocation->first_page) / kChunkBytes;
+  if (allocation->chunks[chunk] == ChunkState::kOpen) return false;
+  open_chunk(*allocation, chunk);
+  return true;
 }
 
 void* Memory::allocate_pinned(std::size_t bytes) {
-  Allocation allocation = place(0, bytes, 0);
+  Allocation allocation = measure(bytes, 0);
   void* pages = mmap(nullptr, allocation.page_bytes + kPage, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) return nullptr;
-  allocation = place(reinterpret_cast<std::uintptr_t>(pages), bytes, 0);
-  protect(allocation, PROT_READ | PROT_WRITE);
-  fill(allocation);
-  pinned_[allocation.first_page] = allocation;
-  return reinterpret_cast<void*>(allocation.base);
+  place(allocation, reinterpret_cast<std::uintptr_t>(pages));
+  protect(allocation.first_page, allocation.page_bytes, PROT_READ | PROT_WRITE);
+  fill(allocation, {allocation.first_page, allocation.first_page + allocation.page_bytes});
+  void* const base = reinterpret_cast<void*>(allocation.base);
+  pinned_[allocation.first_page] = std::move(allocation);
+  return base;
 }
 
 bool Memory::release_pinned(void* base) {
-  const auto number = reinterpret_cast<std::uintptr_t>(base);
-  const Allocation* allocation = find_in(pinned_, number);
-  if (allocation == nullptr || allocation->base != number) return false;
-  check_surroundings(*allocation);
-  munmap(reinterpret_cast<void*>(allocation->first_page), allocation->page_bytes + kPage);
+  const Allocation* allocation = find_in(pinned_, base);
+  if (allocation == nullptr || allocation->base != reinterpret_cast<std::uintptr_t>(base)) {
+    return false;
+  }
+  check_surroundings(*allocation,
+                     {allocation->first_page, allocation->first_page + allocation->page_bytes});
+  discard(allocation->first_page, allocation->page_bytes);
   pinned_.erase(allocation->first_page);
   return true;
 }
 
-bool Memory::is_pinned(const void* address) const {
-  return find_in(pinned_, reinterpret_cast<std::uintptr_t>(address)) != nullptr;
-}
+bool Memory::is_pinned(const void* address) const { return find_in(pinned_, address) != nullptr; }
 
 Memory& memory() {
   static Memory* const only = new Memory;

@@ -5,17 +5,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 namespace atl::cuda_emulation {
 
+// Part of an allocation whose access rights change together.
+enum class ChunkState : unsigned char { kUntouched, kClosed, kOpen };
+
 struct Allocation {
-  std::uintptr_t first_page;
-  std::size_t page_bytes;
-  std::uintptr_t base;
-  std::size_t bytes;
-  int device;
-  bool freed;     // cudaFreeAsync was called but has not been executed yet
-  bool readable;  // to host code; true while work runs
+  std::uintptr_t first_page = 0;
+  std::size_t page_bytes = 0;
+  std::uintptr_t base = 0;
+  std::size_t bytes = 0;
+  int device = 0;
+  const void* pool = nullptr;
+  bool freed = false;  // cudaFreeAsync was called but has not been executed yet
+  std::vector<ChunkState> chunks;
 };
 
 class Memory {
@@ -30,13 +35,18 @@ class Memory {
   void release(void* base);
   // The live allocation that holds the address, null if none does.
   Allocation* find(const void* address);
+  // Bytes of live allocations, those included that wait for cudaFreeAsync to be executed.
   std::size_t used(int device) const;
-  // No longer counted as used, though work that still runs may use it: what cudaFreeAsync does.
-  void mark_freed(Allocation& allocation);
+  std::size_t used_of_pool(const void* pool) const;
 
-  // Lets the calling process read and write device memory, until close().
+  // Lets the calling thread read and write device memory, until close(). Each chunk is made
+  // accessible at its first access, by the handler of the access fault.
   void open();
   void close();
+  // From the handler of access faults: true if the access may be repeated.
+  bool resolve_fault(std::uintptr_t address);
+  // The allocation before the address, for messages; null if there is none.
+  const Allocation* nearest_before(std::uintptr_t address) const;
 
   // Page-locked memory filled with bytes 0xFF; a guard page follows within 255 bytes.
   void* allocate_pinned(std::size_t bytes);
@@ -45,14 +55,19 @@ class Memory {
   bool is_pinned(const void* address) const;
 
  private:
+  struct OpenChunk {
+    Allocation* allocation;
+    std::size_t chunk;
+  };
+
   std::uintptr_t find_room(std::size_t bytes);
-  void check_surroundings(const Allocation& allocation) const;
+  void open_chunk(Allocation& allocation, std::size_t chunk);
 
   std::map<std::uintptr_t, Allocation> live_;  // by first page
   std::map<int, std::size_t> used_;            // by device
   std::map<std::uintptr_t, Allocation> pinned_;
+  std::vector<OpenChunk> open_chunks_;
   std::uintptr_t next_ = 0;
-  bool open_ = false;
 };
 
 Memory& memory();

@@ -96,7 +96,9 @@ enum cudaMemPoolAttr {
   cudaMemPoolReuseFollowEventDependencies = 0x1,
   cudaMemPoolReuseAllowOpportunistic = 0x2,
   cudaMemPoolReuseAllowInternalDependencies = 0x3,
-  cudaMemPoolAttrReleaseThreshold = 0x4
+  cudaMemPoolAttrReleaseThreshold = 0x4,
+  cudaMemPoolAttrReservedMemCurrent = 0x5,
+  cudaMemPoolAttrUsedMemCurrent = 0x7
 };
 
 enum cudaMemAllocationType { cudaMemAllocationTypeInvalid = 0, cudaMemAllocationTypePinned = 1 };
