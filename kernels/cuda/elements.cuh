@@ -4,7 +4,6 @@
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
-#include <string.h>
 
 #include <cstdint>
 #include <initializer_list>
@@ -117,7 +116,8 @@ __device__ inline Packed<T, kCount> narrow(const Packed<float, kCount>& wide) {
 #pragma unroll
       for (int i = 0; i < kCount; i += 2) {
         const __nv_bfloat162 pair = __floats2bfloat162_rn(wide.values[i], wide.values[i + 1]);
-        memcpy(&packed.values[i], &pair, sizeof(pair));
+        packed.values[i].bits = __bfloat16_as_ushort(pair.x);
+        packed.values[i + 1].bits = __bfloat16_as_ushort(pair.y);
       }
     } else {
 #pragma unroll

@@ -73,8 +73,10 @@ __global__ void __launch_bounds__(kTeamThreads)
         const float g = gradient.values[k] * gamma.values[k];
         sum_g += g;
         sum_g_xhat = fmaf(g, xhat, sum_g_xhat);
-        dgamma[u][k] += static_cast<double>(gradient.values[k] * xhat);
-        dbeta[u][k] += static_cast<double>(gradient.values[k]);
+        // These sums run over many rows, so their terms are double too.
+        const auto wide = static_cast<double>(gradient.values[k]);
+        dgamma[u][k] += wide * row.inv_std * (static_cast<double>(value.values[k]) - row.mean);
+        dbeta[u][k] += wide;
       }
     }
     const auto n = static_cast<double>(cols);
