@@ -42,9 +42,10 @@ double element(const std::byte* row, std::int64_t j, DType dtype) {
 }  // namespace
 
 Harness::Harness(const std::string& backend, int threads, DType storage)
-    : backend_(make_backend(backend, {.threads = threads, .device = 0})),
-      queue_(backend_->make_queue()),
-      storage_(storage) {}
+    : Harness(backend, BackendOptions{.threads = threads, .device = 0}, storage) {}
+
+Harness::Harness(const std::string& backend, const BackendOptions& options, DType storage)
+    : backend_(make_backend(backend, options)), queue_(backend_->make_queue()), storage_(storage) {}
 
 Harness::~Harness() { finish(); }
 
@@ -174,11 +175,21 @@ std::vector<double> Harness::download_span(std::span<T> values) {
 template std::vector<double> Harness::download_span(std::span<double>);
 template std::vector<double> Harness::download_span(std::span<std::int64_t>);
 
+namespace {
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && std::string(value) == "1";
+}
+
+}  // namespace
+
+bool small_tests() { return is_set("ATOLL_TEST_SMALL"); }
+
 void require_backend(const std::string& name) {
   std::string why;
   if (name != "cuda" || cuda_device_count(why) > 0) return;
-  const char* required = std::getenv("ATOLL_REQUIRE_GPU");
-  if (required != nullptr && std::string(required) == "1") {
+  if (is_set("ATOLL_REQUIRE_GPU")) {
     FAIL() << "ATOLL_REQUIRE_GPU=1, but " << why;
   }
   GTEST_SKIP() << why;

@@ -33,6 +33,7 @@ class Harness {
  public:
   // Matrices whose type is not named are stored as `storage`.
   explicit Harness(const std::string& backend, int threads = 2, DType storage = DType::kF32);
+  Harness(const std::string& backend, const BackendOptions& options, DType storage = DType::kF32);
   Harness(const Harness&) = delete;
   Harness& operator=(const Harness&) = delete;
   ~Harness();
@@ -112,6 +113,8 @@ class BackendTest : public ::testing::TestWithParam<std::string> {
   void SetUp() override;
 };
 void require_backend(const std::string& name);
+// True if ATOLL_TEST_SMALL=1: a tool that checks every access slows devices down a hundredfold.
+bool small_tests();
 inline std::string backend_test_name(const ::testing::TestParamInfo<std::string>& test) {
   return test.param;
 }

@@ -40,6 +40,7 @@ struct Size {
 };
 
 std::vector<Size> sizes() {
+  if (small_tests()) return {{0, 3}, {1, 1}, {33, 3}, {33, 64, 0}};
   std::vector<Size> list;
   for (const std::int64_t rows : {0, 1, 31, 32, 33, 257}) {
     for (const std::int64_t cols : {1, 3, 64, 100, 256}) list.push_back({rows, cols});
@@ -95,7 +96,9 @@ TEST_P(OracleTest, RunsTwiceToTheSameBits) {
   const auto& [backend, dtype, operation] = GetParam();
   Harness h(backend, 2, dtype);
   if (!h.backend().supports(dtype)) GTEST_SKIP() << backend << " does not store bf16";
-  for (const Size size : {Size{257, 100}, Size{2600, 5, 0}}) {
+  const auto sizes =
+      small_tests() ? std::vector<Size>{{33, 8}} : std::vector<Size>{{257, 100}, {2600, 5, 0}};
+  for (const Size size : sizes) {
     h.set_padding(size.padding);
     const Outputs first = operation.run(h, size.rows, size.cols);
     expect_same_bits(operation.run(h, size.rows, size.cols), first, label(operation, size));

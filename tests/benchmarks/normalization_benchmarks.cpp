@@ -1,0 +1,169 @@
+// The passes of batch and layer normalisation over matrices 256 wide, and the loss.
+#include <cmath>
+
+#include "tests/benchmarks/bench.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr std::int64_t kRows = 169'343;  // nodes of ogbn-arxiv
+constexpr std::int64_t kWidth = 256;
+
+// The matrices and columns that these operations share.
+struct Data {
+  Data(Bench& bench, DType dtype)
+      : rows(bench.scaled(kRows)),
+        x(bench.matrix(rows, kWidth, dtype)),
+        dy(bench.matrix(rows, kWidth, dtype)),
+        dx(bench.matrix(rows, kWidth, dtype)),
+        gamma(bench.matrix(1, kWidth, DType::kF32)),
+        dgamma(bench.matrix(1, kWidth, DType::kF32)),
+        dbeta(bench.matrix(1, kWidth, DType::kF32)),
+        mean(bench.upload(std::vector<double>(kWidth, 0.25))),
+        inv_std(bench.upload(std::vector<double>(kWidth, 2))),
+        sums(bench.upload(std::vector<double>(2 * kWidth, static_cast<double>(rows)))) {}
+
+  // Bytes of `passes` reads or writes of one matrix.
+  double bytes(int passes) const {
+    return passes * static_cast<double>(rows * kWidth * bytes_of(x.dtype));
+  }
+  // Sum over rows of column 0 of `term(x, dy)`, whose values are the same.
+  template <typename Term>
+  double column_sum(const Term& term) const {
+    double sum = 0;
+    for (std::int64_t i = 0; i < rows; ++i) sum += term(Bench::value(i * kWidth));
+    return sum;
+  }
+  double last() const { return Bench::value((rows - 1) * kWidth); }
+
+  std::int64_t rows;
+  MatrixView x, dy, dx, gamma, dgamma, dbeta;
+  std::span<double> mean, inv_std, sums;
+};
+
+ConstMatrixView first_of(std::span<double> values) { return {values.data(), 1, 1, 1, DType::kF64}; }
+
+Case moments(Bench& bench, DType dtype) {
+  const Data d(bench, dtype);
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().batch_norm_moments(bench.queue(), d.x, d.mean, d.sums);
+  };
+  made.no_reuse_bytes = made.compulsory_bytes = d.bytes(1);
+  made.checked = first_of(d.sums);
+  made.expected = d.column_sum([](double x) { return x - 0.25; });
+  return made;
+}
+
+Case gradient_sums(Bench& bench, DType dtype) {
+  const Data d(bench, dtype);
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().batch_norm_gradient_sums(bench.queue(), d.dy, d.x, d.mean, d.inv_std, d.sums,
+                                             d.dgamma, d.dbeta);
+  };
+  made.no_reuse_bytes = made.compulsory_bytes = d.bytes(2);
+  made.checked = first_of(d.sums.subspan(kWidth));
+  made.expected = d.column_sum([](double x) { return x * (x - 0.25) * 2; });
+  return made;
+}
+
+Case batch_norm_backward(Bench& bench, DType dtype) {
+  const Data d(bench, dtype);
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().batch_norm_backward(bench.queue(), d.dy, d.x, d.mean, d.inv_std, d.gamma,
+                                        d.sums, d.rows, d.dx);
+  };
+  made.no_reuse_bytes = made.compulsory_bytes = d.bytes(3);
+  made.checked = element(d.dx, d.rows - 1, 0);
+  // Both means over rows are 1.
+  made.expected = Bench::value(0) * 2 * (d.last() - 1 - (d.last() - 0.25) * 2);
+  return made;
+}
+
+Case layer_norm(Bench& bench, DType dtype) {
+  const Data d(bench, dtype);
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().layer_norm(bench.queue(), d.x, d.gamma, d.gamma, 1e-5, d.dx);
+  };
+  made.no_reuse_bytes = made.compulsory_bytes = d.bytes(2);
+  double sum = 0;
+  double squares = 0;
+  for (std::int64_t j = 0; j < kWidth; ++j) {
+    const double value = Bench::value((d.rows - 1) * kWidth + j);
+    sum += value;
+    squares += value * value;
+  }
+  const double mean = sum / kWidth;
+  const double inv_std = 1 / std::sqrt(squares / kWidth - mean * mean + 1e-5);
+  made.checked = element(d.dx, d.rows - 1, 0);
+  made.expected = (d.last() - mean) * inv_std * Bench::value(0) + Bench::value(0);
+  return made;
+}
+
+Case layer_norm_backward(Bench& bench, DType dtype) {
+  const Data d(bench, dtype);
+  bench.backend().fill_zero(bench.queue(), d.dbeta);
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().layer_norm_backward(bench.queue(), d.dy, d.x, d.gamma, 1e-5, d.dx, d.dgamma,
+                                        d.dbeta);
+  };
+  made.no_reuse_bytes = made.compulsory_bytes = d.bytes(3);
+  made.checked = element(d.dbeta, 0, 0);
+  made.expected = d.column_sum([](double dy) { return dy; });
+  return made;
+}
+
+// Every row counts; 40 classes.
+Case softmax(Bench& bench, DType dtype) {
+  constexpr std::int64_t kClasses = 40;
+  const std::int64_t rows = bench.scaled(kRows);
+  const MatrixView logits = bench.matrix(rows, kClasses, dtype);
+  const MatrixView dlogits = bench.matrix(rows, kClasses, dtype);
+  std::vector<LocalId> ids;
+  for (std::int64_t i = 0; i < rows; ++i) ids.push_back(LocalId{static_cast<std::int32_t>(i)});
+  const auto all = bench.upload(ids);
+  const auto labels = bench.upload(std::vector<std::int32_t>(static_cast<std::size_t>(rows), 0));
+  const auto loss = bench.upload(std::vector<double>(1));
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().softmax_cross_entropy(bench.queue(), logits, labels, all, 1, dlogits, loss);
+  };
+  made.no_reuse_bytes = made.compulsory_bytes =
+      static_cast<double>(rows) * (8 + 2.0 * static_cast<double>(kClasses * bytes_of(dtype)));
+  double sum = 0;
+  for (std::int64_t j = 0; j < kClasses; ++j) {
+    sum += std::exp(Bench::value((rows - 1) * kClasses + j));
+  }
+  made.checked = element(dlogits, rows - 1, 0);
+  made.expected = std::exp(Bench::value((rows - 1) * kClasses)) / sum - 1;
+  return made;
+}
+
+}  // namespace
+
+std::vector<Benchmark> normalization_benchmarks() {
+  struct Named {
+    const char* name;
+    Case (*make)(Bench&, DType);
+  };
+  std::vector<Benchmark> list;
+  for (const Named& named :
+       {Named{"batch_norm/moments", moments}, Named{"batch_norm/gradient_sums", gradient_sums},
+        Named{"batch_norm/backward", batch_norm_backward}, Named{"layer_norm/forward", layer_norm},
+        Named{"layer_norm/backward", layer_norm_backward},
+        Named{"softmax_cross_entropy", softmax}}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      list.push_back({with_type(named.name, dtype),
+                      [make = named.make, dtype](Bench& bench) { return make(bench, dtype); },
+                      dtype});
+    }
+  }
+  return list;
+}
+
+}  // namespace atl

@@ -1,0 +1,108 @@
+// SpMM 256 wide with the factors of a GCN layer, alone and with what follows it; gather of halo
+// rows.
+#include "tests/benchmarks/bench.hpp"
+#include "tests/benchmarks/graph_shapes.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr std::int64_t kWidth = 256;
+
+// S x of element (row, 0) with S = 1/2 (A + I) 1/2.
+double expected_sum(const RandomGraph& graph, std::int64_t row) {
+  double sum = Bench::value(row * kWidth);
+  for (std::int64_t e = graph.row_ptr[row]; e < graph.row_ptr[row + 1]; ++e) {
+    sum += Bench::value(graph.col_idx[e] * kWidth);
+  }
+  return sum / 4;
+}
+
+Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused) {
+  const RandomGraph graph = make_graph(
+      shape, static_cast<double>(bench.scaled(shape.nodes)) / static_cast<double>(shape.nodes));
+  const std::int64_t rows = graph.rows();
+  const std::int64_t nnz = graph.nnz();
+  const auto entries = static_cast<std::size_t>(rows);
+  SparseOperator op;
+  op.rows = rows;
+  op.cols = rows;
+  op.row_ptr = bench.upload(graph.row_ptr);
+  op.col_idx = bench.upload(graph.col_idx);
+  op.row_scale = bench.upload(std::vector<float>(entries, 0.5F));
+  op.col_scale = op.row_scale;
+  op.self_weight = bench.upload(std::vector<float>(entries, 1.0F));
+  const std::vector<RowRange> ranges{{0, rows}};
+  const auto plan = bench.backend().plan_spmm(bench.queue(), op, graph.row_ptr, ranges);
+  op.plan = plan.get();
+  const MatrixView x = bench.matrix(rows, kWidth, dtype);
+  const MatrixView y = bench.matrix(rows, kWidth, dtype);
+  Epilogue epilogue;
+  double expected = expected_sum(graph, rows - 1);
+  if (fused) {
+    const std::vector<double> twos(kWidth, 2);
+    epilogue.mean = bench.upload(twos);
+    epilogue.inv_std = epilogue.mean;
+    epilogue.gamma = bench.matrix(1, kWidth, DType::kF32);
+    epilogue.beta = epilogue.gamma;
+    epilogue.relu = true;
+    expected = std::max(0.0, (expected - 2) * 2 * Bench::value(0) + Bench::value(0));
+  }
+  const auto size = static_cast<double>(kWidth * bytes_of(dtype));
+  const auto edges = static_cast<double>(nnz);
+  const auto nodes = static_cast<double>(rows);
+  Case made;
+  // The plan lives as long as the case.
+  made.run = [=, &bench, keep = plan] {
+    bench.backend().spmm(bench.queue(), op, {0, rows}, x, 0, y, epilogue);
+  };
+  // Per edge: an index, a column factor, a row of x. Per row: its offset, three factors, its own
+  // row of x, the row of y.
+  made.no_reuse_bytes = edges * (4 + 4 + size) + nodes * (8 + 3 * 4 + 2 * size);
+  made.compulsory_bytes = edges * 4 + nodes * (8 + 3 * 4 + 2 * size);
+  made.flops = 2 * edges * static_cast<double>(kWidth);
+  made.checked = element(y, rows - 1, 0);
+  made.expected = expected;
+  return made;
+}
+
+// A quarter of the rows in random order, as one rank's messages.
+Case gather(Bench& bench, DType dtype) {
+  const std::int64_t rows = bench.scaled(1'000'000);
+  std::vector<LocalId> ids;
+  for (std::int64_t k = 0; k < rows / 4; ++k) {
+    ids.push_back(LocalId{static_cast<std::int32_t>(k * 7919 % rows)});
+  }
+  const auto device_ids = bench.upload(ids);
+  const MatrixView x = bench.matrix(rows, kWidth, dtype);
+  const MatrixView y = bench.matrix(rows / 4, kWidth, dtype);
+  Case made;
+  made.run = [=, &bench] { bench.backend().gather_rows(bench.queue(), x, device_ids, {}, y); };
+  made.no_reuse_bytes = made.compulsory_bytes =
+      static_cast<double>(rows / 4) * (4.0 + 2.0 * static_cast<double>(kWidth * bytes_of(dtype)));
+  made.checked = element(y, rows / 4 - 1, 0);
+  made.expected = Bench::value(to_index(ids.back()) * kWidth);
+  return made;
+}
+
+}  // namespace
+
+std::vector<Benchmark> sparse_benchmarks() {
+  std::vector<Benchmark> list;
+  for (const GraphShape& shape : kGraphShapes) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      for (const bool fused : {false, true}) {
+        const std::string name = std::string(fused ? "spmm_norm_relu/" : "spmm/") + shape.name;
+        list.push_back({with_type(name, dtype),
+                        [=](Bench& bench) { return spmm(bench, shape, dtype, fused); }, dtype});
+      }
+    }
+  }
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    list.push_back(
+        {with_type("gather", dtype), [=](Bench& bench) { return gather(bench, dtype); }, dtype});
+  }
+  return list;
+}
+
+}  // namespace atl
