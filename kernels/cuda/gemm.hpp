@@ -12,6 +12,9 @@ namespace atl::cuda {
 
 class CudaQueue;
 
+// f32 rows of a product on their way to bf16, few enough to stay in the device's cache.
+inline constexpr std::int64_t kProductBytes = std::int64_t{32} << 20;
+
 // A product in the terms of cuBLAS: column-major, so that the row-major c = op(a) op(b) is
 // c^T = op(b)^T op(a)^T with nothing moved.
 struct ProductShape {

@@ -45,6 +45,8 @@ MemoryPool::MemoryPool(int device)
       taken_(make_event()),
       finished_(make_event()) {}
 
+MemoryPool::~MemoryPool() { static_cast<void>(cudaStreamSynchronize(stream_.get())); }
+
 void* MemoryPool::try_allocate(std::int64_t bytes) {
   void* data = nullptr;
   const cudaError_t status =

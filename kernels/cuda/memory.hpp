@@ -16,6 +16,7 @@ class MemoryPool {
   explicit MemoryPool(int device);
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
+  ~MemoryPool();  // when what was released is free
 
   // Throws Error{kMemory} with the bytes asked for and the bytes left.
   void* allocate(std::int64_t bytes);

@@ -55,6 +55,7 @@ CudaQueue::CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues
       stream_(make_stream(priority)),
       done_(make_event()),
       workspace_(memory.allocate(kWorkspaceBytes), PoolDeleter{&memory}),
+      product_rows_(memory.allocate(kProductBytes), PoolDeleter{&memory}),
       launch_{stream_.get(),
               device.multiprocessors,
               {static_cast<std::byte*>(workspace_.get()), kWorkspaceBytes}},

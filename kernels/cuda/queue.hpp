@@ -35,6 +35,8 @@ class CudaQueue final : public Queue {
   // Work queued on this queue from now on runs after what `before` holds now.
   void wait_for(const CudaQueue& before);
   BiasedProducts& products() { return products_; }
+  // kProductBytes of scratch for rows of a product, while the workspace is cuBLAS's.
+  void* product_rows() const { return product_rows_.get(); }
 
  private:
   MemoryPool& memory_;
@@ -42,6 +44,7 @@ class CudaQueue final : public Queue {
   Stream stream_;
   Event done_;  // recorded on this stream for another to wait for
   PoolMemory workspace_;
+  PoolMemory product_rows_;
   Launch launch_;
   Blas blas_;
   BlasLt blas_lt_;

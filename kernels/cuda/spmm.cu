@@ -124,16 +124,20 @@ __device__ void add_neighbours(const Arguments<typename S::Element>& a, const La
       }
     }
   }
+  // Summed among themselves first: a long row's sum takes a quarter of the roundings.
 #pragma unroll
-  for (int u = 0; u < kAhead; ++u) {
+  for (int v = 0; v < S::kPerLane; ++v) {
+    typename S::Unit part = {};
 #pragma unroll
-    for (int v = 0; v < S::kPerLane; ++v) {
+    for (int u = 0; u < kAhead; ++u) {
       const auto values = widen(rows[u][v]);
 #pragma unroll
-      for (int k2 = 0; k2 < S::kElements; ++k2) {
-        sums[v].values[k2] = fmaf(weights[u], values.values[k2], sums[v].values[k2]);
+      for (int j = 0; j < S::kElements; ++j) {
+        part.values[j] = fmaf(weights[u], values.values[j], part.values[j]);
       }
     }
+#pragma unroll
+    for (int j = 0; j < S::kElements; ++j) sums[v].values[j] += part.values[j];
   }
 }
 

@@ -23,6 +23,7 @@ enum class Use { kInput, kOutput, kInOut };
 struct Output {
   std::vector<double> values;
   DType dtype;
+  std::int64_t terms = 0;  // that a library adds up in f32 for one value, in an order of its own
 };
 
 // A backend, a queue and the buffers of one test. Buffers live in the backend's memory; everything

@@ -27,12 +27,34 @@ TEST(Registry, AutoIsCudaWhereADeviceIs) {
   EXPECT_EQ(expected == "cpu", !why.empty());
 }
 
+// Whatever the options say.
 TEST(Registry, ExplicitCudaNeverFallsBack) {
   std::string why;
   if (cuda_device_count(why) > 0) GTEST_SKIP() << "this machine has a device";
-  const Error error = thrown_error([] { make_backend("cuda", {}); });
-  EXPECT_EQ(error.kind(), ErrorKind::kDevice);
-  EXPECT_THAT(error.what(), HasSubstr(why));
+  EXPECT_FALSE(why.empty());
+  for (const BackendOptions& options :
+       {BackendOptions{}, BackendOptions{.device = 0}, BackendOptions{.device = 99},
+        BackendOptions{.local_rank = 3}}) {
+    const Error error = thrown_error([&] { make_backend("cuda", options); });
+    EXPECT_EQ(error.kind(), ErrorKind::kDevice);
+    EXPECT_EQ(error.what(), "backend cuda: " + why);
+  }
+}
+
+TEST(Registry, CudaDevicesAreChosenByIndexOrByLocalRank) {
+  std::string why;
+  const int count = cuda_device_count(why);
+  if (count == 0) GTEST_SKIP() << why;
+  const Error error = thrown_error([&] { make_backend("cuda", {.device = count}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_EQ(error.what(), fmt::format("device {}: this machine has {}, allowed are 0 to {}", count,
+                                      count, count - 1));
+  for (int rank = 0; rank < 2 * count; ++rank) {
+    const auto given = make_backend("cuda", {.device = rank % count});
+    const auto by_rank = make_backend("cuda", {.local_rank = rank});
+    EXPECT_EQ(given->device_id(), by_rank->device_id()) << rank;
+    EXPECT_THAT(by_rank->device(), HasSubstr(fmt::format("(device {}, sm_", rank % count)));
+  }
 }
 
 TEST(Registry, UnknownNameListsTheValidOnes) {
@@ -78,12 +100,16 @@ TEST(HostMemory, CopiesLargeBlocks) {
 }
 
 TEST(Support, DTypesAreWhatTheBackendsSay) {
-  const auto reference = make_backend("reference", {});
-  const auto cpu = make_backend("cpu", {});
-  EXPECT_TRUE(reference->supports(DType::kF32) && reference->supports(DType::kF64) &&
-              reference->supports(DType::kBf16));
-  EXPECT_TRUE(cpu->supports(DType::kF32));
-  EXPECT_FALSE(cpu->supports(DType::kF64) || cpu->supports(DType::kBf16));
+  const auto expect_supported = [](const std::string& name, bool bf16, bool f64) {
+    const auto backend = make_backend(name, {});
+    EXPECT_TRUE(backend->supports(DType::kF32)) << name;
+    EXPECT_EQ(backend->supports(DType::kBf16), bf16) << name;
+    EXPECT_EQ(backend->supports(DType::kF64), f64) << name;
+  };
+  expect_supported("reference", true, true);
+  expect_supported("cpu", false, false);
+  std::string why;
+  if (cuda_device_count(why) > 0) expect_supported("cuda", true, false);
 }
 
 }  // namespace
