@@ -184,8 +184,7 @@ std::string describe_messages(const std::vector<CudaDeviceInfo>& devices) {
   for (const CudaDeviceInfo& device : devices) ranks.push_back(rank_device("cuda", device.pci_id));
   if (ranks.empty()) ranks.push_back(rank_device("cpu", "host"));
   if (ranks.size() == 1) ranks.push_back(ranks.front());
-  return fmt::format("of {} ranks here: {}", ranks.size(),
-                     describe_route(ranks, nccl_obstacle(ranks), "mpi"));
+  return describe_route(ranks, nccl_obstacle(ranks), "mpi");
 }
 
 void add_devices(Findings& findings) {
@@ -215,7 +214,7 @@ void add_devices(Findings& findings) {
     library.advice = "build where nccl.h and libnccl are found; devices then exchange directly";
   }
   findings.push_back(library);
-  findings.push_back({"devices", "messages", describe_messages(cuda.devices)});
+  findings.push_back({"devices", "ranks here", describe_messages(cuda.devices)});
 }
 
 void add_disk(Findings& findings) {

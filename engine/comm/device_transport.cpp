@@ -1,9 +1,5 @@
 #include "engine/comm/device_transport.hpp"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
-
 #include "base/error.hpp"
 #include "engine/comm/message_route.hpp"
 
@@ -42,7 +38,8 @@ Route agree_on_route(const std::string& choice, Transport& transport, const Back
   }
   Route route;
   if (transport.rank() == 0) {
-    route.obstacle = choice == "staging" ? "--messages staging was given" : nccl_obstacle(devices);
+    route.obstacle = choice == "staging" ? fmt::format("--transport {} was given", transport.name())
+                                         : nccl_obstacle(devices);
     route.reason = describe_route(devices, route.obstacle, transport.name());
   }
   return {share(transport, route.obstacle), share(transport, route.reason)};
@@ -62,20 +59,15 @@ void DeviceTransport::all_to_all_v(const std::vector<std::span<const std::byte>>
   for (const auto& send : sends) bytes_sent_ += std::ssize(send);
 }
 
-std::vector<std::string> device_transport_choices() { return {"auto", "nccl", "staging"}; }
-
 DeviceTransportChoice make_device_transport(const std::string& choice, Transport& transport,
                                             Backend& backend) {
-  const std::vector<std::string> choices = device_transport_choices();
-  if (std::ranges::find(choices, choice) == choices.end()) {
-    fail_option("--messages {}: unknown; use one of {}", choice, fmt::join(choices, ", "));
-  }
+  ATOLL_ASSERT(choice == "auto" || choice == "nccl" || choice == "staging", "'{}'", choice);
   if (transport.size() == 1 && choice != "nccl") {
     return {nullptr, "there is one rank and so no message"};
   }
   Route route = agree_on_route(choice, transport, backend);
   if (choice == "nccl" && !route.obstacle.empty()) {
-    fail_option("--messages nccl: {}; use auto or staging", route.obstacle);
+    fail_option("--transport nccl: {}; use auto or {}", route.obstacle, transport.name());
   }
   DeviceTransportChoice result{nullptr, std::move(route.reason)};
   if (!route.obstacle.empty()) return result;

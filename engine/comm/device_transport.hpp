@@ -60,12 +60,12 @@ struct DeviceTransportChoice {
   std::string reason;                          // one sentence for logs and `atoll doctor`
 };
 
-// choice: auto | nccl | staging, the same on all ranks. Collective over `transport`: all ranks get
-// the same kind. `nccl` throws Error{kOption} with the reason where it can't serve (a rank whose
-// backend is no CUDA device, two ranks on one device, a build without NCCL); `auto` falls back to
-// staging and says why. Once NCCL was chosen its failures are errors: Error{kCommunication} or
-// Error{kTimeout}. backend and transport must outlive the result.
-std::vector<std::string> device_transport_choices();
+// choice: auto | nccl | staging, the same on all ranks (--transport; local and mpi mean staging).
+// Collective over `transport`: all ranks get the same kind. `nccl` throws Error{kOption} with the
+// reason where it can't serve (a rank whose backend is no CUDA device, two ranks on one device, a
+// build without NCCL); `auto` falls back to staging and says why. Once NCCL was chosen its failures
+// are errors: Error{kCommunication} or Error{kTimeout}. backend and transport must outlive the
+// result.
 DeviceTransportChoice make_device_transport(const std::string& choice, Transport& transport,
                                             Backend& backend);
 

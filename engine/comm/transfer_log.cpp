@@ -28,7 +28,7 @@ TransferLog::TransferLog(Backend& backend, Queue& queue)
 
 TransferLog::~TransferLog() {
   backend_.release(numbers_);
-  backend_.release_staging(ended_);
+  if (!abandoned_) backend_.release_staging(ended_);
 }
 
 void TransferLog::add(const OperationLabel& label, std::vector<int> peers, bool recorded) {

@@ -17,11 +17,15 @@ class TransferLog {
   TransferLog(Backend& backend, Queue& queue);
   TransferLog(const TransferLog&) = delete;
   TransferLog& operator=(const TransferLog&) = delete;
+  // Every queue and replay that holds transfers has run empty, or abandon() was called.
   ~TransferLog();
 
   // Call after the transfer was queued. `recorded`: by Backend::record, so that its number must
   // stay its own for as long as it may be replayed.
   void add(const OperationLabel& label, std::vector<int> peers, bool recorded);
+
+  // After an error copies may stay queued for ever: leaves them the word they write to.
+  void abandon() { abandoned_ = true; }
 
   // Number of the transfer that ended last, -1 before the first. Changes when something moves.
   int last_ended() const;
@@ -53,6 +57,7 @@ class TransferLog {
   int next_direct_ = 0;
   bool any_direct_ = false;
   int next_recorded_ = kDirect;
+  bool abandoned_ = false;
 };
 
 }  // namespace atl

@@ -125,8 +125,10 @@ std::unique_ptr<Transport> make_mpi_transport(double timeout_seconds,
 
 // Which transport runs a command, and on how many ranks.
 struct TransportOptions {
-  std::string name = "auto";  // one of transport_names(); auto: mpi under a launcher, else local
-  int ranks = 0;              // of `local`, 0 = 1; with mpi 0 or what the launcher started
+  // One of transport_names(). auto and nccl: mpi under a launcher, else local; which of the two was
+  // meant is for make_device_transport.
+  std::string name = "auto";
+  int ranks = 0;  // of `local`, 0 = 1; with mpi 0 or what the launcher started
   double timeout_seconds = 60;
 };
 std::vector<std::string> transport_names();  // "auto" first

@@ -31,12 +31,13 @@ void run_mpi(const TransportOptions& options, const std::function<void(Transport
 
 }  // namespace
 
-std::vector<std::string> transport_names() { return {"auto", "local", "mpi"}; }
+std::vector<std::string> transport_names() { return {"auto", "local", "mpi", "nccl"}; }
 
 void run_ranks(const TransportOptions& options, const std::function<void(Transport&)>& body) {
   if (options.ranks < 0) fail_option("--ranks {}: must be at least 1", options.ranks);
-  const std::string name =
-      options.name == "auto" ? (launched_by_mpi() ? "mpi" : "local") : options.name;
+  // NCCL needs one of the others beside it.
+  const bool automatic = options.name == "auto" || options.name == "nccl";
+  const std::string name = automatic ? (launched_by_mpi() ? "mpi" : "local") : options.name;
   if (name == "local") return run_local(options, body);
   if (name == "mpi") return run_mpi(options, body);
   fail_option("--transport {}: unknown; use one of {}", options.name,

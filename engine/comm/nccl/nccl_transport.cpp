@@ -23,8 +23,8 @@ namespace atl {
 namespace {
 
 constexpr OperationLabel kStart{.operation = "the start of NCCL"};
-// How long an abort may hold up the error that caused it, and the end of the transport.
-constexpr std::chrono::seconds kAbortLimit{2};
+// How long a queue may take to run empty after an abort, and the communicator to be given back.
+constexpr double kDrainSeconds = 5;
 constexpr std::chrono::seconds kCloseLimit{10};
 
 std::string describe(ncclResult_t result, ncclComm_t comm) {
@@ -36,7 +36,7 @@ std::string describe(ncclResult_t result, ncclComm_t comm) {
 
 void check_nccl(ncclResult_t result, const char* call) {
   if (result == ncclSuccess) return;
-  fail(ErrorKind::kCommunication, "{}: {}; --messages staging does without NCCL", call,
+  fail(ErrorKind::kCommunication, "{}: {}; --transport mpi and local do without NCCL", call,
        describe(result, nullptr));
 }
 
@@ -118,13 +118,12 @@ class Communicator {
     fail(ErrorKind::kCommunication, "NCCL failed in {}: {}", operation(), describe(result, comm_));
   }
 
-  // Makes transfers under way end. ncclCommAbort itself returns only when all recordings that hold
-  // transfers are gone, which may be after the error has reached their owner.
+  // Makes transfers under way end soon. ncclCommAbort itself returns only when all recordings that
+  // hold transfers are gone, which is after the error has reached their owner.
   void abort() noexcept {
     if (comm_ == nullptr) return;
     try {
       aborted_.emplace([comm = std::exchange(comm_, nullptr)] { ncclCommAbort(comm); });
-      aborted_->wait(kAbortLimit);
     } catch (const std::exception& error) {
       log::warn("NCCL could not be aborted: {}", error.what());
     }
@@ -158,7 +157,7 @@ class Communicator {
 
 class NcclTransport final : public DeviceTransport {
  public:
-  // Making the queue makes the backend's device current in this thread, which NCCL relies on.
+  // NCCL takes the device that is current in this thread: the backend's, which was made in it.
   NcclTransport(Transport& transport, Backend& backend, std::span<const std::byte> id)
       : DeviceTransport(transport.rank(), transport.size()),
         transport_(transport),
@@ -174,18 +173,27 @@ class NcclTransport final : public DeviceTransport {
   }
 
   ~NcclTransport() override {
-    if (!communicator_.usable() || std::uncaught_exceptions() > exceptions_at_start_) return;
-    try {
-      wait(*queue_);
-    } catch (const std::exception& error) {
-      log::warn("the end of NCCL: {}", error.what());
+    if (communicator_.usable() && std::uncaught_exceptions() <= exceptions_at_start_) {
+      try {
+        wait(*queue_);
+        return;
+      } catch (const std::exception& error) {
+        log::warn("the end of NCCL: {}", error.what());
+      }
     }
+    log_.abandon();
   }
 
   std::string name() const override { return "nccl"; }
   Queue& queue() override { return *queue_; }
   void wait(Queue& queue) override {
-    or_abort([&] { poll_until_idle(queue); });
+    communicator_.get();
+    try {
+      or_abort([&] { poll_until_idle(queue); });
+    } catch (...) {
+      drain(queue);
+      throw;
+    }
   }
 
  private:
@@ -260,6 +268,17 @@ class NcclTransport final : public DeviceTransport {
       }
       if (watchdog.expired() && log_.under_way()) fail_stuck(log_.oldest());
       pause();
+    }
+  }
+
+  // After an abort, so that the owner of the queue can take down what it uses.
+  void drain(Queue& queue) noexcept {
+    const Watchdog watchdog(kDrainSeconds);
+    Pause pause;
+    try {
+      while (!watchdog.expired() && !backend_.is_idle(queue)) pause();
+    } catch (const std::exception&) {
+      // A device that has failed runs nothing any more, and the first error says more.
     }
   }
 

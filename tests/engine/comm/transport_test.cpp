@@ -142,11 +142,12 @@ TEST_F(Launcher, RunRanksChooses) {
   EXPECT_EQ(run({.ranks = 3}).first, 3);
   EXPECT_EQ(run({.name = "local", .ranks = 2}).first, 2);
   EXPECT_EQ(run({.name = "mpi"}).first, 1);
+  EXPECT_EQ(run({.name = "nccl", .ranks = 2}).first, 2);
 }
 
 TEST_F(Launcher, RunRanksRefuses) {
   EXPECT_EQ(run({.name = "carrier-pigeon"}).second,
-            "--transport carrier-pigeon: unknown; use one of auto, local, mpi");
+            "--transport carrier-pigeon: unknown; use one of auto, local, mpi, nccl");
   EXPECT_THAT(run({.name = "mpi", .ranks = 3}).second, HasSubstr("launcher started 1 process"));
   EXPECT_THAT(run({.ranks = -1}).second, HasSubstr("--ranks -1"));
   set("OMPI_COMM_WORLD_RANK", "0");

@@ -1,0 +1,77 @@
+// What only an emulated device does on demand: errors of the device and of the library.
+#include <cuda_emulation.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/engine/comm/device_rank.hpp"
+#include "tests/support/thrown_error.hpp"
+
+namespace atl {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr OperationLabel kHalo{.operation = "halo exchange", .direction = "forward", .layer = 1};
+
+class NcclErrors : public testing::Test {
+ protected:
+  void TearDown() override { cuda_emulation::clear_errors(); }
+
+  // A world of one, for errors that need no peer.
+  static Error error_of(const std::function<void(DeviceRank&)>& body) {
+    Error error(ErrorKind::kInput, "");
+    run_devices(1, 60, [&](DeviceRank& rank) {
+      error = thrown_error([&] { body(rank); });
+      cuda_emulation::clear_errors();
+      EXPECT_THAT(thrown_error([&] { rank.device->wait(*rank.compute); }).what(),
+                  HasSubstr("NCCL was aborted after an error"));
+    });
+    return error;
+  }
+};
+
+TEST_F(NcclErrors, ADeviceThatFailsEndsTheWait) {
+  const Error error = error_of([](DeviceRank& rank) {
+    const auto values = rank.bytes(64, 1);
+    cuda_emulation::fail_next_kernel(cudaErrorIllegalAddress);
+    const MatrixView matrix{values->span().data(), 4, 4, 4, DType::kF32};
+    Epilogue relu;
+    relu.relu = true;
+    rank.backend->apply_epilogue(*rank.compute, matrix, relu, matrix);
+    rank.device->wait(*rank.compute);
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kDevice);
+  EXPECT_THAT(error.what(), HasSubstr("cudaErrorIllegalAddress"));
+}
+
+TEST(NcclCommunicator, RefusedMemoryIsNamedWithTheTransfer) {
+  std::vector<std::byte> host(64);  // not of allocate_staging()
+  std::vector<Error> errors(2, Error(ErrorKind::kInput, ""));
+  run_devices(2, 60, [&](DeviceRank& rank) {
+    std::vector<std::span<const std::byte>> sends(2);
+    sends[static_cast<std::size_t>(1 - rank.rank)] = host;
+    errors[static_cast<std::size_t>(rank.rank)] = thrown_error(
+        [&] { rank.device->all_to_all_v(sends, std::vector<std::span<std::byte>>(2), kHalo); });
+  });
+  for (const Error& error : errors) {
+    EXPECT_EQ(error.kind(), ErrorKind::kCommunication);
+    EXPECT_STREQ(error.what(),
+                 "NCCL failed in layer 1 forward halo exchange: invalid argument (the buffer is "
+                 "neither device nor pinned memory)");
+  }
+}
+
+// The library notices only when all ranks have joined: an error that ncclCommGetAsyncError reports.
+TEST(NcclCommunicator, AnAsynchronousErrorIsNamed) {
+  std::vector<std::byte> id = nccl_unique_id();
+  run_local_ranks(2, 60, [&](Transport& transport) {
+    const auto backend = make_backend("cuda", {.threads = 1, .device = 0});
+    const Error error = thrown_error([&] { make_nccl_transport(transport, *backend, id); });
+    EXPECT_EQ(error.kind(), ErrorKind::kCommunication);
+    EXPECT_THAT(error.what(), testing::MatchesRegex("NCCL failed in the start of NCCL with rank "
+                                                    "[01]: invalid usage \\(Duplicate GPU.*\\)"));
+  });
+}
+
+}  // namespace
+}  // namespace atl
