@@ -118,7 +118,9 @@ Outputs run_gemm(Harness& h, std::int64_t rows, std::int64_t cols, const GemmCas
                                   : h.matrix(height, kWidth, use, before);
   const Epilogue epilogue = make_epilogue(h, height, kWidth, which.epilogue);
   h.backend().gemm(h.queue(), which.transpose_a, a, which.transpose_b, b, which.beta, c, epilogue);
-  return {h.result(c)};
+  Output product = h.result(c);
+  product.terms = inner;
+  return {product};
 }
 
 std::vector<Operation> gemm_operations() {
