@@ -57,7 +57,7 @@ class Backend {
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void release(void* data) noexcept = 0;
   // Host memory that copies to and from the device run on without the host (pinned); 64-byte
-  // aligned. Throws Error{kMemory}.
+  // aligned. Throws Error{kMemory}. release_staging() waits for queued copies that may use it.
   virtual void* allocate_staging(std::int64_t bytes) = 0;
   virtual void release_staging(void* data) noexcept = 0;
   // Host memory must stay unchanged until the copy has run, unless it is not of

@@ -97,6 +97,8 @@ void CudaBackend::release_staging(void* data) noexcept {
   if (data == nullptr) return;
   staging_.erase(static_cast<const std::byte*>(data));
   static_cast<void>(cudaSetDevice(device_.index));
+  // A queued copy may still read or write it.
+  for (const CudaQueue* queue : queues_) static_cast<void>(cudaStreamSynchronize(queue->stream()));
   static_cast<void>(cudaFreeHost(data));
 }
 
