@@ -83,8 +83,8 @@ struct ExplicitMatrix {
 
 DenseMatrix describe_dense(MatrixView view) {
   cusparseDnMatDescr_t made = nullptr;
-  check(cusparseCreateDnMat(&made, view.rows, view.cols, view.stride, view.data, CUDA_R_32F,
-                            CUSPARSE_ORDER_ROW),
+  check(libraries().cusparseCreateDnMat(&made, view.rows, view.cols, view.stride, view.data,
+                                        CUDA_R_32F, CUSPARSE_ORDER_ROW),
         "cusparseCreateDnMat");
   return DenseMatrix(made);
 }
@@ -114,9 +114,9 @@ CusparseSpmm::CusparseSpmm(Backend& backend, CudaQueue& queue, const SparseOpera
 
 SparseMatrix CusparseSpmm::describe() const {
   cusparseSpMatDescr_t made = nullptr;
-  check(cusparseCreateCsr(&made, range_.size(), cols_, nnz_, row_ptr_.get(), col_idx_.get(),
-                          values_.get(), CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
-                          CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F),
+  check(libraries().cusparseCreateCsr(&made, range_.size(), cols_, nnz_, row_ptr_.get(),
+                                      col_idx_.get(), values_.get(), CUSPARSE_INDEX_32I,
+                                      CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F),
         "cusparseCreateCsr");
   return SparseMatrix(made);
 }
@@ -129,12 +129,14 @@ void CusparseSpmm::prepare(CudaQueue& queue, ConstMatrixView x, MatrixView y) {
   const float alpha = 1;
   const float beta = 0;
   std::size_t bytes = 0;
-  check(cusparseSpMM_bufferSize(queue.sparse(), kAsIs, kAsIs, &alpha, made.matrix.get(), from.get(),
-                                &beta, to.get(), CUDA_R_32F, kAlgorithm, &bytes),
+  check(libraries().cusparseSpMM_bufferSize(queue.sparse(), kAsIs, kAsIs, &alpha, made.matrix.get(),
+                                            from.get(), &beta, to.get(), CUDA_R_32F, kAlgorithm,
+                                            &bytes),
         "cusparseSpMM_bufferSize");
   made.workspace = make_buffer(backend_, static_cast<std::int64_t>(bytes));
-  check(cusparseSpMM_preprocess(queue.sparse(), kAsIs, kAsIs, &alpha, made.matrix.get(), from.get(),
-                                &beta, to.get(), CUDA_R_32F, kAlgorithm, made.workspace.get()),
+  check(libraries().cusparseSpMM_preprocess(queue.sparse(), kAsIs, kAsIs, &alpha, made.matrix.get(),
+                                            from.get(), &beta, to.get(), CUDA_R_32F, kAlgorithm,
+                                            made.workspace.get()),
         "cusparseSpMM_preprocess");
   prepared_.emplace(x.cols, std::move(made));
 }
@@ -145,8 +147,8 @@ void CusparseSpmm::run(CudaQueue& queue, ConstMatrixView x, double beta, MatrixV
   const DenseMatrix to = describe_dense(y.rows_in(range_));
   const float alpha = 1;
   const auto keep = static_cast<float>(beta);
-  check(cusparseSpMM(queue.sparse(), kAsIs, kAsIs, &alpha, use.matrix.get(), from.get(), &keep,
-                     to.get(), CUDA_R_32F, kAlgorithm, use.workspace.get()),
+  check(libraries().cusparseSpMM(queue.sparse(), kAsIs, kAsIs, &alpha, use.matrix.get(), from.get(),
+                                 &keep, to.get(), CUDA_R_32F, kAlgorithm, use.workspace.get()),
         "cusparseSpMM");
 }
 

@@ -38,12 +38,12 @@ ProductShape make_shape(bool tf32, Transpose transpose_a, ConstMatrixView a, Tra
 
 void plain_product(CudaQueue& queue, const ProductShape& shape, float beta) {
   const float alpha = 1;
-  check(
-      cublasGemmEx_64(queue.blas(), shape.transpose_b, shape.transpose_a, shape.m, shape.n, shape.k,
-                      &alpha, shape.b.data, data_type(shape.b.dtype), shape.b.stride, shape.a.data,
-                      data_type(shape.a.dtype), shape.a.stride, &beta, shape.c.data,
-                      data_type(shape.c.dtype), shape.c.stride, shape.compute, CUBLAS_GEMM_DEFAULT),
-      "cublasGemmEx");
+  check(libraries().cublasGemmEx_64(
+            queue.blas(), shape.transpose_b, shape.transpose_a, shape.m, shape.n, shape.k, &alpha,
+            shape.b.data, data_type(shape.b.dtype), shape.b.stride, shape.a.data,
+            data_type(shape.a.dtype), shape.a.stride, &beta, shape.c.data, data_type(shape.c.dtype),
+            shape.c.stride, shape.compute, CUBLAS_GEMM_DEFAULT),
+        "cublasGemmEx");
 }
 
 // The largest power of two that divides every address, at most kBestAlignment.
@@ -55,29 +55,31 @@ std::uintptr_t common_alignment(std::initializer_list<const void*> addresses) {
 
 Layout make_layout(ConstMatrixView view) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check(cublasLtMatrixLayoutCreate(&layout, data_type(view.dtype),
-                                   static_cast<std::uint64_t>(view.cols),
-                                   static_cast<std::uint64_t>(view.rows), view.stride),
+  check(libraries().cublasLtMatrixLayoutCreate(&layout, data_type(view.dtype),
+                                               static_cast<std::uint64_t>(view.cols),
+                                               static_cast<std::uint64_t>(view.rows), view.stride),
         "cublasLtMatrixLayoutCreate");
   return Layout(layout);
 }
 
 template <typename T>
 void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof(value)),
+  check(libraries().cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof(value)),
         "cublasLtMatmulDescSetAttribute");
 }
 
 template <typename T>
 void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
          const T& value) {
-  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+  check(libraries().cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value,
+                                                         sizeof(value)),
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
 Product make_product(const ProductShape& shape) {
   cublasLtMatmulDesc_t made = nullptr;
-  check(cublasLtMatmulDescCreate(&made, shape.compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  check(libraries().cublasLtMatmulDescCreate(&made, shape.compute, CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
   Product product(made);
   set(made, CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(shape.transpose_b));
   set(made, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(shape.transpose_a));
@@ -87,7 +89,7 @@ Product make_product(const ProductShape& shape) {
 
 Preference make_preference(std::uintptr_t alignment) {
   cublasLtMatmulPreference_t made = nullptr;
-  check(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
+  check(libraries().cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
   Preference preference(made);
   set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
   // Parts of a sum that is split are kept as f32, and added in a fixed order.
@@ -110,7 +112,7 @@ BiasedProduct prepare(CudaQueue& queue, const ProductShape& shape, std::uintptr_
   const Preference preference = make_preference(alignment);
   cublasLtMatmulHeuristicResult_t choice{};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+  const cublasStatus_t status = libraries().cublasLtMatmulAlgoGetHeuristic(
       queue.blas_lt(), prepared.product.get(), prepared.first.get(), prepared.second.get(),
       prepared.result.get(), prepared.result.get(), preference.get(), 1, &choice, &count);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic");
@@ -152,11 +154,11 @@ bool BiasedProducts::run(CudaQueue& queue, const ProductShape& shape, float beta
   set(prepared.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const float alpha = 1;
   const Launch& where = queue.launch();
-  check(cublasLtMatmul(queue.blas_lt(), prepared.product.get(), &alpha, shape.b.data,
-                       prepared.first.get(), shape.a.data, prepared.second.get(), &beta,
-                       shape.c.data, prepared.result.get(), shape.c.data, prepared.result.get(),
-                       &prepared.algorithm, where.workspace.data(), where.workspace.size(),
-                       where.stream),
+  check(libraries().cublasLtMatmul(queue.blas_lt(), prepared.product.get(), &alpha, shape.b.data,
+                                   prepared.first.get(), shape.a.data, prepared.second.get(), &beta,
+                                   shape.c.data, prepared.result.get(), shape.c.data,
+                                   prepared.result.get(), &prepared.algorithm,
+                                   where.workspace.data(), where.workspace.size(), where.stream),
         "cublasLtMatmul");
   return true;
 }

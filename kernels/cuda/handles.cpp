@@ -12,14 +12,14 @@ void fail_call(cudaError_t status, const char* call) {
 
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail(ErrorKind::kDevice, "cuBLAS: {}: {} ({})", call, cublasGetStatusString(status),
-       cublasGetStatusName(status));
+  fail(ErrorKind::kDevice, "cuBLAS: {}: {} ({})", call, libraries().cublasGetStatusString(status),
+       libraries().cublasGetStatusName(status));
 }
 
 void check(cusparseStatus_t status, const char* call) {
   if (status == CUSPARSE_STATUS_SUCCESS) return;
-  fail(ErrorKind::kDevice, "cuSPARSE: {}: {} ({})", call, cusparseGetErrorString(status),
-       cusparseGetErrorName(status));
+  fail(ErrorKind::kDevice, "cuSPARSE: {}: {} ({})", call,
+       libraries().cusparseGetErrorString(status), libraries().cusparseGetErrorName(status));
 }
 
 Event make_event() {

@@ -2,38 +2,54 @@
 // return.
 #pragma once
 
-#include <cublasLt.h>
-#include <cublas_v2.h>
 #include <cuda_runtime.h>
-#include <cusparse.h>
 
 #include "base/unique_handle.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/libraries.hpp"
 
 namespace atl::cuda {
 
-template <typename Handle, auto kDestroy>
+// What destroying returns is an error of earlier work, which synchronize() reports. Handles of the
+// libraries exist only where these were loaded.
+inline void destroy(cudaStream_t handle) { cudaStreamDestroy(handle); }
+inline void destroy(cudaEvent_t handle) { cudaEventDestroy(handle); }
+inline void destroy(cudaMemPool_t handle) { cudaMemPoolDestroy(handle); }
+inline void destroy(cudaGraph_t handle) { cudaGraphDestroy(handle); }
+inline void destroy(cudaGraphExec_t handle) { cudaGraphExecDestroy(handle); }
+inline void destroy(cublasHandle_t handle) { libraries().cublasDestroy(handle); }
+inline void destroy(cublasLtHandle_t handle) { libraries().cublasLtDestroy(handle); }
+inline void destroy(cublasLtMatmulDesc_t handle) { libraries().cublasLtMatmulDescDestroy(handle); }
+inline void destroy(cublasLtMatrixLayout_t handle) {
+  libraries().cublasLtMatrixLayoutDestroy(handle);
+}
+inline void destroy(cublasLtMatmulPreference_t handle) {
+  libraries().cublasLtMatmulPreferenceDestroy(handle);
+}
+inline void destroy(cusparseHandle_t handle) { libraries().cusparseDestroy(handle); }
+inline void destroy(cusparseSpMatDescr_t handle) { libraries().cusparseDestroySpMat(handle); }
+inline void destroy(cusparseDnMatDescr_t handle) { libraries().cusparseDestroyDnMat(handle); }
+
+template <typename Handle>
 struct HandleTraits {
   using Value = Handle;
   static Value null() { return nullptr; }
-  // What destroying returns is an error of earlier work, which synchronize() reports.
-  static void release(Value value) noexcept { static_cast<void>(kDestroy(value)); }
+  static void release(Value value) noexcept { destroy(value); }
 };
 
-using Stream = UniqueHandle<HandleTraits<cudaStream_t, cudaStreamDestroy>>;
-using Event = UniqueHandle<HandleTraits<cudaEvent_t, cudaEventDestroy>>;
-using Pool = UniqueHandle<HandleTraits<cudaMemPool_t, cudaMemPoolDestroy>>;
-using Graph = UniqueHandle<HandleTraits<cudaGraph_t, cudaGraphDestroy>>;
-using GraphExec = UniqueHandle<HandleTraits<cudaGraphExec_t, cudaGraphExecDestroy>>;
-using Blas = UniqueHandle<HandleTraits<cublasHandle_t, cublasDestroy>>;
-using BlasLt = UniqueHandle<HandleTraits<cublasLtHandle_t, cublasLtDestroy>>;
-using Product = UniqueHandle<HandleTraits<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>>;
-using Layout = UniqueHandle<HandleTraits<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>>;
-using Preference =
-    UniqueHandle<HandleTraits<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>>;
-using Sparse = UniqueHandle<HandleTraits<cusparseHandle_t, cusparseDestroy>>;
-using SparseMatrix = UniqueHandle<HandleTraits<cusparseSpMatDescr_t, cusparseDestroySpMat>>;
-using DenseMatrix = UniqueHandle<HandleTraits<cusparseDnMatDescr_t, cusparseDestroyDnMat>>;
+using Stream = UniqueHandle<HandleTraits<cudaStream_t>>;
+using Event = UniqueHandle<HandleTraits<cudaEvent_t>>;
+using Pool = UniqueHandle<HandleTraits<cudaMemPool_t>>;
+using Graph = UniqueHandle<HandleTraits<cudaGraph_t>>;
+using GraphExec = UniqueHandle<HandleTraits<cudaGraphExec_t>>;
+using Blas = UniqueHandle<HandleTraits<cublasHandle_t>>;
+using BlasLt = UniqueHandle<HandleTraits<cublasLtHandle_t>>;
+using Product = UniqueHandle<HandleTraits<cublasLtMatmulDesc_t>>;
+using Layout = UniqueHandle<HandleTraits<cublasLtMatrixLayout_t>>;
+using Preference = UniqueHandle<HandleTraits<cublasLtMatmulPreference_t>>;
+using Sparse = UniqueHandle<HandleTraits<cusparseHandle_t>>;
+using SparseMatrix = UniqueHandle<HandleTraits<cusparseSpMatDescr_t>>;
+using DenseMatrix = UniqueHandle<HandleTraits<cusparseDnMatDescr_t>>;
 
 // Throw Error{kDevice} that names the call and the library's error.
 void check(cublasStatus_t status, const char* call);

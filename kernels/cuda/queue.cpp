@@ -21,28 +21,28 @@ Stream make_stream(QueuePriority priority) {
 // calls fit for recording.
 Blas make_blas(const Launch& where) {
   cublasHandle_t handle = nullptr;
-  check(cublasCreate(&handle), "cublasCreate");
+  check(libraries().cublasCreate(&handle), "cublasCreate");
   Blas blas(handle);
-  check(cublasSetStream(handle, where.stream), "cublasSetStream");
-  check(cublasSetWorkspace(handle, where.workspace.data(), where.workspace.size()),
+  check(libraries().cublasSetStream(handle, where.stream), "cublasSetStream");
+  check(libraries().cublasSetWorkspace(handle, where.workspace.data(), where.workspace.size()),
         "cublasSetWorkspace");
   // Sums of bf16 products stay f32 until they are complete.
-  check(cublasSetMathMode(handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+  check(libraries().cublasSetMathMode(handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
         "cublasSetMathMode");
   return blas;
 }
 
 BlasLt make_blas_lt() {
   cublasLtHandle_t handle = nullptr;
-  check(cublasLtCreate(&handle), "cublasLtCreate");
+  check(libraries().cublasLtCreate(&handle), "cublasLtCreate");
   return BlasLt(handle);
 }
 
 Sparse make_sparse(cudaStream_t stream) {
   cusparseHandle_t handle = nullptr;
-  check(cusparseCreate(&handle), "cusparseCreate");
+  check(libraries().cusparseCreate(&handle), "cusparseCreate");
   Sparse sparse(handle);
-  check(cusparseSetStream(handle, stream), "cusparseSetStream");
+  check(libraries().cusparseSetStream(handle, stream), "cusparseSetStream");
   return sparse;
 }
 
