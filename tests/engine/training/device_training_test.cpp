@@ -51,6 +51,8 @@ TEST_P(DeviceSteps, FollowTheReferenceFor50Epochs) {
   const std::filesystem::path dataset = make_sbm(dir_, true);
   TrainOptions reference = on_reference();
   TrainOptions device = on_device();
+  // Both ways between devices, where there are several.
+  device.messages = model == "sage" ? "staging" : "auto";
   for (TrainOptions* options : {&reference, &device}) {
     options->model = model;
     options->norm = norm;
