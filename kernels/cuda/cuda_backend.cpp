@@ -78,11 +78,14 @@ void* CudaBackend::allocate_staging(std::int64_t bytes) {
   use_device();
   const std::int64_t taken = std::max<std::int64_t>(bytes, 1);
   void* data = nullptr;
-  const cudaError_t status =
-      cudaHostAlloc(&data, static_cast<std::size_t>(taken), cudaHostAllocPortable);
+  // Pinning more than there is would end processes before it ended in an error.
+  const std::int64_t available = available_memory_bytes();
+  cudaError_t status = cudaErrorMemoryAllocation;
+  if (taken <= available) {
+    status = cudaHostAlloc(&data, static_cast<std::size_t>(taken), cudaHostAllocPortable);
+  }
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    const std::int64_t available = available_memory_bytes();
     fail(ErrorKind::kMemory,
          "backend cuda: {} ({} bytes) of pinned host memory asked for, {} ({} bytes) of host "
          "memory available; the limit may be that of locked memory (ulimit -l)",
