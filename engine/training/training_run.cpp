@@ -237,9 +237,8 @@ Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset) {
                  {"lr-schedule", to_string(optimizer.schedule)},
                  {"seed", options.seed},
                  {"split-index", options.split_index},
+                 {"dtype", to_string(options.dtype)},
                  {"exchange", options.exchange}};
-  // Left out where it says nothing new, so that older checkpoints still resume.
-  if (options.dtype != DType::kF32) result["dtype"] = to_string(options.dtype);
   if (optimizer.schedule == LearningRateSchedule::kCosine) result["epochs"] = optimizer.epochs;
   if (optimizer.schedule == LearningRateSchedule::kStep) {
     result["lr-step-epochs"] = optimizer.step_epochs;

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Runs the program on CUDA devices as a user does: ranks as processes, mixed with CPU ranks, resumed,
+with bad options. ctest gives it the program on emulated devices; ATOLL may name a real one."""
+
+import json
+import os
+import tempfile
+import unittest
+
+from cli_support import run, write
+
+
+class DeviceTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = cls.temporary.name
+        result = run(["generate", "sbm", "--nodes", "400", "--features", "12", "--out", "data"],
+                     cls.folder)
+        assert result.returncode == 0, result.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def setUp(self):
+        self.variables = {}
+
+    def tearDown(self):
+        for name in self.variables:
+            os.environ.pop(name, None)
+
+    def emulate(self, **variables):
+        """Sets variables of the emulated device for the rest of this test."""
+        self.variables.update(variables)
+        os.environ.update(variables)
+
+    def train(self, *options, ranks=0, epochs=6, hidden=16):
+        return run(["train", "data", "--hidden", str(hidden), "--epochs", str(epochs), "--norm",
+                    "batch", *options], self.folder, ranks)
+
+    def losses(self, name):
+        with open(os.path.join(self.folder, name, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line)["loss"] for line in file]
+
+    def trained(self, name, *options, ranks=0, epochs=6):
+        """The losses of a run that must succeed."""
+        result = self.train("--run-dir", name, *options, ranks=ranks, epochs=epochs)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return self.losses(name)
+
+    def assert_refused(self, result, code, *texts):
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        for text in texts:
+            self.assertIn(text, result.stderr)
+
+    def assert_close(self, found, expected):
+        self.assertEqual(len(found), len(expected))
+        for epoch, (a, b) in enumerate(zip(found, expected), 1):
+            self.assertLess(abs(a - b) / b, 1e-6 if epoch == 1 else 1e-4, f"epoch {epoch}")
+
+    def test_processes_follow_one_cpu_rank(self):
+        expected = self.trained("cpu", "--backend", "cpu")
+        self.assert_close(self.trained("cuda1", "--backend", "cuda"), expected)
+        self.assert_close(self.trained("cuda2", "--backend", "cuda", ranks=2), expected)
+        self.assert_close(self.trained("mixed", "--backend", "cuda,cpu,cuda", ranks=3), expected)
+        with open(os.path.join(self.folder, "mixed", "summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        self.assertEqual((summary["ranks"], summary["transport"]), (3, "mpi"))
+
+    def test_resumes_bit_for_bit(self):
+        options = ["--backend", "cuda", "--dtype", "bf16", "--checkpoint-every", "2"]
+        self.trained("whole", *options)
+        self.trained("part", *options, epochs=4)
+        self.trained("part", *options, "--resume")
+        models = []
+        for name in ("whole", "part"):
+            with open(os.path.join(self.folder, name, "model.safetensors"), "rb") as file:
+                models.append(file.read())
+        self.assertEqual(models[0], models[1])
+        self.assert_refused(self.train("--backend", "cuda", "--run-dir", "part", "--resume"), 2,
+                            "dtype")
+
+    def test_nccl_is_refused_for_a_shared_device(self):
+        self.emulate(ATOLL_EMULATION_DEVICES="1")
+        result = self.train("--backend", "cuda", "--transport", "nccl", ranks=2)
+        self.assert_refused(result, 2, "--transport nccl", "ranks 0 and 1 share device")
+
+    def test_bad_combinations(self):
+        self.assert_refused(self.train("--backend", "cpu", "--dtype", "bf16"), 2,
+                            "--dtype bf16", "backend cpu", "f32")
+        self.assert_refused(self.train("--backend", "cuda,cpu,cpu", ranks=2), 2,
+                            "3 names for 2 ranks")
+        self.assert_refused(self.train("--backend", "cuda,tpu", ranks=2), 2, "cuda,tpu",
+                            "reference")
+        self.assert_refused(
+            self.train("--backend", "cuda", "--trace", "--cuda-graph", "on", "--run-dir", "t"), 2,
+            "--cuda-graph")
+
+    def test_device_memory_is_checked_before_it_is_taken(self):
+        self.emulate(ATOLL_EMULATION_MEMORY=str(256 << 20))
+        result = self.train("--backend", "cuda", hidden=20000)
+        self.assert_refused(result, 2, "device", "is missing")
+
+    def test_without_a_device(self):
+        self.emulate(ATOLL_EMULATION_DEVICES="0")
+        self.assert_refused(self.train("--backend", "cuda"), 1, "backend cuda")
+        self.assertEqual(self.train("--backend", "auto").returncode, 0)
+
+    def test_calibration_is_kept_and_reused(self):
+        options = ["--backend", "cuda"]
+        self.trained("measured", *options, "--calibrate")
+        file = os.path.join(self.folder, "measured", "calibration.json")
+        with open(file, encoding="utf-8") as stream:
+            choices = json.load(stream)["kernel_choices"]
+        self.assertGreater(len(choices), 0)
+        self.assertEqual(self.trained("again", *options, "--calibration", file),
+                         self.losses("measured"))
+        choices[0]["kernel"] = "magic"
+        write(os.path.join(self.folder, "bad.json"), json.dumps({"kernel_choices": choices}))
+        self.assert_refused(self.train(*options, "--calibration", "bad.json"), 2, "bad.json",
+                            "magic", "cusparse")
+
+    def test_traces_and_profiles_the_device(self):
+        self.trained("traced", "--backend", "cuda", "--trace")
+        with open(os.path.join(self.folder, "traced", "trace.json"), encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        self.assertIn("spmm central", {event["name"] for event in events if event.get("tid") == 1})
+        result = run(["bench", "data", "--backend", "cuda", "--hidden", "16", "--epochs", "2",
+                      "--profile", "1", "--json", "bench.json"], self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(os.path.join(self.folder, "bench.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        self.assertTrue(report["replayed"])
+        self.assertIn("spmm", report["profile"]["operations"])
+
+
+if __name__ == "__main__":
+    unittest.main()
