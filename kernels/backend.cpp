@@ -4,93 +4,13 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "kernels/checks.hpp"
 
 namespace atl {
 
 namespace {
 
-std::int64_t length(const auto& span) { return static_cast<std::int64_t>(span.size()); }
-
-void check_view(const Backend& backend, ConstMatrixView view, const char* name) {
-  ATOLL_ASSERT(view.rows >= 0 && view.cols >= 0, "{}: {} x {}", name, view.rows, view.cols);
-  ATOLL_ASSERT(view.stride >= view.cols, "{}: stride {}, {} columns", name, view.stride, view.cols);
-  ATOLL_ASSERT(view.data != nullptr || view.empty(), "{}: {} x {} without data", name, view.rows,
-               view.cols);
-  ATOLL_ASSERT(backend.supports(view.dtype), "{}: dtype {} on backend {}", name,
-               static_cast<int>(view.dtype), backend.name());
-}
-
-// A valid view of this shape and of the same element type as `like`.
-void check_shape(const Backend& backend, ConstMatrixView view, std::int64_t rows, std::int64_t cols,
-                 DType dtype, const char* name) {
-  check_view(backend, view, name);
-  ATOLL_ASSERT(view.rows == rows && view.cols == cols, "{}: {} x {} found, {} x {} expected", name,
-               view.rows, view.cols, rows, cols);
-  ATOLL_ASSERT(view.dtype == dtype, "{}: dtype {} found, {} expected", name,
-               static_cast<int>(view.dtype), static_cast<int>(dtype));
-}
-
-void check_length(std::int64_t found, std::int64_t expected, const char* name) {
-  ATOLL_ASSERT(found == expected, "{}: {} entries found, {} expected", name, found, expected);
-}
-
-void check_optional_length(std::int64_t found, std::int64_t expected, const char* name) {
-  if (found != 0) check_length(found, expected, name);
-}
-
-bool overlap(ConstMatrixView a, ConstMatrixView b) {
-  if (a.empty() || b.empty()) return false;
-  const auto first = [](ConstMatrixView v) { return reinterpret_cast<std::intptr_t>(v.data); };
-  const auto last = [&](ConstMatrixView v) {
-    return first(v) + ((v.rows - 1) * v.stride + v.cols) * bytes_of(v.dtype);
-  };
-  if (last(a) <= first(b) || last(b) <= first(a)) return false;
-  const std::int64_t row_bytes = a.stride * bytes_of(a.dtype);
-  if (row_bytes != b.stride * bytes_of(b.dtype)) return true;
-  // Two groups of columns of one wider matrix interleave without touching.
-  const std::int64_t shift = ((first(b) - first(a)) % row_bytes + row_bytes) % row_bytes;
-  return shift < a.cols * bytes_of(a.dtype) || shift + b.cols * bytes_of(b.dtype) > row_bytes;
-}
-
-void check_disjoint(ConstMatrixView output, ConstMatrixView input, const char* names) {
-  ATOLL_ASSERT(!overlap(output, input), "{} overlap", names);
-}
-
-// For operations that may run in place: the same matrix, or no common element.
-void check_same_or_disjoint(ConstMatrixView output, ConstMatrixView input, const char* names) {
-  if (output.data == input.data && output.stride == input.stride) return;
-  check_disjoint(output, input, names);
-}
-
-// All spans of sums are 8 bytes per entry, and zero is all zero bits in every type of them.
-template <typename T>
-MatrixView eight_byte_view(std::span<T> values) {
-  static_assert(sizeof(T) == 8);
-  return {values.data(), 1, length(values), length(values), DType::kF64};
-}
-
-void check_operator(const SparseOperator& op) {
-  ATOLL_ASSERT(op.rows >= 0 && op.cols >= op.rows, "operator of {} x {}", op.rows, op.cols);
-  check_length(length(op.row_ptr), op.rows + 1, "row_ptr");
-  check_optional_length(length(op.values), length(op.col_idx), "values");
-  check_optional_length(length(op.row_scale), op.rows, "row_scale");
-  check_optional_length(length(op.col_scale), op.cols, "col_scale");
-  check_optional_length(length(op.self_weight), op.rows, "self_weight");
-}
-
-void check_epilogue(const Backend& backend, const Epilogue& epilogue, ConstMatrixView y) {
-  check_optional_length(length(epilogue.mean), y.cols, "epilogue mean");
-  check_length(length(epilogue.inv_std), length(epilogue.mean), "epilogue inv_std");
-  for (const ConstMatrixView parameter : {epilogue.gamma, epilogue.beta}) {
-    if (parameter.absent()) continue;
-    check_shape(backend, parameter, 1, y.cols, parameter_dtype(y.dtype), "epilogue gamma or beta");
-    check_disjoint(y, parameter, "epilogue y and gamma or beta");
-  }
-  if (!epilogue.dropout.active()) return;
-  check_length(length(epilogue.dropout.row_ids), y.rows, "dropout row_ids");
-  const std::uint32_t threshold = epilogue.dropout.rate.threshold;
-  ATOLL_ASSERT(threshold >= 1 && threshold < 65536, "dropout threshold {}", threshold);
-}
+using namespace checks;
 
 // Records an operation while somebody wants a profile.
 class ProfiledOperation {
