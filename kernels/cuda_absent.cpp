@@ -7,7 +7,8 @@ namespace atl {
 
 namespace {
 constexpr const char* kWhy =
-    "this build has no CUDA backend (no CUDA toolkit was found when it was configured)";
+    "this build has no CUDA backend (no CUDA toolkit was found when it was configured, or "
+    "ATOLL_CUDA was off)";
 }
 
 int cuda_device_count(std::string& why) {
