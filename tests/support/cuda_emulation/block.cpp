@@ -81,7 +81,7 @@ std::uint64_t draw(std::uint64_t bound) {
   x ^= x << 13;
   x ^= x >> 7;
   x ^= x << 17;
-  return (x >> 16) % bound;
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(x) * bound >> 64);
 }
 
 std::string readable_name(const void* function) {

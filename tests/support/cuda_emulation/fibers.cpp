@@ -8,13 +8,26 @@
 namespace atl::cuda_emulation {
 namespace {
 
+namespace context = boost::context;
+
 constexpr std::size_t kStackBytes = 256 * 1024;
+
+// Stacks start at different distances from the page end, or all would compete for the same few
+// lines of the cache.
+context::preallocated stagger(const context::stack_context& stack) {
+  constexpr std::size_t kStep = 5 * 64;
+  static std::size_t count = 0;
+  const std::size_t unused = count++ * kStep % 4096;
+  return {static_cast<char*>(stack.sp) - unused, stack.size - unused, stack};
+}
 
 }  // namespace
 
 Fiber::Fiber(std::function<void()> body)
     : body_(std::move(body)),
-      inside_(std::allocator_arg, boost::context::protected_fixedsize_stack(kStackBytes),
+      inside_(std::allocator_arg,
+              stagger(context::protected_fixedsize_stack(kStackBytes).allocate()),
+              context::protected_fixedsize_stack(kStackBytes),
               [this](boost::context::fiber&& scheduler) {
                 outside_ = std::move(scheduler);
                 body_();

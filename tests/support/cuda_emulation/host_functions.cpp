@@ -1,5 +1,7 @@
 #include "tests/support/cuda_emulation/host_functions.hpp"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <deque>
 #include <thread>
@@ -22,18 +24,24 @@ std::deque<Due>& due() {
   static auto* const waiting = new std::deque<Due>;
   return *waiting;
 }
+bool watching = false;  // whether a thread executes what is due
 
 void execute_due() {
   Lock lock(runtime().mutex);
-  while (true) {
-    while (due().empty()) runtime().changed.wait(lock);
+  while (!due().empty()) {
     const Due next = due().front();
-    if (runtime().changed.wait_until(lock, next.when) != std::cv_status::timeout) continue;
-    // What can't be completed now stays in line.
-    due().pop_front();
-    if (advance(*next.stream, next.item, lock)) continue;
-    due().push_back({next.stream, next.item, std::chrono::steady_clock::now() + kPatience});
+    if (next.stream->completed >= next.item) {
+      due().pop_front();
+    } else if (std::chrono::steady_clock::now() < next.when) {
+      runtime().changed.wait_until(lock, next.when);
+    } else {
+      // What can't be completed now stays in line.
+      due().pop_front();
+      due().push_back({next.stream, next.item, std::chrono::steady_clock::now() + kPatience});
+      advance(*next.stream, next.item, lock);
+    }
   }
+  watching = false;
 }
 
 class HostFunction : public Operation {
@@ -41,10 +49,12 @@ class HostFunction : public Operation {
   HostFunction(cudaHostFn_t function, void* argument) : function_(function), argument_(argument) {}
 
   void start(Stream& stream, std::uint64_t item) override {
-    static const bool started = (std::thread(execute_due).detach(), true);
-    static_cast<void>(started);
-    due().push_back(
-        {stream.shared_from_this(), item, std::chrono::steady_clock::now() + kPatience});
+    const auto when = std::chrono::steady_clock::now() + kPatience;
+    due().push_back({stream.shared_from_this(), item, when});
+    // A forked process has no copy of the thread.
+    static const int noted = pthread_atfork(nullptr, nullptr, [] { watching = false; });
+    static_cast<void>(noted);
+    if (!std::exchange(watching, true)) std::thread(execute_due).detach();
   }
 
   bool run(Lock& lock) override {

@@ -1,6 +1,7 @@
 #include "tests/support/cuda_emulation/runtime.hpp"
 
 #include <cuda_emulation.h>
+#include <pthread.h>
 
 #include "tests/support/cuda_emulation/environment.hpp"
 #include "tests/support/cuda_emulation/memory.hpp"
@@ -25,6 +26,9 @@ Runtime* make_runtime() {
     device->streams.insert(device->null_stream);
     made->devices.push_back(std::move(device));
   }
+  // A death test forks, perhaps while another thread holds the lock.
+  pthread_atfork([] { runtime().mutex.lock(); }, [] { runtime().mutex.unlock(); },
+                 [] { runtime().mutex.unlock(); });
   return made;
 }
 
