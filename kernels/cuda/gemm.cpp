@@ -121,6 +121,13 @@ BiasedProduct prepare(CudaQueue& queue, const ProductShape& shape, std::uintptr_
   return prepared;
 }
 
+// The columns [range) of a matrix.
+ConstMatrixView columns_in(ConstMatrixView view, RowRange range) {
+  const auto* data = static_cast<const std::byte*>(view.data);
+  return {data + range.begin * bytes_of(view.dtype), view.rows, range.size(), view.stride,
+          view.dtype};
+}
+
 // Bias alone, of the type of the result. ReLU stays with apply_epilogue, which keeps NaN; that of
 // cuBLASLt is max(x, 0), which may not.
 bool is_bias(const Epilogue& epilogue, DType result) {
@@ -163,50 +170,40 @@ bool BiasedProducts::run(CudaQueue& queue, const ProductShape& shape, float beta
   return true;
 }
 
-namespace {
-
-// The columns [range) of a matrix.
-ConstMatrixView columns_in(ConstMatrixView view, RowRange range) {
-  const auto* data = static_cast<const std::byte*>(view.data);
-  return {data + range.begin * bytes_of(view.dtype), view.rows, range.size(), view.stride,
-          view.dtype};
-}
-
-// Epilogues see the f32 sum, and bf16 is rounded to once: some rows at a time become f32 in scratch
-// memory, get their epilogue there, and are rounded into c.
-void rounded_product(CudaQueue& queue, Transpose transpose_a, ConstMatrixView a,
-                     Transpose transpose_b, ConstMatrixView b, float beta, MatrixView c,
-                     const Epilogue& whole) {
-  const std::int64_t step = kProductBytes / (bytes_of(DType::kF32) * c.cols);
-  ATOLL_ASSERT(step > 0, "product of {} columns", c.cols);
+void gemm_in_parts(CudaQueue& queue, std::span<std::byte> rows, Transpose transpose_a,
+                   ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
+                   MatrixView c, const Epilogue& epilogue) {
+  const std::int64_t step =
+      static_cast<std::int64_t>(rows.size()) / (bytes_of(DType::kF32) * c.cols);
+  ATOLL_ASSERT(step > 0, "a row of {} columns in {} bytes", c.cols, rows.size());
   for (std::int64_t begin = 0; begin < c.rows; begin += step) {
     const RowRange range{begin, std::min(begin + step, c.rows)};
     const ConstMatrixView part =
         transpose_a == Transpose::kYes ? columns_in(a, range) : a.rows_in(range);
-    const MatrixView sums{queue.product_rows(), range.size(), c.cols, c.cols, DType::kF32};
+    const MatrixView sums{rows.data(), range.size(), c.cols, c.cols, DType::kF32};
     const MatrixView result = c.rows_in(range);
     if (beta != 0) convert(queue.launch(), result, sums);
-    plain_product(queue, make_shape(false, transpose_a, part, transpose_b, b, sums), beta);
-    Epilogue epilogue = whole;
-    if (whole.dropout.active()) {
-      epilogue.dropout.row_ids = whole.dropout.row_ids.subspan(
+    plain_product(queue, make_shape(false, transpose_a, part, transpose_b, b, sums),
+                  static_cast<float>(beta));
+    Epilogue of_part = epilogue;
+    if (epilogue.dropout.active()) {
+      of_part.dropout.row_ids = epilogue.dropout.row_ids.subspan(
           static_cast<std::size_t>(begin), static_cast<std::size_t>(range.size()));
     }
-    apply_epilogue(queue.launch(), sums, epilogue, sums);
+    apply_epilogue(queue.launch(), sums, of_part, sums);
     convert(queue.launch(), sums, result);
   }
 }
 
-}  // namespace
-
 void gemm(CudaQueue& queue, bool tf32, Transpose transpose_a, ConstMatrixView a,
           Transpose transpose_b, ConstMatrixView b, double beta, MatrixView c,
           const Epilogue& epilogue) {
-  const auto keep = static_cast<float>(beta);
   if (c.dtype == DType::kBf16 && !epilogue.identity()) {
-    return rounded_product(queue, transpose_a, a, transpose_b, b, keep, c, epilogue);
+    return gemm_in_parts(queue, queue.product_rows(), transpose_a, a, transpose_b, b, beta, c,
+                         epilogue);
   }
   const ProductShape shape = make_shape(tf32, transpose_a, a, transpose_b, b, c);
+  const auto keep = static_cast<float>(beta);
   if (is_bias(epilogue, c.dtype) && queue.products().run(queue, shape, keep, epilogue.beta.data)) {
     return;
   }

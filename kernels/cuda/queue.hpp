@@ -36,7 +36,9 @@ class CudaQueue final : public Queue {
   void wait_for(const CudaQueue& before);
   BiasedProducts& products() { return products_; }
   // kProductBytes of scratch for rows of a product, while the workspace is cuBLAS's.
-  void* product_rows() const { return product_rows_.get(); }
+  std::span<std::byte> product_rows() const {
+    return {static_cast<std::byte*>(product_rows_.get()), kProductBytes};
+  }
 
  private:
   MemoryPool& memory_;

@@ -52,6 +52,9 @@ struct Shape {
   static constexpr int kPerLane = kUnits;
   static constexpr int kTeams = kThreads / kLanes;
   static constexpr int kTile = kUnit * kLanes * kUnits;  // columns that a team covers
+  // Blocks that shall fit a multiprocessor: half of its threads, with 64 registers each, hide the
+  // latency of random reads; the widest lanes need more registers.
+  static constexpr int kBlocks = kUnit * kUnits > 8 ? 4 : 8;
 };
 
 // Where one lane stands.
@@ -116,7 +119,7 @@ __device__ void add_neighbours(const Arguments<typename S::Element>& a, const La
     if (!there) weights[u] = 0;
 #pragma unroll
     for (int v = 0; v < S::kPerLane; ++v) {
-      // A neighbour that is not there must not be read: 0 * NaN is NaN.
+      // Nothing is read for a neighbour that is not there: 0 * infinity is NaN.
       if (there && at.col(v) < a.cols) {
         rows[u][v] = load<S::kElements>(a.x.at(row, at.col(v)));
       } else {
@@ -172,10 +175,11 @@ __device__ void add_self(const Arguments<typename S::Element>& a, const Lane<S>&
   add_row<S>(a, at, row, weight, sums);
 }
 
-// y[row, col ...] from the complete sum of kUnit neighbouring columns.
+// y[row, col ...] from the complete sums of kUnit neighbouring columns.
 template <typename T, int kUnit>
 __device__ void finish(const Arguments<T>& a, std::int64_t row, std::int64_t col,
-                       Packed<float, kUnit> sum) {
+                       const Packed<float, kUnit>& sums) {
+  Packed<float, kUnit> sum = sums;
   T* to = a.y.at(row, col);
   const float scale = a.row_scale != nullptr ? a.row_scale[row] : 1.0F;
 #pragma unroll
@@ -235,7 +239,7 @@ __device__ void sum_by_block(const Arguments<typename S::Element>& a, const Lane
 }
 
 template <typename S>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, S::kBlocks)
     spmm_kernel(Arguments<typename S::Element> a, Blocks blocks) {
   __shared__ typename S::Unit parts[kThreads * S::kPerLane];
   const Lane<S> at;

@@ -1,7 +1,8 @@
-// SpMM whose split rows need more partial sums than the workspace holds at once, which would take
-// millions of edges: on the emulated device with a smaller workspace.
+// Operations that need more scratch memory than a queue has and run in several steps, which would
+// take matrices of many megabytes: on the emulated device with less scratch memory.
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/queue.hpp"
 #include "kernels/cuda/spmm.hpp"
 #include "kernels/cuda/spmm_plan.hpp"
@@ -23,10 +24,14 @@ std::vector<double> run(Harness& h, const std::vector<std::int64_t>& row_ptr,
   const std::vector<RowRange> ranges{{0, op.rows}};
   const SpmmPlan plan(h.backend(), h.queue(), row_ptr, ranges);
   const ConstMatrixView x = h.input(op.rows, kWidth, random_floats(op.rows * kWidth, 1));
-  const MatrixView y = h.output(op.rows, kWidth);
+  const MatrixView y = h.matrix(op.rows, kWidth, Use::kInOut, random_floats(op.rows * kWidth, 3));
   Launch where = static_cast<CudaQueue&>(h.queue()).launch();
+  // What an earlier run left there would do as well: NaN instead.
+  const std::vector<std::byte> poison(1U << 16U, std::byte{0xFF});
+  h.backend().copy(h.queue(), where.workspace.data(), poison.data(), 1 << 16,
+                   CopyKind::kHostToDevice);
   where.workspace = where.workspace.first(workspace_bytes);
-  spmm(where, plan.find(ranges[0])->work(), op, x, 0, y, {});
+  spmm(where, plan.find(ranges[0])->work(), op, x, 1, y, {});
   return h.download(y);
 }
 
@@ -41,6 +46,37 @@ TEST(CudaSpmm, BatchesOfSplitRowsGiveTheSameBits) {
   // A partial sum takes 8 floats: room for 5 pieces, then 9, then all but one.
   for (const std::size_t pieces : {5, 9, 16}) {
     EXPECT_EQ(run(h, row_ptr, col_idx, pieces * 8 * sizeof(float)), whole) << pieces;
+  }
+}
+
+// c = epilogue(op(a) op(b) + c), in bf16.
+std::vector<double> run_gemm(Harness& h, Transpose transpose_a, std::size_t scratch_bytes) {
+  constexpr std::int64_t kRows = 7;
+  constexpr std::int64_t kInner = 6;
+  const bool transposed = transpose_a == Transpose::kYes;
+  const ConstMatrixView a = h.input(transposed ? kInner : kRows, transposed ? kRows : kInner,
+                                    random_floats(kRows * kInner, 1));
+  const ConstMatrixView b = h.input(kInner, kWidth, random_floats(kInner * kWidth, 2));
+  const MatrixView c = h.matrix(kRows, kWidth, Use::kInOut, random_floats(kRows * kWidth, 3));
+  std::vector<GlobalId> ids;
+  for (std::int64_t i = 0; i < kRows; ++i) ids.push_back(GlobalId{100 * i});
+  Epilogue epilogue;
+  epilogue.beta = h.matrix<float>(1, kWidth, Use::kInput, random_floats(kWidth, 4));
+  epilogue.dropout = {
+      {9, RandomStream::kDropout, 1, 2}, dropout_threshold(0.25), h.input_span(ids)};
+  auto& queue = static_cast<CudaQueue&>(h.queue());
+  gemm_in_parts(queue, queue.product_rows().first(scratch_bytes), transpose_a, a, Transpose::kNo, b,
+                1, c, epilogue);
+  return h.download(c);
+}
+
+TEST(CudaGemm, PartsGiveTheSameBits) {
+  Harness h("cuda", {.device = 0}, DType::kBf16);
+  for (const Transpose transpose_a : {Transpose::kNo, Transpose::kYes}) {
+    const auto whole = run_gemm(h, transpose_a, kProductBytes);
+    for (const std::size_t rows : {1, 3, 6}) {
+      EXPECT_EQ(run_gemm(h, transpose_a, rows * kWidth * sizeof(float)), whole) << rows;
+    }
   }
 }
 
