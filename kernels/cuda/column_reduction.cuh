@@ -12,11 +12,14 @@
 
 namespace atl::cuda {
 
-// Blocks of the first stage: four for each multiprocessor of the device that this was written for,
-// but the same number everywhere.
-inline constexpr std::int64_t kReductionBlocks = 528;
-// Columns of one pass; the partial sums of a pass fit the workspace.
+// Blocks of a first stage, at most: twelve for each multiprocessor of an H200, so whole waves
+// whether two, three or four fit one; but the same number everywhere.
+inline constexpr std::int64_t kReductionBlocks = 1584;
+// Bytes of the workspace for partial sums, and columns of one pass, of which they hold at least
+// one chunk.
+inline constexpr std::int64_t kPartialsBytes = std::int64_t{24} << 20;
 inline constexpr std::int64_t kReductionCols = std::int64_t{1} << 20;
+inline constexpr int kFinishThreads = 512;
 inline constexpr int kFinishCols = 8;  // columns of a block of the second stage
 
 // First stage. Op says what is summed:
@@ -67,29 +70,29 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // Second stage: finish(col, sums) for every column.
 template <int kSums, typename Finish>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kFinishThreads)
     finish_columns(std::int64_t chunks, std::int64_t cols, const double* partials, Finish finish) {
-  constexpr int kLanes = kBlockThreads / kFinishCols;
-  __shared__ double shared[kSums * kBlockThreads];
+  constexpr int kLanes = kFinishThreads / kFinishCols;
+  __shared__ double shared[kSums * kFinishThreads];
   const int lane = static_cast<int>(threadIdx.x) / kFinishCols;
   const std::int64_t col =
       std::int64_t{blockIdx.x} * kFinishCols + static_cast<int>(threadIdx.x) % kFinishCols;
   double sums[kSums] = {};
   if (col < cols) {
-#pragma unroll 4
+#pragma unroll 8
     for (std::int64_t chunk = lane; chunk < chunks; chunk += kLanes) {
 #pragma unroll
       for (int k = 0; k < kSums; ++k) sums[k] += partials[(chunk * kSums + k) * cols + col];
     }
   }
 #pragma unroll
-  for (int k = 0; k < kSums; ++k) shared[k * kBlockThreads + threadIdx.x] = sums[k];
+  for (int k = 0; k < kSums; ++k) shared[k * kFinishThreads + threadIdx.x] = sums[k];
   __syncthreads();
   for (int half = kLanes / 2; half > 0; half /= 2) {
     if (lane < half) {
 #pragma unroll
       for (int k = 0; k < kSums; ++k) {
-        double* sum = shared + k * kBlockThreads + threadIdx.x;
+        double* sum = shared + k * kFinishThreads + threadIdx.x;
         sum[0] += sum[half * kFinishCols];
       }
     }
@@ -97,7 +100,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   if (lane == 0 && col < cols) {
 #pragma unroll
-    for (int k = 0; k < kSums; ++k) sums[k] = shared[k * kBlockThreads + threadIdx.x];
+    for (int k = 0; k < kSums; ++k) sums[k] = shared[k * kFinishThreads + threadIdx.x];
     finish(col, sums);
   }
 }
@@ -105,21 +108,24 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <int kSums, typename Finish>
 void launch_finish(const Launch& where, std::int64_t chunks, std::int64_t cols,
                    const double* partials, const Finish& finish) {
-  launch(where, dim3(static_cast<unsigned>(ceil_divide(cols, kFinishCols))), kBlockThreads,
+  launch(where, dim3(static_cast<unsigned>(ceil_divide(cols, kFinishCols))), kFinishThreads,
          finish_columns<kSums, Finish>, chunks, cols, partials, finish);
 }
 
-// Both stages over columns 0 .. cols - 1 (at most kReductionCols) of `rows` rows. `scratch`: 24 MiB
-// of the workspace.
+// Both stages over columns 0 .. cols - 1 (at most kReductionCols) of `rows` rows. `partials`:
+// kPartialsBytes of the workspace.
 template <typename Op, typename Finish>
 void sum_columns(const Launch& where, std::int64_t rows, std::int64_t cols, const Op& op,
-                 const Finish& finish, double* scratch) {
+                 const Finish& finish, double* partials) {
   const Walk walk = make_walk(cols, Op::kUnit);
-  const std::int64_t most = std::max<std::int64_t>(kReductionBlocks / walk.tiles, 1);
+  static_assert(kPartialsBytes >= Op::kSums * std::int64_t{sizeof(double)} * kReductionCols);
+  const std::int64_t held = kPartialsBytes / (Op::kSums * std::int64_t{sizeof(double)} * cols);
+  const std::int64_t most =
+      std::max<std::int64_t>(std::min(kReductionBlocks / walk.tiles, held), 1);
   const Chunks chunks = make_chunks(rows, std::int64_t{walk.rows} * Op::kBatch, most);
   launch(where, dim3(static_cast<unsigned>(walk.tiles * chunks.chunks)), walk.threads(),
-         reduce_columns<Op>, walk, chunks, rows, op, scratch);
-  launch_finish<Op::kSums>(where, chunks.chunks, cols, scratch, finish);
+         reduce_columns<Op>, walk, chunks, rows, op, partials);
+  launch_finish<Op::kSums>(where, chunks.chunks, cols, partials, finish);
 }
 
 // Calls body(first, cols) for passes that cover all columns.

@@ -14,7 +14,7 @@ namespace atl::cuda {
 namespace {
 
 constexpr int kBatch = 4;           // rows under way per thread
-constexpr int kBlocksPerUnit = 16;  // some waves of blocks on every multiprocessor
+constexpr int kBlocksPerUnit = 24;  // some waves of blocks on every multiprocessor
 
 // The blocks of a kernel that walks over rows.
 struct Grid {

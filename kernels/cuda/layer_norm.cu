@@ -13,7 +13,7 @@ namespace atl::cuda {
 
 namespace {
 
-constexpr int kBlocksPerUnit = 16;  // some waves of blocks on every multiprocessor
+constexpr int kBlocksPerUnit = 24;  // some waves of blocks on every multiprocessor
 constexpr int kLaneCols = 16;       // columns that a lane can hold
 constexpr std::int64_t kTeamCols = 32 * kLaneCols;
 

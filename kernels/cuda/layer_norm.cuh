@@ -63,20 +63,18 @@ __device__ inline RowStatistics held_statistics(const Packed<T, kUnit> (&row)[kU
   }
   RowStatistics found{};
   found.mean = team_sum(sum, lanes) / static_cast<double>(cols);
-  const SplitDouble mean = split_double(found.mean);
-  // A lane has few columns, so f32 does for its part of a sum without cancellation.
-  float squares = 0;
+  double squares = 0;
 #pragma unroll
   for (int u = 0; u < kUnits; ++u) {
     if ((u * lanes + lane) * kUnit >= cols) break;
     const Packed<float, kUnit> values = widen(row[u]);
 #pragma unroll
     for (int k = 0; k < kUnit; ++k) {
-      const float difference = centred(values.values[k], mean);
-      squares = fmaf(difference, difference, squares);
+      const double difference = static_cast<double>(values.values[k]) - found.mean;
+      squares += difference * difference;
     }
   }
-  const double variance = team_sum(static_cast<double>(squares), lanes) / static_cast<double>(cols);
+  const double variance = team_sum(squares, lanes) / static_cast<double>(cols);
   found.inv_std = 1 / sqrt(variance + epsilon);
   return found;
 }

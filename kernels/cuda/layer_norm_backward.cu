@@ -15,14 +15,14 @@ namespace atl::cuda {
 
 namespace {
 
-constexpr int kBlocksPerUnit = 16;  // some waves of blocks on every multiprocessor
+constexpr int kBlocksPerUnit = 24;  // some waves of blocks on every multiprocessor
 constexpr int kLaneCols = 16;       // columns that a lane can hold
 constexpr std::int64_t kTeamCols = 32 * kLaneCols;
 constexpr int kLeastLanes = 4;     // few teams, because they add up their sums in turn
 constexpr int kTeamThreads = 128;  // two sums per column in registers leave room for no more
 
-// Rows of which the statistics of one pass fit the workspace beside the scratch of sum_columns.
-constexpr std::int64_t kStatisticsOffset = std::int64_t{24} << 20;
+// Rows of which the statistics of one pass fit the workspace beside the partial sums.
+constexpr std::int64_t kStatisticsOffset = kPartialsBytes;
 constexpr std::int64_t kStatisticsRows = std::int64_t{1} << 18;
 static_assert(kStatisticsOffset + kStatisticsRows * std::int64_t{sizeof(RowStatistics)} <=
               kWorkspaceBytes);
@@ -218,7 +218,7 @@ void wide_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
                    const NormParameters& parameters, double epsilon, MatrixView dx,
                    const AddParameterGradients& gradients) {
   auto* statistics = reinterpret_cast<RowStatistics*>(where.workspace.data() + kStatisticsOffset);
-  auto* scratch = reinterpret_cast<double*>(where.workspace.data());
+  auto* partials = reinterpret_cast<double*>(where.workspace.data());
   const Walk walk = make_walk(x.cols, kUnit);
   const std::int64_t most = std::int64_t{kBlocksPerUnit} * where.multiprocessors;
   for (std::int64_t first = 0; first < x.rows; first += kStatisticsRows) {
@@ -232,7 +232,7 @@ void wide_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
       const ParameterGradients<T, kUnit> op{
           {gradient.data + col, gradient.stride}, {value.data + col, value.stride}, statistics};
       sum_columns(where, range.size(), cols, op,
-                  AddParameterGradients{gradients.dgamma + col, gradients.dbeta + col}, scratch);
+                  AddParameterGradients{gradients.dgamma + col, gradients.dbeta + col}, partials);
     });
     const std::int64_t down = blocks_down(walk, range.size(), 2, most);
     launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
@@ -247,6 +247,7 @@ void team_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
                    const AddParameterGradients& gradients) {
   auto* partials = reinterpret_cast<double*>(where.workspace.data());
   const int lanes = std::max(team_lanes(x.cols, kUnit, kLaneCols / kUnit), kLeastLanes);
+  static_assert(kReductionBlocks * 2 * kTeamCols * std::int64_t{sizeof(double)} <= kWorkspaceBytes);
   const Chunks chunks = make_chunks(x.rows, kTeamThreads / lanes * 4, kReductionBlocks);
   launch(where, dim3(static_cast<unsigned>(chunks.chunks)), kTeamThreads,
          layer_norm_backward_kernel<T, kUnit>, lanes, chunks, x.rows, x.cols, rows_of<T>(dy),

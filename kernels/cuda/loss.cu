@@ -13,7 +13,7 @@ namespace atl::cuda {
 
 namespace {
 
-constexpr std::int64_t kLossBlocks = 1056;  // partial sums; the same number on every device
+constexpr std::int64_t kLossBlocks = 1584;  // partial sums; the same number on every device
 constexpr int kLaneCols = 32;               // classes that a lane can hold
 constexpr std::int64_t kTeamCols = 32 * kLaneCols;
 

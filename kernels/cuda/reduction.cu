@@ -14,7 +14,7 @@ namespace atl::cuda {
 namespace {
 
 constexpr int kRowBatch = 4;        // rows under way per thread
-constexpr int kBlocksPerUnit = 16;  // some waves of blocks on every multiprocessor
+constexpr int kBlocksPerUnit = 24;  // some waves of blocks on every multiprocessor
 
 ConstMatrixView columns_from(ConstMatrixView view, std::int64_t first) {
   view.data = static_cast<const std::byte*>(view.data) + first * bytes_of(view.dtype);
