@@ -59,6 +59,7 @@ failures=0
 check() {
   local name=$1 start=$SECONDS code=0
   shift
+  rm -f "$out/results/$name".*
   printf '%q ' "$@" >"$out/results/$name.command"
   "$@" >"$out/logs/$name.log" 2>&1 || code=$?
   echo "$code $((SECONDS - start))" >"$out/results/$name.exit"
@@ -70,7 +71,11 @@ check() {
     failures=$((failures + 1))
   fi
 }
-skip() { echo "$2" >"$out/results/$1.skipped"; echo "  skip  $1: $2"; }
+skip() {
+  rm -f "$out/results/$1".*
+  echo "$2" >"$out/results/$1.skipped"
+  echo "  skip  $1: $2"
+}
 
 export ATOLL_REQUIRE_GPU=1
 if wants tests; then
@@ -102,13 +107,12 @@ if wants kernels; then
     --benchmark_out="$out/results/kernels.json"
 fi
 
-# shape NAME: the folder of a generated graph of this shape.
+# shape NAME: sets `folder` to a generated graph of this shape; false if it can't be made.
 shape() {
-  local folder=$data/$1-$scale
-  if [ ! -f "$folder/dataset.json" ]; then
-    "$build/atoll" generate "like:$1" --scale "$scale" --out "$folder" >"$out/logs/generate-$1.log" 2>&1
-  fi
-  echo "$folder"
+  folder=$data/$1-$scale
+  [ -f "$folder/dataset.json" ] ||
+    check "generate_$1" "$build/atoll" generate "like:$1" --scale "$scale" --out "$folder"
+  [ -f "$folder/dataset.json" ]
 }
 # bench NAME DATASET OPTION...: epoch times of one configuration.
 bench() {
@@ -120,21 +124,21 @@ bench() {
 if wants epochs; then
   echo "Epochs"
   for dataset in ogbn-arxiv ogbn-products reddit; do
-    folder=$(shape $dataset)
+    shape $dataset || continue
     for model in gcn sage; do
       bench "${dataset}_${model}_f32" "$folder" --model $model
       bench "${dataset}_${model}_tf32" "$folder" --model $model --tf32 on
       bench "${dataset}_${model}_bf16" "$folder" --model $model --dtype bf16
     done
   done
-  folder=$(shape ogbn-arxiv)
-  bench ogbn-arxiv_gcn_batch "$folder" --norm batch
-  bench ogbn-arxiv_gcn_nograph "$folder" --cuda-graph off
+  if shape ogbn-arxiv; then
+    bench ogbn-arxiv_gcn_batch "$folder" --norm batch
+    bench ogbn-arxiv_gcn_nograph "$folder" --cuda-graph off
+  fi
 fi
 
-if wants ranks; then
+if wants ranks && shape ogbn-arxiv; then
   echo "Several ranks on one device"
-  folder=$(shape ogbn-arxiv)
   for ranks in 2 4; do
     bench "arxiv_local_$ranks" "$folder" --transport local --ranks $ranks --norm batch
     if command -v mpirun >/dev/null; then
@@ -153,6 +157,7 @@ fi
 peer() {
   local name=$1 log=$out/logs/$1.log
   shift
+  rm -f "$out/results/$name".*
   printf '%q ' tests/peers/pyg_epoch.py "$@" >"$out/results/$name.command"
   local start=$SECONDS
   if "$python" tests/peers/pyg_epoch.py "$@" >"$log" 2>&1; then
@@ -167,7 +172,7 @@ if wants peers; then
   echo "PyTorch Geometric"
   if "$python" -c "import torch, torch_geometric; assert torch.cuda.is_available()" 2>/dev/null; then
     for dataset in ogbn-arxiv ogbn-products reddit; do
-      folder=$(shape $dataset)
+      shape $dataset || continue
       for model in gcn sage; do
         for precision in f32 tf32 bf16; do
           for adjacency in csr edge_index; do
