@@ -14,7 +14,7 @@ namespace atl::cuda_emulation {
 namespace {
 
 // Addresses are handed out in order, so that freed ones stay without access as long as possible.
-constexpr std::size_t kArenaBytes = std::size_t{1} << 40;
+constexpr std::size_t kArenaBytes = std::size_t{1} << 37;
 
 Arena reserved{0, 0};
 struct sigaction previous_action;

@@ -5,6 +5,10 @@
 #include <memory>
 #include <utility>
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace atl::cuda_emulation {
 namespace {
 
@@ -21,6 +25,16 @@ context::preallocated stagger(const context::stack_context& stack) {
   return {static_cast<char*>(stack.sp) - unused, stack.size - unused, stack};
 }
 
+#ifdef __SANITIZE_THREAD__
+void* new_sanitizer_fiber() { return __tsan_create_fiber(0); }
+void* current_sanitizer_fiber() { return __tsan_get_current_fiber(); }
+void announce_switch(void* fiber) { __tsan_switch_to_fiber(fiber, 0); }
+#else
+void* new_sanitizer_fiber() { return nullptr; }
+void* current_sanitizer_fiber() { return nullptr; }
+void announce_switch(void*) {}
+#endif
+
 }  // namespace
 
 Fiber::Fiber(std::function<void()> body)
@@ -32,10 +46,18 @@ Fiber::Fiber(std::function<void()> body)
                 outside_ = std::move(scheduler);
                 body_();
                 return std::move(outside_);
-              }) {}
+              }),
+      sanitizer_inside_(new_sanitizer_fiber()) {}
 
-void Fiber::resume() { inside_ = std::move(inside_).resume(); }
+void Fiber::resume() {
+  sanitizer_outside_ = current_sanitizer_fiber();
+  announce_switch(sanitizer_inside_);
+  inside_ = std::move(inside_).resume();
+}
 
-void Fiber::suspend() { outside_ = std::move(outside_).resume(); }
+void Fiber::suspend() {
+  announce_switch(sanitizer_outside_);
+  outside_ = std::move(outside_).resume();
+}
 
 }  // namespace atl::cuda_emulation

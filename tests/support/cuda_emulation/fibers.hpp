@@ -3,8 +3,6 @@
 
 #include <boost/context/fiber.hpp>
 #include <functional>
-#include <memory>
-#include <vector>
 
 namespace atl::cuda_emulation {
 
@@ -22,6 +20,9 @@ class Fiber {
   std::function<void()> body_;
   boost::context::fiber inside_;
   boost::context::fiber outside_;
+  // What the thread sanitizer knows the two sides as.
+  void* sanitizer_inside_ = nullptr;
+  void* sanitizer_outside_ = nullptr;
 };
 
 }  // namespace atl::cuda_emulation

@@ -125,6 +125,8 @@ void* Memory::allocate(int device, std::size_t bytes) {
   Allocation measured = measure(bytes, device);
   place(measured, find_room(measured.page_bytes + kPage));
   used_[device] += bytes;
+  chunk_count_ += measured.chunks.size();
+  if (open_chunks_.capacity() < chunk_count_) open_chunks_.reserve(2 * chunk_count_);
   Allocation& allocation = live_[measured.first_page] = std::move(measured);
   for (std::size_t i = 0; !protects() && i < allocation.chunks.size(); ++i) {
     open_chunk(allocation, i);
@@ -143,6 +145,7 @@ void Memory::release(void* base) {
   std::erase_if(open_chunks_,
                 [&](const OpenChunk& open) { return open.allocation == &allocation; });
   used_[allocation.device] -= allocation.bytes;
+  chunk_count_ -= allocation.chunks.size();
   discard(allocation.first_page, allocation.page_bytes);
   live_.erase(allocation.first_page);
 }

@@ -66,7 +66,8 @@ class Memory {
   std::map<std::uintptr_t, Allocation> live_;  // by first page
   std::map<int, std::size_t> used_;            // by device
   std::map<std::uintptr_t, Allocation> pinned_;
-  std::vector<OpenChunk> open_chunks_;
+  std::vector<OpenChunk> open_chunks_;  // has room for all chunks: a signal handler appends
+  std::size_t chunk_count_ = 0;         // of live allocations
   std::uintptr_t next_ = 0;
 };
 
