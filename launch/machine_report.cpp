@@ -189,15 +189,18 @@ std::string describe_messages(const std::vector<CudaDeviceInfo>& devices) {
 
 void add_devices(Findings& findings) {
   const CudaInstallation cuda = examine_cuda();
-  if (!cuda.runtime.empty()) {
+  if (cuda.devices.empty()) {
+    std::string value = "none: " + cuda.why;
+    if (!cuda.driver.empty()) {
+      value += fmt::format(" (runtime {}, driver for up to {})", cuda.runtime, cuda.driver);
+    }
+    findings.push_back(
+        {"devices", "CUDA", value, FindingLevel::kNote, "--backend auto uses the cpu backend"});
+  } else {
     findings.push_back(
         {"devices", "CUDA",
-         fmt::format("runtime {}, {}", cuda.runtime,
-                     cuda.driver.empty() ? "no driver" : "driver for up to " + cuda.driver)});
-  }
-  if (cuda.devices.empty()) {
-    findings.push_back({"devices", "CUDA devices", "none: " + cuda.why, FindingLevel::kNote,
-                        "--backend auto uses the cpu backend"});
+         fmt::format("{} device{}, runtime {}, driver for up to {}", cuda.devices.size(),
+                     cuda.devices.size() == 1 ? "" : "s", cuda.runtime, cuda.driver)});
   }
   for (const CudaDeviceInfo& device : cuda.devices) {
     findings.push_back({"devices", fmt::format("CUDA device {}", device.index),
