@@ -1,4 +1,11 @@
 // What a test may ask of the emulator beyond CUDA's own interface.
+//
+// Environment of the program, all numbers:
+//   ATOLL_EMULATION_DEVICES  devices to see, 1 by default; 0 is a machine without any
+//   ATOLL_EMULATION_MEMORY   bytes of memory of each device, 2 GiB by default
+//   ATOLL_EMULATION_SEED     order in which blocks, threads and nodes of graphs take turns
+//   ATOLL_EMULATION_LAZY     0: work is executed when it is queued, for debugging
+//   ATOLL_EMULATION_PROTECT  0: host code may touch device memory, for debugging
 #pragma once
 
 #include <cuda_runtime.h>
