@@ -39,7 +39,7 @@ void TraceRecorder::clear() {
 void TraceRecorder::resolve() {
   if (clock_ == nullptr) return;
   for (TraceSpan& span : spans_) {
-    if (span.end_mark < 0) continue;
+    if (span.begin_mark < 0 || span.end_mark < 0) continue;
     const double begin = clock_->microseconds(span.begin_mark);
     span.start_us = clock_origin_us_ + begin;
     span.duration_us = clock_->microseconds(span.end_mark) - begin;

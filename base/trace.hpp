@@ -23,7 +23,7 @@ class SpanClock {
  public:
   virtual ~SpanClock() = default;
   virtual void reset() = 0;
-  virtual int mark() = 0;
+  virtual int mark() noexcept = 0;  // -1 if that fails: the queue has an error then
   virtual double microseconds(int mark) = 0;
   // Names the work queued between the two calls for a profiler.
   virtual void push_range(const char* name) = 0;

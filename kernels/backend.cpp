@@ -27,7 +27,7 @@ class ProfiledOperation {
 
 void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                    double beta, MatrixView y, const Epilogue& epilogue) {
-  const ProfiledOperation profiled(profile_, "spmm");
+  const ProfiledOperation profiled(profile_of(queue), "spmm");
   check_view(*this, x, "spmm x");
   ATOLL_ASSERT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= op.rows,
                "spmm rows {}..{} of {}", rows.begin, rows.end, op.rows);
@@ -43,7 +43,7 @@ void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstM
 
 void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
                           std::span<const float> scale, MatrixView y) {
-  const ProfiledOperation profiled(profile_, "gather_rows");
+  const ProfiledOperation profiled(profile_of(queue), "gather_rows");
   check_view(*this, x, "gather_rows x");
   check_shape(*this, y, length(rows), x.cols, x.dtype, "gather_rows y");
   check_optional_length(length(scale), x.rows, "gather_rows scale");
@@ -53,13 +53,13 @@ void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const Local
 }
 
 void Backend::fill_zero(Queue& queue, MatrixView y) {
-  const ProfiledOperation profiled(profile_, "fill_zero");
+  const ProfiledOperation profiled(profile_of(queue), "fill_zero");
   check_view(*this, y, "fill_zero y");
   if (!y.empty()) do_fill_zero(queue, y);
 }
 
 void Backend::convert(Queue& queue, ConstMatrixView x, MatrixView y) {
-  const ProfiledOperation profiled(profile_, "convert");
+  const ProfiledOperation profiled(profile_of(queue), "convert");
   check_view(*this, x, "convert x");
   check_shape(*this, y, x.rows, x.cols, y.dtype, "convert y");
   check_disjoint(y, x, "convert y and x");
@@ -68,7 +68,7 @@ void Backend::convert(Queue& queue, ConstMatrixView x, MatrixView y) {
 
 void Backend::gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
                    ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue) {
-  const ProfiledOperation profiled(profile_, "gemm");
+  const ProfiledOperation profiled(profile_of(queue), "gemm");
   check_view(*this, a, "gemm a");
   const bool swap_a = transpose_a == Transpose::kYes;
   const bool swap_b = transpose_b == Transpose::kYes;
@@ -92,7 +92,7 @@ void Backend::gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a, Trans
 
 void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue,
                              MatrixView y) {
-  const ProfiledOperation profiled(profile_, "apply_epilogue");
+  const ProfiledOperation profiled(profile_of(queue), "apply_epilogue");
   check_view(*this, x, "epilogue x");
   check_shape(*this, y, x.rows, x.cols, x.dtype, "epilogue y");
   check_same_or_disjoint(y, x, "epilogue y and x");
@@ -103,7 +103,7 @@ void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& ep
 
 void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrixView dy,
                                     float dropout_scale, MatrixView dx) {
-  const ProfiledOperation profiled(profile_, "relu_dropout_backward");
+  const ProfiledOperation profiled(profile_of(queue), "relu_dropout_backward");
   check_view(*this, y, "relu_dropout_backward y");
   check_shape(*this, dy, y.rows, y.cols, y.dtype, "relu_dropout_backward dy");
   check_shape(*this, dx, y.rows, y.cols, y.dtype, "relu_dropout_backward dx");
@@ -113,7 +113,7 @@ void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrix
 }
 
 void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out) {
-  const ProfiledOperation profiled(profile_, "column_sums");
+  const ProfiledOperation profiled(profile_of(queue), "column_sums");
   check_view(*this, x, "column_sums x");
   check_shape(*this, out, 1, x.cols, parameter_dtype(x.dtype), "column_sums out");
   check_disjoint(out, x, "column_sums out and x");
@@ -123,7 +123,7 @@ void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, Matr
 }
 
 void Backend::sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out) {
-  const ProfiledOperation profiled(profile_, "sum_parts");
+  const ProfiledOperation profiled(profile_of(queue), "sum_parts");
   for (const ConstMatrixView view : {parts, ConstMatrixView(out)}) {
     ATOLL_ASSERT(view.dtype == DType::kF32 || view.dtype == DType::kF64, "sum_parts dtype {}",
                  static_cast<int>(view.dtype));
@@ -137,7 +137,7 @@ void Backend::sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out) {
 
 void Backend::batch_norm_moments(Queue& queue, ConstMatrixView x, std::span<const double> shift,
                                  std::span<double> sums) {
-  const ProfiledOperation profiled(profile_, "batch_norm_moments");
+  const ProfiledOperation profiled(profile_of(queue), "batch_norm_moments");
   check_view(*this, x, "batch_norm_moments x");
   check_length(length(shift), x.cols, "batch_norm_moments shift");
   check_length(length(sums), 2 * x.cols, "batch_norm_moments sums");
@@ -150,7 +150,7 @@ void Backend::batch_norm_statistics(Queue& queue, std::span<const double> sums, 
                                     double momentum, double epsilon, std::span<double> running_mean,
                                     std::span<double> running_variance, std::span<double> mean,
                                     std::span<double> inv_std) {
-  const ProfiledOperation profiled(profile_, "batch_norm_statistics");
+  const ProfiledOperation profiled(profile_of(queue), "batch_norm_statistics");
   const std::int64_t width = length(mean);
   check_length(length(sums), 2 * width, "batch_norm_statistics sums");
   check_length(length(running_mean), width, "batch_norm_statistics running_mean");
@@ -167,7 +167,7 @@ void Backend::batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMa
                                        std::span<const double> mean,
                                        std::span<const double> inv_std, std::span<double> sums,
                                        MatrixView dgamma, MatrixView dbeta) {
-  const ProfiledOperation profiled(profile_, "batch_norm_gradient_sums");
+  const ProfiledOperation profiled(profile_of(queue), "batch_norm_gradient_sums");
   check_view(*this, x, "batch_norm_gradient_sums x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_gradient_sums dy");
   check_length(length(mean), x.cols, "batch_norm_gradient_sums mean");
@@ -189,7 +189,7 @@ void Backend::batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixV
                                   std::span<const double> mean, std::span<const double> inv_std,
                                   ConstMatrixView gamma, std::span<const double> sums,
                                   std::int64_t count, MatrixView dx) {
-  const ProfiledOperation profiled(profile_, "batch_norm_backward");
+  const ProfiledOperation profiled(profile_of(queue), "batch_norm_backward");
   check_view(*this, x, "batch_norm_backward x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_backward dy");
   check_shape(*this, dx, x.rows, x.cols, x.dtype, "batch_norm_backward dx");
@@ -207,7 +207,7 @@ void Backend::batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixV
 
 void Backend::inverse_std(Queue& queue, std::span<const double> variance, double epsilon,
                           std::span<double> out) {
-  const ProfiledOperation profiled(profile_, "inverse_std");
+  const ProfiledOperation profiled(profile_of(queue), "inverse_std");
   check_length(length(out), length(variance), "inverse_std out");
   ATOLL_ASSERT(epsilon > 0, "inverse_std epsilon {}", epsilon);
   if (!out.empty()) do_inverse_std(queue, variance, epsilon, out);
@@ -215,7 +215,7 @@ void Backend::inverse_std(Queue& queue, std::span<const double> variance, double
 
 void Backend::layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma,
                          ConstMatrixView beta, double epsilon, MatrixView y) {
-  const ProfiledOperation profiled(profile_, "layer_norm");
+  const ProfiledOperation profiled(profile_of(queue), "layer_norm");
   check_view(*this, x, "layer_norm x");
   check_shape(*this, gamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm gamma");
   check_shape(*this, beta, 1, x.cols, parameter_dtype(x.dtype), "layer_norm beta");
@@ -230,7 +230,7 @@ void Backend::layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma,
 void Backend::layer_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
                                   ConstMatrixView gamma, double epsilon, MatrixView dx,
                                   MatrixView dgamma, MatrixView dbeta) {
-  const ProfiledOperation profiled(profile_, "layer_norm_backward");
+  const ProfiledOperation profiled(profile_of(queue), "layer_norm_backward");
   check_view(*this, x, "layer_norm_backward x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "layer_norm_backward dy");
   check_shape(*this, dx, x.rows, x.cols, x.dtype, "layer_norm_backward dx");
@@ -250,7 +250,7 @@ void Backend::softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
                                     std::span<const std::int32_t> labels,
                                     std::span<const LocalId> rows, double grad_scale,
                                     MatrixView dlogits, std::span<double> loss_sum) {
-  const ProfiledOperation profiled(profile_, "softmax_cross_entropy");
+  const ProfiledOperation profiled(profile_of(queue), "softmax_cross_entropy");
   check_view(*this, logits, "softmax_cross_entropy logits");
   check_shape(*this, dlogits, logits.rows, logits.cols, logits.dtype, "softmax dlogits");
   check_length(length(labels), logits.rows, "softmax_cross_entropy labels");
@@ -267,7 +267,7 @@ void Backend::sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                                     std::span<const std::uint8_t> targets,
                                     std::span<const LocalId> rows, double grad_scale,
                                     MatrixView dlogits, std::span<double> loss_sum) {
-  const ProfiledOperation profiled(profile_, "sigmoid_cross_entropy");
+  const ProfiledOperation profiled(profile_of(queue), "sigmoid_cross_entropy");
   check_view(*this, logits, "sigmoid_cross_entropy logits");
   check_shape(*this, dlogits, logits.rows, logits.cols, logits.dtype, "sigmoid dlogits");
   check_length(length(targets), logits.rows * logits.cols, "sigmoid_cross_entropy targets");
@@ -283,7 +283,7 @@ void Backend::sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
 void Backend::count_correct(Queue& queue, ConstMatrixView logits,
                             std::span<const std::int32_t> labels,
                             std::span<const std::uint8_t> split, std::span<std::int64_t> counts) {
-  const ProfiledOperation profiled(profile_, "count_correct");
+  const ProfiledOperation profiled(profile_of(queue), "count_correct");
   check_view(*this, logits, "count_correct logits");
   check_length(length(labels), logits.rows, "count_correct labels");
   check_length(length(split), logits.rows, "count_correct split");
@@ -296,7 +296,7 @@ void Backend::count_multi_label(Queue& queue, ConstMatrixView logits,
                                 std::span<const std::uint8_t> targets,
                                 std::span<const std::uint8_t> split,
                                 std::span<std::int64_t> counts) {
-  const ProfiledOperation profiled(profile_, "count_multi_label");
+  const ProfiledOperation profiled(profile_of(queue), "count_multi_label");
   check_view(*this, logits, "count_multi_label logits");
   check_length(length(targets), logits.rows * logits.cols, "count_multi_label targets");
   check_length(length(split), logits.rows, "count_multi_label split");
@@ -307,7 +307,7 @@ void Backend::count_multi_label(Queue& queue, ConstMatrixView logits,
 
 void Backend::adam_step(Queue& queue, const AdamSpec& spec, MatrixView parameters,
                         ConstMatrixView gradients, MatrixView m, MatrixView v) {
-  const ProfiledOperation profiled(profile_, "adam_step");
+  const ProfiledOperation profiled(profile_of(queue), "adam_step");
   check_view(*this, parameters, "adam_step parameters");
   const std::int64_t n = parameters.cols;
   for (const ConstMatrixView array :

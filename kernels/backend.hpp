@@ -84,9 +84,12 @@ class Backend {
   // Times work of this queue on the device; null if the host's clock does (a CPU).
   virtual std::unique_ptr<SpanClock> make_clock(Queue& queue) = 0;
 
-  // From now on every operation on `queue` is recorded as a span with its name (null: no more).
-  // Where make_clock() gives a clock, the recorder must use one of that queue.
-  void profile_into(TraceRecorder* recorder) { profile_ = recorder; }
+  // From now on every operation on `queue` is recorded as a span with its name. Where make_clock()
+  // gives a clock, the recorder must use one of that queue. A null recorder ends it.
+  void profile_into(TraceRecorder* recorder, const Queue* queue) {
+    profile_ = recorder;
+    profiled_queue_ = queue;
+  }
 
   // --- sparse ---------------------------------------------------------------------------------
   // y[i, :] = epilogue(beta * y[i, :] + (S x)[i, :]) for i in `rows` (S: see SparseOperator), beta
@@ -235,7 +238,13 @@ class Backend {
   virtual void do_adam_step(Queue&, const AdamSpec&, MatrixView, ConstMatrixView, MatrixView,
                             MatrixView) = 0;
 
+  // The recorder if operations on this queue are profiled, else null.
+  TraceRecorder* profile_of(const Queue& queue) const {
+    return &queue == profiled_queue_ ? profile_ : nullptr;
+  }
+
   TraceRecorder* profile_ = nullptr;
+  const Queue* profiled_queue_ = nullptr;
 };
 
 }  // namespace atl

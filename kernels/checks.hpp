@@ -21,7 +21,7 @@ inline void check_view(const Backend& backend, ConstMatrixView view, const char*
                static_cast<int>(view.dtype), backend.name());
 }
 
-// A valid view of this shape and of the same element type as `like`.
+// A valid view of this shape and element type.
 inline void check_shape(const Backend& backend, ConstMatrixView view, std::int64_t rows,
                         std::int64_t cols, DType dtype, const char* name) {
   check_view(backend, view, name);

@@ -79,8 +79,9 @@ struct SparseOperator {
   std::span<const float> row_scale;       // rows
   std::span<const float> col_scale;       // cols
   std::span<const float> self_weight;     // rows
-  // From Backend::plan_spmm of the same backend for the same row_ptr, or null: any plan gives the
-  // same sums to rounding, only speed differs. It must live until what was queued with it has run.
+  // From Backend::plan_spmm of the same backend for this very operator, factors included, or null:
+  // any plan gives the same sums to rounding, only speed differs. It must live until what was
+  // queued with it has run.
   const SparsePlan* plan = nullptr;
 };
 

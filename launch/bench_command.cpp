@@ -1,11 +1,13 @@
 // `atoll bench`: epoch throughput and where the time goes, as a table and as JSON.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 
 #include "base/files.hpp"
 #include "base/memory.hpp"
 #include "engine/training/agreement.hpp"
+#include "engine/training/calibration.hpp"
 #include "engine/training/rank_job.hpp"
 #include "launch/command.hpp"
 #include "launch/train_flags.hpp"
@@ -71,7 +73,7 @@ struct Samples {
 
   void add(const EpochResult& result) {
     epoch_ms.push_back(result.epoch_ms);
-    exposed_ms.push_back(result.exposed_comm_ms);
+    if (!std::isnan(result.exposed_comm_ms)) exposed_ms.push_back(result.exposed_comm_ms);
     bytes.push_back(static_cast<double>(result.bytes_sent));
     for (const auto& [phase, ms] : result.phase_ms) phase_ms[phase].push_back(ms);
   }
@@ -102,7 +104,8 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
       {"replayed", job.trainer().replays()},
       {"epochs", samples.epoch_ms.size()},
       {"epoch_ms", to_json(spread_of(samples.epoch_ms))},
-      {"exposed_comm_ms", to_json(spread_of(samples.exposed_ms))},
+      {"exposed_comm_ms",
+       samples.exposed_ms.empty() ? Json() : to_json(spread_of(samples.exposed_ms))},
       {"bytes_sent_per_epoch", static_cast<std::int64_t>(spread_of(samples.bytes).median)},
       {"halo_bytes_per_epoch_formula", halo_bytes},
       {"peak_rss_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
@@ -132,7 +135,9 @@ void print_report(const Json& report) {
              report.at("overlap").get<bool>() ? "on" : "off");
   fmt::print("  {:<20} {:>10} {:>10} {:>10}\n", "ms", "median", "min", "max");
   line("epoch", report.at("epoch_ms"));
-  line("exposed comm", report.at("exposed_comm_ms"));
+  if (!report.at("exposed_comm_ms").is_null()) {
+    line("exposed comm", report.at("exposed_comm_ms"));
+  }
   if (report.contains("phases_ms")) {
     fmt::print("  phases of rank 0\n");
     for (const auto& [phase, spread] : report.at("phases_ms").items()) line(phase, spread);
@@ -161,6 +166,9 @@ void print_profile(const Json& profile) {
 
 void run_bench(const BenchArguments& arguments) {
   const TrainOptions options = arguments.flags.resolve();
+  if (options.calibrate && arguments.json.empty()) {
+    fail_option("--calibrate: needs --json FILE, beside which calibration.json is written");
+  }
   const PartitionOptions partition = arguments.flags.resolve_partition();
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     on_all_ranks(transport, [&] {
@@ -180,6 +188,10 @@ void run_bench(const BenchArguments& arguments) {
     }
     std::int64_t halo_bytes = job.trainer().model().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&halo_bytes, 1), {"byte formula"});
+    if (options.calibrate) {
+      save_calibration(transport, *job.choices(),
+                       std::filesystem::absolute(arguments.json).parent_path());
+    }
     if (transport.rank() != 0) return;
     Json report = make_report(samples, job, options, transport, halo_bytes);
     print_report(report);

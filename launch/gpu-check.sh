@@ -16,6 +16,9 @@ cd "$(dirname "$0")/.."
 out=gpu-check build=build data="" scale=1 stages=tests,sanitizer,kernels,epochs,ranks,peers
 usage() { sed -n '2,15s/^# \{0,1\}//p' "$0"; }
 while [ $# -gt 0 ]; do
+  case $1 in --out | --build | --data | --scale | --stages)
+    [ $# -ge 2 ] || { echo "gpu-check.sh: $1 needs a value" >&2; exit 2; } ;;
+  esac
   case $1 in
     --out) out=$2 ;;
     --build) build=$2 ;;
@@ -26,7 +29,6 @@ while [ $# -gt 0 ]; do
     *) echo "gpu-check.sh: unknown option '$1'; allowed are --out, --build, --data, --scale, --stages" >&2
        exit 2 ;;
   esac
-  [ $# -ge 2 ] || { echo "gpu-check.sh: $1 needs a value" >&2; exit 2; }
   shift 2
 done
 for stage in ${stages//,/ }; do
@@ -80,9 +82,13 @@ skip() {
 export ATOLL_REQUIRE_GPU=1
 if wants tests; then
   echo "Tests that need a GPU"
-  for name in kernels comm exchange nn training; do
+  for name in kernels comm exchange training; do
     [ -x "$build/test_$name" ] || { skip "test_$name" "not built"; continue; }
     check "test_$name" "$build/test_$name" --gtest_filter='*cuda*:*Cuda*:*Device*:*Nccl*'
+    if grep -q 'Running 0 tests' "$out/logs/test_$name.log"; then
+      echo "  FAIL  test_$name: no test has this name"
+      failures=$((failures + 1))
+    fi
   done
 fi
 

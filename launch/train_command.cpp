@@ -25,11 +25,12 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
              summary.at("valid").is_null() ? "train (no labelled valid node)" : "valid");
   fmt::print("  {}: train {}  valid {}  test {}\n", summary.at("metric").get<std::string>(),
              number("train"), number("valid"), number("test"));
-  fmt::print(
-      "  {:.1f} ms per epoch (median), {:.1f} ms of it waiting for messages, {:.2f} MB sent\n",
-      summary.at("epoch_ms_median").get<double>(),
-      summary.at("exposed_comm_ms_median").get<double>(),
-      summary.at("bytes_sent_per_epoch").get<double>() / 1e6);
+  const Json& exposed = summary.at("exposed_comm_ms_median");
+  const bool known = exposed.is_number() && !std::isnan(exposed.get<double>());
+  fmt::print("  {:.1f} ms per epoch (median), {} ms of it waiting for messages, {:.2f} MB sent\n",
+             summary.at("epoch_ms_median").get<double>(),
+             known ? fmt::format("{:.1f}", exposed.get<double>()) : "an unknown number of",
+             summary.at("bytes_sent_per_epoch").get<double>() / 1e6);
   if (!run_dir.empty()) fmt::print("  results in {}\n", run_dir.string());
 }
 

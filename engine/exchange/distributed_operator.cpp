@@ -73,10 +73,11 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
     plans_.push_back(std::move(made));
   };
   plan(forward_, graph.forward);
-  if (graph.symmetric) {
+  // A plan may hold the factors, too: the mean's differ between the directions.
+  if (graph.symmetric && symmetric_norm) {
     backward_.matrix.plan = forward_.matrix.plan;
   } else {
-    plan(backward_, graph.backward);
+    plan(backward_, graph.symmetric ? graph.forward : graph.backward);
   }
 }
 

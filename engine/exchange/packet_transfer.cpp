@@ -109,7 +109,8 @@ class StagedPackets final : public PendingPackets {
 PacketTransfer::PacketTransfer(Backend& backend, Queue& compute, Transport& transport,
                                DeviceTransport* device)
     : backend_(backend), compute_(compute), transport_(transport), device_(device) {
-  if (staged()) staging_queue_ = backend.make_queue(QueuePriority::kHigh);
+  const bool staged = !backend.host_accessible() && device == nullptr && transport.size() > 1;
+  if (staged) staging_queue_ = backend.make_queue(QueuePriority::kHigh);
 }
 
 PacketTransfer::~PacketTransfer() = default;

@@ -38,9 +38,6 @@ class PacketTransfer {
                                         const OperationLabel& label,
                                         std::shared_ptr<const void> keep_alive);
 
-  // True if packets pass through staging memory: bytes sent and received of it per exchange.
-  bool staged() const { return !backend_.host_accessible() && device_ == nullptr; }
-
  private:
   struct Staging;
   Backend& backend_;

@@ -25,7 +25,10 @@ double number(const Json& object, const char* field, const fs::path& place) {
 
 void require_same(const Json& found, const Json& wanted, const fs::path& place) {
   for (const auto& [field, value] : wanted.items()) {
-    const Json old = found.is_object() && found.contains(field) ? found.at(field) : Json(nullptr);
+    Json old = found.is_object() && found.contains(field) ? found.at(field) : Json(nullptr);
+    // Version 0.1 knew one storage type and did not name it.
+    if (old.is_null() && field == "dtype") old = "f32";
+    if (old.is_null() && field == "tf32") old = false;
     if (old != value) {
       fail_input(
           "{}: the checkpoint was made with {} = {}, this run has {}; resume with the same "

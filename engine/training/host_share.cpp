@@ -10,6 +10,7 @@
 #include "base/checksum.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "engine/training/agreement.hpp"
 
 namespace atl {
 
@@ -46,8 +47,9 @@ int cores_per_rank(Transport& transport) {
   return std::max(1, cores / sharers);
 }
 
-int rank_on_host(Transport& transport) {
-  const auto mine = static_cast<std::int64_t>(checksum(host_name()));
+int device_rank_on_host(Transport& transport, bool uses_device) {
+  const std::string place = host_name() + (uses_device ? " device" : " none");
+  const auto mine = static_cast<std::int64_t>(checksum(place));
   const std::vector<std::int64_t> hosts = all_values(transport, mine, {"host list"});
   return static_cast<int>(std::count(hosts.begin(), hosts.begin() + transport.rank(), mine));
 }
@@ -68,20 +70,14 @@ void require_memory(Transport& transport, Backend& backend, std::int64_t bytes_n
     need += needs[r];
     ++ranks;
   }
-  std::vector<std::int64_t> missing =
-      all_values(transport, std::max<std::int64_t>(0, need - available), {"memory check"});
-  for (std::size_t r = 0; r < missing.size(); ++r) {
-    if (missing[r] == 0) continue;
-    if (places[r] == mine) {
-      fail(ErrorKind::kMemory,
-           "{}: its {} ranks need {} for model, activations and buffers, {} is available, {} "
-           "is missing; use more {}, a smaller --hidden or fewer --layers",
-           place, ranks, format_bytes(need), format_bytes(available),
-           format_bytes(need - available), on_host ? "hosts" : "devices");
-    }
-    fail(ErrorKind::kMemory, "the {} of rank {} lacks {} of memory", on_host ? "host" : "device", r,
-         format_bytes(missing[r]));
-  }
+  on_all_ranks(transport, [&] {
+    if (need <= available) return;
+    fail(ErrorKind::kMemory,
+         "{}: its {} ranks need {} for model, activations and buffers, {} is available, {} is "
+         "missing; use more {}, a smaller --hidden or fewer --layers",
+         place, ranks, format_bytes(need), format_bytes(available), format_bytes(need - available),
+         on_host ? "hosts" : "devices");
+  });
 }
 
 }  // namespace atl

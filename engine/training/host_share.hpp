@@ -12,8 +12,8 @@ namespace atl {
 // allowance (a launcher may have bound each rank to cores of its own); at least 1. Collective.
 int cores_per_rank(Transport& transport);
 
-// How many lower ranks run on this host: which of its devices is this rank's. Collective.
-int rank_on_host(Transport& transport);
+// How many lower ranks of this host use a device: which of its devices is this rank's. Collective.
+int device_rank_on_host(Transport& transport, bool uses_device);
 
 // Throws Error{kMemory} on every rank, naming place, need, available and missing bytes, if the
 // ranks that share some host's or device's memory together need more than it has available.

@@ -25,6 +25,7 @@ struct TrainOptions {
   std::uint64_t seed = 1;
   std::int64_t split_index = 0;
   DType dtype = DType::kF32;  // storage of activations and messages: f32 or bf16
+  bool tf32 = false;          // products with 10-bit mantissas where the device has them
 
   // How it is computed: the numbers stay within rounding.
   OrderChoice order = OrderChoice::kAuto;
@@ -34,7 +35,6 @@ struct TrainOptions {
   std::string backend = "auto";   // or one per rank, separated by commas
   std::string messages = "auto";  // between devices: see make_device_transport
   GraphReplay cuda_graph = GraphReplay::kAuto;
-  bool tf32 = false;                  // products with 10-bit mantissas where the device has them
   bool calibrate = false;             // measure which kernel is fastest where several can serve
   std::filesystem::path calibration;  // choices measured before
   int threads = 0;                    // per rank; 0 = cores / ranks on this host

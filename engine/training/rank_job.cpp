@@ -45,6 +45,23 @@ int threads_per_rank(Transport& transport, int wanted) {
   return from_environment > 0 ? from_environment : share;
 }
 
+bool uses_device(const std::string& backend) {
+  std::string why;
+  return backend == "cuda" || (backend == "auto" && cuda_device_count(why) > 0);
+}
+
+// Features and both directions of the graph with their factors, about.
+std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
+  const LocalGraphView graph = shard.graph();
+  const auto matrix_bytes = [](const LocalMatrixView& matrix) {
+    return static_cast<std::int64_t>(matrix.csr.row_ptr.size_bytes() +
+                                     matrix.csr.col_idx.size_bytes() +
+                                     matrix.csr.values.size_bytes());
+  };
+  return shard.dataset().features * graph.inner() * bytes_of(dtype) + matrix_bytes(graph.forward) +
+         (graph.symmetric ? 0 : matrix_bytes(graph.backward)) + 32 * graph.inner();
+}
+
 }  // namespace
 
 RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
@@ -52,13 +69,16 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  std::int64_t model_outputs)
     : shard_(open_shard(transport, dataset, partition)),
       threads_(threads_per_rank(transport, options.threads)) {
-  const int host_rank = rank_on_host(transport);
+  std::string name;
   on_all_ranks(transport, [&] {
-    const std::string name = backend_of_rank(options.backend, transport.rank(), transport.size());
+    name = backend_of_rank(options.backend, transport.rank(), transport.size());
+  });
+  const int device_rank = device_rank_on_host(transport, uses_device(name));
+  on_all_ranks(transport, [&] {
     BackendOptions settings;
     settings.threads = threads_;
     settings.tf32 = options.tf32;
-    settings.local_rank = host_rank;
+    settings.local_rank = device_rank;
     settings.choices = choices_ = load_calibration(options);
     backend_ = make_backend(name, settings);
     if (!backend_->supports(options.dtype)) {
@@ -69,6 +89,10 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     queue_ = backend_->make_queue();
   });
   device_ = make_device_transport(options.messages, transport, *backend_);
+  require_replay(options, transport);
+  // What the shard takes on a device; on a host it is mapped, not copied.
+  const bool copied = !backend_->host_accessible();
+  require_memory(transport, *backend_, copied ? device_bytes_of(shard_, options.dtype) : 0);
   data_ = std::make_unique<RankData>(*backend_, *queue_, transport, shard_, options.split_index,
                                      options.dtype, model_outputs);
   on_all_ranks(transport, [&] {
@@ -77,13 +101,28 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   });
   require_memory(transport, *backend_, trainer_->bytes_needed());
   trainer_->allocate();
+  std::int64_t some_device = backend_->host_accessible() ? 0 : 1;
+  transport.all_reduce(std::span(&some_device, 1), {"device count"});
   if (transport.rank() == 0) {
     const LocalGraphView& graph = data_->graph();
     log::info("{} ranks ({}), backend {}; rank 0: {} nodes ({} central), {} halo rows, {}",
               transport.size(), transport.name(), backend_->device(), graph.inner(), graph.central,
               graph.forward.plan.halo_rows(), format_bytes(trainer_->bytes_needed()));
-    if (!backend_->host_accessible()) log::info("messages: {}", device_.reason);
+    if (some_device) log::info("{}", device_.reason);
   }
+}
+
+void RankJob::require_replay(const TrainOptions& options, Transport& transport) const {
+  if (options.cuda_graph != GraphReplay::kOn) return;
+  const bool recorded =
+      !backend_->host_accessible() && (transport.size() == 1 || device_.transport != nullptr);
+  on_all_ranks(transport, [&] {
+    if (recorded) return;
+    fail_option(
+        "--cuda-graph on: rank {} computes on {} and {}; an epoch is recorded on one rank, or "
+        "with NCCL between all; use auto",
+        transport.rank(), backend_->name(), device_.reason);
+  });
 }
 
 }  // namespace atl

@@ -34,6 +34,9 @@ class RankJob {
   const DeviceTransportChoice& device_transport() const { return device_; }
 
  private:
+  // Throws Error{kOption} on all ranks if --cuda-graph on asks for what can't be.
+  void require_replay(const TrainOptions& options, Transport& transport) const;
+
   Shard shard_;
   int threads_ = 0;
   std::int64_t bytes_at_start_ = 0;  // available to the backend

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace atl {
 
@@ -142,11 +143,22 @@ EpochResult Trainer::profile_epoch(int epoch, std::map<std::string, OperationCos
   TraceRecorder recorder(transport_.rank());
   recorder.use_clock(clock_.get());
   trace_.use_clock(clock_.get());
-  profiling_ = true;
-  backend_.profile_into(&recorder);
-  const EpochResult result = run_epoch(epoch);
-  backend_.profile_into(nullptr);
-  profiling_ = false;
+  struct Profiling {
+    Trainer& trainer;
+    Profiling(Trainer& owner, TraceRecorder& into) : trainer(owner) {
+      trainer.profiling_ = true;
+      trainer.backend_.profile_into(&into, &trainer.queue_);
+    }
+    ~Profiling() {
+      trainer.backend_.profile_into(nullptr, nullptr);
+      trainer.profiling_ = false;
+    }
+  };
+  EpochResult result;
+  {
+    const Profiling profiling(*this, recorder);
+    result = run_epoch(epoch);
+  }
   recorder.resolve();
   for (const TraceSpan& span : recorder.spans()) {
     OperationCost& cost = operations[span.name];
@@ -156,12 +168,24 @@ EpochResult Trainer::profile_epoch(int epoch, std::map<std::string, OperationCos
   return result;
 }
 
+double Trainer::exposed_ms(const EpochResult& result) const {
+  if (transport_.size() > 1 && replays() && !profiling_) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  double sum = 0;
+  for (const char* phase : {"wait", "all-reduce"}) {
+    const auto found = result.phase_ms.find(phase);
+    if (found != result.phase_ms.end()) sum += found->second;
+  }
+  return sum;
+}
+
 void Trainer::share_result(EpochResult& result) {
   for (const TraceSpan& span : trace_.spans()) {
     result.phase_ms[span.name] += span.duration_us / 1000;
   }
   keep_spans();
-  result.exposed_comm_ms = result.phase_ms["wait"] + result.phase_ms["all-reduce"];
+  result.exposed_comm_ms = exposed_ms(result);
   // One small sum carries what is summed and, in a slot per rank, what is compared.
   const auto size = static_cast<std::size_t>(transport_.size());
   std::vector<double> shared(3 + size, 0.0);

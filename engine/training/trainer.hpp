@@ -16,8 +16,8 @@ struct EpochResult {
   int epoch = 0;
   double loss = 0;                         // over all ranks, before the step
   double epoch_ms = 0;                     // slowest rank
-  double exposed_comm_ms = 0;              // time blocked on messages, mean over ranks; 0 where
-                                           // the epoch was replayed: not known then
+  double exposed_comm_ms = 0;              // time blocked on messages, mean over ranks; NaN
+                                           // where it is not known: in replayed epochs
   std::int64_t bytes_sent = 0;             // all ranks, gradient all-reduce included
   std::map<std::string, double> phase_ms;  // this rank, by span name
 };
@@ -69,6 +69,7 @@ class Trainer {
   // The same by replaying it, recorded when it was first worth it; false if this can't be done.
   bool replay_epoch(int epoch);
   std::int64_t bytes_sent() const;
+  double exposed_ms(const EpochResult& result) const;
   void share_result(EpochResult& result);
   void keep_spans();
 

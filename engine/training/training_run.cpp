@@ -1,6 +1,8 @@
 #include "engine/training/training_run.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "base/files.hpp"
@@ -16,8 +18,10 @@ namespace atl {
 
 namespace {
 
+// Of the known values; NaN if none is.
 double median(std::vector<double> values) {
-  if (values.empty()) return 0;
+  std::erase_if(values, [](double value) { return std::isnan(value); });
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::sort(values.begin(), values.end());
   return values.size() % 2 == 1 ? *middle : (*middle + *(middle - 1)) / 2;
@@ -27,6 +31,8 @@ double median(std::vector<double> values) {
 double score(const Metrics& metrics) {
   return std::isnan(metrics.valid) ? metrics.train : metrics.valid;
 }
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 class Run {
  public:
@@ -87,7 +93,9 @@ class Run {
     for (const Json& line : lines) {
       loss_ = line.value("loss", 0.0);
       epoch_ms_.push_back(line.value("epoch_ms", 0.0));
-      exposed_ms_.push_back(line.value("exposed_comm_ms", 0.0));
+      const auto exposed = line.find("exposed_comm_ms");
+      const bool known = exposed != line.end() && exposed->is_number();
+      exposed_ms_.push_back(known ? exposed->get<double>() : kUnknown);
       bytes_.push_back(line.value("bytes_sent", 0.0));
     }
   }
@@ -164,6 +172,8 @@ class Run {
                     {"transport", transport_.name()},
                     {"backend", job_.backend().name()},
                     {"dtype", to_string(options_.dtype)},
+                    {"tf32", options_.tf32},
+                    {"messages", job_.device_transport().reason},
                     {"exchange", options_.exchange},
                     {"overlap", options_.overlap},
                     {"model", options_.model},
@@ -179,8 +189,9 @@ class Run {
                         {"forward_floats_per_halo_row", layer.forward_floats},
                         {"backward_floats_per_halo_row", layer.backward_floats}});
     }
-    summary["epoch_ms_median"] = median(epoch_ms_);
-    summary["bytes_sent_per_epoch"] = static_cast<std::int64_t>(median(bytes_));
+    summary["epoch_ms_median"] = epoch_ms_.empty() ? 0 : median(epoch_ms_);
+    summary["bytes_sent_per_epoch"] =
+        bytes_.empty() ? 0 : static_cast<std::int64_t>(median(bytes_));
     summary["exposed_comm_ms_median"] = median(exposed_ms_);
     summary["layers"] = floats;
     summary["peak_rss_mb"] =
@@ -238,6 +249,7 @@ Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset) {
                  {"seed", options.seed},
                  {"split-index", options.split_index},
                  {"dtype", to_string(options.dtype)},
+                 {"tf32", options.tf32},
                  {"exchange", options.exchange}};
   if (optimizer.schedule == LearningRateSchedule::kCosine) result["epochs"] = optimizer.epochs;
   if (optimizer.schedule == LearningRateSchedule::kStep) {

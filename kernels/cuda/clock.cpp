@@ -25,10 +25,15 @@ void CudaClock::reset() {
   check(cudaEventRecord(origin_.get(), stream_), "cudaEventRecord");
 }
 
-int CudaClock::mark() {
+int CudaClock::mark() noexcept {
   const auto index = static_cast<std::size_t>(used_);
-  if (index == marks_.size()) marks_.push_back(make_timing_event());
-  check(cudaEventRecord(marks_[index].get(), stream_), "cudaEventRecord");
+  if (index == marks_.size()) {
+    cudaEvent_t event = nullptr;
+    if (cudaEventCreate(&event) != cudaSuccess) return -1;
+    marks_.emplace_back(event);
+  }
+  // The error itself is reported by the next operation or synchronization.
+  if (cudaEventRecord(marks_[index].get(), stream_) != cudaSuccess) return -1;
   return used_++;
 }
 

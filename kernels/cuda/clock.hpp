@@ -13,7 +13,7 @@ class CudaClock final : public SpanClock {
   explicit CudaClock(cudaStream_t stream);
 
   void reset() override;
-  int mark() override;
+  int mark() noexcept override;
   double microseconds(int mark) override;
   void push_range(const char* name) override;
   void pop_range() override;

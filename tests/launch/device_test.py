@@ -102,6 +102,18 @@ class DeviceTest(unittest.TestCase):
         result = self.train("--backend", "cuda", hidden=20000)
         self.assert_refused(result, 2, "device", "is missing")
 
+    def test_only_ranks_that_use_devices_count(self):
+        # Two devices with room for one rank each.
+        self.emulate(ATOLL_EMULATION_DEVICES="2", ATOLL_EMULATION_MEMORY=str(220 << 20))
+        self.trained("counted", "--backend", "cuda,cpu,cuda", "--transport", "local", "--ranks", "3")
+
+    def test_a_replay_asked_for_is_no_wish(self):
+        self.assert_refused(self.train("--backend", "cpu", "--cuda-graph", "on"), 2,
+                            "--cuda-graph on", "cpu")
+        self.assert_refused(
+            self.train("--backend", "cuda", "--cuda-graph", "on", "--transport", "local", "--ranks",
+                       "2"), 2, "--cuda-graph on")
+
     def test_without_a_device(self):
         self.emulate(ATOLL_EMULATION_DEVICES="0")
         self.assert_refused(self.train("--backend", "cuda"), 1, "backend cuda")
@@ -132,6 +144,7 @@ class DeviceTest(unittest.TestCase):
         with open(os.path.join(self.folder, "bench.json"), encoding="utf-8") as file:
             report = json.load(file)
         self.assertTrue(report["replayed"])
+        self.assertNotIn("phases_ms", report)
         self.assertIn("spmm", report["profile"]["operations"])
 
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/npy.hpp"
+#include "engine/training/calibration.hpp"
 #include "engine/training/prediction.hpp"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/support/require_device.hpp"
@@ -147,6 +148,33 @@ TEST_F(DeviceTraining, MixesWithRanksOnTheCpu) {
   EXPECT_EQ(found.bytes, run_epochs(dataset, 3, small_options(), 1, 20).bytes);
 }
 
+// The mean has other factors in each direction, of which a plan for cuSPARSE makes copies.
+TEST_F(DeviceTraining, FollowsTheReferenceWithEveryKernel) {
+  const std::filesystem::path dataset = make_sbm(dir_, false);
+  TrainOptions options = on_reference();
+  options.model = "sage";
+  const RunResult expected = run_epochs(dataset, 1, options, 1, 5);
+  options.backend = "cuda";
+  options.calibrate = true;
+  const std::filesystem::path file = dir_.path() / "calibration.json";
+  run_local_ranks(1, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, PartitionOptions{}, options);
+    job.trainer().run_epoch(1);
+    save_calibration(transport, *job.choices(), dir_.path());
+  });
+  options.calibrate = false;
+  options.calibration = file;
+  for (const char* kernel : {"own", "cusparse"}) {
+    Json choices = read_json(file);
+    ASSERT_FALSE(choices.at("kernel_choices").empty());
+    for (Json& choice : choices.at("kernel_choices")) choice["kernel"] = kernel;
+    write_json(file, choices);
+    const RunResult found = run_epochs(dataset, 1, options, 1, 5);
+    EXPECT_LT(distance(found, expected, 1), 1e-6) << kernel;
+    EXPECT_LT(distance(found, expected, 5), 1e-5) << kernel;
+  }
+}
+
 TEST_F(DeviceTraining, NcclGivesTheBitsOfStaging) {
   constexpr int kRanks = 3;
   if (devices_ < kRanks) GTEST_SKIP() << devices_ << " devices, " << kRanks << " needed";
@@ -160,8 +188,22 @@ TEST_F(DeviceTraining, NcclGivesTheBitsOfStaging) {
   EXPECT_EQ(direct.bytes, staged.bytes);
   options.cuda_graph = GraphReplay::kOn;
   const RunResult replayed = run_epochs(dataset, kRanks, options, 1, 6);
+  EXPECT_TRUE(replayed.replayed);
   expect_same_run(replayed, staged);
   EXPECT_EQ(replayed.bytes, staged.bytes);
+}
+
+TEST_F(DeviceTraining, ProfilesTheComputeQueueOnSeveralRanks) {
+  const std::filesystem::path dataset = make_sbm(dir_, false);
+  const TrainOptions options = on_device();
+  run_local_ranks(2, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, PartitionOptions{}, options);
+    std::map<std::string, OperationCost> operations;
+    job.trainer().profile_epoch(1, operations);
+    EXPECT_GT(operations.at("spmm").calls, 0);
+    // Packing runs beside it.
+    EXPECT_FALSE(operations.contains("gather_rows"));
+  });
 }
 
 TEST_F(DeviceTraining, PredictsWhatTheReferencePredicts) {

@@ -41,6 +41,7 @@ struct RunResult {
   std::int64_t formula_bytes = 0;
   SafetensorsFile state;
   Metrics metrics;
+  bool replayed = false;
 };
 
 // Epochs `first`..`last`, after loading `start` if it holds anything.
@@ -64,7 +65,8 @@ inline RunResult run_epochs(const std::filesystem::path& dataset, int ranks,
     std::int64_t formula = job.trainer().model().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&formula, 1), {"formula"});
     if (transport.rank() == 0) {
-      result = {losses, bytes, formula, job.trainer().state(true), metrics};
+      result = {
+          losses, bytes, formula, job.trainer().state(true), metrics, job.trainer().replays()};
     }
   });
   return result;
