@@ -8,6 +8,7 @@ object. Needs torch and torch_geometric; runs where they install.
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -36,17 +37,14 @@ def arguments():
 
 
 def load(folder):
-    """features [N, F], labels [N], training mask [N], edge_index [2, E] (source, target)."""
-    row_ptr = np.load(folder / "row_ptr.npy", mmap_mode="r")
-    targets = np.repeat(np.arange(len(row_ptr) - 1), np.diff(row_ptr))
-    sources = np.load(folder / "col_idx.npy").astype(np.int64)
+    """features [N, F], labels [N], training mask [N]."""
     split = np.load(folder / "split.npy")
     split = split if split.ndim == 1 else split[0]
     labels = np.load(folder / "labels.npy")
     if labels.ndim == 2:
         sys.exit(f"{folder}: multi-label sets are not compared")
     features = np.load(folder / "features.npy")
-    return features, labels.astype(np.int64), (split == 0) & (labels >= 0), (sources, targets)
+    return features, labels.astype(np.int64), (split == 0) & (labels >= 0)
 
 
 def build_model(options, features, classes):
@@ -81,23 +79,66 @@ def build_model(options, features, classes):
     return Model()
 
 
-def build_adjacency(options, edges, nodes, device):
-    """An edge_index, or A as torch sparse CSR whose row i holds the in-edges of node i."""
+def refuse_what_does_not_fit(options, edges, device):
+    """edge_index keeps a message of `hidden` floats per edge: ends here where that is hopeless."""
     import torch
 
-    sources, targets = (torch.from_numpy(np.ascontiguousarray(side)) for side in edges)
+    if options.adjacency != "edge_index":
+        return
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+    else:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    messages = 4 * edges * options.hidden
+    if messages > 0.4 * memory:
+        sys.exit(f"edge_index: the messages of one layer take {messages / 1e9:.1f} GB, more than "
+                 f"0.4 of this device's {memory / 1e9:.1f} GB")
+
+
+def add_self_loops(row_ptr, columns):
+    """The same CSR with one more entry at the end of every row that has none on the diagonal."""
+    import torch
+
+    nodes, device = len(row_ptr) - 1, row_ptr.device
+    lengths = row_ptr.diff()
+    every_row = torch.arange(nodes, device=device, dtype=columns.dtype)
+    rows = torch.repeat_interleave(every_row, lengths)
+    missing = torch.ones(nodes, dtype=torch.bool, device=device)
+    missing[rows[rows == columns]] = False
+    before = torch.zeros_like(row_ptr)  # entries inserted before a row
+    before[1:] = missing.cumsum(0)
+    inserted_ptr = row_ptr + before
+    inserted = torch.empty(int(inserted_ptr[-1]), dtype=columns.dtype, device=device)
+    places = torch.arange(len(columns), device=device)
+    inserted[places + torch.repeat_interleave(before[:-1], lengths)] = columns
+    inserted[inserted_ptr[1:][missing] - 1] = every_row[missing]
+    return inserted_ptr, inserted
+
+
+def build_adjacency(options, device):
+    """An edge_index, or A as torch sparse CSR whose row i holds the in-edges of node i.
+
+    The folder's row_ptr [N + 1] and col_idx [E] are this CSR already: nothing is sorted.
+    """
+    import torch
+
+    row_ptr = torch.from_numpy(np.load(options.dataset / "row_ptr.npy")).to(device)
+    columns = torch.from_numpy(np.load(options.dataset / "col_idx.npy")).to(device)
+    row_ptr, nodes = row_ptr.long(), len(row_ptr) - 1
     if options.adjacency == "edge_index":
-        return torch.stack([sources, targets]).to(device)
-    values = torch.ones(len(sources))
+        targets = torch.repeat_interleave(torch.arange(nodes, device=device), row_ptr.diff())
+        return torch.stack([columns.long(), targets])
     if options.model == "gcn":
-        loops = torch.arange(nodes)
-        sources, targets = torch.cat([sources, loops]), torch.cat([targets, loops])
-        degree = torch.bincount(targets, minlength=nodes).float()
-        values = degree[targets].rsqrt() * degree[sources].rsqrt()
+        row_ptr, columns = add_self_loops(row_ptr, columns)
+        scale = row_ptr.diff().float().rsqrt()
+        values = torch.repeat_interleave(scale, row_ptr.diff()) * scale[columns]
+    else:
+        values = torch.ones(len(columns), device=device)
     if options.precision == "bf16":  # autocast narrows x, and both factors must agree
         values = values.to(torch.bfloat16)
-    matrix = torch.sparse_coo_tensor(torch.stack([targets, sources]), values, (nodes, nodes))
-    return matrix.coalesce().to_sparse_csr().to(device)
+    # 32-bit indices where they suffice, as Atoll has them.
+    index = torch.int32 if len(columns) < 2**31 else torch.int64
+    return torch.sparse_csr_tensor(row_ptr.to(index), columns.to(index), values, (nodes, nodes))
 
 
 def main():
@@ -111,12 +152,15 @@ def main():
         torch.set_num_threads(options.threads)
     torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
     device = torch.device(options.device)
-    features, labels, train, edges = load(options.dataset)
+    edges = len(np.load(options.dataset / "col_idx.npy", mmap_mode="r"))
+    refuse_what_does_not_fit(options, edges, device)
+    torch.manual_seed(1)
+    features, labels, train = load(options.dataset)
     nodes, width = features.shape
     x = torch.from_numpy(features).to(device)
     y = torch.from_numpy(labels).to(device)
     rows = torch.from_numpy(np.flatnonzero(train)).to(device)
-    adjacency = build_adjacency(options, edges, nodes, device)
+    adjacency = build_adjacency(options, device)
     model = build_model(options, width, int(labels.max()) + 1).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
@@ -146,7 +190,7 @@ def main():
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
         "dataset": json.loads((options.dataset / "dataset.json").read_text())["name"],
-        "nodes": nodes, "edges": len(edges[0]), "model": options.model, "layers": options.layers,
+        "nodes": nodes, "edges": edges, "model": options.model, "layers": options.layers,
         "hidden": options.hidden, "norm": options.norm, "adjacency": options.adjacency,
         "precision": options.precision, "epochs": options.epochs,
         "loss": float(loss),
