@@ -113,10 +113,11 @@ cudaError_t end_capture(Stream& stream, std::vector<GraphNode>& nodes) {
   }
   const bool joined = all_joined(*capture);
   end_capture(capture);
+  // Events may still know the capture; what it held is gone as of now.
+  nodes = std::exchange(capture->nodes, {});
+  if (capture->invalid || !joined) nodes.clear();
   if (capture->invalid) return cudaErrorStreamCaptureInvalidated;
-  if (!joined) return cudaErrorStreamCaptureUnjoined;
-  nodes = std::move(capture->nodes);
-  return cudaSuccess;
+  return joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
 }
 
 }  // namespace atl::cuda_emulation
