@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/log.hpp"
+
 namespace atl {
 
 ModelConfig model_config(const TrainOptions& options, std::int64_t features, std::int64_t outputs) {
@@ -92,6 +94,17 @@ void Trainer::queue_epoch(int epoch) {
   optimizer_.step(backend_, queue_, model_.parameters(), state_.span().data());
 }
 
+std::unique_ptr<Recording> Trainer::record_epoch(int epoch) {
+  try {
+    return backend_.record(queue_, [&] { queue_epoch(epoch); });
+  } catch (const Error& error) {
+    // A recording is a matter of speed: unless it was asked for, the run goes on without.
+    if (options_.cuda_graph == GraphReplay::kOn || error.kind() != ErrorKind::kDevice) throw;
+    log::warn("epochs are queued one by one, not replayed: {}", error.what());
+    return nullptr;
+  }
+}
+
 bool Trainer::replay_epoch(int epoch) {
   // The first epoch caches what is constant and the second sizes what grows on demand: from the
   // third on, epochs are the same but for EpochState. A trace needs the spans of each.
@@ -99,15 +112,16 @@ bool Trainer::replay_epoch(int epoch) {
   const bool wanted = options_.cuda_graph == GraphReplay::kOn ||
                       (options_.cuda_graph == GraphReplay::kAuto && transport_.size() == 1);
   const bool possible = transport_.size() == 1 || device_ != nullptr;
-  if (!wanted || !possible || options_.trace || profiling_) return false;
+  if (!wanted || !possible || recording_refused_ || options_.trace || profiling_) return false;
   if (epochs_run_ < kEpochsBefore) return false;
   if (recording_ == nullptr) {
     const std::int64_t before = bytes_sent();
     trace_.use_clock(nullptr);
-    recording_ = backend_.record(queue_, [&] { queue_epoch(epoch); });
+    recording_ = record_epoch(epoch);
     trace_.clear();
     if (recording_ == nullptr) {
       trace_.use_clock(clock_.get());
+      recording_refused_ = true;
       return false;
     }
     recorded_bytes_ = bytes_sent() - before;

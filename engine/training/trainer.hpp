@@ -68,6 +68,8 @@ class Trainer {
   void queue_epoch(int epoch);
   // The same by replaying it, recorded when it was first worth it; false if this can't be done.
   bool replay_epoch(int epoch);
+  // Null where the device can't, or, with --cuda-graph auto, refuses to.
+  std::unique_ptr<Recording> record_epoch(int epoch);
   std::int64_t bytes_sent() const;
   double exposed_ms(const EpochResult& result) const;
   void share_result(EpochResult& result);
@@ -90,6 +92,7 @@ class Trainer {
   DeviceArray<EpochState> state_;
   StagingMemory host_state_;  // one EpochState on its way to state_
   std::unique_ptr<Recording> recording_;
+  bool recording_refused_ = false;
   std::int64_t recorded_bytes_ = 0;  // sent in one replayed epoch
   int epochs_run_ = 0;
   bool profiling_ = false;
