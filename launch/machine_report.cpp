@@ -217,7 +217,7 @@ void add_devices(Findings& findings) {
     library.advice = "build where nccl.h and libnccl are found; devices then exchange directly";
   }
   findings.push_back(library);
-  findings.push_back({"devices", "ranks here", describe_messages(cuda.devices)});
+  findings.push_back({"devices", "two or more ranks", describe_messages(cuda.devices)});
 }
 
 void add_disk(Findings& findings) {
