@@ -25,8 +25,14 @@ def collect(folder):
             "exit_code": int(code), "seconds": int(seconds),
             "command": (results / f"{name}.command").read_text().strip(),
             "result": read_json(results / f"{name}.json")}
+        tests = results / f"{name}.tests"
+        if tests.exists():
+            ran, skipped = tests.read_text().split()
+            document["checks"][name]["tests"] = {"ran": int(ran), "skipped": int(skipped)}
     for path in sorted(results.glob("*.skipped")):
         document["checks"][path.stem] = {"skipped": path.read_text().strip()}
+    for path in sorted(results.glob("*.command")):  # ended from outside while it ran
+        document["checks"].setdefault(path.stem, {"unfinished": path.read_text().strip()})
     return document
 
 
@@ -35,9 +41,15 @@ def rows_of(document):
         if "skipped" in check:
             yield name, "skipped", check["skipped"]
             continue
+        if "unfinished" in check:
+            yield name, "unfinished", check["unfinished"]
+            continue
         state = "ok" if check["exit_code"] == 0 else f"exit code {check['exit_code']}"
         result = check["result"] or {}
-        if "epoch_ms" in result:
+        if "tests" in check:
+            yield name, state, (f"{check['tests']['ran']} tests, {check['tests']['skipped']} skipped, "
+                                f"{check['seconds']} s")
+        elif "epoch_ms" in result:
             times = result["epoch_ms"]
             text = f"{times['median']:.2f} ms ({times['min']:.2f} .. {times['max']:.2f})"
             memory = result.get("device_memory_mb") or result.get("peak_device_mb")

@@ -158,6 +158,8 @@ def main():
     features, labels, train = load(options.dataset)
     nodes, width = features.shape
     x = torch.from_numpy(features).to(device)
+    if options.precision == "bf16":  # SAGE aggregates the features before autocast narrows them
+        x = x.to(torch.bfloat16)
     y = torch.from_numpy(labels).to(device)
     rows = torch.from_numpy(np.flatnonzero(train)).to(device)
     adjacency = build_adjacency(options, device)
