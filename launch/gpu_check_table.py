@@ -47,7 +47,8 @@ def rows_of(document):
         state = "ok" if check["exit_code"] == 0 else f"exit code {check['exit_code']}"
         result = check["result"] or {}
         if "tests" in check:
-            yield name, state, (f"{check['tests']['ran']} tests, {check['tests']['skipped']} skipped, "
+            tests = check["tests"]
+            yield name, state, (f"{tests['ran']} tests, {tests['skipped']} skipped, "
                                 f"{check['seconds']} s")
         elif "epoch_ms" in result:
             times = result["epoch_ms"]
