@@ -256,11 +256,15 @@ if wants kernels; then
     --benchmark_out="$out/results/kernels.json"
 fi
 
-# shape NAME: sets `folder` to a generated graph of this shape; false if it can't be made.
+# shape NAME: sets `folder` to a generated graph of this shape; false if it can't be made, which is
+# tried once.
+tried=""
 shape() {
   folder=$data/$1-$scale
-  [ -f "$folder/dataset.json" ] ||
+  if [ ! -f "$folder/dataset.json" ] && [[ " $tried " != *" $1 "* ]]; then
+    tried+=" $1"
     check "generate_$1" "$build/atoll" generate "like:$1" --scale "$scale" --out "$folder"
+  fi
   [ -f "$folder/dataset.json" ]
 }
 # bench NAME DATASET OPTION...: epoch times of one configuration.
