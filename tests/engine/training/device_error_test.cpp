@@ -1,8 +1,8 @@
 // A kernel that fails in the middle of an epoch: an error with its name, not the end of the
 // process.
+#include <cuda_emulation.h>
 #include <gtest/gtest.h>
 
-#include "cuda_emulation.h"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/support/thrown_error.hpp"
 
