@@ -21,11 +21,9 @@ constexpr std::int64_t kTeamCols = 32 * kLaneCols;
 constexpr int kLeastLanes = 4;     // few teams, because they add up their sums in turn
 constexpr int kTeamThreads = 128;  // two sums per column in registers leave room for no more
 
-// Rows of which the statistics of one pass fit the workspace beside the partial sums.
+// Behind the partial sums in the workspace: the statistics of the rows of one pass.
 constexpr std::int64_t kStatisticsOffset = kPartialsBytes;
-constexpr std::int64_t kStatisticsRows = std::int64_t{1} << 18;
-static_assert(kStatisticsOffset + kStatisticsRows * std::int64_t{sizeof(RowStatistics)} <=
-              kWorkspaceBytes);
+static_assert(kStatisticsOffset < kWorkspaceBytes);
 
 // --- rows in registers ----------------------------------------------------------------
 
@@ -217,12 +215,14 @@ template <typename T, int kUnit>
 void wide_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
                    const NormParameters& parameters, double epsilon, MatrixView dx,
                    const AddParameterGradients& gradients) {
-  auto* statistics = reinterpret_cast<RowStatistics*>(where.workspace.data() + kStatisticsOffset);
+  const std::span<std::byte> behind = where.workspace.subspan(kStatisticsOffset);
+  auto* statistics = reinterpret_cast<RowStatistics*>(behind.data());
+  const auto most_rows = static_cast<std::int64_t>(behind.size() / sizeof(RowStatistics));
   auto* partials = reinterpret_cast<double*>(where.workspace.data());
   const Walk walk = make_walk(x.cols, kUnit);
   const std::int64_t most = std::int64_t{kBlocksPerUnit} * where.multiprocessors;
-  for (std::int64_t first = 0; first < x.rows; first += kStatisticsRows) {
-    const RowRange range{first, std::min(first + kStatisticsRows, x.rows)};
+  for (std::int64_t first = 0; first < x.rows; first += most_rows) {
+    const RowRange range{first, std::min(first + most_rows, x.rows)};
     const Rows<const T> gradient = rows_of<T>(dy.rows_in(range));
     const Rows<const T> value = rows_of<T>(x.rows_in(range));
     launch(where, dim3(static_cast<unsigned>(range.size())), kBlockThreads,

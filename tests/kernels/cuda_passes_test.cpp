@@ -1,0 +1,55 @@
+// Operations that go over a matrix in passes, because the workspace holds no more: layer norm of
+// rows too wide for registers, here with a small workspace on the emulated device, and sums.
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/column_reduction.cuh"
+#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/queue.hpp"
+#include "tests/kernels/harness.hpp"
+
+namespace atl::cuda {
+
+namespace {
+
+constexpr std::int64_t kRows = 11;
+constexpr std::int64_t kCols = 600;
+constexpr std::size_t kBytesPerRow = 32;  // four doubles of statistics
+
+// dx, dgamma and dbeta with statistics of `rows` rows at a time.
+std::vector<std::vector<double>> run(std::size_t rows) {
+  Harness h("cuda", {.device = 0});
+  const ConstMatrixView x = h.input(kRows, kCols, random_floats(kRows * kCols, 1));
+  const ConstMatrixView gamma = h.input(1, kCols, random_floats(kCols, 2));
+  const MatrixView dx = h.matrix(kRows, kCols, Use::kInOut, random_floats(kRows * kCols, 3));
+  const MatrixView dgamma = h.matrix(1, kCols, Use::kInOut, std::vector<float>(kCols, 0));
+  const MatrixView dbeta = h.matrix(1, kCols, Use::kInOut, std::vector<float>(kCols, 0));
+  Launch where = static_cast<CudaQueue&>(h.queue()).launch();
+  where.workspace = where.workspace.first(kPartialsBytes + rows * kBytesPerRow);
+  layer_norm_backward(where, dx, x, gamma, 1e-5, dx, dgamma, dbeta);
+  return {h.download(dx), h.download(dgamma), h.download(dbeta)};
+}
+
+TEST(CudaLayerNorm, PassesGiveTheSameGradients) {
+  const auto whole = run(kRows);
+  for (const std::size_t rows : {1, 4, 10}) {
+    const auto found = run(rows);
+    EXPECT_EQ(found[0], whole[0]) << rows;
+    // Rounded to f32 after every pass instead of once.
+    expect_close(found[1], whole[1], 1e-6, "dgamma");
+    expect_close(found[2], whole[2], 1e-6, "dbeta");
+  }
+}
+
+TEST(ColumnPasses, CoverAllColumns) {
+  std::vector<std::int64_t> ends{0};
+  for_column_passes(2 * kReductionCols + 5, [&](std::int64_t first, std::int64_t cols) {
+    EXPECT_EQ(first, ends.back());
+    ends.push_back(first + cols);
+  });
+  EXPECT_EQ(ends, (std::vector<std::int64_t>{0, kReductionCols, 2 * kReductionCols,
+                                             2 * kReductionCols + 5}));
+}
+
+}  // namespace
+
+}  // namespace atl::cuda
