@@ -24,6 +24,14 @@ struct alignas(sizeof(T) * kCount) Packed {
   T values[kCount];
 };
 
+// Pairs of bf16 stay words until widen(): the compiler would take single elements apart right after
+// their load, and so wait for each load before the next. They alias the elements in memory.
+template <int kCount>
+requires(kCount % 2 ==
+         0) struct [[gnu::may_alias]] alignas(sizeof(Bf16) * kCount) Packed<Bf16, kCount> {
+  std::uint32_t words[kCount / 2];  // the first of a pair in the low half
+};
+
 // Elements of one 16-byte access, the widest there is.
 template <typename T>
 inline constexpr int kVector = 16 / static_cast<int>(sizeof(T));
@@ -100,8 +108,17 @@ __device__ inline void store(T* at, const Packed<T, kCount>& values) {
 template <typename T, int kCount>
 __device__ inline Packed<float, kCount> widen(const Packed<T, kCount>& packed) {
   Packed<float, kCount> wide;
+  if constexpr (std::is_same_v<T, Bf16> && kCount % 2 == 0) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) wide.values[i] = to_f32(packed.values[i]);
+    for (int i = 0; i < kCount; i += 2) {
+      const std::uint32_t pair = packed.words[i / 2];
+      wide.values[i] = __uint_as_float(pair << 16U);
+      wide.values[i + 1] = __uint_as_float(pair & 0xFFFF0000U);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) wide.values[i] = to_f32(packed.values[i]);
+  }
   return wide;
 }
 
@@ -116,8 +133,8 @@ __device__ inline Packed<T, kCount> narrow(const Packed<float, kCount>& wide) {
 #pragma unroll
       for (int i = 0; i < kCount; i += 2) {
         const __nv_bfloat162 pair = __floats2bfloat162_rn(wide.values[i], wide.values[i + 1]);
-        packed.values[i].bits = __bfloat16_as_ushort(pair.x);
-        packed.values[i + 1].bits = __bfloat16_as_ushort(pair.y);
+        packed.words[i / 2] = static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.x)) |
+                              static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16U;
       }
     } else {
 #pragma unroll
