@@ -46,10 +46,9 @@ void plain_product(CudaQueue& queue, const ProductShape& shape, float beta) {
         "cublasGemmEx");
 }
 
-// The largest power of two that divides every address, at most kBestAlignment.
-std::uintptr_t common_alignment(std::initializer_list<const void*> addresses) {
-  std::uintptr_t bits = kBestAlignment;
-  for (const void* address : addresses) bits |= reinterpret_cast<std::uintptr_t>(address);
+// The largest power of two that divides the address, at most kBestAlignment.
+std::uintptr_t alignment_of(const void* address) {
+  const std::uintptr_t bits = kBestAlignment | reinterpret_cast<std::uintptr_t>(address);
   return std::uintptr_t{1} << static_cast<unsigned>(std::countr_zero(bits));
 }
 
@@ -76,7 +75,7 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
-Product make_product(const ProductShape& shape) {
+Product make_product(const ProductShape& shape, const void* bias) {
   cublasLtMatmulDesc_t made = nullptr;
   check(libraries().cublasLtMatmulDescCreate(&made, shape.compute, CUDA_R_32F),
         "cublasLtMatmulDescCreate");
@@ -84,10 +83,12 @@ Product make_product(const ProductShape& shape) {
   set(made, CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(shape.transpose_b));
   set(made, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(shape.transpose_a));
   set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(CUBLASLT_EPILOGUE_BIAS));
+  // Before an algorithm is asked for: how the bias is aligned counts.
+  set(made, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   return product;
 }
 
-Preference make_preference(std::uintptr_t alignment) {
+Preference make_preference(const Alignments& alignments) {
   cublasLtMatmulPreference_t made = nullptr;
   check(libraries().cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
   Preference preference(made);
@@ -95,21 +96,25 @@ Preference make_preference(std::uintptr_t alignment) {
   // Parts of a sum that is split are kept as f32, and added in a fixed order.
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  for (const auto attribute :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+  const auto promise = [made](cublasLtMatmulPreferenceAttributes_t attribute,
+                              std::uintptr_t alignment) {
     set(made, attribute, static_cast<std::uint32_t>(alignment));
-  }
+  };
+  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments.first);
+  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments.second);
+  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments.result);
+  promise(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments.result);
   return preference;
 }
 
-BiasedProduct prepare(CudaQueue& queue, const ProductShape& shape, std::uintptr_t alignment) {
+BiasedProduct prepare(CudaQueue& queue, const ProductShape& shape, const void* bias,
+                      const Alignments& alignments) {
   BiasedProduct prepared;
-  prepared.product = make_product(shape);
+  prepared.product = make_product(shape, bias);
   prepared.first = make_layout(shape.b);
   prepared.second = make_layout(shape.a);
   prepared.result = make_layout(shape.c);
-  const Preference preference = make_preference(alignment);
+  const Preference preference = make_preference(alignments);
   cublasLtMatmulHeuristicResult_t choice{};
   int count = 0;
   const cublasStatus_t status = libraries().cublasLtMatmulAlgoGetHeuristic(
@@ -139,8 +144,8 @@ bool is_bias(const Epilogue& epilogue, DType result) {
 
 bool BiasedProducts::run(CudaQueue& queue, const ProductShape& shape, float beta,
                          const void* bias) {
-  const std::uintptr_t alignment =
-      common_alignment({shape.a.data, shape.b.data, shape.c.data, bias});
+  const Alignments alignments{alignment_of(shape.b.data), alignment_of(shape.a.data),
+                              alignment_of(shape.c.data), alignment_of(bias)};
   const Key key{shape.m,
                 shape.n,
                 shape.k,
@@ -151,10 +156,10 @@ bool BiasedProducts::run(CudaQueue& queue, const ProductShape& shape, float beta
                 static_cast<int>(shape.transpose_b),
                 shape.a.dtype,
                 static_cast<int>(shape.compute),
-                alignment};
+                alignments};
   auto found = prepared_.find(key);
   if (found == prepared_.end()) {
-    found = prepared_.emplace(key, prepare(queue, shape, alignment)).first;
+    found = prepared_.emplace(key, prepare(queue, shape, bias, alignments)).first;
   }
   const BiasedProduct& prepared = found->second;
   if (!prepared.found) return false;

@@ -1,6 +1,7 @@
 // Dense products by cuBLAS, and by cuBLASLt where it adds the bias in the same kernel.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -30,7 +31,16 @@ struct ProductShape {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
 };
 
-// What cuBLASLt chose for one shape, strides and alignment; `found` is false where it has nothing.
+// Of the addresses, in bytes and powers of 2: an algorithm may rely on what it was promised.
+struct Alignments {
+  std::uintptr_t first = 0;  // in the terms of cuBLAS: of b
+  std::uintptr_t second = 0;
+  std::uintptr_t result = 0;
+  std::uintptr_t bias = 0;
+  auto operator<=>(const Alignments&) const = default;
+};
+
+// What cuBLASLt chose for one shape, strides and alignments; `found` is false where it has nothing.
 struct BiasedProduct {
   bool found = false;
   Product product;
@@ -48,7 +58,7 @@ class BiasedProducts {
 
  private:
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                         std::int64_t, int, int, DType, int, std::uintptr_t>;
+                         std::int64_t, int, int, DType, int, Alignments>;
   std::map<Key, BiasedProduct> prepared_;
 };
 
