@@ -98,6 +98,8 @@ void* CudaBackend::allocate_staging(std::int64_t bytes) {
 
 void CudaBackend::release_staging(void* data) noexcept {
   if (data == nullptr) return;
+  // Waiting for a queue would end the recording with an error.
+  if (recording_) return released_staging_.push_back(data);
   staging_.erase(static_cast<const std::byte*>(data));
   static_cast<void>(cudaSetDevice(device_.index));
   // A queued copy may still read or write it.
@@ -176,6 +178,8 @@ void CudaBackend::end_recording() {
   recording_ = false;
   for (void* data : released_) release(data);
   released_.clear();
+  for (void* data : released_staging_) release_staging(data);
+  released_staging_.clear();
 }
 
 void CudaBackend::replay(Queue& queue, Recording& recording) {

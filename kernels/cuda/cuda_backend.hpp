@@ -106,6 +106,7 @@ class CudaBackend final : public Backend {
   std::map<const std::byte*, std::int64_t> staging_;  // bytes by address
   bool recording_ = false;
   std::vector<void*> released_;  // while recording, to be released after it
+  std::vector<void*> released_staging_;
 };
 
 }  // namespace atl::cuda

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
@@ -9,6 +10,27 @@
 namespace atl::cuda {
 
 namespace {
+
+// NCCL and copies between devices may reach into another device's memory; a pool is closed to other
+// devices unless it is opened.
+void open_to_peers(cudaMemPool_t pool, int device) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  std::vector<cudaMemAccessDesc> peers;
+  for (int other = 0; other < count; ++other) {
+    int reaches = 0;
+    if (other == device) continue;
+    check(cudaDeviceCanAccessPeer(&reaches, other, device), "cudaDeviceCanAccessPeer");
+    if (reaches == 0) continue;
+    cudaMemAccessDesc peer{};
+    peer.location.type = cudaMemLocationTypeDevice;
+    peer.location.id = other;
+    peer.flags = cudaMemAccessFlagsProtReadWrite;
+    peers.push_back(peer);
+  }
+  if (peers.empty()) return;
+  check(cudaMemPoolSetAccess(pool, peers.data(), peers.size()), "cudaMemPoolSetAccess");
+}
 
 Pool make_pool(int device) {
   cudaMemPoolProps properties{};
@@ -18,11 +40,13 @@ Pool make_pool(int device) {
   properties.location.id = device;
   cudaMemPool_t pool = nullptr;
   check(cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
+  Pool made(pool);
   // Never given back to the system before the pool is destroyed: that would wait for the device.
   auto threshold = std::numeric_limits<std::uint64_t>::max();
   check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold),
         "cudaMemPoolSetAttribute");
-  return Pool(pool);
+  open_to_peers(pool, device);
+  return made;
 }
 
 Stream make_stream() {

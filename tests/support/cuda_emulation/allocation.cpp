@@ -197,6 +197,24 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
   return api([&](Lock&) { return pool == nullptr ? cudaErrorInvalidValue : cudaSuccess; });
 }
 
+// Emulated devices reach each other's memory anyway; what a device would refuse is refused.
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* accesses,
+                                 size_t count) {
+  return api([&](Lock&) {
+    if (pool == nullptr || accesses == nullptr || count == 0) return cudaErrorInvalidValue;
+    const auto devices = static_cast<int>(runtime().devices.size());
+    for (size_t i = 0; i < count; ++i) {
+      const cudaMemAccessDesc& access = accesses[i];
+      if (access.location.type != cudaMemLocationTypeDevice) return cudaErrorInvalidValue;
+      if (access.location.id < 0 || access.location.id >= devices) return cudaErrorInvalidDevice;
+      if (access.location.id == pool->device && access.flags != cudaMemAccessFlagsProtReadWrite) {
+        return cudaErrorInvalidDevice;
+      }
+    }
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   return api([&](Lock&) {
     *attributes = cudaPointerAttributes{cudaMemoryTypeUnregistered, -2, nullptr, nullptr};

@@ -118,6 +118,17 @@ struct cudaMemPoolProps {
   size_t maxSize;
 };
 
+enum cudaMemAccessFlags {
+  cudaMemAccessFlagsProtNone = 0,
+  cudaMemAccessFlagsProtRead = 1,
+  cudaMemAccessFlagsProtReadWrite = 3
+};
+
+struct cudaMemAccessDesc {
+  cudaMemLocation location;
+  cudaMemAccessFlags flags;
+};
+
 struct cudaPointerAttributes {
   cudaMemoryType type;
   int device;
