@@ -13,14 +13,17 @@ namespace {
 // From where the dynamic linker looks, else from the toolkit of the build.
 void* open(const std::string& file) {
   const std::string of_build = std::string(ATOLL_CUDA_LIBRARY_FOLDER) + "/" + file;
+  std::string reasons;
   for (const std::string& path : {file, of_build}) {
     if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    const char* reason = ::dlerror();
+    if (!reasons.empty()) reasons += "; ";
+    reasons += reason == nullptr ? "no reason given" : reason;
   }
-  const char* reason = ::dlerror();
   fail(ErrorKind::kDevice,
        "backend cuda: {} does not load ({}); it comes with the CUDA toolkit: put the folder that "
        "holds it on LD_LIBRARY_PATH",
-       file, reason == nullptr ? "no reason given" : reason);
+       file, reasons);
 }
 
 template <typename Function>
