@@ -211,10 +211,12 @@ void add_devices(Findings& findings) {
     findings.push_back({"devices", "peer access", describe_peers(cuda.devices)});
   }
   const std::string nccl = nccl_version();
-  Finding library{"devices", "NCCL", nccl.empty() ? "none: this build has no NCCL" : nccl};
+  Finding library{"devices", "NCCL", nccl.empty() ? "none: " + nccl_absence() : nccl};
   if (nccl.empty() && cuda.devices.size() > 1) {
     library.level = FindingLevel::kNote;
-    library.advice = "build where nccl.h and libnccl are found; devices then exchange directly";
+    library.advice =
+        "build where nccl.h and libnccl are found, and run where libnccl.so.2 is on "
+        "LD_LIBRARY_PATH; devices then exchange directly";
   }
   findings.push_back(library);
   findings.push_back({"devices", "two or more ranks", describe_messages(cuda.devices)});

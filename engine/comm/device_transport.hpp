@@ -69,8 +69,10 @@ struct DeviceTransportChoice {
 DeviceTransportChoice make_device_transport(const std::string& choice, Transport& transport,
                                             Backend& backend);
 
-// The seam of the NCCL library, a stub where the build has none: its version is empty then, and the
-// rest throws Error{kCommunication}. `id` comes from nccl_unique_id() of rank 0.
+// The seam of the NCCL library, which is loaded when it is first asked for; a stub where the build
+// has none. Where it is absent nccl_absence() says why, in a clause; its version is empty then, and
+// the rest throws Error{kCommunication}. `id` comes from nccl_unique_id() of rank 0.
+std::string nccl_absence();
 std::string nccl_version();
 std::vector<std::byte> nccl_unique_id();
 std::unique_ptr<DeviceTransport> make_nccl_transport(Transport& transport, Backend& backend,

@@ -66,9 +66,11 @@ std::string shared_device(std::span<const RankDevice> devices) {
 
 std::string missing_library(std::span<const RankDevice> devices) {
   const auto without = ranks_with(devices, [](const auto& d) { return d.nccl_version.empty(); });
-  if (without.size() == devices.size()) return "this program was built without NCCL";
   if (!without.empty()) {
-    return fmt::format("the program of {} was built without NCCL", rank_list(without));
+    const std::string& why = devices[static_cast<std::size_t>(without.front())].nccl_absence;
+    if (without.size() == devices.size()) return why;
+    return fmt::format("{} {} no NCCL ({})", rank_list(without),
+                       without.size() == 1 ? "has" : "have", why);
   }
   const std::string& version = devices.front().nccl_version;
   const auto different =
@@ -81,14 +83,18 @@ std::string missing_library(std::span<const RankDevice> devices) {
 }  // namespace
 
 RankDevice rank_device(const std::string& backend, const std::string& device_id) {
-  return {backend, host_name(), host_key(), device_id, nccl_version()};
+  RankDevice device{backend, host_name(), host_key(), device_id, {}};
+  if (!on_cuda(device)) return device;  // nor is the library loaded for others
+  device.nccl_absence = nccl_absence();
+  device.nccl_version = nccl_version();
+  return device;
 }
 
 std::vector<std::byte> to_bytes(const RankDevice& device) {
   // A host's name may hold any byte.
-  const std::string text =
-      Json{device.backend, device.host, device.host_key, device.device_id, device.nccl_version}
-          .dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = Json{device.backend,   device.host,         device.host_key,
+                                device.device_id, device.nccl_version, device.nccl_absence}
+                               .dump(-1, ' ', false, Json::error_handler_t::replace);
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
@@ -96,14 +102,14 @@ std::vector<std::byte> to_bytes(const RankDevice& device) {
 RankDevice rank_device_from_bytes(std::span<const std::byte> bytes) {
   const auto* begin = reinterpret_cast<const char*>(bytes.data());
   const Json json = Json::parse(begin, begin + bytes.size(), nullptr, false);
-  if (!json.is_array() || json.size() != 5 ||
+  if (!json.is_array() || json.size() != 6 ||
       !std::ranges::all_of(json, [](const Json& field) { return field.is_string(); })) {
     fail(ErrorKind::kCommunication,
          "a rank describes its device in {} bytes that are no description: do all ranks run the "
          "same program?",
          bytes.size());
   }
-  return {json[0], json[1], json[2], json[3], json[4]};
+  return {json[0], json[1], json[2], json[3], json[4], json[5]};
 }
 
 std::string nccl_obstacle(std::span<const RankDevice> devices) {

@@ -10,11 +10,12 @@ namespace atl {
 
 // What one rank computes on.
 struct RankDevice {
-  std::string backend;       // Backend::name()
-  std::string host;          // for messages
-  std::string host_key;      // equal on two ranks if and only if they share a host
-  std::string device_id;     // Backend::device_id()
-  std::string nccl_version;  // of the library this program runs with; empty without
+  std::string backend;            // Backend::name()
+  std::string host;               // for messages
+  std::string host_key;           // equal on two ranks if and only if they share a host
+  std::string device_id;          // Backend::device_id()
+  std::string nccl_version;       // of the library this program runs with; empty without
+  std::string nccl_absence = {};  // why it runs without, as a clause
 };
 // A rank of this host and program.
 RankDevice rank_device(const std::string& backend, const std::string& device_id);

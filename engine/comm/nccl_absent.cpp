@@ -6,11 +6,11 @@ namespace atl {
 
 namespace {
 
-[[noreturn]] void fail_absent() {
-  fail(ErrorKind::kCommunication, "this program was built without NCCL");
-}
+[[noreturn]] void fail_absent() { fail(ErrorKind::kCommunication, "{}", nccl_absence()); }
 
 }  // namespace
+
+std::string nccl_absence() { return "this program was built without NCCL"; }
 
 std::string nccl_version() { return {}; }
 

@@ -1,7 +1,6 @@
 // Messages between devices by NCCL: the communicator is non-blocking and polled, so that no wait is
-// without a deadline. The only file that knows NCCL.
+// without a deadline.
 #include <cuda_runtime.h>
-#include <nccl.h>
 
 #include <chrono>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "engine/comm/device_transport.hpp"
+#include "engine/comm/nccl/nccl_library.hpp"
 #include "engine/comm/rank_list.hpp"
 #include "engine/comm/transfer_log.hpp"
 #include "engine/comm/watchdog.hpp"
@@ -28,8 +28,8 @@ constexpr double kDrainSeconds = 5;
 constexpr std::chrono::seconds kCloseLimit{10};
 
 std::string describe(ncclResult_t result, ncclComm_t comm) {
-  const std::string text = ncclGetErrorString(result);
-  const char* detail = ncclGetLastError(comm);
+  const std::string text = nccl().ncclGetErrorString(result);
+  const char* detail = nccl().ncclGetLastError(comm);
   if (detail == nullptr || *detail == '\0') return text;
   return fmt::format("{} ({})", text, detail);
 }
@@ -84,7 +84,7 @@ class Communicator {
     std::memcpy(unique.internal, id.data(), id.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    const ncclResult_t result = ncclCommInitRankConfig(&comm_, size, unique, rank, &config);
+    const ncclResult_t result = nccl().ncclCommInitRankConfig(&comm_, size, unique, rank, &config);
     if (result != ncclInProgress) check_nccl(result, "ncclCommInitRankConfig");
   }
   Communicator(const Communicator&) = delete;
@@ -111,7 +111,7 @@ class Communicator {
   template <typename Name>
   bool ready(const Name& operation) const {
     ncclResult_t state = ncclSuccess;
-    ncclResult_t result = ncclCommGetAsyncError(get(), &state);
+    ncclResult_t result = nccl().ncclCommGetAsyncError(get(), &state);
     if (result == ncclSuccess) result = state;
     if (result == ncclInProgress) return false;
     if (result == ncclSuccess) return true;
@@ -123,7 +123,7 @@ class Communicator {
   void abort() noexcept {
     if (comm_ == nullptr) return;
     try {
-      aborted_.emplace([comm = std::exchange(comm_, nullptr)] { ncclCommAbort(comm); });
+      aborted_.emplace([comm = std::exchange(comm_, nullptr)] { nccl().ncclCommAbort(comm); });
     } catch (const std::exception& error) {
       log::warn("NCCL could not be aborted: {}", error.what());
     }
@@ -133,7 +133,7 @@ class Communicator {
   // The end without errors. False if some rank did not come to it in time.
   bool close() noexcept {
     try {
-      const ncclResult_t result = ncclCommFinalize(comm_);
+      const ncclResult_t result = nccl().ncclCommFinalize(comm_);
       if (result != ncclInProgress) check_nccl(result, "ncclCommFinalize");
       const Watchdog watchdog(static_cast<double>(kCloseLimit.count()));
       Pause pause;
@@ -141,7 +141,8 @@ class Communicator {
         if (watchdog.expired()) return false;
         pause();
       }
-      const DetachedCall destroy([comm = std::exchange(comm_, nullptr)] { ncclCommDestroy(comm); });
+      const DetachedCall destroy(
+          [comm = std::exchange(comm_, nullptr)] { nccl().ncclCommDestroy(comm); });
       if (!destroy.wait(kCloseLimit)) log::warn("ncclCommDestroy does not return");
       return true;
     } catch (const std::exception& error) {
@@ -222,16 +223,17 @@ class NcclTransport final : public DeviceTransport {
     const auto note = [&](ncclResult_t result) {
       if (failed == ncclSuccess && result != ncclInProgress) failed = result;
     };
-    note(ncclGroupStart());
+    note(nccl().ncclGroupStart());
     for (const int peer : peers) {
       const auto& send = sends[static_cast<std::size_t>(peer)];
       const auto& receive = receives[static_cast<std::size_t>(peer)];
-      if (!send.empty()) note(ncclSend(send.data(), send.size(), ncclUint8, peer, comm, stream()));
+      if (!send.empty())
+        note(nccl().ncclSend(send.data(), send.size(), ncclUint8, peer, comm, stream()));
       if (!receive.empty()) {
-        note(ncclRecv(receive.data(), receive.size(), ncclUint8, peer, comm, stream()));
+        note(nccl().ncclRecv(receive.data(), receive.size(), ncclUint8, peer, comm, stream()));
       }
     }
-    note(ncclGroupEnd());  // after an error too, or the next group would be part of this one
+    note(nccl().ncclGroupEnd());  // after an error too, or the next group would be part of this one
     if (failed != ncclSuccess) {
       fail(ErrorKind::kCommunication, "NCCL failed in {}: {}", to_string(label),
            describe(failed, comm));
@@ -342,15 +344,25 @@ class NcclTransport final : public DeviceTransport {
 
 }  // namespace
 
+std::string nccl_absence() {
+  try {
+    nccl();
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 std::string nccl_version() {
+  if (!nccl_absence().empty()) return {};
   int version = 0;
-  if (ncclGetVersion(&version) != ncclSuccess) return {};
+  if (nccl().ncclGetVersion(&version) != ncclSuccess) return {};
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 std::vector<std::byte> nccl_unique_id() {
   ncclUniqueId id;
-  check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  check_nccl(nccl().ncclGetUniqueId(&id), "ncclGetUniqueId");
   const auto bytes = std::as_bytes(std::span(id.internal));
   return {bytes.begin(), bytes.end()};
 }

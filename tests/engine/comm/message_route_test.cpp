@@ -65,10 +65,13 @@ TEST(NcclObstacle, NamesRanksWithoutADevice) {
 
 TEST(NcclObstacle, NamesRanksWithoutTheLibrary) {
   const RankDevice with = cuda_device("a", "0000:1b:00.0");
-  const RankDevice without = cuda_device("a", "0000:1c:00.0", "");
+  RankDevice without = cuda_device("a", "0000:1c:00.0", "");
+  without.nccl_absence = "libnccl.so.2 does not load";
   EXPECT_EQ(nccl_obstacle(std::vector{with, without}),
-            "the program of rank 1 was built without NCCL");
-  EXPECT_EQ(nccl_obstacle(std::vector{without, without}), "this program was built without NCCL");
+            "rank 1 has no NCCL (libnccl.so.2 does not load)");
+  EXPECT_EQ(nccl_obstacle(std::vector{without, with, without}),
+            "ranks 0 and 2 have no NCCL (libnccl.so.2 does not load)");
+  EXPECT_EQ(nccl_obstacle(std::vector{without, without}), "libnccl.so.2 does not load");
   EXPECT_EQ(nccl_obstacle(std::vector{with, cuda_device("b", "0000:1b:00.0", "2.20.5")}),
             "rank 0 has NCCL 2.28.9, but rank 1 has 2.20.5");
 }
@@ -87,18 +90,19 @@ TEST(DescribeRoute, SaysWhereMessagesTravelAndWhy) {
 }
 
 TEST(RankDevice, SurvivesTheWire) {
-  const RankDevice device{"cuda", "h\"1\"", "h 12\n", "0000:1b:00.0", ""};
+  const RankDevice device{"cuda", "h\"1\"", "h 12\n", "0000:1b:00.0", "", "not to be loaded"};
   const RankDevice back = rank_device_from_bytes(to_bytes(device));
   EXPECT_EQ(back.backend, device.backend);
   EXPECT_EQ(back.host, device.host);
   EXPECT_EQ(back.host_key, device.host_key);
   EXPECT_EQ(back.device_id, device.device_id);
   EXPECT_EQ(back.nccl_version, device.nccl_version);
+  EXPECT_EQ(back.nccl_absence, device.nccl_absence);
 }
 
 TEST(RankDevice, RefusesOtherBytes) {
-  for (const std::string text :
-       {"", "nonsense", "[]", R"(["cuda","a","b","c"])", R"(["cuda","a","b","c",1])"}) {
+  for (const std::string text : {"", "nonsense", "[]", R"(["cuda","a","b","c"])",
+                                 R"(["cuda","a","b","c","d"])", R"(["cuda","a","b","c","d",1])"}) {
     const Error error =
         thrown_error([&] { rank_device_from_bytes(std::as_bytes(std::span(text))); });
     EXPECT_EQ(error.kind(), ErrorKind::kCommunication) << text;

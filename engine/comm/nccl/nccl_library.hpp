@@ -1,0 +1,34 @@
+// The functions of NCCL that messages between devices need, found when they are first used: the
+// library is large, and absent on machines where the program shall run without it.
+#pragma once
+
+#include <nccl.h>
+
+#define ATOLL_NCCL_FUNCTIONS(X) \
+  X(ncclGetVersion)             \
+  X(ncclGetUniqueId)            \
+  X(ncclGetErrorString)         \
+  X(ncclGetLastError)           \
+  X(ncclCommInitRankConfig)     \
+  X(ncclCommGetAsyncError)      \
+  X(ncclCommFinalize)           \
+  X(ncclCommDestroy)            \
+  X(ncclCommAbort)              \
+  X(ncclGroupStart)             \
+  X(ncclGroupEnd)               \
+  X(ncclSend)                   \
+  X(ncclRecv)
+
+namespace atl {
+
+#define ATOLL_DECLARE_FUNCTION(name) decltype(&::name) name = nullptr;
+struct NcclLibrary {
+  ATOLL_NCCL_FUNCTIONS(ATOLL_DECLARE_FUNCTION)
+};
+#undef ATOLL_DECLARE_FUNCTION
+
+// Loads it on the first call (nccl_loaded.cpp), or refers to functions of this program
+// (nccl_linked.cpp). Throws Error{kCommunication} with the dynamic linker's reason.
+const NcclLibrary& nccl();
+
+}  // namespace atl
