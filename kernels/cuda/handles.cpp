@@ -1,7 +1,5 @@
 #include "kernels/cuda/handles.hpp"
 
-#include "base/error.hpp"
-
 namespace atl::cuda {
 
 void fail_call(cudaError_t status, const char* call) {
@@ -18,8 +16,14 @@ void check(cublasStatus_t status, const char* call) {
 
 void check(cusparseStatus_t status, const char* call) {
   if (status == CUSPARSE_STATUS_SUCCESS) return;
-  fail(ErrorKind::kDevice, "cuSPARSE: {}: {} ({})", call,
-       libraries().cusparseGetErrorString(status), libraries().cusparseGetErrorName(status));
+  const std::string message =
+      fmt::format("cuSPARSE: {}: {} ({})", call, libraries().cusparseGetErrorString(status),
+                  libraries().cusparseGetErrorName(status));
+  if (status == CUSPARSE_STATUS_NOT_SUPPORTED || status == CUSPARSE_STATUS_ALLOC_FAILED ||
+      status == CUSPARSE_STATUS_INSUFFICIENT_RESOURCES) {
+    throw SparseRefusal(ErrorKind::kDevice, message);
+  }
+  throw Error(ErrorKind::kDevice, message);
 }
 
 Event make_event() {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "kernels/cuda/cuda_backend.hpp"
 #include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/spmm.hpp"
@@ -67,6 +68,7 @@ double measure(Backend& backend, Queue& queue, const std::function<void()>& work
   return times[kRuns / 2] / 1000;
 }
 
+// The times of the two and the faster one. Overwrites the rows of the range in y.
 KernelChoice choose_by_time(const Job& job) {
   KernelChoice choice;
   choice.kernel = kOwn;
@@ -77,10 +79,23 @@ KernelChoice choose_by_time(const Job& job) {
     choice.milliseconds.emplace_back(kCusparse, other);
     // The own kernel wins ties: it needs no copy of the operator.
     if (other < own) choice.kernel = kCusparse;
+  } catch (const SparseRefusal& refusal) {
+    log::debug("spmm of {} columns stays with the own kernel: {}", job.x.cols, refusal.what());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kMemory) throw;  // no room for the copy decides it, too
   }
   return choice;
+}
+
+// As choose_by_time, whatever the job: one that adds to y is measured without adding, on a matrix
+// of its own.
+KernelChoice measure_choice(const Job& job) {
+  if (job.beta == 0) return choose_by_time(job);
+  const MatrixView& y = job.y;
+  const Buffer memory = make_buffer(job.backend, y.rows * y.cols * bytes_of(y.dtype));
+  const MatrixView scratch{memory.get(), y.rows, y.cols, y.cols, y.dtype};
+  const Epilogue none;
+  return choose_by_time({job.backend, job.queue, job.op, job.planned, job.x, 0, scratch, none});
 }
 
 // Gives back cuSPARSE's copy of the operator if no width needs it.
@@ -107,9 +122,9 @@ std::string choose(const Job& job, KernelChoices* choices, const std::string& de
                       device};
   std::optional<std::string> kernel = choices->lookup(key);
   if (!kernel) {
-    // Measuring runs the job several times, which only an overwritten y allows, and waits for it.
-    if (!choices->measure() || recording || job.beta != 0) return kOwn;
-    KernelChoice measured = choose_by_time(job);
+    // Measuring runs the job several times and waits for it.
+    if (!choices->measure() || recording) return kOwn;
+    KernelChoice measured = measure_choice(job);
     kernel = measured.kernel;
     choices->record(key, std::move(measured));
   }
