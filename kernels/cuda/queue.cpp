@@ -55,13 +55,10 @@ CudaQueue::CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues
       stream_(make_stream(priority)),
       done_(make_event()),
       workspace_(memory.allocate(kWorkspaceBytes), PoolDeleter{&memory}),
-      product_rows_(memory.allocate(kProductBytes), PoolDeleter{&memory}),
       launch_{stream_.get(),
               device.multiprocessors,
-              {static_cast<std::byte*>(workspace_.get()), kWorkspaceBytes}},
-      blas_(make_blas(launch_)),
-      blas_lt_(make_blas_lt()),
-      sparse_(make_sparse(stream_.get())) {
+              {static_cast<std::byte*>(workspace_.get()), kWorkspaceBytes}} {
+  libraries();  // where they are missing, the first queue says so, not an operation in an epoch
   memory_.order_after(stream_.get());
   queues_.push_back(this);
 }
@@ -69,6 +66,47 @@ CudaQueue::CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues
 CudaQueue::~CudaQueue() {
   memory_.order_before(stream_.get());
   std::erase(queues_, this);
+}
+
+cublasHandle_t CudaQueue::blas() {
+  if (!blas_) {
+    require_no_recording("a handle of cuBLAS");
+    blas_ = make_blas(launch_);
+  }
+  return blas_.get();
+}
+
+cublasLtHandle_t CudaQueue::blas_lt() {
+  if (!blas_lt_) {
+    require_no_recording("a handle of cuBLASLt");
+    blas_lt_ = make_blas_lt();
+  }
+  return blas_lt_.get();
+}
+
+cusparseHandle_t CudaQueue::sparse() {
+  if (!sparse_) {
+    require_no_recording("a handle of cuSPARSE");
+    sparse_ = make_sparse(stream_.get());
+  }
+  return sparse_.get();
+}
+
+std::span<std::byte> CudaQueue::product_rows() {
+  if (!product_rows_) {
+    require_no_recording("memory for rows of products");
+    product_rows_ = PoolMemory(memory_.allocate(kProductBytes), PoolDeleter{&memory_});
+    memory_.order_after(stream_.get());
+  }
+  return {static_cast<std::byte*>(product_rows_.get()), kProductBytes};
+}
+
+// All these allocate, which a recording does not survive.
+void CudaQueue::require_no_recording(const char* what) const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream_.get(), &status), "cudaStreamIsCapturing");
+  ATOLL_ASSERT(status == cudaStreamCaptureStatusNone,
+               "{} is made while recording; run once on this queue what is to be recorded", what);
 }
 
 void CudaQueue::wait_for(const CudaQueue& before) {

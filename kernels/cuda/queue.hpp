@@ -1,4 +1,5 @@
-// A queue of the cuda backend: a stream with the library handles that belong to it.
+// A queue of the cuda backend: a stream with the library handles that belong to it, which are made
+// when they are first used: queues that only carry messages need none.
 #pragma once
 
 #include <vector>
@@ -29,18 +30,20 @@ class CudaQueue final : public Queue {
 
   cudaStream_t stream() const { return stream_.get(); }
   const Launch& launch() const { return launch_; }
-  cublasHandle_t blas() const { return blas_.get(); }
-  cublasLtHandle_t blas_lt() const { return blas_lt_.get(); }
-  cusparseHandle_t sparse() const { return sparse_.get(); }
+  // Not for the first time while recording.
+  cublasHandle_t blas();
+  cublasLtHandle_t blas_lt();
+  cusparseHandle_t sparse();
   // Work queued on this queue from now on runs after what `before` holds now.
   void wait_for(const CudaQueue& before);
   BiasedProducts& products() { return products_; }
-  // kProductBytes of scratch for rows of a product, while the workspace is cuBLAS's.
-  std::span<std::byte> product_rows() const {
-    return {static_cast<std::byte*>(product_rows_.get()), kProductBytes};
-  }
+  // kProductBytes of scratch for rows of a product, while the workspace is cuBLAS's. Not for the
+  // first time while recording.
+  std::span<std::byte> product_rows();
 
  private:
+  void require_no_recording(const char* what) const;
+
   MemoryPool& memory_;
   QueueList& queues_;
   Stream stream_;
