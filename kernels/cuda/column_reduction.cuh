@@ -28,8 +28,10 @@ inline constexpr int kFinishCols = 8;  // columns of a block of the second stage
 //   load(row, col)  what a row contributes, as read
 //   add(columns, row, loaded, sums)  adds it to double sums[kSums][kUnit]
 // partials [chunks, kSums, cols].
+// Two blocks on a multiprocessor suffice: with fewer registers the compiler would not start all
+// loads of a batch before it uses the first.
 template <typename Op>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, 2)
     reduce_columns(Walk walk, Chunks chunks, std::int64_t rows, Op op, double* partials) {
   constexpr int kUnit = Op::kUnit;
   __shared__ double shared[kUnit * kBlockThreads];

@@ -13,8 +13,7 @@ namespace atl::cuda {
 
 namespace {
 
-constexpr int kBatch = 4;           // rows under way per thread
-constexpr int kBlocksPerUnit = 24;  // some waves of blocks on every multiprocessor
+constexpr int kBatch = 4;  // rows under way per thread
 
 // The blocks of a kernel that walks over rows.
 struct Grid {
@@ -27,8 +26,7 @@ struct Grid {
 Grid make_grid(const Launch& where, std::int64_t rows, std::int64_t cols, int unit, int group = 1,
                int batch = kBatch) {
   const Walk walk = make_walk(cols, unit, group);
-  return {walk,
-          blocks_down(walk, rows, batch, std::int64_t{kBlocksPerUnit} * where.multiprocessors)};
+  return {walk, blocks_down(walk, rows, batch, kBlocksPerMultiprocessor * where.multiprocessors)};
 }
 
 // --- kernels ------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ namespace atl::cuda {
 
 namespace {
 
-constexpr int kBlocksPerUnit = 24;  // some waves of blocks on every multiprocessor
-constexpr int kLaneCols = 16;       // columns that a lane can hold
+constexpr int kLaneCols = 16;  // columns that a lane can hold
 constexpr std::int64_t kTeamCols = 32 * kLaneCols;
 
 template <typename T, int kUnit>
@@ -25,6 +24,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const int team = static_cast<int>(threadIdx.x) / lanes;
   const int teams = kBlockThreads / lanes;
+  const double per_col = 1 / static_cast<double>(cols);
   for (std::int64_t base = std::int64_t{blockIdx.x} * teams; base < rows;
        base += std::int64_t{gridDim.x} * teams) {
     const std::int64_t i = base + team;
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       if (col >= cols) break;
       held[u] = own ? load<kUnit>(x.at(i, col)) : Packed<T, kUnit>{};
     }
-    const RowStatistics row = held_statistics(held, lane, lanes, cols, epsilon);
+    const RowStatistics row = held_statistics(held, lane, lanes, cols, per_col, epsilon);
     if (!own) continue;
     const SplitDouble mean = split_double(row.mean);
     const auto inv_std = static_cast<float>(row.inv_std);
@@ -83,7 +83,7 @@ void layer_norm(const Launch& where, ConstMatrixView x, ConstMatrixView gamma, C
   const NormParameters parameters{static_cast<const float*>(gamma.data),
                                   static_cast<const float*>(beta.data),
                                   fits_vectors(4, {gamma, beta})};
-  const std::int64_t most = std::int64_t{kBlocksPerUnit} * where.multiprocessors;
+  const std::int64_t most = kBlocksPerMultiprocessor * where.multiprocessors;
   with_element_type(x.dtype, [&]<typename T>(T) {
     if (x.cols > kTeamCols) {
       launch(where, dim3(static_cast<unsigned>(std::min(most, x.rows))), kBlockThreads,

@@ -49,10 +49,11 @@ __device__ inline float centred(float x, const SplitDouble& mean) {
 }
 
 // Mean and 1 / sqrt(variance + epsilon) of a row that a team holds: lane l of it the units l,
-// l + lanes, ... All 32 lanes of the warp must call; rows of no elements give anything.
+// l + lanes, ... per_col: 1 / cols. All 32 lanes of the warp must call.
 template <typename T, int kUnit, int kUnits>
 __device__ inline RowStatistics held_statistics(const Packed<T, kUnit> (&row)[kUnits], int lane,
-                                                int lanes, std::int64_t cols, double epsilon) {
+                                                int lanes, std::int64_t cols, double per_col,
+                                                double epsilon) {
   double sum = 0;
 #pragma unroll
   for (int u = 0; u < kUnits; ++u) {
@@ -62,7 +63,7 @@ __device__ inline RowStatistics held_statistics(const Packed<T, kUnit> (&row)[kU
     for (int k = 0; k < kUnit; ++k) sum += static_cast<double>(values.values[k]);
   }
   RowStatistics found{};
-  found.mean = team_sum(sum, lanes) / static_cast<double>(cols);
+  found.mean = team_sum(sum, lanes) * per_col;
   double squares = 0;
 #pragma unroll
   for (int u = 0; u < kUnits; ++u) {
@@ -74,7 +75,7 @@ __device__ inline RowStatistics held_statistics(const Packed<T, kUnit> (&row)[kU
       squares += difference * difference;
     }
   }
-  const double variance = team_sum(squares, lanes) / static_cast<double>(cols);
+  const double variance = team_sum(squares, lanes) * per_col;
   found.inv_std = 1 / sqrt(variance + epsilon);
   return found;
 }

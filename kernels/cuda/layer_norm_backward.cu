@@ -15,8 +15,9 @@ namespace atl::cuda {
 
 namespace {
 
-constexpr int kBlocksPerUnit = 24;  // some waves of blocks on every multiprocessor
-constexpr int kLaneCols = 16;       // columns that a lane can hold
+// Columns that a lane can hold: few where they suffice, so that more warps fit a multiprocessor.
+constexpr int kFewLaneCols = 8;
+constexpr int kLaneCols = 16;
 constexpr std::int64_t kTeamCols = 32 * kLaneCols;
 constexpr int kLeastLanes = 4;     // few teams, because they add up their sums in turn
 constexpr int kTeamThreads = 128;  // two sums per column in registers leave room for no more
@@ -28,16 +29,18 @@ static_assert(kStatisticsOffset < kWorkspaceBytes);
 // --- rows in registers ----------------------------------------------------------------
 
 // dx of a block's rows, and the block's sums of dy * xhat and dy: partials [blocks, 2, cols].
-template <typename T, int kUnit>
+template <typename T, int kUnit, int kHeld>
 __global__ void __launch_bounds__(kTeamThreads)
     layer_norm_backward_kernel(int lanes, Chunks chunks, std::int64_t rows, std::int64_t cols,
                                Rows<const T> dy, Rows<const T> x, NormParameters parameters,
                                double epsilon, Rows<T> dx, double* partials) {
-  constexpr int kUnits = kLaneCols / kUnit;
-  __shared__ double shared[2 * kTeamCols];
+  constexpr int kUnits = kHeld / kUnit;
+  constexpr int kMostCols = 32 * kHeld;
+  __shared__ double shared[2 * kMostCols];
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const int team = static_cast<int>(threadIdx.x) / lanes;
   const int teams = kTeamThreads / lanes;
+  const double per_col = 1 / static_cast<double>(cols);
   const std::int64_t end = min((blockIdx.x + 1) * chunks.rows_per_chunk, rows);
   double dgamma[kUnits][kUnit] = {};
   double dbeta[kUnits][kUnit] = {};
@@ -53,7 +56,7 @@ __global__ void __launch_bounds__(kTeamThreads)
       values[u] = own ? load<kUnit>(x.at(i, col)) : Packed<T, kUnit>{};
       gradients[u] = own ? load<kUnit>(dy.at(i, col)) : Packed<T, kUnit>{};
     }
-    const RowStatistics row = held_statistics(values, lane, lanes, cols, epsilon);
+    const RowStatistics row = held_statistics(values, lane, lanes, cols, per_col, epsilon);
     const SplitDouble mean = split_double(row.mean);
     const auto inv_std = static_cast<float>(row.inv_std);
     float sum_g = 0;
@@ -77,10 +80,9 @@ __global__ void __launch_bounds__(kTeamThreads)
         dbeta[u][k] += wide;
       }
     }
-    const auto n = static_cast<double>(cols);
-    const auto mean_g = static_cast<float>(team_sum(static_cast<double>(sum_g), lanes) / n);
+    const auto mean_g = static_cast<float>(team_sum(static_cast<double>(sum_g), lanes) * per_col);
     const auto mean_g_xhat =
-        static_cast<float>(team_sum(static_cast<double>(sum_g_xhat), lanes) / n);
+        static_cast<float>(team_sum(static_cast<double>(sum_g_xhat), lanes) * per_col);
     if (!own) continue;
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
@@ -108,7 +110,7 @@ __global__ void __launch_bounds__(kTeamThreads)
           const int col = (u * lanes + lane) * kUnit + k;
           if (col >= cols) continue;
           shared[col] = (turn == 0 ? 0.0 : shared[col]) + dgamma[u][k];
-          shared[kTeamCols + col] = (turn == 0 ? 0.0 : shared[kTeamCols + col]) + dbeta[u][k];
+          shared[kMostCols + col] = (turn == 0 ? 0.0 : shared[kMostCols + col]) + dbeta[u][k];
         }
       }
     }
@@ -117,7 +119,7 @@ __global__ void __launch_bounds__(kTeamThreads)
   double* to = partials + std::int64_t{blockIdx.x} * 2 * cols;
   for (int col = static_cast<int>(threadIdx.x); col < cols; col += kTeamThreads) {
     to[col] = shared[col];
-    to[cols + col] = shared[kTeamCols + col];
+    to[cols + col] = shared[kMostCols + col];
   }
 }
 
@@ -180,7 +182,7 @@ struct ParameterGradients {
 };
 
 template <typename T, int kUnit>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, 4)
     wide_backward_kernel(Walk walk, std::int64_t down, std::int64_t rows, Rows<const T> dy,
                          Rows<const T> x, const float* gamma, const RowStatistics* statistics,
                          Rows<T> dx) {
@@ -220,7 +222,7 @@ void wide_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
   const auto most_rows = static_cast<std::int64_t>(behind.size() / sizeof(RowStatistics));
   auto* partials = reinterpret_cast<double*>(where.workspace.data());
   const Walk walk = make_walk(x.cols, kUnit);
-  const std::int64_t most = std::int64_t{kBlocksPerUnit} * where.multiprocessors;
+  const std::int64_t most = kBlocksPerMultiprocessor * where.multiprocessors;
   for (std::int64_t first = 0; first < x.rows; first += most_rows) {
     const RowRange range{first, std::min(first + most_rows, x.rows)};
     const Rows<const T> gradient = rows_of<T>(dy.rows_in(range));
@@ -241,16 +243,16 @@ void wide_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
   }
 }
 
-template <typename T, int kUnit>
+template <typename T, int kUnit, int kHeld>
 void team_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
                    const NormParameters& parameters, double epsilon, MatrixView dx,
                    const AddParameterGradients& gradients) {
   auto* partials = reinterpret_cast<double*>(where.workspace.data());
-  const int lanes = std::max(team_lanes(x.cols, kUnit, kLaneCols / kUnit), kLeastLanes);
+  const int lanes = std::max(team_lanes(x.cols, kUnit, kHeld / kUnit), kLeastLanes);
   static_assert(kReductionBlocks * 2 * kTeamCols * std::int64_t{sizeof(double)} <= kWorkspaceBytes);
   const Chunks chunks = make_chunks(x.rows, kTeamThreads / lanes * 4, kReductionBlocks);
   launch(where, dim3(static_cast<unsigned>(chunks.chunks)), kTeamThreads,
-         layer_norm_backward_kernel<T, kUnit>, lanes, chunks, x.rows, x.cols, rows_of<T>(dy),
+         layer_norm_backward_kernel<T, kUnit, kHeld>, lanes, chunks, x.rows, x.cols, rows_of<T>(dy),
          rows_of<T>(x), parameters, epsilon, rows_of<T>(dx), partials);
   launch_finish<2>(where, chunks.chunks, x.cols, partials, gradients);
 }
@@ -266,7 +268,9 @@ void layer_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixVie
                                         static_cast<float*>(dbeta.data)};
   with_element_type(x.dtype, [&]<typename T>(T) {
     with_unit<T>({dy, x, dx}, [&](auto unit) {
-      const auto run = x.cols <= kTeamCols ? team_backward<T, unit> : wide_backward<T, unit>;
+      const auto run = x.cols <= 32 * kFewLaneCols ? team_backward<T, unit, kFewLaneCols>
+                       : x.cols <= kTeamCols       ? team_backward<T, unit, kLaneCols>
+                                                   : wide_backward<T, unit>;
       run(where, dy, x, parameters, epsilon, dx, gradients);
     });
   });

@@ -13,7 +13,6 @@ namespace atl::cuda {
 
 namespace {
 
-constexpr int kBlocksPerUnit = 8;  // blocks on every multiprocessor
 constexpr int kSplits = 3;
 
 // Adds what the threads of a block counted. All threads must call.
@@ -135,7 +134,7 @@ void count_correct(const Launch& where, ConstMatrixView logits,
   with_element_type(logits.dtype, [&]<typename T>(T) {
     with_unit<T>({logits}, [&](auto unit) {
       const int lanes = team_lanes(logits.cols, unit, 4);
-      const std::int64_t blocks = std::min(std::int64_t{kBlocksPerUnit} * where.multiprocessors,
+      const std::int64_t blocks = std::min(kBlocksPerMultiprocessor * where.multiprocessors,
                                            ceil_divide(logits.rows, kBlockThreads / lanes));
       launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads,
              count_correct_kernel<T, unit>, lanes, logits.rows, logits.cols, rows_of<T>(logits),
@@ -152,7 +151,7 @@ void count_multi_label(const Launch& where, ConstMatrixView logits,
     with_unit<T>({logits}, [&](auto unit) {
       const Walk walk = make_walk(logits.cols, unit);
       const std::int64_t down =
-          blocks_down(walk, logits.rows, 2, std::int64_t{kBlocksPerUnit} * where.multiprocessors);
+          blocks_down(walk, logits.rows, 2, kBlocksPerMultiprocessor * where.multiprocessors);
       launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
              count_multi_label_kernel<T, unit>, walk, down, logits.rows, logits.cols,
              rows_of<T>(logits), targets.data(), split.data(), counts.data());

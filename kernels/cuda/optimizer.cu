@@ -119,7 +119,7 @@ void adam_step(const Launch& where, const AdamSpec& spec, MatrixView parameters,
     if (count == 0) return;
     // One unit more than fits: the first may begin before the segment.
     const std::int64_t needed = ceil_divide(longest / unit + 2, kBlockThreads);
-    const std::int64_t blocks = std::min(needed, std::int64_t{16} * where.multiprocessors);
+    const std::int64_t blocks = std::min(needed, kBlocksPerMultiprocessor * where.multiprocessors);
     launch(where, dim3(static_cast<unsigned>(blocks), count), kBlockThreads,
            vectors ? adam_kernel<4> : adam_kernel<1>, segments, args);
     count = 0;

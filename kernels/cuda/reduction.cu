@@ -13,8 +13,7 @@ namespace atl::cuda {
 
 namespace {
 
-constexpr int kRowBatch = 4;        // rows under way per thread
-constexpr int kBlocksPerUnit = 24;  // some waves of blocks on every multiprocessor
+constexpr int kRowBatch = 4;  // rows under way per thread
 
 ConstMatrixView columns_from(ConstMatrixView view, std::int64_t first) {
   view.data = static_cast<const std::byte*>(view.data) + first * bytes_of(view.dtype);
@@ -205,7 +204,7 @@ struct BackwardArgs {
   const float* gamma;
   const double* sum_dy;
   const double* sum_dy_xhat;
-  double count;
+  double per_count;  // 1 / count: a division of doubles per column and thread would be felt
 };
 
 // dx = factor * (dy - offset - (x - mean) * slope).
@@ -219,8 +218,8 @@ struct BackwardFactors {
 __device__ BackwardFactors backward_factors(const BackwardArgs& args, std::int64_t col) {
   const double inv_std = args.inv_std[col];
   return {split_double(args.mean[col]),
-          static_cast<float>(inv_std * args.sum_dy_xhat[col] / args.count),
-          static_cast<float>(args.sum_dy[col] / args.count),
+          static_cast<float>(inv_std * args.sum_dy_xhat[col] * args.per_count),
+          static_cast<float>(args.sum_dy[col] * args.per_count),
           static_cast<float>(static_cast<double>(args.gamma[col]) * inv_std)};
 }
 
@@ -329,12 +328,12 @@ void batch_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixVie
                          ConstMatrixView gamma, std::span<const double> sums, std::int64_t count,
                          MatrixView dx) {
   const BackwardArgs args{mean.data(), inv_std.data(),       static_cast<const float*>(gamma.data),
-                          sums.data(), sums.data() + x.cols, static_cast<double>(count)};
+                          sums.data(), sums.data() + x.cols, 1 / static_cast<double>(count)};
   with_element_type(x.dtype, [&]<typename T>(T) {
     with_unit<T>({dy, x, dx}, [&](auto unit) {
       const Walk walk = make_walk(x.cols, unit);
       const std::int64_t down = blocks_down(walk, x.rows, kRowBatch / 2,
-                                            std::int64_t{kBlocksPerUnit} * where.multiprocessors);
+                                            kBlocksPerMultiprocessor * where.multiprocessors);
       launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
              batch_norm_backward_kernel<T, unit>, walk, down, x.rows, rows_of<T>(dy), rows_of<T>(x),
              args, rows_of<T>(dx));
