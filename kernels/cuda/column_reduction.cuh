@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
 // Second stage: finish(col, sums) for every column.
 template <int kSums, typename Finish>
-__global__ void __launch_bounds__(kFinishThreads)
+__global__ void __launch_bounds__(kFinishThreads, 1)
     finish_columns(std::int64_t chunks, std::int64_t cols, const double* partials, Finish finish) {
   constexpr int kLanes = kFinishThreads / kFinishCols;
   __shared__ double shared[kSums * kFinishThreads];
@@ -81,11 +81,23 @@ __global__ void __launch_bounds__(kFinishThreads)
       std::int64_t{blockIdx.x} * kFinishCols + static_cast<int>(threadIdx.x) % kFinishCols;
   double sums[kSums] = {};
   if (col < cols) {
-#pragma unroll 8
-    for (std::int64_t chunk = lane; chunk < chunks; chunk += kLanes) {
+    struct Partial {
+      double sums[kSums];
+    };
+    for_rows<8>(
+        lane, chunks, kLanes,
+        [&](std::int64_t chunk) {
+          Partial partial;
 #pragma unroll
-      for (int k = 0; k < kSums; ++k) sums[k] += partials[(chunk * kSums + k) * cols + col];
-    }
+          for (int k = 0; k < kSums; ++k) {
+            partial.sums[k] = partials[(chunk * kSums + k) * cols + col];
+          }
+          return partial;
+        },
+        [&](std::int64_t, const Partial& partial) {
+#pragma unroll
+          for (int k = 0; k < kSums; ++k) sums[k] += partial.sums[k];
+        });
   }
 #pragma unroll
   for (int k = 0; k < kSums; ++k) shared[k * kFinishThreads + threadIdx.x] = sums[k];
