@@ -13,16 +13,6 @@ namespace {
 constexpr const char* kList = "kernel_choices";
 constexpr std::array kFields = {"operation", "rows",   "nnz",    "width",
                                 "dtype",     "device", "kernel", "milliseconds"};
-constexpr std::array<std::pair<DType, const char*>, 3> kDTypes = {
-    {{DType::kF32, "f32"}, {DType::kBf16, "bf16"}, {DType::kF64, "f64"}}};
-
-const char* dtype_name(DType dtype) {
-  for (const auto& [value, name] : kDTypes) {
-    if (value == dtype) return name;
-  }
-  ATOLL_ASSERT(false, "dtype {}", static_cast<int>(dtype));
-}
-
 // Where in a file an entry stands, for messages.
 std::filesystem::path place_of(const std::filesystem::path& file, std::size_t entry) {
   return fmt::format("{}: {}[{}]", file.string(), kList, entry);
@@ -47,9 +37,7 @@ std::int64_t count_field(const Json& entry, const char* field, const std::filesy
 
 DType dtype_field(const Json& entry, const std::filesystem::path& place) {
   const auto found = json_field<std::string>(entry, "dtype", place);
-  for (const auto& [value, name] : kDTypes) {
-    if (found == name) return value;
-  }
+  if (const auto dtype = dtype_named(found)) return *dtype;
   fail_input("{}: dtype '{}'; allowed are f32, bf16, f64", place.string(), found);
 }
 
@@ -113,7 +101,7 @@ Json KernelChoices::to_json() const {
                     {"rows", key.rows},
                     {"nnz", key.nnz},
                     {"width", key.width},
-                    {"dtype", dtype_name(key.dtype)},
+                    {"dtype", to_string(key.dtype)},
                     {"device", key.device},
                     {"kernel", choice.kernel},
                     {"milliseconds", times}});

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/ids.hpp"
@@ -19,6 +21,11 @@ enum class DType : std::uint8_t {
 constexpr std::int64_t bytes_of(DType dtype) {
   return dtype == DType::kF64 ? 8 : dtype == DType::kF32 ? 4 : 2;
 }
+
+// "f32", "bf16", "f64": on the command line and in files.
+const char* to_string(DType dtype);
+// Nothing if no type has this name.
+std::optional<DType> dtype_named(std::string_view name);
 
 // The type of parameters, and of their gradients, beside matrices stored as `dtype`: f32 for bf16.
 constexpr DType parameter_dtype(DType dtype) { return dtype == DType::kBf16 ? DType::kF32 : dtype; }

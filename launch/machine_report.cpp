@@ -18,6 +18,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/host.hpp"
 #include "base/memory.hpp"
 #include "base/unique_handle.hpp"
 #include "engine/comm/device_transport.hpp"
@@ -272,9 +273,7 @@ std::string try_loopback() {
 }
 
 void add_network(Findings& findings) {
-  char host[256] = "unknown";
-  ::gethostname(host, sizeof(host) - 1);
-  findings.push_back({"network", "host name", host});
+  findings.push_back({"network", "host name", host_name()});
   const std::string trouble = try_loopback();
   if (trouble.empty()) {
     findings.push_back({"network", "loopback TCP", "works"});

@@ -159,7 +159,7 @@ TrainOptions TrainFlags::resolve() const {
                                                     : LearningRateSchedule::kConstant;
   options.optimizer.decay_first_layer_only = decay_layers == "first";
   options.messages = messages_of(transport.name);
-  options.dtype = dtype == "bf16" ? DType::kBf16 : DType::kF32;
+  options.dtype = dtype_named(dtype).value();
   options.cuda_graph = cuda_graph == "on"    ? GraphReplay::kOn
                        : cuda_graph == "off" ? GraphReplay::kOff
                                              : GraphReplay::kAuto;

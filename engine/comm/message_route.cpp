@@ -1,14 +1,13 @@
 #include "engine/comm/message_route.hpp"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <set>
 
 #include "base/error.hpp"
+#include "base/host.hpp"
 #include "base/json.hpp"
 #include "engine/comm/device_transport.hpp"
 #include "engine/comm/rank_list.hpp"
@@ -16,19 +15,6 @@
 namespace atl {
 
 namespace {
-
-std::string host_name() {
-  char name[256] = "unknown";
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
-// NCCL tells hosts apart in the same way: by name and by when the kernel booted.
-std::string host_key() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return fmt::format("{} {}", host_name(), boot);
-}
 
 std::vector<int> ranks_with(std::span<const RankDevice> devices,
                             const std::function<bool(const RankDevice&)>& holds) {

@@ -11,19 +11,6 @@ namespace {
 using SendList = std::vector<std::span<const std::byte>>;
 using ReceiveList = std::vector<std::span<std::byte>>;
 
-// The values that `rank` sums in a reduce-scatter of `count` values.
-struct Block {
-  std::size_t begin = 0;
-  std::size_t count = 0;
-};
-
-Block block_of(std::size_t count, int rank, int size) {
-  const auto parts = static_cast<std::size_t>(size);
-  const auto r = static_cast<std::size_t>(rank);
-  const std::size_t begin = count * r / parts;
-  return {begin, count * (r + 1) / parts - begin};
-}
-
 // Everything lies in memory of its own, not in the caller's, because an abandoned transfer outlives
 // the caller's.
 template <typename T>
@@ -37,7 +24,7 @@ void reduce_scatter(Transport& transport, const std::shared_ptr<ReduceMemory<T>>
                     const OperationLabel& label) {
   const int size = transport.size();
   const std::span<T> values(memory->values);
-  const Block own = block_of(values.size(), transport.rank(), size);
+  const ReduceBlock own = reduce_block(values.size(), transport.rank(), size);
   memory->parts.resize(own.count * static_cast<std::size_t>(size));
   SendList sends(size);
   ReceiveList receives(size);
@@ -47,7 +34,7 @@ void reduce_scatter(Transport& transport, const std::shared_ptr<ReduceMemory<T>>
       std::ranges::copy(values.subspan(own.begin, own.count), part.begin());
       continue;
     }
-    const Block block = block_of(values.size(), r, size);
+    const ReduceBlock block = reduce_block(values.size(), r, size);
     sends[r] = std::as_bytes(values.subspan(block.begin, block.count));
     receives[r] = std::as_writable_bytes(part);
   }
@@ -57,7 +44,7 @@ void reduce_scatter(Transport& transport, const std::shared_ptr<ReduceMemory<T>>
 // Sums the ranks' parts of the own block in rank order, in the type Sum.
 template <typename T, typename Sum>
 void sum_own_block(ReduceMemory<T>& memory, int rank, int size) {
-  const Block own = block_of(memory.values.size(), rank, size);
+  const ReduceBlock own = reduce_block(memory.values.size(), rank, size);
   for (std::size_t i = 0; i < own.count; ++i) {
     Sum sum = memory.parts[i];
     for (int r = 1; r < size; ++r) sum += memory.parts[own.count * r + i];
@@ -70,12 +57,12 @@ void all_gather(Transport& transport, const std::shared_ptr<ReduceMemory<T>>& me
                 const OperationLabel& label) {
   const int size = transport.size();
   const std::span<T> values(memory->values);
-  const Block own = block_of(values.size(), transport.rank(), size);
+  const ReduceBlock own = reduce_block(values.size(), transport.rank(), size);
   SendList sends(size);
   ReceiveList receives(size);
   for (int r = 0; r < size; ++r) {
     if (r == transport.rank()) continue;
-    const Block block = block_of(values.size(), r, size);
+    const ReduceBlock block = reduce_block(values.size(), r, size);
     sends[r] = std::as_bytes(values.subspan(own.begin, own.count));
     receives[r] = std::as_writable_bytes(values.subspan(block.begin, block.count));
   }
@@ -136,9 +123,16 @@ void Transport::all_reduce(std::span<std::int64_t> values, const OperationLabel&
   all_reduce_in_rank_order<std::int64_t, std::int64_t>(*this, values, label);
 }
 
+ReduceBlock reduce_block(std::size_t count, int rank, int size) {
+  const auto parts = static_cast<std::size_t>(size);
+  const auto r = static_cast<std::size_t>(rank);
+  const std::size_t begin = count * r / parts;
+  return {begin, count * (r + 1) / parts - begin};
+}
+
 std::int64_t all_reduce_bytes(std::int64_t count, std::int64_t value_bytes, int rank, int size) {
   const auto own =
-      static_cast<std::int64_t>(block_of(static_cast<std::size_t>(count), rank, size).count);
+      static_cast<std::int64_t>(reduce_block(static_cast<std::size_t>(count), rank, size).count);
   return (count - own + (size - 1) * own) * value_bytes;
 }
 

@@ -96,9 +96,16 @@ class Transport {
       const OperationLabel& label, std::shared_ptr<const void> keep_alive) = 0;
 };
 
+// The values [begin, begin + count) that `rank` of `size` adds up in an all-reduce of `count`
+// values.
+struct ReduceBlock {
+  std::size_t begin = 0;
+  std::size_t count = 0;
+};
+ReduceBlock reduce_block(std::size_t count, int rank, int size);
+
 // Payload bytes that `rank` of `size` sends in one all_reduce of `count` values: all values but its
-// own block of the reduce-scatter, then its block to every other rank. Block r is
-// [count * r / size, count * (r + 1) / size).
+// own block of the reduce-scatter, then its block to every other rank.
 std::int64_t all_reduce_bytes(std::int64_t count, std::int64_t value_bytes, int rank, int size);
 
 // `local`: P ranks as threads of this process. Runs body(transport) on every rank and returns when

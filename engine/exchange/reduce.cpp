@@ -4,10 +4,10 @@ namespace atl {
 
 namespace {
 
-std::span<std::byte> bytes_of_range(MatrixView values, std::int64_t begin, std::int64_t end) {
-  const std::int64_t width = bytes_of(values.dtype);
-  return {static_cast<std::byte*>(values.data) + begin * width,
-          static_cast<std::size_t>((end - begin) * width)};
+// `count` values of a row of values from `begin` on.
+std::span<std::byte> bytes_of_block(MatrixView values, ReduceBlock block) {
+  const auto width = static_cast<std::size_t>(bytes_of(values.dtype));
+  return {static_cast<std::byte*>(values.data) + block.begin * width, block.count * width};
 }
 
 }  // namespace
@@ -74,37 +74,42 @@ void Reducer::sum_through_staging(MatrixView values, const OperationLabel& label
 
 // Reduce-scatter and all-gather in the blocks of Transport::all_reduce.
 void Reducer::sum_on_device(MatrixView values, const OperationLabel& label) {
-  const int size = transport_.size();
-  const auto begin_of = [&](int r) { return values.cols * r / size; };
-  const int rank = transport_.rank();
-  const std::int64_t own = begin_of(rank + 1) - begin_of(rank);
-  const std::int64_t width = bytes_of(values.dtype);
-  if (parts_bytes_ < own * size * width) {
-    parts_bytes_ = own * size * width;
+  const auto size = static_cast<std::size_t>(transport_.size());
+  const auto rank = static_cast<std::size_t>(transport_.rank());
+  const auto block_of = [&](std::size_t r) {
+    return reduce_block(static_cast<std::size_t>(values.cols), static_cast<int>(r),
+                        transport_.size());
+  };
+  const std::span<std::byte> mine = bytes_of_block(values, block_of(rank));
+  const std::size_t own = block_of(rank).count;
+  const auto part_bytes = static_cast<std::int64_t>(mine.size());
+  if (parts_bytes_ < part_bytes * transport_.size()) {
+    parts_bytes_ = part_bytes * transport_.size();
     parts_ = allocate_device(backend_, parts_bytes_);
   }
-  const MatrixView parts{parts_.get(), size, own, own, values.dtype};
-  std::vector<std::span<const std::byte>> sends(static_cast<std::size_t>(size));
-  std::vector<std::span<std::byte>> receives(static_cast<std::size_t>(size));
-  std::vector<std::span<const std::byte>> own_sums(static_cast<std::size_t>(size));
-  std::vector<std::span<std::byte>> other_sums(static_cast<std::size_t>(size));
-  const std::span<std::byte> mine = bytes_of_range(values, begin_of(rank), begin_of(rank + 1));
-  for (int r = 0; r < size; ++r) {
+  const auto columns = static_cast<std::int64_t>(own);
+  const MatrixView parts{parts_.get(), transport_.size(), columns, columns, values.dtype};
+  const auto part_of = [&](std::size_t r) { return bytes_of_block(parts, {r * own, own}); };
+  std::vector<std::span<const std::byte>> sends(size);
+  std::vector<std::span<std::byte>> receives(size);
+  std::vector<std::span<const std::byte>> own_sums(size);
+  std::vector<std::span<std::byte>> other_sums(size);
+  for (std::size_t r = 0; r < size; ++r) {
     if (r == rank) continue;
-    const auto block = bytes_of_range(values, begin_of(r), begin_of(r + 1));
-    sends[static_cast<std::size_t>(r)] = block;
-    receives[static_cast<std::size_t>(r)] = bytes_of_range(parts, r * own, (r + 1) * own);
-    own_sums[static_cast<std::size_t>(r)] = mine;
-    other_sums[static_cast<std::size_t>(r)] = block;
+    sends[r] = other_sums[r] = bytes_of_block(values, block_of(r));
+    receives[r] = part_of(r);
+    own_sums[r] = mine;
   }
   Queue& transfers = device_->queue();
   backend_.wait_for(transfers, queue_);
   if (own > 0) {
-    backend_.copy(transfers, bytes_of_range(parts, rank * own, (rank + 1) * own).data(),
-                  mine.data(), own * width, CopyKind::kDeviceToDevice);
+    backend_.copy(transfers, part_of(rank).data(), mine.data(), part_bytes,
+                  CopyKind::kDeviceToDevice);
   }
   device_->all_to_all_v(sends, receives, label);
-  if (own > 0) backend_.sum_parts(transfers, parts, {mine.data(), 1, own, own, values.dtype});
+  if (own > 0) {
+    backend_.sum_parts(transfers, parts, {mine.data(), 1, columns, columns, values.dtype});
+  }
   device_->all_to_all_v(own_sums, other_sums, label);
   backend_.wait_for(queue_, transfers);
 }

@@ -1,25 +1,19 @@
 #include "engine/training/host_share.hpp"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "base/checksum.hpp"
 #include "base/error.hpp"
+#include "base/host.hpp"
 #include "base/memory.hpp"
 #include "engine/training/agreement.hpp"
 
 namespace atl {
 
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 // One value of every rank, on every rank.
 std::vector<std::int64_t> all_values(Transport& transport, std::int64_t value,
@@ -37,7 +31,7 @@ int cores_per_rank(Transport& transport) {
   CPU_ZERO(&allowed);
   int cores = 1;
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) cores = CPU_COUNT(&allowed);
-  std::string place = host_name();
+  std::string place = host_key();
   place.append(reinterpret_cast<const char*>(&allowed), sizeof(allowed));
   const auto mine = static_cast<std::int64_t>(checksum(place));
   int sharers = 0;
@@ -48,7 +42,7 @@ int cores_per_rank(Transport& transport) {
 }
 
 int device_rank_on_host(Transport& transport, bool uses_device) {
-  const std::string place = host_name() + (uses_device ? " device" : " none");
+  const std::string place = host_key() + (uses_device ? " device" : " none");
   const auto mine = static_cast<std::int64_t>(checksum(place));
   const std::vector<std::int64_t> hosts = all_values(transport, mine, {"host list"});
   return static_cast<int>(std::count(hosts.begin(), hosts.begin() + transport.rank(), mine));
@@ -59,7 +53,7 @@ void require_memory(Transport& transport, Backend& backend, std::int64_t bytes_n
   const std::string place =
       on_host ? fmt::format("host {}", host_name())
               : fmt::format("device {} of host {}", backend.device_id(), host_name());
-  const auto mine = static_cast<std::int64_t>(checksum(place));
+  const auto mine = static_cast<std::int64_t>(checksum(host_key() + backend.device_id()));
   const std::vector<std::int64_t> places = all_values(transport, mine, {"memory list"});
   const std::vector<std::int64_t> needs = all_values(transport, bytes_needed, {"memory need"});
   const std::int64_t available = backend.available_bytes();

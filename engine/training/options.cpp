@@ -32,18 +32,6 @@ const char* to_string(MultiplyOrder order) {
   return order == MultiplyOrder::kMultiplyFirst ? "multiply-first" : "aggregate-first";
 }
 
-const char* to_string(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return "f32";
-    case DType::kBf16:
-      return "bf16";
-    case DType::kF64:
-      return "f64";
-  }
-  return "";
-}
-
 std::string backend_of_rank(const std::string& list, int rank, int size) {
   std::vector<std::string> names;
   std::istringstream words(list);

@@ -51,7 +51,6 @@ struct TrainOptions {
 const char* to_string(Norm norm);
 const char* to_string(LearningRateSchedule schedule);
 const char* to_string(MultiplyOrder order);
-const char* to_string(DType dtype);
 // The backend of `rank`: `list` is one name for all ranks or one per rank. Throws Error{kOption} if
 // it has another length.
 std::string backend_of_rank(const std::string& list, int rank, int size);

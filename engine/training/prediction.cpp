@@ -129,9 +129,12 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
   result.hidden = json_field<std::int64_t>(options, "hidden", path);
   result.split_index = json_field<std::int64_t>(options, "split-index", path);
   // Models of version 0.1 say nothing of it.
-  const auto dtype = options.contains("dtype") ? json_field<std::string>(options, "dtype", path)
-                                               : std::string("f32");
-  result.dtype = dtype == to_string(DType::kBf16) ? DType::kBf16 : DType::kF32;
+  if (options.contains("dtype")) {
+    const auto name = json_field<std::string>(options, "dtype", path);
+    const auto dtype = dtype_named(name);
+    if (!dtype) fail_input("{}: dtype '{}'; allowed are f32, bf16", path.string(), name);
+    result.dtype = *dtype;
+  }
   const auto norm = json_field<std::string>(options, "norm", path);
   for (const Norm candidate : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
     if (norm == to_string(candidate)) result.norm = candidate;

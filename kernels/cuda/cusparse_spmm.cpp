@@ -9,7 +9,8 @@ namespace atl::cuda {
 
 namespace {
 
-// Of the algorithms for row-major matrices the one whose results don't change from run to run.
+// Chosen because its results should not change from run to run, as this backend promises. That has
+// not been seen on a device yet; ALG2 may be faster for row-major matrices.
 constexpr cusparseSpMMAlg_t kAlgorithm = CUSPARSE_SPMM_CSR_ALG3;
 constexpr cusparseOperation_t kAsIs = CUSPARSE_OPERATION_NON_TRANSPOSE;
 

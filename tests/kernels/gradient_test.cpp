@@ -34,6 +34,20 @@ std::vector<double> differences(const std::function<double(const std::vector<dou
 
 class Gradient : public ::testing::Test {
  protected:
+  // What a norm's backward pass left against the differences of loss(x, gamma, beta).
+  void expect_gradients(const auto& loss, ConstMatrixView dx, ConstMatrixView dgamma,
+                        ConstMatrixView dbeta) {
+    expect_close(h.download(dx),
+                 differences([&](const auto& v) { return loss(v, gamma_, beta_); }, x_), 1e-7,
+                 "dx");
+    expect_close(h.download(dgamma),
+                 differences([&](const auto& g) { return loss(x_, g, beta_); }, gamma_), 1e-7,
+                 "dgamma");
+    expect_close(h.download(dbeta),
+                 differences([&](const auto& b) { return loss(x_, gamma_, b); }, beta_), 1e-7,
+                 "dbeta");
+  }
+
   Harness h{"reference"};
   const std::vector<double> x_ = random_doubles(kRows * kCols, 1);
   const std::vector<double> gamma_ = random_doubles(kCols, 2);
@@ -54,14 +68,7 @@ TEST_F(Gradient, LayerNorm) {
   const MatrixView dbeta = h.matrix(1, kCols, Use::kInOut, std::vector<double>(kCols, 0));
   h.backend().layer_norm_backward(h.queue(), h.input(kRows, kCols, dy_), h.input(kRows, kCols, x_),
                                   h.input(1, kCols, gamma_), 1e-3, dx, dgamma, dbeta);
-  expect_close(h.download(dx),
-               differences([&](const auto& x) { return loss(x, gamma_, beta_); }, x_), 1e-7, "dx");
-  expect_close(h.download(dgamma),
-               differences([&](const auto& g) { return loss(x_, g, beta_); }, gamma_), 1e-7,
-               "dgamma");
-  expect_close(h.download(dbeta),
-               differences([&](const auto& b) { return loss(x_, gamma_, b); }, beta_), 1e-7,
-               "dbeta");
+  expect_gradients(loss, dx, dgamma, dbeta);
 }
 
 // As two ranks run it: each has half of the rows, and their sums are added.
@@ -117,14 +124,7 @@ TEST_F(Gradient, BatchNorm) {
     h.backend().batch_norm_backward(h.queue(), half(dy, rank), half(x, rank), mean, inv_std, gamma,
                                     sums, kRows, dx.rows_in({rank * kHalf, (rank + 1) * kHalf}));
   }
-  expect_close(h.download(dx),
-               differences([&](const auto& v) { return loss(v, gamma_, beta_); }, x_), 1e-7, "dx");
-  expect_close(h.download(dgamma),
-               differences([&](const auto& g) { return loss(x_, g, beta_); }, gamma_), 1e-7,
-               "dgamma");
-  expect_close(h.download(dbeta),
-               differences([&](const auto& b) { return loss(x_, gamma_, b); }, beta_), 1e-7,
-               "dbeta");
+  expect_gradients(loss, dx, dgamma, dbeta);
 }
 
 TEST_F(Gradient, SoftmaxCrossEntropy) {

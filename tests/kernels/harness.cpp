@@ -186,15 +186,6 @@ bool is_set(const char* variable) {
 
 bool small_tests() { return is_set("ATOLL_TEST_SMALL"); }
 
-void require_backend(const std::string& name) {
-  std::string why;
-  if (name != "cuda" || cuda_device_count(why) > 0) return;
-  if (is_set("ATOLL_REQUIRE_GPU")) {
-    FAIL() << "ATOLL_REQUIRE_GPU=1, but " << why;
-  }
-  GTEST_SKIP() << why;
-}
-
 void BackendTest::SetUp() { require_backend(GetParam()); }
 
 namespace {

@@ -14,6 +14,7 @@
 
 #include "kernels/bf16.hpp"
 #include "kernels/registry.hpp"
+#include "tests/support/require_device.hpp"
 
 namespace atl {
 
@@ -113,7 +114,6 @@ class BackendTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;
 };
-void require_backend(const std::string& name);
 // True if ATOLL_TEST_SMALL=1: a tool that checks every access slows devices down a hundredfold.
 bool small_tests();
 inline std::string backend_test_name(const ::testing::TestParamInfo<std::string>& test) {
