@@ -9,6 +9,7 @@
 // the same data give the same bits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@
 
 #include "base/trace.hpp"
 #include "kernels/views.hpp"
+#include "kernels/wire.hpp"
 
 namespace atl {
 
@@ -106,6 +108,18 @@ class Backend {
   // y[k, :] = x[rows[k], :] * scale[rows[k]]; scale empty: 1. x [N, F], y [rows.size(), F].
   void gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
                    std::span<const float> scale, MatrixView y);
+  // Packs messages of rows of x * scale into `packets` (layout and arithmetic: kernels/wire.hpp),
+  // each at its place and width; bytes between messages are left alone. x [N, F], f32 or bf16;
+  // scale [N], empty: 1. A message of 32 bits is what gather_rows gives. packets start at a
+  // multiple of 4 bytes. With F = 0 nothing is written.
+  void quantize_rows(Queue& queue, ConstMatrixView x, const PackPlan& plan,
+                     std::span<const float> scale, const RoundingSpec& rounding,
+                     std::span<std::byte> packets, const PackTrace& trace);
+  // Fills the rows of y that `plan` names from the messages of quantize_rows: code * step + zero,
+  // one multiplication and one addition in f32, rounded to nearest even in y's type, f32 or bf16.
+  // Messages of 32 bits are copied: they must have been packed from y's type.
+  void dequantize_rows(Queue& queue, std::span<const std::byte> packets, const UnpackPlan& plan,
+                       MatrixView y);
 
   // --- dense ----------------------------------------------------------------------------------
   void fill_zero(Queue& queue, MatrixView y);
@@ -199,6 +213,10 @@ class Backend {
                        MatrixView, const Epilogue&) = 0;
   virtual void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>,
                               std::span<const float>, MatrixView) = 0;
+  virtual void do_quantize_rows(Queue&, ConstMatrixView, const PackPlan&, std::span<const float>,
+                                const RoundingSpec&, std::span<std::byte>, const PackTrace&) = 0;
+  virtual void do_dequantize_rows(Queue&, std::span<const std::byte>, const UnpackPlan&,
+                                  MatrixView) = 0;
   virtual void do_fill_zero(Queue&, MatrixView) = 0;
   virtual void do_convert(Queue&, ConstMatrixView, MatrixView) = 0;
   virtual void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double beta,

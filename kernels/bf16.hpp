@@ -23,4 +23,21 @@ constexpr Bf16 to_bf16(float value) {
   return {static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U)};
 }
 
+// The nearest bf16 number away from zero if `away`, else towards it; NaN stays NaN.
+constexpr Bf16 to_bf16_directed(float value, bool away) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return to_bf16(value);
+  return {static_cast<std::uint16_t>((bits + (away ? 0xFFFFU : 0U)) >> 16U)};
+}
+
+// The greatest bf16 number that is not above `value`: -infinity below the least finite one.
+constexpr Bf16 to_bf16_down(float value) {
+  return to_bf16_directed(value, std::bit_cast<std::uint32_t>(value) >> 31U != 0);
+}
+
+// The least bf16 number that is not below `value`: infinity above the greatest finite one.
+constexpr Bf16 to_bf16_up(float value) {
+  return to_bf16_directed(value, std::bit_cast<std::uint32_t>(value) >> 31U == 0);
+}
+
 }  // namespace atl

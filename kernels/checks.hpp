@@ -2,6 +2,7 @@
 // caller and aborts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -55,6 +56,23 @@ inline bool overlap(ConstMatrixView a, ConstMatrixView b) {
 
 inline void check_disjoint(ConstMatrixView output, ConstMatrixView input, const char* names) {
   ATOLL_ASSERT(!overlap(output, input), "{} overlap", names);
+}
+
+inline void check_wire_storage(ConstMatrixView view, const char* name) {
+  ATOLL_ASSERT(view.dtype == DType::kF32 || view.dtype == DType::kBf16,
+               "{}: dtype {} found, 0 or 1 expected", name, static_cast<int>(view.dtype));
+}
+
+// Packets of messages beside the matrix that they are packed from or unpacked to.
+inline void check_packets(std::span<const std::byte> packets, ConstMatrixView matrix,
+                          const char* name) {
+  const auto first = reinterpret_cast<std::uintptr_t>(packets.data());
+  ATOLL_ASSERT(first % 4 == 0, "{} start at an address that is no multiple of 4", name);
+  if (matrix.empty()) return;
+  const auto data = reinterpret_cast<std::uintptr_t>(matrix.data);
+  const std::int64_t elements = (matrix.rows - 1) * matrix.stride + matrix.cols;
+  const auto end = data + static_cast<std::uintptr_t>(elements * bytes_of(matrix.dtype));
+  ATOLL_ASSERT(first + packets.size() <= data || end <= first, "{} and the matrix overlap", name);
 }
 
 // For operations that may run in place: the same matrix, or no common element.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/cpu_backend.hpp"
+#include "kernels/cpu/random_blocks.hpp"
 
 namespace atl {
 
@@ -16,61 +17,22 @@ constexpr int kLanes = 16;                         // random blocks drawn at a t
 constexpr std::int64_t kColsPerBlock = 8;          // half-words of one block
 constexpr std::int64_t kColsPerTile = 8 * kLanes;  // columns of kLanes blocks
 
-// Half-words of the random blocks first .. first + kCount - 1 of one row, in the order of columns:
-// philox4x32 of base/philox.hpp, one block per vector lane.
-template <int kCount>
-ATOLL_INLINE inline void draw_blocks(const RandomKey& key, std::uint64_t row, std::uint32_t first,
-                                     std::uint16_t* halves) {
-  const PhiloxBlock counter = philox_counter(key, row, first);
-  std::uint32_t c0[kCount];
-  std::uint32_t c1[kCount];
-  std::uint32_t c2[kCount];
-  std::uint32_t c3[kCount];
-  for (int lane = 0; lane < kCount; ++lane) {
-    c0[lane] = counter[0] + static_cast<std::uint32_t>(lane);
-    c1[lane] = counter[1];
-    c2[lane] = counter[2];
-    c3[lane] = counter[3];
-  }
-  auto key0 = static_cast<std::uint32_t>(key.seed);
-  auto key1 = static_cast<std::uint32_t>(key.seed >> 32U);
-  for (int round = 0; round < 10; ++round) {
-#pragma omp simd
-    for (int lane = 0; lane < kCount; ++lane) {
-      const std::uint64_t product0 = std::uint64_t{0xD2511F53U} * c0[lane];
-      const std::uint64_t product1 = std::uint64_t{0xCD9E8D57U} * c2[lane];
-      c0[lane] = static_cast<std::uint32_t>(product1 >> 32U) ^ c1[lane] ^ key0;
-      c1[lane] = static_cast<std::uint32_t>(product1);
-      c2[lane] = static_cast<std::uint32_t>(product0 >> 32U) ^ c3[lane] ^ key1;
-      c3[lane] = static_cast<std::uint32_t>(product0);
-    }
-    key0 += 0x9E3779B9U;
-    key1 += 0xBB67AE85U;
-  }
-  std::uint32_t words[4 * kCount];
-  for (int lane = 0; lane < kCount; ++lane) {
-    words[4 * lane] = c0[lane];
-    words[4 * lane + 1] = c1[lane];
-    words[4 * lane + 2] = c2[lane];
-    words[4 * lane + 3] = c3[lane];
-  }
-  std::memcpy(halves, words, sizeof(words));
-}
-
 // y[j] = kept(j) ? y[j] * scale : 0 for one row.
 ATOLL_INLINE inline void drop_row(const DropoutSpec& dropout, std::uint64_t row, std::int64_t cols,
                                   float* __restrict y) {
   const std::uint32_t threshold = dropout.rate.threshold;
   const float scale = dropout.rate.scale;
+  std::uint32_t words[kColsPerTile / 2];
   std::uint16_t halves[kColsPerTile];
   for (std::int64_t tile = 0; tile < cols; tile += kColsPerTile) {
     const std::int64_t count = std::min(kColsPerTile, cols - tile);
     const auto first = static_cast<std::uint32_t>(tile / kColsPerBlock);
     if (count > 4 * kColsPerBlock) {
-      draw_blocks<kLanes>(dropout.key, row, first, halves);
+      draw_blocks<kLanes>(dropout.key, row, first, words);
     } else {
-      draw_blocks<4>(dropout.key, row, first, halves);
+      draw_blocks<4>(dropout.key, row, first, words);
     }
+    std::memcpy(halves, words, sizeof(halves));
     float* __restrict to = y + tile;
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j) {

@@ -1,4 +1,4 @@
-// SpMM and the gather of halo messages.
+// SpMM.
 #include <cstring>
 
 #include "base/error.hpp"
@@ -133,22 +133,6 @@ void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstM
       spmm_rows<true>(arguments, absolute);
     });
     if (!plain) apply_to_rows(columns, range, part, part);
-  });
-}
-
-void CpuBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const LocalId> rows,
-                                std::span<const float> scale, MatrixView y) {
-  for_chunks(y.rows, rows_per_chunk(x.cols), [&](RowRange range) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
-      for (std::int64_t k = range.begin; k < range.end; ++k) {
-        const std::int64_t row = to_index(rows[k]);
-        const float* from = x.row<float>(row);
-        float* __restrict to = y.row<float>(k);
-        const float factor = scale.empty() ? 1.0F : scale[row];
-#pragma omp simd
-        for (std::int64_t j = 0; j < x.cols; ++j) to[j] = factor * from[j];
-      }
-    });
   });
 }
 

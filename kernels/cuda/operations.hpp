@@ -3,11 +3,13 @@
 // Views are f32 or bf16 in device memory, spans are device memory, AdamSpec::segments host memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "kernels/cuda/launch.hpp"
 #include "kernels/views.hpp"
+#include "kernels/wire.hpp"
 
 namespace atl::cuda {
 
@@ -19,6 +21,13 @@ void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId
 void relu_dropout_backward(const Launch& where, ConstMatrixView y, ConstMatrixView dy,
                            float dropout_scale, MatrixView dx);
 void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
+
+// wire.cu
+void quantize_rows(const Launch& where, ConstMatrixView x, const PackPlan& plan,
+                   std::span<const float> scale, const RoundingSpec& rounding,
+                   std::span<std::byte> packets, const PackTrace& trace);
+void dequantize_rows(const Launch& where, std::span<const std::byte> packets,
+                     const UnpackPlan& plan, MatrixView y);
 
 // reduction.cu. All sums go through the workspace, in an order that depends on the shape alone.
 void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out);

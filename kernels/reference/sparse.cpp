@@ -1,4 +1,4 @@
-// Sparse and wire operations of the oracle.
+// Sparse operations of the oracle.
 #include "kernels/reference/elements.hpp"
 #include "kernels/reference/reference_backend.hpp"
 
@@ -22,19 +22,6 @@ void ReferenceBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, 
         sum *= factor(op.row_scale, i, 1);
         if (beta != 0) sum += at<T>(y, i, j);
         set<T>(y, i, j, epilogue_value<Parameter<T>>(epilogue, i - rows.begin, j, sum));
-      }
-    }
-  });
-}
-
-void ReferenceBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const LocalId> rows,
-                                      std::span<const float> scale, MatrixView y) {
-  with_value_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t k = 0; k < y.rows; ++k) {
-      const std::int64_t row = to_index(rows[k]);
-      ATOLL_ASSERT(0 <= row && row < x.rows, "row {} of {}", row, x.rows);
-      for (std::int64_t j = 0; j < x.cols; ++j) {
-        set<T>(y, k, j, at<T>(x, row, j) * factor(scale, row, 1));
       }
     }
   });

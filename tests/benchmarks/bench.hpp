@@ -101,5 +101,6 @@ std::vector<Benchmark> limit_benchmarks();
 std::vector<Benchmark> sparse_benchmarks();
 std::vector<Benchmark> dense_benchmarks();
 std::vector<Benchmark> normalization_benchmarks();
+std::vector<Benchmark> wire_benchmarks();
 
 }  // namespace atl

@@ -150,7 +150,11 @@ void __stcs(T* address, T value) {
 
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
 inline float __frcp_rn(float x) { return 1.0f / x; }
 inline float __fsqrt_rn(float x) { return sqrtf(x); }
 inline float __fdividef(float a, float b) { return a / b; }
@@ -173,6 +177,12 @@ inline float atomicAdd(float* address, float value) {
 }
 inline double atomicAdd(double* address, double value) {
   return atl::cuda_emulation::fetch_add(address, value);
+}
+
+inline long long atomicMin(long long* address, long long value) {
+  const long long old = *address;
+  if (value < old) *address = value;
+  return old;
 }
 
 inline int min(int a, int b) { return b < a ? b : a; }

@@ -1,0 +1,328 @@
+// Quantized messages: one launch packs the messages of all peers, one unpacks them. A warp takes a
+// row; a lane takes four neighbouring columns at a time, whose noise is one random block.
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/walk.hpp"
+#include "kernels/quantizer.hpp"
+
+namespace atl::cuda {
+
+namespace {
+
+constexpr int kWarp = 32;
+constexpr int kWarps = kBlockThreads / kWarp;  // of a block
+constexpr int kGroup = 4;                      // columns of a lane at a time
+constexpr int kQuantized = 5;                  // widths below 32 bits
+
+// --- packing ------------------------------------------------------------------------------------
+
+struct PackArgs {
+  std::int64_t rows;
+  std::int64_t cols;
+  const LocalId* ids;
+  const std::int64_t* first;
+  const std::int64_t* offset;
+  const std::uint8_t* bits;
+  const float* scale;
+  RandomKey key;
+  const EpochState* state;
+  const GlobalId* row_ids;
+  std::byte* packets;
+  float* range;
+  float* variance;
+  std::int64_t* bad;
+};
+
+// Four scaled columns of a row from `col` on; those beyond its end are 0.
+template <typename T, bool kWhole>
+__device__ inline Packed<float, kGroup> load_group(const T* row, std::int64_t col,
+                                                   std::int64_t cols, float scale) {
+  Packed<float, kGroup> values{};
+  if constexpr (kWhole) {
+    if (col < cols) values = widen(load<kGroup>(row + col));
+  } else {
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      if (col + k < cols) values.values[k] = to_f32(row[col + k]);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) values.values[k] = __fmul_rn(values.values[k], scale);
+  return values;
+}
+
+template <typename T, bool kWhole>
+__device__ inline QuantizerRange range_of_row(const T* row, std::int64_t cols, float scale,
+                                              int lane) {
+  std::int32_t least = std::numeric_limits<std::int32_t>::max();
+  std::int32_t most = std::numeric_limits<std::int32_t>::min();
+  for (std::int64_t col = lane * kGroup; col < cols; col += kWarp * kGroup) {
+    const Packed<float, kGroup> values = load_group<T, kWhole>(row, col, cols, scale);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      if (col + k >= cols) break;
+      const std::int32_t key = order_key(values.values[k]);
+      least = min(least, key);
+      most = max(most, key);
+    }
+  }
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    least = min(least, __shfl_xor_sync(kFullWarp, least, offset));
+    most = max(most, __shfl_xor_sync(kFullWarp, most, offset));
+  }
+  return quantizer_range(of_order_key(least), of_order_key(most));
+}
+
+// A number rounded to a code, and what its rounding adds to the variance.
+struct RoundedCode {
+  std::uint32_t code;
+  float variance;
+};
+
+template <int kBits>
+__device__ inline RoundedCode round_code(float value, float zero, float step, float noise) {
+  constexpr int kTop = (1 << kBits) - 1;
+  int below;
+  bool up;
+  float fraction;
+  if constexpr (kBits == 16) {
+    const double t = __ddiv_rn(__dsub_rn(static_cast<double>(value), static_cast<double>(zero)),
+                               static_cast<double>(step));
+    below = static_cast<int>(t);
+    const double rest = __dsub_rn(t, static_cast<double>(below));
+    up = static_cast<double>(noise) < rest;
+    fraction = static_cast<float>(rest);
+  } else {
+    const float t = __fdiv_rn(__fsub_rn(value, zero), step);
+    below = static_cast<int>(t);
+    fraction = __fsub_rn(t, static_cast<float>(below));
+    up = noise < fraction;
+  }
+  return {static_cast<std::uint32_t>(min(below + (up ? 1 : 0), kTop)),
+          fraction * (1.0F - fraction)};
+}
+
+__device__ inline void store_word(std::byte* at, std::uint32_t word) {
+  *reinterpret_cast<std::uint32_t*>(at) = word;
+}
+
+// Writes the codes of the groups of a warp, the lane's own at column `col`, into all messages of
+// kBits bits. Returns the lane's share of the sum of f (1 - f). All 32 lanes must call.
+template <int kBits>
+__device__ inline float send_codes(const PackArgs& args, std::int64_t first, std::int64_t last,
+                                   std::int64_t col, const Packed<float, kGroup>& values,
+                                   const float (&noise)[kGroup], float zero, float step) {
+  constexpr int kWords = kBits == 16 ? 2 : 1;          // of a lane
+  constexpr int kSharers = kBits < 8 ? 8 / kBits : 1;  // lanes whose codes are one word
+  const int sharer = static_cast<int>(threadIdx.x) % kSharers;
+  std::uint32_t words[kWords] = {};
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    if (col + k >= args.cols || !(step > 0)) break;
+    const RoundedCode rounded = round_code<kBits>(values.values[k], zero, step, noise[k]);
+    words[k * kBits / 32] |= rounded.code << static_cast<unsigned>(k * kBits % 32);
+    sum += rounded.variance;
+  }
+  words[0] <<= static_cast<unsigned>(sharer * kGroup * kBits % 32);
+#pragma unroll
+  for (int offset = kSharers / 2; offset > 0; offset /= 2) {
+    words[0] |= __shfl_xor_sync(kFullWarp, words[0], offset);
+  }
+  if (sharer != 0) return sum;
+  for (std::int64_t m = first; m < last; ++m) {
+    if (args.bits[m] != kBits) continue;
+    std::byte* to = args.packets + args.offset[m] + kWireMetadataBytes + col * kBits / 8;
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      if (col + w * (kGroup / kWords) < args.cols) store_word(to + 4 * w, words[w]);
+    }
+  }
+  return sum;
+}
+
+template <typename T>
+__device__ inline void send_values(const PackArgs& args, std::int64_t first, std::int64_t last,
+                                   std::int64_t col, const Packed<float, kGroup>& values) {
+  for (std::int64_t m = first; m < last; ++m) {
+    if (args.bits[m] != 32) continue;
+    T* to = reinterpret_cast<T*>(args.packets + args.offset[m]) + col;
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      const Packed<float, 1> one{{values.values[k]}};
+      if (col + k < args.cols) store(to + k, narrow<T>(one));
+    }
+  }
+}
+
+template <typename T, bool kWhole>
+__global__ void __launch_bounds__(kBlockThreads) pack_kernel(PackArgs args, Rows<const T> x) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t warp = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
+  RandomKey key = args.key;
+  if (args.state != nullptr) key.epoch = args.state->epoch;
+  for (std::int64_t k = warp; k < args.rows; k += std::int64_t{gridDim.x} * kWarps) {
+    const auto id = static_cast<std::int64_t>(args.ids[k]);
+    const T* row = x.at(id, 0);
+    const float scale = args.scale != nullptr ? args.scale[id] : 1.0F;
+    const std::int64_t first = args.first[k];
+    const std::int64_t last = args.first[k + 1];
+    const auto node = static_cast<std::uint64_t>(args.row_ids[id]);
+    const QuantizerRange range = range_of_row<T, kWhole>(row, args.cols, scale, lane);
+    const float zero = to_float(range.zero);
+    if (lane == 0) {
+      args.range[k] = range.range;
+      if (range.bad) {
+        atomicMin(reinterpret_cast<long long*>(args.bad), static_cast<long long>(k));
+      }
+    }
+    unsigned wanted = 0;
+    for (std::int64_t m = first + lane; m < last; m += kWarp) {
+      const int bits = args.bits[m];
+      wanted |= static_cast<unsigned>(bits);
+      if (bits < 32) {
+        store_word(args.packets + args.offset[m], metadata_word(range.zero, step_of(range, bits)));
+      }
+    }
+    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+      wanted |= __shfl_xor_sync(kFullWarp, wanted, offset);
+    }
+    float steps[kQuantized];
+    float sums[kQuantized] = {};
+#pragma unroll
+    for (int w = 0; w < kQuantized; ++w) steps[w] = to_float(step_of(range, 1 << w));
+    for (std::int64_t base = 0; base < args.cols; base += kWarp * kGroup) {
+      const std::int64_t col = base + lane * kGroup;
+      const Packed<float, kGroup> values = load_group<T, kWhole>(row, col, args.cols, scale);
+      if ((wanted & 32U) != 0) send_values<T>(args, first, last, col, values);
+      if ((wanted & 31U) == 0) continue;
+      const PhiloxBlock block = random_block(key, node, static_cast<std::uint32_t>(col / kGroup));
+      float noise[kGroup];
+#pragma unroll
+      for (int j = 0; j < kGroup; ++j) noise[j] = static_cast<float>(block[j] >> 8U) * 0x1p-24F;
+      if ((wanted & 1U) != 0)
+        sums[0] += send_codes<1>(args, first, last, col, values, noise, zero, steps[0]);
+      if ((wanted & 2U) != 0)
+        sums[1] += send_codes<2>(args, first, last, col, values, noise, zero, steps[1]);
+      if ((wanted & 4U) != 0)
+        sums[2] += send_codes<4>(args, first, last, col, values, noise, zero, steps[2]);
+      if ((wanted & 8U) != 0)
+        sums[3] += send_codes<8>(args, first, last, col, values, noise, zero, steps[3]);
+      if ((wanted & 16U) != 0)
+        sums[4] += send_codes<16>(args, first, last, col, values, noise, zero, steps[4]);
+    }
+#pragma unroll
+    for (int w = 0; w < kQuantized; ++w) {
+      const float variance = team_sum(sums[w], kWarp) * steps[w] * steps[w];
+      for (std::int64_t m = first + lane; m < last; m += kWarp) {
+        if (args.bits[m] == 1 << w) args.variance[m] = variance;
+      }
+    }
+    for (std::int64_t m = first + lane; m < last; m += kWarp) {
+      if (args.bits[m] == 32) args.variance[m] = 0;
+    }
+  }
+}
+
+// --- unpacking ----------------------------------------------------------------------------------
+
+template <typename T, bool kWhole>
+__device__ inline void store_group(T* row, std::int64_t col, std::int64_t cols,
+                                   const Packed<float, kGroup>& values) {
+  if constexpr (kWhole) {
+    store(row + col, narrow<T>(values));
+  } else {
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      const Packed<float, 1> one{{values.values[k]}};
+      if (col + k < cols) store(row + col + k, narrow<T>(one));
+    }
+  }
+}
+
+template <typename T, bool kWhole>
+__global__ void __launch_bounds__(kBlockThreads)
+    unpack_kernel(std::int64_t messages, std::int64_t cols, const std::byte* packets,
+                  const LocalId* ids, const std::int64_t* offset, const std::uint8_t* bits,
+                  Rows<T> y) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t warp = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
+  for (std::int64_t m = warp; m < messages; m += std::int64_t{gridDim.x} * kWarps) {
+    const std::byte* message = packets + offset[m];
+    const int width = bits[m];
+    T* row = y.at(static_cast<std::int64_t>(ids[m]), 0);
+    if (width == 32) {
+      const T* from = reinterpret_cast<const T*>(message);
+      for (std::int64_t col = lane; col < cols; col += kWarp) row[col] = from[col];
+      continue;
+    }
+    const auto* words = reinterpret_cast<const std::uint32_t*>(message);
+    const std::uint32_t metadata = words[0];
+    const float zero = __uint_as_float(metadata << 16U);
+    const float step = __uint_as_float(metadata & 0xFFFF0000U);
+    const std::uint32_t mask = (1U << static_cast<unsigned>(width)) - 1U;
+    for (std::int64_t col = lane * kGroup; col < cols; col += kWarp * kGroup) {
+      Packed<float, kGroup> values{};
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        if (col + k >= cols) break;
+        const std::int64_t bit = (col + k) * width;
+        const std::uint32_t code = words[1 + bit / 32] >> static_cast<unsigned>(bit % 32) & mask;
+        values.values[k] = __fadd_rn(__fmul_rn(static_cast<float>(code), step), zero);
+      }
+      store_group<T, kWhole>(row, col, cols, values);
+    }
+  }
+}
+
+dim3 warps_grid(const Launch& where, std::int64_t rows) {
+  const std::int64_t most = kBlocksPerMultiprocessor * where.multiprocessors;
+  return dim3(static_cast<unsigned>(std::min(most, ceil_divide(rows, kWarps))));
+}
+
+}  // namespace
+
+// --- operations ---------------------------------------------------------------------------------
+
+void quantize_rows(const Launch& where, ConstMatrixView x, const PackPlan& plan,
+                   std::span<const float> scale, const RoundingSpec& rounding,
+                   std::span<std::byte> packets, const PackTrace& trace) {
+  const PackArgs args{static_cast<std::int64_t>(plan.rows.size()),
+                      x.cols,
+                      plan.rows.data(),
+                      plan.first.data(),
+                      plan.offset.data(),
+                      plan.bits.data(),
+                      scale.empty() ? nullptr : scale.data(),
+                      rounding.key,
+                      rounding.state,
+                      rounding.row_ids.data(),
+                      packets.data(),
+                      trace.range.data(),
+                      trace.variance.data(),
+                      trace.bad.data()};
+  with_element_type(x.dtype, [&]<typename T>(T) {
+    launch(where, warps_grid(where, args.rows), kBlockThreads,
+           fits_vectors(kGroup, x) ? pack_kernel<T, true> : pack_kernel<T, false>, args,
+           rows_of<T>(x));
+  });
+}
+
+void dequantize_rows(const Launch& where, std::span<const std::byte> packets,
+                     const UnpackPlan& plan, MatrixView y) {
+  const auto messages = static_cast<std::int64_t>(plan.rows.size());
+  with_element_type(y.dtype, [&]<typename T>(T) {
+    launch(where, warps_grid(where, messages), kBlockThreads,
+           fits_vectors(kGroup, y) ? unpack_kernel<T, true> : unpack_kernel<T, false>, messages,
+           y.cols, packets.data(), plan.rows.data(), plan.offset.data(), plan.bits.data(),
+           rows_of<T>(y));
+  });
+}
+
+}  // namespace atl::cuda

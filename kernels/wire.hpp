@@ -1,0 +1,85 @@
+// What quantized messages look like on the wire, and what packing and unpacking them needs.
+//
+// A message is one row of F values. At b = 1, 2, 4, 8 or 16 bits it is
+//   [zero bf16][step bf16][F codes of b bits],
+// the codes little-endian within the row, the first in the lowest bits, filled up with zero bits to
+// 4 bytes; value j is zero + code_j * step. At 32 bits it is the F values as stored (2 bytes each
+// with bf16 storage) and nothing else.
+//
+// The quantizer: stochastic rounding of AdaQP (Wan et al. 2023, section 3.1), but with zero and
+// step rounded to what is sent before codes are made, so that codes are unbiased. For a row v (f32,
+// each the product of element and scale), in f32:
+//   zero  = min v, rounded down to bf16            range = max v - zero
+//   step  = range / (2^b - 1), rounded up to bf16  t = (v - zero) / step
+//   code  = floor(t) + (u < t - floor(t)), at most 2^b - 1; 0 if step is 0
+// where u is random_uniform of (key, node, column). At 16 bits t and what follows are double. Every
+// backend makes the same bytes, and the same values from them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "base/ids.hpp"
+#include "base/philox.hpp"
+#include "kernels/views.hpp"
+
+namespace atl {
+
+inline constexpr std::array<int, 6> kWireBits{1, 2, 4, 8, 16, 32};
+
+// Bytes before the codes: zero and step.
+inline constexpr std::int64_t kWireMetadataBytes = 4;
+
+// Bytes of the codes of one message below 32 bits.
+ATOLL_HOST_DEVICE constexpr std::int64_t wire_code_bytes(int bits, std::int64_t cols) {
+  return (cols * bits + 31) / 32 * 4;
+}
+
+// Bytes of one message of `cols` values. bits: one of kWireBits.
+std::int64_t wire_row_bytes(int bits, std::int64_t cols, DType storage);
+
+// Messages to pack, grouped by the row they carry: a row for several receivers is read once and its
+// rounding noise is shared. All spans in the backend's memory.
+struct PackPlan {
+  std::span<const LocalId> rows;        // [R] rows of x, each once
+  std::span<const std::int64_t> first;  // [R + 1]: messages first[k] .. first[k + 1] carry rows[k]
+  // [M] where each message starts in the packets, in bytes: a multiple of 4, at 32 bits of the
+  // element size.
+  std::span<const std::int64_t> offset;
+  std::span<const std::uint8_t> bits;  // [M] one of kWireBits
+};
+
+// Rounding noise: uniform numbers of (key, node, column), as random_uniform gives them.
+struct RoundingSpec {
+  RandomKey key;
+  std::span<const GlobalId> row_ids;  // node of each row of x
+  const EpochState* state = nullptr;  // in backend memory; its epoch replaces the key's
+
+  // The key with the epoch that counts; for code that may read the backend's memory.
+  ATOLL_HOST_DEVICE RandomKey key_now() const {
+    RandomKey now = key;
+    if (state != nullptr) now.epoch = state->epoch;
+    return now;
+  }
+};
+
+// What packing finds out on the way; in the backend's memory. A bad row is one that can't be sent:
+// it holds NaN or infinity, or numbers so large that what the receiver computes might overflow f32
+// or bf16. It is bad at every width, 32 bits included.
+struct PackTrace {
+  std::span<float> range;  // [R] max - zero of the scaled row, with the rounded zero; bad rows: NaN
+  // [M] step^2 * sum_j f_j (1 - f_j), f = t - floor(t): the variance that rounding adds to the row.
+  // 0 at 32 bits and of bad rows.
+  std::span<float> variance;
+  std::span<std::int64_t> bad;  // [1] lowered to the least k whose row is bad
+};
+
+// Messages to unpack. All spans in the backend's memory.
+struct UnpackPlan {
+  std::span<const LocalId> rows;         // [M] row of y that each message fills, each once
+  std::span<const std::int64_t> offset;  // [M] as PackPlan's
+  std::span<const std::uint8_t> bits;    // [M]
+};
+
+}  // namespace atl
