@@ -9,6 +9,8 @@
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/rank_job.hpp"
+#include "launch/bench_compare.hpp"
+#include "launch/bench_samples.hpp"
 #include "launch/command.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
@@ -19,29 +21,15 @@ namespace {
 
 struct BenchArguments {
   TrainFlags flags;
-  int warmup = 3;
+  std::optional<int> warmup;
   int epochs = 10;
   int profiled = 0;  // epochs
+  std::string compare;
   std::string json;
+
+  // Adaptive widths measure in their first epochs: what comes after is compared.
+  int warmup_epochs() const { return warmup.value_or(compare.empty() ? 3 : 6); }
 };
-
-struct Spread {
-  double median = 0;
-  double least = 0;
-  double most = 0;
-};
-
-Spread spread_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  const double median =
-      values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-  return {median, values.front(), values.back()};
-}
-
-Json to_json(const Spread& spread) {
-  return {{"median", spread.median}, {"min", spread.least}, {"max", spread.most}};
-}
 
 // What operations took in the profiled epochs of rank 0, per epoch.
 struct Profile {
@@ -64,54 +52,44 @@ struct Profile {
   }
 };
 
-// Everything measured, epoch by epoch, on this rank.
-struct Samples {
-  std::vector<double> epoch_ms;
-  std::vector<double> exposed_ms;
-  std::vector<double> bytes;
-  std::map<std::string, std::vector<double>> phase_ms;
-
-  void add(const EpochResult& result) {
-    epoch_ms.push_back(result.epoch_ms);
-    if (!std::isnan(result.exposed_comm_ms)) exposed_ms.push_back(result.exposed_comm_ms);
-    bytes.push_back(static_cast<double>(result.bytes_sent));
-    for (const auto& [phase, ms] : result.phase_ms) phase_ms[phase].push_back(ms);
-  }
-};
+// What a report says before any figure: the job itself.
+Json describe_job(RankJob& job, const TrainOptions& options, const Transport& transport) {
+  const DatasetInfo& dataset = job.data().dataset();
+  return {{"dataset", dataset.name},
+          {"nodes", dataset.nodes},
+          {"edges", dataset.edges},
+          {"features", dataset.features},
+          {"model", options.model},
+          {"layers", options.layers},
+          {"hidden", options.hidden},
+          {"norm", to_string(options.norm)},
+          {"ranks", transport.size()},
+          {"transport", transport.name()},
+          {"threads", job.threads()},
+          {"backend", job.backend().name()},
+          {"device", job.backend().device()},
+          {"dtype", to_string(options.dtype)},
+          {"tf32", options.tf32},
+          {"messages", job.device_transport().reason},
+          {"commit", program_commit()}};
+}
 
 Json make_report(const Samples& samples, RankJob& job, const TrainOptions& options,
                  Transport& transport, std::int64_t halo_bytes) {
-  const DatasetInfo& dataset = job.data().dataset();
-  Json report = {
-      {"dataset", dataset.name},
-      {"nodes", dataset.nodes},
-      {"edges", dataset.edges},
-      {"features", dataset.features},
-      {"model", options.model},
-      {"layers", options.layers},
-      {"hidden", options.hidden},
-      {"norm", to_string(options.norm)},
-      {"ranks", transport.size()},
-      {"transport", transport.name()},
-      {"threads", job.threads()},
-      {"backend", job.backend().name()},
-      {"device", job.backend().device()},
-      {"exchange", options.exchange},
-      {"overlap", options.overlap},
-      {"dtype", to_string(options.dtype)},
-      {"tf32", options.tf32},
-      {"messages", job.device_transport().reason},
-      {"replayed", job.trainer().replays()},
-      {"epochs", samples.epoch_ms.size()},
-      {"epoch_ms", to_json(spread_of(samples.epoch_ms))},
-      {"exposed_comm_ms",
-       samples.exposed_ms.empty() ? Json() : to_json(spread_of(samples.exposed_ms))},
-      {"bytes_sent_per_epoch", static_cast<std::int64_t>(spread_of(samples.bytes).median)},
-      {"halo_bytes_per_epoch_formula", halo_bytes},
-      {"peak_rss_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
-      {"device_memory_mb", static_cast<double>(job.device_bytes()) / 1e6},
-      {"memory_needed_mb", static_cast<double>(job.trainer().bytes_needed()) / 1e6},
-      {"commit", program_commit()}};
+  Json report = describe_job(job, options, transport);
+  report.update(
+      {{"exchange", options.exchange},
+       {"overlap", options.overlap},
+       {"replayed", job.trainer().replays()},
+       {"epochs", samples.epoch_ms.size()},
+       {"epoch_ms", to_json(spread_of(samples.epoch_ms))},
+       {"exposed_comm_ms",
+        samples.exposed_ms.empty() ? Json() : to_json(spread_of(samples.exposed_ms))},
+       {"bytes_sent_per_epoch", static_cast<std::int64_t>(spread_of(samples.bytes).median)},
+       {"halo_bytes_per_epoch_formula", halo_bytes},
+       {"peak_rss_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
+       {"device_memory_mb", static_cast<double>(job.device_bytes()) / 1e6},
+       {"memory_needed_mb", static_cast<double>(job.trainer().bytes_needed()) / 1e6}});
   std::int64_t floats = 0;
   for (const LayerAlgebra& layer : job.trainer().model().algebra()) {
     floats += layer.forward_floats + layer.backward_floats;
@@ -123,15 +101,19 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
   return report;
 }
 
+void print_heading(const Json& report) {
+  fmt::print("{} on {}: {} ranks x {} threads, {}\n", report.at("model").get<std::string>(),
+             report.at("dataset").get<std::string>(), report.at("ranks").get<int>(),
+             report.at("threads").get<int>(), report.at("device").get<std::string>());
+}
+
 void print_report(const Json& report) {
   const auto line = [](const std::string& name, const Json& spread) {
     fmt::print("  {:<20} {:>10.2f} {:>10.2f} {:>10.2f}\n", name, spread.at("median").get<double>(),
                spread.at("min").get<double>(), spread.at("max").get<double>());
   };
-  fmt::print("{} on {}: {} ranks x {} threads, {}, exchange {}, overlap {}\n",
-             report.at("model").get<std::string>(), report.at("dataset").get<std::string>(),
-             report.at("ranks").get<int>(), report.at("threads").get<int>(),
-             report.at("device").get<std::string>(), report.at("exchange").get<std::string>(),
+  print_heading(report);
+  fmt::print("  exchange {}, overlap {}\n", report.at("exchange").get<std::string>(),
              report.at("overlap").get<bool>() ? "on" : "off");
   fmt::print("  {:<20} {:>10} {:>10} {:>10}\n", "ms", "median", "min", "max");
   line("epoch", report.at("epoch_ms"));
@@ -164,32 +146,63 @@ void print_profile(const Json& profile) {
   line("(between operations)", profile.at("rest"));
 }
 
+void run_comparison(const BenchArguments& arguments, TrainOptions options,
+                    const PartitionOptions& partition) {
+  const int warmup = arguments.warmup_epochs();
+  if (arguments.profiled > 0) {
+    fail_option("--profile {}: can't be combined with --compare", arguments.profiled);
+  }
+  options.exchange = "exact";
+  run_ranks(arguments.flags.transport, [&](Transport& transport) {
+    std::vector<ComparedMode> modes;
+    on_all_ranks(transport, [&] {
+      if (!arguments.json.empty()) check_output_file(arguments.json, "--json");
+      WidthOptions widths = options.widths;
+      widths.calibration = load_exchange_calibration(options, transport.size());
+      modes = compared_modes(arguments.compare, widths);
+    });
+    RankJob job(transport, arguments.flags.dataset, partition, options);
+    const Json comparison = compare_modes(job, transport, modes, warmup, arguments.epochs);
+    if (transport.rank() != 0) return;
+    Json report = describe_job(job, options, transport);
+    report["lambda"] = options.widths.lambda;
+    report["reassign_every"] = options.widths.reassign_every;
+    report["epochs"] = arguments.epochs;
+    report.update(comparison);
+    print_heading(report);
+    print_comparison(comparison);
+    if (!arguments.json.empty()) write_json(arguments.json, report);
+  });
+}
+
 void run_bench(const BenchArguments& arguments) {
   const TrainOptions options = arguments.flags.resolve();
   if (options.calibrate && arguments.json.empty()) {
     fail_option("--calibrate: needs --json FILE, beside which calibration.json is written");
   }
   const PartitionOptions partition = arguments.flags.resolve_partition();
+  if (!arguments.compare.empty()) return run_comparison(arguments, options, partition);
+  const int warmup = arguments.warmup_epochs();
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     on_all_ranks(transport, [&] {
       if (!arguments.json.empty()) check_output_file(arguments.json, "--json");
     });
     RankJob job(transport, arguments.flags.dataset, partition, options);
     Samples samples;
-    for (int epoch = 1; epoch <= arguments.warmup + arguments.epochs; ++epoch) {
+    for (int epoch = 1; epoch <= warmup + arguments.epochs; ++epoch) {
       const EpochResult result = job.trainer().run_epoch(epoch);
-      if (epoch > arguments.warmup) samples.add(result);
+      if (epoch > warmup) samples.add(result);
     }
     Profile profile;
     for (int k = 1; k <= arguments.profiled; ++k) {
-      const int epoch = arguments.warmup + arguments.epochs + k;
+      const int epoch = warmup + arguments.epochs + k;
       profile.epoch_ms += job.trainer().profile_epoch(epoch, profile.operations).epoch_ms;
       ++profile.epochs;
     }
     std::int64_t halo_bytes = job.trainer().model().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&halo_bytes, 1), {"byte formula"});
     if (options.calibrate) {
-      save_calibration(transport, *job.choices(),
+      save_calibration(transport, job.choices(), nullptr,
                        std::filesystem::absolute(arguments.json).parent_path());
     }
     if (transport.rank() != 0) return;
@@ -212,12 +225,14 @@ void add_bench_command(CLI::App& app) {
       "Examples:\n"
       "  atoll bench data/arxiv --model sage\n"
       "  mpirun -n 4 atoll bench data/arxiv --norm batch --epochs 20 --json bench.json\n"
-      "  atoll bench data/arxiv --backend cuda --dtype bf16 --profile 5");
+      "  atoll bench data/arxiv --backend cuda --dtype bf16 --profile 5\n"
+      "  mpirun -n 2 atoll bench data/arxiv --compare vanilla,exact,4,adaptive");
   const auto arguments = std::make_shared<BenchArguments>();
   add_train_flags(*command, arguments->flags);
   CLI::Option* epochs = command->get_option("--epochs");
   command->remove_option(epochs);
-  command->add_option("--warmup", arguments->warmup, "Epochs before measuring")
+  command
+      ->add_option("--warmup", arguments->warmup, "Epochs before measuring; 3, or 6 with --compare")
       ->check(non_negative_number())
       ->group("Results");
   command->add_option("--epochs", arguments->epochs, "Epochs measured")
@@ -227,6 +242,11 @@ void add_bench_command(CLI::App& app) {
       ->add_option("--profile", arguments->profiled,
                    "Then time every operation of so many more epochs")
       ->check(CLI::Range(0, 1000000))
+      ->group("Results");
+  command
+      ->add_option("--compare", arguments->compare,
+                   "Exchange modes to measure side by side, one epoch of each in turn: all, or a "
+                   "list of vanilla (exact without overlap), exact and values of --bits")
       ->group("Results");
   command->add_option("--json", arguments->json, "Also write the figures to this file")
       ->group("Results");

@@ -113,12 +113,36 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
                   "File of choices that an earlier run has measured")
       ->check(CLI::ExistingFile)
       ->group("Machine");
-  command.add_option("--exchange", train.exchange, "How messages travel")
+  command
+      .add_option("--exchange", train.exchange,
+                  "How messages travel: exact, or quantized with --bits per value")
       ->check(CLI::IsMember(exchange_modes()))
-      ->group("Machine");
+      ->group("Messages");
+  command
+      .add_option("--bits", train.widths.bits,
+                  "Bits per value of quantized messages: 1, 2, 4, 8, 16, 32 (as stored), random "
+                  "(2, 4 or 8 each), or adaptive")
+      ->check(CLI::IsMember(width_names()))
+      ->group("Messages");
+  command
+      .add_option("--lambda", train.widths.lambda,
+                  "Adaptive bits: weight of variance against time, 0 (only time) to 1")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group("Messages");
+  command
+      .add_option("--reassign-every", train.widths.reassign_every,
+                  "Adaptive and random bits: epochs between assignments")
+      ->check(CLI::Range(1, 10000000))
+      ->group("Messages");
+  command
+      .add_option("--sensitivity", flags.sensitivity,
+                  "Adaptive bits: what noise of a message costs its receiver: variance, or "
+                  "upper-bound (AdaQP's)")
+      ->check(CLI::IsMember({"variance", "upper-bound"}))
+      ->group("Messages");
   command.add_option("--overlap", flags.overlap, "Hide messages behind central work: on or off")
       ->check(CLI::IsMember({"on", "off"}))
-      ->group("Machine");
+      ->group("Messages");
   command
       .add_option("--order", flags.order,
                   "Multiply by the weight before or after aggregating: auto, multiply-first, "
@@ -166,11 +190,18 @@ TrainOptions TrainFlags::resolve() const {
   options.tf32 = tf32 == "on";
   options.cache_aggregate = cache == "on";
   options.overlap = overlap == "on";
+  options.widths.sensitivity =
+      sensitivity == "variance" ? Sensitivity::kVariance : Sensitivity::kUpperBound;
   if (options.resume && options.run_dir.empty()) {
     fail_option("--resume: needs --run-dir, the folder of the run to go on with");
   }
   if (options.checkpoint_every > 0 && options.run_dir.empty()) {
     fail_option("--checkpoint-every {}: needs --run-dir to write to", options.checkpoint_every);
+  }
+  const bool widths_change = options.widths.bits == "adaptive" || options.widths.bits == "random";
+  if (options.exchange == "quantized" && widths_change && options.cuda_graph == GraphReplay::kOn) {
+    fail_option("--cuda-graph on: packets of --bits {} change their size; use auto",
+                options.widths.bits);
   }
   if (options.trace && options.cuda_graph == GraphReplay::kOn) {
     fail_option("--trace: a replayed epoch has no spans; leave out --cuda-graph on");

@@ -21,6 +21,7 @@ struct TrainFlags {
   std::string order = "auto";
   std::string cache = "on";
   std::string overlap = "on";
+  std::string sensitivity = "variance";
   std::string schedule = "constant";
   std::string decay_layers = "all";
   std::string dtype = "f32";

@@ -47,11 +47,13 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
     self_weight_ = {backend, queue, std::move(self)};
   }
   backward_col_scale_ = {backend, queue, with_halo_ones(row, graph.backward.plan.halo_rows())};
-  row_factor_ = {backend, queue, std::move(row)};
+  host_row_factor_ = std::move(row);
+  row_factor_ = {backend, queue, std::span<const float>(host_row_factor_)};
 
   forward_ = make(backend, queue, graph, graph.forward, Direction::kForward, forward_structure_);
   forward_.matrix.row_scale = row_factor_.span();
   forward_.matrix.col_scale = forward_col_scale_.span();
+  forward_.row_scale = host_row_factor_;
   forward_.message_scale = symmetric_norm ? row_factor_.span() : std::span<const float>();
 
   if (graph.symmetric) {
@@ -64,6 +66,8 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   // S^T = diag(c) (A^T + diag(self)) diag(r); the mean has c = 1.
   backward_.matrix.row_scale = symmetric_norm ? row_factor_.span() : std::span<const float>();
   backward_.matrix.col_scale = backward_col_scale_.span();
+  backward_.row_scale =
+      symmetric_norm ? std::span<const float>(host_row_factor_) : std::span<const float>();
   backward_.message_scale = row_factor_.span();
 
   const auto plan = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
@@ -97,6 +101,7 @@ DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,
   op.matrix.values = structure.values.span();
   op.matrix.self_weight = self_weight_.span();
   op.plan = matrix.plan;
+  op.csr = matrix.csr;
   op.send_rows = structure.send_rows.span();
   op.central = {0, graph.central};
   op.marginal = {graph.central, graph.inner()};

@@ -17,7 +17,9 @@ const char* to_string(Direction direction);
 struct DistributedOperator {
   Direction direction = Direction::kForward;
   SparseOperator matrix;
-  HaloPlanView plan;                     // offsets on the host
+  HaloPlanView plan;                     // on the host, as the next two
+  CsrView csr;                           // the structure of `matrix`
+  std::span<const float> row_scale;      // its row factors; empty = 1
   std::span<const LocalId> send_rows;    // plan.send_rows in the backend's memory
   std::span<const float> message_scale;  // [inner]: column factor applied before sending; empty = 1
   RowRange central;
@@ -60,7 +62,8 @@ class GraphOperators {
   Structure forward_structure_;
   Structure backward_structure_;
   std::vector<std::shared_ptr<const SparsePlan>> plans_;
-  ConstDeviceArray<float> row_factor_;          // r of every inner node
+  std::vector<float> host_row_factor_;          // r of every inner node
+  ConstDeviceArray<float> row_factor_;          // the same
   ConstDeviceArray<float> forward_col_scale_;   // c of inner nodes, then 1 for forward halo rows
   ConstDeviceArray<float> backward_col_scale_;  // r of inner nodes, then 1 for backward halo rows
   ConstDeviceArray<float> self_weight_;

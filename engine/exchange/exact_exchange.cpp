@@ -37,10 +37,6 @@ class ExactExchange final : public HaloExchange {
     std::shared_ptr<const void> receives;
   };
 
-  static int slot_of(Channel channel) {
-    return 2 * channel.layer + (channel.direction == Direction::kBackward ? 1 : 0);
-  }
-
   // The packed rows of one channel, kept from epoch to epoch.
   Tensor& send_buffer(int slot, std::int64_t rows, std::int64_t cols, DType dtype) {
     Tensor& buffer = memory_->sends[slot];
@@ -96,7 +92,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   if (size_ == 1) return std::make_unique<NothingPending>();
   const char* direction = to_string(channel.direction);
   const TraceTag tag{epoch, channel.layer, rank_, -1};
-  const int slot = slot_of(channel);
+  const int slot = channel.slot();
   Tensor& buffer = send_buffer(slot, op.plan.sent_rows(), x.cols, x.dtype);
   {
     const ScopedSpan span(trace_, "pack", tag, direction, SpanOf::kHost);

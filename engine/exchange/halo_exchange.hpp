@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/json.hpp"
 #include "base/trace.hpp"
 #include "engine/comm/device_transport.hpp"
-#include "engine/exchange/distributed_operator.hpp"
+#include "engine/exchange/aggregation_scores.hpp"
 
 namespace atl {
 
@@ -16,6 +17,11 @@ namespace atl {
 struct Channel {
   int layer = 0;
   Direction direction = Direction::kForward;
+  // The messages never change and are kept once received: they travel exactly in every mode.
+  bool constant = false;
+
+  // Number of the channel, the same on all ranks.
+  int slot() const { return 2 * layer + (direction == Direction::kBackward ? 1 : 0); }
 };
 
 // One exchange under way.
@@ -41,13 +47,42 @@ class HaloExchange {
   // Owner of the memory that every x lies in. Should an error abandon an exchange, the transport
   // holds on to it, so that a late message can't land in memory that was given back.
   virtual void keep_alive(std::shared_ptr<const void> memory) = 0;
-  // Bytes of buffers that begin() will hold for rows of `width` elements in direction of `op`.
+  // At most so many bytes of buffers begin() will hold for rows of `width` elements in direction of
+  // `op`.
   virtual std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t width,
                                     DType dtype) const = 0;
+
+  // Collective, at the end of every epoch of training, when all queued work has run: a mode may
+  // check what travelled, and decide how messages travel from the next epoch on. Returns how they
+  // travelled from this epoch on, for the run's metrics and the same on every rank, or null if that
+  // is no news (docs/quantization.md has the fields). Throws Error{kInput} for messages that can't
+  // be sent.
+  virtual Json end_epoch(int /*epoch*/) { return nullptr; }
+  // True if every epoch sends packets of the same sizes, so that an epoch can be recorded.
+  virtual bool repeats() const { return true; }
+  // What this rank must know to go on after a checkpoint as if nothing had happened, and back; ""
+  // if nothing. load_state: before the first exchange. Throws Error{kInput} naming `place`.
+  virtual std::string state() const { return ""; }
+  virtual void load_state(const std::string& /*state*/, const std::string& /*place*/) {}
+  // Measured times that choices were made by, the same on every rank; null: none (yet).
+  virtual Json calibration() const { return nullptr; }
 };
+
+// How the quantized mode chooses the bits per value of each message.
+struct WidthOptions {
+  // Of width_names(): a width of kWireBits for all messages; "random": each draws 2, 4 or 8;
+  // "adaptive": the exact assignment of AdaQP's trade of variance against time.
+  std::string bits = "adaptive";
+  double lambda = 0.5;      // adaptive: weight of variance against time, in [0, 1]
+  int reassign_every = 10;  // epochs between assignments
+  Sensitivity sensitivity = Sensitivity::kVariance;
+  Json calibration;  // of an earlier run, or null: measured
+};
+std::vector<std::string> width_names();  // the values of WidthOptions::bits
 
 struct ExchangeOptions {
   std::string mode = "exact";
+  WidthOptions widths = {};
 };
 
 // What messages are made with and travel on. All of it must outlive the exchange.
@@ -57,6 +92,11 @@ struct ExchangeRoute {
   Transport& transport;
   DeviceTransport* device;  // null: none
   TraceRecorder& trace;
+  // Keys of rounding noise.
+  std::uint64_t seed = 0;
+  std::span<const GlobalId> inner_ids = {};  // of the inner nodes, in the backend's memory
+  const EpochState* state = nullptr;  // in the backend's memory, or null: begin()'s epoch counts
+  bool overlap = true;                // central work hides the wire
 };
 
 // Throws Error{kOption} listing the valid modes.
@@ -64,6 +104,11 @@ std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options,
                                             const ExchangeRoute& route);
 std::vector<std::string> exchange_modes();
 
+// Bits per value, averaged over the values of all messages, of what HaloExchange::end_epoch gave.
+double mean_bits(const Json& assignment);
+
 std::unique_ptr<HaloExchange> make_exact_exchange(const ExchangeRoute& route);
+std::unique_ptr<HaloExchange> make_quantized_exchange(const WidthOptions& options,
+                                                      const ExchangeRoute& route);
 
 }  // namespace atl

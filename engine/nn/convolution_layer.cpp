@@ -70,7 +70,7 @@ void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratc
                             const Epilogue& then) {
     backend.gemm(queue, Transpose::kNo, x, Transpose::kNo, by, beta, product, then);
   };
-  const Channel channel{config_.index, Direction::kForward};
+  const Channel channel{config_.index, Direction::kForward, config_.cache_aggregate};
 
   tail_.prepare_epilogue(context);
   if (multiply_first()) {

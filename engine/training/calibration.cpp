@@ -6,22 +6,55 @@ namespace atl {
 
 namespace {
 constexpr const char* kFileName = "calibration.json";
+constexpr const char* kKernels = "kernel_choices";
+constexpr const char* kExchange = "exchange";
+}  // namespace
+
+namespace {
+
+// The file to read, or an empty path.
+std::filesystem::path file_of(const TrainOptions& options) {
+  if (!options.calibration.empty()) return options.calibration;
+  const std::filesystem::path of_run = options.run_dir / kFileName;
+  return options.resume && std::filesystem::exists(of_run) ? of_run : std::filesystem::path();
 }
 
-std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options) {
-  std::filesystem::path file = options.calibration;
-  if (file.empty() && options.resume && std::filesystem::exists(options.run_dir / kFileName)) {
-    file = options.run_dir / kFileName;
+Json read_calibration(const std::filesystem::path& file) {
+  Json json = read_json(file);
+  if (!json.is_object() || !(json.contains(kKernels) || json.contains(kExchange))) {
+    fail_input("{}: holds no measured choices; it needs '{}' or '{}'", file.string(), kKernels,
+               kExchange);
   }
+  return json;
+}
+
+}  // namespace
+
+std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options) {
+  const std::filesystem::path file = file_of(options);
   if (file.empty() && !options.calibrate) return nullptr;
   auto choices = std::make_shared<KernelChoices>(options.calibrate);
-  if (!file.empty()) choices->add_json(read_json(file), file);
+  if (file.empty()) return choices;
+  const Json json = read_calibration(file);
+  if (json.contains(kKernels)) choices->add_json({{kKernels, json.at(kKernels)}}, file);
   return choices;
 }
 
-void save_calibration(Transport& transport, const KernelChoices& choices,
+Json load_exchange_calibration(const TrainOptions& options, int ranks) {
+  const std::filesystem::path file = file_of(options);
+  if (file.empty()) return nullptr;
+  const Json json = read_calibration(file);
+  if (!json.contains(kExchange)) return nullptr;
+  Json exchange = json.at(kExchange);
+  const bool found_by_resume = options.calibration.empty();
+  if (found_by_resume && exchange.value("ranks", 0) != ranks) return nullptr;
+  return exchange;
+}
+
+void save_calibration(Transport& transport, const KernelChoices* choices, const Json& exchange,
                       const std::filesystem::path& folder) {
-  const std::string mine = choices.to_json().dump();
+  const KernelChoices none;
+  const std::string mine = (choices != nullptr ? *choices : none).to_json().dump();
   const auto all =
       transport.gather(std::as_bytes(std::span(mine.data(), mine.size())), 0, {"calibration"});
   on_all_ranks(transport, [&] {
@@ -32,7 +65,9 @@ void save_calibration(Transport& transport, const KernelChoices& choices,
       const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
       merged.add_json(Json::parse(text), folder / kFileName);
     }
-    write_json(folder / kFileName, merged.to_json());
+    Json json = merged.to_json();
+    if (!exchange.is_null()) json[kExchange] = exchange;
+    write_json(folder / kFileName, json);
   });
 }
 

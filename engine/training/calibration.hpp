@@ -13,8 +13,13 @@ namespace atl {
 // more are measured. Null if none of it is asked for. Throws Error{kInput} naming the file.
 std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options);
 
-// Writes the choices of all ranks to FOLDER/calibration.json on rank 0. Collective.
-void save_calibration(Transport& transport, const KernelChoices& choices,
+// What an earlier run has measured of its exchange, or null: see HaloExchange::calibration. What a
+// resumed run finds of another number of ranks is left alone.
+Json load_exchange_calibration(const TrainOptions& options, int ranks);
+
+// Writes the choices of all ranks and the exchange's figures to FOLDER/calibration.json on rank 0.
+// choices: null if there are none; exchange likewise. Collective.
+void save_calibration(Transport& transport, const KernelChoices* choices, const Json& exchange,
                       const std::filesystem::path& folder);
 
 }  // namespace atl

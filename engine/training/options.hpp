@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "engine/exchange/halo_exchange.hpp"
 #include "engine/nn/model.hpp"
 #include "engine/nn/optimizer.hpp"
 
@@ -32,6 +33,7 @@ struct TrainOptions {
   bool cache_aggregate = true;
   bool overlap = true;
   std::string exchange = "exact";
+  WidthOptions widths;            // of `quantized`
   std::string backend = "auto";   // or one per rank, separated by commas
   std::string messages = "auto";  // between devices: see make_device_transport
   GraphReplay cuda_graph = GraphReplay::kAuto;

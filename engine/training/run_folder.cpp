@@ -78,6 +78,7 @@ void RunFolder::append(const EpochResult& result, const Metrics* metrics) {
   line["phases"] = result.phase_ms;
   line["exposed_comm_ms"] = result.exposed_comm_ms;
   line["bytes_sent"] = result.bytes_sent;
+  if (!result.assignment.is_null()) line["assignment"] = result.assignment;
   const std::string text = line.dump() + "\n";
   if (std::fwrite(text.data(), 1, text.size(), metrics_) != text.size() ||
       std::fflush(metrics_) != 0) {

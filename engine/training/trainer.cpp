@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/log.hpp"
+#include "engine/training/calibration.hpp"
 
 namespace atl {
 
@@ -25,6 +26,16 @@ ModelConfig model_config(const TrainOptions& options, std::int64_t features, std
   return config;
 }
 
+namespace {
+
+ExchangeOptions exchange_options(const TrainOptions& options, int ranks) {
+  ExchangeOptions result{options.exchange, options.widths};
+  result.widths.calibration = load_exchange_calibration(options, ranks);
+  return result;
+}
+
+}  // namespace
+
 Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
                  Transport& transport, DeviceTransport* device)
     : options_(options),
@@ -36,17 +47,37 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       trace_(transport.rank()),
       clock_(backend.make_clock(queue)),
       reducer_(backend, queue, transport, device, trace_),
-      exchange_(make_exchange({options.exchange}, {backend, queue, transport, device, trace_})),
-      eval_exchange_(make_exact_exchange({backend, queue, transport, device, trace_})),
+      state_(backend, 1),
+      host_state_(allocate_staging(backend, sizeof(EpochState))),
+      overlap_(options.overlap),
+      exchange_(make_exchange(exchange_options(options, transport.size()), options.overlap)),
+      eval_exchange_(make_exchange({}, options.overlap)),
       model_(model_config(options, data.dataset().features, data.outputs()), backend, queue,
              data.graph(), data.features()),
       loss_(backend, data.targets(), data.training_total()),
-      optimizer_(options.optimizer, model_.parameters()),
-      state_(backend, 1),
-      host_state_(allocate_staging(backend, sizeof(EpochState))) {
+      optimizer_(options.optimizer, model_.parameters()) {
   exchange_->keep_alive(model_.memory());
   eval_exchange_->keep_alive(model_.memory());
   trace_.use_clock(clock_.get());
+}
+
+std::unique_ptr<HaloExchange> Trainer::make_exchange(const ExchangeOptions& options, bool overlap) {
+  return atl::make_exchange(options, {.backend = backend_,
+                                      .queue = queue_,
+                                      .transport = transport_,
+                                      .device = device_,
+                                      .trace = trace_,
+                                      .seed = options_.seed,
+                                      .inner_ids = data_.inner_ids(),
+                                      .state = state_.span().data(),
+                                      .overlap = overlap});
+}
+
+void Trainer::swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overlap) {
+  std::swap(exchange_, exchange);
+  exchange_->keep_alive(model_.memory());
+  overlap_ = overlap;
+  recording_.reset();
 }
 
 std::int64_t Trainer::bytes_needed() const {
@@ -75,7 +106,7 @@ RankContext Trainer::context(int epoch, bool training) {
           .nodes = data_.dataset().nodes,
           .state = state_.span().data(),
           .seed = options_.seed,
-          .overlap = options_.overlap,
+          .overlap = overlap_,
           .training = training,
           .epoch = epoch};
 }
@@ -111,7 +142,7 @@ bool Trainer::replay_epoch(int epoch) {
   constexpr int kEpochsBefore = 2;
   const bool wanted = options_.cuda_graph == GraphReplay::kOn ||
                       (options_.cuda_graph == GraphReplay::kAuto && transport_.size() == 1);
-  const bool possible = transport_.size() == 1 || device_ != nullptr;
+  const bool possible = transport_.size() == 1 || (device_ != nullptr && exchange_->repeats());
   if (!wanted || !possible || recording_refused_ || options_.trace || profiling_) return false;
   if (epochs_run_ < kEpochsBefore) return false;
   if (recording_ == nullptr) {
@@ -145,10 +176,11 @@ EpochResult Trainer::run_epoch(int epoch) {
 
   EpochResult result;
   result.epoch = epoch;
+  trace_.resolve();
+  result.assignment = exchange_->end_epoch(epoch);
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
   result.bytes_sent = bytes_sent() - bytes_before;
   result.loss = loss_.local_sum(backend_, queue_);
-  trace_.resolve();
   share_result(result);
   return result;
 }
@@ -325,6 +357,36 @@ void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std:
     load_statistic(".norm.running_mean", tail.running_mean());
     load_statistic(".norm.running_var", tail.running_variance());
   }
+}
+
+namespace {
+
+std::string exchange_state_name(int rank) { return "exchange.rank-" + std::to_string(rank); }
+
+}  // namespace
+
+void Trainer::add_exchange_state(SafetensorsFile& file) {
+  const std::string mine = exchange_->state();
+  const auto all = transport_.gather(std::as_bytes(std::span(mine)), 0, {"state of the exchange"});
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    file.tensors[exchange_state_name(static_cast<int>(rank))] =
+        host_tensor<std::byte>("U8", {std::ssize(all[rank])}, all[rank]);
+  }
+}
+
+void Trainer::load_exchange_state(const SafetensorsFile& file, const std::string& place) {
+  const auto find = [&](int rank) { return file.tensors.find(exchange_state_name(rank)); };
+  const auto none = file.tensors.end();
+  if (find(0) == none) return;
+  if (find(transport_.size() - 1) == none || find(transport_.size()) != none) {
+    if (transport_.rank() == 0) {
+      log::warn("{}: written by another number of ranks; the exchange mode starts anew", place);
+    }
+    return;
+  }
+  const std::vector<std::byte>& bytes = find(transport_.rank())->second.bytes;
+  exchange_->load_state({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, place);
 }
 
 }  // namespace atl

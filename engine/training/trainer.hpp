@@ -20,6 +20,7 @@ struct EpochResult {
                                            // where it is not known: in replayed epochs
   std::int64_t bytes_sent = 0;             // all ranks, gradient all-reduce included
   std::map<std::string, double> phase_ms;  // this rank, by span name
+  Json assignment;                         // see HaloExchange::end_epoch; null: as before
 };
 
 // What one kind of backend operation cost in an epoch.
@@ -54,6 +55,15 @@ class Trainer {
   SafetensorsFile state(bool optimizer);
   // Throws Error{kInput} naming `place` if a tensor is missing or has another shape.
   void load_state(const SafetensorsFile& file, bool optimizer, const std::string& place);
+  // Adds what the exchange mode of each rank must remember, on rank 0. Collective.
+  void add_exchange_state(SafetensorsFile& file);
+  // Back again; a mode's state of another number of ranks is left out with a warning.
+  void load_exchange_state(const SafetensorsFile& file, const std::string& place);
+
+  // How messages of training travel. Another way may be put in its place between epochs.
+  HaloExchange& exchange() { return *exchange_; }
+  std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, bool overlap);
+  void swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overlap);
 
   Model& model() { return model_; }
   TraceRecorder& trace() { return trace_; }
@@ -84,13 +94,14 @@ class Trainer {
   TraceRecorder trace_;
   std::unique_ptr<SpanClock> clock_;  // of the device; null: the host's
   Reducer reducer_;
+  DeviceArray<EpochState> state_;
+  StagingMemory host_state_;  // one EpochState on its way to state_
+  bool overlap_;
   std::unique_ptr<HaloExchange> exchange_;       // of training, by --exchange
   std::unique_ptr<HaloExchange> eval_exchange_;  // always exact
   Model model_;
   Loss loss_;
   Optimizer optimizer_;
-  DeviceArray<EpochState> state_;
-  StagingMemory host_state_;  // one EpochState on its way to state_
   std::unique_ptr<Recording> recording_;
   bool recording_refused_ = false;
   std::int64_t recorded_bytes_ = 0;  // sent in one replayed epoch

@@ -77,6 +77,7 @@ class Run {
     on_all_ranks(transport_, [&] {
       checkpoint = read_checkpoint(options_.run_dir, fingerprint_);
       trainer_.load_state(checkpoint.state, /*optimizer=*/true, options_.run_dir.string());
+      trainer_.load_exchange_state(checkpoint.state, options_.run_dir.string());
     });
     best_ = std::move(checkpoint.best);
     done_ = checkpoint.epoch;
@@ -97,6 +98,7 @@ class Run {
       const bool known = exposed != line.end() && exposed->is_number();
       exposed_ms_.push_back(known ? exposed->get<double>() : kUnknown);
       bytes_.push_back(line.value("bytes_sent", 0.0));
+      if (line.contains("assignment")) assignment_ = line.at("assignment");
     }
   }
 
@@ -106,11 +108,7 @@ class Run {
 
   void one_epoch(int epoch, RunFolder& folder, Progress& progress) {
     const EpochResult result = trainer_.run_epoch(epoch);
-    // The first epoch has met every shape; from now on a resumed run finds what it measured.
-    if (!calibration_saved_ && job_.choices() != nullptr && !options_.run_dir.empty()) {
-      save_calibration(transport_, *job_.choices(), options_.run_dir);
-      calibration_saved_ = true;
-    }
+    keep_calibration();
     if (!std::isfinite(result.loss)) {
       fail_input(
           "epoch {}: the loss is {}; lower --lr, or check the features for huge values "
@@ -119,6 +117,7 @@ class Run {
     }
     done_ = epoch;
     loss_ = result.loss;
+    if (!result.assignment.is_null()) assignment_ = result.assignment;
     epoch_ms_.push_back(result.epoch_ms);
     exposed_ms_.push_back(result.exposed_comm_ms);
     bytes_.push_back(static_cast<double>(result.bytes_sent));
@@ -132,10 +131,29 @@ class Run {
     }
     folder.append(result, due || last ? &metrics : nullptr);
     progress.report(result, due || last ? &metrics : nullptr);
-    if (options_.checkpoint_every > 0 && folder.active() &&
-        (epoch % options_.checkpoint_every == 0 || last)) {
-      write_checkpoint(folder.path(), {epoch, fingerprint_, trainer_.state(true), best_});
+    if (options_.checkpoint_every > 0 && (epoch % options_.checkpoint_every == 0 || last)) {
+      keep_checkpoint(epoch, folder);
     }
+  }
+
+  void keep_checkpoint(int epoch, const RunFolder& folder) {
+    Checkpoint checkpoint{epoch, fingerprint_, {}, best_};
+    if (folder.active()) checkpoint.state = trainer_.state(/*optimizer=*/true);
+    trainer_.add_exchange_state(checkpoint.state);
+    if (folder.active()) write_checkpoint(folder.path(), checkpoint);
+  }
+
+  // The first epoch has met every shape of the kernels, and the exchange says when it has measured:
+  // from then on a resumed run finds it all.
+  void keep_calibration() {
+    if (options_.run_dir.empty()) return;
+    const Json exchange = trainer_.exchange().calibration();
+    const bool kernels_due = !calibration_saved_ && job_.choices() != nullptr;
+    const bool exchange_due = !exchange_saved_ && !exchange.is_null();
+    if (!kernels_due && !exchange_due) return;
+    save_calibration(transport_, job_.choices(), exchange, options_.run_dir);
+    calibration_saved_ = true;
+    exchange_saved_ = !exchange.is_null();
   }
 
   void keep_best(int epoch, const Metrics& metrics) {
@@ -194,6 +212,8 @@ class Run {
         bytes_.empty() ? 0 : static_cast<std::int64_t>(median(bytes_));
     summary["exposed_comm_ms_median"] = median(exposed_ms_);
     summary["layers"] = floats;
+    if (options_.exchange == "quantized") summary["bits"] = options_.widths.bits;
+    if (!assignment_.is_null()) summary["mean_bits"] = mean_bits(assignment_);
     summary["peak_rss_mb"] =
         static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / 1e6;
     summary["commit"] = description_.commit;
@@ -226,8 +246,10 @@ class Run {
   Json fingerprint_;
   BestEpoch best_;
   bool calibration_saved_ = false;
+  bool exchange_saved_ = false;
   int done_ = 0;
   double loss_ = 0;
+  Json assignment_;  // how messages travel now; null with exact messages
   std::vector<double> epoch_ms_, exposed_ms_, bytes_;
 };
 
@@ -251,6 +273,12 @@ Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset) {
                  {"dtype", to_string(options.dtype)},
                  {"tf32", options.tf32},
                  {"exchange", options.exchange}};
+  if (options.exchange == "quantized") {
+    result["bits"] = options.widths.bits;
+    result["reassign-every"] = options.widths.reassign_every;
+    result["lambda"] = options.widths.lambda;
+    result["sensitivity"] = to_string(options.widths.sensitivity);
+  }
   if (optimizer.schedule == LearningRateSchedule::kCosine) result["epochs"] = optimizer.epochs;
   if (optimizer.schedule == LearningRateSchedule::kStep) {
     result["lr-step-epochs"] = optimizer.step_epochs;

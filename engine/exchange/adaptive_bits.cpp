@@ -1,0 +1,405 @@
+// Adaptive widths: a few epochs at uniform widths measure what the assignment needs, then every
+// --reassign-every epochs the exact optimum of AdaQP's problem (arXiv 2306.01381, section 4) for
+// the ranges that messages had in the last epoch.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "base/checksum.hpp"
+#include "base/log.hpp"
+#include "engine/exchange/bit_assignment.hpp"
+#include "engine/exchange/bit_policy.hpp"
+#include "engine/exchange/exchange_calibration.hpp"
+#include "engine/exchange/link_probe.hpp"
+
+namespace atl {
+
+namespace {
+
+// Widths of the first epochs. Together they measure how far the rounding variance of each width is
+// from its model, and what packing costs at 32 bits and below. The first epoch pays for pages and
+// caches, so its times don't count; the last is a good one to take ranges from.
+constexpr int kWarmupBits[] = {4, 32, 1, 2, 8};
+constexpr int kWarmupEpochs = static_cast<int>(std::size(kWarmupBits));
+
+// Of the central work, how much is taken to hide messages. Both times vary from epoch to epoch, and
+// a wire that is a little longer than central work is waited for, while bits saved below that point
+// cost little variance.
+constexpr double kHiddenShare = 0.8;
+
+using PerWidth = std::array<double, kWireBits.size()>;
+
+// What one warm-up epoch took of a channel, on this rank.
+struct ChannelSample {
+  int bits = 0;
+  double central_s = 0;
+  double pack_s = 0;  // and unpacking
+};
+
+double median_or_zero(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+class AdaptiveBits final : public BitPolicy {
+ public:
+  AdaptiveBits(const WidthOptions& options, const ExchangeRoute& route)
+      : options_(options), route_(route) {
+    if (options.calibration.is_null()) return;
+    calibration_ =
+        exchange_calibration(options.calibration, route.transport.size(), "--calibration");
+  }
+
+  void begin(QuantizedChannel& channel, int epoch) override;
+  bool end_epoch(int epoch, QuantizedChannels& channels,
+                 std::optional<AssignmentReport>& report) override;
+  bool constant() const override { return false; }
+  Json state() const override;
+  void load_state(const Json& state, const std::string& place) override;
+  Json calibration() const override {
+    return calibration_ ? calibration_->to_json() : Json(nullptr);
+  }
+
+ private:
+  // What a checkpoint says about one channel, until the channel begins.
+  struct Restored {
+    MessageBits bits;
+    std::string plan;
+  };
+
+  bool begin_as_restored(QuantizedChannel& channel, int epoch);
+  void fetch_scores(const QuantizedChannel& channel);
+  void observe_times(QuantizedChannels& channels, int bits);
+  void observe_rounding(QuantizedChannels& channels);
+  void calibrate(QuantizedChannels& channels);
+  ChannelProblem problem(const QuantizedChannel& channel, std::vector<float>& beta) const;
+  AssignmentReport assign(int epoch, QuantizedChannels& channels);
+  void max_over_ranks(std::span<double> values) const;
+
+  const WidthOptions options_;
+  const ExchangeRoute& route_;
+  int first_epoch_ = 0;  // 0: none yet
+  std::optional<ExchangeCalibration> calibration_;
+  std::map<Direction, std::vector<float>> scores_;  // A_k of the messages this rank sends
+  std::map<int, std::vector<ChannelSample>> samples_;
+  std::map<int, PerWidth> ratio_;  // true rounding variance over its model, by slot
+  std::map<int, std::string> plans_;
+  std::map<int, MessageBits> current_;  // of this rank, by slot
+  std::map<int, Restored> restored_;
+};
+
+// Names the messages of a channel as far as a checkpoint must find them again.
+std::string plan_checksum(const QuantizedChannel& channel) {
+  const HaloPlanView& plan = channel.op().plan;
+  const auto bytes = [](auto span) {
+    return std::string(reinterpret_cast<const char*>(span.data()), span.size_bytes());
+  };
+  return to_hex(
+      checksum(bytes(plan.send_rows) + bytes(plan.send_offset) + bytes(plan.recv_offset)));
+}
+
+void AdaptiveBits::max_over_ranks(std::span<double> values) const {
+  const auto size = static_cast<std::size_t>(route_.transport.size());
+  const auto rank = static_cast<std::size_t>(route_.transport.rank());
+  std::vector<double> slots(values.size() * size, 0.0);
+  for (std::size_t i = 0; i < values.size(); ++i) slots[i * size + rank] = values[i];
+  route_.transport.all_reduce(std::span(slots), {"bit-width assignment"});
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto begin = slots.begin() + static_cast<std::ptrdiff_t>(i * size);
+    values[i] = *std::max_element(begin, begin + static_cast<std::ptrdiff_t>(size));
+  }
+}
+
+void AdaptiveBits::begin(QuantizedChannel& channel, int epoch) {
+  const int slot = channel.channel().slot();
+  fetch_scores(channel);
+  plans_[slot] = plan_checksum(channel);
+  if (begin_as_restored(channel, epoch)) return;
+  if (first_epoch_ == 0) first_epoch_ = epoch;
+  const int step = std::min(epoch - first_epoch_, kWarmupEpochs - 1);
+  set_uniform_bits(channel, kWarmupBits[step]);
+  current_[slot] = channel.sent_bits();
+  if (!ratio_.contains(slot)) ratio_[slot].fill(1);
+}
+
+bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
+  if (restored_.empty()) return false;
+  const int slot = channel.channel().slot();
+  const auto found = restored_.find(slot);
+  const bool fits = found != restored_.end() && found->second.plan == plans_[slot] &&
+                    std::ssize(found->second.bits) == channel.op().plan.sent_rows();
+  double misfits = fits ? 0 : 1;
+  route_.transport.all_reduce(std::span(&misfits, 1), {"bit-widths of the checkpoint"});
+  if (misfits > 0) {
+    if (route_.transport.rank() == 0) {
+      log::warn(
+          "the checkpoint's bit-widths belong to another partition; adaptive widths start anew");
+    }
+    restored_.clear();
+    ratio_.clear();
+    samples_.clear();
+    calibration_.reset();
+    first_epoch_ = 0;
+    return false;
+  }
+  QuantizedChannel* const channels[] = {&channel};
+  current_[slot] = found->second.bits;
+  agree_on_bits(route_.transport, channels, {found->second.bits}, epoch);
+  restored_.erase(found);
+  return true;
+}
+
+void AdaptiveBits::fetch_scores(const QuantizedChannel& channel) {
+  const Direction direction = channel.channel().direction;
+  if (scores_.contains(direction)) return;
+  const HaloPlanView& plan = channel.op().plan;
+  const std::vector<float> mine = aggregation_scores(channel.op(), options_.sensitivity);
+  std::vector<float>& of_sent = scores_[direction];
+  of_sent.resize(plan.send_rows.size());
+  std::vector<std::span<const std::byte>> sends;
+  std::vector<std::span<std::byte>> receives;
+  const auto part = [](auto& values, std::span<const std::int64_t> offset, std::size_t peer) {
+    return std::span(values).subspan(static_cast<std::size_t>(offset[peer]),
+                                     static_cast<std::size_t>(offset[peer + 1] - offset[peer]));
+  };
+  for (std::size_t peer = 0; peer + 1 < plan.recv_offset.size(); ++peer) {
+    sends.push_back(std::as_bytes(part(mine, plan.recv_offset, peer)));
+    receives.push_back(std::as_writable_bytes(part(of_sent, plan.send_offset, peer)));
+  }
+  route_.transport
+      .all_to_all_v(std::move(sends), std::move(receives),
+                    {"aggregation scores", to_string(direction)})
+      ->wait_all();
+}
+
+void AdaptiveBits::observe_times(QuantizedChannels& channels, int bits) {
+  for (const auto& [slot, channel] : channels) {
+    const std::string_view direction = to_string(channel->channel().direction);
+    ChannelSample sample{bits};
+    for (const TraceSpan& span : route_.trace.spans()) {
+      if (span.tag.layer != channel->channel().layer || span.direction != direction) continue;
+      const std::string_view name = span.name;
+      if (name == "pack" || name == "unpack") sample.pack_s += span.duration_us / 1e6;
+      if (name.ends_with(" central")) sample.central_s += span.duration_us / 1e6;
+    }
+    samples_[slot].push_back(sample);
+  }
+}
+
+void AdaptiveBits::observe_rounding(QuantizedChannels& channels) {
+  // Below so many messages a width's figure is an accident of few rows, and the last one stands.
+  constexpr double kEnoughMessages = 64;
+  constexpr std::size_t kWidths = kWireBits.size();
+  std::vector<double> sums;
+  for (const auto& [slot, channel] : channels) {
+    const QuantizedChannel::RoundingVariance mine = channel->rounding_variance();
+    for (std::size_t w = 0; w < kWidths; ++w) {
+      sums.insert(sums.end(), {mine.measured[w], mine.modelled[w], mine.messages[w]});
+    }
+  }
+  route_.transport.all_reduce(std::span(sums), {"rounding variance"});
+  auto sum = sums.begin();
+  for (const auto& [slot, channel] : channels) {
+    PerWidth& ratio = ratio_[slot];
+    for (std::size_t w = 0; w < kWidths; ++w, sum += 3) {
+      if (sum[2] < kEnoughMessages || sum[1] <= 0 || sum[0] <= 0) continue;
+      ratio[w] = sum[0] / sum[1];
+    }
+  }
+}
+
+void AdaptiveBits::calibrate(QuantizedChannels& channels) {
+  const auto size = static_cast<std::size_t>(route_.transport.size());
+  std::vector<std::int64_t> sends(size, 0);
+  std::vector<std::int64_t> receives(size, 0);
+  std::vector<double> times;
+  for (const auto& [slot, channel] : channels) {
+    const HaloPlanView& plan = channel->op().plan;
+    const std::int64_t row = wire_row_bytes(32, channel->cols(), channel->storage());
+    for (std::size_t r = 0; r < size; ++r) {
+      sends[r] = std::max(sends[r], row * (plan.send_offset[r + 1] - plan.send_offset[r]));
+      receives[r] = std::max(receives[r], row * (plan.recv_offset[r + 1] - plan.recv_offset[r]));
+    }
+    std::vector<double> central, plain, quantized;
+    const std::vector<ChannelSample>& samples = samples_[slot];
+    for (std::size_t i = samples.size() > 1 ? 1 : 0; i < samples.size(); ++i) {
+      central.push_back(samples[i].central_s);
+      (samples[i].bits == 32 ? plain : quantized).push_back(samples[i].pack_s);
+    }
+    times.push_back(route_.overlap ? median_or_zero(central) : 0);
+    times.push_back(
+        plain.empty() ? 0 : std::max(0.0, median_or_zero(quantized) - median_or_zero(plain)));
+  }
+  max_over_ranks(times);
+  calibration_.emplace();
+  calibration_->ranks = route_.transport.size();
+  calibration_->links = measure_links(route_, sends, receives);
+  std::size_t next = 0;
+  for (const auto& [slot, channel] : channels) {
+    calibration_->channels[slot] = {times[next], times[next + 1]};
+    next += 2;
+  }
+}
+
+ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
+                                     std::vector<float>& beta) const {
+  const int slot = channel.channel().slot();
+  const HaloPlanView& plan = channel.op().plan;
+  ChannelProblem problem;
+  const PerWidth& ratio = ratio_.at(slot);
+  for (std::size_t w = 0; w < kWireBits.size(); ++w) {
+    const int bits = kWireBits[w];
+    const double levels = std::exp2(bits) - 1;
+    // 16 bits are not part of the warm-up: at 8 bits rows fill their grid as well.
+    const double factor = bits == 16 ? ratio[width_index(8)] : ratio[w];
+    problem.costs.variance[w] = bits == 32 ? 0 : factor / (levels * levels);
+    problem.costs.bytes[w] = wire_row_bytes(bits, channel.cols(), channel.storage());
+  }
+  const auto times = calibration_->channels.find(slot);
+  if (times == calibration_->channels.end()) {
+    fail_input("--calibration: layer {} {} was not measured; measure this model anew",
+               channel.channel().layer, to_string(channel.channel().direction));
+  }
+  problem.central_s = kHiddenShare * times->second.central_s;
+  problem.quantize_s = times->second.quantize_s;
+  const std::vector<float>& scores = scores_.at(channel.channel().direction);
+  beta = channel.range_variance();
+  for (std::size_t k = 0; k < beta.size(); ++k) beta[k] *= scores[k];
+  const int rank = route_.transport.rank();
+  const int size = route_.transport.size();
+  for (int peer = 0; peer < size; ++peer) {
+    const auto p = static_cast<std::size_t>(peer);
+    const auto begin = static_cast<std::size_t>(plan.send_offset[p]);
+    const auto end = static_cast<std::size_t>(plan.send_offset[p + 1]);
+    problem.links.push_back({std::span<const float>(beta).subspan(begin, end - begin),
+                             calibration_->links[static_cast<std::size_t>(rank * size + peer)]});
+  }
+  return problem;
+}
+
+AssignmentReport AdaptiveBits::assign(int epoch, QuantizedChannels& channels) {
+  std::vector<std::vector<float>> betas(channels.size());
+  std::vector<ChannelProblem> problems;
+  for (const auto& [slot, channel] : channels) {
+    problems.push_back(problem(*channel, betas[problems.size()]));
+  }
+  Transport& transport = route_.transport;
+  const RankReductions reductions{
+      .sum =
+          [&](std::span<double> values) { transport.all_reduce(values, {"bit-width assignment"}); },
+      .max = [&](std::span<double> values) { max_over_ranks(values); }};
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<ChannelAssignment> found = assign_bits(problems, options_.lambda, reductions);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+
+  std::vector<double> figures{took.count()};
+  std::vector<QuantizedChannel*> all;
+  std::vector<MessageBits> bits;
+  AssignmentReport report;
+  for (std::size_t c = 0; const auto& [slot, channel] : channels) {
+    report.gap = std::max(report.gap, found[c].gap());
+    double wire_s = 0;
+    MessageBits flat;
+    for (std::size_t l = 0; l < found[c].bits.size(); ++l) {
+      const MessageBits& link = found[c].bits[l];
+      if (link.empty()) continue;
+      wire_s = std::max(wire_s, problems[c].links[l].cost.seconds(
+                                    message_bytes(link, channel->cols(), channel->storage())));
+      flat.insert(flat.end(), link.begin(), link.end());
+    }
+    figures.push_back(wire_s * 1000);
+    report.channels[slot].central_ms = problems[c].central_s * 1000;
+    all.push_back(channel.get());
+    current_[slot] = flat;
+    bits.push_back(std::move(flat));
+    ++c;
+  }
+  max_over_ranks(figures);
+  report.solver_ms = figures[0];
+  for (std::size_t c = 1; auto& [slot, times] : report.channels) times.wire_ms = figures[c++];
+  agree_on_bits(transport, all, std::move(bits), epoch);
+  return report;
+}
+
+bool AdaptiveBits::end_epoch(int epoch, QuantizedChannels& channels,
+                             std::optional<AssignmentReport>& report) {
+  if (channels.empty()) return false;
+  const int done = epoch - first_epoch_ + 1;
+  if (done < kWarmupEpochs) {
+    observe_times(channels, kWarmupBits[done - 1]);
+    observe_rounding(channels);
+    for (const auto& [slot, channel] : channels) {
+      set_uniform_bits(*channel, kWarmupBits[done]);
+      current_[slot] = channel->sent_bits();
+    }
+    return true;
+  }
+  if ((done - kWarmupEpochs) % options_.reassign_every != 0) return false;
+  if (done == kWarmupEpochs) observe_times(channels, kWarmupBits[done - 1]);
+  observe_rounding(channels);
+  if (!calibration_) calibrate(channels);
+  report = assign(epoch, channels);
+  return true;
+}
+
+Json AdaptiveBits::state() const {
+  Json channels = Json::array();
+  for (const auto& [slot, bits] : current_) {
+    // One digit per message: the width's place in kWireBits.
+    std::string digits;
+    for (const std::uint8_t width : bits) {
+      digits += static_cast<char>('0' + static_cast<int>(width_index(width)));
+    }
+    Json samples = Json::array();
+    if (const auto found = samples_.find(slot); found != samples_.end()) {
+      for (const ChannelSample& s : found->second) {
+        samples.push_back({s.bits, s.central_s, s.pack_s});
+      }
+    }
+    channels.push_back({{"slot", slot},
+                        {"plan", plans_.at(slot)},
+                        {"bits", digits},
+                        {"ratio", ratio_.at(slot)},
+                        {"samples", samples}});
+  }
+  return {{"first_epoch", first_epoch_}, {"channels", channels}, {"calibration", calibration()}};
+}
+
+void AdaptiveBits::load_state(const Json& state, const std::string& place) {
+  first_epoch_ = json_field<int>(state, "first_epoch", place);
+  for (const Json& channel : json_field<Json>(state, "channels", place)) {
+    const auto slot = json_field<int>(channel, "slot", place);
+    Restored& restored = restored_[slot];
+    restored.plan = json_field<std::string>(channel, "plan", place);
+    for (const char digit : json_field<std::string>(channel, "bits", place)) {
+      const auto index = static_cast<std::size_t>(digit - '0');
+      if (index >= kWireBits.size()) {
+        fail_input("{}: width '{}' of a message; allowed are 0 to {}", place, digit,
+                   kWireBits.size() - 1);
+      }
+      restored.bits.push_back(static_cast<std::uint8_t>(kWireBits[index]));
+    }
+    ratio_[slot] = json_field<PerWidth>(channel, "ratio", place);
+    for (const auto& [bits, central_s, pack_s] :
+         json_field<std::vector<std::tuple<int, double, double>>>(channel, "samples", place)) {
+      samples_[slot].push_back({bits, central_s, pack_s});
+    }
+  }
+  // What is given on the command line counts before what the checkpoint remembers.
+  const Json measured = json_field<Json>(state, "calibration", place);
+  if (!measured.is_null() && options_.calibration.is_null()) {
+    calibration_ = exchange_calibration(measured, route_.transport.size(), place);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<BitPolicy> make_adaptive_bits(const WidthOptions& options,
+                                              const ExchangeRoute& route) {
+  return std::make_unique<AdaptiveBits>(options, route);
+}
+
+}  // namespace atl

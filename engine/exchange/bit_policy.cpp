@@ -1,0 +1,110 @@
+#include "engine/exchange/bit_policy.hpp"
+
+#include <charconv>
+
+namespace atl {
+
+void set_uniform_bits(QuantizedChannel& channel, int bits) {
+  const HaloPlanView& plan = channel.op().plan;
+  const auto width = static_cast<std::uint8_t>(bits);
+  channel.set_bits(MessageBits(static_cast<std::size_t>(plan.sent_rows()), width),
+                   MessageBits(static_cast<std::size_t>(plan.halo_rows()), width));
+}
+
+namespace {
+
+class UniformBits final : public BitPolicy {
+ public:
+  explicit UniformBits(int bits) : bits_(bits) {}
+  void begin(QuantizedChannel& channel, int /*epoch*/) override {
+    set_uniform_bits(channel, bits_);
+  }
+  bool end_epoch(int, QuantizedChannels&, std::optional<AssignmentReport>&) override {
+    return false;
+  }
+  bool constant() const override { return true; }
+
+ private:
+  int bits_;
+};
+
+// Every message draws one of AdaQP's widths anew at each assignment: what adaptive widths have to
+// beat (AdaQP, section 5.4).
+class RandomBits final : public BitPolicy {
+ public:
+  RandomBits(const ExchangeRoute& route, int reassign_every)
+      : route_(route), reassign_every_(reassign_every) {}
+
+  void begin(QuantizedChannel& channel, int epoch) override {
+    QuantizedChannel* const channels[] = {&channel};
+    // A resumed run draws what held before.
+    const int drawn = (epoch - 1) / reassign_every_ * reassign_every_;
+    agree_on_bits(route_.transport, channels, {draw(channel, drawn)}, epoch);
+  }
+
+  bool end_epoch(int epoch, QuantizedChannels& channels,
+                 std::optional<AssignmentReport>&) override {
+    if (epoch % reassign_every_ != 0) return false;
+    std::vector<QuantizedChannel*> all;
+    std::vector<MessageBits> bits;
+    for (const auto& [slot, channel] : channels) {
+      all.push_back(channel.get());
+      bits.push_back(draw(*channel, epoch));
+    }
+    agree_on_bits(route_.transport, all, std::move(bits), epoch);
+    return true;
+  }
+  bool constant() const override { return false; }
+
+ private:
+  MessageBits draw(const QuantizedChannel& channel, int epoch) const {
+    constexpr std::uint8_t kWidths[] = {2, 4, 8};
+    const RandomKey key{.seed = route_.seed,
+                        .stream = RandomStream::kBitWidth,
+                        .layer = static_cast<std::uint8_t>(channel.channel().layer),
+                        .epoch = static_cast<std::uint32_t>(epoch)};
+    const auto column =
+        static_cast<std::uint32_t>(2 * route_.transport.rank() +
+                                   (channel.channel().direction == Direction::kBackward ? 1 : 0));
+    MessageBits bits(static_cast<std::size_t>(channel.op().plan.sent_rows()));
+    for (std::size_t k = 0; k < bits.size(); ++k) {
+      bits[k] = kWidths[random_bits(key, k, column) % std::size(kWidths)];
+    }
+    return bits;
+  }
+
+  const ExchangeRoute& route_;
+  int reassign_every_;
+};
+
+}  // namespace
+
+std::vector<std::string> width_names() {
+  std::vector<std::string> names;
+  for (const int bits : kWireBits) names.push_back(std::to_string(bits));
+  names.insert(names.end(), {"random", "adaptive"});
+  return names;
+}
+
+std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options,
+                                           const ExchangeRoute& route) {
+  if (!(options.lambda >= 0 && options.lambda <= 1)) {
+    fail_option("--lambda {}: allowed are 0 (only time counts) to 1 (only variance counts)",
+                options.lambda);
+  }
+  if (options.reassign_every < 1) {
+    fail_option("--reassign-every {}: allowed are 1 epoch or more", options.reassign_every);
+  }
+  if (options.bits == "adaptive") return make_adaptive_bits(options, route);
+  if (options.bits == "random") return std::make_unique<RandomBits>(route, options.reassign_every);
+  int bits = 0;
+  const char* end = options.bits.data() + options.bits.size();
+  const auto parsed = std::from_chars(options.bits.data(), end, bits);
+  for (const int width : kWireBits) {
+    if (parsed.ptr == end && bits == width) return std::make_unique<UniformBits>(bits);
+  }
+  fail_option("--bits {}: unknown width; allowed are: {}", options.bits,
+              fmt::join(width_names(), ", "));
+}
+
+}  // namespace atl

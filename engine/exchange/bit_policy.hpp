@@ -1,0 +1,51 @@
+// How the quantized exchange chooses the bit-widths of messages, from epoch to epoch.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "engine/exchange/quantized_channel.hpp"
+
+namespace atl {
+
+// All channels of a rank by Channel::slot(): the same slots on every rank.
+using QuantizedChannels = std::map<int, std::unique_ptr<QuantizedChannel>>;
+
+// What finding an assignment cost and how good it is, for metrics and the log.
+struct AssignmentReport {
+  double solver_ms = 0;  // slowest rank
+  double gap = 0;        // of the worst channel, against the bound
+  struct Times {
+    double wire_ms = 0;     // expected, of the slowest link
+    double central_ms = 0;  // of central work that hides it
+  };
+  std::map<int, Times> channels;  // by slot
+};
+
+// All calls are collective.
+class BitPolicy {
+ public:
+  virtual ~BitPolicy() = default;
+  // Gives a channel that is used for the first time its widths.
+  virtual void begin(QuantizedChannel& channel, int epoch) = 0;
+  // Gives channels other widths from the next epoch on, or does nothing. Returns true if it did;
+  // `report`: the cost, where there was one.
+  virtual bool end_epoch(int epoch, QuantizedChannels& channels,
+                         std::optional<AssignmentReport>& report) = 0;
+  // False if widths ever change.
+  virtual bool constant() const = 0;
+  // See HaloExchange.
+  virtual Json state() const { return nullptr; }
+  virtual void load_state(const Json& /*state*/, const std::string& /*place*/) {}
+  virtual Json calibration() const { return nullptr; }
+};
+
+// Throws Error{kOption} for values that are not allowed.
+std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options, const ExchangeRoute& route);
+std::unique_ptr<BitPolicy> make_adaptive_bits(const WidthOptions& options,
+                                              const ExchangeRoute& route);
+
+// The same width for all messages of a channel, known to both ends without a word.
+void set_uniform_bits(QuantizedChannel& channel, int bits);
+
+}  // namespace atl

@@ -1,0 +1,141 @@
+#include "engine/exchange/link_probe.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+namespace atl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Sends and receives packets of the given sizes once; seconds from the start until the packet of
+// each rank was there.
+std::vector<double> time_transfer(const ExchangeRoute& route, std::span<std::byte> out,
+                                  std::span<std::byte> in, std::span<const std::int64_t> sends,
+                                  std::span<const std::int64_t> receives) {
+  std::vector<std::span<const std::byte>> from;
+  std::vector<std::span<std::byte>> to;
+  std::size_t sent = 0;
+  std::size_t received = 0;
+  for (std::size_t peer = 0; peer < sends.size(); ++peer) {
+    const auto send = static_cast<std::size_t>(sends[peer]);
+    const auto receive = static_cast<std::size_t>(receives[peer]);
+    from.emplace_back(out.subspan(sent, send));
+    to.push_back(in.subspan(received, receive));
+    sent += send;
+    received += receive;
+  }
+  const OperationLabel label{"link measurement"};
+  std::vector<double> seconds(sends.size(), 0);
+  route.transport.barrier(label);
+  const Clock::time_point start = Clock::now();
+  if (route.device != nullptr) {
+    // Which packet came when can't be seen: each counts as the last.
+    route.device->all_to_all_v(from, to, label);
+    route.device->wait(route.device->queue());
+    std::fill(seconds.begin(), seconds.end(), seconds_since(start));
+    return seconds;
+  }
+  const auto transfer = route.transport.all_to_all_v(std::move(from), std::move(to), label);
+  for (int peer = transfer->wait_any(); peer >= 0; peer = transfer->wait_any()) {
+    seconds[static_cast<std::size_t>(peer)] = seconds_since(start);
+  }
+  transfer->wait_all();
+  return seconds;
+}
+
+// What all sizes are multiplied by, the same on every rank.
+double probe_scale(Transport& transport, std::span<const std::int64_t> sends) {
+  // Below some 100 kB the buffers on the way are faster than what follows them, and clocks that
+  // start apart by a barrier's latency show in the times.
+  constexpr double kLeast = 256 << 10;
+  constexpr double kMost = 2 << 20;
+  std::vector<double> largest(static_cast<std::size_t>(transport.size()), 0.0);
+  largest[static_cast<std::size_t>(transport.rank())] =
+      static_cast<double>(*std::max_element(sends.begin(), sends.end()));
+  transport.all_reduce(std::span(largest), {"link measurement"});
+  const double bytes = *std::max_element(largest.begin(), largest.end());
+  return bytes > 0 ? std::clamp(bytes / 4, kLeast, kMost) / bytes : 0;
+}
+
+std::vector<std::int64_t> scaled(std::span<const std::int64_t> bytes, double scale) {
+  std::vector<std::int64_t> result;
+  for (const std::int64_t b : bytes) {
+    result.push_back(static_cast<std::int64_t>(std::ceil(static_cast<double>(b) * scale)));
+  }
+  return result;
+}
+
+// Memory for packets where they lie when they travel: on the device with a device transport, else
+// on the host.
+class ProbeBuffer {
+ public:
+  ProbeBuffer(const ExchangeRoute& route, const std::vector<std::int64_t>& packets)
+      : bytes_(static_cast<std::size_t>(
+            std::accumulate(packets.begin(), packets.end(), std::int64_t{0}))) {
+    if (route.device == nullptr) {
+      host_.resize(bytes_);
+    } else {
+      device_ = allocate_device(route.backend, static_cast<std::int64_t>(bytes_));
+    }
+  }
+  std::span<std::byte> span() {
+    auto* const data = host_.empty() ? static_cast<std::byte*>(device_.get()) : host_.data();
+    return {data, bytes_};
+  }
+
+ private:
+  std::size_t bytes_;
+  std::vector<std::byte> host_;
+  DeviceMemory device_;
+};
+
+}  // namespace
+
+std::vector<LinkCost> measure_links(const ExchangeRoute& route, std::span<const std::int64_t> sends,
+                                    std::span<const std::int64_t> receives) {
+  constexpr int kHalvings = 4;
+  constexpr int kRepetitions = 3;
+  const auto size = static_cast<std::size_t>(route.transport.size());
+  const auto rank = static_cast<std::size_t>(route.transport.rank());
+  double scale = probe_scale(route.transport, sends);
+  ProbeBuffer out(route, scaled(sends, scale));
+  ProbeBuffer in(route, scaled(receives, scale));
+
+  std::vector<std::vector<LinkSample>> samples(size);  // of links to this rank
+  for (int halving = 0; halving <= kHalvings; ++halving, scale /= 2) {
+    const std::vector<std::int64_t> sent = scaled(sends, scale);
+    const std::vector<std::int64_t> received = scaled(receives, scale);
+    std::vector<std::vector<double>> times(size);
+    for (int repetition = 0; repetition < kRepetitions; ++repetition) {
+      const std::vector<double> seconds =
+          time_transfer(route, out.span(), in.span(), sent, received);
+      for (std::size_t peer = 0; peer < size; ++peer) times[peer].push_back(seconds[peer]);
+    }
+    for (std::size_t peer = 0; peer < size; ++peer) {
+      if (received[peer] == 0) continue;
+      std::sort(times[peer].begin(), times[peer].end());
+      samples[peer].push_back({received[peer], times[peer][kRepetitions / 2]});
+    }
+  }
+  // The receiver knows when its packets came; every rank needs all links.
+  std::vector<double> shared(2 * size * size, 0.0);
+  for (std::size_t peer = 0; peer < size; ++peer) {
+    const LinkCost cost = fit_link_cost(samples[peer]).cost;
+    shared[2 * (peer * size + rank)] = cost.theta_s_per_byte;
+    shared[2 * (peer * size + rank) + 1] = cost.gamma_s;
+  }
+  route.transport.all_reduce(std::span(shared), {"link measurement"});
+  std::vector<LinkCost> links;
+  for (std::size_t l = 0; l < size * size; ++l) links.push_back({shared[2 * l], shared[2 * l + 1]});
+  return links;
+}
+
+}  // namespace atl

@@ -1,0 +1,87 @@
+#include "engine/exchange/message_layout.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace atl {
+
+namespace {
+// Packets begin at a boundary that every transport and device copies well from.
+constexpr std::int64_t kPacketAlignment = 64;
+}  // namespace
+
+std::size_t width_index(int bits) {
+  const auto found = std::find(kWireBits.begin(), kWireBits.end(), bits);
+  ATOLL_ASSERT(found != kWireBits.end(), "{} bits", bits);
+  return static_cast<std::size_t>(found - kWireBits.begin());
+}
+
+std::int64_t PacketLayout::sent_bytes() const {
+  return std::accumulate(packet_bytes.begin(), packet_bytes.end(), std::int64_t{0});
+}
+
+PacketLayout layout_packets(std::span<const std::uint8_t> bits,
+                            std::span<const std::int64_t> peer_offset, std::int64_t cols,
+                            DType storage, std::span<const std::uint8_t> skip) {
+  std::array<std::int64_t, kWireBits.size()> row_bytes;
+  for (std::size_t w = 0; w < kWireBits.size(); ++w) {
+    row_bytes[w] = wire_row_bytes(kWireBits[w], cols, storage);
+  }
+  PacketLayout layout;
+  layout.offset.resize(bits.size());
+  std::int64_t end = 0;
+  for (std::size_t peer = 0; peer + 1 < peer_offset.size(); ++peer) {
+    end = (end + kPacketAlignment - 1) / kPacketAlignment * kPacketAlignment;
+    layout.packet_begin.push_back(end);
+    const auto begin = static_cast<std::size_t>(peer_offset[peer]);
+    const auto stop = static_cast<std::size_t>(peer_offset[peer + 1]);
+    std::array<std::int64_t, kWireBits.size()> next{};
+    for (std::size_t k = begin; k < stop; ++k) ++next[width_index(bits[k])];
+    std::int64_t position = end;
+    for (std::size_t w = 0; w < kWireBits.size(); ++w) {
+      const std::int64_t count = next[w];
+      next[w] = position;
+      position += count * row_bytes[w];
+    }
+    layout.packet_bytes.push_back(position - end);
+    for (std::size_t k = begin; k < stop; ++k) {
+      const std::size_t w = width_index(bits[k]);
+      layout.offset[k] = next[w];
+      next[w] += row_bytes[w];
+    }
+    if (skip.empty() || skip[peer] == 0) end = position;
+  }
+  layout.buffer_bytes = end;
+  return layout;
+}
+
+std::int64_t message_bytes(std::span<const std::uint8_t> bits, std::int64_t cols, DType storage) {
+  std::int64_t total = 0;
+  for (const std::uint8_t width : bits) total += wire_row_bytes(width, cols, storage);
+  return total;
+}
+
+MessageGroups group_messages(const HaloPlanView& plan, std::int64_t inner) {
+  std::vector<std::int64_t> begin(static_cast<std::size_t>(inner) + 1, 0);
+  for (const LocalId row : plan.send_rows) ++begin[static_cast<std::size_t>(to_index(row)) + 1];
+  MessageGroups groups;
+  groups.first.push_back(0);
+  for (std::int64_t row = 0; row < inner; ++row) {
+    const auto i = static_cast<std::size_t>(row);
+    if (begin[i + 1] > 0) {
+      groups.rows.push_back(LocalId{static_cast<std::int32_t>(row)});
+      groups.first.push_back(groups.first.back() + begin[i + 1]);
+    }
+    begin[i + 1] += begin[i];
+  }
+  groups.order.resize(plan.send_rows.size());
+  for (std::size_t k = 0; k < plan.send_rows.size(); ++k) {
+    groups.order[static_cast<std::size_t>(
+        begin[static_cast<std::size_t>(to_index(plan.send_rows[k]))]++)] =
+        static_cast<std::int64_t>(k);
+  }
+  return groups;
+}
+
+}  // namespace atl

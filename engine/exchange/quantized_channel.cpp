@@ -1,0 +1,218 @@
+#include "engine/exchange/quantized_channel.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace atl {
+
+namespace {
+constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+}
+
+QuantizedChannel::QuantizedChannel(const ExchangeRoute& route, const DistributedOperator& op,
+                                   Channel channel, std::int64_t cols, DType storage)
+    : route_(route),
+      op_(op),
+      channel_(channel),
+      cols_(cols),
+      storage_(storage),
+      groups_(group_messages(op.plan, op.inner())),
+      group_rows_(route.backend, route.queue, std::span<const LocalId>(groups_.rows)),
+      group_first_(route.backend, route.queue, std::span<const std::int64_t>(groups_.first)),
+      range_(route.backend, std::ssize(groups_.rows)),
+      variance_(route.backend, std::ssize(groups_.order)),
+      bad_row_(route.backend, 1) {
+  bad_row_.upload(route.backend, route.queue, std::vector{kNone});
+}
+
+void QuantizedChannel::reserve(DeviceMemory& memory, std::int64_t& have, std::int64_t need) {
+  if (have >= need) return;
+  memory = {};
+  memory = allocate_device(route_.backend, need);
+  have = need;
+}
+
+void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
+  ATOLL_ASSERT(std::ssize(sent) == op_.plan.sent_rows() &&
+               std::ssize(received) == op_.plan.halo_rows());
+  const auto peers = static_cast<std::size_t>(route_.transport.size());
+  // A packet of nothing but exact rows is the halo rows of that peer: no unpacking.
+  in_place_.assign(peers, 1);
+  for (std::size_t peer = 0; peer < peers; ++peer) {
+    for (std::int64_t k = op_.plan.recv_offset[peer]; k < op_.plan.recv_offset[peer + 1]; ++k) {
+      if (received[static_cast<std::size_t>(k)] != 32) in_place_[peer] = 0;
+    }
+  }
+  send_layout_ = layout_packets(sent, op_.plan.send_offset, cols_, storage_);
+  receive_layout_ = layout_packets(received, op_.plan.recv_offset, cols_, storage_, in_place_);
+  reserve(memory_->sent, memory_->sent_bytes, send_layout_.buffer_bytes);
+  reserve(memory_->received, memory_->received_bytes, receive_layout_.buffer_bytes);
+
+  std::vector<std::int64_t> offset;
+  std::vector<std::uint8_t> bits;
+  for (const std::int64_t k : groups_.order) {
+    offset.push_back(send_layout_.offset[static_cast<std::size_t>(k)]);
+    bits.push_back(sent[static_cast<std::size_t>(k)]);
+  }
+  send_offset_ = {route_.backend, route_.queue, std::move(offset)};
+  send_bits_ = {route_.backend, route_.queue, std::move(bits)};
+
+  std::vector<LocalId> rows;
+  offset.clear();
+  bits.clear();
+  for (std::size_t peer = 0; peer < peers; ++peer) {
+    if (in_place_[peer] != 0) continue;
+    for (std::int64_t k = op_.plan.recv_offset[peer]; k < op_.plan.recv_offset[peer + 1]; ++k) {
+      rows.push_back(LocalId{static_cast<std::int32_t>(k)});
+      offset.push_back(receive_layout_.offset[static_cast<std::size_t>(k)]);
+      bits.push_back(received[static_cast<std::size_t>(k)]);
+    }
+  }
+  unpack_rows_ = {route_.backend, route_.queue, std::move(rows)};
+  unpack_offset_ = {route_.backend, route_.queue, std::move(offset)};
+  unpack_bits_ = {route_.backend, route_.queue, std::move(bits)};
+  sent_bits_ = std::move(sent);
+}
+
+PackPlan QuantizedChannel::pack_plan() const {
+  return {group_rows_.span(), group_first_.span(), send_offset_.span(), send_bits_.span()};
+}
+
+std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets, MatrixView x,
+                                                        int epoch,
+                                                        const std::shared_ptr<const void>& memory) {
+  const char* direction = to_string(channel_.direction);
+  const TraceTag tag{epoch, channel_.layer, route_.transport.rank(), -1};
+  auto* const sent = static_cast<std::byte*>(memory_->sent.get());
+  auto* const received = static_cast<std::byte*>(memory_->received.get());
+  {
+    const ScopedSpan span(route_.trace, "pack", tag, direction, SpanOf::kHost);
+    RoundingSpec rounding;
+    rounding.key = {.seed = route_.seed,
+                    .stream = channel_.direction == Direction::kForward
+                                  ? RandomStream::kRoundForward
+                                  : RandomStream::kRoundBackward,
+                    .layer = static_cast<std::uint8_t>(channel_.layer),
+                    .epoch = static_cast<std::uint32_t>(epoch)};
+    rounding.row_ids = route_.inner_ids;
+    rounding.state = route_.state;
+    const PackTrace trace{range_.span(), variance_.span(), bad_row_.span()};
+    route_.backend.quantize_rows(
+        packets.packing_queue(), x.rows_in({0, op_.inner()}), pack_plan(), op_.message_scale,
+        rounding, {sent, static_cast<std::size_t>(send_layout_.buffer_bytes)}, trace);
+    // On a device this would wait for the packing; require_sendable() comes after the epoch there.
+    if (route_.backend.host_accessible()) require_sendable(epoch);
+  }
+  std::vector<std::span<const std::byte>> sends;
+  std::vector<std::span<std::byte>> receives;
+  for (std::size_t peer = 0; peer < in_place_.size(); ++peer) {
+    sends.emplace_back(sent + send_layout_.packet_begin[peer],
+                       static_cast<std::size_t>(send_layout_.packet_bytes[peer]));
+    std::byte* to = received + receive_layout_.packet_begin[peer];
+    if (in_place_[peer] != 0) {
+      const RowRange halo{op_.inner() + op_.plan.recv_offset[peer],
+                          op_.inner() + op_.plan.recv_offset[peer + 1]};
+      to = static_cast<std::byte*>(x.rows_in(halo).data);
+    }
+    receives.emplace_back(to, static_cast<std::size_t>(receive_layout_.packet_bytes[peer]));
+  }
+  memory_->rows = memory;
+  ScopedSpan span(route_.trace, "post", tag, direction, SpanOf::kHost);
+  span.set_bytes(sent_bytes());
+  return packets.begin(channel_.slot(), std::move(sends), std::move(receives),
+                       {"halo exchange", direction, channel_.layer, epoch}, memory_);
+}
+
+void QuantizedChannel::unpack(MatrixView x) {
+  if (unpack_rows_.span().empty()) return;
+  const std::span<const std::byte> packets(static_cast<const std::byte*>(memory_->received.get()),
+                                           static_cast<std::size_t>(receive_layout_.buffer_bytes));
+  route_.backend.dequantize_rows(route_.queue, packets,
+                                 {unpack_rows_.span(), unpack_offset_.span(), unpack_bits_.span()},
+                                 x.rows_in({op_.inner(), op_.with_halo()}));
+}
+
+void QuantizedChannel::require_sendable(int epoch) {
+  const bool direct = route_.backend.host_accessible();
+  const std::int64_t group =
+      direct ? bad_row_.span()[0] : bad_row_.download(route_.backend, route_.queue)[0];
+  if (group == kNone) return;
+  GlobalId node{};
+  const auto row =
+      static_cast<std::size_t>(to_index(groups_.rows[static_cast<std::size_t>(group)]));
+  route_.backend.copy(route_.queue, &node, route_.inner_ids.data() + row, sizeof(node),
+                      CopyKind::kDeviceToHost);
+  route_.backend.synchronize(route_.queue);
+  fail_input(
+      "epoch {}, layer {}, {} messages: the row of node {} on rank {} holds NaN, infinity or "
+      "values "
+      "beyond 1e38, which can't be quantized; lower --lr, or check the features for huge values "
+      "(atoll info --validate)",
+      epoch, channel_.layer, to_string(channel_.direction), to_index(node),
+      route_.transport.rank());
+}
+
+std::vector<float> QuantizedChannel::range_variance() const {
+  const std::vector<float> range = range_.download(route_.backend, route_.queue);
+  std::vector<float> result(groups_.order.size());
+  for (std::size_t g = 0; g < groups_.rows.size(); ++g) {
+    const double variance = static_cast<double>(cols_) * range[g] * range[g] / 6;
+    for (std::int64_t i = groups_.first[g]; i < groups_.first[g + 1]; ++i) {
+      const auto k = static_cast<std::size_t>(groups_.order[static_cast<std::size_t>(i)]);
+      result[k] = static_cast<float>(variance);
+    }
+  }
+  return result;
+}
+
+QuantizedChannel::RoundingVariance QuantizedChannel::rounding_variance() const {
+  const std::vector<float> measured = variance_.download(route_.backend, route_.queue);
+  const std::vector<float> one_bit = range_variance();
+  RoundingVariance sums;
+  for (std::size_t i = 0; i < groups_.order.size(); ++i) {
+    const auto k = static_cast<std::size_t>(groups_.order[i]);
+    const std::size_t w = width_index(sent_bits_[k]);
+    const double levels = std::exp2(sent_bits_[k]) - 1;
+    sums.messages[w] += 1;
+    sums.measured[w] += measured[i];
+    sums.modelled[w] += one_bit[k] / (levels * levels);
+  }
+  return sums;
+}
+
+void agree_on_bits(Transport& transport, std::span<QuantizedChannel* const> channels,
+                   std::vector<MessageBits> bits, int epoch) {
+  const auto peers = static_cast<std::size_t>(transport.size());
+  std::vector<MessageBits> sends(peers), receives(peers), received(channels.size());
+  for (std::size_t peer = 0; peer < peers; ++peer) {
+    std::size_t expected = 0;
+    for (std::size_t c = 0; c < channels.size(); ++c) {
+      const HaloPlanView& plan = channels[c]->op().plan;
+      sends[peer].insert(sends[peer].end(), bits[c].begin() + plan.send_offset[peer],
+                         bits[c].begin() + plan.send_offset[peer + 1]);
+      expected += static_cast<std::size_t>(plan.recv_offset[peer + 1] - plan.recv_offset[peer]);
+    }
+    receives[peer].resize(expected);
+  }
+  std::vector<std::span<const std::byte>> from;
+  std::vector<std::span<std::byte>> to;
+  for (std::size_t peer = 0; peer < peers; ++peer) {
+    from.push_back(std::as_bytes(std::span(sends[peer])));
+    to.push_back(std::as_writable_bytes(std::span(receives[peer])));
+  }
+  transport.all_to_all_v(std::move(from), std::move(to), {"bit-widths", "", -1, epoch})->wait_all();
+  std::vector<std::size_t> next(peers, 0);
+  for (std::size_t c = 0; c < channels.size(); ++c) {
+    const HaloPlanView& plan = channels[c]->op().plan;
+    for (std::size_t peer = 0; peer < peers; ++peer) {
+      const auto count =
+          static_cast<std::size_t>(plan.recv_offset[peer + 1] - plan.recv_offset[peer]);
+      const auto begin = receives[peer].begin() + static_cast<std::ptrdiff_t>(next[peer]);
+      received[c].insert(received[c].end(), begin, begin + static_cast<std::ptrdiff_t>(count));
+      next[peer] += count;
+    }
+    channels[c]->set_bits(std::move(bits[c]), std::move(received[c]));
+  }
+}
+
+}  // namespace atl

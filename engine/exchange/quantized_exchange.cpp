@@ -1,0 +1,207 @@
+// Exchange mode `quantized`: every message travels at a bit-width of its own, rounded so that its
+// expectation is exact (AdaQP, arXiv 2306.01381, section 3; what differs is in
+// docs/quantization.md).
+#include "base/log.hpp"
+#include "engine/exchange/bit_policy.hpp"
+
+namespace atl {
+
+namespace {
+
+class PendingQuantizedExchange final : public PendingExchange {
+ public:
+  PendingQuantizedExchange(std::unique_ptr<PendingPackets> packets, QuantizedChannel& channel,
+                           MatrixView x, TraceRecorder& trace, TraceTag tag)
+      : packets_(std::move(packets)), channel_(channel), x_(x), trace_(trace), tag_(tag) {}
+
+  void finish() override {
+    if (packets_ == nullptr) return;
+    const char* direction = to_string(channel_.channel().direction);
+    {
+      const ScopedSpan span(trace_, "wait", tag_, direction);
+      packets_->finish();
+      packets_.reset();
+    }
+    const ScopedSpan span(trace_, "unpack", tag_, direction);
+    channel_.unpack(x_);
+  }
+
+ private:
+  std::unique_ptr<PendingPackets> packets_;
+  QuantizedChannel& channel_;
+  MatrixView x_;
+  TraceRecorder& trace_;
+  TraceTag tag_;
+};
+
+class QuantizedExchange final : public HaloExchange {
+ public:
+  QuantizedExchange(const WidthOptions& options, const ExchangeRoute& route)
+      : options_(options),
+        route_(route),
+        policy_(make_bit_policy(options, route_)),
+        exact_(make_exact_exchange(route)),
+        packets_(route.backend, route.queue, route.transport, route.device) {}
+
+  std::string name() const override { return "quantized"; }
+  std::unique_ptr<PendingExchange> begin(const DistributedOperator& op, MatrixView x,
+                                         Channel channel, int epoch) override;
+  void keep_alive(std::shared_ptr<const void> memory) override {
+    exact_->keep_alive(memory);
+    rows_ = std::move(memory);
+  }
+  std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t width,
+                            DType dtype) const override;
+  Json end_epoch(int epoch) override;
+  bool repeats() const override { return policy_->constant(); }
+  std::string state() const override {
+    const Json state = policy_->state();
+    return state.is_null() ? "" : state.dump();
+  }
+  void load_state(const std::string& state, const std::string& place) override;
+  Json calibration() const override { return policy_->calibration(); }
+
+ private:
+  // The widths in use, summed over ranks.
+  Json describe() const;
+  void log_assignment(const Json& assignment, int epoch) const;
+
+  WidthOptions options_;
+  ExchangeRoute route_;
+  std::unique_ptr<BitPolicy> policy_;
+  std::unique_ptr<HaloExchange> exact_;  // for constant channels
+  PacketTransfer packets_;
+  QuantizedChannels channels_;
+  std::shared_ptr<const void> rows_;
+  bool changed_ = false;  // the widths since the last epoch
+  std::optional<AssignmentReport> report_;
+};
+
+std::unique_ptr<PendingExchange> QuantizedExchange::begin(const DistributedOperator& op,
+                                                          MatrixView x, Channel channel,
+                                                          int epoch) {
+  if (channel.constant || route_.transport.size() == 1) {
+    return exact_->begin(op, x, channel, epoch);
+  }
+  ATOLL_ASSERT(x.rows == op.with_halo() && x.stride == x.cols);
+  std::unique_ptr<QuantizedChannel>& mine = channels_[channel.slot()];
+  if (mine == nullptr) {
+    mine = std::make_unique<QuantizedChannel>(route_, op, channel, x.cols, x.dtype);
+    policy_->begin(*mine, epoch);
+    changed_ = true;
+  }
+  auto packets = mine->begin(packets_, x, epoch, rows_);
+  const TraceTag received{epoch, channel.layer, -1, route_.transport.rank()};
+  return std::make_unique<PendingQuantizedExchange>(std::move(packets), *mine, x, route_.trace,
+                                                    received);
+}
+
+std::int64_t QuantizedExchange::buffer_bytes(const DistributedOperator& op, std::int64_t width,
+                                             DType dtype) const {
+  if (route_.transport.size() == 1) return 0;
+  // Any message may come to travel at 32 bits. Beside the packets: offset, width, row and what
+  // packing finds out, per message.
+  constexpr std::int64_t kPerMessage = 64;
+  return (op.plan.sent_rows() + op.plan.halo_rows()) *
+         (wire_row_bytes(32, width, dtype) + kPerMessage);
+}
+
+Json QuantizedExchange::end_epoch(int epoch) {
+  if (!route_.backend.host_accessible()) {
+    for (const auto& [slot, channel] : channels_) channel->require_sendable(epoch);
+  }
+  Json news = changed_ ? describe() : Json(nullptr);
+  if (changed_) log_assignment(news, epoch);
+  report_.reset();
+  changed_ = policy_->end_epoch(epoch, channels_, report_);
+  return news;
+}
+
+Json QuantizedExchange::describe() const {
+  constexpr std::size_t kWidths = kWireBits.size();
+  std::vector<std::int64_t> sums;
+  for (const auto& [slot, channel] : channels_) {
+    std::vector<std::int64_t> counts(kWidths + 1, 0);
+    for (const std::uint8_t bits : channel->sent_bits()) ++counts[width_index(bits)];
+    counts[kWidths] = channel->sent_bytes();
+    sums.insert(sums.end(), counts.begin(), counts.end());
+  }
+  route_.transport.all_reduce(std::span(sums), {"bit-width report"});
+  Json result = Json::object();
+  if (report_) result.update({{"solver_ms", report_->solver_ms}, {"gap", report_->gap}});
+  result["channels"] = Json::array();
+  auto sum = sums.begin();
+  for (const auto& [slot, channel] : channels_) {
+    Json bits = Json::object();
+    std::int64_t rows = 0;
+    for (std::size_t w = 0; w < kWidths; ++w) {
+      bits[std::to_string(kWireBits[w])] = sum[static_cast<std::ptrdiff_t>(w)];
+      rows += sum[static_cast<std::ptrdiff_t>(w)];
+    }
+    Json entry = {{"layer", channel->channel().layer},
+                  {"direction", to_string(channel->channel().direction)},
+                  {"columns", channel->cols()},
+                  {"rows", rows},
+                  {"bytes", sum[kWidths]},
+                  {"bits", bits}};
+    if (report_) {
+      const AssignmentReport::Times& times = report_->channels.at(slot);
+      entry.update({{"wire_ms", times.wire_ms}, {"central_ms", times.central_ms}});
+    }
+    result["channels"].push_back(entry);
+    sum += kWidths + 1;
+  }
+  return result;
+}
+
+void QuantizedExchange::log_assignment(const Json& assignment, int epoch) const {
+  if (route_.transport.rank() != 0) return;
+  double bytes = 0;
+  for (const Json& channel : assignment.at("channels")) {
+    const auto rows = channel.at("rows").get<double>();
+    bytes += channel.at("bytes").get<double>();
+    std::string shares;
+    for (const auto& [bits, count] : channel.at("bits").items()) {
+      if (count == 0) continue;
+      shares += fmt::format("  {} bits {:.1f} %", bits, 100 * count.get<double>() / rows);
+    }
+    log::debug("epoch {} layer {} {}:{}", epoch, channel.at("layer").get<int>(),
+               channel.at("direction").get<std::string>(), shares);
+  }
+  if (!report_) return;
+  log::info(
+      "epoch {}: {:.2f} mean bits, {:.3f} MB of messages per epoch, assigned in {:.1f} ms, "
+      "within {:.1e} of the optimum",
+      epoch, mean_bits(assignment), bytes / 1e6, report_->solver_ms, report_->gap);
+}
+
+void QuantizedExchange::load_state(const std::string& state, const std::string& place) {
+  if (state.empty()) return;
+  try {
+    policy_->load_state(Json::parse(state), place);
+  } catch (const nlohmann::json::exception& error) {
+    fail_input("{}: the state of the exchange is damaged: {}", place, error.what());
+  }
+}
+
+}  // namespace
+
+double mean_bits(const Json& assignment) {
+  double values = 0;
+  double bits = 0;
+  for (const Json& channel : assignment.at("channels")) {
+    const auto columns = channel.at("columns").get<double>();
+    for (const auto& [width, count] : channel.at("bits").items()) {
+      values += columns * count.get<double>();
+      bits += columns * count.get<double>() * std::stod(width);
+    }
+  }
+  return values > 0 ? bits / values : 0;
+}
+
+std::unique_ptr<HaloExchange> make_quantized_exchange(const WidthOptions& options,
+                                                      const ExchangeRoute& route) {
+  return std::make_unique<QuantizedExchange>(options, route);
+}
+
+}  // namespace atl

@@ -1,0 +1,255 @@
+#include "launch/bench_compare.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <string_view>
+
+#include "launch/bench_samples.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr const char* kVanilla = "vanilla";
+constexpr const char* kExact = "exact";
+
+// What one epoch spent on one channel, on this rank; ms.
+struct ChannelMs {
+  double marginal = 0;  // what the messages wait for, and what waits for them
+  double central = 0;
+  double wait = 0;
+};
+
+using ChannelTimes = std::map<int, ChannelMs>;  // by Channel::slot()
+
+ChannelTimes channel_times(const TraceRecorder& trace) {
+  ChannelTimes times;
+  for (const TraceSpan& span : trace.spans()) {
+    if (span.tag.layer < 0) continue;
+    const std::string_view name = span.name;
+    const bool backward = std::string_view(span.direction) == "backward";
+    const Channel channel{span.tag.layer, backward ? Direction::kBackward : Direction::kForward};
+    const double ms = span.duration_us / 1000;
+    if (name == "wait") times[channel.slot()].wait += ms;
+    if (name.ends_with(" central")) times[channel.slot()].central += ms;
+    if (name.ends_with(" marginal") || name == "pack" || name == "post" || name == "unpack") {
+      times[channel.slot()].marginal += ms;
+    }
+  }
+  // Without a wait no message was sent: a layer's own work.
+  std::erase_if(times, [](const auto& entry) { return entry.second.wait == 0; });
+  return times;
+}
+
+// Bytes of messages by channel: what all ranks send.
+std::map<int, double> bytes_of(const Json& assignment) {
+  std::map<int, double> bytes;
+  for (const Json& channel : assignment.at("channels")) {
+    const bool backward = channel.at("direction") == "backward";
+    const Channel key{channel.at("layer").get<int>(),
+                      backward ? Direction::kBackward : Direction::kForward};
+    bytes[key.slot()] = channel.at("bytes").get<double>();
+  }
+  return bytes;
+}
+
+// One mode while it is compared: its own weights and moments, its own way of exchange.
+class Contender {
+ public:
+  Contender(const ComparedMode& mode, Trainer& trainer)
+      : mode_(mode),
+        trainer_(trainer),
+        exchange_(trainer.make_exchange(mode.exchange, mode.overlap)),
+        state_(trainer.state(/*optimizer=*/true)) {}
+
+  const ComparedMode& mode() const { return mode_; }
+  const Samples& samples() const { return samples_; }
+  const Json& assignment() const { return assignment_; }
+  double loss() const { return loss_; }
+
+  void run_epoch(int epoch, bool measured) {
+    trainer_.load_state(state_, /*optimizer=*/true, mode_.name);
+    trainer_.swap_exchange(exchange_, mode_.overlap);
+    const EpochResult result = trainer_.run_epoch(epoch);
+    trainer_.swap_exchange(exchange_, mode_.overlap);
+    state_ = trainer_.state(/*optimizer=*/true);
+    loss_ = result.loss;
+    if (!result.assignment.is_null()) assignment_ = result.assignment;
+    if (!measured) return;
+    samples_.add(result);
+    for (const auto& [slot, times] : channel_times(trainer_.trace())) {
+      marginal_[slot].push_back(times.marginal);
+      central_[slot].push_back(times.central);
+      wait_[slot].push_back(times.wait);
+    }
+  }
+
+  double wait_ms(int slot) const { return spread_of(wait_.at(slot)).median; }
+
+  // The epoch with every wire hidden as far as central work can, on this rank: work outside of
+  // exchanges, and per channel what is marginal and the longer of central work and wire. `vanilla`
+  // waited for every wire in full; one that carries fewer bytes takes less in proportion.
+  double bound_ms(const Contender& vanilla, const std::map<int, double>& exact_bytes) const {
+    const std::map<int, double> bytes = assignment_.is_null() ? exact_bytes : bytes_of(assignment_);
+    double bound = spread_of(samples_.epoch_ms).median;
+    for (const auto& [slot, central] : central_) {
+      const double central_ms = spread_of(central).median;
+      const double share = exact_bytes.at(slot) > 0 ? bytes.at(slot) / exact_bytes.at(slot) : 0;
+      const double wire_ms = vanilla.wait_ms(slot) * share;
+      bound += std::max(central_ms, wire_ms) - central_ms - wait_ms(slot);
+    }
+    return bound;
+  }
+
+ private:
+  const ComparedMode& mode_;
+  Trainer& trainer_;
+  std::unique_ptr<HaloExchange> exchange_;
+  SafetensorsFile state_;
+  Samples samples_;
+  std::map<int, std::vector<double>> marginal_, central_, wait_;  // by slot
+  Json assignment_;
+  double loss_ = 0;
+};
+
+// Bytes that exact messages of each channel take, of all ranks.
+std::map<int, double> exact_bytes(RankJob& job, Transport& transport) {
+  const Model& model = job.trainer().model();
+  std::vector<double> bytes;
+  for (const LayerAlgebra& layer : model.algebra()) {
+    const auto item = static_cast<double>(bytes_of(model.config().dtype));
+    const auto sent = [&](const DistributedOperator& op, std::int64_t floats) {
+      return static_cast<double>(op.plan.sent_rows() * floats) * item;
+    };
+    bytes.push_back(sent(model.operators().forward(), layer.forward_floats));
+    bytes.push_back(sent(model.operators().backward(), layer.backward_floats));
+  }
+  transport.all_reduce(std::span(bytes), {"byte formula"});
+  std::map<int, double> by_slot;
+  for (std::size_t slot = 0; slot < bytes.size(); ++slot) {
+    by_slot[static_cast<int>(slot)] = bytes[slot];
+  }
+  return by_slot;
+}
+
+const Contender* find(const std::vector<Contender>& contenders, std::string_view name) {
+  for (const Contender& contender : contenders) {
+    if (contender.mode().name == name) return &contender;
+  }
+  return nullptr;
+}
+
+Json result_of(const Contender& contender, const Contender* vanilla, const Contender* exact,
+               double bound_ms) {
+  const Samples& samples = contender.samples();
+  const Spread epoch = spread_of(samples.epoch_ms);
+  const ComparedMode& mode = contender.mode();
+  const bool quantized = !contender.assignment().is_null();
+  Json result = {
+      {"mode", mode.name},
+      {"overlap", mode.overlap},
+      {"mean_bits", quantized ? mean_bits(contender.assignment()) : 32.0},
+      {"epoch_ms", to_json(epoch)},
+      {"exposed_comm_ms",
+       samples.exposed_ms.empty() ? Json(nullptr) : to_json(spread_of(samples.exposed_ms))},
+      {"bytes_sent_per_epoch", spread_of(samples.bytes).median},
+      {"loss", contender.loss()}};
+  const Json none;
+  result["speedup"] = vanilla == nullptr
+                          ? none
+                          : Json(spread_of(vanilla->samples().epoch_ms).median / epoch.median);
+  result["bound_ms"] = std::isnan(bound_ms) ? none : Json(bound_ms);
+  result["loss_difference"] =
+      exact == nullptr ? none : Json((contender.loss() - exact->loss()) / exact->loss());
+  if (quantized) result["assignment"] = contender.assignment();
+  for (const auto& [phase, ms] : samples.phase_ms) {
+    result["phases_ms"][phase] = to_json(spread_of(ms));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> compared_mode_names() {
+  std::vector<std::string> names{"all", kVanilla, kExact};
+  for (const std::string& width : width_names()) names.push_back(width);
+  return names;
+}
+
+std::vector<ComparedMode> compared_modes(const std::string& list, const WidthOptions& widths) {
+  const std::string wanted = list == "all" ? "vanilla,exact,8,4,2,1,random,adaptive" : list;
+  const std::vector<std::string> known = width_names();
+  std::vector<ComparedMode> modes;
+  std::istringstream words(wanted);
+  for (std::string name; std::getline(words, name, ',');) {
+    const auto same = [&](const ComparedMode& mode) { return mode.name == name; };
+    if (std::any_of(modes.begin(), modes.end(), same)) {
+      fail_option("--compare {}: '{}' stands there twice", list, name);
+    }
+    ComparedMode mode{name, {kExact, widths}, name != kVanilla};
+    if (name != kVanilla && name != kExact) {
+      if (std::find(known.begin(), known.end(), name) == known.end()) {
+        fail_option("--compare {}: unknown mode '{}'; allowed are: {}", list, name,
+                    fmt::join(compared_mode_names(), ", "));
+      }
+      mode.exchange.mode = "quantized";
+      mode.exchange.widths.bits = name;
+    }
+    modes.push_back(std::move(mode));
+  }
+  return modes;
+}
+
+Json compare_modes(RankJob& job, Transport& transport, const std::vector<ComparedMode>& modes,
+                   int warmup, int epochs) {
+  std::vector<Contender> contenders;
+  for (const ComparedMode& mode : modes) contenders.emplace_back(mode, job.trainer());
+  for (int epoch = 1; epoch <= warmup + epochs; ++epoch) {
+    for (Contender& contender : contenders) contender.run_epoch(epoch, epoch > warmup);
+  }
+  const Contender* vanilla = find(contenders, kVanilla);
+  const Contender* exact = find(contenders, kExact);
+  if (exact == nullptr) exact = vanilla;
+  // Spans of a device time its compute queue alone, so the wire can't be told from them.
+  const bool bounded = vanilla != nullptr && job.backend().host_accessible();
+  const std::map<int, double> bytes = exact_bytes(job, transport);
+  Json comparison = {{"modes", Json::array()}};
+  for (const Contender& contender : contenders) {
+    double bound = std::numeric_limits<double>::quiet_NaN();
+    if (bounded) {
+      bound = contender.bound_ms(*vanilla, bytes);
+      transport.all_reduce(std::span(&bound, 1), {"bound"});
+      bound /= transport.size();
+    }
+    comparison["modes"].push_back(result_of(contender, vanilla, exact, bound));
+  }
+  return comparison;
+}
+
+void print_comparison(const Json& comparison) {
+  fmt::print("  {:<10} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>10} {:>10} {:>9}\n",
+             "mode", "bits", "epoch ms", "min", "max", "exposed", "MB sent", "speed-up", "bound ms",
+             "loss", "loss diff");
+  const auto number = [](const Json& value, const char* unit, int digits) {
+    return value.is_null() ? std::string("-")
+                           : fmt::format("{:.{}f}{}", value.get<double>(), digits, unit);
+  };
+  for (const Json& mode : comparison.at("modes")) {
+    const Json& epoch = mode.at("epoch_ms");
+    const Json& exposed = mode.at("exposed_comm_ms");
+    const Json& difference = mode.at("loss_difference");
+    fmt::print(
+        "  {:<10} {:>6.2f} {:>10.1f} {:>10.1f} {:>10.1f} {:>10} {:>10.3f} {:>8} {:>10} {:>10.5f} "
+        "{:>9}\n",
+        mode.at("mode").get<std::string>(), mode.at("mean_bits").get<double>(),
+        epoch.at("median").get<double>(), epoch.at("min").get<double>(),
+        epoch.at("max").get<double>(),
+        exposed.is_null() ? "-" : number(exposed.at("median"), "", 1),
+        mode.at("bytes_sent_per_epoch").get<double>() / 1e6, number(mode.at("speedup"), "x", 2),
+        number(mode.at("bound_ms"), "", 1), mode.at("loss").get<double>(),
+        difference.is_null() ? "-" : fmt::format("{:+.2e}", difference.get<double>()));
+  }
+}
+
+}  // namespace atl

@@ -1,0 +1,31 @@
+// What `atoll bench` measures, epoch by epoch, and how it is summed up.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/training/trainer.hpp"
+
+namespace atl {
+
+struct Spread {
+  double median = 0;
+  double least = 0;
+  double most = 0;
+};
+// values: at least one.
+Spread spread_of(std::vector<double> values);
+Json to_json(const Spread& spread);
+
+// Everything measured on this rank.
+struct Samples {
+  std::vector<double> epoch_ms;
+  std::vector<double> exposed_ms;
+  std::vector<double> bytes;
+  std::map<std::string, std::vector<double>> phase_ms;
+
+  void add(const EpochResult& result);
+};
+
+}  // namespace atl
