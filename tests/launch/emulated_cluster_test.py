@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""Runs launch/emulated-cluster as a user does: refused words everywhere; where this user may make
+network namespaces, also a cluster from up to down. It has a name and addresses of its own, so it
+stands beside clusters that are up and beside other runs of this test."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import unittest.mock
+
+PROGRAM = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                       "../../launch/emulated-cluster"))
+NAME = f"test{os.getpid()}"
+NET = "198.18.77"  # of the range for benchmarks, which no machine should use
+TIMEOUT = 60  # seconds, far beyond what any of these commands needs
+CONTROLS = ["/proc/sys/net/ipv4/tcp_congestion_control",
+            "/proc/sys/net/ipv4/tcp_allowed_congestion_control"]
+
+
+def run(*arguments, **options):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=TIMEOUT,
+                          check=False, **options)
+
+
+def start(*arguments):
+    """In a process group of its own, as a terminal would."""
+    return subprocess.Popen([PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, start_new_session=True)
+
+
+def interrupt(process):
+    """Ctrl-C; returns the exit code."""
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=TIMEOUT)
+    return process.returncode
+
+
+def namespaces(name):
+    """Those of the cluster `name`."""
+    result = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    return [line.split()[0] for line in result.stdout.splitlines() if line.startswith(f"{name}-")]
+
+
+def commands_in(namespace):
+    """Names of the programs that run in a namespace."""
+    result = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True,
+                            check=False)
+    names = []
+    for process in result.stdout.split():
+        with contextlib.suppress(OSError), open(f"/proc/{process}/comm", encoding="utf-8") as file:
+            names.append(file.read().strip())
+    return names
+
+
+def wait_for(condition, what):
+    for _ in range(200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"in vain waited for: {what}")
+
+
+def control_settings():
+    settings = []
+    for path in CONTROLS:
+        with open(path, encoding="ascii") as file:
+            settings.append(file.read())
+    return settings
+
+
+def why_no_cluster():
+    """What this user or machine lacks for a cluster; None if nothing."""
+    if os.geteuid() != 0:
+        return "this user is not root"
+    for tool in ("ip", "tc", "unshare"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed"
+    probe = f"{NAME}-probe"
+    try:
+        for command in (["ip", "netns", "add", probe],
+                        ["ip", "-n", probe, "link", "add", "end1", "type", "veth"],
+                        ["ip", "-n", probe, "link", "add", "switch", "type", "bridge"],
+                        ["tc", "-n", probe, "qdisc", "add", "dev", "end1", "root", "tbf", "rate",
+                         "1mbit", "burst", "10kb", "limit", "1mb"]):
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode != 0:
+                return f"{' '.join(command)}: {result.stderr.strip()}"
+    finally:
+        subprocess.run(["ip", "netns", "del", probe], capture_output=True, check=False)
+    return None
+
+
+WHY_NO_CLUSTER = why_no_cluster()
+
+
+class Refusals(unittest.TestCase):
+    def assert_refused(self, result, *parts):
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        self.assertEqual(result.stderr.count("emulated-cluster: error:"), 1, result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+
+
+class WordsTest(Refusals):
+    def test_help_has_examples(self):
+        result = run("--help")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        for command in ("up", "run", "status", "measure", "down"):
+            own_help = run(command, "--help")
+            self.assertEqual(own_help.returncode, 0)
+            self.assertRegex(own_help.stdout, rf"Examples:\n(.*\n)*  emulated-cluster {command}")
+            self.assertIn(own_help.stdout, result.stdout)
+
+    def test_bad_words(self):
+        for words, parts in (
+                ([], ["no command", "up, run, status, measure, down"]),
+                (["start"], ["'start'", "up, run, status, measure, down"]),
+                (["up"], ["number of hosts is missing", "2 to 64"]),
+                (["up", "two"], ["'two'", "2 to 64"]),
+                (["up", "1"], ["'1'", "2 to 64"]),
+                (["up", "65"], ["'65'", "2 to 64"]),
+                (["up", "2", "3"], ["'3'", "--rate"]),
+                (["up", "2", "--speed", "1gbit"], ["'--speed'", "--rate"]),
+                (["up", "2", "--rate"], ["--rate needs a value"]),
+                (["up", "3", "--rate", "1gbit,1gbit"], ["2 rates for 3 hosts"]),
+                (["up", "2", "--rate", "1gbit,"], ["rate ''"]),
+                (["up", "2", "--rate", "fast"], ["'fast'", "200mbit"]),
+                (["up", "2", "--rate", "100"], ["'100'", "200mbit"]),
+                (["up", "2", "--rate", "10mbps"], ["'10mbps'", "200mbit"]),
+                (["up", "2", "--rate", "0mbit"], ["'0mbit'", "100kbit to 100gbit"]),
+                (["up", "2", "--rate", "99kbit"], ["'99kbit'", "100kbit to 100gbit"]),
+                (["up", "2", "--rate", "100.001gbit"], ["100kbit to 100gbit"]),
+                (["up", "2", "--mtu", "100"], ["--mtu '100'", "576 to 9000"]),
+                (["up", "2", "--burst", "1kb"], ["--burst '1kb'", "1514"]),
+                (["up", "2", "--burst", "many"], ["--burst 'many'", "64kb"]),
+                (["up", "2", "--queue", "1kb"], ["--queue '1kb'", "131072"]),
+                (["up", "2", "--net", "10.1.2.3/8"], ["10.1.2.3/8", "10.77.0.0/24"]),
+                (["up", "2", "--net", "10.300.0.0/24"], ["10.300.0.0/24", "255"]),
+                (["up", "2", "--net", "127.0.0.0/24"], ["127.0.0.0/24"]),
+                (["up", "2", "--name", "Big!"], ["'Big!'"]),
+                (["run"], ["no program is named"]),
+                (["run", "--ranks-per-host", "0", "true"], ["--ranks-per-host '0'", "1 to 1024"]),
+                (["run", "--tag-output", "true"], ["'--tag-output'", "--shared-memory", "--"]),
+                (["run", "-n", "3", "--", "true"], ["-n", "--ranks-per-host"]),
+                (["run", "no/such/program"], ["'no/such/program'"]),
+                (["run", "/"], ["'/'"]),
+                (["status", "--jsn"], ["'--jsn'", "--json"]),
+                (["measure", "--size", "big"], ["--size 'big'", "4mb"]),
+                (["measure", "--repeats", "0"], ["--repeats '0'", "1 to 1000"]),
+                (["down", "all"], ["'all'", "--name"])):
+            with self.subTest(" ".join(words)):
+                self.assert_refused(run(*words), *parts)
+
+    def test_missing_tools(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for tool in ("bash", "realpath", "dirname"):
+                os.symlink(shutil.which(tool), os.path.join(folder, tool))
+            root = os.path.join(folder, "id")
+            with open(root, "w", encoding="ascii") as file:
+                file.write("#!/bin/sh\necho 0\n")
+            os.chmod(root, 0o755)
+            result = run("up", "2", env={"PATH": folder})
+            self.assert_refused(result, "ip is not installed", "iproute2")
+
+    def test_other_users(self):
+        options = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
+        for command in (["up", "2"], ["run", "true"], ["status"], ["measure"], ["down"]):
+            with self.subTest(command[0]):
+                try:
+                    result = run(*command, cwd="/", **options)
+                except PermissionError:
+                    self.skipTest("other users cannot read this folder")
+                if result.returncode == 126:
+                    self.skipTest("other users cannot read this folder")
+                self.assert_refused(result, "needs root")
+
+
+@unittest.skipIf(WHY_NO_CLUSTER, f"no cluster can be made here: {WHY_NO_CLUSTER}")
+class ClusterTest(Refusals):
+    def setUp(self):
+        self.settings = control_settings()
+        self.addCleanup(run, "down", "--name", NAME)
+
+    def tearDown(self):
+        self.assertEqual(control_settings(), self.settings, "of the machine")
+
+    def own(self, command, *arguments):
+        """Runs a command on the cluster of this test."""
+        if command == "up":
+            arguments = ("--net", f"{NET}.0/24", *arguments)
+        return run(command, "--name", NAME, *arguments)
+
+    def done(self, command, *arguments):
+        """Standard output of a command that must do its work."""
+        result = self.own(command, *arguments)
+        if "needs mpirun of Open MPI 4" in result.stderr:
+            self.skipTest(result.stderr.strip())
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def status(self):
+        return json.loads(self.done("status", "--json"))["hosts"]
+
+    def check_payload(self, host, expected):
+        for direction in ("sent", "received"):
+            self.assertLess(abs(host[direction]["payload_bytes"] / expected - 1), 0.03, host)
+
+    def test_rates_and_counters(self):
+        self.done("up", "2", "--rate", "100mbit")
+        self.assertEqual(sorted(namespaces(NAME)), [f"{NAME}-h1", f"{NAME}-h2", f"{NAME}-switch"])
+        size, repeats = 2 << 20, 2
+        report = json.loads(self.done("measure", "--size", "2mb", "--repeats", str(repeats),
+                                      "--json"))
+        found = [host["all_to_all_mbit"] for host in report["hosts"]]
+        found += [report["hosts"][1]["ping_pong_mbit"], 100 * report["all_to_all_share"]]
+        for rate in found:
+            self.assertTrue(50 < rate < 110, report)
+        # Ping-pong and all-to-all, each with a first exchange that isn't measured.
+        for host in self.status():
+            self.assertEqual(host["rate_mbit"], 100)
+            self.check_payload(host, 2 * (repeats + 1) * size)
+            for direction in ("sent", "received"):  # headers are no payload
+                self.assertGreater(host[direction]["bytes"], 2 * 1.03 * (repeats + 1) * size)
+        self.assertIn(f"{NAME}-h2", self.done("status"))
+        self.assertIn("all-to-all", self.done("measure", "--size", "1kb", "--repeats", "1"))
+
+    def test_unequal_rates_and_replacement(self):
+        self.done("up", "2", "--rate", "100mbit")
+        self.assert_refused(self.own("up", "2"), "is up", "down", "--replace")
+        self.done("up", "3", "--rate", "100mbit,2.5gbit,10mbit", "--replace")
+        self.assertEqual([host["rate_mbit"] for host in self.status()], [100, 2500, 10])
+        self.assertEqual([host["address"] for host in self.status()],
+                         [f"{NET}.{number}" for number in (1, 2, 3)])
+        report = json.loads(self.done("measure", "--size", "256kb", "--repeats", "1", "--json"))
+        fast, slow = (host["ping_pong_mbit"] for host in report["hosts"][1:])
+        self.assertGreater(fast, 2 * slow)
+        # The first host plays ping-pong with every other one.
+        for exchanges, host in zip((4, 3, 3), self.status()):
+            self.check_payload(host, 2 * exchanges * (256 << 10))
+
+    def test_programs_run_on_every_host(self):
+        self.done("up", "2")
+        words = ["sh", "-c", "echo $OMPI_COMM_WORLD_RANK $(hostname) $OMP_NUM_THREADS"]
+        threads = max(1, len(os.sched_getaffinity(0)) // 4)
+        with unittest.mock.patch.dict(os.environ):
+            os.environ.pop("OMP_NUM_THREADS", None)
+            lines = self.done("run", "--ranks-per-host", "2", *words).splitlines()
+            self.assertEqual(sorted(lines), [f"{rank} {NAME}-h{1 + rank // 2} {threads}"
+                                             for rank in range(4)])
+            os.environ["OMP_NUM_THREADS"] = "3"
+            lines = self.done("run", "--shared-memory", "--tag-output", "--", *words).splitlines()
+        self.assertEqual(sorted(line.split(":")[1] for line in lines),
+                         [f"{rank} {NAME}-h{1 + rank} 3" for rank in range(2)])
+        self.assertEqual(self.own("run", "sh", "-c", "exit 7").returncode, 7)
+
+    def test_ctrl_c_ends_all_ranks(self):
+        self.done("up", "2")
+        process = start("run", "--name", NAME, "sleep", "100")
+        with process:
+            wait_for(lambda: "sleep" in commands_in(f"{NAME}-h2") or process.poll() is not None,
+                     "a rank on the second host")
+            if process.poll() is not None:
+                self.skipTest(process.stderr.read())
+            self.assertNotEqual(interrupt(process), 0)
+        for host in ("h1", "h2"):
+            wait_for(lambda: not commands_in(f"{NAME}-{host}"), f"{host} to be empty")
+
+    def test_nothing_is_up(self):
+        for command in (["run", "true"], ["status"], ["measure"]):
+            self.assert_refused(self.own(*command), f"no cluster '{NAME}' is up")
+        self.assertIn("No cluster", self.done("down"))
+
+    def test_down_leaves_nothing(self):
+        self.done("up", "2")
+        with subprocess.Popen(["ip", "netns", "exec", f"{NAME}-h2", "sleep", "100"]) as left:
+            wait_for(lambda: "sleep" in commands_in(f"{NAME}-h2"), "a process inside")
+            self.done("down")
+            self.assertEqual(left.wait(TIMEOUT), -signal.SIGTERM)
+        self.assertEqual(namespaces(NAME), [])
+
+    def test_an_interrupted_start_leaves_nothing(self):
+        process = start("up", "64", "--name", NAME, "--net", f"{NET}.0/24")
+        with process:
+            wait_for(lambda: len(namespaces(NAME)) > 3, "the first hosts")
+            self.assert_refused(self.own("status"), "incomplete", "down")
+            self.assertEqual(interrupt(process), 128 + signal.SIGINT)
+        self.assertEqual(namespaces(NAME), [])
+
+    def test_a_failing_start_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tc = os.path.join(folder, "tc")
+            with open(tc, "w", encoding="ascii") as file:
+                file.write("#!/bin/sh\necho Specified qdisc kind is unknown. >&2\nexit 2\n")
+            os.chmod(tc, 0o755)
+            with unittest.mock.patch.dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"):
+                self.assert_refused(self.own("up", "2"), "qdisc kind is unknown", "NET_SCH_TBF")
+        self.assertEqual(namespaces(NAME), [])
+
+    def test_a_damaged_cluster(self):
+        self.done("up", "2")
+        subprocess.run(["ip", "netns", "del", f"{NAME}-h2"], check=True)
+        self.assert_refused(self.own("run", "true"), "incomplete", "down")
+        self.done("down")
+        self.assertEqual(namespaces(NAME), [])
+
+    def test_namespaces_of_others_are_not_touched(self):
+        foreign = f"{NAME}-h1"
+        subprocess.run(["ip", "netns", "add", foreign], check=True)
+        try:
+            for command in (["up", "2"], ["up", "2", "--replace"], ["run", "true"], ["status"],
+                            ["measure"], ["down"]):
+                self.assert_refused(self.own(*command), foreign, "not made by emulated-cluster")
+            self.assertEqual(namespaces(NAME), [foreign])
+        finally:
+            subprocess.run(["ip", "netns", "del", foreign], check=True)
+
+    def test_addresses_of_the_machine(self):
+        device = f"t{os.getpid()}"
+        subprocess.run(["ip", "link", "add", device, "type", "veth"],
+                       check=True)
+        try:
+            subprocess.run(["ip", "addr", "add", "198.18.78.1/25", "dev", device], check=True)
+            subprocess.run(["ip", "link", "set", device, "up"], check=True)
+            self.assert_refused(run("up", "2", "--name", NAME, "--net", "198.18.78.0/24"),
+                                "198.18.78.0/24", device, "--net")
+        finally:
+            subprocess.run(["ip", "link", "del", device], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
