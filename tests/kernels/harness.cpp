@@ -141,13 +141,16 @@ std::span<T> Harness::inout_span(const std::vector<T>& values) {
           values.size()};
 }
 template std::span<double> Harness::inout_span(const std::vector<double>&);
+template std::span<std::int64_t> Harness::inout_span(const std::vector<std::int64_t>&);
 template std::span<EpochState> Harness::inout_span(const std::vector<EpochState>&);
 
 template <typename T>
 std::span<T> Harness::output_span(std::int64_t count) {
   return {upload_span<T>(nullptr, count, true), static_cast<std::size_t>(count)};
 }
+template std::span<float> Harness::output_span(std::int64_t);
 template std::span<double> Harness::output_span(std::int64_t);
+template std::span<std::uint8_t> Harness::output_span(std::int64_t);
 template std::span<std::int64_t> Harness::output_span(std::int64_t);
 
 std::vector<double> Harness::download(ConstMatrixView view) {
@@ -172,7 +175,9 @@ std::vector<double> Harness::download_span(std::span<T> values) {
   }
   return found;
 }
+template std::vector<double> Harness::download_span(std::span<float>);
 template std::vector<double> Harness::download_span(std::span<double>);
+template std::vector<double> Harness::download_span(std::span<std::uint8_t>);
 template std::vector<double> Harness::download_span(std::span<std::int64_t>);
 
 namespace {

@@ -1,0 +1,317 @@
+// Quantized messages of every backend against the oracle, byte by byte, and what their rounding
+// must be: unbiased, of the variance that the trace says, shared by receivers.
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "tests/kernels/wire_messages.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr RandomKey kKey{11, RandomStream::kRoundBackward, 1, 40};
+const std::vector<int> kQuantizedBits{1, 2, 4, 8, 16};
+
+struct Stored {
+  std::string backend;
+  DType dtype;
+};
+std::vector<Stored> stored(const std::vector<std::string>& backends) {
+  std::vector<Stored> all;
+  for (const std::string& backend : backends) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      if (backend == "cpu" && dtype == DType::kBf16) continue;  // not stored there
+      all.push_back({backend, dtype});
+    }
+  }
+  return all;
+}
+void PrintTo(const Stored& which, std::ostream* out) { *out << which.backend; }
+std::string stored_name(const ::testing::TestParamInfo<Stored>& test) {
+  return test.param.backend + "_" + to_string(test.param.dtype);
+}
+
+class WireTest : public ::testing::TestWithParam<Stored> {
+ protected:
+  void SetUp() override { require_backend(GetParam().backend); }
+};
+class WireOracleTest : public WireTest {};
+INSTANTIATE_TEST_SUITE_P(Backends, WireTest, ::testing::ValuesIn(stored(backend_names())),
+                         stored_name);
+INSTANTIATE_TEST_SUITE_P(Backends, WireOracleTest, ::testing::ValuesIn(stored({"cpu", "cuda"})),
+                         stored_name);
+
+// Rows of every kind that may be sent, by turns: signed; after ReLU; constant; zero; negative zeros
+// between zeros; subnormal; far from zero; of very different sizes.
+std::vector<float> mixed_rows(std::int64_t rows, std::int64_t cols) {
+  std::vector<float> values = random_floats(rows * cols, 21);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < cols; ++j) {
+      float& value = values[static_cast<std::size_t>(i * cols + j)];
+      const auto kind = i % 8;
+      if (kind == 1) value = std::max(value, 0.0F);
+      if (kind == 2) value = 0.7F;
+      if (kind == 3) value = 0;
+      if (kind == 4) value = j % 2 == 0 ? -0.0F : 0.0F;
+      if (kind == 5) value *= 0x1p-130F;
+      if (kind == 6) value = 1000 + value;
+      if (kind == 7) value *= std::ldexp(1.0F, static_cast<int>(j % 60) - 30);
+    }
+  }
+  return values;
+}
+
+// A third of the rows in no order, to none to four receivers each, at all widths.
+Messages mixed_messages(std::int64_t rows, std::int64_t sources, std::int64_t cols, DType dtype) {
+  Messages messages(cols, dtype);
+  for (std::int64_t k = 0; k < rows; ++k) {
+    std::vector<int> widths;
+    for (std::int64_t r = 0; r < (k + 1) % 5; ++r) {
+      widths.push_back(kWireBits[static_cast<std::size_t>((k * 7 + r * r + k / 5) % 6)]);
+    }
+    messages.add((k * 5 + 2) % sources, widths);
+  }
+  return messages;
+}
+
+void expect_same_messages(const Messages& messages, const Packed& found, const Packed& expected) {
+  for (std::int64_t m = 0; m < messages.count(); ++m) {
+    ASSERT_EQ(message(messages, found, m), message(messages, expected, m))
+        << "message " << m << " at " << int{messages.bits[static_cast<std::size_t>(m)]} << " bits";
+  }
+  ASSERT_EQ(found.bytes, expected.bytes) << "bytes between the messages";
+  ASSERT_EQ(found.range, expected.range);
+  expect_close(found.variance, expected.variance, 1e-5, "variance");
+  for (std::size_t m = 0; m < found.variance.size(); ++m) {  // small ones as well
+    ASSERT_NEAR(found.variance[m], expected.variance[m], 1e-5 * expected.variance[m] + 1e-30);
+  }
+  ASSERT_EQ(found.bad, expected.bad);
+}
+
+void expect_same_bits(const std::vector<double>& found, const std::vector<double>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(found[k]), std::bit_cast<std::uint64_t>(expected[k]))
+        << "value " << k << ": " << found[k] << ", expected " << expected[k];
+  }
+}
+
+struct Size {
+  std::int64_t rows;
+  std::int64_t cols;
+  std::int64_t padding;
+};
+std::vector<Size> sizes() {
+  if (small_tests()) return {{0, 3, 3}, {33, 7, 3}, {33, 64, 0}};
+  std::vector<Size> list;
+  for (const std::int64_t rows : {0, 1, 31, 32, 33, 257}) {
+    for (const std::int64_t cols : {1, 3, 7, 64, 100, 256}) list.push_back({rows, cols, 3});
+  }
+  for (const Size size : {Size{33, 602, 3}, Size{33, 1500, 3}, Size{257, 64, 0}, Size{33, 256, 0},
+                          Size{33, 100, 28}, Size{33, 602, 6}, Size{33, 1500, 0}}) {
+    list.push_back(size);
+  }
+  return list;
+}
+
+TEST_P(WireOracleTest, SameBytesAndValues) {
+  const auto& [backend, dtype] = GetParam();
+  for (const Size& size : sizes()) {
+    for (const bool scaled : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} x {}, padding {}, scaled {}", size.rows, size.cols, size.padding,
+                               scaled));
+      const std::int64_t sources = 3 * size.rows + 4;
+      const Messages messages = mixed_messages(size.rows, sources, size.cols, dtype);
+      const auto values = mixed_rows(sources, size.cols);
+      const auto scale = scaled ? random_floats(sources, 22) : std::vector<float>();
+      std::vector<Packed> packed;
+      std::vector<std::vector<double>> unpacked;
+      for (const std::string& name : {backend, std::string("reference")}) {
+        Harness h(name, 2, dtype);
+        h.set_padding(size.padding);
+        packed.push_back(
+            pack(h, messages, h.input(sources, size.cols, values), scale, {kKey, nodes(sources)}));
+        // Both from the same bytes.
+        unpacked.push_back(unpack(h, messages, packed.front().bytes, dtype));
+      }
+      expect_same_messages(messages, packed[0], packed[1]);
+      expect_same_bits(unpacked[0], unpacked[1]);
+      ASSERT_EQ(packed[0].bad, kNoneBad);
+      for (const std::uint8_t byte : gaps(messages, packed[0])) ASSERT_EQ(byte, kGapByte);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Messages packed from bf16 may be unpacked to f32, on the other backend as well.
+TEST_P(WireOracleTest, UnpacksToF32) {
+  const auto& [backend, dtype] = GetParam();
+  Messages messages(100, dtype);
+  for (std::int64_t i = 0; i < 40; ++i) messages.add(i, kQuantizedBits);
+  Harness tested(backend, 2, dtype);
+  Harness oracle("reference", 2, dtype);
+  const auto values = mixed_rows(40, 100);
+  const Packed packed =
+      pack(oracle, messages, oracle.input(40, 100, values), {}, {kKey, nodes(40)});
+  expect_same_bits(unpack(tested, messages, packed.bytes, DType::kF32),
+                   unpack(oracle, messages, packed.bytes, DType::kF32));
+}
+
+TEST_P(WireTest, At32BitsMessagesAreGatheredRows) {
+  const auto& [backend, dtype] = GetParam();
+  for (const std::int64_t cols : {3, 64, 257}) {
+    for (const bool scaled : {false, true}) {
+      Harness h(backend, 2, dtype);
+      const ConstMatrixView x = h.input(40, cols, mixed_rows(40, cols));
+      const auto scale = scaled ? random_floats(40, 23) : std::vector<float>();
+      Messages messages(cols, dtype);
+      for (std::int64_t k = 0; k < 13; ++k) messages.add(k * 3, {32});
+      const Packed packed = pack(h, messages, x, scale, {kKey, nodes(40)});
+      const MatrixView gathered = h.output(13, cols);
+      h.backend().gather_rows(h.queue(), x, h.input_span(messages.rows),
+                              scaled ? h.input_span(scale) : std::span<const float>(), gathered);
+      expect_same_bits(unpack(h, messages, packed.bytes, dtype), h.download(gathered));
+      EXPECT_EQ(packed.variance, std::vector<double>(13, 0));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// What comes back lies within one step of what was sent.
+TEST_P(WireTest, ErrorsAreBelowOneStep) {
+  const auto& [backend, dtype] = GetParam();
+  Harness h(backend, 2, dtype);
+  const ConstMatrixView x = h.input(64, 100, mixed_rows(64, 100));
+  const auto sent = h.download(x);
+  Messages messages(100, dtype);
+  for (std::int64_t i = 0; i < 64; ++i) messages.add(i, kQuantizedBits);
+  const Packed packed = pack(h, messages, x, {}, {kKey, nodes(64)});
+  const auto found = unpack(h, messages, packed.bytes, DType::kF32);
+  for (std::int64_t m = 0; m < messages.count(); ++m) {
+    const double range = packed.range[static_cast<std::size_t>(m / 5)];
+    const double top = (1 << messages.bits[static_cast<std::size_t>(m)]) - 1;
+    // Step was rounded up by 2^-7 of itself, or to the smallest bf16.
+    const double step = range / top * (1 + 0x1p-7) + 0x1p-133;
+    for (std::int64_t j = 0; j < 100; ++j) {
+      const double exact = sent[static_cast<std::size_t>(m / 5 * 100 + j)];
+      const double error = found[static_cast<std::size_t>(m * 100 + j)] - exact;
+      // Beside the step, f32 rounds the sum, and t by some 2^-23 of it.
+      ASSERT_LE(std::abs(error), step + (range + std::abs(exact)) * 0x1p-22) << m << " " << j;
+    }
+  }
+}
+
+TEST_P(WireTest, NoiseIsSharedByReceiversAndDiffersOtherwise) {
+  const auto& [backend, dtype] = GetParam();
+  Harness h(backend, 2, dtype);
+  constexpr std::int64_t kCols = 400;
+  // In both rows half a step everywhere at 1 bit; one and a half at 2.
+  std::vector<float> values(2 * kCols, 1.5F);
+  for (const std::size_t row : {0, 1}) {
+    values[row * kCols] = 0;
+    values[row * kCols + kCols - 1] = 3;
+  }
+  const ConstMatrixView x = h.input(2, kCols, values);
+  Messages messages(kCols, dtype);
+  messages.add(0, {1, 2, 1});
+  messages.add(1, {1});
+  const auto bits_of = [&](const RandomKey& key, const std::vector<GlobalId>& ids) {
+    const Packed packed = pack(h, messages, x, {}, {key, ids});
+    std::vector<std::vector<std::uint32_t>> found;
+    for (std::int64_t m = 0; m < 4; ++m) found.push_back(codes(messages, packed, m));
+    return found;
+  };
+  const auto differences = [](const auto& a, const auto& b) {
+    int count = 0;
+    for (std::size_t j = 1; j + 1 < kCols; ++j) count += a[j] != b[j] ? 1 : 0;
+    return count;
+  };
+  const auto base = bits_of(kKey, nodes(2));
+  EXPECT_EQ(differences(base[0], base[2]), 0);
+  for (std::size_t j = 1; j + 1 < kCols; ++j) ASSERT_EQ(base[1][j], base[0][j] + 1) << j;
+  // Independent noise differs in 199 of 398 columns, give or take 10.
+  EXPECT_NEAR(differences(base[0], base[3]), 199, 50);
+  std::vector<RandomKey> others(4, kKey);
+  others[0].epoch += 1;
+  others[1].layer += 1;
+  others[2].stream = RandomStream::kRoundForward;
+  others[3].seed += 1;
+  for (const RandomKey& other : others) {
+    EXPECT_NEAR(differences(base[0], bits_of(other, nodes(2))[0]), 199, 50);
+  }
+  // It belongs to the node, not to the place of its row.
+  const auto swapped = bits_of(kKey, {nodes(2)[1], nodes(2)[0]});
+  EXPECT_EQ(differences(base[0], swapped[3]), 0);
+  EXPECT_EQ(differences(base[3], swapped[0]), 0);
+}
+
+// Means and variances of kDraws codes of one row, over nodes and epochs. The exact scheme: with the
+// rounded zero and step, t = (v - zero) / step is met on average.
+TEST_P(WireTest, RoundingIsUnbiasedAndOfTheVarianceInTheTrace) {
+  const auto& [backend, dtype] = GetParam();
+  constexpr std::int64_t kRows = 1000;
+  constexpr std::int64_t kCols = 24;
+  const std::int64_t epochs = small_tests() ? 2 : 100;
+  const auto draws = static_cast<double>(kRows * epochs);
+  Harness h(backend, 2, dtype);
+  const std::vector<float> row = random_floats(kCols, 31);
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < kRows; ++i) values.insert(values.end(), row.begin(), row.end());
+  const ConstMatrixView x = h.input(kRows, kCols, values);
+  const std::vector<double> stored_values = h.download(x.rows_in({0, 1}));
+  Messages messages(kCols, dtype);
+  for (std::int64_t i = 0; i < kRows; ++i) messages.add(i, kQuantizedBits);
+  std::vector<double> sums(kQuantizedBits.size() * kCols);
+  std::vector<double> squares(sums.size());
+  std::vector<double> t(sums.size());
+  std::vector<double> trace(kQuantizedBits.size());
+  std::vector<double> steps(kQuantizedBits.size());
+  for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
+    Harness one(backend, 2, dtype);
+    RandomKey key = kKey;
+    key.epoch = static_cast<std::uint32_t>(epoch);
+    const Packed packed =
+        pack(one, messages, one.input(kRows, kCols, values), {}, {key, nodes(kRows)});
+    for (std::size_t w = 0; w < kQuantizedBits.size(); ++w) {
+      const auto bytes = message(messages, packed, static_cast<std::int64_t>(w));
+      const auto word = [&](std::size_t at) {
+        return static_cast<double>(
+            to_float(Bf16{static_cast<std::uint16_t>(bytes[at] | bytes[at + 1] << 8)}));
+      };
+      steps[w] = word(2);
+      trace[w] = packed.variance[w];
+      for (std::size_t j = 0; j < kCols; ++j) {
+        t[w * kCols + j] = (stored_values[j] - word(0)) / steps[w];
+      }
+    }
+    for (std::int64_t m = 0; m < messages.count(); ++m) {
+      const auto w = static_cast<std::size_t>(m) % kQuantizedBits.size();
+      const auto found = codes(messages, packed, m);
+      for (std::size_t j = 0; j < kCols; ++j) {
+        const double error = static_cast<double>(found[j]) - t[w * kCols + j];
+        sums[w * kCols + j] += error;
+        squares[w * kCols + j] += error * error;
+      }
+    }
+  }
+  for (std::size_t w = 0; w < kQuantizedBits.size(); ++w) {
+    SCOPED_TRACE(kQuantizedBits[w]);
+    double expected = 0;
+    double found = 0;
+    for (std::size_t j = 0; j < kCols; ++j) {
+      const double fraction = t[w * kCols + j] - std::floor(t[w * kCols + j]);
+      const double variance = fraction * (1 - fraction);
+      // Four standard deviations of the mean, beside the rounding of t to f32: 2^-24 of up to 255.
+      EXPECT_NEAR(sums[w * kCols + j] / draws, 0, 4 * std::sqrt(variance / draws) + 2e-5) << j;
+      expected += variance;
+      found += squares[w * kCols + j] / draws;
+    }
+    EXPECT_NEAR(found, expected, (small_tests() ? 0.2 : 0.05) * expected);
+    EXPECT_NEAR(trace[w], expected * steps[w] * steps[w], 2e-4 * expected * steps[w] * steps[w]);
+  }
+}
+
+}  // namespace
+
+}  // namespace atl
