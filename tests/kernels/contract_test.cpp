@@ -157,6 +157,62 @@ TEST_F(ContractDeathTest, PartsOfASum) {
   EXPECT_DEATH(h.backend().sum_parts(h.queue(), view(2, 2), view(1, 2)), "out and parts overlap");
 }
 
+TEST_F(ContractDeathTest, PartsOfPacking) {
+  const std::vector<LocalId> rows{LocalId{0}};
+  const std::vector<std::int64_t> first{0, 1};
+  const std::vector<std::int64_t> offset{0};
+  const std::vector<std::uint8_t> bits{8};
+  const std::vector<GlobalId> ids(2);
+  std::vector<float> trace(2);
+  std::vector<std::int64_t> bad(1);
+  std::array<std::uint32_t, 8> packets{};
+  PackPlan plan{rows, first, offset, bits};
+  RoundingSpec rounding{{}, ids};
+  PackTrace traced{std::span(trace).first(1), std::span(trace).last(1), bad};
+  MatrixView x = view(2, 4);
+  std::span<std::byte> into = std::as_writable_bytes(std::span(packets));
+  const auto pack = [&] {
+    h.backend().quantize_rows(h.queue(), x, plan, {}, rounding, into, traced);
+  };
+  pack();
+  x.dtype = DType::kF64;
+  EXPECT_DEATH(pack(), "quantize_rows x: dtype 2 found, 0 or 1 expected");
+  x = view(2, 4);
+  into = into.subspan(2);
+  EXPECT_DEATH(pack(), "quantize_rows packets start at an address that is no multiple of 4");
+  into = std::as_writable_bytes(std::span(memory_)).subspan(16);
+  EXPECT_DEATH(pack(), "quantize_rows packets and the matrix overlap");
+  into = std::as_writable_bytes(std::span(packets)).first(4);
+  EXPECT_DEATH(pack(), "message of 8 bytes at 0 of 4");
+  into = std::as_writable_bytes(std::span(packets));
+  plan.first = std::span(first).first(1);
+  EXPECT_DEATH(pack(), "quantize_rows first: 1 entries found, 2 expected");
+  plan.first = first;
+  traced.variance = trace;
+  EXPECT_DEATH(pack(), "quantize_rows variance: 2 entries found, 1 expected");
+  traced.variance = std::span(trace).last(1);
+  rounding.row_ids = std::span(ids).first(1);
+  EXPECT_DEATH(pack(), "quantize_rows row_ids: 1 entries found, 2 expected");
+}
+
+TEST_F(ContractDeathTest, PartsOfUnpacking) {
+  const std::vector<LocalId> rows{LocalId{2}};
+  const std::vector<std::int64_t> offset{2};
+  const std::vector<std::uint8_t> bits{8, 8};
+  const std::array<std::uint32_t, 8> packets{};
+  UnpackPlan plan{rows, offset, bits};
+  const auto unpack = [&](MatrixView y) {
+    h.backend().dequantize_rows(h.queue(), std::as_bytes(std::span(packets)), plan, y);
+  };
+  EXPECT_DEATH(unpack(view(3, 4)), "dequantize_rows bits: 2 entries found, 1 expected");
+  plan.bits = plan.bits.first(1);
+  EXPECT_DEATH(unpack(view(2, 4)), "row 2 of 2");
+  EXPECT_DEATH(unpack(view(3, 4)), "message of 8 bytes at 2 of 32");
+  MatrixView f64 = view(3, 4);
+  f64.dtype = DType::kF64;
+  EXPECT_DEATH(unpack(f64), "dequantize_rows y: dtype 2 found, 0 or 1 expected");
+}
+
 // The two halves of a concatenation interleave in memory and yet share nothing.
 TEST(Contract, ColumnSlicesOfOneMatrixMayBeInputAndOutput) {
   std::vector<float> memory{1, 2, 0, 0, 3, 4, 0, 0};

@@ -201,8 +201,7 @@ TEST_P(LiteralWire, TheSumIsRounded) {
   Messages messages(1, DType::kF32);
   messages.bits = {16};
   messages.offset = {0};
-  EXPECT_EQ(unpack(*h, messages, bytes, DType::kF32),
-            (std::vector<double>{65535 * (1 + 0x1p-7)}));
+  EXPECT_EQ(unpack(*h, messages, bytes, DType::kF32), (std::vector<double>{65535 * (1 + 0x1p-7)}));
 }
 
 TEST_P(LiteralWire, ConstantRowsThatBf16HoldsAreExact) {

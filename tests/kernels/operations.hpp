@@ -24,6 +24,7 @@ void PrintTo(const Operation& operation, std::ostream* out);
 
 const std::vector<Operation>& operations();
 std::vector<Operation> sparse_operations();
+std::vector<Operation> wire_operations();
 std::vector<Operation> dense_operations();
 std::vector<Operation> gemm_operations();
 std::vector<Operation> normalization_operations();

@@ -49,19 +49,6 @@ Outputs spmm_hub(Harness& h, std::int64_t rows, std::int64_t cols, bool planned)
   return {h.result(y)};
 }
 
-Outputs gather(Harness& h, std::int64_t rows, std::int64_t cols, bool scaled) {
-  const std::int64_t sources = rows + 5;
-  std::vector<LocalId> ids;
-  for (const std::int32_t row : random_integers(rows, static_cast<std::int32_t>(sources), 7)) {
-    ids.push_back(LocalId{row});
-  }
-  const ConstMatrixView x = h.input(sources, cols, random_floats(sources * cols, 8));
-  const auto scale = scaled ? h.input_span(random_floats(sources, 9)) : std::span<const float>();
-  const MatrixView y = h.output(rows, cols);
-  h.backend().gather_rows(h.queue(), x, h.input_span(ids), scale, y);
-  return {h.result(y)};
-}
-
 }  // namespace
 
 Outputs run_spmm(Harness& h, std::int64_t rows, std::int64_t cols, const SpmmCase& which) {
@@ -136,8 +123,6 @@ std::vector<Operation> sparse_operations() {
   };
   add("spmm_hub", spmm_hub, false, 5e-6, Bf16Case::kOneStep);
   add("spmm_hub_planned", spmm_hub, true, 5e-6, Bf16Case::kOneStep);
-  add("gather_plain", gather, false, 0, Bf16Case::kSame);
-  add("gather_scaled", gather, true, 0, Bf16Case::kOneStep);
   return list;
 }
 
