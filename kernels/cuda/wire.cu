@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/cuda/code_words.hpp"
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/walk.hpp"
@@ -17,8 +18,7 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kWarps = kBlockThreads / kWarp;  // of a block
-constexpr int kGroup = 4;                      // columns of a lane at a time
-constexpr int kQuantized = 5;                  // widths below 32 bits
+constexpr int kQuantized = 5;                  // widths below 32 bits: 1 << 0 to 1 << 4
 
 // --- packing ------------------------------------------------------------------------------------
 
@@ -112,52 +112,105 @@ __device__ inline void store_word(std::byte* at, std::uint32_t word) {
   *reinterpret_cast<std::uint32_t*>(at) = word;
 }
 
-// Writes the codes of the groups of a warp, the lane's own at column `col`, into all messages of
-// kBits bits. Returns the lane's share of the sum of f (1 - f). All 32 lanes must call.
+// A row on its way: its messages first .. last, and what codes are made with.
+struct PackedRow {
+  std::int64_t first;
+  std::int64_t last;
+  QuantizerRange range;
+  float zero;
+};
+
+// Four neighbouring columns of a row that one lane holds, from `col` on.
+struct Group {
+  std::int64_t col;
+  Packed<float, kGroup> values;
+  float noise[kGroup];
+};
+
+// Writes the codes of the groups that a warp holds into all messages of kBits bits. Returns the
+// lane's share of the sum of f (1 - f). All 32 lanes must call.
 template <int kBits>
-__device__ inline float send_codes(const PackArgs& args, std::int64_t first, std::int64_t last,
-                                   std::int64_t col, const Packed<float, kGroup>& values,
-                                   const float (&noise)[kGroup], float zero, float step) {
-  constexpr int kWords = kBits == 16 ? 2 : 1;          // of a lane
-  constexpr int kSharers = kBits < 8 ? 8 / kBits : 1;  // lanes whose codes are one word
-  const int sharer = static_cast<int>(threadIdx.x) % kSharers;
+__device__ inline float send_codes(const PackArgs& args, const PackedRow& row, const Group& group,
+                                   float step) {
+  constexpr int kWords = words_of_group(kBits);
+  constexpr int kSharers = sharers_of_word(kBits);
+  const GroupPlace place = place_of_group(kBits, group.col);
   std::uint32_t words[kWords] = {};
   float sum = 0;
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
-    if (col + k >= args.cols || !(step > 0)) break;
-    const RoundedCode rounded = round_code<kBits>(values.values[k], zero, step, noise[k]);
+    if (group.col + k >= args.cols || !(step > 0)) break;
+    const RoundedCode rounded =
+        round_code<kBits>(group.values.values[k], row.zero, step, group.noise[k]);
     words[k * kBits / 32] |= rounded.code << static_cast<unsigned>(k * kBits % 32);
     sum += rounded.variance;
   }
-  words[0] <<= static_cast<unsigned>(sharer * kGroup * kBits % 32);
+  words[0] <<= place.shift;
 #pragma unroll
   for (int offset = kSharers / 2; offset > 0; offset /= 2) {
     words[0] |= __shfl_xor_sync(kFullWarp, words[0], offset);
   }
-  if (sharer != 0) return sum;
-  for (std::int64_t m = first; m < last; ++m) {
+  if (place.shift != 0) return sum;
+  for (std::int64_t m = row.first; m < row.last; ++m) {
     if (args.bits[m] != kBits) continue;
-    std::byte* to = args.packets + args.offset[m] + kWireMetadataBytes + col * kBits / 8;
+    std::byte* to = args.packets + args.offset[m] + kWireMetadataBytes + 4 * place.word;
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {
-      if (col + w * (kGroup / kWords) < args.cols) store_word(to + 4 * w, words[w]);
+      if (has_word(kBits, group.col, w, args.cols)) store_word(to + 4 * w, words[w]);
     }
   }
   return sum;
 }
 
-template <typename T>
-__device__ inline void send_values(const PackArgs& args, std::int64_t first, std::int64_t last,
-                                   std::int64_t col, const Packed<float, kGroup>& values) {
-  for (std::int64_t m = first; m < last; ++m) {
-    if (args.bits[m] != 32) continue;
-    T* to = reinterpret_cast<T*>(args.packets + args.offset[m]) + col;
+// Quantizes a row into its messages, for the widths whose bit is set in `wanted`, and stores the
+// variances of these messages. All 32 lanes must call.
+template <typename T, bool kWhole>
+__device__ inline void send_quantized(const PackArgs& args, const PackedRow& row, unsigned wanted,
+                                      const RandomKey& key, std::uint64_t node, const T* x,
+                                      float scale, int lane) {
+  float steps[kQuantized];
+  float sums[kQuantized] = {};
+#pragma unroll
+  for (int w = 0; w < kQuantized; ++w) steps[w] = to_float(step_of(row.range, 1 << w));
+  for (std::int64_t base = 0; base < args.cols; base += kWarp * kGroup) {
+    Group group;
+    group.col = base + lane * kGroup;
+    group.values = load_group<T, kWhole>(x, group.col, args.cols, scale);
+    const PhiloxBlock block =
+        random_block(key, node, static_cast<std::uint32_t>(group.col / kGroup));
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) {
-      const Packed<float, 1> one{{values.values[k]}};
-      if (col + k < args.cols) store(to + k, narrow<T>(one));
+      group.noise[k] = static_cast<float>(block[k] >> 8U) * 0x1p-24F;
     }
+    if ((wanted & 1U) != 0) sums[0] += send_codes<1>(args, row, group, steps[0]);
+    if ((wanted & 2U) != 0) sums[1] += send_codes<2>(args, row, group, steps[1]);
+    if ((wanted & 4U) != 0) sums[2] += send_codes<4>(args, row, group, steps[2]);
+    if ((wanted & 8U) != 0) sums[3] += send_codes<8>(args, row, group, steps[3]);
+    if ((wanted & 16U) != 0) sums[4] += send_codes<16>(args, row, group, steps[4]);
+  }
+#pragma unroll
+  for (int w = 0; w < kQuantized; ++w) {
+    if ((wanted >> static_cast<unsigned>(w) & 1U) == 0) continue;
+    const float variance = team_sum(sums[w], kWarp) * steps[w] * steps[w];
+    for (std::int64_t m = row.first + lane; m < row.last; m += kWarp) {
+      if (args.bits[m] == 1 << w) args.variance[m] = variance;
+    }
+  }
+}
+
+// Writes the row as it is stored into all messages of 32 bits. Neighbouring lanes write neighbours,
+// because messages are aligned to elements only.
+template <typename T>
+__device__ inline void send_stored(const PackArgs& args, const PackedRow& row, const T* x,
+                                   float scale, int lane) {
+  for (std::int64_t m = row.first; m < row.last; ++m) {
+    if (args.bits[m] != 32) continue;
+    T* to = reinterpret_cast<T*>(args.packets + args.offset[m]);
+    for (std::int64_t col = lane; col < args.cols; col += kWarp) {
+      const Packed<float, 1> value{{__fmul_rn(to_f32(x[col]), scale)}};
+      store(to + col, narrow<T>(value));
+    }
+    if (lane == 0) args.variance[m] = 0;
   }
 }
 
@@ -169,64 +222,34 @@ __global__ void __launch_bounds__(kBlockThreads) pack_kernel(PackArgs args, Rows
   if (args.state != nullptr) key.epoch = args.state->epoch;
   for (std::int64_t k = warp; k < args.rows; k += std::int64_t{gridDim.x} * kWarps) {
     const auto id = static_cast<std::int64_t>(args.ids[k]);
-    const T* row = x.at(id, 0);
-    const float scale = args.scale != nullptr ? args.scale[id] : 1.0F;
-    const std::int64_t first = args.first[k];
-    const std::int64_t last = args.first[k + 1];
     const auto node = static_cast<std::uint64_t>(args.row_ids[id]);
-    const QuantizerRange range = range_of_row<T, kWhole>(row, args.cols, scale, lane);
-    const float zero = to_float(range.zero);
+    const float scale = args.scale != nullptr ? args.scale[id] : 1.0F;
+    const T* from = x.at(id, 0);
+    PackedRow row{args.first[k], args.first[k + 1], {}, 0};
+    row.range = range_of_row<T, kWhole>(from, args.cols, scale, lane);
+    row.zero = to_float(row.range.zero);
     if (lane == 0) {
-      args.range[k] = range.range;
-      if (range.bad) {
+      args.range[k] = row.range.range;
+      if (row.range.bad) {
         atomicMin(reinterpret_cast<long long*>(args.bad), static_cast<long long>(k));
       }
     }
-    unsigned wanted = 0;
-    for (std::int64_t m = first + lane; m < last; m += kWarp) {
+    unsigned wanted = 0;  // widths are bits of their own
+    for (std::int64_t m = row.first + lane; m < row.last; m += kWarp) {
       const int bits = args.bits[m];
       wanted |= static_cast<unsigned>(bits);
-      if (bits < 32) {
-        store_word(args.packets + args.offset[m], metadata_word(range.zero, step_of(range, bits)));
-      }
+      if (bits == 32) continue;
+      store_word(args.packets + args.offset[m],
+                 metadata_word(row.range.zero, step_of(row.range, bits)));
     }
     for (int offset = kWarp / 2; offset > 0; offset /= 2) {
       wanted |= __shfl_xor_sync(kFullWarp, wanted, offset);
     }
-    float steps[kQuantized];
-    float sums[kQuantized] = {};
-#pragma unroll
-    for (int w = 0; w < kQuantized; ++w) steps[w] = to_float(step_of(range, 1 << w));
-    for (std::int64_t base = 0; base < args.cols; base += kWarp * kGroup) {
-      const std::int64_t col = base + lane * kGroup;
-      const Packed<float, kGroup> values = load_group<T, kWhole>(row, col, args.cols, scale);
-      if ((wanted & 32U) != 0) send_values<T>(args, first, last, col, values);
-      if ((wanted & 31U) == 0) continue;
-      const PhiloxBlock block = random_block(key, node, static_cast<std::uint32_t>(col / kGroup));
-      float noise[kGroup];
-#pragma unroll
-      for (int j = 0; j < kGroup; ++j) noise[j] = static_cast<float>(block[j] >> 8U) * 0x1p-24F;
-      if ((wanted & 1U) != 0)
-        sums[0] += send_codes<1>(args, first, last, col, values, noise, zero, steps[0]);
-      if ((wanted & 2U) != 0)
-        sums[1] += send_codes<2>(args, first, last, col, values, noise, zero, steps[1]);
-      if ((wanted & 4U) != 0)
-        sums[2] += send_codes<4>(args, first, last, col, values, noise, zero, steps[2]);
-      if ((wanted & 8U) != 0)
-        sums[3] += send_codes<8>(args, first, last, col, values, noise, zero, steps[3]);
-      if ((wanted & 16U) != 0)
-        sums[4] += send_codes<16>(args, first, last, col, values, noise, zero, steps[4]);
+    // Bit w of the widths below 32 is the width 1 << w.
+    if ((wanted & 31U) != 0) {
+      send_quantized<T, kWhole>(args, row, wanted, key, node, from, scale, lane);
     }
-#pragma unroll
-    for (int w = 0; w < kQuantized; ++w) {
-      const float variance = team_sum(sums[w], kWarp) * steps[w] * steps[w];
-      for (std::int64_t m = first + lane; m < last; m += kWarp) {
-        if (args.bits[m] == 1 << w) args.variance[m] = variance;
-      }
-    }
-    for (std::int64_t m = first + lane; m < last; m += kWarp) {
-      if (args.bits[m] == 32) args.variance[m] = 0;
-    }
+    if ((wanted & 32U) != 0) send_stored(args, row, from, scale, lane);
   }
 }
 
@@ -266,15 +289,17 @@ __global__ void __launch_bounds__(kBlockThreads)
     const std::uint32_t metadata = words[0];
     const float zero = __uint_as_float(metadata << 16U);
     const float step = __uint_as_float(metadata & 0xFFFF0000U);
-    const std::uint32_t mask = (1U << static_cast<unsigned>(width)) - 1U;
+    const auto mask = (1U << static_cast<unsigned>(width)) - 1U;
     for (std::int64_t col = lane * kGroup; col < cols; col += kWarp * kGroup) {
-      Packed<float, kGroup> values{};
+      const GroupPlace place = place_of_group(width, col);
+      const std::uint32_t* at = words + kWireMetadataBytes / 4 + place.word;
+      std::uint64_t codes = at[0] >> place.shift;
+      if (width == 16 && has_word(16, col, 1, cols)) codes |= std::uint64_t{at[1]} << 32U;
+      Packed<float, kGroup> values;
 #pragma unroll
       for (int k = 0; k < kGroup; ++k) {
-        if (col + k >= cols) break;
-        const std::int64_t bit = (col + k) * width;
-        const std::uint32_t code = words[1 + bit / 32] >> static_cast<unsigned>(bit % 32) & mask;
-        values.values[k] = __fadd_rn(__fmul_rn(static_cast<float>(code), step), zero);
+        const auto code = static_cast<std::uint32_t>(codes >> static_cast<unsigned>(k * width));
+        values.values[k] = __fadd_rn(__fmul_rn(static_cast<float>(code & mask), step), zero);
       }
       store_group<T, kWhole>(row, col, cols, values);
     }
