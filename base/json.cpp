@@ -47,4 +47,14 @@ void write_json(const std::filesystem::path& path, const Json& value) {
   write_atomically(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+std::optional<double> optional_number(const Json& object, const char* field,
+                                      const std::string& place) {
+  const auto found = object.find(field);
+  if (found == object.end() || found->is_null()) return std::nullopt;
+  if (!found->is_number()) {
+    fail_input("{}: '{}' is {}; it must be a number or null", place, field, found->dump());
+  }
+  return found->get<double>();
+}
+
 }  // namespace atl

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -15,6 +16,11 @@ using Json = nlohmann::ordered_json;
 // Throws Error{kInput} with the byte at which parsing failed.
 Json read_json(const std::filesystem::path& path);
 void write_json(const std::filesystem::path& path, const Json& value);
+
+// object[field] of a JSON object; empty if absent or null. Throws Error{kInput} that begins with
+// `place` ("file:line") if it is no number.
+std::optional<double> optional_number(const Json& object, const char* field,
+                                      const std::string& place);
 
 // object[field] as T; throws Error{kInput} naming `file` and `field` if absent or of another type.
 template <typename T>

@@ -7,6 +7,7 @@
 
 #include "launch/svg_chart.hpp"
 #include "launch/version.hpp"
+#include "launch/width_charts.hpp"
 
 namespace atl {
 namespace {
@@ -15,11 +16,13 @@ constexpr const char* kStyle = R"css(
 :root { color-scheme: light dark;
   --page: #ffffff; --text: #1c2430; --quiet: #5d6878; --line: #d9dee5; --panel: #f6f8fa;
   --s0: #2563eb; --s1: #d9480f; --s2: #0f8a4b; --s3: #a21caf; --s4: #b58100; --s5: #0e7490;
-  --s6: #be123c; --s7: #57534e; }
+  --s6: #be123c; --s7: #57534e;
+  --w0: #f5d327; --w1: #8fc93f; --w2: #2ba884; --w3: #2a788e; --w4: #414c8f; --w5: #45185c; }
 @media (prefers-color-scheme: dark) { :root {
   --page: #12161c; --text: #e4e8ee; --quiet: #98a3b3; --line: #303a47; --panel: #1a2028;
   --s0: #7aa2ff; --s1: #ff9060; --s2: #4ade80; --s3: #e58bf5; --s4: #f2c14e; --s5: #4fd1e5;
-  --s6: #ff7b93; --s7: #b8b2ab; } }
+  --s6: #ff7b93; --s7: #b8b2ab;
+  --w0: #f5d327; --w1: #8fc93f; --w2: #2ba884; --w3: #3b93ad; --w4: #7b86d4; --w5: #c39bd8; } }
 body { background: var(--page); color: var(--text); margin: 0 auto; padding: 2rem 1.5rem 3rem;
   max-width: 1240px; font: 15px/1.5 system-ui, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
 h1 { font-size: 1.5rem; font-weight: 650; margin: 0 0 .2rem; }
@@ -111,6 +114,9 @@ constexpr Column kColumns[] = {
     {"ranks", "ranks", Column::Kind::kNumber},
     {"backend", "backend", Column::Kind::kText},
     {"exchange", "exchange", Column::Kind::kText},
+    {"bits", "bits", Column::Kind::kText},
+    {"mean bits", "mean_bits", Column::Kind::kNumber},
+    {"solver ms", "solver_ms", Column::Kind::kNumber},
     {"epochs", "epochs", Column::Kind::kNumber},
     {"best epoch", "best_epoch", Column::Kind::kNumber},
     {"train", "train", Column::Kind::kPercent},
@@ -142,10 +148,26 @@ std::string format_cell(const Json& value, Column::Kind kind) {
   return "";
 }
 
-// Summaries of finished runs; of the others what their epochs tell.
+// Mean over the epochs, so that a width counts for as long as it held.
+std::optional<double> mean_bits_of(const RunRecord& run) {
+  double sum = 0;
+  int count = 0;
+  for (const EpochRecord& epoch : run.epochs) {
+    if (!epoch.mean_bits) continue;
+    sum += *epoch.mean_bits;
+    ++count;
+  }
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
+// Summaries of finished runs, of the others what their epochs tell; and what no summary has.
 Json summary_of(const RunRecord& run) {
-  if (run.finished) return run.summary;
-  Json summary = Json::object();
+  Json summary = run.summary;
+  if (const auto bits = mean_bits_of(run)) summary["mean_bits"] = *bits;
+  if (const auto median = median_of(run.epochs, &EpochRecord::solver_ms)) {
+    summary["solver_ms"] = *median;
+  }
+  if (run.finished) return summary;
   summary["epochs"] = run.epochs.size();
   if (const auto median = median_of(run.epochs, &EpochRecord::epoch_ms)) {
     summary["epoch_ms_median"] = *median;
@@ -192,6 +214,7 @@ std::string make_report(const std::vector<RunRecord>& runs) {
       {"Epoch time", "milliseconds", &R::epoch_ms, 1, false, true},
       {"Communication not hidden", "milliseconds", &R::exposed_comm_ms, 1, false, true},
       {"Sent per epoch, all ranks", "MB", &R::bytes_sent, 1e-6, false, true},
+      {"Bits per value, mean over messages", "bits", &R::mean_bits, 1, false, true},
   };
   const std::vector<std::string> names = display_names(runs);
   std::string legend;
@@ -202,15 +225,21 @@ std::string make_report(const std::vector<RunRecord>& runs) {
   std::string charts;
   for (const CurveChart& curve : curves) charts += draw_curves(curve, runs, names);
   charts += draw_phases(runs, names);
+  std::string widths;
+  for (std::size_t i = 0; i < runs.size(); ++i) widths += draw_widths(runs[i], names[i]);
+  if (!widths.empty()) {
+    widths = "<h2>Share of the messages at each width</h2>\n<div class=\"charts\">\n" + widths +
+             "</div>\n";
+  }
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>Atoll: {} {}</title>\n<style>{}</style>\n</head>\n<body>\n<h1>Training runs</h1>\n"
       "<p class=\"quiet\">Written by {}. Train, valid and test in the table are those of the best "
       "validation epoch.</p>\n<h2>Summary</h2>\n{}<h2>Curves</h2>\n<p class=\"legend\">{}</p>\n"
-      "<div class=\"charts\">\n{}</div>\n</body>\n</html>\n",
+      "<div class=\"charts\">\n{}</div>\n{}</body>\n</html>\n",
       runs.size(), runs.size() == 1 ? "run" : "runs", kStyle, escape_html(version_line()),
-      draw_table(runs, names), legend, charts);
+      draw_table(runs, names), legend, charts, widths);
 }
 
 }  // namespace atl

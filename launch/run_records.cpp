@@ -11,16 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<double> optional_number(const Json& object, const char* field,
-                                      const std::string& place) {
-  const auto found = object.find(field);
-  if (found == object.end() || found->is_null()) return std::nullopt;
-  if (!found->is_number()) {
-    fail_input("{}: '{}' is {}; it must be a number or null", place, field, found->dump());
-  }
-  return found->get<double>();
-}
-
 std::vector<std::pair<std::string, double>> read_phases(const Json& object,
                                                         const std::string& place) {
   std::vector<std::pair<std::string, double>> phases;
@@ -54,7 +44,17 @@ EpochRecord to_epoch_record(const Json& object, const std::string& place) {
   record.exposed_comm_ms = optional_number(object, "exposed_comm_ms", place);
   record.bytes_sent = optional_number(object, "bytes_sent", place);
   record.phases = read_phases(object, place);
+  record.assignment = read_assignment(object, place);
+  if (record.assignment) record.solver_ms = record.assignment->solver_ms;
   return record;
+}
+
+void fill_mean_bits(std::vector<EpochRecord>& epochs) {
+  std::optional<double> holds;
+  for (EpochRecord& epoch : epochs) {
+    if (epoch.assignment) holds = mean_bits(total_messages(*epoch.assignment));
+    epoch.mean_bits = holds;
+  }
 }
 
 std::vector<EpochRecord> read_metrics(const fs::path& path) {
@@ -76,6 +76,7 @@ std::vector<EpochRecord> read_metrics(const fs::path& path) {
     }
   }
   if (epochs.empty()) fail_input("{}: holds no epoch", path.string());
+  fill_mean_bits(epochs);
   return epochs;
 }
 

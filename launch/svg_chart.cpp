@@ -22,6 +22,9 @@ constexpr double kBarNames = 130;  // room for names on the left
 constexpr double kBarTotals = 64;  // and for totals on the right
 constexpr int kColors = 8;         // --s0 .. --s7 of the page's style sheet
 constexpr std::size_t kMostPoints = 1000;
+constexpr std::size_t kPanelColumns = 3;
+constexpr double kPanelHeight = 130;  // of one row of panels, with name and ticks
+constexpr double kPanelGap = 12;
 
 // A linear axis: value interval onto pixel interval.
 struct Axis {
@@ -171,6 +174,63 @@ std::string legend_of(const std::vector<std::string>& parts) {
   return legend + "</p>\n";
 }
 
+// The outline of one part: along its upper edge to the end, and back along its lower edge.
+std::string outline(const std::vector<StackedStep>& steps, std::size_t part, const Axis& x,
+                    const Axis& y) {
+  const auto edge = [&](const StackedStep& step, std::size_t parts) {
+    return y.at(std::accumulate(step.parts.begin(),
+                                step.parts.begin() + static_cast<std::ptrdiff_t>(parts), 0.0));
+  };
+  std::string path = fmt::format("M{:.1f} {:.1f}", x.at(steps[0].from), edge(steps[0], part + 1));
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    path += fmt::format("H{:.1f}V{:.1f}", x.at(steps[i].from), edge(steps[i], part + 1));
+  }
+  path += fmt::format("H{:.1f}V{:.1f}", x.last_pixel, edge(steps.back(), part));
+  for (std::size_t i = steps.size() - 1; i > 0; --i) {
+    path += fmt::format("H{:.1f}V{:.1f}", x.at(steps[i].from), edge(steps[i - 1], part));
+  }
+  return path + fmt::format("H{:.1f}Z", x.at(steps[0].from));
+}
+
+bool occurs(const StackedPanel& panel, std::size_t part) {
+  return std::any_of(panel.steps.begin(), panel.steps.end(),
+                     [&](const StackedStep& step) { return step.parts[part] > 0; });
+}
+
+std::string legend_of(const StackedAreas& chart) {
+  std::string legend = "<p class=\"legend\">";
+  for (std::size_t part = 0; part < chart.parts.size(); ++part) {
+    if (std::any_of(chart.panels.begin(), chart.panels.end(),
+                    [&](const StackedPanel& panel) { return occurs(panel, part); })) {
+      legend += fmt::format("<span><i style=\"background:var(--w{})\"></i>{}</span>", part,
+                            escape_html(chart.parts[part]));
+    }
+  }
+  return legend + "</p>\n";
+}
+
+std::string draw_panel(const StackedAreas& chart, const StackedPanel& panel, const Axis& x,
+                       const Axis& y) {
+  std::vector<StackedStep> steps;
+  const std::size_t stride = (panel.steps.size() + kMostPoints - 1) / kMostPoints;
+  for (std::size_t i = 0; i < panel.steps.size(); i += stride) steps.push_back(panel.steps[i]);
+  std::string svg;
+  for (std::size_t part = 0; part < chart.parts.size(); ++part) {
+    if (!occurs(panel, part)) continue;
+    svg += fmt::format(
+        "<path d=\"{}\" style=\"fill:var(--w{})\"><title>{} {}: {:.1f}% at the "
+        "end</title></path>\n",
+        outline(steps, part, x, y), part, escape_html(panel.name), escape_html(chart.parts[part]),
+        100 * panel.steps.back().parts[part]);
+  }
+  const int ticks = chart.panels.size() > 1 ? 3 : 6;
+  for (const double tick : nice_ticks(x.low, x.high, ticks)) {
+    if (tick != std::floor(tick)) continue;  // epochs are whole
+    svg += text_at(x.at(tick), y.first_pixel + 15, "middle", format_number(tick));
+  }
+  return svg + text_at((x.first_pixel + x.last_pixel) / 2, y.last_pixel - 5, "middle", panel.name);
+}
+
 }  // namespace
 
 std::string escape_html(const std::string& text) {
@@ -265,6 +325,34 @@ std::string draw_bars(const StackedBars& chart) {
     svg += draw_bar(chart.bars[i], chart.parts, x, kTop + kBarRow * static_cast<double>(i));
   }
   return figure(chart.title, svg + "</svg>\n" + legend_of(chart.parts));
+}
+
+std::string draw_areas(const StackedAreas& chart) {
+  double begin = chart.end;
+  for (const StackedPanel& panel : chart.panels) {
+    if (!panel.steps.empty()) begin = std::min(begin, panel.steps.front().from);
+  }
+  if (begin >= chart.end) return "";
+  const std::size_t count = chart.panels.size();
+  const std::size_t columns = std::min(count, kPanelColumns);
+  const std::size_t rows = (count + columns - 1) / columns;
+  const double row_height = count > 1 ? kPanelHeight : kHeight - kBottom;
+  const double width = (kWidth - kLeft - kRight + kPanelGap) / static_cast<double>(columns);
+  const double height = row_height * static_cast<double>(rows) + 20;
+  std::string svg = open_svg(chart.title, height);
+  for (std::size_t i = 0; i < count; ++i) {
+    const double left = kLeft + width * static_cast<double>(i % columns);
+    const double top = row_height * static_cast<double>(i / columns);
+    const Axis x{begin, chart.end, left, left + width - kPanelGap};
+    const Axis y{0, 1, top + row_height - 20, top + 20};
+    svg += draw_panel(chart, chart.panels[i], x, y);
+    if (i % columns != 0) continue;
+    for (const double tick : {0.0, 0.5, 1.0}) {
+      svg += text_at(left - 8, y.at(tick) + 4, "end", format_number(tick * 100) + "%");
+    }
+  }
+  svg += text_at((kLeft + kWidth - kRight) / 2, height - 6, "middle", chart.x_label);
+  return figure(chart.title, svg + "</svg>\n" + legend_of(chart));
 }
 
 }  // namespace atl

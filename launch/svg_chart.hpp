@@ -48,4 +48,26 @@ struct StackedBars {
 // Horizontal bars with a legend of the parts; "" without bars or parts.
 std::string draw_bars(const StackedBars& chart);
 
+// Holds from x = `from` to the next step of its panel, the last one to StackedAreas::end.
+struct StackedStep {
+  double from;
+  std::vector<double> parts;  // shares in 0 .. 1, one per name in StackedAreas::parts
+};
+
+struct StackedPanel {
+  std::string name;
+  std::vector<StackedStep> steps;  // from ascending
+};
+
+struct StackedAreas {
+  std::string title;
+  std::string x_label;
+  std::vector<std::string> parts;  // in the order of a scale: drawn bottom to top, from --w0 on
+  double end = 0;                  // behind the last step of every panel
+  std::vector<StackedPanel> panels;
+};
+// Stacked shares over time, one panel large, several side by side, with a legend of the parts that
+// occur; "" if no panel has a step. At most a thousand steps of a panel are drawn.
+std::string draw_areas(const StackedAreas& chart);
+
 }  // namespace atl

@@ -8,6 +8,7 @@
 #include "launch/report_page.hpp"
 #include "launch/run_records.hpp"
 #include "launch/svg_chart.hpp"
+#include "launch/width_records.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace atl {
@@ -23,6 +24,21 @@ constexpr const char* kTwoEpochs =
     R"({"epoch": 1, "loss": 2.5, "valid": 0.25, "epoch_ms": 30, "phases": {"forward": 10, "step": 1}})"
     "\n"
     R"({"epoch": 2, "loss": 1.5, "valid": null, "epoch_ms": 20, "bytes_sent": 1000, "phases": {"forward": 20, "wait": 4}})"
+    "\n";
+
+// Ten messages from epoch 1 on, 6 at 2 bits and 4 at 8; from epoch 3 on all forward ones at 1 bit.
+constexpr const char* kAdaptiveEpochs =
+    R"({"epoch": 1, "assignment": {"solver_ms": null, "channels": [)"
+    R"({"layer": 1, "direction": "backward", "rows": 4, "bits": {"8": 4}},)"
+    R"({"layer": 1, "direction": "forward", "rows": 6, "bits": {"1": 0, "2": 6}, "wire_ms": null}]}})"
+    "\n"
+    R"({"epoch": 2})"
+    "\n"
+    R"({"epoch": 3, "assignment": {"solver_ms": 3.5, "gap": 1e-4, "channels": [)"
+    R"({"layer": 1, "direction": "backward", "bits": {"8": 4}},)"
+    R"({"layer": 1, "direction": "forward", "bits": {"1": 6}}]}})"
+    "\n"
+    R"({"epoch": 4})"
     "\n";
 
 class RunFolderTest : public ::testing::Test {
@@ -85,6 +101,78 @@ TEST_F(RunFolderTest, NamesWhatIsWrong) {
   EXPECT_THAT(refusal(write_run("phases", "{\"epoch\": 1, \"phases\": {\"a\": \"b\"}}\n")),
               HasSubstr("phase 'a'"));
   EXPECT_THAT(refusal(write_run("summary", kTwoEpochs, "{")), HasSubstr("summary.json"));
+}
+
+TEST_F(RunFolderTest, ReadsAssignments) {
+  const RunRecord run = read_run(write_run("a", kAdaptiveEpochs));
+  ASSERT_TRUE(run.epochs[0].assignment);
+  const WidthAssignment& first = *run.epochs[0].assignment;
+  EXPECT_EQ(first.solver_ms, std::nullopt);
+  ASSERT_EQ(first.channels.size(), 2U);
+  EXPECT_EQ(first.channels[0].layer, 1);
+  EXPECT_EQ(first.channels[0].direction, "backward");
+  EXPECT_THAT(first.channels[0].messages, ElementsAre(0, 0, 0, 4, 0, 0));
+  EXPECT_THAT(total_messages(first), ElementsAre(0, 6, 0, 4, 0, 0));
+  EXPECT_FALSE(run.epochs[1].assignment);
+  EXPECT_EQ(median_of(run.epochs, &EpochRecord::solver_ms), 3.5);
+  // An assignment holds until the next: (6 * 2 + 4 * 8) / 10, then (6 * 1 + 4 * 8) / 10.
+  std::vector<double> bits;
+  for (const EpochRecord& epoch : run.epochs) bits.push_back(epoch.mean_bits.value_or(-1));
+  EXPECT_THAT(bits, Pointwise(DoubleEq(), {4.4, 4.4, 3.8, 3.8}));
+  EXPECT_EQ(mean_bits(WidthCounts{}), std::nullopt);
+}
+
+TEST_F(RunFolderTest, NamesWhatIsWrongInAssignments) {
+  const auto refused = [&](const std::string& assignment) {
+    return refusal(
+        write_run("bad", "{\"epoch\": 1}\n{\"epoch\": 2, \"assignment\": " + assignment + "}\n"));
+  };
+  const auto channel = [&](const std::string& text) {
+    return refused(R"({"channels": [{"layer": 0, "direction": "forward", "bits": {}}, )" + text +
+                   "]}");
+  };
+  EXPECT_THAT(refused("3"), HasSubstr("metrics.jsonl:2: 'assignment' is 3; it must be an object"));
+  EXPECT_THAT(refused("{}"), HasSubstr("metrics.jsonl:2: assignment: 'channels' is missing"));
+  EXPECT_THAT(refused(R"({"channels": [], "solver_ms": "x"})"),
+              HasSubstr("metrics.jsonl:2: assignment: 'solver_ms' is \"x\""));
+  EXPECT_THAT(channel("7"), HasSubstr("metrics.jsonl:2: assignment: channel 1: is 7"));
+  EXPECT_THAT(channel(R"({"layer": 1.5})"), HasSubstr("channel 1: 'layer' is missing or not an"));
+  EXPECT_THAT(channel(R"({"layer": 1, "direction": "up"})"),
+              HasSubstr("'direction' is \"up\"; it must be \"forward\" or \"backward\""));
+  EXPECT_THAT(channel(R"({"layer": 1, "direction": "forward"})"), HasSubstr("'bits' is missing"));
+  EXPECT_THAT(channel(R"({"layer": 1, "direction": "forward", "bits": {"3": 1}})"),
+              HasSubstr("names the width '3'; widths are 1, 2, 4, 8, 16, 32"));
+  EXPECT_THAT(channel(R"({"layer": 1, "direction": "forward", "bits": {"2": -1}})"),
+              HasSubstr("gives -1 messages of width 2"));
+}
+
+TEST_F(RunFolderTest, PageShowsWidths) {
+  const auto summary = R"({"bits": "adaptive", "bytes_sent_per_epoch": 1})";
+  const std::string page = make_report({read_run(write_run("<w>", kAdaptiveEpochs, summary)),
+                                        read_run(write_run("exact", kTwoEpochs))});
+  EXPECT_THAT(page, HasSubstr("<td>adaptive</td><td class=\"number\">4.1</td>"
+                              "<td class=\"number\">3.5</td>"));
+  EXPECT_THAT(page, HasSubstr("Bits per value, mean over messages"));
+  EXPECT_THAT(page, HasSubstr("Widths of messages: &lt;w&gt;"));
+  EXPECT_THAT(page, HasSubstr("8 bits: 40.0% at the end"));
+  EXPECT_THAT(page, HasSubstr("layer 1 forward 1 bit: 100.0% at the end"));
+  EXPECT_THAT(page, HasSubstr("layer 1 forward 2 bits: 0.0% at the end"));
+  EXPECT_LT(page.find(">layer 1 forward<"), page.find(">layer 1 backward<"));
+  EXPECT_THAT(page, Not(HasSubstr("Widths of messages: exact")));
+  EXPECT_THAT(page, Not(HasSubstr(">16 bits<")));  // no message has this width
+}
+
+TEST_F(RunFolderTest, PageShowsNoMoreOfOneWidth) {
+  const auto epochs =
+      R"({"epoch": 1, "assignment": {"channels": [{"layer": 0, "direction": "forward", "bits": {"4": 9}},)"
+      R"({"layer": 1, "direction": "forward", "bits": {"4": 9}}]}})"
+      "\n";
+  const std::string page = make_report({read_run(write_run("uniform", epochs))});
+  EXPECT_THAT(page, HasSubstr("Widths of messages: uniform"));
+  EXPECT_THAT(page, Not(HasSubstr("By layer and direction")));
+  EXPECT_THAT(page, HasSubstr("<td class=\"number\">4</td>"));
+  EXPECT_THAT(make_report({read_run(write_run("exact", kTwoEpochs))}),
+              Not(HasSubstr("Share of the messages at each width")));
 }
 
 TEST_F(RunFolderTest, PageHoldsTableAndCharts) {
@@ -159,6 +247,30 @@ TEST(SvgChart, DrawsStackedBars) {
   EXPECT_THAT(svg, HasSubstr("x=\"130.0\" y=\"19.0\" width=\"91.50\""));
   EXPECT_THAT(svg, HasSubstr("x=\"221.5\" y=\"19.0\" width=\"274.50\""));
   EXPECT_EQ(draw_bars({"Phases", "ms", {}, {}}), "");
+}
+
+TEST(SvgChart, DrawsStackedAreas) {
+  // One panel: x 0.5 .. 4.5 on pixels 64 .. 544, y 0 .. 1 on pixels 218 .. 20.
+  StackedAreas chart{"Widths", "epoch", {"a", "b", "c"}, 4.5, {{"", {{0.5, {0.5, 0, 0.5}}}}}};
+  chart.panels[0].steps.push_back({2.5, {0.25, 0, 0.75}});
+  const std::string svg = draw_areas(chart);
+  EXPECT_THAT(svg, HasSubstr("d=\"M64.0 119.0H304.0V168.5H544.0V218.0H304.0V218.0H64.0Z\""));
+  EXPECT_THAT(svg, HasSubstr("d=\"M64.0 20.0H304.0V20.0H544.0V168.5H304.0V119.0H64.0Z\""));
+  EXPECT_THAT(svg, HasSubstr("fill:var(--w2)"));
+  EXPECT_THAT(svg, Not(HasSubstr("var(--w1)")));  // never occurs
+  chart.panels[0].steps.clear();
+  EXPECT_EQ(draw_areas(chart), "");
+}
+
+TEST(SvgChart, DrawsPanelsInRows) {
+  StackedAreas chart{"Widths", "epoch", {"a"}, 2, {}};
+  for (const char* name : {"p", "q", "r", "s"}) chart.panels.push_back({name, {{1, {1}}}});
+  chart.panels[1].steps.clear();  // an empty panel keeps its place
+  const std::string svg = draw_areas(chart);
+  EXPECT_THAT(svg, HasSubstr("d=\"M64.0 20.0H216.0V110.0H64.0Z\""));    // p, first row
+  EXPECT_THAT(svg, HasSubstr("d=\"M392.0 20.0H544.0V110.0H392.0Z\""));  // r, third column
+  EXPECT_THAT(svg, HasSubstr("d=\"M64.0 150.0H216.0V240.0H64.0Z\""));   // s, second row
+  EXPECT_THAT(svg, HasSubstr("viewBox=\"0 0 560 280\""));
 }
 
 }  // namespace

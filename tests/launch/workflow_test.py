@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import unittest
+import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import Workplace, read_npy, run, write
@@ -61,6 +62,33 @@ class WorkflowTest(unittest.TestCase):
         self.assertIn("Training loss", page)
         self.assertIn(f"{summary['test'] * 100:.2f}%", page)
         self.assertEqual(page.count("<svg"), page.count("</svg>"))
+
+    def test_report_draws_widths(self):
+        self.succeed(*TRAIN, "--run-dir", "run <1>")
+        with open(self.path("run <1>/metrics.jsonl"), encoding="utf-8") as file:
+            epochs = [json.loads(line) for line in file]
+        for epoch in (0, 3):
+            epochs[epoch]["assignment"] = {"solver_ms": 0.5, "channels": [
+                {"layer": layer, "direction": direction, "bits": {"2": 10 * epoch, "8": 5 + layer}}
+                for layer in (0, 1) for direction in ("forward", "backward")]}
+        write(self.path("run <1>/metrics.jsonl"),
+              "".join(json.dumps(epoch) + "\n" for epoch in epochs))
+        self.succeed("report", "run <1>", "--out", "report.html")
+        with open(self.path("report.html"), encoding="utf-8") as file:
+            page = file.read()
+        titles = []
+        for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+            titles.append(xml.etree.ElementTree.fromstring(svg).get("aria-label"))
+        self.assertIn("Widths of messages: run <1>", titles)
+        self.assertIn("By layer and direction: run <1>", titles)
+        self.assertEqual(len(titles), page.count("<svg"))
+        epochs[3]["assignment"]["channels"][0]["bits"] = {"5": 1}
+        write(self.path("run <1>/metrics.jsonl"),
+              "".join(json.dumps(epoch) + "\n" for epoch in epochs))
+        refused = run(["report", "run <1>", "--out", "other.html"], self.folder)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("metrics.jsonl:4: assignment: channel 0: 'bits' names the width '5'",
+                      refused.stderr)
 
     def test_a_run_can_be_repeated_from_its_configuration(self):
         self.succeed(*TRAIN, "--lr", "3e-3", "--dropout", "0.3", "--norm", "batch", "--run-dir",

@@ -1,0 +1,86 @@
+#include "launch/width_charts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "launch/svg_chart.hpp"
+
+namespace atl {
+namespace {
+
+using Channel = std::pair<std::int64_t, std::string>;  // layer, direction
+
+StackedStep to_step(const EpochRecord& epoch, const WidthCounts& messages) {
+  const double count = std::accumulate(messages.begin(), messages.end(), 0.0);
+  // An epoch is drawn around its number, so that a run of one epoch has a width too.
+  StackedStep step{static_cast<double>(epoch.epoch) - 0.5, {}};
+  for (const double part : messages) step.parts.push_back(count > 0 ? part / count : 0);
+  return step;
+}
+
+// Forward channels first, each direction by layer.
+std::vector<Channel> channels_of(const RunRecord& run) {
+  std::vector<Channel> channels;
+  for (const EpochRecord& epoch : run.epochs) {
+    if (!epoch.assignment) continue;
+    for (const ChannelWidths& widths : epoch.assignment->channels) {
+      const Channel channel{widths.layer, widths.direction};
+      if (std::find(channels.begin(), channels.end(), channel) == channels.end()) {
+        channels.push_back(channel);
+      }
+    }
+  }
+  std::sort(channels.begin(), channels.end(), [](const Channel& a, const Channel& b) {
+    return std::tuple(a.second != "forward", a.first) < std::tuple(b.second != "forward", b.first);
+  });
+  return channels;
+}
+
+StackedPanel panel_of(const RunRecord& run, const Channel& channel) {
+  StackedPanel panel{fmt::format("layer {} {}", channel.first, channel.second), {}};
+  for (const EpochRecord& epoch : run.epochs) {
+    if (!epoch.assignment) continue;
+    for (const ChannelWidths& widths : epoch.assignment->channels) {
+      if (widths.layer == channel.first && widths.direction == channel.second) {
+        panel.steps.push_back(to_step(epoch, widths.messages));
+      }
+    }
+  }
+  return panel;
+}
+
+bool has_several_widths(const StackedPanel& panel) {
+  WidthCounts sum{};
+  for (const StackedStep& step : panel.steps) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += step.parts[i];
+  }
+  return std::count_if(sum.begin(), sum.end(), [](double share) { return share > 0; }) > 1;
+}
+
+}  // namespace
+
+std::string draw_widths(const RunRecord& run, const std::string& name) {
+  StackedAreas chart{"Widths of messages: " + name, "epoch", {}, 0, {{"", {}}}};
+  for (const int width : kMessageWidths) {
+    chart.parts.push_back(fmt::format("{} {}", width, width == 1 ? "bit" : "bits"));
+  }
+  StackedPanel& all = chart.panels.front();
+  for (const EpochRecord& epoch : run.epochs) {
+    if (epoch.assignment) all.steps.push_back(to_step(epoch, total_messages(*epoch.assignment)));
+  }
+  if (all.steps.empty()) return "";
+  chart.end = static_cast<double>(run.epochs.back().epoch) + 0.5;
+  const bool several = has_several_widths(all);
+  std::string html = draw_areas(chart);
+  const std::vector<Channel> channels = channels_of(run);
+  if (!several || channels.size() < 2) return html;
+  chart.title = "By layer and direction: " + name;
+  chart.panels.clear();
+  for (const Channel& channel : channels) chart.panels.push_back(panel_of(run, channel));
+  return html + draw_areas(chart);
+}
+
+}  // namespace atl

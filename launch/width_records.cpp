@@ -1,0 +1,96 @@
+#include "launch/width_records.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace atl {
+namespace {
+
+WidthCounts read_counts(const Json& channel, const std::string& place) {
+  const auto bits = channel.find("bits");
+  if (bits == channel.end() || !bits->is_object()) {
+    fail_input("{}: 'bits' is {}; it must be an object of messages per width", place,
+               bits == channel.end() ? "missing" : bits->dump());
+  }
+  WidthCounts counts{};
+  for (const auto& [name, count] : bits->items()) {
+    const auto width = std::find_if(kMessageWidths.begin(), kMessageWidths.end(),
+                                    [&](int value) { return name == std::to_string(value); });
+    if (width == kMessageWidths.end()) {
+      fail_input("{}: 'bits' names the width '{}'; widths are {}", place, name,
+                 fmt::join(kMessageWidths, ", "));
+    }
+    if (!count.is_number_integer() || count.get<std::int64_t>() < 0) {
+      fail_input("{}: 'bits' gives {} messages of width {}; it must be an integer of at least 0",
+                 place, count.dump(), name);
+    }
+    counts[static_cast<std::size_t>(width - kMessageWidths.begin())] = count.get<double>();
+  }
+  return counts;
+}
+
+ChannelWidths read_channel(const Json& channel, const std::string& place) {
+  if (!channel.is_object()) fail_input("{}: is {}; it must be an object", place, channel.dump());
+  ChannelWidths widths;
+  const auto layer = channel.find("layer");
+  if (layer == channel.end() || !layer->is_number_integer()) {
+    fail_input("{}: 'layer' is missing or not an integer", place);
+  }
+  widths.layer = layer->get<std::int64_t>();
+  const Json direction = channel.value("direction", Json());
+  if (direction != "forward" && direction != "backward") {
+    fail_input("{}: 'direction' is {}; it must be \"forward\" or \"backward\"", place,
+               direction.dump());
+  }
+  widths.direction = direction.get<std::string>();
+  widths.messages = read_counts(channel, place);
+  return widths;
+}
+
+}  // namespace
+
+std::optional<WidthAssignment> read_assignment(const Json& record, const std::string& place) {
+  const auto found = record.find("assignment");
+  if (found == record.end() || found->is_null()) return std::nullopt;
+  if (!found->is_object()) {
+    fail_input("{}: 'assignment' is {}; it must be an object", place, found->dump());
+  }
+  WidthAssignment assignment;
+  assignment.solver_ms = optional_number(*found, "solver_ms", place + ": assignment");
+  const auto channels = found->find("channels");
+  if (channels == found->end() || !channels->is_array()) {
+    fail_input("{}: assignment: 'channels' is {}; it must be an array", place,
+               channels == found->end() ? "missing" : channels->dump());
+  }
+  for (const Json& channel : *channels) {
+    const std::string where =
+        fmt::format("{}: assignment: channel {}", place, assignment.channels.size());
+    assignment.channels.push_back(read_channel(channel, where));
+  }
+  return assignment;
+}
+
+WidthCounts total_messages(const WidthAssignment& assignment) {
+  WidthCounts total{};
+  for (const ChannelWidths& channel : assignment.channels) {
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += channel.messages[i];
+  }
+  return total;
+}
+
+std::optional<double> mean_bits(const WidthCounts& messages) {
+  double count = 0;
+  double bits = 0;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    count += messages[i];
+    bits += messages[i] * kMessageWidths[i];
+  }
+  if (count == 0) return std::nullopt;
+  return bits / count;
+}
+
+}  // namespace atl
