@@ -1,6 +1,8 @@
 // Exchange mode `quantized`: every message travels at a bit-width of its own, rounded so that its
 // expectation is exact (AdaQP, arXiv 2306.01381, section 3; what differs is in
 // docs/quantization.md).
+#include <utility>
+
 #include "base/log.hpp"
 #include "engine/exchange/bit_policy.hpp"
 
@@ -64,7 +66,7 @@ class QuantizedExchange final : public HaloExchange {
  private:
   // The widths in use, summed over ranks.
   Json describe() const;
-  void log_assignment(const Json& assignment, int epoch) const;
+  void log_assignment(const Json& assignment, int epoch);
 
   WidthOptions options_;
   ExchangeRoute route_;
@@ -75,6 +77,7 @@ class QuantizedExchange final : public HaloExchange {
   std::shared_ptr<const void> rows_;
   bool changed_ = false;  // the widths since the last epoch
   std::optional<AssignmentReport> report_;
+  std::map<std::string, std::string> logged_;  // the last line of each channel
 };
 
 std::unique_ptr<PendingExchange> QuantizedExchange::begin(const DistributedOperator& op,
@@ -154,25 +157,26 @@ Json QuantizedExchange::describe() const {
   return result;
 }
 
-void QuantizedExchange::log_assignment(const Json& assignment, int epoch) const {
-  if (route_.transport.rank() != 0) return;
+void QuantizedExchange::log_assignment(const Json& assignment, int epoch) {
+  if (route_.transport.rank() != 0 || !report_) return;
   double bytes = 0;
-  for (const Json& channel : assignment.at("channels")) {
-    const auto rows = channel.at("rows").get<double>();
-    bytes += channel.at("bytes").get<double>();
-    std::string shares;
-    for (const auto& [bits, count] : channel.at("bits").items()) {
-      if (count == 0) continue;
-      shares += fmt::format("  {} bits {:.1f} %", bits, 100 * count.get<double>() / rows);
-    }
-    log::debug("epoch {} layer {} {}:{}", epoch, channel.at("layer").get<int>(),
-               channel.at("direction").get<std::string>(), shares);
-  }
-  if (!report_) return;
+  for (const Json& channel : assignment.at("channels")) bytes += channel.at("bytes").get<double>();
   log::info(
       "epoch {}: {:.2f} mean bits, {:.3f} MB of messages per epoch, assigned in {:.1f} ms, "
       "within {:.1e} of the optimum",
       epoch, mean_bits(assignment), bytes / 1e6, report_->solver_ms, report_->gap);
+  // Shares change little from one assignment to the next: only what is new is worth a line.
+  for (const Json& channel : assignment.at("channels")) {
+    std::vector<std::string> shares;
+    for (const auto& [bits, count] : channel.at("bits").items()) {
+      const double share = count.get<double>() / channel.at("rows").get<double>();
+      if (count != 0) shares.push_back(fmt::format("{} bits {:.0f} %", bits, 100 * share));
+    }
+    const std::string place = fmt::format("layer {} {}", channel.at("layer").get<int>(),
+                                          channel.at("direction").get<std::string>());
+    const std::string line = fmt::format("  {}: {}", place, fmt::join(shares, ", "));
+    if (std::exchange(logged_[place], line) != line) log::info("{}", line);
+  }
 }
 
 void QuantizedExchange::load_state(const std::string& state, const std::string& place) {
