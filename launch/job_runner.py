@@ -134,7 +134,7 @@ class Running:
         # A summary left by a job that says it failed must not make it count as done.
         (self.folder / "summary.json").unlink(missing_ok=True)
         lines = (self.folder / LOG).read_text(encoding="utf-8", errors="replace").split("\n")
-        last = next((line for line in reversed(lines) if line.strip()), "")
+        last = next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
         return None, (f"exit code {code}" if code else "no summary.json") + f": {last}"
 
     def end(self, signal_number):

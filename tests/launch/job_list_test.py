@@ -186,7 +186,9 @@ for n in $(seq 500); do [ $(ls met.* | wc -l) -ge 2 ] && break; sleep 0.02; done
         self.assertIn("out/tiny/no-overlap/seed-2/log.txt", output)
         self.assertIn("multiply-first", self.log(FOLDERS[3]))
         self.assertEqual(self.done(), sorted(FOLDERS[0::2]))
-        self.job_list("run", "list.toml", code=1)  # tries them again
+        broken = self.script("broken", "printf 'no memory\n-----\n'; exit 5")
+        self.assertIn("seed 2: exit code 5: no memory\n",  # tries them again
+                      self.job_list("run", "list.toml", code=1, program=broken))
 
 
 class Changing(JobListTest):
