@@ -214,7 +214,7 @@ std::string make_report(const std::vector<RunRecord>& runs) {
       {"Epoch time", "milliseconds", &R::epoch_ms, 1, false, true},
       {"Communication not hidden", "milliseconds", &R::exposed_comm_ms, 1, false, true},
       {"Sent per epoch, all ranks", "MB", &R::bytes_sent, 1e-6, false, true},
-      {"Bits per value, mean over messages", "bits", &R::mean_bits, 1, false, true},
+      {"Bits per value, mean over all messages", "bits", &R::mean_bits, 1, false, true},
   };
   const std::vector<std::string> names = display_names(runs);
   std::string legend;

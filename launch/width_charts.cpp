@@ -64,7 +64,7 @@ bool has_several_widths(const StackedPanel& panel) {
 
 std::string draw_widths(const RunRecord& run, const std::string& name) {
   StackedAreas chart{"Widths of messages: " + name, "epoch", {}, 0, {{"", {}}}};
-  for (const int width : kMessageWidths) {
+  for (const int width : kWireBits) {
     chart.parts.push_back(fmt::format("{} {}", width, width == 1 ? "bit" : "bits"));
   }
   StackedPanel& all = chart.panels.front();

@@ -18,17 +18,17 @@ WidthCounts read_counts(const Json& channel, const std::string& place) {
   }
   WidthCounts counts{};
   for (const auto& [name, count] : bits->items()) {
-    const auto width = std::find_if(kMessageWidths.begin(), kMessageWidths.end(),
+    const auto width = std::find_if(kWireBits.begin(), kWireBits.end(),
                                     [&](int value) { return name == std::to_string(value); });
-    if (width == kMessageWidths.end()) {
+    if (width == kWireBits.end()) {
       fail_input("{}: 'bits' names the width '{}'; widths are {}", place, name,
-                 fmt::join(kMessageWidths, ", "));
+                 fmt::join(kWireBits, ", "));
     }
     if (!count.is_number_integer() || count.get<std::int64_t>() < 0) {
       fail_input("{}: 'bits' gives {} messages of width {}; it must be an integer of at least 0",
                  place, count.dump(), name);
     }
-    counts[static_cast<std::size_t>(width - kMessageWidths.begin())] = count.get<double>();
+    counts[static_cast<std::size_t>(width - kWireBits.begin())] = count.get<double>();
   }
   return counts;
 }
@@ -47,6 +47,7 @@ ChannelWidths read_channel(const Json& channel, const std::string& place) {
                direction.dump());
   }
   widths.direction = direction.get<std::string>();
+  widths.columns = optional_number(channel, "columns", place).value_or(1);
   widths.messages = read_counts(channel, place);
   return widths;
 }
@@ -82,15 +83,18 @@ WidthCounts total_messages(const WidthAssignment& assignment) {
   return total;
 }
 
-std::optional<double> mean_bits(const WidthCounts& messages) {
-  double count = 0;
+std::optional<double> mean_bits(const WidthAssignment& assignment) {
+  double values = 0;
   double bits = 0;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    count += messages[i];
-    bits += messages[i] * kMessageWidths[i];
+  for (const ChannelWidths& channel : assignment.channels) {
+    for (std::size_t i = 0; i < kWireBits.size(); ++i) {
+      const double of_width = channel.columns * channel.messages[i];
+      values += of_width;
+      bits += of_width * kWireBits[i];
+    }
   }
-  if (count == 0) return std::nullopt;
-  return bits / count;
+  if (values == 0) return std::nullopt;
+  return bits / values;
 }
 
 }  // namespace atl

@@ -7,18 +7,17 @@
 #include <vector>
 
 #include "base/json.hpp"
+#include "kernels/wire.hpp"
 
 namespace atl {
 
-// Bits per value that a message can have; 32 stands for the storage type.
-inline constexpr std::array<int, 6> kMessageWidths = {1, 2, 4, 8, 16, 32};
-
-// How many messages have each of kMessageWidths, of all ranks together.
-using WidthCounts = std::array<double, kMessageWidths.size()>;
+// How many messages have each width of kWireBits, of all ranks together.
+using WidthCounts = std::array<double, kWireBits.size()>;
 
 struct ChannelWidths {
   std::int64_t layer = 0;
   std::string direction;  // "forward" or "backward"
+  double columns = 1;     // values of a message
   WidthCounts messages{};
 };
 
@@ -35,7 +34,7 @@ std::optional<WidthAssignment> read_assignment(const Json& record, const std::st
 // The messages of all channels together.
 WidthCounts total_messages(const WidthAssignment& assignment);
 
-// Mean over messages, long and short rows alike; empty without messages.
-std::optional<double> mean_bits(const WidthCounts& messages);
+// Mean over the values of all messages; empty without messages.
+std::optional<double> mean_bits(const WidthAssignment& assignment);
 
 }  // namespace atl

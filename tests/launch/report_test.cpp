@@ -119,7 +119,11 @@ TEST_F(RunFolderTest, ReadsAssignments) {
   std::vector<double> bits;
   for (const EpochRecord& epoch : run.epochs) bits.push_back(epoch.mean_bits.value_or(-1));
   EXPECT_THAT(bits, Pointwise(DoubleEq(), {4.4, 4.4, 3.8, 3.8}));
-  EXPECT_EQ(mean_bits(WidthCounts{}), std::nullopt);
+  EXPECT_EQ(mean_bits(WidthAssignment{}), std::nullopt);
+  // Long rows count for more: (3 * 2 + 8) / 4.
+  const WidthAssignment uneven{
+      std::nullopt, {{0, "forward", 3, {0, 1, 0, 0, 0, 0}}, {1, "forward", 1, {0, 0, 0, 1, 0, 0}}}};
+  EXPECT_EQ(mean_bits(uneven), 3.5);
 }
 
 TEST_F(RunFolderTest, NamesWhatIsWrongInAssignments) {
@@ -152,7 +156,7 @@ TEST_F(RunFolderTest, PageShowsWidths) {
                                         read_run(write_run("exact", kTwoEpochs))});
   EXPECT_THAT(page, HasSubstr("<td>adaptive</td><td class=\"number\">4.1</td>"
                               "<td class=\"number\">3.5</td>"));
-  EXPECT_THAT(page, HasSubstr("Bits per value, mean over messages"));
+  EXPECT_THAT(page, HasSubstr("Bits per value, mean over all messages"));
   EXPECT_THAT(page, HasSubstr("Widths of messages: &lt;w&gt;"));
   EXPECT_THAT(page, HasSubstr("8 bits: 40.0% at the end"));
   EXPECT_THAT(page, HasSubstr("layer 1 forward 1 bit: 100.0% at the end"));
