@@ -3,12 +3,13 @@
 // A message is one row of F values. At b = 1, 2, 4, 8 or 16 bits it is
 //   [zero bf16][step bf16][F codes of b bits],
 // the codes little-endian within the row, the first in the lowest bits, filled up with zero bits to
-// 4 bytes; value j is zero + code_j * step. At 32 bits it is the F values as stored (2 bytes each
-// with bf16 storage) and nothing else.
+// 4 bytes; value j is zero + code_j * step, whose product is exact in f32. At 32 bits it is the F
+// values as stored (2 bytes each with bf16 storage) and nothing else.
 //
-// The quantizer: stochastic rounding of AdaQP (Wan et al. 2023, section 3.1), but with zero and
-// step rounded to what is sent before codes are made, so that codes are unbiased. For a row v (f32,
-// each the product of element and scale), in f32:
+// The quantizer: stochastic rounding as in AdaQP (Wan, Zhao, Wu, "Adaptive message quantization and
+// parallelization for distributed full-graph GNN training", MLSys 2023), but with zero and step
+// rounded to what is sent before codes are made, so that codes are unbiased. For a row v (f32, each
+// the product of element and scale), in f32:
 //   zero  = min v, rounded down to bf16            range = max v - zero
 //   step  = range / (2^b - 1), rounded up to bf16  t = (v - zero) / step
 //   code  = floor(t) + (u < t - floor(t)), at most 2^b - 1; 0 if step is 0
