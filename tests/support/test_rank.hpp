@@ -10,6 +10,8 @@
 namespace atl {
 
 struct TestRank {
+  static constexpr std::uint64_t kSeed = 7;
+
   // The wire's rank chooses the device of a backend that has several.
   TestRank(Transport& wire, const LocalGraphView& local, const std::string& backend_name,
            const std::string& messages = "auto")
@@ -26,6 +28,18 @@ struct TestRank {
     wire.all_reduce(std::span(&nodes, 1), {"node count"});
   }
 
+  // What this rank's ways of exchange are made with.
+  ExchangeRoute route(bool overlap = true) {
+    return {.backend = *backend,
+            .queue = *queue,
+            .transport = transport,
+            .device = device.transport.get(),
+            .trace = trace,
+            .seed = kSeed,
+            .inner_ids = inner_ids.span(),
+            .overlap = overlap};
+  }
+
   RankContext context(bool overlap = true, bool training = true, int epoch = 1) {
     return {.backend = *backend,
             .queue = *queue,
@@ -34,7 +48,7 @@ struct TestRank {
             .trace = trace,
             .inner_ids = inner_ids.span(),
             .nodes = nodes,
-            .seed = 7,
+            .seed = kSeed,
             .overlap = overlap,
             .training = training,
             .epoch = epoch};

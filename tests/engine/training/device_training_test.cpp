@@ -160,7 +160,7 @@ TEST_F(DeviceTraining, FollowsTheReferenceWithEveryKernel) {
   run_local_ranks(1, 30, [&](Transport& transport) {
     RankJob job(transport, dataset, PartitionOptions{}, options);
     job.trainer().run_epoch(1);
-    save_calibration(transport, *job.choices(), dir_.path());
+    save_calibration(transport, job.choices(), nullptr, dir_.path());
   });
   options.calibrate = false;
   options.calibration = file;

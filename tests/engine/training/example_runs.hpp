@@ -38,6 +38,7 @@ inline TrainOptions small_options() {
 struct RunResult {
   std::vector<double> losses;
   std::vector<std::int64_t> bytes;
+  std::vector<Json> assignments;  // null where nothing was new
   std::int64_t formula_bytes = 0;
   SafetensorsFile state;
   Metrics metrics;
@@ -56,17 +57,24 @@ inline RunResult run_epochs(const std::filesystem::path& dataset, int ranks,
     if (!start.tensors.empty()) job.trainer().load_state(start, true, "start");
     std::vector<double> losses;
     std::vector<std::int64_t> bytes;
+    std::vector<Json> assignments;
     for (int epoch = first; epoch <= last; ++epoch) {
       const EpochResult epoch_result = job.trainer().run_epoch(epoch);
       losses.push_back(epoch_result.loss);
       bytes.push_back(epoch_result.bytes_sent);
+      assignments.push_back(epoch_result.assignment);
     }
     const Metrics metrics = job.trainer().evaluate(last);
     std::int64_t formula = job.trainer().model().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&formula, 1), {"formula"});
     if (transport.rank() == 0) {
-      result = {
-          losses, bytes, formula, job.trainer().state(true), metrics, job.trainer().replays()};
+      result = {losses,
+                bytes,
+                assignments,
+                formula,
+                job.trainer().state(true),
+                metrics,
+                job.trainer().replays()};
     }
   });
   return result;
