@@ -157,9 +157,7 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
     std::vector<ComparedMode> modes;
     on_all_ranks(transport, [&] {
       if (!arguments.json.empty()) check_output_file(arguments.json, "--json");
-      WidthOptions widths = options.widths;
-      widths.calibration = load_exchange_calibration(options, transport.size());
-      modes = compared_modes(arguments.compare, widths);
+      modes = compared_modes(arguments.compare, calibrated_widths(options, transport.size()));
     });
     RankJob job(transport, arguments.flags.dataset, partition, options);
     const Json comparison = compare_modes(job, transport, modes, warmup, arguments.epochs);

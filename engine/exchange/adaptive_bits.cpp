@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -48,9 +49,7 @@ class AdaptiveBits final : public BitPolicy {
  public:
   AdaptiveBits(const WidthOptions& options, const ExchangeRoute& route)
       : options_(options), route_(route) {
-    if (options.calibration.is_null()) return;
-    calibration_ =
-        exchange_calibration(options.calibration, route.transport.size(), "--calibration");
+    if (!options.calibration.is_null()) calibration_ = given_calibration();
   }
 
   void begin(QuantizedChannel& channel, int epoch) override;
@@ -70,7 +69,14 @@ class AdaptiveBits final : public BitPolicy {
     std::string plan;
   };
 
+  ExchangeCalibration given_calibration() const {
+    return exchange_calibration(options_.calibration, route_.transport.size(),
+                                options_.calibration_place);
+  }
+  // Throws Error{kInput} if there is a calibration, but not of this channel.
+  void require_calibrated(const QuantizedChannel& channel) const;
   bool begin_as_restored(QuantizedChannel& channel, int epoch);
+  void start_anew(int slot);
   void fetch_scores(const QuantizedChannel& channel);
   void observe_times(QuantizedChannels& channels, int bits);
   void observe_rounding(QuantizedChannels& channels);
@@ -117,7 +123,9 @@ void AdaptiveBits::begin(QuantizedChannel& channel, int epoch) {
   const int slot = channel.channel().slot();
   fetch_scores(channel);
   plans_[slot] = plan_checksum(channel);
-  if (begin_as_restored(channel, epoch)) return;
+  const bool restored = begin_as_restored(channel, epoch);
+  require_calibrated(channel);
+  if (restored) return;
   if (first_epoch_ == 0) first_epoch_ = epoch;
   const int step = std::min(epoch - first_epoch_, kWarmupEpochs - 1);
   set_uniform_bits(channel, kWarmupBits[step]);
@@ -138,11 +146,7 @@ bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
       log::warn(
           "the checkpoint's bit-widths belong to another partition; adaptive widths start anew");
     }
-    restored_.clear();
-    ratio_.clear();
-    samples_.clear();
-    calibration_.reset();
-    first_epoch_ = 0;
+    start_anew(slot);
     return false;
   }
   QuantizedChannel* const channels[] = {&channel};
@@ -150,6 +154,26 @@ bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
   agree_on_bits(route_.transport, channels, {found->second.bits}, epoch);
   restored_.erase(found);
   return true;
+}
+
+void AdaptiveBits::start_anew(int slot) {
+  restored_.clear();
+  ratio_.clear();
+  samples_.clear();
+  first_epoch_ = 0;
+  // Times of other messages; but what the user gave counts, unless it is the resumed run's own and
+  // knows nothing of these.
+  calibration_.reset();
+  if (options_.calibration.is_null()) return;
+  calibration_ = given_calibration();
+  if (!calibration_->channels.contains(slot)) calibration_.reset();
+}
+
+void AdaptiveBits::require_calibrated(const QuantizedChannel& channel) const {
+  if (!calibration_ || calibration_->channels.contains(channel.channel().slot())) return;
+  fail_input("{}: layer {} {} was not measured; measure this model anew",
+             options_.calibration_place, channel.channel().layer,
+             to_string(channel.channel().direction));
 }
 
 void AdaptiveBits::fetch_scores(const QuantizedChannel& channel) {
@@ -176,6 +200,7 @@ void AdaptiveBits::fetch_scores(const QuantizedChannel& channel) {
 }
 
 void AdaptiveBits::observe_times(QuantizedChannels& channels, int bits) {
+  if (calibration_) return;
   for (const auto& [slot, channel] : channels) {
     const std::string_view direction = to_string(channel->channel().direction);
     ChannelSample sample{bits};
@@ -206,6 +231,7 @@ void AdaptiveBits::observe_rounding(QuantizedChannels& channels) {
     PerWidth& ratio = ratio_[slot];
     for (std::size_t w = 0; w < kWidths; ++w, sum += 3) {
       if (sum[2] < kEnoughMessages || sum[1] <= 0 || sum[0] <= 0) continue;
+      if (!std::isfinite(sum[0])) continue;
       ratio[w] = sum[0] / sum[1];
     }
   }
@@ -242,6 +268,7 @@ void AdaptiveBits::calibrate(QuantizedChannels& channels) {
     calibration_->channels[slot] = {times[next], times[next + 1]};
     next += 2;
   }
+  samples_.clear();
 }
 
 ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
@@ -258,16 +285,13 @@ ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
     problem.costs.variance[w] = bits == 32 ? 0 : factor / (levels * levels);
     problem.costs.bytes[w] = wire_row_bytes(bits, channel.cols(), channel.storage());
   }
-  const auto times = calibration_->channels.find(slot);
-  if (times == calibration_->channels.end()) {
-    fail_input("--calibration: layer {} {} was not measured; measure this model anew",
-               channel.channel().layer, to_string(channel.channel().direction));
-  }
-  problem.central_s = kHiddenShare * times->second.central_s;
-  problem.quantize_s = times->second.quantize_s;
+  const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
+  problem.central_s = kHiddenShare * times.central_s;
+  problem.quantize_s = times.quantize_s;
   const std::vector<float>& scores = scores_.at(channel.channel().direction);
   beta = channel.range_variance();
-  for (std::size_t k = 0; k < beta.size(); ++k) beta[k] *= scores[k];
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  for (std::size_t k = 0; k < beta.size(); ++k) beta[k] = std::min(beta[k] * scores[k], kLargest);
   const int rank = route_.transport.rank();
   const int size = route_.transport.size();
   for (int peer = 0; peer < size; ++peer) {

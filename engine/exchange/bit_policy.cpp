@@ -44,7 +44,7 @@ class RandomBits final : public BitPolicy {
 
   bool end_epoch(int epoch, QuantizedChannels& channels,
                  std::optional<AssignmentReport>&) override {
-    if (epoch % reassign_every_ != 0) return false;
+    if (channels.empty() || epoch % reassign_every_ != 0) return false;
     std::vector<QuantizedChannel*> all;
     std::vector<MessageBits> bits;
     for (const auto& [slot, channel] : channels) {

@@ -76,7 +76,8 @@ struct WidthOptions {
   double lambda = 0.5;      // adaptive: weight of variance against time, in [0, 1]
   int reassign_every = 10;  // epochs between assignments
   Sensitivity sensitivity = Sensitivity::kVariance;
-  Json calibration;  // of an earlier run, or null: measured
+  Json calibration;                                 // of an earlier run, or null: measured
+  std::string calibration_place = "--calibration";  // names it in errors
 };
 std::vector<std::string> width_names();  // the values of WidthOptions::bits
 

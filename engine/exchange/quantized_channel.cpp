@@ -1,5 +1,6 @@
 #include "engine/exchange/quantized_channel.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -156,7 +157,9 @@ std::vector<float> QuantizedChannel::range_variance() const {
   const std::vector<float> range = range_.download(route_.backend, route_.queue);
   std::vector<float> result(groups_.order.size());
   for (std::size_t g = 0; g < groups_.rows.size(); ++g) {
-    const double variance = static_cast<double>(cols_) * range[g] * range[g] / 6;
+    // Squares of values that travel well may be beyond f32.
+    const double variance = std::min(static_cast<double>(cols_) * range[g] * range[g] / 6,
+                                     static_cast<double>(std::numeric_limits<float>::max()));
     for (std::int64_t i = groups_.first[g]; i < groups_.first[g + 1]; ++i) {
       const auto k = static_cast<std::size_t>(groups_.order[static_cast<std::size_t>(i)]);
       result[k] = static_cast<float>(variance);

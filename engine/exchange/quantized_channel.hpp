@@ -37,7 +37,8 @@ class QuantizedChannel {
   // and rank of a row that holds NaN, infinity or values too large for a common range.
   void require_sendable(int epoch);
   // R_k = F * range^2 / 6 of each message: the variance of its rounding at one bit by the model of
-  // AdaQP (section 4.1), with the range that was used. By message, in the order of the plan.
+  // AdaQP (section 4.1), with the range that was used; at most the largest f32. By message, in the
+  // order of the plan.
   std::vector<float> range_variance() const;
   // What rounding really added, and what the model says, summed over the messages of each width.
   struct RoundingVariance {

@@ -40,15 +40,18 @@ std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options) {
   return choices;
 }
 
-Json load_exchange_calibration(const TrainOptions& options, int ranks) {
+WidthOptions calibrated_widths(const TrainOptions& options, int ranks) {
+  WidthOptions widths = options.widths;
   const std::filesystem::path file = file_of(options);
-  if (file.empty()) return nullptr;
+  if (file.empty()) return widths;
   const Json json = read_calibration(file);
-  if (!json.contains(kExchange)) return nullptr;
-  Json exchange = json.at(kExchange);
+  if (!json.contains(kExchange)) return widths;
+  const Json& exchange = json.at(kExchange);
   const bool found_by_resume = options.calibration.empty();
-  if (found_by_resume && exchange.value("ranks", 0) != ranks) return nullptr;
-  return exchange;
+  if (found_by_resume && exchange.value("ranks", 0) != ranks) return widths;
+  widths.calibration = exchange;
+  widths.calibration_place = fmt::format("{}: {}", file.string(), kExchange);
+  return widths;
 }
 
 void save_calibration(Transport& transport, const KernelChoices* choices, const Json& exchange,

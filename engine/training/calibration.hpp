@@ -13,9 +13,9 @@ namespace atl {
 // more are measured. Null if none of it is asked for. Throws Error{kInput} naming the file.
 std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options);
 
-// What an earlier run has measured of its exchange, or null: see HaloExchange::calibration. What a
-// resumed run finds of another number of ranks is left alone.
-Json load_exchange_calibration(const TrainOptions& options, int ranks);
+// options.widths with what an earlier run has measured of its exchange, if anything: see
+// HaloExchange::calibration. What a resumed run finds of another number of ranks is left alone.
+WidthOptions calibrated_widths(const TrainOptions& options, int ranks);
 
 // Writes the choices of all ranks and the exchange's figures to FOLDER/calibration.json on rank 0.
 // choices: null if there are none; exchange likewise. Collective.

@@ -26,16 +26,6 @@ ModelConfig model_config(const TrainOptions& options, std::int64_t features, std
   return config;
 }
 
-namespace {
-
-ExchangeOptions exchange_options(const TrainOptions& options, int ranks) {
-  ExchangeOptions result{options.exchange, options.widths};
-  result.widths.calibration = load_exchange_calibration(options, ranks);
-  return result;
-}
-
-}  // namespace
-
 Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
                  Transport& transport, DeviceTransport* device)
     : options_(options),
@@ -50,7 +40,8 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       state_(backend, 1),
       host_state_(allocate_staging(backend, sizeof(EpochState))),
       overlap_(options.overlap),
-      exchange_(make_exchange(exchange_options(options, transport.size()), options.overlap)),
+      exchange_(make_exchange({options.exchange, calibrated_widths(options, transport.size())},
+                              options.overlap)),
       eval_exchange_(make_exchange({}, options.overlap)),
       model_(model_config(options, data.dataset().features, data.outputs()), backend, queue,
              data.graph(), data.features()),
