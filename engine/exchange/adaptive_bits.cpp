@@ -25,9 +25,9 @@ namespace {
 constexpr int kWarmupBits[] = {4, 32, 1, 2, 8};
 constexpr int kWarmupEpochs = static_cast<int>(std::size(kWarmupBits));
 
-// Of the central work, how much is taken to hide messages. Both times vary from epoch to epoch, and
-// a wire that is a little longer than central work is waited for, while bits saved below that point
-// cost little variance.
+// A message is planned to be there when so much of the work that hides it is done. Both times vary
+// from epoch to epoch, and a wire that is a little longer than central work is waited for, while
+// bits saved below that point cost little variance.
 constexpr double kHiddenShare = 0.8;
 
 using PerWidth = std::array<double, kWireBits.size()>;
@@ -80,6 +80,7 @@ class AdaptiveBits final : public BitPolicy {
   void fetch_scores(const QuantizedChannel& channel);
   void observe_times(QuantizedChannels& channels, int bits);
   void observe_rounding(QuantizedChannels& channels);
+  ExchangeCalibration::ChannelTimes own_times(const QuantizedChannel& channel) const;
   void calibrate(QuantizedChannels& channels);
   ChannelProblem problem(const QuantizedChannel& channel, std::vector<float>& beta) const;
   AssignmentReport assign(int epoch, QuantizedChannels& channels);
@@ -237,11 +238,39 @@ void AdaptiveBits::observe_rounding(QuantizedChannels& channels) {
   }
 }
 
+ExchangeCalibration::ChannelTimes AdaptiveBits::own_times(const QuantizedChannel& channel) const {
+  const std::int64_t rows = channel.op().plan.sent_rows();
+  const auto bytes = [&](int bits) {
+    return rows * wire_row_bytes(bits, channel.cols(), channel.storage());
+  };
+  ExchangeCalibration::ChannelTimes times;
+  std::vector<double> central, plain, quantized;
+  std::vector<LinkSample> slowed;
+  const std::vector<ChannelSample>& samples = samples_.at(channel.channel().slot());
+  for (std::size_t i = samples.size() > 1 ? 1 : 0; i < samples.size(); ++i) {
+    central.push_back(samples[i].central_s);
+    if (rows > 0) slowed.push_back({bytes(samples[i].bits), samples[i].central_s});
+    (samples[i].bits == 32 ? plain : quantized).push_back(samples[i].pack_s);
+  }
+  if (!plain.empty()) {
+    times.quantize_s = std::max(0.0, median_or_zero(quantized) - median_or_zero(plain));
+  }
+  if (!route_.overlap) return times;
+  times.central_s = median_or_zero(central);
+  if (slowed.empty()) return times;
+  const LinkCost fit = fit_link_cost(slowed).cost;
+  times.slowdown_s = fit.theta_s_per_byte * static_cast<double>(bytes(32));
+  // All that grows with bytes would be no cover at all: the least that was seen stands for it.
+  times.central_s =
+      fit.gamma_s > 0 ? fit.gamma_s : *std::min_element(central.begin(), central.end());
+  return times;
+}
+
 void AdaptiveBits::calibrate(QuantizedChannels& channels) {
   const auto size = static_cast<std::size_t>(route_.transport.size());
   std::vector<std::int64_t> sends(size, 0);
   std::vector<std::int64_t> receives(size, 0);
-  std::vector<double> times;
+  std::vector<double> most, least;
   for (const auto& [slot, channel] : channels) {
     const HaloPlanView& plan = channel->op().plan;
     const std::int64_t row = wire_row_bytes(32, channel->cols(), channel->storage());
@@ -249,24 +278,19 @@ void AdaptiveBits::calibrate(QuantizedChannels& channels) {
       sends[r] = std::max(sends[r], row * (plan.send_offset[r + 1] - plan.send_offset[r]));
       receives[r] = std::max(receives[r], row * (plan.recv_offset[r + 1] - plan.recv_offset[r]));
     }
-    std::vector<double> central, plain, quantized;
-    const std::vector<ChannelSample>& samples = samples_[slot];
-    for (std::size_t i = samples.size() > 1 ? 1 : 0; i < samples.size(); ++i) {
-      central.push_back(samples[i].central_s);
-      (samples[i].bits == 32 ? plain : quantized).push_back(samples[i].pack_s);
-    }
-    times.push_back(route_.overlap ? median_or_zero(central) : 0);
-    times.push_back(
-        plain.empty() ? 0 : std::max(0.0, median_or_zero(quantized) - median_or_zero(plain)));
+    const ExchangeCalibration::ChannelTimes times = own_times(*channel);
+    most.insert(most.end(), {times.slowdown_s, times.quantize_s});
+    // The least by way of the most.
+    least.push_back(-times.central_s);
   }
-  max_over_ranks(times);
+  max_over_ranks(most);
+  max_over_ranks(least);
   calibration_.emplace();
   calibration_->ranks = route_.transport.size();
   calibration_->links = measure_links(route_, sends, receives);
-  std::size_t next = 0;
-  for (const auto& [slot, channel] : channels) {
-    calibration_->channels[slot] = {times[next], times[next + 1]};
-    next += 2;
+  for (std::size_t c = 0; const auto& [slot, channel] : channels) {
+    calibration_->channels[slot] = {-least[c], most[2 * c], most[2 * c + 1]};
+    ++c;
   }
   samples_.clear();
 }
@@ -286,7 +310,7 @@ ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
     problem.costs.bytes[w] = wire_row_bytes(bits, channel.cols(), channel.storage());
   }
   const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
-  problem.central_s = kHiddenShare * times.central_s;
+  problem.central_s = times.central_s;
   problem.quantize_s = times.quantize_s;
   const std::vector<float>& scores = scores_.at(channel.channel().direction);
   beta = channel.range_variance();
@@ -298,8 +322,14 @@ ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
     const auto p = static_cast<std::size_t>(peer);
     const auto begin = static_cast<std::size_t>(plan.send_offset[p]);
     const auto end = static_cast<std::size_t>(plan.send_offset[p + 1]);
-    problem.links.push_back({std::span<const float>(beta).subspan(begin, end - begin),
-                             calibration_->links[static_cast<std::size_t>(rank * size + peer)]});
+    LinkTime cost{calibration_->links[static_cast<std::size_t>(rank * size + peer)],
+                  {0, times.central_s}};
+    cost.wire.theta_s_per_byte /= kHiddenShare;
+    cost.wire.gamma_s /= kHiddenShare;
+    const auto widest =
+        static_cast<double>(end - begin) * static_cast<double>(problem.costs.bytes.back());
+    if (widest > 0) cost.cover.theta_s_per_byte = times.slowdown_s / widest;
+    problem.links.push_back({std::span<const float>(beta).subspan(begin, end - begin), cost});
   }
   return problem;
 }

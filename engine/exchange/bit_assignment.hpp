@@ -22,14 +22,14 @@ struct WidthCosts {
 // The messages that this rank sends to one other rank.
 struct LinkProblem {
   std::span<const float> beta;  // [messages] sensitivity times range: finite, not negative
-  LinkCost cost;                // a link without messages takes no time
+  LinkTime cost;                // a link without messages takes no time
 };
 
 // One layer and direction, as this rank sees it.
 struct ChannelProblem {
   WidthCosts costs;
   std::vector<LinkProblem> links;
-  double central_s = 0;  // work that hides the wire: only time beyond it counts
+  double central_s = 0;  // least time whatever is sent: only time beyond it counts
   // What packing and unpacking cost beyond plain copies, hidden by nothing; saved where all
   // messages of the channel, on all ranks, travel at 32 bits.
   double quantize_s = 0;

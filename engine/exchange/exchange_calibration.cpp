@@ -44,6 +44,7 @@ Json ExchangeCalibration::to_json() const {
     json["channels"].push_back({{"layer", slot / 2},
                                 {"direction", to_string(direction)},
                                 {"central_s", times.central_s},
+                                {"slowdown_s", times.slowdown_s},
                                 {"quantize_s", times.quantize_s}});
   }
   return json;
@@ -80,6 +81,7 @@ ExchangeCalibration exchange_calibration(const Json& json, int ranks, const std:
     }
     const Channel key{layer, direction == "backward" ? Direction::kBackward : Direction::kForward};
     result.channels[key.slot()] = {time_field(channel, "central_s", place),
+                                   time_field(channel, "slowdown_s", place),
                                    time_field(channel, "quantize_s", place)};
   }
   return result;

@@ -12,15 +12,16 @@ namespace atl {
 
 struct ExchangeCalibration {
   struct ChannelTimes {
-    double central_s = 0;   // work that hides the wire; of the slowest rank
-    double quantize_s = 0;  // what packing and unpacking cost beyond copies; of the slowest rank
+    double central_s = 0;   // work that hides the wire, of the rank that has least of it
+    double slowdown_s = 0;  // how much longer it takes beside messages of 32 bits, at most
+    double quantize_s = 0;  // what packing and unpacking cost beyond copies, at most
   };
   int ranks = 0;
   std::vector<LinkCost> links;           // [from * ranks + to]
   std::map<int, ChannelTimes> channels;  // by Channel::slot()
 
   // {"ranks": P, "links": [{from, to, theta_s_per_byte, gamma_s}], "channels": [{layer, direction,
-  // central_s, quantize_s}]}
+  // central_s, slowdown_s, quantize_s}]}
   Json to_json() const;
 };
 

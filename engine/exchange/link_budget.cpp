@@ -176,12 +176,21 @@ double LinkBudget::next_gain(const StepCounts& taken) const {
 
 std::vector<LinkBudget::Relaxed> LinkBudget::relax(std::span<const double> seconds) const {
   const auto least_bytes = static_cast<double>(bytes_of({}));
-  std::vector<double> room;
+  // The bytes that either line has room for; the lesser counts, and its slope.
+  std::vector<double> room, seconds_per_byte;
   for (const double most : seconds) {
-    room.push_back(
-        cost_.theta_s_per_byte > 0
-            ? std::max(0.0, (most - cost_.gamma_s) / cost_.theta_s_per_byte - least_bytes)
-            : std::numeric_limits<double>::infinity());
+    room.push_back(std::numeric_limits<double>::infinity());
+    seconds_per_byte.push_back(0);
+    for (const LinkCost& line : {cost_.wire, cost_.cover}) {
+      if (line.theta_s_per_byte <= 0) continue;
+      const double within =
+          std::max(0.0, (most - line.gamma_s) / line.theta_s_per_byte - least_bytes);
+      if (within > room.back()) continue;
+      const bool tie = within == room.back();
+      room.back() = within;
+      seconds_per_byte.back() =
+          tie ? std::max(seconds_per_byte.back(), line.theta_s_per_byte) : line.theta_s_per_byte;
+    }
   }
   const std::vector<StepCounts> prefixes = longest_prefixes(room);
   std::vector<Relaxed> relaxed;
@@ -191,7 +200,7 @@ std::vector<LinkBudget::Relaxed> LinkBudget::relax(std::span<const double> secon
     if (gain == 0) continue;  // everything is taken: the room may be infinite
     const double used = static_cast<double>(bytes_of(prefixes[k])) - least_bytes;
     one.variance -= gain * (room[k] - used);
-    one.slope = -gain / cost_.theta_s_per_byte;
+    one.slope = -gain / seconds_per_byte[k];
   }
   return relaxed;
 }

@@ -71,7 +71,7 @@ class LinkBudget {
   std::int64_t bytes_of(const StepCounts& taken) const;
   double variance_of(const StepCounts& taken) const;
 
-  LinkCost cost_;
+  LinkTime cost_;
   const WidthHull& hull_;
   std::vector<std::uint32_t> order_;  // [messages] place in the order given
   std::vector<float> beta_;           // [messages that aren't 0] falling

@@ -1,6 +1,7 @@
 // What sending bytes over one link costs, and its fit to measured times.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -12,6 +13,16 @@ struct LinkCost {
   double gamma_s = 0;
   double seconds(std::int64_t bytes) const {
     return gamma_s + theta_s_per_byte * static_cast<double>(bytes);
+  }
+};
+
+// When a link's packet has come and the work that hides it is done. Carrying bytes slows that work
+// down, because it takes processors and memory from it.
+struct LinkTime {
+  LinkCost wire;
+  LinkCost cover;
+  double seconds(std::int64_t bytes) const {
+    return std::max(wire.seconds(bytes), cover.seconds(bytes));
   }
 };
 

@@ -48,8 +48,10 @@ std::vector<ChannelProblem> make_channels(std::span<const float> betas, std::siz
   const std::size_t each = kMessages / (channels * links);
   std::vector<ChannelProblem> problems(channels, {.costs = costs, .links = {}});
   for (std::size_t k = 0; k < channels * links; ++k) {
-    const LinkCost cost{.theta_s_per_byte = 8e-8 * (1 + 0.1 * static_cast<double>(k % links)),
-                        .gamma_s = 1e-4};
+    const LinkTime cost{
+        .wire = {.theta_s_per_byte = 8e-8 * (1 + 0.1 * static_cast<double>(k % links)),
+                 .gamma_s = 1e-4},
+        .cover = {}};
     problems[k / links].links.push_back({betas.subspan(k * each, each), cost});
   }
   return problems;

@@ -39,8 +39,11 @@ inline Json calibration(int ranks, double theta, const std::vector<Link>& others
     }
   }
   for (const char* direction : {"forward", "backward"}) {
-    json["channels"].push_back(
-        {{"layer", 1}, {"direction", direction}, {"central_s", central_s}, {"quantize_s", 1e-5}});
+    json["channels"].push_back({{"layer", 1},
+                                {"direction", direction},
+                                {"central_s", central_s},
+                                {"slowdown_s", 0.0},
+                                {"quantize_s", 1e-5}});
   }
   return json;
 }

@@ -39,7 +39,7 @@ WidthCosts costs_of(std::int64_t cols, std::int64_t stored_bytes,
 struct Instance {
   WidthCosts costs;
   std::vector<std::vector<float>> betas;
-  std::vector<LinkCost> links;
+  std::vector<LinkTime> links;
   double central_s = 0;
   double quantize_s = 0;
 
@@ -214,8 +214,14 @@ Instance random_instance(Random& random, const Mixture& mixture, std::size_t mes
   for (std::size_t k = 0; k < messages; ++k) ++counts[random() % links];
   double slowest = 0;
   for (const std::size_t count : counts) {
-    const LinkCost cost{.theta_s_per_byte = one_of(random, mixture.thetas),
-                        .gamma_s = one_of(random, mixture.gammas)};
+    LinkTime cost{.wire = {.theta_s_per_byte = one_of(random, mixture.thetas),
+                           .gamma_s = one_of(random, mixture.gammas)},
+                  .cover = {}};
+    // Work that hides the wire and grows with its bytes, for half of the links.
+    if (random() % 2 == 0) {
+      cost.cover = {.theta_s_per_byte = 0.3 * one_of(random, mixture.thetas),
+                    .gamma_s = 4 * one_of(random, mixture.gammas)};
+    }
     instance.betas.push_back(random_betas(random, count));
     instance.links.push_back(cost);
     slowest = std::max(
@@ -240,7 +246,7 @@ Instance large_instance(std::size_t messages, std::vector<double> thetas) {
     std::vector<float> betas(messages);
     for (float& beta : betas) beta = static_cast<float>(std::exp(uniform(random, -4, 4)));
     instance.betas.push_back(betas);
-    instance.links.push_back({.theta_s_per_byte = theta, .gamma_s = 1e-4});
+    instance.links.push_back({.wire = {.theta_s_per_byte = theta, .gamma_s = 1e-4}, .cover = {}});
   }
   return instance;
 }
@@ -400,7 +406,7 @@ TEST(BitAssignment, LeavesOutWidthsThatAreNotWorthTheirBytes) {
 TEST(BitAssignment, ALinkSpendsItsBytesOnTheLargestGains) {
   const WidthHull hull = make_width_hull(costs_of(256, 4));
   const std::vector<float> beta = {0.01f, 1.0f};
-  const LinkBudget link({beta, {.theta_s_per_byte = 1, .gamma_s = 5}}, hull);
+  const LinkBudget link({beta, {.wire = {.theta_s_per_byte = 1, .gamma_s = 5}, .cover = {}}}, hull);
   EXPECT_EQ(link.least_seconds(), 5 + 72);
   EXPECT_EQ(link.most_seconds(), 5 + 2048);
 
@@ -432,7 +438,7 @@ TEST(BitAssignment, WithoutVarianceOrTimeOneOfThemDecides) {
   EXPECT_THAT(assign(instance, 0.5).bits, Each(Each(1)));
   EXPECT_THAT(assign(instance, 1).bits, Each(Each(32)));
   instance = large_instance(50, {0, 0});
-  for (LinkCost& link : instance.links) link = {};
+  for (LinkTime& link : instance.links) link = {};
   EXPECT_THAT(assign(instance, 0).bits, Each(Each(32)));
 }
 

@@ -26,8 +26,11 @@ Json slow_calibration(int layers) {
   }
   for (int layer = 0; layer < layers; ++layer) {
     for (const char* direction : {"forward", "backward"}) {
-      exchange["channels"].push_back(
-          {{"layer", layer}, {"direction", direction}, {"central_s", 1e-3}, {"quantize_s", 1e-4}});
+      exchange["channels"].push_back({{"layer", layer},
+                                      {"direction", direction},
+                                      {"central_s", 1e-3},
+                                      {"slowdown_s", 1e-4},
+                                      {"quantize_s", 1e-4}});
     }
   }
   return {{"exchange", exchange}};
