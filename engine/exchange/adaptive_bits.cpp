@@ -19,10 +19,11 @@ namespace atl {
 
 namespace {
 
-// Widths of the first epochs. Together they measure how far the rounding variance of each width is
-// from its model, and what packing costs at 32 bits and below. The first epoch pays for pages and
-// caches, so its times don't count; the last is a good one to take ranges from.
-constexpr int kWarmupBits[] = {4, 32, 1, 2, 8};
+// Widths of the first epochs. Together they measure how far the rounding variance of a width is
+// from its model, what packing costs at 32 bits and below, and, twice, what carrying all bytes
+// costs the work beside it. The first epoch pays for pages and caches, so its times don't count;
+// the last is a good one to take ranges from.
+constexpr int kWarmupBits[] = {4, 32, 1, 32, 8};
 constexpr int kWarmupEpochs = static_cast<int>(std::size(kWarmupBits));
 
 // A message is planned to be there when so much of the work that hides it is done. Both times vary
@@ -38,12 +39,6 @@ struct ChannelSample {
   double central_s = 0;
   double pack_s = 0;  // and unpacking
 };
-
-double median_or_zero(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 class AdaptiveBits final : public BitPolicy {
  public:
@@ -92,7 +87,8 @@ class AdaptiveBits final : public BitPolicy {
   std::optional<ExchangeCalibration> calibration_;
   std::map<Direction, std::vector<float>> scores_;  // A_k of the messages this rank sends
   std::map<int, std::vector<ChannelSample>> samples_;
-  std::map<int, PerWidth> ratio_;  // true rounding variance over its model, by slot
+  // True rounding variance over its model, by slot; 0: not seen yet.
+  std::map<int, PerWidth> ratio_;
   std::map<int, std::string> plans_;
   std::map<int, MessageBits> current_;  // of this rank, by slot
   std::map<int, Restored> restored_;
@@ -131,7 +127,7 @@ void AdaptiveBits::begin(QuantizedChannel& channel, int epoch) {
   const int step = std::min(epoch - first_epoch_, kWarmupEpochs - 1);
   set_uniform_bits(channel, kWarmupBits[step]);
   current_[slot] = channel.sent_bits();
-  if (!ratio_.contains(slot)) ratio_[slot].fill(1);
+  ratio_.try_emplace(slot, PerWidth{});
 }
 
 bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
@@ -239,30 +235,20 @@ void AdaptiveBits::observe_rounding(QuantizedChannels& channels) {
 }
 
 ExchangeCalibration::ChannelTimes AdaptiveBits::own_times(const QuantizedChannel& channel) const {
-  const std::int64_t rows = channel.op().plan.sent_rows();
-  const auto bytes = [&](int bits) {
-    return rows * wire_row_bytes(bits, channel.cols(), channel.storage());
-  };
   ExchangeCalibration::ChannelTimes times;
-  std::vector<double> central, plain, quantized;
-  std::vector<LinkSample> slowed;
+  std::vector<double> quiet, beside_all, plain, quantized;
   const std::vector<ChannelSample>& samples = samples_.at(channel.channel().slot());
   for (std::size_t i = samples.size() > 1 ? 1 : 0; i < samples.size(); ++i) {
-    central.push_back(samples[i].central_s);
-    if (rows > 0) slowed.push_back({bytes(samples[i].bits), samples[i].central_s});
-    (samples[i].bits == 32 ? plain : quantized).push_back(samples[i].pack_s);
+    const bool all_bytes = samples[i].bits == 32;
+    (all_bytes ? beside_all : quiet).push_back(samples[i].central_s);
+    (all_bytes ? plain : quantized).push_back(samples[i].pack_s);
   }
-  if (!plain.empty()) {
-    times.quantize_s = std::max(0.0, median_or_zero(quantized) - median_or_zero(plain));
-  }
+  if (plain.empty() || quantized.empty()) return times;  // resumed in the middle: nothing is known
+  times.quantize_s = std::max(0.0, std::ranges::min(quantized) - std::ranges::min(plain));
   if (!route_.overlap) return times;
-  times.central_s = median_or_zero(central);
-  if (slowed.empty()) return times;
-  const LinkCost fit = fit_link_cost(slowed).cost;
-  times.slowdown_s = fit.theta_s_per_byte * static_cast<double>(bytes(32));
-  // All that grows with bytes would be no cover at all: the least that was seen stands for it.
-  times.central_s =
-      fit.gamma_s > 0 ? fit.gamma_s : *std::min_element(central.begin(), central.end());
+  times.central_s = std::ranges::min(quiet);
+  // What is beyond the noise of these few epochs.
+  times.slowdown_s = std::max(0.0, std::ranges::min(beside_all) - std::ranges::max(quiet));
   return times;
 }
 
@@ -295,6 +281,17 @@ void AdaptiveBits::calibrate(QuantizedChannels& channels) {
   samples_.clear();
 }
 
+// Widths that were not part of the warm-up follow their neighbours.
+double known_ratio(const PerWidth& ratio, int bits) {
+  const auto seen = [&](int width) {
+    const double value = ratio[width_index(width)];
+    return value > 0 ? value : 1.0;
+  };
+  if (ratio[width_index(bits)] > 0) return seen(bits);
+  if (bits == 2) return std::sqrt(seen(1) * seen(4));
+  return bits == 16 ? seen(8) : 1.0;
+}
+
 ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
                                      std::vector<float>& beta) const {
   const int slot = channel.channel().slot();
@@ -304,9 +301,7 @@ ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
   for (std::size_t w = 0; w < kWireBits.size(); ++w) {
     const int bits = kWireBits[w];
     const double levels = std::exp2(bits) - 1;
-    // 16 bits are not part of the warm-up: at 8 bits rows fill their grid as well.
-    const double factor = bits == 16 ? ratio[width_index(8)] : ratio[w];
-    problem.costs.variance[w] = bits == 32 ? 0 : factor / (levels * levels);
+    problem.costs.variance[w] = bits == 32 ? 0 : known_ratio(ratio, bits) / (levels * levels);
     problem.costs.bytes[w] = wire_row_bytes(bits, channel.cols(), channel.storage());
   }
   const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
@@ -360,8 +355,8 @@ AssignmentReport AdaptiveBits::assign(int epoch, QuantizedChannels& channels) {
     for (std::size_t l = 0; l < found[c].bits.size(); ++l) {
       const MessageBits& link = found[c].bits[l];
       if (link.empty()) continue;
-      wire_s = std::max(wire_s, problems[c].links[l].cost.seconds(
-                                    message_bytes(link, channel->cols(), channel->storage())));
+      const std::int64_t bytes = message_bytes(link, channel->cols(), channel->storage());
+      wire_s = std::max(wire_s, kHiddenShare * problems[c].links[l].cost.wire.seconds(bytes));
       flat.insert(flat.end(), link.begin(), link.end());
     }
     figures.push_back(wire_s * 1000);

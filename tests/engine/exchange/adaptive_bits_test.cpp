@@ -10,7 +10,7 @@
 namespace atl {
 namespace {
 
-constexpr int kWarmup[] = {4, 32, 1, 2, 8};  // epochs before the first assignment
+constexpr int kWarmup[] = {4, 32, 1, 32, 8};  // epochs before the first assignment
 
 // The widths of every message as the states of the ranks hold them.
 class Widths {
