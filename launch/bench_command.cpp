@@ -28,7 +28,11 @@ struct BenchArguments {
   std::string json;
 
   // Adaptive widths measure in their first epochs: what comes after is compared.
-  int warmup_epochs() const { return warmup.value_or(compare.empty() ? 3 : 6); }
+  int warmup_epochs() const {
+    const bool adapts = !compare.empty() || (flags.train.exchange == "quantized" &&
+                                             flags.train.widths.bits == "adaptive");
+    return warmup.value_or(adapts ? 6 : 3);
+  }
 };
 
 // What operations took in the profiled epochs of rank 0, per epoch.
@@ -230,7 +234,8 @@ void add_bench_command(CLI::App& app) {
   CLI::Option* epochs = command->get_option("--epochs");
   command->remove_option(epochs);
   command
-      ->add_option("--warmup", arguments->warmup, "Epochs before measuring; 3, or 6 with --compare")
+      ->add_option("--warmup", arguments->warmup,
+                   "Epochs before measuring; 3, or 6 with --compare or adaptive bits")
       ->check(non_negative_number())
       ->group("Results");
   command->add_option("--epochs", arguments->epochs, "Epochs measured")

@@ -127,7 +127,7 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
   command
       .add_option("--lambda", train.widths.lambda,
                   "Adaptive bits: weight of variance against time, 0 (only time) to 1")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(share_number())
       ->group("Messages");
   command
       .add_option("--reassign-every", train.widths.reassign_every,

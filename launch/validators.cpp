@@ -42,6 +42,10 @@ CLI::Validator non_negative_number() {
   return number_check("of at least 0", [](double value) { return value >= 0; });
 }
 
+CLI::Validator share_number() {
+  return number_check("from 0 to 1", [](double value) { return value >= 0 && value <= 1; });
+}
+
 CLI::Validator seed_number() {
   return CLI::Validator(
       [](const std::string& text) {

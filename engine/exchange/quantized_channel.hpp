@@ -23,6 +23,7 @@ class QuantizedChannel {
   // One width per message, in the order of op().plan; empty until set_bits().
   const MessageBits& sent_bits() const { return sent_bits_; }
   std::int64_t sent_bytes() const { return send_layout_.sent_bytes(); }
+  std::int64_t received_bytes() const { return receive_layout_.sent_bytes(); }
   // No transfer may be under way. Both ends of a link must be given the same widths.
   void set_bits(MessageBits sent, MessageBits received);
 

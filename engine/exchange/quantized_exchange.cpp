@@ -20,7 +20,8 @@ class PendingQuantizedExchange final : public PendingExchange {
     if (packets_ == nullptr) return;
     const char* direction = to_string(channel_.channel().direction);
     {
-      const ScopedSpan span(trace_, "wait", tag_, direction);
+      ScopedSpan span(trace_, "wait", tag_, direction);
+      span.set_bytes(channel_.received_bytes());
       packets_->finish();
       packets_.reset();
     }

@@ -11,9 +11,10 @@ namespace atl {
 namespace {
 
 std::int64_t bytes_of_dtype(const std::string& dtype, const std::string& place) {
+  if (dtype == "U8") return 1;
   if (dtype == "F32") return 4;
   if (dtype == "F64" || dtype == "I64") return 8;
-  fail_input("{}: dtype '{}' found; allowed are F32, F64, I64", place, dtype);
+  fail_input("{}: dtype '{}' found; allowed are F32, F64, I64, U8", place, dtype);
 }
 
 NamedTensor read_tensor(const Json& entry, std::span<const std::byte> data,

@@ -10,7 +10,7 @@
 namespace atl {
 
 struct NamedTensor {
-  std::string dtype;  // "F32", "F64", "I64"
+  std::string dtype;  // "F32", "F64", "I64", "U8"
   std::vector<std::int64_t> shape;
   std::vector<std::byte> bytes;
 };

@@ -3,6 +3,7 @@
 what is wrong and where, in time, and leaves nothing behind."""
 
 import gzip
+import json
 import os
 import shutil
 import struct
@@ -137,6 +138,18 @@ def other_features(folder):
     assert result.returncode == 0, result.stderr
 
 
+def calibration(damage):
+    """Writes slow.json, an exchange measured on two ranks, after damage(exchange)."""
+    def setup(folder):
+        exchange = {"ranks": 2, "links": [], "channels": []}
+        for sender in (0, 1):
+            exchange["links"].append({"from": sender, "to": 1 - sender, "theta_s_per_byte": 1e-7,
+                                      "gamma_s": 1e-4})
+        damage(exchange)
+        write(os.path.join(folder, "slow.json"), json.dumps({"exchange": exchange}))
+    return setup
+
+
 def garbled_metrics(folder):
     write(os.path.join(folder, "run/metrics.jsonl"), '{"epoch": 1}\n{"epoch": \n')
 
@@ -144,6 +157,9 @@ def garbled_metrics(folder):
 IMPORT = ["import", "ogb", "ogb", "--out", "new"]
 TRAIN = ["train", "data", "--epochs", "2", "--hidden", "4", "--run-dir", "new-run"]
 NAN = struct.pack("<f", float("nan"))
+QUANTIZED = TRAIN + ["--exchange", "quantized"]
+MEASURED = QUANTIZED + ["--calibration", "slow.json"]
+COMPARE = ["bench", "data", "--json", "new.json", "--compare"]
 
 # name, setup, command, what the error must say
 CASES = [
@@ -164,6 +180,33 @@ CASES = [
     ("no output folder", nothing, ["generate", "sbm"], ["--out"]),
     ("existing output folder", existing_out, ["generate", "sbm", "--out", "there"], ["there"]),
     ("unknown split", nothing, TRAIN + ["--split-index", "7"], ["7"]),
+    ("width of 3 bits", nothing, QUANTIZED + ["--bits", "3"], ["--bits", "3", "2", "4", "adaptive"]),
+    ("width of -8 bits", nothing, QUANTIZED + ["--bits", "-8"], ["--bits"]),
+    ("negative lambda", nothing, QUANTIZED + ["--lambda", "-0.1"], ["--lambda", "-0.1", "0 to 1"]),
+    ("lambda above 1", nothing, QUANTIZED + ["--lambda", "1.5"], ["--lambda", "1.5", "0 to 1"]),
+    ("lambda that is no number", nothing, TRAIN + ["--lambda", "nan"], ["--lambda", "nan", "0 to 1"]),
+    ("no epochs between assignments", nothing, QUANTIZED + ["--reassign-every", "0"],
+     ["--reassign-every", "0"]),
+    ("unknown sensitivity", nothing, QUANTIZED + ["--sensitivity", "high"],
+     ["--sensitivity", "high", "variance", "upper-bound"]),
+    ("recording of changing widths", nothing, QUANTIZED + ["--cuda-graph", "on"],
+     ["--cuda-graph on", "adaptive"]),
+    ("comparison of an unknown mode", nothing, COMPARE + ["exact,foo"],
+     ["--compare exact,foo", "'foo'", "vanilla", "adaptive"]),
+    ("comparison of 3 bits", nothing, COMPARE + ["3"], ["--compare 3", "'3'", "8"]),
+    ("comparison of a mode with itself", nothing, COMPARE + ["4,4"],
+     ["--compare 4,4", "'4'", "twice"]),
+    ("comparison of an empty word", nothing, COMPARE + ["4,,8"], ["--compare 4,,8", "''"]),
+    ("comparison with a profile", nothing, COMPARE + ["4", "--profile", "2"],
+     ["--profile 2", "--compare"]),
+    ("missing calibration", nothing, MEASURED, ["--calibration", "slow.json"]),
+    ("calibration that is no JSON", file_of("slow.json", "{"), MEASURED, ["slow.json"]),
+    ("calibration of nothing", file_of("slow.json", "{}"), MEASURED,
+     ["slow.json", "exchange", "kernel_choices"]),
+    ("calibration of two ranks", calibration(lambda exchange: None), MEASURED,
+     ["slow.json", "2 ranks", "has 1"]),
+    ("comparison by a calibration of two ranks", calibration(lambda exchange: None),
+     COMPARE + ["adaptive", "--calibration", "slow.json"], ["slow.json", "2 ranks", "has 1"]),
     # configuration files
     ("missing TOML", nothing, TRAIN + ["--config", "none.toml"], ["none.toml"]),
     ("TOML syntax", file_of("run.toml", "lr = 0.1\nepochs == 3\n"),
@@ -288,6 +331,14 @@ MPI_CASES = [case for case in CASES if case[0] in (
     ("missing dataset", nothing, ["train", "nowhere"], ["nowhere"]),
     ("partition of another dataset", changed_under_partition, TRAIN, ["checksum"]),
     ("damaged shard of rank 1", damaged_shard, TRAIN, ["part-1"]),
+    ("calibration without a link", calibration(lambda exchange: exchange["links"].pop()), MEASURED,
+     ["slow.json", "from rank 1 to rank 0"]),
+    ("calibration with a negative time",
+     calibration(lambda exchange: exchange["links"][0].update(gamma_s=-1)), MEASURED,
+     ["slow.json", "'gamma_s' is -1", "at least 0"]),
+    ("weights that overflow in messages", nothing,
+     ["train", "data", "--epochs", "3", "--hidden", "4", "--lr", "1e30", "--exchange", "quantized",
+      "--bits", "4", "--eval-every", "0"], ["layer ", "messages", "node ", " on rank ", "--lr"]),
 ]
 
 

@@ -311,6 +311,7 @@ TEST_P(BadMessage, NamesLayerDirectionNodeAndRank) {
     for (const auto value : {nan_of_40, infinity_of_40, huge_of_40}) {
       const ExchangeSetup setup{.parts = 3,
                                 .backend = GetParam(),
+                                .normalisation = Normalisation::kMean,  // sends rows as they are
                                 .exchange = quantized(bits),
                                 .first_epoch = 9,
                                 .last_epoch = 9,

@@ -22,6 +22,7 @@ SafetensorsFile example() {
   file.tensors["weight"] = tensor("F32", {2, 3}, 24);
   file.tensors["mean"] = tensor("F64", {3}, 24);
   file.tensors["empty"] = tensor("F32", {0, 5}, 0);
+  file.tensors["text"] = tensor("U8", {7}, 7);
   file.metadata["atoll"] = "{\"a\": 1}";
   return file;
 }
@@ -34,7 +35,7 @@ TEST(Safetensors, RoundTrips) {
   const TempDir dir;
   write(dir.path() / "a.safetensors", to_safetensors(example()));
   const SafetensorsFile read = read_safetensors(dir.path() / "a.safetensors");
-  ASSERT_EQ(read.tensors.size(), 3U);
+  ASSERT_EQ(read.tensors.size(), 4U);
   for (const auto& [name, wanted] : example().tensors) {
     EXPECT_EQ(read.tensors.at(name).dtype, wanted.dtype);
     EXPECT_EQ(read.tensors.at(name).shape, wanted.shape);

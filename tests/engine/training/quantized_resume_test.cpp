@@ -187,7 +187,7 @@ TEST_F(QuantizedRuns, GoOnOnAnotherNumberOfRanks) {
 TEST_F(QuantizedRuns, RefuseToGoOnWithOtherWidths) {
   run("kept", 2, false, options("4"));
   const Error error = thrown_error([&] { run("kept", 4, true, options("8")); });
-  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), HasSubstr("bits = \"4\""));
 }
 
