@@ -45,10 +45,12 @@ TEST_P(QuantizedTraining, ConvergesAsExactMessagesDo) {
     EXPECT_NEAR(run.metrics.test, exact.metrics.test, 0.05) << bits;
     return std::abs(late_loss(run) / late_loss(exact) - 1);
   };
-  EXPECT_LT(distance("16"), 0.001);
-  EXPECT_LT(distance("8"), 0.01);
-  EXPECT_LT(distance("4"), 0.03);
-  EXPECT_LT(distance("random"), 0.06);
+  // About three times what was seen.
+  EXPECT_LT(distance("16"), 0.0002);
+  EXPECT_LT(distance("8"), 0.0015);
+  EXPECT_LT(distance("4"), 0.015);
+  EXPECT_LT(distance("random"), 0.08);
+  EXPECT_GT(distance("1"), 0.1) << "messages hardly matter here, and the bounds say nothing";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, QuantizedTraining, ::testing::Values("gcn", "sage"));
