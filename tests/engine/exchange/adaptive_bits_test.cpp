@@ -103,7 +103,8 @@ TEST_P(AdaptiveOnBackends, SlowLinksGetFewBitsAndTheBytesAreThoseOfTheReport) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, AdaptiveOnBackends,
-                         ::testing::Values("reference", "cpu", "cuda"));
+                         ::testing::Values("reference", "cpu", "cuda"),
+                         [](const auto& info) { return info.param; });
 
 TEST_F(AdaptiveBitsTest, ExpectedTimesAreThoseOfTheSlowestLink) {
   const double theta = 1e-6;

@@ -61,7 +61,8 @@ class AggregateTest : public ::testing::TestWithParam<Case> {
 // Every rank's rows of S x (or S^T x), collected by global id.
 std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Direction direction,
                                  bool overlap, std::int64_t width,
-                                 double (*input)(std::int64_t, std::int64_t) = feature) {
+                                 double (*input)(std::int64_t, std::int64_t) = feature,
+                                 const ExchangeOptions& exchange = {}, int epoch = 1) {
   std::vector<float> result(static_cast<std::size_t>(graph.nodes() * width),
                             std::numeric_limits<float>::quiet_NaN());
   std::mutex mutex;
@@ -73,6 +74,7 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
     auto memory = std::make_shared<std::pair<Tensor, Tensor>>(
         Tensor(*rank.backend, op.with_halo(), width, DType::kF32),
         Tensor(*rank.backend, op.inner(), width, DType::kF32));
+    rank.exchange = make_exchange(exchange, rank.route());
     rank.exchange->keep_alive(memory);
     const MatrixView x = memory->first.view();
     const MatrixView y = memory->second.view();
@@ -94,7 +96,7 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
     const auto count = [&](RowRange range) {
       for (std::int64_t i = range.begin; i < range.end; ++i) ++completed[i];
     };
-    aggregate(rank.context(overlap), op, {0, direction}, x, y,
+    aggregate(rank.context(overlap, /*training=*/true, epoch), op, {0, direction}, x, y,
               {.prepare = fill, .complete = count});
     rank.reducer.synchronize();
     const std::vector<float> sums = download_f32(backend, *rank.queue, y);
@@ -176,6 +178,67 @@ TEST(Aggregate, ForwardAndBackwardAreAdjoint) {
     }
     EXPECT_GT(scale, 1);
     EXPECT_NEAR(left, right, 1e-6 * scale);
+  }
+}
+
+ExchangeOptions two_bits() {
+  ExchangeOptions options;
+  options.mode = "quantized";
+  options.widths.bits = "2";
+  return options;
+}
+
+// The same with noise in every message: both means go to the exact number.
+TEST(Aggregate, QuantizedMessagesAreAdjointInExpectation) {
+  constexpr int kEpochs = 150;
+  const Csr csr = random_graph(60, 4, true, true, 3);
+  const GraphView graph{csr.view(), false};
+  const Case c{3, true, true, Normalisation::kSymmetric, "reference"};
+  const auto product = [&](const std::vector<float>& sums, auto other) {
+    double result = 0;
+    for (std::int64_t i = 0; i < graph.nodes(); ++i) {
+      for (std::int64_t f = 0; f < 3; ++f) result += sums[i * 3 + f] * other(i, f);
+    }
+    return result;
+  };
+  const auto left_of = [&](const ExchangeOptions& exchange, int epoch) {
+    return product(run_aggregate(graph, c, Direction::kForward, true, 3, feature, exchange, epoch),
+                   other_feature);
+  };
+  const auto right_of = [&](const ExchangeOptions& exchange, int epoch) {
+    return product(
+        run_aggregate(graph, c, Direction::kBackward, true, 3, other_feature, exchange, epoch),
+        feature);
+  };
+  const double exact = left_of({}, 1);
+  const auto expect_mean = [&](const auto& sample) {
+    double sum = 0;
+    double squares = 0;
+    for (int epoch = 1; epoch <= kEpochs; ++epoch) {
+      const double difference = sample(two_bits(), epoch) - exact;
+      sum += difference;
+      squares += difference * difference;
+    }
+    const double mean = sum / kEpochs;
+    const double deviation = std::sqrt((squares / kEpochs - mean * mean) / kEpochs);
+    EXPECT_GT(deviation, 1e-3 * std::abs(exact)) << "no noise at all?";
+    EXPECT_LT(std::abs(mean), 4.5 * deviation);
+  };
+  expect_mean(left_of);
+  expect_mean(right_of);
+}
+
+TEST(Aggregate, OfQuantizedMessagesIsTheSameWithoutOverlap) {
+  const Csr csr = random_graph(90, 5, true, true, 11);
+  const GraphView graph{csr.view(), false};
+  const Case c{4, true, true, Normalisation::kMean, "cpu"};
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    const auto sums = [&](bool overlap, const ExchangeOptions& exchange) {
+      return run_aggregate(graph, c, direction, overlap, 20, feature, exchange, 3);
+    };
+    const std::vector<float> overlapped = sums(true, two_bits());
+    EXPECT_EQ(overlapped, sums(false, two_bits()));
+    EXPECT_NE(overlapped, sums(true, {}));
   }
 }
 

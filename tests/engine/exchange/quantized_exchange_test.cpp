@@ -349,7 +349,8 @@ TEST_P(BadMessage, IsFoundInTheDirectionThatSendsIt) {
                     HasSubstr("node 41 on rank " + std::to_string(part_of[41]))));
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, BadMessage, ::testing::Values("reference", "cpu", "cuda"));
+INSTANTIATE_TEST_SUITE_P(Backends, BadMessage, ::testing::Values("reference", "cpu", "cuda"),
+                         [](const auto& info) { return info.param; });
 
 // Rank 0 sends 4 bits where the others expect 8: a message too short for its receiver.
 TEST(QuantizedExchange, RefusesAShortMessage) {
