@@ -7,7 +7,7 @@ namespace atl {
 
 CLI::Validator positive_number();      // a finite number above 0
 CLI::Validator non_negative_number();  // a finite number of at least 0
-CLI::Validator share_number();  // 0 to 1
+CLI::Validator share_number();         // 0 to 1
 CLI::Validator seed_number();          // a whole number from 0 to 2^64 - 1
 CLI::Validator backend_list();         // names of backends separated by commas
 

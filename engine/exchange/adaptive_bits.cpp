@@ -6,13 +6,12 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <string_view>
 
 #include "base/checksum.hpp"
 #include "base/log.hpp"
 #include "engine/exchange/bit_assignment.hpp"
 #include "engine/exchange/bit_policy.hpp"
-#include "engine/exchange/exchange_calibration.hpp"
+#include "engine/exchange/channel_measurements.hpp"
 #include "engine/exchange/link_probe.hpp"
 
 namespace atl {
@@ -31,19 +30,10 @@ constexpr int kWarmupEpochs = static_cast<int>(std::size(kWarmupBits));
 // bits saved below that point cost little variance.
 constexpr double kHiddenShare = 0.8;
 
-using PerWidth = std::array<double, kWireBits.size()>;
-
-// What one warm-up epoch took of a channel, on this rank.
-struct ChannelSample {
-  int bits = 0;
-  double central_s = 0;
-  double pack_s = 0;  // and unpacking
-};
-
 class AdaptiveBits final : public BitPolicy {
  public:
   AdaptiveBits(const WidthOptions& options, const ExchangeRoute& route)
-      : options_(options), route_(route) {
+      : options_(options), route_(route), measurements_(route) {
     if (!options.calibration.is_null()) calibration_ = given_calibration();
   }
 
@@ -73,9 +63,6 @@ class AdaptiveBits final : public BitPolicy {
   bool begin_as_restored(QuantizedChannel& channel, int epoch);
   void start_anew(int slot);
   void fetch_scores(const QuantizedChannel& channel);
-  void observe_times(QuantizedChannels& channels, int bits);
-  void observe_rounding(QuantizedChannels& channels);
-  ExchangeCalibration::ChannelTimes own_times(const QuantizedChannel& channel) const;
   void calibrate(QuantizedChannels& channels);
   ChannelProblem problem(const QuantizedChannel& channel, std::vector<float>& beta) const;
   AssignmentReport assign(int epoch, QuantizedChannels& channels);
@@ -86,9 +73,7 @@ class AdaptiveBits final : public BitPolicy {
   int first_epoch_ = 0;  // 0: none yet
   std::optional<ExchangeCalibration> calibration_;
   std::map<Direction, std::vector<float>> scores_;  // A_k of the messages this rank sends
-  std::map<int, std::vector<ChannelSample>> samples_;
-  // True rounding variance over its model, by slot; 0: not seen yet.
-  std::map<int, PerWidth> ratio_;
+  ChannelMeasurements measurements_;
   std::map<int, std::string> plans_;
   std::map<int, MessageBits> current_;  // of this rank, by slot
   std::map<int, Restored> restored_;
@@ -127,7 +112,6 @@ void AdaptiveBits::begin(QuantizedChannel& channel, int epoch) {
   const int step = std::min(epoch - first_epoch_, kWarmupEpochs - 1);
   set_uniform_bits(channel, kWarmupBits[step]);
   current_[slot] = channel.sent_bits();
-  ratio_.try_emplace(slot, PerWidth{});
 }
 
 bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
@@ -155,8 +139,7 @@ bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
 
 void AdaptiveBits::start_anew(int slot) {
   restored_.clear();
-  ratio_.clear();
-  samples_.clear();
+  measurements_.forget_all();
   first_epoch_ = 0;
   // Times of other messages; but what the user gave counts, unless it is the resumed run's own and
   // knows nothing of these.
@@ -196,62 +179,6 @@ void AdaptiveBits::fetch_scores(const QuantizedChannel& channel) {
       ->wait_all();
 }
 
-void AdaptiveBits::observe_times(QuantizedChannels& channels, int bits) {
-  if (calibration_) return;
-  for (const auto& [slot, channel] : channels) {
-    const std::string_view direction = to_string(channel->channel().direction);
-    ChannelSample sample{bits};
-    for (const TraceSpan& span : route_.trace.spans()) {
-      if (span.tag.layer != channel->channel().layer || span.direction != direction) continue;
-      const std::string_view name = span.name;
-      if (name == "pack" || name == "unpack") sample.pack_s += span.duration_us / 1e6;
-      if (name.ends_with(" central")) sample.central_s += span.duration_us / 1e6;
-    }
-    samples_[slot].push_back(sample);
-  }
-}
-
-void AdaptiveBits::observe_rounding(QuantizedChannels& channels) {
-  // Below so many messages a width's figure is an accident of few rows, and the last one stands.
-  constexpr double kEnoughMessages = 64;
-  constexpr std::size_t kWidths = kWireBits.size();
-  std::vector<double> sums;
-  for (const auto& [slot, channel] : channels) {
-    const QuantizedChannel::RoundingVariance mine = channel->rounding_variance();
-    for (std::size_t w = 0; w < kWidths; ++w) {
-      sums.insert(sums.end(), {mine.measured[w], mine.modelled[w], mine.messages[w]});
-    }
-  }
-  route_.transport.all_reduce(std::span(sums), {"rounding variance"});
-  auto sum = sums.begin();
-  for (const auto& [slot, channel] : channels) {
-    PerWidth& ratio = ratio_[slot];
-    for (std::size_t w = 0; w < kWidths; ++w, sum += 3) {
-      if (sum[2] < kEnoughMessages || sum[1] <= 0 || sum[0] <= 0) continue;
-      if (!std::isfinite(sum[0])) continue;
-      ratio[w] = sum[0] / sum[1];
-    }
-  }
-}
-
-ExchangeCalibration::ChannelTimes AdaptiveBits::own_times(const QuantizedChannel& channel) const {
-  ExchangeCalibration::ChannelTimes times;
-  std::vector<double> quiet, beside_all, plain, quantized;
-  const std::vector<ChannelSample>& samples = samples_.at(channel.channel().slot());
-  for (std::size_t i = samples.size() > 1 ? 1 : 0; i < samples.size(); ++i) {
-    const bool all_bytes = samples[i].bits == 32;
-    (all_bytes ? beside_all : quiet).push_back(samples[i].central_s);
-    (all_bytes ? plain : quantized).push_back(samples[i].pack_s);
-  }
-  if (plain.empty() || quantized.empty()) return times;  // resumed in the middle: nothing is known
-  times.quantize_s = std::max(0.0, std::ranges::min(quantized) - std::ranges::min(plain));
-  if (!route_.overlap) return times;
-  times.central_s = std::ranges::min(quiet);
-  // What is beyond the noise of these few epochs.
-  times.slowdown_s = std::max(0.0, std::ranges::min(beside_all) - std::ranges::max(quiet));
-  return times;
-}
-
 void AdaptiveBits::calibrate(QuantizedChannels& channels) {
   const auto size = static_cast<std::size_t>(route_.transport.size());
   std::vector<std::int64_t> sends(size, 0);
@@ -264,7 +191,7 @@ void AdaptiveBits::calibrate(QuantizedChannels& channels) {
       sends[r] = std::max(sends[r], row * (plan.send_offset[r + 1] - plan.send_offset[r]));
       receives[r] = std::max(receives[r], row * (plan.recv_offset[r + 1] - plan.recv_offset[r]));
     }
-    const ExchangeCalibration::ChannelTimes times = own_times(*channel);
+    const ExchangeCalibration::ChannelTimes times = measurements_.times(slot);
     most.insert(most.end(), {times.slowdown_s, times.quantize_s});
     // The least by way of the most.
     least.push_back(-times.central_s);
@@ -278,18 +205,7 @@ void AdaptiveBits::calibrate(QuantizedChannels& channels) {
     calibration_->channels[slot] = {-least[c], most[2 * c], most[2 * c + 1]};
     ++c;
   }
-  samples_.clear();
-}
-
-// Widths that were not part of the warm-up follow their neighbours.
-double known_ratio(const PerWidth& ratio, int bits) {
-  const auto seen = [&](int width) {
-    const double value = ratio[width_index(width)];
-    return value > 0 ? value : 1.0;
-  };
-  if (ratio[width_index(bits)] > 0) return seen(bits);
-  if (bits == 2) return std::sqrt(seen(1) * seen(4));
-  return bits == 16 ? seen(8) : 1.0;
+  measurements_.forget_times();
 }
 
 ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
@@ -297,11 +213,11 @@ ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
   const int slot = channel.channel().slot();
   const HaloPlanView& plan = channel.op().plan;
   ChannelProblem problem;
-  const PerWidth& ratio = ratio_.at(slot);
   for (std::size_t w = 0; w < kWireBits.size(); ++w) {
     const int bits = kWireBits[w];
     const double levels = std::exp2(bits) - 1;
-    problem.costs.variance[w] = bits == 32 ? 0 : known_ratio(ratio, bits) / (levels * levels);
+    problem.costs.variance[w] =
+        bits == 32 ? 0 : measurements_.rounding_ratio(slot, bits) / (levels * levels);
     problem.costs.bytes[w] = wire_row_bytes(bits, channel.cols(), channel.storage());
   }
   const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
@@ -378,8 +294,8 @@ bool AdaptiveBits::end_epoch(int epoch, QuantizedChannels& channels,
   if (channels.empty()) return false;
   const int done = epoch - first_epoch_ + 1;
   if (done < kWarmupEpochs) {
-    observe_times(channels, kWarmupBits[done - 1]);
-    observe_rounding(channels);
+    if (!calibration_) measurements_.observe_times(channels, kWarmupBits[done - 1]);
+    measurements_.observe_rounding(channels);
     for (const auto& [slot, channel] : channels) {
       set_uniform_bits(*channel, kWarmupBits[done]);
       current_[slot] = channel->sent_bits();
@@ -387,9 +303,11 @@ bool AdaptiveBits::end_epoch(int epoch, QuantizedChannels& channels,
     return true;
   }
   if ((done - kWarmupEpochs) % options_.reassign_every != 0) return false;
-  if (done == kWarmupEpochs) observe_times(channels, kWarmupBits[done - 1]);
-  observe_rounding(channels);
-  if (!calibration_) calibrate(channels);
+  measurements_.observe_rounding(channels);
+  if (!calibration_) {
+    measurements_.observe_times(channels, kWarmupBits[kWarmupEpochs - 1]);
+    calibrate(channels);
+  }
   report = assign(epoch, channels);
   return true;
 }
@@ -402,17 +320,9 @@ Json AdaptiveBits::state() const {
     for (const std::uint8_t width : bits) {
       digits += static_cast<char>('0' + static_cast<int>(width_index(width)));
     }
-    Json samples = Json::array();
-    if (const auto found = samples_.find(slot); found != samples_.end()) {
-      for (const ChannelSample& s : found->second) {
-        samples.push_back({s.bits, s.central_s, s.pack_s});
-      }
-    }
-    channels.push_back({{"slot", slot},
-                        {"plan", plans_.at(slot)},
-                        {"bits", digits},
-                        {"ratio", ratio_.at(slot)},
-                        {"samples", samples}});
+    Json channel = {{"slot", slot}, {"plan", plans_.at(slot)}, {"bits", digits}};
+    measurements_.add_state(slot, channel);
+    channels.push_back(std::move(channel));
   }
   return {{"first_epoch", first_epoch_}, {"channels", channels}, {"calibration", calibration()}};
 }
@@ -431,11 +341,7 @@ void AdaptiveBits::load_state(const Json& state, const std::string& place) {
       }
       restored.bits.push_back(static_cast<std::uint8_t>(kWireBits[index]));
     }
-    ratio_[slot] = json_field<PerWidth>(channel, "ratio", place);
-    for (const auto& [bits, central_s, pack_s] :
-         json_field<std::vector<std::tuple<int, double, double>>>(channel, "samples", place)) {
-      samples_[slot].push_back({bits, central_s, pack_s});
-    }
+    measurements_.load_state(slot, channel, place);
   }
   // What is given on the command line counts before what the checkpoint remembers.
   const Json measured = json_field<Json>(state, "calibration", place);

@@ -8,9 +8,6 @@
 
 namespace atl {
 
-// All channels of a rank by Channel::slot(): the same slots on every rank.
-using QuantizedChannels = std::map<int, std::unique_ptr<QuantizedChannel>>;
-
 // What finding an assignment cost and how good it is, for metrics and the log.
 struct AssignmentReport {
   double solver_ms = 0;  // slowest rank

@@ -97,11 +97,23 @@ class ProbeBuffer {
   DeviceMemory device_;
 };
 
+// Until the last packet that shares the sender's or the receiver's network card had come. Which of
+// them comes first is a matter of queues: a link that was served first would look fast, although
+// more bytes on it delay the others. Widths are chosen so that packets keep their proportions.
+double shared_seconds(std::span<const double> seconds, std::size_t size, std::size_t from,
+                      std::size_t to) {
+  double last = 0;
+  for (std::size_t r = 0; r < size; ++r) {
+    last = std::max({last, seconds[from * size + r], seconds[r * size + to]});
+  }
+  return last;
+}
+
 }  // namespace
 
 std::vector<LinkCost> measure_links(const ExchangeRoute& route, std::span<const std::int64_t> sends,
                                     std::span<const std::int64_t> receives) {
-  constexpr int kHalvings = 4;
+  constexpr std::size_t kSizes = 5;
   constexpr int kRepetitions = 3;
   const auto size = static_cast<std::size_t>(route.transport.size());
   const auto rank = static_cast<std::size_t>(route.transport.rank());
@@ -109,33 +121,41 @@ std::vector<LinkCost> measure_links(const ExchangeRoute& route, std::span<const 
   ProbeBuffer out(route, scaled(sends, scale));
   ProbeBuffer in(route, scaled(receives, scale));
 
-  std::vector<std::vector<LinkSample>> samples(size);  // of links to this rank
-  for (int halving = 0; halving <= kHalvings; ++halving, scale /= 2) {
+  // By size and link, from-major: bytes and seconds until they had come. Only the receiver knows.
+  const std::size_t links = size * size;
+  std::vector<double> bytes(kSizes * links, 0.0);
+  std::vector<double> seconds(kSizes * links, 0.0);
+  for (std::size_t s = 0; s < kSizes; ++s, scale /= 2) {
     const std::vector<std::int64_t> sent = scaled(sends, scale);
     const std::vector<std::int64_t> received = scaled(receives, scale);
     std::vector<std::vector<double>> times(size);
     for (int repetition = 0; repetition < kRepetitions; ++repetition) {
-      const std::vector<double> seconds =
+      const std::vector<double> arrivals =
           time_transfer(route, out.span(), in.span(), sent, received);
-      for (std::size_t peer = 0; peer < size; ++peer) times[peer].push_back(seconds[peer]);
+      for (std::size_t peer = 0; peer < size; ++peer) times[peer].push_back(arrivals[peer]);
     }
     for (std::size_t peer = 0; peer < size; ++peer) {
-      if (received[peer] == 0) continue;
       std::sort(times[peer].begin(), times[peer].end());
-      samples[peer].push_back({received[peer], times[peer][kRepetitions / 2]});
+      const std::size_t link = s * links + peer * size + rank;
+      bytes[link] = static_cast<double>(received[peer]);
+      seconds[link] = received[peer] > 0 ? times[peer][kRepetitions / 2] : 0;
     }
   }
-  // The receiver knows when its packets came; every rank needs all links.
-  std::vector<double> shared(2 * size * size, 0.0);
-  for (std::size_t peer = 0; peer < size; ++peer) {
-    const LinkCost cost = fit_link_cost(samples[peer]).cost;
-    shared[2 * (peer * size + rank)] = cost.theta_s_per_byte;
-    shared[2 * (peer * size + rank) + 1] = cost.gamma_s;
+  route.transport.all_reduce(std::span(bytes), {"link measurement"});
+  route.transport.all_reduce(std::span(seconds), {"link measurement"});
+
+  std::vector<LinkCost> costs;
+  for (std::size_t link = 0; link < links; ++link) {
+    std::vector<LinkSample> samples;
+    for (std::size_t s = 0; s < kSizes; ++s) {
+      const auto of_link = static_cast<std::int64_t>(bytes[s * links + link]);
+      if (of_link == 0) continue;
+      samples.push_back({of_link, shared_seconds(std::span(seconds).subspan(s * links, links), size,
+                                                 link / size, link % size)});
+    }
+    costs.push_back(fit_link_cost(samples).cost);
   }
-  route.transport.all_reduce(std::span(shared), {"link measurement"});
-  std::vector<LinkCost> links;
-  for (std::size_t l = 0; l < size * size; ++l) links.push_back({shared[2 * l], shared[2 * l + 1]});
-  return links;
+  return costs;
 }
 
 }  // namespace atl

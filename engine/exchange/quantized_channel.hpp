@@ -2,6 +2,7 @@
 // their packets, and the buffers that packets are made in and arrive in.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "engine/exchange/halo_exchange.hpp"
@@ -83,6 +84,9 @@ class QuantizedChannel {
   ConstDeviceArray<std::uint8_t> unpack_bits_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
+
+// All channels of a rank by Channel::slot(): the same slots on every rank.
+using QuantizedChannels = std::map<int, std::unique_ptr<QuantizedChannel>>;
 
 // Collective: tells every receiver the widths of the messages it gets and lets all channels, the
 // same on every rank, use them. bits[c][k]: of message k that this rank sends in channels[c].

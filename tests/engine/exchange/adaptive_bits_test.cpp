@@ -104,7 +104,7 @@ TEST_P(AdaptiveOnBackends, SlowLinksGetFewBitsAndTheBytesAreThoseOfTheReport) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, AdaptiveOnBackends,
                          ::testing::Values("reference", "cpu", "cuda"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 TEST_F(AdaptiveBitsTest, ExpectedTimesAreThoseOfTheSlowestLink) {
   const double theta = 1e-6;

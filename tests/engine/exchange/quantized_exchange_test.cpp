@@ -350,7 +350,7 @@ TEST_P(BadMessage, IsFoundInTheDirectionThatSendsIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, BadMessage, ::testing::Values("reference", "cpu", "cuda"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 // Rank 0 sends 4 bits where the others expect 8: a message too short for its receiver.
 TEST(QuantizedExchange, RefusesAShortMessage) {

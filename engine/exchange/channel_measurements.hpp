@@ -1,0 +1,49 @@
+// What epochs show of the channels of a rank: how long the work beside messages and the packing
+// take, and how far the variance of rounding is from its model.
+#pragma once
+
+#include "engine/exchange/exchange_calibration.hpp"
+#include "engine/exchange/quantized_channel.hpp"
+
+namespace atl {
+
+class ChannelMeasurements {
+ public:
+  explicit ChannelMeasurements(const ExchangeRoute& route) : route_(route) {}
+
+  // After an epoch in which all messages travelled at `bits`: takes the times of its spans.
+  void observe_times(const QuantizedChannels& channels, int bits);
+  // After any epoch: sums up the variance of rounding over all ranks. Collective.
+  void observe_rounding(const QuantizedChannels& channels);
+
+  // From the epochs observed, the first left out, for this rank: all 0 if they had not both 32 bits
+  // and fewer.
+  ExchangeCalibration::ChannelTimes times(int slot) const;
+  // True variance of rounding over its model F * range^2 / (6 (2^b - 1)^2).
+  double rounding_ratio(int slot, int bits) const;
+
+  void forget_times() { samples_.clear(); }
+  void forget_all() {
+    samples_.clear();
+    ratios_.clear();
+  }
+  // Of one channel, as fields of a JSON object, and back. Throws Error{kInput} naming `place`.
+  void add_state(int slot, Json& channel) const;
+  void load_state(int slot, const Json& channel, const std::string& place);
+
+ private:
+  using PerWidth = std::array<double, kWireBits.size()>;
+
+  // What one epoch took, in seconds.
+  struct Sample {
+    int bits = 0;
+    double central_s = 0;
+    double pack_s = 0;  // and unpacking
+  };
+
+  const ExchangeRoute& route_;
+  std::map<int, std::vector<Sample>> samples_;  // by slot
+  std::map<int, PerWidth> ratios_;              // by slot; 0: not seen yet
+};
+
+}  // namespace atl
