@@ -16,7 +16,6 @@ constexpr const char* kExact = "exact";
 
 // What one epoch spent on one channel, on this rank; ms.
 struct ChannelMs {
-  double marginal = 0;  // what the messages wait for, and what waits for them
   double central = 0;
   double wait = 0;
 };
@@ -33,9 +32,6 @@ ChannelTimes channel_times(const TraceRecorder& trace) {
     const double ms = span.duration_us / 1000;
     if (name == "wait") times[channel.slot()].wait += ms;
     if (name.ends_with(" central")) times[channel.slot()].central += ms;
-    if (name.ends_with(" marginal") || name == "pack" || name == "post" || name == "unpack") {
-      times[channel.slot()].marginal += ms;
-    }
   }
   // Without a wait no message was sent: a layer's own work.
   std::erase_if(times, [](const auto& entry) { return entry.second.wait == 0; });
@@ -79,7 +75,6 @@ class Contender {
     if (!measured) return;
     samples_.add(result);
     for (const auto& [slot, times] : channel_times(trainer_.trace())) {
-      marginal_[slot].push_back(times.marginal);
       central_[slot].push_back(times.central);
       wait_[slot].push_back(times.wait);
     }
@@ -108,7 +103,7 @@ class Contender {
   std::unique_ptr<HaloExchange> exchange_;
   SafetensorsFile state_;
   Samples samples_;
-  std::map<int, std::vector<double>> marginal_, central_, wait_;  // by slot
+  std::map<int, std::vector<double>> central_, wait_;  // by slot
   Json assignment_;
   double loss_ = 0;
 };
@@ -149,7 +144,7 @@ Json result_of(const Contender& contender, const Contender* vanilla, const Conte
   Json result = {
       {"mode", mode.name},
       {"overlap", mode.overlap},
-      {"mean_bits", quantized ? mean_bits(contender.assignment()) : 32.0},
+      {"mean_bits", quantized ? contender.assignment().at("mean_bits") : Json(32.0)},
       {"epoch_ms", to_json(epoch)},
       {"exposed_comm_ms",
        samples.exposed_ms.empty() ? Json(nullptr) : to_json(spread_of(samples.exposed_ms))},

@@ -148,22 +148,12 @@ std::string format_cell(const Json& value, Column::Kind kind) {
   return "";
 }
 
-// Mean over the epochs, so that a width counts for as long as it held.
-std::optional<double> mean_bits_of(const RunRecord& run) {
-  double sum = 0;
-  int count = 0;
-  for (const EpochRecord& epoch : run.epochs) {
-    if (!epoch.mean_bits) continue;
-    sum += *epoch.mean_bits;
-    ++count;
-  }
-  return count > 0 ? std::optional(sum / count) : std::nullopt;
-}
-
 // Summaries of finished runs, of the others what their epochs tell; and what no summary has.
 Json summary_of(const RunRecord& run) {
   Json summary = run.summary;
-  if (const auto bits = mean_bits_of(run)) summary["mean_bits"] = *bits;
+  if (!run.epochs.empty() && run.epochs.back().mean_bits) {
+    summary["mean_bits"] = *run.epochs.back().mean_bits;
+  }
   if (const auto median = median_of(run.epochs, &EpochRecord::solver_ms)) {
     summary["solver_ms"] = *median;
   }

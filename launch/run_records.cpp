@@ -52,7 +52,7 @@ EpochRecord to_epoch_record(const Json& object, const std::string& place) {
 void fill_mean_bits(std::vector<EpochRecord>& epochs) {
   std::optional<double> holds;
   for (EpochRecord& epoch : epochs) {
-    if (epoch.assignment) holds = mean_bits(*epoch.assignment);
+    if (epoch.assignment) holds = epoch.assignment->mean_bits;
     epoch.mean_bits = holds;
   }
 }

@@ -47,7 +47,6 @@ ChannelWidths read_channel(const Json& channel, const std::string& place) {
                direction.dump());
   }
   widths.direction = direction.get<std::string>();
-  widths.columns = optional_number(channel, "columns", place).value_or(1);
   widths.messages = read_counts(channel, place);
   return widths;
 }
@@ -62,6 +61,7 @@ std::optional<WidthAssignment> read_assignment(const Json& record, const std::st
   }
   WidthAssignment assignment;
   assignment.solver_ms = optional_number(*found, "solver_ms", place + ": assignment");
+  assignment.mean_bits = optional_number(*found, "mean_bits", place + ": assignment");
   const auto channels = found->find("channels");
   if (channels == found->end() || !channels->is_array()) {
     fail_input("{}: assignment: 'channels' is {}; it must be an array", place,
@@ -81,20 +81,6 @@ WidthCounts total_messages(const WidthAssignment& assignment) {
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += channel.messages[i];
   }
   return total;
-}
-
-std::optional<double> mean_bits(const WidthAssignment& assignment) {
-  double values = 0;
-  double bits = 0;
-  for (const ChannelWidths& channel : assignment.channels) {
-    for (std::size_t i = 0; i < kWireBits.size(); ++i) {
-      const double of_width = channel.columns * channel.messages[i];
-      values += of_width;
-      bits += of_width * kWireBits[i];
-    }
-  }
-  if (values == 0) return std::nullopt;
-  return bits / values;
 }
 
 }  // namespace atl

@@ -17,13 +17,13 @@ using WidthCounts = std::array<double, kWireBits.size()>;
 struct ChannelWidths {
   std::int64_t layer = 0;
   std::string direction;  // "forward" or "backward"
-  double columns = 1;     // values of a message
   WidthCounts messages{};
 };
 
 // Holds from the epoch in whose record it stands until the next one.
 struct WidthAssignment {
   std::optional<double> solver_ms;
+  std::optional<double> mean_bits;  // over the values of all messages
   std::vector<ChannelWidths> channels;
 };
 
@@ -33,8 +33,4 @@ std::optional<WidthAssignment> read_assignment(const Json& record, const std::st
 
 // The messages of all channels together.
 WidthCounts total_messages(const WidthAssignment& assignment);
-
-// Mean over the values of all messages; empty without messages.
-std::optional<double> mean_bits(const WidthAssignment& assignment);
-
 }  // namespace atl

@@ -9,6 +9,7 @@
 
 #include "base/checksum.hpp"
 #include "base/log.hpp"
+#include "engine/comm/max_over_ranks.hpp"
 #include "engine/exchange/bit_assignment.hpp"
 #include "engine/exchange/bit_policy.hpp"
 #include "engine/exchange/channel_measurements.hpp"
@@ -41,6 +42,7 @@ class AdaptiveBits final : public BitPolicy {
   bool end_epoch(int epoch, QuantizedChannels& channels,
                  std::optional<AssignmentReport>& report) override;
   bool constant() const override { return false; }
+  int widest() const override { return kWireBits.back(); }
   Json state() const override;
   void load_state(const Json& state, const std::string& place) override;
   Json calibration() const override {
@@ -66,7 +68,9 @@ class AdaptiveBits final : public BitPolicy {
   void calibrate(QuantizedChannels& channels);
   ChannelProblem problem(const QuantizedChannel& channel, std::vector<float>& beta) const;
   AssignmentReport assign(int epoch, QuantizedChannels& channels);
-  void max_over_ranks(std::span<double> values) const;
+  void max_over_ranks(std::span<double> values) const {
+    atl::max_over_ranks(route_.transport, values, {"bit-width assignment"});
+  }
 
   const WidthOptions options_;
   const ExchangeRoute& route_;
@@ -87,18 +91,6 @@ std::string plan_checksum(const QuantizedChannel& channel) {
   };
   return to_hex(
       checksum(bytes(plan.send_rows) + bytes(plan.send_offset) + bytes(plan.recv_offset)));
-}
-
-void AdaptiveBits::max_over_ranks(std::span<double> values) const {
-  const auto size = static_cast<std::size_t>(route_.transport.size());
-  const auto rank = static_cast<std::size_t>(route_.transport.rank());
-  std::vector<double> slots(values.size() * size, 0.0);
-  for (std::size_t i = 0; i < values.size(); ++i) slots[i * size + rank] = values[i];
-  route_.transport.all_reduce(std::span(slots), {"bit-width assignment"});
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto begin = slots.begin() + static_cast<std::ptrdiff_t>(i * size);
-    values[i] = *std::max_element(begin, begin + static_cast<std::ptrdiff_t>(size));
-  }
 }
 
 void AdaptiveBits::begin(QuantizedChannel& channel, int epoch) {

@@ -23,6 +23,7 @@ class UniformBits final : public BitPolicy {
     return false;
   }
   bool constant() const override { return true; }
+  int widest() const override { return bits_; }
 
  private:
   int bits_;
@@ -55,10 +56,12 @@ class RandomBits final : public BitPolicy {
     return true;
   }
   bool constant() const override { return false; }
+  int widest() const override { return kWidths[std::size(kWidths) - 1]; }
 
  private:
+  static constexpr std::uint8_t kWidths[] = {2, 4, 8};
+
   MessageBits draw(const QuantizedChannel& channel, int epoch) const {
-    constexpr std::uint8_t kWidths[] = {2, 4, 8};
     const RandomKey key{.seed = route_.seed,
                         .stream = RandomStream::kBitWidth,
                         .layer = static_cast<std::uint8_t>(channel.channel().layer),

@@ -31,6 +31,8 @@ class BitPolicy {
                          std::optional<AssignmentReport>& report) = 0;
   // False if widths ever change.
   virtual bool constant() const = 0;
+  // The most bits that any message may come to have.
+  virtual int widest() const = 0;
   // See HaloExchange.
   virtual Json state() const { return nullptr; }
   virtual void load_state(const Json& /*state*/, const std::string& /*place*/) {}

@@ -105,9 +105,6 @@ std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options,
                                             const ExchangeRoute& route);
 std::vector<std::string> exchange_modes();
 
-// Bits per value, averaged over the values of all messages, of what HaloExchange::end_epoch gave.
-double mean_bits(const Json& assignment);
-
 std::unique_ptr<HaloExchange> make_exact_exchange(const ExchangeRoute& route);
 std::unique_ptr<HaloExchange> make_quantized_exchange(const WidthOptions& options,
                                                       const ExchangeRoute& route);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/comm/max_over_ranks.hpp"
+
 namespace atl {
 
 namespace {
@@ -57,11 +59,8 @@ double probe_scale(Transport& transport, std::span<const std::int64_t> sends) {
   // start apart by a barrier's latency show in the times.
   constexpr double kLeast = 256 << 10;
   constexpr double kMost = 2 << 20;
-  std::vector<double> largest(static_cast<std::size_t>(transport.size()), 0.0);
-  largest[static_cast<std::size_t>(transport.rank())] =
-      static_cast<double>(*std::max_element(sends.begin(), sends.end()));
-  transport.all_reduce(std::span(largest), {"link measurement"});
-  const double bytes = *std::max_element(largest.begin(), largest.end());
+  double bytes = static_cast<double>(std::ranges::max(sends));
+  max_over_ranks(transport, std::span(&bytes, 1), {"link measurement"});
   return bytes > 0 ? std::clamp(bytes / 4, kLeast, kMost) / bytes : 0;
 }
 

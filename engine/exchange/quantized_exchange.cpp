@@ -103,11 +103,10 @@ std::unique_ptr<PendingExchange> QuantizedExchange::begin(const DistributedOpera
 std::int64_t QuantizedExchange::buffer_bytes(const DistributedOperator& op, std::int64_t width,
                                              DType dtype) const {
   if (route_.transport.size() == 1) return 0;
-  // Any message may come to travel at 32 bits. Beside the packets: offset, width, row and what
-  // packing finds out, per message.
+  // Beside the packets: offset, width, row and what packing finds out, per message.
   constexpr std::int64_t kPerMessage = 64;
   return (op.plan.sent_rows() + op.plan.halo_rows()) *
-         (wire_row_bytes(32, width, dtype) + kPerMessage);
+         (wire_row_bytes(policy_->widest(), width, dtype) + kPerMessage);
 }
 
 Json QuantizedExchange::end_epoch(int epoch) {
@@ -133,14 +132,19 @@ Json QuantizedExchange::describe() const {
   route_.transport.all_reduce(std::span(sums), {"bit-width report"});
   Json result = Json::object();
   if (report_) result.update({{"solver_ms", report_->solver_ms}, {"gap", report_->gap}});
+  result["mean_bits"] = 0.0;
   result["channels"] = Json::array();
+  double values = 0;
+  double value_bits = 0;
   auto sum = sums.begin();
   for (const auto& [slot, channel] : channels_) {
     Json bits = Json::object();
     std::int64_t rows = 0;
     for (std::size_t w = 0; w < kWidths; ++w) {
-      bits[std::to_string(kWireBits[w])] = sum[static_cast<std::ptrdiff_t>(w)];
-      rows += sum[static_cast<std::ptrdiff_t>(w)];
+      const std::int64_t messages = sum[static_cast<std::ptrdiff_t>(w)];
+      bits[std::to_string(kWireBits[w])] = messages;
+      rows += messages;
+      value_bits += static_cast<double>(messages * channel->cols() * kWireBits[w]);
     }
     Json entry = {{"layer", channel->channel().layer},
                   {"direction", to_string(channel->channel().direction)},
@@ -153,8 +157,10 @@ Json QuantizedExchange::describe() const {
       entry.update({{"wire_ms", times.wire_ms}, {"central_ms", times.central_ms}});
     }
     result["channels"].push_back(entry);
+    values += static_cast<double>(rows * channel->cols());
     sum += kWidths + 1;
   }
+  if (values > 0) result["mean_bits"] = value_bits / values;
   return result;
 }
 
@@ -165,7 +171,8 @@ void QuantizedExchange::log_assignment(const Json& assignment, int epoch) {
   log::info(
       "epoch {}: {:.2f} mean bits, {:.3f} MB of messages per epoch, assigned in {:.1f} ms, "
       "within {:.1e} of the optimum",
-      epoch, mean_bits(assignment), bytes / 1e6, report_->solver_ms, report_->gap);
+      epoch, assignment.at("mean_bits").get<double>(), bytes / 1e6, report_->solver_ms,
+      report_->gap);
   // Shares change little from one assignment to the next: only what is new is worth a line.
   for (const Json& channel : assignment.at("channels")) {
     std::vector<std::string> shares;
@@ -190,19 +197,6 @@ void QuantizedExchange::load_state(const std::string& state, const std::string& 
 }
 
 }  // namespace
-
-double mean_bits(const Json& assignment) {
-  double values = 0;
-  double bits = 0;
-  for (const Json& channel : assignment.at("channels")) {
-    const auto columns = channel.at("columns").get<double>();
-    for (const auto& [width, count] : channel.at("bits").items()) {
-      values += columns * count.get<double>();
-      bits += columns * count.get<double>() * std::stod(width);
-    }
-  }
-  return values > 0 ? bits / values : 0;
-}
 
 std::unique_ptr<HaloExchange> make_quantized_exchange(const WidthOptions& options,
                                                       const ExchangeRoute& route) {

@@ -213,7 +213,7 @@ class Run {
     summary["exposed_comm_ms_median"] = median(exposed_ms_);
     summary["layers"] = floats;
     if (options_.exchange == "quantized") summary["bits"] = options_.widths.bits;
-    if (!assignment_.is_null()) summary["mean_bits"] = mean_bits(assignment_);
+    if (!assignment_.is_null()) summary["mean_bits"] = assignment_.at("mean_bits");
     summary["peak_rss_mb"] =
         static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / 1e6;
     summary["commit"] = description_.commit;
@@ -275,9 +275,14 @@ Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset) {
                  {"exchange", options.exchange}};
   if (options.exchange == "quantized") {
     result["bits"] = options.widths.bits;
-    result["reassign-every"] = options.widths.reassign_every;
-    result["lambda"] = options.widths.lambda;
-    result["sensitivity"] = to_string(options.widths.sensitivity);
+    const bool adaptive = options.widths.bits == "adaptive";
+    if (adaptive || options.widths.bits == "random") {
+      result["reassign-every"] = options.widths.reassign_every;
+    }
+    if (adaptive) {
+      result["lambda"] = options.widths.lambda;
+      result["sensitivity"] = to_string(options.widths.sensitivity);
+    }
   }
   if (optimizer.schedule == LearningRateSchedule::kCosine) result["epochs"] = optimizer.epochs;
   if (optimizer.schedule == LearningRateSchedule::kStep) {

@@ -11,18 +11,6 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// fp32 rows of 256 values: the sizes that exchange of messages is planned with.
-TEST(MessageLayout, RowsHaveTheSizesOfTheWireFormat) {
-  EXPECT_EQ(wire_row_bytes(32, 256, DType::kF32), 1024);
-  EXPECT_EQ(wire_row_bytes(16, 256, DType::kF32), 516);
-  EXPECT_EQ(wire_row_bytes(8, 256, DType::kF32), 260);
-  EXPECT_EQ(wire_row_bytes(4, 256, DType::kF32), 132);
-  EXPECT_EQ(wire_row_bytes(2, 256, DType::kF32), 68);
-  EXPECT_EQ(wire_row_bytes(1, 256, DType::kF32), 36);
-  EXPECT_EQ(wire_row_bytes(32, 256, DType::kBf16), 512);
-  EXPECT_EQ(wire_row_bytes(4, 256, DType::kBf16), 132);
-}
-
 // Rows of 10 f32: 8, 8, 12, 16, 24 and 40 bytes at 1 to 32 bits, written out by hand.
 TEST(MessageLayout, SortsByWidthAndKeepsTheOrderOfEqualWidths) {
   const MessageBits bits{8, 32, 8, 1, 16, 2, 4, 1};

@@ -153,7 +153,7 @@ TEST_P(QuantizedExchangeTest, ReportsTheWidthsOnce) {
     EXPECT_EQ(channels[d].at("bits").at("8"), 0);
     EXPECT_EQ(channels[d].at("bytes"), run.epochs[0].channels[d].bytes);
   }
-  EXPECT_EQ(mean_bits(run.epochs[0].assignment), 4);
+  EXPECT_EQ(run.epochs[0].assignment.at("mean_bits").get<double>(), 4);
 }
 
 // Redrawn after epochs 2 and 4; every epoch's counter is what the widths in use add up to.

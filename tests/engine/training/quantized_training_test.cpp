@@ -70,7 +70,7 @@ TEST(QuantizedTraining, At32BitsIsExactTraining) {
     EXPECT_TRUE(same_tensors(run.state, exact.state));
     // The first epoch also reports its widths.
     EXPECT_EQ(run.bytes[2], exact.bytes[2]);
-    EXPECT_EQ(mean_bits(run.assignments[0]), 32);
+    EXPECT_EQ(run.assignments[0].at("mean_bits").get<double>(), 32);
   }
 }
 
