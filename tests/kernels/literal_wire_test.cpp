@@ -55,10 +55,12 @@ INSTANTIATE_TEST_SUITE_P(Backends, LiteralWire, ::testing::ValuesIn(backend_name
 TEST(WireFormat, BytesOfARow) {
   EXPECT_EQ(wire_row_bytes(8, 256, DType::kF32), 260);
   EXPECT_EQ(wire_row_bytes(4, 256, DType::kF32), 132);
+  EXPECT_EQ(wire_row_bytes(2, 256, DType::kF32), 68);
   EXPECT_EQ(wire_row_bytes(2, 256, DType::kBf16), 68);
   EXPECT_EQ(wire_row_bytes(1, 256, DType::kF32), 36);
   EXPECT_EQ(wire_row_bytes(16, 256, DType::kF32), 516);
   EXPECT_EQ(wire_row_bytes(32, 256, DType::kF32), 1024);
+  EXPECT_EQ(wire_row_bytes(32, 256, DType::kBf16), 512);
   EXPECT_EQ(wire_row_bytes(32, 255, DType::kBf16), 510);
   EXPECT_EQ(wire_row_bytes(1, 1, DType::kF32), 8);
   EXPECT_EQ(wire_row_bytes(1, 33, DType::kF32), 12);
