@@ -1,0 +1,72 @@
+// The machine as a plan sees it: how fast each rank computes, how fast each pair of ranks talks,
+// and what they share while they do. Measured by `atoll topology probe`, or written by hand for a
+// cluster that isn't there yet (docs/placement.md has the file format).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+
+namespace atl {
+
+// A rate that depends on how many columns the matrix has.
+struct RateAtWidth {
+  std::int64_t columns = 0;
+  double per_s = 0;
+};
+
+// What one rank computes on.
+struct Device {
+  int host = 0;              // index into Topology::hosts
+  int island = 0;            // ranks that share fast links have equal numbers, counted from 0
+  std::string kind = "cpu";  // "cpu" or "cuda"
+  double memory_bytes = 0;   // that this rank may use
+  // Both ascending by columns, at least one entry. Bytes of rows read, one per edge, plus rows
+  // written, f32; floating-point operations of [rows, columns] x [columns, columns].
+  std::vector<RateAtWidth> spmm_bytes_per_s;
+  std::vector<RateAtWidth> gemm_flop_per_s;
+  double elementwise_bytes_per_s = 0;  // read and written, by ReLU, dropout, norm, Adam
+  double quantize_bytes_per_s = 0;     // of f32 rows packed at less than 32 bits
+  // Processor time that a byte on its way costs the sender and, again, the receiver, taken from
+  // their computing (s/byte); 0 where transfers move by themselves.
+  double progress_s_per_byte = 0;
+};
+
+// A network card or a memory bus: what all ranks of one host share towards other hosts.
+struct Host {
+  std::string name;
+  double send_bytes_per_s = 0;  // infinity: no limit of its own
+  double receive_bytes_per_s = 0;
+};
+
+// One ordered pair of ranks, alone: a message of n bytes takes latency_s + n / bytes_per_s.
+struct Link {
+  double latency_s = 0;
+  double bytes_per_s = 0;
+};
+
+struct Topology {
+  std::vector<Device> devices;  // by rank
+  std::vector<Host> hosts;
+  std::vector<Link> links;  // [from * ranks() + to]; the diagonal is not used
+
+  int ranks() const { return static_cast<int>(devices.size()); }
+  const Link& link(int from, int to) const {
+    return links[static_cast<std::size_t>(from) * devices.size() + static_cast<std::size_t>(to)];
+  }
+};
+
+// Rate at `columns`: between two measured widths by linear interpolation, outside of them the
+// nearest.
+double rate_at(const std::vector<RateAtWidth>& rates, std::int64_t columns);
+
+// Throws Error{kInput} naming `place`, the field, the value found and those allowed, also for a
+// machine that can't work: links without bandwidth, ranks that can't reach each other.
+Topology parse_topology(const Json& json, const std::string& place);
+Json to_json(const Topology& topology);
+Topology read_topology(const std::filesystem::path& path);
+
+}  // namespace atl
