@@ -6,16 +6,18 @@ namespace atl {
 
 namespace {
 
-// One line per layer type: its name, the normalisation of its aggregate, its maker.
+// One line per layer type: its name, the normalisation of its aggregate, whether a node's own row
+// has a weight of its own, its maker.
 struct ModelKind {
   const char* name;
   Normalisation normalisation;
+  bool root_weight;
   std::unique_ptr<Layer> (*make)(const LayerConfig&, const GraphOperators&, ParameterStore&,
                                  TensorArena&);
 };
 constexpr ModelKind kModelKinds[] = {
-    {"gcn", Normalisation::kSymmetric, make_gcn_layer},
-    {"sage", Normalisation::kMean, make_sage_layer},
+    {"gcn", Normalisation::kSymmetric, false, make_gcn_layer},
+    {"sage", Normalisation::kMean, true, make_sage_layer},
 };
 
 const ModelKind& find_kind(const std::string& name) {
@@ -45,6 +47,31 @@ std::vector<std::string> model_kinds() {
   return names;
 }
 
+bool has_root_weight(const std::string& kind) { return find_kind(kind).root_weight; }
+
+LayerConfig layer_config(const ModelConfig& config, int index) {
+  const bool last = index + 1 == config.layers;
+  LayerConfig layer;
+  layer.index = index;
+  layer.in = index == 0 ? config.features : config.hidden;
+  layer.out = last ? config.outputs : config.hidden;
+  layer.constant_input = index == 0 && config.input_dropout == 0;
+  layer.input_gradient = index > 0;
+  bool cache = config.cache_aggregate;
+  if (config.layer_orders.empty()) {
+    layer.order = choose_order(config.order, layer, cache);
+  } else {
+    const LayerOrder& planned = config.layer_orders.at(static_cast<std::size_t>(index));
+    layer.order = planned.order;
+    cache = planned.cache_aggregate;
+  }
+  layer.cache_aggregate =
+      cache && layer.constant_input && layer.order == MultiplyOrder::kAggregateFirst;
+  layer.tail = {index, layer.out, last ? Norm::kNone : config.norm, !last,
+                last ? 0.0 : config.dropout};
+  return layer;
+}
+
 Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const LocalGraphView& graph,
              ConstMatrixView features)
     : config_(config),
@@ -57,7 +84,7 @@ Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const Lo
   std::int64_t aggregate_input = 0;
   std::int64_t gradient = 0;
   for (int index = 0; index < config.layers; ++index) {
-    const LayerConfig layer = layer_config(index);
+    const LayerConfig layer = layer_config(config, index);
     layers_.push_back(find_kind(config.kind).make(layer, operators_, parameters_, *arena_));
     aggregate_input = std::max(aggregate_input, layers_.back()->aggregate_input_elements());
     gradient = std::max(gradient, layers_.back()->gradient_elements());
@@ -74,22 +101,6 @@ Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const Lo
   scratch_.aggregate_input = &arena_->declare(1, aggregate_input);
   scratch_.gradients[0] = &arena_->declare(1, gradient);
   scratch_.gradients[1] = &arena_->declare(1, gradient);
-}
-
-LayerConfig Model::layer_config(int index) const {
-  const bool last = index + 1 == config_.layers;
-  LayerConfig layer;
-  layer.index = index;
-  layer.in = index == 0 ? config_.features : config_.hidden;
-  layer.out = last ? config_.outputs : config_.hidden;
-  layer.constant_input = index == 0 && config_.input_dropout == 0;
-  layer.input_gradient = index > 0;
-  layer.order = choose_order(config_.order, layer, config_.cache_aggregate);
-  layer.cache_aggregate = config_.cache_aggregate && layer.constant_input &&
-                          layer.order == MultiplyOrder::kAggregateFirst;
-  layer.tail = {index, layer.out, last ? Norm::kNone : config_.norm, !last,
-                last ? 0.0 : config_.dropout};
-  return layer;
 }
 
 void Model::allocate(std::uint64_t seed) {

@@ -12,6 +12,12 @@ namespace atl {
 
 enum class OrderChoice { kAuto, kMultiplyFirst, kAggregateFirst };
 
+// The algebra of one layer, as a plan fixes it.
+struct LayerOrder {
+  MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
+  bool cache_aggregate = false;  // has no effect where S x changes or the layer multiplies first
+};
+
 struct ModelConfig {
   std::string kind = "gcn";  // see model_kinds()
   int layers = 3;
@@ -22,11 +28,17 @@ struct ModelConfig {
   double input_dropout = 0;
   Norm norm = Norm::kNone;
   OrderChoice order = OrderChoice::kAuto;
-  bool cache_aggregate = true;  // keep S x of the first layer where its input is constant
+  bool cache_aggregate = true;           // keep S x of the first layer where its input is constant
+  std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
   DType dtype = DType::kF32;
 };
 
 std::vector<std::string> model_kinds();  // "gcn", "sage"
+// True if its layers multiply a node's own row by a second weight. Throws Error{kOption} for an
+// unknown kind.
+bool has_root_weight(const std::string& kind);
+// What layer `index` of a model is.
+LayerConfig layer_config(const ModelConfig& config, int index);
 
 // The chosen algebra of one layer, for logs and summaries.
 struct LayerAlgebra {
@@ -68,7 +80,6 @@ class Model {
   std::int64_t halo_bytes_per_epoch() const;
 
  private:
-  LayerConfig layer_config(int index) const;
   MatrixView layer_input(int index);
 
   ModelConfig config_;

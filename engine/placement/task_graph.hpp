@@ -4,55 +4,48 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
-
-#include "engine/placement/topology.hpp"
 
 namespace atl {
 
-using TaskId = int;
+using TaskId = std::int32_t;
 
 enum class TaskKind : std::uint8_t {
   kCompute,   // occupies its rank; the computing tasks of a rank run in the order of their ids
-  kTransfer,  // occupies links; runs beside computing
+  kTransfer,  // occupies links, beside computing
+  kDelay,     // occupies nothing: a collective that all ranks wait for
 };
 
-struct Task {
+struct SimTask {
   TaskKind kind = TaskKind::kCompute;
-  const char* name = "";       // string literal: the name of the span in a trace of a real epoch
+  // What the spans of a real epoch's trace are called.
+  const char* name = "";
   const char* direction = "";  // "forward", "backward" or ""
   int layer = -1;
-  int rank = -1;             // compute: where; transfer: the sender
-  int destination = -1;      // transfer: the receiver
-  double seconds = 0;        // compute: alone on its rank
-  double bytes = 0;          // transfer
-  int dependency_begin = 0;  // into TaskGraph::dependencies
-  int dependency_end = 0;
+  int rank = -1;         // compute: where; transfer: the sender
+  int destination = -1;  // transfer: the receiver
+  double seconds = 0;    // compute: alone on its rank; delay
+  double bytes = 0;      // transfer
 };
 
-struct TaskGraph {
-  int ranks = 0;
-  std::vector<Task> tasks;
-  std::vector<TaskId> dependencies;  // all of them earlier tasks
-
-  // Returns the id of the task, which starts when all of `after` have ended.
-  TaskId add(Task task, std::span<const TaskId> after);
-};
-
-struct TaskTimes {
-  std::vector<double> start_s;  // by task
-  std::vector<double> end_s;
-  double makespan_s = 0;
-};
-
-// Runs the tasks on the machine. Transfers under way at the same time share links and hosts by
-// max-min fairness; computing slows down by what transfers of its rank take from the processor.
-class Simulator {
+class TaskGraph {
  public:
-  explicit Simulator(const Topology& topology);
-  // Valid until the next call.
-  const TaskTimes& run(const TaskGraph& graph);
+  explicit TaskGraph(int ranks) : ranks_(ranks) {}
+  // Adds a task that starts when all of `after` (earlier tasks) have ended; returns its id.
+  TaskId add(const SimTask& task, std::span<const TaskId> after = {});
+
+  int ranks() const { return ranks_; }
+  TaskId size() const { return static_cast<TaskId>(tasks_.size()); }
+  const SimTask& task(TaskId id) const { return tasks_[static_cast<std::size_t>(id)]; }
+  SimTask& task(TaskId id) { return tasks_[static_cast<std::size_t>(id)]; }
+  const std::vector<SimTask>& tasks() const { return tasks_; }
+  std::span<const TaskId> dependencies(TaskId id) const;
+
+ private:
+  int ranks_;
+  std::vector<SimTask> tasks_;
+  std::vector<TaskId> dependencies_;
+  std::vector<std::int32_t> dependency_end_;  // by task, into dependencies_
 };
 
 }  // namespace atl

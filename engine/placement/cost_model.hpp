@@ -1,0 +1,85 @@
+// Seconds that the phases of an epoch take on a rank, from counted work and the machine's rates.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/nn/model.hpp"
+#include "engine/placement/topology.hpp"
+
+namespace atl {
+
+// The computing spans of an epoch's trace.
+enum class Phase : std::uint8_t {
+  kInputDropout,
+  kPrepareMarginal,
+  kPack,
+  kPrepareCentral,
+  kSpmmCentral,
+  kCompleteCentral,
+  kUnpack,
+  kSpmmMarginal,
+  kCompleteMarginal,
+  kNormStatistics,
+  kNormApply,
+  kLoss,
+  kStep,
+};
+inline constexpr std::array<const char*, 13> kPhaseNames = {"input dropout",
+                                                            "prepare marginal",
+                                                            "pack",
+                                                            "prepare central",
+                                                            "spmm central",
+                                                            "complete central",
+                                                            "unpack",
+                                                            "spmm marginal",
+                                                            "complete marginal",
+                                                            "norm statistics",
+                                                            "norm apply",
+                                                            "loss",
+                                                            "step"};
+inline const char* to_string(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
+
+// Where in an epoch a phase stands. layer -1, direction "" : outside of layers.
+struct PhasePlace {
+  Phase phase = Phase::kStep;
+  int layer = -1;
+  bool backward = false;
+};
+
+// How much longer phases really took than their work says, by rank and place: from a trace.
+class PhaseCorrections {
+ public:
+  PhaseCorrections() = default;
+  PhaseCorrections(int ranks, int layers);
+  double factor(int rank, const PhasePlace& place) const {
+    return factors_.empty() ? 1 : factors_[index(rank, place)];
+  }
+  void set(int rank, const PhasePlace& place, double factor) {
+    factors_[index(rank, place)] = factor;
+  }
+
+ private:
+  std::size_t index(int rank, const PhasePlace& place) const {
+    const auto per_rank = static_cast<std::size_t>(2 * (layers_ + 1));
+    const auto channel = static_cast<std::size_t>(2 * (place.layer + 1) + (place.backward ? 1 : 0));
+    return (static_cast<std::size_t>(rank) * per_rank + channel) * kPhaseNames.size() +
+           static_cast<std::size_t>(place.phase);
+  }
+  int layers_ = 0;
+  std::vector<double> factors_;
+};
+
+// Work of one device; all matrices f32. Rates of Device, see there.
+double gemm_seconds(const Device& device, std::int64_t rows, std::int64_t in, std::int64_t out);
+// `edges` rows read, self-loops of the model included, `rows` written.
+double spmm_seconds(const Device& device, std::int64_t edges, std::int64_t rows, std::int64_t cols);
+double elementwise_seconds(const Device& device, double bytes);
+double quantize_seconds(const Device& device, std::int64_t rows, std::int64_t cols);
+
+// Sum over all ranks of `bytes` on each as engine/comm does it: reduce-scatter and all-gather, each
+// an all-to-all of bytes / ranks per pair.
+double all_reduce_seconds(const Topology& topology, double bytes);
+
+}  // namespace atl

@@ -1,0 +1,345 @@
+#include "engine/placement/epoch_tasks.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "kernels/wire.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr double kFloat = 4;  // bytes
+
+// Bytes of a message of `cols` values: those of the wire format, for a mean width between two of
+// its widths in proportion.
+double message_bytes(double bits, std::int64_t cols) {
+  const auto* above = std::lower_bound(kWireBits.begin(), kWireBits.end(), bits);
+  ATOLL_ASSERT(above != kWireBits.end());
+  const auto bytes = [&](int width) {
+    return static_cast<double>(wire_row_bytes(width, cols, DType::kF32));
+  };
+  if (*above == bits || above == kWireBits.begin()) return bytes(*above);
+  const int below = *(above - 1);
+  const double share = (bits - below) / (*above - below);
+  return bytes(below) + share * (bytes(*above) - bytes(below));
+}
+
+// What a range of rows holds.
+struct Rows {
+  std::int64_t rows = 0;
+  std::int64_t edges = 0;  // in-edges, with the model's self-loops
+};
+
+class EpochBuilder {
+ public:
+  EpochBuilder(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
+               TaskDetail detail)
+      : setting_(setting),
+        strategy_(strategy),
+        merged_(detail == TaskDetail::kMerged),
+        root_(has_root_weight(setting.model.kind)),
+        ranks_(setting.topology.ranks()),
+        graph_(ranks_),
+        last_(static_cast<std::size_t>(ranks_), -1),
+        barrier_(static_cast<std::size_t>(ranks_), -1) {
+    ATOLL_ASSERT(std::ssize(setting.partition.parts) == ranks_);
+    ATOLL_ASSERT(std::ssize(strategy) == setting.model.layers);
+    ModelConfig planned = setting.model;
+    for (const LayerStrategy& layer : strategy) {
+      planned.layer_orders.push_back({layer.order, layer.cache_aggregate});
+    }
+    for (int l = 0; l < planned.layers; ++l) layers_.push_back(layer_config(planned, l));
+  }
+
+  TaskGraph build() {
+    if (setting_.model.input_dropout > 0) {
+      for_ranks([&](int r) {
+        compute(r, {Phase::kInputDropout, 0, false},
+                touch(r, 2 * all(r).rows, setting_.model.features));
+      });
+    }
+    for (const LayerConfig& layer : layers_) forward(layer);
+    for_ranks([&](int r) {
+      compute(r, {Phase::kLoss, -1, false}, touch(r, 2 * all(r).rows, setting_.model.outputs));
+    });
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) backward(*layer);
+    all_reduce(kFloat * static_cast<double>(parameters()), {});
+    // Adam reads and writes weight and two moments, and reads the gradient.
+    for_ranks([&](int r) { compute(r, {Phase::kStep, -1, false}, touch(r, 7, parameters())); });
+    return std::move(graph_);
+  }
+
+ private:
+  const Device& device(int rank) const {
+    return setting_.topology.devices[static_cast<std::size_t>(rank)];
+  }
+  const PartQuality& part(int rank) const {
+    return setting_.partition.parts[static_cast<std::size_t>(rank)];
+  }
+  Rows rows_of(std::int64_t rows, std::int64_t edges) const {
+    return {rows, root_ ? edges : edges + rows};
+  }
+  Rows all(int rank) const { return rows_of(part(rank).nodes, part(rank).edges); }
+  Rows marginal(int rank) const {
+    const PartQuality& p = part(rank);
+    return rows_of(p.nodes - p.central, p.marginal_edges);
+  }
+  Rows central(int rank) const {
+    const PartQuality& p = part(rank);
+    return rows_of(p.central, p.edges - p.marginal_edges);
+  }
+  std::int64_t messages(bool backward, int from, int to) const {
+    const std::vector<std::int64_t>& rows =
+        backward ? setting_.partition.backward_rows : setting_.partition.forward_rows;
+    return rows[static_cast<std::size_t>(to) * static_cast<std::size_t>(ranks_) +
+                static_cast<std::size_t>(from)];
+  }
+  std::int64_t parameters() const {
+    std::int64_t sum = 0;
+    for (const LayerConfig& layer : layers_) {
+      sum += layer.in * layer.out * (root_ ? 2 : 1) + layer.out;
+      if (layer.tail.norm != Norm::kNone) sum += layer.out;
+    }
+    return sum;
+  }
+
+  double touch(int rank, std::int64_t rows, std::int64_t cols) const {
+    return elementwise_seconds(device(rank),
+                               kFloat * static_cast<double>(rows) * static_cast<double>(cols));
+  }
+  double gemm(int rank, std::int64_t rows, const LayerConfig& layer) const {
+    return gemm_seconds(device(rank), rows, layer.in, layer.out);
+  }
+
+  template <typename Body>
+  void for_ranks(const Body& body) {
+    for (int rank = 0; rank < ranks_; ++rank) body(rank);
+  }
+
+  // A span of a rank's main thread. `after`: what it waits for beside the span before it.
+  TaskId compute(int rank, const PhasePlace& place, double seconds,
+                 std::vector<TaskId> after = {}) {
+    seconds *= setting_.corrections.factor(rank, place);
+    const auto r = static_cast<std::size_t>(rank);
+    if (barrier_[r] >= 0) after.push_back(std::exchange(barrier_[r], -1));
+    if (merged_ && after.empty() && last_[r] >= 0) {
+      graph_.task(last_[r]).seconds += seconds;
+      return last_[r];
+    }
+    const char* direction = place.layer < 0 ? "" : place.backward ? "backward" : "forward";
+    last_[r] = graph_.add({.kind = TaskKind::kCompute,
+                           .name = to_string(place.phase),
+                           .direction = direction,
+                           .layer = place.layer,
+                           .rank = rank,
+                           .seconds = seconds},
+                          after);
+    return last_[r];
+  }
+
+  // What `rank` computes from now on is not added to the task it is in.
+  void cut(int rank) { last_[static_cast<std::size_t>(rank)] = -1; }
+
+  void all_reduce(double bytes, const LayerConfig* layer) {
+    if (ranks_ == 1) return;
+    std::vector<TaskId> after;
+    for_ranks([&](int r) {
+      after.push_back(last_[static_cast<std::size_t>(r)]);
+      cut(r);
+    });
+    const TaskId delay = graph_.add({.kind = TaskKind::kDelay,
+                                     .name = "all-reduce",
+                                     .layer = layer == nullptr ? -1 : layer->index,
+                                     .seconds = all_reduce_seconds(setting_.topology, bytes)},
+                                    after);
+    std::fill(barrier_.begin(), barrier_.end(), delay);
+  }
+
+  // Seconds of a layer's own work around an aggregate of `cols` columns, by rank and range.
+  struct Stages {
+    std::int64_t cols = 0;
+    std::function<double(int rank, const Rows&)> prepare;
+    std::function<double(int rank, const Rows&)> complete;
+  };
+
+  // engine/exchange/aggregate.cpp.
+  void aggregate(const LayerConfig& layer, bool backward, const Stages& stages) {
+    const double bits = strategy_[static_cast<std::size_t>(layer.index)].bits;
+    const auto place = [&](Phase phase) { return PhasePlace{phase, layer.index, backward}; };
+    const auto moved = [&](int rank, std::int64_t rows) {
+      return bits < 32 ? quantize_seconds(device(rank), rows, stages.cols)
+                       : touch(rank, 2 * rows, stages.cols);
+    };
+    std::vector<std::vector<TaskId>> arrivals(static_cast<std::size_t>(ranks_));
+    for_ranks([&](int from) {
+      compute(from, place(Phase::kPrepareMarginal), stages.prepare(from, marginal(from)));
+      std::int64_t sent = 0;
+      for_ranks([&](int to) { sent += messages(backward, from, to); });
+      if (sent == 0) return;
+      const TaskId packed = compute(from, place(Phase::kPack), moved(from, sent));
+      cut(from);
+      for_ranks([&](int to) {
+        const std::int64_t rows = messages(backward, from, to);
+        if (rows == 0) return;
+        const TaskId packet =
+            graph_.add({.kind = TaskKind::kTransfer,
+                        .name = "packet",
+                        .direction = backward ? "backward" : "forward",
+                        .layer = layer.index,
+                        .rank = from,
+                        .destination = to,
+                        .bytes = static_cast<double>(rows) * message_bytes(bits, stages.cols)},
+                       std::span(&packed, 1));
+        arrivals[static_cast<std::size_t>(to)].push_back(packet);
+      });
+    });
+    for_ranks([&](int rank) {
+      std::vector<TaskId>& after = arrivals[static_cast<std::size_t>(rank)];
+      const auto wait_first = [&] {
+        return setting_.overlap ? std::vector<TaskId>() : std::exchange(after, {});
+      };
+      compute(rank, place(Phase::kPrepareCentral), stages.prepare(rank, central(rank)),
+              wait_first());
+      compute(rank, place(Phase::kSpmmCentral), spmm(rank, central(rank), stages.cols));
+      compute(rank, place(Phase::kCompleteCentral), stages.complete(rank, central(rank)));
+    });
+    for_ranks([&](int rank) {
+      std::vector<TaskId> after = std::move(arrivals[static_cast<std::size_t>(rank)]);
+      if (bits < 32) {
+        std::int64_t received = 0;
+        for_ranks([&](int from) { received += messages(backward, from, rank); });
+        if (received > 0) {
+          compute(rank, place(Phase::kUnpack), moved(rank, received), std::exchange(after, {}));
+        }
+      }
+      compute(rank, place(Phase::kSpmmMarginal), spmm(rank, marginal(rank), stages.cols),
+              std::move(after));
+      compute(rank, place(Phase::kCompleteMarginal), stages.complete(rank, marginal(rank)));
+    });
+  }
+
+  double spmm(int rank, const Rows& rows, std::int64_t cols) const {
+    return spmm_seconds(device(rank), rows.edges, rows.rows, cols);
+  }
+
+  // engine/nn/convolution_layer.cpp.
+  void forward(const LayerConfig& layer) {
+    const bool barrier = layer.tail.norm == Norm::kBatch;
+    const double products = root_ ? 2 : 1;
+    const auto tail = [&](int rank, const Rows& range) {
+      return layer.tail.norm == Norm::kLayer ? touch(rank, 4 * range.rows, layer.out) : 0.0;
+    };
+    const auto multiply = [&](int rank, const Rows& range) {
+      return products * gemm(rank, range.rows, layer);
+    };
+    if (layer.order == MultiplyOrder::kMultiplyFirst) {
+      aggregate(layer, false, {layer.out, multiply, tail});
+    } else if (layer.cache_aggregate) {
+      for_ranks([&](int r) {
+        compute(r, {Phase::kCompleteCentral, layer.index, false},
+                multiply(r, all(r)) + tail(r, all(r)));
+      });
+    } else {
+      aggregate(layer, false,
+                {layer.in, [](int, const Rows&) { return 0.0; },
+                 [&](int r, const Rows& range) { return multiply(r, range) + tail(r, range); }});
+    }
+    if (!barrier) return;
+    norm_sums(layer, false, 1);
+    for_ranks([&](int r) {
+      compute(r, {Phase::kNormApply, layer.index, false}, touch(r, 2 * all(r).rows, layer.out));
+    });
+  }
+
+  // Batch norm: `passes` over the rows, then sums of two doubles per column over all ranks.
+  void norm_sums(const LayerConfig& layer, bool backward, int passes) {
+    for_ranks([&](int r) {
+      compute(r, {Phase::kNormStatistics, layer.index, backward},
+              touch(r, passes * all(r).rows, layer.out));
+    });
+    all_reduce(16 * static_cast<double>(layer.out), &layer);
+  }
+
+  void backward(const LayerConfig& layer) {
+    const bool multiply_first = layer.order == MultiplyOrder::kMultiplyFirst;
+    // ReLU and dropout: reads output and gradient, writes the gradient; sums of the norm.
+    if (layer.tail.norm == Norm::kBatch) norm_sums(layer, true, layer.tail.relu ? 5 : 2);
+    const auto tail = [&](int rank, const Rows& range) {
+      const int passes = layer.tail.norm == Norm::kBatch ? 3 : (layer.tail.relu ? 3 : 0) + 1;
+      return touch(rank, passes * range.rows, layer.out) +
+             (root_ ? gemm(rank, range.rows, layer) : 0);
+    };
+    const double root_input = root_ && layer.input_gradient ? 1 : 0;
+    const auto product = [&](int rank, const Rows& range) { return gemm(rank, range.rows, layer); };
+    if (!multiply_first && !layer.input_gradient) {
+      for_ranks([&](int r) {
+        compute(r, {Phase::kPrepareCentral, layer.index, true},
+                tail(r, all(r)) + product(r, all(r)));
+      });
+    } else if (multiply_first) {
+      aggregate(layer, true, {layer.out, tail, [&](int r, const Rows& range) {
+                                return (layer.input_gradient ? 2 + root_input : 1) *
+                                       product(r, range);
+                              }});
+    } else {
+      aggregate(layer, true,
+                {layer.in,
+                 [&](int r, const Rows& range) { return tail(r, range) + 2 * product(r, range); },
+                 [&](int r, const Rows& range) { return root_input * product(r, range); }});
+    }
+  }
+
+  const EpochSetting& setting_;
+  std::span<const LayerStrategy> strategy_;
+  bool merged_;
+  bool root_;
+  int ranks_;
+  TaskGraph graph_;
+  std::vector<LayerConfig> layers_;
+  std::vector<TaskId> last_;     // of each rank, that may be added to; -1: none
+  std::vector<TaskId> barrier_;  // of each rank, that its next task waits for; -1: none
+};
+
+}  // namespace
+
+std::vector<LayerStrategy> default_strategy(const ModelConfig& model) {
+  std::vector<LayerStrategy> strategy;
+  for (int l = 0; l < model.layers; ++l) {
+    const LayerConfig layer = layer_config(model, l);
+    strategy.push_back({layer.order, layer.cache_aggregate, 32});
+  }
+  return strategy;
+}
+
+TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
+                      TaskDetail detail) {
+  return EpochBuilder(setting, strategy, detail).build();
+}
+
+double lower_bound_seconds(const Topology& topology, const TaskGraph& graph) {
+  std::vector<double> computing(static_cast<std::size_t>(graph.ranks()), 0);
+  std::vector<double> sent(topology.hosts.size(), 0);
+  std::vector<double> received(topology.hosts.size(), 0);
+  for (const SimTask& task : graph.tasks()) {
+    if (task.kind == TaskKind::kCompute) {
+      computing[static_cast<std::size_t>(task.rank)] += task.seconds;
+    } else if (task.kind == TaskKind::kTransfer) {
+      const auto host = [&](int rank) {
+        return static_cast<std::size_t>(topology.devices[static_cast<std::size_t>(rank)].host);
+      };
+      if (host(task.rank) == host(task.destination)) continue;
+      sent[host(task.rank)] += task.bytes;
+      received[host(task.destination)] += task.bytes;
+    }
+  }
+  double bound = *std::max_element(computing.begin(), computing.end());
+  for (std::size_t h = 0; h < topology.hosts.size(); ++h) {
+    bound = std::max({bound, sent[h] / topology.hosts[h].send_bytes_per_s,
+                      received[h] / topology.hosts[h].receive_bytes_per_s});
+  }
+  return bound;
+}
+
+}  // namespace atl

@@ -1,0 +1,37 @@
+// What transfers under way at the same time get of the links and network cards they share.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/placement/topology.hpp"
+
+namespace atl {
+
+// Max-min fair rates (Bertsekas & Gallager, Data Networks, section 6.5.2): every flow gets as much
+// as the link it travels, its sender's host and its receiver's host leave it, and none could get
+// more without another that has no more getting less.
+class FairShares {
+ public:
+  explicit FairShares(const Topology& topology);
+
+  struct Flow {
+    int from = 0;  // ranks
+    int to = 0;
+  };
+  // Rates in bytes/s of each flow; `rates` is resized.
+  void compute(const std::vector<Flow>& flows, std::vector<double>& rates);
+
+ private:
+  struct Resource {
+    double capacity = 0;
+    double left = 0;
+    int flows = 0;  // without a rate yet
+  };
+
+  const Topology& topology_;
+  std::vector<Resource> hosts_;  // send of each host, then receive of each host
+  std::vector<std::uint8_t> fixed_;
+};
+
+}  // namespace atl
