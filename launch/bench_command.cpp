@@ -12,6 +12,7 @@
 #include "launch/bench_compare.hpp"
 #include "launch/bench_samples.hpp"
 #include "launch/command.hpp"
+#include "launch/planned_job.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 #include "launch/version.hpp"
@@ -178,17 +179,22 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
 }
 
 void run_bench(const BenchArguments& arguments) {
-  const TrainOptions options = arguments.flags.resolve();
-  if (options.calibrate && arguments.json.empty()) {
+  const TrainOptions wanted = arguments.flags.resolve();
+  if (wanted.calibrate && arguments.json.empty()) {
     fail_option("--calibrate: needs --json FILE, beside which calibration.json is written");
   }
-  const PartitionOptions partition = arguments.flags.resolve_partition();
-  if (!arguments.compare.empty()) return run_comparison(arguments, options, partition);
+  if (!arguments.compare.empty()) {
+    if (!arguments.flags.plan.empty()) {
+      fail_option("--compare: its modes replace what a plan says of bits; leave out --plan");
+    }
+    return run_comparison(arguments, wanted, arguments.flags.resolve_partition());
+  }
   const int warmup = arguments.warmup_epochs();
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     on_all_ranks(transport, [&] {
       if (!arguments.json.empty()) check_output_file(arguments.json, "--json");
     });
+    const auto [options, partition] = planned_job(arguments.flags, transport);
     RankJob job(transport, arguments.flags.dataset, partition, options);
     Samples samples;
     for (int epoch = 1; epoch <= warmup + arguments.epochs; ++epoch) {

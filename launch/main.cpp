@@ -94,6 +94,7 @@ void declare(CLI::App& program) {
   add_generate_command(program);
   add_info_command(program);
   add_partition_command(program);
+  add_plan_command(program);
   add_train_command(program);
   add_predict_command(program);
   add_bench_command(program);

@@ -7,6 +7,7 @@
 #include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
+#include "launch/planned_job.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 #include "launch/version.hpp"
@@ -35,9 +36,9 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
 }
 
 void run_train(const TrainFlags& flags, const std::string& config) {
-  const TrainOptions options = flags.resolve();
-  const PartitionOptions partition = flags.resolve_partition();
+  flags.resolve();  // what is wrong with it is known before any rank starts
   run_ranks(flags.transport, [&](Transport& transport) {
+    const auto [options, partition] = planned_job(flags, transport);
     on_all_ranks(transport, [&] {
       if (!options.run_dir.empty()) RunFolder::check(options.run_dir, options.resume);
     });

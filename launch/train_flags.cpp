@@ -120,9 +120,8 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
       ->group("Messages");
   command
       .add_option("--bits", train.widths.bits,
-                  "Bits per value of quantized messages: 1, 2, 4, 8, 16, 32 (as stored), random "
-                  "(2, 4 or 8 each), or adaptive")
-      ->check(CLI::IsMember(width_names()))
+                  "Bits per value of quantized messages: 1, 2, 4, 8, 16, 32 (as stored), one per "
+                  "layer (8,4,32), random (2, 4 or 8 each), or adaptive")
       ->group("Messages");
   command
       .add_option("--lambda", train.widths.lambda,
@@ -170,6 +169,18 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_partition_flags(command, flags.partition);
   command.add_option("--partition-seed", flags.partition_seed, "Seed of metis and random")
       ->check(seed_number());
+  CLI::Option* plan = command
+                          .add_option("--plan", flags.plan,
+                                      "plan.json of atoll plan: how the graph is cut, each layer's "
+                                      "algebra and bits")
+                          ->check(CLI::ExistingFile)
+                          ->group("Machine");
+  // What a plan fixes.
+  for (const char* name :
+       {"--method", "--objective", "--balance", "--weights", "--cuts", "--imbalance",
+        "--partition-seed", "--exchange", "--bits", "--order", "--cache-aggregate"}) {
+    plan->excludes(command.get_option(name));
+  }
 }
 
 TrainOptions TrainFlags::resolve() const {
@@ -197,6 +208,11 @@ TrainOptions TrainFlags::resolve() const {
   }
   if (options.checkpoint_every > 0 && options.run_dir.empty()) {
     fail_option("--checkpoint-every {}: needs --run-dir to write to", options.checkpoint_every);
+  }
+  const std::size_t widths = fixed_widths(options.widths.bits).size();
+  if (widths > 1 && widths != static_cast<std::size_t>(options.layers)) {
+    fail_option("--bits {}: {} widths for {} layers; give one, or one per layer",
+                options.widths.bits, widths, options.layers);
   }
   const bool widths_change = options.widths.bits == "adaptive" || options.widths.bits == "random";
   if (options.exchange == "quantized" && widths_change && options.cuda_graph == GraphReplay::kOn) {

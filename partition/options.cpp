@@ -136,6 +136,28 @@ Json to_json(const PartitionOptions& options) {
   return json;
 }
 
+PartitionOptions parse_partition_options(const Json& json, const std::filesystem::path& file) {
+  PartitionOptions options;
+  options.method = json_field<std::string>(json, "method", file);
+  try {
+    make_partitioner(options.method);
+    options.objective = parse_partition_objective(json_field<std::string>(json, "objective", file));
+    options.balance = parse_partition_balance(json_field<std::string>(json, "balance", file));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOption) throw;
+    fail_input("{}: {}", file.string(), error.what());
+  }
+  const Json shares = json_field<Json>(json, "shares", file);
+  if (shares != "equal") options.weights = json_field<std::vector<double>>(json, "shares", file);
+  options.seed = json_field<std::uint64_t>(json, "seed", file);
+  options.cuts = json_field<int>(json, "cuts", file);
+  options.imbalance = json_field<double>(json, "imbalance", file);
+  if (json.contains("split_index")) {
+    options.split_index = json_field<std::int64_t>(json, "split_index", file);
+  }
+  return options;
+}
+
 PartitionProblem make_partition_problem(const GraphView& graph, int parts,
                                         const PartitionOptions& options,
                                         std::span<const std::uint8_t> split) {

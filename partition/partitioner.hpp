@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,6 +48,8 @@ struct PartitionOptions {
 };
 // Everything that influences the result, normalised: the text is hashed into the folder's name.
 Json to_json(const PartitionOptions& options);
+// The reverse; throws Error{kInput} naming `file` and the field that is wrong.
+PartitionOptions parse_partition_options(const Json& json, const std::filesystem::path& file);
 
 // Shares of each part, positive, sum 1; empty weights: equal shares. Throws Error{kOption} unless
 // there is one positive weight per part.

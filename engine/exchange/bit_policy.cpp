@@ -1,5 +1,6 @@
 #include "engine/exchange/bit_policy.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 namespace atl {
@@ -13,20 +14,23 @@ void set_uniform_bits(QuantizedChannel& channel, int bits) {
 
 namespace {
 
+// The same width for all messages of a layer.
 class UniformBits final : public BitPolicy {
  public:
-  explicit UniformBits(int bits) : bits_(bits) {}
+  // One width for all layers, or one per layer.
+  explicit UniformBits(std::vector<int> widths) : widths_(std::move(widths)) {}
   void begin(QuantizedChannel& channel, int /*epoch*/) override {
-    set_uniform_bits(channel, bits_);
+    const auto layer = static_cast<std::size_t>(channel.channel().layer);
+    set_uniform_bits(channel, widths_.size() == 1 ? widths_.front() : widths_.at(layer));
   }
   bool end_epoch(int, QuantizedChannels&, std::optional<AssignmentReport>&) override {
     return false;
   }
   bool constant() const override { return true; }
-  int widest() const override { return bits_; }
+  int widest() const override { return std::ranges::max(widths_); }
 
  private:
-  int bits_;
+  std::vector<int> widths_;
 };
 
 // Every message draws one of AdaQP's widths anew at each assignment: what adaptive widths have to
@@ -89,6 +93,24 @@ std::vector<std::string> width_names() {
   return names;
 }
 
+std::vector<int> fixed_widths(const std::string& bits) {
+  std::vector<int> widths;
+  if (bits == "random" || bits == "adaptive") return widths;
+  for (std::size_t begin = 0; begin <= bits.size();) {
+    const std::size_t end = std::min(bits.find(',', begin), bits.size());
+    int width = 0;
+    const auto parsed = std::from_chars(bits.data() + begin, bits.data() + end, width);
+    const bool known = std::ranges::find(kWireBits, width) != kWireBits.end();
+    if (parsed.ptr != bits.data() + end || !known) {
+      fail_option("--bits {}: '{}' is no width; allowed are: {}, or a width per layer as in 8,4,32",
+                  bits, bits.substr(begin, end - begin), fmt::join(width_names(), ", "));
+    }
+    widths.push_back(width);
+    begin = end + 1;
+  }
+  return widths;
+}
+
 std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options,
                                            const ExchangeRoute& route) {
   if (!(options.lambda >= 0 && options.lambda <= 1)) {
@@ -100,14 +122,7 @@ std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options,
   }
   if (options.bits == "adaptive") return make_adaptive_bits(options, route);
   if (options.bits == "random") return std::make_unique<RandomBits>(route, options.reassign_every);
-  int bits = 0;
-  const char* end = options.bits.data() + options.bits.size();
-  const auto parsed = std::from_chars(options.bits.data(), end, bits);
-  for (const int width : kWireBits) {
-    if (parsed.ptr == end && bits == width) return std::make_unique<UniformBits>(bits);
-  }
-  fail_option("--bits {}: unknown width; allowed are: {}", options.bits,
-              fmt::join(width_names(), ", "));
+  return std::make_unique<UniformBits>(fixed_widths(options.bits));
 }
 
 }  // namespace atl

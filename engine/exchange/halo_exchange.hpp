@@ -71,6 +71,7 @@ class HaloExchange {
 // How the quantized mode chooses the bits per value of each message.
 struct WidthOptions {
   // Of width_names(): a width of kWireBits for all messages; "random": each draws 2, 4 or 8;
+  // or a width per layer, as "8,4,32";
   // "adaptive": the exact assignment of AdaQP's trade of variance against time.
   std::string bits = "adaptive";
   double lambda = 0.5;      // adaptive: weight of variance against time, in [0, 1]
@@ -79,7 +80,10 @@ struct WidthOptions {
   Json calibration;                                 // of an earlier run, or null: measured
   std::string calibration_place = "--calibration";  // names it in errors
 };
-std::vector<std::string> width_names();  // the values of WidthOptions::bits
+std::vector<std::string> width_names();  // the values of WidthOptions::bits, but for lists
+// The widths of a list by layer, of a single width one; none for "random" and "adaptive". Throws
+// Error{kOption} for a width that is not one of kWireBits.
+std::vector<int> fixed_widths(const std::string& bits);
 
 struct ExchangeOptions {
   std::string mode = "exact";

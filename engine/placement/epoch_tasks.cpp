@@ -42,15 +42,11 @@ class EpochBuilder {
         root_(has_root_weight(setting.model.kind)),
         ranks_(setting.topology.ranks()),
         graph_(ranks_),
+        layers_(planned_layers(setting.model, strategy)),
         last_(static_cast<std::size_t>(ranks_), -1),
         barrier_(static_cast<std::size_t>(ranks_), -1) {
     ATOLL_ASSERT(std::ssize(setting.partition.parts) == ranks_);
     ATOLL_ASSERT(std::ssize(strategy) == setting.model.layers);
-    ModelConfig planned = setting.model;
-    for (const LayerStrategy& layer : strategy) {
-      planned.layer_orders.push_back({layer.order, layer.cache_aggregate});
-    }
-    for (int l = 0; l < planned.layers; ++l) layers_.push_back(layer_config(planned, l));
   }
 
   TaskGraph build() {
@@ -96,14 +92,7 @@ class EpochBuilder {
     return rows[static_cast<std::size_t>(to) * static_cast<std::size_t>(ranks_) +
                 static_cast<std::size_t>(from)];
   }
-  std::int64_t parameters() const {
-    std::int64_t sum = 0;
-    for (const LayerConfig& layer : layers_) {
-      sum += layer.in * layer.out * (root_ ? 2 : 1) + layer.out;
-      if (layer.tail.norm != Norm::kNone) sum += layer.out;
-    }
-    return sum;
-  }
+  std::int64_t parameters() const { return parameter_count(layers_, root_); }
 
   double touch(int rank, std::int64_t rows, std::int64_t cols) const {
     return elementwise_seconds(device(rank),
@@ -303,6 +292,29 @@ class EpochBuilder {
 };
 
 }  // namespace
+
+std::vector<LayerConfig> planned_layers(const ModelConfig& model,
+                                        std::span<const LayerStrategy> strategy) {
+  ModelConfig planned = model;
+  for (const LayerStrategy& layer : strategy) {
+    planned.layer_orders.push_back({layer.order, layer.cache_aggregate});
+  }
+  std::vector<LayerConfig> layers;
+  for (int l = 0; l < planned.layers; ++l) layers.push_back(layer_config(planned, l));
+  return layers;
+}
+
+std::int64_t parameter_count(std::span<const LayerConfig> layers, bool root_weight) {
+  std::int64_t sum = 0;
+  // Each starts at a multiple of 16 elements, see ParameterStore.
+  const auto add = [&](std::int64_t elements) { sum += (elements + 15) / 16 * 16; };
+  for (const LayerConfig& layer : layers) {
+    for (int weight = 0; weight < (root_weight ? 2 : 1); ++weight) add(layer.in * layer.out);
+    add(layer.out);  // bias, or the norm's
+    if (layer.tail.norm != Norm::kNone) add(layer.out);
+  }
+  return sum;
+}
 
 std::vector<LayerStrategy> default_strategy(const ModelConfig& model) {
   std::vector<LayerStrategy> strategy;

@@ -23,8 +23,13 @@ struct EpochSetting {
   const PartitionQuality& partition;
   const PhaseCorrections& corrections;
   bool overlap = true;
-  bool layers_cached = true;  // the first epoch, which fills kept aggregates, is past
 };
+
+// The layers of the model under a strategy.
+std::vector<LayerConfig> planned_layers(const ModelConfig& model,
+                                        std::span<const LayerStrategy> strategy);
+// Elements that hold what is trained, with the gaps between parameters.
+std::int64_t parameter_count(std::span<const LayerConfig> layers, bool root_weight);
 
 // What the layers of a model do without a plan.
 std::vector<LayerStrategy> default_strategy(const ModelConfig& model);

@@ -31,6 +31,7 @@ struct TrainOptions {
   // How it is computed: the numbers stay within rounding.
   OrderChoice order = OrderChoice::kAuto;
   bool cache_aggregate = true;
+  std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
   bool overlap = true;
   std::string exchange = "exact";
   WidthOptions widths;            // of `quantized`

@@ -22,6 +22,7 @@ ModelConfig model_config(const TrainOptions& options, std::int64_t features, std
   config.norm = options.norm;
   config.order = options.order;
   config.cache_aggregate = options.cache_aggregate;
+  config.layer_orders = options.layer_orders;
   config.dtype = options.dtype;
   return config;
 }

@@ -7,6 +7,7 @@
 
 #include "base/json.hpp"
 #include "datasets/partition_folder.hpp"
+#include "engine/placement/memory_model.hpp"
 #include "engine/placement/simulator.hpp"
 #include "tests/engine/placement/small_topology.hpp"
 #include "tests/engine/training/example_runs.hpp"
@@ -71,7 +72,7 @@ TEST(EpochTasks, CountTheWorkOfALayer) {
       {{"complete central", "backward", 0}, 2 * 4 * 8 * 4},
       {{"spmm marginal", "backward", 0}, 4 * (20 + 6 + 6) * 4},
       {{"complete marginal", "backward", 0}, 2 * 6 * 8 * 4},
-      {{"step", "", -1}, 4 * 7 * (8 * 4 + 4)}};
+      {{"step", "", -1}, 4 * 7 * (32 + 16)}};
   ASSERT_EQ(tasks.size(), expected.size());
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     EXPECT_EQ(tasks[t].first, expected[t].first) << t;
@@ -132,6 +133,7 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
   options.overlap = GetParam().overlap;
   constexpr int kRanks = 3;
   std::vector<std::vector<Span>> spans(kRanks);
+  std::vector<std::int64_t> needed(kRanks);
   std::int64_t bytes = 0;
   ModelConfig model;
   PartitionOptions partition;
@@ -152,6 +154,7 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
       spans[static_cast<std::size_t>(transport.rank())].push_back(
           {name, span.direction, span.tag.layer});
     }
+    needed[static_cast<std::size_t>(transport.rank())] = job.trainer().bytes_needed();
     std::int64_t sent = job.trainer().model().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&sent, 1), {"formula"});
     if (transport.rank() == 0) {
@@ -171,6 +174,8 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
     std::vector<Span> predicted;
     for (const auto& [span, seconds] : computing_of(graph, rank)) predicted.push_back(span);
     EXPECT_EQ(predicted, spans[static_cast<std::size_t>(rank)]) << "rank " << rank;
+    EXPECT_EQ(training_bytes(setting, strategy, rank),
+              static_cast<double>(needed[static_cast<std::size_t>(rank)]));
   }
   double transferred = 0;
   for (const SimTask& task : graph.tasks()) transferred += task.bytes;

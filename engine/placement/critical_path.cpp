@@ -1,0 +1,94 @@
+#include "engine/placement/critical_path.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+
+namespace atl {
+
+std::vector<TaskId> critical_path(const TaskGraph& graph, const TaskTimes& times) {
+  std::vector<TaskId> path;
+  if (graph.size() == 0) return path;
+  const auto end = [&](TaskId id) { return times.end_s[static_cast<std::size_t>(id)]; };
+  // The task before each on its rank.
+  std::vector<TaskId> before(static_cast<std::size_t>(graph.size()), -1);
+  std::vector<TaskId> last(static_cast<std::size_t>(graph.ranks()), -1);
+  TaskId latest = 0;
+  for (TaskId id = 0; id < graph.size(); ++id) {
+    if (end(id) > end(latest)) latest = id;
+    if (graph.task(id).kind != TaskKind::kCompute) continue;
+    before[static_cast<std::size_t>(id)] =
+        std::exchange(last[static_cast<std::size_t>(graph.task(id).rank)], id);
+  }
+  for (TaskId id = latest; id >= 0;) {
+    path.push_back(id);
+    // What it waited for is what ended last.
+    TaskId waited = before[static_cast<std::size_t>(id)];
+    for (const TaskId earlier : graph.dependencies(id)) {
+      if (waited < 0 || end(earlier) > end(waited)) waited = earlier;
+    }
+    id = waited;
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+std::vector<PathShare> path_shares(const TaskGraph& graph, const TaskTimes& times) {
+  std::map<std::string, double> seconds;
+  for (const TaskId id : critical_path(graph, times)) {
+    const SimTask& task = graph.task(id);
+    const auto t = static_cast<std::size_t>(id);
+    const std::string what = task.kind == TaskKind::kCompute
+                                 ? fmt::format("rank {} {}", task.rank, task.name)
+                             : task.kind == TaskKind::kTransfer
+                                 ? fmt::format("packets {} -> {}", task.rank, task.destination)
+                                 : std::string(task.name);
+    seconds[what] += times.end_s[t] - times.start_s[t];
+  }
+  std::vector<PathShare> shares;
+  for (const auto& [what, s] : seconds) shares.push_back({what, s});
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const PathShare& a, const PathShare& b) { return a.seconds > b.seconds; });
+  return shares;
+}
+
+std::string chrome_trace(const TaskGraph& graph, const TaskTimes& times) {
+  std::string text = "{\"traceEvents\": [";
+  const char* separator = "\n";
+  const auto write = [&](const Json& event) {
+    text += separator + event.dump();
+    separator = ",\n";
+  };
+  for (int rank = 0; rank < graph.ranks(); ++rank) {
+    write({{"name", "process_name"},
+           {"ph", "M"},
+           {"pid", rank},
+           {"args", {{"name", fmt::format("rank {} (predicted)", rank)}}}});
+  }
+  for (TaskId id = 0; id < graph.size(); ++id) {
+    const SimTask& task = graph.task(id);
+    const auto t = static_cast<std::size_t>(id);
+    Json arguments = Json::object();
+    if (task.layer >= 0) arguments["layer"] = task.layer;
+    if (task.direction[0] != '\0') arguments["direction"] = task.direction;
+    const bool travels = task.kind == TaskKind::kTransfer;
+    if (travels) {
+      arguments.update({{"source", task.rank},
+                        {"destination", task.destination},
+                        {"bytes", static_cast<std::int64_t>(task.bytes)}});
+    }
+    // Packets that overlap lie on lanes of their own, at their receiver; a collective at rank 0.
+    write({{"name", task.name},
+           {"ph", "X"},
+           {"ts", times.start_s[t] * 1e6},
+           {"dur", (times.end_s[t] - times.start_s[t]) * 1e6},
+           {"pid", travels ? task.destination : std::max(task.rank, 0)},
+           {"tid", travels ? 2 + task.rank : 0},
+           {"args", arguments}});
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace atl

@@ -1,0 +1,101 @@
+#include "engine/placement/cut_candidates.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace atl {
+
+namespace {
+
+class CandidateMaker {
+ public:
+  CandidateMaker(const GraphView& graph, std::span<const std::uint8_t> split,
+                 const Topology& topology, const ModelConfig& model)
+      : graph_(graph),
+        split_(split),
+        topology_(topology),
+        model_(model),
+        strategy_(default_strategy(model)) {}
+
+  CutCandidate cut(const std::string& name, const PartitionOptions& options) const {
+    const int parts = topology_.ranks();
+    const std::vector<std::int32_t> part_of = partition_graph(graph_, parts, options, split_);
+    const LocalGraphBuilder builder(graph_, part_of, parts);
+    return {name, options,
+            measure_quality(builder, split_, normalised_shares(options.weights, parts))};
+  }
+
+  // Shares that let all ranks compute equally long. What a node costs depends on the cut (marginal
+  // rows are packed, degrees vary) and rates on the sizes, so shares follow what the last cut would
+  // take, a few times; the best of these cuts is kept.
+  CutCandidate by_speed(const std::string& name, PartitionOptions options) const {
+    constexpr int kCuts = 4;
+    constexpr double kEven = 1.01;
+    options.weights.assign(topology_.devices.size(), 1.0);
+    CutCandidate best;
+    double best_s = 0;
+    for (int round = 0; round < kCuts; ++round) {
+      if (round == 0) {
+        for (std::size_t r = 0; r < options.weights.size(); ++r) {
+          options.weights[r] = rate_at(topology_.devices[r].spmm_bytes_per_s, model_.hidden);
+        }
+      }
+      CutCandidate candidate = cut(name, options);
+      const std::vector<double> seconds =
+          computing_seconds({topology_, model_, candidate.quality, kNoCorrections}, strategy_);
+      const double slowest = *std::max_element(seconds.begin(), seconds.end());
+      if (round == 0 || slowest < best_s) {
+        best = candidate;
+        best_s = slowest;
+      }
+      const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) /
+                          static_cast<double>(seconds.size());
+      if (slowest < kEven * mean) break;
+      for (std::size_t r = 0; r < seconds.size(); ++r) options.weights[r] *= mean / seconds[r];
+      options.weights = rounded(options.weights);
+    }
+    return best;
+  }
+
+ private:
+  // Shares of a few digits: they stand in plan.json and on command lines.
+  static std::vector<double> rounded(std::vector<double> weights) {
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    for (double& weight : weights) weight = std::max(1.0, std::round(1000 * weight / sum)) / 1000;
+    return weights;
+  }
+
+  inline static const PhaseCorrections kNoCorrections;
+  const GraphView& graph_;
+  std::span<const std::uint8_t> split_;
+  const Topology& topology_;
+  const ModelConfig& model_;
+  std::vector<LayerStrategy> strategy_;
+};
+
+}  // namespace
+
+std::vector<double> computing_seconds(const EpochSetting& setting,
+                                      std::span<const LayerStrategy> strategy) {
+  const TaskGraph graph = epoch_tasks(setting, strategy, TaskDetail::kMerged);
+  std::vector<double> seconds(static_cast<std::size_t>(graph.ranks()), 0);
+  for (const SimTask& task : graph.tasks()) {
+    if (task.kind == TaskKind::kCompute)
+      seconds[static_cast<std::size_t>(task.rank)] += task.seconds;
+  }
+  return seconds;
+}
+
+std::vector<CutCandidate> cut_candidates(const GraphView& graph,
+                                         std::span<const std::uint8_t> split,
+                                         const PartitionOptions& options, const Topology& topology,
+                                         const ModelConfig& model) {
+  const CandidateMaker maker(graph, split, topology, model);
+  std::vector<CutCandidate> candidates;
+  candidates.push_back(maker.cut("as without a plan", options));
+  if (topology.ranks() > 1) candidates.push_back(maker.by_speed("shares by speed", options));
+  return candidates;
+}
+
+}  // namespace atl

@@ -1,0 +1,29 @@
+// Ways to cut a graph for a machine: the default, shares by how fast ranks are, islands first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/placement/epoch_tasks.hpp"
+#include "partition/partitioner.hpp"
+
+namespace atl {
+
+struct CutCandidate {
+  std::string name;
+  PartitionOptions options;
+  PartitionQuality quality;
+};
+
+// The first one is `options` as given: what training does without a plan. `split`: as for
+// partition_graph. Cuts the graph several times: seconds for millions of edges.
+std::vector<CutCandidate> cut_candidates(const GraphView& graph,
+                                         std::span<const std::uint8_t> split,
+                                         const PartitionOptions& options, const Topology& topology,
+                                         const ModelConfig& model);
+
+// Seconds that each rank computes in an epoch.
+std::vector<double> computing_seconds(const EpochSetting& setting,
+                                      std::span<const LayerStrategy> strategy);
+
+}  // namespace atl

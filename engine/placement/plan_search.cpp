@@ -1,0 +1,122 @@
+#include "engine/placement/plan_search.hpp"
+
+#include <algorithm>
+
+#include "engine/placement/critical_path.hpp"
+
+namespace atl {
+
+namespace {
+
+// So many evaluations take a fraction of a second at most.
+constexpr double kFewChoices = 500;
+
+double choices_of(const SearchSpace& space) {
+  double choices = 1;
+  for (int d = 0; d < space.decisions(); ++d) choices *= space.options(d);
+  return choices;
+}
+
+double ms(double seconds) { return 1000 * seconds; }
+
+// What every decision that differs from the default saves: the epoch without it, less the epoch
+// with it.
+Json explain_decisions(PlanSpace& space, const SearchResult& found) {
+  Json decisions = Json::array();
+  const std::vector<int> start = space.start();
+  for (int d = 0; d < space.decisions(); ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    Json decision = {{"decision", space.decision_name(d)},
+                     {"choice", space.option_name(d, found.choice[i])}};
+    if (found.choice[i] != start[i]) {
+      std::vector<int> without = found.choice;
+      without[i] = start[i];
+      const PlanCost cost = space.evaluate(without);
+      decision["instead_of"] = space.option_name(d, start[i]);
+      decision["saves_ms"] = ms(cost.seconds - found.cost.seconds);
+      if (cost.missing_bytes > 0) decision["saves_bytes"] = cost.missing_bytes;
+    }
+    decisions.push_back(std::move(decision));
+  }
+  return decisions;
+}
+
+}  // namespace
+
+std::vector<std::string> plan_searches() {
+  std::vector<std::string> names = search_strategies();
+  names.insert(names.begin(), "auto");
+  return names;
+}
+
+SearchResult search_plan(PlanSpace& space, const PlanRequest& request) {
+  std::string name = request.search;
+  if (name == "auto") name = choices_of(space) <= kFewChoices ? "exhaustive" : "greedy";
+  SearchResult found = make_search_strategy(name)->search(space, request.options);
+  if (found.cost.missing_bytes > 0) {
+    fail(ErrorKind::kMemory,
+         "no plan fits into the memory of the topology: the best one misses {:.1f} MB; use more "
+         "ranks, a smaller --hidden or fewer --layers",
+         found.cost.missing_bytes / 1e6);
+  }
+  return found;
+}
+
+Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& request,
+               const SearchResult& found) {
+  Plan plan;
+  plan.ranks = topology.ranks();
+  plan.partition = space.cut(found.choice).options;
+  for (const LayerStrategy& layer : space.layers(found.choice)) {
+    plan.layers.push_back(
+        {layer.order == MultiplyOrder::kMultiplyFirst ? "multiply-first" : "aggregate-first",
+         layer.cache_aggregate, static_cast<int>(layer.bits)});
+  }
+  const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
+  Simulator simulator(topology);
+  const TaskTimes& times = simulator.run(tasks);
+  plan.predicted_ms = ms(found.cost.seconds);
+  plan.default_ms = ms(found.start.seconds);
+  plan.lower_bound_ms = ms(lower_bound_seconds(topology, tasks));
+  Json path = Json::array();
+  for (const PathShare& share : path_shares(tasks, times)) {
+    path.push_back({{"what", share.what}, {"ms", ms(share.seconds)}});
+  }
+  plan.search = {{"strategy", request.search},
+                 {"evaluations", found.evaluations},
+                 {"optimal", found.complete},
+                 {"decisions", explain_decisions(space, found)},
+                 {"critical_path", path}};
+  return plan;
+}
+
+std::string to_text(const Plan& plan) {
+  const auto gain = plan.predicted_ms > 0 ? plan.default_ms / plan.predicted_ms : 1;
+  std::string text = fmt::format(
+      "{} on {} ranks: {:.1f} ms per epoch expected, {:.1f} ms without the plan ({:.2f}x); lower "
+      "bound {:.1f} ms, gap {:.1f} %\n",
+      plan.dataset, plan.ranks, plan.predicted_ms, plan.default_ms, gain, plan.lower_bound_ms,
+      plan.lower_bound_ms > 0 ? 100 * (plan.predicted_ms / plan.lower_bound_ms - 1) : 0);
+  if (plan.search.is_null()) return text;
+  text += fmt::format("found by {} in {} evaluations{}\n\n", plan.search.value("strategy", ""),
+                      plan.search.value("evaluations", 0),
+                      plan.search.value("optimal", false) ? ", the best of all choices" : "");
+  for (const Json& decision : plan.search.value("decisions", Json::array())) {
+    text +=
+        fmt::format("  {:<18} {}", decision.value("decision", ""), decision.value("choice", ""));
+    if (decision.contains("instead_of")) {
+      text += fmt::format(" instead of {}: saves {:.1f} ms", decision.value("instead_of", ""),
+                          decision.value("saves_ms", 0.0));
+    }
+    text += "\n";
+  }
+  text += "\nWhat the epoch waits for, on its critical path:\n";
+  int lines = 0;
+  for (const Json& share : plan.search.value("critical_path", Json::array())) {
+    if (++lines > 12) break;
+    text += fmt::format("  {:<32} {:9.2f} ms\n", share.value("what", ""), share.value("ms", 0.0));
+  }
+  return text;
+}
+
+}  // namespace atl

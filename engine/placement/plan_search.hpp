@@ -1,0 +1,28 @@
+// From graph, model and machine to a plan: cuts, searches, explains.
+#pragma once
+
+#include "engine/placement/plan_space.hpp"
+#include "partition/plan.hpp"
+
+namespace atl {
+
+struct PlanRequest {
+  PartitionOptions partition;    // what training does without a plan
+  std::vector<int> bits = {32};  // what messages may travel at
+  std::string search = "auto";   // or one of search_strategies()
+  SearchOptions options;
+};
+std::vector<std::string> plan_searches();  // "auto" first
+
+// "auto" looks at every choice where there are few, else it is greedy.
+SearchResult search_plan(PlanSpace& space, const PlanRequest& request);
+
+// The chosen plan. Plan::search says how it was found, what each decision saves and what the epoch
+// spends its time on. dataset, dataset_checksum and model are left to the caller.
+Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& request,
+               const SearchResult& found);
+
+// For people.
+std::string to_text(const Plan& plan);
+
+}  // namespace atl

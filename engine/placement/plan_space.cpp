@@ -1,0 +1,110 @@
+#include "engine/placement/plan_space.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "engine/placement/memory_model.hpp"
+
+namespace atl {
+
+namespace {
+
+// What layer `index` may do; the first is what it does without a plan.
+std::vector<LayerOrder> orders_of(const ModelConfig& model, int index) {
+  const LayerConfig layer = layer_config(model, index);
+  std::vector<LayerOrder> orders = {{layer.order, layer.cache_aggregate}};
+  for (const MultiplyOrder order :
+       {MultiplyOrder::kMultiplyFirst, MultiplyOrder::kAggregateFirst}) {
+    const bool keeps = order == MultiplyOrder::kAggregateFirst && layer.constant_input;
+    for (const bool cache : {false, true}) {
+      if (cache && !keeps) continue;
+      const bool known = std::any_of(orders.begin(), orders.end(), [&](const LayerOrder& o) {
+        return o.order == order && o.cache_aggregate == cache;
+      });
+      if (!known) orders.push_back({order, cache});
+    }
+  }
+  return orders;
+}
+
+}  // namespace
+
+PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
+                     const std::vector<CutCandidate>& cuts, std::vector<int> bits,
+                     PhaseCorrections corrections)
+    : topology_(topology),
+      model_(model),
+      cuts_(cuts),
+      bits_(std::move(bits)),
+      corrections_(std::move(corrections)),
+      simulator_(topology) {
+  ATOLL_ASSERT(!cuts_.empty() && std::find(bits_.begin(), bits_.end(), 32) != bits_.end());
+  std::sort(bits_.begin(), bits_.end(), std::greater<>());
+  options_.push_back(static_cast<int>(cuts_.size()));
+  for (int l = 0; l < model.layers; ++l) {
+    orders_.push_back(orders_of(model, l));
+    options_.push_back(static_cast<int>(orders_.back().size()));
+  }
+  if (bits_.size() > 1)
+    options_.insert(options_.end(), orders_.size(), static_cast<int>(bits_.size()));
+  start_.assign(options_.size(), 0);
+}
+
+int PlanSpace::model_of(int decision) const {
+  const int layers = static_cast<int>(orders_.size());
+  const int first = decision <= layers ? 2 : 1 + layers;
+  // The first layer's algebra has options of its own; the others are alike.
+  return decision > first ? first : -1;
+}
+
+std::vector<LayerStrategy> PlanSpace::layers(std::span<const int> choice) const {
+  std::vector<LayerStrategy> layers;
+  for (std::size_t l = 0; l < orders_.size(); ++l) {
+    const LayerOrder& order = orders_[l][static_cast<std::size_t>(choice[1 + l])];
+    const double bits =
+        bits_.size() > 1 ? bits_[static_cast<std::size_t>(choice[1 + orders_.size() + l])] : 32;
+    layers.push_back({order.order, order.cache_aggregate, bits});
+  }
+  return layers;
+}
+
+EpochSetting PlanSpace::setting(std::span<const int> choice) const {
+  return {topology_, model_, cut(choice).quality, corrections_};
+}
+
+TaskGraph PlanSpace::tasks(std::span<const int> choice, TaskDetail detail) const {
+  return epoch_tasks(setting(choice), layers(choice), detail);
+}
+
+PlanCost PlanSpace::evaluate(std::span<const int> choice) {
+  const std::vector<LayerStrategy> strategy = layers(choice);
+  PlanCost cost;
+  cost.seconds =
+      simulator_.run(epoch_tasks(setting(choice), strategy, TaskDetail::kMerged)).makespan_s;
+  for (int rank = 0; rank < topology_.ranks(); ++rank) {
+    cost.missing_bytes += std::max(
+        0.0, training_bytes(setting(choice), strategy, rank) + shard_bytes(setting(choice), rank) -
+                 topology_.devices[static_cast<std::size_t>(rank)].memory_bytes);
+  }
+  return cost;
+}
+
+std::string PlanSpace::decision_name(int decision) const {
+  const int layers = static_cast<int>(orders_.size());
+  if (decision == 0) return "cut";
+  return decision <= layers ? fmt::format("layer {} algebra", decision - 1)
+                            : fmt::format("layer {} bits", decision - 1 - layers);
+}
+
+std::string PlanSpace::option_name(int decision, int option) const {
+  const auto layers = static_cast<int>(orders_.size());
+  const auto o = static_cast<std::size_t>(option);
+  if (decision == 0) return cuts_[o].name;
+  if (decision > layers) return fmt::format("{} bits", bits_[o]);
+  const LayerOrder& order = orders_[static_cast<std::size_t>(decision - 1)][o];
+  return fmt::format(
+      "{}{}", order.order == MultiplyOrder::kMultiplyFirst ? "multiply-first" : "aggregate-first",
+      order.cache_aggregate ? ", kept" : "");
+}
+
+}  // namespace atl

@@ -1,0 +1,51 @@
+// What a plan decides, as a space for strategy search: how the graph is cut, and each layer's
+// algebra and bits per value.
+#pragma once
+
+#include "engine/placement/cut_candidates.hpp"
+#include "engine/placement/search.hpp"
+#include "engine/placement/simulator.hpp"
+
+namespace atl {
+
+class PlanSpace final : public SearchSpace {
+ public:
+  // Everything must outlive it. `bits`: what messages may travel at, 32 among them: exact.
+  PlanSpace(const Topology& topology, const ModelConfig& model,
+            const std::vector<CutCandidate>& cuts, std::vector<int> bits,
+            PhaseCorrections corrections = {});
+
+  int decisions() const override { return static_cast<int>(options_.size()); }
+  int options(int decision) const override { return options_[static_cast<std::size_t>(decision)]; }
+  std::vector<int> start() const override { return start_; }
+  int model_of(int decision) const override;
+  // The makespan of the simulated epoch.
+  PlanCost evaluate(std::span<const int> choice) override;
+
+  const CutCandidate& cut(std::span<const int> choice) const {
+    return cuts_[static_cast<std::size_t>(choice[0])];
+  }
+  std::vector<LayerStrategy> layers(std::span<const int> choice) const;
+  // The tasks that evaluate() simulates, by phase.
+  TaskGraph tasks(std::span<const int> choice, TaskDetail detail) const;
+  // For people: "cut", "layer 0 algebra"; "by speed", "aggregate-first, kept", "8 bits".
+  std::string decision_name(int decision) const;
+  std::string option_name(int decision, int option) const;
+
+ private:
+  EpochSetting setting(std::span<const int> choice) const;
+
+  const Topology& topology_;
+  const ModelConfig& model_;
+  const std::vector<CutCandidate>& cuts_;
+  std::vector<int> bits_;
+  PhaseCorrections corrections_;
+  Simulator simulator_;
+  // Decision 0 is the cut; 1 + l the algebra of layer l; 1 + layers + l its bits, if there are
+  // several to choose from.
+  std::vector<std::vector<LayerOrder>> orders_;  // by layer
+  std::vector<int> options_;
+  std::vector<int> start_;
+};
+
+}  // namespace atl

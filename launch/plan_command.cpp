@@ -1,0 +1,143 @@
+// `atoll plan`: searches for the fastest way to train a model on a graph on a machine.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/files.hpp"
+#include "datasets/dataset.hpp"
+#include "engine/placement/critical_path.hpp"
+#include "engine/placement/plan_search.hpp"
+#include "engine/training/trainer.hpp"
+#include "launch/command.hpp"
+#include "launch/planned_job.hpp"
+#include "launch/validators.hpp"
+
+namespace atl {
+namespace {
+
+struct PlanArguments {
+  TrainFlags flags;
+  std::string topology;
+  std::string search = "auto";
+  int evaluations = 2000;
+  double budget_s = 0;
+  std::uint64_t search_seed = 1;
+  std::string bits = "32";
+  std::string out = "plan.json";
+  std::string trace;
+};
+
+// What messages may travel at; exact always is one of them.
+std::vector<int> allowed_bits(const std::string& text) {
+  std::vector<int> bits = fixed_widths(text);
+  if (bits.empty()) {
+    fail_option("--allow-bits {}: allowed are widths as in 32,8,4", text);
+  }
+  if (std::find(bits.begin(), bits.end(), 32) == bits.end()) bits.push_back(32);
+  return bits;
+}
+
+std::int64_t outputs_of(const DatasetInfo& info) {
+  return info.task == Task::kBinary ? 1 : info.classes;
+}
+
+void run_plan(const PlanArguments& arguments) {
+  if (launcher_info().rank != 0) return;  // under mpirun one process is enough
+  const TrainOptions options = arguments.flags.resolve();
+  const Topology topology = read_topology(arguments.topology);
+  if (arguments.flags.transport.ranks != 0 && arguments.flags.transport.ranks != topology.ranks()) {
+    fail_option("--ranks {}: {} describes {} ranks", arguments.flags.transport.ranks,
+                arguments.topology, topology.ranks());
+  }
+  PlanRequest request;
+  request.partition = arguments.flags.resolve_partition();
+  request.bits = allowed_bits(arguments.bits);
+  request.search = arguments.search;
+  request.options = {.evaluations = arguments.evaluations,
+                     .seconds = arguments.budget_s,
+                     .seed = arguments.search_seed};
+  const Dataset dataset = Dataset::open(arguments.flags.dataset);
+  const DatasetInfo& info = dataset.info();
+  const ModelConfig model = model_config(options, info.features, outputs_of(info));
+  const std::span<const std::uint8_t> split =
+      info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
+  const std::vector<CutCandidate> cuts =
+      cut_candidates(dataset.graph(), split, request.partition, topology, model);
+  PlanSpace space(topology, model, cuts, request.bits);
+  const SearchResult found = search_plan(space, request);
+  Plan plan = make_plan(space, topology, request, found);
+  plan.dataset = info.name;
+  plan.dataset_checksum = info.checksum;
+  plan.model = planned_model(options);
+  write_atomically(arguments.out, to_json(plan).dump(2) + "\n");
+  if (!arguments.trace.empty()) {
+    const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
+    write_atomically(arguments.trace, chrome_trace(tasks, Simulator(topology).run(tasks)));
+  }
+  fmt::print("{}\nwritten to {}; train with: mpirun -n {} atoll train {} --plan {}\n",
+             to_text(plan), arguments.out, plan.ranks, arguments.flags.dataset, arguments.out);
+}
+
+void add_explain_command(CLI::App& plan) {
+  CLI::App* command =
+      plan.add_subcommand("explain", "Say what a plan decides, why, and how good it is");
+  command->footer("Example:\n  atoll plan explain plan.json");
+  const auto file = std::make_shared<std::string>();
+  command->add_option("file", *file, "plan.json of atoll plan")->required();
+  command->callback([file] { fmt::print("{}", to_text(read_plan(*file))); });
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "plan", "Search for the fastest way to train a model on a graph on a machine");
+  command->footer(
+      "The machine is described by a file of `atoll topology probe`, or by hand.\n"
+      "Examples:\n"
+      "  mpirun -n 4 atoll topology probe --out topology.json\n"
+      "  atoll plan data/arxiv --topology topology.json --norm batch --out plan.json\n"
+      "  atoll plan explain plan.json\n"
+      "  mpirun -n 4 atoll train data/arxiv --norm batch --plan plan.json");
+  const auto arguments = std::make_shared<PlanArguments>();
+  add_train_flags(*command, arguments->flags);
+  command->get_option("dataset")->required(false);
+  command->add_option("--topology", arguments->topology, "File that describes the machine")
+      ->check(CLI::ExistingFile)
+      ->group("Plan");
+  command
+      ->add_option("--search", arguments->search, "How to search; auto: by the number of choices")
+      ->check(CLI::IsMember(plan_searches()))
+      ->group("Plan");
+  command->add_option("--evaluations", arguments->evaluations, "Simulated epochs that may be spent")
+      ->check(CLI::Range(1, 100000000))
+      ->group("Plan");
+  command->add_option("--budget", arguments->budget_s, "Seconds that the search may take; 0: any")
+      ->check(non_negative_number())
+      ->group("Plan");
+  command->add_option("--search-seed", arguments->search_seed, "Seed of random, mcmc and mcts")
+      ->check(seed_number())
+      ->group("Plan");
+  command
+      ->add_option("--allow-bits", arguments->bits,
+                   "Bits per value that messages may have, as 32,8,4; without it all are exact")
+      ->group("Plan");
+  command->add_option("--out", arguments->out, "File to write")->group("Plan");
+  command
+      ->add_option("--predicted-trace", arguments->trace,
+                   "Also write the simulated epoch as a Chrome trace (opens in Perfetto)")
+      ->group("Plan");
+  add_explain_command(*command);
+  command->require_subcommand(0, 1);
+  command->callback([command, arguments] {
+    if (!command->get_subcommands().empty()) return;
+    for (const char* needed : {"dataset", "--topology"}) {
+      if (command->get_option(needed)->empty())
+        fail_option("{} is required; see atoll plan --help", needed);
+    }
+    run_plan(*arguments);
+  });
+}
+
+}  // namespace atl

@@ -1,0 +1,22 @@
+// What a training command line asks for once --plan has been read.
+#pragma once
+
+#include "base/json.hpp"
+#include "engine/comm/transport.hpp"
+#include "launch/train_flags.hpp"
+
+namespace atl {
+
+struct PlannedJob {
+  TrainOptions options;
+  PartitionOptions partition;
+};
+
+// The options of `flags`, changed by its plan if it names one. Collective. Throws Error{kInput} on
+// all ranks if the plan is damaged or made for another graph, number of ranks or model.
+PlannedJob planned_job(const TrainFlags& flags, Transport& transport);
+
+// The options that a plan depends on, by their names on the command line.
+Json planned_model(const TrainOptions& options);
+
+}  // namespace atl

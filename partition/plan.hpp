@@ -1,0 +1,48 @@
+// What a strategy search decided for one graph, one model and one machine: plan.json, which
+// `atoll plan` writes and `atoll train --plan` follows (docs/placement.md).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "partition/partitioner.hpp"
+
+namespace atl {
+
+struct PlannedLayer {
+  std::string order;  // "multiply-first" or "aggregate-first"
+  bool cache_aggregate = false;
+  int bits = 32;  // per value of its messages, in both directions; 32: exact
+};
+
+struct Plan {
+  // What it was made for. Training by it refuses anything else.
+  std::string dataset;  // name
+  std::string dataset_checksum;
+  int ranks = 0;
+  Json model;  // options that say what is computed: model, layers, hidden, norm, ...
+
+  PartitionOptions partition;  // part p is trained by rank p
+  std::vector<PlannedLayer> layers;
+
+  // What the simulator expects, for reports; ms per epoch.
+  double predicted_ms = 0;
+  double default_ms = 0;      // without a plan
+  double lower_bound_ms = 0;  // of any order of the plan's work
+  Json search;                // how it was found
+
+  bool quantized() const;
+};
+
+Json to_json(const Plan& plan);
+// Throws Error{kInput} naming `path`, the field, the value found and those allowed.
+Plan read_plan(const std::filesystem::path& path);
+
+// Throws Error{kInput} naming `path` and both values unless the plan was made for this graph, this
+// many ranks and this model.
+void require_plan_fits(const Plan& plan, const std::filesystem::path& path,
+                       const std::string& dataset_checksum, int ranks, const Json& model);
+
+}  // namespace atl
