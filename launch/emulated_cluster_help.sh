@@ -21,10 +21,13 @@ END
 emulated-cluster run [options] [mpirun options --] PROGRAM ARGUMENTS...: runs an MPI program on all
 hosts, with the exit code of the program
   --ranks-per-host K  ranks on each host (default 1)
+  --cpu P[,P...]      CPU time of every rank, or one per rank, all its threads together: percent of
+                      one core, 1 to 100 * cores (default: no limit). 40 or 40,40,40,20
   --shared-memory     ranks of one host exchange through memory instead of sockets
 OMP_NUM_THREADS is set to cores / ranks unless it is set: the hosts share the cores of the machine.
 Examples:
   emulated-cluster run build/atoll bench data/arxiv --norm batch --threads 1
+  emulated-cluster run --cpu 40,20 build/atoll bench data/arxiv --threads 1
   emulated-cluster run --ranks-per-host 2 --tag-output -- build/atoll train data/arxiv
 END
       ;;

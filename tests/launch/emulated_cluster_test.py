@@ -4,11 +4,13 @@ network namespaces, also a cluster from up to down. It has a name and addresses 
 stands beside clusters that are up and beside other runs of this test."""
 
 import contextlib
+import glob
 import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -16,6 +18,8 @@ import unittest.mock
 
 PROGRAM = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                        "../../launch/emulated-cluster"))
+QUOTAS = os.path.join(os.path.dirname(PROGRAM), "emulated_cluster_cpu.sh")
+CORES = len(os.sched_getaffinity(0))
 NAME = f"test{os.getpid()}"
 NET = "198.18.77"  # of the range for benchmarks, which no machine should use
 TIMEOUT = 60  # seconds, far beyond what any of these commands needs
@@ -64,6 +68,17 @@ def wait_for(condition, what):
             return
         time.sleep(0.05)
     raise AssertionError(f"in vain waited for: {what}")
+
+
+def quota_groups():
+    """Folders of the control groups of this test's cluster."""
+    return sorted(glob.glob(f"/sys/fs/cgroup/**/emulated-cluster.{NAME}.*", recursive=True))
+
+
+def read_fields(path):
+    """A file of lines `name number`."""
+    with open(path, encoding="ascii") as file:
+        return {words[0]: int(words[1]) for words in map(str.split, file)}
 
 
 def control_settings():
@@ -146,6 +161,13 @@ class WordsTest(Refusals):
                 (["up", "2", "--name", "Big!"], ["'Big!'"]),
                 (["run"], ["no program is named"]),
                 (["run", "--ranks-per-host", "0", "true"], ["--ranks-per-host '0'", "1 to 1024"]),
+                (["run", "--cpu"], ["--cpu needs a value"]),
+                (["run", "--cpu", "0", "true"], ["--cpu '0'", "from 1 to", "40,40,40,20"]),
+                (["run", "--cpu", str(100 * CORES + 1), "true"],
+                 [f"--cpu '{100 * CORES + 1}'", f"from 1 to {100 * CORES}", f"cores here: {CORES}"]),
+                (["run", "--cpu", "40,", "true"], ["--cpu ''", "percent of one core"]),
+                (["run", "--cpu", "40%", "true"], ["--cpu '40%'", "percent of one core"]),
+                (["run", "--cpu", "0.4", "true"], ["--cpu '0.4'", "whole number"]),
                 (["run", "--tag-output", "true"], ["'--tag-output'", "--shared-memory", "--"]),
                 (["run", "-n", "3", "--", "true"], ["-n", "--ranks-per-host"]),
                 (["run", "no/such/program"], ["'no/such/program'"]),
@@ -181,6 +203,76 @@ class WordsTest(Refusals):
                 self.assert_refused(result, "needs root")
 
 
+class QuotaFilesTest(unittest.TestCase):
+    """What is written, against folders that stand for the two kinds of cgroup file systems."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        for name in ("v1", "v2", "rank"):
+            os.mkdir(os.path.join(self.folder, name))
+        for name, text in (("v2/cgroup.controllers", "cpuset cpu io"),
+                           ("v2/cgroup.subtree_control", "memory io")):
+            self.write(name, text)
+
+    def write(self, name, text):
+        with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
+            file.write(text + "\n")
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name), encoding="ascii") as file:
+            return file.read().strip()
+
+    def shell(self, words):
+        """Runs `words` after the script that they test; standard output."""
+        result = subprocess.run(
+            ["bash", "-c", f"set -euo pipefail; name=x; . {QUOTAS}; {words}"],
+            capture_output=True, text=True, check=False, cwd=self.folder,
+            env={**os.environ, "cgroup_mounts": "mounts"})
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout.strip()
+
+    def test_the_controller_is_found(self):
+        for mounts, found in (
+                ("cgroup v1 cgroup rw,cpuset 0 0\ncgroup v1 cgroup rw,cpu,cpuacct 0 0", "1 v1"),
+                ("none v1 cgroup2 rw 0 0\ncgroup v1 cgroup rw,cpu 0 0", "1 v1"),  # not in version 2
+                ("none v2 cgroup2 rw,nsdelegate 0 0", "2 v2"),
+                ("none v1 tmpfs rw,cpu 0 0\ncgroup v1 cgroup rw,cpuacct 0 0", "none")):
+            with self.subTest(mounts):
+                self.write("mounts", mounts)
+                self.assertEqual(self.shell("find_cpu_controller && echo $cpu_version $cpu_folder "
+                                            "|| echo none"), found)
+
+    def test_quotas(self):
+        # Percent, and microseconds of quota and period: 10 ms, more where 1 ms is the least quota.
+        for share, quota, period in ((40, 4000, 10000), (20, 2000, 10000), (10, 1000, 10000),
+                                     (200, 20000, 10000), (5, 1000, 20000), (3, 1000, 33333),
+                                     (1, 1000, 100000)):
+            with self.subTest(share):
+                self.shell(f"cpu_version=1; set_quota rank {share}")
+                self.assertEqual((self.read("rank/cpu.cfs_quota_us"),
+                                  self.read("rank/cpu.cfs_period_us")), (str(quota), str(period)))
+                self.shell(f"cpu_version=2; set_quota rank {share}")
+                self.assertEqual(self.read("rank/cpu.max"), f"{quota} {period}")
+
+    def test_version_2_is_asked_for_the_controller_once(self):
+        self.shell("cpu_folder=v2; allow_cpu_quotas")
+        self.assertEqual(self.read("v2/cgroup.subtree_control"), "+cpu")
+        self.write("v2/cgroup.subtree_control", "cpu io")
+        self.shell("cpu_folder=v2; allow_cpu_quotas")
+        self.assertEqual(self.read("v2/cgroup.subtree_control"), "cpu io")
+
+    def test_groups_of_others_are_not_listed(self):
+        for name in (f"x.{os.getpid()}.0", "x.999999999.12", "xy.1.0", "x.1.0.more", "x.1.a"):
+            os.mkdir(os.path.join(self.folder, "v1", f"emulated-cluster.{name}"))
+        listed = self.shell("cpu_folder=v1; list_quotas all; echo; list_quotas stale; echo; "
+                            "list_quotas own").split("\n\n")
+        alive, stale = f"v1/emulated-cluster.x.{os.getpid()}.0", "v1/emulated-cluster.x.999999999.12"
+        self.assertEqual([sorted(lines.split()) for lines in listed],
+                         [sorted([alive, stale]), [stale]])
+
+
 @unittest.skipIf(WHY_NO_CLUSTER, f"no cluster can be made here: {WHY_NO_CLUSTER}")
 class ClusterTest(Refusals):
     def setUp(self):
@@ -190,11 +282,11 @@ class ClusterTest(Refusals):
     def tearDown(self):
         self.assertEqual(control_settings(), self.settings, "of the machine")
 
-    def own(self, command, *arguments):
+    def own(self, command, *arguments, **options):
         """Runs a command on the cluster of this test."""
         if command == "up":
             arguments = ("--net", f"{NET}.0/24", *arguments)
-        return run(command, "--name", NAME, *arguments)
+        return run(command, "--name", NAME, *arguments, **options)
 
     def done(self, command, *arguments):
         """Standard output of a command that must do its work."""
@@ -270,6 +362,150 @@ class ClusterTest(Refusals):
             self.assertNotEqual(interrupt(process), 0)
         for host in ("h1", "h2"):
             wait_for(lambda: not commands_in(f"{NAME}-{host}"), f"{host} to be empty")
+
+    # Every rank computes for three seconds, in so many processes. It prints the seconds passed and
+    # the CPU seconds, then waits until it is told to end.
+    BUSY = """
+import os, sys, time
+start, before = time.monotonic(), sum(os.times()[:4])
+children = []
+while 0 not in children and len(children) + 1 < int(sys.argv[2]): children.append(os.fork())
+while time.monotonic() - start < 3: pass
+if 0 in children: os._exit(0)
+for child in children: os.waitpid(child, 0)
+print(os.environ["OMPI_COMM_WORLD_RANK"], time.monotonic() - start, sum(os.times()[:4]) - before, flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.05)
+"""
+
+    def skip_without_quotas(self, process):
+        """Of a `run --cpu` that may have ended: skips the test if quotas are impossible here."""
+        if process.poll() is None:
+            return
+        error = process.stderr.read()
+        for reason in ("needs mpirun of Open MPI 4", "cpu controller", "a writable"):
+            if reason in error:
+                self.skipTest(error.strip())
+        self.fail(error)
+
+    def start_limited(self, shares, *program):
+        """`run --cpu` as a process whose ranks are in their groups."""
+        process = start("run", "--name", NAME, "--cpu", shares, *program)
+        self.addCleanup(process.communicate)
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        wait_for(lambda: process.poll() is not None or
+                 (len(quota_groups()) == 2 and all(self.members(group) for group in quota_groups())),
+                 "ranks in their groups")
+        self.skip_without_quotas(process)
+        return process
+
+    @staticmethod
+    def members(group):
+        try:
+            with open(os.path.join(group, "cgroup.procs"), encoding="ascii") as file:
+                return file.read().split()
+        except OSError:
+            return []
+
+    def busy_shares(self, quotas, processes):
+        """CPU seconds per second of two ranks with quotas, and whether these, rather than other
+        work on this machine, were what held them back."""
+        with tempfile.TemporaryDirectory() as folder:
+            end = os.path.join(folder, "end")
+            process = self.start_limited(quotas, sys.executable, "-c", self.BUSY, end,
+                                         str(processes))
+            shares, held = {}, True
+            for _ in range(2):
+                rank, seconds, used = process.stdout.readline().split()
+                shares[int(rank)] = float(used) / float(seconds)
+            for group in quota_groups():
+                counts = read_fields(os.path.join(group, "cpu.stat"))
+                held = held and counts["nr_throttled"] > 0.9 * counts["nr_periods"]
+            with open(end, "w", encoding="ascii"):
+                pass
+            self.assertEqual(process.wait(TIMEOUT), 0)
+            self.assertEqual(quota_groups(), [])
+        return shares[0], shares[1], held
+
+    def test_cpu_quotas_hold(self):
+        self.done("up", "2")
+        for percent in (40, 40, 20, 10):  # less and less, as a busy machine has no more
+            first, second, held = self.busy_shares(f"{percent},{percent // 2}", 1)
+            self.assertLess(first, 1.3 * percent / 100)  # whatever else the machine does
+            self.assertLess(second, 1.3 * percent / 200)
+            if held:
+                self.assertTrue(1.6 < first / second < 2.4, (percent, first, second))
+                return
+        self.skipTest("other work on this machine kept the ranks below their quotas")
+
+    def test_all_processes_of_a_rank_share_its_quota(self):
+        self.done("up", "2")
+        for share in self.busy_shares("20", 3)[:2]:
+            self.assertLess(share, 1.3 * 0.20)
+
+    def test_cpu_shares_per_rank(self):
+        self.done("up", "2")
+        words = ["sh", "-c", "echo $OMPI_COMM_WORLD_RANK $(cut -d: -f3 /proc/self/cgroup)"]
+        process = self.start_limited("20", "sleep", "100")
+        groups = [os.path.basename(group) for group in quota_groups()]
+        self.assertEqual(groups, [f"emulated-cluster.{NAME}.{process.pid}.{rank}"
+                                  for rank in range(2)])
+        # Another run beside it has groups of its own, and ends without touching the first.
+        lines = self.done("run", "--ranks-per-host", "2", "--cpu", "10,20,30,40", *words)
+        for rank, line in enumerate(sorted(lines.splitlines())):
+            self.assertRegex(line, rf"^{rank} .*/emulated-cluster\.{NAME}\.[0-9]+\.{rank}\b")
+        self.assertEqual([os.path.basename(group) for group in quota_groups()], groups)
+        self.assertNotEqual(interrupt(process), 0)
+        self.assertEqual(quota_groups(), [])
+
+    def test_a_sum_above_the_machine_is_a_warning(self):
+        self.done("up", "2")
+        for share, warned in ((100 * CORES, True), (50 * CORES, False)):
+            result = self.own("run", "--cpu", str(share), "sh", "-c", "cat; exit 7", input="words\n")
+            if "cpu controller" in result.stderr or "a writable" in result.stderr:
+                self.skipTest(result.stderr.strip())
+            self.assertEqual((result.returncode, result.stdout), (7, "words\n"), result.stderr)
+            self.assertEqual(f"{200 * CORES} % together" in result.stderr, warned, result.stderr)
+            self.assertEqual(quota_groups(), [])
+
+    def test_cpu_quotas_that_do_not_fit_the_cluster(self):
+        self.done("up", "2")
+        self.assert_refused(self.own("run", "--cpu", "40,40,20", "true"), "3 shares for 2 ranks")
+        self.assert_refused(self.own("run", "--cpu", "40", "true", ":", "true"), "one program")
+        with unittest.mock.patch.dict(os.environ, cgroup_mounts="/dev/null"):
+            self.assert_refused(self.own("run", "--cpu", "40", "true"), "cpu controller",
+                                "CONFIG_CFS_BANDWIDTH")
+        self.assertEqual(quota_groups(), [])
+
+    def test_killed_runs_leave_no_quotas(self):
+        self.done("up", "2")
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number):
+                process = self.start_limited("40,20", "sleep", "100")
+                process.send_signal(number)  # to it alone
+                self.assertNotEqual(process.wait(TIMEOUT), 0)
+                self.assertEqual(quota_groups(), [])
+
+    def test_down_removes_quotas_of_a_run_that_cannot(self):
+        self.done("up", "2")
+        process = self.start_limited("40,20", "sleep", "100")
+        process.kill()
+        process.wait(TIMEOUT)
+        self.assertEqual(len(quota_groups()), 2)
+        self.done("down")
+        self.assertEqual(quota_groups(), [])
+
+    def test_the_next_run_removes_quotas_of_one_that_could_not(self):
+        self.done("up", "2")
+        process = self.start_limited("40,20", "sleep", "100")
+        groups = quota_groups()
+        process.kill()
+        process.wait(TIMEOUT)
+        for group in groups:
+            for member in self.members(group):
+                os.kill(int(member), signal.SIGKILL)
+            wait_for(lambda group=group: not self.members(group), "the ranks to end")
+        self.done("run", "--cpu", "40", "true")
+        self.assertEqual(quota_groups(), [])
 
     def test_nothing_is_up(self):
         for command in (["run", "true"], ["status"], ["measure"]):
