@@ -54,13 +54,12 @@ std::vector<std::int64_t> mean_degrees(const GraphView& graph) {
   return degree;
 }
 
-// METIS adds weights in 32 bits, so the sum must stay well below 2^31; a weight above 0 stays so.
+// A weight above 0 stays so.
 void scale_to_int32(std::vector<std::int64_t>& weights) {
-  constexpr std::int64_t kLimit = 1'500'000'000;
   const auto nodes = static_cast<std::int64_t>(weights.size());
   const std::int64_t sum = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
-  if (sum <= kLimit) return;
-  const std::int64_t divisor = sum / std::max<std::int64_t>(1, kLimit - nodes) + 1;
+  if (sum <= kMostWeight) return;
+  const std::int64_t divisor = sum / std::max<std::int64_t>(1, kMostWeight - nodes) + 1;
   for (std::int64_t& weight : weights) weight = (weight + divisor - 1) / divisor;
 }
 
@@ -90,6 +89,38 @@ std::vector<std::vector<std::int64_t>> constraint_weights(const GraphView& graph
         "nodes, edges");
   }
   return {std::move(degree), std::move(training)};
+}
+
+// One island with all parts, or islands of one part each, are a flat cut.
+bool matters(const std::vector<int>& islands) {
+  return islands.size() > 1 && std::ranges::any_of(islands, [](int size) { return size > 1; });
+}
+
+void check_islands(const std::vector<int>& islands, int parts) {
+  if (islands.empty()) return;
+  const auto sum = std::accumulate(islands.begin(), islands.end(), std::int64_t{0});
+  const bool positive = std::ranges::all_of(islands, [](int size) { return size >= 1; });
+  if (positive && sum == parts) return;
+  fail_option("--islands: {} found for {} parts; allowed are sizes from 1 on that sum to {}",
+              fmt::join(islands, ","), parts, parts);
+}
+
+void check_part_order(const std::vector<int>& order, int parts) {
+  if (order.empty()) return;
+  if (order.size() != static_cast<std::size_t>(parts)) {
+    fail_option("--part-order: {} numbers for {} parts; allowed is one per part", order.size(),
+                parts);
+  }
+  std::vector<bool> taken(parts, false);
+  for (const int part : order) {
+    if (part < 0 || part >= parts) {
+      fail_option("--part-order: {} found; allowed are 0 to {}", part, parts - 1);
+    }
+    if (taken[part]) {
+      fail_option("--part-order: {} found twice; allowed is each of 0 to {} once", part, parts - 1);
+    }
+    taken[part] = true;
+  }
 }
 
 }  // namespace
@@ -133,6 +164,9 @@ Json to_json(const PartitionOptions& options) {
   json["cuts"] = options.cuts;
   json["imbalance"] = options.imbalance;
   if (options.balance == PartitionBalance::kEdgesTrain) json["split_index"] = options.split_index;
+  if (matters(options.islands)) json["islands"] = options.islands;
+  if (!std::ranges::is_sorted(options.part_order)) json["part_order"] = options.part_order;
+  if (options.marginal_cost != 0) json["marginal_cost"] = options.marginal_cost;
   return json;
 }
 
@@ -175,6 +209,12 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
   if (options.cuts < 1 || options.cuts > 1000) {
     fail_option("--cuts: {} found; allowed are 1 to 1000", options.cuts);
   }
+  check_islands(options.islands, parts);
+  check_part_order(options.part_order, parts);
+  if (!(options.marginal_cost >= 0 && options.marginal_cost <= kMostMarginalCost)) {
+    fail_option("--marginal-cost: {} found; allowed are 0 to {}", options.marginal_cost,
+                kMostMarginalCost);
+  }
   PartitionProblem problem;
   problem.graph = graph;
   problem.parts = parts;
@@ -183,6 +223,7 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
   problem.imbalance = options.imbalance;
   problem.seed = options.seed;
   problem.cuts = options.cuts;
+  if (matters(options.islands)) problem.islands = options.islands;
   auto weights = constraint_weights(graph, options, split);
   problem.constraints = static_cast<std::int64_t>(weights.size());
   problem.node_weights.resize(nodes * problem.constraints);

@@ -8,6 +8,15 @@ namespace atl {
 
 namespace {
 constexpr const char* kAdvice = "try another --seed or --method";
+
+// Part order[p] becomes part p.
+void renumber(const std::vector<int>& order, std::span<std::int32_t> part_of) {
+  if (order.empty()) return;
+  std::vector<std::int32_t> place(order.size());
+  for (std::size_t p = 0; p < order.size(); ++p) place[order[p]] = static_cast<std::int32_t>(p);
+  for (std::int32_t& part : part_of) part = place[part];
+}
+
 }  // namespace
 
 std::vector<std::string> partition_methods() { return {"metis", "random", "contiguous"}; }
@@ -24,13 +33,30 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split) {
   const auto partitioner = make_partitioner(options.method);
-  const PartitionProblem problem = make_partition_problem(graph, parts, options, split);
+  PartitionProblem problem = make_partition_problem(graph, parts, options, split);
   if (parts == 1) return std::vector<std::int32_t>(graph.nodes(), 0);
-  std::vector<std::int32_t> part_of = partitioner->partition(problem);
+  const std::vector<double> shares = problem.shares;
+  for (std::size_t p = 0; p < options.part_order.size(); ++p) {
+    problem.shares[options.part_order[p]] = shares[p];
+  }
+  std::vector<std::int32_t> part_of = cut_graph(*partitioner, problem);
+  if (options.marginal_cost > 0) {
+    recut_with_marginal_cost(*partitioner, options.marginal_cost, problem, part_of);
+  }
+  problem.shares = shares;
+  renumber(options.part_order, part_of);
+  validate_partition(problem, part_of);
+  return part_of;
+}
+
+std::vector<std::int32_t> cut_graph(const Partitioner& partitioner,
+                                    const PartitionProblem& problem) {
+  if (problem.parts == 1) return std::vector<std::int32_t>(problem.graph.nodes(), 0);
+  std::vector<std::int32_t> part_of =
+      problem.islands.empty() ? partitioner.partition(problem) : cut_islands(partitioner, problem);
   validate_assignment(problem, part_of);
   repair_empty_parts(problem, part_of);
   rebalance(problem, part_of);
-  validate_partition(problem, part_of);
   return part_of;
 }
 

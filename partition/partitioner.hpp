@@ -34,6 +34,11 @@ PartitionBalance parse_partition_balance(const std::string& text);
 inline constexpr std::int64_t kNodeCost = 14;
 // Plans hold a few numbers per pair of parts.
 inline constexpr int kMaxParts = 4096;
+// METIS adds weights in 32 bits, so the weights of all nodes sum to at most this (and one per
+// node).
+inline constexpr std::int64_t kMostWeight = 1'500'000'000;
+// A marginal node costs more by its share of the exchange; beyond this only the exchange counts.
+inline constexpr double kMostMarginalCost = 100;
 
 struct PartitionOptions {
   std::string method = "metis";
@@ -45,8 +50,18 @@ struct PartitionOptions {
   // The heaviest part may exceed its share by this fraction (and by one node).
   double imbalance = 0.03;
   std::int64_t split_index = 0;  // which split says what a training node is (kEdgesTrain only)
+  // Numbers of parts that have fast links among themselves, e.g. {2, 2}: the graph is cut into
+  // islands first, with few halo rows between them, then each island into its parts. Empty: flat.
+  std::vector<int> islands;
+  // Renumbers the parts of the cut (islands count there): part p of the result, the one
+  // `weights[p]` is for, is the cut's part part_order[p]. Empty: as they are.
+  std::vector<int> part_order;
+  // Above 0: a second cut in which the nodes that the first one left marginal weigh
+  // 1 + marginal_cost times as much; the better balanced one is kept (see marginal_balance).
+  double marginal_cost = 0;
 };
-// Everything that influences the result, normalised: the text is hashed into the folder's name.
+// Everything that influences the result, normalised: the text is hashed into the folder's name. A
+// field that came later is there only when it is used, so that names of existing folders stay.
 Json to_json(const PartitionOptions& options);
 // The reverse; throws Error{kInput} naming `file` and the field that is wrong.
 PartitionOptions parse_partition_options(const Json& json, const std::filesystem::path& file);
@@ -67,6 +82,7 @@ struct PartitionProblem {
   double imbalance = 0.03;
   std::uint64_t seed = 1;
   int cuts = 1;
+  std::vector<int> islands;  // as in the options; empty if they change nothing
 };
 // `split` (one entry per node, 0 = training) is needed for kEdgesTrain only. Throws Error{kOption}
 // for impossible options: more parts than nodes, a wrong number of weights, no training nodes, ...
@@ -77,8 +93,8 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
 class Partitioner {
  public:
   virtual ~Partitioner() = default;
-  // One part per node; at least two parts, at least one node per part. May leave parts empty or
-  // too heavy: partition_graph repairs that.
+  // One part per node; at least two parts, at least one node per part. Knows nothing of islands.
+  // May leave parts empty or too heavy: partition_graph repairs that.
   virtual std::vector<std::int32_t> partition(const PartitionProblem& problem) const = 0;
 };
 std::vector<std::string> partition_methods();
@@ -97,8 +113,29 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split);
 
-// The steps of partition_graph after the partitioner. All are deterministic.
+// The steps of partition_graph. All are deterministic.
 //
+// Cuts, island by island if there are any, and repairs; `problem.parts` >= 1.
+std::vector<std::int32_t> cut_graph(const Partitioner& partitioner,
+                                    const PartitionProblem& problem);
+// cut_graph for a problem with islands: first into islands, then each into its parts.
+std::vector<std::int32_t> cut_islands(const Partitioner& partitioner,
+                                      const PartitionProblem& problem);
+// 1 for every node with a neighbour in another part, in either direction.
+std::vector<std::uint8_t> find_marginal(const GraphView& graph,
+                                        std::span<const std::int32_t> part_of);
+// Weights in which marginal nodes have 1 + cost times as much of the first quantity, on a finer
+// scale, [nodes, constraints].
+std::vector<std::int32_t> weigh_marginal(const PartitionProblem& problem,
+                                         std::span<const std::uint8_t> marginal, double cost);
+// The largest part's weight against its share, where the nodes that are marginal in this very
+// partition weigh 1 + cost times as much of the first quantity; 1 is perfect.
+double marginal_balance(const PartitionProblem& problem, std::span<const std::int32_t> part_of,
+                        double cost);
+// The second cut; if it is the better balanced one, `part_of` becomes it, and `problem` gets the
+// weights that it was made with.
+void recut_with_marginal_cost(const Partitioner& partitioner, double cost,
+                              PartitionProblem& problem, std::vector<std::int32_t>& part_of);
 // One part in range for every node; else throws Error{kOption}.
 void validate_assignment(const PartitionProblem& problem, std::span<const std::int32_t> part_of);
 // Gives every empty part one node, taken from the part with most nodes.
@@ -115,5 +152,6 @@ void validate_partition(const PartitionProblem& problem, std::span<const std::in
 std::vector<std::int64_t> part_loads(const PartitionProblem& problem,
                                      std::span<const std::int32_t> part_of);
 std::vector<double> load_bounds(const PartitionProblem& problem);
+bool within_bounds(const PartitionProblem& problem, std::span<const std::int32_t> part_of);
 
 }  // namespace atl

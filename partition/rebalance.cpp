@@ -9,15 +9,6 @@ namespace atl {
 
 namespace {
 
-bool within_bounds(const PartitionProblem& problem, std::span<const std::int32_t> part_of) {
-  const std::vector<double> bounds = load_bounds(problem);
-  const std::vector<std::int64_t> loads = part_loads(problem, part_of);
-  for (std::size_t i = 0; i < loads.size(); ++i) {
-    if (static_cast<double>(loads[i]) > bounds[i]) return false;
-  }
-  return true;
-}
-
 // What each part should hold, [parts, constraints].
 std::vector<double> load_shares(const PartitionProblem& problem) {
   std::vector<double> total(problem.constraints, 0.0);
@@ -181,6 +172,15 @@ void Mover::level() {
 }
 
 }  // namespace
+
+bool within_bounds(const PartitionProblem& problem, std::span<const std::int32_t> part_of) {
+  const std::vector<double> bounds = load_bounds(problem);
+  const std::vector<std::int64_t> loads = part_loads(problem, part_of);
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    if (static_cast<double>(loads[i]) > bounds[i]) return false;
+  }
+  return true;
+}
 
 void repair_empty_parts(const PartitionProblem& problem, std::span<std::int32_t> part_of) {
   std::vector<std::vector<std::int32_t>> members(problem.parts);

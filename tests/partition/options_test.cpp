@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "partition/partitioner.hpp"
 #include "tests/partition/example_graphs.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -59,6 +61,70 @@ TEST(PartitionOptions, EqualOptionsHaveEqualText) {
   EXPECT_EQ(to_json(options).dump(), weighted);
   options.balance = PartitionBalance::kEdgesTrain;
   EXPECT_THAT(to_json(options).dump(), HasSubstr("\"split_index\":3"));
+}
+
+// The text decides the name of the folder: partitions made before these options stay valid.
+TEST(PartitionOptions, UnusedOptionsLeaveTheTextAlone) {
+  PartitionOptions options;
+  const std::string text =
+      R"({"method":"metis","objective":"volume","balance":"cost","shares":"equal","seed":1,)"
+      R"("cuts":4,"imbalance":0.03})";
+  EXPECT_EQ(to_json(options).dump(), text);
+  options.islands = {1, 1, 1};  // a flat cut, too
+  options.part_order = {0, 1, 2};
+  EXPECT_EQ(to_json(options).dump(), text);
+  options.islands = {3};
+  EXPECT_EQ(to_json(options).dump(), text);
+}
+
+TEST(PartitionOptions, UsedOptionsAreInTheText) {
+  PartitionOptions options;
+  std::vector<std::string> texts{to_json(options).dump()};
+  options.islands = {2, 2};
+  texts.push_back(to_json(options).dump());
+  EXPECT_THAT(texts.back(), HasSubstr("\"islands\":[2,2]"));
+  options.islands = {1, 3};
+  texts.push_back(to_json(options).dump());
+  options.part_order = {2, 0, 1, 3};
+  texts.push_back(to_json(options).dump());
+  EXPECT_THAT(texts.back(), HasSubstr("\"part_order\":[2,0,1,3]"));
+  options.marginal_cost = 0.5;
+  texts.push_back(to_json(options).dump());
+  EXPECT_THAT(texts.back(), HasSubstr("\"marginal_cost\":0.5"));
+  for (std::size_t i = 1; i < texts.size(); ++i) EXPECT_NE(texts[i], texts[i - 1]);
+}
+
+TEST(PartitionOptions, ImpossibleIslandsAndOrdersAreRefused) {
+  const PathExample example;
+  const auto message = [&](const PartitionOptions& options) {
+    const Error error =
+        thrown_error([&] { make_partition_problem(example.graph(), 4, options, {}); });
+    EXPECT_EQ(error.kind(), ErrorKind::kOption);
+    return std::string(error.what());
+  };
+  PartitionOptions options;
+  options.islands = {2, 3};
+  EXPECT_THAT(
+      message(options),
+      HasSubstr("--islands: 2,3 found for 4 parts; allowed are sizes from 1 on that sum to 4"));
+  options.islands = {5, -1};
+  EXPECT_THAT(message(options), HasSubstr("--islands: 5,-1 found"));
+  options.islands = {4, 0};
+  EXPECT_THAT(message(options), HasSubstr("--islands: 4,0 found"));
+  options.islands = {};
+  options.part_order = {0, 1, 2};
+  EXPECT_THAT(message(options), HasSubstr("--part-order: 3 numbers for 4 parts"));
+  options.part_order = {0, 1, 2, 4};
+  EXPECT_THAT(message(options), HasSubstr("--part-order: 4 found; allowed are 0 to 3"));
+  options.part_order = {0, 1, 2, -1};
+  EXPECT_THAT(message(options), HasSubstr("--part-order: -1 found"));
+  options.part_order = {0, 2, 1, 2};
+  EXPECT_THAT(message(options), HasSubstr("--part-order: 2 found twice"));
+  options.part_order = {};
+  for (const double cost : {-0.1, 100.5, std::nan("")}) {
+    options.marginal_cost = cost;
+    EXPECT_THAT(message(options), HasSubstr("--marginal-cost: "));
+  }
 }
 
 TEST(PartitionOptions, ImpossibleOnesAreRefused) {
