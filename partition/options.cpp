@@ -189,6 +189,15 @@ PartitionOptions parse_partition_options(const Json& json, const std::filesystem
   if (json.contains("split_index")) {
     options.split_index = json_field<std::int64_t>(json, "split_index", file);
   }
+  if (json.contains("islands")) {
+    options.islands = json_field<std::vector<int>>(json, "islands", file);
+  }
+  if (json.contains("part_order")) {
+    options.part_order = json_field<std::vector<int>>(json, "part_order", file);
+  }
+  if (json.contains("marginal_cost")) {
+    options.marginal_cost = json_field<double>(json, "marginal_cost", file);
+  }
   return options;
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "partition/assignment.hpp"
+
 namespace atl {
 
 namespace {
@@ -24,6 +26,25 @@ class CandidateMaker {
     const LocalGraphBuilder builder(graph_, part_of, parts);
     return {name, options,
             measure_quality(builder, split_, normalised_shares(options.weights, parts))};
+  }
+
+  // The same cut with its parts on the ranks where their rows cross the fastest links. Shares stay
+  // with the parts that were cut for them.
+  CutCandidate mapped(const std::string& name, const CutCandidate& candidate) const {
+    const int parts = topology_.ranks();
+    std::vector<double> cost;
+    for (int to = 0; to < parts; ++to) {
+      for (int from = 0; from < parts; ++from) {
+        cost.push_back(to == from ? 0 : row_seconds(from, to));
+      }
+    }
+    const PartOrder best = best_part_order(candidate.quality.forward_rows, cost, parts);
+    PartitionOptions options = candidate.options;
+    options.part_order = best.order;
+    for (std::size_t r = 0; r < options.weights.size(); ++r) {
+      options.weights[r] = candidate.options.weights[static_cast<std::size_t>(best.order[r])];
+    }
+    return cut(name, options);
   }
 
   // Shares that let all ranks compute equally long. What a node costs depends on the cut (marginal
@@ -59,6 +80,18 @@ class CandidateMaker {
   }
 
  private:
+  // A byte over a link that all pairs of two hosts share.
+  double row_seconds(int from, int to) const {
+    const Device& a = topology_.devices[static_cast<std::size_t>(from)];
+    const Device& b = topology_.devices[static_cast<std::size_t>(to)];
+    double rate = topology_.link(from, to).bytes_per_s;
+    if (a.host != b.host) {
+      rate = std::min({rate, topology_.hosts[static_cast<std::size_t>(a.host)].send_bytes_per_s,
+                       topology_.hosts[static_cast<std::size_t>(b.host)].receive_bytes_per_s});
+    }
+    return 1 / rate;
+  }
+
   // Shares of a few digits: they stand in plan.json and on command lines.
   static std::vector<double> rounded(std::vector<double> weights) {
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -73,6 +106,26 @@ class CandidateMaker {
   const ModelConfig& model_;
   std::vector<LayerStrategy> strategy_;
 };
+
+}  // namespace
+
+namespace {
+
+// Ranks of each island where they follow one another, as a cut by islands needs them; else empty.
+std::vector<int> island_sizes(const Topology& topology) {
+  std::vector<int> sizes;
+  int last = -1;
+  std::vector<int> seen;
+  for (const Device& device : topology.devices) {
+    if (device.island != last) {
+      if (std::ranges::find(seen, device.island) != seen.end()) return {};
+      seen.push_back(last = device.island);
+      sizes.push_back(0);
+    }
+    ++sizes.back();
+  }
+  return sizes;
+}
 
 }  // namespace
 
@@ -94,7 +147,17 @@ std::vector<CutCandidate> cut_candidates(const GraphView& graph,
   const CandidateMaker maker(graph, split, topology, model);
   std::vector<CutCandidate> candidates;
   candidates.push_back(maker.cut("as without a plan", options));
-  if (topology.ranks() > 1) candidates.push_back(maker.by_speed("shares by speed", options));
+  if (topology.ranks() == 1) return candidates;
+  const std::vector<int> islands = island_sizes(topology);
+  candidates.push_back(maker.by_speed("shares by speed", options));
+  if (islands.size() > 1 && std::ranges::max(islands) > 1) {
+    PartitionOptions nested = options;
+    nested.islands = islands;
+    candidates.push_back(maker.cut("islands first", nested));
+    candidates.push_back(maker.by_speed("islands first, shares by speed", nested));
+    // Where all ranks are alike, the parts of a flat cut may also go anywhere.
+    candidates.push_back(maker.mapped("best order of parts", candidates.front()));
+  }
   return candidates;
 }
 

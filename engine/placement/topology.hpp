@@ -59,6 +59,11 @@ struct Topology {
   }
 };
 
+// What a pair of ranks has between it. An island may span hosts: its ranks then talk over its
+// links.
+enum class LinkClass : std::uint8_t { kWithinIsland, kWithinHost, kBetweenHosts };
+LinkClass link_class(const Topology& topology, int from, int to);
+
 // Rate at `columns`: between two measured widths by linear interpolation, outside of them the
 // nearest.
 double rate_at(const std::vector<RateAtWidth>& rates, std::int64_t columns);
@@ -66,7 +71,10 @@ double rate_at(const std::vector<RateAtWidth>& rates, std::int64_t columns);
 // Throws Error{kInput} naming `place`, the field, the value found and those allowed, also for a
 // machine that can't work: links without bandwidth, ranks that can't reach each other.
 Topology parse_topology(const Json& json, const std::string& place);
+// What parse_topology reads: numbers that came from a file come back to the last bit, islands
+// numbered by their lowest rank too.
 Json to_json(const Topology& topology);
+// Throws Error{kInput} as parse_topology does.
 Topology read_topology(const std::filesystem::path& path);
 
 }  // namespace atl

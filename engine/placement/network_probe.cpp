@@ -1,0 +1,332 @@
+#include "engine/placement/network_probe.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+namespace atl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr OperationLabel kLabel{"network measurement"};
+constexpr std::int64_t kAnswerBytes = 8;
+// Rates are taken between a message and one of a quarter of its bytes.
+constexpr std::int64_t kRatio = 4;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+std::int64_t sum(const std::vector<std::int64_t>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+}
+
+// Bytes per second of what a long transfer has more than a short one; where that is lost in noise,
+// of the whole long one.
+double rate_between(double bytes, double seconds, double fewer_bytes, double fewer_seconds) {
+  const double all = bytes / std::max(seconds, 1e-9);
+  const double slope = (bytes - fewer_bytes) / std::max(seconds - fewer_seconds, 1e-12);
+  // Start-up costs time, so the slope is the faster of the two, but not by much for long messages.
+  constexpr double kPlausible = 2;
+  return slope >= all && slope <= kPlausible * all ? slope : all;
+}
+
+}  // namespace
+
+NetworkProbe::NetworkProbe(const ExchangeRoute& route, const std::vector<int>& host_of,
+                           const NetworkProbeOptions& options)
+    : route_(route), transport_(route.transport), host_of_(host_of), options_(options) {}
+
+double NetworkProbe::of_rank(double value, int rank) {
+  transport_.broadcast(std::as_writable_bytes(std::span(&value, 1)), rank, kLabel);
+  return value;
+}
+
+double NetworkProbe::echo_seconds(TimedTransfer& transfer, int from, int to, std::int64_t bytes) {
+  const int rank = transport_.rank();
+  Sizes there(host_of_.size(), 0);
+  Sizes back(host_of_.size(), 0);
+  Sizes none(host_of_.size(), 0);
+  const int peer = rank == from ? to : from;
+  if (rank == from || rank == to) {
+    there[static_cast<std::size_t>(peer)] = bytes;
+    back[static_cast<std::size_t>(peer)] = kAnswerBytes;
+  }
+  const Clock::time_point start = Clock::now();
+  transfer.post(rank == from ? there : none, rank == to ? there : none)->wait_all();
+  transfer.post(rank == to ? back : none, rank == from ? back : none)->wait_all();
+  return rank == from ? seconds_since(start) : 0;
+}
+
+Link NetworkProbe::measure_pair(TimedTransfer& transfer, int from, int to) {
+  constexpr int kEchoes = 21;
+  constexpr int kMessages = 3;
+  constexpr std::int64_t kFirstMessage = 256 << 10;
+  transport_.barrier(kLabel);
+  std::vector<double> echoes;
+  for (int i = 0; i < kEchoes; ++i) {
+    echoes.push_back(echo_seconds(transfer, from, to, kAnswerBytes));
+  }
+  std::int64_t bytes = std::min(kFirstMessage, options_.largest_message);
+  double before = median(echoes);
+  for (;;) {
+    const double took = of_rank(echo_seconds(transfer, from, to, bytes), from);
+    const bool enough = took - before >= options_.message_seconds;
+    // A quarter of the message must be more than a card lets pass at once.
+    if ((enough && bytes > kFirstMessage) || bytes >= options_.largest_message) break;
+    bytes = std::min(bytes * kRatio, options_.largest_message);
+    before = took;
+  }
+  std::vector<double> longs;
+  std::vector<double> shorts;
+  for (int i = 0; i < kMessages; ++i) {
+    longs.push_back(echo_seconds(transfer, from, to, bytes));
+    shorts.push_back(echo_seconds(transfer, from, to, bytes / kRatio));
+  }
+  Link link{median(echoes) / 2, rate_between(static_cast<double>(bytes), median(longs),
+                                             static_cast<double>(bytes / kRatio), median(shorts))};
+  transport_.broadcast(std::as_writable_bytes(std::span(&link, 1)), from, kLabel);
+  return link;
+}
+
+std::vector<Link> NetworkProbe::measure_pairs() {
+  std::vector<Link> links(host_of_.size() * host_of_.size());
+  std::vector<bool> measured(links.size(), false);
+  TimedTransfer transfer(route_, options_.largest_message + kAnswerBytes,
+                         options_.largest_message + kAnswerBytes);
+  // Distances in an order that soon has near and far ones, and every rank in each of them.
+  const int distances = ranks() - 1;
+  int stride = std::max(1, static_cast<int>(0.618 * distances));
+  while (distances > 0 && std::gcd(stride, distances) != 1) ++stride;
+  const Clock::time_point start = Clock::now();
+  double spent = 0;
+  for (int i = 0; i < distances; ++i) {
+    const int distance = 1 + static_cast<int>(std::int64_t{i} * stride % distances);
+    for (int from = 0; from < ranks(); ++from) {
+      if (spent >= options_.pairs_seconds && (i > 0 || from > 0)) {
+        ++skipped_pairs_;
+        continue;
+      }
+      const int to = (from + distance) % ranks();
+      links[index(from, to)] = measure_pair(transfer, from, to);
+      measured[index(from, to)] = true;
+      spent = of_rank(seconds_since(start), 0);
+    }
+  }
+  if (skipped_pairs_ > 0) fill_skipped(links, measured);
+  return links;
+}
+
+void NetworkProbe::fill_skipped(std::vector<Link>& links, const std::vector<bool>& measured) const {
+  struct Sum {
+    Link link;
+    double count = 0;
+  };
+  // What pairs may have in common, from the most alike to any at all.
+  constexpr int kLevels = 3;
+  using Key = std::array<int, 3>;
+  const auto key = [&](int level, int from, int to) -> Key {
+    if (level == 0) return {level, host(from), host(to)};
+    return {level, level == 1 && host(from) == host(to), 0};
+  };
+  std::map<Key, Sum> sums;
+  const auto for_each_pair = [&](bool of_measured, const auto& body) {
+    for (int from = 0; from < ranks(); ++from) {
+      for (int to = 0; to < ranks(); ++to) {
+        if (from != to && measured[index(from, to)] == of_measured) body(from, to);
+      }
+    }
+  };
+  for_each_pair(true, [&](int from, int to) {
+    const Link& link = links[index(from, to)];
+    for (int level = 0; level < kLevels; ++level) {
+      Sum& sum = sums[key(level, from, to)];
+      sum.link.latency_s += link.latency_s;
+      sum.link.bytes_per_s += link.bytes_per_s;
+      sum.count += 1;
+    }
+  });
+  for_each_pair(false, [&](int from, int to) {
+    for (int level = 0; level < kLevels; ++level) {
+      const auto found = sums.find(key(level, from, to));
+      if (found == sums.end()) continue;
+      const auto& [link, count] = found->second;
+      links[index(from, to)] = {link.latency_s / count, link.bytes_per_s / count};
+      break;
+    }
+  });
+}
+
+NetworkProbe::Sizes NetworkProbe::packets(std::int64_t bytes, bool within_hosts) const {
+  Sizes sizes(host_of_.size(), bytes);
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const bool same_host = host(rank) == host(transport_.rank());
+    if (rank == transport_.rank() || (same_host && !within_hosts)) {
+      sizes[static_cast<std::size_t>(rank)] = 0;
+    }
+  }
+  return sizes;
+}
+
+double NetworkProbe::exchange_seconds(const std::vector<Link>& links,
+                                      const std::vector<Host>& hosts, bool within_hosts) const {
+  std::vector<double> out(hosts.size(), 0.0);
+  std::vector<double> in(hosts.size(), 0.0);
+  double longest = 0;
+  for (int from = 0; from < ranks(); ++from) {
+    double inside = 0;
+    for (int to = 0; to < ranks(); ++to) {
+      if (from == to) continue;
+      const double seconds = 1 / links[index(from, to)].bytes_per_s;
+      if (host(from) == host(to)) {
+        if (within_hosts) inside += seconds;
+        continue;
+      }
+      longest = std::max(longest, seconds);
+      out[static_cast<std::size_t>(host(from))] += 1;
+      in[static_cast<std::size_t>(host(to))] += 1;
+    }
+    longest = std::max(longest, inside);
+  }
+  for (std::size_t h = 0; h < hosts.size(); ++h) {
+    longest = std::max(
+        {longest, out[h] / hosts[h].send_bytes_per_s, in[h] / hosts[h].receive_bytes_per_s});
+  }
+  return longest;
+}
+
+std::vector<double> NetworkProbe::all_at_once(TimedTransfer& transfer, std::int64_t bytes) {
+  const Sizes sizes = packets(bytes, false);
+  const std::vector<double> arrivals = transfer.time(sizes, sizes);
+  std::vector<double> seconds(host_of_.size() * host_of_.size(), 0.0);
+  for (int from = 0; from < ranks(); ++from) {
+    seconds[index(from, transport_.rank())] = arrivals[static_cast<std::size_t>(from)];
+  }
+  transport_.all_reduce(std::span(seconds), kLabel);
+  return seconds;
+}
+
+void NetworkProbe::measure_hosts(const std::vector<Link>& links, std::vector<Host>& hosts) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (Host& host : hosts) host.send_bytes_per_s = host.receive_bytes_per_s = kInfinity;
+  if (hosts.size() == 1) return;
+  // One pair shows what a card can do, for the size of the packets and as a lower bound.
+  for (std::size_t h = 0; h < hosts.size(); ++h) {
+    double send = 0;
+    double receive = 0;
+    for (int from = 0; from < ranks(); ++from) {
+      for (int to = 0; to < ranks(); ++to) {
+        if (host(from) == host(to)) continue;
+        const double rate = links[index(from, to)].bytes_per_s;
+        if (host(from) == static_cast<int>(h)) send = std::max(send, rate);
+        if (host(to) == static_cast<int>(h)) receive = std::max(receive, rate);
+      }
+    }
+    hosts[h].send_bytes_per_s = send;
+    hosts[h].receive_bytes_per_s = receive;
+  }
+  constexpr double kMessages = 5;  // as long as a message between two: the slope has less noise
+  constexpr std::int64_t kLeast = 16 << 10;
+  constexpr int kRepetitions = 3;
+  const double wanted =
+      kMessages * options_.message_seconds / exchange_seconds(links, hosts, false);
+  const std::int64_t bytes =
+      std::min(options_.largest_message,
+               std::max(kLeast, static_cast<std::int64_t>(std::min(wanted, 1e12))));
+  const std::int64_t total = sum(packets(bytes, false));
+  TimedTransfer transfer(route_, total, total);
+
+  // By size and host: seconds until the last packet from it, and to it, had come.
+  const std::array<std::int64_t, 2> sizes{bytes, bytes / kRatio};
+  std::array<std::vector<std::vector<double>>, 2> sent;
+  std::array<std::vector<std::vector<double>>, 2> received;
+  for (std::size_t s = 0; s < sizes.size(); ++s) {
+    sent[s].resize(hosts.size());
+    received[s].resize(hosts.size());
+  }
+  for (int repetition = 0; repetition < kRepetitions; ++repetition) {
+    for (std::size_t s = 0; s < sizes.size(); ++s) {
+      const std::vector<double> seconds = all_at_once(transfer, sizes[s]);
+      std::vector<double> last_out(hosts.size(), 0.0);
+      std::vector<double> last_in(hosts.size(), 0.0);
+      for (int from = 0; from < ranks(); ++from) {
+        for (int to = 0; to < ranks(); ++to) {
+          double& out = last_out[static_cast<std::size_t>(host(from))];
+          double& in = last_in[static_cast<std::size_t>(host(to))];
+          out = std::max(out, seconds[index(from, to)]);
+          in = std::max(in, seconds[index(from, to)]);
+        }
+      }
+      for (std::size_t h = 0; h < hosts.size(); ++h) {
+        sent[s][h].push_back(last_out[h]);
+        received[s][h].push_back(last_in[h]);
+      }
+    }
+  }
+  for (std::size_t h = 0; h < hosts.size(); ++h) {
+    const auto inside = std::ranges::count(host_of_, static_cast<int>(h));
+    const auto pairs = static_cast<double>(inside * (ranks() - inside));
+    const auto rate = [&](const std::array<std::vector<std::vector<double>>, 2>& seconds) {
+      return rate_between(pairs * static_cast<double>(sizes[0]), median(seconds[0][h]),
+                          pairs * static_cast<double>(sizes[1]), median(seconds[1][h]));
+    };
+    hosts[h].send_bytes_per_s = std::max(hosts[h].send_bytes_per_s, rate(sent));
+    hosts[h].receive_bytes_per_s = std::max(hosts[h].receive_bytes_per_s, rate(received));
+  }
+}
+
+double NetworkProbe::measure_progress(const std::vector<Link>& links,
+                                      const std::vector<Host>& hosts, KernelProbe& kernels,
+                                      std::int64_t columns) {
+  if (ranks() == 1) return 0;
+  // Segments without and with messages in turn. A segment is as long as the usual period of a
+  // processor quota, see measure_rate; packets take most of one.
+  constexpr double kSegment = 0.1;
+  constexpr double kMessageShare = 0.7;
+  const double segment = std::min(kSegment, options_.progress_seconds / 2);
+  const auto rounds = static_cast<int>(options_.progress_seconds / (2 * segment));
+  const double wanted = kMessageShare * segment / exchange_seconds(links, hosts, true);
+  const auto bytes = std::max<std::int64_t>(
+      1, std::min(options_.largest_message, static_cast<std::int64_t>(std::min(wanted, 1e12))));
+  const Sizes sizes = packets(bytes, true);
+  TimedTransfer transfer(route_, sum(sizes), sum(sizes));
+  struct Side {
+    double work = 0;
+    double computing_s = 0;  // posting messages included
+    double waiting_s = 0;
+  };
+  std::array<Side, 2> sides;  // without messages, with them
+  for (int k = 0; k < 2 * rounds; ++k) {
+    Side& side = sides[static_cast<std::size_t>(k % 2)];
+    transport_.barrier(kLabel);
+    const Clock::time_point start = Clock::now();
+    const auto pending = k % 2 == 1 ? transfer.post(sizes, sizes) : nullptr;
+    do {
+      side.work += kernels.spmm_step(columns);
+      kernels.finish();
+    } while (seconds_since(start) < segment);
+    const double computed = seconds_since(start);
+    if (pending != nullptr) pending->wait_all();
+    side.computing_s += computed;
+    side.waiting_s += seconds_since(start) - computed;
+  }
+  const auto& [alone, beside] = sides;
+  const double taken = beside.computing_s - beside.work * alone.computing_s / alone.work;
+  // What was not there at the end of a segment took nothing from it.
+  const double share = beside.computing_s / (beside.computing_s + beside.waiting_s);
+  const double moved = 2.0 * rounds * static_cast<double>(sum(sizes)) * share;
+  return std::max(0.0, taken / moved);
+}
+
+}  // namespace atl

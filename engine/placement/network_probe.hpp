@@ -1,0 +1,81 @@
+// How fast pairs of ranks talk alone, how much all ranks of a host get through together, and what
+// that takes from their computing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/exchange/timed_transfer.hpp"
+#include "engine/placement/kernel_probe.hpp"
+#include "engine/placement/topology.hpp"
+
+namespace atl {
+
+struct NetworkProbeOptions {
+  // For all pairs together; those left then count as the measured ones between the same hosts.
+  double pairs_seconds = 120;
+  // A message is long enough if it takes so much longer than a quarter of it.
+  double message_seconds = 0.06;
+  std::int64_t largest_message = 16 << 20;  // bytes
+  double progress_seconds = 3;              // of computing, half of it beside messages
+};
+
+// All functions are collective, with the same result on every rank.
+class NetworkProbe {
+ public:
+  // host_of: the host of every rank, numbered from 0. Everything must outlive the probe.
+  NetworkProbe(const ExchangeRoute& route, const std::vector<int>& host_of,
+               const NetworkProbeOptions& options);
+
+  // Every ordered pair alone, one after another: [from * ranks + to]. Latency is half the time of
+  // 8 bytes there and back, bytes_per_s the slope between two sizes, so that what a card lets pass
+  // at once after a pause does not count.
+  std::vector<Link> measure_pairs();
+  // Pairs that measure_pairs() had no time for.
+  int skipped_pairs() const { return skipped_pairs_; }
+
+  // Fills the limits of `hosts`: what left or reached each host per second while all ranks sent to
+  // all ranks of other hosts, but not less than one pair reached alone. No limit with one host.
+  void measure_hosts(const std::vector<Link>& links, std::vector<Host>& hosts);
+
+  // Computing time that each byte sent or received took from this rank (s/byte): SpMM alone against
+  // SpMM beside messages between all ranks. This rank's own result.
+  double measure_progress(const std::vector<Link>& links, const std::vector<Host>& hosts,
+                          KernelProbe& kernels, std::int64_t columns);
+
+ private:
+  using Sizes = std::vector<std::int64_t>;
+
+  // Seconds from rank `from` sending `bytes` to rank `to` until that rank's answer of 8 bytes had
+  // come; on rank `from`, else 0.
+  double echo_seconds(TimedTransfer& transfer, int from, int to, std::int64_t bytes);
+  Link measure_pair(TimedTransfer& transfer, int from, int to);
+  void fill_skipped(std::vector<Link>& links, const std::vector<bool>& measured) const;
+  // Per ordered pair of hosts: seconds until the last of its packets of `bytes` had come.
+  std::vector<double> all_at_once(TimedTransfer& transfer, std::int64_t bytes);
+  // About what packets of one byte between all pairs take (s/byte).
+  double exchange_seconds(const std::vector<Link>& links, const std::vector<Host>& hosts,
+                          bool within_hosts) const;
+  // Packets of `bytes` to every other rank, of other hosts only unless `within_hosts`.
+  Sizes packets(std::int64_t bytes, bool within_hosts) const;
+  double of_rank(double value, int rank);
+
+  int ranks() const { return static_cast<int>(host_of_.size()); }
+  std::size_t index(int from, int to) const {
+    return static_cast<std::size_t>(from) * host_of_.size() + static_cast<std::size_t>(to);
+  }
+  int host(int rank) const { return host_of_[static_cast<std::size_t>(rank)]; }
+
+  const ExchangeRoute& route_;
+  Transport& transport_;
+  const std::vector<int>& host_of_;
+  NetworkProbeOptions options_;
+  int skipped_pairs_ = 0;
+};
+
+// Groups the ranks of each host whose links are clearly faster, by two times at least, than those
+// to the host's other ranks; a host without such groups is one island. Islands are numbered by
+// their lowest rank. links: [from * ranks + to].
+std::vector<int> find_islands(const std::vector<int>& host_of, const std::vector<Link>& links);
+
+}  // namespace atl

@@ -1,0 +1,327 @@
+// Reads topology files. They are written by hand, so every field is checked and every message says
+// which one, what was found and what is allowed.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "engine/placement/topology.hpp"
+#include "engine/placement/topology_format.hpp"
+#include "partition/partitioner.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr const char* kHostPlaceholder = "{host}";
+
+enum class Least : std::uint8_t { kAboveZero, kZero };
+
+// An object of the file and where it stands.
+struct Entry {
+  const Json& json;
+  std::string place;  // "cluster.json: ranks[2]"
+
+  Entry(const Json& object, std::string where, const std::vector<std::string>& known)
+      : json(object), place(std::move(where)) {
+    if (!json.is_object()) {
+      fail_input("{}: found {}; allowed is an object with the fields {}", place, shown(json),
+                 fmt::join(known, ", "));
+    }
+    for (const auto& [name, value] : json.items()) {
+      if (std::ranges::find(known, name) != known.end()) continue;
+      fail_input("{}: unknown field '{}'; allowed are {}", place, name, fmt::join(known, ", "));
+    }
+  }
+
+  // What was found, cut where it is long.
+  static std::string shown(const Json& value) {
+    constexpr std::size_t kMost = 60;
+    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+    return text;
+  }
+
+  bool has(const char* field) const { return json.contains(field); }
+
+  const Json& required(const char* field, const std::string& allowed) const {
+    if (!has(field)) {
+      fail_input("{}: field '{}' is missing; allowed are {}", place, field, allowed);
+    }
+    return json.at(field);
+  }
+
+  [[noreturn]] void refuse(const std::string& field, const Json& found,
+                           const std::string& allowed) const {
+    fail_input("{}: '{}' is {}; allowed are {}", place, field, shown(found), allowed);
+  }
+
+  // Checked after the unit, too: 1e308 Gbit/s is no finite number of bytes.
+  double to_base(const std::string& field, const Json& found, const TopologyUnit& unit, Least least,
+                 const char* more = "") const {
+    const std::string allowed = fmt::format(
+        "finite numbers {}{}", least == Least::kZero ? "of at least 0" : "above 0", more);
+    if (!found.is_number()) refuse(field, found, allowed);
+    const double value = unit.to_base(found.get<double>());
+    if (!std::isfinite(value) || value < 0 || (value == 0 && least == Least::kAboveZero)) {
+      refuse(field, found, allowed);
+    }
+    return value;
+  }
+
+  double number(const char* field, const TopologyUnit& unit, Least least) const {
+    return to_base(field, required(field, "numbers"), unit, least);
+  }
+
+  int whole(const char* field, int least, int most) const {
+    const std::string allowed = fmt::format("whole numbers from {} to {}", least, most);
+    const Json& found = required(field, allowed);
+    if (!found.is_number_integer() || found < least || found > most) refuse(field, found, allowed);
+    return found.get<int>();
+  }
+
+  std::string text(const char* field, const char* allowed) const {
+    const Json& found = required(field, allowed);
+    if (!found.is_string() || found.get<std::string>().empty()) refuse(field, found, allowed);
+    return found.get<std::string>();
+  }
+
+  // The array in `field`, with at least one entry.
+  const Json& list(const char* field, const char* allowed) const {
+    const Json& found = required(field, allowed);
+    if (!found.is_array() || found.empty()) refuse(field, found, allowed);
+    return found;
+  }
+};
+
+// null or nothing: no limit.
+double host_limit(const Entry& host, const char* field) {
+  if (!host.has(field) || host.json.at(field).is_null()) {
+    return std::numeric_limits<double>::infinity();
+  }
+  return host.to_base(field, host.json.at(field), kMbitPerS, Least::kAboveZero,
+                      ", and null for no limit");
+}
+
+// {"16": 3.1, "64": 4}: rates by columns.
+std::vector<RateAtWidth> rates_of(const Entry& rank, const char* field, const TopologyUnit& unit) {
+  const std::string allowed = R"(objects of rates by columns, as {"16": 3.1, "64": 4})";
+  const Json& found = rank.required(field, allowed);
+  if (!found.is_object() || found.empty()) rank.refuse(field, found, allowed);
+  const Entry entry(found, fmt::format("{}.{}", rank.place, field), [&] {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : found.items()) names.push_back(name);
+    return names;
+  }());
+  std::vector<RateAtWidth> rates;
+  for (const auto& [name, value] : found.items()) {
+    const bool digits = name.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits || name.empty() || name.size() > 9 || name.front() == '0') {
+      fail_input("{}: '{}' is no number of columns; allowed are whole numbers from 1 to 999999999",
+                 entry.place, name);
+    }
+    rates.push_back({std::stoll(name), entry.to_base(name, value, unit, Least::kAboveZero)});
+  }
+  std::ranges::sort(rates, {}, &RateAtWidth::columns);
+  return rates;
+}
+
+Link link_of(const Entry& entry) {
+  return {entry.number("latency_us", kMicroseconds, Least::kZero),
+          entry.number("gbit_per_s", kGbitPerS, Least::kAboveZero)};
+}
+
+class Reader {
+ public:
+  explicit Reader(const Json& json, const std::string& place)
+      : root_(json, place, {"format", "hosts", "ranks", "links"}) {}
+
+  Topology read() {
+    const Json& format = root_.required("format", "1");
+    if (format != 1) root_.refuse("format", format, "1");
+    read_list("hosts", [&](const Json& json, const std::string& place) { read_host(json, place); });
+    read_list("ranks", [&](const Json& json, const std::string& place) { read_rank(json, place); });
+    require_ranks();
+    number_islands();
+    read_links();
+    return std::move(topology_);
+  }
+
+ private:
+  // Host `first` and those after it.
+  struct HostGroup {
+    int first = 0;
+    int count = 1;
+  };
+
+  template <typename Read>
+  void read_list(const char* field, const Read& read) {
+    std::size_t index = 0;
+    for (const Json& json : root_.list(field, "lists with at least one entry")) {
+      read(json, fmt::format("{}: {}[{}]", root_.place, field, index++));
+    }
+  }
+
+  void name_group(const Entry& entry, const std::string& name, HostGroup group) {
+    if (groups_.emplace(name, group).second) return;
+    fail_input("{}: host '{}' is there already; allowed are names of their own", entry.place, name);
+  }
+
+  void read_host(const Json& json, const std::string& place) {
+    const Entry entry(json, place, {"name", "count", "send_mbit_per_s", "receive_mbit_per_s"});
+    const std::string name = entry.text("name", "names");
+    Host host{name, host_limit(entry, "send_mbit_per_s"), host_limit(entry, "receive_mbit_per_s")};
+    const int first = static_cast<int>(topology_.hosts.size());
+    if (first >= kMaxParts) fail_input("{}: more than {} hosts", place, kMaxParts);
+    const int count = entry.has("count") ? entry.whole("count", 1, kMaxParts - first) : 1;
+    name_group(entry, name, {first, count});
+    for (int i = 0; i < count; ++i) {
+      if (entry.has("count")) {
+        host.name = fmt::format("{}-{}", name, i);
+        name_group(entry, host.name, {first + i, 1});
+      }
+      topology_.hosts.push_back(host);
+    }
+  }
+
+  void read_rank(const Json& json, const std::string& place) {
+    const Entry entry(json, place,
+                      {"host", "island", "kind", "memory_gib", "spmm_gb_per_s", "gemm_gflop_per_s",
+                       "elementwise_gb_per_s", "quantize_gb_per_s", "progress_ms_per_gb", "count"});
+    const HostGroup hosts = group_of(entry);
+    Device device;
+    device.kind = entry.text("kind", "cpu and cuda");
+    if (device.kind != "cpu" && device.kind != "cuda") {
+      entry.refuse("kind", device.kind, "cpu and cuda");
+    }
+    device.memory_bytes = entry.number("memory_gib", kGib, Least::kAboveZero);
+    device.spmm_bytes_per_s = rates_of(entry, "spmm_gb_per_s", kGbPerS);
+    device.gemm_flop_per_s = rates_of(entry, "gemm_gflop_per_s", kGflopPerS);
+    device.elementwise_bytes_per_s =
+        entry.number("elementwise_gb_per_s", kGbPerS, Least::kAboveZero);
+    device.quantize_bytes_per_s = entry.number("quantize_gb_per_s", kGbPerS, Least::kAboveZero);
+    if (entry.has("progress_ms_per_gb")) {
+      device.progress_s_per_byte = entry.number("progress_ms_per_gb", kMsPerGb, Least::kZero);
+    }
+    const int room = (kMaxParts - topology_.ranks()) / hosts.count;
+    if (room == 0) fail_input("{}: more than {} ranks in all", entry.place, kMaxParts);
+    const int count = entry.has("count") ? entry.whole("count", 1, room) : 1;
+    for (int host = hosts.first; host < hosts.first + hosts.count; ++host) {
+      device.host = host;
+      topology_.devices.insert(topology_.devices.end(), static_cast<std::size_t>(count), device);
+      island_names_.insert(island_names_.end(), static_cast<std::size_t>(count),
+                           island_of(entry, host));
+    }
+  }
+
+  HostGroup group_of(const Entry& entry) const {
+    const std::string name = entry.text("host", "names of hosts");
+    const auto found = groups_.find(name);
+    if (found != groups_.end()) return found->second;
+    std::vector<std::string> names;
+    for (const auto& [known, group] : groups_) names.push_back(known);
+    constexpr std::size_t kShown = 20;
+    const bool more = names.size() > kShown;
+    names.resize(std::min(names.size(), kShown));
+    entry.refuse("host", name, fmt::format("{}{}", fmt::join(names, ", "), more ? ", ..." : ""));
+  }
+
+  std::string island_of(const Entry& entry, int host) const {
+    const std::string& host_name = topology_.hosts[static_cast<std::size_t>(host)].name;
+    std::string island = entry.has("island") ? entry.text("island", "names") : host_name;
+    const std::size_t at = island.find(kHostPlaceholder);
+    if (at != std::string::npos) {
+      island.replace(at, std::string(kHostPlaceholder).size(), host_name);
+    }
+    return island;
+  }
+
+  void require_ranks() const {
+    std::set<int> used;
+    for (const Device& device : topology_.devices) used.insert(device.host);
+    for (std::size_t host = 0; host < topology_.hosts.size(); ++host) {
+      if (used.contains(static_cast<int>(host))) continue;
+      fail_input("{}: hosts: host '{}' has no rank; allowed are hosts with at least one in 'ranks'",
+                 root_.place, topology_.hosts[host].name);
+    }
+  }
+
+  void number_islands() {
+    std::map<std::string, int> numbers;
+    for (std::size_t rank = 0; rank < island_names_.size(); ++rank) {
+      const int next = static_cast<int>(numbers.size());
+      topology_.devices[rank].island = numbers.emplace(island_names_[rank], next).first->second;
+    }
+  }
+
+  void read_links() {
+    const std::size_t ranks = topology_.devices.size();
+    topology_.links.resize(ranks * ranks);
+    if (ranks == 1 && !root_.has("links")) return;
+    const Entry links(root_.required("links", "objects with the speed of every pair of ranks"),
+                      fmt::format("{}: links", root_.place),
+                      {"within_island", "within_host", "between_hosts", "pairs"});
+    std::optional<Link> classes[std::size(kLinkClassFields)];
+    for (std::size_t kind = 0; kind < std::size(kLinkClassFields); ++kind) {
+      if (!links.has(kLinkClassFields[kind])) continue;
+      classes[kind] = link_of(Entry(links.json.at(kLinkClassFields[kind]),
+                                    fmt::format("{}.{}", links.place, kLinkClassFields[kind]),
+                                    {"latency_us", "gbit_per_s"}));
+    }
+    const std::vector<bool> given = read_pairs(links);
+    for (int from = 0; from < topology_.ranks(); ++from) {
+      for (int to = 0; to < topology_.ranks(); ++to) {
+        const std::size_t index =
+            static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to);
+        if (from == to || given[index]) continue;
+        const auto kind = static_cast<std::size_t>(link_class(topology_, from, to));
+        if (!classes[kind]) {
+          fail_input("{}: nothing links rank {} to rank {}; give '{}', or this pair in 'pairs'",
+                     links.place, from, to, kLinkClassFields[kind]);
+        }
+        topology_.links[index] = *classes[kind];
+      }
+    }
+  }
+
+  // Fills the links of 'pairs'; returns which those are.
+  std::vector<bool> read_pairs(const Entry& links) {
+    std::vector<bool> given(topology_.links.size(), false);
+    if (!links.has("pairs")) return given;
+    const Json& pairs = links.json.at("pairs");
+    if (!pairs.is_array()) links.refuse("pairs", pairs, "lists");
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      const Entry pair(pairs[i], fmt::format("{}.pairs[{}]", links.place, i),
+                       {"from", "to", "latency_us", "gbit_per_s"});
+      const int last = topology_.ranks() - 1;
+      const int from = pair.whole("from", 0, last);
+      const int to = pair.whole("to", 0, last);
+      const std::size_t index =
+          static_cast<std::size_t>(from) * topology_.devices.size() + static_cast<std::size_t>(to);
+      if (from == to || given[index]) {
+        fail_input("{}: from rank {} to rank {}; allowed are two ranks, and every pair once",
+                   pair.place, from, to);
+      }
+      topology_.links[index] = link_of(pair);
+      given[index] = true;
+    }
+    return given;
+  }
+
+  Entry root_;
+  Topology topology_;
+  std::map<std::string, HostGroup> groups_;
+  std::vector<std::string> island_names_;  // by rank
+};
+
+}  // namespace
+
+Topology parse_topology(const Json& json, const std::string& place) {
+  return Reader(json, place).read();
+}
+
+}  // namespace atl
