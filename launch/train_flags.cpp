@@ -176,10 +176,10 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                           ->check(CLI::ExistingFile)
                           ->group("Machine");
   // What a plan fixes.
-  for (const char* name :
-       {"--method", "--objective", "--balance", "--weights", "--cuts", "--imbalance",
-        "--partition-seed", "--exchange", "--bits", "--order", "--cache-aggregate"}) {
-    plan->excludes(command.get_option(name));
+  for (const char* name : {"--method", "--objective", "--balance", "--weights", "--cuts",
+                           "--imbalance", "--partition-seed", "--exchange", "--bits", "--order",
+                           "--cache-aggregate", "--islands", "--part-order", "--marginal-cost"}) {
+    if (CLI::Option* fixed = command.get_option_no_throw(name)) plan->excludes(fixed);
   }
 }
 

@@ -1,0 +1,168 @@
+#include "engine/placement/plan_space.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/placement/critical_path.hpp"
+#include "engine/placement/plan_search.hpp"
+#include "tests/engine/placement/small_topology.hpp"
+
+namespace atl {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::Ge;
+
+ModelConfig three_layers() {
+  ModelConfig model;
+  model.features = 100;
+  model.hidden = 16;
+  model.outputs = 4;
+  model.norm = Norm::kBatch;
+  return model;
+}
+
+// A ring of `nodes` nodes with some chords, both directions of every edge.
+Csr ring_with_chords(int nodes) {
+  std::vector<std::vector<std::int32_t>> neighbours(static_cast<std::size_t>(nodes));
+  const auto join = [&](int a, int b) {
+    neighbours[static_cast<std::size_t>(a)].push_back(b);
+    neighbours[static_cast<std::size_t>(b)].push_back(a);
+  };
+  for (int i = 0; i < nodes; ++i) join(i, (i + 1) % nodes);
+  for (int i = 0; i + 5 < nodes; i += 7) join(i, i + 5);
+  Csr csr;
+  csr.row_ptr = {0};
+  for (auto& row : neighbours) {
+    std::sort(row.begin(), row.end());
+    csr.col_idx.insert(csr.col_idx.end(), row.begin(), row.end());
+    csr.row_ptr.push_back(static_cast<std::int64_t>(csr.col_idx.size()));
+  }
+  return csr;
+}
+
+class PlanSpaceTest : public ::testing::Test {
+ protected:
+  std::vector<CutCandidate> cuts() {
+    return cut_candidates({csr_.view(), true}, {}, PartitionOptions(), topology_, model_);
+  }
+  Csr csr_ = ring_with_chords(2000);
+  Topology topology_ = small_topology(2, 2, 1e6);
+  ModelConfig model_ = three_layers();
+};
+
+TEST_F(PlanSpaceTest, SlowRanksGetSmallParts) {
+  for (auto* rates :
+       {&topology_.devices[3].spmm_bytes_per_s, &topology_.devices[3].gemm_flop_per_s}) {
+    (*rates)[0].per_s /= 2;
+  }
+  topology_.devices[3].elementwise_bytes_per_s /= 2;
+  const std::vector<CutCandidate> found = cuts();
+  ASSERT_EQ(found[1].name, "shares by speed");
+  const auto& parts = found[1].quality.parts;
+  // 2 : 2 : 2 : 1 of 2,000 nodes.
+  EXPECT_NEAR(static_cast<double>(parts[3].nodes), 2000.0 / 7, 30);
+  EXPECT_NEAR(static_cast<double>(parts[0].nodes), 4000.0 / 7, 40);
+  const std::vector<LayerStrategy> strategy = default_strategy(model_);
+  const PhaseCorrections none;
+  const auto slowest = [&](const CutCandidate& cut) {
+    return std::ranges::max(computing_seconds({topology_, model_, cut.quality, none}, strategy));
+  };
+  EXPECT_LT(slowest(found[1]), 0.7 * slowest(found[0]));
+}
+
+TEST_F(PlanSpaceTest, DecidesCutAlgebraAndBits) {
+  const std::vector<CutCandidate> candidates = cuts();
+  PlanSpace space(topology_, model_, candidates, {32, 8, 4});
+  ASSERT_EQ(space.decisions(), 1 + 3 + 3);
+  EXPECT_EQ(space.options(0), static_cast<int>(candidates.size()));
+  EXPECT_EQ(space.options(1), 3);  // constant input: its aggregate may be kept
+  EXPECT_EQ(space.options(2), 2);
+  EXPECT_EQ(space.options(4), 3);
+  EXPECT_EQ(space.decision_name(0), "cut");
+  EXPECT_EQ(space.decision_name(2), "layer 1 algebra");
+  EXPECT_EQ(space.decision_name(6), "layer 2 bits");
+  EXPECT_EQ(space.option_name(4, 0), "32 bits");
+  EXPECT_EQ(space.option_name(4, 2), "4 bits");
+  EXPECT_EQ(space.model_of(3), 2);
+  EXPECT_EQ(space.model_of(5), 4);
+  EXPECT_EQ(space.model_of(4), -1);
+  // The start is what training does without a plan.
+  const std::vector<LayerStrategy> start = space.layers(space.start());
+  const std::vector<LayerStrategy> expected = default_strategy(model_);
+  for (std::size_t l = 0; l < 3; ++l) {
+    EXPECT_EQ(start[l].order, expected[l].order);
+    EXPECT_EQ(start[l].cache_aggregate, expected[l].cache_aggregate);
+    EXPECT_EQ(start[l].bits, 32);
+  }
+  // On slow links fewer bits are faster.
+  std::vector<int> few = space.start();
+  for (std::size_t d = 4; d < 7; ++d) few[d] = 2;
+  EXPECT_LT(space.evaluate(few).seconds, space.evaluate(space.start()).seconds);
+}
+
+TEST_F(PlanSpaceTest, TheBestPlanIsWhatAllChoicesSay) {
+  topology_.devices[1].spmm_bytes_per_s[0].per_s /= 3;
+  const std::vector<CutCandidate> candidates = cuts();
+  PlanSpace space(topology_, model_, candidates, {32});
+  PlanRequest request;
+  const SearchResult found = search_plan(space, request);
+  EXPECT_TRUE(found.complete);
+  const Plan plan = make_plan(space, topology_, request, found);
+  EXPECT_LT(plan.predicted_ms, plan.default_ms);
+  EXPECT_THAT(plan.predicted_ms, Ge(plan.lower_bound_ms));
+  EXPECT_EQ(plan.layers.size(), 3U);
+  EXPECT_FALSE(plan.quantized());
+  // Every decision that differs from the default says what it saves.
+  double saved = 0;
+  for (const Json& decision : plan.search.at("decisions")) {
+    if (decision.contains("saves_ms")) saved += decision.at("saves_ms").get<double>();
+  }
+  EXPECT_GT(saved, 0);
+  // The critical path leaves no gap.
+  double path = 0;
+  for (const Json& share : plan.search.at("critical_path")) path += share.at("ms").get<double>();
+  EXPECT_THAT(path, DoubleNear(plan.predicted_ms, 1e-6 * plan.predicted_ms));
+}
+
+TEST_F(PlanSpaceTest, PlansThatDoNotFitAreRefusedWithWhatIsMissing) {
+  for (Device& device : topology_.devices) device.memory_bytes = 1000;
+  const std::vector<CutCandidate> candidates = cuts();
+  PlanSpace space(topology_, model_, candidates, {32});
+  EXPECT_GT(space.evaluate(space.start()).missing_bytes, 0);
+  try {
+    search_plan(space, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("MB"));
+    EXPECT_EQ(error.exit_code(), 2);
+  }
+}
+
+TEST(CriticalPath, FollowsWhatWasWaitedFor) {
+  const Topology topology = small_topology(2, 1, 100);
+  TaskGraph graph(2);
+  const TaskId a = graph.add({.kind = TaskKind::kCompute, .name = "pack", .rank = 0, .seconds = 1});
+  const TaskId b = graph.add(
+      {.kind = TaskKind::kTransfer, .name = "packet", .rank = 0, .destination = 1, .bytes = 300},
+      std::span(&a, 1));
+  graph.add({.kind = TaskKind::kCompute, .name = "spmm central", .rank = 1, .seconds = 2});
+  const TaskId c =
+      graph.add({.kind = TaskKind::kCompute, .name = "spmm marginal", .rank = 1, .seconds = 4},
+                std::span(&b, 1));
+  Simulator simulator(topology);
+  const TaskTimes& times = simulator.run(graph);
+  EXPECT_THAT(critical_path(graph, times), ElementsAre(a, b, c));
+  const std::vector<PathShare> shares = path_shares(graph, times);
+  ASSERT_EQ(shares.size(), 3U);
+  EXPECT_EQ(shares[0].what, "rank 1 spmm marginal");
+  EXPECT_EQ(shares[0].seconds, 4);
+  EXPECT_EQ(shares[1].what, "packets 0 -> 1");
+  EXPECT_EQ(shares[1].seconds, 3);
+  const Json trace = Json::parse(chrome_trace(graph, times));
+  EXPECT_EQ(trace.at("traceEvents").size(), 2U + 4U);
+}
+
+}  // namespace
+}  // namespace atl

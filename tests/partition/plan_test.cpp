@@ -1,0 +1,118 @@
+#include "partition/plan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/support/temp_dir.hpp"
+
+namespace atl {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Plan example() {
+  Plan plan;
+  plan.dataset = "arxiv";
+  plan.dataset_checksum = "4476f0f9a88eacf8";
+  plan.ranks = 4;
+  plan.model = {{"model", "gcn"}, {"layers", 2}, {"hidden", 256}};
+  plan.partition.weights = {0.3, 0.3, 0.25, 0.15};
+  plan.partition.islands = {2, 2};
+  plan.partition.part_order = {1, 0, 2, 3};
+  plan.partition.marginal_cost = 0.5;
+  plan.partition.imbalance = 0.05;
+  plan.partition.balance = PartitionBalance::kEdges;
+  plan.layers = {{"aggregate-first", true, 32}, {"multiply-first", false, 8}};
+  plan.predicted_ms = 812.5;
+  plan.default_ms = 1300.25;
+  plan.lower_bound_ms = 790;
+  plan.search = {{"strategy", "mcts"}};
+  return plan;
+}
+
+class PlanFile : public ::testing::Test {
+ protected:
+  std::filesystem::path write(const Json& json) {
+    write_json(dir_.path() / "plan.json", json);
+    return dir_.path() / "plan.json";
+  }
+  std::string refusal(const std::function<void(Json&)>& damage) {
+    Json json = to_json(example());
+    damage(json);
+    try {
+      read_plan(write(json));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      return error.what();
+    }
+    return "accepted";
+  }
+  TempDir dir_;
+};
+
+TEST_F(PlanFile, ReadsWhatItWrites) {
+  const Json json = to_json(example());
+  const Plan plan = read_plan(write(json));
+  EXPECT_EQ(to_json(plan), json);
+  EXPECT_EQ(plan.partition.islands, (std::vector<int>{2, 2}));
+  EXPECT_EQ(plan.partition.part_order, (std::vector<int>{1, 0, 2, 3}));
+  EXPECT_EQ(plan.partition.marginal_cost, 0.5);
+  EXPECT_TRUE(plan.quantized());
+  EXPECT_TRUE(plan.layers[0].cache_aggregate);
+}
+
+TEST_F(PlanFile, NamesTheFieldThatIsWrong) {
+  const auto says = [&](const std::function<void(Json&)>& damage, const char* field,
+                        const char* found) {
+    EXPECT_THAT(refusal(damage), AllOf(HasSubstr("plan.json"), HasSubstr(field), HasSubstr(found)));
+  };
+  says([](Json& j) { j["format"] = 7; }, "'format'", "7");
+  says([](Json& j) { j.erase("layers"); }, "'layers'", "missing");
+  says([](Json& j) { j["layers"] = Json::array(); }, "'layers'", "[]");
+  says([](Json& j) { j["layers"][1]["order"] = "sideways"; }, "layer 1", "multiply-first");
+  says([](Json& j) { j["layers"][0]["bits"] = 3; }, "layer 0", "1, 2, 4, 8, 16, 32");
+  says([](Json& j) { j["layers"][0]["bits"] = 8.5; }, "layer 0", "8.5");
+  says([](Json& j) { j["layers"][0]["cache_aggregate"] = "yes"; }, "cache_aggregate", "yes");
+  says([](Json& j) { j["ranks"] = "four"; }, "'ranks'", "four");
+  says([](Json& j) { j["dataset"].erase("checksum"); }, "'checksum'", "missing");
+  says([](Json& j) { j["partition"]["method"] = "scissors"; }, "scissors", "metis");
+  says([](Json& j) { j["partition"]["balance"] = "luck"; }, "luck", "cost");
+  says([](Json& j) { j["partition"]["shares"] = {0.5, 0.5}; }, "2 numbers", "4 parts");
+  says([](Json& j) { j["partition"]["shares"] = {0.5, 0.5, 0.5, -1}; }, "-1", "positive");
+  says([](Json& j) { j["predicted_ms"] = -1; }, "'predicted_ms'", "-1");
+}
+
+TEST_F(PlanFile, FitsOneGraphOneNumberOfRanksAndOneModel) {
+  const Plan plan = example();
+  const auto refused = [&](const std::string& checksum, int ranks, const Json& model) {
+    try {
+      require_plan_fits(plan, "p/plan.json", checksum, ranks, model);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const Json model = plan.model;
+  EXPECT_EQ(refused("4476f0f9a88eacf8", 4, model), "accepted");
+  EXPECT_THAT(refused("0000", 4, model),
+              AllOf(HasSubstr("p/plan.json"), HasSubstr("4476f0f9a88eacf8"), HasSubstr("0000")));
+  EXPECT_THAT(refused("4476f0f9a88eacf8", 3, model),
+              AllOf(HasSubstr("4 ranks"), HasSubstr("has 3")));
+  Json other = model;
+  other["hidden"] = 64;
+  EXPECT_THAT(refused("4476f0f9a88eacf8", 4, other),
+              AllOf(HasSubstr("--hidden 256"), HasSubstr("64")));
+  other = model;
+  other["norm"] = "batch";
+  EXPECT_THAT(refused("4476f0f9a88eacf8", 4, other), HasSubstr("'norm'"));
+  other = model;
+  other["layers"] = 3;
+  EXPECT_THAT(refused("4476f0f9a88eacf8", 4, other), HasSubstr("--layers 2"));
+}
+
+}  // namespace
+}  // namespace atl
