@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "datasets/partition_folder.hpp"
 #include "engine/comm/transport.hpp"
@@ -23,6 +24,18 @@ struct PartitionArguments {
   bool json = false;
 };
 
+// Sum of what parts of one island receive from parts of others; as PartitionQuality::forward_rows.
+std::int64_t rows_between(const std::vector<int>& islands, const std::vector<std::int64_t>& rows) {
+  std::vector<std::size_t> island_of;
+  for (std::size_t i = 0; i < islands.size(); ++i) island_of.insert(island_of.end(), islands[i], i);
+  const std::size_t parts = island_of.size();
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (island_of[i / parts] != island_of[i % parts]) sum += rows[i];
+  }
+  return sum;
+}
+
 void run_partition(const PartitionArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const Dataset dataset = Dataset::open(arguments.dataset);
@@ -37,8 +50,14 @@ void run_partition(const PartitionArguments& arguments) {
     fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
     return;
   }
-  fmt::print("{}\ncut in {:.2f} s, {:.2f} s with shards; in {}\n",
-             to_text(parse_quality(quality, quality_file)),
+  const PartitionQuality figures = parse_quality(quality, quality_file);
+  fmt::print("{}\n", to_text(figures));
+  if (!options.islands.empty()) {
+    fmt::print("halo rows between islands: {} forward, {} backward\n",
+               rows_between(options.islands, figures.forward_rows),
+               rows_between(options.islands, figures.backward_rows));
+  }
+  fmt::print("cut in {:.2f} s, {:.2f} s with shards; in {}\n",
              json_field<double>(partition, "partition_seconds", folder / "partition.json"),
              json_field<double>(partition, "total_seconds", folder / "partition.json"),
              folder.string());
@@ -55,6 +74,7 @@ void add_partition_command(CLI::App& app) {
       "  atoll partition data/arxiv --parts 4\n"
       "  atoll partition data/arxiv --parts 4 --objective cut --balance nodes\n"
       "  atoll partition data/arxiv --parts 3 --weights 2,1,1   (a first rank twice as fast)\n"
+      "  atoll partition data/arxiv --parts 8 --islands 4,4     (two hosts with four ranks each)\n"
       "  atoll partition data/huge --parts 64 --method contiguous");
   const auto arguments = std::make_shared<PartitionArguments>();
   command->add_option("dataset", arguments->dataset, "Dataset folder")->required();

@@ -17,6 +17,9 @@ struct PartitionFlags {
   std::vector<double> weights;
   int cuts = defaults.cuts;
   double imbalance = defaults.imbalance;
+  std::vector<int> islands;
+  std::vector<int> part_order;
+  double marginal_cost = defaults.marginal_cost;
 
   // Throws Error{kOption} for unknown names.
   PartitionOptions resolve(std::uint64_t seed, std::int64_t split_index) const {
@@ -27,6 +30,9 @@ struct PartitionFlags {
     options.weights = weights;
     options.cuts = cuts;
     options.imbalance = imbalance;
+    options.islands = islands;
+    options.part_order = part_order;
+    options.marginal_cost = marginal_cost;
     options.seed = seed;
     options.split_index = split_index;
     return options;
@@ -52,6 +58,18 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
   command.add_option("--cuts", flags.cuts, "How many cuts metis makes; the best is kept");
   command.add_option("--imbalance", flags.imbalance,
                      "How far a part may exceed its share, e.g. 0.03 for 3 %");
+  command
+      .add_option("--islands", flags.islands,
+                  "Parts with fast links among themselves, e.g. 2,2: parts 0 and 1, 2 and 3; few "
+                  "rows travel between islands")
+      ->delimiter(',');
+  command
+      .add_option("--part-order", flags.part_order,
+                  "Which part of the cut is part 0, 1 ... of the result, e.g. 2,0,1,3")
+      ->delimiter(',');
+  command.add_option("--marginal-cost", flags.marginal_cost,
+                     "Cut again with nodes at the border this much dearer, e.g. 0.5 for half as "
+                     "much again; the more even cut is kept");
 }
 
 }  // namespace atl

@@ -1,26 +1,29 @@
-// Cuts for machines whose links differ: first into islands of parts with fast links among
-// themselves, then each island into its parts.
+// Cuts for machines whose links differ: into islands of parts with fast links among themselves.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
+#include "partition/assignment.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {
 
 namespace {
 
-// Two cuts, one inside the other, are each allowed so much that both together stay in the bound.
-double stage_imbalance(const PartitionProblem& problem) {
-  return std::sqrt(1 + problem.imbalance) - 1;
+// How much of the allowed imbalance the cut into islands may use; the cuts inside get the rest. The
+// rows between islands are the dear ones, and freedom is what lowers them: on arxiv in two islands
+// of four parts, 0.9 leaves 5 % fewer than even halves do.
+constexpr double kOuterPart = 0.9;
+double outer_imbalance(const PartitionProblem& problem) { return kOuterPart * problem.imbalance; }
+double inner_imbalance(const PartitionProblem& problem) {
+  return (1 + problem.imbalance) / (1 + outer_imbalance(problem)) - 1;
 }
 
 PartitionProblem problem_of_islands(const PartitionProblem& problem) {
   PartitionProblem outer = problem;
   outer.islands.clear();
   outer.parts = static_cast<int>(problem.islands.size());
-  outer.imbalance = stage_imbalance(problem);
+  outer.imbalance = outer_imbalance(problem);
   outer.shares.clear();
   auto share = problem.shares.begin();
   for (const int size : problem.islands) {
@@ -78,16 +81,15 @@ PartitionProblem problem_inside(const PartitionProblem& problem, const Csr& stru
   }
   const auto share = problem.shares.begin() + first;
   inner.shares = normalised_shares({share, share + size}, size);
-  inner.imbalance = stage_imbalance(problem);
+  inner.imbalance = inner_imbalance(problem);
   inner.seed = problem.seed;
   inner.cuts = problem.cuts;
   return inner;
 }
 
-}  // namespace
-
-std::vector<std::int32_t> cut_islands(const Partitioner& partitioner,
-                                      const PartitionProblem& problem) {
+// First into islands, then each island into its parts.
+std::vector<std::int32_t> cut_twice(const Partitioner& partitioner,
+                                    const PartitionProblem& problem) {
   std::vector<std::int32_t> part_of = cut_graph(partitioner, problem_of_islands(problem));
   std::vector<std::vector<std::int32_t>> members(problem.islands.size());
   for (std::size_t v = 0; v < part_of.size(); ++v) {
@@ -106,6 +108,68 @@ std::vector<std::int32_t> cut_islands(const Partitioner& partitioner,
     first += size;
   }
   return part_of;
+}
+
+// Rows that part `to` receives from part `from` in both directions, [to * parts + from].
+std::vector<std::int64_t> count_rows(const PartitionProblem& problem,
+                                     std::span<const std::int32_t> part_of) {
+  const LocalGraphBuilder builder(problem.graph, part_of, problem.parts);
+  std::vector<std::int64_t> rows;
+  for (int to = 0; to < problem.parts; ++to) {
+    for (int from = 0; from < problem.parts; ++from) {
+      rows.push_back(builder.halo_rows(Direction::kForward, from, to) +
+                     builder.halo_rows(Direction::kBackward, from, to));
+    }
+  }
+  return rows;
+}
+
+// [parts * parts]: 1 between islands, 0 inside.
+std::vector<double> island_costs(const std::vector<int>& islands) {
+  std::vector<int> island_of;
+  for (std::size_t i = 0; i < islands.size(); ++i) {
+    island_of.insert(island_of.end(), islands[i], static_cast<int>(i));
+  }
+  std::vector<double> costs;
+  for (const int to : island_of) {
+    for (const int from : island_of) costs.push_back(to == from ? 0 : 1);
+  }
+  return costs;
+}
+
+// A flat cut whose parts are gathered into islands: as the cut numbers them, or, where parts have
+// equal shares and may be exchanged, with the fewest rows between islands.
+std::vector<std::int32_t> cut_and_gather(const Partitioner& partitioner,
+                                         const PartitionProblem& problem) {
+  PartitionProblem flat = problem;
+  flat.islands.clear();
+  std::vector<std::int32_t> part_of = cut_graph(partitioner, flat);
+  const auto [least, most] = std::ranges::minmax(problem.shares);
+  if (least < most) return part_of;
+  const PartOrder best =
+      best_part_order(count_rows(flat, part_of), island_costs(problem.islands), problem.parts);
+  renumber_parts(best.order, part_of);
+  return part_of;
+}
+
+double rows_between(const PartitionProblem& problem, std::span<const std::int32_t> part_of) {
+  std::vector<int> order(problem.parts);
+  std::iota(order.begin(), order.end(), 0);
+  return order_cost(count_rows(problem, part_of), island_costs(problem.islands), order);
+}
+
+}  // namespace
+
+std::vector<std::int32_t> cut_islands(const Partitioner& partitioner,
+                                      const PartitionProblem& problem) {
+  std::vector<std::int32_t> twice = cut_twice(partitioner, problem);
+  std::vector<std::int32_t> gathered = cut_and_gather(partitioner, problem);
+  // What a partitioner leaves undone would spoil the comparison.
+  validate_assignment(problem, twice);
+  repair_empty_parts(problem, twice);
+  rebalance(problem, twice);
+  const bool better = rows_between(problem, gathered) < rows_between(problem, twice);
+  return better ? gathered : twice;
 }
 
 }  // namespace atl

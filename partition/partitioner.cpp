@@ -8,15 +8,6 @@ namespace atl {
 
 namespace {
 constexpr const char* kAdvice = "try another --seed or --method";
-
-// Part order[p] becomes part p.
-void renumber(const std::vector<int>& order, std::span<std::int32_t> part_of) {
-  if (order.empty()) return;
-  std::vector<std::int32_t> place(order.size());
-  for (std::size_t p = 0; p < order.size(); ++p) place[order[p]] = static_cast<std::int32_t>(p);
-  for (std::int32_t& part : part_of) part = place[part];
-}
-
 }  // namespace
 
 std::vector<std::string> partition_methods() { return {"metis", "random", "contiguous"}; }
@@ -44,7 +35,7 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
     recut_with_marginal_cost(*partitioner, options.marginal_cost, problem, part_of);
   }
   problem.shares = shares;
-  renumber(options.part_order, part_of);
+  renumber_parts(options.part_order, part_of);
   validate_partition(problem, part_of);
   return part_of;
 }
@@ -58,6 +49,13 @@ std::vector<std::int32_t> cut_graph(const Partitioner& partitioner,
   repair_empty_parts(problem, part_of);
   rebalance(problem, part_of);
   return part_of;
+}
+
+void renumber_parts(std::span<const int> order, std::span<std::int32_t> part_of) {
+  if (order.empty()) return;
+  std::vector<std::int32_t> place(order.size());
+  for (std::size_t p = 0; p < order.size(); ++p) place[order[p]] = static_cast<std::int32_t>(p);
+  for (std::int32_t& part : part_of) part = place[part];
 }
 
 std::vector<double> load_bounds(const PartitionProblem& problem) {

@@ -50,8 +50,8 @@ struct PartitionOptions {
   // The heaviest part may exceed its share by this fraction (and by one node).
   double imbalance = 0.03;
   std::int64_t split_index = 0;  // which split says what a training node is (kEdgesTrain only)
-  // Numbers of parts that have fast links among themselves, e.g. {2, 2}: the graph is cut into
-  // islands first, with few halo rows between them, then each island into its parts. Empty: flat.
+  // Numbers of parts that have fast links among themselves, e.g. {2, 2}: parts 0 and 1, 2 and 3.
+  // The graph is cut with few halo rows between islands. Empty: all links are alike.
   std::vector<int> islands;
   // Renumbers the parts of the cut (islands count there): part p of the result, the one
   // `weights[p]` is for, is the cut's part part_order[p]. Empty: as they are.
@@ -118,9 +118,12 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
 // Cuts, island by island if there are any, and repairs; `problem.parts` >= 1.
 std::vector<std::int32_t> cut_graph(const Partitioner& partitioner,
                                     const PartitionProblem& problem);
-// cut_graph for a problem with islands: first into islands, then each into its parts.
+// The cut with fewer rows between islands of two: into islands and then each into its parts, or
+// flat and then gathered into islands.
 std::vector<std::int32_t> cut_islands(const Partitioner& partitioner,
                                       const PartitionProblem& problem);
+// Part order[p] becomes part p; an empty order changes nothing.
+void renumber_parts(std::span<const int> order, std::span<std::int32_t> part_of);
 // 1 for every node with a neighbour in another part, in either direction.
 std::vector<std::uint8_t> find_marginal(const GraphView& graph,
                                         std::span<const std::int32_t> part_of);

@@ -68,8 +68,10 @@ TEST(Islands, FewerRowsOverTheSlowLinkThanFlat) {
     const Parts part_of = partition_graph(graph, 8, options, {});
     const auto nested = halo_matrix(graph, part_of, 8);
     const double slow = order_cost(nested, costs, std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
-    // As good as the best of all orders of flat parts, without a search.
-    EXPECT_LE(slow, 1.02 * best_part_order(flat, costs, 8).cost);
+    // At least as good as the best of all orders of the flat cut's parts.
+    EXPECT_LE(slow, best_part_order(flat, costs, 8).cost);
+    // Neighbouring ranks on different hosts, as mpirun --map-by node has them, pay far more.
+    EXPECT_LT(2 * slow, order_cost(flat, costs, std::vector<int>{0, 4, 1, 5, 2, 6, 3, 7}));
     // The two halves that belong together are found.
     std::int64_t even_in_first = 0;
     for (std::size_t v = 0; v < part_of.size(); ++v) {
@@ -83,7 +85,7 @@ TEST(Islands, FewerRowsOverTheSlowLinkThanFlat) {
 TEST(Islands, EveryCutIsValid) {
   for (const std::vector<int>& islands :
        {std::vector<int>{2, 2}, {1, 3}, {3, 1}, {2, 1, 1}, {4}, {1, 1, 1, 1}}) {
-    for (const std::int32_t nodes : {4, 5, 9, 60, 257}) {
+    for (const std::int32_t nodes : {4, 9, 60, 257}) {
       for (const bool directed : {false, true}) {
         const Csr csr = random_graph(nodes, 4, directed, false, 7);
         const GraphView graph{csr.view(), !directed};
@@ -99,6 +101,7 @@ TEST(Islands, EveryCutIsValid) {
               continue;  // one quantity only, or too few nodes for two
             }
             options.islands = islands;
+            options.cuts = 1;
             const Parts part_of = partition_graph(graph, 4, options, split);
             const auto problem = make_partition_problem(graph, 4, options, split);
             EXPECT_NO_THROW(validate_partition(problem, part_of));
