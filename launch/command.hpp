@@ -18,5 +18,6 @@ void add_predict_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_report_command(CLI::App& app);
+void add_topology_command(CLI::App& app);
 
 }  // namespace atl

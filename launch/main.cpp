@@ -99,6 +99,7 @@ void declare(CLI::App& program) {
   add_predict_command(program);
   add_bench_command(program);
   add_report_command(program);
+  add_topology_command(program);
   add_doctor_command(program);
   add_config_option(program);
 }

@@ -1,57 +1,15 @@
 #include "engine/exchange/link_probe.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
 #include "engine/comm/max_over_ranks.hpp"
+#include "engine/exchange/timed_transfer.hpp"
 
 namespace atl {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Sends and receives packets of the given sizes once; seconds from the start until the packet of
-// each rank was there.
-std::vector<double> time_transfer(const ExchangeRoute& route, std::span<std::byte> out,
-                                  std::span<std::byte> in, std::span<const std::int64_t> sends,
-                                  std::span<const std::int64_t> receives) {
-  std::vector<std::span<const std::byte>> from;
-  std::vector<std::span<std::byte>> to;
-  std::size_t sent = 0;
-  std::size_t received = 0;
-  for (std::size_t peer = 0; peer < sends.size(); ++peer) {
-    const auto send = static_cast<std::size_t>(sends[peer]);
-    const auto receive = static_cast<std::size_t>(receives[peer]);
-    from.emplace_back(out.subspan(sent, send));
-    to.push_back(in.subspan(received, receive));
-    sent += send;
-    received += receive;
-  }
-  const OperationLabel label{"link measurement"};
-  std::vector<double> seconds(sends.size(), 0);
-  route.transport.barrier(label);
-  const Clock::time_point start = Clock::now();
-  if (route.device != nullptr) {
-    // Which packet came when can't be seen: each counts as the last.
-    route.device->all_to_all_v(from, to, label);
-    route.device->wait(route.device->queue());
-    std::fill(seconds.begin(), seconds.end(), seconds_since(start));
-    return seconds;
-  }
-  const auto transfer = route.transport.all_to_all_v(std::move(from), std::move(to), label);
-  for (int peer = transfer->wait_any(); peer >= 0; peer = transfer->wait_any()) {
-    seconds[static_cast<std::size_t>(peer)] = seconds_since(start);
-  }
-  transfer->wait_all();
-  return seconds;
-}
 
 // What all sizes are multiplied by, the same on every rank.
 double probe_scale(Transport& transport, std::span<const std::int64_t> sends) {
@@ -72,29 +30,9 @@ std::vector<std::int64_t> scaled(std::span<const std::int64_t> bytes, double sca
   return result;
 }
 
-// Memory for packets where they lie when they travel: on the device with a device transport, else
-// on the host.
-class ProbeBuffer {
- public:
-  ProbeBuffer(const ExchangeRoute& route, const std::vector<std::int64_t>& packets)
-      : bytes_(static_cast<std::size_t>(
-            std::accumulate(packets.begin(), packets.end(), std::int64_t{0}))) {
-    if (route.device == nullptr) {
-      host_.resize(bytes_);
-    } else {
-      device_ = allocate_device(route.backend, static_cast<std::int64_t>(bytes_));
-    }
-  }
-  std::span<std::byte> span() {
-    auto* const data = host_.empty() ? static_cast<std::byte*>(device_.get()) : host_.data();
-    return {data, bytes_};
-  }
-
- private:
-  std::size_t bytes_;
-  std::vector<std::byte> host_;
-  DeviceMemory device_;
-};
+std::int64_t sum(const std::vector<std::int64_t>& packets) {
+  return std::accumulate(packets.begin(), packets.end(), std::int64_t{0});
+}
 
 // Until the last packet that shares the sender's or the receiver's network card had come. Which of
 // them comes first is a matter of queues: a link that was served first would look fast, although
@@ -117,8 +55,7 @@ std::vector<LinkCost> measure_links(const ExchangeRoute& route, std::span<const 
   const auto size = static_cast<std::size_t>(route.transport.size());
   const auto rank = static_cast<std::size_t>(route.transport.rank());
   double scale = probe_scale(route.transport, sends);
-  ProbeBuffer out(route, scaled(sends, scale));
-  ProbeBuffer in(route, scaled(receives, scale));
+  TimedTransfer transfer(route, sum(scaled(sends, scale)), sum(scaled(receives, scale)));
 
   // By size and link, from-major: bytes and seconds until they had come. Only the receiver knows.
   const std::size_t links = size * size;
@@ -129,8 +66,7 @@ std::vector<LinkCost> measure_links(const ExchangeRoute& route, std::span<const 
     const std::vector<std::int64_t> received = scaled(receives, scale);
     std::vector<std::vector<double>> times(size);
     for (int repetition = 0; repetition < kRepetitions; ++repetition) {
-      const std::vector<double> arrivals =
-          time_transfer(route, out.span(), in.span(), sent, received);
+      const std::vector<double> arrivals = transfer.time(sent, received);
       for (std::size_t peer = 0; peer < size; ++peer) times[peer].push_back(arrivals[peer]);
     }
     for (std::size_t peer = 0; peer < size; ++peer) {

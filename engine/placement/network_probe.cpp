@@ -286,47 +286,4 @@ void NetworkProbe::measure_hosts(const std::vector<Link>& links, std::vector<Hos
   }
 }
 
-double NetworkProbe::measure_progress(const std::vector<Link>& links,
-                                      const std::vector<Host>& hosts, KernelProbe& kernels,
-                                      std::int64_t columns) {
-  if (ranks() == 1) return 0;
-  // Segments without and with messages in turn. A segment is as long as the usual period of a
-  // processor quota, see measure_rate; packets take most of one.
-  constexpr double kSegment = 0.1;
-  constexpr double kMessageShare = 0.7;
-  const double segment = std::min(kSegment, options_.progress_seconds / 2);
-  const auto rounds = static_cast<int>(options_.progress_seconds / (2 * segment));
-  const double wanted = kMessageShare * segment / exchange_seconds(links, hosts, true);
-  const auto bytes = std::max<std::int64_t>(
-      1, std::min(options_.largest_message, static_cast<std::int64_t>(std::min(wanted, 1e12))));
-  const Sizes sizes = packets(bytes, true);
-  TimedTransfer transfer(route_, sum(sizes), sum(sizes));
-  struct Side {
-    double work = 0;
-    double computing_s = 0;  // posting messages included
-    double waiting_s = 0;
-  };
-  std::array<Side, 2> sides;  // without messages, with them
-  for (int k = 0; k < 2 * rounds; ++k) {
-    Side& side = sides[static_cast<std::size_t>(k % 2)];
-    transport_.barrier(kLabel);
-    const Clock::time_point start = Clock::now();
-    const auto pending = k % 2 == 1 ? transfer.post(sizes, sizes) : nullptr;
-    do {
-      side.work += kernels.spmm_step(columns);
-      kernels.finish();
-    } while (seconds_since(start) < segment);
-    const double computed = seconds_since(start);
-    if (pending != nullptr) pending->wait_all();
-    side.computing_s += computed;
-    side.waiting_s += seconds_since(start) - computed;
-  }
-  const auto& [alone, beside] = sides;
-  const double taken = beside.computing_s - beside.work * alone.computing_s / alone.work;
-  // What was not there at the end of a segment took nothing from it.
-  const double share = beside.computing_s / (beside.computing_s + beside.waiting_s);
-  const double moved = 2.0 * rounds * static_cast<double>(sum(sizes)) * share;
-  return std::max(0.0, taken / moved);
-}
-
 }  // namespace atl

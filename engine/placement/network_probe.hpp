@@ -38,8 +38,8 @@ class NetworkProbe {
   // all ranks of other hosts, but not less than one pair reached alone. No limit with one host.
   void measure_hosts(const std::vector<Link>& links, std::vector<Host>& hosts);
 
-  // Computing time that each byte sent or received took from this rank (s/byte): SpMM alone against
-  // SpMM beside messages between all ranks. This rank's own result.
+  // Processor time that each byte sent or received takes from this rank's computing (s/byte): SpMM
+  // alone against SpMM beside messages between all ranks. This rank's own result.
   double measure_progress(const std::vector<Link>& links, const std::vector<Host>& hosts,
                           KernelProbe& kernels, std::int64_t columns);
 
@@ -59,6 +59,8 @@ class NetworkProbe {
   // Packets of `bytes` to every other rank, of other hosts only unless `within_hosts`.
   Sizes packets(std::int64_t bytes, bool within_hosts) const;
   double of_rank(double value, int rank);
+  // Other ranks are threads of this process.
+  bool shares_process();
 
   int ranks() const { return static_cast<int>(host_of_.size()); }
   std::size_t index(int from, int to) const {
@@ -72,6 +74,20 @@ class NetworkProbe {
   NetworkProbeOptions options_;
   int skipped_pairs_ = 0;
 };
+
+// What one rank did while it computed: alone, or beside messages.
+struct ProgressSample {
+  double work = 0;
+  double computing_s = 0;  // posting messages included
+  double processor_s = 0;  // of all threads of the process, in that time; 0: not known
+  double waiting_s = 0;    // for what was under way still when computing ended
+};
+
+// Processor time that messages took from computing per byte of `bytes`, which is what all messages
+// beside `beside` sent and received. Where computing has its processors for itself, what counts is
+// how much longer it took, but not more than the processor time that messages needed; where a quota
+// or other ranks share them, times vary with what others do, and all of the processor time counts.
+double progress_cost(const ProgressSample& alone, const ProgressSample& beside, double bytes);
 
 // Groups the ranks of each host whose links are clearly faster, by two times at least, than those
 // to the host's other ranks; a host without such groups is one island. Islands are numbered by

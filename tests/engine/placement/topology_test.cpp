@@ -238,7 +238,8 @@ TEST(Topology, FileThatIsWrittenIsShort) {
 TEST(Topology, MeasuredPairsAreAllWritten) {
   Topology topology = parse_topology(file(), "t.json");
   for (std::size_t i = 0; i < topology.links.size(); ++i) {
-    if (i % 5 != 0) topology.links[i] = {1e-6 * static_cast<double>(i), 1.25e8 * static_cast<double>(i + 1)};
+    if (i % 5 != 0)
+      topology.links[i] = {1e-6 * static_cast<double>(i), 1.25e8 * static_cast<double>(i + 1)};
   }
   const Json links = to_json(topology).at("links");
   EXPECT_FALSE(links.contains("within_host"));

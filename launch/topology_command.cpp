@@ -1,0 +1,148 @@
+// `atoll topology`: measures the machine of a job, or shows and checks a file that describes one.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "base/files.hpp"
+#include "engine/placement/topology_probe.hpp"
+#include "engine/training/agreement.hpp"
+#include "engine/training/host_share.hpp"
+#include "engine/training/options.hpp"
+#include "kernels/registry.hpp"
+#include "launch/command.hpp"
+#include "launch/topology_table.hpp"
+#include "launch/train_flags.hpp"
+#include "launch/validators.hpp"
+#include "partition/partitioner.hpp"
+
+namespace atl {
+namespace {
+
+struct Arguments {
+  std::string action;
+  std::string file;
+  std::string out = "topology.json";
+  std::string backend = "auto";
+  int threads = 0;
+  TransportOptions transport;
+  TopologyProbeOptions probe;
+};
+
+// As many as a training run takes: --threads, else OMP_NUM_THREADS (which a backend reads), else a
+// share of the cores.
+int threads_of_rank(Transport& transport, int wanted) {
+  const int share = cores_per_rank(transport);  // collective: called in any case
+  if (wanted > 0) return wanted;
+  return std::getenv("OMP_NUM_THREADS") != nullptr ? 0 : share;
+}
+
+void probe(const Arguments& arguments) {
+  run_ranks(arguments.transport, [&](Transport& transport) {
+    std::string name;
+    on_all_ranks(transport, [&] {
+      check_output_file(arguments.out, "--out");
+      name = backend_of_rank(arguments.backend, transport.rank(), transport.size());
+    });
+    BackendOptions settings;
+    settings.threads = threads_of_rank(transport, arguments.threads);
+    settings.local_rank = device_rank_on_host(transport, name == "cuda" || name == "auto");
+    std::unique_ptr<Backend> backend;
+    std::unique_ptr<Queue> queue;
+    on_all_ranks(transport, [&] {
+      backend = make_backend(name, settings);
+      queue = backend->make_queue();
+    });
+    const DeviceTransportChoice messages =
+        make_device_transport(messages_of(arguments.transport.name), transport, *backend);
+    const Topology topology =
+        probe_topology(*backend, *queue, transport, messages.transport.get(), arguments.probe);
+    on_all_ranks(transport, [&] {
+      if (transport.rank() != 0) return;
+      write_json(arguments.out, to_json(topology));
+      fmt::print("{}\nwritten to {}\n", topology_table(topology), arguments.out);
+    });
+  });
+}
+
+void run(const Arguments& arguments) {
+  const bool show = arguments.action == "show";
+  if (show == arguments.file.empty()) {
+    fail_option(
+        "atoll topology {}: {}", arguments.action,
+        show ? "names no file; use 'atoll topology show FILE'"
+             : fmt::format("takes no file ('{}' found); it writes to --out", arguments.file));
+  }
+  if (!show) return probe(arguments);
+  if (launcher_info().rank != 0) return;  // under mpirun one process is enough
+  fmt::print("{}: {}", arguments.file, topology_table(read_topology(arguments.file)));
+}
+
+void add_probe_options(CLI::App& command, Arguments& arguments) {
+  command.add_option("--out", arguments.out, "File that probe writes")->group("Probe");
+  command
+      .add_option("--backend", arguments.backend,
+                  "auto, reference, cpu or cuda; or one per rank: cuda,cpu")
+      ->check(backend_list())
+      ->group("Probe");
+  command
+      .add_option("--threads", arguments.threads, "Threads per rank; 0: cores / ranks on this host")
+      ->check(CLI::Range(0, 4096))
+      ->group("Probe");
+  command
+      .add_option("--transport", arguments.transport.name,
+                  "auto, mpi, local (ranks as threads of one process), or nccl")
+      ->check(CLI::IsMember(transport_names()))
+      ->group("Probe");
+  command
+      .add_option("--ranks", arguments.transport.ranks, "Number of ranks with --transport local")
+      ->check(CLI::Range(0, kMaxParts))
+      ->group("Probe");
+  command
+      .add_option("--timeout", arguments.transport.timeout_seconds,
+                  "Seconds without a sign of life from a peer before all ranks end; 0: never")
+      ->check(non_negative_number())
+      ->group("Probe");
+  command
+      .add_option("--kernel-seconds", arguments.probe.kernels.seconds,
+                  "Time for each kernel at each width; shorter is less exact under quotas")
+      ->check(positive_number())
+      ->group("Probe");
+  command
+      .add_option("--rows", arguments.probe.kernels.rows,
+                  "Nodes of the graph that kernels are measured on")
+      ->check(CLI::Range(std::int64_t{64}, std::int64_t{1} << 30))
+      ->group("Probe");
+  command
+      .add_option("--pairs-seconds", arguments.probe.network.pairs_seconds,
+                  "Most time for pairs of ranks alone; the pairs left are taken from their likes")
+      ->check(positive_number())
+      ->group("Probe");
+  command
+      .add_option("--progress-seconds", arguments.probe.network.progress_seconds,
+                  "Time for what messages take from computing")
+      ->check(positive_number())
+      ->group("Probe");
+}
+
+}  // namespace
+
+void add_topology_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "topology", "Measure the machine of a job, or show a file that describes one");
+  command->footer(
+      "probe measures on all ranks of the job; show checks a file, measured or written by hand.\n"
+      "Examples:\n"
+      "  mpirun -n 4 atoll topology probe --out cluster.json\n"
+      "  atoll topology probe --transport local --ranks 2\n"
+      "  atoll topology show cluster.json");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("action", arguments->action, "probe | show")
+      ->required()
+      ->check(CLI::IsMember({"probe", "show"}));
+  command->add_option("file", arguments->file, "Topology file to show");
+  add_probe_options(*command, *arguments);
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace atl
