@@ -15,19 +15,32 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// The first row is the head. Words stand left, what starts with a digit right.
+constexpr const char* kNoLimit = "no limit";
+
+bool is_figure(const std::string& cell) {
+  if (cell == "-" || cell == kNoLimit) return true;
+  const bool starts = !cell.empty() && cell.front() >= '0' && cell.front() <= '9';
+  return starts && cell.find_first_of(":,") == std::string::npos;
+}
+
+// The first row is the head. Columns of figures stand right, others and the first one left.
 std::string text_of(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const Row& row : rows) {
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  const std::size_t columns = rows.front().size();
+  std::vector<std::size_t> widths(columns, 0);
+  std::vector<bool> right(columns, true);
+  right[0] = false;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      widths[c] = std::max(widths[c], rows[r][c].size());
+      if (r > 0 && !is_figure(rows[r][c])) right[c] = false;
+    }
   }
   std::string text;
   for (const Row& row : rows) {
     std::string line;
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      const bool number = rows.size() > 1 && !rows[1][c].empty() && std::isdigit(rows[1][c][0]);
-      line += number && c > 0 ? fmt::format("  {:>{}}", row[c], widths[c])
-                              : fmt::format("  {:<{}}", row[c], widths[c]);
+    for (std::size_t c = 0; c < columns; ++c) {
+      line += right[c] ? fmt::format("  {:>{}}", row[c], widths[c])
+                       : fmt::format("  {:<{}}", row[c], widths[c]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';
@@ -35,10 +48,14 @@ std::string text_of(const std::vector<Row>& rows) {
   return text;
 }
 
-std::string number(double value) { return fmt::format("{:.4g}", value); }
+// Four digits, but never a power of ten.
+std::string number(double value) {
+  return value >= 1000 && value < 1e15 ? fmt::format("{:.0f}", value)
+                                       : fmt::format("{:.4g}", value);
+}
 
 std::string limit(double bytes_per_s) {
-  return std::isinf(bytes_per_s) ? "no limit" : number(bytes_per_s * 8e-6);
+  return std::isinf(bytes_per_s) ? kNoLimit : number(bytes_per_s * 8e-6);
 }
 
 // "0-3, 6"
@@ -165,9 +182,13 @@ std::string link_matrix(const Topology& topology) {
 }  // namespace
 
 std::string topology_table(const Topology& topology) {
-  const auto islands = 1 + std::ranges::max_element(topology.devices, {}, &Device::island)->island;
-  std::string text = fmt::format("{} ranks on {} hosts, {} islands\n", topology.ranks(),
-                                 topology.hosts.size(), islands);
+  const auto count = [](int number, const char* what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  const int islands = 1 + std::ranges::max_element(topology.devices, {}, &Device::island)->island;
+  std::string text =
+      fmt::format("{} on {}, {}\n", count(topology.ranks(), "rank"),
+                  count(static_cast<int>(topology.hosts.size()), "host"), count(islands, "island"));
   for (const std::string& table :
        {host_table(topology), island_table(topology), rank_table(topology), class_table(topology),
         link_matrix(topology)}) {

@@ -150,6 +150,19 @@ def calibration(damage):
     return setup
 
 
+def topology(damage):
+    """Writes t.json, a topology of two ranks on two hosts, after damage(topology)."""
+    def setup(folder):
+        rank = {"kind": "cpu", "memory_gib": 4, "spmm_gb_per_s": {"64": 4},
+                "gemm_gflop_per_s": {"64": 30}, "elementwise_gb_per_s": 5, "quantize_gb_per_s": 1}
+        made = {"format": 1, "hosts": [{"name": "a"}, {"name": "b"}],
+                "ranks": [dict(rank, host="a"), dict(rank, host="b")],
+                "links": {"between_hosts": {"latency_us": 50, "gbit_per_s": 1}}}
+        damage(made)
+        write(os.path.join(folder, "t.json"), json.dumps(made))
+    return setup
+
+
 def garbled_metrics(folder):
     write(os.path.join(folder, "run/metrics.jsonl"), '{"epoch": 1}\n{"epoch": \n')
 
@@ -159,6 +172,7 @@ TRAIN = ["train", "data", "--epochs", "2", "--hidden", "4", "--run-dir", "new-ru
 NAN = struct.pack("<f", float("nan"))
 QUANTIZED = TRAIN + ["--exchange", "quantized"]
 MEASURED = QUANTIZED + ["--calibration", "slow.json"]
+SHOW = ["topology", "show", "t.json"]
 COMPARE = ["bench", "data", "--json", "new.json", "--compare"]
 
 # name, setup, command, what the error must say
@@ -322,6 +336,38 @@ CASES = [
     ("report of no run", nothing, ["report", "nowhere", "--out", "new.html"], ["nowhere"]),
     ("report of garbled metrics", garbled_metrics, ["report", "run", "--out", "new.html"],
      ["metrics.jsonl:2"]),
+    # topology files
+    ("missing topology", nothing, SHOW, ["t.json"]),
+    ("topology that is no JSON", file_of("t.json", '{"format": 1,'), SHOW, ["t.json", "byte 14"]),
+    ("topology that is a list", file_of("t.json", "[1]"), SHOW, ["t.json", "[1]", "hosts"]),
+    ("topology with a number beyond doubles", file_of("t.json", '{"format": 1e999}'), SHOW,
+     ["t.json"]),
+    ("topology of another format", topology(lambda t: t.update(format=2)), SHOW,
+     ["t.json", "'format' is 2", "allowed are 1"]),
+    ("topology with a misspelt field", topology(lambda t: t["ranks"][0].update(memory=4)), SHOW,
+     ["t.json", "ranks[0]", "'memory'", "memory_gib"]),
+    ("topology that lacks a field", topology(lambda t: t["ranks"][1].pop("memory_gib")), SHOW,
+     ["t.json", "ranks[1]", "'memory_gib' is missing"]),
+    ("topology with memory of words", topology(lambda t: t["ranks"][1].update(memory_gib="4 GB")),
+     SHOW, ["t.json", "ranks[1]", "\"4 GB\"", "above 0"]),
+    ("topology without memory", topology(lambda t: t["ranks"][1].update(memory_gib=0)), SHOW,
+     ["t.json", "ranks[1]", "'memory_gib' is 0", "above 0"]),
+    ("topology with a NaN", topology(lambda t: t["ranks"][1].update(memory_gib=float("nan"))),
+     SHOW, ["t.json", "not valid JSON"]),
+    ("topology with a rate at no width", topology(lambda t: t["ranks"][0].update(
+        spmm_gb_per_s={"0": 4})), SHOW, ["t.json", "ranks[0].spmm_gb_per_s", "'0'", "from 1"]),
+    ("topology with a dead card", topology(lambda t: t["hosts"][1].update(send_mbit_per_s=0)),
+     SHOW, ["t.json", "hosts[1]", "'send_mbit_per_s' is 0", "null for no limit"]),
+    ("topology with a dead link", topology(lambda t: t["links"]["between_hosts"].update(
+        gbit_per_s=0)), SHOW, ["t.json", "links.between_hosts", "'gbit_per_s' is 0", "above 0"]),
+    ("topology in two pieces", topology(lambda t: t["links"].pop("between_hosts")), SHOW,
+     ["t.json", "rank 0 to rank 1", "'between_hosts'"]),
+    ("topology with an idle host", topology(lambda t: t["hosts"].append({"name": "c"})), SHOW,
+     ["t.json", "'c' has no rank"]),
+    ("topology with an unknown host", topology(lambda t: t["ranks"][0].update(host="x")), SHOW,
+     ["t.json", "ranks[0]", "\"x\"", "a, b"]),
+    ("topology with too many ranks", topology(lambda t: t["ranks"][0].update(count=10**9)), SHOW,
+     ["t.json", "ranks[0]", "1000000000", "1 to 4096"]),
 ]
 
 # The same under mpirun -n 2: here every rank sees the error or is told of it.
