@@ -1,30 +1,77 @@
 #include "base/trace.hpp"
 
+#include <set>
+
+#include "base/host.hpp"
 #include "base/json.hpp"
 
 namespace atl {
 
+namespace {
+
+Json metadata_event(const char* name, int rank, int lane, const Json& arguments) {
+  return {{"name", name}, {"ph", "M"}, {"pid", rank}, {"tid", lane}, {"args", arguments}};
+}
+
+int lane_of(const TraceSpan& span) {
+  return span.lane == kHostLane && span.end_mark >= 0 ? kQueueLane : span.lane;
+}
+
+Json arguments_of(const TraceSpan& span) {
+  Json arguments = Json::object();
+  if (span.what[0] != '\0') arguments["what"] = span.what;
+  if (span.tag.epoch >= 0) arguments["epoch"] = span.tag.epoch;
+  if (span.tag.layer >= 0) arguments["layer"] = span.tag.layer;
+  if (span.tag.source >= 0) arguments["source"] = span.tag.source;
+  if (span.tag.destination >= 0) arguments["destination"] = span.tag.destination;
+  if (span.direction[0] != '\0') arguments["direction"] = span.direction;
+  if (span.bytes > 0) arguments["bytes"] = span.bytes;
+  return arguments;
+}
+
+// A host's name may hold any byte.
+std::string dump(const Json& event) {
+  return event.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string lane_name(int lane) {
+  switch (lane) {
+    case kHostLane:
+      return "main thread";
+    case kQueueLane:
+      return "device queue";
+    case kEpochLane:
+      return "epochs";
+    default:
+      break;
+  }
+  const int peer = (lane - kFirstPeerLane) / 2;
+  return (lane == send_lane(peer) ? "to rank " : "from rank ") + std::to_string(peer);
+}
+
 std::string TraceRecorder::chrome_events(const std::vector<TraceSpan>& spans) const {
   const double origin_us =
       std::chrono::duration<double, std::micro>(origin_.time_since_epoch()).count();
-  std::string text = Json{{"name", "process_name"},
-                          {"ph", "M"},
-                          {"pid", rank_},
-                          {"args", {{"name", "rank " + std::to_string(rank_)}}}}
-                         .dump();
+  std::string text = dump(metadata_event("process_name", rank_, kHostLane,
+                                         {{"name", "rank " + std::to_string(rank_)},
+                                          {"host", host_name()},
+                                          {"host_key", host_key()}}));
+  std::set<int> lanes;
+  for (const TraceSpan& span : spans) lanes.insert(lane_of(span));
+  for (const int lane : lanes) {
+    text += ",\n" + dump(metadata_event("thread_name", rank_, lane, {{"name", lane_name(lane)}}));
+    text += ",\n" + dump(metadata_event("thread_sort_index", rank_, lane, {{"sort_index", lane}}));
+  }
   for (const TraceSpan& span : spans) {
-    Json arguments = Json::object();
-    if (span.tag.epoch >= 0) arguments["epoch"] = span.tag.epoch;
-    if (span.tag.layer >= 0) arguments["layer"] = span.tag.layer;
-    if (span.tag.source >= 0) arguments["source"] = span.tag.source;
-    if (span.tag.destination >= 0) arguments["destination"] = span.tag.destination;
-    if (span.direction[0] != '\0') arguments["direction"] = span.direction;
-    if (span.bytes > 0) arguments["bytes"] = span.bytes;
-    text +=
-        ",\n" + Json{{"name", span.name},       {"ph", "X"},    {"ts", origin_us + span.start_us},
-                     {"dur", span.duration_us}, {"pid", rank_}, {"tid", span.end_mark >= 0 ? 1 : 0},
-                     {"args", arguments}}
-                    .dump();
+    text += ",\n" + dump({{"name", span.name},
+                          {"ph", "X"},
+                          {"ts", origin_us + span.start_us},
+                          {"dur", span.duration_us},
+                          {"pid", rank_},
+                          {"tid", lane_of(span)},
+                          {"args", arguments_of(span)}});
   }
   return text;
 }

@@ -30,24 +30,45 @@ class SpanClock {
   virtual void pop_range() = 0;
 };
 
+// Spans of one lane follow one another; packets are under way beside everything else. The numbers
+// are the `tid` of trace.json, where from kFirstPeerLane on each peer has two: what it sends to
+// this rank, what this rank sends to it.
+enum TraceLane : int {
+  kHostLane = 0,   // the rank's main thread
+  kQueueLane = 1,  // work queued for a device
+  kEpochLane = 2,  // whole epochs and evaluations
+  kFirstPeerLane = 3,
+};
+constexpr int receive_lane(int peer) { return kFirstPeerLane + 2 * peer; }
+constexpr int send_lane(int peer) { return receive_lane(peer) + 1; }
+std::string lane_name(int lane);  // "main thread", "from rank 2"
+
 struct TraceSpan {
   const char* name = "";       // string literal
   const char* direction = "";  // "forward", "backward" or ""
+  const char* what = "";       // of several things with this name, or ""; string literal
   double start_us = 0;         // since the recorder's epoch (steady clock)
   double duration_us = 0;
   std::int64_t bytes = 0;
   TraceTag tag;
   int begin_mark = -1;  // of the recorder's clock, until resolve()
   int end_mark = -1;
+  int lane = kHostLane;  // kQueueLane follows from the marks
+
+  // True if it is time of the rank itself: of its thread, or of the queue it waits for.
+  bool is_own_time() const { return lane <= kQueueLane; }
 };
 
 // Collects the spans of one rank. Not thread-safe: spans are recorded by the rank's main thread.
 class TraceRecorder {
  public:
+  using Clock = std::chrono::steady_clock;
+
   explicit TraceRecorder(int rank = 0) : rank_(rank), origin_(Clock::now()) {}
 
-  double now_us() const {
-    return std::chrono::duration<double, std::micro>(Clock::now() - origin_).count();
+  double now_us() const { return us_of(Clock::now()); }
+  double us_of(Clock::time_point when) const {
+    return std::chrono::duration<double, std::micro>(when - origin_).count();
   }
   void record(const TraceSpan& span) { spans_.push_back(span); }
   const std::vector<TraceSpan>& spans() const { return spans_; }
@@ -58,12 +79,11 @@ class TraceRecorder {
   SpanClock* clock() const { return clock_; }
   void resolve();
   // Events of Chrome trace format (opens in Perfetto) as JSON objects separated by commas, one
-  // process per rank; times count from the start of the host's steady clock.
+  // process per rank, which says its host; times count from the start of the host's steady clock.
   std::string chrome_events(const std::vector<TraceSpan>& spans) const;
   int rank() const { return rank_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   int rank_;
   Clock::time_point origin_;
   std::vector<TraceSpan> spans_;
@@ -83,6 +103,7 @@ class ScopedSpan {
   ScopedSpan& operator=(const ScopedSpan&) = delete;
   ~ScopedSpan();
   void set_bytes(std::int64_t bytes) { span_.bytes = bytes; }
+  void set_what(const char* what) { span_.what = what; }
 
  private:
   TraceRecorder& recorder_;

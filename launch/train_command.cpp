@@ -89,7 +89,7 @@ void add_train_command(CLI::App& app) {
       ->group("Results");
   command
       ->add_flag("--trace", train.trace,
-                 "Write a Chrome trace per rank into --run-dir (opens in Perfetto)")
+                 "Write a Chrome trace into --run-dir (opens in Perfetto; see atoll trace)")
       ->group("Results");
   command->callback([command, flags] { run_train(*flags, effective_config(*command)); });
 }

@@ -22,6 +22,7 @@ struct Message {
   std::int64_t sequence = 0;  // number of the all_to_all_v
   OperationLabel label;       // as the sender calls it
   std::vector<std::byte> bytes;
+  Watchdog::Clock::time_point delivered{};
 };
 
 // What the ranks of one run_local_ranks share.
@@ -33,6 +34,7 @@ class LocalGroup {
 
   void deliver(int destination, Message message) {
     Mailbox& mailbox = mailboxes_[destination];
+    message.delivered = Watchdog::Clock::now();
     {
       const std::lock_guard lock(mutex_);
       mailbox.messages.push_back(std::move(message));
@@ -104,8 +106,10 @@ class LocalTransport;
 
 class LocalPending final : public PendingTransfer {
  public:
+  // sent: what this rank has sent already.
   LocalPending(LocalTransport& transport, std::int64_t sequence,
-               std::vector<std::span<std::byte>> receives, const OperationLabel& label);
+               std::vector<std::span<std::byte>> receives, const OperationLabel& label,
+               std::vector<PacketTimes> sent, Watchdog::Clock::time_point posted);
   ~LocalPending() override;
 
   int wait_any() override;
@@ -113,6 +117,7 @@ class LocalPending final : public PendingTransfer {
     while (wait_any() >= 0) {
     }
   }
+  std::vector<PacketTimes> packet_times() const override { return packets_; }
 
  private:
   void accept(const Message& message);
@@ -121,6 +126,8 @@ class LocalPending final : public PendingTransfer {
   std::int64_t sequence_;
   std::vector<std::span<std::byte>> receives_;
   OperationLabel label_;
+  std::vector<PacketTimes> packets_;  // that are through
+  Watchdog::Clock::time_point posted_;
   std::vector<int> waiting_for_;
   int exceptions_at_start_ = std::uncaught_exceptions();
 };
@@ -149,11 +156,15 @@ class LocalTransport : public Transport {
       const OperationLabel& label, std::shared_ptr<const void> /*keep_alive*/) override {
     group_.throw_if_failed_now(rank_);
     const std::int64_t sequence = next_sequence_++;
+    const auto posted = Watchdog::Clock::now();
+    std::vector<PacketTimes> sent;
     for (int r = 0; r < size(); ++r) {
       if (sends[r].empty()) continue;
       group_.deliver(r, {rank_, sequence, label, {sends[r].begin(), sends[r].end()}});
+      sent.push_back({r, false, std::ssize(sends[r]), posted, Watchdog::Clock::now()});
     }
-    return std::make_unique<LocalPending>(*this, sequence, std::move(receives), label);
+    return std::make_unique<LocalPending>(*this, sequence, std::move(receives), label,
+                                          std::move(sent), posted);
   }
 
   LocalGroup& group_;
@@ -162,8 +173,14 @@ class LocalTransport : public Transport {
 };
 
 LocalPending::LocalPending(LocalTransport& transport, std::int64_t sequence,
-                           std::vector<std::span<std::byte>> receives, const OperationLabel& label)
-    : transport_(transport), sequence_(sequence), receives_(std::move(receives)), label_(label) {
+                           std::vector<std::span<std::byte>> receives, const OperationLabel& label,
+                           std::vector<PacketTimes> sent, Watchdog::Clock::time_point posted)
+    : transport_(transport),
+      sequence_(sequence),
+      receives_(std::move(receives)),
+      label_(label),
+      packets_(std::move(sent)),
+      posted_(posted) {
   for (int r = 0; r < transport_.size(); ++r) {
     if (!receives_[r].empty()) waiting_for_.push_back(r);
   }
@@ -186,6 +203,9 @@ int LocalPending::wait_any() {
     fail_silent(transport_.rank(), waiting_for_, transport_.timeout_seconds(), label_);
   }
   accept(*message);
+  // What a faster rank delivered before this one asked for it has arrived when it was asked for.
+  packets_.push_back({message->source, true, std::ssize(message->bytes), posted_,
+                      std::max(posted_, message->delivered)});
   std::erase(waiting_for_, message->source);
   return message->source;
 }

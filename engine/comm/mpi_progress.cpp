@@ -84,6 +84,7 @@ void MpiProgress::start(const std::shared_ptr<MpiTransfer>& transfer,
                         const std::function<void(MpiTransfer&)>& post) {
   std::unique_lock lock(mutex_);
   throw_if_broken(*transfer);
+  transfer->posted = Watchdog::Clock::now();
   try {
     post(*transfer);
   } catch (const Error& error) {
@@ -180,15 +181,21 @@ void MpiProgress::complete(MpiTransfer& transfer, int index, const MPI_Status& s
   }
   --transfer.pieces_left;
   transfer.last_sign = Watchdog::Clock::now();
-  if (!piece.receive) return;
-  int received = 0;
-  MPI_Get_count(&status, MPI_BYTE, &received);
-  if (received != piece.bytes) {
-    transfer.failure = fmt::format("a message of {} bytes came where {} were expected from rank {}",
-                                   received, piece.bytes, piece.peer);
-    return;
+  if (piece.receive) {
+    int received = 0;
+    MPI_Get_count(&status, MPI_BYTE, &received);
+    if (received != piece.bytes) {
+      transfer.failure =
+          fmt::format("a message of {} bytes came where {} were expected from rank {}", received,
+                      piece.bytes, piece.peer);
+      return;
+    }
   }
-  if (--transfer.receives_left[piece.peer] > 0) return;
+  auto& packet = (piece.receive ? transfer.receives : transfer.sends)[piece.peer];
+  if (--packet.pieces_left > 0) return;
+  transfer.done.push_back(
+      {piece.peer, piece.receive, packet.bytes, transfer.posted, transfer.last_sign});
+  if (!piece.receive) return;
   --transfer.receiving_peers;
   transfer.arrived.push_back(piece.peer);
 }

@@ -32,12 +32,18 @@ struct MpiTransfer {
   };
   std::vector<MPI_Request> requests;  // one per piece, MPI_REQUEST_NULL once complete
   std::vector<Piece> pieces;
-  std::vector<int> receives_left;  // pieces not yet received, by rank
-  int receiving_peers = 0;         // ranks with an entry above 0 there
+  struct Packet {  // all pieces of one peer in one direction
+    int pieces_left = 0;
+    std::int64_t bytes = 0;
+  };
+  std::vector<Packet> sends, receives;  // by rank
+  int receiving_peers = 0;              // ranks of which pieces are not yet received
   std::size_t pieces_left = 0;
   std::deque<int> arrived;  // peers whose receive is complete and not yet reported
+  Watchdog::Clock::time_point posted{};
   Watchdog::Clock::time_point last_sign{};
-  std::string failure;  // of one of its requests, found by whichever thread polled
+  std::vector<PacketTimes> done;  // of packets whose pieces are all complete
+  std::string failure;            // of one of its requests, found by whichever thread polled
   OperationLabel label;
   std::shared_ptr<const void> keep_alive;
 };

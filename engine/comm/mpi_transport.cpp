@@ -122,6 +122,8 @@ class MpiPending final : public PendingTransfer {
     complete_ = true;
   }
 
+  std::vector<PacketTimes> packet_times() const override { return transfer_->done; }
+
  private:
   MpiProgress& progress_;
   std::shared_ptr<MpiTransfer> transfer_;
@@ -185,7 +187,8 @@ class MpiTransport final : public Transport {
     auto transfer = std::make_shared<MpiTransfer>();
     transfer->label = label;
     transfer->keep_alive = std::move(keep_alive);
-    transfer->receives_left.resize(size_);
+    transfer->sends.resize(size_);
+    transfer->receives.resize(size_);
     const int tag = static_cast<int>(next_sequence_++ % kTags);
     progress_->start(transfer, [&](MpiTransfer& started) {
       // Sends first: a message announces itself to its receiver before this rank answers what the
@@ -213,7 +216,6 @@ class MpiTransport final : public Transport {
       check_mpi(MPI_Irecv(piece.data(), count, MPI_BYTE, peer, tag, comm_.get(), &request),
                 "MPI_Irecv");
       add_piece(transfer, request, {peer, count, true});
-      ++transfer.receives_left[peer];
       bytes = bytes.subspan(piece.size());
     }
   }
@@ -234,6 +236,9 @@ class MpiTransport final : public Transport {
     transfer.requests.push_back(request);
     transfer.pieces.push_back(piece);
     ++transfer.pieces_left;
+    auto& packet = (piece.receive ? transfer.receives : transfer.sends)[piece.peer];
+    ++packet.pieces_left;
+    packet.bytes += piece.bytes;
   }
 
   std::shared_ptr<MpiSession> session_;

@@ -23,6 +23,16 @@ struct OperationLabel {
 // "layer 1 forward halo exchange of epoch 12"
 std::string to_string(const OperationLabel& label);
 
+// When one packet of an all-to-all-v travelled, on this host's steady clock.
+struct PacketTimes {
+  int peer = 0;
+  bool received = false;  // by this rank; else sent by it
+  std::int64_t bytes = 0;
+  std::chrono::steady_clock::time_point posted;  // not after any byte of it left this rank
+  // Seen here to have arrived whole, or, of a packet sent, its memory to be free again.
+  std::chrono::steady_clock::time_point done;
+};
+
 // One all-to-all-v under way. The buffers given to it must stay alive until it is destroyed.
 class PendingTransfer {
  public:
@@ -36,6 +46,8 @@ class PendingTransfer {
   virtual int wait_any() = 0;
   // Blocks until all receives and sends are complete; wait_any() then returns -1.
   virtual void wait_all() = 0;
+  // Of every packet, in no particular order; call after wait_all().
+  virtual std::vector<PacketTimes> packet_times() const = 0;
 };
 
 class Transport {

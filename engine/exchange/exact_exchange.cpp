@@ -66,9 +66,12 @@ class PendingExactExchange final : public PendingExchange {
 
   void finish() override {
     if (packets_ == nullptr) return;
-    ScopedSpan span(trace_, "wait", tag_, to_string(direction_));
-    span.set_bytes(bytes_);
-    packets_->finish();
+    {
+      ScopedSpan span(trace_, "wait", tag_, to_string(direction_));
+      span.set_bytes(bytes_);
+      packets_->finish();
+    }
+    record_packets(trace_, packets_->packet_times(), tag_, to_string(direction_));
     packets_.reset();
   }
 

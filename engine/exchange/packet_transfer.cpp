@@ -16,12 +16,16 @@ class HostPackets final : public PendingPackets {
   explicit HostPackets(std::unique_ptr<PendingTransfer> transfer)
       : transfer_(std::move(transfer)) {}
   void finish() override {
-    if (transfer_ != nullptr) transfer_->wait_all();
+    if (transfer_ == nullptr) return;
+    transfer_->wait_all();
+    times_ = transfer_->packet_times();
     transfer_.reset();
   }
+  std::vector<PacketTimes> packet_times() const override { return times_; }
 
  private:
   std::unique_ptr<PendingTransfer> transfer_;
+  std::vector<PacketTimes> times_;
 };
 
 // Device to device: everything is queued, the host waits for nothing.
@@ -42,6 +46,23 @@ class DevicePackets final : public PendingPackets {
 };
 
 }  // namespace
+
+void record_packets(TraceRecorder& trace, const std::vector<PacketTimes>& packets, TraceTag tag,
+                    const char* direction) {
+  for (const PacketTimes& packet : packets) {
+    TraceSpan span;
+    span.name = packet.received ? "packet" : "send";
+    span.direction = direction;
+    span.start_us = trace.us_of(packet.posted);
+    span.duration_us = trace.us_of(packet.done) - span.start_us;
+    span.bytes = packet.bytes;
+    span.tag = tag;
+    span.tag.source = packet.received ? packet.peer : trace.rank();
+    span.tag.destination = packet.received ? trace.rank() : packet.peer;
+    span.lane = packet.received ? receive_lane(packet.peer) : send_lane(packet.peer);
+    trace.record(span);
+  }
+}
 
 // Packets on their way between a device and a transport of the host.
 struct PacketTransfer::Staging {
@@ -91,8 +112,10 @@ class StagedPackets final : public PendingPackets {
                           std::ssize(receives_[p]), CopyKind::kHostToDevice);
     }
     transfer->wait_all();
+    times_ = transfer->packet_times();
     route_.backend.wait_for(route_.compute, route_.copies);
   }
+  std::vector<PacketTimes> packet_times() const override { return times_; }
 
  private:
   Route route_;
@@ -101,6 +124,7 @@ class StagedPackets final : public PendingPackets {
   std::vector<std::span<std::byte>> receives_;     // on the device
   OperationLabel label_;
   std::shared_ptr<const void> keep_alive_;
+  std::vector<PacketTimes> times_;
   bool finished_ = false;
 };
 

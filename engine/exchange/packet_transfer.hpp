@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/trace.hpp"
 #include "engine/comm/device_transport.hpp"
 #include "engine/tensor/tensor.hpp"
 
@@ -19,7 +20,15 @@ class PendingPackets {
   // Returns when work queued afterwards on the compute queue will see all received packets. May be
   // called again: does nothing then.
   virtual void finish() = 0;
+  // Of each packet; call after finish(). Empty for a DeviceTransport, which knows only when the
+  // exchange as a whole was done.
+  virtual std::vector<PacketTimes> packet_times() const { return {}; }
 };
+
+// Records a span "packet" for each packet that the recorder's rank received, from its posting here
+// until it was seen to have arrived, and a span "send" for each that it sent. tag: epoch and layer.
+void record_packets(TraceRecorder& trace, const std::vector<PacketTimes>& packets, TraceTag tag,
+                    const char* direction);
 
 class PacketTransfer {
  public:

@@ -23,8 +23,9 @@ class PendingQuantizedExchange final : public PendingExchange {
       ScopedSpan span(trace_, "wait", tag_, direction);
       span.set_bytes(channel_.received_bytes());
       packets_->finish();
-      packets_.reset();
     }
+    record_packets(trace_, packets_->packet_times(), tag_, direction);
+    packets_.reset();
     const ScopedSpan span(trace_, "unpack", tag_, direction);
     channel_.unpack(x_);
   }

@@ -14,20 +14,29 @@ std::span<std::byte> bytes_of_block(MatrixView values, ReduceBlock block) {
 
 void Reducer::sum(std::span<double> values, const char* what, int layer, int epoch) {
   const auto count = static_cast<std::int64_t>(values.size());
-  const ScopedSpan span(trace_, "all-reduce", {epoch, layer, -1, -1});
+  ScopedSpan span(trace_, "all-reduce", {epoch, layer, -1, -1});
+  describe(span, what, count, sizeof(double));
   sum_flat({values.data(), 1, count, count, DType::kF64}, {what, "", layer, epoch});
 }
 
 void Reducer::sum(MatrixView values, const char* what, int epoch) {
   ATOLL_ASSERT(values.stride == values.cols && values.dtype != DType::kBf16);
-  const ScopedSpan span(trace_, "all-reduce", {epoch, -1, -1, -1});
   const std::int64_t count = values.rows * values.cols;
+  ScopedSpan span(trace_, "all-reduce", {epoch, -1, -1, -1});
+  describe(span, what, count, bytes_of(values.dtype));
   sum_flat({values.data, 1, count, count, values.dtype}, {what, "", -1, epoch});
 }
 
 void Reducer::sum_host(std::span<std::int64_t> values, const char* what, int epoch) {
-  const ScopedSpan span(trace_, "all-reduce", {epoch, -1, -1, -1}, "", SpanOf::kHost);
+  ScopedSpan span(trace_, "all-reduce", {epoch, -1, -1, -1}, "", SpanOf::kHost);
+  describe(span, what, std::ssize(values), sizeof(std::int64_t));
   transport_.all_reduce(values, {what, "", -1, epoch});
+}
+
+void Reducer::describe(ScopedSpan& span, const char* what, std::int64_t count,
+                       std::int64_t value_bytes) const {
+  span.set_what(what);
+  span.set_bytes(all_reduce_bytes(count, value_bytes, transport_.rank(), transport_.size()));
 }
 
 void Reducer::synchronize() {

@@ -29,6 +29,9 @@ class Reducer {
   void synchronize();
 
  private:
+  // What a span of the trace says of a sum: its name and the bytes that this rank sends for it.
+  void describe(ScopedSpan& span, const char* what, std::int64_t count,
+                std::int64_t value_bytes) const;
   void sum_flat(MatrixView values, const OperationLabel& label);
   void sum_on_host(MatrixView values, const OperationLabel& label);
   void sum_through_staging(MatrixView values, const OperationLabel& label);

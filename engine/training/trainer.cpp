@@ -171,6 +171,7 @@ EpochResult Trainer::run_epoch(int epoch) {
   trace_.resolve();
   result.assignment = exchange_->end_epoch(epoch);
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
+  record_whole("epoch", epoch, start_us);
   result.bytes_sent = bytes_sent() - bytes_before;
   result.loss = loss_.local_sum(backend_, queue_);
   share_result(result);
@@ -220,7 +221,7 @@ double Trainer::exposed_ms(const EpochResult& result) const {
 
 void Trainer::share_result(EpochResult& result) {
   for (const TraceSpan& span : trace_.spans()) {
-    result.phase_ms[span.name] += span.duration_us / 1000;
+    if (span.is_own_time()) result.phase_ms[span.name] += span.duration_us / 1000;
   }
   keep_spans();
   result.exposed_comm_ms = exposed_ms(result);
@@ -236,6 +237,16 @@ void Trainer::share_result(EpochResult& result) {
   result.exposed_comm_ms = shared[1] / static_cast<double>(size);
   result.loss = shared[2] / loss_.total();
   result.epoch_ms = *std::max_element(shared.begin() + 3, shared.end());
+}
+
+void Trainer::record_whole(const char* name, int epoch, double start_us) {
+  TraceSpan span;
+  span.name = name;
+  span.start_us = start_us;
+  span.duration_us = trace_.now_us() - start_us;
+  span.tag.epoch = epoch;
+  span.lane = kEpochLane;
+  trace_.record(span);
 }
 
 void Trainer::keep_spans() {
@@ -257,11 +268,13 @@ void Trainer::require_finite_parameters(int epoch) {
 
 Metrics Trainer::evaluate(int epoch) {
   trace_.clear();
+  const double start_us = trace_.now_us();
   const RankContext context = this->context(epoch, /*training=*/false);
   const ConstMatrixView logits = model_.forward(context);
   reducer_.synchronize();
   const Metrics metrics = compute_metrics(context, transport_, data_, logits);
   trace_.resolve();
+  record_whole("evaluation", epoch, start_us);
   keep_spans();
   return metrics;
 }

@@ -83,6 +83,8 @@ class Trainer {
   std::int64_t bytes_sent() const;
   double exposed_ms(const EpochResult& result) const;
   void share_result(EpochResult& result);
+  // A span around all others since start_us, on a lane of its own.
+  void record_whole(const char* name, int epoch, double start_us);
   void keep_spans();
 
   const TrainOptions& options_;

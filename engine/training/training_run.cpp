@@ -221,14 +221,15 @@ class Run {
   }
 
   // All ranks' spans in one file. Ranks on one host share a clock; between hosts the clocks are as
-  // far apart as the hosts set them.
+  // far apart as the hosts set them (engine/trace aligns them).
   void write_trace(const RunFolder& folder) {
     const std::string mine = trainer_.trace().chrome_events(trainer_.all_spans());
     const auto all =
         transport_.gather(std::as_bytes(std::span(mine.data(), mine.size())), 0, {"trace"});
     on_all_ranks(transport_, [&] {
       if (!folder.active()) return;
-      std::string text = "{\"traceEvents\": [";
+      const Json metadata = {{"format", "atoll trace"}, {"version", 1}, {"ranks", all.size()}};
+      std::string text = fmt::format("{{\"metadata\": {},\n\"traceEvents\": [", metadata.dump());
       for (std::size_t r = 0; r < all.size(); ++r) {
         text += r == 0 ? "\n" : ",\n";
         text.append(reinterpret_cast<const char*>(all[r].data()), all[r].size());

@@ -84,6 +84,30 @@ TEST(LocalTransport, WaitAnyReportsInOrderOfArrival) {
   });
 }
 
+// A packet has arrived when it was delivered, not when somebody waited for it.
+TEST(LocalTransport, PacketsArriveWhenTheyAreDelivered) {
+  std::atomic<bool> delivered{false};
+  run_local_ranks(2, kTimeout, [&](Transport& transport) {
+    std::vector<std::byte> received;
+    const auto pending = start_bytes(transport, received);
+    if (transport.rank() == 1) delivered = true;
+    if (transport.rank() == 0) {
+      while (!delivered) std::this_thread::yield();
+      const auto before_the_wait = std::chrono::steady_clock::now();
+      pending->wait_all();
+      const std::vector<PacketTimes> packets = pending->packet_times();
+      ASSERT_EQ(packets.size(), 2U);
+      for (const PacketTimes& packet : packets) {
+        EXPECT_EQ(packet.peer, 1);
+        EXPECT_EQ(packet.bytes, 1);
+        EXPECT_LE(packet.done, before_the_wait);
+      }
+      EXPECT_NE(packets[0].received, packets[1].received);
+    }
+    pending->wait_all();
+  });
+}
+
 TEST(LocalTransport, BarrierHoldsAllRanks) {
   std::atomic<int> entered{0};
   run_local_ranks(5, kTimeout, [&](Transport& transport) {

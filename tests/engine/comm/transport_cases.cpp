@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <random>
 
@@ -110,6 +111,49 @@ void wait_all_after_some(Transport& transport) {
   pending->wait_all();
   EXPECT_TRUE(packets.has_arrived());
   EXPECT_EQ(pending->wait_any(), -1);
+}
+
+// Every packet is reported once, with its bytes, and none is done before it was posted: neither
+// here nor, as all ranks of these tests share a clock, by its sender.
+void packet_times_of_every_packet(Transport& transport) {
+  using Clock = std::chrono::steady_clock;
+  const auto microseconds = [](Clock::time_point when) {
+    return std::chrono::duration<double, std::micro>(when.time_since_epoch()).count();
+  };
+  for (const Packets::Length length : {unequal_lengths, one_way, large_lengths, no_bytes}) {
+    Packets packets(transport, length, 8);
+    const Clock::time_point before = Clock::now();
+    const auto pending = packets.start(transport);
+    pending->wait_any();
+    pending->wait_all();
+    const Clock::time_point after = Clock::now();
+    const auto ranks = static_cast<std::size_t>(transport.size());
+    std::vector<std::int64_t> sent(ranks), received(ranks);
+    std::vector<double> posted(ranks * ranks), done(ranks * ranks);  // [from][to]
+    for (const PacketTimes& packet : pending->packet_times()) {
+      EXPECT_GT(packet.bytes, 0);
+      EXPECT_LE(before, packet.posted);
+      EXPECT_LE(packet.posted, packet.done);
+      EXPECT_LE(packet.done, after);
+      const auto peer = static_cast<std::size_t>(packet.peer);
+      const auto rank = static_cast<std::size_t>(transport.rank());
+      (packet.received ? received : sent)[peer] += packet.bytes;
+      if (packet.received) {
+        done[peer * ranks + rank] = microseconds(packet.done);
+      } else {
+        posted[rank * ranks + peer] = microseconds(packet.posted);
+      }
+    }
+    for (int peer = 0; peer < transport.size(); ++peer) {
+      const bool self = peer == transport.rank();
+      const auto p = static_cast<std::size_t>(peer);
+      EXPECT_EQ(sent[p], self ? 0 : std::int64_t(length(transport.rank(), peer)));
+      EXPECT_EQ(received[p], self ? 0 : std::int64_t(length(peer, transport.rank())));
+    }
+    transport.all_reduce(std::span(posted), kLabel);
+    transport.all_reduce(std::span(done), kLabel);
+    for (std::size_t link = 0; link < posted.size(); ++link) EXPECT_LE(posted[link], done[link]);
+  }
 }
 
 // Waited for in another order than started, so a message in the wrong transfer would show.
@@ -271,6 +315,7 @@ const std::vector<TransportCase>& transport_cases() {
       {"LargePackets", large_packets},
       {"WaitAnyReportsEachSenderOnce", wait_any_reports_each_sender_once},
       {"WaitAllAfterSome", wait_all_after_some},
+      {"PacketTimesOfEveryPacket", packet_times_of_every_packet},
       {"SeveralAtOnce", several_at_once},
       {"DroppedTransferCompletes", dropped_transfer_completes},
       {"ManyRounds", many_rounds},
