@@ -19,5 +19,6 @@ void add_bench_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_report_command(CLI::App& app);
 void add_topology_command(CLI::App& app);
+void add_trace_command(CLI::App& app);
 
 }  // namespace atl

@@ -97,7 +97,7 @@ void apply(CLI::Option& option, const toml::key& key, const toml::node& node,
 [[noreturn]] void fail_unknown(const toml::key& key, CLI::App& command, const std::string& file) {
   const std::vector<std::string> keys = valid_keys(command);
   fail_option("{}: unknown key '{}' for 'atoll {}'{}; use one of {}", place_of(key, file),
-              key.str(), command.get_name(), did_you_mean(key.str(), keys), fmt::join(keys, ", "));
+              key.str(), full_name(command), did_you_mean(key.str(), keys), fmt::join(keys, ", "));
 }
 
 // Checks one key against `command`; sets the option if `use` and the command line left it open.
@@ -121,10 +121,10 @@ class ConfigFile : public CLI::Config {
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     const auto file = program_.get_config_ptr()->as<std::string>();
-    const std::vector<CLI::App*> selected = program_.get_subcommands();
-    if (selected.empty()) return {};  // CLI11 reports the missing subcommand
+    CLI::App* selected = selected_command(program_);
+    if (selected == nullptr) return {};  // CLI11 reports the missing subcommand
     try {
-      read(toml::parse(input, file), *selected.front(), file);
+      read(toml::parse(input, file), *selected, file);
     } catch (const toml::parse_error& error) {
       const toml::source_position begin = error.source().begin;
       fail_option("{}:{}:{}: not valid TOML: {}", file, begin.line, begin.column,
@@ -137,6 +137,7 @@ class ConfigFile : public CLI::Config {
   void read(const toml::table& root, CLI::App& selected, const std::string& file) const {
     for (const auto& [key, node] : root) {
       CLI::App* section = node.is_table() ? find_command(key.str()) : nullptr;
+      if (section != nullptr && section == selected.get_parent()) section = &selected;
       if (section == nullptr) {
         read_option(key, node, selected, true, file);
         continue;
@@ -193,21 +194,42 @@ std::vector<std::string> effective_values(const CLI::Option& option) {
 
 }  // namespace
 
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  if (parent == nullptr) return "";
+  const std::string before = full_name(*parent);
+  return before.empty() ? command.get_name() : before + ' ' + command.get_name();
+}
+
+CLI::App* selected_command(CLI::App& program) {
+  CLI::App* selected = nullptr;
+  for (CLI::App* level = &program; !level->get_subcommands().empty(); level = selected) {
+    selected = level->get_subcommands().front();
+  }
+  return selected;
+}
+
+namespace {
+
+void add_config_option(CLI::App& command, CLI::Option* chosen) {
+  // CLI11 reads files of the program only; the subcommand's option hands its file on while the
+  // command line is still being read.
+  command
+      .add_option_function<std::string>(
+          "--config", [chosen](const std::string& file) { chosen->add_result(file); },
+          "Read options from a TOML file; the command line wins")
+      ->check(CLI::ExistingFile)
+      ->configurable(false)
+      ->trigger_on_parse();
+  for (CLI::App* nested : command.get_subcommands({})) add_config_option(*nested, chosen);
+}
+
+}  // namespace
+
 void add_config_option(CLI::App& program) {
   CLI::Option* chosen = program.set_config("--config")->group("");
   program.config_formatter(std::make_shared<ConfigFile>(program));
-  for (CLI::App* command : program.get_subcommands({})) {
-    // CLI11 reads files of the program only; the subcommand's option hands its file on while the
-    // command line is still being read.
-    command
-        ->add_option_function<std::string>(
-            "--config", [chosen](const std::string& file) { chosen->add_result(file); },
-            "Read options from a TOML file; the command line wins")
-        ->check(CLI::ExistingFile)
-
-        ->configurable(false)
-        ->trigger_on_parse();
-  }
+  for (CLI::App* command : program.get_subcommands({})) add_config_option(*command, chosen);
 }
 
 std::string effective_config(const CLI::App& command) {

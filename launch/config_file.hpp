@@ -15,6 +15,13 @@ namespace atl {
 // throw Error{kOption} naming file, line, column and what is allowed.
 void add_config_option(CLI::App& program);
 
+// The subcommand that the command line asks for, the innermost of several ("merge" of "trace
+// merge"); null if there is none.
+CLI::App* selected_command(CLI::App& program);
+
+// As it is typed after the program's name: "train", "trace merge"; "" for the program.
+std::string full_name(const CLI::App& command);
+
 // The configuration `command` runs with, defaults included, as TOML that --config reads back to the
 // same values. Options without value and default are left out.
 std::string effective_config(const CLI::App& command);

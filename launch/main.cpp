@@ -55,21 +55,19 @@ std::vector<std::string> option_names(const CLI::App& command) {
 // CLI11's message, or a better one where an unknown word is the likely cause: a misspelt option is
 // otherwise reported as a missing or surplus argument.
 std::string describe(const CLI::ParseError& error, const CLI::App& program) {
-  const std::vector<CLI::App*> selected = [&] {
-    return const_cast<CLI::App&>(program).get_subcommands();
-  }();
-  const CLI::App& command = selected.empty() ? program : *selected.front();
-  const std::string hint = selected.empty()
-                               ? "\nSee 'atoll --help'."
-                               : fmt::format("\nSee 'atoll {} --help'.", command.get_name());
+  const CLI::App* selected = selected_command(const_cast<CLI::App&>(program));
+  const CLI::App& command = selected == nullptr ? program : *selected;
+  const std::string name = full_name(command);
+  const std::string hint =
+      name.empty() ? "\nSee 'atoll --help'." : fmt::format("\nSee 'atoll {} --help'.", name);
   for (const std::string& word : command.remaining()) {
     if (word.starts_with("-")) {
-      const std::string name = word.substr(0, word.find('='));
-      return fmt::format("unknown option '{}'{}{}", name, did_you_mean(name, option_names(command)),
-                         hint);
+      const std::string option = word.substr(0, word.find('='));
+      return fmt::format("unknown option '{}'{}{}", option,
+                         did_you_mean(option, option_names(command)), hint);
     }
-    if (selected.empty()) {
-      const std::vector<std::string> names = subcommand_names(program);
+    const std::vector<std::string> names = subcommand_names(command);
+    if (!names.empty()) {
       return fmt::format("unknown subcommand '{}'{}; use one of {}", word,
                          did_you_mean(word, names), fmt::join(names, ", "));
     }
@@ -100,6 +98,7 @@ void declare(CLI::App& program) {
   add_bench_command(program);
   add_report_command(program);
   add_topology_command(program);
+  add_trace_command(program);
   add_doctor_command(program);
   add_config_option(program);
 }

@@ -167,6 +167,32 @@ def garbled_metrics(folder):
     write(os.path.join(folder, "run/metrics.jsonl"), '{"epoch": 1}\n{"epoch": \n')
 
 
+def traced_run(damage):
+    """A run of two ranks with a trace.json, after damage(trace)."""
+    def setup(folder):
+        result = run(["train", "data", "--transport", "local", "--ranks", "2", "--epochs", "2",
+                      "--hidden", "4", "--run-dir", "run", "--trace"], folder)
+        assert result.returncode == 0, result.stderr
+        path = os.path.join(folder, "run/trace.json")
+        with open(path, encoding="utf-8") as file:
+            trace = json.load(file)
+        damage(trace)
+        write(path, json.dumps(trace))
+    return setup
+
+
+def lose_a_packet(trace):
+    events = trace["traceEvents"]
+    events.remove(next(event for event in events if event["name"] == "packet"))
+
+
+def reverse_time(trace):
+    """Moves everything on rank 1 an hour back, which one host's clock can't explain."""
+    for event in trace["traceEvents"]:
+        if event["pid"] == 1 and event["ph"] == "X":
+            event["ts"] -= 3.6e9
+
+
 IMPORT = ["import", "ogb", "ogb", "--out", "new"]
 TRAIN = ["train", "data", "--epochs", "2", "--hidden", "4", "--run-dir", "new-run"]
 NAN = struct.pack("<f", float("nan"))
@@ -333,6 +359,25 @@ CASES = [
     ("prediction on another graph", other_features,
      ["predict", "run", "other", "--out", "new.npy"], ["8", "5"]),
     ("bench of nothing", nothing, ["bench", "nowhere"], ["nowhere"]),
+    ("merge of no run", nothing, ["trace", "merge", "nowhere"], ["nowhere", "trace.json"]),
+    ("merge of a run without a trace", finished_run, ["trace", "merge", "run"], ["trace.json"]),
+    ("merge of a trace that is no JSON", file_of("run/trace.json", "{"), ["trace", "merge", "run"],
+     ["trace.json", "byte"]),
+    ("merge of somebody else's trace", file_of("run/trace.json", '{"traceEvents": []}'),
+     ["trace", "merge", "run"], ["trace.json", "no trace of atoll train --trace"]),
+    ("merge of a trace with a bad span",
+     traced_run(lambda trace: trace["traceEvents"][-1].update(dur=-1)), ["trace", "merge", "run"],
+     ["trace.json: event ", "'dur' is -1"]),
+    ("merge of a trace that lacks a packet", traced_run(lose_a_packet), ["trace", "merge", "run"],
+     ["trace.json: epoch 1, layer ", "damaged"]),
+    ("merge of a trace whose clock was set", traced_run(reverse_time), ["trace", "merge", "run"],
+     ["trace.json: the clock of host ", "contradicts itself"]),
+    ("merge of an epoch that was not traced", traced_run(lambda trace: None),
+     ["trace", "merge", "run", "--epoch", "9"], ["no epoch 9", "1 to 2"]),
+    ("merge to nowhere", traced_run(lambda trace: None),
+     ["trace", "merge", "run", "--out", "nowhere/t.json"], ["--out", "nowhere"]),
+    ("trace of an unknown kind", nothing, ["trace", "mege", "run"], ["mege", "merge"]),
+    ("negative epoch", nothing, ["trace", "merge", "run", "--epoch", "-1"], ["--epoch", "-1"]),
     ("report of no run", nothing, ["report", "nowhere", "--out", "new.html"], ["nowhere"]),
     ("report of garbled metrics", garbled_metrics, ["report", "run", "--out", "new.html"],
      ["metrics.jsonl:2"]),

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import run
 
 SUBCOMMANDS = ["import", "generate", "info", "partition", "train", "predict", "bench", "report",
-               "topology", "doctor"]
+               "plan", "topology", "trace", "doctor"]
 
 
 class HelpTest(unittest.TestCase):
@@ -44,6 +44,17 @@ class HelpTest(unittest.TestCase):
                 self.assertEqual(result.stderr, "")
                 self.assertRegex(result.stdout, rf"Examples?:\n(.*\n)*.*atoll {name}")
                 self.assertIn("--config", result.stdout)
+
+    def test_nested_subcommand(self):
+        result = self.run_atoll("trace", "merge", "--help")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"Examples:\n(.*\n)*.*atoll trace merge")
+        self.assertIn("--config", result.stdout)
+        error = self.refuse("trace", "merge", "run", "--epcoh", "3")
+        self.assertIn("unknown option '--epcoh' (did you mean '--epoch'?)", error)
+        self.assertIn("See 'atoll trace merge --help'", error)
+        error = self.refuse("trace", "merrge", "run")
+        self.assertIn("unknown subcommand 'merrge' (did you mean 'merge'?)", error)
 
     def test_version(self):
         result = self.run_atoll("--version")
