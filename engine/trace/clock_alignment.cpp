@@ -151,7 +151,7 @@ class Aligner {
       }
     }
     std::vector<Span> offsets;
-    for (std::size_t h = 0; h < n; ++h) offsets.push_back({-minus_low[h], high[h]});
+    for (std::size_t h = 0; h < n; ++h) offsets.push_back({0 - minus_low[h], high[h]});
     return offsets;
   }
 

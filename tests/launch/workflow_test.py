@@ -63,6 +63,33 @@ class WorkflowTest(unittest.TestCase):
         self.assertIn(f"{summary['test'] * 100:.2f}%", page)
         self.assertEqual(page.count("<svg"), page.count("</svg>"))
 
+    def test_traces_are_merged(self):
+        self.succeed(*TRAIN, "--run-dir", "run", "--trace", ranks=3)
+        table = self.succeed("trace", "merge", "run").stdout
+        for word in ("host", "epoch ", "of 5 traced", "rank 0", "all-reduce", "trace-merged.json",
+                     "dataflow.json"):
+            self.assertIn(word, table)
+        with open(self.path("run/dataflow.json"), encoding="utf-8") as file:
+            dataflow = json.load(file)
+        kinds = {node["kind"] for node in dataflow["nodes"]}
+        self.assertEqual(kinds, {"work", "packet", "send", "meeting"})
+        path = dataflow["critical_path"]
+        for sums in ("us_by_name", "us_by_place"):
+            self.assertAlmostEqual(sum(path[sums].values()), path["duration_us"], places=3)
+
+        write(self.path("merge.toml"), 'run = "run"\nepoch = 2\n[trace]\njson = true\n')
+        printed = json.loads(self.succeed("trace", "merge", "--config", "merge.toml", "--out",
+                                          "merged.json").stdout)
+        self.assertEqual(printed["epoch"], 2)
+        self.assertEqual(printed["hosts"][0]["ranks"], [0, 1, 2])
+        with open(self.path("merged.json"), encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        # One arrow for each packet, and a packet for each send.
+        counts = {kind: sum(event["ph"] == kind for event in events) for kind in "sf"}
+        packets = sum(event["name"] == "packet" and event["ph"] == "X" for event in events)
+        self.assertEqual(counts, {"s": packets, "f": packets})
+        self.assertEqual(packets, printed["packets"])
+
     def test_report_draws_widths(self):
         self.succeed(*TRAIN, "--run-dir", "run <1>")
         with open(self.path("run <1>/metrics.jsonl"), encoding="utf-8") as file:
