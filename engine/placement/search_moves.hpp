@@ -1,0 +1,22 @@
+// Steps of the strategies that walk: from a choice to one beside it.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "engine/placement/search_run.hpp"
+
+namespace atl {
+
+// The option that `decision`, which has at least two, is to take; that of `choice` is no move.
+using DrawOption = std::function<int(const std::vector<int>& choice, int decision)>;
+int draw_other_option(SearchSpace& space, SearchRun& run, const std::vector<int>& choice,
+                      int decision);
+
+// Changes `choice` at decisions from `first` on. Three moves in ten swap the options of two
+// decisions: two parts change places, where moving one of them would overload a rank. False, and
+// nothing changed: what was drawn is no move; draw again.
+bool make_move(SearchSpace& space, SearchRun& run, int first, const DrawOption& draw,
+               std::vector<int>& choice);
+
+}  // namespace atl

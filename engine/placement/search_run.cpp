@@ -1,0 +1,104 @@
+#include "engine/placement/search_run.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace {
+
+std::uint64_t count_choices(const SearchSpace& space) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t choices = 1;
+  for (int d = 0; d < space.decisions(); ++d) {
+    const int options = space.options(d);
+    ATOLL_ASSERT(options >= 1, "decision {} has {} options", d, options);
+    const auto factor = static_cast<std::uint64_t>(options);
+    choices = choices > kMost / factor ? kMost : choices * factor;
+  }
+  return choices;
+}
+
+void check_budget(const SearchOptions& options) {
+  if (options.evaluations < 1) {
+    fail_option("the search budget is {} evaluations; allowed are 1 or more, because the start counts",
+                options.evaluations);
+  }
+  if (!(options.seconds >= 0)) {
+    fail_option("the search budget is {} seconds; allowed are 0 (no limit) or more",
+                options.seconds);
+  }
+}
+
+}  // namespace
+
+SearchRun::SearchRun(SearchSpace& space, const SearchOptions& options, Memory memory)
+    : space_(space),
+      options_(options),
+      memory_(memory),
+      began_(std::chrono::steady_clock::now()),
+      random_(options.seed),
+      choices_(count_choices(space)),
+      start_(space.start()) {
+  check_budget(options);
+  ATOLL_ASSERT(static_cast<int>(start_.size()) == space.decisions());
+  const PlanCost cost = evaluate_now(start_);
+  if (memory_ == Memory::kRemember) remembered_.emplace(start_, cost);
+  best_ = start_;
+  improvements_.push_back({.evaluations = 1, .cost = cost});
+}
+
+PlanCost SearchRun::evaluate_now(std::span<const int> choice) {
+  for (int d = 0; d < static_cast<int>(choice.size()); ++d) {
+    ATOLL_ASSERT(choice[d] >= 0 && choice[d] < space_.options(d), "decision {} takes option {}", d,
+                 choice[d]);
+  }
+  ++evaluations_;
+  const PlanCost cost = space_.evaluate(choice);
+  ATOLL_ASSERT(std::isfinite(cost.seconds) && cost.seconds >= 0 && cost.missing_bytes >= 0,
+               "a plan of {} s that lacks {} bytes", cost.seconds, cost.missing_bytes);
+  return cost;
+}
+
+bool SearchRun::out_of_budget() const {
+  if (evaluations_ >= options_.evaluations) return true;
+  if (options_.seconds == 0) return false;
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began_;
+  return passed.count() >= options_.seconds;
+}
+
+std::optional<PlanCost> SearchRun::evaluate(std::span<const int> choice) {
+  std::vector<int> key(choice.begin(), choice.end());
+  if (memory_ == Memory::kForget && key == start_) return start_cost();
+  const auto place = remembered_.lower_bound(key);
+  if (place != remembered_.end() && place->first == key) return place->second;
+  if (out_of_budget()) return std::nullopt;
+  const PlanCost cost = evaluate_now(choice);
+  if (is_better(cost, best_cost())) {
+    best_ = key;
+    improvements_.push_back({.evaluations = evaluations_, .cost = cost});
+  }
+  if (memory_ == Memory::kRemember) remembered_.emplace_hint(place, std::move(key), cost);
+  return cost;
+}
+
+SearchResult SearchRun::result() const {
+  return {.choice = best_,
+          .cost = best_cost(),
+          .start = start_cost(),
+          .evaluations = evaluations_,
+          .complete = complete(),
+          .improvements = {improvements_.begin() + 1, improvements_.end()}};
+}
+
+int SearchRun::random_below(int n) {
+  // The high half of a 32 x 32 bit product: its bias is below n / 2^32.
+  return static_cast<int>((random_() >> 32U) * static_cast<std::uint64_t>(n) >> 32U);
+}
+
+double SearchRun::random_unit() { return static_cast<double>(random_() >> 11U) * 0x1p-53; }
+
+}  // namespace atl

@@ -1,0 +1,66 @@
+// What all search strategies share: the budget, the memory of what was evaluated, the best so far.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "engine/placement/search.hpp"
+
+namespace atl {
+
+// One search: begins with the evaluation of start(), which counts.
+class SearchRun {
+ public:
+  // kForget: for a strategy that never asks for a choice twice, start() aside.
+  enum class Memory { kRemember, kForget };
+
+  // Throws Error{kOption} for a budget below one evaluation or below 0 seconds.
+  SearchRun(SearchSpace& space, const SearchOptions& options, Memory memory = Memory::kRemember);
+
+  // What `choice` costs; a choice that is remembered takes no evaluation. Empty: the budget is
+  // spent, and nothing was evaluated.
+  std::optional<PlanCost> evaluate(std::span<const int> choice);
+
+  // Every choice of the space was evaluated.
+  bool complete() const { return static_cast<std::uint64_t>(evaluations_) == choices_; }
+  int evaluations() const { return evaluations_; }
+  const std::vector<int>& best() const { return best_; }
+  const PlanCost& best_cost() const { return improvements_.back().cost; }
+  const std::vector<int>& start() const { return start_; }
+  const PlanCost& start_cost() const { return improvements_.front().cost; }
+  SearchResult result() const;
+
+  // Uniform in [0, n), n > 0, and in [0, 1): the same on every machine.
+  int random_below(int n);
+  double random_unit();
+
+ private:
+  PlanCost evaluate_now(std::span<const int> choice);
+  bool out_of_budget() const;
+
+  SearchSpace& space_;
+  SearchOptions options_;
+  Memory memory_;
+  std::chrono::steady_clock::time_point began_;
+  std::mt19937_64 random_;
+  std::uint64_t choices_;  // in the space; 2^64 - 1 where there are more
+  std::vector<int> start_;
+  int evaluations_ = 0;
+  std::map<std::vector<int>, PlanCost> remembered_;
+  std::vector<int> best_;
+  std::vector<SearchStep> improvements_;  // the start first
+};
+
+std::unique_ptr<SearchStrategy> make_exhaustive_search();
+std::unique_ptr<SearchStrategy> make_random_search();
+std::unique_ptr<SearchStrategy> make_greedy_search();
+std::unique_ptr<SearchStrategy> make_mcmc_search();
+std::unique_ptr<SearchStrategy> make_mcts_search();
+
+}  // namespace atl
