@@ -4,7 +4,7 @@
 // better of what they inherit and what they are in the best choice so far, and moves that improve
 // are followed. Alone, inheritance says too little about a makespan, which many decisions have to
 // improve together: on small random problems it ended further from the optimum than random choices
-// (search_benchmark has the comparison).
+// (tests/benchmarks/search_benchmark.cpp compares).
 #include <algorithm>
 #include <cmath>
 
@@ -72,8 +72,8 @@ class Tree {
     Node node;
     const int decision = static_cast<int>(chosen.size());
     if (decision < space_.decisions()) {
-      node.prior = prior_ == nullptr ? uniform_->probabilities(space_, chosen, decision)
-                                     : prior_of(chosen);
+      node.prior =
+          prior_ == nullptr ? uniform_->probabilities(space_, chosen, decision) : prior_of(chosen);
       node.children.assign(node.prior.size(), -1);
     } else {
       node.closed = true;

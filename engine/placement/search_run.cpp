@@ -24,8 +24,9 @@ std::uint64_t count_choices(const SearchSpace& space) {
 
 void check_budget(const SearchOptions& options) {
   if (options.evaluations < 1) {
-    fail_option("the search budget is {} evaluations; allowed are 1 or more, because the start counts",
-                options.evaluations);
+    fail_option(
+        "the search budget is {} evaluations; allowed are 1 or more, because the start counts",
+        options.evaluations);
   }
   if (!(options.seconds >= 0)) {
     fail_option("the search budget is {} seconds; allowed are 0 (no limit) or more",

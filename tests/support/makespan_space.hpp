@@ -136,11 +136,21 @@ class MakespanSpace : public SearchSpace {
     for (int d = 0; d < decisions(); ++d) {
       const int index = decisions_[d].index;
       switch (decisions_[d].kind) {
-        case Kind::kRankOfPart: rank_of_[index] = choice[d]; break;
-        case Kind::kWidth: width_[index] = choice[d]; break;
-        case Kind::kOrder: order_[index] = choice[d]; break;
-        case Kind::kCache: cached_ = choice[d]; break;
-        case Kind::kSynchronisation: synchronisation_[index] = choice[d]; break;
+        case Kind::kRankOfPart:
+          rank_of_[index] = choice[d];
+          break;
+        case Kind::kWidth:
+          width_[index] = choice[d];
+          break;
+        case Kind::kOrder:
+          order_[index] = choice[d];
+          break;
+        case Kind::kCache:
+          cached_ = choice[d];
+          break;
+        case Kind::kSynchronisation:
+          synchronisation_[index] = choice[d];
+          break;
       }
     }
   }
@@ -157,8 +167,9 @@ class MakespanSpace : public SearchSpace {
     const double scale = bytes_of_layer_[layer] * (order_[layer] == 1 ? order_bytes_[layer] : 1.0);
     for (int p = 0; p < parts_; ++p) {
       const int r = rank_of_[p];
-      compute[r] += work_[p] * work_of_layer_[layer] * (order_[layer] == 1 ? order_work_[layer] : 1) *
-                    (constant ? 0.4 : 1.0) / speed_[r];
+      compute[r] += work_[p] * work_of_layer_[layer] *
+                    (order_[layer] == 1 ? order_work_[layer] : 1) * (constant ? 0.4 : 1.0) /
+                    speed_[r];
       for (int q = 0; q < parts_ && !constant; ++q) {
         const int to = rank_of_[q];
         if (to == r) continue;
@@ -183,9 +194,15 @@ class MakespanSpace : public SearchSpace {
     for (int layer = 0; layer < layers_; ++layer) {
       const double bytes = weight_bytes_[layer] / (ranks_ > 2 ? slow_link_ : fast_link_);
       switch (synchronisation_[layer]) {
-        case 0: seconds += bytes; break;
-        case 1: seconds += 0.5 * bytes + weight_bytes_[layer] / fast_link_ + 0.002; break;
-        default: at_first += 0.3 * bytes + weight_bytes_[layer] * 0.05 / speed_[0]; break;
+        case 0:
+          seconds += bytes;
+          break;
+        case 1:
+          seconds += 0.5 * bytes + weight_bytes_[layer] / fast_link_ + 0.002;
+          break;
+        default:
+          at_first += 0.3 * bytes + weight_bytes_[layer] * 0.05 / speed_[0];
+          break;
       }
     }
     return std::max(seconds, at_first) + 0.2 * std::min(seconds, at_first);

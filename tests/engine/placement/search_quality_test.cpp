@@ -25,7 +25,8 @@ TEST(SearchQuality, MctsIsWithinOnePercentOfTheOptimum) {
     ASSERT_TRUE(optimum.complete);
     ASSERT_EQ(optimum.evaluations, space.choices());
     ASSERT_EQ(optimum.cost.missing_bytes, 0);
-    const SearchResult found = make_search_strategy("mcts")->search(space, {.evaluations = kBudget});
+    const SearchResult found =
+        make_search_strategy("mcts")->search(space, {.evaluations = kBudget});
     EXPECT_LE(found.evaluations, kBudget);
     EXPECT_EQ(found.cost.missing_bytes, 0) << "instance " << instance;
     gaps.push_back(found.cost.seconds / optimum.cost.seconds - 1);

@@ -150,9 +150,8 @@ TEST_P(EveryStrategy, PrefersWhatFitsToWhatIsFast) {
 }
 
 TEST_P(EveryStrategy, StopsWhenTimeIsUp) {
-  LiteralSpace space(Choice(20, 4), Choice(20, 0), [](const Choice& choice) -> PlanCost {
-    return {.seconds = 1.0 + choice[3]};
-  });
+  LiteralSpace space(Choice(20, 4), Choice(20, 0),
+                     [](const Choice& choice) -> PlanCost { return {.seconds = 1.0 + choice[3]}; });
   // Less than any clock can tell: the start is all there is time for.
   const SearchResult result =
       search(GetParam(), space, {.evaluations = 1000000, .seconds = 1e-300});
@@ -178,9 +177,8 @@ TEST(Search, ExhaustiveGoesOnceThroughAllChoices) {
   EXPECT_THAT(result.choice, ElementsAre(2, 1));
   EXPECT_EQ(result.cost.seconds, 1);
   const std::vector<Choice> first(space.asked.begin(), space.asked.begin() + 6);
-  EXPECT_THAT(first,
-              ElementsAre(Choice{0, 3}, Choice{0, 0}, Choice{0, 1}, Choice{0, 2}, Choice{1, 0},
-                          Choice{1, 1}));
+  EXPECT_THAT(first, ElementsAre(Choice{0, 3}, Choice{0, 0}, Choice{0, 1}, Choice{0, 2},
+                                 Choice{1, 0}, Choice{1, 1}));
 }
 
 TEST(Search, GreedyEndsWhereNoSingleChangeImproves) {
@@ -212,14 +210,12 @@ TEST(Search, MctsEndsSmallSpacesAsComplete) {
 
 TEST(Search, UndecidedDecisionsInheritFromTheirModel) {
   // Decision 2 has no option 2 and keeps its start then; decision 3 follows decision 2.
-  LiteralSpace space({3, 3, 2, 2}, {1, 0, 1, 0}, [](const Choice&) -> PlanCost {
-    return {.seconds = 1};
-  });
+  LiteralSpace space({3, 3, 2, 2}, {2, 0, 1, 0},
+                     [](const Choice&) -> PlanCost { return {.seconds = 1}; });
   space.models = {-1, 0, 0, 2};
-  // The root first, where only the start is known: the walk from there is longer than the budget,
-  // so that what is asked after the start is what the start's own decisions leave to inherit.
+  // After the start comes the root of the tree, in which nothing is decided.
   search("mcts", space, {.evaluations = 2});
-  EXPECT_THAT(space.asked, ElementsAre(Choice{1, 0, 1, 0}, Choice{1, 1, 1, 1}));
+  EXPECT_THAT(space.asked, ElementsAre(Choice{2, 0, 1, 0}, Choice{2, 2, 1, 1}));
 }
 
 // Says which options come first, and keeps what it was asked for.
