@@ -94,8 +94,10 @@ Link NetworkProbe::measure_pair(TimedTransfer& transfer, int from, int to) {
     longs.push_back(echo_seconds(transfer, from, to, bytes));
     shorts.push_back(echo_seconds(transfer, from, to, bytes / kRatio));
   }
-  Link link{median(echoes) / 2, rate_between(static_cast<double>(bytes), median(longs),
-                                             static_cast<double>(bytes / kRatio), median(shorts))};
+  // The best of each size: nothing else had the processors then, and neither can be too short.
+  Link link{median(echoes) / 2,
+            rate_between(static_cast<double>(bytes), std::ranges::min(longs),
+                         static_cast<double>(bytes / kRatio), std::ranges::min(shorts))};
   transport_.broadcast(std::as_writable_bytes(std::span(&link, 1)), from, kLabel);
   return link;
 }
@@ -206,7 +208,22 @@ double NetworkProbe::exchange_seconds(const std::vector<Link>& links,
   return longest;
 }
 
-std::vector<double> NetworkProbe::all_at_once(TimedTransfer& transfer, std::int64_t bytes) {
+void NetworkProbe::set_best_pairs(const std::vector<Link>& links, std::vector<Host>& hosts) const {
+  for (Host& host : hosts) host.send_bytes_per_s = host.receive_bytes_per_s = 0;
+  for (int from = 0; from < ranks(); ++from) {
+    for (int to = 0; to < ranks(); ++to) {
+      if (host(from) == host(to)) continue;
+      const double rate = links[index(from, to)].bytes_per_s;
+      double& send = hosts[static_cast<std::size_t>(host(from))].send_bytes_per_s;
+      double& receive = hosts[static_cast<std::size_t>(host(to))].receive_bytes_per_s;
+      send = std::max(send, rate);
+      receive = std::max(receive, rate);
+    }
+  }
+}
+
+NetworkProbe::HostTimes NetworkProbe::all_at_once(TimedTransfer& transfer, std::int64_t bytes,
+                                                  std::size_t hosts) {
   const Sizes sizes = packets(bytes, false);
   const std::vector<double> arrivals = transfer.time(sizes, sizes);
   std::vector<double> seconds(host_of_.size() * host_of_.size(), 0.0);
@@ -214,28 +231,25 @@ std::vector<double> NetworkProbe::all_at_once(TimedTransfer& transfer, std::int6
     seconds[index(from, transport_.rank())] = arrivals[static_cast<std::size_t>(from)];
   }
   transport_.all_reduce(std::span(seconds), kLabel);
-  return seconds;
+  HostTimes last{std::vector<double>(hosts, 0.0), std::vector<double>(hosts, 0.0)};
+  for (int from = 0; from < ranks(); ++from) {
+    for (int to = 0; to < ranks(); ++to) {
+      double& sent = last.sent[static_cast<std::size_t>(host(from))];
+      double& received = last.received[static_cast<std::size_t>(host(to))];
+      sent = std::max(sent, seconds[index(from, to)]);
+      received = std::max(received, seconds[index(from, to)]);
+    }
+  }
+  return last;
 }
 
 void NetworkProbe::measure_hosts(const std::vector<Link>& links, std::vector<Host>& hosts) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  for (Host& host : hosts) host.send_bytes_per_s = host.receive_bytes_per_s = kInfinity;
-  if (hosts.size() == 1) return;
-  // One pair shows what a card can do, for the size of the packets and as a lower bound.
-  for (std::size_t h = 0; h < hosts.size(); ++h) {
-    double send = 0;
-    double receive = 0;
-    for (int from = 0; from < ranks(); ++from) {
-      for (int to = 0; to < ranks(); ++to) {
-        if (host(from) == host(to)) continue;
-        const double rate = links[index(from, to)].bytes_per_s;
-        if (host(from) == static_cast<int>(h)) send = std::max(send, rate);
-        if (host(to) == static_cast<int>(h)) receive = std::max(receive, rate);
-      }
-    }
-    hosts[h].send_bytes_per_s = send;
-    hosts[h].receive_bytes_per_s = receive;
+  if (hosts.size() == 1) {
+    hosts[0].send_bytes_per_s = std::numeric_limits<double>::infinity();
+    hosts[0].receive_bytes_per_s = std::numeric_limits<double>::infinity();
+    return;
   }
+  set_best_pairs(links, hosts);    // what packets should be as large as
   constexpr double kMessages = 5;  // as long as a message between two: the slope has less noise
   constexpr std::int64_t kLeast = 16 << 10;
   constexpr int kRepetitions = 3;
@@ -243,46 +257,33 @@ void NetworkProbe::measure_hosts(const std::vector<Link>& links, std::vector<Hos
       kMessages * options_.message_seconds / exchange_seconds(links, hosts, false);
   const std::int64_t bytes =
       std::min(options_.largest_message,
-               std::max(kLeast, static_cast<std::int64_t>(std::min(wanted, 1e12))));
+               std::max(kLeast, static_cast<std::int64_t>(std::min(
+                                    wanted, static_cast<double>(options_.largest_message)))));
   const std::int64_t total = sum(packets(bytes, false));
   TimedTransfer transfer(route_, total, total);
-
-  // By size and host: seconds until the last packet from it, and to it, had come.
-  const std::array<std::int64_t, 2> sizes{bytes, bytes / kRatio};
-  std::array<std::vector<std::vector<double>>, 2> sent;
-  std::array<std::vector<std::vector<double>>, 2> received;
-  for (std::size_t s = 0; s < sizes.size(); ++s) {
-    sent[s].resize(hosts.size());
-    received[s].resize(hosts.size());
-  }
+  std::vector<HostTimes> longs;
+  std::vector<HostTimes> shorts;
   for (int repetition = 0; repetition < kRepetitions; ++repetition) {
-    for (std::size_t s = 0; s < sizes.size(); ++s) {
-      const std::vector<double> seconds = all_at_once(transfer, sizes[s]);
-      std::vector<double> last_out(hosts.size(), 0.0);
-      std::vector<double> last_in(hosts.size(), 0.0);
-      for (int from = 0; from < ranks(); ++from) {
-        for (int to = 0; to < ranks(); ++to) {
-          double& out = last_out[static_cast<std::size_t>(host(from))];
-          double& in = last_in[static_cast<std::size_t>(host(to))];
-          out = std::max(out, seconds[index(from, to)]);
-          in = std::max(in, seconds[index(from, to)]);
-        }
-      }
-      for (std::size_t h = 0; h < hosts.size(); ++h) {
-        sent[s][h].push_back(last_out[h]);
-        received[s][h].push_back(last_in[h]);
-      }
-    }
+    longs.push_back(all_at_once(transfer, bytes, hosts.size()));
+    shorts.push_back(all_at_once(transfer, bytes / kRatio, hosts.size()));
   }
   for (std::size_t h = 0; h < hosts.size(); ++h) {
     const auto inside = std::ranges::count(host_of_, static_cast<int>(h));
     const auto pairs = static_cast<double>(inside * (ranks() - inside));
-    const auto rate = [&](const std::array<std::vector<std::vector<double>>, 2>& seconds) {
-      return rate_between(pairs * static_cast<double>(sizes[0]), median(seconds[0][h]),
-                          pairs * static_cast<double>(sizes[1]), median(seconds[1][h]));
+    const auto limit = [&](std::vector<double> HostTimes::*times, double best_pair) {
+      const auto middle = [&](const std::vector<HostTimes>& samples) {
+        std::vector<double> seconds;
+        for (const HostTimes& sample : samples) seconds.push_back((sample.*times)[h]);
+        return median(seconds);
+      };
+      const double rate = rate_between(pairs * static_cast<double>(bytes), middle(longs),
+                                       pairs * static_cast<double>(bytes / kRatio), middle(shorts));
+      // A little more is noise of the pair's figure, much more means that others were waited for.
+      constexpr double kClearly = 1.1;
+      return best_pair > kClearly * rate ? best_pair : rate;
     };
-    hosts[h].send_bytes_per_s = std::max(hosts[h].send_bytes_per_s, rate(sent));
-    hosts[h].receive_bytes_per_s = std::max(hosts[h].receive_bytes_per_s, rate(received));
+    hosts[h].send_bytes_per_s = limit(&HostTimes::sent, hosts[h].send_bytes_per_s);
+    hosts[h].receive_bytes_per_s = limit(&HostTimes::received, hosts[h].receive_bytes_per_s);
   }
 }
 

@@ -35,7 +35,8 @@ class NetworkProbe {
   int skipped_pairs() const { return skipped_pairs_; }
 
   // Fills the limits of `hosts`: what left or reached each host per second while all ranks sent to
-  // all ranks of other hosts, but not less than one pair reached alone. No limit with one host.
+  // all ranks of other hosts, or what one pair reached alone if that is clearly more. No limit with
+  // one host.
   void measure_hosts(const std::vector<Link>& links, std::vector<Host>& hosts);
 
   // Processor time that each byte sent or received takes from this rank's computing (s/byte): SpMM
@@ -51,8 +52,15 @@ class NetworkProbe {
   double echo_seconds(TimedTransfer& transfer, int from, int to, std::int64_t bytes);
   Link measure_pair(TimedTransfer& transfer, int from, int to);
   void fill_skipped(std::vector<Link>& links, const std::vector<bool>& measured) const;
-  // Per ordered pair of hosts: seconds until the last of its packets of `bytes` had come.
-  std::vector<double> all_at_once(TimedTransfer& transfer, std::int64_t bytes);
+  // By host: seconds until the last packet from it, and to it, had come.
+  struct HostTimes {
+    std::vector<double> sent;
+    std::vector<double> received;
+  };
+  // All ranks send packets of `bytes` to all ranks of other hosts.
+  HostTimes all_at_once(TimedTransfer& transfer, std::int64_t bytes, std::size_t hosts);
+  // What one pair shows that a host can do.
+  void set_best_pairs(const std::vector<Link>& links, std::vector<Host>& hosts) const;
   // About what packets of one byte between all pairs take (s/byte).
   double exchange_seconds(const std::vector<Link>& links, const std::vector<Host>& hosts,
                           bool within_hosts) const;

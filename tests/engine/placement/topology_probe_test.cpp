@@ -117,10 +117,10 @@ TEST(NetworkProbe, HostsThatTalkHaveLimits) {
     std::vector<Host> hosts(2);
     network.measure_hosts(links, hosts);
     EXPECT_GE(network.measure_progress(links, hosts, kernels, 16), 0);
-    // Not less than one pair alone.
-    EXPECT_GE(hosts[0].send_bytes_per_s, links[0 * 4 + 2].bytes_per_s);
-    EXPECT_GE(hosts[1].send_bytes_per_s, links[3 * 4 + 0].bytes_per_s);
-    EXPECT_GE(hosts[1].receive_bytes_per_s, links[0 * 4 + 3].bytes_per_s);
+    // Not clearly less than one pair alone.
+    EXPECT_GE(1.1 * hosts[0].send_bytes_per_s, links[0 * 4 + 2].bytes_per_s);
+    EXPECT_GE(1.1 * hosts[1].send_bytes_per_s, links[3 * 4 + 0].bytes_per_s);
+    EXPECT_GE(1.1 * hosts[1].receive_bytes_per_s, links[0 * 4 + 3].bytes_per_s);
     for (const Host& host : hosts) {
       EXPECT_TRUE(std::isfinite(host.send_bytes_per_s));
       EXPECT_TRUE(std::isfinite(host.receive_bytes_per_s));
