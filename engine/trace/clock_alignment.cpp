@@ -14,20 +14,20 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Rounding of times in the file, which count from the start of the host.
 constexpr double kRoundingUs = 0.001;
-// Beyond this no contradiction is a matter of resolution. The times of a device's queue are known
-// from its host's time of one event.
-constexpr double kHostResolutionUs = 1;
-constexpr double kQueueResolutionUs = 100;
+// Beyond this no contradiction is a matter of resolution.
+constexpr double kResolutionUs = 1;
+// Times of a device's queue are known from the host's time of one event, and so less well.
+constexpr double kQueueMarginUs = 100;
 // Linux corrects its clock by at most 500 ppm, so two differ by at most twice that.
 constexpr double kSteepestDrift = 1e-3;
 
-// `before_us` of one host's clock was not after `after_us` of another's.
+// `before_us` of one host's clock was not after `after_us` of another's, give or take the margin.
 struct Constraint {
   int before = 0;
   int after = 0;
   double before_us = 0;
   double after_us = 0;
-  double resolution_us = kHostResolutionUs;
+  double margin_us = 0;
 };
 
 struct Span {
@@ -50,7 +50,7 @@ class Aligner {
     if (offsets.empty()) {
       fit_drifts();
       offsets = bound_offsets(0);
-      if (offsets.empty()) offsets = bound_offsets(1);
+      if (offsets.empty()) offsets = bound_offsets(kResolutionUs);
       if (offsets.empty()) fail_contradiction();
     }
     for (std::size_t h = 0; h < offsets.size(); ++h) set_offset(h, offsets[h]);
@@ -97,17 +97,19 @@ class Aligner {
   // Of the ranks of a host only the last to begin and the first to end say something.
   void add(const MatchedReduction& reduction) {
     std::vector<Span> seen(count(), {kInfinity, -kInfinity});  // first end, last begin
-    double resolution = kHostResolutionUs;
+    bool queued = false;
     for (std::size_t r = 0; r < reduction.size(); ++r) {
       const TraceEvent& e = event(static_cast<int>(r), reduction[r]);
       Span& host = seen[static_cast<std::size_t>(result_.host_of[r])];
       host = {std::min(host.low, e.end_us), std::max(host.high, e.begin_us)};
-      if (e.lane == kQueueLane) resolution = kQueueResolutionUs;
+      if (e.lane == kQueueLane) queued = true;
     }
     for (std::size_t a = 0; a < count(); ++a) {
       for (std::size_t b = 0; b < count(); ++b) {
-        constraints_.push_back(
-            {static_cast<int>(a), static_cast<int>(b), seen[a].high, seen[b].low, resolution});
+        // Of one host, it would only tell of its devices.
+        if (queued && a == b) continue;
+        constraints_.push_back({static_cast<int>(a), static_cast<int>(b), seen[a].high, seen[b].low,
+                                queued ? kQueueMarginUs : 0});
       }
     }
   }
@@ -120,15 +122,15 @@ class Aligner {
 
   // before + o[a] <= after + o[b] for all constraints is a system of differences, o[a] - o[b] <= w,
   // whose bounds are shortest paths from and to host 0 (Bellman-Ford). Empty if they contradict.
-  // slack: share of each constraint's resolution that is granted.
-  std::vector<Span> bound_offsets(double slack) const {
+  // slack_us is granted to each constraint.
+  std::vector<Span> bound_offsets(double slack_us) const {
     const std::size_t n = count();
     std::vector<double> weight(n * n, kInfinity);
     for (const Constraint& c : constraints_) {
       double& w =
           weight[static_cast<std::size_t>(c.before) * n + static_cast<std::size_t>(c.after)];
-      w = std::min(w, drifted(c.after, c.after_us) - drifted(c.before, c.before_us) +
-                          slack * c.resolution_us);
+      w = std::min(w, drifted(c.after, c.after_us) - drifted(c.before, c.before_us) + c.margin_us +
+                          slack_us);
     }
     std::vector<double> high(n, kInfinity);
     std::vector<double> minus_low(n, kInfinity);
@@ -185,9 +187,11 @@ class Aligner {
     for (const Constraint& c : constraints_) {
       if (c.before == c.after) continue;
       if (c.after == host && counts(c.before)) {
-        bounds.above.push_back({c.after_us - pivot, common(c.before, c.before_us) - c.after_us});
+        bounds.above.push_back(
+            {c.after_us - pivot, common(c.before, c.before_us) - c.margin_us - c.after_us});
       } else if (c.before == host && counts(c.after)) {
-        bounds.below.push_back({c.before_us - pivot, common(c.after, c.after_us) - c.before_us});
+        bounds.below.push_back(
+            {c.before_us - pivot, common(c.after, c.after_us) + c.margin_us - c.before_us});
       }
     }
     return bounds;
@@ -244,8 +248,8 @@ class Aligner {
     std::map<std::pair<int, int>, double> slack;
     for (const Constraint& c : constraints_) {
       const auto [found, is_new] = slack.try_emplace({c.before, c.after}, kInfinity);
-      found->second =
-          std::min(found->second, drifted(c.after, c.after_us) - drifted(c.before, c.before_us));
+      found->second = std::min(found->second, drifted(c.after, c.after_us) -
+                                                  drifted(c.before, c.before_us) + c.margin_us);
     }
     double worst = 0;
     std::pair<int, int> hosts{-1, -1};

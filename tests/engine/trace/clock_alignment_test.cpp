@@ -85,6 +85,17 @@ TEST(ClockAlignment, OfRanksOnOneHostTheLastToBeginAndTheFirstToEndCount) {
   EXPECT_DOUBLE_EQ(clocks.hosts[1].high_us, 540 - 1490);
 }
 
+// Times of devices are not as exact: 100 us of margin, and nothing learned about one host.
+TEST(ClockAlignment, SumsBetweenDevicesCountWithAMargin) {
+  MadeTrace made({"a", "b", "b"});
+  made.sum(0, 500, 560).sum(1, 1480, 1600).sum(2, 1650, 1700);  // rank 1 ends before rank 2 begins
+  Trace trace = made.trace();
+  for (RankTrace& rank : trace.ranks) rank.events[0].lane = kQueueLane;
+  const ClockAlignment clocks = align_clocks(trace, match_packets(trace), match_reductions(trace));
+  EXPECT_DOUBLE_EQ(clocks.hosts[1].low_us, 500 - 1600 - 100);
+  EXPECT_DOUBLE_EQ(clocks.hosts[1].high_us, 560 - 1650 + 100);
+}
+
 TEST(ClockAlignment, ContradictionsNameTheHosts) {
   // o >= -940 and o <= -950, at nearly one time: no drift of 1000 ppm explains 10 us.
   const MadeTrace made = MadeTrace({"node-a", "node-b"})
