@@ -2,9 +2,10 @@
 // first decisions take, and its value that of the full choice in which the others inherit. Beyond
 // TAG, a visited leaf is also taken downhill: with its decisions kept, the others start from the
 // better of what they inherit and what they are in the best choice so far, and moves that improve
-// are followed. Alone, inheritance says too little about a makespan, which many decisions have to
-// improve together: on small random problems it ended further from the optimum than random choices
-// (tests/benchmarks/search_benchmark.cpp compares).
+// are followed. Inheritance alone says too little about a makespan, which many decisions have to
+// improve together: on 120 random problems (tests/support/makespan_space.hpp, 500 evaluations) it
+// ended 17 % above the optimum on average, random choices 10 %, this 1 %. The constants below were
+// chosen on those problems; tests use others.
 #include <algorithm>
 #include <cmath>
 

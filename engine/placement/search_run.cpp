@@ -64,19 +64,19 @@ PlanCost SearchRun::evaluate_now(std::span<const int> choice) {
   return cost;
 }
 
-bool SearchRun::out_of_budget() const {
-  if (evaluations_ >= options_.evaluations) return true;
+bool SearchRun::out_of_time() const {
   if (options_.seconds == 0) return false;
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began_;
   return passed.count() >= options_.seconds;
 }
 
 std::optional<PlanCost> SearchRun::evaluate(std::span<const int> choice) {
+  if (out_of_time()) return std::nullopt;
   std::vector<int> key(choice.begin(), choice.end());
   if (memory_ == Memory::kForget && key == start_) return start_cost();
   const auto place = remembered_.lower_bound(key);
   if (place != remembered_.end() && place->first == key) return place->second;
-  if (out_of_budget()) return std::nullopt;
+  if (evaluations_ >= options_.evaluations) return std::nullopt;
   const PlanCost cost = evaluate_now(choice);
   if (is_better(cost, best_cost())) {
     best_ = key;

@@ -23,8 +23,8 @@ class SearchRun {
   // Throws Error{kOption} for a budget below one evaluation or below 0 seconds.
   SearchRun(SearchSpace& space, const SearchOptions& options, Memory memory = Memory::kRemember);
 
-  // What `choice` costs; a choice that is remembered takes no evaluation. Empty: the budget is
-  // spent, and nothing was evaluated.
+  // What `choice` costs; a choice that is remembered takes no evaluation. Empty: time is up, or it
+  // would take one evaluation too many; nothing was evaluated.
   std::optional<PlanCost> evaluate(std::span<const int> choice);
 
   // Every choice of the space was evaluated.
@@ -42,7 +42,7 @@ class SearchRun {
 
  private:
   PlanCost evaluate_now(std::span<const int> choice);
-  bool out_of_budget() const;
+  bool out_of_time() const;
 
   SearchSpace& space_;
   SearchOptions options_;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "engine/placement/search.hpp"
