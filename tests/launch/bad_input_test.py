@@ -333,6 +333,12 @@ CASES = [
     ("zero parts", nothing, ["partition", "data", "--parts", "0"], ["0"]),
     ("weights for other parts", nothing,
      ["partition", "data", "--parts", "3", "--weights", "1,2"], ["--weights", "2", "3"]),
+    ("islands for other parts", nothing,
+     ["partition", "data", "--parts", "3", "--islands", "2,2"], ["--islands", "2,2", "sum to 3"]),
+    ("a part twice", nothing,
+     ["partition", "data", "--parts", "3", "--part-order", "0,2,2"], ["--part-order", "2", "twice"]),
+    ("negative marginal cost", nothing,
+     ["partition", "data", "--parts", "3", "--marginal-cost", "-1"], ["--marginal-cost", "-1"]),
     ("unknown method", nothing, ["partition", "data", "--parts", "2", "--method", "kahip"],
      ["kahip", "metis", "random", "contiguous"]),
     # runs
