@@ -170,33 +170,33 @@ Json to_json(const PartitionOptions& options) {
   return json;
 }
 
-PartitionOptions parse_partition_options(const Json& json, const std::filesystem::path& file) {
+PartitionOptions parse_partition_options(const Json& json, int parts,
+                                         const std::filesystem::path& file) {
   PartitionOptions options;
-  options.method = json_field<std::string>(json, "method", file);
+  const auto optional = [&](const char* field, auto& value) {
+    using Value = std::remove_reference_t<decltype(value)>;
+    if (json.contains(field)) value = json_field<Value>(json, field, file);
+  };
   try {
+    options.method = json_field<std::string>(json, "method", file);
     make_partitioner(options.method);
     options.objective = parse_partition_objective(json_field<std::string>(json, "objective", file));
     options.balance = parse_partition_balance(json_field<std::string>(json, "balance", file));
+    if (json_field<Json>(json, "shares", file) != "equal") optional("shares", options.weights);
+    normalised_shares(options.weights, parts);
+    options.seed = json_field<std::uint64_t>(json, "seed", file);
+    options.cuts = json_field<int>(json, "cuts", file);
+    options.imbalance = json_field<double>(json, "imbalance", file);
+    optional("split_index", options.split_index);
+    optional("islands", options.islands);
+    check_islands(options.islands, parts);
+    optional("part_order", options.part_order);
+    check_part_order(options.part_order, parts);
+    optional("marginal_cost", options.marginal_cost);
   } catch (const Error& error) {
+    // What is an option on the command line is a field here.
     if (error.kind() != ErrorKind::kOption) throw;
     fail_input("{}: {}", file.string(), error.what());
-  }
-  const Json shares = json_field<Json>(json, "shares", file);
-  if (shares != "equal") options.weights = json_field<std::vector<double>>(json, "shares", file);
-  options.seed = json_field<std::uint64_t>(json, "seed", file);
-  options.cuts = json_field<int>(json, "cuts", file);
-  options.imbalance = json_field<double>(json, "imbalance", file);
-  if (json.contains("split_index")) {
-    options.split_index = json_field<std::int64_t>(json, "split_index", file);
-  }
-  if (json.contains("islands")) {
-    options.islands = json_field<std::vector<int>>(json, "islands", file);
-  }
-  if (json.contains("part_order")) {
-    options.part_order = json_field<std::vector<int>>(json, "part_order", file);
-  }
-  if (json.contains("marginal_cost")) {
-    options.marginal_cost = json_field<double>(json, "marginal_cost", file);
   }
   return options;
 }

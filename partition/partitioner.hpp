@@ -63,8 +63,10 @@ struct PartitionOptions {
 // Everything that influences the result, normalised: the text is hashed into the folder's name. A
 // field that came later is there only when it is used, so that names of existing folders stay.
 Json to_json(const PartitionOptions& options);
-// The reverse; throws Error{kInput} naming `file` and the field that is wrong.
-PartitionOptions parse_partition_options(const Json& json, const std::filesystem::path& file);
+// The reverse, for a cut into `parts`. Throws Error{kInput} naming `file` and the field that is
+// wrong.
+PartitionOptions parse_partition_options(const Json& json, int parts,
+                                         const std::filesystem::path& file);
 
 // Shares of each part, positive, sum 1; empty weights: equal shares. Throws Error{kOption} unless
 // there is one positive weight per part.

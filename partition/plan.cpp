@@ -72,9 +72,13 @@ Plan read_plan(const std::filesystem::path& path) {
   plan.dataset = json_field<std::string>(dataset, "name", path);
   plan.dataset_checksum = json_field<std::string>(dataset, "checksum", path);
   plan.ranks = json_field<int>(json, "ranks", path);
+  if (plan.ranks < 1 || plan.ranks > kMaxParts) {
+    fail_input("{}: field 'ranks' is {}; allowed are 1 to {}", path.string(), plan.ranks,
+               kMaxParts);
+  }
   plan.model = json_field<Json>(json, "model", path);
-  plan.partition = parse_partition_options(json_field<Json>(json, "partition", path), path);
-  normalised_shares(plan.partition.weights, plan.ranks);
+  plan.partition =
+      parse_partition_options(json_field<Json>(json, "partition", path), plan.ranks, path);
   const Json layers = json_field<Json>(json, "layers", path);
   if (!layers.is_array() || layers.empty()) {
     fail_input("{}: field 'layers' is {}; it must be an array with an object per layer",

@@ -82,6 +82,9 @@ TEST_F(PlanFile, NamesTheFieldThatIsWrong) {
   says([](Json& j) { j["partition"]["balance"] = "luck"; }, "luck", "cost");
   says([](Json& j) { j["partition"]["shares"] = {0.5, 0.5}; }, "2 numbers", "4 parts");
   says([](Json& j) { j["partition"]["shares"] = {0.5, 0.5, 0.5, -1}; }, "-1", "positive");
+  says([](Json& j) { j["partition"]["islands"] = {2, 3}; }, "2,3", "4 parts");
+  says([](Json& j) { j["partition"]["part_order"] = {0, 0, 1, 2}; }, "--part-order", "0");
+  says([](Json& j) { j["ranks"] = 0; }, "'ranks'", "0");
   says([](Json& j) { j["predicted_ms"] = -1; }, "'predicted_ms'", "-1");
 }
 

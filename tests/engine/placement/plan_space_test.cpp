@@ -73,6 +73,7 @@ TEST_F(PlanSpaceTest, SlowRanksGetSmallParts) {
 }
 
 TEST_F(PlanSpaceTest, DecidesCutAlgebraAndBits) {
+  topology_ = small_topology(2, 2, 1e3);
   const std::vector<CutCandidate> candidates = cuts();
   PlanSpace space(topology_, model_, candidates, {32, 8, 4});
   ASSERT_EQ(space.decisions(), 1 + 3 + 3);
