@@ -8,6 +8,7 @@
 #include "datasets/dataset.hpp"
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/plan_search.hpp"
+#include "engine/placement/traced_run.hpp"
 #include "engine/training/trainer.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_job.hpp"
@@ -26,6 +27,7 @@ struct PlanArguments {
   std::string bits = "32";
   std::string out = "plan.json";
   std::string trace;
+  std::string measured;
 };
 
 // What messages may travel at; exact always is one of them.
@@ -62,9 +64,18 @@ void run_plan(const PlanArguments& arguments) {
   const ModelConfig model = model_config(options, info.features, outputs_of(info));
   const std::span<const std::uint8_t> split =
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
+  PhaseCorrections corrections;
+  if (!arguments.measured.empty()) {
+    const TracedRun run = read_traced_run(arguments.measured);
+    if (run.model.layers != model.layers || run.model.kind != model.kind) {
+      fail_input("{}: a run of {} with {} layers, but the plan is for {} with {}",
+                 arguments.measured, run.model.kind, run.model.layers, model.kind, model.layers);
+    }
+    corrections = common_corrections(run, topology);
+  }
   const std::vector<CutCandidate> cuts =
-      cut_candidates(dataset.graph(), split, request.partition, topology, model);
-  PlanSpace space(topology, model, cuts, request.bits);
+      cut_candidates(dataset.graph(), split, request.partition, topology, model, corrections);
+  PlanSpace space(topology, model, cuts, request.bits, corrections);
   const SearchResult found = search_plan(space, request);
   Plan plan = make_plan(space, topology, request, found);
   plan.dataset = info.name;
@@ -127,6 +138,12 @@ void add_plan_command(CLI::App& app) {
   command
       ->add_option("--predicted-trace", arguments->trace,
                    "Also write the simulated epoch as a Chrome trace (opens in Perfetto)")
+      ->group("Plan");
+  command
+      ->add_option("--measured", arguments->measured,
+                   "Run folder of atoll train --trace on this machine, from which the simulator "
+                   "learns how long phases really take")
+      ->check(CLI::ExistingDirectory)
       ->group("Plan");
   add_explain_command(*command);
   command->require_subcommand(0, 1);

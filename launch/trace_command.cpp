@@ -10,6 +10,7 @@
 #include "engine/comm/transport.hpp"
 #include "engine/trace/critical_path.hpp"
 #include "launch/command.hpp"
+#include "launch/trace_replay.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {
@@ -121,6 +122,7 @@ void add_trace_command(CLI::App& app) {
       "  mpirun -n 4 atoll train data/arxiv --epochs 10 --trace --run-dir runs/gcn\n"
       "  atoll trace merge runs/gcn");
   add_merge(*command);
+  add_trace_replay_command(*command);
 }
 
 }  // namespace atl

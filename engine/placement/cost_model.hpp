@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -10,11 +11,12 @@
 
 namespace atl {
 
-// The computing spans of an epoch's trace.
+// The spans of a rank's main thread in an epoch's trace, but for waiting.
 enum class Phase : std::uint8_t {
   kInputDropout,
   kPrepareMarginal,
   kPack,
+  kPost,
   kPrepareCentral,
   kSpmmCentral,
   kCompleteCentral,
@@ -24,11 +26,14 @@ enum class Phase : std::uint8_t {
   kNormStatistics,
   kNormApply,
   kLoss,
+  kAllReduce,  // the same for all ranks: what rank 0 has counts
   kStep,
+  kRest,  // no span: what lies between them
 };
-inline constexpr std::array<const char*, 13> kPhaseNames = {"input dropout",
+inline constexpr std::array<const char*, 16> kPhaseNames = {"input dropout",
                                                             "prepare marginal",
                                                             "pack",
+                                                            "post",
                                                             "prepare central",
                                                             "spmm central",
                                                             "complete central",
@@ -38,7 +43,9 @@ inline constexpr std::array<const char*, 13> kPhaseNames = {"input dropout",
                                                             "norm statistics",
                                                             "norm apply",
                                                             "loss",
-                                                            "step"};
+                                                            "all-reduce",
+                                                            "step",
+                                                            "rest"};
 inline const char* to_string(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
 
 // Where in an epoch a phase stands. layer -1, direction "" : outside of layers.
@@ -46,6 +53,7 @@ struct PhasePlace {
   Phase phase = Phase::kStep;
   int layer = -1;
   bool backward = false;
+  auto operator<=>(const PhasePlace&) const = default;
 };
 
 // How much longer phases really took than their work says, by rank and place: from a trace.

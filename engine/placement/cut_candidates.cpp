@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "partition/assignment.hpp"
 
@@ -13,11 +14,13 @@ namespace {
 class CandidateMaker {
  public:
   CandidateMaker(const GraphView& graph, std::span<const std::uint8_t> split,
-                 const Topology& topology, const ModelConfig& model)
+                 const Topology& topology, const ModelConfig& model,
+                 const PhaseCorrections& corrections)
       : graph_(graph),
         split_(split),
         topology_(topology),
         model_(model),
+        corrections_(corrections),
         strategy_(default_strategy(model)) {}
 
   CutCandidate cut(const std::string& name, const PartitionOptions& options) const {
@@ -51,32 +54,32 @@ class CandidateMaker {
   // rows are packed, degrees vary) and rates on the sizes, so shares follow what the last cut would
   // take, a few times; the best of these cuts is kept.
   CutCandidate by_speed(const std::string& name, PartitionOptions options) const {
-    constexpr int kCuts = 4;
-    constexpr double kEven = 1.01;
-    options.weights.assign(topology_.devices.size(), 1.0);
-    CutCandidate best;
+    constexpr int kCuts = 3;
+    constexpr double kEven = 1.02;
+    const int final_cuts = std::exchange(options.cuts, 1);  // the last one decides
+    for (const Device& device : topology_.devices) {
+      options.weights.push_back(rate_at(device.spmm_bytes_per_s, model_.hidden));
+    }
+    std::vector<double> best;
     double best_s = 0;
     for (int round = 0; round < kCuts; ++round) {
-      if (round == 0) {
-        for (std::size_t r = 0; r < options.weights.size(); ++r) {
-          options.weights[r] = rate_at(topology_.devices[r].spmm_bytes_per_s, model_.hidden);
-        }
-      }
-      CutCandidate candidate = cut(name, options);
+      options.weights = rounded(options.weights);
+      const CutCandidate candidate = cut(name, options);
       const std::vector<double> seconds =
-          computing_seconds({topology_, model_, candidate.quality, kNoCorrections}, strategy_);
+          computing_seconds({topology_, model_, candidate.quality, corrections_}, strategy_);
       const double slowest = *std::max_element(seconds.begin(), seconds.end());
       if (round == 0 || slowest < best_s) {
-        best = candidate;
+        best = options.weights;
         best_s = slowest;
       }
       const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) /
                           static_cast<double>(seconds.size());
       if (slowest < kEven * mean) break;
       for (std::size_t r = 0; r < seconds.size(); ++r) options.weights[r] *= mean / seconds[r];
-      options.weights = rounded(options.weights);
     }
-    return best;
+    options.weights = best;
+    options.cuts = final_cuts;
+    return cut(name, options);
   }
 
  private:
@@ -99,11 +102,11 @@ class CandidateMaker {
     return weights;
   }
 
-  inline static const PhaseCorrections kNoCorrections;
   const GraphView& graph_;
   std::span<const std::uint8_t> split_;
   const Topology& topology_;
   const ModelConfig& model_;
+  const PhaseCorrections& corrections_;
   std::vector<LayerStrategy> strategy_;
 };
 
@@ -143,8 +146,9 @@ std::vector<double> computing_seconds(const EpochSetting& setting,
 std::vector<CutCandidate> cut_candidates(const GraphView& graph,
                                          std::span<const std::uint8_t> split,
                                          const PartitionOptions& options, const Topology& topology,
-                                         const ModelConfig& model) {
-  const CandidateMaker maker(graph, split, topology, model);
+                                         const ModelConfig& model,
+                                         const PhaseCorrections& corrections) {
+  const CandidateMaker maker(graph, split, topology, model, corrections);
   std::vector<CutCandidate> candidates;
   candidates.push_back(maker.cut("as without a plan", options));
   if (topology.ranks() == 1) return candidates;

@@ -20,7 +20,8 @@ struct CutCandidate {
 std::vector<CutCandidate> cut_candidates(const GraphView& graph,
                                          std::span<const std::uint8_t> split,
                                          const PartitionOptions& options, const Topology& topology,
-                                         const ModelConfig& model);
+                                         const ModelConfig& model,
+                                         const PhaseCorrections& corrections = {});
 
 // Seconds that each rank computes in an epoch.
 std::vector<double> computing_seconds(const EpochSetting& setting,

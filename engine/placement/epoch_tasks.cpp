@@ -11,6 +11,8 @@ namespace atl {
 namespace {
 
 constexpr double kFloat = 4;  // bytes
+// A call of MPI per packet; what it copies is part of Device::progress_s_per_byte.
+constexpr double kPostSeconds = 20e-6;
 
 // Bytes of a message of `cols` values: those of the wire format, for a mean width between two of
 // its widths in proportion.
@@ -61,9 +63,11 @@ class EpochBuilder {
       compute(r, {Phase::kLoss, -1, false}, touch(r, 2 * all(r).rows, setting_.model.outputs));
     });
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) backward(*layer);
-    all_reduce(kFloat * static_cast<double>(parameters()), {});
+    all_reduce(kFloat * static_cast<double>(parameters()), -1, false);
     // Adam reads and writes weight and two moments, and reads the gradient.
     for_ranks([&](int r) { compute(r, {Phase::kStep, -1, false}, touch(r, 7, parameters())); });
+    // Gradients are set to zero.
+    for_ranks([&](int r) { compute(r, {Phase::kRest, -1, false}, touch(r, 1, parameters())); });
     return std::move(graph_);
   }
 
@@ -107,6 +111,10 @@ class EpochBuilder {
     for (int rank = 0; rank < ranks_; ++rank) body(rank);
   }
 
+  static const char* direction_of(const PhasePlace& place) {
+    return place.layer < 0 ? "" : place.backward ? "backward" : "forward";
+  }
+
   // A span of a rank's main thread. `after`: what it waits for beside the span before it.
   TaskId compute(int rank, const PhasePlace& place, double seconds,
                  std::vector<TaskId> after = {}) {
@@ -117,10 +125,9 @@ class EpochBuilder {
       graph_.task(last_[r]).seconds += seconds;
       return last_[r];
     }
-    const char* direction = place.layer < 0 ? "" : place.backward ? "backward" : "forward";
     last_[r] = graph_.add({.kind = TaskKind::kCompute,
                            .name = to_string(place.phase),
-                           .direction = direction,
+                           .direction = direction_of(place),
                            .layer = place.layer,
                            .rank = rank,
                            .seconds = seconds},
@@ -131,17 +138,20 @@ class EpochBuilder {
   // What `rank` computes from now on is not added to the task it is in.
   void cut(int rank) { last_[static_cast<std::size_t>(rank)] = -1; }
 
-  void all_reduce(double bytes, const LayerConfig* layer) {
+  void all_reduce(double bytes, int layer, bool backward) {
     if (ranks_ == 1) return;
     std::vector<TaskId> after;
     for_ranks([&](int r) {
       after.push_back(last_[static_cast<std::size_t>(r)]);
       cut(r);
     });
+    const PhasePlace place{Phase::kAllReduce, layer, backward};
     const TaskId delay = graph_.add({.kind = TaskKind::kDelay,
-                                     .name = "all-reduce",
-                                     .layer = layer == nullptr ? -1 : layer->index,
-                                     .seconds = all_reduce_seconds(setting_.topology, bytes)},
+                                     .name = to_string(place.phase),
+                                     .direction = direction_of(place),
+                                     .layer = layer,
+                                     .seconds = all_reduce_seconds(setting_.topology, bytes) *
+                                                setting_.corrections.factor(0, place)},
                                     after);
     std::fill(barrier_.begin(), barrier_.end(), delay);
   }
@@ -169,6 +179,7 @@ class EpochBuilder {
       if (sent == 0) return;
       const TaskId packed = compute(from, place(Phase::kPack), moved(from, sent));
       cut(from);
+      int packets = 0;
       for_ranks([&](int to) {
         const std::int64_t rows = messages(backward, from, to);
         if (rows == 0) return;
@@ -182,7 +193,9 @@ class EpochBuilder {
                         .bytes = static_cast<double>(rows) * message_bytes(bits, stages.cols)},
                        std::span(&packed, 1));
         arrivals[static_cast<std::size_t>(to)].push_back(packet);
+        ++packets;
       });
+      compute(from, place(Phase::kPost), packets * kPostSeconds);
     });
     for_ranks([&](int rank) {
       std::vector<TaskId>& after = arrivals[static_cast<std::size_t>(rank)];
@@ -248,7 +261,7 @@ class EpochBuilder {
       compute(r, {Phase::kNormStatistics, layer.index, backward},
               touch(r, passes * all(r).rows, layer.out));
     });
-    all_reduce(16 * static_cast<double>(layer.out), &layer);
+    all_reduce(16 * static_cast<double>(layer.out), layer.index, backward);
   }
 
   void backward(const LayerConfig& layer) {

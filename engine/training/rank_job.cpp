@@ -14,9 +14,10 @@ namespace atl {
 
 namespace {
 
-// Rank 0 makes the partition if it is not there; then every rank opens its own shard.
+// Rank 0 makes the partition if it is not there; then every rank opens its own shard. `partition`
+// becomes its folder.
 Shard open_shard(Transport& transport, const std::filesystem::path& dataset_folder,
-                 const PartitionOptions& options) {
+                 const PartitionOptions& options, std::filesystem::path& partition) {
   // Cutting a large graph takes as long as it takes: silence is no sign of trouble here.
   const double timeout = transport.timeout_seconds();
   transport.set_timeout_seconds(0);
@@ -31,6 +32,7 @@ Shard open_shard(Transport& transport, const std::filesystem::path& dataset_fold
   transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, {"partition folder"});
   folder.resize(static_cast<std::size_t>(length));
   transport.broadcast(std::as_writable_bytes(std::span(folder)), 0, {"partition folder"});
+  partition = folder;
   Shard shard;
   on_all_ranks(transport, [&] { shard = Shard::open(shard_folder(folder, transport.rank())); });
   return shard;
@@ -67,7 +69,7 @@ std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
 RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  const PartitionOptions& partition, const TrainOptions& options,
                  std::int64_t model_outputs)
-    : shard_(open_shard(transport, dataset, partition)),
+    : shard_(open_shard(transport, dataset, partition, partition_folder_)),
       threads_(threads_per_rank(transport, options.threads)) {
   std::string name;
   on_all_ranks(transport, [&] {

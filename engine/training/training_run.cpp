@@ -220,6 +220,46 @@ class Run {
     return summary;
   }
 
+  // What a simulation of this run must know beside its spans: see docs/formats.md.
+  Json trace_metadata() const {
+    const ModelConfig& model = trainer_.model().config();
+    Json layers = Json::array();
+    for (const LayerAlgebra& layer : trainer_.model().algebra()) {
+      layers.push_back({{"order", to_string(layer.order)},
+                        {"cached_aggregate", layer.cached},
+                        {"bits", layer_bits(static_cast<int>(layers.size()))}});
+    }
+    return {{"format", "atoll trace"},
+            {"version", 1},
+            {"ranks", transport_.size()},
+            {"model",
+             {{"kind", model.kind},
+              {"layers", model.layers},
+              {"hidden", model.hidden},
+              {"features", model.features},
+              {"outputs", model.outputs},
+              {"input_dropout", model.input_dropout},
+              {"norm", to_string(model.norm)}}},
+            {"layers", layers},
+            {"overlap", options_.overlap},
+            {"partition", read_json(job_.partition_folder() / "quality.json")}};
+  }
+
+  // Bits per value of the messages of a layer, mean over both directions.
+  double layer_bits(int layer) const {
+    if (assignment_.is_null()) return 32;
+    double rows = 0;
+    double bits = 0;
+    for (const Json& channel : assignment_.at("channels")) {
+      if (channel.at("layer") != layer) continue;
+      for (const auto& [width, count] : channel.at("bits").items()) {
+        rows += count.get<double>();
+        bits += count.get<double>() * std::stod(width);
+      }
+    }
+    return rows > 0 ? bits / rows : 32;
+  }
+
   // All ranks' spans in one file. Ranks on one host share a clock; between hosts the clocks are as
   // far apart as the hosts set them (engine/trace aligns them).
   void write_trace(const RunFolder& folder) {
@@ -228,7 +268,7 @@ class Run {
         transport_.gather(std::as_bytes(std::span(mine.data(), mine.size())), 0, {"trace"});
     on_all_ranks(transport_, [&] {
       if (!folder.active()) return;
-      const Json metadata = {{"format", "atoll trace"}, {"version", 1}, {"ranks", all.size()}};
+      const Json metadata = trace_metadata();
       std::string text = fmt::format("{{\"metadata\": {},\n\"traceEvents\": [", metadata.dump());
       for (std::size_t r = 0; r < all.size(); ++r) {
         text += r == 0 ? "\n" : ",\n";

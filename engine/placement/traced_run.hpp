@@ -1,0 +1,41 @@
+// What a run with --trace tells about the time of its phases, and how a simulated epoch is made to
+// agree with it (dPRO, arXiv 2205.02473, replays measured operations in the same way).
+#pragma once
+
+#include <filesystem>
+#include <map>
+
+#include "engine/placement/epoch_tasks.hpp"
+#include "engine/trace/trace_file.hpp"
+
+namespace atl {
+
+struct TracedRun {
+  ModelConfig model;
+  PartitionQuality partition;
+  std::vector<LayerStrategy> strategy;
+  bool overlap = true;
+  double epoch_s = 0;  // median of the epochs that count
+  int epochs = 0;      // that count: not the first two, which fill caches and buffers
+  // Median seconds of each phase of each rank; of sums over ranks, those of the rank that came last
+  // and waited for nobody, under rank 0.
+  std::vector<std::map<PhasePlace, double>> phase_s;
+};
+
+// Reads RUN/trace.json. Throws Error{kInput} naming the file and what is wrong or missing.
+TracedRun read_traced_run(const std::filesystem::path& run);
+
+// Corrections by which the simulated epoch of that run takes in each phase what was measured. What
+// messages take from computing is in the measured times as well, and is not counted twice.
+PhaseCorrections corrections_of(const TracedRun& run, const Topology& topology);
+
+// The same for other cuts: one factor for all ranks, because what a rank has of it depends on its
+// part of the graph.
+PhaseCorrections common_corrections(const TracedRun& run, const Topology& topology);
+
+// A changed machine: "cards=0.5x", "card(NAME)=2x" (a host's network card and its links to other
+// hosts), "bw(0,1)=2x" (the link from rank 0 to rank 1), "speed(2)=0.5x" (all a rank computes).
+// Throws Error{kOption} naming what is wrong and what is allowed.
+void change_topology(Topology& topology, const std::string& change);
+
+}  // namespace atl
