@@ -96,7 +96,14 @@ void add_explain_command(CLI::App& plan) {
   command->footer("Example:\n  atoll plan explain plan.json");
   const auto file = std::make_shared<std::string>();
   command->add_option("file", *file, "plan.json of atoll plan")->required();
-  command->callback([file] { fmt::print("{}", to_text(read_plan(*file))); });
+  command->callback([file] {
+    const Plan plan = read_plan(*file);
+    try {
+      fmt::print("{}", to_text(plan));
+    } catch (const Json::exception& error) {
+      fail_input("{}: field 'search' is damaged: {}", *file, error.what());
+    }
+  });
 }
 
 }  // namespace

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""`atoll plan`, `train --plan` and `atoll trace replay` as a user runs them, on a machine described by
+hand on which one rank is slow."""
+
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import run, write
+
+MODEL = ["--layers", "2", "--hidden", "16", "--norm", "batch"]
+TRAIN = [*MODEL, "--transport", "local", "--ranks", "3", "--backend", "cpu", "--threads", "1"]
+
+
+def machine():
+    """Three hosts of one rank each; the last computes at half of the others' speed."""
+    fast = {"kind": "cpu", "memory_gib": 4, "spmm_gb_per_s": {"16": 4}, "gemm_gflop_per_s": {"16": 30},
+            "elementwise_gb_per_s": 8, "quantize_gb_per_s": 1}
+    slow = {**fast, "spmm_gb_per_s": {"16": 2}, "gemm_gflop_per_s": {"16": 15},
+            "elementwise_gb_per_s": 4}
+    return {"format": 1,
+            "hosts": [{"name": name, "send_mbit_per_s": 10000, "receive_mbit_per_s": 10000}
+                      for name in "abc"],
+            "ranks": [{"host": "a", **fast}, {"host": "b", **fast}, {"host": "c", **slow}],
+            "links": {"between_hosts": {"latency_us": 20, "gbit_per_s": 10}}}
+
+
+class PlanTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.home = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.home.cleanup)
+        cls.folder = cls.home.name
+        write(cls.path("machine.json"), json.dumps(machine()))
+        cls.succeed("generate", "sbm", "--nodes", "3000", "--features", "20", "--out", "data")
+        cls.text = cls.succeed("plan", "data", "--topology", "machine.json", *MODEL, "--out",
+                               "plan.json", "--predicted-trace", "predicted.json")
+        for name, plan in (("without", []), ("with", ["--plan", "plan.json"])):
+            cls.succeed("train", "data", *TRAIN, *plan, "--epochs", "20", "--trace", "--run-dir",
+                        name)
+
+    @classmethod
+    def path(cls, *names):
+        return os.path.join(cls.folder, *names)
+
+    @classmethod
+    def succeed(cls, *arguments):
+        result = run([*arguments], cls.folder)
+        assert result.returncode == 0, f"{arguments}: {result.stderr}"
+        return result.stdout
+
+    def refuse(self, *arguments):
+        before = set(os.listdir(self.folder))
+        result = run([*arguments], self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr + result.stdout)
+        self.assertEqual(result.stderr.count("atoll: error:"), 1, result.stderr)
+        self.assertEqual(set(os.listdir(self.folder)), before)
+        return result.stderr
+
+    def losses(self, run_dir):
+        with open(self.path(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line)["loss"] for line in file]
+
+    def plan(self):
+        with open(self.path("plan.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_the_slow_rank_gets_less(self):
+        plan = self.plan()
+        self.assertLess(plan["predicted_ms"], 0.8 * plan["default_ms"])
+        self.assertGreaterEqual(plan["predicted_ms"], plan["lower_bound_ms"])
+        shares = plan["partition"]["shares"]
+        self.assertAlmostEqual(shares[2], 0.2, delta=0.03)
+        self.assertIn("shares by speed instead of as without a plan: saves", self.text)
+        self.assertTrue(plan["search"]["optimal"])
+        self.assertIn(self.text.split("\n\nwritten to")[0].strip(),
+                      self.succeed("plan", "explain", "plan.json"))
+        with open(self.path("predicted.json"), encoding="utf-8") as file:
+            names = {event["name"] for event in json.load(file)["traceEvents"]}
+        self.assertLessEqual({"spmm central", "packet", "all-reduce", "process_name"}, names)
+
+    def test_training_by_plan_loses_alike_and_can_be_replayed(self):
+        with_plan, without = self.losses("with"), self.losses("without")
+        self.assertEqual(len(with_plan), 20)
+        for epoch, (a, b) in enumerate(zip(with_plan, without), 1):
+            self.assertAlmostEqual(a / b, 1, delta=1e-6 if epoch == 1 else 1e-3, msg=f"epoch {epoch}")
+        self.assertNotEqual(with_plan, without)  # other sums: the cut is another
+        replay = ["trace", "replay", "with", "--topology", "machine.json"]
+        result = json.loads(self.succeed(*replay, "--json"))
+        self.assertEqual(result["epochs"], 18)
+        self.assertEqual(result["replayed_ms"], result["predicted_ms"])
+        slower = json.loads(self.succeed(*replay, "--json", "--set", "cards=0.001x",
+                                         "--set", "speed(0)=0.5x", "--set", "bw(0,1)=0.5x",
+                                         "--set", "card(c)=0.5x"))
+        self.assertGreater(slower["predicted_ms"], slower["replayed_ms"])
+        self.assertIn("with cards=2x: ", self.succeed(*replay, "--set", "cards=2x"))
+        text = self.succeed("plan", "data", "--topology", "machine.json", *MODEL, "--measured",
+                            "with", "--out", "second.json")
+        self.assertIn("written to second.json", text)
+
+    def test_quantized_plans_train(self):
+        starved = machine()
+        for host in starved["hosts"]:
+            host.update(send_mbit_per_s=5, receive_mbit_per_s=5)
+        write(self.path("starved.json"), json.dumps(starved))
+        text = self.succeed("plan", "data", "--topology", "starved.json", *MODEL, "--allow-bits",
+                            "8,4", "--search", "mcts", "--evaluations", "60", "--out", "few.json")
+        self.assertRegex(text, r"layer 1 bits +4 bits instead of 32 bits: saves")
+        self.succeed("train", "data", *TRAIN, "--plan", "few.json", "--epochs", "3", "--run-dir",
+                     "few")
+        with open(self.path("few", "summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        self.assertEqual(summary["exchange"], "quantized")
+        self.assertIn("4", summary["bits"].split(","))
+
+    def test_plans_for_something_else_are_refused(self):
+        train = ["train", "data", "--plan", "plan.json", "--epochs", "1"]
+        options = TRAIN[len(MODEL):]
+        self.assertIn("--hidden", self.refuse(*train, *options, "--layers", "2", "--norm", "batch"))
+        four = [word if word != "3" else "4" for word in TRAIN]
+        message = self.refuse(*train, *four)
+        self.assertIn("plan.json: made for 3 ranks, but this job has 4", message)
+        self.succeed("generate", "sbm", "--nodes", "3001", "--features", "20", "--out", "other")
+        message = self.refuse("train", "other", "--plan", "plan.json", "--epochs", "1", *TRAIN)
+        self.assertIn("checksum", message)
+        self.assertIn(self.plan()["dataset"]["checksum"], message)
+        for extra in (["--weights", "1,1,1"], ["--bits", "4"], ["--order", "auto"]):
+            self.assertIn("--plan", self.refuse(*train, *TRAIN, *extra))
+        damaged = self.plan()
+        damaged["layers"][1]["bits"] = 5
+        write(self.path("damaged.json"), json.dumps(damaged))
+        message = self.refuse("train", "data", "--plan", "damaged.json", "--epochs", "1", *TRAIN)
+        self.assertIn("damaged.json: layer 1: field 'bits' is 5; allowed are 1, 2, 4, 8, 16, 32", message)
+        write(self.path("damaged.json"), json.dumps({**self.plan(), "search": {"decisions": 7}}))
+        self.assertIn("damaged.json", self.refuse("plan", "explain", "damaged.json"))
+
+    def test_bad_options(self):
+        plan = ["plan", "data", "--topology", "machine.json", *MODEL]
+        self.assertIn("--topology", self.refuse("plan", "data"))
+        self.assertIn("describes 3 ranks", self.refuse(*plan, "--ranks", "4"))
+        self.assertIn("exhaustive", self.refuse(*plan, "--search", "luck"))
+        self.assertIn("5", self.refuse(*plan, "--allow-bits", "32,5"))
+        tiny = machine()
+        tiny["ranks"][2]["memory_gib"] = 1e-5
+        write(self.path("tiny.json"), json.dumps(tiny))
+        self.assertRegex(self.refuse("plan", "data", "--topology", "tiny.json", *MODEL),
+                         r"misses 0\.\d MB")
+        self.assertIn("trace.json", self.refuse(*plan, "--measured", "data"))
+        self.assertIn("trace.json", self.refuse("trace", "replay", "data", "--topology",
+                                                "machine.json"))
+        for change, word in (("cards", "2x"), ("cards=2", "2x"), ("cards=-1x", "above 0"),
+                             ("card(z)=2x", "a, b, c"), ("bw(0)=2x", "2 values"),
+                             ("speed(9)=2x", "0 to 2"), ("luck=2x", "luck")):
+            with self.subTest(change=change):
+                self.assertIn(word, self.refuse("trace", "replay", "with", "--topology",
+                                                "machine.json", "--set", change))
+
+
+if __name__ == "__main__":
+    unittest.main()
