@@ -10,64 +10,57 @@ FairShares::FairShares(const Topology& topology) : topology_(topology) {
   for (const Host& host : topology.hosts) hosts_.push_back({host.receive_bytes_per_s, 0, 0});
 }
 
+FairShares::Flow FairShares::flow(int from, int to) const {
+  Flow flow{from, to, topology_.link(from, to).bytes_per_s, -1, -1};
+  const int sender = topology_.devices[static_cast<std::size_t>(from)].host;
+  const int receiver = topology_.devices[static_cast<std::size_t>(to)].host;
+  if (sender != receiver) {
+    flow.send = sender;
+    flow.receive = static_cast<int>(topology_.hosts.size()) + receiver;
+  }
+  return flow;
+}
+
 void FairShares::compute(const std::vector<Flow>& flows, std::vector<double>& rates) {
-  const std::size_t hosts = topology_.hosts.size();
-  const auto send_of = [&](const Flow& flow) -> Resource& {
-    return hosts_[static_cast<std::size_t>(
-        topology_.devices[static_cast<std::size_t>(flow.from)].host)];
+  const auto resource = [&](int index) -> Resource& {
+    return hosts_[static_cast<std::size_t>(index)];
   };
-  const auto receive_of = [&](const Flow& flow) -> Resource& {
-    return hosts_[hosts + static_cast<std::size_t>(
-                              topology_.devices[static_cast<std::size_t>(flow.to)].host)];
-  };
-  const auto crosses = [&](const Flow& flow) {
-    return topology_.devices[static_cast<std::size_t>(flow.from)].host !=
-           topology_.devices[static_cast<std::size_t>(flow.to)].host;
-  };
-  rates.assign(flows.size(), 0);
-  fixed_.assign(flows.size(), 0);
-  for (Resource& resource : hosts_) resource = {resource.capacity, resource.capacity, 0};
-  std::size_t open = 0;
+  rates.resize(flows.size());
+  open_.clear();
+  for (Resource& card : hosts_) card = {card.capacity, card.capacity, 0, 0};
   for (std::size_t f = 0; f < flows.size(); ++f) {
-    if (!crosses(flows[f])) {  // passes no card
-      rates[f] = topology_.link(flows[f].from, flows[f].to).bytes_per_s;
-      fixed_[f] = 1;
+    if (flows[f].send < 0) {
+      rates[f] = flows[f].limit;
       continue;
     }
-    ++send_of(flows[f]).flows;
-    ++receive_of(flows[f]).flows;
-    ++open;
+    ++resource(flows[f].send).flows;
+    ++resource(flows[f].receive).flows;
+    open_.push_back(f);
   }
-  const auto share_of = [](const Resource& resource) {
-    return resource.left / std::max(resource.flows, 1);
+  // What a flow can have at most: by its link, or by an even share of a card.
+  const auto bound_of = [&](const Flow& flow) {
+    return std::min({flow.limit, resource(flow.send).share, resource(flow.receive).share});
   };
-  while (open > 0) {
-    // What the flow that is worst off can have: by its link, or by an even share of a card.
+  while (!open_.empty()) {
+    for (Resource& card : hosts_) card.share = card.left / std::max(card.flows, 1);
     double least = std::numeric_limits<double>::infinity();
-    for (std::size_t f = 0; f < flows.size(); ++f) {
-      if (fixed_[f] != 0) continue;
-      least = std::min({least, topology_.link(flows[f].from, flows[f].to).bytes_per_s,
-                        share_of(send_of(flows[f])), share_of(receive_of(flows[f]))});
-    }
-    // Of a share computed from what was left over after rounding, a little less counts as equal.
-    const double bound = least * (1 + 1e-12);
-    const auto limited = [&](const Flow& flow) {
-      return topology_.link(flow.from, flow.to).bytes_per_s <= bound ||
-             share_of(send_of(flow)) <= bound || share_of(receive_of(flow)) <= bound;
-    };
-    for (std::size_t f = 0; f < flows.size(); ++f) {
-      if (fixed_[f] == 0 && limited(flows[f])) fixed_[f] = 2;
-    }
-    for (std::size_t f = 0; f < flows.size(); ++f) {
-      if (fixed_[f] != 2) continue;
-      fixed_[f] = 1;
+    for (const std::size_t f : open_) least = std::min(least, bound_of(flows[f]));
+    // Those that are worst off get it, and leave the rest to the others. A share computed from
+    // what was left over after rounding counts as equal.
+    const double worst_off = least * (1 + 1e-12);
+    std::size_t kept = 0;
+    for (const std::size_t f : open_) {
+      if (bound_of(flows[f]) > worst_off) {
+        open_[kept++] = f;
+        continue;
+      }
       rates[f] = least;
-      --open;
-      for (Resource* resource : {&send_of(flows[f]), &receive_of(flows[f])}) {
-        resource->left = std::max(resource->left - least, 0.0);
-        --resource->flows;
+      for (const int card : {flows[f].send, flows[f].receive}) {
+        resource(card).left = std::max(resource(card).left - least, 0.0);
+        --resource(card).flows;
       }
     }
+    open_.resize(kept);
   }
 }
 

@@ -15,10 +15,15 @@ class FairShares {
  public:
   explicit FairShares(const Topology& topology);
 
+  // A transfer under way. `send` and `receive` are -1 inside a host, where no card is passed.
   struct Flow {
     int from = 0;  // ranks
     int to = 0;
+    double limit = 0;  // of the link, bytes/s
+    int send = -1;     // index into the resources: the card it leaves by
+    int receive = -1;  // the card it arrives by
   };
+  Flow flow(int from, int to) const;
   // Rates in bytes/s of each flow; `rates` is resized.
   void compute(const std::vector<Flow>& flows, std::vector<double>& rates);
 
@@ -26,12 +31,13 @@ class FairShares {
   struct Resource {
     double capacity = 0;
     double left = 0;
-    int flows = 0;  // without a rate yet
+    int flows = 0;     // without a rate yet
+    double share = 0;  // of each of these
   };
 
   const Topology& topology_;
-  std::vector<Resource> hosts_;  // send of each host, then receive of each host
-  std::vector<std::uint8_t> fixed_;
+  std::vector<Resource> hosts_;    // send of each host, then receive of each host
+  std::vector<std::size_t> open_;  // flows without a rate yet
 };
 
 }  // namespace atl

@@ -82,10 +82,14 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   for (const PathShare& share : path_shares(tasks, times)) {
     path.push_back({{"what", share.what}, {"ms", ms(share.seconds)}});
   }
+  const FactorPlan factors = space.gradient_sync(found.choice);
+  Json weights = Json::array();
+  for (const WeightChoice& weight : factors.weights) weights.push_back(weight.sentence);
   plan.search = {{"strategy", request.search},
                  {"evaluations", found.evaluations},
                  {"optimal", found.complete},
                  {"decisions", explain_decisions(space, found)},
+                 {"gradients", {{"summary", factors.summary}, {"weights", weights}}},
                  {"critical_path", path}};
   return plan;
 }
@@ -109,6 +113,10 @@ std::string to_text(const Plan& plan) {
                           decision.value("saves_ms", 0.0));
     }
     text += "\n";
+  }
+  if (plan.search.contains("gradients")) {
+    text += fmt::format("\nGradients are summed by all-reduce. {}\n",
+                        plan.search.at("gradients").value("summary", ""));
   }
   text += "\nWhat the epoch waits for, on its critical path:\n";
   int lines = 0;

@@ -76,6 +76,10 @@ TaskGraph PlanSpace::tasks(std::span<const int> choice, TaskDetail detail) const
   return epoch_tasks(setting(choice), layers(choice), detail);
 }
 
+FactorPlan PlanSpace::gradient_sync(std::span<const int> choice) const {
+  return plan_sufficient_factors(factor_problem(setting(choice), layers(choice)), topology_);
+}
+
 PlanCost PlanSpace::evaluate(std::span<const int> choice) {
   const std::vector<LayerStrategy> strategy = layers(choice);
   PlanCost cost;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/placement/cut_candidates.hpp"
+#include "engine/placement/gradient_sync.hpp"
 #include "engine/placement/search.hpp"
 #include "engine/placement/simulator.hpp"
 
@@ -28,6 +29,7 @@ class PlanSpace final : public SearchSpace {
   std::vector<LayerStrategy> layers(std::span<const int> choice) const;
   // The tasks that evaluate() simulates, by phase.
   TaskGraph tasks(std::span<const int> choice, TaskDetail detail) const;
+  FactorPlan gradient_sync(std::span<const int> choice) const;
   // For people: "cut", "layer 0 algebra"; "by speed", "aggregate-first, kept", "8 bits".
   std::string decision_name(int decision) const;
   std::string option_name(int decision, int option) const;

@@ -186,7 +186,7 @@ void Simulator::advance(double to_s) {
       continue;
     }
     travelling_.push_back(id);
-    flows_.push_back({task.rank, task.destination});
+    flows_.push_back(shares_.flow(task.rank, task.destination));
     rates_.push_back(0);
     left_bytes_.push_back(task.bytes);
     rates_stale_ = true;

@@ -127,6 +127,20 @@ TEST_F(PlanSpaceTest, TheBestPlanIsWhatAllChoicesSay) {
   EXPECT_THAT(path, DoubleNear(plan.predicted_ms, 1e-6 * plan.predicted_ms));
 }
 
+// [100, 16], [16, 16] and [16, 4] weights against 500 rows per rank: far more to send.
+TEST_F(PlanSpaceTest, ProvesThatGradientsAreSummed) {
+  for (const auto& [kind, weights] : {std::pair("gcn", 3), {"sage", 6}}) {
+    model_.kind = kind;
+    const std::vector<CutCandidate> candidates = cuts();
+    const PlanSpace space(topology_, model_, candidates, {32});
+    const FactorPlan plan = space.gradient_sync(space.start());
+    ASSERT_EQ(plan.weights.size(), static_cast<std::size_t>(weights));
+    EXPECT_THAT(plan.summary, ::testing::HasSubstr(fmt::format("for 0 of {} weights", weights)));
+    EXPECT_NEAR(plan.seconds, plan.bound_s, 1e-9 * plan.seconds);
+    EXPECT_THAT(plan.weights[0].sentence, ::testing::HasSubstr("all-reduce sends"));
+  }
+}
+
 TEST_F(PlanSpaceTest, PlansThatDoNotFitAreRefusedWithWhatIsMissing) {
   for (Device& device : topology_.devices) device.memory_bytes = 1000;
   const std::vector<CutCandidate> candidates = cuts();
