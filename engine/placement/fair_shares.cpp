@@ -11,7 +11,7 @@ FairShares::FairShares(const Topology& topology) : topology_(topology) {
 }
 
 FairShares::Flow FairShares::flow(int from, int to) const {
-  Flow flow{from, to, topology_.link(from, to).bytes_per_s, -1, -1};
+  Flow flow{from, to, topology_.link(from, to).bytes_per_s, -1, -1, 1};
   const int sender = topology_.devices[static_cast<std::size_t>(from)].host;
   const int receiver = topology_.devices[static_cast<std::size_t>(to)].host;
   if (sender != receiver) {
@@ -29,12 +29,10 @@ void FairShares::compute(const std::vector<Flow>& flows, std::vector<double>& ra
   open_.clear();
   for (Resource& card : hosts_) card = {card.capacity, card.capacity, 0, 0};
   for (std::size_t f = 0; f < flows.size(); ++f) {
-    if (flows[f].send < 0) {
-      rates[f] = flows[f].limit;
-      continue;
-    }
-    ++resource(flows[f].send).flows;
-    ++resource(flows[f].receive).flows;
+    rates[f] = flows[f].count > 0 ? flows[f].limit : 0;
+    if (flows[f].send < 0 || flows[f].count == 0) continue;
+    resource(flows[f].send).flows += flows[f].count;
+    resource(flows[f].receive).flows += flows[f].count;
     open_.push_back(f);
   }
   // What a flow can have at most: by its link, or by an even share of a card.
@@ -56,8 +54,8 @@ void FairShares::compute(const std::vector<Flow>& flows, std::vector<double>& ra
       }
       rates[f] = least;
       for (const int card : {flows[f].send, flows[f].receive}) {
-        resource(card).left = std::max(resource(card).left - least, 0.0);
-        --resource(card).flows;
+        resource(card).left = std::max(resource(card).left - flows[f].count * least, 0.0);
+        resource(card).flows -= flows[f].count;
       }
     }
     open_.resize(kept);

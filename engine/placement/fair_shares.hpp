@@ -15,16 +15,18 @@ class FairShares {
  public:
   explicit FairShares(const Topology& topology);
 
-  // A transfer under way. `send` and `receive` are -1 inside a host, where no card is passed.
+  // Transfers under way that are alike. `send` and `receive` are -1 inside a host, where no card is
+  // passed.
   struct Flow {
     int from = 0;  // ranks
     int to = 0;
     double limit = 0;  // of the link, bytes/s
     int send = -1;     // index into the resources: the card it leaves by
     int receive = -1;  // the card it arrives by
+    int count = 1;     // how many there are
   };
   Flow flow(int from, int to) const;
-  // Rates in bytes/s of each flow; `rates` is resized.
+  // Rates in bytes/s of each single transfer of each flow; 0 for none. `rates` is resized.
   void compute(const std::vector<Flow>& flows, std::vector<double>& rates);
 
  private:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "base/error.hpp"
 
@@ -16,7 +18,27 @@ constexpr double kLeastSpeed = 0.05;
 
 }  // namespace
 
-Simulator::Simulator(const Topology& topology) : topology_(topology), shares_(topology) {}
+Simulator::Simulator(const Topology& topology) : topology_(topology), shares_(topology) {
+  sort_into_streams();
+}
+
+void Simulator::sort_into_streams() {
+  const int ranks = topology_.ranks();
+  std::map<std::tuple<int, int, double>, std::int32_t> known;
+  for (int from = 0; from < ranks; ++from) {
+    for (int to = 0; to < ranks; ++to) {
+      const FairShares::Flow flow = shares_.flow(from, to);
+      std::int32_t stream = -1;
+      if (flow.send >= 0) {
+        const auto next = static_cast<std::int32_t>(known.size());
+        stream = known.try_emplace({flow.send, flow.receive, flow.limit}, next).first->second;
+        if (stream == next) flows_.push_back(flow);
+      }
+      stream_of_.push_back(stream);
+    }
+  }
+  streams_.resize(flows_.size());
+}
 
 const TaskTimes& Simulator::run(const TaskGraph& graph) {
   ATOLL_ASSERT(graph.ranks() == topology_.ranks());
@@ -78,20 +100,63 @@ void Simulator::prepare(const TaskGraph& graph) {
   }
   computing_.assign(ranks, {});
   timers_ = {};
-  travelling_.clear();
-  flows_.clear();
-  left_bytes_.clear();
-  rates_.clear();
-  rates_stale_ = false;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    streams_[i] = {};
+    flows_[i].count = 0;
+  }
+  rates_.assign(streams_.size(), 0);
+  const bool slows = std::any_of(topology_.devices.begin(), topology_.devices.end(),
+                                 [](const Device& d) { return d.progress_s_per_byte > 0; });
+  if (slows) {
+    transfers_.assign(ranks * streams_.size(), 0);
+    inside_.assign(ranks, 0);
+  }
+  rates_stale_ = speeds_stale_ = false;
 }
 
 void Simulator::make_ready(TaskId id) {
   const SimTask& task = graph_->task(id);
   times_.start_s[static_cast<std::size_t>(id)] = now_s_;
-  const double delay = task.kind == TaskKind::kTransfer
-                           ? topology_.link(task.rank, task.destination).latency_s
-                           : task.seconds;
-  timers_.push({now_s_ + delay, id});
+  if (task.kind == TaskKind::kTransfer) {
+    timers_.push({now_s_ + topology_.link(task.rank, task.destination).latency_s, id, false});
+  } else {
+    timers_.push({now_s_ + task.seconds, id, true});
+  }
+}
+
+void Simulator::start_transfer(TaskId id) {
+  const SimTask& task = graph_->task(id);
+  if (task.bytes <= 0) {
+    ended_.push_back(id);
+    return;
+  }
+  count_transfer(task, 1);
+  const int stream = stream_of(task);
+  if (stream < 0) {
+    timers_.push(
+        {now_s_ + task.bytes / topology_.link(task.rank, task.destination).bytes_per_s, id, true});
+    return;
+  }
+  Stream& own = streams_[static_cast<std::size_t>(stream)];
+  own.ends.push({own.served + task.bytes, id, true});
+}
+
+void Simulator::count_transfer(const SimTask& task, int change) {
+  const int stream = stream_of(task);
+  if (stream >= 0) {
+    flows_[static_cast<std::size_t>(stream)].count += change;
+    rates_stale_ = true;
+  }
+  if (inside_.empty()) return;
+  speeds_stale_ = true;
+  for (const int rank : {task.rank, task.destination}) {
+    const auto r = static_cast<std::size_t>(rank);
+    if (stream < 0) {
+      inside_[r] += change * topology_.link(task.rank, task.destination).bytes_per_s;
+    } else {
+      transfers_[r * streams_.size() + static_cast<std::size_t>(stream)] += change;
+    }
+  }
 }
 
 void Simulator::start_computing(int rank) {
@@ -125,26 +190,31 @@ void Simulator::finish(TaskId id) {
 }
 
 void Simulator::update_rates() {
-  if (!rates_stale_) return;
-  rates_stale_ = false;
-  shares_.compute(flows_, rates_);
-  for (Computing& computing : computing_) computing.speed = 1;
-  for (std::size_t f = 0; f < flows_.size(); ++f) {
-    for (const int rank : {flows_[f].from, flows_[f].to}) {
-      const auto r = static_cast<std::size_t>(rank);
-      computing_[r].speed -= topology_.devices[r].progress_s_per_byte * rates_[f];
-    }
+  if (rates_stale_) shares_.compute(flows_, rates_);
+  if (speeds_stale_) update_speeds();
+  rates_stale_ = speeds_stale_ = false;
+}
+
+void Simulator::update_speeds() {
+  for (std::size_t r = 0; r < computing_.size(); ++r) {
+    const double cost = topology_.devices[r].progress_s_per_byte;
+    if (cost <= 0) continue;
+    double bytes_per_s = inside_[r];
+    const std::int32_t* const own = transfers_.data() + r * streams_.size();
+    for (std::size_t i = 0; i < streams_.size(); ++i) bytes_per_s += own[i] * rates_[i];
+    computing_[r].speed = std::max(1 - cost * bytes_per_s, kLeastSpeed);
   }
-  for (Computing& computing : computing_) computing.speed = std::max(computing.speed, kLeastSpeed);
 }
 
 double Simulator::next_event_s() const {
-  double next = timers_.empty() ? kNever : timers_.top().at_s;
+  double next = timers_.empty() ? kNever : timers_.top().at;
   for (const Computing& computing : computing_) {
     if (computing.task >= 0) next = std::min(next, now_s_ + computing.left_s / computing.speed);
   }
-  for (std::size_t f = 0; f < flows_.size(); ++f) {
-    next = std::min(next, now_s_ + left_bytes_[f] / rates_[f]);
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const Stream& stream = streams_[i];
+    if (stream.ends.empty()) continue;
+    next = std::min(next, now_s_ + std::max(0.0, stream.ends.top().at - stream.served) / rates_[i]);
   }
   return next;
 }
@@ -160,36 +230,28 @@ void Simulator::advance(double to_s) {
     computing.left_s -= step * computing.speed;
     if (computing.left_s <= kSame) ended_.push_back(computing.task);
   }
-  std::size_t kept = 0;
-  for (std::size_t f = 0; f < flows_.size(); ++f) {
-    left_bytes_[f] -= step * rates_[f];
-    if (left_bytes_[f] <= kSame * rates_[f]) {
-      ended_.push_back(travelling_[f]);
-      rates_stale_ = true;
-      continue;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    Stream& stream = streams_[i];
+    if (stream.ends.empty()) continue;
+    stream.served += step * rates_[i];
+    // Bytes served add up over the epoch, and so does their rounding.
+    const double served = stream.served * (1 + 1e-14) + kSame * rates_[i];
+    while (!stream.ends.empty() && stream.ends.top().at <= served) {
+      count_transfer(graph_->task(stream.ends.top().task), -1);
+      ended_.push_back(stream.ends.top().task);
+      stream.ends.pop();
     }
-    travelling_[kept] = travelling_[f];
-    flows_[kept] = flows_[f];
-    rates_[kept] = rates_[f];
-    left_bytes_[kept++] = left_bytes_[f];
   }
-  travelling_.resize(kept);
-  flows_.resize(kept);
-  rates_.resize(kept);
-  left_bytes_.resize(kept);
-  while (!timers_.empty() && timers_.top().at_s <= now_s_ + kSame) {
-    const TaskId id = timers_.top().task;
+  while (!timers_.empty() && timers_.top().at <= now_s_ + kSame) {
+    const Timer timer = timers_.top();
     timers_.pop();
-    const SimTask& task = graph_->task(id);
-    if (task.kind == TaskKind::kDelay || task.bytes <= 0) {
-      ended_.push_back(id);
+    if (!timer.ends) {
+      start_transfer(timer.task);
       continue;
     }
-    travelling_.push_back(id);
-    flows_.push_back(shares_.flow(task.rank, task.destination));
-    rates_.push_back(0);
-    left_bytes_.push_back(task.bytes);
-    rates_stale_ = true;
+    const SimTask& task = graph_->task(timer.task);
+    if (task.kind == TaskKind::kTransfer) count_transfer(task, -1);
+    ended_.push_back(timer.task);
   }
   for (const TaskId id : ended_) finish(id);
 }

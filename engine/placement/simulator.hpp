@@ -33,21 +33,38 @@ class Simulator {
     double left_s = 0;  // alone
     double speed = 1;
   };
+  // When something happens to a task: its transfer starts, or it ends.
   struct Timer {
-    double at_s;
+    double at;
     TaskId task;
+    bool ends;
     bool operator>(const Timer& other) const {
-      return at_s != other.at_s ? at_s > other.at_s : task > other.task;
+      return at != other.at ? at > other.at : task > other.task;
     }
   };
+  using Timers = std::priority_queue<Timer, std::vector<Timer>, std::greater<>>;
+  // Transfers that always have the same rate, because they pass the same cards and their links are
+  // equally fast: one ends when `served` bytes of each have gone since the beginning.
+  struct Stream {
+    double served = 0;
+    Timers ends;
+  };
 
+  void sort_into_streams();
   void prepare(const TaskGraph& graph);
   void make_ready(TaskId task);
+  void start_transfer(TaskId task);
   void start_computing(int rank);
   void finish(TaskId task);
+  // A transfer starts (1) or has ended (-1).
+  void count_transfer(const SimTask& task, int change);
   void update_rates();
+  void update_speeds();
   double next_event_s() const;
   void advance(double to_s);
+  int stream_of(const SimTask& task) const {
+    return stream_of_[static_cast<std::size_t>(task.rank * topology_.ranks() + task.destination)];
+  }
 
   const Topology& topology_;
   FairShares shares_;
@@ -61,13 +78,17 @@ class Simulator {
   std::vector<std::int32_t> queue_next_;  // by rank
   std::vector<TaskId> queue_;             // computing tasks, by rank and id
   std::vector<Computing> computing_;      // by rank
-  std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;  // delays, latencies
-  // Transfers under way, in parallel.
-  std::vector<TaskId> travelling_;
-  std::vector<FairShares::Flow> flows_;
-  std::vector<double> left_bytes_;
-  std::vector<double> rates_;
+  Timers timers_;                         // delays, latencies, transfers inside a host
+  std::vector<std::int32_t> stream_of_;   // by pair of ranks; -1: inside a host
+  std::vector<Stream> streams_;
+  std::vector<FairShares::Flow> flows_;  // by stream
+  std::vector<double> rates_;            // by stream, bytes/s of each transfer
+  // Transfers of each rank, [rank * streams + stream], and bytes/s inside its host: what slows its
+  // computing. Empty where nothing does.
+  std::vector<std::int32_t> transfers_;
+  std::vector<double> inside_;
   bool rates_stale_ = false;
+  bool speeds_stale_ = false;
   std::vector<TaskId> ended_;  // scratch
 };
 
