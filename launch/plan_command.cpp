@@ -74,7 +74,9 @@ void run_plan(const PlanArguments& arguments) {
     corrections = common_corrections(run, topology);
   }
   const std::vector<CutCandidate> cuts =
-      cut_candidates(dataset.graph(), split, request.partition, topology, model, corrections);
+      request.search == "none"
+          ? std::vector{default_cut(dataset.graph(), split, request.partition, topology, model)}
+          : cut_candidates(dataset.graph(), split, request.partition, topology, model, corrections);
   PlanSpace space(topology, model, cuts, request.bits, corrections);
   const SearchResult found = search_plan(space, request);
   Plan plan = make_plan(space, topology, request, found);
@@ -125,7 +127,10 @@ void add_plan_command(CLI::App& app) {
       ->check(CLI::ExistingFile)
       ->group("Plan");
   command
-      ->add_option("--search", arguments->search, "How to search; auto: by the number of choices")
+      ->add_option(
+          "--search", arguments->search,
+          "How to search; auto: by the number of choices; none: only say what training without "
+          "a plan takes")
       ->check(CLI::IsMember(plan_searches()))
       ->group("Plan");
   command->add_option("--evaluations", arguments->evaluations, "Simulated epochs that may be spent")

@@ -143,6 +143,13 @@ std::vector<double> computing_seconds(const EpochSetting& setting,
   return seconds;
 }
 
+CutCandidate default_cut(const GraphView& graph, std::span<const std::uint8_t> split,
+                         const PartitionOptions& options, const Topology& topology,
+                         const ModelConfig& model) {
+  const PhaseCorrections none;
+  return CandidateMaker(graph, split, topology, model, none).cut("as without a plan", options);
+}
+
 std::vector<CutCandidate> cut_candidates(const GraphView& graph,
                                          std::span<const std::uint8_t> split,
                                          const PartitionOptions& options, const Topology& topology,

@@ -23,6 +23,11 @@ std::vector<CutCandidate> cut_candidates(const GraphView& graph,
                                          const ModelConfig& model,
                                          const PhaseCorrections& corrections = {});
 
+// Only the first of them: one cut.
+CutCandidate default_cut(const GraphView& graph, std::span<const std::uint8_t> split,
+                         const PartitionOptions& options, const Topology& topology,
+                         const ModelConfig& model);
+
 // Seconds that each rank computes in an epoch.
 std::vector<double> computing_seconds(const EpochSetting& setting,
                                       std::span<const LayerStrategy> strategy);

@@ -9,12 +9,13 @@ namespace atl {
 struct PlanRequest {
   PartitionOptions partition;    // what training does without a plan
   std::vector<int> bits = {32};  // what messages may travel at
-  std::string search = "auto";   // or one of search_strategies()
+  std::string search = "auto";   // of plan_searches()
   SearchOptions options;
 };
-std::vector<std::string> plan_searches();  // "auto" first
+std::vector<std::string> plan_searches();  // "auto", "none" and search_strategies()
 
-// "auto" looks at every choice where there are few, else it is greedy.
+// "auto" looks at every choice where there are few, else it is greedy; "none" only simulates what
+// training does without a plan.
 SearchResult search_plan(PlanSpace& space, const PlanRequest& request);
 
 // The chosen plan. Plan::search says how it was found, what each decision saves and what the epoch

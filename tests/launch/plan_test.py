@@ -137,6 +137,20 @@ class PlanTest(unittest.TestCase):
         write(self.path("damaged.json"), json.dumps({**self.plan(), "search": {"decisions": 7}}))
         self.assertIn("damaged.json", self.refuse("plan", "explain", "damaged.json"))
 
+    def test_without_search_it_only_predicts(self):
+        predict = ["plan", "data", "--topology", "machine.json", *MODEL, "--search", "none", "--out",
+                   "none.json"]
+        expected = []
+        for extra in ([], ["--weights", "2,2,1"], ["--order", "multiply-first"]):
+            self.succeed(*predict, *extra)
+            with open(self.path("none.json"), encoding="utf-8") as file:
+                plan = json.load(file)
+            self.assertEqual(plan["predicted_ms"], plan["default_ms"])
+            expected.append(plan["predicted_ms"])
+        self.assertAlmostEqual(expected[0], self.plan()["default_ms"])
+        self.assertLess(expected[1], expected[0])
+        self.assertNotEqual(expected[2], expected[0])
+
     def test_bad_options(self):
         plan = ["plan", "data", "--topology", "machine.json", *MODEL]
         self.assertIn("--topology", self.refuse("plan", "data"))
