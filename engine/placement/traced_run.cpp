@@ -205,7 +205,32 @@ PhaseCorrections corrections_of(const TracedRun& run, const Topology& topology) 
 }
 
 PhaseCorrections common_corrections(const TracedRun& run, const Topology& topology) {
-  return Fitting(run, topology).fit(/*together=*/true);
+  PhaseCorrections corrections = Fitting(run, topology).fit(/*together=*/true);
+  for (std::size_t p = 0; p < kPhaseNames.size(); ++p) {
+    double measured_s = 0;
+    double expected_s = 0;
+    std::set<PhasePlace> known;
+    for (int rank = 0; rank < topology.ranks(); ++rank) {
+      for (const auto& [place, seconds] : run.phase_s[static_cast<std::size_t>(rank)]) {
+        if (place.phase != static_cast<Phase>(p)) continue;
+        known.insert(place);
+        measured_s += seconds;
+        expected_s += seconds / corrections.factor(rank, place);
+      }
+    }
+    if (expected_s <= 0) continue;
+    // Another plan may have this phase where the run had none.
+    for (int layer = -1; layer < run.model.layers; ++layer) {
+      for (const bool backward : {false, true}) {
+        const PhasePlace place{static_cast<Phase>(p), layer, backward};
+        if (known.contains(place)) continue;
+        for (int rank = 0; rank < topology.ranks(); ++rank) {
+          corrections.set(rank, place, measured_s / expected_s);
+        }
+      }
+    }
+  }
+  return corrections;
 }
 
 }  // namespace atl

@@ -29,8 +29,8 @@ TracedRun read_traced_run(const std::filesystem::path& run);
 // messages take from computing is in the measured times as well, and is not counted twice.
 PhaseCorrections corrections_of(const TracedRun& run, const Topology& topology);
 
-// The same for other cuts: one factor for all ranks, because what a rank has of it depends on its
-// part of the graph.
+// The same for other plans: one factor for all ranks, because what a rank has of it depends on its
+// part of the graph; where the run had no such phase, that of the phase in its other layers.
 PhaseCorrections common_corrections(const TracedRun& run, const Topology& topology);
 
 // A changed machine: "cards=0.5x", "card(NAME)=2x" (a host's network card and its links to other

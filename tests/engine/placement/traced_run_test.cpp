@@ -1,0 +1,111 @@
+#include "engine/placement/traced_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/placement/simulator.hpp"
+#include "tests/engine/placement/small_topology.hpp"
+#include "tests/support/thrown_error.hpp"
+
+namespace atl {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::HasSubstr;
+
+// A run that was not recorded but simulated with known factors.
+class SimulatedRun : public ::testing::Test {
+ protected:
+  SimulatedRun() {
+    run_.model.features = 20;
+    run_.model.hidden = 16;
+    run_.model.outputs = 4;
+    run_.model.norm = Norm::kBatch;
+    run_.partition.parts = {
+        {.nodes = 9000, .central = 4000, .edges = 90000, .marginal_edges = 50000},
+        {.nodes = 8000, .central = 5000, .edges = 95000, .marginal_edges = 40000}};
+    run_.partition.forward_rows = run_.partition.backward_rows = {0, 3000, 2500, 0};
+    run_.strategy = default_strategy(run_.model);
+    run_.phase_s.resize(2);
+    for (Device& device : topology_.devices) device.progress_s_per_byte = 1e-8;
+  }
+
+  TaskGraph tasks(const Topology& topology, const PhaseCorrections& corrections) const {
+    return epoch_tasks({topology, run_.model, run_.partition, corrections}, run_.strategy,
+                       TaskDetail::kPhases);
+  }
+  double epoch_s(const Topology& topology, const PhaseCorrections& corrections) const {
+    return Simulator(topology).run(tasks(topology, corrections)).makespan_s;
+  }
+  // What a trace of an epoch with these factors would say.
+  void record(const PhaseCorrections& truth) {
+    const TaskGraph graph = tasks(topology_, truth);
+    const TaskTimes times = Simulator(topology_).run(graph);
+    for (TaskId id = 0; id < graph.size(); ++id) {
+      const SimTask& task = graph.task(id);
+      const auto name = std::find(kPhaseNames.begin(), kPhaseNames.end(), std::string(task.name));
+      if (name == kPhaseNames.end()) continue;
+      const auto t = static_cast<std::size_t>(id);
+      run_.phase_s[static_cast<std::size_t>(std::max(task.rank, 0))][{
+          static_cast<Phase>(name - kPhaseNames.begin()), task.layer,
+          std::string(task.direction) == "backward"}] += times.end_s[t] - times.start_s[t];
+    }
+    run_.epoch_s = times.makespan_s;
+  }
+
+  TracedRun run_;
+  Topology topology_ = small_topology(2, 1, 2e7);
+};
+
+TEST_F(SimulatedRun, IsReplayedExactlyAndOnChangedMachines) {
+  PhaseCorrections truth(2, 3);
+  for (int rank = 0; rank < 2; ++rank) {
+    truth.set(rank, {Phase::kSpmmCentral, 1, false}, 0.5 + rank);
+    truth.set(rank, {Phase::kSpmmMarginal, 2, true}, 2.0 - rank);
+    truth.set(rank, {Phase::kPrepareCentral, 1, true}, 3.0);
+    truth.set(rank, {Phase::kAllReduce, -1, false}, 7.0);
+  }
+  record(truth);
+  const PhaseCorrections found = corrections_of(run_, topology_);
+  EXPECT_THAT(epoch_s(topology_, found), DoubleNear(run_.epoch_s, 1e-3 * run_.epoch_s));
+  EXPECT_THAT(found.factor(1, {Phase::kSpmmCentral, 1, false}), DoubleNear(1.5, 0.02));
+  EXPECT_THAT(found.factor(0, {Phase::kSpmmMarginal, 2, true}), DoubleNear(2.0, 0.02));
+  EXPECT_THAT(found.factor(0, {Phase::kPrepareCentral, 1, true}), DoubleNear(3.0, 0.05));
+  EXPECT_THAT(found.factor(0, {Phase::kAllReduce, -1, false}), DoubleNear(7.0, 1e-6));
+  for (const char* change : {"cards=0.1x", "cards=20x", "card(h1)=0.3x", "speed(0)=0.5x"}) {
+    Topology changed = topology_;
+    change_topology(changed, change);
+    const double expected = epoch_s(changed, truth);
+    EXPECT_THAT(epoch_s(changed, found), DoubleNear(expected, 0.01 * expected)) << change;
+    EXPECT_GT(std::abs(expected / run_.epoch_s - 1), 0.05) << change;
+  }
+}
+
+TEST_F(SimulatedRun, OtherPlansGetTheFactorOfThePhase) {
+  PhaseCorrections truth(2, 3);
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int layer = 0; layer < 3; ++layer) {
+      for (const bool backward : {false, true}) {
+        truth.set(rank, {Phase::kSpmmCentral, layer, backward}, 0.5);
+      }
+    }
+  }
+  record(truth);
+  // The first aggregate was kept: the run had no SpMM in layer 0.
+  ASSERT_FALSE(run_.phase_s[0].contains({Phase::kSpmmCentral, 0, false}));
+  const PhaseCorrections common = common_corrections(run_, topology_);
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(common.factor(rank, {Phase::kSpmmCentral, 0, false}), DoubleNear(0.5, 0.02));
+    EXPECT_THAT(common.factor(rank, {Phase::kSpmmCentral, 1, false}), DoubleNear(0.5, 0.02));
+    EXPECT_THAT(common.factor(rank, {Phase::kSpmmMarginal, 1, false}), DoubleNear(1, 0.02));
+  }
+}
+
+TEST_F(SimulatedRun, NeedsATopologyOfAsManyRanks) {
+  const Topology three = small_topology(3, 1, 1e6);
+  EXPECT_THAT(thrown_error([&] { corrections_of(run_, three); }).what(),
+              HasSubstr("the run has 2 ranks, the topology 3"));
+}
+
+}  // namespace
+}  // namespace atl
