@@ -88,8 +88,8 @@ void change_topology(Topology& topology, const std::string& text) {
   const Change change = parse_change(text);
   const auto takes = [&](std::size_t count) {
     if (change.arguments.size() != count) {
-      fail_option("--set {}: {} takes {} values in brackets; {}", text, change.what, count,
-                  kAllowed);
+      fail_option("--set {}: {} takes {} value{} in brackets; {}", text, change.what, count,
+                  count == 1 ? "" : "s", kAllowed);
     }
   };
   if (change.what == "cards") {
