@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/median.hpp"
+
 namespace atl {
 
 Spread spread_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  const double median =
-      values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-  return {median, values.front(), values.back()};
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return {median(values), *least, *most};
 }
 
 Json to_json(const Spread& spread) {

@@ -30,10 +30,8 @@ PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
   job.partition = plan.partition;
   std::vector<int> bits;
   for (const PlannedLayer& layer : plan.layers) {
-    job.options.layer_orders.push_back({layer.order == "multiply-first"
-                                            ? MultiplyOrder::kMultiplyFirst
-                                            : MultiplyOrder::kAggregateFirst,
-                                        layer.cache_aggregate});
+    job.options.layer_orders.push_back(
+        {multiply_order_named(layer.order).value(), layer.cache_aggregate});
     bits.push_back(layer.bits);
   }
   if (plan.quantized()) {

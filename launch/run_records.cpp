@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/median.hpp"
 
 namespace atl {
 namespace {
@@ -80,13 +81,6 @@ std::vector<EpochRecord> read_metrics(const fs::path& path) {
   return epochs;
 }
 
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 }  // namespace
 
 RunRecord read_run(const fs::path& folder) {
@@ -116,6 +110,7 @@ std::optional<double> median_of(const std::vector<EpochRecord>& epochs,
   for (const EpochRecord& epoch : epochs) {
     if (epoch.*field) values.push_back(*(epoch.*field));
   }
+  if (values.empty()) return std::nullopt;
   return median(std::move(values));
 }
 
@@ -130,7 +125,7 @@ std::vector<std::pair<std::string, double>> median_phases(const std::vector<Epoc
     }
   }
   std::vector<std::pair<std::string, double>> phases;
-  for (const std::string& name : order) phases.emplace_back(name, *median(times[name]));
+  for (const std::string& name : order) phases.emplace_back(name, median(times[name]));
   return phases;
 }
 

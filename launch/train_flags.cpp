@@ -185,7 +185,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
 
 TrainOptions TrainFlags::resolve() const {
   TrainOptions options = train;
-  options.norm = norm == "batch" ? Norm::kBatch : norm == "layer" ? Norm::kLayer : Norm::kNone;
+  options.norm = norm_named(norm).value();
   options.order = order == "multiply-first"    ? OrderChoice::kMultiplyFirst
                   : order == "aggregate-first" ? OrderChoice::kAggregateFirst
                                                : OrderChoice::kAuto;

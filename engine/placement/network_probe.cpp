@@ -8,6 +8,8 @@
 #include <map>
 #include <numeric>
 
+#include "base/median.hpp"
+
 namespace atl {
 
 namespace {
@@ -21,11 +23,6 @@ constexpr std::int64_t kRatio = 4;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 std::int64_t sum(const std::vector<std::int64_t>& sizes) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/nn/names.hpp"
 #include "engine/placement/critical_path.hpp"
 
 namespace atl {
@@ -76,8 +77,7 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   plan.partition = space.cut(found.choice).options;
   for (const LayerStrategy& layer : space.layers(found.choice)) {
     plan.layers.push_back(
-        {layer.order == MultiplyOrder::kMultiplyFirst ? "multiply-first" : "aggregate-first",
-         layer.cache_aggregate, static_cast<int>(layer.bits)});
+        {to_string(layer.order), layer.cache_aggregate, static_cast<int>(layer.bits)});
   }
   const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
   Simulator simulator(topology);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "engine/nn/names.hpp"
 #include "engine/placement/memory_model.hpp"
 
 namespace atl {
@@ -106,9 +107,7 @@ std::string PlanSpace::option_name(int decision, int option) const {
   if (decision == 0) return cuts_[o].name;
   if (decision > layers) return fmt::format("{} bits", bits_[o]);
   const LayerOrder& order = orders_[static_cast<std::size_t>(decision - 1)][o];
-  return fmt::format(
-      "{}{}", order.order == MultiplyOrder::kMultiplyFirst ? "multiply-first" : "aggregate-first",
-      order.cache_aggregate ? ", kept" : "");
+  return fmt::format("{}{}", to_string(order.order), order.cache_aggregate ? ", kept" : "");
 }
 
 }  // namespace atl

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "base/json.hpp"
+#include "base/median.hpp"
+#include "engine/nn/names.hpp"
 #include "engine/placement/simulator.hpp"
 
 namespace atl {
@@ -12,12 +14,6 @@ namespace atl {
 namespace {
 
 constexpr int kFirstEpochs = 2;  // that fill caches and buffers
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 // The phase that a span of the main thread is, or none.
 std::optional<PhasePlace> place_of(const TraceEvent& event) {
@@ -59,6 +55,18 @@ RankEpochs epochs_of(const RankTrace& rank) {
   return result;
 }
 
+// json[field], a name that `named` knows.
+template <typename Named>
+auto named_field(const Named& named, const Json& json, const char* field, const char* allowed,
+                 const std::filesystem::path& path) {
+  const auto name = json_field<std::string>(json, field, path);
+  const auto value = named(name);
+  if (!value) {
+    fail_input("{}: field '{}' is '{}'; allowed are {}", path.string(), field, name, allowed);
+  }
+  return *value;
+}
+
 ModelConfig read_model(const Json& json, const std::filesystem::path& path) {
   ModelConfig model;
   model.kind = json_field<std::string>(json, "kind", path);
@@ -67,8 +75,7 @@ ModelConfig read_model(const Json& json, const std::filesystem::path& path) {
   model.features = json_field<std::int64_t>(json, "features", path);
   model.outputs = json_field<std::int64_t>(json, "outputs", path);
   model.input_dropout = json_field<double>(json, "input_dropout", path);
-  const auto norm = json_field<std::string>(json, "norm", path);
-  model.norm = norm == "batch" ? Norm::kBatch : norm == "layer" ? Norm::kLayer : Norm::kNone;
+  model.norm = named_field(norm_named, json, "norm", "none, layer, batch", path);
   return model;
 }
 
@@ -148,11 +155,10 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   run.partition = parse_quality(json_field<Json>(metadata, "partition", path), path);
   run.overlap = json_field<bool>(metadata, "overlap", path);
   for (const Json& layer : json_field<Json>(metadata, "layers", path)) {
-    const bool multiply_first = json_field<std::string>(layer, "order", path) == "multiply-first";
-    run.strategy.push_back(
-        {multiply_first ? MultiplyOrder::kMultiplyFirst : MultiplyOrder::kAggregateFirst,
-         json_field<bool>(layer, "cached_aggregate", path),
-         json_field<double>(layer, "bits", path)});
+    const MultiplyOrder order =
+        named_field(multiply_order_named, layer, "order", "multiply-first, aggregate-first", path);
+    run.strategy.push_back({order, json_field<bool>(layer, "cached_aggregate", path),
+                            json_field<double>(layer, "bits", path)});
   }
   if (std::ssize(run.strategy) != run.model.layers ||
       run.partition.parts.size() != trace.ranks.size()) {

@@ -4,18 +4,6 @@
 
 namespace atl {
 
-const char* to_string(Norm norm) {
-  switch (norm) {
-    case Norm::kNone:
-      return "none";
-    case Norm::kLayer:
-      return "layer";
-    case Norm::kBatch:
-      return "batch";
-  }
-  return "";
-}
-
 const char* to_string(LearningRateSchedule schedule) {
   switch (schedule) {
     case LearningRateSchedule::kConstant:
@@ -26,10 +14,6 @@ const char* to_string(LearningRateSchedule schedule) {
       return "step";
   }
   return "";
-}
-
-const char* to_string(MultiplyOrder order) {
-  return order == MultiplyOrder::kMultiplyFirst ? "multiply-first" : "aggregate-first";
 }
 
 std::string backend_of_rank(const std::string& list, int rank, int size) {

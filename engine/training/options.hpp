@@ -6,6 +6,7 @@
 
 #include "engine/exchange/halo_exchange.hpp"
 #include "engine/nn/model.hpp"
+#include "engine/nn/names.hpp"
 #include "engine/nn/optimizer.hpp"
 
 namespace atl {
@@ -51,9 +52,7 @@ struct TrainOptions {
   std::filesystem::path run_dir;  // empty: nothing is written
 };
 
-const char* to_string(Norm norm);
 const char* to_string(LearningRateSchedule schedule);
-const char* to_string(MultiplyOrder order);
 // The backend of `rank`: `list` is one name for all ranks or one per rank. Throws Error{kOption} if
 // it has another length.
 std::string backend_of_rank(const std::string& list, int rank, int size);

@@ -7,6 +7,7 @@
 
 #include "base/files.hpp"
 #include "base/log.hpp"
+#include "base/median.hpp"
 #include "base/memory.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
@@ -17,15 +18,6 @@
 namespace atl {
 
 namespace {
-
-// Of the known values; NaN if none is.
-double median(std::vector<double> values) {
-  std::erase_if(values, [](double value) { return std::isnan(value); });
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::sort(values.begin(), values.end());
-  return values.size() % 2 == 1 ? *middle : (*middle + *(middle - 1)) / 2;
-}
 
 // Selection by the valid metric; a set without valid nodes is judged by train.
 double score(const Metrics& metrics) {

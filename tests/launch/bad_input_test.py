@@ -221,6 +221,7 @@ CASES = [
     ("existing output folder", existing_out, ["generate", "sbm", "--out", "there"], ["there"]),
     ("unknown split", nothing, TRAIN + ["--split-index", "7"], ["7"]),
     ("width of 3 bits", nothing, QUANTIZED + ["--bits", "3"], ["--bits", "3", "2", "4", "adaptive"]),
+    ("widths of two of three layers", nothing, QUANTIZED + ["--bits", "8,4"], ["--bits 8,4", "2 widths", "3 layers"]),
     ("width of -8 bits", nothing, QUANTIZED + ["--bits", "-8"], ["--bits"]),
     ("negative lambda", nothing, QUANTIZED + ["--lambda", "-0.1"], ["--lambda", "-0.1", "0 to 1"]),
     ("lambda above 1", nothing, QUANTIZED + ["--lambda", "1.5"], ["--lambda", "1.5", "0 to 1"]),

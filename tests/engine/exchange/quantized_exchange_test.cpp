@@ -156,6 +156,14 @@ TEST_P(QuantizedExchangeTest, ReportsTheWidthsOnce) {
   EXPECT_EQ(run.epochs[0].assignment.at("mean_bits").get<double>(), 4);
 }
 
+// The rows of these tests belong to layer 1.
+TEST_P(QuantizedExchangeTest, AListGivesEachLayerItsWidth) {
+  const Exchanged listed = exchanged(graph(), setup("8,2,32"));
+  EXPECT_TRUE(same_halo(listed.epochs[0], exchanged(graph(), setup("2")).epochs[0]));
+  EXPECT_FALSE(same_halo(listed.epochs[0], exchanged(graph(), setup("8")).epochs[0]));
+  EXPECT_EQ(listed.epochs[0].assignment.at("mean_bits").get<double>(), 2);
+}
+
 // Redrawn after epochs 2 and 4; every epoch's counter is what the widths in use add up to.
 TEST_P(QuantizedExchangeTest, RandomWidthsSendTheBytesTheyReport) {
   ExchangeSetup setup = this->setup("random");
@@ -370,6 +378,18 @@ TEST(QuantizedExchange, RefusesAShortMessage) {
   EXPECT_EQ(error.kind(), ErrorKind::kCommunication);
   EXPECT_THAT(error.what(),
               AllOf(HasSubstr("layer 1 forward halo exchange of epoch 1"), HasSubstr("bytes")));
+}
+
+TEST(FixedWidths, AreOneOrOnePerLayer) {
+  EXPECT_THAT(fixed_widths("4"), ::testing::ElementsAre(4));
+  EXPECT_THAT(fixed_widths("8,4,32"), ::testing::ElementsAre(8, 4, 32));
+  EXPECT_THAT(fixed_widths("random"), ::testing::IsEmpty());
+  EXPECT_THAT(fixed_widths("adaptive"), ::testing::IsEmpty());
+  for (const char* bad : {"", "3", "8,", ",8", "8,,4", "8, 4", "4,adaptive", "8,3", "4x"}) {
+    EXPECT_THAT(thrown_error([&] { fixed_widths(bad); }).what(),
+                AllOf(HasSubstr("--bits"), HasSubstr("1, 2, 4, 8, 16, 32")))
+        << bad;
+  }
 }
 
 }  // namespace
