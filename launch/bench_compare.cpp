@@ -114,11 +114,8 @@ std::map<int, double> exact_bytes(RankJob& job, Transport& transport) {
   std::vector<double> bytes;
   for (const LayerAlgebra& layer : model.algebra()) {
     const auto item = static_cast<double>(bytes_of(model.config().dtype));
-    const auto sent = [&](const DistributedOperator& op, std::int64_t floats) {
-      return static_cast<double>(op.plan.sent_rows() * floats) * item;
-    };
-    bytes.push_back(sent(model.operators().forward(), layer.forward_floats));
-    bytes.push_back(sent(model.operators().backward(), layer.backward_floats));
+    bytes.push_back(static_cast<double>(layer.forward_floats * layer.forward_rows) * item);
+    bytes.push_back(static_cast<double>(layer.backward_floats * layer.backward_rows) * item);
   }
   transport.all_reduce(std::span(bytes), {"byte formula"});
   std::map<int, double> by_slot;

@@ -17,6 +17,9 @@ Json planned_model(const TrainOptions& options) {
 
 PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
   PlannedJob job{flags.resolve(), flags.resolve_partition()};
+  if (flags.recompute == "all") {
+    job.options.recomputation = Recomputation::of_all_pairs(transport.size());
+  }
   if (flags.plan.empty()) return job;
   Plan plan;
   on_all_ranks(transport, [&] {

@@ -153,6 +153,13 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
                   "Keep the first aggregate of constant features: on or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->group("Machine");
+  command
+      .add_option(
+          "--recompute", flags.recompute,
+          "Compute the first layer's output for other ranks' nodes instead of receiving it: "
+          "none or all")
+      ->check(CLI::IsMember({"none", "all"}))
+      ->group("Machine");
 }
 
 }  // namespace
@@ -176,9 +183,10 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                           ->check(CLI::ExistingFile)
                           ->group("Machine");
   // What a plan fixes.
-  for (const char* name : {"--method", "--objective", "--balance", "--weights", "--cuts",
-                           "--imbalance", "--partition-seed", "--exchange", "--bits", "--order",
-                           "--cache-aggregate", "--islands", "--part-order", "--marginal-cost"}) {
+  for (const char* name :
+       {"--method", "--objective", "--balance", "--weights", "--cuts", "--imbalance",
+        "--partition-seed", "--exchange", "--bits", "--order", "--cache-aggregate", "--recompute",
+        "--islands", "--part-order", "--marginal-cost"}) {
     if (CLI::Option* fixed = command.get_option_no_throw(name)) plan->excludes(fixed);
   }
 }

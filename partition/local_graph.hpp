@@ -22,7 +22,17 @@ struct HaloPlanView {
   // P + 1: send_rows[send_offset[r] .. send_offset[r + 1]) go to part r, in the receiver's order.
   std::span<const std::int64_t> send_offset;
   std::span<const LocalId> send_rows;  // inner nodes
+  // P: the halo row that the first message of each part is for; empty: recv_offset. Differs where
+  // only some of the parts send.
+  std::span<const std::int64_t> recv_first = {};
 
+  std::int64_t first_halo_row(std::size_t part) const {
+    return recv_first.empty() ? recv_offset[part] : recv_first[part];
+  }
+  std::int64_t received_from(std::size_t part) const {
+    return recv_offset[part + 1] - recv_offset[part];
+  }
+  // Messages received, one per row.
   std::int64_t halo_rows() const { return recv_offset.empty() ? 0 : recv_offset.back(); }
   std::int64_t sent_rows() const { return static_cast<std::int64_t>(send_rows.size()); }
 };

@@ -13,6 +13,7 @@
 #include "engine/exchange/bit_assignment.hpp"
 #include "engine/exchange/bit_policy.hpp"
 #include "engine/exchange/channel_measurements.hpp"
+#include "engine/exchange/exchange_parts.hpp"
 #include "engine/exchange/link_probe.hpp"
 
 namespace atl {
@@ -76,7 +77,8 @@ class AdaptiveBits final : public BitPolicy {
   const ExchangeRoute& route_;
   int first_epoch_ = 0;  // 0: none yet
   std::optional<ExchangeCalibration> calibration_;
-  std::map<Direction, std::vector<float>> scores_;  // A_k of the messages this rank sends
+  // A_k of the messages this rank sends.
+  std::map<const DistributedOperator*, std::vector<float>> scores_;
   ChannelMeasurements measurements_;
   std::map<int, std::string> plans_;
   std::map<int, MessageBits> current_;  // of this rank, by slot
@@ -149,26 +151,18 @@ void AdaptiveBits::require_calibrated(const QuantizedChannel& channel) const {
 }
 
 void AdaptiveBits::fetch_scores(const QuantizedChannel& channel) {
-  const Direction direction = channel.channel().direction;
-  if (scores_.contains(direction)) return;
+  if (scores_.contains(&channel.op())) return;
   const HaloPlanView& plan = channel.op().plan;
   const std::vector<float> mine = aggregation_scores(channel.op(), options_.sensitivity);
-  std::vector<float>& of_sent = scores_[direction];
-  of_sent.resize(plan.send_rows.size());
-  std::vector<std::span<const std::byte>> sends;
-  std::vector<std::span<std::byte>> receives;
-  const auto part = [](auto& values, std::span<const std::int64_t> offset, std::size_t peer) {
-    return std::span(values).subspan(static_cast<std::size_t>(offset[peer]),
-                                     static_cast<std::size_t>(offset[peer + 1] - offset[peer]));
-  };
+  std::vector<float> of_received;
   for (std::size_t peer = 0; peer + 1 < plan.recv_offset.size(); ++peer) {
-    sends.push_back(std::as_bytes(part(mine, plan.recv_offset, peer)));
-    receives.push_back(std::as_writable_bytes(part(of_sent, plan.send_offset, peer)));
+    const auto first = mine.begin() + plan.first_halo_row(peer);
+    of_received.insert(of_received.end(), first, first + plan.received_from(peer));
   }
-  route_.transport
-      .all_to_all_v(std::move(sends), std::move(receives),
-                    {"aggregation scores", to_string(direction)})
-      ->wait_all();
+  std::vector<float>& of_sent = scores_[&channel.op()];
+  of_sent.resize(plan.send_rows.size());
+  exchange_parts(route_.transport, of_received, plan.recv_offset, of_sent, plan.send_offset,
+                 {"aggregation scores", to_string(channel.channel().direction)});
 }
 
 void AdaptiveBits::calibrate(QuantizedChannels& channels) {
@@ -215,7 +209,7 @@ ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
   const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
   problem.central_s = times.central_s;
   problem.quantize_s = times.quantize_s;
-  const std::vector<float>& scores = scores_.at(channel.channel().direction);
+  const std::vector<float>& scores = scores_.at(&channel.op());
   beta = channel.range_variance();
   constexpr float kLargest = std::numeric_limits<float>::max();
   for (std::size_t k = 0; k < beta.size(); ++k) beta[k] = std::min(beta[k] * scores[k], kLargest);

@@ -9,7 +9,7 @@ const char* to_string(Sensitivity sensitivity) {
 }
 
 std::vector<float> aggregation_scores(const DistributedOperator& op, Sensitivity sensitivity) {
-  const auto halo = static_cast<std::size_t>(op.plan.halo_rows());
+  const auto halo = static_cast<std::size_t>(op.with_halo() - op.inner());
   const std::int64_t inner = op.inner();
   std::vector<double> scores(halo, 0.0);
   // Coefficients of one row: several edges of one pair of nodes add up to one.

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "engine/exchange/computed_halo.hpp"
+
 namespace atl {
 
 const char* to_string(Direction direction) {
@@ -20,7 +22,7 @@ std::vector<float> with_halo_ones(const std::vector<float>& inner, std::int64_t 
 }  // namespace
 
 GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
-                               Normalisation normalisation) {
+                               Normalisation normalisation, const Recomputation& recomputation) {
   const auto inner = static_cast<std::size_t>(graph.inner());
   const bool symmetric_norm = normalisation == Normalisation::kSymmetric;
   std::vector<float> row(inner);
@@ -83,6 +85,16 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   } else {
     plan(backward_, graph.symmetric ? graph.forward : graph.backward);
   }
+  if (recomputation.any()) {
+    computed_halo_ = std::make_unique<ComputedHalo>(backend, queue, graph, forward_, recomputation);
+  }
+}
+
+GraphOperators::~GraphOperators() = default;
+
+void GraphOperators::connect(Backend& backend, Queue& queue, Transport& transport) {
+  if (computed_halo_ == nullptr || forward_.message_scale.empty()) return;
+  computed_halo_->fetch_factors(backend, queue, transport, host_row_factor_);
 }
 
 DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,

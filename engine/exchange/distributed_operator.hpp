@@ -6,8 +6,12 @@
 
 #include "engine/tensor/tensor.hpp"
 #include "partition/local_graph.hpp"
+#include "partition/recomputation.hpp"
 
 namespace atl {
+
+class ComputedHalo;
+class Transport;
 
 const char* to_string(Direction direction);
 
@@ -40,12 +44,17 @@ enum class Normalisation {
 class GraphOperators {
  public:
   GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
-                 Normalisation normalisation);
+                 Normalisation normalisation, const Recomputation& recomputation = {});
+  ~GraphOperators();
   GraphOperators(const GraphOperators&) = delete;
   GraphOperators& operator=(const GraphOperators&) = delete;
 
   const DistributedOperator& forward() const { return forward_; }    // S
   const DistributedOperator& backward() const { return backward_; }  // S^T
+  // Halo rows that are not fetched but computed here; null: none on any rank.
+  const ComputedHalo* computed_halo() const { return computed_halo_.get(); }
+  // What their computing needs to know of other ranks; nothing to do without. Collective; once.
+  void connect(Backend& backend, Queue& queue, Transport& transport);
 
  private:
   // Device copies of one direction's structure.
@@ -69,6 +78,7 @@ class GraphOperators {
   ConstDeviceArray<float> self_weight_;
   DistributedOperator forward_;
   DistributedOperator backward_;
+  std::unique_ptr<ComputedHalo> computed_halo_;
 };
 
 }  // namespace atl

@@ -112,10 +112,9 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   for (int peer = 0; peer < size_; ++peer) {
     const auto [send_begin, send_end] =
         std::pair(op.plan.send_offset[peer], op.plan.send_offset[peer + 1]);
-    const auto [recv_begin, recv_end] =
-        std::pair(op.plan.recv_offset[peer], op.plan.recv_offset[peer + 1]);
+    const std::int64_t halo = op.inner() + op.plan.first_halo_row(peer);
     sends.push_back(slice(buffer.view().rows_in({send_begin, send_end})));
-    receives.push_back(slice(x.rows_in({op.inner() + recv_begin, op.inner() + recv_end})));
+    receives.push_back(slice(x.rows_in({halo, halo + op.plan.received_from(peer)})));
   }
   const std::int64_t row_bytes = x.cols * bytes_of(x.dtype);
   ScopedSpan span(trace_, "post", tag, direction, SpanOf::kHost);

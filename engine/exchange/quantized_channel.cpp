@@ -64,7 +64,8 @@ void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
   for (std::size_t peer = 0; peer < peers; ++peer) {
     if (in_place_[peer] != 0) continue;
     for (std::int64_t k = op_.plan.recv_offset[peer]; k < op_.plan.recv_offset[peer + 1]; ++k) {
-      rows.push_back(LocalId{static_cast<std::int32_t>(k)});
+      const std::int64_t row = k - op_.plan.recv_offset[peer] + op_.plan.first_halo_row(peer);
+      rows.push_back(static_cast<LocalId>(row));
       offset.push_back(receive_layout_.offset[static_cast<std::size_t>(k)]);
       bits.push_back(received[static_cast<std::size_t>(k)]);
     }
@@ -111,9 +112,8 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
                        static_cast<std::size_t>(send_layout_.packet_bytes[peer]));
     std::byte* to = received + receive_layout_.packet_begin[peer];
     if (in_place_[peer] != 0) {
-      const RowRange halo{op_.inner() + op_.plan.recv_offset[peer],
-                          op_.inner() + op_.plan.recv_offset[peer + 1]};
-      to = static_cast<std::byte*>(x.rows_in(halo).data);
+      const std::int64_t first = op_.inner() + op_.plan.first_halo_row(peer);
+      to = static_cast<std::byte*>(x.rows_in({first, first + op_.plan.received_from(peer)}).data);
     }
     receives.emplace_back(to, static_cast<std::size_t>(receive_layout_.packet_bytes[peer]));
   }

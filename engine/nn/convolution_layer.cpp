@@ -19,13 +19,25 @@ ConvolutionLayer::ConvolutionLayer(const LayerConfig& config, bool root_weight,
       tail_(config.tail, parameters) {
   ATOLL_ASSERT(!config.cache_aggregate || (config.constant_input && !multiply_first()));
   const std::int64_t inner = operators.forward().inner();
-  if (!multiply_first()) aggregated_ = &arena.declare(inner, config.in);
+  halo_ = config.computes_halo ? operators.computed_halo() : nullptr;
+  const std::int64_t computed = halo_ != nullptr ? halo_->rows() : 0;
+  if (!multiply_first()) aggregated_ = &arena.declare(inner + computed, config.in);
   if (tail_.keeps_input()) pre_norm_ = &arena.declare(inner, config.out);
+  if (halo_ == nullptr) return;
+  ATOLL_ASSERT(config.cache_aggregate);
+  if (root_weight) halo_input_ = &arena.declare(computed, config.in);
+  if (tail_.keeps_input()) halo_pre_norm_ = &arena.declare(computed, config.out);
+  halo_output_ = &arena.declare(computed, config.out);
+}
+
+const DistributedOperator& ConvolutionLayer::aggregated_by(Direction direction) const {
+  if (direction == Direction::kBackward) return operators_.backward();
+  return config_.halo_computed ? operators_.computed_halo()->fetched() : operators_.forward();
 }
 
 std::int64_t ConvolutionLayer::input_rows() const {
   const DistributedOperator& op = operators_.forward();
-  return multiply_first() ? op.inner() : op.with_halo();
+  return multiply_first() && !config_.halo_computed ? op.inner() : op.with_halo();
 }
 
 std::int64_t ConvolutionLayer::aggregate_input_elements() const {
@@ -51,7 +63,11 @@ void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratc
                                MatrixView output) {
   Backend& backend = context.backend;
   Queue& queue = context.queue;
-  const DistributedOperator& op = operators_.forward();
+  const DistributedOperator& op = aggregated_by(Direction::kForward);
+  const auto ids = [&](RowRange range) {
+    return context.inner_ids.subspan(static_cast<std::size_t>(range.begin),
+                                     static_cast<std::size_t>(range.size()));
+  };
   const MatrixView y = output.rows_in({0, op.inner()});
   const MatrixView z = pre_norm_ != nullptr ? pre_norm_->view() : y;
   const ConstMatrixView weight = parameters_.operand(weight_);
@@ -61,10 +77,11 @@ void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratc
   const bool fused = tail_.fuses(context);
   const MatrixView sum = fused ? y : z;
   const auto epilogue = [&](RowRange range) {
-    return fused ? tail_.epilogue(context, range) : Epilogue{};
+    return fused ? tail_.epilogue(context, ids(range)) : Epilogue{};
   };
   const auto finish_rows = [&](RowRange range) {
-    if (!fused && !barrier) tail_.forward_rows(context, range, z, y);
+    if (fused || barrier) return;
+    tail_.forward_rows(context, ids(range), z.rows_in(range), y.rows_in(range));
   };
   const auto multiply = [&](ConstMatrixView x, ConstMatrixView by, double beta, MatrixView product,
                             const Epilogue& then) {
@@ -78,8 +95,14 @@ void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratc
     AggregateStages stages;
     stages.prepare = [&](RowRange range) {
       multiply(input.rows_in(range), weight, 0, product.rows_in(range), {});
-      if (root_ < 0) return;
-      multiply(input.rows_in(range), parameters_.operand(root_), 0, sum.rows_in(range), {});
+      if (root_ >= 0) {
+        multiply(input.rows_in(range), parameters_.operand(root_), 0, sum.rows_in(range), {});
+      }
+      // Messages are on their way by now.
+      if (!config_.halo_computed || range.begin != op.central.begin) return;
+      for (const RowRange& halo : operators_.computed_halo()->ranges()) {
+        multiply(input.rows_in(halo), weight, 0, product.rows_in(halo), {});
+      }
     };
     stages.complete = finish_rows;
     stages.beta = root_ < 0 ? 0 : 1;
@@ -101,8 +124,9 @@ void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratc
                             {context.epoch, config_.index, -1, -1}, "forward");
       multiply_aggregated({0, op.inner()});
     } else {
-      aggregate(context, op, channel, input, aggregated_->view(),
+      aggregate(context, op, channel, input, aggregated_->view().rows_in({0, op.inner()}),
                 {.prepare = [](RowRange) {}, .complete = multiply_aggregated});
+      if (halo_ != nullptr) fetch_halo_inputs(context, input);
       cached_ = config_.cache_aggregate;
     }
   }
@@ -110,8 +134,39 @@ void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratc
     tail_.forward_statistics(context, z);
     const ScopedSpan span(context.trace, "norm apply", {context.epoch, config_.index, -1, -1},
                           "forward");
-    tail_.forward_rows(context, {0, op.inner()}, z, y);
+    tail_.forward_rows(context, ids({0, op.inner()}), z, y);
   }
+  if (halo_ != nullptr) compute_halo(context, output);
+}
+
+void ConvolutionLayer::fetch_halo_inputs(const RankContext& context, ConstMatrixView input) {
+  const Channel channel{config_.index, Direction::kForward, /*constant=*/true};
+  context.exchange.begin(halo_->inputs(), aggregated_->view(), channel, context.epoch)->finish();
+  if (root_ < 0) return;
+  // The aggregate before has brought them, and without factors: a root weight goes with the mean.
+  ATOLL_ASSERT(operators_.forward().message_scale.empty());
+  halo_->take(context.backend, context.queue, input, halo_input_->view());
+}
+
+void ConvolutionLayer::compute_halo(const RankContext& context, MatrixView output) {
+  const ScopedSpan span(context.trace, "recompute", {context.epoch, config_.index, -1, -1},
+                        "forward");
+  Backend& backend = context.backend;
+  const std::int64_t inner = operators_.forward().inner();
+  const ConstMatrixView aggregated = aggregated_->view().rows_in({inner, inner + halo_->rows()});
+  const MatrixView y = halo_output_->view();
+  const bool fused = tail_.fuses(context);
+  const MatrixView z = fused ? y : halo_pre_norm_->view();
+  const Epilogue then = fused ? tail_.epilogue(context, halo_->ids()) : Epilogue{};
+  const bool root = root_ >= 0;
+  backend.gemm(context.queue, Transpose::kNo, aggregated, Transpose::kNo,
+               parameters_.operand(weight_), 0, z, root ? Epilogue{} : then);
+  if (root) {
+    backend.gemm(context.queue, Transpose::kNo, halo_input_->view(), Transpose::kNo,
+                 parameters_.operand(root_), 1, z, then);
+  }
+  if (!fused) tail_.forward_rows(context, halo_->ids(), z, y);
+  halo_->place(backend, context.queue, y, output);
 }
 
 void ConvolutionLayer::backward_without_aggregate(const RankContext& context, MatrixView input,
@@ -121,8 +176,8 @@ void ConvolutionLayer::backward_without_aggregate(const RankContext& context, Ma
   const RowRange all{0, dz.rows};
   const ConstMatrixView z = pre_norm_ != nullptr ? ConstMatrixView(pre_norm_->view()) : output;
   tail_.backward_rows(context, all, output, z, dz);
-  context.backend.gemm(context.queue, Transpose::kYes, aggregated_->view(), Transpose::kNo, dz, 1,
-                       parameters_.gradient(weight_));
+  context.backend.gemm(context.queue, Transpose::kYes, aggregated_->view().rows_in(all),
+                       Transpose::kNo, dz, 1, parameters_.gradient(weight_));
   if (root_ >= 0) {
     context.backend.gemm(context.queue, Transpose::kYes, input.rows_in(all), Transpose::kNo, dz, 1,
                          parameters_.gradient(root_));

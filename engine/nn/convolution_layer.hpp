@@ -2,6 +2,7 @@
 // and R an optional weight for the node itself.
 #pragma once
 
+#include "engine/exchange/computed_halo.hpp"
 #include "engine/nn/layer.hpp"
 
 namespace atl {
@@ -15,6 +16,7 @@ class ConvolutionLayer final : public Layer {
   std::int64_t aggregate_input_elements() const override;
   std::int64_t gradient_elements() const override;
   std::int64_t floats_per_halo_row(Direction direction) const override;
+  const DistributedOperator& aggregated_by(Direction direction) const override;
   void forward(const RankContext& context, const Scratch& scratch, MatrixView input,
                MatrixView output) override;
   void backward(const RankContext& context, const Scratch& scratch, MatrixView input,
@@ -25,6 +27,10 @@ class ConvolutionLayer final : public Layer {
 
  private:
   bool multiply_first() const { return config_.order == MultiplyOrder::kMultiplyFirst; }
+  // Gets what rows of ComputedHalo are made from, once S x of the inner rows is there.
+  void fetch_halo_inputs(const RankContext& context, ConstMatrixView input);
+  // output[halo rows of ComputedHalo] as their owners compute them.
+  void compute_halo(const RankContext& context, MatrixView output);
   // Aggregate-first and nothing to send: the kept S x, or no gradient wanted below.
   void backward_without_aggregate(const RankContext& context, MatrixView input,
                                   ConstMatrixView output, MatrixView dz);
@@ -35,9 +41,14 @@ class ConvolutionLayer final : public Layer {
   int weight_ = -1;
   int root_ = -1;  // -1 = none
   LayerTail tail_;
-  Tensor* aggregated_ = nullptr;  // aggregate-first: S x [inner, in], kept for the weight gradient
-  Tensor* pre_norm_ = nullptr;    // z [inner, out] where the tail's backward needs it
-  bool cached_ = false;           // aggregated_ holds S x of the constant input
+  // Aggregate-first: S x [inner, in], kept for the weight gradient. Rows of ComputedHalo follow.
+  Tensor* aggregated_ = nullptr;
+  Tensor* pre_norm_ = nullptr;          // z [inner, out] where the tail's backward needs it
+  bool cached_ = false;                 // aggregated_ holds S x of the constant input
+  const ComputedHalo* halo_ = nullptr;  // computes_halo: the rows, else null
+  Tensor* halo_input_ = nullptr;        // with a root weight: their x
+  Tensor* halo_pre_norm_ = nullptr;     // their z, where a norm follows
+  Tensor* halo_output_ = nullptr;       // their y before their factors
 };
 
 }  // namespace atl

@@ -18,6 +18,10 @@ struct LayerConfig {
   bool constant_input = false;   // first layer without input dropout: S x never changes
   bool cache_aggregate = false;  // keep S x (constant_input and aggregate-first only)
   bool input_gradient = true;    // false in the first layer
+  // Boundary recomputation (ComputedHalo): its output has those halo rows, too; its input has them,
+  // and they are not fetched.
+  bool computes_halo = false;  // needs cache_aggregate
+  bool halo_computed = false;
   TailConfig tail;
 };
 
@@ -37,8 +41,11 @@ class Layer {
   virtual std::int64_t gradient_elements() const = 0;  // of Scratch::gradients for the output
   // Floats that cross the cut per halo row in one epoch of training, and in one evaluation pass.
   virtual std::int64_t floats_per_halo_row(Direction direction) const = 0;
+  // What it aggregates with; the plan says which rows travel.
+  virtual const DistributedOperator& aggregated_by(Direction direction) const = 0;
 
-  // output[inner] = layer(input). input [input_rows(), in]; its halo rows are overwritten.
+  // output[inner] = layer(input). input [input_rows(), in]; its halo rows are overwritten where
+  // they are fetched.
   virtual void forward(const RankContext& context, const Scratch& scratch, MatrixView input,
                        MatrixView output) = 0;
   // gradient (scratch.gradients[from]) holds d loss / d output [inner, out] and is overwritten;

@@ -45,14 +45,14 @@ void LayerTail::prepare_epilogue(const RankContext& context) {
                               eval_inv_std_.span());
 }
 
-Epilogue LayerTail::epilogue(const RankContext& context, RowRange range) {
+Epilogue LayerTail::epilogue(const RankContext& context, std::span<const GlobalId> ids) {
   Epilogue epilogue;
   epilogue.relu = config_.relu;
   epilogue.dropout.key = {context.seed, RandomStream::kDropout,
                           static_cast<std::uint8_t>(config_.layer),
                           static_cast<std::uint32_t>(context.epoch)};
   epilogue.dropout.rate = dropout(context);
-  epilogue.dropout.row_ids = context.inner_ids.subspan(range.begin, range.size());
+  epilogue.dropout.row_ids = ids;
   epilogue.dropout.state = context.state;
   if (config_.norm == Norm::kLayer) return epilogue;
   epilogue.beta = parameters_.value(beta_);
@@ -76,16 +76,15 @@ void LayerTail::forward_statistics(const RankContext& context, ConstMatrixView z
                                         mean_.span(), inv_std_.span());
 }
 
-void LayerTail::forward_rows(const RankContext& context, RowRange range, ConstMatrixView z,
-                             MatrixView y) {
-  ConstMatrixView input = z.rows_in(range);
-  const MatrixView output = y.rows_in(range);
+void LayerTail::forward_rows(const RankContext& context, std::span<const GlobalId> ids,
+                             ConstMatrixView z, MatrixView y) {
+  ConstMatrixView input = z;
   if (config_.norm == Norm::kLayer) {
     context.backend.layer_norm(context.queue, input, parameters_.value(gamma_),
-                               parameters_.value(beta_), kEpsilon, output);
-    input = output;
+                               parameters_.value(beta_), kEpsilon, y);
+    input = y;
   }
-  context.backend.apply_epilogue(context.queue, input, epilogue(context, range), output);
+  context.backend.apply_epilogue(context.queue, input, epilogue(context, ids), y);
 }
 
 void LayerTail::backward_statistics(const RankContext& context, ConstMatrixView y,

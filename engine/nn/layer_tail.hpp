@@ -41,13 +41,15 @@ class LayerTail {
   }
   // Before the first epilogue() of a forward pass without statistics of its own.
   void prepare_epilogue(const RankContext& context);
-  // The tail of rows `range` but for layer norm, which comes before it.
-  Epilogue epilogue(const RankContext& context, RowRange range);
+  // The tail of the rows of nodes `ids` (in the backend's memory) but for layer norm, which comes
+  // before it.
+  Epilogue epilogue(const RankContext& context, std::span<const GlobalId> ids);
 
   // Batch norm in training only: statistics of z [inner, F] over all ranks.
   void forward_statistics(const RankContext& context, ConstMatrixView z);
-  // y[range] = tail(z[range]); matrices have at least the inner rows.
-  void forward_rows(const RankContext& context, RowRange range, ConstMatrixView z, MatrixView y);
+  // y = tail(z), for rows of nodes `ids`.
+  void forward_rows(const RankContext& context, std::span<const GlobalId> ids, ConstMatrixView z,
+                    MatrixView y);
 
   // Batch norm only: turns dy [inner, F] into the gradient behind ReLU and dropout, sums what the
   // backward pass of the norm needs over all ranks, adds to the gradients of its parameters.

@@ -67,6 +67,9 @@ LayerConfig layer_config(const ModelConfig& config, int index) {
   }
   layer.cache_aggregate =
       cache && layer.constant_input && layer.order == MultiplyOrder::kAggregateFirst;
+  const bool recomputes = config.recomputation.any();
+  layer.computes_halo = recomputes && index == 0;
+  layer.halo_computed = recomputes && index == 1;
   layer.tail = {index, layer.out, last ? Norm::kNone : config.norm, !last,
                 last ? 0.0 : config.dropout};
   return layer;
@@ -78,9 +81,16 @@ Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const Lo
       backend_(backend),
       queue_(queue),
       features_(features),
-      operators_(backend, queue, graph, find_kind(config.kind).normalisation),
+      operators_(backend, queue, graph, find_kind(config.kind).normalisation, config.recomputation),
       arena_(std::make_shared<TensorArena>(config.dtype)),
       parameters_(config.dtype) {
+  if (config.recomputation.any() &&
+      (config.layers < 2 || !layer_config(config, 0).cache_aggregate)) {
+    fail_option(
+        "--recompute: only a first layer that keeps its aggregate can be computed for halo rows, "
+        "and only a layer after it needs them; this takes --layers 2 or more, --input-dropout 0, "
+        "--cache-aggregate on and an order that aggregates first there");
+  }
   std::int64_t aggregate_input = 0;
   std::int64_t gradient = 0;
   for (int index = 0; index < config.layers; ++index) {
@@ -167,17 +177,16 @@ std::vector<LayerAlgebra> Model::algebra() const {
   for (const auto& layer : layers_) {
     result.push_back({layer->config().order, layer->config().cache_aggregate,
                       layer->floats_per_halo_row(Direction::kForward),
-                      layer->floats_per_halo_row(Direction::kBackward)});
+                      layer->floats_per_halo_row(Direction::kBackward),
+                      layer->aggregated_by(Direction::kForward).plan.sent_rows(),
+                      layer->aggregated_by(Direction::kBackward).plan.sent_rows()});
   }
   return result;
 }
 
 std::int64_t Model::halo_bytes_per_epoch() const {
   std::int64_t elements = 0;
-  for (const LayerAlgebra& layer : algebra()) {
-    elements += layer.forward_floats * operators_.forward().plan.sent_rows() +
-                layer.backward_floats * operators_.backward().plan.sent_rows();
-  }
+  for (const LayerAlgebra& layer : algebra()) elements += layer.sent_elements();
   return elements * bytes_of(config_.dtype);
 }
 

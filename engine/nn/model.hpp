@@ -30,6 +30,7 @@ struct ModelConfig {
   OrderChoice order = OrderChoice::kAuto;
   bool cache_aggregate = true;           // keep S x of the first layer where its input is constant
   std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
+  Recomputation recomputation;           // of halo rows of the first layer's output
   DType dtype = DType::kF32;
 };
 
@@ -46,13 +47,19 @@ struct LayerAlgebra {
   bool cached;
   std::int64_t forward_floats;  // per halo row and epoch
   std::int64_t backward_floats;
+  std::int64_t forward_rows;  // that this rank sends in one epoch
+  std::int64_t backward_rows;
+
+  std::int64_t sent_elements() const {
+    return forward_floats * forward_rows + backward_floats * backward_rows;
+  }
 };
 
 class Model {
  public:
   // Declares all tensors; allocate() takes the memory. features [inner, config.features] in the
   // backend's memory; graph and features must outlive the model. Throws Error{kOption} for an
-  // unknown kind.
+  // unknown kind, or if rows can't be recomputed.
   Model(const ModelConfig& config, Backend& backend, Queue& queue, const LocalGraphView& graph,
         ConstMatrixView features);
 
@@ -70,8 +77,11 @@ class Model {
 
   ParameterStore& parameters() { return parameters_; }
   std::vector<std::unique_ptr<Layer>>& layers() { return layers_; }
+  const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
   const ModelConfig& config() const { return config_; }
   const GraphOperators& operators() const { return operators_; }
+  // To be connected before forward(), if the model recomputes rows.
+  GraphOperators& operators() { return operators_; }
   // Owner of all tensors that messages are read from and written to.
   std::shared_ptr<const void> memory() const { return arena_; }
   std::vector<LayerAlgebra> algebra() const;

@@ -33,6 +33,7 @@ struct TrainOptions {
   OrderChoice order = OrderChoice::kAuto;
   bool cache_aggregate = true;
   std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
+  Recomputation recomputation;           // see ModelConfig
   bool overlap = true;
   std::string exchange = "exact";
   WidthOptions widths;            // of `quantized`

@@ -23,6 +23,7 @@ ModelConfig model_config(const TrainOptions& options, std::int64_t features, std
   config.order = options.order;
   config.cache_aggregate = options.cache_aggregate;
   config.layer_orders = options.layer_orders;
+  config.recomputation = options.recomputation;
   config.dtype = options.dtype;
   return config;
 }
@@ -74,19 +75,24 @@ void Trainer::swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overla
 
 std::int64_t Trainer::bytes_needed() const {
   std::int64_t total = model_.bytes();
-  const GraphOperators& operators = model_.operators();
-  for (const LayerAlgebra& layer : model_.algebra()) {
+  for (const auto& layer : model_.layers()) {
     const DType dtype = model_.config().dtype;
     // A kept aggregate is exchanged once, and its buffer stays.
-    const std::int64_t forward = layer.cached ? model_.config().features : layer.forward_floats;
-    total += exchange_->buffer_bytes(operators.forward(), forward, dtype) +
-             exchange_->buffer_bytes(operators.backward(), layer.backward_floats, dtype) +
-             eval_exchange_->buffer_bytes(operators.forward(), layer.forward_floats, dtype);
+    const std::int64_t trained = layer->floats_per_halo_row(Direction::kForward);
+    const std::int64_t first = layer->config().cache_aggregate ? model_.config().features : trained;
+    const DistributedOperator& forward = layer->aggregated_by(Direction::kForward);
+    total += exchange_->buffer_bytes(forward, first, dtype) +
+             exchange_->buffer_bytes(layer->aggregated_by(Direction::kBackward),
+                                     layer->floats_per_halo_row(Direction::kBackward), dtype) +
+             eval_exchange_->buffer_bytes(forward, trained, dtype);
   }
   return total;
 }
 
-void Trainer::allocate() { model_.allocate(options_.seed); }
+void Trainer::allocate() {
+  model_.allocate(options_.seed);
+  model_.operators().connect(backend_, queue_, transport_);
+}
 
 RankContext Trainer::context(int epoch, bool training) {
   return {.backend = backend_,

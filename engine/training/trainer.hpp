@@ -38,7 +38,7 @@ class Trainer {
 
   // Bytes that allocate() and the exchange buffers take on this rank.
   std::int64_t bytes_needed() const;
-  void allocate();
+  void allocate();  // collective
 
   // Forward, loss, backward, gradient all-reduce, step. epoch is 1-based. Collective.
   EpochResult run_epoch(int epoch);

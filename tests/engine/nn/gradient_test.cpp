@@ -26,6 +26,8 @@ struct ModelCase {
   double input_dropout = 0;
   bool sigmoid = false;
   bool directed = true;
+  // Rank r computes the halo rows of owner o where (r + 2 o) % 3 < recompute: 0 none, 3 all.
+  int recompute = 0;
 };
 
 struct Outcome {
@@ -82,9 +84,17 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     config.order = setup.order;
     config.cache_aggregate = setup.cache;
     config.dtype = DType::kF64;
+    Recomputation recomputation(parts);
+    for (int r = 0; r < parts; ++r) {
+      for (int owner = 0; owner < parts; ++owner) {
+        if (r != owner && (r + 2 * owner) % 3 < setup.recompute) recomputation.set(r, owner);
+      }
+    }
+    config.recomputation = recomputation;
     Model model(config, *rank.backend, *rank.queue, local, features.view());
     rank.exchange->keep_alive(model.memory());
     model.allocate(3);
+    model.operators().connect(*rank.backend, *rank.queue, transport);
     // Biases start at 0, where rows of zeros would stand on the kink of ReLU.
     for (std::int64_t p = 0; p < model.parameters().size(); ++p) {
       model.parameters().values().row<double>(0)[p] +=
@@ -131,6 +141,9 @@ std::vector<ModelCase> setups() {
       all.push_back({kind, norm, OrderChoice::kAggregateFirst, false, 0.4, 0, false, true});
       all.push_back({kind, norm, OrderChoice::kAuto, true, 0.3, 0.5, true, true});
       all.push_back({kind, norm, OrderChoice::kAuto, true, 0, 0, false, false});
+      all.push_back({kind, norm, OrderChoice::kAggregateFirst, true, 0.4, 0, false, true, 1});
+      all.push_back({kind, norm, OrderChoice::kAggregateFirst, true, 0.4, 0, false, true, 3});
+      all.push_back({kind, norm, OrderChoice::kAuto, true, 0.4, 0, false, true, 2});
     }
   }
   return all;
