@@ -92,9 +92,9 @@ void run_plan(const PlanArguments& arguments) {
              to_text(plan), arguments.out, plan.ranks, arguments.flags.dataset, arguments.out);
 }
 
-void add_explain_command(CLI::App& plan) {
+void add_explain_command(CLI::App& parent) {
   CLI::App* command =
-      plan.add_subcommand("explain", "Say what a plan decides, why, and how good it is");
+      parent.add_subcommand("explain", "Say what a plan decides, why, and how good it is");
   command->footer("Example:\n  atoll plan explain plan.json");
   const auto file = std::make_shared<std::string>();
   command->add_option("file", *file, "plan.json of atoll plan")->required();

@@ -15,8 +15,12 @@ Json planned_model(const TrainOptions& options) {
           {"input-dropout", options.input_dropout}};
 }
 
+PlannedJob unplanned_job(const TrainFlags& flags) {
+  return {flags.resolve(), flags.resolve_partition()};
+}
+
 PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
-  PlannedJob job{flags.resolve(), flags.resolve_partition()};
+  PlannedJob job = unplanned_job(flags);
   if (flags.recompute == "all") {
     job.options.recomputation = Recomputation::of_all_pairs(transport.size());
   }
@@ -31,6 +35,7 @@ PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
                       transport.size(), planned_model(job.options));
   });
   job.partition = plan.partition;
+  job.options.recomputation = plan.recomputation;
   std::vector<int> bits;
   for (const PlannedLayer& layer : plan.layers) {
     job.options.layer_orders.push_back(

@@ -12,6 +12,8 @@ struct PlannedJob {
   PartitionOptions partition;
 };
 
+// The options of `flags`, its plan left out.
+PlannedJob unplanned_job(const TrainFlags& flags);
 // The options of `flags`, changed by its plan if it names one. Collective. Throws Error{kInput} on
 // all ranks if the plan is damaged or made for another graph, number of ranks or model.
 PlannedJob planned_job(const TrainFlags& flags, Transport& transport);

@@ -7,7 +7,7 @@
 #include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
-#include "launch/planned_job.hpp"
+#include "launch/plan_trial.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 #include "launch/version.hpp"
@@ -35,13 +35,14 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
   if (!run_dir.empty()) fmt::print("  results in {}\n", run_dir.string());
 }
 
-void run_train(const TrainFlags& flags, const std::string& config) {
+void run_train(const TrainFlags& flags, int plan_trial, const std::string& config) {
   flags.resolve();  // what is wrong with it is known before any rank starts
   run_ranks(flags.transport, [&](Transport& transport) {
-    const auto [options, partition] = planned_job(flags, transport);
     on_all_ranks(transport, [&] {
-      if (!options.run_dir.empty()) RunFolder::check(options.run_dir, options.resume);
+      const TrainOptions& asked = flags.train;
+      if (!asked.run_dir.empty()) RunFolder::check(asked.run_dir, asked.resume);
     });
+    const auto [options, partition] = tried_job(flags, plan_trial, transport);
     RankJob job(transport, flags.dataset, partition, options);
     const Json summary = train(options, {config, program_commit(), flags.dataset}, job, transport);
     if (transport.rank() == 0) print_summary(summary, options.run_dir);
@@ -91,7 +92,15 @@ void add_train_command(CLI::App& app) {
       ->add_flag("--trace", train.trace,
                  "Write a Chrome trace into --run-dir (opens in Perfetto; see atoll trace)")
       ->group("Results");
-  command->callback([command, flags] { run_train(*flags, effective_config(*command)); });
+  const auto plan_trial = std::make_shared<int>(3);
+  command
+      ->add_option("--plan-trial", *plan_trial,
+                   "Time so many epochs with --plan and without it, and drop the plan if it is "
+                   "slower; 0: trust it")
+      ->check(non_negative_number())
+      ->group("Machine");
+  command->callback(
+      [command, flags, plan_trial] { run_train(*flags, *plan_trial, effective_config(*command)); });
 }
 
 }  // namespace atl

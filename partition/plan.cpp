@@ -54,6 +54,7 @@ Json to_json(const Plan& plan) {
           {"model", plan.model},
           {"partition", to_json(plan.partition)},
           {"layers", layers},
+          {"recomputation", to_json(plan.recomputation)},
           {"predicted_ms", plan.predicted_ms},
           {"default_ms", plan.default_ms},
           {"lower_bound_ms", plan.lower_bound_ms},
@@ -86,6 +87,15 @@ Plan read_plan(const std::filesystem::path& path) {
   }
   for (std::size_t l = 0; l < layers.size(); ++l) {
     plan.layers.push_back(read_layer(layers[l], fmt::format("{}: layer {}", path.string(), l)));
+  }
+  plan.recomputation = parse_recomputation(json.value("recomputation", Json()), plan.ranks,
+                                           fmt::format("{}: field 'recomputation'", path.string()));
+  if (plan.recomputation.any() && (plan.layers.size() < 2 || !plan.layers[0].cache_aggregate ||
+                                   plan.layers[0].order != kOrders[1])) {
+    fail_input(
+        "{}: field 'recomputation' names rows of the first layer's output; it must be null unless "
+        "layer 0 is aggregate-first with 'cache_aggregate' true and a layer follows it",
+        path.string());
   }
   plan.predicted_ms = milliseconds(json, "predicted_ms", path);
   plan.default_ms = milliseconds(json, "default_ms", path);

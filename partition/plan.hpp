@@ -8,6 +8,7 @@
 
 #include "base/json.hpp"
 #include "partition/partitioner.hpp"
+#include "partition/recomputation.hpp"
 
 namespace atl {
 
@@ -26,6 +27,7 @@ struct Plan {
 
   PartitionOptions partition;  // part p is trained by rank p
   std::vector<PlannedLayer> layers;
+  Recomputation recomputation;  // of halo rows of the first layer's output
 
   // What the simulator expects, for reports; ms per epoch.
   double predicted_ms = 0;

@@ -4,6 +4,7 @@ hand on which one rank is slow."""
 
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -38,7 +39,7 @@ class PlanTest(unittest.TestCase):
         cls.succeed("generate", "sbm", "--nodes", "3000", "--features", "20", "--out", "data")
         cls.text = cls.succeed("plan", "data", "--topology", "machine.json", *MODEL, "--out",
                                "plan.json", "--predicted-trace", "predicted.json")
-        for name, plan in (("without", []), ("with", ["--plan", "plan.json"])):
+        for name, plan in (("without", []), ("with", ["--plan", "plan.json", "--plan-trial", "0"])):
             cls.succeed("train", "data", *TRAIN, *plan, "--epochs", "20", "--trace", "--run-dir",
                         name)
 
@@ -63,6 +64,10 @@ class PlanTest(unittest.TestCase):
     def losses(self, run_dir):
         with open(self.path(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
             return [json.loads(line)["loss"] for line in file]
+
+    def summary(self, run_dir):
+        with open(self.path(run_dir, "summary.json"), encoding="utf-8") as file:
+            return json.load(file)
 
     def plan(self):
         with open(self.path("plan.json"), encoding="utf-8") as file:
@@ -109,12 +114,22 @@ class PlanTest(unittest.TestCase):
         text = self.succeed("plan", "data", "--topology", "starved.json", *MODEL, "--allow-bits",
                             "8,4", "--search", "mcts", "--evaluations", "60", "--out", "few.json")
         self.assertRegex(text, r"layer 1 bits +4 bits instead of 32 bits: saves")
-        self.succeed("train", "data", *TRAIN, "--plan", "few.json", "--epochs", "3", "--run-dir",
-                     "few")
-        with open(self.path("few", "summary.json"), encoding="utf-8") as file:
-            summary = json.load(file)
+        planned = ["train", "data", *TRAIN, "--plan", "few.json", "--epochs", "3"]
+        self.succeed(*planned, "--plan-trial", "0", "--run-dir", "few")
+        summary = self.summary("few")
         self.assertEqual(summary["exchange"], "quantized")
         self.assertIn("4", summary["bits"].split(","))
+        # Which is faster here is not for a test to say, but that the run follows what was measured.
+        tried = run([*planned, "--run-dir", "tried"], self.folder)
+        self.assertEqual(tried.returncode, 0, tried.stderr)
+        times = re.search(r"few.json: ([0-9.]+) ms per epoch with the plan, ([0-9.]+) ms without it",
+                          tried.stderr)
+        self.assertIsNotNone(times, tried.stderr)
+        with_plan, without = map(float, times.groups())
+        dropped = "the plan is dropped" in tried.stderr
+        if with_plan != without:  # but for what rounding to a tenth hides
+            self.assertEqual(dropped, without < with_plan)
+        self.assertEqual(self.summary("tried")["exchange"], "exact" if dropped else "quantized")
 
     def test_plans_for_something_else_are_refused(self):
         train = ["train", "data", "--plan", "plan.json", "--epochs", "1"]

@@ -26,6 +26,10 @@ Plan example() {
   plan.partition.imbalance = 0.05;
   plan.partition.balance = PartitionBalance::kEdges;
   plan.layers = {{"aggregate-first", true, 32}, {"multiply-first", false, 8}};
+  plan.recomputation = Recomputation(4);
+  plan.recomputation.set(0, 2);
+  plan.recomputation.set(3, 0);
+  plan.recomputation.set(3, 1);
   plan.predicted_ms = 812.5;
   plan.default_ms = 1300.25;
   plan.lower_bound_ms = 790;
@@ -62,6 +66,11 @@ TEST_F(PlanFile, ReadsWhatItWrites) {
   EXPECT_EQ(plan.partition.marginal_cost, 0.5);
   EXPECT_TRUE(plan.quantized());
   EXPECT_TRUE(plan.layers[0].cache_aggregate);
+  EXPECT_EQ(json.at("recomputation"), Json::parse("[[2], [], [], [0, 1]]"));
+  EXPECT_EQ(plan.recomputation, example().recomputation);
+  Json none = json;
+  none["recomputation"] = nullptr;
+  EXPECT_FALSE(read_plan(write(none)).recomputation.any());
 }
 
 TEST_F(PlanFile, NamesTheFieldThatIsWrong) {
@@ -76,6 +85,15 @@ TEST_F(PlanFile, NamesTheFieldThatIsWrong) {
   says([](Json& j) { j["layers"][0]["bits"] = 3; }, "layer 0", "1, 2, 4, 8, 16, 32");
   says([](Json& j) { j["layers"][0]["bits"] = 8.5; }, "layer 0", "8.5");
   says([](Json& j) { j["layers"][0]["cache_aggregate"] = "yes"; }, "cache_aggregate", "yes");
+  says([](Json& j) { j["recomputation"] = 3; }, "'recomputation'", "3");
+  says([](Json& j) { j["recomputation"].erase(0); }, "'recomputation'", "4 arrays");
+  says([](Json& j) { j["recomputation"][1] = "all"; }, "'recomputation': entry 1", "all");
+  for (const Json& owner : {Json(4), Json(-1), Json(1), Json(0.5), Json("2")}) {
+    says([&](Json& j) { j["recomputation"][1] = {owner}; }, "'recomputation': entry 1 has",
+         "0 to 3");
+  }
+  says([](Json& j) { j["layers"][0]["cache_aggregate"] = false; }, "'recomputation'",
+       "'cache_aggregate' true");
   says([](Json& j) { j["ranks"] = "four"; }, "'ranks'", "four");
   says([](Json& j) { j["dataset"].erase("checksum"); }, "'checksum'", "missing");
   says([](Json& j) { j["partition"]["method"] = "scissors"; }, "scissors", "metis");
