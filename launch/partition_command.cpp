@@ -9,6 +9,7 @@
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/partition_flags.hpp"
+#include "launch/planned_graph.hpp"
 #include "launch/validators.hpp"
 #include "partition/quality.hpp"
 
@@ -22,6 +23,7 @@ struct PartitionArguments {
   std::uint64_t seed = 1;
   std::int64_t split_index = 0;
   bool json = false;
+  std::string shape_out;
 };
 
 // Sum of what parts of one island receive from parts of others; as PartitionQuality::forward_rows.
@@ -44,13 +46,16 @@ void run_partition(const PartitionArguments& arguments) {
   const Json partition = read_partition(folder, dataset);
   const std::filesystem::path quality_file = folder / "quality.json";
   const Json quality = read_json(quality_file);
+  const PartitionQuality figures = parse_quality(quality, quality_file);
+  if (!arguments.shape_out.empty()) {
+    write_json(arguments.shape_out, to_json(shape_of(dataset.info(), options, figures)));
+  }
   if (arguments.json) {
     const Json document = {
         {"folder", folder.string()}, {"partition", partition}, {"quality", quality}};
     fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
     return;
   }
-  const PartitionQuality figures = parse_quality(quality, quality_file);
   fmt::print("{}\n", to_text(figures));
   if (!options.islands.empty()) {
     fmt::print("halo rows between islands: {} forward, {} backward\n",
@@ -83,6 +88,8 @@ void add_partition_command(CLI::App& app) {
   command->add_option("--seed", arguments->seed, "Seed of metis and random")->check(seed_number());
   command->add_option("--split-index", arguments->split_index,
                       "Which split's training nodes edges,train balances");
+  command->add_option("--shape-out", arguments->shape_out,
+                      "Also write the counts that atoll plan --shape needs instead of the dataset");
   command->add_flag("--json", arguments->json, "Print JSON instead of tables");
   command->callback([arguments] { run_partition(*arguments); });
 }

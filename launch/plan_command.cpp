@@ -5,12 +5,12 @@
 #include <memory>
 
 #include "base/files.hpp"
-#include "datasets/dataset.hpp"
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/plan_search.hpp"
 #include "engine/placement/traced_run.hpp"
 #include "engine/training/trainer.hpp"
 #include "launch/command.hpp"
+#include "launch/planned_graph.hpp"
 #include "launch/planned_job.hpp"
 #include "launch/validators.hpp"
 
@@ -19,6 +19,7 @@ namespace {
 
 struct PlanArguments {
   TrainFlags flags;
+  std::vector<std::string> shapes;
   std::string topology;
   std::string search = "auto";
   int evaluations = 2000;
@@ -40,8 +41,59 @@ std::vector<int> allowed_bits(const std::string& text) {
   return bits;
 }
 
-std::int64_t outputs_of(const DatasetInfo& info) {
-  return info.task == Task::kBinary ? 1 : info.classes;
+// Corrections from the run of --measured; none without it.
+PhaseCorrections measured_corrections(const std::string& folder, const ModelConfig& model,
+                                      const Topology& topology) {
+  if (folder.empty()) return {};
+  const TracedRun run = read_traced_run(folder);
+  if (run.model.layers != model.layers || run.model.kind != model.kind) {
+    fail_input("{}: a run of {} with {} layers, but the plan is for {} with {}", folder,
+               run.model.kind, run.model.layers, model.kind, model.layers);
+  }
+  return common_corrections(run, topology);
+}
+
+// What is planned for: model, cuts, and what the plan says of the graph.
+struct PlanInput {
+  ModelConfig model;
+  PhaseCorrections corrections;
+  std::vector<CutCandidate> cuts;
+  Plan plan;
+};
+
+PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& options,
+                        const Topology& topology) {
+  const PartitionOptions partition = arguments.flags.resolve_partition();
+  const Dataset dataset = Dataset::open(arguments.flags.dataset);
+  const DatasetInfo& info = dataset.info();
+  PlanInput input;
+  input.model = model_config(options, info.features, outputs_of(info));
+  input.corrections = measured_corrections(arguments.measured, input.model, topology);
+  const std::span<const std::uint8_t> split =
+      info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
+  input.cuts =
+      arguments.search == "none"
+          ? std::vector{default_cut(dataset.graph(), split, partition, topology, input.model)}
+          : cut_candidates(dataset.graph(), split, partition, topology, input.model,
+                           input.corrections);
+  input.plan.dataset = info.name;
+  input.plan.dataset_checksum = info.checksum;
+  return input;
+}
+
+PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& options,
+                      const Topology& topology) {
+  const std::vector<NamedShape> shapes = read_shapes(arguments.shapes, topology.ranks());
+  const GraphShape& first = shapes.front().shape;
+  PlanInput input;
+  input.model = model_config(options, first.features, first.classes);
+  input.corrections = measured_corrections(arguments.measured, input.model, topology);
+  input.plan.dataset = first.name;
+  for (const NamedShape& shape : shapes) {
+    input.cuts.push_back({shape.name, shape.shape.partition, shape.shape.quality});
+    input.plan.shape += (input.plan.shape.empty() ? "" : ", ") + shape.file;
+  }
+  return input;
 }
 
 void run_plan(const PlanArguments& arguments) {
@@ -59,37 +111,27 @@ void run_plan(const PlanArguments& arguments) {
   request.options = {.evaluations = arguments.evaluations,
                      .seconds = arguments.budget_s,
                      .seed = arguments.search_seed};
-  const Dataset dataset = Dataset::open(arguments.flags.dataset);
-  const DatasetInfo& info = dataset.info();
-  const ModelConfig model = model_config(options, info.features, outputs_of(info));
-  const std::span<const std::uint8_t> split =
-      info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
-  PhaseCorrections corrections;
-  if (!arguments.measured.empty()) {
-    const TracedRun run = read_traced_run(arguments.measured);
-    if (run.model.layers != model.layers || run.model.kind != model.kind) {
-      fail_input("{}: a run of {} with {} layers, but the plan is for {} with {}",
-                 arguments.measured, run.model.kind, run.model.layers, model.kind, model.layers);
-    }
-    corrections = common_corrections(run, topology);
-  }
-  const std::vector<CutCandidate> cuts =
-      request.search == "none"
-          ? std::vector{default_cut(dataset.graph(), split, request.partition, topology, model)}
-          : cut_candidates(dataset.graph(), split, request.partition, topology, model, corrections);
-  PlanSpace space(topology, model, cuts, request.bits, corrections);
+  const PlanInput input = arguments.shapes.empty() ? dataset_input(arguments, options, topology)
+                                                   : shape_input(arguments, options, topology);
+  PlanSpace space(topology, input.model, input.cuts, request.bits, input.corrections);
   const SearchResult found = search_plan(space, request);
   Plan plan = make_plan(space, topology, request, found);
-  plan.dataset = info.name;
-  plan.dataset_checksum = info.checksum;
+  plan.dataset = input.plan.dataset;
+  plan.dataset_checksum = input.plan.dataset_checksum;
+  plan.shape = input.plan.shape;
   plan.model = planned_model(options);
   write_atomically(arguments.out, to_json(plan).dump(2) + "\n");
   if (!arguments.trace.empty()) {
     const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
     write_atomically(arguments.trace, chrome_trace(tasks, Simulator(topology).run(tasks)));
   }
-  fmt::print("{}\nwritten to {}; train with: mpirun -n {} atoll train {} --plan {}\n",
-             to_text(plan), arguments.out, plan.ranks, arguments.flags.dataset, arguments.out);
+  fmt::print("{}\nwritten to {}; ", to_text(plan), arguments.out);
+  if (plan.shape.empty()) {
+    fmt::print("train with: mpirun -n {} atoll train {} --plan {}\n", plan.ranks,
+               arguments.flags.dataset, arguments.out);
+  } else {
+    fmt::print("training needs a plan of the dataset itself\n");
+  }
 }
 
 void add_explain_command(CLI::App& parent) {
@@ -119,10 +161,23 @@ void add_plan_command(CLI::App& app) {
       "  mpirun -n 4 atoll topology probe --out topology.json\n"
       "  atoll plan data/arxiv --topology topology.json --norm batch --out plan.json\n"
       "  atoll plan explain plan.json\n"
+      "  atoll plan --shape papers.json --topology cluster.json   (without the dataset)\n"
       "  mpirun -n 4 atoll train data/arxiv --norm batch --plan plan.json");
   const auto arguments = std::make_shared<PlanArguments>();
   add_train_flags(*command, arguments->flags);
-  command->get_option("dataset")->required(false);
+  CLI::Option* dataset = command->get_option("dataset")->required(false);
+  CLI::Option* shape =
+      command
+          ->add_option("--shape", arguments->shapes,
+                       "Instead of a dataset, a file of its shape: FILE or NAME=FILE; several for "
+                       "several cuts, the one that training would take first")
+          ->group("Plan");
+  for (const char* name :
+       {"--method", "--objective", "--balance", "--weights", "--cuts", "--imbalance", "--islands",
+        "--part-order", "--marginal-cost", "--partition-seed", "--split-index"}) {
+    shape->excludes(command->get_option(name));  // the shape is of a graph that is cut
+  }
+  shape->excludes(dataset)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--topology", arguments->topology, "File that describes the machine")
       ->check(CLI::ExistingFile)
       ->group("Plan");
@@ -161,9 +216,11 @@ void add_plan_command(CLI::App& app) {
   command->require_subcommand(0, 1);
   command->callback([command, arguments] {
     if (!command->get_subcommands().empty()) return;
-    for (const char* needed : {"dataset", "--topology"}) {
-      if (command->get_option(needed)->empty())
-        fail_option("{} is required; see atoll plan --help", needed);
+    if (arguments->flags.dataset.empty() && arguments->shapes.empty()) {
+      fail_option("dataset or --shape is required; see atoll plan --help");
+    }
+    if (arguments->topology.empty()) {
+      fail_option("--topology is required; see atoll plan --help");
     }
     run_plan(*arguments);
   });

@@ -48,8 +48,10 @@ Json to_json(const Plan& plan) {
     layers.push_back(
         {{"order", layer.order}, {"cache_aggregate", layer.cache_aggregate}, {"bits", layer.bits}});
   }
+  Json dataset = {{"name", plan.dataset}, {"checksum", plan.dataset_checksum}};
+  if (!plan.shape.empty()) dataset["shape"] = plan.shape;
   return {{"format", kFormat},
-          {"dataset", {{"name", plan.dataset}, {"checksum", plan.dataset_checksum}}},
+          {"dataset", dataset},
           {"ranks", plan.ranks},
           {"model", plan.model},
           {"partition", to_json(plan.partition)},
@@ -72,6 +74,7 @@ Plan read_plan(const std::filesystem::path& path) {
   const Json dataset = json_field<Json>(json, "dataset", path);
   plan.dataset = json_field<std::string>(dataset, "name", path);
   plan.dataset_checksum = json_field<std::string>(dataset, "checksum", path);
+  if (dataset.contains("shape")) plan.shape = json_field<std::string>(dataset, "shape", path);
   plan.ranks = json_field<int>(json, "ranks", path);
   if (plan.ranks < 1 || plan.ranks > kMaxParts) {
     fail_input("{}: field 'ranks' is {}; allowed are 1 to {}", path.string(), plan.ranks,
@@ -107,6 +110,12 @@ Plan read_plan(const std::filesystem::path& path) {
 void require_plan_fits(const Plan& plan, const std::filesystem::path& path,
                        const std::string& dataset_checksum, int ranks, const Json& model) {
   const std::string file = path.string();
+  if (!plan.shape.empty()) {
+    fail_input(
+        "{}: made from a shape, not from a dataset: {} says how many nodes a part has, but not "
+        "which; make a plan with atoll plan DATASET",
+        file, plan.shape);
+  }
   if (plan.dataset_checksum != dataset_checksum) {
     fail_input(
         "{}: made for dataset {} with checksum {}, but this one has {}: the plan is of another "

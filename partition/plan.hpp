@@ -22,6 +22,7 @@ struct Plan {
   // What it was made for. Training by it refuses anything else.
   std::string dataset;  // name
   std::string dataset_checksum;
+  std::string shape;  // file of a shape that stood for the dataset; empty: none
   int ranks = 0;
   Json model;  // options that say what is computed: model, layers, hidden, norm, ...
 
@@ -43,7 +44,7 @@ Json to_json(const Plan& plan);
 Plan read_plan(const std::filesystem::path& path);
 
 // Throws Error{kInput} naming `path` and both values unless the plan was made for this graph, this
-// many ranks and this model.
+// many ranks and this model, or if it was made from a shape.
 void require_plan_fits(const Plan& plan, const std::filesystem::path& path,
                        const std::string& dataset_checksum, int ranks, const Json& model);
 

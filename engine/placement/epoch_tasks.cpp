@@ -34,16 +34,22 @@ struct Rows {
   std::int64_t edges = 0;  // in-edges, with the model's self-loops
 };
 
+constexpr int kAllStages = -1;
+constexpr int kNoStage = -2;
+
 class EpochBuilder {
  public:
+  // Adds the tasks of `stage` to `graph`.
   EpochBuilder(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
-               TaskDetail detail)
+               TaskDetail detail, int stage, TaskGraph& graph)
       : setting_(setting),
         strategy_(strategy),
         merged_(detail == TaskDetail::kMerged),
+        joins_packets_(merged_ && setting.topology.ranks() > kMostExactRanks),
         root_(has_root_weight(setting.model.kind)),
         ranks_(setting.topology.ranks()),
-        graph_(ranks_),
+        wanted_(stage),
+        graph_(graph),
         layers_(planned_layers(setting.model, strategy)),
         last_(static_cast<std::size_t>(ranks_), -1),
         barrier_(static_cast<std::size_t>(ranks_), -1) {
@@ -51,7 +57,8 @@ class EpochBuilder {
     ATOLL_ASSERT(std::ssize(strategy) == setting.model.layers);
   }
 
-  TaskGraph build() {
+  // By stage: layers whose strategy its tasks depend on.
+  std::vector<std::vector<int>> build() {
     if (setting_.model.input_dropout > 0) {
       for_ranks([&](int r) {
         compute(r, {Phase::kInputDropout, 0, false},
@@ -68,7 +75,7 @@ class EpochBuilder {
     for_ranks([&](int r) { compute(r, {Phase::kStep, -1, false}, touch(r, 7, parameters())); });
     // Gradients are set to zero.
     for_ranks([&](int r) { compute(r, {Phase::kRest, -1, false}, touch(r, 1, parameters())); });
-    return std::move(graph_);
+    return std::move(stages_);
   }
 
  private:
@@ -106,8 +113,21 @@ class EpochBuilder {
     return gemm_seconds(device(rank), rows, layer.in, layer.out);
   }
 
+  bool is_wanted() const {
+    return wanted_ == kAllStages || wanted_ == static_cast<int>(stages_.size()) - 1;
+  }
+
+  // The tasks from here to the end of the stage depend on the strategy of this layer. What is read
+  // of strategies without being named here makes PlanSpace take seconds of other strategies.
+  void depends_on(const LayerConfig& layer) {
+    std::vector<int>& layers = stages_.back();
+    if (std::ranges::find(layers, layer.index) == layers.end()) layers.push_back(layer.index);
+  }
+
+  // All tasks are added through this, so that those of other stages are left out.
   template <typename Body>
   void for_ranks(const Body& body) {
+    if (!is_wanted()) return;
     for (int rank = 0; rank < ranks_; ++rank) body(rank);
   }
 
@@ -117,14 +137,16 @@ class EpochBuilder {
 
   // A span of a rank's main thread. `after`: what it waits for beside the span before it.
   TaskId compute(int rank, const PhasePlace& place, double seconds,
-                 std::vector<TaskId> after = {}) {
+                 std::span<const TaskId> after = {}) {
     seconds *= setting_.corrections.factor(rank, place);
     const auto r = static_cast<std::size_t>(rank);
-    if (barrier_[r] >= 0) after.push_back(std::exchange(barrier_[r], -1));
-    if (merged_ && after.empty() && last_[r] >= 0) {
+    const TaskId barrier = std::exchange(barrier_[r], -1);
+    if (merged_ && after.empty() && barrier < 0 && last_[r] >= 0) {
       graph_.task(last_[r]).seconds += seconds;
       return last_[r];
     }
+    ATOLL_ASSERT(barrier < 0 || after.empty());
+    if (barrier >= 0) after = std::span(&barrier, 1);
     last_[r] = graph_.add({.kind = TaskKind::kCompute,
                            .name = to_string(place.phase),
                            .direction = direction_of(place),
@@ -138,87 +160,121 @@ class EpochBuilder {
   // What `rank` computes from now on is not added to the task it is in.
   void cut(int rank) { last_[static_cast<std::size_t>(rank)] = -1; }
 
+  // Ends a stage.
   void all_reduce(double bytes, int layer, bool backward) {
     if (ranks_ == 1) return;
-    std::vector<TaskId> after;
+    scratch_.clear();
     for_ranks([&](int r) {
-      after.push_back(last_[static_cast<std::size_t>(r)]);
+      scratch_.push_back(last_[static_cast<std::size_t>(r)]);
       cut(r);
     });
-    const PhasePlace place{Phase::kAllReduce, layer, backward};
-    const TaskId delay = graph_.add({.kind = TaskKind::kDelay,
-                                     .name = to_string(place.phase),
-                                     .direction = direction_of(place),
-                                     .layer = layer,
-                                     .seconds = all_reduce_seconds(setting_.topology, bytes) *
-                                                setting_.corrections.factor(0, place)},
-                                    after);
-    std::fill(barrier_.begin(), barrier_.end(), delay);
+    if (is_wanted()) {
+      const PhasePlace place{Phase::kAllReduce, layer, backward};
+      const TaskId delay = graph_.add({.kind = TaskKind::kDelay,
+                                       .name = to_string(place.phase),
+                                       .direction = direction_of(place),
+                                       .layer = layer,
+                                       .seconds = all_reduce_seconds(setting_.topology, bytes) *
+                                                  setting_.corrections.factor(0, place)},
+                                      scratch_);
+      if (wanted_ == kAllStages) std::fill(barrier_.begin(), barrier_.end(), delay);
+    }
+    stages_.emplace_back();
   }
 
-  // Seconds of a layer's own work around an aggregate of `cols` columns, by rank and range.
-  struct Stages {
-    std::int64_t cols = 0;
-    std::function<double(int rank, const Rows&)> prepare;
-    std::function<double(int rank, const Rows&)> complete;
-  };
+  // The packets of one exchange. Fills packets_.
+  void post(int from, TaskId packed, const LayerConfig& layer, bool backward, double row_bytes) {
+    cut(from);
+    const SimTask packet = {.kind = TaskKind::kTransfer,
+                            .name = "packet",
+                            .direction = backward ? "backward" : "forward",
+                            .layer = layer.index,
+                            .rank = from};
+    int packets = 0;
+    int before = -1;  // the receiver of the last packet
+    for_ranks([&](int to) {
+      const std::int64_t rows = messages(backward, from, to);
+      if (rows == 0) return;
+      const double bytes = static_cast<double>(rows) * row_bytes;
+      TaskId& own = packet_to(from, to);
+      if (before == to - 1 && are_joined(from, before, to)) {
+        own = packet_to(from, before);
+        graph_.task(own).bytes += bytes;
+        ++graph_.task(own).packets;
+      } else {
+        own = graph_.add(packet, std::span(&packed, 1));
+        graph_.task(own).destination = to;
+        graph_.task(own).bytes = bytes;
+      }
+      before = to;
+      ++packets;
+    });
+    compute(from, {Phase::kPost, layer.index, backward}, packets * kPostSeconds);
+  }
 
-  // engine/exchange/aggregate.cpp.
-  void aggregate(const LayerConfig& layer, bool backward, const Stages& stages) {
+  // Packets to these two ranks count as one task.
+  bool are_joined(int from, int a, int b) const {
+    if (!joins_packets_ || a < 0 || device(a).host != device(b).host) return false;
+    const Link& first = setting_.topology.link(from, a);
+    const Link& second = setting_.topology.link(from, b);
+    return device(from).host != device(a).host && first.latency_s == second.latency_s &&
+           first.bytes_per_s == second.bytes_per_s;
+  }
+
+  TaskId& packet_to(int from, int to) {
+    return packets_[static_cast<std::size_t>(to) * static_cast<std::size_t>(ranks_) +
+                    static_cast<std::size_t>(from)];
+  }
+
+  // The packets of the exchange that `rank` waits for.
+  std::span<const TaskId> arrivals(int rank) {
+    scratch_.clear();
+    for_ranks([&](int from) {
+      const TaskId packet = packet_to(from, rank);
+      if (packet >= 0) scratch_.push_back(packet);
+    });
+    return scratch_;
+  }
+
+  // engine/exchange/aggregate.cpp. `prepare` and `complete`: seconds of a layer's own work around
+  // an aggregate of `cols` columns, by rank and range of rows.
+  template <typename Prepare, typename Complete>
+  void aggregate(const LayerConfig& layer, bool backward, std::int64_t cols, const Prepare& prepare,
+                 const Complete& complete) {
+    if (!is_wanted()) return;
     const double bits = strategy_[static_cast<std::size_t>(layer.index)].bits;
     const auto place = [&](Phase phase) { return PhasePlace{phase, layer.index, backward}; };
     const auto moved = [&](int rank, std::int64_t rows) {
-      return bits < 32 ? quantize_seconds(device(rank), rows, stages.cols)
-                       : touch(rank, 2 * rows, stages.cols);
+      return bits < 32 ? quantize_seconds(device(rank), rows, cols) : touch(rank, 2 * rows, cols);
     };
-    std::vector<std::vector<TaskId>> arrivals(static_cast<std::size_t>(ranks_));
+    const double row_bytes = message_bytes(bits, cols);
+    packets_.assign(static_cast<std::size_t>(ranks_ * ranks_), -1);
     for_ranks([&](int from) {
-      compute(from, place(Phase::kPrepareMarginal), stages.prepare(from, marginal(from)));
+      compute(from, place(Phase::kPrepareMarginal), prepare(from, marginal(from)));
       std::int64_t sent = 0;
       for_ranks([&](int to) { sent += messages(backward, from, to); });
       if (sent == 0) return;
       const TaskId packed = compute(from, place(Phase::kPack), moved(from, sent));
-      cut(from);
-      int packets = 0;
-      for_ranks([&](int to) {
-        const std::int64_t rows = messages(backward, from, to);
-        if (rows == 0) return;
-        const TaskId packet =
-            graph_.add({.kind = TaskKind::kTransfer,
-                        .name = "packet",
-                        .direction = backward ? "backward" : "forward",
-                        .layer = layer.index,
-                        .rank = from,
-                        .destination = to,
-                        .bytes = static_cast<double>(rows) * message_bytes(bits, stages.cols)},
-                       std::span(&packed, 1));
-        arrivals[static_cast<std::size_t>(to)].push_back(packet);
-        ++packets;
-      });
-      compute(from, place(Phase::kPost), packets * kPostSeconds);
+      post(from, packed, layer, backward, row_bytes);
     });
     for_ranks([&](int rank) {
-      std::vector<TaskId>& after = arrivals[static_cast<std::size_t>(rank)];
-      const auto wait_first = [&] {
-        return setting_.overlap ? std::vector<TaskId>() : std::exchange(after, {});
-      };
-      compute(rank, place(Phase::kPrepareCentral), stages.prepare(rank, central(rank)),
-              wait_first());
-      compute(rank, place(Phase::kSpmmCentral), spmm(rank, central(rank), stages.cols));
-      compute(rank, place(Phase::kCompleteCentral), stages.complete(rank, central(rank)));
+      compute(rank, place(Phase::kPrepareCentral), prepare(rank, central(rank)),
+              setting_.overlap ? std::span<const TaskId>() : arrivals(rank));
+      compute(rank, place(Phase::kSpmmCentral), spmm(rank, central(rank), cols));
+      compute(rank, place(Phase::kCompleteCentral), complete(rank, central(rank)));
     });
     for_ranks([&](int rank) {
-      std::vector<TaskId> after = std::move(arrivals[static_cast<std::size_t>(rank)]);
+      std::span<const TaskId> after = setting_.overlap ? arrivals(rank) : std::span<const TaskId>();
       if (bits < 32) {
         std::int64_t received = 0;
         for_ranks([&](int from) { received += messages(backward, from, rank); });
         if (received > 0) {
-          compute(rank, place(Phase::kUnpack), moved(rank, received), std::exchange(after, {}));
+          compute(rank, place(Phase::kUnpack), moved(rank, received),
+                  std::exchange(after, std::span<const TaskId>()));
         }
       }
-      compute(rank, place(Phase::kSpmmMarginal), spmm(rank, marginal(rank), stages.cols),
-              std::move(after));
-      compute(rank, place(Phase::kCompleteMarginal), stages.complete(rank, marginal(rank)));
+      compute(rank, place(Phase::kSpmmMarginal), spmm(rank, marginal(rank), cols), after);
+      compute(rank, place(Phase::kCompleteMarginal), complete(rank, marginal(rank)));
     });
   }
 
@@ -228,6 +284,7 @@ class EpochBuilder {
 
   // engine/nn/convolution_layer.cpp.
   void forward(const LayerConfig& layer) {
+    depends_on(layer);
     const bool barrier = layer.tail.norm == Norm::kBatch;
     const double products = root_ ? 2 : 1;
     const auto tail = [&](int rank, const Rows& range) {
@@ -237,16 +294,16 @@ class EpochBuilder {
       return products * gemm(rank, range.rows, layer);
     };
     if (layer.order == MultiplyOrder::kMultiplyFirst) {
-      aggregate(layer, false, {layer.out, multiply, tail});
+      aggregate(layer, false, layer.out, multiply, tail);
     } else if (layer.cache_aggregate) {
       for_ranks([&](int r) {
         compute(r, {Phase::kCompleteCentral, layer.index, false},
                 multiply(r, all(r)) + tail(r, all(r)));
       });
     } else {
-      aggregate(layer, false,
-                {layer.in, [](int, const Rows&) { return 0.0; },
-                 [&](int r, const Rows& range) { return multiply(r, range) + tail(r, range); }});
+      aggregate(
+          layer, false, layer.in, [](int, const Rows&) { return 0.0; },
+          [&](int r, const Rows& range) { return multiply(r, range) + tail(r, range); });
     }
     if (!barrier) return;
     norm_sums(layer, false, 1);
@@ -268,6 +325,7 @@ class EpochBuilder {
     const bool multiply_first = layer.order == MultiplyOrder::kMultiplyFirst;
     // ReLU and dropout: reads output and gradient, writes the gradient; sums of the norm.
     if (layer.tail.norm == Norm::kBatch) norm_sums(layer, true, layer.tail.relu ? 5 : 2);
+    depends_on(layer);
     const auto tail = [&](int rank, const Rows& range) {
       const int passes = layer.tail.norm == Norm::kBatch ? 3 : (layer.tail.relu ? 3 : 0) + 1;
       return touch(rank, passes * range.rows, layer.out) +
@@ -281,25 +339,29 @@ class EpochBuilder {
                 tail(r, all(r)) + product(r, all(r)));
       });
     } else if (multiply_first) {
-      aggregate(layer, true, {layer.out, tail, [&](int r, const Rows& range) {
-                                return (layer.input_gradient ? 2 + root_input : 1) *
-                                       product(r, range);
-                              }});
+      aggregate(layer, true, layer.out, tail, [&](int r, const Rows& range) {
+        return (layer.input_gradient ? 2 + root_input : 1) * product(r, range);
+      });
     } else {
-      aggregate(layer, true,
-                {layer.in,
-                 [&](int r, const Rows& range) { return tail(r, range) + 2 * product(r, range); },
-                 [&](int r, const Rows& range) { return root_input * product(r, range); }});
+      aggregate(
+          layer, true, layer.in,
+          [&](int r, const Rows& range) { return tail(r, range) + 2 * product(r, range); },
+          [&](int r, const Rows& range) { return root_input * product(r, range); });
     }
   }
 
   const EpochSetting& setting_;
   std::span<const LayerStrategy> strategy_;
   bool merged_;
+  bool joins_packets_;
   bool root_;
   int ranks_;
-  TaskGraph graph_;
+  int wanted_;  // the stage whose tasks are added
+  TaskGraph& graph_;
   std::vector<LayerConfig> layers_;
+  std::vector<std::vector<int>> stages_{1};  // so far; the last one is being built
+  std::vector<TaskId> packets_;              // of this exchange, [to * ranks + from]; -1: none
+  std::vector<TaskId> scratch_;
   std::vector<TaskId> last_;     // of each rank, that may be added to; -1: none
   std::vector<TaskId> barrier_;  // of each rank, that its next task waits for; -1: none
 };
@@ -340,7 +402,20 @@ std::vector<LayerStrategy> default_strategy(const ModelConfig& model) {
 
 TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
                       TaskDetail detail) {
-  return EpochBuilder(setting, strategy, detail).build();
+  TaskGraph graph(setting.topology.ranks());
+  EpochBuilder(setting, strategy, detail, kAllStages, graph).build();
+  return graph;
+}
+
+std::vector<std::vector<int>> epoch_stages(const EpochSetting& setting) {
+  TaskGraph graph(setting.topology.ranks());
+  const std::vector<LayerStrategy> strategy = default_strategy(setting.model);
+  return EpochBuilder(setting, strategy, TaskDetail::kMerged, kNoStage, graph).build();
+}
+
+void add_stage_tasks(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
+                     int stage, TaskGraph& graph) {
+  EpochBuilder(setting, strategy, TaskDetail::kMerged, stage, graph).build();
 }
 
 double lower_bound_seconds(const Topology& topology, const TaskGraph& graph) {

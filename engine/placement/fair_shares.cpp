@@ -5,13 +5,21 @@
 
 namespace atl {
 
+namespace {
+
+constexpr double kOpen = -1;
+
+}  // namespace
+
 FairShares::FairShares(const Topology& topology) : topology_(topology) {
-  for (const Host& host : topology.hosts) hosts_.push_back({host.send_bytes_per_s, 0, 0});
-  for (const Host& host : topology.hosts) hosts_.push_back({host.receive_bytes_per_s, 0, 0});
+  for (const Host& host : topology.hosts) cards_.push_back({host.send_bytes_per_s, 0, 0, 0, {}});
+  for (const Host& host : topology.hosts) {
+    cards_.push_back({host.receive_bytes_per_s, 0, 0, 0, {}});
+  }
 }
 
 FairShares::Flow FairShares::flow(int from, int to) const {
-  Flow flow{from, to, topology_.link(from, to).bytes_per_s, -1, -1, 1};
+  Flow flow{topology_.link(from, to).bytes_per_s, -1, -1, 1};
   const int sender = topology_.devices[static_cast<std::size_t>(from)].host;
   const int receiver = topology_.devices[static_cast<std::size_t>(to)].host;
   if (sender != receiver) {
@@ -21,45 +29,79 @@ FairShares::Flow FairShares::flow(int from, int to) const {
   return flow;
 }
 
-void FairShares::compute(const std::vector<Flow>& flows, std::vector<double>& rates) {
-  const auto resource = [&](int index) -> Resource& {
-    return hosts_[static_cast<std::size_t>(index)];
-  };
-  rates.resize(flows.size());
-  open_.clear();
-  for (Resource& card : hosts_) card = {card.capacity, card.capacity, 0, 0};
-  for (std::size_t f = 0; f < flows.size(); ++f) {
-    rates[f] = flows[f].count > 0 ? flows[f].limit : 0;
-    if (flows[f].send < 0 || flows[f].count == 0) continue;
-    resource(flows[f].send).flows += flows[f].count;
-    resource(flows[f].receive).flows += flows[f].count;
-    open_.push_back(f);
+int FairShares::add(const Flow& flow) {
+  const int index = flows();
+  flows_.push_back(flow);
+  rates_.push_back(0);
+  for (const int card : {flow.send, flow.receive}) {
+    if (card >= 0) cards_[static_cast<std::size_t>(card)].flows.push_back(index);
   }
-  // What a flow can have at most: by its link, or by an even share of a card.
-  const auto bound_of = [&](const Flow& flow) {
-    return std::min({flow.limit, resource(flow.send).share, resource(flow.receive).share});
-  };
-  while (!open_.empty()) {
-    for (Resource& card : hosts_) card.share = card.left / std::max(card.flows, 1);
-    double least = std::numeric_limits<double>::infinity();
-    for (const std::size_t f : open_) least = std::min(least, bound_of(flows[f]));
+  const auto place = std::upper_bound(
+      by_limit_.begin(), by_limit_.end(), flow.limit, [&](double limit, int other) {
+        return limit < flows_[static_cast<std::size_t>(other)].limit;
+      });
+  by_limit_.insert(place, index);
+  return index;
+}
+
+void FairShares::count_none() {
+  for (Flow& flow : flows_) flow.count = 0;
+}
+
+void FairShares::settle(int flow, double rate) {
+  const Flow& own = flows_[static_cast<std::size_t>(flow)];
+  rates_[static_cast<std::size_t>(flow)] = rate;
+  --open_;
+  for (const int index : {own.send, own.receive}) {
+    Card& card = cards_[static_cast<std::size_t>(index)];
+    card.left = std::max(card.left - own.count * rate, 0.0);
+    card.waiting -= own.count;
+  }
+}
+
+const std::vector<double>& FairShares::compute() {
+  for (Card& card : cards_) {
+    card.left = card.capacity;
+    card.waiting = 0;
+  }
+  open_ = 0;
+  for (std::size_t f = 0; f < flows_.size(); ++f) {
+    const Flow& flow = flows_[f];
+    if (flow.count == 0 || flow.send < 0) {
+      rates_[f] = flow.count == 0 ? 0 : flow.limit;
+      continue;
+    }
+    rates_[f] = kOpen;
+    ++open_;
+    cards_[static_cast<std::size_t>(flow.send)].waiting += flow.count;
+    cards_[static_cast<std::size_t>(flow.receive)].waiting += flow.count;
+  }
+  const auto is_open = [&](int flow) { return rates_[static_cast<std::size_t>(flow)] == kOpen; };
+  const auto limit_of = [&](int flow) { return flows_[static_cast<std::size_t>(flow)].limit; };
+  auto slowest_link = by_limit_.begin();
+  while (open_ > 0) {
+    // What a flow can have at most: by its link, or by an even share of a card.
+    while (slowest_link != by_limit_.end() && !is_open(*slowest_link)) ++slowest_link;
+    double least = limit_of(*slowest_link);
+    for (Card& card : cards_) {
+      if (card.waiting == 0) continue;
+      card.share = card.left / card.waiting;
+      least = std::min(least, card.share);
+    }
     // Those that are worst off get it, and leave the rest to the others. A share computed from
     // what was left over after rounding counts as equal.
     const double worst_off = least * (1 + 1e-12);
-    std::size_t kept = 0;
-    for (const std::size_t f : open_) {
-      if (bound_of(flows[f]) > worst_off) {
-        open_[kept++] = f;
-        continue;
-      }
-      rates[f] = least;
-      for (const int card : {flows[f].send, flows[f].receive}) {
-        resource(card).left = std::max(resource(card).left - flows[f].count * least, 0.0);
-        resource(card).flows -= flows[f].count;
+    for (auto f = slowest_link; f != by_limit_.end() && limit_of(*f) <= worst_off; ++f) {
+      if (is_open(*f)) settle(*f, least);
+    }
+    for (Card& card : cards_) {
+      if (card.waiting == 0 || card.share > worst_off) continue;
+      for (const int f : card.flows) {
+        if (is_open(f)) settle(f, least);
       }
     }
-    open_.resize(kept);
   }
+  return rates_;
 }
 
 }  // namespace atl

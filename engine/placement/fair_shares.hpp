@@ -13,33 +13,44 @@ namespace atl {
 // more without another that has no more getting less.
 class FairShares {
  public:
-  explicit FairShares(const Topology& topology);
-
-  // Transfers under way that are alike. `send` and `receive` are -1 inside a host, where no card is
-  // passed.
+  // Transfers that are alike. `send` and `receive` are -1 inside a host, where no card is passed.
   struct Flow {
-    int from = 0;  // ranks
-    int to = 0;
     double limit = 0;  // of the link, bytes/s
     int send = -1;     // index into the resources: the card it leaves by
     int receive = -1;  // the card it arrives by
-    int count = 1;     // how many there are
+    int count = 1;     // how many are under way
   };
+
+  explicit FairShares(const Topology& topology);
+
   Flow flow(int from, int to) const;
-  // Rates in bytes/s of each single transfer of each flow; 0 for none. `rates` is resized.
-  void compute(const std::vector<Flow>& flows, std::vector<double>& rates);
+  // Adds one to those that share; returns its number.
+  int add(const Flow& flow);
+  int flows() const { return static_cast<int>(flows_.size()); }
+  // Of that flow, `change` more are under way.
+  void count(int flow, int change) { flows_[static_cast<std::size_t>(flow)].count += change; }
+  void count_none();
+  // Rates in bytes/s of each single transfer of each flow; 0 where none is under way. Valid until
+  // the next call.
+  const std::vector<double>& compute();
 
  private:
-  struct Resource {
+  struct Card {
     double capacity = 0;
     double left = 0;
-    int flows = 0;     // without a rate yet
-    double share = 0;  // of each of these
+    double share = 0;        // of each transfer without a rate yet
+    int waiting = 0;         // transfers without a rate yet
+    std::vector<int> flows;  // that pass it
   };
 
+  void settle(int flow, double rate);
+
   const Topology& topology_;
-  std::vector<Resource> hosts_;    // send of each host, then receive of each host
-  std::vector<std::size_t> open_;  // flows without a rate yet
+  std::vector<Card> cards_;  // send of each host, then receive of each host
+  std::vector<Flow> flows_;
+  std::vector<int> by_limit_;  // flows, slowest link first
+  std::vector<double> rates_;  // by flow; kOpen: none yet
+  int open_ = 0;               // flows without a rate yet
 };
 
 }  // namespace atl

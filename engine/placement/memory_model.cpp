@@ -4,43 +4,31 @@
 
 namespace atl {
 
-namespace {
-
-// Rows of a rank, by what they are.
-struct RowCounts {
-  std::int64_t inner = 0;
-  std::int64_t halo = 0;  // of the direction with more
-  std::int64_t sent_forward = 0;
-  std::int64_t sent_backward = 0;
-
-  std::int64_t with_halo() const { return inner + halo; }
-};
-
-RowCounts row_counts(const EpochSetting& setting, int rank) {
-  const PartitionQuality& quality = setting.partition;
-  const auto ranks = quality.parts.size();
+RowCounts row_counts(const PartitionQuality& partition, int rank) {
+  const auto ranks = partition.parts.size();
   const auto r = static_cast<std::size_t>(rank);
   RowCounts counts;
-  counts.inner = quality.parts[r].nodes;
+  counts.inner = partition.parts[r].nodes;
   std::int64_t forward = 0;
   std::int64_t backward = 0;
   for (std::size_t peer = 0; peer < ranks; ++peer) {
-    forward += quality.forward_rows[r * ranks + peer];
-    backward += quality.backward_rows[r * ranks + peer];
-    counts.sent_forward += quality.forward_rows[peer * ranks + r];
-    counts.sent_backward += quality.backward_rows[peer * ranks + r];
+    forward += partition.forward_rows[r * ranks + peer];
+    backward += partition.backward_rows[r * ranks + peer];
+    counts.sent_forward += partition.forward_rows[peer * ranks + r];
+    counts.sent_backward += partition.backward_rows[peer * ranks + r];
   }
   counts.halo = std::max(forward, backward);
   return counts;
 }
 
-}  // namespace
-
 double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
                       int rank) {
-  const ModelConfig& model = setting.model;
-  const RowCounts rows = row_counts(setting, rank);
-  const std::vector<LayerConfig> layers = planned_layers(model, strategy);
+  return training_bytes(setting.model, planned_layers(setting.model, strategy),
+                        row_counts(setting.partition, rank));
+}
+
+double training_bytes(const ModelConfig& model, std::span<const LayerConfig> layers,
+                      const RowCounts& rows) {
   const auto input_rows = [&](const LayerConfig& layer) {
     return layer.order == MultiplyOrder::kMultiplyFirst ? rows.inner : rows.with_halo();
   };

@@ -5,9 +5,23 @@
 
 namespace atl {
 
+// Rows of a rank, by what they are.
+struct RowCounts {
+  std::int64_t inner = 0;
+  std::int64_t halo = 0;  // of the direction with more
+  std::int64_t sent_forward = 0;
+  std::int64_t sent_backward = 0;
+
+  std::int64_t with_halo() const { return inner + halo; }
+};
+RowCounts row_counts(const PartitionQuality& partition, int rank);
+
 // What Trainer::bytes_needed() says: tensors, parameters and exchange buffers of f32 training.
 double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
                       int rank);
+// The same from what epoch_tasks' planned_layers and row_counts say.
+double training_bytes(const ModelConfig& model, std::span<const LayerConfig> layers,
+                      const RowCounts& rows);
 // What the shard of the rank holds: features, and the graph in both directions.
 double shard_bytes(const EpochSetting& setting, int rank);
 

@@ -108,6 +108,7 @@ std::string to_text(const Plan& plan) {
       "bound {:.1f} ms, gap {:.1f} %\n",
       plan.dataset, plan.ranks, plan.predicted_ms, plan.default_ms, gain, plan.lower_bound_ms,
       plan.lower_bound_ms > 0 ? 100 * (plan.predicted_ms / plan.lower_bound_ms - 1) : 0);
+  if (!plan.shape.empty()) text += fmt::format("made from {}, not from a dataset\n", plan.shape);
   if (plan.search.is_null()) return text;
   text += fmt::format("found by {} in {} evaluations{}\n\n", plan.search.value("strategy", ""),
                       plan.search.value("evaluations", 0),

@@ -4,11 +4,13 @@
 
 #include "base/error.hpp"
 #include "engine/nn/names.hpp"
-#include "engine/placement/memory_model.hpp"
 
 namespace atl {
 
 namespace {
+
+// How much of a transfer may be left out where simulation is approximate, see Simulator.
+constexpr double kTolerance = 0.005;
 
 // What layer `index` may do; the first is what it does without a plan.
 std::vector<LayerOrder> orders_of(const ModelConfig& model, int index) {
@@ -38,7 +40,8 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
       cuts_(cuts),
       bits_(std::move(bits)),
       corrections_(std::move(corrections)),
-      simulator_(topology) {
+      simulator_(topology, topology.ranks() > kMostExactRanks ? kTolerance : 0),
+      graph_(topology.ranks()) {
   ATOLL_ASSERT(!cuts_.empty() && std::find(bits_.begin(), bits_.end(), 32) != bits_.end());
   std::sort(bits_.begin(), bits_.end(), std::greater<>());
   options_.push_back(static_cast<int>(cuts_.size()));
@@ -49,6 +52,13 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
   if (bits_.size() > 1)
     options_.insert(options_.end(), orders_.size(), static_cast<int>(bits_.size()));
   start_.assign(options_.size(), 0);
+  stages_ = epoch_stages(setting(start_));
+  for (const CutCandidate& cut : cuts_) {
+    rows_.emplace_back();
+    for (int rank = 0; rank < topology.ranks(); ++rank) {
+      rows_.back().push_back(row_counts(cut.quality, rank));
+    }
+  }
 }
 
 int PlanSpace::model_of(int decision) const {
@@ -84,14 +94,42 @@ FactorPlan PlanSpace::gradient_sync(std::span<const int> choice) const {
 PlanCost PlanSpace::evaluate(std::span<const int> choice) {
   const std::vector<LayerStrategy> strategy = layers(choice);
   PlanCost cost;
-  cost.seconds =
-      simulator_.run(epoch_tasks(setting(choice), strategy, TaskDetail::kMerged)).makespan_s;
-  for (int rank = 0; rank < topology_.ranks(); ++rank) {
-    cost.missing_bytes += std::max(
-        0.0, training_bytes(setting(choice), strategy, rank) + shard_bytes(setting(choice), rank) -
-                 topology_.devices[static_cast<std::size_t>(rank)].memory_bytes);
+  for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) {
+    cost.seconds += stage_seconds(choice, strategy, stage);
   }
+  cost.missing_bytes = missing_bytes(choice, strategy);
   return cost;
+}
+
+double PlanSpace::stage_seconds(std::span<const int> choice,
+                                std::span<const LayerStrategy> strategy, int stage) {
+  key_.cut = choice[0];
+  key_.stage = stage;
+  key_.layers.clear();
+  for (const int layer : stages_[static_cast<std::size_t>(stage)]) {
+    key_.layers.push_back(strategy[static_cast<std::size_t>(layer)]);
+  }
+  const auto place = known_.lower_bound(key_);
+  if (place != known_.end() && place->first == key_) return place->second;
+  graph_.clear();
+  add_stage_tasks(setting(choice), strategy, stage, graph_);
+  const double seconds = simulator_.run(graph_).makespan_s;
+  known_.emplace_hint(place, key_, seconds);
+  return seconds;
+}
+
+double PlanSpace::missing_bytes(std::span<const int> choice,
+                                std::span<const LayerStrategy> strategy) const {
+  const std::vector<LayerConfig> planned = planned_layers(model_, strategy);
+  const std::vector<RowCounts>& rows = rows_[static_cast<std::size_t>(choice[0])];
+  double missing = 0;
+  for (int rank = 0; rank < topology_.ranks(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    const double needed =
+        training_bytes(model_, planned, rows[r]) + shard_bytes(setting(choice), rank);
+    missing += std::max(0.0, needed - topology_.devices[r].memory_bytes);
+  }
+  return missing;
 }
 
 std::string PlanSpace::decision_name(int decision) const {

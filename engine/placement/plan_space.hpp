@@ -2,8 +2,11 @@
 // algebra and bits per value.
 #pragma once
 
+#include <map>
+
 #include "engine/placement/cut_candidates.hpp"
 #include "engine/placement/gradient_sync.hpp"
+#include "engine/placement/memory_model.hpp"
 #include "engine/placement/search.hpp"
 #include "engine/placement/simulator.hpp"
 
@@ -20,7 +23,8 @@ class PlanSpace final : public SearchSpace {
   int options(int decision) const override { return options_[static_cast<std::size_t>(decision)]; }
   std::vector<int> start() const override { return start_; }
   int model_of(int decision) const override;
-  // The makespan of the simulated epoch.
+  // The makespan of the simulated epoch: the sum of those of its stages, each simulated once for
+  // every strategy of the layers it depends on. Bit for bit the same whatever was evaluated before.
   PlanCost evaluate(std::span<const int> choice) override;
 
   const CutCandidate& cut(std::span<const int> choice) const {
@@ -35,6 +39,17 @@ class PlanSpace final : public SearchSpace {
   std::string option_name(int decision, int option) const;
 
  private:
+  // A stage of the epoch, and all that its seconds depend on.
+  struct StageKey {
+    int cut = 0;
+    int stage = 0;
+    std::vector<LayerStrategy> layers;
+    auto operator<=>(const StageKey&) const = default;
+  };
+
+  double stage_seconds(std::span<const int> choice, std::span<const LayerStrategy> strategy,
+                       int stage);
+  double missing_bytes(std::span<const int> choice, std::span<const LayerStrategy> strategy) const;
   EpochSetting setting(std::span<const int> choice) const;
 
   const Topology& topology_;
@@ -43,6 +58,11 @@ class PlanSpace final : public SearchSpace {
   std::vector<int> bits_;
   PhaseCorrections corrections_;
   Simulator simulator_;
+  std::vector<std::vector<int>> stages_;      // by stage: layers it depends on
+  std::vector<std::vector<RowCounts>> rows_;  // by cut and rank
+  std::map<StageKey, double> known_;          // seconds of stages
+  StageKey key_;                              // scratch
+  TaskGraph graph_;                           // scratch
   // Decision 0 is the cut; 1 + l the algebra of layer l; 1 + layers + l its bits, if there are
   // several to choose from.
   std::vector<std::vector<LayerOrder>> orders_;  // by layer

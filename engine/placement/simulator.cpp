@@ -15,29 +15,44 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // What transfers can take from computing at most.
 constexpr double kLeastSpeed = 0.05;
+// What would end so soon after an event ends with it: rounding must not make events of its own.
+constexpr double kSame = 1e-12;
 
 }  // namespace
 
-Simulator::Simulator(const Topology& topology) : topology_(topology), shares_(topology) {
+Simulator::Simulator(const Topology& topology, double tolerance)
+    : topology_(topology),
+      tolerance_(tolerance),
+      slows_(std::any_of(topology.devices.begin(), topology.devices.end(),
+                         [](const Device& d) { return d.progress_s_per_byte > 0; })),
+      shares_(topology) {
   sort_into_streams();
 }
 
 void Simulator::sort_into_streams() {
   const int ranks = topology_.ranks();
+  host_streams_.resize(topology_.hosts.size());
   std::map<std::tuple<int, int, double>, std::int32_t> known;
   for (int from = 0; from < ranks; ++from) {
     for (int to = 0; to < ranks; ++to) {
-      const FairShares::Flow flow = shares_.flow(from, to);
+      FairShares::Flow flow = shares_.flow(from, to);
       std::int32_t stream = -1;
       if (flow.send >= 0) {
-        const auto next = static_cast<std::int32_t>(known.size());
+        const std::int32_t next = shares_.flows();
         stream = known.try_emplace({flow.send, flow.receive, flow.limit}, next).first->second;
-        if (stream == next) flows_.push_back(flow);
+        if (stream == next) {
+          flow.count = 0;
+          shares_.add(flow);
+          for (const int rank : {from, to}) {
+            const int host = topology_.devices[static_cast<std::size_t>(rank)].host;
+            host_streams_[static_cast<std::size_t>(host)].push_back(stream);
+          }
+        }
       }
       stream_of_.push_back(stream);
     }
   }
-  streams_.resize(flows_.size());
+  streams_.resize(static_cast<std::size_t>(shares_.flows()));
 }
 
 const TaskTimes& Simulator::run(const TaskGraph& graph) {
@@ -99,15 +114,14 @@ void Simulator::prepare(const TaskGraph& graph) {
     queue_[static_cast<std::size_t>(--begin[static_cast<std::size_t>(task.rank)])] = id;
   }
   computing_.assign(ranks, {});
-  timers_ = {};
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    streams_[i] = {};
-    flows_[i].count = 0;
+  timers_.clear();
+  for (Stream& stream : streams_) {
+    stream.served = stream.rate = 0;
+    stream.ends.clear();
   }
-  rates_.assign(streams_.size(), 0);
-  const bool slows = std::any_of(topology_.devices.begin(), topology_.devices.end(),
-                                 [](const Device& d) { return d.progress_s_per_byte > 0; });
-  if (slows) {
+  active_.clear();
+  shares_.count_none();
+  if (slows_) {
     transfers_.assign(ranks * streams_.size(), 0);
     inside_.assign(ranks, 0);
   }
@@ -138,25 +152,30 @@ void Simulator::start_transfer(TaskId id) {
     return;
   }
   Stream& own = streams_[static_cast<std::size_t>(stream)];
-  own.ends.push({own.served + task.bytes, id, true});
+  if (own.ends.empty()) active_.push_back(stream);
+  const double bytes = task.bytes / task.packets;
+  const double end = own.served + bytes;
+  own.ends.push({end, id, true, end - tolerance_ * bytes});
 }
 
 void Simulator::count_transfer(const SimTask& task, int change) {
   const int stream = stream_of(task);
   if (stream >= 0) {
-    flows_[static_cast<std::size_t>(stream)].count += change;
+    shares_.count(stream, change * task.packets);
     rates_stale_ = true;
   }
-  if (inside_.empty()) return;
+  if (!slows_) return;
   speeds_stale_ = true;
-  for (const int rank : {task.rank, task.destination}) {
+  const auto count = [&](int rank, int packets) {
     const auto r = static_cast<std::size_t>(rank);
     if (stream < 0) {
       inside_[r] += change * topology_.link(task.rank, task.destination).bytes_per_s;
     } else {
-      transfers_[r * streams_.size() + static_cast<std::size_t>(stream)] += change;
+      transfers_[r * streams_.size() + static_cast<std::size_t>(stream)] += change * packets;
     }
-  }
+  };
+  count(task.rank, task.packets);
+  for (int p = 0; p < task.packets; ++p) count(task.destination + p, 1);
 }
 
 void Simulator::start_computing(int rank) {
@@ -190,19 +209,28 @@ void Simulator::finish(TaskId id) {
 }
 
 void Simulator::update_rates() {
-  if (rates_stale_) shares_.compute(flows_, rates_);
+  if (rates_stale_) {
+    const std::vector<double>& rates = shares_.compute();
+    for (const std::int32_t i : active_) {
+      Stream& stream = streams_[static_cast<std::size_t>(i)];
+      stream.rate = rates[static_cast<std::size_t>(i)];
+      stream.seconds_per_byte = 1 / stream.rate;
+    }
+  }
   if (speeds_stale_) update_speeds();
   rates_stale_ = speeds_stale_ = false;
 }
 
 void Simulator::update_speeds() {
   for (std::size_t r = 0; r < computing_.size(); ++r) {
-    const double cost = topology_.devices[r].progress_s_per_byte;
-    if (cost <= 0) continue;
+    const Device& device = topology_.devices[r];
+    if (device.progress_s_per_byte <= 0) continue;
     double bytes_per_s = inside_[r];
     const std::int32_t* const own = transfers_.data() + r * streams_.size();
-    for (std::size_t i = 0; i < streams_.size(); ++i) bytes_per_s += own[i] * rates_[i];
-    computing_[r].speed = std::max(1 - cost * bytes_per_s, kLeastSpeed);
+    for (const std::int32_t stream : host_streams_[static_cast<std::size_t>(device.host)]) {
+      bytes_per_s += own[stream] * streams_[static_cast<std::size_t>(stream)].rate;
+    }
+    computing_[r].speed = std::max(1 - device.progress_s_per_byte * bytes_per_s, kLeastSpeed);
   }
 }
 
@@ -211,17 +239,32 @@ double Simulator::next_event_s() const {
   for (const Computing& computing : computing_) {
     if (computing.task >= 0) next = std::min(next, now_s_ + computing.left_s / computing.speed);
   }
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    const Stream& stream = streams_[i];
-    if (stream.ends.empty()) continue;
-    next = std::min(next, now_s_ + std::max(0.0, stream.ends.top().at - stream.served) / rates_[i]);
+  for (const std::int32_t i : active_) {
+    const Stream& stream = streams_[static_cast<std::size_t>(i)];
+    const double left = std::max(0.0, stream.ends.top().at - stream.served);
+    next = std::min(next, now_s_ + left * stream.seconds_per_byte);
   }
   return next;
 }
 
+void Simulator::end_transfers() {
+  std::size_t kept = 0;
+  for (const std::int32_t i : active_) {
+    Stream& stream = streams_[static_cast<std::size_t>(i)];
+    // Bytes served add up over the epoch, and so does their rounding.
+    const double served = stream.served * (1 + 1e-14) + kSame * stream.rate;
+    while (!stream.ends.empty() && stream.ends.top().early <= served) {
+      const TaskId task = stream.ends.top().task;
+      count_transfer(graph_->task(task), -1);
+      ended_.push_back(task);
+      stream.ends.pop();
+    }
+    if (!stream.ends.empty()) active_[kept++] = i;
+  }
+  active_.resize(kept);
+}
+
 void Simulator::advance(double to_s) {
-  // What would end so soon after the event ends with it: rounding must not make events of its own.
-  constexpr double kSame = 1e-12;
   const double step = to_s - now_s_;
   now_s_ = to_s;
   ended_.clear();
@@ -230,18 +273,11 @@ void Simulator::advance(double to_s) {
     computing.left_s -= step * computing.speed;
     if (computing.left_s <= kSame) ended_.push_back(computing.task);
   }
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    Stream& stream = streams_[i];
-    if (stream.ends.empty()) continue;
-    stream.served += step * rates_[i];
-    // Bytes served add up over the epoch, and so does their rounding.
-    const double served = stream.served * (1 + 1e-14) + kSame * rates_[i];
-    while (!stream.ends.empty() && stream.ends.top().at <= served) {
-      count_transfer(graph_->task(stream.ends.top().task), -1);
-      ended_.push_back(stream.ends.top().task);
-      stream.ends.pop();
-    }
+  for (const std::int32_t i : active_) {
+    Stream& stream = streams_[static_cast<std::size_t>(i)];
+    stream.served += step * stream.rate;
   }
+  end_transfers();
   while (!timers_.empty() && timers_.top().at <= now_s_ + kSame) {
     const Timer timer = timers_.top();
     timers_.pop();

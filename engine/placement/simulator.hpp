@@ -1,7 +1,8 @@
 // Discrete-event simulation of one epoch: who computes, what travels, who waits.
 #pragma once
 
-#include <queue>
+#include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "engine/placement/fair_shares.hpp"
@@ -20,8 +21,10 @@ struct TaskTimes {
 // bytes of a rank travel, its computing is slower by Device::progress_s_per_byte.
 class Simulator {
  public:
-  // The topology must outlive it.
-  explicit Simulator(const Topology& topology);
+  // The topology must outlive it. A transfer between hosts ends as soon as no more than `tolerance`
+  // of its bytes are left when another one ends: on large machines, where thousands of transfers
+  // end one by one, their rates then change less often. 0: exact.
+  explicit Simulator(const Topology& topology, double tolerance = 0);
 
   // Valid until the next call. Deterministic.
   const TaskTimes& run(const TaskGraph& graph);
@@ -38,15 +41,35 @@ class Simulator {
     double at;
     TaskId task;
     bool ends;
+    double early = 0;  // of a transfer between hosts: when it may end with others
     bool operator>(const Timer& other) const {
       return at != other.at ? at > other.at : task > other.task;
     }
   };
-  using Timers = std::priority_queue<Timer, std::vector<Timer>, std::greater<>>;
+  // The earliest is at the top. Keeps its memory when cleared.
+  class Timers {
+   public:
+    bool empty() const { return heap_.empty(); }
+    const Timer& top() const { return heap_.front(); }
+    void push(const Timer& timer) {
+      heap_.push_back(timer);
+      std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+    }
+    void pop() {
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      heap_.pop_back();
+    }
+    void clear() { heap_.clear(); }
+
+   private:
+    std::vector<Timer> heap_;
+  };
   // Transfers that always have the same rate, because they pass the same cards and their links are
   // equally fast: one ends when `served` bytes of each have gone since the beginning.
   struct Stream {
     double served = 0;
+    double rate = 0;  // bytes/s of each transfer
+    double seconds_per_byte = 0;
     Timers ends;
   };
 
@@ -58,6 +81,7 @@ class Simulator {
   void finish(TaskId task);
   // A transfer starts (1) or has ended (-1).
   void count_transfer(const SimTask& task, int change);
+  void end_transfers();
   void update_rates();
   void update_speeds();
   double next_event_s() const;
@@ -67,7 +91,9 @@ class Simulator {
   }
 
   const Topology& topology_;
-  FairShares shares_;
+  double tolerance_;
+  bool slows_;         // transfers take from computing
+  FairShares shares_;  // a flow per stream
   const TaskGraph* graph_ = nullptr;
   double now_s_ = 0;
   TaskTimes times_;
@@ -80,9 +106,9 @@ class Simulator {
   std::vector<Computing> computing_;      // by rank
   Timers timers_;                         // delays, latencies, transfers inside a host
   std::vector<std::int32_t> stream_of_;   // by pair of ranks; -1: inside a host
+  std::vector<std::vector<std::int32_t>> host_streams_;  // by host: those that pass its card
   std::vector<Stream> streams_;
-  std::vector<FairShares::Flow> flows_;  // by stream
-  std::vector<double> rates_;            // by stream, bytes/s of each transfer
+  std::vector<std::int32_t> active_;  // streams with transfers under way
   // Transfers of each rank, [rank * streams + stream], and bytes/s inside its host: what slows its
   // computing. Empty where nothing does.
   std::vector<std::int32_t> transfers_;

@@ -21,4 +21,10 @@ std::span<const TaskId> TaskGraph::dependencies(TaskId id) const {
       .subspan(begin, static_cast<std::size_t>(dependency_end_[i]) - begin);
 }
 
+void TaskGraph::clear() {
+  tasks_.clear();
+  dependencies_.clear();
+  dependency_end_.clear();
+}
+
 }  // namespace atl

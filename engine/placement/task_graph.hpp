@@ -26,6 +26,9 @@ struct SimTask {
   int destination = -1;  // transfer: the receiver
   double seconds = 0;    // compute: alone on its rank; delay
   double bytes = 0;      // transfer
+  // Transfer: so many packets at once, of equal size, to the ranks from `destination` on, which
+  // have the same links from `rank`.
+  int packets = 1;
 };
 
 class TaskGraph {
@@ -40,6 +43,8 @@ class TaskGraph {
   SimTask& task(TaskId id) { return tasks_[static_cast<std::size_t>(id)]; }
   const std::vector<SimTask>& tasks() const { return tasks_; }
   std::span<const TaskId> dependencies(TaskId id) const;
+  // Forgets all tasks and keeps their memory.
+  void clear();
 
  private:
   int ranks_;

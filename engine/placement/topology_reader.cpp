@@ -1,7 +1,5 @@
 // Reads topology files. They are written by hand, so every field is checked and every message says
 // which one, what was found and what is allowed.
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "engine/placement/json_entry.hpp"
 #include "engine/placement/topology.hpp"
 #include "engine/placement/topology_format.hpp"
 #include "partition/partitioner.hpp"
@@ -21,44 +20,8 @@ constexpr const char* kHostPlaceholder = "{host}";
 
 enum class Least : std::uint8_t { kAboveZero, kZero };
 
-// An object of the file and where it stands.
-struct Entry {
-  const Json& json;
-  std::string place;  // "cluster.json: ranks[2]"
-
-  Entry(const Json& object, std::string where, const std::vector<std::string>& known)
-      : json(object), place(std::move(where)) {
-    if (!json.is_object()) {
-      fail_input("{}: found {}; allowed is an object with the fields {}", place, shown(json),
-                 fmt::join(known, ", "));
-    }
-    for (const auto& [name, value] : json.items()) {
-      if (std::ranges::find(known, name) != known.end()) continue;
-      fail_input("{}: unknown field '{}'; allowed are {}", place, name, fmt::join(known, ", "));
-    }
-  }
-
-  // What was found, cut where it is long.
-  static std::string shown(const Json& value) {
-    constexpr std::size_t kMost = 60;
-    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-    return text;
-  }
-
-  bool has(const char* field) const { return json.contains(field); }
-
-  const Json& required(const char* field, const std::string& allowed) const {
-    if (!has(field)) {
-      fail_input("{}: field '{}' is missing; allowed are {}", place, field, allowed);
-    }
-    return json.at(field);
-  }
-
-  [[noreturn]] void refuse(const std::string& field, const Json& found,
-                           const std::string& allowed) const {
-    fail_input("{}: '{}' is {}; allowed are {}", place, field, shown(found), allowed);
-  }
+struct Entry : JsonEntry {
+  using JsonEntry::JsonEntry;
 
   // Checked after the unit, too: 1e308 Gbit/s is no finite number of bytes.
   double to_base(const std::string& field, const Json& found, const TopologyUnit& unit, Least least,
@@ -75,26 +38,6 @@ struct Entry {
 
   double number(const char* field, const TopologyUnit& unit, Least least) const {
     return to_base(field, required(field, "numbers"), unit, least);
-  }
-
-  int whole(const char* field, int least, int most) const {
-    const std::string allowed = fmt::format("whole numbers from {} to {}", least, most);
-    const Json& found = required(field, allowed);
-    if (!found.is_number_integer() || found < least || found > most) refuse(field, found, allowed);
-    return found.get<int>();
-  }
-
-  std::string text(const char* field, const char* allowed) const {
-    const Json& found = required(field, allowed);
-    if (!found.is_string() || found.get<std::string>().empty()) refuse(field, found, allowed);
-    return found.get<std::string>();
-  }
-
-  // The array in `field`, with at least one entry.
-  const Json& list(const char* field, const char* allowed) const {
-    const Json& found = required(field, allowed);
-    if (!found.is_array() || found.empty()) refuse(field, found, allowed);
-    return found;
   }
 };
 
@@ -177,7 +120,8 @@ class Reader {
     Host host{name, host_limit(entry, "send_mbit_per_s"), host_limit(entry, "receive_mbit_per_s")};
     const int first = static_cast<int>(topology_.hosts.size());
     if (first >= kMaxParts) fail_input("{}: more than {} hosts", place, kMaxParts);
-    const int count = entry.has("count") ? entry.whole("count", 1, kMaxParts - first) : 1;
+    const int count =
+        entry.has("count") ? static_cast<int>(entry.whole("count", 1, kMaxParts - first)) : 1;
     name_group(entry, name, {first, count});
     for (int i = 0; i < count; ++i) {
       if (entry.has("count")) {
@@ -209,7 +153,7 @@ class Reader {
     }
     const int room = (kMaxParts - topology_.ranks()) / hosts.count;
     if (room == 0) fail_input("{}: more than {} ranks in all", entry.place, kMaxParts);
-    const int count = entry.has("count") ? entry.whole("count", 1, room) : 1;
+    const int count = entry.has("count") ? static_cast<int>(entry.whole("count", 1, room)) : 1;
     for (int host = hosts.first; host < hosts.first + hosts.count; ++host) {
       device.host = host;
       topology_.devices.insert(topology_.devices.end(), static_cast<std::size_t>(count), device);
@@ -298,8 +242,8 @@ class Reader {
       const Entry pair(pairs[i], fmt::format("{}.pairs[{}]", links.place, i),
                        {"from", "to", "latency_us", "gbit_per_s"});
       const int last = topology_.ranks() - 1;
-      const int from = pair.whole("from", 0, last);
-      const int to = pair.whole("to", 0, last);
+      const auto from = static_cast<int>(pair.whole("from", 0, last));
+      const auto to = static_cast<int>(pair.whole("to", 0, last));
       const std::size_t index =
           static_cast<std::size_t>(from) * topology_.devices.size() + static_cast<std::size_t>(to);
       if (from == to || given[index]) {

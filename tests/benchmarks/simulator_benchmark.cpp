@@ -2,87 +2,131 @@
 //
 //   bench_simulator [--benchmark_repetitions=20] [Google Benchmark's options]
 //
-// Names are RANKSxLAYERS; every rank exchanges messages with every other one, two ranks per host.
-// evaluate: what a strategy search spends per choice, tasks made and simulated. simulate: the tasks
-// are there.
+// Names are RANKSxLAYERS and the norm: with batch norm an epoch falls into stages. Every rank
+// exchanges messages with every other one, two ranks per host, eight from 64 ranks on.
+// simulate: the tasks are there. evaluate: what a search spends on a choice of which it knows
+// nothing. change: one decision of a known choice becomes one that was not simulated yet. walk:
+// one decision after another changes at random; after a while every stage is known.
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include <cmath>
-#include <string>
+#include <memory>
+#include <random>
 
 #include "engine/placement/plan_space.hpp"
+#include "tests/engine/placement/made_parts.hpp"
 #include "tests/engine/placement/small_topology.hpp"
 
 namespace atl {
 namespace {
 
-// Parts of some 20,000 nodes, no two alike.
-PartitionQuality make_parts(int ranks) {
-  PartitionQuality quality;
-  for (int r = 0; r < ranks; ++r) {
-    const std::int64_t nodes = 20000 + 137 * r;
-    quality.parts.push_back({.nodes = nodes,
-                             .central = nodes / 2 + 31 * r,
-                             .edges = 14 * nodes,
-                             .marginal_edges = 8 * nodes});
-    for (int from = 0; from < ranks; ++from) {
-      quality.forward_rows.push_back(from == r ? 0 : 900 + 17 * ((r * 7 + from * 3) % 11));
-    }
-  }
-  quality.backward_rows = quality.forward_rows;
-  return quality;
-}
-
 struct Problem {
-  explicit Problem(int ranks, int layers)
-      : topology(small_topology(ranks / 2, 2, 1.25e8, 1e-4)), cuts{{"cut", {}, make_parts(ranks)}} {
+  Problem(int ranks, int layers, Norm norm)
+      : topology(small_topology(ranks / per_host(ranks), per_host(ranks), 1.25e8, 1e-4)),
+        cuts{{"cut", {}, make_parts(ranks)}} {
     model.layers = layers;
     model.features = 128;
     model.outputs = 40;
-    model.norm = Norm::kBatch;
+    model.norm = norm;
   }
+  static int per_host(int ranks) { return ranks < 64 ? 2 : 8; }
+  PlanSpace space() const { return {topology, model, cuts, {32, 8, 4}}; }
+
   Topology topology;
   ModelConfig model;
   std::vector<CutCandidate> cuts;
 };
 
-void check(benchmark::State& state, double seconds) {
+void finish(benchmark::State& state, double seconds) {
   if (!(std::isfinite(seconds) && seconds > 0)) state.SkipWithError("no epoch takes that long");
-}
-
-void evaluate(benchmark::State& state, int ranks, int layers) {
-  const Problem problem(ranks, layers);
-  PlanSpace space(problem.topology, problem.model, problem.cuts, {32, 8, 4});
-  std::vector<int> choice = space.start();
-  double seconds = 0;
-  for (auto _ : state) {
-    choice.back() = (choice.back() + 1) % space.options(space.decisions() - 1);
-    benchmark::DoNotOptimize(seconds = space.evaluate(choice).seconds);
-  }
-  check(state, seconds);
   state.SetItemsProcessed(state.iterations());
 }
 
-void simulate(benchmark::State& state, int ranks, int layers) {
-  const Problem problem(ranks, layers);
-  const PlanSpace space(problem.topology, problem.model, problem.cuts, {32});
+// One decision of `choice` takes another option.
+void change_one(const PlanSpace& space, std::mt19937& random, std::vector<int>& choice) {
+  for (;;) {
+    const auto decision = static_cast<int>(random() % choice.size());
+    const int options = space.options(decision);
+    if (options == 1) continue;
+    int& option = choice[static_cast<std::size_t>(decision)];
+    option =
+        (option + 1 + static_cast<int>(random() % static_cast<unsigned>(options - 1))) % options;
+    return;
+  }
+}
+
+void simulate(benchmark::State& state, const Problem& problem) {
+  const PlanSpace space = problem.space();
   const TaskGraph graph = space.tasks(space.start(), TaskDetail::kMerged);
   Simulator simulator(problem.topology);
   double seconds = 0;
   for (auto _ : state) benchmark::DoNotOptimize(seconds = simulator.run(graph).makespan_s);
-  check(state, seconds);
-  state.SetItemsProcessed(state.iterations());
   state.counters["tasks"] = graph.size();
+  finish(state, seconds);
+}
+
+void evaluate(benchmark::State& state, const Problem& problem) {
+  double seconds = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    PlanSpace space = problem.space();
+    const std::vector<int> choice = space.start();
+    state.ResumeTiming();
+    benchmark::DoNotOptimize(seconds = space.evaluate(choice).seconds);
+  }
+  finish(state, seconds);
+}
+
+void change(benchmark::State& state, const Problem& problem) {
+  std::mt19937 random(1);
+  double seconds = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    PlanSpace space = problem.space();
+    std::vector<int> choice = space.start();
+    space.evaluate(choice);
+    change_one(space, random, choice);
+    state.ResumeTiming();
+    benchmark::DoNotOptimize(seconds = space.evaluate(choice).seconds);
+  }
+  finish(state, seconds);
+}
+
+void walk(benchmark::State& state, const Problem& problem) {
+  std::mt19937 random(1);
+  PlanSpace space = problem.space();
+  std::vector<int> choice = space.start();
+  double seconds = 0;
+  for (auto _ : state) {
+    change_one(space, random, choice);
+    benchmark::DoNotOptimize(seconds = space.evaluate(choice).seconds);
+  }
+  finish(state, seconds);
 }
 
 }  // namespace
 }  // namespace atl
 
 int main(int argc, char** argv) {
-  for (const auto& [ranks, layers] : {std::pair(4, 3), {8, 3}, {16, 3}, {32, 3}}) {
-    const std::string size = "/" + std::to_string(ranks) + "x" + std::to_string(layers);
-    benchmark::RegisterBenchmark(("evaluate" + size).c_str(), atl::evaluate, ranks, layers);
-    benchmark::RegisterBenchmark(("simulate" + size).c_str(), atl::simulate, ranks, layers);
+  using atl::Norm;
+  using atl::Problem;
+  for (const int ranks : {4, 8, 16, 32, 256}) {
+    constexpr int kLayers = 3;
+    for (const Norm norm : {Norm::kBatch, Norm::kNone}) {
+      const auto problem = std::make_shared<Problem>(ranks, kLayers, norm);
+      const auto add = [&](const char* name, void (*run)(benchmark::State&, const Problem&)) {
+        benchmark::RegisterBenchmark(fmt::format("{}/{}x{}/{}", name, ranks, kLayers,
+                                                 norm == Norm::kBatch ? "batch" : "none")
+                                         .c_str(),
+                                     [=](benchmark::State& state) { run(state, *problem); })
+            ->Unit(ranks < 64 ? benchmark::kMicrosecond : benchmark::kMillisecond);
+      };
+      add("simulate", atl::simulate);
+      add("evaluate", atl::evaluate);
+      add("change", atl::change);
+      add("walk", atl::walk);
+    }
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

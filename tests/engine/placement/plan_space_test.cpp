@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/plan_search.hpp"
+#include "tests/engine/placement/made_parts.hpp"
 #include "tests/engine/placement/small_topology.hpp"
 
 namespace atl {
@@ -101,6 +104,84 @@ TEST_F(PlanSpaceTest, DecidesCutAlgebraAndBits) {
   std::vector<int> few = space.start();
   for (std::size_t d = 4; d < 7; ++d) few[d] = 2;
   EXPECT_LT(space.evaluate(few).seconds, space.evaluate(space.start()).seconds);
+}
+
+// What is remembered of other choices changes no bit.
+TEST(PlanSpaceEvaluations, AreThoseOfAFreshSpace) {
+  for (const Norm norm : {Norm::kBatch, Norm::kLayer, Norm::kNone}) {
+    for (const double input_dropout : {0.0, 0.5}) {
+      const int ranks = input_dropout > 0 ? 40 : 6;  // approximate, exact
+      Topology topology = small_topology(ranks / 2, 2, 2e8, 1e-5);
+      topology.devices[1].progress_s_per_byte = 1e-9;
+      ModelConfig model = three_layers();
+      model.norm = norm;
+      model.input_dropout = input_dropout;
+      const std::vector<CutCandidate> cuts = {{"even", {}, make_parts(ranks, 0)},
+                                              {"uneven", {}, make_parts(ranks)}};
+      PhaseCorrections corrections(ranks, model.layers);
+      corrections.set(1, {Phase::kSpmmCentral, 1, true}, 3);
+      PlanSpace space(topology, model, cuts, {32, 8, 4}, corrections);
+      std::vector<int> choice = space.start();
+      std::mt19937 random(3);
+      for (int step = 0; step < (ranks > 32 ? 10 : 40); ++step) {
+        const auto decision = static_cast<int>(random() % choice.size());
+        choice[static_cast<std::size_t>(decision)] =
+            static_cast<int>(random() % static_cast<unsigned>(space.options(decision)));
+        PlanSpace fresh(topology, model, cuts, {32, 8, 4}, corrections);
+        const PlanCost cost = space.evaluate(choice);
+        EXPECT_EQ(cost.seconds, fresh.evaluate(choice).seconds) << step;
+        EXPECT_EQ(cost.missing_bytes, fresh.evaluate(choice).missing_bytes) << step;
+        // Stages add up to the whole epoch.
+        const TaskGraph whole = space.tasks(choice, TaskDetail::kPhases);
+        EXPECT_NEAR(cost.seconds, Simulator(topology).run(whole).makespan_s,
+                    (ranks > kMostExactRanks ? 0.01 : 1e-9) * cost.seconds)
+            << step;
+      }
+    }
+  }
+}
+
+TEST(PlanSpaceEvaluations, StagesEndWithSumsOverAllRanks) {
+  const Topology topology = small_topology(2, 1, 1e6);
+  const PartitionQuality parts = make_parts(2);
+  ModelConfig model = three_layers();
+  const auto stages = [&] { return epoch_stages({topology, model, parts, {}}); };
+  // Statistics of layers 0 and 1 forward, then backward, then gradients; the last steps depend on
+  // no layer.
+  EXPECT_THAT(stages(), ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2), ElementsAre(1),
+                                    ElementsAre(0), ElementsAre()));
+  model.norm = Norm::kNone;
+  EXPECT_THAT(stages(), ElementsAre(ElementsAre(0, 1, 2), ElementsAre()));
+}
+
+// What joined packets and a tolerance cost in accuracy, on machines too large for each to be exact
+// in a search. Uneven parts and ranks, cards and links, so that nothing ends together by chance.
+TEST(PlanSpaceEvaluations, AreCloseToExactOnLargeMachines) {
+  for (const int hosts : {5, 8}) {
+    for (const double card : {2e7, 2e8, 2e9}) {
+      Topology topology = small_topology(hosts, 8, card, 1e-5);
+      for (int h = 0; h < hosts; ++h) {
+        topology.hosts[static_cast<std::size_t>(h)].send_bytes_per_s *= 1 + 0.1 * (h % 3);
+      }
+      for (int r = 0; r < topology.ranks(); ++r) {
+        topology.devices[static_cast<std::size_t>(r)].spmm_bytes_per_s[0].per_s *=
+            1 + 0.07 * (r % 5);
+      }
+      const std::vector<CutCandidate> cuts = {{"uneven", {}, make_parts(topology.ranks())}};
+      for (const Norm norm : {Norm::kBatch, Norm::kNone}) {
+        ModelConfig model = three_layers();
+        model.norm = norm;
+        PlanSpace space(topology, model, cuts, {32});
+        const double seconds = space.evaluate(space.start()).seconds;
+        const TaskGraph exact = space.tasks(space.start(), TaskDetail::kPhases);
+        const double expected = Simulator(topology).run(exact).makespan_s;
+        EXPECT_NEAR(seconds, expected, 0.005 * expected) << hosts << " hosts, cards of " << card;
+        RecordProperty(fmt::format("error_{}_{}_{}", hosts, card, static_cast<int>(norm)),
+                       fmt::format("{:.5f}", seconds / expected - 1));
+        EXPECT_LT(space.tasks(space.start(), TaskDetail::kMerged).size(), exact.size() / 3);
+      }
+    }
+  }
 }
 
 TEST_F(PlanSpaceTest, TheBestPlanIsWhatAllChoicesSay) {

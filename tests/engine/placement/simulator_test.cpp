@@ -22,11 +22,8 @@ struct Pair {
 };
 std::vector<double> shares(const Topology& topology, const std::vector<Pair>& pairs) {
   FairShares shares(topology);
-  std::vector<FairShares::Flow> flows;
-  for (const Pair& pair : pairs) flows.push_back(shares.flow(pair.from, pair.to));
-  std::vector<double> rates;
-  shares.compute(flows, rates);
-  return rates;
+  for (const Pair& pair : pairs) shares.add(shares.flow(pair.from, pair.to));
+  return shares.compute();
 }
 
 TEST(FairShares, OneFlowGetsItsLinkOrItsCard) {
@@ -155,6 +152,43 @@ TEST(Simulator, TransfersSlowTheComputingOfBothRanks) {
   EXPECT_THAT(ends[0], DoubleNear(10, 1e-9));
   EXPECT_THAT(ends[1], DoubleNear(12, 1e-9));
   EXPECT_THAT(ends[2], DoubleNear(10.1, 1e-9));
+}
+
+// Three packets of 100 bytes to the ranks of host 1 count as three flows against the one to host 2.
+TEST(Simulator, JoinedPacketsAreSoManyFlows) {
+  Topology topology = small_topology(3, 3, 100);
+  TaskGraph graph(9);
+  SimTask joined = transfer(0, 3, 300);
+  joined.packets = 3;
+  const TaskId packets = add(graph, joined);
+  add(graph, transfer(1, 6, 200));
+  add(graph, compute(4, 1), {packets});
+  // 25 each until 4 s, then 100 bytes left at 100.
+  EXPECT_THAT(Simulator(topology).run(graph).end_s, ElementsAre(4, 5, 5));
+  // Computing of the sender is slowed by three packets, of each receiver by one.
+  for (const int rank : {0, 4, 6}) topology.devices[rank].progress_s_per_byte = 0.01;
+  TaskGraph slowed(9);
+  add(slowed, joined);
+  add(slowed, compute(0, 3));
+  add(slowed, compute(4, 3));
+  add(slowed, compute(6, 3));
+  // 3 s at 100 bytes/s in all: 0.05 are left to rank 0, two thirds to rank 4, all to rank 6.
+  const std::vector<double> ends = Simulator(topology).run(slowed).end_s;
+  EXPECT_THAT(ends[0], DoubleNear(3, 1e-9));
+  EXPECT_THAT(ends[1], DoubleNear(3 + 3 - 0.15, 1e-9));
+  EXPECT_THAT(ends[2], DoubleNear(3 + 3 - 2, 1e-9));
+  EXPECT_THAT(ends[3], DoubleNear(3, 1e-9));
+}
+
+TEST(Simulator, WithAToleranceAlmostEqualTransfersEndTogether) {
+  const Topology topology = small_topology(2, 2, 100);
+  TaskGraph graph(4);
+  add(graph, transfer(0, 2, 100));
+  add(graph, transfer(1, 3, 104));
+  add(graph, transfer(0, 3, 200));
+  EXPECT_THAT(Simulator(topology).run(graph).end_s, ElementsAre(3, 3.08, 4.04));
+  // 4 of 104 bytes are left at 3 s, less than a twentieth; 200 are never almost sent before.
+  EXPECT_THAT(Simulator(topology, 0.05).run(graph).end_s, ElementsAre(3, 3, 4));
 }
 
 TEST(Simulator, ACollectiveWaitsForAllAndHoldsAll) {

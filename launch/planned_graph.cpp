@@ -1,0 +1,69 @@
+#include "launch/planned_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+namespace atl {
+
+std::int64_t outputs_of(const DatasetInfo& info) {
+  return info.task == Task::kBinary ? 1 : info.classes;
+}
+
+GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,
+                    PartitionQuality quality) {
+  if (info.features == 0 || outputs_of(info) == 0) {
+    fail_input("dataset {} has {} features and {} classes; a shape needs both", info.name,
+               info.features, info.classes);
+  }
+  return {info.name,        info.nodes, info.edges,        info.features,
+          outputs_of(info), options,    std::move(quality)};
+}
+
+namespace {
+
+NamedShape read_named(const std::string& word) {
+  // A file may be called a=b.
+  const std::size_t equals = std::filesystem::exists(word) ? std::string::npos : word.find('=');
+  const bool named = equals != std::string::npos && equals > 0;
+  const std::string file = named ? word.substr(equals + 1) : word;
+  return {named ? word.substr(0, equals) : file, file, read_shape(file)};
+}
+
+void require_same(const NamedShape& first, const NamedShape& other) {
+  const GraphShape& a = first.shape;
+  const GraphShape& b = other.shape;
+  for (const auto& [field, expected, found] : {std::tuple("nodes", a.nodes, b.nodes),
+                                               {"edges", a.edges, b.edges},
+                                               {"features", a.features, b.features},
+                                               {"classes", a.classes, b.classes}}) {
+    if (expected == found) continue;
+    fail_input("{}: '{}' is {}; allowed is {}, as in {}: all shapes are cuts of one graph",
+               other.file, field, found, expected, first.file);
+  }
+}
+
+}  // namespace
+
+std::vector<NamedShape> read_shapes(const std::vector<std::string>& words, int ranks) {
+  std::vector<NamedShape> shapes;
+  for (const std::string& word : words) {
+    NamedShape next = read_named(word);
+    const std::size_t parts = next.shape.quality.parts.size();
+    if (parts != static_cast<std::size_t>(ranks)) {
+      fail_input("{}: {} parts; allowed are {}, one for every rank of the topology", next.file,
+                 parts, ranks);
+    }
+    if (!shapes.empty()) require_same(shapes.front(), next);
+    if (std::ranges::find(shapes, next.name, &NamedShape::name) != shapes.end()) {
+      fail_option("--shape {}: there is a cut '{}' already; allowed are names of their own", word,
+                  next.name);
+    }
+    shapes.push_back(std::move(next));
+  }
+  return shapes;
+}
+
+}  // namespace atl

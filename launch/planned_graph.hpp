@@ -1,0 +1,30 @@
+// What `atoll plan` is given to plan for: a dataset that it cuts, or files of shapes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "datasets/dataset.hpp"
+#include "engine/placement/graph_shape.hpp"
+
+namespace atl {
+
+// Columns of the model's output.
+std::int64_t outputs_of(const DatasetInfo& info);
+
+// The shape of a dataset that was cut by `options`. Throws Error{kInput} for a dataset that nothing
+// can be trained on.
+GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,
+                    PartitionQuality quality);
+
+// One graph, cut in as many ways as there are shapes.
+struct NamedShape {
+  std::string name;  // of the cut
+  std::string file;
+  GraphShape shape;
+};
+// Of words NAME=FILE or FILE, as of --shape; names are files where none is given. Throws
+// Error{kInput} unless all are of one graph in `ranks` parts, with names of their own.
+std::vector<NamedShape> read_shapes(const std::vector<std::string>& words, int ranks);
+
+}  // namespace atl
