@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.hpp"
+#include "kernels/wire.hpp"
+
 namespace atl {
 
 PhaseCorrections::PhaseCorrections(int ranks, int layers)
@@ -30,6 +33,18 @@ double elementwise_seconds(const Device& device, double bytes) {
 
 double quantize_seconds(const Device& device, std::int64_t rows, std::int64_t cols) {
   return 4 * static_cast<double>(rows) * static_cast<double>(cols) / device.quantize_bytes_per_s;
+}
+
+double mean_message_bytes(double bits, std::int64_t cols) {
+  const auto* above = std::lower_bound(kWireBits.begin(), kWireBits.end(), bits);
+  ATOLL_ASSERT(above != kWireBits.end());
+  const auto bytes = [&](int width) {
+    return static_cast<double>(wire_row_bytes(width, cols, DType::kF32));
+  };
+  if (*above == bits || above == kWireBits.begin()) return bytes(*above);
+  const int below = *(above - 1);
+  const double share = (bits - below) / (*above - below);
+  return bytes(below) + share * (bytes(*above) - bytes(below));
 }
 
 double all_reduce_seconds(const Topology& topology, double bytes) {

@@ -25,12 +25,13 @@ enum class Phase : std::uint8_t {
   kCompleteMarginal,
   kNormStatistics,
   kNormApply,
+  kRecompute,
   kLoss,
   kAllReduce,  // the same for all ranks: what rank 0 has counts
   kStep,
   kRest,  // no span: what lies between them
 };
-inline constexpr std::array<const char*, 16> kPhaseNames = {"input dropout",
+inline constexpr std::array<const char*, 17> kPhaseNames = {"input dropout",
                                                             "prepare marginal",
                                                             "pack",
                                                             "post",
@@ -42,6 +43,7 @@ inline constexpr std::array<const char*, 16> kPhaseNames = {"input dropout",
                                                             "complete marginal",
                                                             "norm statistics",
                                                             "norm apply",
+                                                            "recompute",
                                                             "loss",
                                                             "all-reduce",
                                                             "step",
@@ -85,6 +87,9 @@ double gemm_seconds(const Device& device, std::int64_t rows, std::int64_t in, st
 double spmm_seconds(const Device& device, std::int64_t edges, std::int64_t rows, std::int64_t cols);
 double elementwise_seconds(const Device& device, double bytes);
 double quantize_seconds(const Device& device, std::int64_t rows, std::int64_t cols);
+// Of a message of `cols` f32 values on the wire. A mean width between two of the wire's widths
+// counts in proportion.
+double mean_message_bytes(double bits, std::int64_t cols);
 
 // Sum over all ranks of `bytes` on each as engine/comm does it: reduce-scatter and all-gather, each
 // an all-to-all of bytes / ranks per pair.

@@ -1,10 +1,9 @@
 #include "engine/placement/epoch_tasks.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.hpp"
-#include "kernels/wire.hpp"
+#include "engine/placement/halo_recomputation.hpp"
 
 namespace atl {
 
@@ -13,20 +12,6 @@ namespace {
 constexpr double kFloat = 4;  // bytes
 // A call of MPI per packet; what it copies is part of Device::progress_s_per_byte.
 constexpr double kPostSeconds = 20e-6;
-
-// Bytes of a message of `cols` values: those of the wire format, for a mean width between two of
-// its widths in proportion.
-double message_bytes(double bits, std::int64_t cols) {
-  const auto* above = std::lower_bound(kWireBits.begin(), kWireBits.end(), bits);
-  ATOLL_ASSERT(above != kWireBits.end());
-  const auto bytes = [&](int width) {
-    return static_cast<double>(wire_row_bytes(width, cols, DType::kF32));
-  };
-  if (*above == bits || above == kWireBits.begin()) return bytes(*above);
-  const int below = *(above - 1);
-  const double share = (bits - below) / (*above - below);
-  return bytes(below) + share * (bytes(*above) - bytes(below));
-}
 
 // What a range of rows holds.
 struct Rows {
@@ -97,7 +82,18 @@ class EpochBuilder {
     const PartQuality& p = part(rank);
     return rows_of(p.central, p.edges - p.marginal_edges);
   }
-  std::int64_t messages(bool backward, int from, int to) const {
+  // Rows of layer 1's input that are computed by the ranks that need them; null: none.
+  const Recomputation* recomputation() const {
+    return layers_.size() > 1 ? strategy_[1].recomputation.get() : nullptr;
+  }
+  std::int64_t messages(const LayerConfig& layer, bool backward, int from, int to) const {
+    if (!backward && layer.index == 1 && recomputation() != nullptr &&
+        recomputation()->computes(to, from)) {
+      return 0;
+    }
+    return needed_rows(backward, from, to);
+  }
+  std::int64_t needed_rows(bool backward, int from, int to) const {
     const std::vector<std::int64_t>& rows =
         backward ? setting_.partition.backward_rows : setting_.partition.forward_rows;
     return rows[static_cast<std::size_t>(to) * static_cast<std::size_t>(ranks_) +
@@ -193,7 +189,7 @@ class EpochBuilder {
     int packets = 0;
     int before = -1;  // the receiver of the last packet
     for_ranks([&](int to) {
-      const std::int64_t rows = messages(backward, from, to);
+      const std::int64_t rows = messages(layer, backward, from, to);
       if (rows == 0) return;
       const double bytes = static_cast<double>(rows) * row_bytes;
       TaskId& own = packet_to(from, to);
@@ -247,18 +243,19 @@ class EpochBuilder {
     const auto moved = [&](int rank, std::int64_t rows) {
       return bits < 32 ? quantize_seconds(device(rank), rows, cols) : touch(rank, 2 * rows, cols);
     };
-    const double row_bytes = message_bytes(bits, cols);
+    const double row_bytes = mean_message_bytes(bits, cols);
     packets_.assign(static_cast<std::size_t>(ranks_ * ranks_), -1);
     for_ranks([&](int from) {
       compute(from, place(Phase::kPrepareMarginal), prepare(from, marginal(from)));
       std::int64_t sent = 0;
-      for_ranks([&](int to) { sent += messages(backward, from, to); });
-      if (sent == 0) return;
+      for_ranks([&](int to) { sent += messages(layer, backward, from, to); });
       const TaskId packed = compute(from, place(Phase::kPack), moved(from, sent));
       post(from, packed, layer, backward, row_bytes);
     });
     for_ranks([&](int rank) {
-      compute(rank, place(Phase::kPrepareCentral), prepare(rank, central(rank)),
+      double prepared = prepare(rank, central(rank));
+      if (layer.index == 1 && !backward) prepared += recompute(rank).second_layer;
+      compute(rank, place(Phase::kPrepareCentral), prepared,
               setting_.overlap ? std::span<const TaskId>() : arrivals(rank));
       compute(rank, place(Phase::kSpmmCentral), spmm(rank, central(rank), cols));
       compute(rank, place(Phase::kCompleteCentral), complete(rank, central(rank)));
@@ -267,7 +264,7 @@ class EpochBuilder {
       std::span<const TaskId> after = setting_.overlap ? arrivals(rank) : std::span<const TaskId>();
       if (bits < 32) {
         std::int64_t received = 0;
-        for_ranks([&](int from) { received += messages(backward, from, rank); });
+        for_ranks([&](int from) { received += messages(layer, backward, from, rank); });
         if (received > 0) {
           compute(rank, place(Phase::kUnpack), moved(rank, received),
                   std::exchange(after, std::span<const TaskId>()));
@@ -305,11 +302,28 @@ class EpochBuilder {
           layer, false, layer.in, [](int, const Rows&) { return 0.0; },
           [&](int r, const Rows& range) { return multiply(r, range) + tail(r, range); });
     }
-    if (!barrier) return;
-    norm_sums(layer, false, 1);
+    if (barrier) {
+      norm_sums(layer, false, 1);
+      for_ranks([&](int r) {
+        compute(r, {Phase::kNormApply, layer.index, false}, touch(r, 2 * all(r).rows, layer.out));
+      });
+    }
+    if (layer.index > 0 || layers_.size() == 1) return;
+    depends_on(layers_[1]);
+    if (recomputation() == nullptr) return;
     for_ranks([&](int r) {
-      compute(r, {Phase::kNormApply, layer.index, false}, touch(r, 2 * all(r).rows, layer.out));
+      compute(r, {Phase::kRecompute, layer.index, false}, recompute(r).first_layer);
     });
+  }
+
+  // What the halo rows cost that `rank` computes.
+  RecomputeSeconds recompute(int rank) const {
+    if (recomputation() == nullptr) return {};
+    std::int64_t rows = 0;
+    for (int owner = 0; owner < ranks_; ++owner) {
+      if (recomputation()->computes(rank, owner)) rows += needed_rows(false, owner, rank);
+    }
+    return recompute_seconds(device(rank), layers_, root_, rows);
   }
 
   // Batch norm: `passes` over the rows, then sums of two doubles per column over all ranks.

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <compare>
+#include <memory>
 
 #include "engine/placement/cost_model.hpp"
 #include "engine/placement/task_graph.hpp"
 #include "partition/quality.hpp"
+#include "partition/recomputation.hpp"
 
 namespace atl {
 
@@ -15,6 +17,8 @@ struct LayerStrategy {
   MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
   bool cache_aggregate = false;  // only where the layer's input is constant
   double bits = 32;              // per value of a message, mean over the messages
+  // Of halo rows of its input, only in layer 1 above a kept aggregate; null: none.
+  std::shared_ptr<const Recomputation> recomputation = nullptr;
   auto operator<=>(const LayerStrategy&) const = default;
 };
 

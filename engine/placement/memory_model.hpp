@@ -11,10 +11,16 @@ struct RowCounts {
   std::int64_t halo = 0;  // of the direction with more
   std::int64_t sent_forward = 0;
   std::int64_t sent_backward = 0;
+  // Boundary recomputation of layer 1's input: some rank computes rows; those that this one does;
+  // those it still sends.
+  bool recomputes = false;
+  std::int64_t computed = 0;
+  std::int64_t sent_to_layer_1 = 0;
 
   std::int64_t with_halo() const { return inner + halo; }
 };
-RowCounts row_counts(const PartitionQuality& partition, int rank);
+RowCounts row_counts(const PartitionQuality& partition, int rank,
+                     const Recomputation* recomputation = nullptr);
 
 // What Trainer::bytes_needed() says: tensors, parameters and exchange buffers of f32 training.
 double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy> strategy,

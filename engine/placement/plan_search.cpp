@@ -79,6 +79,9 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
     plan.layers.push_back(
         {to_string(layer.order), layer.cache_aggregate, static_cast<int>(layer.bits)});
   }
+  if (const auto recomputation = space.recomputation(found.choice)) {
+    plan.recomputation = *recomputation;
+  }
   const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
   Simulator simulator(topology);
   const TaskTimes& times = simulator.run(tasks);

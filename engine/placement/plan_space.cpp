@@ -1,9 +1,11 @@
 #include "engine/placement/plan_space.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.hpp"
 #include "engine/nn/names.hpp"
+#include "engine/placement/halo_recomputation.hpp"
 
 namespace atl {
 
@@ -51,24 +53,21 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
   }
   if (bits_.size() > 1)
     options_.insert(options_.end(), orders_.size(), static_cast<int>(bits_.size()));
+  const bool keeps = std::ranges::any_of(orders_[0], &LayerOrder::cache_aggregate);
+  if (topology.ranks() > 1 && model.layers > 1 && keeps) options_.push_back(3);
   start_.assign(options_.size(), 0);
   stages_ = epoch_stages(setting(start_));
-  for (const CutCandidate& cut : cuts_) {
-    rows_.emplace_back();
-    for (int rank = 0; rank < topology.ranks(); ++rank) {
-      rows_.back().push_back(row_counts(cut.quality, rank));
-    }
-  }
 }
 
 int PlanSpace::model_of(int decision) const {
   const int layers = static_cast<int>(orders_.size());
+  if (decision == halo_decision()) return -1;
   const int first = decision <= layers ? 2 : 1 + layers;
   // The first layer's algebra has options of its own; the others are alike.
   return decision > first ? first : -1;
 }
 
-std::vector<LayerStrategy> PlanSpace::layers(std::span<const int> choice) const {
+std::vector<LayerStrategy> PlanSpace::fetching_layers(std::span<const int> choice) const {
   std::vector<LayerStrategy> layers;
   for (std::size_t l = 0; l < orders_.size(); ++l) {
     const LayerOrder& order = orders_[l][static_cast<std::size_t>(choice[1 + l])];
@@ -77,6 +76,40 @@ std::vector<LayerStrategy> PlanSpace::layers(std::span<const int> choice) const 
     layers.push_back({order.order, order.cache_aggregate, bits});
   }
   return layers;
+}
+
+std::vector<LayerStrategy> PlanSpace::layers(std::span<const int> choice) const {
+  std::vector<LayerStrategy> layers = fetching_layers(choice);
+  if (layers.size() > 1) layers[1].recomputation = recomputation(choice);
+  return layers;
+}
+
+std::shared_ptr<const Recomputation> PlanSpace::recomputation(std::span<const int> choice) const {
+  if (halo_decision() >= decisions()) return nullptr;
+  const auto how = static_cast<HaloRows>(choice[static_cast<std::size_t>(halo_decision())]);
+  if (how == HaloRows::kFetched) return nullptr;
+  const std::vector<LayerStrategy> strategy = fetching_layers(choice);
+  if (!strategy[0].cache_aggregate) return nullptr;
+  const auto [place, is_new] =
+      recomputations_.try_emplace({.cut = choice[0], .how = how, .layer = strategy[1]});
+  if (is_new) {
+    Recomputation made = how == HaloRows::kRecomputed
+                             ? Recomputation::of_all_pairs(topology_.ranks())
+                             : recomputation_by_cost(setting(choice), strategy);
+    if (made.any()) place->second = std::make_shared<const Recomputation>(std::move(made));
+  }
+  return place->second;
+}
+
+const std::vector<RowCounts>& PlanSpace::rows(
+    std::span<const int> choice, const std::shared_ptr<const Recomputation>& recomputation) {
+  const auto [place, is_new] = rows_.try_emplace({choice[0], recomputation});
+  if (is_new) {
+    for (int rank = 0; rank < topology_.ranks(); ++rank) {
+      place->second.push_back(row_counts(cut(choice).quality, rank, recomputation.get()));
+    }
+  }
+  return place->second;
 }
 
 EpochSetting PlanSpace::setting(std::span<const int> choice) const {
@@ -119,9 +152,10 @@ double PlanSpace::stage_seconds(std::span<const int> choice,
 }
 
 double PlanSpace::missing_bytes(std::span<const int> choice,
-                                std::span<const LayerStrategy> strategy) const {
+                                std::span<const LayerStrategy> strategy) {
   const std::vector<LayerConfig> planned = planned_layers(model_, strategy);
-  const std::vector<RowCounts>& rows = rows_[static_cast<std::size_t>(choice[0])];
+  const std::vector<RowCounts>& rows =
+      this->rows(choice, strategy.size() > 1 ? strategy[1].recomputation : nullptr);
   double missing = 0;
   for (int rank = 0; rank < topology_.ranks(); ++rank) {
     const auto r = static_cast<std::size_t>(rank);
@@ -135,6 +169,7 @@ double PlanSpace::missing_bytes(std::span<const int> choice,
 std::string PlanSpace::decision_name(int decision) const {
   const int layers = static_cast<int>(orders_.size());
   if (decision == 0) return "cut";
+  if (decision == halo_decision()) return "layer 1 halo rows";
   return decision <= layers ? fmt::format("layer {} algebra", decision - 1)
                             : fmt::format("layer {} bits", decision - 1 - layers);
 }
@@ -143,6 +178,11 @@ std::string PlanSpace::option_name(int decision, int option) const {
   const auto layers = static_cast<int>(orders_.size());
   const auto o = static_cast<std::size_t>(option);
   if (decision == 0) return cuts_[o].name;
+  if (decision == halo_decision()) {
+    constexpr std::array<const char*, 3> kNames = {"fetched", "recomputed where that costs less",
+                                                   "recomputed"};
+    return kNames[o];
+  }
   if (decision > layers) return fmt::format("{} bits", bits_[o]);
   const LayerOrder& order = orders_[static_cast<std::size_t>(decision - 1)][o];
   return fmt::format("{}{}", to_string(order.order), order.cache_aggregate ? ", kept" : "");

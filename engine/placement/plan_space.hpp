@@ -1,5 +1,5 @@
 // What a plan decides, as a space for strategy search: how the graph is cut, and each layer's
-// algebra and bits per value.
+// algebra and bits per value, and whether halo rows are fetched or recomputed.
 #pragma once
 
 #include <map>
@@ -31,6 +31,8 @@ class PlanSpace final : public SearchSpace {
     return cuts_[static_cast<std::size_t>(choice[0])];
   }
   std::vector<LayerStrategy> layers(std::span<const int> choice) const;
+  // Of the second layer's input; null: none.
+  std::shared_ptr<const Recomputation> recomputation(std::span<const int> choice) const;
   // The tasks that evaluate() simulates, by phase.
   TaskGraph tasks(std::span<const int> choice, TaskDetail detail) const;
   FactorPlan gradient_sync(std::span<const int> choice) const;
@@ -47,9 +49,24 @@ class PlanSpace final : public SearchSpace {
     auto operator<=>(const StageKey&) const = default;
   };
 
+  // How halo rows of the second layer's input come to a rank.
+  enum class HaloRows : std::uint8_t { kFetched, kByCost, kRecomputed };
+  struct RecomputationKey {
+    int cut = 0;
+    HaloRows how = HaloRows::kFetched;
+    LayerStrategy layer;
+    auto operator<=>(const RecomputationKey&) const = default;
+  };
+
+  int halo_decision() const {
+    return 1 + static_cast<int>(orders_.size()) * (bits_.size() > 1 ? 2 : 1);
+  }
+  std::vector<LayerStrategy> fetching_layers(std::span<const int> choice) const;
+  const std::vector<RowCounts>& rows(std::span<const int> choice,
+                                     const std::shared_ptr<const Recomputation>& recomputation);
   double stage_seconds(std::span<const int> choice, std::span<const LayerStrategy> strategy,
                        int stage);
-  double missing_bytes(std::span<const int> choice, std::span<const LayerStrategy> strategy) const;
+  double missing_bytes(std::span<const int> choice, std::span<const LayerStrategy> strategy);
   EpochSetting setting(std::span<const int> choice) const;
 
   const Topology& topology_;
@@ -58,13 +75,15 @@ class PlanSpace final : public SearchSpace {
   std::vector<int> bits_;
   PhaseCorrections corrections_;
   Simulator simulator_;
-  std::vector<std::vector<int>> stages_;      // by stage: layers it depends on
-  std::vector<std::vector<RowCounts>> rows_;  // by cut and rank
-  std::map<StageKey, double> known_;          // seconds of stages
-  StageKey key_;                              // scratch
-  TaskGraph graph_;                           // scratch
+  std::vector<std::vector<int>> stages_;  // by stage: layers it depends on
+  // By cut and recomputation: by rank.
+  std::map<std::pair<int, std::shared_ptr<const Recomputation>>, std::vector<RowCounts>> rows_;
+  mutable std::map<RecomputationKey, std::shared_ptr<const Recomputation>> recomputations_;
+  std::map<StageKey, double> known_;  // seconds of stages
+  StageKey key_;                      // scratch
+  TaskGraph graph_;                   // scratch
   // Decision 0 is the cut; 1 + l the algebra of layer l; 1 + layers + l its bits, if there are
-  // several to choose from.
+  // several to choose from; the last how halo rows come, if they can be recomputed.
   std::vector<std::vector<LayerOrder>> orders_;  // by layer
   std::vector<int> options_;
   std::vector<int> start_;

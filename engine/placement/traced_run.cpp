@@ -160,6 +160,12 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
     run.strategy.push_back({order, json_field<bool>(layer, "cached_aggregate", path),
                             json_field<double>(layer, "bits", path)});
   }
+  const Json recomputation = metadata.value("recomputation", Json());
+  if (!recomputation.is_null() && run.strategy.size() > 1) {
+    run.strategy[1].recomputation = std::make_shared<const Recomputation>(
+        parse_recomputation(recomputation, static_cast<int>(trace.ranks.size()),
+                            fmt::format("{}: field 'recomputation'", path.string())));
+  }
   if (std::ssize(run.strategy) != run.model.layers ||
       run.partition.parts.size() != trace.ranks.size()) {
     fail_input("{}: {} ranks and {} layers, but parts of {} ranks and plans of {} layers",

@@ -186,6 +186,7 @@ class Run {
                     {"messages", job_.device_transport().reason},
                     {"exchange", options_.exchange},
                     {"overlap", options_.overlap},
+                    {"recomputation", to_json(options_.recomputation)},
                     {"model", options_.model},
                     {"metric", metric_name(data_.dataset().task)},
                     {"epochs", done_},

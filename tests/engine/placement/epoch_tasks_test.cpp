@@ -120,6 +120,7 @@ struct Variant {
   double input_dropout;
   OrderChoice order;
   bool overlap;
+  bool recompute = false;
 };
 std::ostream& operator<<(std::ostream& out, const Variant& variant) { return out << variant.name; }
 
@@ -135,6 +136,12 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
   options.order = GetParam().order;
   options.overlap = GetParam().overlap;
   constexpr int kRanks = 3;
+  if (GetParam().recompute) {
+    options.recomputation = Recomputation(kRanks);
+    options.recomputation.set(0, 2);
+    options.recomputation.set(1, 2);
+    options.recomputation.set(1, 0);
+  }
   std::vector<std::vector<Span>> spans(kRanks);
   std::vector<std::int64_t> needed(kRanks);
   std::int64_t bytes = 0;
@@ -171,7 +178,10 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
       parse_quality(read_json(folder / "quality.json"), folder / "quality.json");
   const Topology topology = small_topology(1, kRanks, 1e9);
   const EpochSetting setting{topology, model, parts, {}, options.overlap};
-  const std::vector<LayerStrategy> strategy = default_strategy(model);
+  std::vector<LayerStrategy> strategy = default_strategy(model);
+  if (GetParam().recompute) {
+    strategy[1].recomputation = std::make_shared<const Recomputation>(options.recomputation);
+  }
   const TaskGraph graph = epoch_tasks(setting, strategy, TaskDetail::kPhases);
   for (int rank = 0; rank < kRanks; ++rank) {
     std::vector<Span> predicted;
@@ -201,7 +211,10 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"InputDropout", "gcn", Norm::kNone, 0.5, OrderChoice::kAuto, true},
         Variant{"MultiplyFirst", "sage", Norm::kBatch, 0, OrderChoice::kMultiplyFirst, true},
         Variant{"AggregateFirst", "sage", Norm::kNone, 0.2, OrderChoice::kAggregateFirst, true},
-        Variant{"WithoutOverlap", "gcn", Norm::kBatch, 0, OrderChoice::kAuto, false}),
+        Variant{"WithoutOverlap", "gcn", Norm::kBatch, 0, OrderChoice::kAuto, false},
+        Variant{"Recompute", "gcn", Norm::kBatch, 0, OrderChoice::kAuto, true, true},
+        Variant{"RecomputeAggregateFirst", "sage", Norm::kLayer, 0, OrderChoice::kAggregateFirst,
+                true, true}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

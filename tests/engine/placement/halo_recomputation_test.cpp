@@ -1,0 +1,70 @@
+#include "engine/placement/halo_recomputation.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/placement/small_topology.hpp"
+
+namespace atl {
+namespace {
+
+// Three parts of 100 nodes; each needs 10 rows of each other.
+PartitionQuality three_parts() {
+  PartitionQuality quality;
+  quality.parts.assign(3, {.nodes = 100, .central = 60, .edges = 500, .marginal_edges = 200});
+  quality.forward_rows = {0, 10, 10, 10, 0, 10, 10, 10, 0};
+  quality.backward_rows = quality.forward_rows;
+  return quality;
+}
+
+// 8 features, 16 hidden, 4 classes.
+ModelConfig two_layers(OrderChoice second) {
+  ModelConfig model;
+  model.layers = 2;
+  model.features = 8;
+  model.hidden = 16;
+  model.outputs = 4;
+  model.layer_orders = {{MultiplyOrder::kAggregateFirst, true},
+                        {second == OrderChoice::kMultiplyFirst ? MultiplyOrder::kMultiplyFirst
+                                                               : MultiplyOrder::kAggregateFirst,
+                         false}};
+  return model;
+}
+
+TEST(HaloRecomputation, CountsWhatARowCosts) {
+  const Topology topology = small_topology(1, 1, 1e6);  // all rates are 1e9 per s
+  for (const OrderChoice second : {OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
+    const ModelConfig model = two_layers(second);
+    const auto layers = planned_layers(model, default_strategy(model));
+    const RecomputeSeconds seconds = recompute_seconds(topology.devices[0], layers, false, 10);
+    EXPECT_NEAR(1e9 * seconds.first_layer, 2 * 10 * 8 * 16 + 4 * 2 * 10 * 16, 1e-6);
+    EXPECT_NEAR(1e9 * seconds.second_layer,
+                second == OrderChoice::kMultiplyFirst ? 2 * 10 * 16 * 4 : 0, 1e-6);
+  }
+}
+
+// A row takes 2 * 8 * 16 + 4 * 2 * 16 = 384 ns to compute here, and travels as 64 bytes.
+TEST(HaloRecomputation, ComputesRowsOfSlowLinks) {
+  Topology topology = small_topology(3, 1, 1e9);
+  const ModelConfig model = two_layers(OrderChoice::kAggregateFirst);
+  const PartitionQuality parts = three_parts();
+  const PhaseCorrections corrections;
+  const EpochSetting setting{topology, model, parts, corrections};
+  const std::vector<LayerStrategy> strategy = default_strategy(model);
+  for (Link& link : topology.links) link.bytes_per_s = 64.0 / 300 * 1e9;
+  EXPECT_FALSE(recomputation_by_cost(setting, strategy).any());
+  topology.links[2 * 3 + 0].bytes_per_s = 64.0 / 400 * 1e9;
+  const Recomputation one = recomputation_by_cost(setting, strategy);
+  for (int rank = 0; rank < 3; ++rank) {
+    for (int owner = 0; owner < 3; ++owner) {
+      EXPECT_EQ(one.computes(rank, owner), rank == 0 && owner == 2) << rank << " " << owner;
+    }
+  }
+  // A slower device had better receive even those.
+  topology.devices[0].gemm_flop_per_s.front().per_s /= 2;
+  EXPECT_FALSE(recomputation_by_cost(setting, strategy).any());
+  for (Link& link : topology.links) link.bytes_per_s = 1e6;
+  EXPECT_EQ(recomputation_by_cost(setting, strategy), Recomputation::of_all_pairs(3));
+}
+
+}  // namespace
+}  // namespace atl
