@@ -10,6 +10,7 @@
 #include "engine/comm/transport.hpp"
 #include "engine/trace/critical_path.hpp"
 #include "launch/command.hpp"
+#include "launch/trace_draw.hpp"
 #include "launch/trace_replay.hpp"
 #include "launch/validators.hpp"
 
@@ -123,6 +124,7 @@ void add_trace_command(CLI::App& app) {
       "  atoll trace merge runs/gcn");
   add_merge(*command);
   add_trace_replay_command(*command);
+  add_trace_draw_command(*command);
 }
 
 }  // namespace atl

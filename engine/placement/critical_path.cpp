@@ -79,14 +79,21 @@ std::string chrome_trace(const TaskGraph& graph, const TaskTimes& times) {
                         {"destination", task.destination},
                         {"bytes", static_cast<std::int64_t>(task.bytes)}});
     }
-    // Packets that overlap lie on lanes of their own, at their receiver; a collective at rank 0.
-    write({{"name", task.name},
-           {"ph", "X"},
-           {"ts", times.start_s[t] * 1e6},
-           {"dur", (times.end_s[t] - times.start_s[t]) * 1e6},
-           {"pid", travels ? task.destination : std::max(task.rank, 0)},
-           {"tid", travels ? 2 + task.rank : 0},
-           {"args", arguments}});
+    // Packets that overlap lie on lanes of their own, at their receiver; a collective at all ranks.
+    const auto write_at = [&](int rank) {
+      write({{"name", task.name},
+             {"ph", "X"},
+             {"ts", times.start_s[t] * 1e6},
+             {"dur", (times.end_s[t] - times.start_s[t]) * 1e6},
+             {"pid", rank},
+             {"tid", travels ? 2 + task.rank : 0},
+             {"args", arguments}});
+    };
+    if (travels || task.rank >= 0) {
+      write_at(travels ? task.destination : task.rank);
+    } else {
+      for (int rank = 0; rank < graph.ranks(); ++rank) write_at(rank);
+    }
   }
   return text + "\n]}\n";
 }

@@ -8,6 +8,7 @@ import re
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import run, write
@@ -105,6 +106,30 @@ class PlanTest(unittest.TestCase):
         text = self.succeed("plan", "data", "--topology", "machine.json", *MODEL, "--measured",
                             "with", "--out", "second.json")
         self.assertIn("written to second.json", text)
+
+    def test_timelines_are_drawn_one_below_the_other(self):
+        draw = ["trace", "draw", "predicted.json", "with/trace.json", "--out", "timeline.svg"]
+        self.succeed(*draw, "--title", "as <planned>", "--title", "as it was", "--epoch", "5")
+        with open(self.path("timeline.svg"), encoding="utf-8") as file:
+            picture = xml.etree.ElementTree.fromstring(file.read())
+        svg = "{http://www.w3.org/2000/svg}"
+        texts = [text.text for text in picture.iter(svg + "text")]
+        self.assertEqual([sum(f"rank {r}" == text for text in texts) for r in range(4)], [2, 2, 2, 0])
+        expected = self.plan()["predicted_ms"]
+        self.assertIn(f"as <planned>: {expected:.0f} ms", texts)
+        self.assertTrue(any(text.startswith("as it was: ") for text in texts))
+        self.assertLessEqual({"multiply", "aggregate", "norm"}, set(texts))
+        _, _, width, height = map(float, picture.get("viewBox").split())
+        boxes = list(picture.iter(svg + "rect"))
+        self.assertGreater(len(boxes), 40)
+        for box in boxes:
+            self.assertLessEqual(float(box.get("x", 0)) + float(box.get("width")), width)
+            self.assertLessEqual(float(box.get("y", 0)) + float(box.get("height")), height)
+        self.assertIn("epochs 1 to 20", self.refuse(*draw, "--epoch", "21"))
+        self.assertIn("1 titles for 2 traces", self.refuse(*draw, "--title", "one"))
+        write(self.path("odd.json"), '{"traceEvents": [{"name": "packet", "ph": "X", "pid": 0}]}')
+        self.assertIn("odd.json: event 0", self.refuse("trace", "draw", "odd.json"))
+        os.remove(self.path("odd.json"))
 
     def test_quantized_plans_train(self):
         starved = machine()
