@@ -11,7 +11,8 @@ constexpr double kOpen = -1;
 
 }  // namespace
 
-FairShares::FairShares(const Topology& topology) : topology_(topology) {
+FairShares::FairShares(const Topology& topology, double tolerance)
+    : topology_(topology), tolerance_(tolerance) {
   for (const Host& host : topology.hosts) cards_.push_back({host.send_bytes_per_s, 0, 0, 0, {}});
   for (const Host& host : topology.hosts) {
     cards_.push_back({host.receive_bytes_per_s, 0, 0, 0, {}});
@@ -90,7 +91,7 @@ const std::vector<double>& FairShares::compute() {
     }
     // Those that are worst off get it, and leave the rest to the others. A share computed from
     // what was left over after rounding counts as equal.
-    const double worst_off = least * (1 + 1e-12);
+    const double worst_off = least * (1 + 1e-12 + tolerance_);
     for (auto f = slowest_link; f != by_limit_.end() && limit_of(*f) <= worst_off; ++f) {
       if (is_open(*f)) settle(*f, least);
     }

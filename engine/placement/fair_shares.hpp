@@ -21,7 +21,9 @@ class FairShares {
     int count = 1;     // how many are under way
   };
 
-  explicit FairShares(const Topology& topology);
+  // Flows whose rates would differ by no more than `tolerance`, as a share of them, may get the
+  // same, the least of them.
+  explicit FairShares(const Topology& topology, double tolerance = 0);
 
   Flow flow(int from, int to) const;
   // Adds one to those that share; returns its number.
@@ -46,6 +48,7 @@ class FairShares {
   void settle(int flow, double rate);
 
   const Topology& topology_;
+  double tolerance_;
   std::vector<Card> cards_;  // send of each host, then receive of each host
   std::vector<Flow> flows_;
   std::vector<int> by_limit_;  // flows, slowest link first

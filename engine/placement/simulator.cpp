@@ -25,7 +25,7 @@ Simulator::Simulator(const Topology& topology, double tolerance)
       tolerance_(tolerance),
       slows_(std::any_of(topology.devices.begin(), topology.devices.end(),
                          [](const Device& d) { return d.progress_s_per_byte > 0; })),
-      shares_(topology) {
+      shares_(topology, tolerance) {
   sort_into_streams();
 }
 
@@ -121,6 +121,8 @@ void Simulator::prepare(const TaskGraph& graph) {
   }
   active_.clear();
   shares_.count_none();
+  streams_at_s_ = 0;
+  stream_end_s_ = kNever;
   if (slows_) {
     transfers_.assign(ranks * streams_.size(), 0);
     inside_.assign(ranks, 0);
@@ -161,6 +163,7 @@ void Simulator::start_transfer(TaskId id) {
 void Simulator::count_transfer(const SimTask& task, int change) {
   const int stream = stream_of(task);
   if (stream >= 0) {
+    advance_streams();
     shares_.count(stream, change * task.packets);
     rates_stale_ = true;
   }
@@ -187,6 +190,8 @@ void Simulator::start_computing(int rank) {
   times_.start_s[static_cast<std::size_t>(next)] = now_s_;
   computing_[r].task = next;
   computing_[r].left_s = graph_->task(next).seconds;
+  computing_[r].since_s = now_s_;
+  computing_[r].end_s = now_s_ + computing_[r].left_s / computing_[r].speed;
 }
 
 void Simulator::finish(TaskId id) {
@@ -211,10 +216,12 @@ void Simulator::finish(TaskId id) {
 void Simulator::update_rates() {
   if (rates_stale_) {
     const std::vector<double>& rates = shares_.compute();
+    stream_end_s_ = kNever;
     for (const std::int32_t i : active_) {
       Stream& stream = streams_[static_cast<std::size_t>(i)];
       stream.rate = rates[static_cast<std::size_t>(i)];
-      stream.seconds_per_byte = 1 / stream.rate;
+      const double left = std::max(0.0, stream.ends.top().at - stream.served);
+      stream_end_s_ = std::min(stream_end_s_, now_s_ + left / stream.rate);
     }
   }
   if (speeds_stale_) update_speeds();
@@ -230,24 +237,35 @@ void Simulator::update_speeds() {
     for (const std::int32_t stream : host_streams_[static_cast<std::size_t>(device.host)]) {
       bytes_per_s += own[stream] * streams_[static_cast<std::size_t>(stream)].rate;
     }
-    computing_[r].speed = std::max(1 - device.progress_s_per_byte * bytes_per_s, kLeastSpeed);
+    Computing& own_work = computing_[r];
+    own_work.left_s -= (now_s_ - own_work.since_s) * own_work.speed;
+    own_work.since_s = now_s_;
+    own_work.speed = std::max(1 - device.progress_s_per_byte * bytes_per_s, kLeastSpeed);
+    own_work.end_s = now_s_ + std::max(own_work.left_s, 0.0) / own_work.speed;
   }
 }
 
 double Simulator::next_event_s() const {
-  double next = timers_.empty() ? kNever : timers_.top().at;
+  double next = timers_.empty() ? stream_end_s_ : std::min(stream_end_s_, timers_.top().at);
   for (const Computing& computing : computing_) {
-    if (computing.task >= 0) next = std::min(next, now_s_ + computing.left_s / computing.speed);
-  }
-  for (const std::int32_t i : active_) {
-    const Stream& stream = streams_[static_cast<std::size_t>(i)];
-    const double left = std::max(0.0, stream.ends.top().at - stream.served);
-    next = std::min(next, now_s_ + left * stream.seconds_per_byte);
+    if (computing.task >= 0) next = std::min(next, computing.end_s);
   }
   return next;
 }
 
+void Simulator::advance_streams() {
+  const double step = now_s_ - streams_at_s_;
+  if (step <= 0) return;
+  streams_at_s_ = now_s_;
+  for (const std::int32_t i : active_) {
+    Stream& stream = streams_[static_cast<std::size_t>(i)];
+    stream.served += step * stream.rate;
+  }
+}
+
 void Simulator::end_transfers() {
+  advance_streams();
+  rates_stale_ = true;
   std::size_t kept = 0;
   for (const std::int32_t i : active_) {
     Stream& stream = streams_[static_cast<std::size_t>(i)];
@@ -265,19 +283,12 @@ void Simulator::end_transfers() {
 }
 
 void Simulator::advance(double to_s) {
-  const double step = to_s - now_s_;
   now_s_ = to_s;
   ended_.clear();
-  for (Computing& computing : computing_) {
-    if (computing.task < 0) continue;
-    computing.left_s -= step * computing.speed;
-    if (computing.left_s <= kSame) ended_.push_back(computing.task);
+  for (const Computing& computing : computing_) {
+    if (computing.task >= 0 && computing.end_s <= now_s_ + kSame) ended_.push_back(computing.task);
   }
-  for (const std::int32_t i : active_) {
-    Stream& stream = streams_[static_cast<std::size_t>(i)];
-    stream.served += step * stream.rate;
-  }
-  end_transfers();
+  if (stream_end_s_ <= now_s_ + kSame) end_transfers();
   while (!timers_.empty() && timers_.top().at <= now_s_ + kSame) {
     const Timer timer = timers_.top();
     timers_.pop();

@@ -33,8 +33,10 @@ class Simulator {
   // What a rank is at.
   struct Computing {
     TaskId task = -1;   // -1: it waits
-    double left_s = 0;  // alone
+    double left_s = 0;  // alone, at `since_s`
+    double since_s = 0;
     double speed = 1;
+    double end_s = 0;  // at this speed
   };
   // When something happens to a task: its transfer starts, or it ends.
   struct Timer {
@@ -69,7 +71,6 @@ class Simulator {
   struct Stream {
     double served = 0;
     double rate = 0;  // bytes/s of each transfer
-    double seconds_per_byte = 0;
     Timers ends;
   };
 
@@ -81,6 +82,7 @@ class Simulator {
   void finish(TaskId task);
   // A transfer starts (1) or has ended (-1).
   void count_transfer(const SimTask& task, int change);
+  void advance_streams();
   void end_transfers();
   void update_rates();
   void update_speeds();
@@ -109,6 +111,8 @@ class Simulator {
   std::vector<std::vector<std::int32_t>> host_streams_;  // by host: those that pass its card
   std::vector<Stream> streams_;
   std::vector<std::int32_t> active_;  // streams with transfers under way
+  double streams_at_s_ = 0;           // when their `served` was brought up to date
+  double stream_end_s_ = 0;           // when the first of their transfers ends
   // Transfers of each rank, [rank * streams + stream], and bytes/s inside its host: what slows its
   // computing. Empty where nothing does.
   std::vector<std::int32_t> transfers_;
