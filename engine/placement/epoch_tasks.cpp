@@ -382,38 +382,6 @@ class EpochBuilder {
 
 }  // namespace
 
-std::vector<LayerConfig> planned_layers(const ModelConfig& model,
-                                        std::span<const LayerStrategy> strategy) {
-  ModelConfig planned = model;
-  for (const LayerStrategy& layer : strategy) {
-    planned.layer_orders.push_back({layer.order, layer.cache_aggregate});
-  }
-  std::vector<LayerConfig> layers;
-  for (int l = 0; l < planned.layers; ++l) layers.push_back(layer_config(planned, l));
-  return layers;
-}
-
-std::int64_t parameter_count(std::span<const LayerConfig> layers, bool root_weight) {
-  std::int64_t sum = 0;
-  // Each starts at a multiple of 16 elements, see ParameterStore.
-  const auto add = [&](std::int64_t elements) { sum += (elements + 15) / 16 * 16; };
-  for (const LayerConfig& layer : layers) {
-    for (int weight = 0; weight < (root_weight ? 2 : 1); ++weight) add(layer.in * layer.out);
-    add(layer.out);  // bias, or the norm's
-    if (layer.tail.norm != Norm::kNone) add(layer.out);
-  }
-  return sum;
-}
-
-std::vector<LayerStrategy> default_strategy(const ModelConfig& model) {
-  std::vector<LayerStrategy> strategy;
-  for (int l = 0; l < model.layers; ++l) {
-    const LayerConfig layer = layer_config(model, l);
-    strategy.push_back({layer.order, layer.cache_aggregate, 32});
-  }
-  return strategy;
-}
-
 TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
                       TaskDetail detail) {
   TaskGraph graph(setting.topology.ranks());
@@ -430,30 +398,6 @@ std::vector<std::vector<int>> epoch_stages(const EpochSetting& setting) {
 void add_stage_tasks(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
                      int stage, TaskGraph& graph) {
   EpochBuilder(setting, strategy, TaskDetail::kMerged, stage, graph).build();
-}
-
-double lower_bound_seconds(const Topology& topology, const TaskGraph& graph) {
-  std::vector<double> computing(static_cast<std::size_t>(graph.ranks()), 0);
-  std::vector<double> sent(topology.hosts.size(), 0);
-  std::vector<double> received(topology.hosts.size(), 0);
-  for (const SimTask& task : graph.tasks()) {
-    if (task.kind == TaskKind::kCompute) {
-      computing[static_cast<std::size_t>(task.rank)] += task.seconds;
-    } else if (task.kind == TaskKind::kTransfer) {
-      const auto host = [&](int rank) {
-        return static_cast<std::size_t>(topology.devices[static_cast<std::size_t>(rank)].host);
-      };
-      if (host(task.rank) == host(task.destination)) continue;
-      sent[host(task.rank)] += task.bytes;
-      received[host(task.destination)] += task.bytes;
-    }
-  }
-  double bound = *std::max_element(computing.begin(), computing.end());
-  for (std::size_t h = 0; h < topology.hosts.size(); ++h) {
-    bound = std::max({bound, sent[h] / topology.hosts[h].send_bytes_per_s,
-                      received[h] / topology.hosts[h].receive_bytes_per_s});
-  }
-  return bound;
 }
 
 }  // namespace atl
