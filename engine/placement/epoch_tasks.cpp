@@ -87,11 +87,9 @@ class EpochBuilder {
     return layers_.size() > 1 ? strategy_[1].recomputation.get() : nullptr;
   }
   std::int64_t messages(const LayerConfig& layer, bool backward, int from, int to) const {
-    if (!backward && layer.index == 1 && recomputation() != nullptr &&
-        recomputation()->computes(to, from)) {
-      return 0;
-    }
-    return needed_rows(backward, from, to);
+    const bool computed = !backward && layer.index == 1 && recomputation() != nullptr &&
+                          recomputation()->computes(to, from);
+    return computed ? 0 : needed_rows(backward, from, to);
   }
   std::int64_t needed_rows(bool backward, int from, int to) const {
     const std::vector<std::int64_t>& rows =
@@ -211,10 +209,8 @@ class EpochBuilder {
   // Packets to these two ranks count as one task.
   bool are_joined(int from, int a, int b) const {
     if (!joins_packets_ || a < 0 || device(a).host != device(b).host) return false;
-    const Link& first = setting_.topology.link(from, a);
-    const Link& second = setting_.topology.link(from, b);
-    return device(from).host != device(a).host && first.latency_s == second.latency_s &&
-           first.bytes_per_s == second.bytes_per_s;
+    return device(from).host != device(a).host &&
+           setting_.topology.link(from, a) == setting_.topology.link(from, b);
   }
 
   TaskId& packet_to(int from, int to) {
@@ -226,8 +222,7 @@ class EpochBuilder {
   std::span<const TaskId> arrivals(int rank) {
     scratch_.clear();
     for_ranks([&](int from) {
-      const TaskId packet = packet_to(from, rank);
-      if (packet >= 0) scratch_.push_back(packet);
+      if (packet_to(from, rank) >= 0) scratch_.push_back(packet_to(from, rank));
     });
     return scratch_;
   }
@@ -391,8 +386,9 @@ TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerStrategy
 
 std::vector<std::vector<int>> epoch_stages(const EpochSetting& setting) {
   TaskGraph graph(setting.topology.ranks());
-  const std::vector<LayerStrategy> strategy = default_strategy(setting.model);
-  return EpochBuilder(setting, strategy, TaskDetail::kMerged, kNoStage, graph).build();
+  return EpochBuilder(setting, default_strategy(setting.model), TaskDetail::kMerged, kNoStage,
+                      graph)
+      .build();
 }
 
 void add_stage_tasks(const EpochSetting& setting, std::span<const LayerStrategy> strategy,

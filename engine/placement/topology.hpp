@@ -46,6 +46,7 @@ struct Host {
 struct Link {
   double latency_s = 0;
   double bytes_per_s = 0;
+  bool operator==(const Link&) const = default;
 };
 
 struct Topology {
