@@ -36,6 +36,7 @@ PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
   });
   job.partition = plan.partition;
   job.options.recomputation = plan.recomputation;
+  job.options.gradient_sum = plan.gradient_sum;
   std::vector<int> bits;
   for (const PlannedLayer& layer : plan.layers) {
     job.options.layer_orders.push_back(

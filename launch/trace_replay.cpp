@@ -32,7 +32,8 @@ void run_replay(const ReplayArguments& arguments) {
   const Topology measured = read_topology(arguments.topology);
   const PhaseCorrections corrections = corrections_of(run, measured);
   const auto simulate = [&](const Topology& topology, TaskGraph& graph) {
-    const EpochSetting setting{topology, run.model, run.partition, corrections, run.overlap};
+    const EpochSetting setting{topology,    run.model,   run.partition,
+                               corrections, run.overlap, run.gradient_sum};
     graph = epoch_tasks(setting, run.strategy, TaskDetail::kPhases);
     return Simulator(topology).run(graph);
   };

@@ -57,6 +57,7 @@ Json to_json(const Plan& plan) {
           {"partition", to_json(plan.partition)},
           {"layers", layers},
           {"recomputation", to_json(plan.recomputation)},
+          {"gradient_sum", to_json(plan.gradient_sum)},
           {"predicted_ms", plan.predicted_ms},
           {"default_ms", plan.default_ms},
           {"lower_bound_ms", plan.lower_bound_ms},
@@ -100,6 +101,8 @@ Plan read_plan(const std::filesystem::path& path) {
         "layer 0 is aggregate-first with 'cache_aggregate' true and a layer follows it",
         path.string());
   }
+  plan.gradient_sum = parse_sum_route(json.value("gradient_sum", Json()), plan.ranks,
+                                      fmt::format("{}: field 'gradient_sum'", path.string()));
   plan.predicted_ms = milliseconds(json, "predicted_ms", path);
   plan.default_ms = milliseconds(json, "default_ms", path);
   plan.lower_bound_ms = milliseconds(json, "lower_bound_ms", path);

@@ -9,6 +9,7 @@
 #include "base/json.hpp"
 #include "partition/partitioner.hpp"
 #include "partition/recomputation.hpp"
+#include "partition/sum_route.hpp"
 
 namespace atl {
 
@@ -29,6 +30,7 @@ struct Plan {
   PartitionOptions partition;  // part p is trained by rank p
   std::vector<PlannedLayer> layers;
   Recomputation recomputation;  // of halo rows of the first layer's output
+  SumRoute gradient_sum;
 
   // What the simulator expects, for reports; ms per epoch.
   double predicted_ms = 0;

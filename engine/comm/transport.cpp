@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "engine/comm/sum_steps.hpp"
 
 namespace atl {
 
@@ -11,74 +12,11 @@ namespace {
 using SendList = std::vector<std::span<const std::byte>>;
 using ReceiveList = std::vector<std::span<std::byte>>;
 
-// Everything lies in memory of its own, not in the caller's, because an abandoned transfer outlives
-// the caller's.
 template <typename T>
-struct ReduceMemory {
-  std::vector<T> values;  // as given; block by block replaced by the sums
-  std::vector<T> parts;   // own block as rank r has it, for all r
-};
-
-template <typename T>
-void reduce_scatter(Transport& transport, const std::shared_ptr<ReduceMemory<T>>& memory,
-                    const OperationLabel& label) {
-  const int size = transport.size();
-  const std::span<T> values(memory->values);
-  const ReduceBlock own = reduce_block(values.size(), transport.rank(), size);
-  memory->parts.resize(own.count * static_cast<std::size_t>(size));
-  SendList sends(size);
-  ReceiveList receives(size);
-  for (int r = 0; r < size; ++r) {
-    const auto part = std::span<T>(memory->parts).subspan(own.count * r, own.count);
-    if (r == transport.rank()) {
-      std::ranges::copy(values.subspan(own.begin, own.count), part.begin());
-      continue;
-    }
-    const ReduceBlock block = reduce_block(values.size(), r, size);
-    sends[r] = std::as_bytes(values.subspan(block.begin, block.count));
-    receives[r] = std::as_writable_bytes(part);
-  }
-  transport.all_to_all_v(std::move(sends), std::move(receives), label, memory)->wait_all();
-}
-
-// Sums the ranks' parts of the own block in rank order, in the type Sum.
-template <typename T, typename Sum>
-void sum_own_block(ReduceMemory<T>& memory, int rank, int size) {
-  const ReduceBlock own = reduce_block(memory.values.size(), rank, size);
-  for (std::size_t i = 0; i < own.count; ++i) {
-    Sum sum = memory.parts[i];
-    for (int r = 1; r < size; ++r) sum += memory.parts[own.count * r + i];
-    memory.values[own.begin + i] = static_cast<T>(sum);
-  }
-}
-
-template <typename T>
-void all_gather(Transport& transport, const std::shared_ptr<ReduceMemory<T>>& memory,
-                const OperationLabel& label) {
-  const int size = transport.size();
-  const std::span<T> values(memory->values);
-  const ReduceBlock own = reduce_block(values.size(), transport.rank(), size);
-  SendList sends(size);
-  ReceiveList receives(size);
-  for (int r = 0; r < size; ++r) {
-    if (r == transport.rank()) continue;
-    const ReduceBlock block = reduce_block(values.size(), r, size);
-    sends[r] = std::as_bytes(values.subspan(own.begin, own.count));
-    receives[r] = std::as_writable_bytes(values.subspan(block.begin, block.count));
-  }
-  transport.all_to_all_v(std::move(sends), std::move(receives), label, memory)->wait_all();
-}
-
-template <typename T, typename Sum>
-void all_reduce_in_rank_order(Transport& transport, std::span<T> values,
-                              const OperationLabel& label) {
+void all_reduce_values(Transport& transport, std::span<T> values, const OperationLabel& label) {
   if (transport.size() == 1 || values.empty()) return;
-  auto memory = std::make_shared<ReduceMemory<T>>();
-  memory->values.assign(values.begin(), values.end());
-  reduce_scatter<T>(transport, memory, label);
-  sum_own_block<T, Sum>(*memory, transport.rank(), transport.size());
-  all_gather<T>(transport, memory, label);
-  std::ranges::copy(memory->values, values.begin());
+  const auto steps = all_reduce_steps(transport.rank(), transport.size(), values.size());
+  sum_by_steps(transport, steps, values, label);
 }
 
 std::vector<std::byte> to_vector(std::span<const std::byte> bytes) {
@@ -112,15 +50,15 @@ std::unique_ptr<PendingTransfer> Transport::all_to_all_v(SendList sends, Receive
 }
 
 void Transport::all_reduce(std::span<float> values, const OperationLabel& label) {
-  all_reduce_in_rank_order<float, double>(*this, values, label);
+  all_reduce_values(*this, values, label);
 }
 
 void Transport::all_reduce(std::span<double> values, const OperationLabel& label) {
-  all_reduce_in_rank_order<double, double>(*this, values, label);
+  all_reduce_values(*this, values, label);
 }
 
 void Transport::all_reduce(std::span<std::int64_t> values, const OperationLabel& label) {
-  all_reduce_in_rank_order<std::int64_t, std::int64_t>(*this, values, label);
+  all_reduce_values(*this, values, label);
 }
 
 ReduceBlock reduce_block(std::size_t count, int rank, int size) {

@@ -1,5 +1,7 @@
 #include "engine/exchange/reduce.hpp"
 
+#include <algorithm>
+
 namespace atl {
 
 namespace {
@@ -16,15 +18,15 @@ void Reducer::sum(std::span<double> values, const char* what, int layer, int epo
   const auto count = static_cast<std::int64_t>(values.size());
   ScopedSpan span(trace_, "all-reduce", {epoch, layer, -1, -1});
   describe(span, what, count, sizeof(double));
-  sum_flat({values.data(), 1, count, count, DType::kF64}, {what, "", layer, epoch});
+  sum_flat({values.data(), 1, count, count, DType::kF64}, {}, {what, "", layer, epoch});
 }
 
 void Reducer::sum(MatrixView values, const char* what, int epoch) {
   ATOLL_ASSERT(values.stride == values.cols && values.dtype != DType::kBf16);
   const std::int64_t count = values.rows * values.cols;
   ScopedSpan span(trace_, "all-reduce", {epoch, -1, -1, -1});
-  describe(span, what, count, bytes_of(values.dtype));
-  sum_flat({values.data, 1, count, count, values.dtype}, {what, "", -1, epoch});
+  describe(span, what, count, bytes_of(values.dtype), route_);
+  sum_flat({values.data, 1, count, count, values.dtype}, route_, {what, "", -1, epoch});
 }
 
 void Reducer::sum_host(std::span<std::int64_t> values, const char* what, int epoch) {
@@ -34,9 +36,15 @@ void Reducer::sum_host(std::span<std::int64_t> values, const char* what, int epo
 }
 
 void Reducer::describe(ScopedSpan& span, const char* what, std::int64_t count,
-                       std::int64_t value_bytes) const {
+                       std::int64_t value_bytes, const SumRoute& route) const {
   span.set_what(what);
-  span.set_bytes(all_reduce_bytes(count, value_bytes, transport_.rank(), transport_.size()));
+  if (transport_.size() == 1) return span.set_bytes(0);
+  std::size_t values = 0;
+  for (const SumStep& step :
+       sum_steps(route, transport_.rank(), transport_.size(), static_cast<std::size_t>(count))) {
+    values += step.sent_values();
+  }
+  span.set_bytes(static_cast<std::int64_t>(values) * value_bytes);
 }
 
 void Reducer::synchronize() {
@@ -47,28 +55,30 @@ void Reducer::synchronize() {
   }
 }
 
-void Reducer::sum_flat(MatrixView values, const OperationLabel& label) {
+void Reducer::sum_flat(MatrixView values, const SumRoute& route, const OperationLabel& label) {
   if (transport_.size() == 1 || values.cols == 0) return;
   if (device_ != nullptr) {
-    sum_on_device(values, label);
+    sum_on_device(values, route, label);
   } else if (backend_.host_accessible()) {
     backend_.synchronize(queue_);
-    sum_on_host(values, label);
+    sum_on_host(values, route, label);
   } else {
-    sum_through_staging(values, label);
+    sum_through_staging(values, route, label);
   }
 }
 
-void Reducer::sum_on_host(MatrixView values, const OperationLabel& label) {
+void Reducer::sum_on_host(MatrixView values, const SumRoute& route, const OperationLabel& label) {
   const auto count = static_cast<std::size_t>(values.cols);
+  const std::vector<SumStep> steps = sum_steps(route, transport_.rank(), transport_.size(), count);
   if (values.dtype == DType::kF64) {
-    transport_.all_reduce(std::span(static_cast<double*>(values.data), count), label);
+    sum_by_steps(transport_, steps, std::span(static_cast<double*>(values.data), count), label);
   } else {
-    transport_.all_reduce(std::span(static_cast<float*>(values.data), count), label);
+    sum_by_steps(transport_, steps, std::span(static_cast<float*>(values.data), count), label);
   }
 }
 
-void Reducer::sum_through_staging(MatrixView values, const OperationLabel& label) {
+void Reducer::sum_through_staging(MatrixView values, const SumRoute& route,
+                                  const OperationLabel& label) {
   const std::int64_t bytes = values.cols * bytes_of(values.dtype);
   if (staging_bytes_ < bytes) {
     staging_ = allocate_staging(backend_, bytes);
@@ -77,50 +87,54 @@ void Reducer::sum_through_staging(MatrixView values, const OperationLabel& label
   // Waits for the last use of the staging memory too.
   backend_.copy(queue_, staging_.get(), values.data, bytes, CopyKind::kDeviceToHost);
   backend_.synchronize(queue_);
-  sum_on_host({staging_.get(), 1, values.cols, values.cols, values.dtype}, label);
+  sum_on_host({staging_.get(), 1, values.cols, values.cols, values.dtype}, route, label);
   backend_.copy(queue_, values.data, staging_.get(), bytes, CopyKind::kHostToDevice);
 }
 
-// Reduce-scatter and all-gather in the blocks of Transport::all_reduce.
-void Reducer::sum_on_device(MatrixView values, const OperationLabel& label) {
-  const auto size = static_cast<std::size_t>(transport_.size());
-  const auto rank = static_cast<std::size_t>(transport_.rank());
-  const auto block_of = [&](std::size_t r) {
-    return reduce_block(static_cast<std::size_t>(values.cols), static_cast<int>(r),
-                        transport_.size());
-  };
-  const std::span<std::byte> mine = bytes_of_block(values, block_of(rank));
-  const std::size_t own = block_of(rank).count;
-  const auto part_bytes = static_cast<std::int64_t>(mine.size());
-  if (parts_bytes_ < part_bytes * transport_.size()) {
-    parts_bytes_ = part_bytes * transport_.size();
-    parts_ = allocate_device(backend_, parts_bytes_);
+void Reducer::sum_on_device(MatrixView values, const SumRoute& route, const OperationLabel& label) {
+  const std::vector<SumStep> steps =
+      sum_steps(route, transport_.rank(), transport_.size(), static_cast<std::size_t>(values.cols));
+  std::int64_t parts_bytes = 0;
+  for (const SumStep& step : steps) {
+    parts_bytes = std::max(parts_bytes,
+                           static_cast<std::int64_t>(step.own_block().count * step.members.size()) *
+                               bytes_of(values.dtype));
   }
-  const auto columns = static_cast<std::int64_t>(own);
-  const MatrixView parts{parts_.get(), transport_.size(), columns, columns, values.dtype};
-  const auto part_of = [&](std::size_t r) { return bytes_of_block(parts, {r * own, own}); };
-  std::vector<std::span<const std::byte>> sends(size);
-  std::vector<std::span<std::byte>> receives(size);
-  std::vector<std::span<const std::byte>> own_sums(size);
-  std::vector<std::span<std::byte>> other_sums(size);
-  for (std::size_t r = 0; r < size; ++r) {
-    if (r == rank) continue;
-    sends[r] = other_sums[r] = bytes_of_block(values, block_of(r));
-    receives[r] = part_of(r);
-    own_sums[r] = mine;
+  if (parts_bytes_ < parts_bytes) {
+    parts_ = allocate_device(backend_, parts_bytes);
+    parts_bytes_ = parts_bytes;
+  }
+  backend_.wait_for(device_->queue(), queue_);
+  for (const SumStep& step : steps) run_on_device(step, values, label);
+  backend_.wait_for(queue_, device_->queue());
+}
+
+void Reducer::run_on_device(const SumStep& step, MatrixView values, const OperationLabel& label) {
+  const bool adds = step.kind == SumStep::Kind::kAdd;
+  const std::span<std::byte> own = bytes_of_block(values, step.own_block());
+  const auto columns = static_cast<std::int64_t>(step.own_block().count);
+  const MatrixView parts{parts_.get(), std::ssize(step.members), columns, columns, values.dtype};
+  const auto part_of = [&](std::size_t member) {
+    return bytes_of_block(parts, {member * step.own_block().count, step.own_block().count});
+  };
+  std::vector<std::span<const std::byte>> sends(static_cast<std::size_t>(transport_.size()));
+  std::vector<std::span<std::byte>> receives(sends.size());
+  for (std::size_t m = 0; m < step.members.size(); ++m) {
+    if (m == step.own) continue;
+    const auto rank = static_cast<std::size_t>(step.members[m]);
+    const std::span<std::byte> block = bytes_of_block(values, step.blocks[m]);
+    sends[rank] = adds ? block : own;
+    receives[rank] = adds ? part_of(m) : block;
   }
   Queue& transfers = device_->queue();
-  backend_.wait_for(transfers, queue_);
-  if (own > 0) {
-    backend_.copy(transfers, part_of(rank).data(), mine.data(), part_bytes,
+  if (adds && columns > 0) {
+    backend_.copy(transfers, part_of(step.own).data(), own.data(), std::ssize(own),
                   CopyKind::kDeviceToDevice);
   }
   device_->all_to_all_v(sends, receives, label);
-  if (own > 0) {
-    backend_.sum_parts(transfers, parts, {mine.data(), 1, columns, columns, values.dtype});
+  if (adds && columns > 0) {
+    backend_.sum_parts(transfers, parts, {own.data(), 1, columns, columns, values.dtype});
   }
-  device_->all_to_all_v(own_sums, other_sums, label);
-  backend_.wait_for(queue_, transfers);
 }
 
 }  // namespace atl

@@ -6,17 +6,24 @@
 
 #include "base/trace.hpp"
 #include "engine/comm/device_transport.hpp"
+#include "engine/exchange/gradient_steps.hpp"
 #include "engine/tensor/tensor.hpp"
 
 namespace atl {
 
-// Every sum is the same bits on every rank and by every way: it is added in rank order, in double.
+// Every sum is the same bits on every rank: it is added in rank order, in double. Those of `route`
+// by another way than an all-reduce are rounded as it says.
 class Reducer {
  public:
-  // device: null where there is none. Everything must outlive it.
+  // device: null where there is none. Everything must outlive it. `route`: of sums of matrices.
   Reducer(Backend& backend, Queue& queue, Transport& transport, DeviceTransport* device,
-          TraceRecorder& trace)
-      : backend_(backend), queue_(queue), transport_(transport), device_(device), trace_(trace) {}
+          TraceRecorder& trace, SumRoute route = {})
+      : backend_(backend),
+        queue_(queue),
+        transport_(transport),
+        device_(device),
+        trace_(trace),
+        route_(std::move(route)) {}
 
   // In-place sums in the backend's memory, ordered on the queue; `what` (a literal) names them in
   // traces and time-outs. The host waits only where a sum passes through its memory.
@@ -30,21 +37,23 @@ class Reducer {
 
  private:
   // What a span of the trace says of a sum: its name and the bytes that this rank sends for it.
-  void describe(ScopedSpan& span, const char* what, std::int64_t count,
-                std::int64_t value_bytes) const;
-  void sum_flat(MatrixView values, const OperationLabel& label);
-  void sum_on_host(MatrixView values, const OperationLabel& label);
-  void sum_through_staging(MatrixView values, const OperationLabel& label);
-  void sum_on_device(MatrixView values, const OperationLabel& label);
+  void describe(ScopedSpan& span, const char* what, std::int64_t count, std::int64_t value_bytes,
+                const SumRoute& route = {}) const;
+  void sum_flat(MatrixView values, const SumRoute& route, const OperationLabel& label);
+  void sum_on_host(MatrixView values, const SumRoute& route, const OperationLabel& label);
+  void sum_through_staging(MatrixView values, const SumRoute& route, const OperationLabel& label);
+  void sum_on_device(MatrixView values, const SumRoute& route, const OperationLabel& label);
+  void run_on_device(const SumStep& step, MatrixView values, const OperationLabel& label);
 
   Backend& backend_;
   Queue& queue_;
   Transport& transport_;
   DeviceTransport* device_;
   TraceRecorder& trace_;
+  SumRoute route_;
   StagingMemory staging_;
   std::int64_t staging_bytes_ = 0;
-  DeviceMemory parts_;  // own block of every rank
+  DeviceMemory parts_;  // own block of every member of a step
   std::int64_t parts_bytes_ = 0;
 };
 

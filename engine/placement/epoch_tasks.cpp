@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "engine/placement/halo_recomputation.hpp"
+#include "engine/placement/sum_cost.hpp"
 
 namespace atl {
 
@@ -55,10 +56,10 @@ class EpochBuilder {
       compute(r, {Phase::kLoss, -1, false}, touch(r, 2 * all(r).rows, setting_.model.outputs));
     });
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) backward(*layer);
-    all_reduce(kFloat * static_cast<double>(parameters()), -1, false);
+    const double bytes = kFloat * static_cast<double>(parameters());
+    all_reduce(sum_seconds(setting_.topology, bytes, setting_.gradient_sum), -1, false);
     // Adam reads and writes weight and two moments, and reads the gradient.
     for_ranks([&](int r) { compute(r, {Phase::kStep, -1, false}, touch(r, 7, parameters())); });
-    // Gradients are set to zero.
     for_ranks([&](int r) { compute(r, {Phase::kRest, -1, false}, touch(r, 1, parameters())); });
     return std::move(stages_);
   }
@@ -155,7 +156,7 @@ class EpochBuilder {
   void cut(int rank) { last_[static_cast<std::size_t>(rank)] = -1; }
 
   // Ends a stage.
-  void all_reduce(double bytes, int layer, bool backward) {
+  void all_reduce(double seconds, int layer, bool backward) {
     if (ranks_ == 1) return;
     scratch_.clear();
     for_ranks([&](int r) {
@@ -168,8 +169,7 @@ class EpochBuilder {
                                        .name = to_string(place.phase),
                                        .direction = direction_of(place),
                                        .layer = layer,
-                                       .seconds = all_reduce_seconds(setting_.topology, bytes) *
-                                                  setting_.corrections.factor(0, place)},
+                                       .seconds = seconds * setting_.corrections.factor(0, place)},
                                       scratch_);
       if (wanted_ == kAllStages) std::fill(barrier_.begin(), barrier_.end(), delay);
     }
@@ -327,7 +327,8 @@ class EpochBuilder {
       compute(r, {Phase::kNormStatistics, layer.index, backward},
               touch(r, passes * all(r).rows, layer.out));
     });
-    all_reduce(16 * static_cast<double>(layer.out), layer.index, backward);
+    all_reduce(all_reduce_seconds(setting_.topology, 16 * static_cast<double>(layer.out)),
+               layer.index, backward);
   }
 
   void backward(const LayerConfig& layer) {

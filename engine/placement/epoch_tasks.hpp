@@ -9,6 +9,7 @@
 #include "engine/placement/task_graph.hpp"
 #include "partition/quality.hpp"
 #include "partition/recomputation.hpp"
+#include "partition/sum_route.hpp"
 
 namespace atl {
 
@@ -30,6 +31,7 @@ struct EpochSetting {
   const PartitionQuality& partition;
   const PhaseCorrections& corrections;
   bool overlap = true;
+  SumRoute gradient_sum = {};
 };
 
 // The layers of the model under a strategy.

@@ -82,6 +82,7 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   if (const auto recomputation = space.recomputation(found.choice)) {
     plan.recomputation = *recomputation;
   }
+  plan.gradient_sum = space.gradient_sum(found.choice);
   const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
   Simulator simulator(topology);
   const TaskTimes& times = simulator.run(tasks);
@@ -126,7 +127,7 @@ std::string to_text(const Plan& plan) {
     text += "\n";
   }
   if (plan.search.contains("gradients")) {
-    text += fmt::format("\nGradients are summed by all-reduce. {}\n",
+    text += fmt::format("\nOf broadcasting factors instead of summing gradients: {}\n",
                         plan.search.at("gradients").value("summary", ""));
   }
   text += "\nWhat the epoch waits for, on its critical path:\n";

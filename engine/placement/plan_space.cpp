@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "engine/nn/names.hpp"
 #include "engine/placement/halo_recomputation.hpp"
+#include "engine/placement/sum_cost.hpp"
 
 namespace atl {
 
@@ -54,14 +55,36 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
   if (bits_.size() > 1)
     options_.insert(options_.end(), orders_.size(), static_cast<int>(bits_.size()));
   const bool keeps = std::ranges::any_of(orders_[0], &LayerOrder::cache_aggregate);
-  if (topology.ranks() > 1 && model.layers > 1 && keeps) options_.push_back(3);
+  if (topology.ranks() > 1 && model.layers > 1 && keeps) {
+    halo_decision_ = decisions();
+    options_.push_back(3);
+  }
+  add_gradient_sums();
   start_.assign(options_.size(), 0);
   stages_ = epoch_stages(setting(start_));
 }
 
+void PlanSpace::add_gradient_sums() {
+  gradient_sums_ = {SumRoute{}};
+  if (topology_.ranks() == 1) return;
+  std::vector<LayerConfig> layers;
+  for (int l = 0; l < model_.layers; ++l) layers.push_back(layer_config(model_, l));
+  const auto parameters = parameter_count(layers, has_root_weight(model_.kind));
+  const auto others = other_sum_routes(topology_, 4 * static_cast<double>(parameters));
+  gradient_sums_.insert(gradient_sums_.end(), others.begin(), others.end());
+  gradient_decision_ = decisions();
+  options_.push_back(static_cast<int>(gradient_sums_.size()));
+}
+
+const SumRoute& PlanSpace::gradient_sum(std::span<const int> choice) const {
+  const int option =
+      gradient_decision_ < 0 ? 0 : choice[static_cast<std::size_t>(gradient_decision_)];
+  return gradient_sums_[static_cast<std::size_t>(option)];
+}
+
 int PlanSpace::model_of(int decision) const {
   const int layers = static_cast<int>(orders_.size());
-  if (decision == halo_decision()) return -1;
+  if (decision == halo_decision_ || decision == gradient_decision_) return -1;
   const int first = decision <= layers ? 2 : 1 + layers;
   // The first layer's algebra has options of its own; the others are alike.
   return decision > first ? first : -1;
@@ -85,8 +108,8 @@ std::vector<LayerStrategy> PlanSpace::layers(std::span<const int> choice) const 
 }
 
 std::shared_ptr<const Recomputation> PlanSpace::recomputation(std::span<const int> choice) const {
-  if (halo_decision() >= decisions()) return nullptr;
-  const auto how = static_cast<HaloRows>(choice[static_cast<std::size_t>(halo_decision())]);
+  if (halo_decision_ < 0) return nullptr;
+  const auto how = static_cast<HaloRows>(choice[static_cast<std::size_t>(halo_decision_)]);
   if (how == HaloRows::kFetched) return nullptr;
   const std::vector<LayerStrategy> strategy = fetching_layers(choice);
   if (!strategy[0].cache_aggregate) return nullptr;
@@ -113,7 +136,7 @@ const std::vector<RowCounts>& PlanSpace::rows(
 }
 
 EpochSetting PlanSpace::setting(std::span<const int> choice) const {
-  return {topology_, model_, cut(choice).quality, corrections_};
+  return {topology_, model_, cut(choice).quality, corrections_, true, gradient_sum(choice)};
 }
 
 TaskGraph PlanSpace::tasks(std::span<const int> choice, TaskDetail detail) const {
@@ -138,6 +161,9 @@ double PlanSpace::stage_seconds(std::span<const int> choice,
                                 std::span<const LayerStrategy> strategy, int stage) {
   key_.cut = choice[0];
   key_.stage = stage;
+  // The gradients' sum ends the last stage but one; the step follows.
+  const bool sums_gradients = gradient_decision_ >= 0 && stage + 2 == std::ssize(stages_);
+  key_.gradient_sum = sums_gradients ? choice[static_cast<std::size_t>(gradient_decision_)] : 0;
   key_.layers.clear();
   for (const int layer : stages_[static_cast<std::size_t>(stage)]) {
     key_.layers.push_back(strategy[static_cast<std::size_t>(layer)]);
@@ -169,7 +195,8 @@ double PlanSpace::missing_bytes(std::span<const int> choice,
 std::string PlanSpace::decision_name(int decision) const {
   const int layers = static_cast<int>(orders_.size());
   if (decision == 0) return "cut";
-  if (decision == halo_decision()) return "layer 1 halo rows";
+  if (decision == halo_decision_) return "layer 1 halo rows";
+  if (decision == gradient_decision_) return "sum of gradients";
   return decision <= layers ? fmt::format("layer {} algebra", decision - 1)
                             : fmt::format("layer {} bits", decision - 1 - layers);
 }
@@ -178,7 +205,14 @@ std::string PlanSpace::option_name(int decision, int option) const {
   const auto layers = static_cast<int>(orders_.size());
   const auto o = static_cast<std::size_t>(option);
   if (decision == 0) return cuts_[o].name;
-  if (decision == halo_decision()) {
+  if (decision == gradient_decision_) {
+    const SumRoute& route = gradient_sums_[o];
+    if (!route.groups.empty())
+      return fmt::format("hierarchical, groups of {}", route.groups[0].size());
+    return route.server < 0 ? name_of(route)
+                            : fmt::format("parameter server on rank {}", route.server);
+  }
+  if (decision == halo_decision_) {
     constexpr std::array<const char*, 3> kNames = {"fetched", "recomputed where that costs less",
                                                    "recomputed"};
     return kNames[o];

@@ -1,5 +1,6 @@
 // What a plan decides, as a space for strategy search: how the graph is cut, and each layer's
-// algebra and bits per value, and whether halo rows are fetched or recomputed.
+// algebra and bits per value, and whether halo rows are fetched or recomputed, and how
+// gradients are summed.
 #pragma once
 
 #include <map>
@@ -36,6 +37,7 @@ class PlanSpace final : public SearchSpace {
   // The tasks that evaluate() simulates, by phase.
   TaskGraph tasks(std::span<const int> choice, TaskDetail detail) const;
   FactorPlan gradient_sync(std::span<const int> choice) const;
+  const SumRoute& gradient_sum(std::span<const int> choice) const;
   // For people: "cut", "layer 0 algebra"; "by speed", "aggregate-first, kept", "8 bits".
   std::string decision_name(int decision) const;
   std::string option_name(int decision, int option) const;
@@ -45,6 +47,7 @@ class PlanSpace final : public SearchSpace {
   struct StageKey {
     int cut = 0;
     int stage = 0;
+    int gradient_sum = 0;  // of the stage that it ends
     std::vector<LayerStrategy> layers;
     auto operator<=>(const StageKey&) const = default;
   };
@@ -58,9 +61,7 @@ class PlanSpace final : public SearchSpace {
     auto operator<=>(const RecomputationKey&) const = default;
   };
 
-  int halo_decision() const {
-    return 1 + static_cast<int>(orders_.size()) * (bits_.size() > 1 ? 2 : 1);
-  }
+  void add_gradient_sums();
   std::vector<LayerStrategy> fetching_layers(std::span<const int> choice) const;
   const std::vector<RowCounts>& rows(std::span<const int> choice,
                                      const std::shared_ptr<const Recomputation>& recomputation);
@@ -83,8 +84,11 @@ class PlanSpace final : public SearchSpace {
   StageKey key_;                      // scratch
   TaskGraph graph_;                   // scratch
   // Decision 0 is the cut; 1 + l the algebra of layer l; 1 + layers + l its bits, if there are
-  // several to choose from; the last how halo rows come, if they can be recomputed.
+  // several to choose from.
   std::vector<std::vector<LayerOrder>> orders_;  // by layer
+  int halo_decision_ = -1;      // how halo rows come, if they can be recomputed; -1: none
+  int gradient_decision_ = -1;  // how gradients are summed, if there are several ranks; -1: none
+  std::vector<SumRoute> gradient_sums_;
   std::vector<int> options_;
   std::vector<int> start_;
 };

@@ -121,7 +121,8 @@ class Fitting {
 
  private:
   std::vector<std::map<PhasePlace, double>> simulate(const PhaseCorrections& corrections) const {
-    const EpochSetting setting{topology_, run_.model, run_.partition, corrections, run_.overlap};
+    const EpochSetting setting{topology_,   run_.model,   run_.partition,
+                               corrections, run_.overlap, run_.gradient_sum};
     const TaskGraph graph = epoch_tasks(setting, run_.strategy, TaskDetail::kPhases);
     Simulator simulator(topology_);
     const TaskTimes& times = simulator.run(graph);
@@ -166,6 +167,9 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
         parse_recomputation(recomputation, static_cast<int>(trace.ranks.size()),
                             fmt::format("{}: field 'recomputation'", path.string())));
   }
+  run.gradient_sum =
+      parse_sum_route(metadata.value("gradient_sum", Json()), static_cast<int>(trace.ranks.size()),
+                      fmt::format("{}: field 'gradient_sum'", path.string()));
   if (std::ssize(run.strategy) != run.model.layers ||
       run.partition.parts.size() != trace.ranks.size()) {
     fail_input("{}: {} ranks and {} layers, but parts of {} ranks and plans of {} layers",

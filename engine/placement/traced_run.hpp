@@ -15,6 +15,7 @@ struct TracedRun {
   PartitionQuality partition;
   std::vector<LayerStrategy> strategy;
   bool overlap = true;
+  SumRoute gradient_sum;
   double epoch_s = 0;  // median of the epochs that count
   int epochs = 0;      // that count: not the first two, which fill caches and buffers
   // Median seconds of each phase of each rank; of sums over ranks, those of the rank that came last

@@ -34,6 +34,7 @@ struct TrainOptions {
   bool cache_aggregate = true;
   std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
   Recomputation recomputation;           // see ModelConfig
+  SumRoute gradient_sum;                 // over ranks
   bool overlap = true;
   std::string exchange = "exact";
   WidthOptions widths;            // of `quantized`

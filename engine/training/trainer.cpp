@@ -38,7 +38,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       device_(device),
       trace_(transport.rank()),
       clock_(backend.make_clock(queue)),
-      reducer_(backend, queue, transport, device, trace_),
+      reducer_(backend, queue, transport, device, trace_, options.gradient_sum),
       state_(backend, 1),
       host_state_(allocate_staging(backend, sizeof(EpochState))),
       overlap_(options.overlap),

@@ -30,6 +30,7 @@ Plan example() {
   plan.recomputation.set(0, 2);
   plan.recomputation.set(3, 0);
   plan.recomputation.set(3, 1);
+  plan.gradient_sum.groups = {{0, 1}, {2, 3}};
   plan.predicted_ms = 812.5;
   plan.default_ms = 1300.25;
   plan.lower_bound_ms = 790;
@@ -68,7 +69,14 @@ TEST_F(PlanFile, ReadsWhatItWrites) {
   EXPECT_TRUE(plan.layers[0].cache_aggregate);
   EXPECT_EQ(json.at("recomputation"), Json::parse("[[2], [], [], [0, 1]]"));
   EXPECT_EQ(plan.recomputation, example().recomputation);
+  EXPECT_EQ(plan.gradient_sum, example().gradient_sum);
+  EXPECT_EQ(json.at("gradient_sum").at("by"), "hierarchical");
+  Json server = json;
+  server["gradient_sum"] = {{"by", "parameter-server"}, {"rank", 3}};
+  EXPECT_EQ(read_plan(write(server)).gradient_sum.server, 3);
   Json none = json;
+  none["gradient_sum"] = {{"by", "all-reduce"}};
+  EXPECT_TRUE(read_plan(write(none)).gradient_sum.is_all_reduce());
   none["recomputation"] = nullptr;
   EXPECT_FALSE(read_plan(write(none)).recomputation.any());
 }
@@ -94,6 +102,16 @@ TEST_F(PlanFile, NamesTheFieldThatIsWrong) {
   }
   says([](Json& j) { j["layers"][0]["cache_aggregate"] = false; }, "'recomputation'",
        "'cache_aggregate' true");
+  const auto sum = [&](const Json& route, const char* field, const char* found) {
+    says([&](Json& j) { j["gradient_sum"] = route; }, field, found);
+  };
+  sum({{"by", "luck"}}, "'by' is 'luck'", "hierarchical");
+  sum({{"by", "parameter-server"}, {"rank", 4}}, "'rank' is 4", "0 to 3");
+  sum({{"by", "parameter-server"}}, "'rank'", "missing");
+  sum({{"by", "hierarchical"}, {"groups", {{0, 1}, {2}}}}, "'groups'", "2 and of 1");
+  sum({{"by", "hierarchical"}, {"groups", {{0, 1}, {1, 2}}}}, "'groups'", "rank 1");
+  sum({{"by", "hierarchical"}, {"groups", {{0, 1}, {2, 4}}}}, "'groups'", "rank 4");
+  sum({{"by", "hierarchical"}, {"groups", {{0}, {1}, {2}}}}, "'groups'", "lacks rank 3");
   says([](Json& j) { j["ranks"] = "four"; }, "'ranks'", "four");
   says([](Json& j) { j["dataset"].erase("checksum"); }, "'checksum'", "missing");
   says([](Json& j) { j["partition"]["method"] = "scissors"; }, "scissors", "metis");

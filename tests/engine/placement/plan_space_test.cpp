@@ -79,7 +79,7 @@ TEST_F(PlanSpaceTest, DecidesCutAlgebraAndBits) {
   topology_ = small_topology(2, 2, 1e3);
   const std::vector<CutCandidate> candidates = cuts();
   PlanSpace space(topology_, model_, candidates, {32, 8, 4});
-  ASSERT_EQ(space.decisions(), 1 + 3 + 3 + 1);
+  ASSERT_EQ(space.decisions(), 1 + 3 + 3 + 1 + 1);
   EXPECT_EQ(space.options(7), 3);  // halo rows: fetched, recomputed where it pays, recomputed
   EXPECT_EQ(space.options(0), static_cast<int>(candidates.size()));
   EXPECT_EQ(space.options(1), 3);  // constant input: its aggregate may be kept

@@ -1,0 +1,102 @@
+#include "engine/comm/sum_steps.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace {
+
+// What transfers read and write: not the caller's, because an abandoned transfer outlives that.
+template <typename T>
+struct SumMemory {
+  std::vector<T> values;
+  std::vector<T> parts;  // own block of each member
+};
+
+template <typename Sum, typename T>
+void run_step(Transport& transport, const SumStep& step,
+              const std::shared_ptr<SumMemory<T>>& memory, const OperationLabel& label) {
+  const auto block_of = [&](std::size_t member) {
+    return std::span(memory->values).subspan(step.blocks[member].begin, step.blocks[member].count);
+  };
+  const std::span<T> own = block_of(step.own);
+  const bool adds = step.kind == SumStep::Kind::kAdd;
+  if (adds) memory->parts.resize(own.size() * step.members.size());
+  const auto part_of = [&](std::size_t member) {
+    return std::span(memory->parts).subspan(own.size() * member, own.size());
+  };
+  std::vector<std::span<const std::byte>> sends(static_cast<std::size_t>(transport.size()));
+  std::vector<std::span<std::byte>> receives(sends.size());
+  for (std::size_t m = 0; m < step.members.size(); ++m) {
+    if (m == step.own) continue;
+    const auto rank = static_cast<std::size_t>(step.members[m]);
+    sends[rank] = std::as_bytes(adds ? block_of(m) : own);
+    receives[rank] = std::as_writable_bytes(adds ? part_of(m) : block_of(m));
+  }
+  transport.all_to_all_v(std::move(sends), std::move(receives), label, memory)->wait_all();
+  if (!adds) return;
+  std::ranges::copy(own, part_of(step.own).begin());
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    Sum sum = part_of(0)[i];
+    for (std::size_t m = 1; m < step.members.size(); ++m) sum += part_of(m)[i];
+    own[i] = static_cast<T>(sum);
+  }
+}
+
+template <typename Sum, typename T>
+void sum_values(Transport& transport, std::span<const SumStep> steps, std::span<T> values,
+                const OperationLabel& label) {
+  auto memory = std::make_shared<SumMemory<T>>();
+  memory->values.assign(values.begin(), values.end());
+  for (const SumStep& step : steps) run_step<Sum>(transport, step, memory, label);
+  std::ranges::copy(memory->values, values.begin());
+}
+
+}  // namespace
+
+std::size_t SumStep::sent_values() const {
+  if (kind == Kind::kShare) return own_block().count * (members.size() - 1);
+  std::size_t sum = 0;
+  for (std::size_t m = 0; m < members.size(); ++m) sum += m == own ? 0 : blocks[m].count;
+  return sum;
+}
+
+SumStep even_step(SumStep::Kind kind, std::vector<int> members, int rank, ReduceBlock whole) {
+  SumStep step{kind, std::move(members), {}, 0};
+  const auto size = static_cast<int>(step.members.size());
+  for (int m = 0; m < size; ++m) {
+    const ReduceBlock block = reduce_block(whole.count, m, size);
+    step.blocks.push_back({whole.begin + block.begin, block.count});
+  }
+  const auto place = std::ranges::find(step.members, rank);
+  ATOLL_ASSERT(place != step.members.end());
+  step.own = static_cast<std::size_t>(place - step.members.begin());
+  return step;
+}
+
+std::vector<SumStep> all_reduce_steps(int rank, int ranks, std::size_t count) {
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return {even_step(SumStep::Kind::kAdd, all, rank, {0, count}),
+          even_step(SumStep::Kind::kShare, all, rank, {0, count})};
+}
+
+void sum_by_steps(Transport& transport, std::span<const SumStep> steps, std::span<float> values,
+                  const OperationLabel& label) {
+  sum_values<double>(transport, steps, values, label);
+}
+
+void sum_by_steps(Transport& transport, std::span<const SumStep> steps, std::span<double> values,
+                  const OperationLabel& label) {
+  sum_values<double>(transport, steps, values, label);
+}
+
+void sum_by_steps(Transport& transport, std::span<const SumStep> steps,
+                  std::span<std::int64_t> values, const OperationLabel& label) {
+  sum_values<std::int64_t>(transport, steps, values, label);
+}
+
+}  // namespace atl

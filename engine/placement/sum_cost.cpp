@@ -1,0 +1,109 @@
+#include "engine/placement/sum_cost.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/exchange/gradient_steps.hpp"
+#include "engine/placement/cost_model.hpp"
+
+namespace atl {
+
+namespace {
+
+// What one step of all ranks puts on links and cards.
+class StepLoad {
+ public:
+  explicit StepLoad(const Topology& topology)
+      : topology_(topology), sent_(topology.hosts.size(), 0), received_(topology.hosts.size(), 0) {}
+
+  void send(int from, int to, double bytes) {
+    const Link& link = topology_.link(from, to);
+    slowest_ = std::max(slowest_, link.latency_s + bytes / link.bytes_per_s);
+    if (host(from) == host(to)) return;
+    sent_[host(from)] += bytes;
+    received_[host(to)] += bytes;
+  }
+
+  double seconds() const {
+    double result = slowest_;
+    for (std::size_t h = 0; h < sent_.size(); ++h) {
+      result = std::max({result, sent_[h] / topology_.hosts[h].send_bytes_per_s,
+                         received_[h] / topology_.hosts[h].receive_bytes_per_s});
+    }
+    return result;
+  }
+
+ private:
+  std::size_t host(int rank) const {
+    return static_cast<std::size_t>(topology_.devices[static_cast<std::size_t>(rank)].host);
+  }
+
+  const Topology& topology_;
+  double slowest_ = 0;
+  std::vector<double> sent_;
+  std::vector<double> received_;
+};
+
+// Ranks with the same place; empty unless there are several places of equally many ranks, and
+// several at each.
+std::vector<std::vector<int>> groups_by(const Topology& topology, int Device::*place) {
+  std::map<int, std::vector<int>> by_place;
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    by_place[topology.devices[static_cast<std::size_t>(rank)].*place].push_back(rank);
+  }
+  std::vector<std::vector<int>> groups;
+  for (const auto& [name, ranks] : by_place) groups.push_back(ranks);
+  const bool even = std::ranges::all_of(
+      groups, [&](const std::vector<int>& group) { return group.size() == groups[0].size(); });
+  if (!even || groups.size() < 2 || groups[0].size() < 2) groups.clear();
+  return groups;
+}
+
+}  // namespace
+
+double sum_seconds(const Topology& topology, double bytes, const SumRoute& route) {
+  constexpr double kFloat = 4;
+  // The step model of an all-reduce among many ranks is slow to write down.
+  if (route.is_all_reduce()) return all_reduce_seconds(topology, bytes);
+  std::vector<StepLoad> loads;
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    const auto steps =
+        sum_steps(route, rank, topology.ranks(), static_cast<std::size_t>(bytes / kFloat));
+    while (loads.size() < steps.size()) loads.emplace_back(topology);
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      const SumStep& step = steps[s];
+      for (std::size_t m = 0; m < step.members.size(); ++m) {
+        const bool adds = step.kind == SumStep::Kind::kAdd;
+        const ReduceBlock& block = adds ? step.blocks[m] : step.own_block();
+        if (m == step.own || block.count == 0) continue;
+        loads[s].send(rank, step.members[m], kFloat * static_cast<double>(block.count));
+      }
+    }
+  }
+  double seconds = 0;
+  for (const StepLoad& load : loads) seconds += load.seconds();
+  return seconds;
+}
+
+std::vector<SumRoute> other_sum_routes(const Topology& topology, double bytes) {
+  std::vector<SumRoute> routes;
+  if (topology.ranks() == 1) return routes;
+  for (int Device::*place : {&Device::island, &Device::host}) {
+    const SumRoute route{groups_by(topology, place), -1};
+    if (!route.is_all_reduce() && std::ranges::find(routes, route) == routes.end()) {
+      routes.push_back(route);
+    }
+  }
+  SumRoute fastest{{}, 0};
+  double least = sum_seconds(topology, bytes, fastest);
+  for (int rank = 1; rank < topology.ranks(); ++rank) {
+    const double seconds = sum_seconds(topology, bytes, {{}, rank});
+    if (seconds >= least) continue;
+    least = seconds;
+    fastest.server = rank;
+  }
+  routes.push_back(fastest);
+  return routes;
+}
+
+}  // namespace atl

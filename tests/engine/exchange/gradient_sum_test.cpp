@@ -1,0 +1,114 @@
+// Sums by every route that a plan may choose: the numbers of an all-reduce, and the bytes the steps
+// say.
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "engine/exchange/reduce.hpp"
+#include "kernels/registry.hpp"
+#include "tests/support/require_device.hpp"
+
+namespace atl {
+namespace {
+
+constexpr std::int64_t kValues = 37;  // divides by no number of ranks
+
+struct Route {
+  const char* name;
+  int ranks;
+  SumRoute route;
+};
+std::ostream& operator<<(std::ostream& out, const Route& route) { return out << route.name; }
+
+std::vector<Route> routes() {
+  return {{"AllReduce", 4, {}},
+          {"Pairs", 4, {{{0, 1}, {2, 3}}, -1}},
+          {"CrossedPairs", 4, {{{2, 0}, {1, 3}}, -1}},
+          {"ThreePairs", 6, {{{0, 1}, {2, 3}, {4, 5}}, -1}},
+          {"TwoTriples", 6, {{{0, 1, 2}, {3, 4, 5}}, -1}},
+          {"Server", 4, {{}, 2}},
+          {"ServerOfTwo", 2, {{}, 0}}};
+}
+
+// Thirds are no float, so another order of additions could show.
+float value_of(int rank, std::int64_t i) {
+  return static_cast<float>(rank + 1) / 3.0F + static_cast<float>(i % 7) * 1e-3F;
+}
+
+class GradientSum : public ::testing::TestWithParam<std::tuple<Route, std::string>> {};
+
+TEST_P(GradientSum, IsThatOfAnAllReduce) {
+  const auto& [setup, backend_name] = GetParam();
+  require_backend(backend_name);
+  if (IsSkipped() || HasFailure()) return;
+  std::vector<std::vector<float>> sums(static_cast<std::size_t>(setup.ranks));
+  std::mutex mutex;
+  for (const char* messages : {"auto", "staging"}) {
+    run_local_ranks(setup.ranks, 20, [&](Transport& transport) {
+      const auto backend =
+          make_backend(backend_name, {.threads = 1, .local_rank = transport.rank()});
+      const auto queue = backend->make_queue();
+      const DeviceTransportChoice device = make_device_transport(messages, transport, *backend);
+      TraceRecorder trace(transport.rank());
+      Reducer reducer(*backend, *queue, transport, device.transport.get(), trace, setup.route);
+      Tensor values(*backend, 1, kValues, DType::kF32);
+      std::vector<float> own;
+      for (std::int64_t i = 0; i < kValues; ++i) own.push_back(value_of(transport.rank(), i));
+      upload_f32(*backend, *queue, own, values.view());
+      const auto sent = [&] {
+        return transport.bytes_sent() +
+               (device.transport != nullptr ? device.transport->bytes_sent() : 0);
+      };
+      const std::int64_t before = sent();
+      reducer.sum(values.view(), "gradients", 1);
+      reducer.synchronize();
+      std::size_t expected = 0;
+      for (const SumStep& step : sum_steps(setup.route, transport.rank(), setup.ranks, kValues)) {
+        expected += step.sent_values();
+      }
+      EXPECT_EQ(sent() - before, static_cast<std::int64_t>(4 * expected));
+      trace.resolve();
+      ASSERT_EQ(trace.spans().size(), 1U);
+      EXPECT_EQ(trace.spans()[0].bytes, sent() - before);
+      const std::lock_guard lock(mutex);
+      sums[static_cast<std::size_t>(transport.rank())] =
+          download_f32(*backend, *queue, values.view());
+    });
+    for (const std::vector<float>& sum : sums) {
+      ASSERT_EQ(sum.size(), static_cast<std::size_t>(kValues));
+      EXPECT_EQ(sum, sums[0]) << "another rank has other bits";
+    }
+    for (std::int64_t i = 0; i < kValues; ++i) {
+      double exact = 0;
+      for (int rank = 0; rank < setup.ranks; ++rank) exact += value_of(rank, i);
+      EXPECT_NEAR(sums[0][static_cast<std::size_t>(i)], exact, 2e-7 * exact);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Routes, GradientSum,
+                         ::testing::Combine(::testing::ValuesIn(routes()),
+                                            ::testing::Values("cpu", "cuda")));
+
+// What a group of g ranks sends to others shrinks to a g-th; a server sends what others receive.
+TEST(SumSteps, CountWhatCrossesGroups) {
+  const auto crossing = [](const SumRoute& route) {
+    std::size_t values = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      for (const SumStep& step : sum_steps(route, rank, 4, 40)) {
+        for (std::size_t m = 0; m < step.members.size(); ++m) {
+          if (step.members[m] / 2 == rank / 2) continue;
+          values +=
+              step.kind == SumStep::Kind::kAdd ? step.blocks[m].count : step.own_block().count;
+        }
+      }
+    }
+    return values;
+  };
+  EXPECT_EQ(crossing({}), 2U * 8 * 10);  // twice, 8 crossing pairs, a block of 10
+  EXPECT_EQ(crossing({{{0, 1}, {2, 3}}, -1}), 2U * 4 * 10);
+  EXPECT_EQ(crossing({{}, 3}), 2U * 2 * 40);
+}
+
+}  // namespace
+}  // namespace atl
