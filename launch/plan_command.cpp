@@ -3,15 +3,18 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/files.hpp"
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/plan_search.hpp"
+#include "engine/placement/policy/policy_prior.hpp"
 #include "engine/placement/traced_run.hpp"
 #include "engine/training/trainer.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_graph.hpp"
 #include "launch/planned_job.hpp"
+#include "launch/policy_command.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {
@@ -25,6 +28,7 @@ struct PlanArguments {
   int evaluations = 2000;
   double budget_s = 0;
   std::uint64_t search_seed = 1;
+  std::string prior;  // "": what serves best
   std::string bits = "32";
   std::string out = "plan.json";
   std::string trace;
@@ -96,6 +100,20 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
   return input;
 }
 
+// The network that --prior names; none: all options are alike.
+std::optional<PolicyNetwork> policy_of(const PlanArguments& arguments, int ranks) {
+  const std::string& name = arguments.prior;
+  if (arguments.search != "mcts") {
+    if (name.empty()) return std::nullopt;
+    fail_option("--prior {}: is of --search mcts, not of {}", name, arguments.search);
+  }
+  // Its graph grows with the square of the ranks: from there on a question to it takes longer than
+  // many simulated epochs.
+  constexpr int kMostRanks = 64;
+  if (name == "uniform" || (name.empty() && ranks > kMostRanks)) return std::nullopt;
+  return name.empty() || name == "policy" ? shipped_policy() : read_policy(name);
+}
+
 void run_plan(const PlanArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const TrainOptions options = arguments.flags.resolve();
@@ -104,6 +122,7 @@ void run_plan(const PlanArguments& arguments) {
     fail_option("--ranks {}: {} describes {} ranks", arguments.flags.transport.ranks,
                 arguments.topology, topology.ranks());
   }
+  std::optional<PolicyNetwork> policy = policy_of(arguments, topology.ranks());
   PlanRequest request;
   request.partition = arguments.flags.resolve_partition();
   request.bits = allowed_bits(arguments.bits);
@@ -114,6 +133,8 @@ void run_plan(const PlanArguments& arguments) {
   const PlanInput input = arguments.shapes.empty() ? dataset_input(arguments, options, topology)
                                                    : shape_input(arguments, options, topology);
   PlanSpace space(topology, input.model, input.cuts, request.bits, input.corrections);
+  const std::unique_ptr<Prior> prior = policy ? make_policy_prior(space, *policy) : nullptr;
+  request.options.prior = prior.get();
   const SearchResult found = search_plan(space, request);
   Plan plan = make_plan(space, topology, request, found);
   plan.dataset = input.plan.dataset;
@@ -198,6 +219,11 @@ void add_plan_command(CLI::App& app) {
       ->check(seed_number())
       ->group("Plan");
   command
+      ->add_option("--prior", arguments->prior,
+                   "Which options mcts tries first: uniform; policy (trained; the program has its "
+                   "weights; the default up to 64 ranks); or a file of atoll plan train-policy")
+      ->group("Plan");
+  command
       ->add_option("--allow-bits", arguments->bits,
                    "Bits per value that messages may have, as 32,8,4; without it all are exact")
       ->group("Plan");
@@ -213,6 +239,7 @@ void add_plan_command(CLI::App& app) {
       ->check(CLI::ExistingDirectory)
       ->group("Plan");
   add_explain_command(*command);
+  add_train_policy_command(*command);
   command->require_subcommand(0, 1);
   command->callback([command, arguments] {
     if (!command->get_subcommands().empty()) return;

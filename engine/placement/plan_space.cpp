@@ -149,6 +149,9 @@ FactorPlan PlanSpace::gradient_sync(std::span<const int> choice) const {
 
 PlanCost PlanSpace::evaluate(std::span<const int> choice) {
   const std::vector<LayerStrategy> strategy = layers(choice);
+  if (!start_times_ && std::ranges::equal(choice, start_)) {
+    start_times_ = simulator_.run(tasks(choice, TaskDetail::kMerged));
+  }
   PlanCost cost;
   for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) {
     cost.seconds += stage_seconds(choice, strategy, stage);
@@ -190,6 +193,10 @@ double PlanSpace::missing_bytes(std::span<const int> choice,
     missing += std::max(0.0, needed - topology_.devices[r].memory_bytes);
   }
   return missing;
+}
+
+double PlanSpace::memory_bytes(std::span<const int> choice, int rank) const {
+  return training_bytes(setting(choice), layers(choice), rank) + shard_bytes(setting(choice), rank);
 }
 
 std::string PlanSpace::decision_name(int decision) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "engine/placement/cut_candidates.hpp"
 #include "engine/placement/gradient_sync.hpp"
@@ -36,6 +37,11 @@ class PlanSpace final : public SearchSpace {
   std::shared_ptr<const Recomputation> recomputation(std::span<const int> choice) const;
   // The tasks that evaluate() simulates, by phase.
   TaskGraph tasks(std::span<const int> choice, TaskDetail detail) const;
+  // What the plan takes on `rank`, in bytes: training and its shard.
+  double memory_bytes(std::span<const int> choice, int rank) const;
+  // Of tasks(start(), kMerged), as evaluate(start()) simulated them; nothing before that.
+  const std::optional<TaskTimes>& start_times() const { return start_times_; }
+  const Topology& topology() const { return topology_; }
   FactorPlan gradient_sync(std::span<const int> choice) const;
   const SumRoute& gradient_sum(std::span<const int> choice) const;
   // For people: "cut", "layer 0 algebra"; "by speed", "aggregate-first, kept", "8 bits".
@@ -91,6 +97,7 @@ class PlanSpace final : public SearchSpace {
   std::vector<SumRoute> gradient_sums_;
   std::vector<int> options_;
   std::vector<int> start_;
+  std::optional<TaskTimes> start_times_;
 };
 
 }  // namespace atl

@@ -1,6 +1,9 @@
 #include "engine/placement/search_moves.hpp"
 
+#include <algorithm>
 #include <utility>
+
+#include "base/error.hpp"
 
 namespace atl {
 
@@ -34,6 +37,17 @@ bool make_move(SearchSpace& space, SearchRun& run, int first, const DrawOption& 
   }
   std::swap(choice[d], choice[e]);
   return true;
+}
+
+std::vector<int> inherit(const SearchSpace& space, std::vector<int> start,
+                         std::span<const int> chosen) {
+  std::ranges::copy(chosen, start.begin());
+  for (int d = static_cast<int>(chosen.size()); d < space.decisions(); ++d) {
+    const int model = space.model_of(d);
+    ATOLL_ASSERT(model < d, "decision {} is modelled on {}", d, model);
+    if (model >= 0 && start[model] < space.options(d)) start[d] = start[model];
+  }
+  return start;
 }
 
 }  // namespace atl

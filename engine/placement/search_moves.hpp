@@ -19,4 +19,8 @@ int draw_other_option(SearchSpace& space, SearchRun& run, const std::vector<int>
 bool make_move(SearchSpace& space, SearchRun& run, int first, const DrawOption& draw,
                std::vector<int>& choice);
 
+// The full choice whose first decisions are `chosen`; the others inherit (SearchSpace::model_of).
+std::vector<int> inherit(const SearchSpace& space, std::vector<int> start,
+                         std::span<const int> chosen);
+
 }  // namespace atl

@@ -16,7 +16,6 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // What transfers can take from computing at most.
 constexpr double kLeastSpeed = 0.05;
 // What would end so soon after an event ends with it: rounding must not make events of its own.
-constexpr double kSame = 1e-12;
 
 }  // namespace
 
@@ -270,7 +269,7 @@ void Simulator::end_transfers() {
   for (const std::int32_t i : active_) {
     Stream& stream = streams_[static_cast<std::size_t>(i)];
     // Bytes served add up over the epoch, and so does their rounding.
-    const double served = stream.served * (1 + 1e-14) + kSame * stream.rate;
+    const double served = stream.served * (1 + 1e-14) + same_s() * stream.rate;
     while (!stream.ends.empty() && stream.ends.top().early <= served) {
       const TaskId task = stream.ends.top().task;
       count_transfer(graph_->task(task), -1);
@@ -286,10 +285,11 @@ void Simulator::advance(double to_s) {
   now_s_ = to_s;
   ended_.clear();
   for (const Computing& computing : computing_) {
-    if (computing.task >= 0 && computing.end_s <= now_s_ + kSame) ended_.push_back(computing.task);
+    if (computing.task >= 0 && computing.end_s <= now_s_ + same_s())
+      ended_.push_back(computing.task);
   }
-  if (stream_end_s_ <= now_s_ + kSame) end_transfers();
-  while (!timers_.empty() && timers_.top().at <= now_s_ + kSame) {
+  if (stream_end_s_ <= now_s_ + same_s()) end_transfers();
+  while (!timers_.empty() && timers_.top().at <= now_s_ + same_s()) {
     const Timer timer = timers_.top();
     timers_.pop();
     if (!timer.ends) {

@@ -87,6 +87,9 @@ class Simulator {
   void update_rates();
   void update_speeds();
   double next_event_s() const;
+  // What would end so soon after an event ends with it: rounding must not make events of its own.
+  // In an epoch of hours the clock itself is coarser than 1e-12 s.
+  double same_s() const { return 1e-12 + 1e-15 * now_s_; }
   void advance(double to_s);
   int stream_of(const SimTask& task) const {
     return stream_of_[static_cast<std::size_t>(task.rank * topology_.ranks() + task.destination)];

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "base/json.hpp"
+#include "engine/tensor/safetensors.hpp"
 #include "engine/training/metrics.hpp"
-#include "engine/training/safetensors.hpp"
 
 namespace atl {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "engine/tensor/safetensors.hpp"
 #include "engine/training/metrics.hpp"
 #include "engine/training/options.hpp"
-#include "engine/training/safetensors.hpp"
 
 namespace atl {
 

@@ -156,6 +156,36 @@ class PlanTest(unittest.TestCase):
             self.assertEqual(dropped, without < with_plan)
         self.assertEqual(self.summary("tried")["exchange"], "exact" if dropped else "quantized")
 
+    def test_the_policy_can_be_trained_and_used(self):
+        train = ["plan", "train-policy", "--instances", "4", "--rounds", "2", "--epochs", "1",
+                 "--evaluations", "10", "--hidden", "8"]
+        text = self.succeed(*train, "--out", "policy.safetensors")
+        self.assertRegex(text, r"round 2 epoch 1: \d+ decisions, loss \d")
+        self.succeed(*train, "--out", "again.safetensors")
+        self.succeed(*train[:-2], "--from", "policy.safetensors", "--out", "further.safetensors")
+        contents = {}
+        for name in ("policy", "again", "further"):
+            with open(self.path(f"{name}.safetensors"), "rb") as file:
+                contents[name] = file.read()
+        self.assertEqual(contents["policy"], contents["again"])
+        self.assertEqual(len(contents["policy"]), len(contents["further"]))
+        self.assertNotEqual(contents["policy"], contents["further"])
+        search = ["plan", "data", "--topology", "machine.json", *MODEL, "--allow-bits", "8,4",
+                  "--search", "mcts", "--evaluations", "40", "--out", "prior.json"]
+        for prior in ("uniform", "policy", "policy.safetensors"):
+            with self.subTest(prior=prior):
+                self.assertIn("shares by speed instead of", self.succeed(*search, "--prior", prior))
+        os.remove(self.path("prior.json"))
+        self.assertIn("luck.safetensors", self.refuse(*search, "--prior", "luck.safetensors"))
+        self.assertIn("--search mcts", self.refuse(*search[:-6], "--search", "greedy", "--out",
+                                                   "prior.json", "--prior", "uniform"))
+        write(self.path("bad.safetensors"), "no weights of a policy")
+        self.assertIn("bad.safetensors", self.refuse(*search, "--prior", "bad.safetensors"))
+        self.assertIn("--instances", self.refuse("plan", "train-policy", "--out", "x", "--instances",
+                                                 "3"))
+        self.assertIn("--hidden", self.refuse("plan", "train-policy", "--out", "x", "--hidden", "9"))
+        self.assertIn("--out", self.refuse("plan", "train-policy"))
+
     def test_plans_for_something_else_are_refused(self):
         train = ["train", "data", "--plan", "plan.json", "--epochs", "1"]
         options = TRAIN[len(MODEL):]

@@ -248,6 +248,14 @@ TEST(Search, MctsGoesWhereThePriorPoints) {
   EXPECT_EQ(blind.cost.seconds, 2);
 }
 
+TEST(Search, MctsLooksFirstAtWhatThePriorWouldChoose) {
+  LiteralSpace space({3, 3, 3}, {2, 2, 2},
+                     [](const Choice&) -> PlanCost { return {.seconds = 1}; });
+  LiteralPrior prior;
+  search("mcts", space, {.evaluations = 2, .prior = &prior});
+  EXPECT_THAT(space.asked, ElementsAre(Choice{2, 2, 2}, Choice{0, 1, 0}));
+}
+
 TEST(Search, UniformPriorSharesEvenly) {
   LiteralSpace space = table_space();
   const Choice chosen = {2};

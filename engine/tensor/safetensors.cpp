@@ -1,4 +1,4 @@
-#include "engine/training/safetensors.hpp"
+#include "engine/tensor/safetensors.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -70,8 +70,11 @@ std::string to_safetensors(const SafetensorsFile& file) {
 }
 
 SafetensorsFile read_safetensors(const std::filesystem::path& path) {
-  const MappedFile map(path);
-  const auto bytes = map.bytes();
+  return parse_safetensors(MappedFile(path).bytes(), path);
+}
+
+SafetensorsFile parse_safetensors(std::span<const std::byte> bytes,
+                                  const std::filesystem::path& path) {
   if (bytes.size() < 8)
     fail_input("{}: {} bytes are too few for safetensors", path.string(), bytes.size());
   std::uint64_t length = 0;

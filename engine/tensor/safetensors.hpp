@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,8 @@ std::string to_safetensors(const SafetensorsFile& file);
 // Throws Error{kInput} naming `path` and what is wrong: cut off, not JSON, offsets out of range,
 // with gaps or overlaps, sizes that don't fit shapes.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
+// The same of a file's bytes; `path` is what messages call it.
+SafetensorsFile parse_safetensors(std::span<const std::byte> bytes,
+                                  const std::filesystem::path& path);
 
 }  // namespace atl

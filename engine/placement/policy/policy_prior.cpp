@@ -1,0 +1,113 @@
+#include "engine/placement/policy/policy_prior.hpp"
+
+#include <charconv>
+#include <cstring>
+
+#include "engine/placement/policy/shipped_weights.hpp"
+#include "engine/tensor/safetensors.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr const char* kFormat = "atoll policy 1";
+
+std::int64_t number_in(const SafetensorsFile& file, const std::string& field, std::int64_t most,
+                       const std::string& place) {
+  const auto found = file.metadata.find(field);
+  const std::string text = found == file.metadata.end() ? "" : found->second;
+  std::int64_t number = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (end.ec != std::errc() || end.ptr != text.data() + text.size() || number < 1 ||
+      number > most) {
+    fail_input("{}: metadata '{}' is '{}'; allowed are 1 to {}", place, field, text, most);
+  }
+  return number;
+}
+
+PolicyNetwork make_policy(const SafetensorsFile& file, const std::string& place) {
+  const auto format = file.metadata.find("format");
+  if (format == file.metadata.end() || format->second != kFormat) {
+    fail_input("{}: metadata 'format' is '{}'; weights of a policy have '{}'", place,
+               format == file.metadata.end() ? "" : format->second, kFormat);
+  }
+  PolicyShape shape;
+  shape.hidden = number_in(file, "hidden", 1024, place);
+  shape.layers = static_cast<int>(number_in(file, "layers", 64, place));
+  if (shape.hidden % PolicyNetwork::kHeads != 0) {
+    fail_input("{}: metadata 'hidden' is {}; allowed are multiples of {}", place, shape.hidden,
+               PolicyNetwork::kHeads);
+  }
+  PolicyNetwork network(shape, 0);
+  ParameterStore& parameters = network.parameters();
+  if (file.tensors.size() != parameters.list().size()) {
+    fail_input("{}: {} tensors; a policy of {} layers has {}", place, file.tensors.size(),
+               shape.layers, parameters.list().size());
+  }
+  for (std::size_t p = 0; p < parameters.list().size(); ++p) {
+    const Parameter& parameter = parameters.list()[p];
+    const auto found = file.tensors.find(parameter.name);
+    if (found == file.tensors.end()) fail_input("{}: no tensor '{}'", place, parameter.name);
+    const std::vector<std::int64_t> expected = {parameter.rows, parameter.cols};
+    if (found->second.dtype != "F32" || found->second.shape != expected) {
+      fail_input("{}: tensor '{}' is {} [{}]; F32 [{}] is needed", place, parameter.name,
+                 found->second.dtype, fmt::join(found->second.shape, ", "),
+                 fmt::join(expected, ", "));
+    }
+    std::memcpy(parameters.value(static_cast<int>(p)).data, found->second.bytes.data(),
+                found->second.bytes.size());
+  }
+  return network;
+}
+
+class PolicyPrior final : public Prior {
+ public:
+  PolicyPrior(PlanSpace& space, PolicyNetwork& network) : space_(space), network_(network) {}
+
+  std::vector<double> probabilities(SearchSpace& space, std::span<const int> chosen,
+                                    int decision) override {
+    ATOLL_ASSERT(&space == &space_, "a prior of another space");
+    if (space.options(decision) == 1) return {1};
+    if (!maker_) maker_.emplace(space_);
+    return network_.probabilities(maker_->make(chosen, decision));
+  }
+
+ private:
+  PlanSpace& space_;
+  PolicyNetwork& network_;
+  std::optional<PolicyGraphMaker> maker_;
+};
+
+}  // namespace
+
+std::string policy_weights(PolicyNetwork& network) {
+  SafetensorsFile file;
+  file.metadata = {{"format", kFormat},
+                   {"hidden", std::to_string(network.shape().hidden)},
+                   {"layers", std::to_string(network.shape().layers)}};
+  ParameterStore& parameters = network.parameters();
+  for (std::size_t p = 0; p < parameters.list().size(); ++p) {
+    const Parameter& parameter = parameters.list()[p];
+    const MatrixView value = parameters.value(static_cast<int>(p));
+    ATOLL_ASSERT(value.dtype == DType::kF32);
+    const auto* bytes = static_cast<const std::byte*>(value.data);
+    file.tensors[parameter.name] = {
+        "F32", {value.rows, value.cols}, {bytes, bytes + value.rows * value.cols * 4}};
+  }
+  return to_safetensors(file);
+}
+
+PolicyNetwork read_policy(const std::filesystem::path& path) {
+  return make_policy(read_safetensors(path), path.string());
+}
+
+PolicyNetwork shipped_policy() {
+  const std::string name = "the program's weights of the policy";
+  return make_policy(parse_safetensors(shipped_weights(), name), name);
+}
+
+std::unique_ptr<Prior> make_policy_prior(PlanSpace& space, PolicyNetwork& network) {
+  return std::make_unique<PolicyPrior>(space, network);
+}
+
+}  // namespace atl
