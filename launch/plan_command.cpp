@@ -198,7 +198,8 @@ void add_plan_command(CLI::App& app) {
         "--part-order", "--marginal-cost", "--partition-seed", "--split-index"}) {
     shape->excludes(command->get_option(name));  // the shape is of a graph that is cut
   }
-  shape->excludes(dataset)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  // One file each, so that a word after it is no second one.
+  shape->excludes(dataset)->allow_extra_args(false);
   command->add_option("--topology", arguments->topology, "File that describes the machine")
       ->check(CLI::ExistingFile)
       ->group("Plan");

@@ -109,10 +109,10 @@ class ShapeTest(unittest.TestCase):
     def test_what_can_not_be_planned(self):
         plan = ["plan", "--topology", "machine.json", *MODEL]
         self.assertIn("dataset or --shape is required", self.refuse(*plan))
-        self.assertIn("--shape excludes dataset", self.refuse(*plan, "data", "--shape", "equal.json"))
-        for option in (["--weights", "1,1,1"], ["--method", "random"], ["--split-index", "0"]):
-            self.assertIn(f"--shape excludes {option[0]}",
-                          self.refuse(*plan, "--shape", "equal.json", *option))
+        for beside in (["data"], ["--weights", "1,1,1"], ["--method", "random"], ["--split-index", "0"]):
+            name = beside[0] if len(beside) > 1 else "dataset"
+            self.assertIn(f"{name} excludes --shape",
+                          self.refuse(*plan, "--shape", "equal.json", *beside))
         self.assertIn("none.json", self.refuse(*plan, "--shape", "none.json"))
         self.assertIn("there is a cut 'a' already", self.refuse(
             *plan, "--shape", "a=equal.json", "--shape", "a=uneven.json"))
