@@ -9,8 +9,9 @@ namespace atl {
 
 namespace {
 
-// So many evaluations take a fraction of a second at most.
-constexpr double kFewChoices = 500;
+// So many evaluations take a fraction of a second at most where epochs are simulated exactly.
+constexpr double kFewChoices = 2000;
+constexpr double kFewApproximateChoices = 500;
 
 double choices_of(const SearchSpace& space) {
   double choices = 1;
@@ -52,7 +53,11 @@ std::vector<std::string> plan_searches() {
 
 SearchResult search_plan(PlanSpace& space, const PlanRequest& request) {
   std::string name = request.search;
-  if (name == "auto") name = choices_of(space) <= kFewChoices ? "exhaustive" : "greedy";
+  if (name == "auto") {
+    const bool exact = space.topology().ranks() <= kMostExactRanks;
+    const double few = exact ? kFewChoices : kFewApproximateChoices;
+    name = choices_of(space) <= few ? "exhaustive" : "greedy";
+  }
   SearchResult found;
   if (name == "none") {
     found.choice = space.start();

@@ -15,7 +15,6 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // What transfers can take from computing at most.
 constexpr double kLeastSpeed = 0.05;
-// What would end so soon after an event ends with it: rounding must not make events of its own.
 
 }  // namespace
 

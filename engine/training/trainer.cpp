@@ -308,6 +308,8 @@ const std::vector<std::byte>& find_tensor(const SafetensorsFile& file, const std
   return found->second.bytes;
 }
 
+std::string exchange_state_name(int rank) { return "exchange.rank-" + std::to_string(rank); }
+
 }  // namespace
 
 SafetensorsFile Trainer::state(bool optimizer) {
@@ -369,12 +371,6 @@ void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std:
     load_statistic(".norm.running_var", tail.running_variance());
   }
 }
-
-namespace {
-
-std::string exchange_state_name(int rank) { return "exchange.rank-" + std::to_string(rank); }
-
-}  // namespace
 
 void Trainer::add_exchange_state(SafetensorsFile& file) {
   const std::string mine = exchange_->state();

@@ -187,7 +187,7 @@ class Run {
                     {"exchange", options_.exchange},
                     {"overlap", options_.overlap},
                     {"recomputation", to_json(options_.recomputation)},
-            {"gradient_sum", to_json(options_.gradient_sum)},
+                    {"gradient_sum", to_json(options_.gradient_sum)},
                     {"model", options_.model},
                     {"metric", metric_name(data_.dataset().task)},
                     {"epochs", done_},

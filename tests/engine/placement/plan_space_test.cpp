@@ -190,6 +190,7 @@ TEST_F(PlanSpaceTest, TheBestPlanIsWhatAllChoicesSay) {
   const std::vector<CutCandidate> candidates = cuts();
   PlanSpace space(topology_, model_, candidates, {32});
   PlanRequest request;
+  request.options.evaluations = 2000;
   const SearchResult found = search_plan(space, request);
   EXPECT_TRUE(found.complete);
   const Plan plan = make_plan(space, topology_, request, found);
