@@ -98,8 +98,9 @@ void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratc
       if (root_ >= 0) {
         multiply(input.rows_in(range), parameters_.operand(root_), 0, sum.rows_in(range), {});
       }
-      // Messages are on their way by now.
-      if (!config_.halo_computed || range.begin != op.central.begin) return;
+      // With the central rows, when messages are on their way.
+      const bool central = range.begin == op.central.begin && range.end == op.central.end;
+      if (!config_.halo_computed || !central) return;
       for (const RowRange& halo : operators_.computed_halo()->ranges()) {
         multiply(input.rows_in(halo), weight, 0, product.rows_in(halo), {});
       }

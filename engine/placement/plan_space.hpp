@@ -1,6 +1,5 @@
-// What a plan decides, as a space for strategy search: how the graph is cut, and each layer's
-// algebra and bits per value, and whether halo rows are fetched or recomputed, and how
-// gradients are summed.
+// What a plan decides, as a space for strategy search: how the graph is cut, each layer's algebra
+// and bits per value, whether halo rows are fetched or recomputed, how gradients are summed.
 #pragma once
 
 #include <map>

@@ -186,8 +186,6 @@ class Run {
                     {"messages", job_.device_transport().reason},
                     {"exchange", options_.exchange},
                     {"overlap", options_.overlap},
-                    {"recomputation", to_json(options_.recomputation)},
-                    {"gradient_sum", to_json(options_.gradient_sum)},
                     {"model", options_.model},
                     {"metric", metric_name(data_.dataset().task)},
                     {"epochs", done_},
@@ -236,6 +234,8 @@ class Run {
               {"norm", to_string(model.norm)}}},
             {"layers", layers},
             {"overlap", options_.overlap},
+            {"recomputation", to_json(options_.recomputation)},
+            {"gradient_sum", to_json(options_.gradient_sum)},
             {"partition", read_json(job_.partition_folder() / "quality.json")}};
   }
 

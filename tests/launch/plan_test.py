@@ -131,6 +131,32 @@ class PlanTest(unittest.TestCase):
         self.assertIn("odd.json: event 0", self.refuse("trace", "draw", "odd.json"))
         os.remove(self.path("odd.json"))
 
+    def test_replays_know_of_recomputation(self):
+        sent = {}
+        for name, extra in (("fetched", []), ("recomputed", ["--recompute", "all"])):
+            self.succeed("train", "data", *TRAIN, *extra, "--epochs", "4", "--trace", "--run-dir", name)
+            self.succeed("trace", "replay", name, "--topology", "machine.json", "--predicted-trace",
+                         "replayed.json")
+            with open(self.path("replayed.json"), encoding="utf-8") as file:
+                events = json.load(file)["traceEvents"]
+            packets = [event["args"] for event in events if event["name"] == "packet"]
+            sent[name] = sum(packet["bytes"] for packet in packets)
+            of_layer_1 = [p for p in packets if p["layer"] == 1 and p["direction"] == "forward"]
+            self.assertEqual(of_layer_1 == [], name == "recomputed")
+            self.assertEqual(any(event["name"] == "recompute" for event in events),
+                             name == "recomputed")
+            # What travelled, but for gradients and batch norm, which are no packets.
+            with open(self.path(name, "metrics.jsonl"), encoding="utf-8") as file:
+                measured = json.loads(file.read().splitlines()[-1])["bytes_sent"]
+            self.assertLess(sent[name], measured)
+        self.assertLess(sent["recomputed"], sent["fetched"])
+        for name in ("fetched", "recomputed"):
+            with open(self.path(name, "trace.json"), encoding="utf-8") as file:
+                metadata = json.load(file)["metadata"]
+            self.assertEqual(metadata["recomputation"],
+                             None if name == "fetched" else [[1, 2], [0, 2], [0, 1]])
+            self.assertEqual(metadata["gradient_sum"], {"by": "all-reduce"})
+
     def test_quantized_plans_train(self):
         starved = machine()
         for host in starved["hosts"]:
