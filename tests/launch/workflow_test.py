@@ -66,7 +66,7 @@ class WorkflowTest(unittest.TestCase):
     def test_traces_are_merged(self):
         self.succeed(*TRAIN, "--run-dir", "run", "--trace", ranks=3)
         table = self.succeed("trace", "merge", "run").stdout
-        for word in ("host", "epoch ", "of 5 traced", "rank 0", "all-reduce", "trace-merged.json",
+        for word in ("host", "epoch ", "of 5 traced", "  rank ", "all-reduce", "trace-merged.json",
                      "dataflow.json"):
             self.assertIn(word, table)
         with open(self.path("run/dataflow.json"), encoding="utf-8") as file:
