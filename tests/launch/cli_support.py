@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 import tempfile
+import unittest
 
 ATOLL = os.environ.get("ATOLL", "build/atoll")
 MPIEXEC = os.environ.get("MPIEXEC", "mpirun")
@@ -30,6 +31,26 @@ def run(arguments, folder, ranks=0, timeout=TIMEOUT):
     return subprocess.run(launcher + [os.path.abspath(ATOLL)] + arguments, cwd=folder,
                           env=environment(), capture_output=True, text=True, errors="replace",
                           timeout=timeout, check=False)
+
+
+class OneFolderTest(unittest.TestCase):
+    """Runs the program in cls.folder, which setUpClass makes."""
+    folder = None
+
+    @classmethod
+    def succeed(cls, *arguments):
+        result = run([*arguments], cls.folder)
+        assert result.returncode == 0, f"{arguments}: {result.stderr}"
+        return result.stdout
+
+    def refuse(self, *arguments):
+        """Its one error message; it leaves nothing behind."""
+        before = set(os.listdir(self.folder))
+        result = run([*arguments], self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr + result.stdout)
+        self.assertEqual(result.stderr.count("atoll: error:"), 1, result.stderr)
+        self.assertEqual(set(os.listdir(self.folder)), before)
+        return result.stderr
 
 
 def list_tree(folder):

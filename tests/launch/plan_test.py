@@ -11,7 +11,7 @@ import unittest
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import run, write
+from cli_support import OneFolderTest, run, write
 
 MODEL = ["--layers", "2", "--hidden", "16", "--norm", "batch"]
 TRAIN = [*MODEL, "--transport", "local", "--ranks", "3", "--backend", "cpu", "--threads", "1"]
@@ -30,7 +30,7 @@ def machine():
             "links": {"between_hosts": {"latency_us": 20, "gbit_per_s": 10}}}
 
 
-class PlanTest(unittest.TestCase):
+class PlanTest(OneFolderTest):
     @classmethod
     def setUpClass(cls):
         cls.home = tempfile.TemporaryDirectory()
@@ -47,20 +47,6 @@ class PlanTest(unittest.TestCase):
     @classmethod
     def path(cls, *names):
         return os.path.join(cls.folder, *names)
-
-    @classmethod
-    def succeed(cls, *arguments):
-        result = run([*arguments], cls.folder)
-        assert result.returncode == 0, f"{arguments}: {result.stderr}"
-        return result.stdout
-
-    def refuse(self, *arguments):
-        before = set(os.listdir(self.folder))
-        result = run([*arguments], self.folder)
-        self.assertEqual(result.returncode, 2, result.stderr + result.stdout)
-        self.assertEqual(result.stderr.count("atoll: error:"), 1, result.stderr)
-        self.assertEqual(set(os.listdir(self.folder)), before)
-        return result.stderr
 
     def losses(self, run_dir):
         with open(self.path(run_dir, "metrics.jsonl"), encoding="utf-8") as file:

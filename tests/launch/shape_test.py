@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import run, write
+from cli_support import OneFolderTest, write
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "examples")
 MODEL = ["--layers", "2", "--hidden", "16", "--norm", "batch"]
@@ -33,7 +33,7 @@ def read(*path):
         return json.load(file)
 
 
-class ShapeTest(unittest.TestCase):
+class ShapeTest(OneFolderTest):
     @classmethod
     def setUpClass(cls):
         cls.home = tempfile.TemporaryDirectory()
@@ -43,20 +43,6 @@ class ShapeTest(unittest.TestCase):
         cls.succeed("generate", "sbm", "--nodes", "3000", "--features", "20", "--out", "data")
         for name, cut in (("equal", []), ("uneven", ["--weights", "1,2,3", "--method", "random"])):
             cls.succeed("partition", "data", "--parts", "3", *cut, "--shape-out", f"{name}.json")
-
-    @classmethod
-    def succeed(cls, *arguments):
-        result = run([*arguments], cls.folder)
-        assert result.returncode == 0, f"{arguments}: {result.stderr}"
-        return result.stdout
-
-    def refuse(self, *arguments):
-        before = set(os.listdir(self.folder))
-        result = run([*arguments], self.folder)
-        self.assertEqual(result.returncode, 2, result.stderr + result.stdout)
-        self.assertEqual(result.stderr.count("atoll: error:"), 1, result.stderr)
-        self.assertEqual(set(os.listdir(self.folder)), before)
-        return result.stderr
 
     def plan(self, *words):
         self.succeed("plan", *words, "--topology", "machine.json", *MODEL, "--out", "plan.json")
