@@ -5,11 +5,12 @@
 #include <memory>
 #include <vector>
 
-#include "engine/comm/transport.hpp"
 #include "engine/exchange/distributed_operator.hpp"
 #include "partition/recomputation.hpp"
 
 namespace atl {
+
+class Transport;
 
 // For rows of the first layer's output: with the kept aggregates of halo nodes at hand, their rows
 // are computed like inner ones. "Computed rows" are these halo nodes, numbered from 0.

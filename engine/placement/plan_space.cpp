@@ -13,7 +13,9 @@ namespace atl {
 namespace {
 
 // How much of a transfer may be left out where simulation is approximate, see Simulator.
-constexpr double kTolerance = 0.005;
+double tolerance_of(const Topology& topology) {
+  return topology.ranks() > kMostExactRanks ? 0.005 : 0;
+}
 
 // What layer `index` may do; the first is what it does without a plan.
 std::vector<LayerOrder> orders_of(const ModelConfig& model, int index) {
@@ -43,7 +45,7 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
       cuts_(cuts),
       bits_(std::move(bits)),
       corrections_(std::move(corrections)),
-      simulator_(topology, topology.ranks() > kMostExactRanks ? kTolerance : 0),
+      simulator_(topology, tolerance_of(topology)),
       graph_(topology.ranks()) {
   ATOLL_ASSERT(!cuts_.empty() && std::find(bits_.begin(), bits_.end(), 32) != bits_.end());
   std::sort(bits_.begin(), bits_.end(), std::greater<>());
@@ -149,15 +151,20 @@ FactorPlan PlanSpace::gradient_sync(std::span<const int> choice) const {
 
 PlanCost PlanSpace::evaluate(std::span<const int> choice) {
   const std::vector<LayerStrategy> strategy = layers(choice);
-  if (!start_times_ && std::ranges::equal(choice, start_)) {
-    start_times_ = simulator_.run(tasks(choice, TaskDetail::kMerged));
-  }
   PlanCost cost;
   for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) {
     cost.seconds += stage_seconds(choice, strategy, stage);
   }
   cost.missing_bytes = missing_bytes(choice, strategy);
   return cost;
+}
+
+const TaskTimes& PlanSpace::start_times() const {
+  if (!start_times_) {
+    Simulator simulator(topology_, tolerance_of(topology_));
+    start_times_ = simulator.run(tasks(start_, TaskDetail::kMerged));
+  }
+  return *start_times_;
 }
 
 double PlanSpace::stage_seconds(std::span<const int> choice,

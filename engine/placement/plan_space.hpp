@@ -38,8 +38,9 @@ class PlanSpace final : public SearchSpace {
   TaskGraph tasks(std::span<const int> choice, TaskDetail detail) const;
   // What the plan takes on `rank`, in bytes: training and its shard.
   double memory_bytes(std::span<const int> choice, int rank) const;
-  // Of tasks(start(), kMerged), as evaluate(start()) simulated them; nothing before that.
-  const std::optional<TaskTimes>& start_times() const { return start_times_; }
+  // Of tasks(start(), kMerged): the epoch of evaluate(start()) as a whole, simulated when it is
+  // first asked for.
+  const TaskTimes& start_times() const;
   const Topology& topology() const { return topology_; }
   FactorPlan gradient_sync(std::span<const int> choice) const;
   const SumRoute& gradient_sum(std::span<const int> choice) const;
@@ -96,7 +97,7 @@ class PlanSpace final : public SearchSpace {
   std::vector<SumRoute> gradient_sums_;
   std::vector<int> options_;
   std::vector<int> start_;
-  std::optional<TaskTimes> start_times_;
+  mutable std::optional<TaskTimes> start_times_;
 };
 
 }  // namespace atl

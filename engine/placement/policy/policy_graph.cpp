@@ -70,8 +70,7 @@ Workload PolicyGraphMaker::workload(std::span<const int> choice) const {
 }
 
 void PolicyGraphMaker::read_simulation() {
-  ATOLL_ASSERT(space_.start_times().has_value(), "the start was not evaluated");
-  const TaskTimes& times = *space_.start_times();
+  const TaskTimes& times = space_.start_times();
   const std::vector<int> start = space_.start();
   const TaskGraph graph = space_.tasks(start, TaskDetail::kMerged);
   ATOLL_ASSERT(times.end_s.size() == static_cast<std::size_t>(graph.size()));

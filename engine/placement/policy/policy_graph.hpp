@@ -35,8 +35,8 @@ const std::vector<std::string>& policy_edge_features();
 
 class PolicyGraphMaker {
  public:
-  // The space must outlive it, and space.evaluate(space.start()) must have been called: that epoch
-  // says how busy devices are, and its length is the unit of time. No epoch is simulated here.
+  // The space must outlive it. Its start's epoch, which every search simulates anyway, says how
+  // busy devices are, and its length is the unit of time. No other epoch is simulated here.
   explicit PolicyGraphMaker(const PlanSpace& space);
 
   // `chosen`: options of the decisions before `decision`.
