@@ -98,7 +98,7 @@ std::string rates_text(const std::vector<RateAtWidth>& rates) {
 // Neighbouring ranks that compute alike, whatever their host and island, share a row.
 std::string rank_table(const Topology& topology) {
   std::vector<Row> rows{{"ranks", "kind", "memory", "elementwise GB/s", "quantize GB/s",
-                         "progress ms/GB", "SpMM GB/s by columns", "GEMM GFLOP/s by columns"}};
+                         "progress ms/GB", "polling %", "SpMM GB/s by columns", "GEMM GFLOP/s by columns"}};
   std::vector<int> first;
   for (int rank = 0; rank < topology.ranks(); ++rank) {
     const Device& device = topology.devices[static_cast<std::size_t>(rank)];
@@ -108,6 +108,7 @@ std::string rank_table(const Topology& topology) {
             number(device.elementwise_bytes_per_s / 1e9),
             number(device.quantize_bytes_per_s / 1e9),
             number(device.progress_s_per_byte * 1e12),
+            number(device.polling_share * 100),
             rates_text(device.spmm_bytes_per_s),
             rates_text(device.gemm_flop_per_s)};
     const bool same =

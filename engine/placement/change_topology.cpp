@@ -80,6 +80,7 @@ void scale_speed(Device& device, double factor) {
   device.elementwise_bytes_per_s *= factor;
   device.quantize_bytes_per_s *= factor;
   device.progress_s_per_byte /= factor;
+  device.polling_share = std::min(1.0, device.polling_share / factor);
 }
 
 }  // namespace

@@ -17,8 +17,30 @@ struct NetworkProbeOptions {
   // A message is long enough if it takes so much longer than a quarter of it.
   double message_seconds = 0.06;
   std::int64_t largest_message = 16 << 20;  // bytes
-  double progress_seconds = 3;              // of computing, half of it beside messages
+  double progress_seconds = 4;              // of computing, most of it beside messages
 };
+
+// What messages take from the computing of one rank.
+struct ProgressCost {
+  double s_per_byte = 0;     // Device::progress_s_per_byte
+  double polling_share = 0;  // Device::polling_share
+};
+
+// What one rank did while it computed.
+struct ProgressSample {
+  double work = 0;
+  double computing_s = 0;  // posting messages included
+  double processor_s = 0;  // of all threads of the process, in that time; 0: not known
+  double waiting_s = 0;    // for what was under way still when computing ended
+};
+
+// From samples alone, beside a message that did not come, and beside `bytes` sent and received.
+// Where computing has its processors for itself, what counts is how much longer it took, but not
+// more than the processor time that messages needed; where a quota or other ranks share them, times
+// vary with what others do, and the processor time counts, which takes longer the smaller the share
+// is.
+ProgressCost progress_cost(const ProgressSample& alone, const ProgressSample& polling,
+                           const ProgressSample& beside, double bytes);
 
 // All functions are collective, with the same result on every rank.
 class NetworkProbe {
@@ -39,9 +61,9 @@ class NetworkProbe {
   // one host.
   void measure_hosts(const std::vector<Link>& links, std::vector<Host>& hosts);
 
-  // Processor time that each byte sent or received takes from this rank's computing (s/byte): SpMM
-  // alone against SpMM beside messages between all ranks. This rank's own result.
-  double measure_progress(const std::vector<Link>& links, const std::vector<Host>& hosts,
+  // What messages take from this rank's computing: SpMM alone against SpMM beside a message that
+  // does not come, and beside messages between all ranks. This rank's own result.
+  ProgressCost measure_progress(const std::vector<Link>& links, const std::vector<Host>& hosts,
                           KernelProbe& kernels, std::int64_t columns);
 
  private:
@@ -82,20 +104,6 @@ class NetworkProbe {
   NetworkProbeOptions options_;
   int skipped_pairs_ = 0;
 };
-
-// What one rank did while it computed: alone, or beside messages.
-struct ProgressSample {
-  double work = 0;
-  double computing_s = 0;  // posting messages included
-  double processor_s = 0;  // of all threads of the process, in that time; 0: not known
-  double waiting_s = 0;    // for what was under way still when computing ended
-};
-
-// Processor time that messages took from computing per byte of `bytes`, which is what all messages
-// beside `beside` sent and received. Where computing has its processors for itself, what counts is
-// how much longer it took, but not more than the processor time that messages needed; where a quota
-// or other ranks share them, times vary with what others do, and all of the processor time counts.
-double progress_cost(const ProgressSample& alone, const ProgressSample& beside, double bytes);
 
 // Groups the ranks of each host whose links are clearly faster, by two times at least, than those
 // to the host's other ranks; a host without such groups is one island. Islands are numbered by

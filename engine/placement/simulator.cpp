@@ -16,13 +16,16 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // What transfers can take from computing at most.
 constexpr double kLeastSpeed = 0.05;
 
+bool slows(const Device& device) {
+  return device.progress_s_per_byte > 0 || device.polling_share > 0;
+}
+
 }  // namespace
 
 Simulator::Simulator(const Topology& topology, double tolerance)
     : topology_(topology),
       tolerance_(tolerance),
-      slows_(std::any_of(topology.devices.begin(), topology.devices.end(),
-                         [](const Device& d) { return d.progress_s_per_byte > 0; })),
+      slows_(std::any_of(topology.devices.begin(), topology.devices.end(), slows)),
       shares_(topology, tolerance) {
   sort_into_streams();
 }
@@ -124,6 +127,7 @@ void Simulator::prepare(const TaskGraph& graph) {
   if (slows_) {
     transfers_.assign(ranks * streams_.size(), 0);
     inside_.assign(ranks, 0);
+    under_way_.assign(ranks, 0);
   }
   rates_stale_ = speeds_stale_ = false;
 }
@@ -169,6 +173,7 @@ void Simulator::count_transfer(const SimTask& task, int change) {
   speeds_stale_ = true;
   const auto count = [&](int rank, int packets) {
     const auto r = static_cast<std::size_t>(rank);
+    under_way_[r] += change * packets;
     if (stream < 0) {
       inside_[r] += change * topology_.link(task.rank, task.destination).bytes_per_s;
     } else {
@@ -229,7 +234,7 @@ void Simulator::update_rates() {
 void Simulator::update_speeds() {
   for (std::size_t r = 0; r < computing_.size(); ++r) {
     const Device& device = topology_.devices[r];
-    if (device.progress_s_per_byte <= 0) continue;
+    if (!slows(device)) continue;
     double bytes_per_s = inside_[r];
     const std::int32_t* const own = transfers_.data() + r * streams_.size();
     for (const std::int32_t stream : host_streams_[static_cast<std::size_t>(device.host)]) {
@@ -238,7 +243,9 @@ void Simulator::update_speeds() {
     Computing& own_work = computing_[r];
     own_work.left_s -= (now_s_ - own_work.since_s) * own_work.speed;
     own_work.since_s = now_s_;
-    own_work.speed = std::max(1 - device.progress_s_per_byte * bytes_per_s, kLeastSpeed);
+    const double polling = under_way_[r] > 0 ? device.polling_share : 0;
+    own_work.speed =
+        std::max(1 - polling - device.progress_s_per_byte * bytes_per_s, kLeastSpeed);
     own_work.end_s = now_s_ + std::max(own_work.left_s, 0.0) / own_work.speed;
   }
 }

@@ -18,7 +18,7 @@ struct TaskTimes {
 
 // A rank computes its tasks one after another, each as soon as what it waits for has ended.
 // Transfers start after their link's latency and share links and network cards (FairShares). While
-// bytes of a rank travel, its computing is slower by Device::progress_s_per_byte.
+// bytes of a rank travel, its computing is slower by Device::progress_s_per_byte and polling_share.
 class Simulator {
  public:
   // The topology must outlive it. A transfer between hosts ends as soon as no more than `tolerance`
@@ -116,10 +116,11 @@ class Simulator {
   std::vector<std::int32_t> active_;  // streams with transfers under way
   double streams_at_s_ = 0;           // when their `served` was brought up to date
   double stream_end_s_ = 0;           // when the first of their transfers ends
-  // Transfers of each rank, [rank * streams + stream], and bytes/s inside its host: what slows its
-  // computing. Empty where nothing does.
+  // Transfers of each rank, [rank * streams + stream], bytes/s inside its host, and how many there
+  // are of both: what slows its computing. Empty where nothing does.
   std::vector<std::int32_t> transfers_;
   std::vector<double> inside_;
+  std::vector<std::int32_t> under_way_;
   bool rates_stale_ = false;
   bool speeds_stale_ = false;
   std::vector<TaskId> ended_;  // scratch

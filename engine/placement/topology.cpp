@@ -59,6 +59,7 @@ Json device_json(const Topology& topology, const Device& device, const std::stri
   json["elementwise_gb_per_s"] = kGbPerS.from_base(device.elementwise_bytes_per_s);
   json["quantize_gb_per_s"] = kGbPerS.from_base(device.quantize_bytes_per_s);
   json["progress_ms_per_gb"] = kMsPerGb.from_base(device.progress_s_per_byte);
+  json["polling_percent"] = kPercent.from_base(device.polling_share);
   return json;
 }
 

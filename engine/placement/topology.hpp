@@ -30,9 +30,11 @@ struct Device {
   std::vector<RateAtWidth> gemm_flop_per_s;
   double elementwise_bytes_per_s = 0;  // read and written, by ReLU, dropout, norm, Adam
   double quantize_bytes_per_s = 0;     // of f32 rows packed at less than 32 bits
-  // Processor time that a byte on its way costs the sender and, again, the receiver, taken from
-  // their computing (s/byte); 0 where transfers move by themselves.
+  // Time that a byte on its way takes from the computing of the sender and, again, of the receiver
+  // (s/byte); 0 where transfers move by themselves.
   double progress_s_per_byte = 0;
+  // Of computing, what polling takes while any message of this rank is under way, 0 to 1.
+  double polling_share = 0;
 };
 
 // A network card or a memory bus: what all ranks of one host share towards other hosts.

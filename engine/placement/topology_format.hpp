@@ -9,7 +9,7 @@
 
 namespace atl {
 
-// A number in a file times factor / divisor is bytes, bytes/s, flop/s, s or s/byte.
+// A number in a file times factor / divisor is bytes, bytes/s, flop/s, s, s/byte or a share.
 struct TopologyUnit {
   double factor = 1;
   double divisor = 1;
@@ -53,5 +53,6 @@ inline constexpr TopologyUnit kMbitPerS{1e6 / 8, 1};
 inline constexpr TopologyUnit kGbitPerS{1e9 / 8, 1};
 inline constexpr TopologyUnit kMicroseconds{1, 1e6};
 inline constexpr TopologyUnit kMsPerGb{1, 1e12};
+inline constexpr TopologyUnit kPercent{1, 100};
 
 }  // namespace atl

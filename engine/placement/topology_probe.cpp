@@ -98,7 +98,8 @@ void share_rates(Transport& transport, std::vector<Device>& devices) {
                                {"gemm", pairs(own.gemm_flop_per_s)},
                                {"elementwise", own.elementwise_bytes_per_s},
                                {"quantize", own.quantize_bytes_per_s},
-                               {"progress", own.progress_s_per_byte}});
+                               {"progress", own.progress_s_per_byte},
+                               {"polling", own.polling_share}});
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     Device& device = devices[rank];
     device.spmm_bytes_per_s = rates(all[rank].at("spmm"));
@@ -106,6 +107,7 @@ void share_rates(Transport& transport, std::vector<Device>& devices) {
     device.elementwise_bytes_per_s = all[rank].at("elementwise").get<double>();
     device.quantize_bytes_per_s = all[rank].at("quantize").get<double>();
     device.progress_s_per_byte = all[rank].at("progress").get<double>();
+    device.polling_share = all[rank].at("polling").get<double>();
   }
 }
 
@@ -126,6 +128,7 @@ void round_figures(Topology& topology) {
     round(device.elementwise_bytes_per_s, kGbPerS);
     round(device.quantize_bytes_per_s, kGbPerS);
     round(device.progress_s_per_byte, kMsPerGb);
+    round(device.polling_share, kPercent);
   }
   for (Link& link : topology.links) {
     round(link.latency_s, kMicroseconds);
@@ -158,8 +161,10 @@ Topology probe_topology(Backend& backend, Queue& queue, Transport& transport,
   }
   network.measure_hosts(topology.links, topology.hosts);
   const std::vector<std::int64_t>& columns = options.kernels.columns;
-  own.progress_s_per_byte = network.measure_progress(topology.links, topology.hosts, kernels,
-                                                     columns[columns.size() / 2]);
+  const ProgressCost progress = network.measure_progress(topology.links, topology.hosts, kernels,
+                                                         columns[columns.size() / 2]);
+  own.progress_s_per_byte = progress.s_per_byte;
+  own.polling_share = progress.polling_share;
   share_rates(transport, topology.devices);
   const std::vector<int> islands = find_islands(host_of, topology.links);
   for (std::size_t rank = 0; rank < islands.size(); ++rank) {

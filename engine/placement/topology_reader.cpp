@@ -135,7 +135,8 @@ class Reader {
   void read_rank(const Json& json, const std::string& place) {
     const Entry entry(json, place,
                       {"host", "island", "kind", "memory_gib", "spmm_gb_per_s", "gemm_gflop_per_s",
-                       "elementwise_gb_per_s", "quantize_gb_per_s", "progress_ms_per_gb", "count"});
+                       "elementwise_gb_per_s", "quantize_gb_per_s", "progress_ms_per_gb",
+                       "polling_percent", "count"});
     const HostGroup hosts = group_of(entry);
     Device device;
     device.kind = entry.text("kind", "cpu and cuda");
@@ -150,6 +151,13 @@ class Reader {
     device.quantize_bytes_per_s = entry.number("quantize_gb_per_s", kGbPerS, Least::kAboveZero);
     if (entry.has("progress_ms_per_gb")) {
       device.progress_s_per_byte = entry.number("progress_ms_per_gb", kMsPerGb, Least::kZero);
+    }
+    if (entry.has("polling_percent")) {
+      device.polling_share = entry.number("polling_percent", kPercent, Least::kZero);
+      if (device.polling_share > 1) {
+        entry.refuse("polling_percent", kPercent.from_base(device.polling_share),
+                     "0 to 100");
+      }
     }
     const int room = (kMaxParts - topology_.ranks()) / hosts.count;
     if (room == 0) fail_input("{}: more than {} ranks in all", entry.place, kMaxParts);

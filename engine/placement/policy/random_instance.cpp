@@ -56,8 +56,11 @@ class InstanceMaker {
         const bool slow = slow_host || draws_.chance(0.15);
         Device device = slower(usual_, slow ? log_draw(ranges_.slowdown) : 1);
         device.host = device.island = h;
+        // While the card is full; a third of it polling.
+        const double lost = free_progress ? 0 : draws_.uniform(0, 0.5);
+        device.polling_share = lost / 3;
         device.progress_s_per_byte =
-            free_progress ? 0 : draws_.uniform(0, 0.5) / topology.hosts.back().send_bytes_per_s;
+            (lost - device.polling_share) / topology.hosts.back().send_bytes_per_s;
         topology.devices.push_back(device);
       }
     }

@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"Recompute", "gcn", Norm::kBatch, 0, OrderChoice::kAuto, true, true},
         Variant{"RecomputeAggregateFirst", "sage", Norm::kLayer, 0, OrderChoice::kAggregateFirst,
                 true, true}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace atl

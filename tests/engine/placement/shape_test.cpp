@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadShape{"Halo", true, "/parts/halo_rows", "4", "parts.halo_rows: found 4; allowed is an"},
         BadShape{"Matrix", true, "/forward_rows", "[]",
                  "'forward_rows' stands beside equal parts"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(GraphShape, EveryFieldIsNeeded) {
   for (const Json& json : {two_parts(), equal_parts()}) {

@@ -154,6 +154,22 @@ TEST(Simulator, TransfersSlowTheComputingOfBothRanks) {
   EXPECT_THAT(ends[2], DoubleNear(10.1, 1e-9));
 }
 
+TEST(Simulator, PollingSlowsComputingWhileAnythingIsUnderWay) {
+  Topology topology = small_topology(3, 1, 100);
+  topology.devices[0].polling_share = 0.5;
+  topology.devices[1].polling_share = 0.2;
+  topology.devices[1].progress_s_per_byte = 0.003;  // 0.3 at 100 bytes/s
+  TaskGraph graph(3);
+  add(graph, transfer(0, 1, 200));  // 2 s
+  add(graph, transfer(0, 2, 200));  // sharing the card: both take 4 s
+  add(graph, compute(0, 4));        // 2 done by then, at half speed however many are under way
+  add(graph, compute(1, 4));        // at 1 - 0.2 - 0.15 until then
+  const std::vector<double> ends = Simulator(topology).run(graph).end_s;
+  EXPECT_THAT(ends[0], DoubleNear(4, 1e-9));
+  EXPECT_THAT(ends[2], DoubleNear(6, 1e-9));
+  EXPECT_THAT(ends[3], DoubleNear(4 + 4 - 4 * 0.65, 1e-9));
+}
+
 // Three packets of 100 bytes to the ranks of host 1 count as three flows against the one to host 2.
 TEST(Simulator, JoinedPacketsAreSoManyFlows) {
   Topology topology = small_topology(3, 3, 100);
@@ -218,7 +234,10 @@ TEST(Simulator, AgreesWithSmallSteps) {
   };
   for (int round = 0; round < 20; ++round) {
     Topology topology = small_topology(2, 2, uniform(50, 200), uniform(0, 0.05));
-    for (Device& device : topology.devices) device.progress_s_per_byte = uniform(0, 0.003);
+    for (Device& device : topology.devices) {
+      device.progress_s_per_byte = uniform(0, 0.003);
+      device.polling_share = uniform(0, 0.2);
+    }
     TaskGraph graph(4);
     for (int t = 0; t < 24; ++t) {
       std::vector<TaskId> after;
@@ -270,10 +289,13 @@ TEST(Simulator, AgreesWithSmallSteps) {
       }
       const std::vector<double> rates = shares(topology, flows);
       std::vector<double> speed(4, 1);
+      std::vector<bool> polls(4, false);
       for (std::size_t f = 0; f < flows.size(); ++f) {
         for (const int rank : {flows[f].from, flows[f].to}) {
           const auto r = static_cast<std::size_t>(rank);
           speed[r] -= topology.devices[r].progress_s_per_byte * rates[f];
+          if (!polls[r]) speed[r] -= topology.devices[r].polling_share;
+          polls[r] = true;
         }
         left[travelling[f]] -= rates[f] * kStep;
       }

@@ -68,6 +68,8 @@ TEST_P(TopologyProbe, EveryRankGetsTheSameUsableTopology) {
       EXPECT_GT(device.elementwise_bytes_per_s, 0);
       EXPECT_GT(device.quantize_bytes_per_s, 0);
       EXPECT_GE(device.progress_s_per_byte, 0);
+      EXPECT_GE(device.polling_share, 0);
+      EXPECT_LE(device.polling_share, 1);
       EXPECT_TRUE(std::isfinite(device.progress_s_per_byte));
       EXPECT_GT(device.memory_bytes, 1e6);
     }
@@ -116,7 +118,7 @@ TEST(NetworkProbe, HostsThatTalkHaveLimits) {
     EXPECT_EQ(network.skipped_pairs(), 0);
     std::vector<Host> hosts(2);
     network.measure_hosts(links, hosts);
-    EXPECT_GE(network.measure_progress(links, hosts, kernels, 16), 0);
+    EXPECT_GE(network.measure_progress(links, hosts, kernels, 16).s_per_byte, 0);
     // Not clearly less than one pair alone.
     EXPECT_GE(1.1 * hosts[0].send_bytes_per_s, links[0 * 4 + 2].bytes_per_s);
     EXPECT_GE(1.1 * hosts[1].send_bytes_per_s, links[3 * 4 + 0].bytes_per_s);
@@ -212,36 +214,54 @@ TEST(Islands, FastLinksThatFormNoGroupsMakeNone) {
             Islands({0, 0, 0, 0}));
 }
 
+double bytes_cost(const ProgressSample& alone, const ProgressSample& beside, double bytes) {
+  return progress_cost(alone, alone, beside, bytes).s_per_byte;
+}
+
 // 10 units of work in 10 s alone; 1e9 bytes beside.
 TEST(ProgressCost, IsTheSlowingWhereProcessorsAreFree) {
   // One thread all the time; messages need 2 s of processor, of which 1 s was taken from it.
-  EXPECT_NEAR(progress_cost({10, 10, 10, 0}, {9, 10, 11, 0}, 1e9), 1e-9, 1e-18);
+  EXPECT_NEAR(bytes_cost({10, 10, 10, 0}, {9, 10, 11, 0}, 1e9), 1e-9, 1e-18);
   // Not slower at all: another processor moved them.
-  EXPECT_EQ(progress_cost({10, 10, 10, 0}, {10, 10, 11, 0}, 1e9), 0);
-  EXPECT_EQ(progress_cost({10, 10, 10, 0}, {11, 10, 11, 0}, 1e9), 0);
+  EXPECT_EQ(bytes_cost({10, 10, 10, 0}, {10, 10, 11, 0}, 1e9), 0);
+  EXPECT_EQ(bytes_cost({10, 10, 10, 0}, {11, 10, 11, 0}, 1e9), 0);
   // Noise is no more than what messages can have needed.
-  EXPECT_NEAR(progress_cost({10, 10, 10, 0}, {5, 10, 6, 0}, 1e9), 1e-9, 1e-18);
+  EXPECT_NEAR(bytes_cost({10, 10, 10, 0}, {5, 10, 6, 0}, 1e9), 1e-9, 1e-18);
   // Three threads.
-  EXPECT_EQ(progress_cost({10, 10, 29, 0}, {10, 10, 31, 0}, 1e9), 0);
+  EXPECT_EQ(bytes_cost({10, 10, 29, 0}, {10, 10, 31, 0}, 1e9), 0);
 }
 
 TEST(ProgressCost, IsAllProcessorTimeWhereProcessorsAreShared) {
-  // A quota of 40 %: work went from 10 to 8, and 2 * 0.4 s of processor time to messages.
-  EXPECT_NEAR(progress_cost({10, 10, 4, 0}, {8, 10, 4, 0}, 1e9), 0.8e-9, 1e-18);
+  // A quota of 40 %: work went from 10 to 8, and 2 * 0.4 s of processor time to messages, which is
+  // 2 s of computing at that quota.
+  EXPECT_NEAR(bytes_cost({10, 10, 4, 0}, {8, 10, 4, 0}, 1e9), 2e-9, 1e-18);
   // By chance there was more of the processor beside messages.
-  EXPECT_NEAR(progress_cost({10, 10, 4, 0}, {12, 10, 5, 0}, 1e9), 0.2e-9, 1e-18);
-  EXPECT_EQ(progress_cost({10, 10, 4, 0}, {10, 10, 3.9, 0}, 1e9), 0);
+  EXPECT_NEAR(bytes_cost({10, 10, 4, 0}, {12, 10, 5, 0}, 1e9), 0.5e-9, 1e-18);
+  EXPECT_EQ(bytes_cost({10, 10, 4, 0}, {10, 10, 3.9, 0}, 1e9), 0);
 }
 
 TEST(ProgressCost, LeavesOutWhatTravelledAfterwards) {
   // Half of the bytes were on their way after computing had ended.
-  EXPECT_NEAR(progress_cost({10, 10, 10, 0}, {9, 10, 11, 10}, 1e9), 2e-9, 1e-18);
+  EXPECT_NEAR(bytes_cost({10, 10, 10, 0}, {9, 10, 11, 10}, 1e9), 2e-9, 1e-18);
 }
 
 TEST(ProgressCost, OfAnUnknownProcessorIsTheSlowing) {
-  EXPECT_NEAR(progress_cost({10, 10, 0, 0}, {9, 10, 0, 0}, 1e9), 1e-9, 1e-18);
-  EXPECT_EQ(progress_cost({10, 10, 0, 0}, {11, 10, 0, 0}, 1e9), 0);
-  EXPECT_EQ(progress_cost({10, 10, 0, 0}, {9, 10, 0, 0}, 0), 0);
+  EXPECT_NEAR(bytes_cost({10, 10, 0, 0}, {9, 10, 0, 0}, 1e9), 1e-9, 1e-18);
+  EXPECT_EQ(bytes_cost({10, 10, 0, 0}, {11, 10, 0, 0}, 1e9), 0);
+  EXPECT_EQ(bytes_cost({10, 10, 0, 0}, {9, 10, 0, 0}, 0), 0);
+}
+
+TEST(ProgressCost, PollingIsAShareOfTheTimeAndNotOfTheBytes) {
+  const ProgressSample alone{10, 10, 10, 0};
+  // 9 units of work with polling; 7 with as much polling and 1e9 bytes.
+  const ProgressCost cost = progress_cost(alone, {9, 10, 10, 5}, {7, 10, 10, 0}, 1e9);
+  EXPECT_NEAR(cost.polling_share, 0.1, 1e-12);
+  EXPECT_NEAR(cost.s_per_byte, 2e-9, 1e-18);
+  // All of the slowing is polling: nothing is left for the bytes.
+  EXPECT_EQ(progress_cost(alone, {8, 10, 10, 0}, {9, 10, 10, 0}, 1e9).s_per_byte, 0);
+  // At half a processor 0.5 s of polling cost 1 s.
+  EXPECT_NEAR(progress_cost({10, 10, 5, 0}, {9, 10, 5, 0}, {9, 10, 5, 0}, 1e9).polling_share, 0.1,
+              1e-12);
 }
 
 }  // namespace

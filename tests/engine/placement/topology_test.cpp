@@ -29,7 +29,8 @@ const char* const kFile = R"({
   "ranks": [
     {"host": "a", "island": "left", "kind": "cpu", "memory_gib": 12,
      "spmm_gb_per_s": {"64": 4, "16": 3.1}, "gemm_gflop_per_s": {"64": 30},
-     "elementwise_gb_per_s": 5, "quantize_gb_per_s": 1.2, "progress_ms_per_gb": 300},
+     "elementwise_gb_per_s": 5, "quantize_gb_per_s": 1.2, "progress_ms_per_gb": 300,
+     "polling_percent": 7},
     {"host": "a", "island": "right", "kind": "cpu", "memory_gib": 0.5,
      "spmm_gb_per_s": {"16": 3.1}, "gemm_gflop_per_s": {"64": 30},
      "elementwise_gb_per_s": 5, "quantize_gb_per_s": 1.2},
@@ -74,6 +75,7 @@ void expect_equal(const Topology& a, const Topology& b) {
     EXPECT_EQ(x.elementwise_bytes_per_s, y.elementwise_bytes_per_s) << r;
     EXPECT_EQ(x.quantize_bytes_per_s, y.quantize_bytes_per_s) << r;
     EXPECT_EQ(x.progress_s_per_byte, y.progress_s_per_byte) << r;
+    EXPECT_EQ(x.polling_share, y.polling_share) << r;
     expect_equal(x.spmm_bytes_per_s, y.spmm_bytes_per_s);
     expect_equal(x.gemm_flop_per_s, y.gemm_flop_per_s);
   }
@@ -117,6 +119,7 @@ TEST(Topology, ReadsEveryField) {
   EXPECT_EQ(devices[0].elementwise_bytes_per_s, 5e9);
   EXPECT_EQ(devices[0].quantize_bytes_per_s, 1.2e9);
   EXPECT_DOUBLE_EQ(devices[0].progress_s_per_byte, 0.3e-9);
+  EXPECT_DOUBLE_EQ(devices[0].polling_share, 0.07);
   EXPECT_EQ(devices[1].host, 0);
   EXPECT_EQ(devices[1].island, 1);
   EXPECT_EQ(devices[1].memory_bytes, 0.5 * (1 << 30));
@@ -210,6 +213,7 @@ TEST(Topology, RoundTripIsExact) {
     json["ranks"][0]["elementwise_gb_per_s"] = odd();
     json["ranks"][0]["quantize_gb_per_s"] = odd();
     json["ranks"][0]["progress_ms_per_gb"] = odd();
+    json["ranks"][0]["polling_percent"] = std::min(100.0, odd());
     json["links"]["between_hosts"]["latency_us"] = odd();
     json["links"]["between_hosts"]["gbit_per_s"] = odd();
     expect_round_trip(parse_topology(json, "t.json"));
@@ -225,7 +229,8 @@ TEST(Topology, FileThatIsWrittenIsShort) {
   EXPECT_EQ(written.at("ranks").at(0).dump(),
             R"({"host":"a","island":"island 0","kind":"cpu","memory_gib":12.0,)"
             R"("spmm_gb_per_s":{"16":3.1,"64":4.0},"gemm_gflop_per_s":{"64":30.0},)"
-            R"("elementwise_gb_per_s":5.0,"quantize_gb_per_s":1.2,"progress_ms_per_gb":300.0})");
+            R"("elementwise_gb_per_s":5.0,"quantize_gb_per_s":1.2,"progress_ms_per_gb":300.0,)"
+            R"("polling_percent":7.0})");
   EXPECT_EQ(written.at("ranks").at(2).at("count"), 2);
   EXPECT_FALSE(written.at("ranks").at(2).contains("island"));
   EXPECT_EQ(written.at("links").dump(),
@@ -334,6 +339,8 @@ const BadFile kBadFiles[] = {
     {"/ranks/0/quantize_gb_per_s", "", {"'quantize_gb_per_s' is missing"}},
     {"/ranks/0/quantize_gb_per_s", "[1]", {"ranks[0]", "'quantize_gb_per_s' is [1]"}},
     {"/ranks/0/progress_ms_per_gb", "-1", {"ranks[0]", "'progress_ms_per_gb' is -1", "at least 0"}},
+    {"/ranks/0/polling_percent", "-1", {"ranks[0]", "'polling_percent' is -1", "at least 0"}},
+    {"/ranks/0/polling_percent", "101", {"ranks[0]", "'polling_percent' is", "101", "0 to 100"}},
     {"/ranks/2/count", "0", {"ranks[2]", "'count' is 0", "1 to 4094"}},
     {"/ranks/2/count", "4095", {"ranks[2]", "'count' is 4095", "1 to 4094"}},
     {"/links", "", {"t.json", "'links' is missing"}},
