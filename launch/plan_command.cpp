@@ -45,6 +45,19 @@ std::vector<int> allowed_bits(const std::string& text) {
   return bits;
 }
 
+// What messages travel at without a plan.
+int start_bits(const TrainOptions& options) {
+  if (options.exchange != "quantized") return 32;
+  const std::vector<int> bits = fixed_widths(options.widths.bits);
+  if (bits.size() != 1) {
+    fail_option(
+        "--bits {}: a plan has one width per layer; allowed are 1, 2, 4, 8, 16 and 32, or "
+        "--allow-bits for the plan to choose",
+        options.widths.bits);
+  }
+  return bits.front();
+}
+
 // Corrections from the run of --measured; none without it.
 PhaseCorrections measured_corrections(const std::string& folder, const ModelConfig& model,
                                       const Topology& topology) {
@@ -116,8 +129,11 @@ std::optional<PolicyNetwork> policy_of(const PlanArguments& arguments, int ranks
 
 void run_plan(const PlanArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
-  const TrainOptions options = arguments.flags.resolve();
+  TrainOptions options = arguments.flags.resolve();
   const Topology topology = read_topology(arguments.topology);
+  if (arguments.flags.recompute == "all") {
+    options.recomputation = Recomputation::of_all_pairs(topology.ranks());
+  }
   if (arguments.flags.transport.ranks != 0 && arguments.flags.transport.ranks != topology.ranks()) {
     fail_option("--ranks {}: {} describes {} ranks", arguments.flags.transport.ranks,
                 arguments.topology, topology.ranks());
@@ -126,13 +142,15 @@ void run_plan(const PlanArguments& arguments) {
   PlanRequest request;
   request.partition = arguments.flags.resolve_partition();
   request.bits = allowed_bits(arguments.bits);
+  const int start = start_bits(options);
+  if (std::ranges::count(request.bits, start) == 0) request.bits.push_back(start);
   request.search = arguments.search;
   request.options = {.evaluations = arguments.evaluations,
                      .seconds = arguments.budget_s,
                      .seed = arguments.search_seed};
   const PlanInput input = arguments.shapes.empty() ? dataset_input(arguments, options, topology)
                                                    : shape_input(arguments, options, topology);
-  PlanSpace space(topology, input.model, input.cuts, request.bits, input.corrections);
+  PlanSpace space(topology, input.model, input.cuts, request.bits, input.corrections, start);
   const std::unique_ptr<Prior> prior = policy ? make_policy_prior(space, *policy) : nullptr;
   request.options.prior = prior.get();
   const SearchResult found = search_plan(space, request);

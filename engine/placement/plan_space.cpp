@@ -39,7 +39,7 @@ std::vector<LayerOrder> orders_of(const ModelConfig& model, int index) {
 
 PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
                      const std::vector<CutCandidate>& cuts, std::vector<int> bits,
-                     PhaseCorrections corrections)
+                     PhaseCorrections corrections, int start_bits)
     : topology_(topology),
       model_(model),
       cuts_(cuts),
@@ -47,22 +47,29 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
       corrections_(std::move(corrections)),
       simulator_(topology, tolerance_of(topology)),
       graph_(topology.ranks()) {
-  ATOLL_ASSERT(!cuts_.empty() && std::find(bits_.begin(), bits_.end(), 32) != bits_.end());
+  ATOLL_ASSERT(!cuts_.empty() && std::ranges::count(bits_, 32) == 1 &&
+               std::ranges::count(bits_, start_bits) == 1);
   std::sort(bits_.begin(), bits_.end(), std::greater<>());
   options_.push_back(static_cast<int>(cuts_.size()));
   for (int l = 0; l < model.layers; ++l) {
     orders_.push_back(orders_of(model, l));
     options_.push_back(static_cast<int>(orders_.back().size()));
   }
-  if (bits_.size() > 1)
+  start_.assign(options_.size(), 0);
+  if (bits_.size() > 1) {
     options_.insert(options_.end(), orders_.size(), static_cast<int>(bits_.size()));
+    const auto first = std::ranges::find(bits_, start_bits) - bits_.begin();
+    start_.resize(options_.size(), static_cast<int>(first));
+  }
   const bool keeps = std::ranges::any_of(orders_[0], &LayerOrder::cache_aggregate);
   if (topology.ranks() > 1 && model.layers > 1 && keeps) {
     halo_decision_ = decisions();
     options_.push_back(3);
+    start_.push_back(static_cast<int>(model.recomputation.any() ? HaloRows::kRecomputed
+                                                                : HaloRows::kFetched));
   }
   add_gradient_sums();
-  start_.assign(options_.size(), 0);
+  start_.resize(options_.size(), 0);
   stages_ = epoch_stages(setting(start_));
 }
 

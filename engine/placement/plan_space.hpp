@@ -15,10 +15,12 @@ namespace atl {
 
 class PlanSpace final : public SearchSpace {
  public:
-  // Everything must outlive it. `bits`: what messages may travel at, 32 among them: exact.
+  // Everything must outlive it. `bits`: what messages may travel at, 32 among them: exact. start()
+  // is what training does without a plan: the first cut, the model's own order of each layer and
+  // recomputation (of all pairs or none), and `start_bits`, one of `bits`.
   PlanSpace(const Topology& topology, const ModelConfig& model,
             const std::vector<CutCandidate>& cuts, std::vector<int> bits,
-            PhaseCorrections corrections = {});
+            PhaseCorrections corrections = {}, int start_bits = 32);
 
   int decisions() const override { return static_cast<int>(options_.size()); }
   int options(int decision) const override { return options_[static_cast<std::size_t>(decision)]; }

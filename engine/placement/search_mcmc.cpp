@@ -60,7 +60,7 @@ class Walk {
   bool accepts(const PlanCost& from, const PlanCost& to, double temperature) {
     if (!is_better(from, to)) return true;
     if (to.missing_bytes > from.missing_bytes) return false;
-    return run_.random_unit() < std::pow(from.seconds / to.seconds, 1 / temperature);
+    return run_.draws().unit() < std::pow(from.seconds / to.seconds, 1 / temperature);
   }
 
   SearchSpace& space_;

@@ -179,11 +179,11 @@ class Tree {
 
   // As often as the prior has it; so a decision that has what the prior points to seldom moves.
   int draw_by_prior(const std::vector<int>& choice, int d) {
-    if (prior_ == nullptr || run_.random_unit() < kUniformDraws) {
+    if (prior_ == nullptr || run_.draws().unit() < kUniformDraws) {
       return draw_other_option(space_, run_, choice, d);
     }
     const std::vector<double>& prior = prior_of({choice.begin(), choice.begin() + d});
-    double left = run_.random_unit();
+    double left = run_.draws().unit();
     int drawn = 0;
     for (const int last = space_.options(d) - 1; drawn < last; ++drawn) {
       left -= prior[drawn];

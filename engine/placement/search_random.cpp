@@ -12,7 +12,7 @@ class RandomSearch final : public SearchStrategy {
     std::vector<int> choice = run.start();
     while (!run.complete()) {
       for (int d = 0; d < static_cast<int>(choice.size()); ++d) {
-        choice[d] = run.random_below(space.options(d));
+        choice[d] = run.draws().below(space.options(d));
       }
       if (!run.evaluate(choice)) break;
     }

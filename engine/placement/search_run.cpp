@@ -41,7 +41,7 @@ SearchRun::SearchRun(SearchSpace& space, const SearchOptions& options, Memory me
       options_(options),
       memory_(memory),
       began_(std::chrono::steady_clock::now()),
-      random_(options.seed),
+      draws_(options.seed),
       choices_(count_choices(space)),
       start_(space.start()) {
   check_budget(options);
@@ -94,12 +94,5 @@ SearchResult SearchRun::result() const {
           .complete = complete(),
           .improvements = {improvements_.begin() + 1, improvements_.end()}};
 }
-
-int SearchRun::random_below(int n) {
-  // The high half of a 32 x 32 bit product: its bias is below n / 2^32.
-  return static_cast<int>((random_() >> 32U) * static_cast<std::uint64_t>(n) >> 32U);
-}
-
-double SearchRun::random_unit() { return static_cast<double>(random_() >> 11U) * 0x1p-53; }
 
 }  // namespace atl

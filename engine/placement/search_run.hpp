@@ -6,10 +6,10 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <span>
 #include <vector>
 
+#include "engine/placement/random_draws.hpp"
 #include "engine/placement/search.hpp"
 
 namespace atl {
@@ -36,9 +36,7 @@ class SearchRun {
   const PlanCost& start_cost() const { return improvements_.front().cost; }
   SearchResult result() const;
 
-  // Uniform in [0, n), n > 0, and in [0, 1): the same on every machine.
-  int random_below(int n);
-  double random_unit();
+  RandomDraws& draws() { return draws_; }
 
  private:
   PlanCost evaluate_now(std::span<const int> choice);
@@ -48,7 +46,7 @@ class SearchRun {
   SearchOptions options_;
   Memory memory_;
   std::chrono::steady_clock::time_point began_;
-  std::mt19937_64 random_;
+  RandomDraws draws_;
   std::uint64_t choices_;  // in the space; 2^64 - 1 where there are more
   std::vector<int> start_;
   int evaluations_ = 0;

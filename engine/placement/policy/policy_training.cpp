@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "engine/placement/policy/policy_prior.hpp"
-#include "engine/placement/policy/random_draws.hpp"
+#include "engine/placement/random_draws.hpp"
 #include "engine/placement/search_moves.hpp"
 
 namespace atl {

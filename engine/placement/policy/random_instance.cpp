@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "engine/placement/policy/random_draws.hpp"
+#include "engine/placement/random_draws.hpp"
 
 namespace atl {
 

@@ -107,6 +107,22 @@ TEST_F(PlanSpaceTest, DecidesCutAlgebraAndBits) {
   EXPECT_LT(space.evaluate(few).seconds, space.evaluate(space.start()).seconds);
 }
 
+TEST_F(PlanSpaceTest, StartsFromWhatTrainingIsAskedFor) {
+  topology_ = small_topology(2, 2, 1e3);
+  const std::vector<CutCandidate> candidates = cuts();
+  ModelConfig recomputing = model_;
+  recomputing.recomputation = Recomputation::of_all_pairs(4);
+  PlanSpace space(topology_, recomputing, candidates, {32, 8, 4}, {}, 4);
+  const std::vector<LayerStrategy> start = space.layers(space.start());
+  for (const LayerStrategy& layer : start) EXPECT_EQ(layer.bits, 4);
+  ASSERT_NE(start[1].recomputation, nullptr);
+  EXPECT_EQ(*start[1].recomputation, Recomputation::of_all_pairs(4));
+  // As the same choice in a space that starts elsewhere.
+  PlanSpace usual(topology_, model_, candidates, {32, 8, 4});
+  EXPECT_EQ(space.evaluate(space.start()).seconds, usual.evaluate(space.start()).seconds);
+  EXPECT_NE(space.start(), usual.start());
+}
+
 // What is remembered of other choices changes no bit.
 TEST(PlanSpaceEvaluations, AreThoseOfAFreshSpace) {
   for (const Norm norm : {Norm::kBatch, Norm::kLayer, Norm::kNone}) {
