@@ -64,7 +64,7 @@ class NetworkProbe {
   // What messages take from this rank's computing: SpMM alone against SpMM beside a message that
   // does not come, and beside messages between all ranks. This rank's own result.
   ProgressCost measure_progress(const std::vector<Link>& links, const std::vector<Host>& hosts,
-                          KernelProbe& kernels, std::int64_t columns);
+                                KernelProbe& kernels, std::int64_t columns);
 
  private:
   using Sizes = std::vector<std::int64_t>;

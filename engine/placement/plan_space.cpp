@@ -65,8 +65,8 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
   if (topology.ranks() > 1 && model.layers > 1 && keeps) {
     halo_decision_ = decisions();
     options_.push_back(3);
-    start_.push_back(static_cast<int>(model.recomputation.any() ? HaloRows::kRecomputed
-                                                                : HaloRows::kFetched));
+    start_.push_back(
+        static_cast<int>(model.recomputation.any() ? HaloRows::kRecomputed : HaloRows::kFetched));
   }
   add_gradient_sums();
   start_.resize(options_.size(), 0);

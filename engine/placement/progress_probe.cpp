@@ -62,8 +62,7 @@ ProgressCost progress_cost(const ProgressSample& alone, const ProgressSample& po
   }
   // Of what travelled, the part that was not there when computing ended took nothing from it.
   const double moved = bytes * beside.computing_s / (beside.computing_s + beside.waiting_s);
-  const double by_bytes =
-      lost_seconds(alone, beside) - cost.polling_share * beside.computing_s;
+  const double by_bytes = lost_seconds(alone, beside) - cost.polling_share * beside.computing_s;
   cost.s_per_byte = std::max(0.0, by_bytes / moved);
   return cost;
 }

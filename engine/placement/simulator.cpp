@@ -244,8 +244,7 @@ void Simulator::update_speeds() {
     own_work.left_s -= (now_s_ - own_work.since_s) * own_work.speed;
     own_work.since_s = now_s_;
     const double polling = under_way_[r] > 0 ? device.polling_share : 0;
-    own_work.speed =
-        std::max(1 - polling - device.progress_s_per_byte * bytes_per_s, kLeastSpeed);
+    own_work.speed = std::max(1 - polling - device.progress_s_per_byte * bytes_per_s, kLeastSpeed);
     own_work.end_s = now_s_ + std::max(own_work.left_s, 0.0) / own_work.speed;
   }
 }

@@ -155,8 +155,7 @@ class Reader {
     if (entry.has("polling_percent")) {
       device.polling_share = entry.number("polling_percent", kPercent, Least::kZero);
       if (device.polling_share > 1) {
-        entry.refuse("polling_percent", kPercent.from_base(device.polling_share),
-                     "0 to 100");
+        entry.refuse("polling_percent", kPercent.from_base(device.polling_share), "0 to 100");
       }
     }
     const int room = (kMaxParts - topology_.ranks()) / hosts.count;
