@@ -43,6 +43,14 @@ constexpr int receive_lane(int peer) { return kFirstPeerLane + 2 * peer; }
 constexpr int send_lane(int peer) { return receive_lane(peer) + 1; }
 std::string lane_name(int lane);  // "main thread", "from rank 2"
 
+// What an operation had to do. Bytes if each were moved once only, and if nothing were cached,
+// every matrix, index and factor counted once per use: the same for operations that stream.
+struct SpanWork {
+  double flops = 0;
+  double bytes = 0;
+  double no_reuse_bytes = 0;
+};
+
 struct TraceSpan {
   const char* name = "";       // string literal
   const char* direction = "";  // "forward", "backward" or ""
@@ -54,6 +62,7 @@ struct TraceSpan {
   int begin_mark = -1;  // of the recorder's clock, until resolve()
   int end_mark = -1;
   int lane = kHostLane;  // kQueueLane follows from the marks
+  SpanWork work;         // of backend operations in a profile
 
   // True if it is time of the rank itself: of its thread, or of the queue it waits for.
   bool is_own_time() const { return lane <= kQueueLane; }
@@ -64,7 +73,9 @@ class TraceRecorder {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit TraceRecorder(int rank = 0) : rank_(rank), origin_(Clock::now()) {}
+  // origin: what its times count from.
+  explicit TraceRecorder(int rank = 0, Clock::time_point origin = Clock::now())
+      : rank_(rank), origin_(origin) {}
 
   double now_us() const { return us_of(Clock::now()); }
   double us_of(Clock::time_point when) const {
@@ -77,11 +88,18 @@ class TraceRecorder {
   // known after resolve(), which the owner calls when the queue has run.
   void use_clock(SpanClock* clock) { clock_ = clock; }
   SpanClock* clock() const { return clock_; }
+  // Its spans were marked while `other` had the clock, whose times count from when that was
+  // cleared.
+  void share_clock(const TraceRecorder& other) {
+    clock_ = other.clock_;
+    clock_origin_us_ = other.clock_origin_us_;
+  }
   void resolve();
   // Events of Chrome trace format (opens in Perfetto) as JSON objects separated by commas, one
   // process per rank, which says its host; times count from the start of the host's steady clock.
   std::string chrome_events(const std::vector<TraceSpan>& spans) const;
   int rank() const { return rank_; }
+  Clock::time_point origin() const { return origin_; }
 
  private:
   int rank_;
@@ -104,6 +122,7 @@ class ScopedSpan {
   ~ScopedSpan();
   void set_bytes(std::int64_t bytes) { span_.bytes = bytes; }
   void set_what(const char* what) { span_.what = what; }
+  void set_work(const SpanWork& work) { span_.work = work; }
 
  private:
   TraceRecorder& recorder_;

@@ -50,7 +50,7 @@ void make_partition(const Dataset& dataset, int parts, const PartitionOptions& o
   const double partition_seconds = seconds_since(start);
 
   AtomicFolder target(folder);
-  LocalGraphBuilder builder(graph, part_of, parts);
+  LocalGraphBuilder builder(graph, part_of, parts, options.node_order);
   for (int part = 0; part < parts; ++part) {
     const fs::path shard = shard_folder(target.path(), part);
     make_folder(shard);

@@ -1,10 +1,10 @@
 #include "kernels/backend.hpp"
 
 #include <cstdint>
-#include <optional>
 
 #include "base/error.hpp"
 #include "kernels/checks.hpp"
+#include "kernels/profiled_operation.hpp"
 
 namespace atl {
 
@@ -12,22 +12,13 @@ namespace {
 
 using namespace checks;
 
-// Records an operation while somebody wants a profile.
-class ProfiledOperation {
- public:
-  ProfiledOperation(TraceRecorder* recorder, const char* name) {
-    if (recorder != nullptr) span_.emplace(*recorder, name);
-  }
-
- private:
-  std::optional<ScopedSpan> span_;
-};
-
 }  // namespace
 
 void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                    double beta, MatrixView y, const Epilogue& epilogue) {
-  const ProfiledOperation profiled(profile_of(queue), "spmm");
+  const ProfiledOperation profiled(profile_of(queue), "spmm", [&] {
+    return spmm_work(op, rows, x, beta, y, host_accessible());
+  });
   check_view(*this, x, "spmm x");
   ATOLL_ASSERT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= op.rows,
                "spmm rows {}..{} of {}", rows.begin, rows.end, op.rows);
@@ -43,7 +34,9 @@ void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstM
 
 void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
                           std::span<const float> scale, MatrixView y) {
-  const ProfiledOperation profiled(profile_of(queue), "gather_rows");
+  const ProfiledOperation profiled(profile_of(queue), "gather_rows", [&] {
+    return streaming_work({y, y});
+  });
   check_view(*this, x, "gather_rows x");
   check_shape(*this, y, length(rows), x.cols, x.dtype, "gather_rows y");
   check_optional_length(length(scale), x.rows, "gather_rows scale");
@@ -55,7 +48,8 @@ void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const Local
 void Backend::quantize_rows(Queue& queue, ConstMatrixView x, const PackPlan& plan,
                             std::span<const float> scale, const RoundingSpec& rounding,
                             std::span<std::byte> packets, const PackTrace& trace) {
-  const ProfiledOperation profiled(profile_of(queue), "quantize_rows");
+  const ProfiledOperation profiled(profile_of(queue), "quantize_rows",
+                                   [&] { return pack_work(x, plan.rows.size(), packets); });
   check_view(*this, x, "quantize_rows x");
   check_wire_storage(x, "quantize_rows x");
   check_length(length(plan.first), length(plan.rows) + 1, "quantize_rows first");
@@ -72,7 +66,8 @@ void Backend::quantize_rows(Queue& queue, ConstMatrixView x, const PackPlan& pla
 
 void Backend::dequantize_rows(Queue& queue, std::span<const std::byte> packets,
                               const UnpackPlan& plan, MatrixView y) {
-  const ProfiledOperation profiled(profile_of(queue), "dequantize_rows");
+  const ProfiledOperation profiled(profile_of(queue), "dequantize_rows",
+                                   [&] { return pack_work(y, plan.rows.size(), packets); });
   check_view(*this, y, "dequantize_rows y");
   check_wire_storage(y, "dequantize_rows y");
   check_length(length(plan.offset), length(plan.rows), "dequantize_rows offset");
@@ -83,13 +78,16 @@ void Backend::dequantize_rows(Queue& queue, std::span<const std::byte> packets,
 }
 
 void Backend::fill_zero(Queue& queue, MatrixView y) {
-  const ProfiledOperation profiled(profile_of(queue), "fill_zero");
+  const ProfiledOperation profiled(profile_of(queue), "fill_zero",
+                                   [&] { return streaming_work({y}); });
   check_view(*this, y, "fill_zero y");
   if (!y.empty()) do_fill_zero(queue, y);
 }
 
 void Backend::convert(Queue& queue, ConstMatrixView x, MatrixView y) {
-  const ProfiledOperation profiled(profile_of(queue), "convert");
+  const ProfiledOperation profiled(profile_of(queue), "convert", [&] {
+    return streaming_work({x, y});
+  });
   check_view(*this, x, "convert x");
   check_shape(*this, y, x.rows, x.cols, y.dtype, "convert y");
   check_disjoint(y, x, "convert y and x");
@@ -98,7 +96,8 @@ void Backend::convert(Queue& queue, ConstMatrixView x, MatrixView y) {
 
 void Backend::gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
                    ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue) {
-  const ProfiledOperation profiled(profile_of(queue), "gemm");
+  const ProfiledOperation profiled(profile_of(queue), "gemm",
+                                   [&] { return gemm_work(transpose_a, a, b, beta, c); });
   check_view(*this, a, "gemm a");
   const bool swap_a = transpose_a == Transpose::kYes;
   const bool swap_b = transpose_b == Transpose::kYes;
@@ -122,7 +121,9 @@ void Backend::gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a, Trans
 
 void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue,
                              MatrixView y) {
-  const ProfiledOperation profiled(profile_of(queue), "apply_epilogue");
+  const ProfiledOperation profiled(profile_of(queue), "apply_epilogue", [&] {
+    return streaming_work({x, y});
+  });
   check_view(*this, x, "epilogue x");
   check_shape(*this, y, x.rows, x.cols, x.dtype, "epilogue y");
   check_same_or_disjoint(y, x, "epilogue y and x");
@@ -133,7 +134,9 @@ void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& ep
 
 void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrixView dy,
                                     float dropout_scale, MatrixView dx) {
-  const ProfiledOperation profiled(profile_of(queue), "relu_dropout_backward");
+  const ProfiledOperation profiled(profile_of(queue), "relu_dropout_backward", [&] {
+    return streaming_work({y, dy, dx});
+  });
   check_view(*this, y, "relu_dropout_backward y");
   check_shape(*this, dy, y.rows, y.cols, y.dtype, "relu_dropout_backward dy");
   check_shape(*this, dx, y.rows, y.cols, y.dtype, "relu_dropout_backward dx");
@@ -143,7 +146,8 @@ void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrix
 }
 
 void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out) {
-  const ProfiledOperation profiled(profile_of(queue), "column_sums");
+  const ProfiledOperation profiled(profile_of(queue), "column_sums",
+                                   [&] { return streaming_work({x}); });
   check_view(*this, x, "column_sums x");
   check_shape(*this, out, 1, x.cols, parameter_dtype(x.dtype), "column_sums out");
   check_disjoint(out, x, "column_sums out and x");
@@ -153,7 +157,9 @@ void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, Matr
 }
 
 void Backend::sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out) {
-  const ProfiledOperation profiled(profile_of(queue), "sum_parts");
+  const ProfiledOperation profiled(profile_of(queue), "sum_parts", [&] {
+    return streaming_work({parts, out});
+  });
   for (const ConstMatrixView view : {parts, ConstMatrixView(out)}) {
     ATOLL_ASSERT(view.dtype == DType::kF32 || view.dtype == DType::kF64, "sum_parts dtype {}",
                  static_cast<int>(view.dtype));
@@ -167,7 +173,8 @@ void Backend::sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out) {
 
 void Backend::batch_norm_moments(Queue& queue, ConstMatrixView x, std::span<const double> shift,
                                  std::span<double> sums) {
-  const ProfiledOperation profiled(profile_of(queue), "batch_norm_moments");
+  const ProfiledOperation profiled(profile_of(queue), "batch_norm_moments",
+                                   [&] { return streaming_work({x}); });
   check_view(*this, x, "batch_norm_moments x");
   check_length(length(shift), x.cols, "batch_norm_moments shift");
   check_length(length(sums), 2 * x.cols, "batch_norm_moments sums");
@@ -180,7 +187,8 @@ void Backend::batch_norm_statistics(Queue& queue, std::span<const double> sums, 
                                     double momentum, double epsilon, std::span<double> running_mean,
                                     std::span<double> running_variance, std::span<double> mean,
                                     std::span<double> inv_std) {
-  const ProfiledOperation profiled(profile_of(queue), "batch_norm_statistics");
+  const ProfiledOperation profiled(profile_of(queue), "batch_norm_statistics",
+                                   [&] { return SpanWork{}; });
   const std::int64_t width = length(mean);
   check_length(length(sums), 2 * width, "batch_norm_statistics sums");
   check_length(length(running_mean), width, "batch_norm_statistics running_mean");
@@ -197,7 +205,9 @@ void Backend::batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMa
                                        std::span<const double> mean,
                                        std::span<const double> inv_std, std::span<double> sums,
                                        MatrixView dgamma, MatrixView dbeta) {
-  const ProfiledOperation profiled(profile_of(queue), "batch_norm_gradient_sums");
+  const ProfiledOperation profiled(profile_of(queue), "batch_norm_gradient_sums", [&] {
+    return streaming_work({x, dy});
+  });
   check_view(*this, x, "batch_norm_gradient_sums x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_gradient_sums dy");
   check_length(length(mean), x.cols, "batch_norm_gradient_sums mean");
@@ -219,7 +229,9 @@ void Backend::batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixV
                                   std::span<const double> mean, std::span<const double> inv_std,
                                   ConstMatrixView gamma, std::span<const double> sums,
                                   std::int64_t count, MatrixView dx) {
-  const ProfiledOperation profiled(profile_of(queue), "batch_norm_backward");
+  const ProfiledOperation profiled(profile_of(queue), "batch_norm_backward", [&] {
+    return streaming_work({x, dy, dx});
+  });
   check_view(*this, x, "batch_norm_backward x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_backward dy");
   check_shape(*this, dx, x.rows, x.cols, x.dtype, "batch_norm_backward dx");
@@ -237,7 +249,7 @@ void Backend::batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixV
 
 void Backend::inverse_std(Queue& queue, std::span<const double> variance, double epsilon,
                           std::span<double> out) {
-  const ProfiledOperation profiled(profile_of(queue), "inverse_std");
+  const ProfiledOperation profiled(profile_of(queue), "inverse_std", [&] { return SpanWork{}; });
   check_length(length(out), length(variance), "inverse_std out");
   ATOLL_ASSERT(epsilon > 0, "inverse_std epsilon {}", epsilon);
   if (!out.empty()) do_inverse_std(queue, variance, epsilon, out);
@@ -245,7 +257,9 @@ void Backend::inverse_std(Queue& queue, std::span<const double> variance, double
 
 void Backend::layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma,
                          ConstMatrixView beta, double epsilon, MatrixView y) {
-  const ProfiledOperation profiled(profile_of(queue), "layer_norm");
+  const ProfiledOperation profiled(profile_of(queue), "layer_norm", [&] {
+    return streaming_work({x, y});
+  });
   check_view(*this, x, "layer_norm x");
   check_shape(*this, gamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm gamma");
   check_shape(*this, beta, 1, x.cols, parameter_dtype(x.dtype), "layer_norm beta");
@@ -260,7 +274,9 @@ void Backend::layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma,
 void Backend::layer_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
                                   ConstMatrixView gamma, double epsilon, MatrixView dx,
                                   MatrixView dgamma, MatrixView dbeta) {
-  const ProfiledOperation profiled(profile_of(queue), "layer_norm_backward");
+  const ProfiledOperation profiled(profile_of(queue), "layer_norm_backward", [&] {
+    return streaming_work({x, dy, dx});
+  });
   check_view(*this, x, "layer_norm_backward x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "layer_norm_backward dy");
   check_shape(*this, dx, x.rows, x.cols, x.dtype, "layer_norm_backward dx");
@@ -280,7 +296,9 @@ void Backend::softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
                                     std::span<const std::int32_t> labels,
                                     std::span<const LocalId> rows, double grad_scale,
                                     MatrixView dlogits, std::span<double> loss_sum) {
-  const ProfiledOperation profiled(profile_of(queue), "softmax_cross_entropy");
+  const ProfiledOperation profiled(profile_of(queue), "softmax_cross_entropy", [&] {
+    return streaming_work({logits, dlogits});
+  });
   check_view(*this, logits, "softmax_cross_entropy logits");
   check_shape(*this, dlogits, logits.rows, logits.cols, logits.dtype, "softmax dlogits");
   check_length(length(labels), logits.rows, "softmax_cross_entropy labels");
@@ -297,7 +315,9 @@ void Backend::sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                                     std::span<const std::uint8_t> targets,
                                     std::span<const LocalId> rows, double grad_scale,
                                     MatrixView dlogits, std::span<double> loss_sum) {
-  const ProfiledOperation profiled(profile_of(queue), "sigmoid_cross_entropy");
+  const ProfiledOperation profiled(profile_of(queue), "sigmoid_cross_entropy", [&] {
+    return streaming_work({logits, dlogits});
+  });
   check_view(*this, logits, "sigmoid_cross_entropy logits");
   check_shape(*this, dlogits, logits.rows, logits.cols, logits.dtype, "sigmoid dlogits");
   check_length(length(targets), logits.rows * logits.cols, "sigmoid_cross_entropy targets");
@@ -313,7 +333,8 @@ void Backend::sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
 void Backend::count_correct(Queue& queue, ConstMatrixView logits,
                             std::span<const std::int32_t> labels,
                             std::span<const std::uint8_t> split, std::span<std::int64_t> counts) {
-  const ProfiledOperation profiled(profile_of(queue), "count_correct");
+  const ProfiledOperation profiled(profile_of(queue), "count_correct",
+                                   [&] { return streaming_work({logits}); });
   check_view(*this, logits, "count_correct logits");
   check_length(length(labels), logits.rows, "count_correct labels");
   check_length(length(split), logits.rows, "count_correct split");
@@ -326,7 +347,8 @@ void Backend::count_multi_label(Queue& queue, ConstMatrixView logits,
                                 std::span<const std::uint8_t> targets,
                                 std::span<const std::uint8_t> split,
                                 std::span<std::int64_t> counts) {
-  const ProfiledOperation profiled(profile_of(queue), "count_multi_label");
+  const ProfiledOperation profiled(profile_of(queue), "count_multi_label",
+                                   [&] { return streaming_work({logits}); });
   check_view(*this, logits, "count_multi_label logits");
   check_length(length(targets), logits.rows * logits.cols, "count_multi_label targets");
   check_length(length(split), logits.rows, "count_multi_label split");
@@ -337,7 +359,9 @@ void Backend::count_multi_label(Queue& queue, ConstMatrixView logits,
 
 void Backend::adam_step(Queue& queue, const AdamSpec& spec, MatrixView parameters,
                         ConstMatrixView gradients, MatrixView m, MatrixView v) {
-  const ProfiledOperation profiled(profile_of(queue), "adam_step");
+  const ProfiledOperation profiled(profile_of(queue), "adam_step", [&] {
+    return streaming_work({parameters, gradients, m, v, parameters, m, v});
+  });
   check_view(*this, parameters, "adam_step parameters");
   const std::int64_t n = parameters.cols;
   for (const ConstMatrixView array :

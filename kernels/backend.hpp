@@ -62,6 +62,8 @@ class Backend {
   // aligned. Throws Error{kMemory}. release_staging() waits for queued copies that may use it.
   virtual void* allocate_staging(std::int64_t bytes) = 0;
   virtual void release_staging(void* data) noexcept = 0;
+  // Calls of both so far: an epoch in its stride makes none.
+  std::int64_t allocations() const { return allocations_; }
   // Host memory must stay unchanged until the copy has run, unless it is not of
   // allocate_staging(): then it is read, or written, before copy() returns.
   virtual void copy(Queue& queue, void* to, const void* from, std::int64_t bytes,
@@ -208,6 +210,9 @@ class Backend {
   void adam_step(Queue& queue, const AdamSpec& spec, MatrixView parameters,
                  ConstMatrixView gradients, MatrixView m, MatrixView v);
 
+ protected:
+  void count_allocation() { ++allocations_; }
+
  private:
   virtual void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, double beta,
                        MatrixView, const Epilogue&) = 0;
@@ -261,6 +266,7 @@ class Backend {
     return &queue == profiled_queue_ ? profile_ : nullptr;
   }
 
+  std::int64_t allocations_ = 0;
   TraceRecorder* profile_ = nullptr;
   const Queue* profiled_queue_ = nullptr;
 };

@@ -28,6 +28,7 @@ constexpr std::int64_t round_up(std::int64_t bytes, std::int64_t unit) {
 
 void* HostBackend::allocate(std::int64_t bytes) {
   ATOLL_ASSERT(bytes >= 0, "{} bytes", bytes);
+  count_allocation();
   if (bytes >= kCheckedBytes) {
     const std::int64_t available = available_memory_bytes();
     if (bytes > available) {

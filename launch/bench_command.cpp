@@ -1,7 +1,6 @@
 // `atoll bench`: epoch throughput and where the time goes, as a table and as JSON.
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
 
 #include "base/files.hpp"
@@ -10,6 +9,7 @@
 #include "engine/training/calibration.hpp"
 #include "engine/training/rank_job.hpp"
 #include "launch/bench_compare.hpp"
+#include "launch/bench_profile.hpp"
 #include "launch/bench_samples.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_job.hpp"
@@ -36,27 +36,6 @@ struct BenchArguments {
   }
 };
 
-// What operations took in the profiled epochs of rank 0, per epoch.
-struct Profile {
-  int epochs = 0;
-  double epoch_ms = 0;
-  std::map<std::string, OperationCost> operations;
-
-  Json to_json() const {
-    Json result = {{"epochs", epochs}, {"epoch_ms", epoch_ms / epochs}};
-    double busy = 0;
-    for (const auto& [name, cost] : operations) {
-      busy += cost.ms;
-      result["operations"][name] = {{"ms", cost.ms / epochs},
-                                    {"share", cost.ms / epoch_ms},
-                                    {"calls", static_cast<double>(cost.calls) / epochs}};
-    }
-    // Gaps between operations, waiting for messages, and the timing itself.
-    result["rest"] = {{"ms", (epoch_ms - busy) / epochs}, {"share", 1 - busy / epoch_ms}};
-    return result;
-  }
-};
-
 // What a report says before any figure: the job itself.
 Json describe_job(RankJob& job, const TrainOptions& options, const Transport& transport) {
   const DatasetInfo& dataset = job.data().dataset();
@@ -80,7 +59,7 @@ Json describe_job(RankJob& job, const TrainOptions& options, const Transport& tr
 }
 
 Json make_report(const Samples& samples, RankJob& job, const TrainOptions& options,
-                 Transport& transport, std::int64_t halo_bytes) {
+                 Transport& transport, std::int64_t halo_bytes, std::int64_t peak) {
   Json report = describe_job(job, options, transport);
   report.update(
       {{"exchange", options.exchange},
@@ -92,7 +71,8 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
         samples.exposed_ms.empty() ? Json() : to_json(spread_of(samples.exposed_ms))},
        {"bytes_sent_per_epoch", static_cast<std::int64_t>(spread_of(samples.bytes).median)},
        {"halo_bytes_per_epoch_formula", halo_bytes},
-       {"peak_rss_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
+       {"peak_rss_mb", static_cast<double>(peak) / 1e6},
+       {"allocations", samples.allocations},
        {"device_memory_mb", static_cast<double>(job.device_bytes()) / 1e6},
        {"memory_needed_mb", static_cast<double>(job.trainer().bytes_needed()) / 1e6}});
   std::int64_t floats = 0;
@@ -133,22 +113,11 @@ void print_report(const Json& report) {
   }
   fmt::print(
       "  {:.3f} MB sent per epoch by all ranks ({:.3f} MB of halo rows by formula, {} floats "
-      "per halo row); peak {:.0f} MB\n",
+      "per halo row); peak {:.0f} MB, {} allocations in these epochs\n",
       report.at("bytes_sent_per_epoch").get<double>() / 1e6,
       report.at("halo_bytes_per_epoch_formula").get<double>() / 1e6,
-      report.at("floats_per_halo_row").get<std::int64_t>(), report.at("peak_rss_mb").get<double>());
-}
-
-void print_profile(const Json& profile) {
-  const auto line = [](const std::string& name, const Json& cost) {
-    fmt::print("  {:<26} {:>10.3f} {:>9.1f} %", name, cost.at("ms").get<double>(),
-               100 * cost.at("share").get<double>());
-    if (cost.contains("calls")) fmt::print(" {:>9.1f}", cost.at("calls").get<double>());
-    fmt::print("\n");
-  };
-  fmt::print("  {:<26} {:>10} {:>11} {:>9}\n", "profiled epoch of rank 0", "ms", "share", "calls");
-  for (const auto& [name, cost] : profile.at("operations").items()) line(name, cost);
-  line("(between operations)", profile.at("rest"));
+      report.at("floats_per_halo_row").get<std::int64_t>(), report.at("peak_rss_mb").get<double>(),
+      report.at("allocations").get<std::int64_t>());
 }
 
 void run_comparison(const BenchArguments& arguments, TrainOptions options,
@@ -198,14 +167,21 @@ void run_bench(const BenchArguments& arguments) {
     RankJob job(transport, arguments.flags.dataset, partition, options);
     Samples samples;
     for (int epoch = 1; epoch <= warmup + arguments.epochs; ++epoch) {
+      const std::int64_t allocations = job.backend().allocations();
       const EpochResult result = job.trainer().run_epoch(epoch);
-      if (epoch > warmup) samples.add(result);
+      if (epoch <= warmup) continue;
+      samples.add(result);
+      samples.allocations += job.backend().allocations() - allocations;
     }
-    Profile profile;
+    const std::int64_t peak = peak_resident_bytes();
+    EpochProfile profile;
+    if (arguments.profiled > 0) {
+      // All ranks at the same time, as they compute.
+      transport.barrier({"machine ceilings"});
+      profile.ceilings = measure_ceilings(job.backend(), job.queue(), job.threads(), options.dtype);
+    }
     for (int k = 1; k <= arguments.profiled; ++k) {
-      const int epoch = warmup + arguments.epochs + k;
-      profile.epoch_ms += job.trainer().profile_epoch(epoch, profile.operations).epoch_ms;
-      ++profile.epochs;
+      job.trainer().profile_epoch(warmup + arguments.epochs + k, profile);
     }
     std::int64_t halo_bytes = job.trainer().model().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&halo_bytes, 1), {"byte formula"});
@@ -214,10 +190,10 @@ void run_bench(const BenchArguments& arguments) {
                        std::filesystem::absolute(arguments.json).parent_path());
     }
     if (transport.rank() != 0) return;
-    Json report = make_report(samples, job, options, transport, halo_bytes);
+    Json report = make_report(samples, job, options, transport, halo_bytes, peak);
     print_report(report);
     if (profile.epochs > 0) {
-      report["profile"] = profile.to_json();
+      report["profile"] = to_json(profile);
       print_profile(report.at("profile"));
     }
     if (!arguments.json.empty()) write_json(arguments.json, report);
@@ -248,8 +224,9 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::Range(1, 1000000))
       ->group("Results");
   command
-      ->add_option("--profile", arguments->profiled,
-                   "Then time every operation of so many more epochs")
+      ->add_option(
+          "--profile", arguments->profiled,
+          "Then time every operation of so many more epochs, beside what the machine could do")
       ->check(CLI::Range(0, 1000000))
       ->group("Results");
   command

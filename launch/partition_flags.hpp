@@ -20,6 +20,7 @@ struct PartitionFlags {
   std::vector<int> islands;
   std::vector<int> part_order;
   double marginal_cost = defaults.marginal_cost;
+  std::string node_order = to_string(defaults.node_order);
 
   // Throws Error{kOption} for unknown names.
   PartitionOptions resolve(std::uint64_t seed, std::int64_t split_index) const {
@@ -33,6 +34,7 @@ struct PartitionFlags {
     options.islands = islands;
     options.part_order = part_order;
     options.marginal_cost = marginal_cost;
+    options.node_order = parse_node_order(node_order);
     options.seed = seed;
     options.split_index = split_index;
     return options;
@@ -70,6 +72,11 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
   command.add_option("--marginal-cost", flags.marginal_cost,
                      "Cut again with nodes at the border this much dearer, e.g. 0.5 for half as "
                      "much again; the more even cut is kept");
+  command
+      .add_option("--node-order", flags.node_order,
+                  "How nodes of a part lie in memory: communities, metis, rcm, breadth-first, "
+                  "degree or natural")
+      ->check(CLI::IsMember(node_order_names()));
 }
 
 }  // namespace atl

@@ -213,7 +213,7 @@ void add_plan_command(CLI::App& app) {
           ->group("Plan");
   for (const char* name :
        {"--method", "--objective", "--balance", "--weights", "--cuts", "--imbalance", "--islands",
-        "--part-order", "--marginal-cost", "--partition-seed", "--split-index"}) {
+        "--part-order", "--marginal-cost", "--node-order", "--partition-seed", "--split-index"}) {
     shape->excludes(command->get_option(name));  // the shape is of a graph that is cut
   }
   // One file each, so that a word after it is no second one.

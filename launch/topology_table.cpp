@@ -98,7 +98,8 @@ std::string rates_text(const std::vector<RateAtWidth>& rates) {
 // Neighbouring ranks that compute alike, whatever their host and island, share a row.
 std::string rank_table(const Topology& topology) {
   std::vector<Row> rows{{"ranks", "kind", "memory", "elementwise GB/s", "quantize GB/s",
-                         "progress ms/GB", "polling %", "SpMM GB/s by columns", "GEMM GFLOP/s by columns"}};
+                         "progress ms/GB", "polling %", "SpMM GB/s by columns",
+                         "GEMM GFLOP/s by columns"}};
   std::vector<int> first;
   for (int rank = 0; rank < topology.ranks(); ++rank) {
     const Device& device = topology.devices[static_cast<std::size_t>(rank)];

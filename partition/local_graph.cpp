@@ -11,45 +11,6 @@ namespace atl {
 
 namespace {
 
-// Breadth-first order of one part's nodes over in- and out-edges inside the part, started again
-// from the node of lowest degree left whenever a component ends (the idea of Cuthill and McKee,
-// ACM'69, without its sort of every neighbourhood). Marks the nodes in `visited`.
-std::vector<std::int32_t> breadth_first(std::span<const std::int32_t> nodes, const CsrView& in,
-                                        const CsrView& out, bool symmetric,
-                                        std::span<const std::int32_t> part_of,
-                                        std::vector<std::uint8_t>& visited) {
-  constexpr std::int64_t kBuckets = 64;  // start nodes by degree, higher degrees in one bucket
-  std::vector<std::vector<std::int32_t>> starts(kBuckets);
-  for (const std::int32_t v : nodes) {
-    const auto degree = static_cast<std::int64_t>(in.row(v).size() + out.row(v).size());
-    starts[std::min(degree, kBuckets - 1)].push_back(v);
-  }
-  std::vector<std::int32_t> order;
-  order.reserve(nodes.size());
-  const auto visit = [&](std::int32_t v) {
-    if (visited[v] != 0) return;
-    visited[v] = 1;
-    order.push_back(v);
-  };
-  for (const auto& bucket : starts) {
-    for (const std::int32_t start : bucket) {
-      std::size_t next = order.size();
-      visit(start);
-      for (; next < order.size(); ++next) {
-        const std::int32_t v = order[next];
-        for (const std::int32_t u : in.row(v)) {
-          if (part_of[u] == part_of[v]) visit(u);
-        }
-        if (symmetric) continue;
-        for (const std::int32_t u : out.row(v)) {
-          if (part_of[u] == part_of[v]) visit(u);
-        }
-      }
-    }
-  }
-  return order;
-}
-
 // Sum of the values of every listed row, in double; the number of edges where they have no values.
 std::vector<float> weighted_degrees(const CsrView& csr, std::span<const GlobalId> ids) {
   std::vector<float> degrees(ids.size());
@@ -99,7 +60,7 @@ LocalGraphView LocalGraph::view() const {
 }
 
 LocalGraphBuilder::LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of,
-                                     int parts)
+                                     int parts, NodeOrder order)
     : graph_(graph), part_of_(part_of), parts_(parts) {
   ATOLL_ASSERT(parts >= 1 && static_cast<std::int64_t>(part_of.size()) == graph.nodes(),
                "{} parts, {} entries for {} nodes", parts, part_of.size(), graph.nodes());
@@ -108,7 +69,7 @@ LocalGraphBuilder::LocalGraphBuilder(const GraphView& graph, std::span<const std
   }
   if (!graph_.symmetric) transposed_ = transpose(graph_.in_edges);
   find_central();
-  order_nodes();
+  order_nodes(order);
   forward_messages_ = find_messages(out_edges());
   if (!graph_.symmetric) backward_messages_ = find_messages(graph_.in_edges);
   halo_column_.resize(part_of.size());
@@ -127,24 +88,48 @@ void LocalGraphBuilder::find_central() {
   }
 }
 
-void LocalGraphBuilder::order_nodes() {
+// Edges in both directions between the nodes of one part, numbered as in `members`, which is what
+// local_of_ says of them.
+Csr LocalGraphBuilder::structure_of(std::span<const std::int32_t> members) const {
+  const CsrView in = graph_.in_edges;
+  const CsrView out = out_edges();
+  Csr structure;
+  structure.row_ptr.reserve(members.size() + 1);
+  for (const std::int32_t v : members) {
+    const auto add = [&](const CsrView& edges) {
+      for (const std::int32_t u : edges.row(v)) {
+        if (part_of_[u] == part_of_[v]) structure.col_idx.push_back(local_of_[u]);
+      }
+    };
+    add(in);
+    if (!graph_.symmetric) add(out);
+    structure.row_ptr.push_back(static_cast<std::int64_t>(structure.col_idx.size()));
+  }
+  return structure;
+}
+
+void LocalGraphBuilder::order_nodes(NodeOrder order) {
   const std::int64_t nodes = graph_.nodes();
   std::vector<NodeList> members(parts_);
-  for (std::int32_t v = 0; v < nodes; ++v) members[part_of_[v]].push_back(v);
-
-  std::vector<std::uint8_t> visited(nodes, 0);  // parts touch their own nodes only
+  local_of_.resize(nodes);
+  for (std::int32_t v = 0; v < nodes; ++v) {
+    NodeList& list = members[part_of_[v]];
+    local_of_[v] = static_cast<std::int32_t>(list.size());
+    list.push_back(v);
+  }
   order_.resize(parts_);
   central_.resize(parts_);
-  local_of_.resize(nodes);
+  // Parts touch their own nodes only.
 #pragma omp parallel for schedule(dynamic, 1)
   for (int part = 0; part < parts_; ++part) {
-    NodeList order = breadth_first(members[part], graph_.in_edges, out_edges(), graph_.symmetric,
-                                   part_of_, visited);
+    const NodeList& own = members[part];
+    NodeList ordered = node_order(order, structure_of(own).view());
+    for (std::int32_t& v : ordered) v = own[v];
     const auto marginal = std::stable_partition(
-        order.begin(), order.end(), [&](std::int32_t v) { return is_central_[v] != 0; });
-    central_[part] = marginal - order.begin();
-    order_[part].reserve(order.size());
-    for (const std::int32_t v : order) {
+        ordered.begin(), ordered.end(), [&](std::int32_t v) { return is_central_[v] != 0; });
+    central_[part] = marginal - ordered.begin();
+    order_[part].reserve(ordered.size());
+    for (const std::int32_t v : ordered) {
       local_of_[v] = static_cast<std::int32_t>(order_[part].size());
       order_[part].push_back(GlobalId{v});
     }

@@ -12,6 +12,7 @@
 
 #include "base/csr.hpp"
 #include "base/ids.hpp"
+#include "partition/node_order.hpp"
 
 namespace atl {
 
@@ -109,13 +110,14 @@ struct GraphView {
 enum class Direction : std::uint8_t { kForward, kBackward };
 
 // Builds the local graph of one part at a time, so that only one is in memory. The constructor is
-// linear in nodes + edges, and so are all calls of build() together. Inside the central and the
-// marginal range nodes are in breadth-first order for cache locality. Duplicate edges count as
-// often as they occur; self-loops are ordinary local edges.
+// linear in nodes + edges (but for what the node order takes), and so are all calls of build()
+// together. Duplicate edges count as often as they occur; self-loops are ordinary local edges.
 class LocalGraphBuilder {
  public:
-  // part_of has one entry in [0, parts) per node; it and the graph must outlive the builder.
-  LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of, int parts);
+  // part_of has one entry in [0, parts) per node; it and the graph must outlive the builder. order:
+  // of nodes inside the central and the marginal range of each part.
+  LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of, int parts,
+                    NodeOrder order = NodeOrder::kBreadthFirst);
 
   // Runs its loops in parallel but is not itself thread-safe: calls share a scratch array.
   LocalGraph build(int part);
@@ -137,7 +139,8 @@ class LocalGraphBuilder {
 
   const NodeList& messages(Direction direction, int from, int to) const;
   void find_central();
-  void order_nodes();
+  Csr structure_of(std::span<const std::int32_t> members) const;
+  void order_nodes(NodeOrder order);
   std::vector<NodeList> find_messages(const CsrView& readers) const;
   LocalMatrix build_matrix(int part, Direction direction);
 

@@ -167,6 +167,7 @@ Json to_json(const PartitionOptions& options) {
   if (matters(options.islands)) json["islands"] = options.islands;
   if (!std::ranges::is_sorted(options.part_order)) json["part_order"] = options.part_order;
   if (options.marginal_cost != 0) json["marginal_cost"] = options.marginal_cost;
+  json["node_order"] = to_string(options.node_order);
   return json;
 }
 
@@ -193,6 +194,9 @@ PartitionOptions parse_partition_options(const Json& json, int parts,
     optional("part_order", options.part_order);
     check_part_order(options.part_order, parts);
     optional("marginal_cost", options.marginal_cost);
+    if (json.contains("node_order")) {
+      options.node_order = parse_node_order(json_field<std::string>(json, "node_order", file));
+    }
   } catch (const Error& error) {
     // What is an option on the command line is a field here.
     if (error.kind() != ErrorKind::kOption) throw;

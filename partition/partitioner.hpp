@@ -59,9 +59,11 @@ struct PartitionOptions {
   // Above 0: a second cut in which the nodes that the first one left marginal weigh
   // 1 + marginal_cost times as much; the better balanced one is kept (see marginal_balance).
   double marginal_cost = 0;
+  NodeOrder node_order = NodeOrder::kCommunities;  // inside each part
 };
 // Everything that influences the result, normalised: the text is hashed into the folder's name. A
-// field that came later is there only when it is used, so that names of existing folders stay.
+// field that came later is there only when it is used, so that names of existing folders stay; but
+// the node order always, because folders of older programs have a slower one.
 Json to_json(const PartitionOptions& options);
 // The reverse, for a cut into `parts`. Throws Error{kInput} naming `file` and the field that is
 // wrong.

@@ -68,6 +68,13 @@ class Model {
 
   // Logits [inner, outputs] of all inner nodes; valid until the next call. Collective.
   ConstMatrixView forward(const RankContext& context);
+  // What forward() returned last.
+  ConstMatrixView logits() const { return outputs_.back()->view(); }
+  // True if a forward pass of training computes what one of an evaluation does: without dropout,
+  // and without statistics of the batch.
+  bool trains_as_it_evaluates() const {
+    return config_.dropout == 0 && config_.input_dropout == 0 && config_.norm != Norm::kBatch;
+  }
   // Where the loss writes d loss / d logits [inner, outputs] before backward().
   MatrixView logits_gradient();
   // Gradients of this rank's loss with respect to the parameters (not yet summed over ranks).

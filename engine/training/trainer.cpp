@@ -70,6 +70,7 @@ void Trainer::swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overla
   std::swap(exchange_, exchange);
   exchange_->keep_alive(model_.memory());
   overlap_ = overlap;
+  forward_is_done_ = false;
   recording_.reset();
 }
 
@@ -115,7 +116,7 @@ std::int64_t Trainer::bytes_sent() const {
 
 void Trainer::queue_epoch(int epoch) {
   const RankContext context = this->context(epoch, /*training=*/true);
-  const ConstMatrixView logits = model_.forward(context);
+  const ConstMatrixView logits = forward_is_done_ ? model_.logits() : model_.forward(context);
   loss_.compute(context, logits, model_.logits_gradient());
   model_.backward(context);
   reducer_.sum(model_.parameters().gradients(), "gradient all-reduce", epoch);
@@ -146,6 +147,7 @@ bool Trainer::replay_epoch(int epoch) {
   if (recording_ == nullptr) {
     const std::int64_t before = bytes_sent();
     trace_.use_clock(nullptr);
+    forward_is_done_ = false;  // a recording has whole epochs
     recording_ = record_epoch(epoch);
     trace_.clear();
     if (recording_ == nullptr) {
@@ -169,6 +171,7 @@ EpochResult Trainer::run_epoch(int epoch) {
   backend_.copy(queue_, state_.span().data(), host_state_.get(), sizeof(EpochState),
                 CopyKind::kHostToDevice);
   if (!replay_epoch(epoch)) queue_epoch(epoch);
+  forward_is_done_ = false;
   reducer_.synchronize();
   ++epochs_run_;
 
@@ -184,8 +187,8 @@ EpochResult Trainer::run_epoch(int epoch) {
   return result;
 }
 
-EpochResult Trainer::profile_epoch(int epoch, std::map<std::string, OperationCost>& operations) {
-  TraceRecorder recorder(transport_.rank());
+EpochResult Trainer::profile_epoch(int epoch, EpochProfile& profile) {
+  TraceRecorder recorder(transport_.rank(), trace_.origin());
   recorder.use_clock(clock_.get());
   trace_.use_clock(clock_.get());
   struct Profiling {
@@ -204,12 +207,9 @@ EpochResult Trainer::profile_epoch(int epoch, std::map<std::string, OperationCos
     const Profiling profiling(*this, recorder);
     result = run_epoch(epoch);
   }
+  recorder.share_clock(trace_);
   recorder.resolve();
-  for (const TraceSpan& span : recorder.spans()) {
-    OperationCost& cost = operations[span.name];
-    cost.ms += span.duration_us / 1000;
-    ++cost.calls;
-  }
+  profile.add(result.epoch_ms, recorder.spans(), trace_.spans());
   return result;
 }
 
@@ -279,121 +279,11 @@ Metrics Trainer::evaluate(int epoch) {
   const ConstMatrixView logits = model_.forward(context);
   reducer_.synchronize();
   const Metrics metrics = compute_metrics(context, transport_, data_, logits);
+  forward_is_done_ = model_.trains_as_it_evaluates() && options_.exchange == "exact";
   trace_.resolve();
   record_whole("evaluation", epoch, start_us);
   keep_spans();
   return metrics;
-}
-
-namespace {
-
-template <typename T>
-NamedTensor host_tensor(const char* dtype, std::vector<std::int64_t> shape,
-                        std::span<const T> values) {
-  const auto bytes = std::as_bytes(values);
-  return {dtype, std::move(shape), {bytes.begin(), bytes.end()}};
-}
-
-// The bytes of tensor `name`; throws if it is missing or has another type or shape.
-const std::vector<std::byte>& find_tensor(const SafetensorsFile& file, const std::string& name,
-                                          const char* dtype, const std::vector<std::int64_t>& shape,
-                                          const std::string& place) {
-  const auto found = file.tensors.find(name);
-  if (found == file.tensors.end()) fail_input("{}: tensor '{}' is missing", place, name);
-  if (found->second.dtype != dtype || found->second.shape != shape) {
-    fail_input("{}: tensor '{}' has {} [{}], the model needs {} [{}]", place, name,
-               found->second.dtype, fmt::join(found->second.shape, ", "), dtype,
-               fmt::join(shape, ", "));
-  }
-  return found->second.bytes;
-}
-
-std::string exchange_state_name(int rank) { return "exchange.rank-" + std::to_string(rank); }
-
-}  // namespace
-
-SafetensorsFile Trainer::state(bool optimizer) {
-  SafetensorsFile file;
-  ParameterStore& parameters = model_.parameters();
-  const auto add = [&](const std::string& prefix, MatrixView flat) {
-    const std::vector<float> values = download_f32(backend_, queue_, flat);
-    for (const Parameter& p : parameters.list()) {
-      const auto count = static_cast<std::size_t>(p.rows * p.cols);
-      file.tensors[prefix + p.name] =
-          host_tensor<float>("F32", {p.rows, p.cols},
-                             std::span(values).subspan(static_cast<std::size_t>(p.offset), count));
-    }
-  };
-  add("", parameters.values());
-  if (optimizer) {
-    add("adam.m.", parameters.first_moments());
-    add("adam.v.", parameters.second_moments());
-  }
-  for (const auto& layer : model_.layers()) {
-    LayerTail& tail = layer->tail();
-    if (!tail.has_running_statistics()) continue;
-    const auto add_statistic = [&](const char* name, const DeviceArray<double>& values) {
-      file.tensors[tail.name() + name] =
-          host_tensor<double>("F64", {tail.width()}, values.download(backend_, queue_));
-    };
-    add_statistic(".norm.running_mean", tail.running_mean());
-    add_statistic(".norm.running_var", tail.running_variance());
-  }
-  return file;
-}
-
-void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
-  ParameterStore& parameters = model_.parameters();
-  const auto load = [&](const std::string& prefix, MatrixView flat) {
-    for (const Parameter& p : parameters.list()) {
-      const auto& bytes = find_tensor(file, prefix + p.name, "F32", {p.rows, p.cols}, place);
-      backend_.copy(queue_, flat.row<float>(0) + p.offset, bytes.data(),
-                    static_cast<std::int64_t>(bytes.size()), CopyKind::kHostToDevice);
-    }
-    backend_.synchronize(queue_);
-  };
-  load("", parameters.values());
-  parameters.refresh_operands(backend_, queue_);
-  if (optimizer) {
-    load("adam.m.", parameters.first_moments());
-    load("adam.v.", parameters.second_moments());
-  }
-  for (const auto& layer : model_.layers()) {
-    LayerTail& tail = layer->tail();
-    if (!tail.has_running_statistics()) continue;
-    const auto load_statistic = [&](const char* name, DeviceArray<double>& values) {
-      const auto& bytes = find_tensor(file, tail.name() + name, "F64", {tail.width()}, place);
-      std::vector<double> host(static_cast<std::size_t>(tail.width()));
-      std::memcpy(host.data(), bytes.data(), bytes.size());
-      values.upload(backend_, queue_, host);
-    };
-    load_statistic(".norm.running_mean", tail.running_mean());
-    load_statistic(".norm.running_var", tail.running_variance());
-  }
-}
-
-void Trainer::add_exchange_state(SafetensorsFile& file) {
-  const std::string mine = exchange_->state();
-  const auto all = transport_.gather(std::as_bytes(std::span(mine)), 0, {"state of the exchange"});
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) continue;
-    file.tensors[exchange_state_name(static_cast<int>(rank))] =
-        host_tensor<std::byte>("U8", {std::ssize(all[rank])}, all[rank]);
-  }
-}
-
-void Trainer::load_exchange_state(const SafetensorsFile& file, const std::string& place) {
-  const auto find = [&](int rank) { return file.tensors.find(exchange_state_name(rank)); };
-  const auto none = file.tensors.end();
-  if (find(0) == none) return;
-  if (find(transport_.size() - 1) == none || find(transport_.size()) != none) {
-    if (transport_.rank() == 0) {
-      log::warn("{}: written by another number of ranks; the exchange mode starts anew", place);
-    }
-    return;
-  }
-  const std::vector<std::byte>& bytes = find(transport_.rank())->second.bytes;
-  exchange_->load_state({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, place);
 }
 
 }  // namespace atl

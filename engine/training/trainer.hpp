@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/tensor/safetensors.hpp"
+#include "engine/training/epoch_profile.hpp"
 #include "engine/training/metrics.hpp"
 #include "engine/training/options.hpp"
 
@@ -23,12 +24,6 @@ struct EpochResult {
   Json assignment;                         // see HaloExchange::end_epoch; null: as before
 };
 
-// What one kind of backend operation cost in an epoch.
-struct OperationCost {
-  double ms = 0;
-  std::int64_t calls = 0;
-};
-
 class Trainer {
  public:
   // Declares the model; allocates nothing large until allocate(). All references must outlive it.
@@ -42,10 +37,10 @@ class Trainer {
 
   // Forward, loss, backward, gradient all-reduce, step. epoch is 1-based. Collective.
   EpochResult run_epoch(int epoch);
-  // The same, never replayed; adds what the operations of this rank cost, by name. Timing each of
-  // them makes the epoch itself slower.
-  EpochResult profile_epoch(int epoch, std::map<std::string, OperationCost>& operations);
-  // Metrics of the current weights by one forward pass with exact messages. Collective.
+  // The same, never replayed; adds what the operations and phases of this rank cost.
+  EpochResult profile_epoch(int epoch, EpochProfile& profile);
+  // Metrics of the current weights by one forward pass with exact messages, which the next epoch
+  // need not repeat where training computes the same. Collective.
   Metrics evaluate(int epoch);
 
   // Throws Error{kInput} naming the epoch and a parameter if one is NaN or infinite.
@@ -109,6 +104,7 @@ class Trainer {
   std::int64_t recorded_bytes_ = 0;  // sent in one replayed epoch
   int epochs_run_ = 0;
   bool profiling_ = false;
+  bool forward_is_done_ = false;       // with these weights, as training would
   std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace
 };
 

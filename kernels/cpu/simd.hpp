@@ -37,4 +37,17 @@ void run_vectorised(Isa isa, const Body& body) {
   body();
 }
 
+// The same for a body that is told the width: body.template operator()<kBytes>() with the bytes of
+// one vector.
+template <typename Body>
+void run_with_vectors(Isa isa, const Body& body) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) {
+    return run_avx512([&]() ATOLL_INLINE { body.template operator()<64>(); });
+  }
+  if (isa == Isa::kAvx2) return run_avx2([&]() ATOLL_INLINE { body.template operator()<32>(); });
+#endif
+  body.template operator()<16>();
+}
+
 }  // namespace atl

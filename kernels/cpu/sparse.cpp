@@ -1,34 +1,24 @@
-// SpMM.
-#include <cstring>
+// SpMM: the sum of one row stays in registers, a tile of columns at a time, while rows of
+// neighbours that come later are prefetched.
+#include <algorithm>
 
 #include "base/error.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
+#include "kernels/cpu/elements.hpp"
+#include "kernels/cpu/vectors.hpp"
 
 namespace atl {
 
 namespace {
 
-constexpr std::int64_t kRowsPerChunk = 64;  // taken dynamically: a hub row costs as much as many
-constexpr std::int64_t kEdgesAhead = 16;    // neighbours prefetched before they are needed
-constexpr std::int64_t kLine = 64 / sizeof(float);
-
-// y += w0 x0 + w1 x1 + w2 x2 + w3 x3. Four neighbours at a time: the sum in y is loaded and stored
-// once per four, and four rows of x are in flight at once.
-ATOLL_INLINE inline void add_four(std::int64_t cols, const float* x0, const float* x1,
-                                  const float* x2, const float* x3, float w0, float w1, float w2,
-                                  float w3, float* __restrict y) {
-#pragma omp simd
-  for (std::int64_t j = 0; j < cols; ++j) {
-    y[j] += (w0 * x0[j] + w1 * x1[j]) + (w2 * x2[j] + w3 * x3[j]);
-  }
-}
-
-ATOLL_INLINE inline void add_one(std::int64_t cols, const float* x, float w, float* __restrict y) {
-#pragma omp simd
-  for (std::int64_t j = 0; j < cols; ++j) y[j] += w * x[j];
-}
+// Chunks are taken dynamically. Of about equal cost, or a chunk of hubs would be waited for.
+constexpr std::int64_t kCostPerChunk = 4096;  // in edges
+constexpr std::int64_t kRowCost = 4;          // of a row without edges, in edges
+constexpr std::int64_t kEdgesAhead = 12;      // neighbours prefetched before they are needed
+constexpr std::int64_t kLine = 64;            // bytes
 
 // The operator in plain pointers; absent factors are null.
+template <typename T>
 struct SpmmArguments {
   const std::int64_t* row_ptr;
   const std::int32_t* col_idx;
@@ -36,69 +26,197 @@ struct SpmmArguments {
   const float* row_scale;
   const float* col_scale;
   const float* self_weight;
-  const float* x;
+  const T* x;
   std::int64_t x_stride;
-  float* y;
+  T* y;
   std::int64_t y_stride;
   std::int64_t cols;
   std::int64_t nnz;
+  bool accumulate;
 };
 
-ATOLL_INLINE inline void prefetch_row(const float* row, std::int64_t cols) {
-  for (std::int64_t j = 0; j < cols; j += kLine) __builtin_prefetch(row + j);
+template <typename T>
+ATOLL_INLINE inline void prefetch_columns(const T* row, std::int64_t count) {
+  const auto* bytes = reinterpret_cast<const char*>(row);
+  const std::int64_t size = count * static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t b = 0; b < size; b += kLine) __builtin_prefetch(bytes + b);
 }
 
-// Rows [range) of y = S x, or of y += S x. Whether the edges have weights is known at compile time,
-// so that an operator without values and column scale loads nothing per edge but the index. A sum
-// in y that also holds what was there can't be scaled at the end: then each weight is.
-template <bool kValues, bool kColScale, bool kAccumulate>
-ATOLL_INLINE inline void spmm_rows(const SpmmArguments a, RowRange range) {
-  for (std::int64_t i = range.begin; i < range.end; ++i) {
-    float* y = a.y + i * a.y_stride;
-    const float row_scale = a.row_scale == nullptr ? 1.0F : a.row_scale[i];
-    const auto weight = [&](std::int64_t e) ATOLL_INLINE {
-      float w = 1;
-      if constexpr (kValues) w = a.values[e];
-      if constexpr (kColScale) w *= a.col_scale[a.col_idx[e]];
-      if constexpr (kAccumulate) w *= row_scale;
-      return w;
-    };
-    const auto source = [&](std::int64_t e)
-                            ATOLL_INLINE { return a.x + a.col_idx[e] * a.x_stride; };
-    if constexpr (!kAccumulate) std::memset(y, 0, static_cast<std::size_t>(a.cols) * sizeof(float));
-    // Without self weight the row itself is not read: it may hold anything.
-    if (const float self = a.self_weight == nullptr ? 0.0F : a.self_weight[i]; self != 0.0F) {
-      const float scaled = kColScale ? self * a.col_scale[i] : self;
-      add_one(a.cols, a.x + i * a.x_stride, kAccumulate ? scaled * row_scale : scaled, y);
+// kCount vectors of row i: one after another from column `first`, but the last one from column
+// `last`, so that a width that vectors don't divide ends with two that overlap.
+template <int kBytes, int kCount, bool kWeighted, typename T>
+ATOLL_INLINE inline void spmm_row(const SpmmArguments<T>& a, std::int64_t i, std::int64_t first,
+                                  std::int64_t last) {
+  using Floats = typename Vectors<kBytes>::Floats;
+  constexpr std::int64_t kLanes = Vectors<kBytes>::kLanes;
+  const auto column = [&](int k)
+                          ATOLL_INLINE { return k == kCount - 1 ? last : first + k * kLanes; };
+  Floats sums[kCount];
+#pragma GCC unroll 16
+  for (int k = 0; k < kCount; ++k) sums[k] = Floats{};
+  // Without self weight the row itself is not read: it may hold anything.
+  if (const float self = a.self_weight == nullptr ? 0.0F : a.self_weight[i]; self != 0.0F) {
+    const float weight = a.col_scale == nullptr ? self : self * a.col_scale[i];
+    const T* own = a.x + i * a.x_stride;
+#pragma GCC unroll 16
+    for (int k = 0; k < kCount; ++k) {
+      Floats part;
+      load_vector<kBytes>(own + column(k), part);
+      sums[k] += part * weight;
     }
-    const std::int64_t end = a.row_ptr[i + 1];
-    std::int64_t e = a.row_ptr[i];
-    for (; e + 4 <= end; e += 4) {
-      for (std::int64_t k = 0; k < 4; ++k) {
-        if (e + kEdgesAhead + k < a.nnz) prefetch_row(source(e + kEdgesAhead + k), a.cols);
+  }
+  const auto source = [&](std::int64_t e) ATOLL_INLINE { return a.x + a.col_idx[e] * a.x_stride; };
+  const auto weight_of = [&](std::int64_t e) ATOLL_INLINE {
+    float weight = a.values == nullptr ? 1.0F : a.values[e];
+    if (a.col_scale != nullptr) weight *= a.col_scale[a.col_idx[e]];
+    return weight;
+  };
+  const auto prefetch = [&](std::int64_t e) ATOLL_INLINE {
+    const std::int64_t ahead = std::min(e + kEdgesAhead, a.nnz - 1);
+    prefetch_columns(source(ahead) + first, last + kLanes - first);
+  };
+  const std::int64_t end = a.row_ptr[i + 1];
+  std::int64_t e = a.row_ptr[i];
+  // Four at a time are added up among themselves first: fewer roundings of the whole sum.
+  for (; e + 4 <= end; e += 4) {
+    const T* x[4];
+    float weights[4];
+#pragma GCC unroll 4
+    for (int n = 0; n < 4; ++n) {
+      prefetch(e + n);
+      x[n] = source(e + n);
+      weights[n] = kWeighted ? weight_of(e + n) : 1.0F;
+    }
+#pragma GCC unroll 16
+    for (int k = 0; k < kCount; ++k) {
+      Floats parts[4];
+#pragma GCC unroll 4
+      for (int n = 0; n < 4; ++n) {
+        load_vector<kBytes>(x[n] + column(k), parts[n]);
+        if constexpr (kWeighted) parts[n] *= weights[n];
       }
-      add_four(a.cols, source(e), source(e + 1), source(e + 2), source(e + 3), weight(e),
-               weight(e + 1), weight(e + 2), weight(e + 3), y);
+      sums[k] += (parts[0] + parts[1]) + (parts[2] + parts[3]);
     }
-    for (; e < end; ++e) {
-      if (e + kEdgesAhead < a.nnz) prefetch_row(source(e + kEdgesAhead), a.cols);
-      add_one(a.cols, source(e), weight(e), y);
+  }
+  for (; e < end; ++e) {
+    prefetch(e);
+    const T* x = source(e);
+    const float weight = kWeighted ? weight_of(e) : 1.0F;
+#pragma GCC unroll 16
+    for (int k = 0; k < kCount; ++k) {
+      Floats part;
+      load_vector<kBytes>(x + column(k), part);
+      sums[k] += kWeighted ? part * weight : part;
     }
-    if (!kAccumulate && a.row_scale != nullptr) {
-#pragma omp simd
-      for (std::int64_t j = 0; j < a.cols; ++j) y[j] *= row_scale;
+  }
+  T* y = a.y + i * a.y_stride;
+  if (a.row_scale != nullptr) {
+    const float scale = a.row_scale[i];
+#pragma GCC unroll 16
+    for (int k = 0; k < kCount; ++k) sums[k] *= scale;
+  }
+  if (a.accumulate) {
+    // All are read before one is written: the last two may overlap.
+#pragma GCC unroll 16
+    for (int k = 0; k < kCount; ++k) {
+      Floats before;
+      load_vector<kBytes>(y + column(k), before);
+      sums[k] += before;
+    }
+  }
+#pragma GCC unroll 16
+  for (int k = 0; k < kCount; ++k) store_vector<kBytes>(sums[k], y + column(k));
+}
+
+template <int kBytes, int kCount, typename T>
+ATOLL_INLINE inline void spmm_tile(const SpmmArguments<T>& a, RowRange rows, std::int64_t first,
+                                   std::int64_t last) {
+  if (a.values != nullptr || a.col_scale != nullptr) {
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      spmm_row<kBytes, kCount, true>(a, i, first, last);
+    }
+  } else {
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      spmm_row<kBytes, kCount, false>(a, i, first, last);
     }
   }
 }
 
-template <bool kAccumulate>
-ATOLL_INLINE inline void spmm_rows(const SpmmArguments& a, RowRange range) {
-  const bool values = a.values != nullptr;
-  const bool col_scale = a.col_scale != nullptr;
-  if (values && col_scale) return spmm_rows<true, true, kAccumulate>(a, range);
-  if (values) return spmm_rows<true, false, kAccumulate>(a, range);
-  if (col_scale) return spmm_rows<false, true, kAccumulate>(a, range);
-  spmm_rows<false, false, kAccumulate>(a, range);
+// Fewer columns than the smallest vector has: one sum at a time, in double.
+template <typename T>
+ATOLL_INLINE inline void spmm_narrow(const SpmmArguments<T>& a, RowRange rows) {
+  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+    for (std::int64_t j = 0; j < a.cols; ++j) {
+      const auto column = [&](std::int64_t row) ATOLL_INLINE {
+        const float factor = a.col_scale == nullptr ? 1.0F : a.col_scale[row];
+        return static_cast<double>(factor * load(a.x + row * a.x_stride, j));
+      };
+      double sum = 0;
+      if (a.self_weight != nullptr && a.self_weight[i] != 0.0F) {
+        sum = static_cast<double>(a.self_weight[i]) * column(i);
+      }
+      for (std::int64_t e = a.row_ptr[i]; e < a.row_ptr[i + 1]; ++e) {
+        const float weight = a.values == nullptr ? 1.0F : a.values[e];
+        sum += static_cast<double>(weight) * column(a.col_idx[e]);
+      }
+      if (a.row_scale != nullptr) sum *= static_cast<double>(a.row_scale[i]);
+      T* y = a.y + i * a.y_stride;
+      if (a.accumulate) sum += static_cast<double>(load(y, j));
+      store(y, j, static_cast<float>(sum));
+    }
+  }
+}
+
+// How many vectors the next tile has if `left` are left. Sums and what is added to them must fit
+// the registers, 32 with AVX-512 and 16 else. A vector that overlaps the one before must share its
+// tile, which reads y before it writes.
+template <int kBytes>
+int vectors_of_tile(std::int64_t left, bool overlap) {
+  constexpr int kMost = kBytes == 64 ? 16 : 8;
+  for (const int count : {16, 8, 4, 3, 2}) {
+    if (count <= kMost && count <= left && !(overlap && left - count == 1)) return count;
+  }
+  return 1;
+}
+
+// Rows `rows` of y = S x, or of y += S x.
+template <int kBytes, typename T>
+ATOLL_INLINE inline void spmm_rows(const SpmmArguments<T>& a, RowRange rows) {
+  constexpr std::int64_t kLanes = Vectors<kBytes>::kLanes;
+  if (a.cols < kLanes) {
+    if constexpr (kBytes > 16) {
+      return spmm_rows<kBytes / 2>(a, rows);
+    } else {
+      return spmm_narrow(a, rows);
+    }
+  }
+  const bool overlap = a.cols % kLanes != 0;
+  std::int64_t left = (a.cols + kLanes - 1) / kLanes;
+  for (std::int64_t first = 0; left > 0;) {
+    const int count = vectors_of_tile<kBytes>(left, overlap);
+    left -= count;
+    const std::int64_t last = left == 0 ? a.cols - kLanes : first + (count - 1) * kLanes;
+    switch (count) {
+      case 16:
+        if constexpr (kBytes == 64) spmm_tile<kBytes, 16>(a, rows, first, last);
+        break;
+      case 8:
+        spmm_tile<kBytes, 8>(a, rows, first, last);
+        break;
+      case 4:
+        spmm_tile<kBytes, 4>(a, rows, first, last);
+        break;
+      case 3:
+        spmm_tile<kBytes, 3>(a, rows, first, last);
+        break;
+      case 2:
+        spmm_tile<kBytes, 2>(a, rows, first, last);
+        break;
+      default:
+        spmm_tile<kBytes, 1>(a, rows, first, last);
+    }
+    first += count * kLanes;
+  }
 }
 
 template <typename T>
@@ -106,33 +224,54 @@ const T* pointer(std::span<const T> values) {
   return values.empty() ? nullptr : values.data();
 }
 
+// Rows that end chunk k of equal cost: the chunks cover `rows` in order.
+std::int64_t chunk_end(std::span<const std::int64_t> row_ptr, RowRange rows, std::int64_t cost) {
+  const std::int64_t base = row_ptr[rows.begin];
+  std::int64_t low = rows.begin;
+  std::int64_t high = rows.end;
+  while (low < high) {
+    const std::int64_t middle = (low + high) / 2;
+    if (row_ptr[middle] - base + kRowCost * (middle - rows.begin) < cost) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 }  // namespace
 
 void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                          double beta, MatrixView y, const Epilogue& epilogue) {
-  const SpmmArguments arguments{op.row_ptr.data(),
-                                op.col_idx.data(),
-                                pointer(op.values),
-                                pointer(op.row_scale),
-                                pointer(op.col_scale),
-                                pointer(op.self_weight),
-                                x.row<float>(0),
-                                x.stride,
-                                y.row<float>(0),
-                                y.stride,
-                                x.cols,
-                                static_cast<std::int64_t>(op.col_idx.size())};
-  const bool plain = epilogue.identity();
-  const ColumnEpilogue columns =
-      column_epilogue(epilogue, plain ? 0 : x.cols, scratch<float>(kColumnFactors * x.cols));
-  const MatrixView part = y.rows_in(rows);
-  for_chunks(rows.size(), kRowsPerChunk, [&](RowRange range) {
-    const RowRange absolute{rows.begin + range.begin, rows.begin + range.end};
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
-      if (beta == 0) return spmm_rows<false>(arguments, absolute);
-      spmm_rows<true>(arguments, absolute);
+  with_element(x.dtype, [&](auto element) {
+    using T = decltype(element);
+    const SpmmArguments<T> arguments{op.row_ptr.data(),
+                                     op.col_idx.data(),
+                                     pointer(op.values),
+                                     pointer(op.row_scale),
+                                     pointer(op.col_scale),
+                                     pointer(op.self_weight),
+                                     x.row<T>(0),
+                                     x.stride,
+                                     y.row<T>(0),
+                                     y.stride,
+                                     x.cols,
+                                     static_cast<std::int64_t>(op.col_idx.size()),
+                                     beta != 0};
+    const bool plain = epilogue.identity();
+    const ColumnEpilogue columns =
+        column_epilogue(epilogue, plain ? 0 : x.cols, scratch<float>(kColumnFactors * x.cols));
+    const std::int64_t cost =
+        op.row_ptr[rows.end] - op.row_ptr[rows.begin] + kRowCost * rows.size();
+    for_chunks(cost, kCostPerChunk, [&](RowRange costs) {
+      const RowRange range{chunk_end(op.row_ptr, rows, costs.begin),
+                           chunk_end(op.row_ptr, rows, costs.end)};
+      run_with_vectors(isa_,
+                       [&]<int kBytes>() ATOLL_INLINE { spmm_rows<kBytes>(arguments, range); });
+      const RowRange relative{range.begin - rows.begin, range.end - rows.begin};
+      if (!plain) apply_to_rows(columns, relative, y.rows_in(rows), y.rows_in(rows));
     });
-    if (!plain) apply_to_rows(columns, range, part, part);
   });
 }
 

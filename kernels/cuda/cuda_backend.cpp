@@ -59,6 +59,7 @@ std::int64_t CudaBackend::available_bytes() {
 
 void* CudaBackend::allocate(std::int64_t bytes) {
   ATOLL_ASSERT(!recording_, "allocation of {} bytes while recording", bytes);
+  count_allocation();
   use_device();
   void* data = memory_.allocate(bytes);
   for (const CudaQueue* queue : queues_) memory_.order_after(queue->stream());
@@ -75,6 +76,7 @@ void CudaBackend::release(void* data) noexcept {
 
 void* CudaBackend::allocate_staging(std::int64_t bytes) {
   ATOLL_ASSERT(bytes >= 0 && !recording_, "{} bytes of staging memory", bytes);
+  count_allocation();
   use_device();
   const std::int64_t taken = std::max<std::int64_t>(bytes, 1);
   void* data = nullptr;

@@ -24,8 +24,8 @@
 #include "base/median.hpp"
 #include "datasets/dataset.hpp"
 #include "engine/placement/policy/policy_prior.hpp"
-#include "engine/placement/policy/random_draws.hpp"
 #include "engine/placement/policy/random_instance.hpp"
+#include "engine/placement/random_draws.hpp"
 
 namespace atl {
 namespace {

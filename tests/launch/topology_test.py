@@ -49,7 +49,7 @@ class TopologyTest(unittest.TestCase):
         self.assertRegex(text, r"(?m)^  node-0 +0-3 +10000 +no limit$")
         self.assertRegex(text, r"(?m)^  node-1 +4-7 +10000 +no limit$")
         self.assertRegex(text, r"(?m)^  old +8-9 +1000 +1000$")
-        self.assertRegex(text, r"(?m)^  0-7 +cuda +80.00 GiB +2000 +600 +0 +16: 900, 128: 1500 ")
+        self.assertRegex(text, r"(?m)^  0-7 +cuda +80.00 GiB +2000 +600 +0 +0 +16: 900, 128: 1500 ")
         self.assertRegex(text, r"(?m)^  3 +9$")  # the last island
         self.assertRegex(text, r"(?m)^  within an island +24 +5 +1600$")
         self.assertRegex(text, r"(?m)^  within a host +2 +8 +40$")
@@ -57,7 +57,8 @@ class TopologyTest(unittest.TestCase):
         self.assertEqual(self.succeed("show", "cluster.json", ranks=2), text)
 
     def check_probe(self, stdout, ranks):
-        self.assertIn(f"{ranks} ranks on 1 host, 1 island", stdout)
+        # How many islands there are depends on what else the machine does.
+        self.assertRegex(stdout, rf"{ranks} ranks on 1 host, \d+ island")
         self.assertIn("written to t.json", stdout)
         self.assertEqual(os.listdir(self.folder), ["t.json"])
         with open(os.path.join(self.folder, "t.json"), encoding="utf-8") as file:

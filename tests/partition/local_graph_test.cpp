@@ -54,14 +54,15 @@ TEST(LocalGraph, UndirectedPathInTwoParts) {
   EXPECT_EQ(left.backward.csr.col_idx.data(), left.forward.csr.col_idx.data());
   EXPECT_EQ(left.backward.plan.send_rows.data(), left.forward.plan.send_rows.data());
 
-  // Breadth-first from the node of lowest degree: 5, 4, 3; the last is the marginal one.
+  // Breadth-first from a node of lowest degree inside the part: 3, 4, 5; the first is the marginal
+  // one.
   const LocalGraph second = builder.build(1);
   const LocalGraphView right = second.view();
   EXPECT_EQ(right.part, 1);
   EXPECT_EQ(right.central, 2);
-  EXPECT_EQ(to_indices(right.inner_ids), (Longs{5, 4, 3}));
+  EXPECT_EQ(to_indices(right.inner_ids), (Longs{4, 5, 3}));
   expect_matrix(right.forward,
-                {{0, 1, 3, 5}, {1, 0, 2, 1, 3}, {}, {1, 3, 4}, {2}, {0, 1, 1}, {0, 1, 1}, {2}});
+                {{0, 2, 3, 5}, {1, 2, 0, 0, 3}, {}, {2, 3, 4}, {2}, {0, 1, 1}, {0, 1, 1}, {2}});
 }
 
 TEST(LocalGraph, DirectedFirstPart) {

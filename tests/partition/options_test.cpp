@@ -68,7 +68,7 @@ TEST(PartitionOptions, UnusedOptionsLeaveTheTextAlone) {
   PartitionOptions options;
   const std::string text =
       R"({"method":"metis","objective":"volume","balance":"cost","shares":"equal","seed":1,)"
-      R"("cuts":4,"imbalance":0.03})";
+      R"("cuts":4,"imbalance":0.03,"node_order":"communities"})";
   EXPECT_EQ(to_json(options).dump(), text);
   options.islands = {1, 1, 1};  // a flat cut, too
   options.part_order = {0, 1, 2};

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "tests/engine/exchange/bit_assignment_instances.hpp"
 
@@ -65,12 +64,6 @@ class BruteForce {
   double v1_ = 0, t32_ = 0;
   double least_ = std::numeric_limits<double>::infinity();
 };
-
-bool mixes_widths(const Assigned& bits) {
-  std::set<std::uint8_t> widths;
-  for (const auto& link : bits) widths.insert(link.begin(), link.end());
-  return widths.size() > 1;
-}
 
 class BruteForceTest : public ::testing::TestWithParam<Mixture> {};
 

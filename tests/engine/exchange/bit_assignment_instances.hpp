@@ -8,6 +8,7 @@
 #include <numeric>
 #include <ostream>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "engine/exchange/bit_assignment.hpp"
@@ -94,7 +95,7 @@ inline double one_of(Random& random, const std::vector<double>& values) {
   return values[random() % values.size()];
 }
 
-std::vector<float> random_betas(Random& random, std::size_t count) {
+inline std::vector<float> random_betas(Random& random, std::size_t count) {
   std::vector<float> betas(count);
   const auto kind = random() % 5;
   for (float& beta : betas) {
@@ -115,7 +116,7 @@ std::vector<float> random_betas(Random& random, std::size_t count) {
   return betas;
 }
 
-std::array<double, 5> random_ratios(Random& random) {
+inline std::array<double, 5> random_ratios(Random& random) {
   std::array<double, 5> ratios;
   for (double& ratio : ratios) ratio = uniform(random, 0.2, 1.4);
   return ratios;
@@ -128,7 +129,7 @@ struct Mixture {
   std::vector<double> thetas, gammas, lambdas;
   std::vector<double> central, quantize;  // shares of the slowest link's time at 32 bits
 };
-void PrintTo(const Mixture& mixture, std::ostream* stream) { *stream << mixture.name; }
+inline void PrintTo(const Mixture& mixture, std::ostream* stream) { *stream << mixture.name; }
 
 inline const std::array<Mixture, 2> kMixtures = {Mixture{.name = "Corners",
                                                          .thetas = {0, 1e-9, 1e-8, 1.7e-8, 1e-7},
@@ -187,6 +188,12 @@ inline Instance large_instance(std::size_t messages, std::vector<double> thetas)
     instance.links.push_back({.wire = {.theta_s_per_byte = theta, .gamma_s = 1e-4}, .cover = {}});
   }
   return instance;
+}
+
+inline bool mixes_widths(const Assigned& bits) {
+  std::set<std::uint8_t> widths;
+  for (const auto& link : bits) widths.insert(link.begin(), link.end());
+  return widths.size() > 1;
 }
 
 }  // namespace atl

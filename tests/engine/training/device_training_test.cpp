@@ -198,11 +198,11 @@ TEST_F(DeviceTraining, ProfilesTheComputeQueueOnSeveralRanks) {
   const TrainOptions options = on_device();
   run_local_ranks(2, 30, [&](Transport& transport) {
     RankJob job(transport, dataset, PartitionOptions{}, options);
-    std::map<std::string, OperationCost> operations;
-    job.trainer().profile_epoch(1, operations);
-    EXPECT_GT(operations.at("spmm").calls, 0);
+    EpochProfile profile;
+    job.trainer().profile_epoch(1, profile);
+    EXPECT_GT(profile.operations.at("spmm").calls, 0);
     // Packing runs beside it.
-    EXPECT_FALSE(operations.contains("gather_rows"));
+    EXPECT_FALSE(profile.operations.contains("gather_rows"));
   });
 }
 
@@ -231,14 +231,23 @@ TEST_F(DeviceTraining, ProfilesItsOperations) {
   run_local_ranks(1, 30, [&](Transport& transport) {
     RankJob job(transport, dataset, PartitionOptions{}, options);
     for (int epoch = 1; epoch <= 4; ++epoch) job.trainer().run_epoch(epoch);
-    std::map<std::string, OperationCost> operations;
-    const EpochResult result = job.trainer().profile_epoch(5, operations);
-    EXPECT_GT(operations.at("spmm").calls, 0);
-    EXPECT_GT(operations.at("gemm").ms, 0);
-    EXPECT_EQ(operations.at("adam_step").calls, 1);
-    double sum = 0;
-    for (const auto& [name, cost] : operations) sum += cost.ms;
+    EpochProfile profile{.ceilings = {1e9, 1e9}};
+    const EpochResult result = job.trainer().profile_epoch(5, profile);
+    EXPECT_GT(profile.operations.at("spmm").calls, 0);
+    EXPECT_GT(profile.operations.at("gemm").ms, 0);
+    EXPECT_EQ(profile.operations.at("adam_step").calls, 1);
+    EXPECT_EQ(profile.epoch_ms, result.epoch_ms);
+    double sum = 0, bound = 0, in_phases = 0;
+    for (const auto& [name, cost] : profile.operations) {
+      sum += cost.ms;
+      bound += cost.bound_ms;
+    }
+    for (const auto& [name, cost] : profile.phases) in_phases += cost.bound_ms;
     EXPECT_LE(sum, result.epoch_ms);
+    // All but what clears the gradients lies in a phase.
+    EXPECT_GT(bound, 0);
+    EXPECT_GT(in_phases, 0.99 * bound);
+    EXPECT_LE(in_phases, 1.000001 * bound);
   });
 }
 

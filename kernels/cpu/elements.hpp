@@ -1,0 +1,51 @@
+// Rows of f32 or bf16 in loops that are written once: elements are read as f32, and rounded once
+// when they are stored.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/bf16.hpp"
+#include "kernels/cpu/simd.hpp"
+#include "kernels/views.hpp"
+
+namespace atl {
+
+// Calls body(float{}) or body(Bf16{}).
+template <typename Body>
+void with_element(DType dtype, const Body& body) {
+  if (dtype == DType::kBf16) return body(Bf16{});
+  body(float{});
+}
+
+// run_vectorised of body(float{}) or body(Bf16{}).
+template <typename Body>
+void run_vectorised(Isa isa, DType dtype, const Body& body) {
+  with_element(dtype,
+               [&](auto element) { run_vectorised(isa, [&]() ATOLL_INLINE { body(element); }); });
+}
+
+ATOLL_INLINE inline float load(const float* row, std::int64_t j) { return row[j]; }
+ATOLL_INLINE inline float load(const Bf16* row, std::int64_t j) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(row[j].bits) << 16U);
+}
+
+ATOLL_INLINE inline void store(float* row, std::int64_t j, float value) { row[j] = value; }
+// to_bf16 without a branch and in lanes of 32 bits. The instruction for it (vcvtneps2bf16) makes
+// zeros of subnormal numbers, which no other backend does.
+ATOLL_INLINE inline void store(Bf16* row, std::int64_t j, float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t nearest = bits + 0x7FFFU + (bits >> 16U & 1U);
+  const std::uint32_t quiet = bits | 0x400000U;
+  row[j].bits = static_cast<std::uint16_t>((std::isnan(value) ? quiet : nearest) >> 16U);
+}
+
+template <typename From, typename To>
+ATOLL_INLINE inline void convert_row(const From* __restrict x, std::int64_t cols,
+                                     To* __restrict y) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < cols; ++j) store(y, j, load(x, j));
+}
+
+}  // namespace atl

@@ -1,0 +1,28 @@
+// What operations of a backend have to do at least: products to compute and bytes to move.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+
+#include "kernels/backend.hpp"
+
+namespace atl {
+
+// Every matrix once; a matrix that is read and written is listed twice.
+SpanWork streaming_work(std::initializer_list<ConstMatrixView> views);
+
+// op(a) op(b), with c read too unless beta is 0.
+SpanWork gemm_work(Transpose transpose_a, ConstMatrixView a, ConstMatrixView b, double beta,
+                   ConstMatrixView c);
+
+// Per edge an index, its factors and a row of x; per row its offset, its factors, its own row of x
+// if that counts, and a row of y. Without reuse every edge reads memory; at least, every row of x
+// that may be needed is read once. `readable`: the host may read op.row_ptr; else edges are taken
+// to be spread evenly over rows.
+SpanWork spmm_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, double beta,
+                   ConstMatrixView y, bool readable);
+
+// `rows` rows like those of x read or written, and the packets.
+SpanWork pack_work(ConstMatrixView x, std::size_t rows, std::span<const std::byte> packets);
+
+}  // namespace atl

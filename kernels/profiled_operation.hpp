@@ -1,0 +1,24 @@
+// Records operations of a backend while somebody wants a profile.
+#pragma once
+
+#include <optional>
+
+#include "kernels/operation_work.hpp"
+
+namespace atl {
+
+// `work` says what the operation has to do, and is only asked when there is a recorder.
+class ProfiledOperation {
+ public:
+  template <typename Work>
+  ProfiledOperation(TraceRecorder* recorder, const char* name, const Work& work) {
+    if (recorder == nullptr) return;
+    span_.emplace(*recorder, name);
+    span_->set_work(work());
+  }
+
+ private:
+  std::optional<ScopedSpan> span_;
+};
+
+}  // namespace atl

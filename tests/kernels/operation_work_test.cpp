@@ -1,0 +1,71 @@
+#include "kernels/operation_work.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "kernels/ceilings.hpp"
+#include "kernels/registry.hpp"
+
+namespace atl {
+namespace {
+
+ConstMatrixView shape(std::int64_t rows, std::int64_t cols, DType dtype = DType::kF32) {
+  return {nullptr, rows, cols, cols, dtype};
+}
+
+TEST(OperationWork, StreamsEveryMatrixOnce) {
+  const SpanWork work = streaming_work({shape(10, 4), shape(10, 4, DType::kBf16)});
+  EXPECT_EQ(work.bytes, 160 + 80);
+  EXPECT_EQ(work.no_reuse_bytes, work.bytes);
+  EXPECT_EQ(work.flops, 0);
+}
+
+TEST(OperationWork, OfProducts) {
+  // [10, 4] x [4, 6], and [10, 4]^T x [10, 6] added to [4, 6].
+  const SpanWork forward = gemm_work(Transpose::kNo, shape(10, 4), shape(4, 6), 0, shape(10, 6));
+  EXPECT_EQ(forward.flops, 2 * 10 * 4 * 6);
+  EXPECT_EQ(forward.bytes, 4 * (40 + 24 + 60));
+  const SpanWork gradient = gemm_work(Transpose::kYes, shape(10, 4), shape(10, 6), 1, shape(4, 6));
+  EXPECT_EQ(gradient.flops, 2 * 10 * 4 * 6);
+  EXPECT_EQ(gradient.bytes, 4 * (40 + 60 + 2 * 24));
+}
+
+TEST(OperationWork, OfSpmmWithAndWithoutReuse) {
+  const std::array<std::int64_t, 4> row_ptr = {0, 3, 5, 6};
+  const std::array<std::int32_t, 6> col_idx = {0, 1, 2, 0, 1, 3};
+  const std::array<float, 4> factors = {1, 1, 1, 1};
+  SparseOperator op;
+  op.rows = 3;
+  op.cols = 4;
+  op.row_ptr = row_ptr;
+  op.col_idx = col_idx;
+  // Rows 0 and 1 have 5 edges: 4 columns may be needed, of 8 floats each.
+  const SpanWork plain = spmm_work(op, {0, 2}, shape(4, 8), 0, shape(3, 8), true);
+  EXPECT_EQ(plain.flops, 2 * 5 * 8);
+  EXPECT_EQ(plain.no_reuse_bytes, 5 * 4 + 2 * (8 + 32) + 5 * 32);
+  EXPECT_EQ(plain.bytes, 5 * 4 + 2 * (8 + 32) + 4 * 32);
+  // Where the host can't read row_ptr, two thirds of the edges.
+  EXPECT_EQ(spmm_work(op, {0, 2}, shape(4, 8), 0, shape(3, 8), false).flops, 2 * 4 * 8);
+  op.row_scale = op.self_weight = std::span(factors).first(3);
+  op.col_scale = factors;
+  const SpanWork scaled = spmm_work(op, {2, 3}, shape(4, 8), 1, shape(3, 8), true);
+  EXPECT_EQ(scaled.no_reuse_bytes, 4 + (8 + 4 + 4 + 2 * 32) + 2 * (32 + 4));
+  EXPECT_EQ(scaled.bytes, scaled.no_reuse_bytes);
+  EXPECT_EQ(spmm_work(op, {1, 1}, shape(4, 8), 0, shape(3, 8), true).bytes, 0);
+}
+
+TEST(Ceilings, AreMeasuredRates) {
+  const auto backend = make_backend("cpu", {.threads = 1});
+  const auto queue = backend->make_queue();
+  const Ceilings ceilings = measure_ceilings(*backend, *queue, 1, DType::kF32);
+  // No machine is slower than this, or faster.
+  EXPECT_GT(ceilings.bytes_per_s, 1e7);
+  EXPECT_LT(ceilings.bytes_per_s, 1e14);
+  EXPECT_GT(ceilings.flop_per_s, 1e7);
+  EXPECT_LT(ceilings.flop_per_s, 1e16);
+}
+
+}  // namespace
+}  // namespace atl
