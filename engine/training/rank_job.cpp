@@ -84,7 +84,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     settings.choices = choices_ = load_calibration(options);
     backend_ = make_backend(name, settings);
     if (!backend_->supports(options.dtype)) {
-      fail_option("--dtype {}: backend {} has no such storage; allowed there is f32",
+      fail_option("--dtype {}: backend {} has no such storage; allowed there are f32, bf16",
                   to_string(options.dtype), backend_->name());
     }
     bytes_at_start_ = backend_->available_bytes();

@@ -1,4 +1,5 @@
-// The CPU backend: OpenMP over fixed chunks of rows, SIMD inside them, OpenBLAS for products; f32.
+// The CPU backend: OpenMP over fixed chunks of rows, SIMD inside them, OpenBLAS for products; f32
+// and bf16, which is widened where it is read and rounded where it is stored.
 //
 // Results do not depend on the number of threads: work is cut into chunks by size alone, every
 // output row is written by one chunk, and sums over rows are partial sums per chunk added in order.
@@ -9,7 +10,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/host_backend.hpp"
 
 namespace atl {
@@ -20,7 +21,7 @@ class CpuBackend final : public HostBackend {
 
   std::string name() const override { return "cpu"; }
   std::string device() const override;
-  bool supports(DType dtype) const override { return dtype == DType::kF32; }
+  bool supports(DType dtype) const override { return dtype != DType::kF64; }
   void copy(Queue& queue, void* to, const void* from, std::int64_t bytes, CopyKind kind) override;
 
  private:
@@ -70,21 +71,10 @@ class CpuBackend final : public HostBackend {
   void gemm_over_inner(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
                        MatrixView c, const Epilogue& epilogue);
 
-  // An epilogue as y = drop(relu((x - mean) * scale + shift)) with one f32 factor per column.
-  struct ColumnEpilogue {
-    const float* mean;
-    const float* scale;
-    const float* shift;
-    bool relu;
-    DropoutSpec dropout;  // with the key that counts now
-  };
-  // The factors are put into `memory`, of kColumnFactors * cols entries.
-  static ColumnEpilogue column_epilogue(const Epilogue& epilogue, std::int64_t cols,
-                                        std::span<float> memory);
-  // y = epilogue(x) for the rows of `range`; y may be x.
+  // Rows `range` of y = epilogue(x), x holding these rows alone: f32, or of the type of y. x may be
+  // the rows of y.
   void apply_to_rows(const ColumnEpilogue& epilogue, RowRange range, ConstMatrixView x,
                      MatrixView y) const;
-  static constexpr std::int64_t kColumnFactors = 3;
 
   // Calls body(range) once for each run of `chunk` indices of [0, count), in parallel.
   template <typename Body>

@@ -48,4 +48,7 @@ ATOLL_INLINE inline void convert_row(const From* __restrict x, std::int64_t cols
   for (std::int64_t j = 0; j < cols; ++j) store(y, j, load(x, j));
 }
 
+// y = x in the type of y, by the calling thread.
+void convert_rows(Isa isa, ConstMatrixView x, MatrixView y);
+
 }  // namespace atl

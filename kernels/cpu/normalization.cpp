@@ -12,33 +12,33 @@ struct RowStatistics {
   double inv_std;
 };
 
-ATOLL_INLINE inline RowStatistics row_statistics(const float* x, std::int64_t cols,
-                                                 double epsilon) {
+template <typename T>
+ATOLL_INLINE inline RowStatistics row_statistics(const T* x, std::int64_t cols, double epsilon) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < cols; ++j) sum += static_cast<double>(x[j]);
+  for (std::int64_t j = 0; j < cols; ++j) sum += static_cast<double>(load(x, j));
   const double mean = sum / static_cast<double>(cols);
   double m2 = 0;
 #pragma omp simd reduction(+ : m2)
   for (std::int64_t j = 0; j < cols; ++j) {
-    const double difference = static_cast<double>(x[j]) - mean;
+    const double difference = static_cast<double>(load(x, j)) - mean;
     m2 += difference * difference;
   }
   return {mean, 1 / std::sqrt(m2 / static_cast<double>(cols) + epsilon)};
 }
 
 // Gradient of one row; adds to dgamma and dbeta. dx may be dy.
-ATOLL_INLINE inline void layer_norm_row_backward(const float* dy, const float* x,
-                                                 const float* gamma, std::int64_t cols,
-                                                 double epsilon, float* dx, double* dgamma,
-                                                 double* dbeta) {
+template <typename T>
+ATOLL_INLINE inline void layer_norm_row_backward(const T* dy, const T* x, const float* gamma,
+                                                 std::int64_t cols, double epsilon, T* dx,
+                                                 double* dgamma, double* dbeta) {
   const auto [mean, inv_std] = row_statistics(x, cols, epsilon);
   double sum_g = 0;
   double sum_g_xhat = 0;
 #pragma omp simd reduction(+ : sum_g, sum_g_xhat)
   for (std::int64_t j = 0; j < cols; ++j) {
-    const double gradient = static_cast<double>(dy[j]);
-    const double xhat = (static_cast<double>(x[j]) - mean) * inv_std;
+    const double gradient = static_cast<double>(load(dy, j));
+    const double xhat = (static_cast<double>(load(x, j)) - mean) * inv_std;
     const double g = gradient * static_cast<double>(gamma[j]);
     sum_g += g;
     sum_g_xhat += g * xhat;
@@ -50,9 +50,9 @@ ATOLL_INLINE inline void layer_norm_row_backward(const float* dy, const float* x
   const double mean_g_xhat = sum_g_xhat / n;
 #pragma omp simd
   for (std::int64_t j = 0; j < cols; ++j) {
-    const double xhat = (static_cast<double>(x[j]) - mean) * inv_std;
-    const double g = static_cast<double>(dy[j]) * static_cast<double>(gamma[j]);
-    dx[j] = static_cast<float>(inv_std * (g - mean_g - xhat * mean_g_xhat));
+    const double xhat = (static_cast<double>(load(x, j)) - mean) * inv_std;
+    const double g = static_cast<double>(load(dy, j)) * static_cast<double>(gamma[j]);
+    store(dx, j, static_cast<float>(inv_std * (g - mean_g - xhat * mean_g_xhat)));
   }
 }
 
@@ -62,15 +62,15 @@ void CpuBackend::do_batch_norm_moments(Queue&, ConstMatrixView x, std::span<cons
                                        std::span<double> sums) {
   const std::int64_t cols = x.cols;
   const auto found = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
+    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       double* __restrict sum = partial;
       double* __restrict squares = partial + cols;
       const double* centre = shift.data();
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const float* row = x.row<float>(i);
+        const T* row = x.row<T>(i);
 #pragma omp simd
         for (std::int64_t j = 0; j < cols; ++j) {
-          const double value = static_cast<double>(row[j]) - centre[j];
+          const double value = static_cast<double>(load(row, j)) - centre[j];
           sum[j] += value;
           squares[j] += value * value;
         }
@@ -87,18 +87,18 @@ void CpuBackend::do_batch_norm_gradient_sums(Queue&, ConstMatrixView dy, ConstMa
                                              MatrixView dbeta) {
   const std::int64_t cols = x.cols;
   const auto found = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
+    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       double* __restrict sum = partial;
       double* __restrict sum_centred = partial + cols;
       const double* centre = mean.data();
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const float* row = x.row<float>(i);
-        const float* gradient = dy.row<float>(i);
+        const T* row = x.row<T>(i);
+        const T* gradient = dy.row<T>(i);
 #pragma omp simd
         for (std::int64_t j = 0; j < cols; ++j) {
-          const double g = static_cast<double>(gradient[j]);
+          const double g = static_cast<double>(load(gradient, j));
           sum[j] += g;
-          sum_centred[j] += g * (static_cast<double>(row[j]) - centre[j]);
+          sum_centred[j] += g * (static_cast<double>(load(row, j)) - centre[j]);
         }
       }
     });
@@ -130,18 +130,19 @@ void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
         static_cast<float>(static_cast<double>(gamma.row<float>(0)[j]) * inv_std[j]);
   }
   for_chunks(x.rows, rows_per_chunk(cols), [&](RowRange range) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
+    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       const float* centre = columns.data();
       const float* slope = centre + cols;
       const float* offset = slope + cols;
       const float* factor = offset + cols;
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const float* row = x.row<float>(i);
-        const float* gradient = dy.row<float>(i);
-        float* to = dx.row<float>(i);
+        const T* row = x.row<T>(i);
+        const T* gradient = dy.row<T>(i);
+        T* to = dx.row<T>(i);
 #pragma omp simd
         for (std::int64_t j = 0; j < cols; ++j) {
-          to[j] = factor[j] * (gradient[j] - offset[j] - (row[j] - centre[j]) * slope[j]);
+          const float centred = load(gradient, j) - offset[j];
+          store(to, j, factor[j] * (centred - (load(row, j) - centre[j]) * slope[j]));
         }
       }
     });
@@ -151,18 +152,19 @@ void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
 void CpuBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
                                ConstMatrixView beta, double epsilon, MatrixView y) {
   for_chunks(x.rows, rows_per_chunk(x.cols), [&](RowRange range) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
+    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       const float* scale = gamma.row<float>(0);
       const float* shift = beta.row<float>(0);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const float* row = x.row<float>(i);
-        float* __restrict to = y.row<float>(i);
+        const T* row = x.row<T>(i);
+        T* __restrict to = y.row<T>(i);
         const auto [mean, inv_std] = row_statistics(row, x.cols, epsilon);
 #pragma omp simd
         for (std::int64_t j = 0; j < x.cols; ++j) {
-          const double xhat = (static_cast<double>(row[j]) - mean) * inv_std;
-          to[j] = static_cast<float>(xhat * static_cast<double>(scale[j]) +
-                                     static_cast<double>(shift[j]));
+          const double xhat = (static_cast<double>(load(row, j)) - mean) * inv_std;
+          store(to, j,
+                static_cast<float>(xhat * static_cast<double>(scale[j]) +
+                                   static_cast<double>(shift[j])));
         }
       }
     });
@@ -174,10 +176,10 @@ void CpuBackend::do_layer_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
                                         MatrixView dgamma, MatrixView dbeta) {
   const std::int64_t cols = x.cols;
   const auto sums = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
+    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        layer_norm_row_backward(dy.row<float>(i), x.row<float>(i), gamma.row<float>(0), cols,
-                                epsilon, dx.row<float>(i), partial, partial + cols);
+        layer_norm_row_backward(dy.row<T>(i), x.row<T>(i), gamma.row<float>(0), cols, epsilon,
+                                dx.row<T>(i), partial, partial + cols);
       }
     });
   });

@@ -1,8 +1,11 @@
 // SpMM: the sum of one row stays in registers, a tile of columns at a time, while rows of
 // neighbours that come later are prefetched.
-#include <algorithm>
+#include <omp.h>
 
-#include "base/error.hpp"
+#include <algorithm>
+#include <type_traits>
+
+#include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/vectors.hpp"
@@ -16,9 +19,11 @@ constexpr std::int64_t kCostPerChunk = 4096;  // in edges
 constexpr std::int64_t kRowCost = 4;          // of a row without edges, in edges
 constexpr std::int64_t kEdgesAhead = 12;      // neighbours prefetched before they are needed
 constexpr std::int64_t kLine = 64;            // bytes
+constexpr std::int64_t kBlockRows = 16;       // summed as f32 before an epilogue, where y is not
 
-// The operator in plain pointers; absent factors are null.
-template <typename T>
+// The operator in plain pointers; absent factors are null. x and what y held are of type T, sums
+// are written as Out.
+template <typename T, typename Out>
 struct SpmmArguments {
   const std::int64_t* row_ptr;
   const std::int32_t* col_idx;
@@ -28,11 +33,13 @@ struct SpmmArguments {
   const float* self_weight;
   const T* x;
   std::int64_t x_stride;
-  T* y;
-  std::int64_t y_stride;
+  const T* before;  // what is added to, row i at i * before_stride; null: nothing
+  std::int64_t before_stride;
+  Out* out;  // row i at (i - out_first) * out_stride
+  std::int64_t out_first;
+  std::int64_t out_stride;
   std::int64_t cols;
   std::int64_t nnz;
-  bool accumulate;
 };
 
 template <typename T>
@@ -44,9 +51,9 @@ ATOLL_INLINE inline void prefetch_columns(const T* row, std::int64_t count) {
 
 // kCount vectors of row i: one after another from column `first`, but the last one from column
 // `last`, so that a width that vectors don't divide ends with two that overlap.
-template <int kBytes, int kCount, bool kWeighted, typename T>
-ATOLL_INLINE inline void spmm_row(const SpmmArguments<T>& a, std::int64_t i, std::int64_t first,
-                                  std::int64_t last) {
+template <int kBytes, int kCount, bool kWeighted, typename T, typename Out>
+ATOLL_INLINE inline void spmm_row(const SpmmArguments<T, Out>& a, std::int64_t i,
+                                  std::int64_t first, std::int64_t last) {
   using Floats = typename Vectors<kBytes>::Floats;
   constexpr std::int64_t kLanes = Vectors<kBytes>::kLanes;
   const auto column = [&](int k)
@@ -109,28 +116,29 @@ ATOLL_INLINE inline void spmm_row(const SpmmArguments<T>& a, std::int64_t i, std
       sums[k] += kWeighted ? part * weight : part;
     }
   }
-  T* y = a.y + i * a.y_stride;
   if (a.row_scale != nullptr) {
     const float scale = a.row_scale[i];
 #pragma GCC unroll 16
     for (int k = 0; k < kCount; ++k) sums[k] *= scale;
   }
-  if (a.accumulate) {
+  if (a.before != nullptr) {
     // All are read before one is written: the last two may overlap.
+    const T* before = a.before + i * a.before_stride;
 #pragma GCC unroll 16
     for (int k = 0; k < kCount; ++k) {
-      Floats before;
-      load_vector<kBytes>(y + column(k), before);
-      sums[k] += before;
+      Floats part;
+      load_vector<kBytes>(before + column(k), part);
+      sums[k] += part;
     }
   }
+  Out* out = a.out + (i - a.out_first) * a.out_stride;
 #pragma GCC unroll 16
-  for (int k = 0; k < kCount; ++k) store_vector<kBytes>(sums[k], y + column(k));
+  for (int k = 0; k < kCount; ++k) store_vector<kBytes>(sums[k], out + column(k));
 }
 
-template <int kBytes, int kCount, typename T>
-ATOLL_INLINE inline void spmm_tile(const SpmmArguments<T>& a, RowRange rows, std::int64_t first,
-                                   std::int64_t last) {
+template <int kBytes, int kCount, typename T, typename Out>
+ATOLL_INLINE inline void spmm_tile(const SpmmArguments<T, Out>& a, RowRange rows,
+                                   std::int64_t first, std::int64_t last) {
   if (a.values != nullptr || a.col_scale != nullptr) {
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       spmm_row<kBytes, kCount, true>(a, i, first, last);
@@ -143,8 +151,8 @@ ATOLL_INLINE inline void spmm_tile(const SpmmArguments<T>& a, RowRange rows, std
 }
 
 // Fewer columns than the smallest vector has: one sum at a time, in double.
-template <typename T>
-ATOLL_INLINE inline void spmm_narrow(const SpmmArguments<T>& a, RowRange rows) {
+template <typename T, typename Out>
+ATOLL_INLINE inline void spmm_narrow(const SpmmArguments<T, Out>& a, RowRange rows) {
   for (std::int64_t i = rows.begin; i < rows.end; ++i) {
     for (std::int64_t j = 0; j < a.cols; ++j) {
       const auto column = [&](std::int64_t row) ATOLL_INLINE {
@@ -160,9 +168,10 @@ ATOLL_INLINE inline void spmm_narrow(const SpmmArguments<T>& a, RowRange rows) {
         sum += static_cast<double>(weight) * column(a.col_idx[e]);
       }
       if (a.row_scale != nullptr) sum *= static_cast<double>(a.row_scale[i]);
-      T* y = a.y + i * a.y_stride;
-      if (a.accumulate) sum += static_cast<double>(load(y, j));
-      store(y, j, static_cast<float>(sum));
+      if (a.before != nullptr) {
+        sum += static_cast<double>(load(a.before + i * a.before_stride, j));
+      }
+      store(a.out + (i - a.out_first) * a.out_stride, j, static_cast<float>(sum));
     }
   }
 }
@@ -179,9 +188,8 @@ int vectors_of_tile(std::int64_t left, bool overlap) {
   return 1;
 }
 
-// Rows `rows` of y = S x, or of y += S x.
-template <int kBytes, typename T>
-ATOLL_INLINE inline void spmm_rows(const SpmmArguments<T>& a, RowRange rows) {
+template <int kBytes, typename T, typename Out>
+ATOLL_INLINE inline void spmm_rows(const SpmmArguments<T, Out>& a, RowRange rows) {
   constexpr std::int64_t kLanes = Vectors<kBytes>::kLanes;
   if (a.cols < kLanes) {
     if constexpr (kBytes > 16) {
@@ -244,33 +252,53 @@ std::int64_t chunk_end(std::span<const std::int64_t> row_ptr, RowRange rows, std
 
 void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                          double beta, MatrixView y, const Epilogue& epilogue) {
+  const bool plain = epilogue.identity();
+  const std::int64_t factors = plain ? 0 : kColumnFactors * x.cols;
+  const std::int64_t block = kBlockRows * x.cols;
+  const std::span<float> memory = scratch<float>(factors + threads_ * block);
+  const ColumnEpilogue columns = column_epilogue(epilogue, plain ? 0 : x.cols, memory);
+  const std::int64_t cost = op.row_ptr[rows.end] - op.row_ptr[rows.begin] + kRowCost * rows.size();
   with_element(x.dtype, [&](auto element) {
     using T = decltype(element);
-    const SpmmArguments<T> arguments{op.row_ptr.data(),
-                                     op.col_idx.data(),
-                                     pointer(op.values),
-                                     pointer(op.row_scale),
-                                     pointer(op.col_scale),
-                                     pointer(op.self_weight),
-                                     x.row<T>(0),
-                                     x.stride,
-                                     y.row<T>(0),
-                                     y.stride,
-                                     x.cols,
-                                     static_cast<std::int64_t>(op.col_idx.size()),
-                                     beta != 0};
-    const bool plain = epilogue.identity();
-    const ColumnEpilogue columns =
-        column_epilogue(epilogue, plain ? 0 : x.cols, scratch<float>(kColumnFactors * x.cols));
-    const std::int64_t cost =
-        op.row_ptr[rows.end] - op.row_ptr[rows.begin] + kRowCost * rows.size();
+    const auto sum_rows = [&]<typename Out>(RowRange range, Out* out, std::int64_t out_first,
+                                            std::int64_t out_stride) {
+      const SpmmArguments<T, Out> arguments{op.row_ptr.data(),
+                                            op.col_idx.data(),
+                                            pointer(op.values),
+                                            pointer(op.row_scale),
+                                            pointer(op.col_scale),
+                                            pointer(op.self_weight),
+                                            x.row<T>(0),
+                                            x.stride,
+                                            beta == 0 ? nullptr : y.row<T>(0),
+                                            y.stride,
+                                            out,
+                                            out_first,
+                                            out_stride,
+                                            x.cols,
+                                            static_cast<std::int64_t>(op.col_idx.size())};
+      run_with_vectors(isa_,
+                       [&]<int kBytes>() ATOLL_INLINE { spmm_rows<kBytes>(arguments, range); });
+    };
+    const auto finish = [&](RowRange range, ConstMatrixView sums) {
+      apply_to_rows(columns, {range.begin - rows.begin, range.end - rows.begin}, sums,
+                    y.rows_in(rows));
+    };
     for_chunks(cost, kCostPerChunk, [&](RowRange costs) {
       const RowRange range{chunk_end(op.row_ptr, rows, costs.begin),
                            chunk_end(op.row_ptr, rows, costs.end)};
-      run_with_vectors(isa_,
-                       [&]<int kBytes>() ATOLL_INLINE { spmm_rows<kBytes>(arguments, range); });
-      const RowRange relative{range.begin - rows.begin, range.end - rows.begin};
-      if (!plain) apply_to_rows(columns, relative, y.rows_in(rows), y.rows_in(rows));
+      if (plain || std::is_same_v<T, float>) {
+        sum_rows(range, y.row<T>(0), 0, y.stride);
+        if (!plain) finish(range, y.rows_in(range));
+        return;
+      }
+      // Sums of a narrow type are rounded once, behind the epilogue.
+      float* const sums = memory.data() + factors + omp_get_thread_num() * block;
+      for (std::int64_t first = range.begin; first < range.end; first += kBlockRows) {
+        const RowRange some{first, std::min(first + kBlockRows, range.end)};
+        sum_rows(some, sums, first, x.cols);
+        finish(some, {sums, some.size(), x.cols, x.cols, DType::kF32});
+      }
     });
   });
 }

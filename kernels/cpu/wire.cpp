@@ -7,87 +7,14 @@
 
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/random_blocks.hpp"
+#include "kernels/cpu/wire_codes.hpp"
 #include "kernels/quantizer.hpp"
 
 namespace atl {
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "codes are little-endian");
-
-// Columns worked on at once: what belongs to them stays in the first cache, and their codes fill
-// whole words at every width.
-constexpr std::int64_t kTile = 256;
 constexpr std::int64_t kRowsAhead = 2;  // fetched before they are needed
-constexpr std::int64_t kUnit = 64;      // of them, in vectors
-
-// --- codes in memory ----------------------------------------------------------------------------
-
-// Eight codes of kBits bits, one per byte, moved together; and back.
-template <int kBits>
-ATOLL_INLINE inline std::uint64_t join_codes(std::uint64_t codes) {
-  if constexpr (kBits == 1) {
-    codes = (codes | codes >> 7U) & 0x0003000300030003U;
-    codes = (codes | codes >> 14U) & 0x0000000F0000000FU;
-    return (codes | codes >> 28U) & 0xFFU;
-  } else if constexpr (kBits == 2) {
-    codes = (codes | codes >> 6U) & 0x000F000F000F000FU;
-    codes = (codes | codes >> 12U) & 0x000000FF000000FFU;
-    return (codes | codes >> 24U) & 0xFFFFU;
-  } else {
-    codes = (codes | codes >> 4U) & 0x00FF00FF00FF00FFU;
-    codes = (codes | codes >> 8U) & 0x0000FFFF0000FFFFU;
-    return (codes | codes >> 16U) & 0xFFFFFFFFU;
-  }
-}
-template <int kBits>
-ATOLL_INLINE inline std::uint64_t part_codes(std::uint64_t codes) {
-  if constexpr (kBits == 1) {
-    codes = (codes | codes << 28U) & 0x0000000F0000000FU;
-    codes = (codes | codes << 14U) & 0x0003000300030003U;
-    return (codes | codes << 7U) & 0x0101010101010101U;
-  } else if constexpr (kBits == 2) {
-    codes = (codes | codes << 24U) & 0x000000FF000000FFU;
-    codes = (codes | codes << 12U) & 0x000F000F000F000FU;
-    return (codes | codes << 6U) & 0x0303030303030303U;
-  } else {
-    codes = (codes | codes << 16U) & 0x0000FFFF0000FFFFU;
-    codes = (codes | codes << 8U) & 0x00FF00FF00FF00FFU;
-    return (codes | codes << 4U) & 0x0F0F0F0F0F0F0F0FU;
-  }
-}
-
-// Eight codes of kBits bits.
-template <int kBits>
-using Eight = std::conditional_t<kBits == 1, std::uint8_t,
-                                 std::conditional_t<kBits == 2, std::uint16_t, std::uint32_t>>;
-
-// Bytes that hold the codes of `count` columns of one tile, filled up to words.
-constexpr std::size_t tile_bytes(int bits, std::int64_t count) {
-  return static_cast<std::size_t>(wire_code_bytes(bits, count));
-}
-
-template <int kBits>
-ATOLL_INLINE inline void pack_units(const std::uint8_t* codes, std::int64_t units,
-                                    std::byte* packed) {
-  std::uint64_t apart[kTile / 8];
-  Eight<kBits> joined[kTile / 8];
-  std::memcpy(apart, codes, sizeof(apart));
-  for (std::int64_t k = 0; k < units * (kUnit / 8); ++k) {
-    joined[k] = static_cast<Eight<kBits>>(join_codes<kBits>(apart[k]));
-  }
-  std::memcpy(packed, joined, sizeof(joined));
-}
-
-template <int kBits>
-ATOLL_INLINE inline void unpack_tile(const std::byte* packed, std::int64_t count,
-                                     std::uint8_t* codes) {
-  Eight<kBits> joined[kTile / 8] = {};
-  std::uint64_t apart[kTile / 8];
-  std::memcpy(joined, packed, tile_bytes(kBits, count));
-  for (std::int64_t k = 0; k < kTile / 8; ++k) apart[k] = part_codes<kBits>(joined[k]);
-  std::memcpy(codes, apart, sizeof(apart));
-}
 
 // --- packing ------------------------------------------------------------------------------------
 
@@ -97,45 +24,49 @@ struct Tile {
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t units = 0;
-  float values[kTile];
-  float noise[kTile];
+  float values[kWireTile];
+  float noise[kWireTile];
 };
 
-ATOLL_INLINE inline void prefetch(const float* row, std::int64_t cols) {
-  constexpr std::int64_t kLine = 64 / sizeof(float);
-  for (std::int64_t j = 0; j < std::min(cols, 4 * kTile); j += kLine) __builtin_prefetch(row + j);
+template <typename T>
+ATOLL_INLINE inline void prefetch(const T* row, std::int64_t cols) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  for (std::int64_t j = 0; j < std::min(cols, 4 * kWireTile); j += kLine)
+    __builtin_prefetch(row + j);
 }
 
-ATOLL_INLINE inline QuantizerRange range_of_row(const float* x, float scale, std::int64_t cols) {
+template <typename T>
+ATOLL_INLINE inline QuantizerRange range_of_row(const T* x, float scale, std::int64_t cols) {
   std::int32_t least = std::numeric_limits<std::int32_t>::max();
   std::int32_t most = std::numeric_limits<std::int32_t>::min();
 #pragma omp simd reduction(min : least) reduction(max : most)
   for (std::int64_t j = 0; j < cols; ++j) {
-    const std::int32_t key = order_key(x[j] * scale);
+    const std::int32_t key = order_key(load(x, j) * scale);
     least = key < least ? key : least;
     most = key > most ? key : most;
   }
   return quantizer_range(of_order_key(least), of_order_key(most));
 }
 
-ATOLL_INLINE inline void load_tile(const float* x, float scale, std::int64_t cols, float zero,
+template <typename T>
+ATOLL_INLINE inline void load_tile(const T* x, float scale, std::int64_t cols, float zero,
                                    Tile& tile) {
-  tile.count = std::min(kTile, cols - tile.first);
-  tile.units = (tile.count + kUnit - 1) / kUnit;
-  const float* from = x + tile.first;
+  tile.count = std::min(kWireTile, cols - tile.first);
+  tile.units = (tile.count + kWireUnit - 1) / kWireUnit;
+  const T* from = x + tile.first;
 #pragma omp simd
-  for (std::int64_t j = 0; j < tile.count; ++j) tile.values[j] = from[j] * scale;
-  for (std::int64_t j = tile.count; j < tile.units * kUnit; ++j) tile.values[j] = zero;
+  for (std::int64_t j = 0; j < tile.count; ++j) tile.values[j] = load(from, j) * scale;
+  for (std::int64_t j = tile.count; j < tile.units * kWireUnit; ++j) tile.values[j] = zero;
 }
 
 ATOLL_INLINE inline void draw_noise(const RandomKey& key, std::uint64_t node, Tile& tile) {
-  std::uint32_t words[kUnit];
+  std::uint32_t words[kWireUnit];
   for (std::int64_t unit = 0; unit < tile.units; ++unit) {
-    const std::int64_t col = tile.first + unit * kUnit;
-    draw_blocks<kUnit / 4>(key, node, static_cast<std::uint32_t>(col / 4), words);
-    float* noise = tile.noise + unit * kUnit;
+    const std::int64_t col = tile.first + unit * kWireUnit;
+    draw_blocks<kWireUnit / 4>(key, node, static_cast<std::uint32_t>(col / 4), words);
+    float* noise = tile.noise + unit * kWireUnit;
 #pragma omp simd
-    for (int k = 0; k < kUnit; ++k) {
+    for (int k = 0; k < kWireUnit; ++k) {
       noise[k] = static_cast<float>(static_cast<std::int32_t>(words[k] >> 8U)) * 0x1p-24F;
     }
   }
@@ -147,7 +78,7 @@ ATOLL_INLINE inline float round_tile(const Tile& tile, float zero, float step, s
                                      std::int32_t* __restrict codes) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < tile.units * kUnit; ++j) {
+  for (std::int64_t j = 0; j < tile.units * kWireUnit; ++j) {
     const Real t =
         (static_cast<Real>(tile.values[j]) - static_cast<Real>(zero)) / static_cast<Real>(step);
     const auto below = static_cast<std::int32_t>(t);
@@ -166,11 +97,11 @@ ATOLL_INLINE inline float quantize_tile(const Tile& tile, float zero, float step
                                         std::byte* packed) {
   using Real = std::conditional_t<kBits == 16, double, float>;
   using Code = std::conditional_t<kBits == 16, std::uint16_t, std::uint8_t>;
-  std::int32_t wide[kTile];
-  Code codes[kTile];
+  std::int32_t wide[kWireTile];
+  Code codes[kWireTile];
   const float sum = round_tile<Real>(tile, zero, step, (1 << kBits) - 1, wide);
 #pragma omp simd
-  for (std::int64_t j = 0; j < tile.units * kUnit; ++j) codes[j] = static_cast<Code>(wide[j]);
+  for (std::int64_t j = 0; j < tile.units * kWireUnit; ++j) codes[j] = static_cast<Code>(wide[j]);
   if constexpr (kBits < 8) {
     pack_units<kBits>(codes, tile.units, packed);
   } else {
@@ -187,24 +118,40 @@ struct RowMessages {
   std::byte* packets;
 };
 
-// Writes the tile into all messages of kBits bits; returns the sum of f (1 - f).
-template <int kBits>
+// The tile as it is stored in matrices of T, in `packed` or where it is.
+template <typename T>
+ATOLL_INLINE inline const std::byte* stored_tile(const Tile& tile, std::byte* packed) {
+  if constexpr (std::is_same_v<T, float>) {
+    return reinterpret_cast<const std::byte*>(tile.values);
+  } else {
+    T stored[kWireTile];
+    convert_row(tile.values, tile.count, stored);
+    std::memcpy(packed, stored, sizeof(stored));
+    return packed;
+  }
+}
+
+// Writes the tile into all messages of kBits bits of a row of T; returns the sum of f (1 - f).
+template <typename T, int kBits>
 ATOLL_INLINE inline float send_tile(const RowMessages& row, const Tile& tile, float zero,
                                     float step) {
-  std::byte packed[kTile * 4];
+  std::byte packed[kWireTile * 4];
   const std::byte* from = packed;
   float sum = 0;
+  std::int64_t start = kWireMetadataBytes + tile.first * kBits / 8;
+  std::size_t bytes = tile_bytes(kBits, tile.count);
   if constexpr (kBits == 32) {
-    from = reinterpret_cast<const std::byte*>(tile.values);
+    from = stored_tile<T>(tile, packed);
+    start = tile.first * static_cast<std::int64_t>(sizeof(T));
+    bytes = static_cast<std::size_t>(tile.count) * sizeof(T);
   } else if (step > 0) {
     sum = quantize_tile<kBits>(tile, zero, step, packed);
   } else {
-    std::memset(packed, 0, tile_bytes(kBits, tile.count));
+    std::memset(packed, 0, bytes);
   }
-  const std::int64_t start = (kBits == 32 ? 0 : kWireMetadataBytes) + tile.first * kBits / 8;
   for (std::size_t m = 0; m < row.bits.size(); ++m) {
     if (row.bits[m] != kBits) continue;
-    std::memcpy(row.packets + row.offset[m] + start, from, tile_bytes(kBits, tile.count));
+    std::memcpy(row.packets + row.offset[m] + start, from, bytes);
   }
   return sum;
 }
@@ -216,14 +163,15 @@ struct Width {
   float sum = 0;  // of f (1 - f)
 };
 
-template <std::size_t... kIndex>
+template <typename T, std::size_t... kIndex>
 ATOLL_INLINE inline void send_tile(const RowMessages& row, const Tile& tile, float zero,
                                    std::array<Width, kWireBits.size()>& widths,
                                    std::index_sequence<kIndex...>) {
   (
       [&]() ATOLL_INLINE {
         Width& width = widths[kIndex];
-        if (width.wanted) width.sum += send_tile<kWireBits[kIndex]>(row, tile, zero, width.step);
+        if (!width.wanted) return;
+        width.sum += send_tile<T, kWireBits[kIndex]>(row, tile, zero, width.step);
       }(),
       ...);
 }
@@ -234,7 +182,8 @@ constexpr std::size_t index_of(unsigned bits) {
 }
 
 // Packs one row into its messages and returns its range.
-ATOLL_INLINE inline QuantizerRange pack_row(const float* x, float scale, std::int64_t cols,
+template <typename T>
+ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_t cols,
                                             const RandomKey& key, std::uint64_t node,
                                             const RowMessages& row) {
   const QuantizerRange range = range_of_row(x, scale, cols);
@@ -252,10 +201,10 @@ ATOLL_INLINE inline QuantizerRange pack_row(const float* x, float scale, std::in
     std::memcpy(row.packets + row.offset[m], &metadata, sizeof(metadata));
   }
   Tile tile;
-  for (tile.first = 0; tile.first < cols; tile.first += kTile) {
+  for (tile.first = 0; tile.first < cols; tile.first += kWireTile) {
     load_tile(x, scale, cols, zero, tile);
     if (noisy) draw_noise(key, node, tile);
-    send_tile(row, tile, zero, widths, std::make_index_sequence<kWireBits.size()>{});
+    send_tile<T>(row, tile, zero, widths, std::make_index_sequence<kWireBits.size()>{});
   }
   for (std::size_t m = 0; m < row.bits.size(); ++m) {
     const Width& width = widths[index_of(row.bits[m])];
@@ -273,36 +222,36 @@ void lower(std::int64_t& least, std::int64_t candidate) {
 
 // --- unpacking ----------------------------------------------------------------------------------
 
-template <typename Code>
+template <typename Code, typename T>
 ATOLL_INLINE inline void dequantize_codes(const Code* __restrict codes, std::int64_t count,
-                                          float zero, float step, float* __restrict y) {
+                                          float zero, float step, T* __restrict y) {
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
-    y[j] = static_cast<float>(static_cast<std::int32_t>(codes[j])) * step + zero;
+    store(y, j, static_cast<float>(static_cast<std::int32_t>(codes[j])) * step + zero);
   }
 }
 
-template <int kBits>
-ATOLL_INLINE inline void dequantize_row(const std::byte* message, std::int64_t cols, float* y) {
+template <int kBits, typename T>
+ATOLL_INLINE inline void dequantize_row(const std::byte* message, std::int64_t cols, T* y) {
   if constexpr (kBits == 32) {
-    std::memcpy(y, message, static_cast<std::size_t>(cols) * sizeof(float));
+    std::memcpy(y, message, static_cast<std::size_t>(cols) * sizeof(T));
   } else {
     std::uint32_t metadata;
     std::memcpy(&metadata, message, sizeof(metadata));
     const float zero = to_float(Bf16{static_cast<std::uint16_t>(metadata)});
     const float step = to_float(Bf16{static_cast<std::uint16_t>(metadata >> 16U)});
-    for (std::int64_t first = 0; first < cols; first += kTile) {
-      const std::int64_t count = std::min(kTile, cols - first);
+    for (std::int64_t first = 0; first < cols; first += kWireTile) {
+      const std::int64_t count = std::min(kWireTile, cols - first);
       const std::byte* packed = message + kWireMetadataBytes + first * kBits / 8;
       if constexpr (kBits == 16) {
-        std::uint16_t codes[kTile];
+        std::uint16_t codes[kWireTile];
         std::memcpy(codes, packed, tile_bytes(kBits, count));
         dequantize_codes(codes, count, zero, step, y + first);
       } else if constexpr (kBits == 8) {
         const auto* codes = reinterpret_cast<const std::uint8_t*>(packed);
         dequantize_codes(codes, count, zero, step, y + first);
       } else {
-        std::uint8_t codes[kTile];
+        std::uint8_t codes[kWireTile];
         unpack_tile<kBits>(packed, count, codes);
         dequantize_codes(codes, count, zero, step, y + first);
       }
@@ -310,9 +259,9 @@ ATOLL_INLINE inline void dequantize_row(const std::byte* message, std::int64_t c
   }
 }
 
-template <std::size_t... kIndex>
-ATOLL_INLINE inline void dequantize_row(int bits, const std::byte* message, std::int64_t cols,
-                                        float* y, std::index_sequence<kIndex...>) {
+template <typename T, std::size_t... kIndex>
+ATOLL_INLINE inline void dequantize_row(int bits, const std::byte* message, std::int64_t cols, T* y,
+                                        std::index_sequence<kIndex...>) {
   (
       [&]() ATOLL_INLINE {
         if (bits == kWireBits[kIndex]) dequantize_row<kWireBits[kIndex]>(message, cols, y);
@@ -325,14 +274,14 @@ ATOLL_INLINE inline void dequantize_row(int bits, const std::byte* message, std:
 void CpuBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const LocalId> rows,
                                 std::span<const float> scale, MatrixView y) {
   for_chunks(y.rows, rows_per_chunk(x.cols), [&](RowRange range) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
+    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t row = to_index(rows[k]);
-        const float* from = x.row<float>(row);
-        float* __restrict to = y.row<float>(k);
+        const T* from = x.row<T>(row);
+        T* __restrict to = y.row<T>(k);
         const float factor = scale.empty() ? 1.0F : scale[row];
 #pragma omp simd
-        for (std::int64_t j = 0; j < x.cols; ++j) to[j] = factor * from[j];
+        for (std::int64_t j = 0; j < x.cols; ++j) store(to, j, factor * load(from, j));
       }
     });
   });
@@ -345,18 +294,17 @@ void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackPlan& pla
   const auto rows = static_cast<std::int64_t>(plan.rows.size());
   for_chunks(rows, rows_per_chunk(x.cols), [&](RowRange range) {
     std::int64_t bad = std::numeric_limits<std::int64_t>::max();
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
+    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t row = to_index(plan.rows[k]);
-        if (k + kRowsAhead < rows)
-          prefetch(x.row<float>(to_index(plan.rows[k + kRowsAhead])), x.cols);
+        if (k + kRowsAhead < rows) prefetch(x.row<T>(to_index(plan.rows[k + kRowsAhead])), x.cols);
         const auto first = static_cast<std::size_t>(plan.first[k]);
         const auto count = static_cast<std::size_t>(plan.first[k + 1]) - first;
         const RowMessages messages{plan.offset.subspan(first, count),
                                    plan.bits.subspan(first, count),
                                    trace.variance.subspan(first, count), packets.data()};
         const QuantizerRange found =
-            pack_row(x.row<float>(row), scale.empty() ? 1.0F : scale[row], x.cols, key,
+            pack_row(x.row<T>(row), scale.empty() ? 1.0F : scale[row], x.cols, key,
                      static_cast<std::uint64_t>(to_index(rounding.row_ids[row])), messages);
         trace.range[k] = found.range;
         if (found.bad) bad = std::min(bad, k);
@@ -370,10 +318,10 @@ void CpuBackend::do_dequantize_rows(Queue&, std::span<const std::byte> packets,
                                     const UnpackPlan& plan, MatrixView y) {
   const auto messages = static_cast<std::int64_t>(plan.rows.size());
   for_chunks(messages, rows_per_chunk(y.cols), [&](RowRange range) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
+    run_vectorised(isa_, y.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t m = range.begin; m < range.end; ++m) {
         dequantize_row(plan.bits[m], packets.data() + plan.offset[m], y.cols,
-                       y.row<float>(to_index(plan.rows[m])),
+                       y.row<T>(to_index(plan.rows[m])),
                        std::make_index_sequence<kWireBits.size()>{});
       }
     });

@@ -13,7 +13,6 @@ class LiteralBf16 : public BackendTest {
     BackendTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
     h = std::make_unique<Harness>(GetParam(), 2, DType::kBf16);
-    if (!h->backend().supports(DType::kBf16)) GTEST_SKIP() << GetParam() << " does not store bf16";
   }
   std::unique_ptr<Harness> h;
 };
@@ -46,6 +45,32 @@ TEST_P(LiteralBf16, ConvertRoundsTiesToEven) {
   const MatrixView wide = h->output<float>(1, count);
   h->backend().convert(h->queue(), narrow, wide);
   EXPECT_EQ(h->download(wide), kRounded);
+}
+
+// Every sign, exponent and kept bit, with what is cut off below, at and above the middle.
+TEST_P(LiteralBf16, ConvertRoundsEveryNumberAlike) {
+  std::vector<float> values;
+  for (std::uint32_t upper = 0; upper <= 0xFFFF; ++upper) {
+    for (const std::uint32_t lower : {0U, 1U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
+      values.push_back(std::bit_cast<float>(upper << 16U | lower));
+    }
+  }
+  const auto count = static_cast<std::int64_t>(values.size());
+  const MatrixView narrow = h->output(1, count);
+  const MatrixView wide = h->output<float>(1, count);
+  h->backend().convert(h->queue(), h->input<float>(1, count, values), narrow);
+  h->backend().convert(h->queue(), narrow, wide);
+  const auto rounded = h->download(narrow);
+  const auto widened = h->download(wide);
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    const auto expected = static_cast<double>(to_float(to_bf16(values[k])));
+    for (const double found : {rounded[k], widened[k]}) {
+      ASSERT_EQ(std::isnan(found), std::isnan(expected)) << values[k];
+      if (std::isnan(expected)) continue;
+      ASSERT_EQ(found, expected) << values[k];
+      ASSERT_EQ(std::signbit(found), std::signbit(expected)) << values[k];
+    }
+  }
 }
 
 TEST_P(LiteralBf16, ConvertKeepsNaN) {

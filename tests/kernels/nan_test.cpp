@@ -12,13 +12,17 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class NaNTest : public BackendTest {
+class NaNTest : public ::testing::TestWithParam<std::tuple<std::string, DType>> {
  protected:
   void SetUp() override {
-    BackendTest::SetUp();
-    if (!IsSkipped() && !HasFatalFailure()) h = std::make_unique<Harness>(GetParam());
+    const auto& [backend, dtype] = GetParam();
+    require_backend(backend);
+    if (IsSkipped() || HasFatalFailure()) return;
+    h = std::make_unique<Harness>(backend, 2, dtype);
+    if (dtype == DType::kBf16) precision = 0x1p-9;  // numbers below 1
   }
   std::unique_ptr<Harness> h;
+  double precision = 1e-6;
 };
 
 TEST_P(NaNTest, IsNeverTheRightClass) {
@@ -55,7 +59,7 @@ TEST_P(NaNTest, IsSeenInTheLossAndInItsRowAlone) {
   EXPECT_TRUE(std::isnan(h->download_span(loss)[0]));
   const auto gradient = h->download(dlogits);
   for (int k = 0; k < 3; ++k) EXPECT_TRUE(std::isnan(gradient[static_cast<std::size_t>(k)]));
-  EXPECT_NEAR(gradient[3], 1.0 / 3 - 1, 1e-6);
+  EXPECT_NEAR(gradient[3], 1.0 / 3 - 1, precision);
 }
 
 TEST_P(NaNTest, IsSeenInTheMultiLabelLoss) {
@@ -66,7 +70,7 @@ TEST_P(NaNTest, IsSeenInTheMultiLabelLoss) {
                                      h->input_span<LocalId>({LocalId{0}}), 1, dlogits, loss);
   EXPECT_TRUE(std::isnan(h->download_span(loss)[0]));
   EXPECT_TRUE(std::isnan(h->download(dlogits)[0]));
-  EXPECT_NEAR(h->download(dlogits)[1], -0.5, 1e-6);
+  EXPECT_NEAR(h->download(dlogits)[1], -0.5, precision);
 }
 
 // A NaN that came out of the forward pass lets the gradient through.
@@ -81,7 +85,7 @@ TEST_P(NaNTest, PassesTheGradientOfRelu) {
 }
 
 TEST_P(NaNTest, StaysInItsColumn) {
-  const MatrixView out = h->output(1, 3);
+  const MatrixView out = h->output<float>(1, 3);
   h->backend().column_sums(h->queue(), h->input(3, 3, {1, 2, 3, 4, kNaN, 6, 7, 8, 9}), false, out);
   const auto found = h->download(out);
   EXPECT_EQ(found[0], 12);
@@ -89,8 +93,13 @@ TEST_P(NaNTest, StaysInItsColumn) {
   EXPECT_EQ(found[2], 18);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, NaNTest, ::testing::ValuesIn(backend_names()),
-                         backend_test_name);
+INSTANTIATE_TEST_SUITE_P(Backends, NaNTest,
+                         ::testing::Combine(::testing::ValuesIn(backend_names()),
+                                            ::testing::Values(DType::kF32, DType::kBf16)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" +
+                                  to_string(std::get<1>(test.param));
+                         });
 
 }  // namespace
 

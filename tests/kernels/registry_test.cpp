@@ -107,7 +107,7 @@ TEST(Support, DTypesAreWhatTheBackendsSay) {
     EXPECT_EQ(backend->supports(DType::kF64), f64) << name;
   };
   expect_supported("reference", true, true);
-  expect_supported("cpu", false, false);
+  expect_supported("cpu", true, false);
   std::string why;
   if (cuda_device_count(why) > 0) expect_supported("cuda", true, false);
 }

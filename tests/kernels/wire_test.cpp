@@ -20,10 +20,7 @@ struct Stored {
 std::vector<Stored> stored(const std::vector<std::string>& backends) {
   std::vector<Stored> all;
   for (const std::string& backend : backends) {
-    for (const DType dtype : {DType::kF32, DType::kBf16}) {
-      if (backend == "cpu" && dtype == DType::kBf16) continue;  // not stored there
-      all.push_back({backend, dtype});
-    }
+    for (const DType dtype : {DType::kF32, DType::kBf16}) all.push_back({backend, dtype});
   }
   return all;
 }

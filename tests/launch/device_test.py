@@ -87,8 +87,6 @@ class DeviceTest(unittest.TestCase):
         self.assert_refused(result, 2, "--transport nccl", "ranks 0 and 1 share device")
 
     def test_bad_combinations(self):
-        self.assert_refused(self.train("--backend", "cpu", "--dtype", "bf16"), 2,
-                            "--dtype bf16", "backend cpu", "f32")
         self.assert_refused(self.train("--backend", "cuda,cpu,cpu", ranks=2), 2,
                             "3 names for 2 ranks")
         self.assert_refused(self.train("--backend", "cuda,tpu", ranks=2), 2, "cuda,tpu",

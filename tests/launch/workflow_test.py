@@ -141,6 +141,31 @@ class WorkflowTest(unittest.TestCase):
         self.succeed(*TRAIN, "--run-dir", "processes", ranks=2)
         self.assertEqual(losses(self.path("threads")), losses(self.path("processes")))
 
+    def test_narrow_storage(self):
+        def train(epochs, *options):
+            return [*TRAIN[:-1], epochs, "--backend", "cpu", "--checkpoint-every", "2", *options]
+
+        narrow = ["--dtype", "bf16"]
+        self.succeed(*train("6", *narrow, "--run-dir", "whole"), ranks=2)
+        self.succeed(*train("4", *narrow, "--run-dir", "part"), ranks=2)
+        self.succeed(*train("6", *narrow, "--run-dir", "part", "--resume"), ranks=2)
+        models = []
+        for name in ("whole", "part"):
+            with open(self.path(name, "model.safetensors"), "rb") as file:
+                models.append(file.read())
+        self.assertEqual(models[0], models[1])
+        self.assertEqual(losses(self.path("whole")), losses(self.path("part")))
+        self.assertEqual(len(losses(self.path("part"))), 6)
+        with open(self.path("whole/summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        self.assertEqual((summary["dtype"], summary["backend"]), ("bf16", "cpu"))
+        other = run(train("8", "--run-dir", "part", "--resume"), self.folder)
+        self.assertEqual(other.returncode, 2)
+        self.assertIn("dtype", other.stderr)
+
+        self.succeed("predict", "whole", "data", "--out", "labels.npy")
+        self.assertIn("'shape': (200,)", read_npy(self.path("labels.npy"))[0])
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

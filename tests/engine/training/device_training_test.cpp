@@ -115,12 +115,14 @@ TEST_F(DeviceTraining, NarrowStorageFollowsTheReference) {
   const RunResult expected = run_epochs(dataset, 1, reference, 1, 30);
   TrainOptions device = on_device();
   device.dtype = DType::kBf16;
-  for (const int ranks : {1, 3}) {
+  const std::pair<const char*, int> cases[] = {{"cuda", 1}, {"cuda", 3}, {"cuda,cpu,cuda", 3}};
+  for (const auto& [backend, ranks] : cases) {
+    device.backend = backend;
     const RunResult found = run_epochs(dataset, ranks, device, 1, 30);
     // One unit of bf16 is 2^-8; sums over rows average it out.
-    EXPECT_LT(distance(found, expected, 1), 1e-3) << ranks;
-    EXPECT_LT(distance(found, expected, 30), 0.05) << ranks;
-    EXPECT_NEAR(found.metrics.test, expected.metrics.test, 0.03) << ranks;
+    EXPECT_LT(distance(found, expected, 1), 1e-3) << backend << ", " << ranks;
+    EXPECT_LT(distance(found, expected, 30), 0.05) << backend << ", " << ranks;
+    EXPECT_NEAR(found.metrics.test, expected.metrics.test, 0.03) << backend << ", " << ranks;
   }
 }
 

@@ -61,7 +61,6 @@ TEST(QuantizedTraining, At32BitsIsExactTraining) {
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     TrainOptions options = small_options();
     options.dtype = dtype;
-    options.backend = "reference";  // stores both
     const RunResult exact = run_epochs(dataset, 3, options, 1, 5);
     options.exchange = "quantized";
     options.widths.bits = "32";

@@ -1,0 +1,183 @@
+// Matrix products. The arithmetic is one call, `sgemm`; around it products are cut into blocks by
+// size alone, and bf16 operands are widened block by block: OpenBLAS has no fast product of bf16 on
+// every machine.
+#include <cblas.h>
+#include <omp.h>
+
+#include <limits>
+
+#include "base/error.hpp"
+#include "kernels/cpu/cpu_backend.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr std::int64_t kGemmRows = 512;       // rows of c per call of BLAS
+constexpr std::int64_t kMinInnerRows = 1024;  // rows of a summed by one chunk, transposed case
+constexpr std::int64_t kMaxInnerChunks = 32;  // bounds the memory of the partial sums
+constexpr std::int64_t kWideInnerRows = 512;  // rows of a and b widened at a time, transposed case
+
+int to_blas(std::int64_t n) {
+  ATOLL_ASSERT(n <= std::numeric_limits<int>::max(), "{} does not fit BLAS", n);
+  return static_cast<int>(n);
+}
+
+CBLAS_TRANSPOSE to_blas(Transpose transpose) {
+  return transpose == Transpose::kYes ? CblasTrans : CblasNoTrans;
+}
+
+// c = op(a) op(b) + beta * c in f32 by one thread, whatever the thread count OpenBLAS was left
+// with. Its OpenMP build asks OpenMP for it, and the setting made here ends with the caller's
+// parallel region.
+void sgemm(Transpose transpose_a, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
+           float beta, MatrixView c) {
+  const bool swap_a = transpose_a == Transpose::kYes;
+  const bool swap_b = transpose_b == Transpose::kYes;
+  cblas_sgemm(CblasRowMajor, to_blas(transpose_a), to_blas(transpose_b),
+              to_blas(swap_a ? a.cols : a.rows), to_blas(swap_b ? b.rows : b.cols),
+              to_blas(swap_a ? a.rows : a.cols), 1.0F, a.row<float>(0), to_blas(a.stride),
+              b.row<float>(0), to_blas(b.stride), beta, c.row<float>(0), to_blas(c.stride));
+}
+
+// What belongs to rows [range) of op(b).
+ConstMatrixView inner_part(Transpose transpose, ConstMatrixView b, RowRange range) {
+  if (transpose == Transpose::kNo) return b.rows_in(range);
+  return {static_cast<const std::byte*>(b.data) + range.begin * bytes_of(b.dtype), b.rows,
+          range.size(), b.stride, b.dtype};
+}
+
+// Entries that a matrix takes in f32 if it is stored otherwise, in whole vectors.
+std::int64_t wide_entries(DType dtype, std::int64_t rows, std::int64_t cols) {
+  return dtype == DType::kF32 ? 0 : (rows * cols + 15) / 16 * 16;
+}
+
+MatrixView f32_view(float* data, std::int64_t rows, std::int64_t cols) {
+  return {data, rows, cols, cols, DType::kF32};
+}
+
+// x if it is f32, else an f32 copy of it in `memory`.
+ConstMatrixView widened(Isa isa, ConstMatrixView x, float* memory) {
+  if (x.dtype == DType::kF32) return x;
+  const MatrixView wide = f32_view(memory, x.rows, x.cols);
+  convert_rows(isa, x, wide);
+  return wide;
+}
+
+// sums = a^T op(b). What is not f32 is widened a few rows of a and b at a time in `memory`, so that
+// it is still in the cache when it is multiplied.
+void multiply_transposed(Isa isa, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
+                         float* memory, MatrixView sums) {
+  const std::int64_t step = a.dtype == DType::kF32 ? a.rows : kWideInnerRows;
+  for (std::int64_t begin = 0; begin < a.rows; begin += step) {
+    const RowRange rows{begin, std::min(begin + step, a.rows)};
+    const ConstMatrixView a_part = a.rows_in(rows);
+    float* const b_memory = memory + wide_entries(a.dtype, rows.size(), a.cols);
+    sgemm(Transpose::kYes, widened(isa, a_part, memory), transpose_b,
+          widened(isa, inner_part(transpose_b, b, rows), b_memory), begin == 0 ? 0.0F : 1.0F, sums);
+  }
+}
+
+// Rows `range` of total = beta * c + the partial products, added in their order in double. `total`
+// is the first of the `chunks` products, which lie one behind the other.
+void add_products(RowRange range, std::int64_t chunks, double beta, ConstMatrixView c,
+                  MatrixView total) {
+  const std::int64_t size = total.rows * total.cols;
+  with_element(c.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T* before = c.row<T>(i);
+      float* to = total.row<float>(i);
+      for (std::int64_t j = 0; j < total.cols; ++j) {
+        double sum = beta == 0 ? 0 : static_cast<double>(load(before, j));
+        for (std::int64_t k = 0; k < chunks; ++k) sum += static_cast<double>(to[k * size + j]);
+        to[j] = static_cast<float>(sum);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void CpuBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
+                         ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue) {
+  if (transpose_a == Transpose::kNo) {
+    gemm_over_rows(a, transpose_b, b, beta, c, epilogue);
+  } else {
+    gemm_over_inner(a, transpose_b, b, beta, c, epilogue);
+  }
+}
+
+// c = epilogue(a op(b) + beta c) with a tall: blocks of rows are independent. What is not f32 is
+// widened: b as a whole, a block of a and the sums of this block in memory of their thread.
+void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
+                                double beta, MatrixView c, const Epilogue& epilogue) {
+  const bool plain = epilogue.identity();
+  const bool narrow = c.dtype != DType::kF32;
+  const std::int64_t blocks = (c.rows + kGemmRows - 1) / kGemmRows;
+  const auto threads = static_cast<int>(std::min<std::int64_t>(threads_, blocks));
+  const std::int64_t block_rows = std::min(kGemmRows, c.rows);
+  const std::int64_t a_entries = wide_entries(a.dtype, block_rows, a.cols);
+  const std::int64_t own = a_entries + wide_entries(c.dtype, block_rows, c.cols);
+  const std::int64_t b_entries = wide_entries(b.dtype, b.rows, b.cols);
+  const std::span<float> memory =
+      scratch<float>(threads * own + b_entries + kColumnFactors * c.cols);
+  const ConstMatrixView factor = widened(isa_, b, memory.data() + threads * own);
+  const ColumnEpilogue columns = column_epilogue(
+      epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));
+#pragma omp parallel num_threads(threads)
+  {
+    omp_set_num_threads(1);
+    float* const mine = memory.data() + omp_get_thread_num() * own;
+#pragma omp for schedule(dynamic)
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const RowRange rows{block * kGemmRows, std::min((block + 1) * kGemmRows, c.rows)};
+      const MatrixView out = c.rows_in(rows);
+      const MatrixView sums = narrow ? f32_view(mine + a_entries, rows.size(), c.cols) : out;
+      if (narrow && beta != 0) convert_rows(isa_, out, sums);
+      sgemm(Transpose::kNo, widened(isa_, a.rows_in(rows), mine), transpose_b, factor,
+            static_cast<float>(beta), sums);
+      if (!plain) {
+        apply_to_rows(columns, rows, sums, c);
+      } else if (narrow) {
+        convert_rows(isa_, sums, out);
+      }
+    }
+  }
+}
+
+// c = epilogue(a^T op(b) + beta c) with a tall, as in a weight gradient: the sum over the rows of a
+// is cut into chunks by size alone, and the products of the chunks are added in their order.
+void CpuBackend::gemm_over_inner(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
+                                 double beta, MatrixView c, const Epilogue& epilogue) {
+  const std::int64_t chunk =
+      std::max(kMinInnerRows, (a.rows + kMaxInnerChunks - 1) / kMaxInnerChunks);
+  const std::int64_t chunks = (a.rows + chunk - 1) / chunk;
+  const auto threads = static_cast<int>(std::min<std::int64_t>(threads_, chunks));
+  const std::int64_t size = c.rows * c.cols;
+  const std::int64_t own =
+      wide_entries(a.dtype, kWideInnerRows, a.cols) + wide_entries(b.dtype, kWideInnerRows, c.cols);
+  const std::span<float> memory =
+      scratch<float>(threads * own + chunks * size + kColumnFactors * c.cols);
+  const MatrixView total = f32_view(memory.data() + threads * own, c.rows, c.cols);
+#pragma omp parallel num_threads(threads)
+  {
+    omp_set_num_threads(1);
+    float* const mine = memory.data() + omp_get_thread_num() * own;
+#pragma omp for schedule(dynamic)
+    for (std::int64_t k = 0; k < chunks; ++k) {
+      const RowRange rows{k * chunk, std::min((k + 1) * chunk, a.rows)};
+      multiply_transposed(isa_, a.rows_in(rows), transpose_b, inner_part(transpose_b, b, rows),
+                          mine, f32_view(total.row<float>(0) + k * size, c.rows, c.cols));
+    }
+  }
+  const bool plain = epilogue.identity();
+  const ColumnEpilogue columns = column_epilogue(
+      epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));
+  for_chunks(c.rows, rows_per_chunk(c.cols), [&](RowRange range) {
+    add_products(range, chunks, beta, c, total);
+    if (plain) return convert_rows(isa_, total.rows_in(range), c.rows_in(range));
+    apply_to_rows(columns, range, total.rows_in(range), c);
+  });
+}
+
+}  // namespace atl
