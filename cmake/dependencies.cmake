@@ -17,17 +17,15 @@ pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 
-# Neither METIS nor Debian's OpenBLAS alternatives ship a CMake package that names their headers.
+# METIS ships no CMake package, and that of oneDNN asks for OpenCL, which nothing here uses.
 find_path(METIS_INCLUDE metis.h REQUIRED)
 find_library(METIS_LIBRARY metis REQUIRED)
 add_library(metis::metis INTERFACE IMPORTED)
 target_include_directories(metis::metis SYSTEM INTERFACE ${METIS_INCLUDE})
 target_link_libraries(metis::metis INTERFACE ${METIS_LIBRARY})
 
-find_path(OPENBLAS_INCLUDE cblas.h REQUIRED PATH_SUFFIXES openblas-openmp
-          PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} NO_DEFAULT_PATH)
-find_library(OPENBLAS_LIBRARY openblas REQUIRED PATH_SUFFIXES openblas-openmp
-             PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} NO_DEFAULT_PATH)
-add_library(openblas::openblas INTERFACE IMPORTED)
-target_include_directories(openblas::openblas SYSTEM INTERFACE ${OPENBLAS_INCLUDE})
-target_link_libraries(openblas::openblas INTERFACE ${OPENBLAS_LIBRARY})
+find_path(DNNL_INCLUDE dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(dnnl::dnnl INTERFACE IMPORTED)
+target_include_directories(dnnl::dnnl SYSTEM INTERFACE ${DNNL_INCLUDE})
+target_link_libraries(dnnl::dnnl INTERFACE ${DNNL_LIBRARY})

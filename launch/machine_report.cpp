@@ -1,7 +1,7 @@
 #include "launch/machine_report.hpp"
 
 #include <arpa/inet.h>
-#include <cblas.h>
+#include <dnnl.h>
 #include <fmt/format.h>
 #include <hwloc.h>
 #include <metis.h>
@@ -132,12 +132,9 @@ void add_topology(Findings& findings) {
 }
 
 void add_libraries(Findings& findings) {
-  findings.push_back({"libraries", "OpenBLAS", openblas_get_config()});
-  if (openblas_get_parallel() == 1) {
-    findings.push_back({"libraries", "OpenBLAS threads", "pthreads", FindingLevel::kNote,
-                        "it keeps threads of its own beside OpenMP's; install "
-                        "libopenblas0-openmp"});
-  }
+  const dnnl_version_t& dnnl = *dnnl_version();
+  findings.push_back(
+      {"libraries", "oneDNN", fmt::format("{}.{}.{}", dnnl.major, dnnl.minor, dnnl.patch)});
   findings.push_back({"libraries", "METIS",
                       fmt::format("{}.{}.{}, {}-bit indices", METIS_VER_MAJOR, METIS_VER_MINOR,
                                   METIS_VER_SUBMINOR, IDXTYPEWIDTH)});

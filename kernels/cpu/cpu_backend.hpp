@@ -1,4 +1,4 @@
-// The CPU backend: OpenMP over fixed chunks of rows, SIMD inside them, OpenBLAS for products; f32
+// The CPU backend: OpenMP over fixed chunks of rows, SIMD inside them, oneDNN for products; f32
 // and bf16, which is widened where it is read and rounded where it is stored.
 //
 // Results do not depend on the number of threads: work is cut into chunks by size alone, every

@@ -1,44 +1,20 @@
-// Matrix products. The arithmetic is one call, `sgemm`; around it products are cut into blocks by
-// size alone, and bf16 operands are widened block by block: OpenBLAS has no fast product of bf16 on
-// every machine.
-#include <cblas.h>
+// Matrix products, cut into blocks by size alone; each block is one product of one thread
+// (kernels/cpu/product.hpp). Where the processor does not multiply bf16, operands are widened block
+// by block.
 #include <omp.h>
 
-#include <limits>
-
-#include "base/error.hpp"
+#include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
+#include "kernels/cpu/product.hpp"
 
 namespace atl {
 
 namespace {
 
-constexpr std::int64_t kGemmRows = 512;       // rows of c per call of BLAS
+constexpr std::int64_t kGemmRows = 512;       // rows of c per product
 constexpr std::int64_t kMinInnerRows = 1024;  // rows of a summed by one chunk, transposed case
 constexpr std::int64_t kMaxInnerChunks = 32;  // bounds the memory of the partial sums
 constexpr std::int64_t kWideInnerRows = 512;  // rows of a and b widened at a time, transposed case
-
-int to_blas(std::int64_t n) {
-  ATOLL_ASSERT(n <= std::numeric_limits<int>::max(), "{} does not fit BLAS", n);
-  return static_cast<int>(n);
-}
-
-CBLAS_TRANSPOSE to_blas(Transpose transpose) {
-  return transpose == Transpose::kYes ? CblasTrans : CblasNoTrans;
-}
-
-// c = op(a) op(b) + beta * c in f32 by one thread, whatever the thread count OpenBLAS was left
-// with. Its OpenMP build asks OpenMP for it, and the setting made here ends with the caller's
-// parallel region.
-void sgemm(Transpose transpose_a, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
-           float beta, MatrixView c) {
-  const bool swap_a = transpose_a == Transpose::kYes;
-  const bool swap_b = transpose_b == Transpose::kYes;
-  cblas_sgemm(CblasRowMajor, to_blas(transpose_a), to_blas(transpose_b),
-              to_blas(swap_a ? a.cols : a.rows), to_blas(swap_b ? b.rows : b.cols),
-              to_blas(swap_a ? a.rows : a.cols), 1.0F, a.row<float>(0), to_blas(a.stride),
-              b.row<float>(0), to_blas(b.stride), beta, c.row<float>(0), to_blas(c.stride));
-}
 
 // What belongs to rows [range) of op(b).
 ConstMatrixView inner_part(Transpose transpose, ConstMatrixView b, RowRange range) {
@@ -47,34 +23,42 @@ ConstMatrixView inner_part(Transpose transpose, ConstMatrixView b, RowRange rang
           range.size(), b.stride, b.dtype};
 }
 
-// Entries that a matrix takes in f32 if it is stored otherwise, in whole vectors.
+// multiply() takes operands of this type as they are.
+bool is_operand(DType dtype) { return dtype == DType::kF32 || multiplies_bf16(); }
+
+// Entries of f32 for a matrix, in whole vectors.
+std::int64_t f32_entries(std::int64_t rows, std::int64_t cols) {
+  return (rows * cols + 15) / 16 * 16;
+}
+
+// The same for an operand: none if it is taken as it is.
 std::int64_t wide_entries(DType dtype, std::int64_t rows, std::int64_t cols) {
-  return dtype == DType::kF32 ? 0 : (rows * cols + 15) / 16 * 16;
+  return is_operand(dtype) ? 0 : f32_entries(rows, cols);
 }
 
 MatrixView f32_view(float* data, std::int64_t rows, std::int64_t cols) {
   return {data, rows, cols, cols, DType::kF32};
 }
 
-// x if it is f32, else an f32 copy of it in `memory`.
+// x if it is taken as it is, else an f32 copy of it in `memory`.
 ConstMatrixView widened(Isa isa, ConstMatrixView x, float* memory) {
-  if (x.dtype == DType::kF32) return x;
+  if (is_operand(x.dtype)) return x;
   const MatrixView wide = f32_view(memory, x.rows, x.cols);
   convert_rows(isa, x, wide);
   return wide;
 }
 
-// sums = a^T op(b). What is not f32 is widened a few rows of a and b at a time in `memory`, so that
+// sums = a^T op(b). What must be widened is, a few rows of a and b at a time in `memory`, so that
 // it is still in the cache when it is multiplied.
 void multiply_transposed(Isa isa, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
                          float* memory, MatrixView sums) {
-  const std::int64_t step = a.dtype == DType::kF32 ? a.rows : kWideInnerRows;
+  const std::int64_t step = is_operand(a.dtype) ? a.rows : kWideInnerRows;
   for (std::int64_t begin = 0; begin < a.rows; begin += step) {
     const RowRange rows{begin, std::min(begin + step, a.rows)};
     const ConstMatrixView a_part = a.rows_in(rows);
     float* const b_memory = memory + wide_entries(a.dtype, rows.size(), a.cols);
-    sgemm(Transpose::kYes, widened(isa, a_part, memory), transpose_b,
-          widened(isa, inner_part(transpose_b, b, rows), b_memory), begin == 0 ? 0.0F : 1.0F, sums);
+    multiply(Transpose::kYes, widened(isa, a_part, memory), transpose_b,
+             widened(isa, inner_part(transpose_b, b, rows), b_memory), begin == 0 ? 0 : 1, sums);
   }
 }
 
@@ -107,8 +91,8 @@ void CpuBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a, Trans
   }
 }
 
-// c = epilogue(a op(b) + beta c) with a tall: blocks of rows are independent. What is not f32 is
-// widened: b as a whole, a block of a and the sums of this block in memory of their thread.
+// c = epilogue(a op(b) + beta c) with a tall: blocks of rows are independent. What must be
+// widened is: b as a whole, a block of a and the sums of this block in memory of their thread.
 void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
                                 double beta, MatrixView c, const Epilogue& epilogue) {
   const bool plain = epilogue.identity();
@@ -117,7 +101,7 @@ void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstM
   const auto threads = static_cast<int>(std::min<std::int64_t>(threads_, blocks));
   const std::int64_t block_rows = std::min(kGemmRows, c.rows);
   const std::int64_t a_entries = wide_entries(a.dtype, block_rows, a.cols);
-  const std::int64_t own = a_entries + wide_entries(c.dtype, block_rows, c.cols);
+  const std::int64_t own = a_entries + (narrow ? f32_entries(block_rows, c.cols) : 0);
   const std::int64_t b_entries = wide_entries(b.dtype, b.rows, b.cols);
   const std::span<float> memory =
       scratch<float>(threads * own + b_entries + kColumnFactors * c.cols);
@@ -134,8 +118,8 @@ void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstM
       const MatrixView out = c.rows_in(rows);
       const MatrixView sums = narrow ? f32_view(mine + a_entries, rows.size(), c.cols) : out;
       if (narrow && beta != 0) convert_rows(isa_, out, sums);
-      sgemm(Transpose::kNo, widened(isa_, a.rows_in(rows), mine), transpose_b, factor,
-            static_cast<float>(beta), sums);
+      multiply(Transpose::kNo, widened(isa_, a.rows_in(rows), mine), transpose_b, factor, beta,
+               sums);
       if (!plain) {
         apply_to_rows(columns, rows, sums, c);
       } else if (narrow) {

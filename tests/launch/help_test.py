@@ -106,7 +106,7 @@ class HelpTest(unittest.TestCase):
     def test_doctor(self):
         result = self.run_atoll("doctor")
         self.assertIn(result.returncode, (0, 1), result.stderr)
-        for word in ("MPI", "OpenMP", "OpenBLAS", "METIS", "CUDA", "loopback", "/dev/shm"):
+        for word in ("MPI", "OpenMP", "oneDNN", "METIS", "CUDA", "loopback", "/dev/shm"):
             self.assertIn(word, result.stdout)
         report = json.loads(self.run_atoll("doctor", "--json").stdout)
         levels = {finding["level"] for finding in report["findings"]}

@@ -1,0 +1,18 @@
+// One matrix product by one thread: what the cpu backend leaves to oneDNN.
+#pragma once
+
+#include "kernels/backend.hpp"
+
+namespace atl {
+
+// True if multiply() takes bf16 here, which it does where the processor multiplies it (AVX512-BF16
+// and newer).
+bool multiplies_bf16();
+
+// c = op(a) op(b) + beta c by the calling thread alone, beta 0 or 1. a and b are both f32, or both
+// bf16 if multiplies_bf16(); c is f32. Several threads may call it at once. The same operands give
+// the same bits. b need not have whole rows in memory that follow each other: strides count.
+void multiply(Transpose transpose_a, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
+              double beta, MatrixView c);
+
+}  // namespace atl
