@@ -49,39 +49,46 @@ ATOLL_INLINE inline void prefetch_columns(const T* row, std::int64_t count) {
   for (std::int64_t b = 0; b < size; b += kLine) __builtin_prefetch(bytes + b);
 }
 
-// kCount vectors of row i: one after another from column `first`, but the last one from column
-// `last`, so that a width that vectors don't divide ends with two that overlap.
+// kCount units of row i: one after another from column `first`, but the last one from column
+// `last`, so that a width that units don't divide ends with two that overlap.
 template <int kBytes, int kCount, bool kWeighted, typename T, typename Out>
 ATOLL_INLINE inline void spmm_row(const SpmmArguments<T, Out>& a, std::int64_t i,
                                   std::int64_t first, std::int64_t last) {
-  using Floats = typename Vectors<kBytes>::Floats;
-  constexpr std::int64_t kLanes = Vectors<kBytes>::kLanes;
-  const auto column = [&](int k)
-                          ATOLL_INLINE { return k == kCount - 1 ? last : first + k * kLanes; };
-  Floats sums[kCount];
+  using Columns = Unit<kBytes, T>;
+  using Floats = typename Columns::Floats;
+  constexpr int kEach = Columns::kRegisters;
+  const auto column = [&](int k) ATOLL_INLINE {
+    return k == kCount - 1 ? last : first + k * Columns::kColumns;
+  };
+  Floats sums[kCount * kEach];
 #pragma GCC unroll 16
-  for (int k = 0; k < kCount; ++k) sums[k] = Floats{};
-  // Without self weight the row itself is not read: it may hold anything.
-  if (const float self = a.self_weight == nullptr ? 0.0F : a.self_weight[i]; self != 0.0F) {
-    const float weight = a.col_scale == nullptr ? self : self * a.col_scale[i];
-    const T* own = a.x + i * a.x_stride;
+  for (int r = 0; r < kCount * kEach; ++r) sums[r] = Floats{};
+  const auto add = [&](const T* x, float weight) ATOLL_INLINE {
 #pragma GCC unroll 16
     for (int k = 0; k < kCount; ++k) {
-      Floats part;
-      load_vector<kBytes>(own + column(k), part);
-      sums[k] += part * weight;
+      Floats part[kEach];
+      Columns::load(x + column(k), part);
+#pragma GCC unroll 2
+      for (int r = 0; r < kEach; ++r) sums[k * kEach + r] += part[r] * weight;
     }
-  }
+  };
   const auto source = [&](std::int64_t e) ATOLL_INLINE { return a.x + a.col_idx[e] * a.x_stride; };
   const auto weight_of = [&](std::int64_t e) ATOLL_INLINE {
-    float weight = a.values == nullptr ? 1.0F : a.values[e];
-    if (a.col_scale != nullptr) weight *= a.col_scale[a.col_idx[e]];
+    float weight = 1;
+    if constexpr (kWeighted) {
+      if (a.values != nullptr) weight = a.values[e];
+      if (a.col_scale != nullptr) weight *= a.col_scale[a.col_idx[e]];
+    }
     return weight;
   };
   const auto prefetch = [&](std::int64_t e) ATOLL_INLINE {
     const std::int64_t ahead = std::min(e + kEdgesAhead, a.nnz - 1);
-    prefetch_columns(source(ahead) + first, last + kLanes - first);
+    prefetch_columns(source(ahead) + first, last + Columns::kColumns - first);
   };
+  // Without self weight the row itself is not read: it may hold anything.
+  if (const float self = a.self_weight == nullptr ? 0.0F : a.self_weight[i]; self != 0.0F) {
+    add(a.x + i * a.x_stride, a.col_scale == nullptr ? self : self * a.col_scale[i]);
+  }
   const std::int64_t end = a.row_ptr[i + 1];
   std::int64_t e = a.row_ptr[i];
   // Four at a time are added up among themselves first: fewer roundings of the whole sum.
@@ -92,48 +99,37 @@ ATOLL_INLINE inline void spmm_row(const SpmmArguments<T, Out>& a, std::int64_t i
     for (int n = 0; n < 4; ++n) {
       prefetch(e + n);
       x[n] = source(e + n);
-      weights[n] = kWeighted ? weight_of(e + n) : 1.0F;
+      weights[n] = weight_of(e + n);
     }
 #pragma GCC unroll 16
     for (int k = 0; k < kCount; ++k) {
-      Floats parts[4];
+      Floats parts[4][kEach];
 #pragma GCC unroll 4
-      for (int n = 0; n < 4; ++n) {
-        load_vector<kBytes>(x[n] + column(k), parts[n]);
-        if constexpr (kWeighted) parts[n] *= weights[n];
+      for (int n = 0; n < 4; ++n) Columns::load(x[n] + column(k), parts[n]);
+#pragma GCC unroll 2
+      for (int r = 0; r < kEach; ++r) {
+        if constexpr (kWeighted) {
+#pragma GCC unroll 4
+          for (int n = 0; n < 4; ++n) parts[n][r] *= weights[n];
+        }
+        sums[k * kEach + r] += (parts[0][r] + parts[1][r]) + (parts[2][r] + parts[3][r]);
       }
-      sums[k] += (parts[0] + parts[1]) + (parts[2] + parts[3]);
     }
   }
   for (; e < end; ++e) {
     prefetch(e);
-    const T* x = source(e);
-    const float weight = kWeighted ? weight_of(e) : 1.0F;
-#pragma GCC unroll 16
-    for (int k = 0; k < kCount; ++k) {
-      Floats part;
-      load_vector<kBytes>(x + column(k), part);
-      sums[k] += kWeighted ? part * weight : part;
-    }
+    add(source(e), weight_of(e));
   }
   if (a.row_scale != nullptr) {
     const float scale = a.row_scale[i];
 #pragma GCC unroll 16
-    for (int k = 0; k < kCount; ++k) sums[k] *= scale;
+    for (int r = 0; r < kCount * kEach; ++r) sums[r] *= scale;
   }
-  if (a.before != nullptr) {
-    // All are read before one is written: the last two may overlap.
-    const T* before = a.before + i * a.before_stride;
-#pragma GCC unroll 16
-    for (int k = 0; k < kCount; ++k) {
-      Floats part;
-      load_vector<kBytes>(before + column(k), part);
-      sums[k] += part;
-    }
-  }
+  // All are read before one is written: the last two may overlap.
+  if (a.before != nullptr) add(a.before + i * a.before_stride, 1);
   Out* out = a.out + (i - a.out_first) * a.out_stride;
 #pragma GCC unroll 16
-  for (int k = 0; k < kCount; ++k) store_vector<kBytes>(sums[k], out + column(k));
+  for (int k = 0; k < kCount; ++k) Columns::store(&sums[k * kEach], out + column(k));
 }
 
 template <int kBytes, int kCount, typename T, typename Out>
@@ -176,12 +172,12 @@ ATOLL_INLINE inline void spmm_narrow(const SpmmArguments<T, Out>& a, RowRange ro
   }
 }
 
-// How many vectors the next tile has if `left` are left. Sums and what is added to them must fit
-// the registers, 32 with AVX-512 and 16 else. A vector that overlaps the one before must share its
-// tile, which reads y before it writes.
-template <int kBytes>
-int vectors_of_tile(std::int64_t left, bool overlap) {
-  constexpr int kMost = kBytes == 64 ? 16 : 8;
+// How many units the next tile has if `left` are left. Sums and what is added to them must fit the
+// registers, 32 with AVX-512 and 16 else. A unit that overlaps the one before must share its tile,
+// which reads what it adds to before it writes.
+template <int kBytes, typename T>
+int units_of_tile(std::int64_t left, bool overlap) {
+  constexpr int kMost = (kBytes == 64 ? 16 : 8) / Unit<kBytes, T>::kRegisters;
   for (const int count : {16, 8, 4, 3, 2}) {
     if (count <= kMost && count <= left && !(overlap && left - count == 1)) return count;
   }
@@ -190,26 +186,27 @@ int vectors_of_tile(std::int64_t left, bool overlap) {
 
 template <int kBytes, typename T, typename Out>
 ATOLL_INLINE inline void spmm_rows(const SpmmArguments<T, Out>& a, RowRange rows) {
-  constexpr std::int64_t kLanes = Vectors<kBytes>::kLanes;
-  if (a.cols < kLanes) {
+  constexpr std::int64_t kColumns = Unit<kBytes, T>::kColumns;
+  constexpr int kMost = (kBytes == 64 ? 16 : 8) / Unit<kBytes, T>::kRegisters;
+  if (a.cols < kColumns) {
     if constexpr (kBytes > 16) {
       return spmm_rows<kBytes / 2>(a, rows);
     } else {
       return spmm_narrow(a, rows);
     }
   }
-  const bool overlap = a.cols % kLanes != 0;
-  std::int64_t left = (a.cols + kLanes - 1) / kLanes;
+  const bool overlap = a.cols % kColumns != 0;
+  std::int64_t left = (a.cols + kColumns - 1) / kColumns;
   for (std::int64_t first = 0; left > 0;) {
-    const int count = vectors_of_tile<kBytes>(left, overlap);
+    const int count = units_of_tile<kBytes, T>(left, overlap);
     left -= count;
-    const std::int64_t last = left == 0 ? a.cols - kLanes : first + (count - 1) * kLanes;
+    const std::int64_t last = left == 0 ? a.cols - kColumns : first + (count - 1) * kColumns;
     switch (count) {
       case 16:
-        if constexpr (kBytes == 64) spmm_tile<kBytes, 16>(a, rows, first, last);
+        if constexpr (kMost >= 16) spmm_tile<kBytes, 16>(a, rows, first, last);
         break;
       case 8:
-        spmm_tile<kBytes, 8>(a, rows, first, last);
+        if constexpr (kMost >= 8) spmm_tile<kBytes, 8>(a, rows, first, last);
         break;
       case 4:
         spmm_tile<kBytes, 4>(a, rows, first, last);
@@ -223,7 +220,7 @@ ATOLL_INLINE inline void spmm_rows(const SpmmArguments<T, Out>& a, RowRange rows
       default:
         spmm_tile<kBytes, 1>(a, rows, first, last);
     }
-    first += count * kLanes;
+    first += count * kColumns;
   }
 }
 

@@ -1,5 +1,6 @@
-// What the order of a part's nodes does to SpMM: each order of partition/node_order.hpp on the
-// graph of a dataset folder, as one part, against the same machine's triad.
+// bench_order DATASET [THREADS] [WIDTH] [f32|bf16]: what the order of a part's nodes does to SpMM:
+// each order of partition/node_order.hpp on the graph of a dataset folder, as one part, against the
+// same machine's triad.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -122,8 +123,13 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   atl::Options options;
-  if (argc > 1) options.folder = argv[1];
-  if (argc > 2) options.threads = std::atoi(argv[2]);
-  if (argc > 3) options.width = std::atoi(argv[3]);
+  if (argc < 2) {
+    fmt::print(stderr, "usage: bench_order DATASET [THREADS] [WIDTH] [f32|bf16]\n");
+    return 2;
+  }
+  options.folder = argv[1];
+  if (argc > 2) options.threads = std::max(1, std::atoi(argv[2]));
+  if (argc > 3) options.width = std::max(1, std::atoi(argv[3]));
+  if (argc > 4) options.dtype = atl::dtype_named(argv[4]).value_or(atl::DType::kF32);
   atl::run(options);
 }
