@@ -14,7 +14,7 @@ namespace atl {
 
 namespace {
 
-constexpr std::int64_t kRowsAhead = 2;  // fetched before they are needed
+constexpr std::int64_t kRowsAhead = 6;  // fetched before they are needed
 
 // --- packing ------------------------------------------------------------------------------------
 
@@ -277,6 +277,7 @@ void CpuBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const Local
     run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t row = to_index(rows[k]);
+        if (k + kRowsAhead < y.rows) prefetch(x.row<T>(to_index(rows[k + kRowsAhead])), x.cols);
         const T* from = x.row<T>(row);
         T* __restrict to = y.row<T>(k);
         const float factor = scale.empty() ? 1.0F : scale[row];
