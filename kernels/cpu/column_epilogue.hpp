@@ -34,12 +34,10 @@ inline constexpr int kDropLanes = 16;             // random blocks drawn at a ti
 inline constexpr std::int64_t kColsPerBlock = 8;  // half-words of one block
 inline constexpr std::int64_t kColsPerDrop = kColsPerBlock * kDropLanes;
 
-// y[j] = kept(first + j) ? x[j] * scale : 0 for columns [first, first + count) of the row of node
+// y[j] = kept(first + j) ? y[j] * scale : 0 for columns [first, first + count) of the row of node
 // `node`. first: a multiple of kColsPerBlock; count: at most kColsPerDrop.
-template <typename To>
 ATOLL_INLINE inline void drop_columns(const DropoutSpec& dropout, std::uint64_t node,
-                                      std::int64_t first, std::int64_t count,
-                                      const float* __restrict x, To* __restrict y) {
+                                      std::int64_t first, std::int64_t count, float* __restrict y) {
   const std::uint32_t threshold = dropout.rate.threshold;
   const float scale = dropout.rate.scale;
   std::uint32_t words[kColsPerDrop / 2];
@@ -53,7 +51,7 @@ ATOLL_INLINE inline void drop_columns(const DropoutSpec& dropout, std::uint64_t 
   std::memcpy(halves, words, sizeof(halves));
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
-    store(y, j, halves[j] < threshold ? x[j] * scale : 0.0F);
+    y[j] = halves[j] < threshold ? y[j] * scale : 0.0F;
   }
 }
 
@@ -91,8 +89,10 @@ ATOLL_INLINE inline void finish_columns(const ColumnEpilogue& epilogue, std::int
   float values[kColsPerDrop];
   for (std::int64_t done = 0; done < count; done += kColsPerDrop) {
     const std::int64_t part = std::min(kColsPerDrop, count - done);
-    affine_columns(epilogue, first + done, part, x + done, values);
-    drop_columns(dropout, node, first + done, part, values, y + done);
+    float* const to = row_to_compute(y + done, values);
+    affine_columns(epilogue, first + done, part, x + done, to);
+    drop_columns(dropout, node, first + done, part, to);
+    store_row(to, part, y + done);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/bf16.hpp"
 #include "kernels/cpu/simd.hpp"
@@ -46,6 +47,25 @@ ATOLL_INLINE inline void convert_row(const From* __restrict x, std::int64_t cols
                                      To* __restrict y) {
 #pragma omp simd
   for (std::int64_t j = 0; j < cols; ++j) store(y, j, load(x, j));
+}
+
+// For loops over a row in f32 that read it several times, or mix it with wider types, which costs
+// more than converting it once. Memory for `count` such rows of a matrix that is not f32:
+inline std::vector<float> wide_memory(DType dtype, std::int64_t count, std::int64_t cols) {
+  return std::vector<float>(static_cast<std::size_t>(dtype == DType::kF32 ? 0 : count * cols));
+}
+// The row itself, or a copy in `memory`.
+ATOLL_INLINE inline const float* wide_row(const float* row, std::int64_t, float*) { return row; }
+ATOLL_INLINE inline const float* wide_row(const Bf16* row, std::int64_t cols, float* memory) {
+  convert_row(row, cols, memory);
+  return memory;
+}
+// Where to compute f32 numbers for `row`, which store_row then brings there.
+ATOLL_INLINE inline float* row_to_compute(float* row, float*) { return row; }
+ATOLL_INLINE inline float* row_to_compute(Bf16*, float* memory) { return memory; }
+ATOLL_INLINE inline void store_row(const float*, std::int64_t, float*) {}
+ATOLL_INLINE inline void store_row(const float* memory, std::int64_t cols, Bf16* row) {
+  convert_row(memory, cols, row);
 }
 
 // y = x in the type of y, by the calling thread.

@@ -1,6 +1,5 @@
 // Losses and metrics, in parallel over rows.
 #include <cmath>
-#include <vector>
 
 #include "base/error.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
@@ -9,23 +8,22 @@ namespace atl {
 
 namespace {
 
-// Loss of one row; its gradient goes to `dlogits`. exponentials: memory for one row.
-template <typename T>
-double softmax_row(const T* logits, std::int64_t classes, std::int32_t label, float grad_scale,
-                   std::span<float> exponentials, T* dlogits) {
-  float largest = load(logits, 0);
-  for (std::int64_t j = 1; j < classes; ++j) largest = std::max(largest, load(logits, j));
+// Loss of one row; its gradient goes to `dlogits`, which holds the exponentials in between.
+double softmax_row(const float* logits, std::int64_t classes, std::int32_t label, float grad_scale,
+                   float* dlogits) {
+  float largest = logits[0];
+  for (std::int64_t j = 1; j < classes; ++j) largest = std::max(largest, logits[j]);
   double sum = 0;
   for (std::int64_t j = 0; j < classes; ++j) {
-    exponentials[j] = std::exp(load(logits, j) - largest);
-    sum += static_cast<double>(exponentials[j]);
+    dlogits[j] = std::exp(logits[j] - largest);
+    sum += static_cast<double>(dlogits[j]);
   }
   const auto factor = static_cast<float>(1 / sum);
   for (std::int64_t j = 0; j < classes; ++j) {
-    const float probability = exponentials[j] * factor;
-    store(dlogits, j, grad_scale * (j == label ? probability - 1.0F : probability));
+    const float probability = dlogits[j] * factor;
+    dlogits[j] = grad_scale * (j == label ? probability - 1.0F : probability);
   }
-  return std::log(sum) - (static_cast<double>(load(logits, label)) - static_cast<double>(largest));
+  return std::log(sum) - (static_cast<double>(logits[label]) - static_cast<double>(largest));
 }
 
 template <typename T>
@@ -78,13 +76,15 @@ void CpuBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
   const auto count = static_cast<std::int64_t>(rows.size());
   const auto scale = static_cast<float>(grad_scale);
   loss_sum[0] = sum_chunks(count, 1, [&](RowRange range, double* loss) {
-    std::vector<float> exponentials(static_cast<std::size_t>(logits.cols));
+    std::vector<float> memory = wide_memory(logits.dtype, 2, logits.cols);
     with_element(logits.dtype, [&]<typename T>(T) {
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t i = to_index(rows[k]);
         ATOLL_ASSERT(0 <= labels[i] && labels[i] < logits.cols, "row {}: label {}", i, labels[i]);
-        *loss += softmax_row(logits.row<T>(i), logits.cols, labels[i], scale, exponentials,
-                             dlogits.row<T>(i));
+        float* to = row_to_compute(dlogits.row<T>(i), memory.data() + logits.cols);
+        *loss += softmax_row(wide_row(logits.row<T>(i), logits.cols, memory.data()), logits.cols,
+                             labels[i], scale, to);
+        store_row(to, logits.cols, dlogits.row<T>(i));
       }
     });
   })[0];

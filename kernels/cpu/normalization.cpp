@@ -12,33 +12,33 @@ struct RowStatistics {
   double inv_std;
 };
 
-template <typename T>
-ATOLL_INLINE inline RowStatistics row_statistics(const T* x, std::int64_t cols, double epsilon) {
+ATOLL_INLINE inline RowStatistics row_statistics(const float* x, std::int64_t cols,
+                                                 double epsilon) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < cols; ++j) sum += static_cast<double>(load(x, j));
+  for (std::int64_t j = 0; j < cols; ++j) sum += static_cast<double>(x[j]);
   const double mean = sum / static_cast<double>(cols);
   double m2 = 0;
 #pragma omp simd reduction(+ : m2)
   for (std::int64_t j = 0; j < cols; ++j) {
-    const double difference = static_cast<double>(load(x, j)) - mean;
+    const double difference = static_cast<double>(x[j]) - mean;
     m2 += difference * difference;
   }
   return {mean, 1 / std::sqrt(m2 / static_cast<double>(cols) + epsilon)};
 }
 
 // Gradient of one row; adds to dgamma and dbeta. dx may be dy.
-template <typename T>
-ATOLL_INLINE inline void layer_norm_row_backward(const T* dy, const T* x, const float* gamma,
-                                                 std::int64_t cols, double epsilon, T* dx,
-                                                 double* dgamma, double* dbeta) {
+ATOLL_INLINE inline void layer_norm_row_backward(const float* dy, const float* x,
+                                                 const float* gamma, std::int64_t cols,
+                                                 double epsilon, float* dx, double* dgamma,
+                                                 double* dbeta) {
   const auto [mean, inv_std] = row_statistics(x, cols, epsilon);
   double sum_g = 0;
   double sum_g_xhat = 0;
 #pragma omp simd reduction(+ : sum_g, sum_g_xhat)
   for (std::int64_t j = 0; j < cols; ++j) {
-    const double gradient = static_cast<double>(load(dy, j));
-    const double xhat = (static_cast<double>(load(x, j)) - mean) * inv_std;
+    const double gradient = static_cast<double>(dy[j]);
+    const double xhat = (static_cast<double>(x[j]) - mean) * inv_std;
     const double g = gradient * static_cast<double>(gamma[j]);
     sum_g += g;
     sum_g_xhat += g * xhat;
@@ -50,9 +50,9 @@ ATOLL_INLINE inline void layer_norm_row_backward(const T* dy, const T* x, const 
   const double mean_g_xhat = sum_g_xhat / n;
 #pragma omp simd
   for (std::int64_t j = 0; j < cols; ++j) {
-    const double xhat = (static_cast<double>(load(x, j)) - mean) * inv_std;
-    const double g = static_cast<double>(load(dy, j)) * static_cast<double>(gamma[j]);
-    store(dx, j, static_cast<float>(inv_std * (g - mean_g - xhat * mean_g_xhat)));
+    const double xhat = (static_cast<double>(x[j]) - mean) * inv_std;
+    const double g = static_cast<double>(dy[j]) * static_cast<double>(gamma[j]);
+    dx[j] = static_cast<float>(inv_std * (g - mean_g - xhat * mean_g_xhat));
   }
 }
 
@@ -151,21 +151,23 @@ void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
 
 void CpuBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
                                ConstMatrixView beta, double epsilon, MatrixView y) {
-  for_chunks(x.rows, rows_per_chunk(x.cols), [&](RowRange range) {
+  const std::int64_t cols = x.cols;
+  for_chunks(x.rows, rows_per_chunk(cols), [&](RowRange range) {
+    std::vector<float> memory = wide_memory(x.dtype, 2, cols);
     run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       const float* scale = gamma.row<float>(0);
       const float* shift = beta.row<float>(0);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const T* row = x.row<T>(i);
-        T* __restrict to = y.row<T>(i);
-        const auto [mean, inv_std] = row_statistics(row, x.cols, epsilon);
+        const float* row = wide_row(x.row<T>(i), cols, memory.data());
+        float* __restrict to = row_to_compute(y.row<T>(i), memory.data() + cols);
+        const auto [mean, inv_std] = row_statistics(row, cols, epsilon);
 #pragma omp simd
-        for (std::int64_t j = 0; j < x.cols; ++j) {
-          const double xhat = (static_cast<double>(load(row, j)) - mean) * inv_std;
-          store(to, j,
-                static_cast<float>(xhat * static_cast<double>(scale[j]) +
-                                   static_cast<double>(shift[j])));
+        for (std::int64_t j = 0; j < cols; ++j) {
+          const double xhat = (static_cast<double>(row[j]) - mean) * inv_std;
+          to[j] = static_cast<float>(xhat * static_cast<double>(scale[j]) +
+                                     static_cast<double>(shift[j]));
         }
+        store_row(to, cols, y.row<T>(i));
       }
     });
   });
@@ -176,10 +178,14 @@ void CpuBackend::do_layer_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
                                         MatrixView dgamma, MatrixView dbeta) {
   const std::int64_t cols = x.cols;
   const auto sums = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
+    std::vector<float> memory = wide_memory(x.dtype, 3, cols);
     run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        layer_norm_row_backward(dy.row<T>(i), x.row<T>(i), gamma.row<float>(0), cols, epsilon,
-                                dx.row<T>(i), partial, partial + cols);
+        float* to = row_to_compute(dx.row<T>(i), memory.data() + 2 * cols);
+        layer_norm_row_backward(wide_row(dy.row<T>(i), cols, memory.data()),
+                                wide_row(x.row<T>(i), cols, memory.data() + cols),
+                                gamma.row<float>(0), cols, epsilon, to, partial, partial + cols);
+        store_row(to, cols, dx.row<T>(i));
       }
     });
   });
