@@ -16,9 +16,12 @@ SCRIPTS = {
     "torch": ("torch_epoch.py", []),
 }
 # With glibc's own settings every large tensor is mapped, zeroed page by page and given back in
-# every operation, which took up to a third of an epoch. These keep the memory, on large pages.
-KEPT_MEMORY = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:"
-                                 "glibc.malloc.trim_threshold=1099511627776"}
+# every operation, which took up to a third of an epoch. Both of these use large pages; "kept" gives
+# nothing back.
+PEER_MEMORY = {
+    "kept": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:"
+            "glibc.malloc.trim_threshold=1099511627776",
+    "returned": "glibc.malloc.hugetlb=1"}
 
 
 def model_words(arguments, model):
@@ -49,8 +52,7 @@ class Peer:
         words += ["--epochs", str(arguments.epochs), *self.options]
         if self.script == "pyg_epoch.py":
             words += ["--memory-gb", str(arguments.memory_gb)]
-        memory = KEPT_MEMORY if arguments.peer_memory == "kept" else {}
-        return words, environment(threads, **memory)
+        return words, environment(threads, GLIBC_TUNABLES=PEER_MEMORY[arguments.peer_memory])
 
     @staticmethod
     def result(output, _folder):
