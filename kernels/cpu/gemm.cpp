@@ -80,6 +80,21 @@ void add_products(RowRange range, std::int64_t chunks, double beta, ConstMatrixV
   });
 }
 
+// Calls body(block, memory) for every block of [0, blocks), in parallel; each thread has `own`
+// entries of `memory` to itself. oneDNN asks OpenMP how many threads to use: one, also where this
+// region has one itself. The setting ends with the region.
+template <typename Body>
+void for_blocks(int threads, std::int64_t blocks, float* memory, std::int64_t own,
+                const Body& body) {
+#pragma omp parallel num_threads(threads)
+  {
+    omp_set_num_threads(1);
+    float* const mine = memory + omp_get_thread_num() * own;
+#pragma omp for schedule(dynamic)
+    for (std::int64_t block = 0; block < blocks; ++block) body(block, mine);
+  }
+}
+
 }  // namespace
 
 void CpuBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
@@ -108,25 +123,18 @@ void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstM
   const ConstMatrixView factor = widened(isa_, b, memory.data() + threads * own);
   const ColumnEpilogue columns = column_epilogue(
       epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));
-#pragma omp parallel num_threads(threads)
-  {
-    omp_set_num_threads(1);
-    float* const mine = memory.data() + omp_get_thread_num() * own;
-#pragma omp for schedule(dynamic)
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      const RowRange rows{block * kGemmRows, std::min((block + 1) * kGemmRows, c.rows)};
-      const MatrixView out = c.rows_in(rows);
-      const MatrixView sums = narrow ? f32_view(mine + a_entries, rows.size(), c.cols) : out;
-      if (narrow && beta != 0) convert_rows(isa_, out, sums);
-      multiply(Transpose::kNo, widened(isa_, a.rows_in(rows), mine), transpose_b, factor, beta,
-               sums);
-      if (!plain) {
-        apply_to_rows(columns, rows, sums, c);
-      } else if (narrow) {
-        convert_rows(isa_, sums, out);
-      }
+  for_blocks(threads, blocks, memory.data(), own, [&](std::int64_t block, float* mine) {
+    const RowRange rows{block * kGemmRows, std::min((block + 1) * kGemmRows, c.rows)};
+    const MatrixView out = c.rows_in(rows);
+    const MatrixView sums = narrow ? f32_view(mine + a_entries, rows.size(), c.cols) : out;
+    if (narrow && beta != 0) convert_rows(isa_, out, sums);
+    multiply(Transpose::kNo, widened(isa_, a.rows_in(rows), mine), transpose_b, factor, beta, sums);
+    if (!plain) {
+      apply_to_rows(columns, rows, sums, c);
+    } else if (narrow) {
+      convert_rows(isa_, sums, out);
     }
-  }
+  });
 }
 
 // c = epilogue(a^T op(b) + beta c) with a tall, as in a weight gradient: the sum over the rows of a
@@ -143,17 +151,11 @@ void CpuBackend::gemm_over_inner(ConstMatrixView a, Transpose transpose_b, Const
   const std::span<float> memory =
       scratch<float>(threads * own + chunks * size + kColumnFactors * c.cols);
   const MatrixView total = f32_view(memory.data() + threads * own, c.rows, c.cols);
-#pragma omp parallel num_threads(threads)
-  {
-    omp_set_num_threads(1);
-    float* const mine = memory.data() + omp_get_thread_num() * own;
-#pragma omp for schedule(dynamic)
-    for (std::int64_t k = 0; k < chunks; ++k) {
-      const RowRange rows{k * chunk, std::min((k + 1) * chunk, a.rows)};
-      multiply_transposed(isa_, a.rows_in(rows), transpose_b, inner_part(transpose_b, b, rows),
-                          mine, f32_view(total.row<float>(0) + k * size, c.rows, c.cols));
-    }
-  }
+  for_blocks(threads, chunks, memory.data(), own, [&](std::int64_t k, float* mine) {
+    const RowRange rows{k * chunk, std::min((k + 1) * chunk, a.rows)};
+    multiply_transposed(isa_, a.rows_in(rows), transpose_b, inner_part(transpose_b, b, rows), mine,
+                        f32_view(total.row<float>(0) + k * size, c.rows, c.cols));
+  });
   const bool plain = epilogue.identity();
   const ColumnEpilogue columns = column_epilogue(
       epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));

@@ -172,14 +172,17 @@ ATOLL_INLINE inline void spmm_narrow(const SpmmArguments<T, Out>& a, RowRange ro
   }
 }
 
-// How many units the next tile has if `left` are left. Sums and what is added to them must fit the
-// registers, 32 with AVX-512 and 16 else. A unit that overlaps the one before must share its tile,
-// which reads what it adds to before it writes.
+// Sums and what is added to them must fit the registers, 32 with AVX-512 and 16 else.
+template <int kBytes, typename T>
+constexpr int kMostUnits = (kBytes == 64 ? 16 : 8) / Unit<kBytes, T>::kRegisters;
+
+// How many units the next tile has if `left` are left. A unit that overlaps the one before must
+// share its tile, which reads what it adds to before it writes.
 template <int kBytes, typename T>
 int units_of_tile(std::int64_t left, bool overlap) {
-  constexpr int kMost = (kBytes == 64 ? 16 : 8) / Unit<kBytes, T>::kRegisters;
   for (const int count : {16, 8, 4, 3, 2}) {
-    if (count <= kMost && count <= left && !(overlap && left - count == 1)) return count;
+    if (count <= kMostUnits<kBytes, T> && count <= left && !(overlap && left - count == 1))
+      return count;
   }
   return 1;
 }
@@ -187,7 +190,6 @@ int units_of_tile(std::int64_t left, bool overlap) {
 template <int kBytes, typename T, typename Out>
 ATOLL_INLINE inline void spmm_rows(const SpmmArguments<T, Out>& a, RowRange rows) {
   constexpr std::int64_t kColumns = Unit<kBytes, T>::kColumns;
-  constexpr int kMost = (kBytes == 64 ? 16 : 8) / Unit<kBytes, T>::kRegisters;
   if (a.cols < kColumns) {
     if constexpr (kBytes > 16) {
       return spmm_rows<kBytes / 2>(a, rows);
@@ -203,10 +205,10 @@ ATOLL_INLINE inline void spmm_rows(const SpmmArguments<T, Out>& a, RowRange rows
     const std::int64_t last = left == 0 ? a.cols - kColumns : first + (count - 1) * kColumns;
     switch (count) {
       case 16:
-        if constexpr (kMost >= 16) spmm_tile<kBytes, 16>(a, rows, first, last);
+        if constexpr (kMostUnits<kBytes, T> >= 16) spmm_tile<kBytes, 16>(a, rows, first, last);
         break;
       case 8:
-        if constexpr (kMost >= 8) spmm_tile<kBytes, 8>(a, rows, first, last);
+        if constexpr (kMostUnits<kBytes, T> >= 8) spmm_tile<kBytes, 8>(a, rows, first, last);
         break;
       case 4:
         spmm_tile<kBytes, 4>(a, rows, first, last);
