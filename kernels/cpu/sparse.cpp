@@ -17,7 +17,6 @@ namespace {
 // Chunks are taken dynamically. Of about equal cost, or a chunk of hubs would be waited for.
 constexpr std::int64_t kCostPerChunk = 4096;  // in edges
 constexpr std::int64_t kRowCost = 4;          // of a row without edges, in edges
-constexpr std::int64_t kEdgesAhead = 12;      // neighbours prefetched before they are needed
 constexpr std::int64_t kLine = 64;            // bytes
 constexpr std::int64_t kBlockRows = 16;       // summed as f32 before an epilogue, where y is not
 
@@ -42,18 +41,36 @@ struct SpmmArguments {
   std::int64_t nnz;
 };
 
-template <typename T>
+// Rows of neighbours are prefetched twice: into L2 long before they are needed, as a core can wait
+// for more lines there than its L1 can, and from there into L1. Distances in edges, for rows of
+// `row_bytes`.
+constexpr std::int64_t kFarBytes = 24 << 10;
+constexpr std::int64_t kNearBytes = 4 << 10;
+constexpr std::int64_t kMostNearEdges = 8;
+struct Prefetching {
+  std::int64_t far;
+  std::int64_t near;
+};
+Prefetching prefetching(std::int64_t row_bytes) {
+  return {std::max<std::int64_t>(kFarBytes / row_bytes, 4),
+          std::clamp<std::int64_t>(kNearBytes / row_bytes, 1, kMostNearEdges)};
+}
+
+constexpr int kIntoL2 = 2;  // __builtin_prefetch's degree of locality
+constexpr int kIntoL1 = 3;
+
+template <int kLocality, typename T>
 ATOLL_INLINE inline void prefetch_columns(const T* row, std::int64_t count) {
   const auto* bytes = reinterpret_cast<const char*>(row);
   const std::int64_t size = count * static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t b = 0; b < size; b += kLine) __builtin_prefetch(bytes + b);
+  for (std::int64_t b = 0; b < size; b += kLine) __builtin_prefetch(bytes + b, 0, kLocality);
 }
 
 // kCount units of row i: one after another from column `first`, but the last one from column
 // `last`, so that a width that units don't divide ends with two that overlap.
 template <int kBytes, int kCount, bool kWeighted, typename T, typename Out>
 ATOLL_INLINE inline void spmm_row(const SpmmArguments<T, Out>& a, std::int64_t i,
-                                  std::int64_t first, std::int64_t last) {
+                                  std::int64_t first, std::int64_t last, const Prefetching& ahead) {
   using Columns = Unit<kBytes, T>;
   using Floats = typename Columns::Floats;
   constexpr int kEach = Columns::kRegisters;
@@ -82,8 +99,9 @@ ATOLL_INLINE inline void spmm_row(const SpmmArguments<T, Out>& a, std::int64_t i
     return weight;
   };
   const auto prefetch = [&](std::int64_t e) ATOLL_INLINE {
-    const std::int64_t ahead = std::min(e + kEdgesAhead, a.nnz - 1);
-    prefetch_columns(source(ahead) + first, last + Columns::kColumns - first);
+    const std::int64_t count = last + Columns::kColumns - first;
+    prefetch_columns<kIntoL2>(source(std::min(e + ahead.far, a.nnz - 1)) + first, count);
+    prefetch_columns<kIntoL1>(source(std::min(e + ahead.near, a.nnz - 1)) + first, count);
   };
   // Without self weight the row itself is not read: it may hold anything.
   if (const float self = a.self_weight == nullptr ? 0.0F : a.self_weight[i]; self != 0.0F) {
@@ -135,13 +153,15 @@ ATOLL_INLINE inline void spmm_row(const SpmmArguments<T, Out>& a, std::int64_t i
 template <int kBytes, int kCount, typename T, typename Out>
 ATOLL_INLINE inline void spmm_tile(const SpmmArguments<T, Out>& a, RowRange rows,
                                    std::int64_t first, std::int64_t last) {
+  const std::int64_t columns = last + Unit<kBytes, T>::kColumns - first;
+  const Prefetching ahead = prefetching(columns * static_cast<std::int64_t>(sizeof(T)));
   if (a.values != nullptr || a.col_scale != nullptr) {
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      spmm_row<kBytes, kCount, true>(a, i, first, last);
+      spmm_row<kBytes, kCount, true>(a, i, first, last, ahead);
     }
   } else {
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      spmm_row<kBytes, kCount, false>(a, i, first, last);
+      spmm_row<kBytes, kCount, false>(a, i, first, last, ahead);
     }
   }
 }
