@@ -74,7 +74,8 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
        {"peak_rss_mb", static_cast<double>(peak) / 1e6},
        {"allocations", samples.allocations},
        {"device_memory_mb", static_cast<double>(job.device_bytes()) / 1e6},
-       {"memory_needed_mb", static_cast<double>(job.trainer().bytes_needed()) / 1e6}});
+       {"memory_needed_mb", static_cast<double>(job.trainer().bytes_needed()) / 1e6},
+       {"memory_held_mb", static_cast<double>(job.trainer().bytes_held()) / 1e6}});
   std::int64_t floats = 0;
   for (const LayerAlgebra& layer : job.trainer().model().algebra()) {
     floats += layer.forward_floats + layer.backward_floats;
@@ -113,11 +114,15 @@ void print_report(const Json& report) {
   }
   fmt::print(
       "  {:.3f} MB sent per epoch by all ranks ({:.3f} MB of halo rows by formula, {} floats "
-      "per halo row); peak {:.0f} MB, {} allocations in these epochs\n",
+      "per halo row), {} allocations in these epochs\n"
+      "  rank 0: peak {:.0f} MB, {:.2f} times features, graph and activations for backward "
+      "({:.0f} MB)\n",
       report.at("bytes_sent_per_epoch").get<double>() / 1e6,
       report.at("halo_bytes_per_epoch_formula").get<double>() / 1e6,
-      report.at("floats_per_halo_row").get<std::int64_t>(), report.at("peak_rss_mb").get<double>(),
-      report.at("allocations").get<std::int64_t>());
+      report.at("floats_per_halo_row").get<std::int64_t>(),
+      report.at("allocations").get<std::int64_t>(), report.at("peak_rss_mb").get<double>(),
+      report.at("peak_rss_mb").get<double>() / report.at("memory_held_mb").get<double>(),
+      report.at("memory_held_mb").get<double>());
 }
 
 void run_comparison(const BenchArguments& arguments, TrainOptions options,

@@ -40,12 +40,20 @@ std::int64_t ConvolutionLayer::input_rows() const {
   return multiply_first() && !config_.halo_computed ? op.inner() : op.with_halo();
 }
 
-std::int64_t ConvolutionLayer::aggregate_input_elements() const {
-  if (!multiply_first()) {
-    return config_.input_gradient ? operators_.backward().with_halo() * config_.in : 0;
-  }
-  // Forward it holds what is aggregated, backward the aggregate itself.
-  return std::max(operators_.forward().with_halo(), operators_.backward().inner()) * config_.out;
+std::int64_t ConvolutionLayer::product_elements() const {
+  return multiply_first() ? operators_.forward().with_halo() * config_.out : 0;
+}
+
+std::int64_t ConvolutionLayer::aggregate_elements() const {
+  const DistributedOperator& op = operators_.backward();
+  if (multiply_first()) return op.inner() * config_.out;
+  return config_.input_gradient ? op.with_halo() * config_.in : 0;
+}
+
+std::int64_t ConvolutionLayer::kept_elements() const {
+  const std::int64_t columns =
+      (aggregated_ != nullptr ? config_.in : 0) + (pre_norm_ != nullptr ? config_.out : 0);
+  return operators_.forward().inner() * columns;
 }
 
 std::int64_t ConvolutionLayer::gradient_elements() const {
@@ -59,7 +67,7 @@ std::int64_t ConvolutionLayer::floats_per_halo_row(Direction direction) const {
   return multiply_first() || config_.input_gradient ? width : 0;
 }
 
-void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratch, MatrixView input,
+void ConvolutionLayer::forward(const RankContext& context, Tensor& product_memory, MatrixView input,
                                MatrixView output) {
   Backend& backend = context.backend;
   Queue& queue = context.queue;
@@ -91,7 +99,7 @@ void ConvolutionLayer::forward(const RankContext& context, const Scratch& scratc
 
   tail_.prepare_epilogue(context);
   if (multiply_first()) {
-    const MatrixView product = scratch.aggregate_input->reshaped(op.with_halo(), config_.out);
+    const MatrixView product = product_memory.reshaped(op.with_halo(), config_.out);
     AggregateStages stages;
     stages.prepare = [&](RowRange range) {
       multiply(input.rows_in(range), weight, 0, product.rows_in(range), {});
@@ -185,8 +193,8 @@ void ConvolutionLayer::backward_without_aggregate(const RankContext& context, Ma
   }
 }
 
-void ConvolutionLayer::backward(const RankContext& context, const Scratch& scratch,
-                                MatrixView input, ConstMatrixView output, int from) {
+void ConvolutionLayer::backward(const RankContext& context, const BackwardMemory& memory,
+                                MatrixView input, ConstMatrixView output) {
   Backend& backend = context.backend;
   Queue& queue = context.queue;
   const DistributedOperator& op = operators_.backward();
@@ -195,7 +203,7 @@ void ConvolutionLayer::backward(const RankContext& context, const Scratch& scrat
   const ConstMatrixView z = pre_norm_ != nullptr ? ConstMatrixView(pre_norm_->view()) : y;
   // The gradient's halo rows exist only where the gradient itself is aggregated.
   const MatrixView dz_all =
-      scratch.gradients[from]->reshaped(multiply_first() ? op.with_halo() : inner, config_.out);
+      memory.gradient->reshaped(multiply_first() ? op.with_halo() : inner, config_.out);
   const MatrixView dz = dz_all.rows_in({0, inner});
   const ConstMatrixView weight = parameters_.operand(weight_);
   const Channel channel{config_.index, Direction::kBackward};
@@ -205,9 +213,8 @@ void ConvolutionLayer::backward(const RankContext& context, const Scratch& scrat
     backward_without_aggregate(context, input, y, dz);
     return;
   }
-  const MatrixView dx = config_.input_gradient
-                            ? scratch.gradients[1 - from]->reshaped(inner, config_.in)
-                            : MatrixView{};
+  const MatrixView dx =
+      config_.input_gradient ? memory.input_gradient->reshaped(inner, config_.in) : MatrixView{};
   // Through the tail, and the root weight's gradient: needs no aggregate, so it covers the wire.
   const auto tail_and_root = [&](RowRange range) {
     tail_.backward_rows(context, range, y, z, dz);
@@ -223,7 +230,7 @@ void ConvolutionLayer::backward(const RankContext& context, const Scratch& scrat
   };
   if (multiply_first()) {
     // y = S (x W): dW = x^T (S^T dz), dx = (S^T dz) W^T.
-    const MatrixView aggregated = scratch.aggregate_input->reshaped(inner, config_.out);
+    const MatrixView aggregated = memory.aggregate->reshaped(inner, config_.out);
     const auto multiply = [&](RowRange range) {
       backend.gemm(queue, Transpose::kYes, input.rows_in(range), Transpose::kNo,
                    aggregated.rows_in(range), 1, parameters_.gradient(weight_));
@@ -236,7 +243,7 @@ void ConvolutionLayer::backward(const RankContext& context, const Scratch& scrat
               {.prepare = tail_and_root, .complete = multiply});
   } else {
     // y = (S x) W: dW = (S x)^T dz, dx = S^T (dz W^T).
-    const MatrixView product = scratch.aggregate_input->reshaped(op.with_halo(), config_.in);
+    const MatrixView product = memory.aggregate->reshaped(op.with_halo(), config_.in);
     const auto multiply = [&](RowRange range) {
       tail_and_root(range);
       backend.gemm(queue, Transpose::kNo, dz.rows_in(range), Transpose::kYes, weight, 0,

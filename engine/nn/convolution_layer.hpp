@@ -13,14 +13,17 @@ class ConvolutionLayer final : public Layer {
                    ParameterStore& parameters, TensorArena& arena);
 
   std::int64_t input_rows() const override;
-  std::int64_t aggregate_input_elements() const override;
+  std::int64_t product_elements() const override;
   std::int64_t gradient_elements() const override;
+  std::int64_t aggregate_elements() const override;
+  std::int64_t kept_elements() const override;
+  Tensor* tail_input() override { return pre_norm_; }
   std::int64_t floats_per_halo_row(Direction direction) const override;
   const DistributedOperator& aggregated_by(Direction direction) const override;
-  void forward(const RankContext& context, const Scratch& scratch, MatrixView input,
+  void forward(const RankContext& context, Tensor& product, MatrixView input,
                MatrixView output) override;
-  void backward(const RankContext& context, const Scratch& scratch, MatrixView input,
-                ConstMatrixView output, int from) override;
+  void backward(const RankContext& context, const BackwardMemory& memory, MatrixView input,
+                ConstMatrixView output) override;
   const LayerConfig& config() const override { return config_; }
   LayerTail& tail() override { return tail_; }
   bool holds_aggregate() const override { return cached_; }

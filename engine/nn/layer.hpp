@@ -25,10 +25,12 @@ struct LayerConfig {
   TailConfig tail;
 };
 
-// Memory that all layers of a model share: valid only inside one forward or backward call.
-struct Scratch {
-  Tensor* aggregate_input = nullptr;  // rows that an aggregate reads, with halo
-  Tensor* gradients[2] = {};          // gradient of a layer's output and input in turn, with halo
+// Where the backward pass of a layer finds and leaves its matrices. The model lets them lie in what
+// backward has no use for any more: see Model::plan_backward.
+struct BackwardMemory {
+  Tensor* gradient = nullptr;        // d loss / d output [inner, out], overwritten; room for halo
+  Tensor* aggregate = nullptr;       // the aggregate's input or output, whichever is not a gradient
+  Tensor* input_gradient = nullptr;  // d loss / d input [inner, in]; null: not wanted
 };
 
 class Layer {
@@ -37,22 +39,28 @@ class Layer {
 
   // Rows that the input matrix must have: inner, plus halo if the input itself is aggregated.
   virtual std::int64_t input_rows() const = 0;
-  virtual std::int64_t aggregate_input_elements() const = 0;  // of Scratch::aggregate_input
-  virtual std::int64_t gradient_elements() const = 0;  // of Scratch::gradients for the output
+  // Elements that forward needs beside input and output, and backward as BackwardMemory's gradient
+  // and aggregate.
+  virtual std::int64_t product_elements() const = 0;
+  virtual std::int64_t gradient_elements() const = 0;
+  virtual std::int64_t aggregate_elements() const = 0;
+  // What the layer keeps for backward beside its output, in elements.
+  virtual std::int64_t kept_elements() const = 0;
+  // The kept input of the tail, which backward reads before it writes an input gradient; null if
+  // there is none.
+  virtual Tensor* tail_input() = 0;
   // Floats that cross the cut per halo row in one epoch of training, and in one evaluation pass.
   virtual std::int64_t floats_per_halo_row(Direction direction) const = 0;
   // What it aggregates with; the plan says which rows travel.
   virtual const DistributedOperator& aggregated_by(Direction direction) const = 0;
 
   // output[inner] = layer(input). input [input_rows(), in]; its halo rows are overwritten where
-  // they are fetched.
-  virtual void forward(const RankContext& context, const Scratch& scratch, MatrixView input,
+  // they are fetched. product: valid inside this call only.
+  virtual void forward(const RankContext& context, Tensor& product, MatrixView input,
                        MatrixView output) = 0;
-  // gradient (scratch.gradients[from]) holds d loss / d output [inner, out] and is overwritten;
-  // d loss / d input goes to scratch.gradients[1 - from] unless input_gradient is off. Adds to the
-  // gradients of the layer's parameters.
-  virtual void backward(const RankContext& context, const Scratch& scratch, MatrixView input,
-                        ConstMatrixView output, int from) = 0;
+  // From d loss / d output to d loss / d input. Adds to the gradients of the layer's parameters.
+  virtual void backward(const RankContext& context, const BackwardMemory& memory, MatrixView input,
+                        ConstMatrixView output) = 0;
 
   virtual const LayerConfig& config() const = 0;
   virtual LayerTail& tail() = 0;

@@ -91,13 +91,11 @@ Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const Lo
         "and only a layer after it needs them; this takes --layers 2 or more, --input-dropout 0, "
         "--cache-aggregate on and an order that aggregates first there");
   }
-  std::int64_t aggregate_input = 0;
-  std::int64_t gradient = 0;
+  product_ = &arena_->declare(1, 0);
   for (int index = 0; index < config.layers; ++index) {
     const LayerConfig layer = layer_config(config, index);
     layers_.push_back(find_kind(config.kind).make(layer, operators_, parameters_, *arena_));
-    aggregate_input = std::max(aggregate_input, layers_.back()->aggregate_input_elements());
-    gradient = std::max(gradient, layers_.back()->gradient_elements());
+    product_->reserve(layers_.back()->product_elements());
   }
   const std::int64_t inner = operators_.forward().inner();
   if (config.input_dropout > 0 || layers_[0]->input_rows() > inner) {
@@ -108,9 +106,42 @@ Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const Lo
     const std::int64_t rows = last ? inner : layers_[index + 1]->input_rows();
     outputs_.push_back(&arena_->declare(rows, layers_[index]->config().out));
   }
-  scratch_.aggregate_input = &arena_->declare(1, aggregate_input);
-  scratch_.gradients[0] = &arena_->declare(1, gradient);
-  scratch_.gradients[1] = &arena_->declare(1, gradient);
+  plan_backward();
+}
+
+void Model::plan_backward() {
+  Tensor* const logits_gradient = &arena_->declare(1, layers_.back()->gradient_elements());
+  Tensor* const aggregate = &arena_->declare(1, 0);
+  Tensor* spare = nullptr;
+  backward_.resize(layers_.size());
+  backward_.back().gradient = logits_gradient;
+  for (int index = config_.layers - 1; index >= 0; --index) {
+    Layer& layer = *layers_[index];
+    BackwardMemory& memory = backward_[index];
+    // The output was read by the next layer or the loss and has been a mask to this one's tail, all
+    // before the aggregate is written. Not so where rows of dz W^T are written beside rows that
+    // wait for the tail.
+    const bool in_output = layer.config().order == MultiplyOrder::kMultiplyFirst;
+    memory.aggregate = in_output ? outputs_[index] : aggregate;
+    memory.aggregate->reserve(layer.aggregate_elements());
+    if (index == 0) break;
+    memory.input_gradient = layer.tail_input();
+    if (memory.input_gradient == nullptr) {
+      // The product of a forward pass is free until the next one, for one gradient at a time.
+      if (memory.gradient == product_ && spare == nullptr) spare = &arena_->declare(1, 0);
+      memory.input_gradient = memory.gradient == product_ ? spare : product_;
+    }
+    memory.input_gradient->reserve(layers_[index - 1]->gradient_elements());
+    backward_[index - 1].gradient = memory.input_gradient;
+  }
+}
+
+std::int64_t Model::activation_bytes() const {
+  std::int64_t elements = 0;
+  for (const auto& layer : layers_) {
+    elements += layer->kept_elements() + operators_.forward().inner() * layer->config().out;
+  }
+  return elements * bytes_of(config_.dtype);
 }
 
 void Model::allocate(std::uint64_t seed) {
@@ -145,7 +176,7 @@ ConstMatrixView Model::forward(const RankContext& context) {
     input_holds_features_ = true;
   }
   for (int index = 0; index < config_.layers; ++index) {
-    layers_[index]->forward(context, scratch_, layer_input(index), outputs_[index]->view());
+    layers_[index]->forward(context, *product_, layer_input(index), outputs_[index]->view());
   }
   // The copy of the features had room for halo rows; with their aggregate kept, nobody needs it.
   if (input_ != nullptr && !drop_input && layers_[0]->holds_aggregate()) {
@@ -156,15 +187,14 @@ ConstMatrixView Model::forward(const RankContext& context) {
 }
 
 MatrixView Model::logits_gradient() {
-  return scratch_.gradients[0]->reshaped(operators_.forward().inner(), config_.outputs);
+  return backward_.back().gradient->reshaped(operators_.forward().inner(), config_.outputs);
 }
 
 void Model::backward(const RankContext& context) {
   backend_.fill_zero(queue_, parameters_.gradients());
-  int from = 0;
   for (int index = config_.layers - 1; index >= 0; --index) {
-    layers_[index]->backward(context, scratch_, layer_input(index), outputs_[index]->view(), from);
-    from = 1 - from;
+    layers_[index]->backward(context, backward_[index], layer_input(index),
+                             outputs_[index]->view());
   }
 }
 

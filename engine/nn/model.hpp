@@ -64,11 +64,13 @@ class Model {
         ConstMatrixView features);
 
   std::int64_t bytes() const { return arena_->bytes() + parameters_.bytes(); }
+  // Of these, the activations of inner nodes that backward reads.
+  std::int64_t activation_bytes() const;
   void allocate(std::uint64_t seed);
 
   // Logits [inner, outputs] of all inner nodes; valid until the next call. Collective.
   ConstMatrixView forward(const RankContext& context);
-  // What forward() returned last.
+  // What forward() returned last, until backward().
   ConstMatrixView logits() const { return outputs_.back()->view(); }
   // True if a forward pass of training computes what one of an evaluation does: without dropout,
   // and without statistics of the batch.
@@ -98,6 +100,9 @@ class Model {
 
  private:
   MatrixView layer_input(int index);
+  // Where gradients lie: in what the backward pass has read for the last time, where that is large
+  // enough, so that training takes little more memory than the activations.
+  void plan_backward();
 
   ModelConfig config_;
   Backend& backend_;
@@ -109,7 +114,8 @@ class Model {
   std::vector<std::unique_ptr<Layer>> layers_;
   Tensor* input_ = nullptr;       // first input with halo rows or dropout; null: features as is
   std::vector<Tensor*> outputs_;  // per layer
-  Scratch scratch_;
+  Tensor* product_ = nullptr;     // of one layer's forward pass
+  std::vector<BackwardMemory> backward_;  // per layer
   bool input_holds_features_ = false;
 };
 

@@ -4,6 +4,42 @@
 
 namespace atl {
 
+namespace {
+
+// What Model::plan_backward declares, and the inputs of norms, in which gradients may lie.
+std::int64_t backward_floats(std::span<const LayerConfig> layers, const RowCounts& rows) {
+  const auto multiply_first = [](const LayerConfig& layer) {
+    return layer.order == MultiplyOrder::kMultiplyFirst;
+  };
+  const auto gradient = [&](const LayerConfig& layer) {
+    return (multiply_first(layer) ? rows.with_halo() : rows.inner) * layer.out;
+  };
+  std::int64_t total = gradient(layers.back());
+  std::int64_t product = 0;
+  std::int64_t spare = 0;
+  std::int64_t aggregate = 0;
+  bool in_product = false;  // the gradient of the output
+  for (std::size_t l = layers.size(); l-- > 0;) {
+    const LayerConfig& layer = layers[l];
+    if (multiply_first(layer)) product = std::max(product, rows.with_halo() * layer.out);
+    if (!multiply_first(layer) && layer.input_gradient) {
+      aggregate = std::max(aggregate, rows.with_halo() * layer.in);
+    }
+    const std::int64_t input_gradient = l > 0 ? gradient(layers[l - 1]) : 0;
+    if (layer.tail.norm != Norm::kNone) {
+      total += std::max(rows.inner * layer.out, input_gradient);
+      in_product = false;
+    } else {
+      std::int64_t& to = in_product ? spare : product;
+      to = std::max(to, input_gradient);
+      in_product = !in_product;
+    }
+  }
+  return total + product + spare + aggregate;
+}
+
+}  // namespace
+
 RowCounts row_counts(const PartitionQuality& partition, int rank,
                      const Recomputation* recomputation) {
   const auto ranks = partition.parts.size();
@@ -43,20 +79,13 @@ double training_bytes(const ModelConfig& model, std::span<const LayerConfig> lay
         layer.order == MultiplyOrder::kAggregateFirst || (layer.index == 1 && rows.recomputes);
     return reads_halo ? rows.with_halo() : rows.inner;
   };
-  std::int64_t floats = 0;
-  std::int64_t aggregate_input = 0;
-  std::int64_t gradient = 0;
+  std::int64_t floats = backward_floats(layers, rows);
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const LayerConfig& layer = layers[l];
     const bool multiply_first = layer.order == MultiplyOrder::kMultiplyFirst;
     const std::int64_t width = multiply_first ? layer.out : layer.in;
-    if (!multiply_first) floats += rows.inner * layer.in;                  // the aggregate
-    if (layer.tail.norm != Norm::kNone) floats += rows.inner * layer.out;  // the norm's input
+    if (!multiply_first) floats += rows.inner * layer.in;  // the aggregate
     floats += (l + 1 < layers.size() ? input_rows(layers[l + 1]) : rows.inner) * layer.out;
-    if (multiply_first || layer.input_gradient) {
-      aggregate_input = std::max(aggregate_input, rows.with_halo() * width);
-    }
-    gradient = std::max(gradient, (multiply_first ? rows.with_halo() : rows.inner) * layer.out);
     // Send buffers of training, forward and backward, and of evaluation.
     const bool backward = multiply_first || layer.input_gradient;
     const std::int64_t sent = layer.index == 1 ? rows.sent_to_layer_1 : rows.sent_forward;
@@ -73,7 +102,6 @@ double training_bytes(const ModelConfig& model, std::span<const LayerConfig> lay
   if (model.input_dropout > 0 || input_rows(layers[0]) > rows.inner) {
     floats += input_rows(layers[0]) * model.features;
   }
-  floats += aggregate_input + 2 * gradient;
   floats += 4 * parameter_count(layers, has_root_weight(model.kind));  // with gradient and moments
   return 4 * static_cast<double>(floats);
 }

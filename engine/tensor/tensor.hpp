@@ -1,6 +1,7 @@
 // Matrices and arrays that own memory of a Backend.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -47,19 +48,26 @@ class Tensor {
   void release() { memory_.reset(); }
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
-  std::int64_t bytes() const { return rows_ * cols_ * bytes_of(dtype_); }
+  std::int64_t bytes() const { return std::max(rows_ * cols_, reserved_) * bytes_of(dtype_); }
+  // Before allocate(): makes room for so many elements, for reshaped().
+  void reserve(std::int64_t elements) {
+    ATOLL_ASSERT(memory_ == nullptr);
+    reserved_ = std::max(reserved_, elements);
+  }
 
   MatrixView view() { return {memory_.get(), rows_, cols_, cols_, dtype_}; }
   ConstMatrixView view() const { return {memory_.get(), rows_, cols_, cols_, dtype_}; }
-  // The first rows * cols elements as a matrix of another shape: scratch space has many users.
+  // The first rows * cols elements as a matrix of another shape: its memory has many users.
   MatrixView reshaped(std::int64_t rows, std::int64_t cols) {
-    ATOLL_ASSERT(rows * cols <= rows_ * cols_, "{} x {} in {} x {}", rows, cols, rows_, cols_);
+    ATOLL_ASSERT(rows * cols <= std::max(rows_ * cols_, reserved_), "{} x {} in {} x {} or {}",
+                 rows, cols, rows_, cols_, reserved_);
     return {memory_.get(), rows, cols, cols, dtype_};
   }
 
  private:
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
+  std::int64_t reserved_ = 0;  // elements
   DType dtype_ = DType::kF32;
   DeviceMemory memory_;
 };

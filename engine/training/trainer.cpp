@@ -90,6 +90,18 @@ std::int64_t Trainer::bytes_needed() const {
   return total;
 }
 
+std::int64_t Trainer::bytes_held() const {
+  const LocalGraphView& graph = data_.graph();
+  const auto matrix_bytes = [](const LocalMatrixView& matrix) {
+    return static_cast<std::int64_t>(matrix.csr.row_ptr.size_bytes() +
+                                     matrix.csr.col_idx.size_bytes() +
+                                     matrix.csr.values.size_bytes());
+  };
+  const ConstMatrixView features = data_.features();
+  return features.rows * features.cols * bytes_of(features.dtype) + model_.activation_bytes() +
+         matrix_bytes(graph.forward) + (graph.symmetric ? 0 : matrix_bytes(graph.backward));
+}
+
 void Trainer::allocate() {
   model_.allocate(options_.seed);
   model_.operators().connect(backend_, queue_, transport_);

@@ -33,6 +33,8 @@ class Trainer {
 
   // Bytes that allocate() and the exchange buffers take on this rank.
   std::int64_t bytes_needed() const;
+  // Bytes of what training can't do without: features, graph, activations that backward reads.
+  std::int64_t bytes_held() const;
   void allocate();  // collective
 
   // Forward, loss, backward, gradient all-reduce, step. epoch is 1-based. Collective.
