@@ -1,5 +1,7 @@
 #include "tests/benchmarks/bench.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -33,7 +35,8 @@ const std::array<float, kValues>& values() {
 
 Bench::Bench(const std::string& backend, const BenchOptions& options)
     : scale_(options.scale),
-      backend_(make_backend(backend, {.threads = options.threads, .device = 0})),
+      threads_(options.threads > 0 ? options.threads : omp_get_max_threads()),
+      backend_(make_backend(backend, {.threads = threads_, .device = 0})),
       queue_(backend_->make_queue()),
       clock_(backend_->make_clock(*queue_)) {}
 
@@ -125,19 +128,30 @@ double Bench::time_once() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void Bench::run(benchmark::State& state, const std::string& name,
-                const std::function<Case(Bench&)>& make) {
-  if (name != name_) {
+double Bench::bound_seconds(DType dtype) {
+  auto found = ceilings_.find(dtype);
+  if (found == ceilings_.end()) {
+    found = ceilings_.emplace(dtype, measure_ceilings(*backend_, *queue_, threads_, dtype)).first;
+  }
+  return std::max(case_.no_reuse_bytes / found->second.bytes_per_s,
+                  case_.flops / found->second.flop_per_s);
+}
+
+void Bench::run(benchmark::State& state, const Benchmark& benchmark) {
+  if (benchmark.name != name_) {
     release_all();
-    name_ = name;
-    case_ = make(*this);
+    name_ = benchmark.name;
+    case_ = benchmark.make(*this);
     time_once();
     failure_ = check();
   }
   if (!failure_.empty()) return state.SkipWithError(failure_.c_str());
+  double seconds = 0;
   for (auto iteration : state) {
     static_cast<void>(iteration);
-    state.SetIterationTime(time_once());
+    const double once = time_once();
+    seconds += once;
+    state.SetIterationTime(once);
   }
   const auto rate = [&](const char* counter, double amount) {
     if (amount == 0) return;
@@ -151,6 +165,8 @@ void Bench::run(benchmark::State& state, const std::string& name,
     rate("compulsory_bytes_per_second", case_.compulsory_bytes);
   }
   rate("flops", case_.flops);
+  state.counters["of_ceiling"] =
+      bound_seconds(benchmark.dtype) * static_cast<double>(state.iterations()) / seconds;
 }
 
 }  // namespace atl

@@ -1,14 +1,16 @@
 // What the kernels' benchmarks share: a backend, data of known values, timing on the device, and
-// the counters of a roofline.
+// the counters of a roofline under ceilings measured in the same run.
 #pragma once
 
 #include <benchmark/benchmark.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "kernels/ceilings.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
@@ -30,6 +32,15 @@ struct Case {
   // After the first run this element must have this value, to about the precision of its type.
   ConstMatrixView checked{};  // [1, 1]
   double expected = 0;
+};
+
+class Bench;
+
+// A benchmark by its name, which is unique, and how to make its case.
+struct Benchmark {
+  std::string name;
+  std::function<Case(Bench&)> make;
+  DType dtype = DType::kF32;  // left out on backends that can't store it
 };
 
 // One backend and the data of the benchmark that is running.
@@ -61,19 +72,22 @@ class Bench {
 
   // Makes the case of this name, unless it was the last one: Google Benchmark calls a benchmark
   // several times. Then times it.
-  void run(benchmark::State& state, const std::string& name,
-           const std::function<Case(Bench&)>& make);
+  void run(benchmark::State& state, const Benchmark& benchmark);
 
  private:
   void* upload_bytes(const void* data, std::int64_t bytes);
   void release_all();
   std::string check();
   double time_once();
+  // The least time that the ceilings allow the case, nothing being cached.
+  double bound_seconds(DType dtype);
 
   double scale_;
+  int threads_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<SpanClock> clock_;
+  std::map<DType, Ceilings> ceilings_;
   std::vector<void*> buffers_;
   std::string name_;
   Case case_;
@@ -91,12 +105,6 @@ inline std::string with_type(const std::string& name, DType dtype) {
   return name + (dtype == DType::kBf16 ? "/bf16" : "/f32");
 }
 
-// A benchmark by its name, which is unique, and how to make its case.
-struct Benchmark {
-  std::string name;
-  std::function<Case(Bench&)> make;
-  DType dtype = DType::kF32;  // left out on backends that can't store it
-};
 std::vector<Benchmark> limit_benchmarks();
 std::vector<Benchmark> sparse_benchmarks();
 std::vector<Benchmark> dense_benchmarks();

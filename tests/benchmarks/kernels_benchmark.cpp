@@ -1,11 +1,13 @@
-// Speed of the kernels beside the limits of the machine, measured in the same run: one large copy
-// and large square products.
+// Speed of the kernels beside the limits of the machine, measured in the same run: the STREAM triad
+// (on a device one large copy) and large square products.
 //
 //   bench_kernels [--backends=cuda,cpu] [--threads=N] [--scale=0.1] [Google Benchmark's options]
 //
 // Names are BACKEND/OPERATION/SHAPE/TYPE/manual_time. Counters are rates: bytes_per_second of
 // operations that stream; of SpMM no_reuse_bytes_per_second, as if no cache held anything, and
-// compulsory_bytes_per_second, each byte once (docs/performance.md); flops. Times are the device's
+// compulsory_bytes_per_second, each byte once (docs/performance.md); flops. of_ceiling is the share
+// of the limit that counts: the time that memory (no-reuse bytes) or products would take at these
+// rates, by the time measured; above 1 where caches help. Times are the device's
 // where it has a clock. --benchmark_out=FILE writes JSON.
 #include <charconv>
 #include <cmath>
@@ -71,8 +73,7 @@ void register_benchmarks(Bench& bench) {
       if (!bench.backend().supports(one.dtype)) continue;
       const std::string name = backend + "/" + one.name;
       benchmark::RegisterBenchmark(
-          name.c_str(),
-          [&bench, one](benchmark::State& state) { bench.run(state, one.name, one.make); })
+          name.c_str(), [&bench, one](benchmark::State& state) { bench.run(state, one); })
           ->UseManualTime()
           ->Unit(benchmark::kMillisecond);
     }
