@@ -57,7 +57,9 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
       .add_option("--weights", flags.weights,
                   "Share of each part, any scale, e.g. 2,1,1; equal shares without it")
       ->delimiter(',');
-  command.add_option("--cuts", flags.cuts, "How many cuts metis makes; the best is kept");
+  command.add_option(
+      "--cuts", flags.cuts,
+      "How many cuts metis makes; the best is kept; 0: four, or one of more than 20 million edges");
   command.add_option("--imbalance", flags.imbalance,
                      "How far a part may exceed its share, e.g. 0.03 for 3 %");
   command

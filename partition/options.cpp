@@ -41,6 +41,13 @@ auto parse_name(const Names& names, const std::string& text, const char* option)
   fail_option("{}: '{}' is unknown; allowed are {}", option, text, allowed);
 }
 
+// Seeds differ by up to 15 % in halo rows on arxiv, by 0.02 % on a graph of 124 million edges,
+// where a cut takes minutes.
+int default_cuts(const GraphView& graph) {
+  constexpr std::int64_t kManyEdges = 20'000'000;
+  return graph.in_edges.nnz() > kManyEdges ? 1 : 4;
+}
+
 // Mean of in- and out-degree, rounded up: forward reads the in-edges, backward the out-edges.
 std::vector<std::int64_t> mean_degrees(const GraphView& graph) {
   const CsrView in = graph.in_edges;
@@ -219,8 +226,8 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
   if (!(options.imbalance >= 0.001 && options.imbalance <= 10)) {
     fail_option("--imbalance: {} found; allowed are 0.001 to 10", options.imbalance);
   }
-  if (options.cuts < 1 || options.cuts > 1000) {
-    fail_option("--cuts: {} found; allowed are 1 to 1000", options.cuts);
+  if (options.cuts < 0 || options.cuts > 1000) {
+    fail_option("--cuts: {} found; allowed are 0 to 1000", options.cuts);
   }
   check_islands(options.islands, parts);
   check_part_order(options.part_order, parts);
@@ -235,7 +242,7 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
   problem.shares = normalised_shares(options.weights, parts);
   problem.imbalance = options.imbalance;
   problem.seed = options.seed;
-  problem.cuts = options.cuts;
+  problem.cuts = options.cuts > 0 ? options.cuts : default_cuts(graph);
   if (matters(options.islands)) problem.islands = options.islands;
   auto weights = constraint_weights(graph, options, split);
   problem.constraints = static_cast<std::int64_t>(weights.size());

@@ -46,7 +46,7 @@ struct PartitionOptions {
   PartitionBalance balance = PartitionBalance::kCost;
   std::vector<double> weights;  // share of each part, any scale; empty: equal shares
   std::uint64_t seed = 1;
-  int cuts = 4;  // metis: how many cuts are made; the best is kept
+  int cuts = 0;  // metis: how many cuts are made; the best is kept; 0: by the size of the graph
   // The heaviest part may exceed its share by this fraction (and by one node).
   double imbalance = 0.03;
   std::int64_t split_index = 0;  // which split says what a training node is (kEdgesTrain only)

@@ -2,8 +2,11 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "kernels/registry.hpp"
@@ -24,7 +27,9 @@ std::string processor_name() {
 
 }  // namespace
 
-Isa detect_isa() {
+namespace {
+
+Isa widest_isa() {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -34,6 +39,25 @@ Isa detect_isa() {
   if (avx2) return Isa::kAvx2;
 #endif
   return Isa::kBaseline;
+}
+
+}  // namespace
+
+// What the processor has, or less if ATOLL_VECTORS says so: for tests and measurements.
+Isa detect_isa() {
+  struct Named {
+    const char* name;
+    Isa isa;
+  };
+  constexpr Named kNames[] = {
+      {"baseline", Isa::kBaseline}, {"avx2", Isa::kAvx2}, {"avx512", Isa::kAvx512}};
+  const Isa widest = widest_isa();
+  const char* const wanted = std::getenv("ATOLL_VECTORS");
+  if (wanted == nullptr) return widest;
+  for (const Named& named : kNames) {
+    if (std::string_view(wanted) == named.name) return std::min(widest, named.isa);
+  }
+  fail_option("ATOLL_VECTORS={}: allowed are baseline, avx2, avx512", wanted);
 }
 
 const char* isa_name(Isa isa) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "base/error.hpp"
@@ -18,6 +19,19 @@ TEST(Registry, MakesWhatItNames) {
   EXPECT_EQ(backend_names(), (std::vector<std::string>{"reference", "cpu", "cuda"}));
   EXPECT_EQ(make_backend("reference", {})->name(), "reference");
   EXPECT_EQ(make_backend("cpu", {})->name(), "cpu");
+}
+
+// What the machine lacks is never used, whatever the variable says.
+TEST(Registry, VectorsCanBeNarrowed) {
+  const char* const before = std::getenv("ATOLL_VECTORS");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("ATOLL_VECTORS", "baseline", 1);
+  EXPECT_THAT(make_backend("cpu", {.threads = 1})->device(), HasSubstr("1 thread, baseline SIMD"));
+  ::setenv("ATOLL_VECTORS", "sse9", 1);
+  const Error error = thrown_error([] { make_backend("cpu", {.threads = 1}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_STREQ(error.what(), "ATOLL_VECTORS=sse9: allowed are baseline, avx2, avx512");
+  before == nullptr ? ::unsetenv("ATOLL_VECTORS") : ::setenv("ATOLL_VECTORS", kept.c_str(), 1);
 }
 
 TEST(Registry, AutoIsCudaWhereADeviceIs) {

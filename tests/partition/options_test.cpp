@@ -68,7 +68,7 @@ TEST(PartitionOptions, UnusedOptionsLeaveTheTextAlone) {
   PartitionOptions options;
   const std::string text =
       R"({"method":"metis","objective":"volume","balance":"cost","shares":"equal","seed":1,)"
-      R"("cuts":4,"imbalance":0.03,"node_order":"communities"})";
+      R"("cuts":0,"imbalance":0.03,"node_order":"communities"})";
   EXPECT_EQ(to_json(options).dump(), text);
   options.islands = {1, 1, 1};  // a flat cut, too
   options.part_order = {0, 1, 2};
@@ -152,8 +152,8 @@ TEST(PartitionOptions, ImpossibleOnesAreRefused) {
   options.imbalance = std::nan("");
   EXPECT_THAT(message(3, options), HasSubstr("--imbalance: nan"));
   options.imbalance = 0.03;
-  options.cuts = 0;
-  EXPECT_THAT(message(3, options), HasSubstr("--cuts: 0"));
+  options.cuts = -1;
+  EXPECT_THAT(message(3, options), HasSubstr("--cuts: -1"));
   options.cuts = 1;
   options.balance = PartitionBalance::kEdgesTrain;
   EXPECT_THAT(message(3, options), HasSubstr("no training nodes"));
