@@ -111,7 +111,9 @@ void CpuBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a, Trans
 void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
                                 double beta, MatrixView c, const Epilogue& epilogue) {
   const bool plain = epilogue.identity();
-  const bool narrow = c.dtype != DType::kF32;
+  // Sums that are added to or that an epilogue follows are rounded behind it; others by the
+  // product.
+  const bool narrow = c.dtype != DType::kF32 && !(plain && beta == 0 && multiplies_bf16());
   const std::int64_t blocks = (c.rows + kGemmRows - 1) / kGemmRows;
   const auto threads = static_cast<int>(std::min<std::int64_t>(threads_, blocks));
   const std::int64_t block_rows = std::min(kGemmRows, c.rows);

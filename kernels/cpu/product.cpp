@@ -29,6 +29,7 @@ struct Shape {
   std::int64_t b_stride;
   std::int64_t c_stride;
   bool add;
+  DType c_type;
   auto operator<=>(const Shape&) const = default;
 };
 
@@ -48,10 +49,12 @@ memory::desc describe(std::int64_t rows, std::int64_t cols, memory::data_type ty
 
 Product make_product(const Shape& shape) {
   const auto bf16 = memory::data_type::bf16;
-  Product product{describe(shape.rows, shape.inner, bf16, shape.transpose_a, shape.a_stride),
-                  describe(shape.inner, shape.cols, bf16, shape.transpose_b, shape.b_stride),
-                  describe(shape.rows, shape.cols, memory::data_type::f32, false, shape.c_stride),
-                  {}};
+  Product product{
+      describe(shape.rows, shape.inner, bf16, shape.transpose_a, shape.a_stride),
+      describe(shape.inner, shape.cols, bf16, shape.transpose_b, shape.b_stride),
+      describe(shape.rows, shape.cols, shape.c_type == DType::kBf16 ? bf16 : memory::data_type::f32,
+               false, shape.c_stride),
+      {}};
   dnnl::primitive_attr attributes;
   if (shape.add) {
     dnnl::post_ops then;
@@ -98,12 +101,14 @@ void multiply(Transpose transpose_a, ConstMatrixView a, Transpose transpose_b, C
   const bool swap_a = transpose_a == Transpose::kYes;
   const bool swap_b = transpose_b == Transpose::kYes;
   const std::int64_t inner = swap_a ? a.rows : a.cols;
-  ATOLL_ASSERT(a.dtype == b.dtype && c.dtype == DType::kF32);
+  ATOLL_ASSERT(a.dtype == b.dtype);
   if (a.dtype == DType::kBf16) {
-    ATOLL_ASSERT(multiplies_bf16());
+    ATOLL_ASSERT(multiplies_bf16() && (c.dtype == DType::kF32 || beta == 0));
     return multiply_bf16(
-        {c.rows, c.cols, inner, swap_a, swap_b, a.stride, b.stride, c.stride, beta != 0}, a, b, c);
+        {c.rows, c.cols, inner, swap_a, swap_b, a.stride, b.stride, c.stride, beta != 0, c.dtype},
+        a, b, c);
   }
+  ATOLL_ASSERT(c.dtype == DType::kF32);
   const dnnl_status_t status = dnnl_sgemm(
       swap_a ? 'T' : 'N', swap_b ? 'T' : 'N', c.rows, c.cols, inner, 1.0F, a.row<float>(0),
       a.stride, b.row<float>(0), b.stride, static_cast<float>(beta), c.row<float>(0), c.stride);

@@ -10,8 +10,9 @@ namespace atl {
 bool multiplies_bf16();
 
 // c = op(a) op(b) + beta c by the calling thread alone, beta 0 or 1. a and b are both f32, or both
-// bf16 if multiplies_bf16(); c is f32. Several threads may call it at once. The same operands give
-// the same bits. b need not have whole rows in memory that follow each other: strides count.
+// bf16 if multiplies_bf16(); c is f32, or with beta 0 of the type of a: sums in f32, rounded once,
+// those below 2^-126 to zero. Several threads may call it at once. The same operands give the same
+// bits. b need not have whole rows in memory that follow each other: strides count.
 void multiply(Transpose transpose_a, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
               double beta, MatrixView c);
 
