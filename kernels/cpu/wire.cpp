@@ -6,15 +6,21 @@
 #include <limits>
 
 #include "kernels/cpu/cpu_backend.hpp"
-#include "kernels/cpu/random_blocks.hpp"
+#include "kernels/cpu/elements.hpp"
+#include "kernels/cpu/row_prefetch.hpp"
 #include "kernels/cpu/wire_codes.hpp"
+#include "kernels/cpu/wire_vectors.hpp"
 #include "kernels/quantizer.hpp"
 
 namespace atl {
 
 namespace {
 
-constexpr std::int64_t kRowsAhead = 6;  // fetched before they are needed
+constexpr std::int64_t kWideMessage = 768;  // bytes
+// What is larger has left the caches before it is read, and is copied past them.
+constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
+// Of one chunk of rows: far more than what is fetched ahead, which may be another thread's.
+constexpr std::int64_t kChunkElements = 32768;
 
 // --- packing ------------------------------------------------------------------------------------
 
@@ -27,13 +33,6 @@ struct Tile {
   float values[kWireTile];
   float noise[kWireTile];
 };
-
-template <typename T>
-ATOLL_INLINE inline void prefetch(const T* row, std::int64_t cols) {
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  for (std::int64_t j = 0; j < std::min(cols, 4 * kWireTile); j += kLine)
-    __builtin_prefetch(row + j);
-}
 
 template <typename T>
 ATOLL_INLINE inline QuantizerRange range_of_row(const T* x, float scale, std::int64_t cols) {
@@ -59,32 +58,19 @@ ATOLL_INLINE inline void load_tile(const T* x, float scale, std::int64_t cols, f
   for (std::int64_t j = tile.count; j < tile.units * kWireUnit; ++j) tile.values[j] = zero;
 }
 
-ATOLL_INLINE inline void draw_noise(const RandomKey& key, std::uint64_t node, Tile& tile) {
-  std::uint32_t words[kWireUnit];
-  for (std::int64_t unit = 0; unit < tile.units; ++unit) {
-    const std::int64_t col = tile.first + unit * kWireUnit;
-    draw_blocks<kWireUnit / 4>(key, node, static_cast<std::uint32_t>(col / 4), words);
-    float* noise = tile.noise + unit * kWireUnit;
-#pragma omp simd
-    for (int k = 0; k < kWireUnit; ++k) {
-      noise[k] = static_cast<float>(static_cast<std::int32_t>(words[k] >> 8U)) * 0x1p-24F;
-    }
-  }
-}
-
-// Codes of a tile, and the sum of f (1 - f) over it. step is above 0.
-template <typename Real>
-ATOLL_INLINE inline float round_tile(const Tile& tile, float zero, float step, std::int32_t top,
-                                     std::int32_t* __restrict codes) {
+// Codes of a tile at 16 bits; returns the sum of f (1 - f) over it. step is above 0.
+ATOLL_INLINE inline float round_tile(const Tile& tile, float zero, float step,
+                                     std::uint16_t* __restrict codes) {
+  constexpr std::int32_t kTop = 0xFFFF;
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t j = 0; j < tile.units * kWireUnit; ++j) {
-    const Real t =
-        (static_cast<Real>(tile.values[j]) - static_cast<Real>(zero)) / static_cast<Real>(step);
+    const double t = (static_cast<double>(tile.values[j]) - static_cast<double>(zero)) /
+                     static_cast<double>(step);
     const auto below = static_cast<std::int32_t>(t);
-    const Real fraction = t - static_cast<Real>(below);
-    const std::int32_t code = below + (static_cast<Real>(tile.noise[j]) < fraction ? 1 : 0);
-    codes[j] = code < top ? code : top;
+    const double fraction = t - static_cast<double>(below);
+    const std::int32_t code = below + (static_cast<double>(tile.noise[j]) < fraction ? 1 : 0);
+    codes[j] = static_cast<std::uint16_t>(code < kTop ? code : kTop);
     const auto f = static_cast<float>(fraction);
     sum += f * (1.0F - f);
   }
@@ -93,21 +79,24 @@ ATOLL_INLINE inline float round_tile(const Tile& tile, float zero, float step, s
 
 // Codes of a tile as they stand in messages of kBits bits; returns the sum of f (1 - f).
 template <int kBits>
-ATOLL_INLINE inline float quantize_tile(const Tile& tile, float zero, float step,
+ATOLL_INLINE inline float quantize_tile(Isa isa, const Tile& tile, float zero, float step,
                                         std::byte* packed) {
-  using Real = std::conditional_t<kBits == 16, double, float>;
-  using Code = std::conditional_t<kBits == 16, std::uint16_t, std::uint8_t>;
-  std::int32_t wide[kWireTile];
-  Code codes[kWireTile];
-  const float sum = round_tile<Real>(tile, zero, step, (1 << kBits) - 1, wide);
-#pragma omp simd
-  for (std::int64_t j = 0; j < tile.units * kWireUnit; ++j) codes[j] = static_cast<Code>(wide[j]);
-  if constexpr (kBits < 8) {
-    pack_units<kBits>(codes, tile.units, packed);
-  } else {
+  if constexpr (kBits == 16) {
+    std::uint16_t codes[kWireTile];
+    const float sum = round_tile(tile, zero, step, codes);
     std::memcpy(packed, codes, sizeof(codes));
+    return sum;
+  } else {
+    std::uint8_t codes[kWireTile];
+    const float sum = round_to_codes(isa, tile.values, tile.noise, tile.units * kWireUnit, zero,
+                                     step, (1 << kBits) - 1, codes);
+    if constexpr (kBits < 8) {
+      pack_units<kBits>(codes, tile.units, packed);
+    } else {
+      std::memcpy(packed, codes, sizeof(codes));
+    }
+    return sum;
   }
-  return sum;
 }
 
 // What the messages of one row share.
@@ -116,11 +105,18 @@ struct RowMessages {
   std::span<const std::uint8_t> bits;
   std::span<float> variance;
   std::byte* packets;
+  Isa isa;
+  const std::byte* as_stored;  // the row, if it is sent as it is
+  bool streamed;               // past the caches at 32 bits
 };
 
-// The tile as it is stored in matrices of T, in `packed` or where it is.
+// The tile as it is stored in matrices of T: where it is, or in `packed`.
 template <typename T>
-ATOLL_INLINE inline const std::byte* stored_tile(const Tile& tile, std::byte* packed) {
+ATOLL_INLINE inline const std::byte* stored_tile(const RowMessages& row, const Tile& tile,
+                                                 std::byte* packed) {
+  if (row.as_stored != nullptr) {
+    return row.as_stored + tile.first * static_cast<std::int64_t>(sizeof(T));
+  }
   if constexpr (std::is_same_v<T, float>) {
     return reinterpret_cast<const std::byte*>(tile.values);
   } else {
@@ -141,17 +137,22 @@ ATOLL_INLINE inline float send_tile(const RowMessages& row, const Tile& tile, fl
   std::int64_t start = kWireMetadataBytes + tile.first * kBits / 8;
   std::size_t bytes = tile_bytes(kBits, tile.count);
   if constexpr (kBits == 32) {
-    from = stored_tile<T>(tile, packed);
+    from = stored_tile<T>(row, tile, packed);
     start = tile.first * static_cast<std::int64_t>(sizeof(T));
     bytes = static_cast<std::size_t>(tile.count) * sizeof(T);
   } else if (step > 0) {
-    sum = quantize_tile<kBits>(tile, zero, step, packed);
+    sum = quantize_tile<kBits>(row.isa, tile, zero, step, packed);
   } else {
     std::memset(packed, 0, bytes);
   }
   for (std::size_t m = 0; m < row.bits.size(); ++m) {
     if (row.bits[m] != kBits) continue;
-    std::memcpy(row.packets + row.offset[m] + start, from, bytes);
+    std::byte* const to = row.packets + row.offset[m] + start;
+    if (kBits == 32 && row.streamed) {
+      copy_past_caches(to, from, bytes);
+    } else {
+      std::memcpy(to, from, bytes);
+    }
   }
   return sum;
 }
@@ -184,7 +185,7 @@ constexpr std::size_t index_of(unsigned bits) {
 // Packs one row into its messages and returns its range.
 template <typename T>
 ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_t cols,
-                                            const RandomKey& key, std::uint64_t node,
+                                            const NoiseKeys& keys, std::uint64_t node,
                                             const RowMessages& row) {
   const QuantizerRange range = range_of_row(x, scale, cols);
   const float zero = to_float(range.zero);
@@ -202,8 +203,12 @@ ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_
   }
   Tile tile;
   for (tile.first = 0; tile.first < cols; tile.first += kWireTile) {
-    load_tile(x, scale, cols, zero, tile);
-    if (noisy) draw_noise(key, node, tile);
+    if (noisy || row.as_stored == nullptr) {
+      load_tile(x, scale, cols, zero, tile);
+    } else {
+      tile.count = std::min(kWireTile, cols - tile.first);
+    }
+    if (noisy) draw_noise(row.isa, keys, node, tile.first, tile.count, tile.noise);
     send_tile<T>(row, tile, zero, widths, std::make_index_sequence<kWireBits.size()>{});
   }
   for (std::size_t m = 0; m < row.bits.size(); ++m) {
@@ -222,19 +227,30 @@ void lower(std::int64_t& least, std::int64_t candidate) {
 
 // --- unpacking ----------------------------------------------------------------------------------
 
-template <typename Code, typename T>
-ATOLL_INLINE inline void dequantize_codes(const Code* __restrict codes, std::int64_t count,
-                                          float zero, float step, T* __restrict y) {
+template <typename Code>
+ATOLL_INLINE inline void dequantize_codes(Isa, const Code* __restrict codes, std::int64_t count,
+                                          float zero, float step, float* __restrict y) {
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
-    store(y, j, static_cast<float>(static_cast<std::int32_t>(codes[j])) * step + zero);
+    y[j] = static_cast<float>(static_cast<std::int32_t>(codes[j])) * step + zero;
   }
+}
+template <typename Code>
+inline void dequantize_codes(Isa isa, const Code* codes, std::int64_t count, float zero, float step,
+                             Bf16* y) {
+  dequantize_to_bf16(isa, codes, count, zero, step, y);
 }
 
 template <int kBits, typename T>
-ATOLL_INLINE inline void dequantize_row(const std::byte* message, std::int64_t cols, T* y) {
+ATOLL_INLINE inline void dequantize_row(Isa isa, bool streamed, const std::byte* message,
+                                        std::int64_t cols, T* y) {
   if constexpr (kBits == 32) {
-    std::memcpy(y, message, static_cast<std::size_t>(cols) * sizeof(T));
+    const std::size_t bytes = static_cast<std::size_t>(cols) * sizeof(T);
+    if (streamed) {
+      copy_past_caches(y, message, bytes);
+    } else {
+      std::memcpy(y, message, bytes);
+    }
   } else {
     std::uint32_t metadata;
     std::memcpy(&metadata, message, sizeof(metadata));
@@ -246,25 +262,26 @@ ATOLL_INLINE inline void dequantize_row(const std::byte* message, std::int64_t c
       if constexpr (kBits == 16) {
         std::uint16_t codes[kWireTile];
         std::memcpy(codes, packed, tile_bytes(kBits, count));
-        dequantize_codes(codes, count, zero, step, y + first);
+        dequantize_codes(isa, codes, count, zero, step, y + first);
       } else if constexpr (kBits == 8) {
         const auto* codes = reinterpret_cast<const std::uint8_t*>(packed);
-        dequantize_codes(codes, count, zero, step, y + first);
+        dequantize_codes(isa, codes, count, zero, step, y + first);
       } else {
         std::uint8_t codes[kWireTile];
         unpack_tile<kBits>(packed, count, codes);
-        dequantize_codes(codes, count, zero, step, y + first);
+        dequantize_codes(isa, codes, count, zero, step, y + first);
       }
     }
   }
 }
 
 template <typename T, std::size_t... kIndex>
-ATOLL_INLINE inline void dequantize_row(int bits, const std::byte* message, std::int64_t cols, T* y,
-                                        std::index_sequence<kIndex...>) {
+ATOLL_INLINE inline void dequantize_row(Isa isa, bool streamed, int bits, const std::byte* message,
+                                        std::int64_t cols, T* y, std::index_sequence<kIndex...>) {
   (
       [&]() ATOLL_INLINE {
-        if (bits == kWireBits[kIndex]) dequantize_row<kWireBits[kIndex]>(message, cols, y);
+        if (bits == kWireBits[kIndex])
+          dequantize_row<kWireBits[kIndex]>(isa, streamed, message, cols, y);
       }(),
       ...);
 }
@@ -273,11 +290,12 @@ ATOLL_INLINE inline void dequantize_row(int bits, const std::byte* message, std:
 
 void CpuBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const LocalId> rows,
                                 std::span<const float> scale, MatrixView y) {
-  for_chunks(y.rows, rows_per_chunk(x.cols), [&](RowRange range) {
+  for_chunks(y.rows, rows_per_chunk(x.cols, kChunkElements), [&](RowRange range) {
     run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
+      const Prefetcher<T> prefetcher(x, rows);
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t row = to_index(rows[k]);
-        if (k + kRowsAhead < y.rows) prefetch(x.row<T>(to_index(rows[k + kRowsAhead])), x.cols);
+        prefetcher.before(k);
         const T* from = x.row<T>(row);
         T* __restrict to = y.row<T>(k);
         const float factor = scale.empty() ? 1.0F : scale[row];
@@ -291,26 +309,35 @@ void CpuBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const Local
 void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackPlan& plan,
                                   std::span<const float> scale, const RoundingSpec& rounding,
                                   std::span<std::byte> packets, const PackTrace& trace) {
-  const RandomKey key = rounding.key_now();
+  const NoiseKeys keys(rounding.key_now());
   const auto rows = static_cast<std::int64_t>(plan.rows.size());
-  for_chunks(rows, rows_per_chunk(x.cols), [&](RowRange range) {
+  const bool streamed = packets.size() >= kStreamedBytes;
+  for_chunks(rows, rows_per_chunk(x.cols, kChunkElements), [&](RowRange range) {
     std::int64_t bad = std::numeric_limits<std::int64_t>::max();
     run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
+      const Prefetcher<T> prefetcher(x, plan.rows);
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t row = to_index(plan.rows[k]);
-        if (k + kRowsAhead < rows) prefetch(x.row<T>(to_index(plan.rows[k + kRowsAhead])), x.cols);
+        prefetcher.before(k);
         const auto first = static_cast<std::size_t>(plan.first[k]);
         const auto count = static_cast<std::size_t>(plan.first[k + 1]) - first;
-        const RowMessages messages{plan.offset.subspan(first, count),
-                                   plan.bits.subspan(first, count),
-                                   trace.variance.subspan(first, count), packets.data()};
+        const T* const x_row = x.row<T>(row);
+        const RowMessages messages{
+            plan.offset.subspan(first, count),
+            plan.bits.subspan(first, count),
+            trace.variance.subspan(first, count),
+            packets.data(),
+            isa_,
+            scale.empty() ? reinterpret_cast<const std::byte*>(x_row) : nullptr,
+            streamed};
         const QuantizerRange found =
-            pack_row(x.row<T>(row), scale.empty() ? 1.0F : scale[row], x.cols, key,
+            pack_row(x_row, scale.empty() ? 1.0F : scale[row], x.cols, keys,
                      static_cast<std::uint64_t>(to_index(rounding.row_ids[row])), messages);
         trace.range[k] = found.range;
         if (found.bad) bad = std::min(bad, k);
       }
     });
+    if (streamed) finish_copies();
     lower(trace.bad[0], bad);
   });
 }
@@ -318,14 +345,27 @@ void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackPlan& pla
 void CpuBackend::do_dequantize_rows(Queue&, std::span<const std::byte> packets,
                                     const UnpackPlan& plan, MatrixView y) {
   const auto messages = static_cast<std::int64_t>(plan.rows.size());
+  const auto bytes =
+      static_cast<std::int64_t>(packets.size()) / std::max<std::int64_t>(1, messages);
+  const std::int64_t far = rows_ahead(bytes, kBytesAheadL2);
+  const std::int64_t near = rows_ahead(bytes, kBytesAheadL1);
+  // Packets are read in order: only where little is computed does the machine not keep up by
+  // itself.
+  const bool ahead = bytes >= kWideMessage;
+  const bool streamed = packets.size() >= kStreamedBytes;
   for_chunks(messages, rows_per_chunk(y.cols), [&](RowRange range) {
     run_vectorised(isa_, y.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t m = range.begin; m < range.end; ++m) {
-        dequantize_row(plan.bits[m], packets.data() + plan.offset[m], y.cols,
+        if (ahead && m + far < messages) {
+          prefetch<2>(packets.data() + plan.offset[m + far], bytes);
+          prefetch<3>(packets.data() + plan.offset[m + near], bytes);
+        }
+        dequantize_row(isa_, streamed, plan.bits[m], packets.data() + plan.offset[m], y.cols,
                        y.row<T>(to_index(plan.rows[m])),
                        std::make_index_sequence<kWireBits.size()>{});
       }
     });
+    if (streamed) finish_copies();
   });
 }
 

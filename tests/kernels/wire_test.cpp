@@ -2,8 +2,10 @@
 // must be: unbiased, of the variance that the trace says, shared by receivers.
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "kernels/cpu/wire_vectors.hpp"
 #include "tests/kernels/wire_messages.hpp"
 
 namespace atl {
@@ -306,6 +308,63 @@ TEST_P(WireTest, RoundingIsUnbiasedAndOfTheVarianceInTheTrace) {
     }
     EXPECT_NEAR(found, expected, (small_tests() ? 0.2 : 0.05) * expected);
     EXPECT_NEAR(trace[w], expected * steps[w] * steps[w], 2e-4 * expected * steps[w] * steps[w]);
+  }
+}
+
+// Enough bytes that `cpu` writes past its caches, on two threads, from rows that start at odd
+// places.
+TEST(LargeMessages, At32BitsComeBackAsTheyWere) {
+  constexpr std::int64_t kRows = 4200;
+  constexpr std::int64_t kCols = 1001;
+  constexpr auto kCount = static_cast<std::size_t>(kRows * kCols);
+  static_assert(kCount * sizeof(float) > 16U << 20U);
+  const auto backend = make_backend("cpu", {.threads = 2, .device = 0});
+  const auto queue = backend->make_queue();
+  const std::vector<float> sent = random_floats(kRows * kCols, 51);
+  std::vector<float> packet(kCount + 1, -7);  // one value more, which must stay
+  std::vector<float> received(kCount + 1, -7);
+  std::vector<LocalId> rows;
+  std::vector<std::int64_t> first{0};
+  std::vector<std::int64_t> offset;
+  for (std::int64_t k = 0; k < kRows; ++k) {
+    rows.push_back(LocalId{static_cast<std::int32_t>(kRows - 1 - k)});
+    first.push_back(k + 1);
+    offset.push_back(k * kCols * 4);
+  }
+  const std::vector<std::uint8_t> bits(kRows, 32);
+  std::vector<float> range(kRows);
+  std::vector<float> variance(kRows);
+  std::vector<std::int64_t> bad{kNoneBad};
+  const std::vector<GlobalId> ids = nodes(kRows);
+  const auto bytes = std::as_writable_bytes(std::span(packet).first(kCount));
+  backend->quantize_rows(*queue, {sent.data(), kRows, kCols, kCols, DType::kF32},
+                         {rows, first, offset, bits}, {}, {kKey, ids}, bytes,
+                         {range, variance, bad});
+  backend->dequantize_rows(*queue, bytes, {rows, offset, bits},
+                           {received.data(), kRows, kCols, kCols, DType::kF32});
+  for (std::size_t k = 0; k < kRows; ++k) {
+    const std::size_t size = kCols * sizeof(float);
+    ASSERT_EQ(std::memcmp(&packet[k * kCols], &sent[(kRows - 1 - k) * kCols], size), 0) << k;
+  }
+  EXPECT_EQ(std::memcmp(received.data(), sent.data(), kCount * sizeof(float)), 0);
+  EXPECT_EQ(packet.back(), -7);
+  EXPECT_EQ(received.back(), -7);
+  EXPECT_EQ(bad.front(), kNoneBad);
+}
+
+TEST(CopyPastCaches, CopiesEveryByteAndNoOther) {
+  std::vector<std::uint8_t> from(2000);
+  for (std::size_t k = 0; k < from.size(); ++k) from[k] = static_cast<std::uint8_t>(k % 251);
+  for (const std::size_t size : {0, 1, 15, 63, 64, 65, 127, 128, 129, 500, 1024}) {
+    for (const std::size_t start : {0, 1, 4, 16, 60, 63, 64}) {
+      std::vector<std::uint8_t> to(1200, 255);
+      copy_past_caches(to.data() + start, from.data() + 3, size);
+      finish_copies();
+      for (std::size_t k = 0; k < to.size(); ++k) {
+        const bool inside = k >= start && k < start + size;
+        ASSERT_EQ(to[k], inside ? from[k - start + 3] : 255) << size << " from " << start;
+      }
+    }
   }
 }
 

@@ -1,0 +1,247 @@
+// Not written with run_with_vectors (simd.hpp): GCC takes a vector apart
+// that the function around it has no registers for, before it inlines that function into one which
+// has them, and no loop over lanes makes the instruction for 32 by 32 to 64 bits of it.
+#include "kernels/cpu/wire_vectors.hpp"
+
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace atl {
+
+namespace {
+
+namespace baseline {
+
+typedef std::uint64_t Lanes __attribute__((vector_size(16)));
+typedef std::int32_t Integers __attribute__((vector_size(16)));
+typedef float Floats __attribute__((vector_size(16)));
+
+inline Lanes multiply(Lanes a, Lanes b) {
+#if defined(__x86_64__)
+  return reinterpret_cast<Lanes>(
+      _mm_mul_epu32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#else
+  return (a & 0xFFFFFFFFU) * (b & 0xFFFFFFFFU);
+#endif
+}
+
+inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
+#if defined(__x86_64__)
+  const auto in = [&](int k) { return reinterpret_cast<__m128i>(codes[k]); };
+  const __m128i joined =
+      _mm_packus_epi16(_mm_packs_epi32(in(0), in(1)), _mm_packs_epi32(in(2), in(3)));
+  std::memcpy(bytes, &joined, sizeof(joined));
+#else
+  for (int k = 0; k < 16; ++k) bytes[k] = static_cast<std::uint8_t>(codes[k / 4][k % 4]);
+#endif
+}
+
+#if defined(__x86_64__)
+inline Integers widen(const std::uint8_t* codes) {
+  std::int32_t four;
+  std::memcpy(&four, codes, sizeof(four));
+  const __m128i zero = _mm_setzero_si128();
+  const __m128i halves = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero);
+  return reinterpret_cast<Integers>(_mm_unpacklo_epi16(halves, zero));
+}
+inline Integers widen(const std::uint16_t* codes) {
+  const __m128i halves = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
+  return reinterpret_cast<Integers>(_mm_unpacklo_epi16(halves, _mm_setzero_si128()));
+}
+#else
+template <typename Code>
+inline Integers widen(const Code* codes) {
+  return Integers{codes[0], codes[1], codes[2], codes[3]};
+}
+#endif
+
+inline void store_upper_halves(const Integers& first, const Integers& second, Bf16* y) {
+#if defined(__x86_64__)
+  const __m128i joined = _mm_packs_epi32(reinterpret_cast<__m128i>(first >> 16),
+                                         reinterpret_cast<__m128i>(second >> 16));
+  std::memcpy(static_cast<void*>(y), &joined, sizeof(joined));
+#else
+  for (int k = 0; k < 4; ++k) {
+    y[k].bits = static_cast<std::uint16_t>(first[k] >> 16);
+    y[k + 4].bits = static_cast<std::uint16_t>(second[k] >> 16);
+  }
+#endif
+}
+
+#include "kernels/cpu/wire_vectors.inc"
+
+}  // namespace baseline
+
+#if defined(__x86_64__)
+
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+namespace avx2 {
+
+typedef std::uint64_t Lanes __attribute__((vector_size(32)));
+typedef std::int32_t Integers __attribute__((vector_size(32)));
+typedef float Floats __attribute__((vector_size(32)));
+
+inline Lanes multiply(Lanes a, Lanes b) {
+  return reinterpret_cast<Lanes>(
+      _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+
+// Packing works in parts of 16 bytes, which then have to be put in order.
+inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
+  const __m256i first =
+      _mm256_packus_epi32(reinterpret_cast<__m256i>(codes[0]), reinterpret_cast<__m256i>(codes[1]));
+  const __m256i second =
+      _mm256_packus_epi32(reinterpret_cast<__m256i>(codes[2]), reinterpret_cast<__m256i>(codes[3]));
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const __m256i joined = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(first, second), order);
+  std::memcpy(bytes, &joined, sizeof(joined));
+}
+
+inline Integers widen(const std::uint8_t* codes) {
+  return reinterpret_cast<Integers>(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes))));
+}
+inline Integers widen(const std::uint16_t* codes) {
+  return reinterpret_cast<Integers>(
+      _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))));
+}
+
+inline void store_upper_halves(const Integers& first, const Integers& second, Bf16* y) {
+  const __m256i joined = _mm256_packs_epi32(reinterpret_cast<__m256i>(first >> 16),
+                                            reinterpret_cast<__m256i>(second >> 16));
+  const __m256i in_order = _mm256_permute4x64_epi64(joined, 0xD8);
+  std::memcpy(static_cast<void*>(y), &in_order, sizeof(in_order));
+}
+
+#include "kernels/cpu/wire_vectors.inc"
+
+}  // namespace avx2
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
+namespace avx512 {
+
+typedef std::uint64_t Lanes __attribute__((vector_size(64)));
+typedef std::int32_t Integers __attribute__((vector_size(64)));
+typedef float Floats __attribute__((vector_size(64)));
+
+inline Lanes multiply(Lanes a, Lanes b) {
+  return reinterpret_cast<Lanes>(
+      _mm512_maskz_mul_epu32(0xFF, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+}
+
+// As with AVX2.
+inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
+  const __m512i first =
+      _mm512_packus_epi32(reinterpret_cast<__m512i>(codes[0]), reinterpret_cast<__m512i>(codes[1]));
+  const __m512i second =
+      _mm512_packus_epi32(reinterpret_cast<__m512i>(codes[2]), reinterpret_cast<__m512i>(codes[3]));
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i joined =
+      _mm512_maskz_permutexvar_epi32(0xFFFF, order, _mm512_packus_epi16(first, second));
+  std::memcpy(bytes, &joined, sizeof(joined));
+}
+
+inline Integers widen(const std::uint8_t* codes) {
+  return reinterpret_cast<Integers>(
+      _mm512_maskz_cvtepu8_epi32(0xFFFF, _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))));
+}
+inline Integers widen(const std::uint16_t* codes) {
+  return reinterpret_cast<Integers>(_mm512_maskz_cvtepu16_epi32(
+      0xFFFF, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes))));
+}
+
+inline void store_upper_halves(const Integers& first, const Integers& second, Bf16* y) {
+  const __m512i joined = _mm512_packs_epi32(reinterpret_cast<__m512i>(first >> 16),
+                                            reinterpret_cast<__m512i>(second >> 16));
+  const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  const __m512i in_order = _mm512_maskz_permutexvar_epi64(0xFF, order, joined);
+  std::memcpy(static_cast<void*>(y), &in_order, sizeof(in_order));
+}
+
+#include "kernels/cpu/wire_vectors.inc"
+
+}  // namespace avx512
+#pragma GCC pop_options
+
+#endif
+
+}  // namespace
+
+NoiseKeys::NoiseKeys(const RandomKey& of) : key(of) {
+  auto key0 = static_cast<std::uint32_t>(key.seed);
+  auto key1 = static_cast<std::uint32_t>(key.seed >> 32U);
+  for (auto& both : rounds) {
+    both[0] = key0;
+    both[1] = key1;
+    key0 += 0x9E3779B9U;
+    key1 += 0xBB67AE85U;
+  }
+}
+
+void draw_noise(Isa isa, const NoiseKeys& keys, std::uint64_t row, std::int64_t first,
+                std::int64_t count, float* noise) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return avx512::draw_columns(keys, row, first, count, noise);
+  if (isa == Isa::kAvx2) return avx2::draw_columns(keys, row, first, count, noise);
+#endif
+  baseline::draw_columns(keys, row, first, count, noise);
+}
+
+float round_to_codes(Isa isa, const float* values, const float* noise, std::int64_t count,
+                     float zero, float step, std::int32_t top, std::uint8_t* codes) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) {
+    return avx512::round_columns(values, noise, count, zero, step, top, codes);
+  }
+  if (isa == Isa::kAvx2) return avx2::round_columns(values, noise, count, zero, step, top, codes);
+#endif
+  return baseline::round_columns(values, noise, count, zero, step, top, codes);
+}
+
+void copy_past_caches(void* to, const void* from, std::size_t bytes) {
+#if defined(__x86_64__)
+  constexpr std::size_t kLine = 64;
+  const std::size_t head = (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine;
+  if (bytes >= head + kLine) {
+    auto* target = static_cast<std::byte*>(to);
+    const auto* source = static_cast<const std::byte*>(from);
+    std::memcpy(target, source, head);
+    std::size_t at = head;
+    for (; at + kLine <= bytes; at += kLine) {
+      for (std::size_t k = at; k < at + kLine; k += sizeof(__m128i)) {
+        _mm_stream_si128(reinterpret_cast<__m128i*>(target + k),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + k)));
+      }
+    }
+    std::memcpy(target + at, source + at, bytes - at);
+    return;
+  }
+#endif
+  std::memcpy(to, from, bytes);
+}
+
+void finish_copies() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+template <typename Code>
+void dequantize_to_bf16(Isa isa, const Code* codes, std::int64_t count, float zero, float step,
+                        Bf16* y) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return avx512::dequantize_columns(codes, count, zero, step, y);
+  if (isa == Isa::kAvx2) return avx2::dequantize_columns(codes, count, zero, step, y);
+#endif
+  baseline::dequantize_columns(codes, count, zero, step, y);
+}
+template void dequantize_to_bf16(Isa, const std::uint8_t*, std::int64_t, float, float, Bf16*);
+template void dequantize_to_bf16(Isa, const std::uint16_t*, std::int64_t, float, float, Bf16*);
+
+}  // namespace atl
