@@ -8,6 +8,7 @@
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/elements.hpp"
+#include "kernels/cpu/row_prefetch.hpp"
 #include "kernels/cpu/vectors.hpp"
 
 namespace atl {
@@ -17,7 +18,6 @@ namespace {
 // Chunks are taken dynamically. Of about equal cost, or a chunk of hubs would be waited for.
 constexpr std::int64_t kCostPerChunk = 4096;  // in edges
 constexpr std::int64_t kRowCost = 4;          // of a row without edges, in edges
-constexpr std::int64_t kLine = 64;            // bytes
 constexpr std::int64_t kBlockRows = 16;       // summed as f32 before an epilogue, where y is not
 
 // The operator in plain pointers; absent factors are null. x and what y held are of type T, sums
@@ -41,29 +41,15 @@ struct SpmmArguments {
   std::int64_t nnz;
 };
 
-// Rows of neighbours are prefetched twice: into L2 long before they are needed, as a core can wait
-// for more lines there than its L1 can, and from there into L1. Distances in edges, for rows of
-// `row_bytes`.
-constexpr std::int64_t kFarBytes = 24 << 10;
-constexpr std::int64_t kNearBytes = 4 << 10;
-constexpr std::int64_t kMostNearEdges = 8;
+// How many edges ahead rows of neighbours are fetched into the second cache and into the first.
 struct Prefetching {
   std::int64_t far;
   std::int64_t near;
 };
 Prefetching prefetching(std::int64_t row_bytes) {
-  return {std::max<std::int64_t>(kFarBytes / row_bytes, 4),
-          std::clamp<std::int64_t>(kNearBytes / row_bytes, 1, kMostNearEdges)};
-}
-
-constexpr int kIntoL2 = 2;  // __builtin_prefetch's degree of locality
-constexpr int kIntoL1 = 3;
-
-template <int kLocality, typename T>
-ATOLL_INLINE inline void prefetch_columns(const T* row, std::int64_t count) {
-  const auto* bytes = reinterpret_cast<const char*>(row);
-  const std::int64_t size = count * static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t b = 0; b < size; b += kLine) __builtin_prefetch(bytes + b, 0, kLocality);
+  constexpr std::int64_t kMostNearEdges = 8;
+  return {rows_ahead(row_bytes, kBytesAheadL2),
+          std::min(rows_ahead(row_bytes, kBytesAheadL1), kMostNearEdges)};
 }
 
 // kCount units of row i: one after another from column `first`, but the last one from column
@@ -99,9 +85,10 @@ ATOLL_INLINE inline void spmm_row(const SpmmArguments<T, Out>& a, std::int64_t i
     return weight;
   };
   const auto prefetch = [&](std::int64_t e) ATOLL_INLINE {
-    const std::int64_t count = last + Columns::kColumns - first;
-    prefetch_columns<kIntoL2>(source(std::min(e + ahead.far, a.nnz - 1)) + first, count);
-    prefetch_columns<kIntoL1>(source(std::min(e + ahead.near, a.nnz - 1)) + first, count);
+    const std::int64_t bytes =
+        (last + Columns::kColumns - first) * static_cast<std::int64_t>(sizeof(T));
+    atl::prefetch<2>(source(std::min(e + ahead.far, a.nnz - 1)) + first, bytes);
+    atl::prefetch<3>(source(std::min(e + ahead.near, a.nnz - 1)) + first, bytes);
   };
   // Without self weight the row itself is not read: it may hold anything.
   if (const float self = a.self_weight == nullptr ? 0.0F : a.self_weight[i]; self != 0.0F) {
