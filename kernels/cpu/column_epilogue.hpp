@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <cstring>
+#include <limits>
 #include <span>
 
 #include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/random_blocks.hpp"
+#include "kernels/cpu/vectors.hpp"
 
 namespace atl {
 
@@ -30,69 +31,73 @@ ColumnEpilogue column_epilogue(const Epilogue& epilogue, std::int64_t cols,
 static_assert(std::endian::native == std::endian::little,
               "half-words of a random block are read from memory low half first");
 
-inline constexpr int kDropLanes = 16;             // random blocks drawn at a time
 inline constexpr std::int64_t kColsPerBlock = 8;  // half-words of one block
-inline constexpr std::int64_t kColsPerDrop = kColsPerBlock * kDropLanes;
+// Columns whose random blocks are drawn at a time, and least so: two vectors and one of them.
+template <int kBytes>
+inline constexpr std::int64_t kColsPerDrop = 2 * kBytes;
 
-// y[j] = kept(first + j) ? y[j] * scale : 0 for columns [first, first + count) of the row of node
-// `node`. first: a multiple of kColsPerBlock; count: at most kColsPerDrop.
-ATOLL_INLINE inline void drop_columns(const DropoutSpec& dropout, std::uint64_t node,
-                                      std::int64_t first, std::int64_t count, float* __restrict y) {
-  const std::uint32_t threshold = dropout.rate.threshold;
-  const float scale = dropout.rate.scale;
-  std::uint32_t words[kColsPerDrop / 2];
-  std::uint16_t halves[kColsPerDrop];
+// halves[j] = the half-word of column first + j of the row of node `node`, j < count at least.
+// first: a multiple of kColsPerBlock; count: at most kColsPerDrop.
+template <int kBytes>
+ATOLL_INLINE inline void draw_halves(const RandomKey& key, std::uint64_t node, std::int64_t first,
+                                     std::int64_t count, std::uint16_t* halves) {
   const auto block = static_cast<std::uint32_t>(first / kColsPerBlock);
-  if (count > 4 * kColsPerBlock) {
-    draw_blocks<kDropLanes>(dropout.key, node, block, words);
+  if (2 * count > kColsPerDrop<kBytes>) {
+    draw_vectors<kBytes, 2>(key, node, block, halves);
   } else {
-    draw_blocks<4>(dropout.key, node, block, words);
-  }
-  std::memcpy(halves, words, sizeof(halves));
-#pragma omp simd
-  for (std::int64_t j = 0; j < count; ++j) {
-    y[j] = halves[j] < threshold ? y[j] * scale : 0.0F;
+    draw_vectors<kBytes, 1>(key, node, block, halves);
   }
 }
 
-// Without dropout.
-template <typename From, typename To>
-ATOLL_INLINE inline void affine_columns(const ColumnEpilogue& epilogue, std::int64_t first,
-                                        std::int64_t count, const From* x, To* y) {
-  const float* mean = epilogue.mean + first;
-  const float* scale = epilogue.scale + first;
-  const float* shift = epilogue.shift + first;
-  // x may be y, element by element, so neither is restrict. NaN stays NaN.
-  if (epilogue.relu) {
-#pragma omp simd
-    for (std::int64_t j = 0; j < count; ++j) {
-      const float value = (load(x, j) - mean[j]) * scale[j] + shift[j];
-      store(y, j, value < 0.0F ? 0.0F : value);
+// y = epilogue(x) for columns [first, first + count) of a row; x and y point to column 0 of it and
+// may be the same. With kDrop `halves` belong to the columns from `first` on. Rounds once.
+template <int kBytes, bool kDrop, typename From, typename To>
+ATOLL_INLINE inline void finish_columns(const ColumnEpilogue& epilogue, std::int64_t first,
+                                        std::int64_t count, const std::uint16_t* halves,
+                                        const From* x, To* y) {
+  // NaN is not below anything and stays NaN.
+  const float least = epilogue.relu ? 0.0F : -std::numeric_limits<float>::infinity();
+  const std::uint32_t threshold = kDrop ? epilogue.dropout.rate.threshold : 0;
+  const float kept = kDrop ? epilogue.dropout.rate.scale : 1.0F;
+  for_columns<kBytes>(first, first + count, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
+    using Columns = Pair<kUnit>;
+    typename Columns::Floats values[2];
+    typename Columns::Floats mean[2];
+    typename Columns::Floats scale[2];
+    typename Columns::Floats shift[2];
+    Columns::load(x + j, part, values);
+    Columns::load(epilogue.mean + j, part, mean);
+    Columns::load(epilogue.scale + j, part, scale);
+    Columns::load(epilogue.shift + j, part, shift);
+    const typename Columns::Floats low = typename Columns::Floats{} + least;
+#pragma GCC unroll 2
+    for (int r = 0; r < 2; ++r) {
+      values[r] = (values[r] - mean[r]) * scale[r] + shift[r];
+      values[r] = values[r] < low ? low : values[r];
+      if constexpr (kDrop) {
+        typename Columns::Words words;
+        Columns::load_words(halves + (j - first) + r * Columns::kLanes, words);
+        values[r] = words < threshold ? values[r] * kept : typename Columns::Floats{};
+      }
     }
-  } else {
-#pragma omp simd
-    for (std::int64_t j = 0; j < count; ++j) {
-      store(y, j, (load(x, j) - mean[j]) * scale[j] + shift[j]);
-    }
-  }
+    Columns::store(values, part, y + j);
+  });
 }
 
-// y = epilogue(x) for columns [first, first + count) of row i; x and y point to the first of them,
-// a multiple of kColsPerBlock. y may be x. Rounds once.
-template <typename From, typename To>
-ATOLL_INLINE inline void finish_columns(const ColumnEpilogue& epilogue, std::int64_t i,
-                                        std::int64_t first, std::int64_t count, const From* x,
-                                        To* y) {
+// y = epilogue(x) for row i.
+template <int kBytes, typename From, typename To>
+ATOLL_INLINE inline void finish_row(const ColumnEpilogue& epilogue, std::int64_t i,
+                                    std::int64_t cols, const From* x, To* y) {
   const DropoutSpec& dropout = epilogue.dropout;
-  if (!dropout.active()) return affine_columns(epilogue, first, count, x, y);
+  if (!dropout.active()) {
+    return finish_columns<kBytes, false>(epilogue, 0, cols, nullptr, x, y);
+  }
   const auto node = static_cast<std::uint64_t>(to_index(dropout.row_ids[i]));
-  float values[kColsPerDrop];
-  for (std::int64_t done = 0; done < count; done += kColsPerDrop) {
-    const std::int64_t part = std::min(kColsPerDrop, count - done);
-    float* const to = row_to_compute(y + done, values);
-    affine_columns(epilogue, first + done, part, x + done, to);
-    drop_columns(dropout, node, first + done, part, to);
-    store_row(to, part, y + done);
+  std::uint16_t halves[kColsPerDrop<kBytes>];
+  for (std::int64_t first = 0; first < cols; first += kColsPerDrop<kBytes>) {
+    const std::int64_t count = std::min(kColsPerDrop<kBytes>, cols - first);
+    draw_halves<kBytes>(dropout.key, node, first, count, halves);
+    finish_columns<kBytes, true>(epilogue, first, count, halves, x, y);
   }
 }
 

@@ -17,9 +17,9 @@ void CpuBackend::do_fill_zero(Queue&, MatrixView y) {
 
 void convert_rows(Isa isa, ConstMatrixView x, MatrixView y) {
   const auto convert = [&]<typename From, typename To>(From, To) {
-    run_vectorised(isa, [&]() ATOLL_INLINE {
+    run_with_vectors(isa, [&]<int kBytes>() ATOLL_INLINE {
       for (std::int64_t i = 0; i < x.rows; ++i) {
-        convert_row(x.row<From>(i), x.cols, y.row<To>(i));
+        convert_columns<kBytes>(x.row<From>(i), x.cols, y.row<To>(i));
       }
     });
   };

@@ -9,6 +9,7 @@
 
 #include "kernels/bf16.hpp"
 #include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/vectors.hpp"
 #include "kernels/views.hpp"
 
 namespace atl {
@@ -25,6 +26,15 @@ template <typename Body>
 void run_vectorised(Isa isa, DType dtype, const Body& body) {
   with_element(dtype,
                [&](auto element) { run_vectorised(isa, [&]() ATOLL_INLINE { body(element); }); });
+}
+
+// run_with_vectors of body.template operator()<kBytes>(float{}) or (Bf16{}).
+template <typename Body>
+void run_with_vectors(Isa isa, DType dtype, const Body& body) {
+  with_element(dtype, [&](auto element) {
+    run_with_vectors(isa,
+                     [&]<int kBytes>() ATOLL_INLINE { body.template operator()<kBytes>(element); });
+  });
 }
 
 ATOLL_INLINE inline float load(const float* row, std::int64_t j) { return row[j]; }
@@ -49,23 +59,49 @@ ATOLL_INLINE inline void convert_row(const From* __restrict x, std::int64_t cols
   for (std::int64_t j = 0; j < cols; ++j) store(y, j, load(x, j));
 }
 
+// `count` rows of f32 that start on lines of the cache: vectors that cross lines are slow, the more
+// so where they are read soon after they were written.
+class WideRows {
+ public:
+  WideRows(std::int64_t count, std::int64_t cols)
+      : stride_((cols + kLine - 1) / kLine * kLine),
+        memory_(static_cast<std::size_t>(count * stride_ + kLine)) {
+    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data()) / sizeof(float);
+    first_ = memory_.data() + (kLine - address % kLine) % kLine;
+  }
+  WideRows(const WideRows&) = delete;
+  WideRows& operator=(const WideRows&) = delete;
+
+  float* row(std::int64_t k) { return first_ + k * stride_; }
+
+ private:
+  static constexpr std::int64_t kLine = 16;  // floats
+
+  std::int64_t stride_;
+  std::vector<float> memory_;
+  float* first_;
+};
+
 // For loops over a row in f32 that read it several times, or mix it with wider types, which costs
-// more than converting it once. Memory for `count` such rows of a matrix that is not f32:
-inline std::vector<float> wide_memory(DType dtype, std::int64_t count, std::int64_t cols) {
-  return std::vector<float>(static_cast<std::size_t>(dtype == DType::kF32 ? 0 : count * cols));
+// more than converting it once.
+// The row itself, or a copy in `memory`, a row of WideRows.
+template <int kBytes>
+ATOLL_INLINE inline const float* wide_row(const float* row, std::int64_t, float*) {
+  return row;
 }
-// The row itself, or a copy in `memory`.
-ATOLL_INLINE inline const float* wide_row(const float* row, std::int64_t, float*) { return row; }
+template <int kBytes>
 ATOLL_INLINE inline const float* wide_row(const Bf16* row, std::int64_t cols, float* memory) {
-  convert_row(row, cols, memory);
+  convert_columns<kBytes>(row, cols, memory);
   return memory;
 }
 // Where to compute f32 numbers for `row`, which store_row then brings there.
 ATOLL_INLINE inline float* row_to_compute(float* row, float*) { return row; }
 ATOLL_INLINE inline float* row_to_compute(Bf16*, float* memory) { return memory; }
+template <int kBytes>
 ATOLL_INLINE inline void store_row(const float*, std::int64_t, float*) {}
+template <int kBytes>
 ATOLL_INLINE inline void store_row(const float* memory, std::int64_t cols, Bf16* row) {
-  convert_row(memory, cols, row);
+  convert_columns<kBytes>(memory, cols, row);
 }
 
 // y = x in the type of y, by the calling thread.

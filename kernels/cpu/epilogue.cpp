@@ -26,9 +26,9 @@ ColumnEpilogue column_epilogue(const Epilogue& epilogue, std::int64_t cols,
 void CpuBackend::apply_to_rows(const ColumnEpilogue& epilogue, RowRange range, ConstMatrixView x,
                                MatrixView y) const {
   const auto apply = [&]<typename From, typename To>(From, To) {
-    run_vectorised(isa_, [&]() ATOLL_INLINE {
+    run_with_vectors(isa_, [&]<int kBytes>() ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        finish_columns(epilogue, i, 0, y.cols, x.row<From>(i - range.begin), y.row<To>(i));
+        finish_row<kBytes>(epilogue, i, y.cols, x.row<From>(i - range.begin), y.row<To>(i));
       }
     });
   };
@@ -49,16 +49,23 @@ void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& ep
 void CpuBackend::do_relu_dropout_backward(Queue&, ConstMatrixView y, ConstMatrixView dy,
                                           float dropout_scale, MatrixView dx) {
   for_chunks(y.rows, rows_per_chunk(y.cols), [&](RowRange range) {
-    run_vectorised(isa_, y.dtype, [&]<typename T>(T) ATOLL_INLINE {
+    run_with_vectors(isa_, y.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         const T* out = y.row<T>(i);
         const T* gradient = dy.row<T>(i);
         T* to = dx.row<T>(i);
-        const float scale = dropout_scale;
-#pragma omp simd
-        for (std::int64_t j = 0; j < y.cols; ++j) {
-          store(to, j, load(out, j) != 0.0F ? scale * load(gradient, j) : 0.0F);
-        }
+        for_columns<kBytes>(0, y.cols, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
+          using Columns = Pair<kUnit>;
+          typename Columns::Floats kept[2];
+          typename Columns::Floats values[2];
+          Columns::load(out + j, part, kept);
+          Columns::load(gradient + j, part, values);
+#pragma GCC unroll 2
+          for (int r = 0; r < 2; ++r) {
+            values[r] = kept[r] != 0.0F ? values[r] * dropout_scale : typename Columns::Floats{};
+          }
+          Columns::store(values, part, to + j);
+        });
       }
     });
   });

@@ -1,29 +1,94 @@
 // Losses and metrics, in parallel over rows.
 #include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
 
 #include "base/error.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
+#include "kernels/cpu/exponential.hpp"
 
 namespace atl {
 
 namespace {
 
-// Loss of one row; its gradient goes to `dlogits`, which holds the exponentials in between.
-double softmax_row(const float* logits, std::int64_t classes, std::int32_t label, float grad_scale,
-                   float* dlogits) {
-  float largest = logits[0];
-  for (std::int64_t j = 1; j < classes; ++j) largest = std::max(largest, logits[j]);
-  double sum = 0;
-  for (std::int64_t j = 0; j < classes; ++j) {
-    dlogits[j] = std::exp(logits[j] - largest);
-    sum += static_cast<double>(dlogits[j]);
+// values[0] = all numbers of a vector, combined two and two by both(a, b, to).
+template <int kBytes, typename Index, typename Vector, typename Both>
+ATOLL_INLINE inline void fold(Vector& values, const Both& both) {
+  constexpr auto kLanes = static_cast<std::size_t>(kBytes) / sizeof(values[0]);
+#pragma GCC unroll 4
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+    Index turned;
+#pragma GCC unroll 16
+    for (std::size_t k = 0; k < kLanes; ++k) turned[k] = (k + half) % kLanes;
+    const Vector other = __builtin_shuffle(values, turned);
+    both(values, other, values);
   }
+}
+
+constexpr std::int64_t kRowUnit = 32;  // columns of the widest Pair
+
+std::int64_t whole_units(std::int64_t cols) { return (cols + kRowUnit - 1) / kRowUnit * kRowUnit; }
+
+// values[j] = exp(logits[j] - the largest of them), `values` has whole_units(classes) entries.
+// Returns the largest and the sum of the values, added in double.
+template <int kBytes, typename T>
+ATOLL_INLINE inline std::pair<float, double> exponentials(const T* logits, std::int64_t classes,
+                                                          float* values) {
+  using Floats = typename Vectors<kBytes>::Floats;
+  using Doubles = typename Vectors<kBytes>::Doubles;
+  constexpr std::int64_t kLanes = Vectors<kBytes>::kLanes;
+  const std::int64_t whole = whole_units(classes);
+  convert_columns<kBytes>(logits, classes, values);
+  // What fills the last unit is no maximum, and its exponential is 0.
+  for (std::int64_t j = classes; j < whole; ++j) {
+    values[j] = -std::numeric_limits<float>::infinity();
+  }
+  Floats most = Floats{} - std::numeric_limits<float>::infinity();
+  for (std::int64_t j = 0; j < whole; j += kLanes) {
+    Floats some;
+    std::memcpy(&some, values + j, kBytes);
+    most = most < some ? some : most;
+  }
+  fold<kBytes, typename Vectors<kBytes>::Words>(
+      most, [](const Floats& a, const Floats& b, Floats& to) ATOLL_INLINE { to = a < b ? b : a; });
+  const float largest = most[0];
+  Doubles sums[2] = {};
+  for (std::int64_t j = 0; j < whole; j += kLanes) {
+    Floats some;
+    std::memcpy(&some, values + j, kBytes);
+    exp_of_negative<kBytes>(some - largest, some);
+    std::memcpy(values + j, &some, kBytes);
+#pragma GCC unroll 2
+    for (int k = 0; k < 2; ++k) {
+      Doubles part;
+      load_doubles<kBytes>(values + j + k * kLanes / 2, part);
+      sums[k] += part;
+    }
+  }
+  sums[0] += sums[1];
+  fold<kBytes, typename Vectors<kBytes>::LongWords>(
+      sums[0], [](const Doubles& a, const Doubles& b, Doubles& to) ATOLL_INLINE { to = a + b; });
+  return {largest, sums[0][0]};
+}
+
+// Loss of one row; its gradient goes to `dlogits`. memory: whole_units(classes) entries.
+template <int kBytes, typename T>
+ATOLL_INLINE inline double softmax_row(const T* logits, std::int64_t classes, std::int32_t label,
+                                       float grad_scale, float* memory, T* dlogits) {
+  const auto [largest, sum] = exponentials<kBytes>(logits, classes, memory);
   const auto factor = static_cast<float>(1 / sum);
-  for (std::int64_t j = 0; j < classes; ++j) {
-    const float probability = dlogits[j] * factor;
-    dlogits[j] = grad_scale * (j == label ? probability - 1.0F : probability);
-  }
-  return std::log(sum) - (static_cast<double>(logits[label]) - static_cast<double>(largest));
+  for_columns<kBytes>(0, classes, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
+    typename Vectors<kUnit>::Floats values[2];
+    // Behind the last column `memory` has zeros.
+    Pair<kUnit>::load(memory + j, Whole{}, values);
+#pragma GCC unroll 2
+    for (int r = 0; r < 2; ++r) values[r] = grad_scale * (values[r] * factor);
+    Pair<kUnit>::store(values, part, dlogits + j);
+  });
+  store(dlogits, label, grad_scale * (memory[label] * factor - 1.0F));
+  return std::log(sum) - (static_cast<double>(load(logits, label)) - static_cast<double>(largest));
 }
 
 template <typename T>
@@ -76,15 +141,13 @@ void CpuBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
   const auto count = static_cast<std::int64_t>(rows.size());
   const auto scale = static_cast<float>(grad_scale);
   loss_sum[0] = sum_chunks(count, 1, [&](RowRange range, double* loss) {
-    std::vector<float> memory = wide_memory(logits.dtype, 2, logits.cols);
-    with_element(logits.dtype, [&]<typename T>(T) {
+    WideRows memory(1, whole_units(logits.cols));
+    run_with_vectors(isa_, logits.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t i = to_index(rows[k]);
         ATOLL_ASSERT(0 <= labels[i] && labels[i] < logits.cols, "row {}: label {}", i, labels[i]);
-        float* to = row_to_compute(dlogits.row<T>(i), memory.data() + logits.cols);
-        *loss += softmax_row(wide_row(logits.row<T>(i), logits.cols, memory.data()), logits.cols,
-                             labels[i], scale, to);
-        store_row(to, logits.cols, dlogits.row<T>(i));
+        *loss += softmax_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], scale, memory.row(0),
+                                     dlogits.row<T>(i));
       }
     });
   })[0];

@@ -1,6 +1,9 @@
 // Batch and layer normalisation. Statistics are sums in double; see sum_chunks for their order.
+#include <array>
 #include <cmath>
+#include <cstring>
 
+#include "kernels/cpu/column_sums.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 
 namespace atl {
@@ -62,19 +65,17 @@ void CpuBackend::do_batch_norm_moments(Queue&, ConstMatrixView x, std::span<cons
                                        std::span<double> sums) {
   const std::int64_t cols = x.cols;
   const auto found = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
-    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
-      double* __restrict sum = partial;
-      double* __restrict squares = partial + cols;
-      const double* centre = shift.data();
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const T* row = x.row<T>(i);
-#pragma omp simd
-        for (std::int64_t j = 0; j < cols; ++j) {
-          const double value = static_cast<double>(load(row, j)) - centre[j];
-          sum[j] += value;
-          squares[j] += value * value;
-        }
-      }
+    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+      sum_columns<kBytes, T>(std::array{x}, range, std::array{partial, partial + cols},
+                             [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
+                               typename Vectors<kUnit>::Doubles value;
+                               typename Vectors<kUnit>::Doubles centre;
+                               load_doubles<kUnit>(x.row<T>(i) + j, value);
+                               std::memcpy(&centre, shift.data() + j, kUnit);
+                               value -= centre;
+                               to[0] += value;
+                               to[1] += value * value;
+                             });
     });
   });
   std::copy(found.begin(), found.end(), sums.begin());
@@ -87,20 +88,18 @@ void CpuBackend::do_batch_norm_gradient_sums(Queue&, ConstMatrixView dy, ConstMa
                                              MatrixView dbeta) {
   const std::int64_t cols = x.cols;
   const auto found = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
-    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
-      double* __restrict sum = partial;
-      double* __restrict sum_centred = partial + cols;
-      const double* centre = mean.data();
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const T* row = x.row<T>(i);
-        const T* gradient = dy.row<T>(i);
-#pragma omp simd
-        for (std::int64_t j = 0; j < cols; ++j) {
-          const double g = static_cast<double>(load(gradient, j));
-          sum[j] += g;
-          sum_centred[j] += g * (static_cast<double>(load(row, j)) - centre[j]);
-        }
-      }
+    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+      sum_columns<kBytes, T>(std::array{dy, x}, range, std::array{partial, partial + cols},
+                             [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
+                               typename Vectors<kUnit>::Doubles gradient;
+                               typename Vectors<kUnit>::Doubles value;
+                               typename Vectors<kUnit>::Doubles centre;
+                               load_doubles<kUnit>(dy.row<T>(i) + j, gradient);
+                               load_doubles<kUnit>(x.row<T>(i) + j, value);
+                               std::memcpy(&centre, mean.data() + j, kUnit);
+                               to[0] += gradient;
+                               to[1] += gradient * (value - centre);
+                             });
     });
   });
   for (std::int64_t j = 0; j < cols; ++j) {
@@ -130,20 +129,29 @@ void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
         static_cast<float>(static_cast<double>(gamma.row<float>(0)[j]) * inv_std[j]);
   }
   for_chunks(x.rows, rows_per_chunk(cols), [&](RowRange range) {
-    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
+    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       const float* centre = columns.data();
-      const float* slope = centre + cols;
-      const float* offset = slope + cols;
-      const float* factor = offset + cols;
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         const T* row = x.row<T>(i);
         const T* gradient = dy.row<T>(i);
         T* to = dx.row<T>(i);
-#pragma omp simd
-        for (std::int64_t j = 0; j < cols; ++j) {
-          const float centred = load(gradient, j) - offset[j];
-          store(to, j, factor[j] * (centred - (load(row, j) - centre[j]) * slope[j]));
-        }
+        for_columns<kBytes>(0, cols, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
+          using Columns = Pair<kUnit>;
+          typename Columns::Floats values[2];
+          typename Columns::Floats gradients[2];
+          typename Columns::Floats factors[4][2];
+          Columns::load(row + j, part, values);
+          Columns::load(gradient + j, part, gradients);
+#pragma GCC unroll 4
+          for (int k = 0; k < 4; ++k) Columns::load(centre + k * cols + j, part, factors[k]);
+          const auto& [means, slopes, offsets, scales] = factors;
+#pragma GCC unroll 2
+          for (int r = 0; r < 2; ++r) {
+            values[r] =
+                scales[r] * (gradients[r] - offsets[r] - (values[r] - means[r]) * slopes[r]);
+          }
+          Columns::store(values, part, to + j);
+        });
       }
     });
   });
@@ -153,13 +161,13 @@ void CpuBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
                                ConstMatrixView beta, double epsilon, MatrixView y) {
   const std::int64_t cols = x.cols;
   for_chunks(x.rows, rows_per_chunk(cols), [&](RowRange range) {
-    std::vector<float> memory = wide_memory(x.dtype, 2, cols);
-    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
+    WideRows memory(2, cols);
+    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       const float* scale = gamma.row<float>(0);
       const float* shift = beta.row<float>(0);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const float* row = wide_row(x.row<T>(i), cols, memory.data());
-        float* __restrict to = row_to_compute(y.row<T>(i), memory.data() + cols);
+        const float* row = wide_row<kBytes>(x.row<T>(i), cols, memory.row(0));
+        float* __restrict to = row_to_compute(y.row<T>(i), memory.row(1));
         const auto [mean, inv_std] = row_statistics(row, cols, epsilon);
 #pragma omp simd
         for (std::int64_t j = 0; j < cols; ++j) {
@@ -167,7 +175,7 @@ void CpuBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
           to[j] = static_cast<float>(xhat * static_cast<double>(scale[j]) +
                                      static_cast<double>(shift[j]));
         }
-        store_row(to, cols, y.row<T>(i));
+        store_row<kBytes>(to, cols, y.row<T>(i));
       }
     });
   });
@@ -178,14 +186,14 @@ void CpuBackend::do_layer_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
                                         MatrixView dgamma, MatrixView dbeta) {
   const std::int64_t cols = x.cols;
   const auto sums = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
-    std::vector<float> memory = wide_memory(x.dtype, 3, cols);
-    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
+    WideRows memory(3, cols);
+    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        float* to = row_to_compute(dx.row<T>(i), memory.data() + 2 * cols);
-        layer_norm_row_backward(wide_row(dy.row<T>(i), cols, memory.data()),
-                                wide_row(x.row<T>(i), cols, memory.data() + cols),
+        float* to = row_to_compute(dx.row<T>(i), memory.row(2));
+        layer_norm_row_backward(wide_row<kBytes>(dy.row<T>(i), cols, memory.row(0)),
+                                wide_row<kBytes>(x.row<T>(i), cols, memory.row(1)),
                                 gamma.row<float>(0), cols, epsilon, to, partial, partial + cols);
-        store_row(to, cols, dx.row<T>(i));
+        store_row<kBytes>(to, cols, dx.row<T>(i));
       }
     });
   });

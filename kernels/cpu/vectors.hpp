@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/bf16.hpp"
 #include "kernels/cpu/simd.hpp"
@@ -21,8 +22,46 @@ struct Vectors {
   // declarations.
   typedef float Floats __attribute__((vector_size(kBytes)));
   typedef std::uint32_t Words __attribute__((vector_size(kBytes)));
+  typedef std::uint16_t HalfWords __attribute__((vector_size(kBytes)));
+  typedef std::uint64_t LongWords __attribute__((vector_size(kBytes)));
+  typedef double Doubles __attribute__((vector_size(kBytes)));
+  // Of fewer bytes: as many lanes as Words and, the last three, as Doubles have.
+  typedef std::uint16_t NarrowWords __attribute__((vector_size(kBytes / 2)));
+  typedef float NarrowFloats __attribute__((vector_size(kBytes / 2)));
+  typedef std::uint32_t FewWords __attribute__((vector_size(kBytes / 2)));
+  typedef std::uint16_t FewHalfWords __attribute__((vector_size(kBytes / 4)));
   static_assert(sizeof(Floats) == kBytes && sizeof(Words) == kBytes);
 };
+
+// wide = the numbers of `narrow`, which has as many and half the bytes. GCC makes several
+// conversions to 16 bytes of __builtin_convertvector, hence the instruction by its name.
+template <int kBytes, bool kHasAvx2 = (kBytes > 16), typename Narrow, typename Wide>
+ATOLL_INLINE inline void widen(const Narrow& narrow, Wide& wide) {
+  static_assert(sizeof(Narrow) == kBytes / 2 && sizeof(Wide) == kBytes);
+#if defined(__x86_64__)
+  if constexpr (kHasAvx2) {
+    if constexpr (std::is_same_v<Wide, typename Vectors<kBytes>::Doubles>) {
+      asm("vcvtps2pd %1, %0" : "=v"(wide) : "vm"(narrow));
+    } else {
+      static_assert(std::is_same_v<Wide, typename Vectors<kBytes>::Words>);
+      asm("vpmovzxwd %1, %0" : "=v"(wide) : "vm"(narrow));
+    }
+    return;
+  }
+#endif
+  wide = __builtin_convertvector(narrow, Wide);
+}
+
+// As to_bf16, into the upper halves of `bits`.
+template <int kBytes>
+ATOLL_INLINE inline void round_to_bf16(const typename Vectors<kBytes>::Floats& values,
+                                       typename Vectors<kBytes>::Words& bits) {
+  std::memcpy(&bits, &values, kBytes);
+  const typename Vectors<kBytes>::Words rounded = bits + 0x7FFFU + ((bits >> 16U) & 1U);
+  const typename Vectors<kBytes>::Words quiet = bits | 0x400000U;
+  const auto is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+  bits = is_nan ? quiet : rounded;
+}
 
 // As many columns of a row of T as one vector register holds in memory, as kRegisters of f32.
 template <int kBytes, typename T>
@@ -63,8 +102,8 @@ struct Unit<kBytes, Bf16> {
   static ATOLL_INLINE void store(const Floats* registers, Bf16* to) {
     Words even;
     Words odd;
-    round(registers[0], even);
-    round(registers[1], odd);
+    round_to_bf16<kBytes>(registers[0], even);
+    round_to_bf16<kBytes>(registers[1], odd);
     const Words pairs = (even >> 16U) | (odd & 0xFFFF0000U);
     std::memcpy(static_cast<void*>(to), &pairs, kBytes);
   }
@@ -81,16 +120,123 @@ struct Unit<kBytes, Bf16> {
     std::memcpy(to, &first, kBytes);
     std::memcpy(to + kLanes, &second, kBytes);
   }
+};
 
- private:
-  // As to_bf16, into the upper halves of `bits`.
-  static ATOLL_INLINE void round(const Floats& values, Words& bits) {
-    std::memcpy(&bits, &values, kBytes);
-    const Words rounded = bits + 0x7FFFU + ((bits >> 16U) & 1U);
-    const Words quiet = bits | 0x400000U;
-    const auto is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
-    bits = is_nan ? quiet : rounded;
+// Marks a unit of columns as whole, or as the last one of a row, of which only `count` are there.
+struct Whole {};
+struct Part {
+  std::int64_t count;
+};
+
+// Two registers of f32 with neighbouring columns in their order, from and to rows of either type,
+// so that f32 factors per column are loaded beside them as they lie in memory.
+template <int kBytes>
+struct Pair {
+  using Floats = typename Vectors<kBytes>::Floats;
+  using Words = typename Vectors<kBytes>::Words;
+  using HalfWords = typename Vectors<kBytes>::HalfWords;
+  using NarrowWords = typename Vectors<kBytes>::NarrowWords;
+  static constexpr std::int64_t kLanes = Vectors<kBytes>::kLanes;
+  static constexpr std::int64_t kColumns = 2 * kLanes;
+
+  static ATOLL_INLINE void load(const float* from, Whole, Floats* registers) {
+    // Each by itself: a copy of several vectors is made in pieces, by way of memory.
+    std::memcpy(&registers[0], from, kBytes);
+    std::memcpy(&registers[1], from + kLanes, kBytes);
+  }
+  static ATOLL_INLINE void load(const Bf16* from, Whole, Floats* registers) {
+#pragma GCC unroll 2
+    for (int r = 0; r < 2; ++r) {
+      Words words;
+      load_words(reinterpret_cast<const std::uint16_t*>(from) + r * kLanes, words);
+      words <<= 16U;
+      std::memcpy(&registers[r], &words, kBytes);
+    }
+  }
+  // Columns that are not there are 0.
+  template <typename T>
+  static ATOLL_INLINE void load(const T* from, Part part, Floats* registers) {
+    T columns[kColumns] = {};
+    for (std::int64_t k = 0; k < part.count; ++k) columns[k] = from[k];
+    load(columns, Whole{}, registers);
+  }
+
+  static ATOLL_INLINE void store(const Floats* registers, Whole, float* to) {
+    std::memcpy(to, &registers[0], kBytes);
+    std::memcpy(to + kLanes, &registers[1], kBytes);
+  }
+  static ATOLL_INLINE void store(const Floats* registers, Whole, Bf16* to) {
+    constexpr auto kCount = static_cast<std::uint16_t>(kColumns);
+    Words words[2];
+    HalfWords halves[2];
+    HalfWords upper;
+    round_to_bf16<kBytes>(registers[0], words[0]);
+    round_to_bf16<kBytes>(registers[1], words[1]);
+    std::memcpy(&halves[0], &words[0], kBytes);
+    std::memcpy(&halves[1], &words[1], kBytes);
+    for (std::uint16_t k = 0; k < kCount; ++k) upper[k] = static_cast<std::uint16_t>(2 * k + 1);
+    const HalfWords together = __builtin_shuffle(halves[0], halves[1], upper);
+    std::memcpy(static_cast<void*>(to), &together, kBytes);
+  }
+  template <typename T>
+  static ATOLL_INLINE void store(const Floats* registers, Part part, T* to) {
+    T columns[kColumns];
+    store(registers, Whole{}, columns);
+    for (std::int64_t k = 0; k < part.count; ++k) to[k] = columns[k];
+  }
+
+  // kLanes numbers of 16 bits, each in the lower half of its word.
+  static ATOLL_INLINE void load_words(const std::uint16_t* from, Words& words) {
+    NarrowWords narrow;
+    std::memcpy(&narrow, from, sizeof(narrow));
+    widen<kBytes>(narrow, words);
   }
 };
+
+// Calls body.template operator()<kUnit>(j, Whole{}) for units of Pair<kUnit>::kColumns columns that
+// cover [begin, end) in order, as wide as they fit, and once with Part for what is left of the
+// smallest.
+template <int kBytes, typename Body>
+ATOLL_INLINE inline void for_columns(std::int64_t begin, std::int64_t end, const Body& body) {
+  constexpr std::int64_t kColumns = Pair<kBytes>::kColumns;
+  for (; begin + kColumns <= end; begin += kColumns) {
+    body.template operator()<kBytes>(begin, Whole{});
+  }
+  if (begin == end) return;
+  if constexpr (kBytes > 16) {
+    for_columns<kBytes / 2>(begin, end, body);
+  } else {
+    body.template operator()<kBytes>(begin, Part{end - begin});
+  }
+}
+
+// to = from in the type of `to`.
+template <int kBytes, typename From, typename To>
+ATOLL_INLINE inline void convert_columns(const From* from, std::int64_t count, To* to) {
+  for_columns<kBytes>(0, count, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
+    typename Vectors<kUnit>::Floats values[2];
+    Pair<kUnit>::load(from + j, part, values);
+    Pair<kUnit>::store(values, part, to + j);
+  });
+}
+
+// kBytes / 8 neighbouring columns as double.
+template <int kBytes>
+ATOLL_INLINE inline void load_doubles(const float* from, typename Vectors<kBytes>::Doubles& to) {
+  typename Vectors<kBytes>::NarrowFloats values;
+  std::memcpy(&values, from, sizeof(values));
+  widen<kBytes>(values, to);
+}
+template <int kBytes>
+ATOLL_INLINE inline void load_doubles(const Bf16* from, typename Vectors<kBytes>::Doubles& to) {
+  typename Vectors<kBytes>::FewHalfWords bits;
+  typename Vectors<kBytes>::FewWords wide;
+  std::memcpy(&bits, from, sizeof(bits));
+  widen<kBytes / 2, (kBytes > 16)>(bits, wide);
+  wide <<= 16U;
+  typename Vectors<kBytes>::NarrowFloats values;
+  std::memcpy(&values, &wide, sizeof(values));
+  widen<kBytes>(values, to);
+}
 
 }  // namespace atl
