@@ -1,6 +1,8 @@
 #include "base/memory.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -61,6 +63,14 @@ std::int64_t available_memory_bytes() {
     }
   }
   return std::min(available, group_room("/sys/fs/cgroup"));
+}
+
+void drop_mapped_pages(std::span<const std::byte> mapped) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size()) / page * page;
+  // Only advice: where it is not taken, the pages stay.
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 std::string format_bytes(std::int64_t bytes) {

@@ -1,7 +1,9 @@
 // What this process uses and what the machine still has, in bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace atl {
@@ -10,6 +12,8 @@ std::int64_t peak_resident_bytes();  // of this process since its start (VmHWM)
 // Memory the kernel estimates to be available without swapping, capped by the control group's
 // limit.
 std::int64_t available_memory_bytes();
+// Takes the pages of a part of a mapped file out of this process; they come back when they are read.
+void drop_mapped_pages(std::span<const std::byte> mapped);
 std::string format_bytes(std::int64_t bytes);  // "1.50 GiB"
 
 }  // namespace atl

@@ -31,7 +31,7 @@ PartitionObjective parse_partition_objective(const std::string& text);
 PartitionBalance parse_partition_balance(const std::string& text);
 
 // A node costs as much as this many edges: its dense work against one SpMM row read per edge.
-inline constexpr std::int64_t kNodeCost = 14;
+inline constexpr std::int64_t kNodeCost = 48;
 // Plans hold a few numbers per pair of parts.
 inline constexpr int kMaxParts = 4096;
 // METIS adds weights in 32 bits, so the weights of all nodes sum to at most this (and one per

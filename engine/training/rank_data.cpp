@@ -1,5 +1,7 @@
 #include "engine/training/rank_data.hpp"
 
+#include "base/memory.hpp"
+
 namespace atl {
 
 namespace {
@@ -34,6 +36,7 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, const S
     feature_memory_ = Tensor(backend, graph_.inner(), dataset_.features, dtype);
     upload_f32(backend, queue, features, feature_memory_.view());
     features_ = feature_memory_.view();
+    drop_mapped_pages(std::as_bytes(features));
   }
   inner_ids_ = {backend, queue, graph_.inner_ids};
   outputs_ = model_outputs;

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "base/memory.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/support/thrown_error.hpp"
 
@@ -41,6 +42,39 @@ TEST(WriteAtomically, FailureKeepsTheOldState) {
   EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"folder"});
   EXPECT_THAT(thrown_error([&] { write_atomically(dir.path() / "no" / "a", "text"); }).what(),
               HasSubstr("can't create: No such file"));
+}
+
+// Of `file`, what this process has mapped and in memory.
+std::int64_t resident_kilobytes(const fs::path& file) {
+  std::ifstream maps("/proc/self/smaps");
+  bool inside = false;
+  std::int64_t total = 0;
+  for (std::string line; std::getline(maps, line);) {
+    // A mapping begins with its addresses, in small letters; what is said of it with a capital.
+    const bool heading = line[0] <= '9' || line[0] >= 'a';
+    if (heading) inside = line.ends_with(file.string());
+    if (inside && line.starts_with("Rss:")) total += std::stoll(line.substr(4));
+  }
+  return total;
+}
+
+TEST(MappedFile, PagesCanBeDroppedAndComeBack) {
+  const TempDir dir;
+  const fs::path path = dir.path() / "pages";
+  std::string text(100'000, 'x');
+  for (std::size_t k = 0; k < text.size(); ++k) text[k] = static_cast<char>('a' + k % 23);
+  write_atomically(path, text);
+  const MappedFile file(path);
+  const auto same = [&] {
+    const auto* found = reinterpret_cast<const char*>(file.bytes().data());
+    return std::string_view(found, file.bytes().size()) == text;
+  };
+  EXPECT_TRUE(same());
+  EXPECT_GE(resident_kilobytes(path), 96);
+  // From inside a page to inside another: both stay.
+  drop_mapped_pages(file.bytes().subspan(10, 90'000));
+  EXPECT_LT(resident_kilobytes(path), 96);
+  EXPECT_TRUE(same());
 }
 
 TEST(MappedFile, ReadsMovesAndRefuses) {

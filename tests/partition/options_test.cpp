@@ -37,7 +37,7 @@ TEST(PartitionOptions, NodeWeightsOfEveryBalance) {
   // In-degrees 0 5 1 2 1 0, out-degrees 1 2 2 1 2 1; the mean is rounded up.
   EXPECT_EQ(weights(PartitionBalance::kNodes).node_weights, (Weights{1, 1, 1, 1, 1, 1}));
   EXPECT_EQ(weights(PartitionBalance::kEdges).node_weights, (Weights{1, 4, 2, 2, 2, 1}));
-  EXPECT_EQ(weights(PartitionBalance::kCost).node_weights, (Weights{15, 18, 16, 16, 16, 15}));
+  EXPECT_EQ(weights(PartitionBalance::kCost).node_weights, (Weights{49, 52, 50, 50, 50, 49}));
   const std::vector<std::uint8_t> split{0, 1, 2, 255, 0, 0};
   const PartitionProblem both = weights(PartitionBalance::kEdgesTrain, split);
   EXPECT_EQ(both.constraints, 2);

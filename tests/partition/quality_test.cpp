@@ -30,7 +30,7 @@ TEST(Quality, LiteralFigures) {
   EXPECT_EQ(first.edges, 5);
   EXPECT_EQ(first.marginal_edges, 5);
   EXPECT_EQ(first.training_nodes, 2);
-  EXPECT_EQ(first.cost, 15 + 18);
+  EXPECT_EQ(first.cost, 49 + 52);
   EXPECT_EQ(first.halo_forward, 2);
   EXPECT_EQ(first.halo_backward, 1);
   const PartQuality total = quality.total();
