@@ -12,7 +12,8 @@ std::int64_t peak_resident_bytes();  // of this process since its start (VmHWM)
 // Memory the kernel estimates to be available without swapping, capped by the control group's
 // limit.
 std::int64_t available_memory_bytes();
-// Takes the pages of a part of a mapped file out of this process; they come back when they are read.
+// Takes the pages of a part of a mapped file out of this process; they come back when they are
+// read.
 void drop_mapped_pages(std::span<const std::byte> mapped);
 std::string format_bytes(std::int64_t bytes);  // "1.50 GiB"
 
