@@ -75,6 +75,11 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
 std::string read_text(const fs::path& path) {
   const MappedFile file(path);
   const auto bytes = file.bytes();

@@ -26,6 +26,9 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+// Whether something has this name; false also where that can't be told.
+bool is_there(const std::filesystem::path& path);
+
 // Reads a whole (small) text file; throws Error{kInput}.
 std::string read_text(const std::filesystem::path& path);
 

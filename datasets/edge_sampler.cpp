@@ -11,14 +11,14 @@ namespace atl {
 
 namespace {
 
-constexpr std::uint64_t kBlock = std::uint64_t{1} << 18U;
+constexpr std::uint64_t kEdgesPerBlock = std::uint64_t{1} << 18U;
 
 // Samples [0, count) block by block; `visit` returns false to stop.
 template <typename Visit>
 void each_block(const EdgeSampler& sampler, std::uint64_t count, const Visit& visit) {
   std::vector<Edge> edges;
   for (std::uint64_t begin = 0; begin < count; begin += edges.size()) {
-    edges.resize(std::min(kBlock, count - begin));
+    edges.resize(std::min(kEdgesPerBlock, count - begin));
     const auto size = static_cast<std::int64_t>(edges.size());
 #pragma omp parallel for schedule(static)
     for (std::int64_t i = 0; i < size; ++i) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/files.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
 
@@ -13,16 +14,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
 // From --nodes, or from the first node array that is there; -1 if none says it.
 std::int64_t stated_nodes(const ImportSession& session) {
   if (session.options().nodes) return *session.options().nodes;
   for (const char* name : {"features.npy", "labels.npy"}) {
-    if (!there(session.source() / name)) continue;
+    if (!is_there(session.source() / name)) continue;
     const ArrayReader array = ArrayReader::open_npy(session.source() / name);
     if (array.dimensions() < 1) fail_input("{}: at least one dimension is expected", array.place());
     return array.length(0);
@@ -88,17 +84,17 @@ void read_split_array(ImportSession& session, const fs::path& path) {
 }  // namespace
 
 void read_node_arrays(ImportSession& session, const fs::path& folder) {
-  if (there(folder / "features.npy")) {
+  if (is_there(folder / "features.npy")) {
     session.features(ArrayReader::open_npy(folder / "features.npy"));
   }
-  if (there(folder / "labels.npy")) session.labels(ArrayReader::open_npy(folder / "labels.npy"));
-  if (there(folder / "split.npy")) read_split_array(session, folder / "split.npy");
+  if (is_there(folder / "labels.npy")) session.labels(ArrayReader::open_npy(folder / "labels.npy"));
+  if (is_there(folder / "split.npy")) read_split_array(session, folder / "split.npy");
 }
 
 void import_npy(ImportSession& session) {
   const fs::path& folder = session.source();
-  const bool weighted = there(folder / "edge_weights.npy");
-  if (there(folder / "edge_index.npy")) {
+  const bool weighted = is_there(folder / "edge_weights.npy");
+  if (is_there(folder / "edge_index.npy")) {
     const fs::path path = folder / "edge_index.npy";
     const std::int64_t nodes = stated_nodes(session);
     const std::function<ArrayReader()> edges = [&] { return ArrayReader::open_npy(path); };
@@ -110,7 +106,7 @@ void import_npy(ImportSession& session) {
           stream_edge_index(edges, nodes, weighted ? &weights : nullptr, sink);
         },
         nodes, weighted, path.string());
-  } else if (there(folder / "row_ptr.npy")) {
+  } else if (is_there(folder / "row_ptr.npy")) {
     const fs::path path = folder / "row_ptr.npy";
     const std::vector<std::int64_t> row_ptr = read_row_ptr(ArrayReader::open_npy(path), -1);
     session.graph([&](const EdgeSink& sink) { stream_rows(folder, row_ptr, weighted, sink); },

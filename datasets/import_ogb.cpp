@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "base/files.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
 #include "datasets/text_reader.hpp"
@@ -13,11 +14,6 @@ namespace atl {
 namespace fs = std::filesystem;
 
 namespace {
-
-bool there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
 
 // The only number of a list with one graph.
 std::int64_t read_single_count(const fs::path& path, std::int64_t maximum) {
@@ -48,7 +44,7 @@ void text_edges(const fs::path& raw, std::int64_t nodes, const EdgeSink& sink) {
   }
   block.flush();
   const fs::path count = raw / "num-edge-list.csv.gz";
-  if (there(count)) {
+  if (is_there(count)) {
     const std::int64_t expected = read_single_count(count, std::int64_t{1} << 40U);
     if (edges != expected) {
       fail_input("{}: {} edges found, {} expected from {}", reader.file(), edges, expected,
@@ -145,9 +141,9 @@ fs::path split_scheme(const fs::path& folder) {
 }
 
 void read_split(ImportSession& session, const fs::path& source) {
-  if (!there(source / "split")) return;
+  if (!is_there(source / "split")) return;
   const fs::path scheme = split_scheme(source / "split");
-  if (there(scheme / "split_dict.pt")) {
+  if (is_there(scheme / "split_dict.pt")) {
     fail_input(
         "{}: splits saved by PyTorch can't be read; save train, valid and test as .csv.gz, one "
         "node id per line",
@@ -177,8 +173,8 @@ void import_text(ImportSession& session, const fs::path& raw) {
   const std::int64_t nodes = read_single_count(raw / "num-node-list.csv.gz", kMaxNodes);
   session.graph([&](const EdgeSink& sink) { text_edges(raw, nodes, sink); }, nodes, false,
                 (raw / "edge.csv.gz").string());
-  if (there(raw / "node-feat.csv.gz")) text_features(session, raw / "node-feat.csv.gz");
-  if (there(raw / "node-label.csv.gz")) text_labels(session, raw / "node-label.csv.gz");
+  if (is_there(raw / "node-feat.csv.gz")) text_features(session, raw / "node-feat.csv.gz");
+  if (is_there(raw / "node-label.csv.gz")) text_labels(session, raw / "node-label.csv.gz");
 }
 
 void import_binary(ImportSession& session, const fs::path& raw) {
@@ -192,7 +188,7 @@ void import_binary(ImportSession& session, const fs::path& raw) {
   session.graph([&](const EdgeSink& sink) { stream_edge_index(edges, counts[0], nullptr, sink); },
                 counts[0], false, archive.path().string());
   if (archive.has("node_feat")) session.features(archive.open("node_feat"));
-  if (there(raw / "node-label.npz")) {
+  if (is_there(raw / "node-label.npz")) {
     session.labels(NpzArchive(raw / "node-label.npz").open("node_label"));
   }
 }
@@ -201,9 +197,9 @@ void import_binary(ImportSession& session, const fs::path& raw) {
 
 void import_ogb(ImportSession& session) {
   const fs::path raw = session.source() / "raw";
-  if (there(raw / "data.npz")) {
+  if (is_there(raw / "data.npz")) {
     import_binary(session, raw);
-  } else if (there(raw / "edge.csv.gz")) {
+  } else if (is_there(raw / "edge.csv.gz")) {
     import_text(session, raw);
   } else {
     fail_input("{}: neither raw/edge.csv.gz nor raw/data.npz is there", session.source().string());

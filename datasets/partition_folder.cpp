@@ -17,18 +17,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kFormat = 1;
+constexpr int kPartitionFormat = 1;
 
 std::span<const std::uint8_t> training_split(const Dataset& dataset,
                                              const PartitionOptions& options) {
   if (dataset.info().splits == 0) return {};
   const bool chosen = options.balance == PartitionBalance::kEdgesTrain;
   return dataset.split(chosen ? options.split_index : 0);
-}
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
 }
 
 void make_folder(const fs::path& path) {
@@ -59,7 +54,7 @@ void make_partition(const Dataset& dataset, int parts, const PartitionOptions& o
   write_json(target.path() / "quality.json",
              to_json(measure_quality(builder, split, normalised_shares(options.weights, parts))));
   Json json;
-  json["format"] = kFormat;
+  json["format"] = kPartitionFormat;
   json["parts"] = parts;
   json["options"] = to_json(options);
   json["dataset"] = {{"name", dataset.info().name},
@@ -91,9 +86,9 @@ Json read_partition(const fs::path& folder, const Dataset& dataset) {
   const fs::path file = folder / "partition.json";
   Json json = read_json(file);
   const int format = json_field<int>(json, "format", file);
-  if (format != kFormat) {
+  if (format != kPartitionFormat) {
     fail_input("{}: format {}; this program reads format {}; remove the folder and partition again",
-               file.string(), format, kFormat);
+               file.string(), format, kPartitionFormat);
   }
   const auto found =
       json_field<std::string>(json_field<Json>(json, "dataset", file), "checksum", file);

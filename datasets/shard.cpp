@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kFormat = 1;
+constexpr int kShardFormat = 1;
 
 Json to_json(const DatasetInfo& info) {
   Json json;
@@ -195,10 +195,10 @@ Shard Shard::open(const fs::path& folder) {
   const fs::path file = folder / "shard.json";
   const Json json = read_json(file);
   const int format = json_field<int>(json, "format", file);
-  if (format != kFormat) {
+  if (format != kShardFormat) {
     fail_input(
         "{}: format {}; this program reads format {}; remove the partition and make it again",
-        file.string(), format, kFormat);
+        file.string(), format, kShardFormat);
   }
   Shard shard;
   shard.dataset_ = parse_info(json_field<Json>(json, "dataset", file), file);
@@ -300,7 +300,7 @@ void write_shard(const fs::path& folder, const Dataset& dataset, const LocalGrap
   if (info.splits > 0) write_splits(folder / "split.npy", dataset, ids);
 
   Json json;
-  json["format"] = kFormat;
+  json["format"] = kShardFormat;
   json["part"] = graph.part;
   json["parts"] = graph.parts;
   json["inner"] = graph.inner_ids.size();

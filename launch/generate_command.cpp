@@ -13,13 +13,13 @@ namespace atl {
 
 namespace {
 
-struct Arguments {
+struct GenerateArguments {
   std::string kind;
   GenerateOptions options;
   std::string split;
 };
 
-void run(Arguments arguments) {
+void run_generate(GenerateArguments arguments) {
   GenerateOptions& options = arguments.options;
   if (!arguments.split.empty()) options.split = parse_split(arguments.split);
   const auto start = std::chrono::steady_clock::now();
@@ -34,7 +34,7 @@ void run(Arguments arguments) {
 }  // namespace
 
 void add_generate_command(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<GenerateArguments>();
   CLI::App* command = app.add_subcommand("generate", "Make a synthetic dataset folder");
   GenerateOptions& options = arguments->options;
   command
@@ -70,7 +70,7 @@ void add_generate_command(CLI::App& app) {
       "  atoll generate sbm --nodes 10000 --classes 8 --degree 10 --out data/sbm\n"
       "  atoll generate like:ogbn-products --scale 0.1 --out data/products-tenth");
   command->callback([arguments] {
-    if (launcher_info().rank == 0) run(*arguments);  // under mpirun one process is enough
+    if (launcher_info().rank == 0) run_generate(*arguments);  // under mpirun one process is enough
   });
 }
 

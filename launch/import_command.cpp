@@ -13,7 +13,7 @@ namespace atl {
 
 namespace {
 
-struct Arguments {
+struct ImportArguments {
   std::string format;
   ImportOptions options;
   std::string split;
@@ -21,7 +21,7 @@ struct Arguments {
   std::int64_t nodes = -1;
 };
 
-void run(Arguments arguments) {
+void run_import(ImportArguments arguments) {
   ImportOptions& options = arguments.options;
   if (!arguments.split.empty()) options.split = parse_split(arguments.split);
   if (!arguments.task.empty()) {
@@ -49,7 +49,7 @@ void run(Arguments arguments) {
 }  // namespace
 
 void add_import_command(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ImportArguments>();
   CLI::App* command = app.add_subcommand("import", "Make a dataset folder from graph files");
   ImportOptions& options = arguments->options;
   command
@@ -79,7 +79,7 @@ void add_import_command(CLI::App& app) {
       "  atoll import gnn-benchmark amazon_photo.npz --split per-class:20,500,1000 --out "
       "data/photo");
   command->callback([arguments] {
-    if (launcher_info().rank == 0) run(*arguments);  // under mpirun one process is enough
+    if (launcher_info().rank == 0) run_import(*arguments);  // under mpirun one process is enough
   });
 }
 

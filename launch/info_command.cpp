@@ -9,14 +9,14 @@ namespace atl {
 
 namespace {
 
-struct Arguments {
+struct InfoArguments {
   std::filesystem::path folder;
   bool json = false;
   bool validate = false;
 };
 
 // Throws what is wrong with the dataset, but only after everything that can be said was printed.
-void run(const Arguments& arguments) {
+void run_info(const InfoArguments& arguments) {
   const Dataset dataset = Dataset::open(arguments.folder);
   std::string checksums = "ok";
   try {
@@ -39,7 +39,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_info_command(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InfoArguments>();
   CLI::App* command = app.add_subcommand("info", "Sizes, degrees, splits, checksums of a dataset");
   command->add_option("dataset", arguments->folder, "Dataset folder")->required();
   command->add_flag("--json", arguments->json, "Print one JSON object");
@@ -48,7 +48,7 @@ void add_info_command(CLI::App& app) {
       "Examples:\n"
       "  atoll info data/cora\n"
       "  atoll info data/arxiv --validate --json");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_info(*arguments); });
 }
 
 }  // namespace atl

@@ -103,7 +103,7 @@ void declare(CLI::App& program) {
   add_config_option(program);
 }
 
-int run(int argc, char** argv) {
+int run_program(int argc, char** argv) {
   const LauncherInfo launcher = launcher_info();
   log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   if (launcher.size > 1) set_assertion_rank(launcher.rank);
@@ -135,7 +135,7 @@ int run(int argc, char** argv) {
 }  // namespace atl
 
 int main(int argc, char** argv) {
-  const int exit_code = atl::run(argc, argv);
+  const int exit_code = atl::run_program(argc, argv);
   // Peers may be waiting for this rank: a failed rank takes the whole job with it.
   if (exit_code != 0 && atl::launched_by_mpi()) atl::abort_job(exit_code);
   return exit_code;

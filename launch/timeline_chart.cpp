@@ -12,9 +12,9 @@ namespace atl {
 
 namespace {
 
-constexpr double kWidth = 960;
-constexpr double kLeft = 60;  // room for names of ranks
-constexpr double kRight = 12;
+constexpr double kTimelineWidth = 960;
+constexpr double kTimelineLeft = 60;  // room for names of ranks
+constexpr double kTimelineRight = 12;
 constexpr double kTitle = 24;
 constexpr double kWork = 18;   // height of what a rank does
 constexpr double kPacket = 3;  // of the packets of one source below it
@@ -61,7 +61,7 @@ class TimelineDrawing {
   explicit TimelineDrawing(const std::vector<TimelinePanel>& panels) {
     double end = 0;
     for (const TimelinePanel& panel : panels) end = std::max(end, panel.end_ms());
-    pixels_per_ms_ = (kWidth - kLeft - kRight) / end;
+    pixels_per_ms_ = (kTimelineWidth - kTimelineLeft - kTimelineRight) / end;
     for (const TimelinePanel& panel : panels) draw(panel);
     draw_ticks(end);
     draw_legend();
@@ -72,11 +72,11 @@ class TimelineDrawing {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" "
         "font-family=\"sans-serif\" "
         "font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n{2}</svg>\n",
-        kWidth, y_, body_);
+        kTimelineWidth, y_, body_);
   }
 
  private:
-  double x_at(double ms) const { return kLeft + ms * pixels_per_ms_; }
+  double x_at(double ms) const { return kTimelineLeft + ms * pixels_per_ms_; }
 
   void text(double x, double y, const char* anchor, const std::string& words) {
     body_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y,
@@ -90,7 +90,7 @@ class TimelineDrawing {
   }
 
   void draw(const TimelinePanel& panel) {
-    text(kLeft, y_ + kTitle - 8, "start",
+    text(kTimelineLeft, y_ + kTitle - 8, "start",
          fmt::format("{}: {:.0f} ms", panel.title, panel.end_ms()));
     y_ += kTitle;
     for (std::size_t rank = 0; rank < panel.ranks.size(); ++rank) {
@@ -105,7 +105,7 @@ class TimelineDrawing {
     }
     std::ranges::sort(sources);
     sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
-    text(kLeft - 6, y_ + kWork - 5, "end", fmt::format("rank {}", rank));
+    text(kTimelineLeft - 6, y_ + kWork - 5, "end", fmt::format("rank {}", rank));
     for (const TimelineSpan& span : spans) {
       const double width = (span.end_ms - span.begin_ms) * pixels_per_ms_;
       if (width < kLeastWidth) continue;
@@ -134,11 +134,11 @@ class TimelineDrawing {
   }
 
   void draw_legend() {
-    double x = kLeft;
+    double x = kTimelineLeft;
     const auto entry = [&](const Kind& kind) {
       if (!used_.contains(kind.name)) return;
-      if (x + kLegendColumn > kWidth) {
-        x = kLeft;
+      if (x + kLegendColumn > kTimelineWidth) {
+        x = kTimelineLeft;
         y_ += kLegend;
       }
       box(x, y_ + 2, 12, 12, kind.color);

@@ -19,7 +19,7 @@
 namespace atl {
 namespace {
 
-struct Arguments {
+struct TopologyArguments {
   std::string action;
   std::string file;
   std::string out = "topology.json";
@@ -37,7 +37,7 @@ int threads_of_rank(Transport& transport, int wanted) {
   return std::getenv("OMP_NUM_THREADS") != nullptr ? 0 : share;
 }
 
-void probe(const Arguments& arguments) {
+void probe(const TopologyArguments& arguments) {
   run_ranks(arguments.transport, [&](Transport& transport) {
     std::string name;
     on_all_ranks(transport, [&] {
@@ -65,7 +65,7 @@ void probe(const Arguments& arguments) {
   });
 }
 
-void run(const Arguments& arguments) {
+void run_topology(const TopologyArguments& arguments) {
   const bool show = arguments.action == "show";
   if (show == arguments.file.empty()) {
     fail_option(
@@ -78,7 +78,7 @@ void run(const Arguments& arguments) {
   fmt::print("{}: {}", arguments.file, topology_table(read_topology(arguments.file)));
 }
 
-void add_probe_options(CLI::App& command, Arguments& arguments) {
+void add_probe_options(CLI::App& command, TopologyArguments& arguments) {
   command.add_option("--out", arguments.out, "File that probe writes")->group("Probe");
   command
       .add_option("--backend", arguments.backend,
@@ -136,13 +136,13 @@ void add_topology_command(CLI::App& app) {
       "  mpirun -n 4 atoll topology probe --out cluster.json\n"
       "  atoll topology probe --transport local --ranks 2\n"
       "  atoll topology show cluster.json");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<TopologyArguments>();
   command->add_option("action", arguments->action, "probe | show")
       ->required()
       ->check(CLI::IsMember({"probe", "show"}));
   command->add_option("file", arguments->file, "Topology file to show");
   add_probe_options(*command, *arguments);
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_topology(*arguments); });
 }
 
 }  // namespace atl

@@ -23,7 +23,7 @@ double term(double weight, double value, double divisor) {
 }
 
 // One channel during the search. T is the time of the wire, central work included.
-struct Channel {
+struct SearchedChannel {
   WidthHull hull;
   std::vector<LinkBudget> links;
   // Of all ranks.
@@ -62,11 +62,11 @@ class Search {
   void sort_messages();
   void agree_on_scales();
   void refine();
-  void take_round(Channel& channel, const double* sums);
+  void take_round(SearchedChannel& channel, const double* sums);
   std::vector<ChannelAssignment> choose();
   ChannelAssignment choose_one(std::size_t c, const double* variances, const double* times) const;
 
-  double objective(const Channel& channel, double variance, double seconds) const {
+  double objective(const SearchedChannel& channel, double variance, double seconds) const {
     return term(lambda_, variance, channel.v1) + term(1 - lambda_, seconds, channel.t32);
   }
   void sum(std::vector<double>& values) const {
@@ -79,7 +79,7 @@ class Search {
   std::span<const ChannelProblem> problems_;
   double lambda_;
   const RankReductions& ranks_;
-  std::vector<Channel> channels_;
+  std::vector<SearchedChannel> channels_;
 };
 
 void Search::sort_messages() {
@@ -110,7 +110,7 @@ void Search::agree_on_scales() {
   max(most);
   sum(sums);
   for (std::size_t c = 0; c < channels_.size(); ++c) {
-    Channel& channel = channels_[c];
+    SearchedChannel& channel = channels_[c];
     channel.least_t = channel.low = most[4 * c];
     channel.most_t = channel.high = most[4 * c + 1];
     channel.quantize_s = most[4 * c + 2];
@@ -121,7 +121,7 @@ void Search::agree_on_scales() {
 
 using Grid = std::array<double, kCells + 1>;
 
-Grid make_grid(const Channel& channel) {
+Grid make_grid(const SearchedChannel& channel) {
   Grid points;
   for (int i = 0; i < kCells; ++i) {
     points[i] = channel.low + (channel.high - channel.low) * (static_cast<double>(i) / kCells);
@@ -156,7 +156,7 @@ double bound_of_cell(double left, double left_slope, double right, double right_
   return left + left_slope * std::clamp(place, 0.0, width);
 }
 
-void Search::take_round(Channel& channel, const double* sums) {
+void Search::take_round(SearchedChannel& channel, const double* sums) {
   const Grid points = make_grid(channel);
   Grid values, slopes;
   int best = 0;
@@ -179,7 +179,7 @@ void Search::take_round(Channel& channel, const double* sums) {
 
 // Times at which whole messages are tried. Rounding wastes part of a link's bytes, so a T somewhat
 // beside the relaxed optimum can be better; with few messages, far beside it. They rise.
-std::vector<double> candidates(const Channel& channel) {
+std::vector<double> candidates(const SearchedChannel& channel) {
   const double range = channel.most_t - channel.least_t;
   std::vector<double> times = {channel.best_t};
   for (int k = 0; k < kWideCells; ++k) {
@@ -222,7 +222,7 @@ std::vector<ChannelAssignment> Search::choose() {
 
 ChannelAssignment Search::choose_one(std::size_t c, const double* variances,
                                      const double* times) const {
-  const Channel& channel = channels_[c];
+  const SearchedChannel& channel = channels_[c];
   ChannelAssignment best{.bits = {},
                          .variance = 0,
                          .time_s = channel.t32,

@@ -1,7 +1,6 @@
 #include "engine/placement/boundary_recomputation.hpp"
 
 #include <cmath>
-#include <limits>
 
 #include "base/error.hpp"
 #include "engine/placement/min_cut.hpp"
@@ -9,8 +8,6 @@
 namespace atl {
 
 namespace {
-
-constexpr double kForbidden = std::numeric_limits<double>::infinity();
 
 // Variables of the cut: two per row, rows of the lowest layer first.
 class RowVariables {
@@ -32,7 +29,7 @@ class RowVariables {
   int count_ = 0;
 };
 
-void check(const RecomputationProblem& problem) {
+void check_recomputation(const RecomputationProblem& problem) {
   for (std::size_t l = 0; l < problem.layers.size(); ++l) {
     const std::size_t below = l > 0 ? problem.layers[l - 1].size() : 0;
     for (const RemoteRow& row : problem.layers[l]) {
@@ -46,7 +43,7 @@ void check(const RecomputationProblem& problem) {
   }
 }
 
-CutProblem make_cut(const RecomputationProblem& problem, const RowVariables& variables) {
+CutProblem recomputation_cut(const RecomputationProblem& problem, const RowVariables& variables) {
   CutProblem cut;
   cut.if_zero.assign(static_cast<std::size_t>(variables.count()), 0.0);
   cut.if_one = cut.if_zero;
@@ -72,9 +69,9 @@ CutProblem make_cut(const RecomputationProblem& problem, const RowVariables& var
 }  // namespace
 
 RecomputationPlan plan_recomputation(const RecomputationProblem& problem) {
-  check(problem);
+  check_recomputation(problem);
   const RowVariables variables(problem);
-  const CutSolution solution = minimise_cut(make_cut(problem, variables));
+  const CutSolution solution = minimise_cut(recomputation_cut(problem, variables));
   RecomputationPlan plan;
   plan.seconds = solution.cost;
   plan.bound_s = solution.max_flow;

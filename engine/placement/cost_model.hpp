@@ -11,6 +11,8 @@
 
 namespace atl {
 
+inline constexpr double kFloatBytes = 4;
+
 // The spans of a rank's main thread in an epoch's trace, but for waiting.
 enum class Phase : std::uint8_t {
   kInputDropout,

@@ -10,7 +10,6 @@ namespace atl {
 
 namespace {
 
-constexpr double kFloat = 4;  // bytes
 // A call of MPI per packet; what it copies is part of Device::progress_s_per_byte.
 constexpr double kPostSeconds = 20e-6;
 
@@ -56,7 +55,7 @@ class EpochBuilder {
       compute(r, {Phase::kLoss, -1, false}, touch(r, 2 * all(r).rows, setting_.model.outputs));
     });
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) backward(*layer);
-    const double bytes = kFloat * static_cast<double>(parameters());
+    const double bytes = kFloatBytes * static_cast<double>(parameters());
     all_reduce(sum_seconds(setting_.topology, bytes, setting_.gradient_sum), -1, false);
     // Adam reads and writes weight and two moments, and reads the gradient.
     for_ranks([&](int r) { compute(r, {Phase::kStep, -1, false}, touch(r, 7, parameters())); });
@@ -102,7 +101,7 @@ class EpochBuilder {
 
   double touch(int rank, std::int64_t rows, std::int64_t cols) const {
     return elementwise_seconds(device(rank),
-                               kFloat * static_cast<double>(rows) * static_cast<double>(cols));
+                               kFloatBytes * static_cast<double>(rows) * static_cast<double>(cols));
   }
   double gemm(int rank, std::int64_t rows, const LayerConfig& layer) const {
     return gemm_seconds(device(rank), rows, layer.in, layer.out);

@@ -11,7 +11,7 @@ namespace atl {
 
 namespace {
 
-constexpr int kFormat = 1;
+constexpr int kShapeFormat = 1;
 // With these, bytes and operations of an epoch are numbers of 63 bits.
 constexpr std::int64_t kMostNodes = 100'000'000'000;
 constexpr std::int64_t kMostEdges = 10'000'000'000'000;
@@ -30,16 +30,16 @@ constexpr std::array<Count, 5> kCounts = {{
     {"training_nodes", &PartQuality::training_nodes, kMostNodes},
 }};
 
-class Reader {
+class ShapeReader {
  public:
-  Reader(const Json& json, const std::string& place)
+  ShapeReader(const Json& json, const std::string& place)
       : root_(json, place,
               {"format", "name", "nodes", "edges", "features", "classes", "partition", "parts",
                "forward_rows", "backward_rows"}) {}
 
   GraphShape read() {
-    const Json& format = root_.required("format", std::to_string(kFormat));
-    if (format != kFormat) root_.refuse("format", format, std::to_string(kFormat));
+    const Json& format = root_.required("format", std::to_string(kShapeFormat));
+    if (format != kShapeFormat) root_.refuse("format", format, std::to_string(kShapeFormat));
     shape_.name = root_.text("name", "names");
     shape_.nodes = root_.whole("nodes", 1, kMostNodes);
     shape_.edges = root_.whole("edges", 0, kMostEdges);
@@ -224,7 +224,7 @@ Json to_json(const GraphShape& shape) {
     parts.push_back(std::move(json));
   }
   const Json quality = to_json(shape.quality);
-  Json json = {{"format", kFormat},
+  Json json = {{"format", kShapeFormat},
                {"name", shape.name},
                {"nodes", shape.nodes},
                {"edges", shape.edges},
@@ -240,7 +240,7 @@ Json to_json(const GraphShape& shape) {
 }
 
 GraphShape parse_shape(const Json& json, const std::string& place) {
-  return Reader(json, place).read();
+  return ShapeReader(json, place).read();
 }
 
 GraphShape read_shape(const std::filesystem::path& path) {

@@ -8,8 +8,6 @@ namespace atl {
 
 namespace {
 
-constexpr double kFloat = 4;  // bytes
-
 // Seconds until `bytes` from `from` have reached `to` when all ranks of both hosts send and receive
 // as much at the same time.
 double fetch_seconds(const Topology& topology, int from, int to, double bytes) {
@@ -41,7 +39,7 @@ RecomputeSeconds recompute_seconds(const Device& device, std::span<const LayerCo
   RecomputeSeconds seconds;
   seconds.first_layer =
       (root_weight ? 2 : 1) * gemm_seconds(device, rows, first.in, first.out) +
-      elementwise_seconds(device, kFloat * static_cast<double>(passes * rows * first.out));
+      elementwise_seconds(device, kFloatBytes * static_cast<double>(passes * rows * first.out));
   if (second.order == MultiplyOrder::kMultiplyFirst) {
     seconds.second_layer = gemm_seconds(device, rows, second.in, second.out);
   }

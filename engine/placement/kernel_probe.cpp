@@ -2,26 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
+#include "base/elapsed.hpp"
 #include "base/philox.hpp"
 
 namespace atl {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr OperationLabel kLabel{"kernel measurement"};
+constexpr OperationLabel kKernelLabel{"kernel measurement"};
 constexpr int kMessageBits = 4;
 // A message for every fourth row.
 constexpr std::int64_t kRowsPerMessage = 4;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // As many rows as fit into an eighth of the memory: two matrices as wide as the widest, and the
 // graph.
@@ -188,15 +182,15 @@ double measure_rate(Transport& transport, KernelProbe& probe, double seconds,
   constexpr double kMostSteps = 1000;
   step();  // pages, caches and clocks
   probe.finish();
-  const Clock::time_point warm = Clock::now();
+  const SteadyTime warm = steady_now();
   step();
   probe.finish();
   const int batch = static_cast<int>(
       std::clamp(kBatchSeconds / std::max(seconds_since(warm), 1e-9), 1.0, kMostSteps));
-  transport.barrier(kLabel);
+  transport.barrier(kKernelLabel);
   std::array<double, kWindows> rates{};
   for (double& rate : rates) {
-    const Clock::time_point start = Clock::now();
+    const SteadyTime start = steady_now();
     double work = 0;
     double elapsed = 0;
     while (elapsed < seconds / kWindows) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace atl {
@@ -13,7 +14,9 @@ struct CutPair {
   double weight = 0;
 };
 
-// Weights are not negative; infinity forbids. There is an assignment that nothing forbids.
+inline constexpr double kForbidden = std::numeric_limits<double>::infinity();
+
+// Weights are not negative; kForbidden forbids. There is an assignment that nothing forbids.
 struct CutProblem {
   std::vector<double> if_zero;  // by variable: what x = 0 costs
   std::vector<double> if_one;   // by variable: what x = 1 costs

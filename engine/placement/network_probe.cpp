@@ -2,28 +2,22 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
 
+#include "base/elapsed.hpp"
 #include "base/median.hpp"
 
 namespace atl {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr OperationLabel kLabel{"network measurement"};
+constexpr OperationLabel kNetworkLabel{"network measurement"};
 constexpr std::int64_t kAnswerBytes = 8;
 // Rates are taken between a message and one of a quarter of its bytes.
 constexpr std::int64_t kRatio = 4;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::int64_t sum(const std::vector<std::int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
@@ -46,7 +40,7 @@ NetworkProbe::NetworkProbe(const ExchangeRoute& route, const std::vector<int>& h
     : route_(route), transport_(route.transport), host_of_(host_of), options_(options) {}
 
 double NetworkProbe::of_rank(double value, int rank) {
-  transport_.broadcast(std::as_writable_bytes(std::span(&value, 1)), rank, kLabel);
+  transport_.broadcast(std::as_writable_bytes(std::span(&value, 1)), rank, kNetworkLabel);
   return value;
 }
 
@@ -60,7 +54,7 @@ double NetworkProbe::echo_seconds(TimedTransfer& transfer, int from, int to, std
     there[static_cast<std::size_t>(peer)] = bytes;
     back[static_cast<std::size_t>(peer)] = kAnswerBytes;
   }
-  const Clock::time_point start = Clock::now();
+  const SteadyTime start = steady_now();
   transfer.post(rank == from ? there : none, rank == to ? there : none)->wait_all();
   transfer.post(rank == to ? back : none, rank == from ? back : none)->wait_all();
   return rank == from ? seconds_since(start) : 0;
@@ -70,7 +64,7 @@ Link NetworkProbe::measure_pair(TimedTransfer& transfer, int from, int to) {
   constexpr int kEchoes = 21;
   constexpr int kMessages = 3;
   constexpr std::int64_t kFirstMessage = 256 << 10;
-  transport_.barrier(kLabel);
+  transport_.barrier(kNetworkLabel);
   std::vector<double> echoes;
   for (int i = 0; i < kEchoes; ++i) {
     echoes.push_back(echo_seconds(transfer, from, to, kAnswerBytes));
@@ -95,7 +89,7 @@ Link NetworkProbe::measure_pair(TimedTransfer& transfer, int from, int to) {
   Link link{median(echoes) / 2,
             rate_between(static_cast<double>(bytes), std::ranges::min(longs),
                          static_cast<double>(bytes / kRatio), std::ranges::min(shorts))};
-  transport_.broadcast(std::as_writable_bytes(std::span(&link, 1)), from, kLabel);
+  transport_.broadcast(std::as_writable_bytes(std::span(&link, 1)), from, kNetworkLabel);
   return link;
 }
 
@@ -108,7 +102,7 @@ std::vector<Link> NetworkProbe::measure_pairs() {
   const int distances = ranks() - 1;
   int stride = std::max(1, static_cast<int>(0.618 * distances));
   while (distances > 0 && std::gcd(stride, distances) != 1) ++stride;
-  const Clock::time_point start = Clock::now();
+  const SteadyTime start = steady_now();
   double spent = 0;
   for (int i = 0; i < distances; ++i) {
     const int distance = 1 + static_cast<int>(std::int64_t{i} * stride % distances);
@@ -227,7 +221,7 @@ NetworkProbe::HostTimes NetworkProbe::all_at_once(TimedTransfer& transfer, std::
   for (int from = 0; from < ranks(); ++from) {
     seconds[index(from, transport_.rank())] = arrivals[static_cast<std::size_t>(from)];
   }
-  transport_.all_reduce(std::span(seconds), kLabel);
+  transport_.all_reduce(std::span(seconds), kNetworkLabel);
   HostTimes last{std::vector<double>(hosts, 0.0), std::vector<double>(hosts, 0.0)};
   for (int from = 0; from < ranks(); ++from) {
     for (int to = 0; to < ranks(); ++to) {

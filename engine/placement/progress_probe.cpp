@@ -4,23 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
+#include "base/elapsed.hpp"
 #include "engine/placement/network_probe.hpp"
 
 namespace atl {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr OperationLabel kLabel{"progress measurement"};
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+constexpr OperationLabel kProgressLabel{"progress measurement"};
 
 // Of all threads of this process.
 double processor_seconds() {
@@ -71,7 +65,7 @@ bool NetworkProbe::shares_process() {
   std::vector<std::int64_t> processes(host_of_.size(), 0);
   const auto rank = static_cast<std::size_t>(transport_.rank());
   processes[rank] = ::getpid();
-  transport_.all_reduce(std::span(processes), kLabel);
+  transport_.all_reduce(std::span(processes), kProgressLabel);
   for (std::size_t r = 0; r < processes.size(); ++r) {
     if (r != rank && host_of_[r] == host_of_[rank] && processes[r] == processes[rank]) return true;
   }
@@ -118,9 +112,9 @@ ProgressCost NetworkProbe::measure_progress(const std::vector<Link>& links,
     }
     // A message that others wait for leaves when this rank has computed.
     const bool posts_late = kind != kBeside && std::ranges::count(receives, 1) == 0;
-    transport_.barrier(kLabel);
+    transport_.barrier(kProgressLabel);
     const double processor = processor_seconds();
-    const Clock::time_point start = Clock::now();
+    const SteadyTime start = steady_now();
     auto pending = posts_late ? nullptr : transfer.post(sends, receives);
     do {
       sample.work += kernels.spmm_step(columns);

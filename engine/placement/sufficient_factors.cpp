@@ -13,9 +13,7 @@ namespace atl {
 
 namespace {
 
-constexpr double kForbidden = std::numeric_limits<double>::infinity();
-
-void check(const FactorProblem& problem, const Topology& topology) {
+void check_factors(const FactorProblem& problem, const Topology& topology) {
   ATOLL_ASSERT(topology.ranks() == static_cast<int>(problem.rows.size()), "{} ranks, rows of {}",
                topology.ranks(), problem.rows.size());
   const auto columns = [&](int factor) {
@@ -111,7 +109,7 @@ class Costs {
 };
 
 // Variables: a weight is made from factors; a factor is sent; nothing is left to all-reduce.
-CutProblem make_cut(const FactorProblem& problem, const Costs& costs) {
+CutProblem factor_cut(const FactorProblem& problem, const Costs& costs) {
   const int weights = static_cast<int>(problem.weights.size());
   const int factors = static_cast<int>(problem.factors.size());
   CutProblem cut;
@@ -177,9 +175,9 @@ std::string make_summary(const FactorProblem& problem, const FactorPlan& plan) {
 }  // namespace
 
 FactorPlan plan_sufficient_factors(const FactorProblem& problem, const Topology& topology) {
-  check(problem, topology);
+  check_factors(problem, topology);
   const Costs costs(problem, topology);
-  const CutProblem cut = make_cut(problem, costs);
+  const CutProblem cut = factor_cut(problem, costs);
   const CutSolution solution = minimise_cut(cut);
   FactorPlan plan;
   plan.seconds = solution.cost;

@@ -62,13 +62,12 @@ std::vector<std::vector<int>> groups_by(const Topology& topology, int Device::*p
 }  // namespace
 
 double sum_seconds(const Topology& topology, double bytes, const SumRoute& route) {
-  constexpr double kFloat = 4;
   // The step model of an all-reduce among many ranks is slow to write down.
   if (route.is_all_reduce()) return all_reduce_seconds(topology, bytes);
   std::vector<StepLoad> loads;
   for (int rank = 0; rank < topology.ranks(); ++rank) {
     const auto steps =
-        sum_steps(route, rank, topology.ranks(), static_cast<std::size_t>(bytes / kFloat));
+        sum_steps(route, rank, topology.ranks(), static_cast<std::size_t>(bytes / kFloatBytes));
     while (loads.size() < steps.size()) loads.emplace_back(topology);
     for (std::size_t s = 0; s < steps.size(); ++s) {
       const SumStep& step = steps[s];
@@ -76,7 +75,7 @@ double sum_seconds(const Topology& topology, double bytes, const SumRoute& route
         const bool adds = step.kind == SumStep::Kind::kAdd;
         const ReduceBlock& block = adds ? step.blocks[m] : step.own_block();
         if (m == step.own || block.count == 0) continue;
-        loads[s].send(rank, step.members[m], kFloat * static_cast<double>(block.count));
+        loads[s].send(rank, step.members[m], kFloatBytes * static_cast<double>(block.count));
       }
     }
   }

@@ -14,13 +14,13 @@ namespace atl {
 
 namespace {
 
-constexpr OperationLabel kLabel{"topology measurement"};
+constexpr OperationLabel kTopologyLabel{"topology measurement"};
 
 // One value of every rank, on every rank.
 std::vector<Json> of_all_ranks(Transport& transport, const Json& mine) {
   // Host names may hold bytes that are not UTF-8.
   const std::string text = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
-  const auto all = transport.gather(std::as_bytes(std::span(text)), 0, kLabel);
+  const auto all = transport.gather(std::as_bytes(std::span(text)), 0, kTopologyLabel);
   std::string list;
   if (transport.rank() == 0) {
     Json values = Json::array();
@@ -31,9 +31,9 @@ std::vector<Json> of_all_ranks(Transport& transport, const Json& mine) {
     list = values.dump();
   }
   auto length = std::ssize(list);
-  transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, kLabel);
+  transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, kTopologyLabel);
   list.resize(static_cast<std::size_t>(length));
-  transport.broadcast(std::as_writable_bytes(std::span(list)), 0, kLabel);
+  transport.broadcast(std::as_writable_bytes(std::span(list)), 0, kTopologyLabel);
   return Json::parse(list);
 }
 

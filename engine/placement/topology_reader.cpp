@@ -78,9 +78,9 @@ Link link_of(const Entry& entry) {
           entry.number("gbit_per_s", kGbitPerS, Least::kAboveZero)};
 }
 
-class Reader {
+class TopologyReader {
  public:
-  explicit Reader(const Json& json, const std::string& place)
+  explicit TopologyReader(const Json& json, const std::string& place)
       : root_(json, place, {"format", "hosts", "ranks", "links"}) {}
 
   Topology read() {
@@ -272,7 +272,7 @@ class Reader {
 }  // namespace
 
 Topology parse_topology(const Json& json, const std::string& place) {
-  return Reader(json, place).read();
+  return TopologyReader(json, place).read();
 }
 
 }  // namespace atl

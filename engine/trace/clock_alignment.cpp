@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Rounding of times in the file, which count from the start of the host.
-constexpr double kRoundingUs = 0.001;
+constexpr double kSumRoundingUs = 0.001;
 // Beyond this no contradiction is a matter of resolution.
 constexpr double kResolutionUs = 1;
 // Times of a device's queue are known from the host's time of one event, and so less well.
@@ -143,7 +143,7 @@ class Aligner {
         for (std::size_t b = 0; b < n; ++b) {
           const double w = weight[a * n + b];
           const auto shorten = [&](double& path, double by) {
-            if (!(by < path - kRoundingUs)) return;
+            if (!(by < path - kSumRoundingUs)) return;
             path = by;
             changed = true;
           };

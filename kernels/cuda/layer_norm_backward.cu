@@ -1,6 +1,6 @@
-// The gradient of layer norm. Rows of up to kTeamCols columns are held in the registers of a team
-// of lanes together with the team's sums for the parameters' gradients, so that every element is
-// read once.
+// The gradient of layer norm. Rows of up to kBackwardTeamCols columns are held in the registers of
+// a team of lanes together with the team's sums for the parameters' gradients, so that every
+// element is read once.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace {
 
 // Columns that a lane can hold: few where they suffice, so that more warps fit a multiprocessor.
 constexpr int kFewLaneCols = 8;
-constexpr int kLaneCols = 16;
-constexpr std::int64_t kTeamCols = 32 * kLaneCols;
+constexpr int kBackwardLaneCols = 16;
+constexpr std::int64_t kBackwardTeamCols = 32 * kBackwardLaneCols;
 constexpr int kLeastLanes = 4;     // few teams, because they add up their sums in turn
 constexpr int kTeamThreads = 128;  // two sums per column in registers leave room for no more
 
@@ -249,7 +249,8 @@ void team_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
                    const AddParameterGradients& gradients) {
   auto* partials = reinterpret_cast<double*>(where.workspace.data());
   const int lanes = std::max(team_lanes(x.cols, kUnit, kHeld / kUnit), kLeastLanes);
-  static_assert(kReductionBlocks * 2 * kTeamCols * std::int64_t{sizeof(double)} <= kWorkspaceBytes);
+  static_assert(kReductionBlocks * 2 * kBackwardTeamCols * std::int64_t{sizeof(double)} <=
+                kWorkspaceBytes);
   const Chunks chunks = make_chunks(x.rows, kTeamThreads / lanes * 4, kReductionBlocks);
   launch(where, dim3(static_cast<unsigned>(chunks.chunks)), kTeamThreads,
          layer_norm_backward_kernel<T, kUnit, kHeld>, lanes, chunks, x.rows, x.cols, rows_of<T>(dy),
@@ -268,9 +269,9 @@ void layer_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixVie
                                         static_cast<float*>(dbeta.data)};
   with_element_type(x.dtype, [&]<typename T>(T) {
     with_unit<T>({dy, x, dx}, [&](auto unit) {
-      const auto run = x.cols <= 32 * kFewLaneCols ? team_backward<T, unit, kFewLaneCols>
-                       : x.cols <= kTeamCols       ? team_backward<T, unit, kLaneCols>
-                                                   : wide_backward<T, unit>;
+      const auto run = x.cols <= 32 * kFewLaneCols   ? team_backward<T, unit, kFewLaneCols>
+                       : x.cols <= kBackwardTeamCols ? team_backward<T, unit, kBackwardLaneCols>
+                                                     : wide_backward<T, unit>;
       run(where, dy, x, parameters, epsilon, dx, gradients);
     });
   });

@@ -14,8 +14,8 @@ namespace atl::cuda {
 namespace {
 
 constexpr std::int64_t kLossBlocks = 1584;  // partial sums; the same number on every device
-constexpr int kLaneCols = 32;               // classes that a lane can hold
-constexpr std::int64_t kTeamCols = 32 * kLaneCols;
+constexpr int kLaneClasses = 32;            // classes that a lane can hold
+constexpr std::int64_t kTeamClasses = 32 * kLaneClasses;
 
 // What the kernels of both losses are given beside logits and labels.
 template <typename T>
@@ -75,7 +75,7 @@ struct SoftmaxGradient {
 template <typename T, int kUnit>
 __global__ void __launch_bounds__(kBlockThreads)
     softmax_kernel(int lanes, LossArgs<T> args, const std::int32_t* labels) {
-  constexpr int kUnits = kLaneCols / kUnit;
+  constexpr int kUnits = kLaneClasses / kUnit;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const int team = static_cast<int>(threadIdx.x) / lanes;
   const int teams = kBlockThreads / lanes;
@@ -229,7 +229,7 @@ void softmax_cross_entropy(const Launch& where, ConstMatrixView logits,
   const auto listed = static_cast<std::int64_t>(rows.size());
   with_element_type(logits.dtype, [&]<typename T>(T) {
     const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
-    if (logits.cols > kTeamCols) {
+    if (logits.cols > kTeamClasses) {
       const std::int64_t blocks = std::min(kLossBlocks, listed);
       launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, wide_softmax_kernel<T>,
              args, labels.data());
@@ -238,7 +238,7 @@ void softmax_cross_entropy(const Launch& where, ConstMatrixView logits,
     }
     with_unit<T>({logits, dlogits}, [&](auto unit) {
       // A quarter of what lanes can hold, so that rows of few classes share a warp.
-      const int lanes = team_lanes(logits.cols, unit, std::max(kLaneCols / unit / 4, 1));
+      const int lanes = team_lanes(logits.cols, unit, std::max(kLaneClasses / unit / 4, 1));
       const std::int64_t blocks = std::min(kLossBlocks, ceil_divide(listed, kBlockThreads / lanes));
       launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, softmax_kernel<T, unit>,
              lanes, args, labels.data());

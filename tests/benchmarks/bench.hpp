@@ -15,6 +15,9 @@
 
 namespace atl {
 
+constexpr std::int64_t kArxivNodes = 169'343;
+constexpr std::int64_t kWidth = 256;  // of most matrices
+
 struct BenchOptions {
   std::vector<std::string> backends;  // empty: what `auto` chooses
   int threads = 0;

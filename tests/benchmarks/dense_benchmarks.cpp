@@ -5,9 +5,6 @@ namespace atl {
 
 namespace {
 
-constexpr std::int64_t kRows = 169'343;  // nodes of ogbn-arxiv
-constexpr std::int64_t kWidth = 256;
-
 double bytes_in(ConstMatrixView view) {
   return static_cast<double>(view.rows * view.cols * bytes_of(view.dtype));
 }
@@ -63,12 +60,12 @@ Case square_gemm(Bench& bench, DType dtype) {
 
 Case layer_gemm(Bench& bench, Product product, DType dtype) {
   std::int64_t& nodes = product.transpose_a == Transpose::kYes ? product.inner : product.rows;
-  nodes = bench.scaled(kRows);
+  nodes = bench.scaled(kArxivNodes);
   return gemm(bench, product, dtype);
 }
 
 Case bias_relu(Bench& bench, DType dtype) {
-  const std::int64_t rows = bench.scaled(kRows);
+  const std::int64_t rows = bench.scaled(kArxivNodes);
   const MatrixView x = bench.matrix(rows, kWidth, dtype);
   const MatrixView y = bench.matrix(rows, kWidth, dtype);
   Epilogue epilogue;
@@ -83,7 +80,7 @@ Case bias_relu(Bench& bench, DType dtype) {
 }
 
 Case norm_relu_dropout(Bench& bench, DType dtype) {
-  const std::int64_t rows = bench.scaled(kRows);
+  const std::int64_t rows = bench.scaled(kArxivNodes);
   const MatrixView x = bench.matrix(rows, kWidth, dtype);
   const MatrixView y = bench.matrix(rows, kWidth, dtype);
   std::vector<GlobalId> ids;

@@ -7,13 +7,10 @@ namespace atl {
 
 namespace {
 
-constexpr std::int64_t kRows = 169'343;  // nodes of ogbn-arxiv
-constexpr std::int64_t kWidth = 256;
-
 // The matrices and columns that these operations share.
 struct Data {
   Data(Bench& bench, DType dtype)
-      : rows(bench.scaled(kRows)),
+      : rows(bench.scaled(kArxivNodes)),
         x(bench.matrix(rows, kWidth, dtype)),
         dy(bench.matrix(rows, kWidth, dtype)),
         dx(bench.matrix(rows, kWidth, dtype)),
@@ -121,7 +118,7 @@ Case layer_norm_backward(Bench& bench, DType dtype) {
 // Every row counts; 40 classes.
 Case softmax(Bench& bench, DType dtype) {
   constexpr std::int64_t kClasses = 40;
-  const std::int64_t rows = bench.scaled(kRows);
+  const std::int64_t rows = bench.scaled(kArxivNodes);
   const MatrixView logits = bench.matrix(rows, kClasses, dtype);
   const MatrixView dlogits = bench.matrix(rows, kClasses, dtype);
   std::vector<LocalId> ids;

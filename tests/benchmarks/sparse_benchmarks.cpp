@@ -7,8 +7,6 @@ namespace atl {
 
 namespace {
 
-constexpr std::int64_t kWidth = 256;
-
 // S x of element (row, 0) with S = 1/2 (A + I) 1/2.
 double expected_sum(const RandomGraph& graph, std::int64_t row) {
   double sum = Bench::value(row * kWidth);

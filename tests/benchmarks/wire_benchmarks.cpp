@@ -9,8 +9,6 @@ namespace atl {
 
 namespace {
 
-constexpr std::int64_t kWidth = 256;
-
 // A quarter of the rows in an order without locality, as one rank's messages, `receivers` times.
 struct Messages {
   std::int64_t rows = 0;  // of the matrix

@@ -26,12 +26,12 @@ class CpuVectors : public ::testing::TestWithParam<Isa> {
     if (GetParam() > detect_isa()) GTEST_SKIP() << "no " << isa_name(GetParam());
   }
 };
-std::string name_of(const ::testing::TestParamInfo<Isa>& test) {
+std::string vectors_name(const ::testing::TestParamInfo<Isa>& test) {
   const char* const names[] = {"baseline", "avx2", "avx512"};
   return names[static_cast<std::size_t>(test.param)];
 }
 INSTANTIATE_TEST_SUITE_P(Isas, CpuVectors,
-                         ::testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512), name_of);
+                         ::testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512), vectors_name);
 
 // Every sign, exponent and kept bit, with what is cut off at its ends and around the middle; the
 // payloads of NaN among them.

@@ -11,18 +11,19 @@ namespace atl::cuda {
 
 namespace {
 
-constexpr std::int64_t kRows = 11;
-constexpr std::int64_t kCols = 600;
+constexpr std::int64_t kPassRows = 11;
+constexpr std::int64_t kPassCols = 600;
 constexpr std::size_t kBytesPerRow = 32;  // four doubles of statistics
 
 // dx, dgamma and dbeta with statistics of `rows` rows at a time.
 std::vector<std::vector<double>> run(std::size_t rows) {
   Harness h("cuda", {.device = 0});
-  const ConstMatrixView x = h.input(kRows, kCols, random_floats(kRows * kCols, 1));
-  const ConstMatrixView gamma = h.input(1, kCols, random_floats(kCols, 2));
-  const MatrixView dx = h.matrix(kRows, kCols, Use::kInOut, random_floats(kRows * kCols, 3));
-  const MatrixView dgamma = h.matrix(1, kCols, Use::kInOut, std::vector<float>(kCols, 0));
-  const MatrixView dbeta = h.matrix(1, kCols, Use::kInOut, std::vector<float>(kCols, 0));
+  const ConstMatrixView x = h.input(kPassRows, kPassCols, random_floats(kPassRows * kPassCols, 1));
+  const ConstMatrixView gamma = h.input(1, kPassCols, random_floats(kPassCols, 2));
+  const MatrixView dx =
+      h.matrix(kPassRows, kPassCols, Use::kInOut, random_floats(kPassRows * kPassCols, 3));
+  const MatrixView dgamma = h.matrix(1, kPassCols, Use::kInOut, std::vector<float>(kPassCols, 0));
+  const MatrixView dbeta = h.matrix(1, kPassCols, Use::kInOut, std::vector<float>(kPassCols, 0));
   Launch where = static_cast<CudaQueue&>(h.queue()).launch();
   where.workspace = where.workspace.first(kPartialsBytes + rows * kBytesPerRow);
   layer_norm_backward(where, dx, x, gamma, 1e-5, dx, dgamma, dbeta);
@@ -30,7 +31,7 @@ std::vector<std::vector<double>> run(std::size_t rows) {
 }
 
 TEST(CudaLayerNorm, PassesGiveTheSameGradients) {
-  const auto whole = run(kRows);
+  const auto whole = run(kPassRows);
   for (const std::size_t rows : {1, 4, 10}) {
     const auto found = run(rows);
     EXPECT_EQ(found[0], whole[0]) << rows;

@@ -76,7 +76,7 @@ TEST_P(EpilogueTest, EqualsReference) {
   }
 }
 
-std::string name_of(const ::testing::TestParamInfo<EpilogueTest::ParamType>& test) {
+std::string epilogue_test_name(const ::testing::TestParamInfo<EpilogueTest::ParamType>& test) {
   const auto& [backend, dtype, fused] = test.param;
   return backend + (dtype == DType::kBf16 ? "_bf16_" : "_f32_") + fused.name;
 }
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, EpilogueTest,
                          ::testing::Combine(::testing::Values("cpu", "cuda"),
                                             ::testing::Values(DType::kF32, DType::kBf16),
                                             ::testing::ValuesIn(fused_operations())),
-                         name_of);
+                         epilogue_test_name);
 
 }  // namespace
 

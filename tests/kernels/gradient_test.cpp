@@ -8,8 +8,8 @@ namespace atl {
 
 namespace {
 
-constexpr std::int64_t kRows = 4;
-constexpr std::int64_t kCols = 3;
+constexpr std::int64_t kProbeRows = 4;
+constexpr std::int64_t kProbeCols = 3;
 constexpr double kStep = 1e-5;
 
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
@@ -49,80 +49,84 @@ class Gradient : public ::testing::Test {
   }
 
   Harness h{"reference"};
-  const std::vector<double> x_ = random_doubles(kRows * kCols, 1);
-  const std::vector<double> gamma_ = random_doubles(kCols, 2);
-  const std::vector<double> beta_ = random_doubles(kCols, 3);
-  const std::vector<double> dy_ = random_doubles(kRows * kCols, 4);
+  const std::vector<double> x_ = random_doubles(kProbeRows * kProbeCols, 1);
+  const std::vector<double> gamma_ = random_doubles(kProbeCols, 2);
+  const std::vector<double> beta_ = random_doubles(kProbeCols, 3);
+  const std::vector<double> dy_ = random_doubles(kProbeRows * kProbeCols, 4);
 };
 
 TEST_F(Gradient, LayerNorm) {
   const auto loss = [&](const std::vector<double>& x, const std::vector<double>& gamma,
                         const std::vector<double>& beta) {
-    const MatrixView y = h.output<double>(kRows, kCols);
-    h.backend().layer_norm(h.queue(), h.input(kRows, kCols, x), h.input(1, kCols, gamma),
-                           h.input(1, kCols, beta), 1e-3, y);
+    const MatrixView y = h.output<double>(kProbeRows, kProbeCols);
+    h.backend().layer_norm(h.queue(), h.input(kProbeRows, kProbeCols, x),
+                           h.input(1, kProbeCols, gamma), h.input(1, kProbeCols, beta), 1e-3, y);
     return dot(dy_, h.download(y));
   };
-  const MatrixView dx = h.output<double>(kRows, kCols);
-  const MatrixView dgamma = h.matrix(1, kCols, Use::kInOut, std::vector<double>(kCols, 0));
-  const MatrixView dbeta = h.matrix(1, kCols, Use::kInOut, std::vector<double>(kCols, 0));
-  h.backend().layer_norm_backward(h.queue(), h.input(kRows, kCols, dy_), h.input(kRows, kCols, x_),
-                                  h.input(1, kCols, gamma_), 1e-3, dx, dgamma, dbeta);
+  const MatrixView dx = h.output<double>(kProbeRows, kProbeCols);
+  const MatrixView dgamma =
+      h.matrix(1, kProbeCols, Use::kInOut, std::vector<double>(kProbeCols, 0));
+  const MatrixView dbeta = h.matrix(1, kProbeCols, Use::kInOut, std::vector<double>(kProbeCols, 0));
+  h.backend().layer_norm_backward(h.queue(), h.input(kProbeRows, kProbeCols, dy_),
+                                  h.input(kProbeRows, kProbeCols, x_),
+                                  h.input(1, kProbeCols, gamma_), 1e-3, dx, dgamma, dbeta);
   expect_gradients(loss, dx, dgamma, dbeta);
 }
 
 // As two ranks run it: each has half of the rows, and their sums are added.
 TEST_F(Gradient, BatchNorm) {
-  constexpr std::int64_t kHalf = kRows / 2;
+  constexpr std::int64_t kHalf = kProbeRows / 2;
   const auto half = [](ConstMatrixView view, int rank) {
     return view.rows_in({rank * kHalf, (rank + 1) * kHalf});
   };
   // Calls sums(rank, out) for both ranks and adds what they leave.
   const auto add_ranks = [&](const auto& sums) {
-    const MatrixView parts = h.output<double>(2, 2 * kCols);
+    const MatrixView parts = h.output<double>(2, 2 * kProbeCols);
     for (int rank = 0; rank < 2; ++rank) {
-      sums(rank, std::span<double>(parts.row<double>(rank), 2 * kCols));
+      sums(rank, std::span<double>(parts.row<double>(rank), 2 * kProbeCols));
     }
-    const MatrixView total = h.output<double>(1, 2 * kCols);
+    const MatrixView total = h.output<double>(1, 2 * kProbeCols);
     h.backend().sum_parts(h.queue(), parts, total);
-    return std::span<const double>(total.row<double>(0), 2 * kCols);
+    return std::span<const double>(total.row<double>(0), 2 * kProbeCols);
   };
   const auto statistics = [&](ConstMatrixView x) {
     const auto running_mean = h.inout_span<double>({0.1, 0.2, -0.3});
     const auto sums = add_ranks([&](int rank, std::span<double> out) {
       h.backend().batch_norm_moments(h.queue(), half(x, rank), running_mean, out);
     });
-    const auto mean = h.output_span<double>(kCols);
-    const auto inv_std = h.output_span<double>(kCols);
-    h.backend().batch_norm_statistics(h.queue(), sums, kRows, 0.1, 1e-3, running_mean,
+    const auto mean = h.output_span<double>(kProbeCols);
+    const auto inv_std = h.output_span<double>(kProbeCols);
+    h.backend().batch_norm_statistics(h.queue(), sums, kProbeRows, 0.1, 1e-3, running_mean,
                                       h.inout_span<double>({1, 1, 1}), mean, inv_std);
     return std::pair<std::span<const double>, std::span<const double>>(mean, inv_std);
   };
   const auto loss = [&](const std::vector<double>& x, const std::vector<double>& gamma,
                         const std::vector<double>& beta) {
-    const ConstMatrixView input = h.input(kRows, kCols, x);
+    const ConstMatrixView input = h.input(kProbeRows, kProbeCols, x);
     Epilogue epilogue;
     std::tie(epilogue.mean, epilogue.inv_std) = statistics(input);
-    epilogue.gamma = h.input(1, kCols, gamma);
-    epilogue.beta = h.input(1, kCols, beta);
-    const MatrixView y = h.output<double>(kRows, kCols);
+    epilogue.gamma = h.input(1, kProbeCols, gamma);
+    epilogue.beta = h.input(1, kProbeCols, beta);
+    const MatrixView y = h.output<double>(kProbeRows, kProbeCols);
     h.backend().apply_epilogue(h.queue(), input, epilogue, y);
     return dot(dy_, h.download(y));
   };
-  const ConstMatrixView x = h.input(kRows, kCols, x_);
-  const ConstMatrixView dy = h.input(kRows, kCols, dy_);
-  const ConstMatrixView gamma = h.input(1, kCols, gamma_);
+  const ConstMatrixView x = h.input(kProbeRows, kProbeCols, x_);
+  const ConstMatrixView dy = h.input(kProbeRows, kProbeCols, dy_);
+  const ConstMatrixView gamma = h.input(1, kProbeCols, gamma_);
   const auto [mean, inv_std] = statistics(x);
-  const MatrixView dgamma = h.matrix(1, kCols, Use::kInOut, std::vector<double>(kCols, 0));
-  const MatrixView dbeta = h.matrix(1, kCols, Use::kInOut, std::vector<double>(kCols, 0));
+  const MatrixView dgamma =
+      h.matrix(1, kProbeCols, Use::kInOut, std::vector<double>(kProbeCols, 0));
+  const MatrixView dbeta = h.matrix(1, kProbeCols, Use::kInOut, std::vector<double>(kProbeCols, 0));
   const auto sums = add_ranks([&](int rank, std::span<double> out) {
     h.backend().batch_norm_gradient_sums(h.queue(), half(dy, rank), half(x, rank), mean, inv_std,
                                          out, dgamma, dbeta);
   });
-  const MatrixView dx = h.output<double>(kRows, kCols);
+  const MatrixView dx = h.output<double>(kProbeRows, kProbeCols);
   for (int rank = 0; rank < 2; ++rank) {
     h.backend().batch_norm_backward(h.queue(), half(dy, rank), half(x, rank), mean, inv_std, gamma,
-                                    sums, kRows, dx.rows_in({rank * kHalf, (rank + 1) * kHalf}));
+                                    sums, kProbeRows,
+                                    dx.rows_in({rank * kHalf, (rank + 1) * kHalf}));
   }
   expect_gradients(loss, dx, dgamma, dbeta);
 }
@@ -130,11 +134,11 @@ TEST_F(Gradient, BatchNorm) {
 TEST_F(Gradient, SoftmaxCrossEntropy) {
   const auto labels = h.input_span<std::int32_t>({0, 2, 1, 2});
   const auto rows = h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{3}});
-  const MatrixView dlogits = h.output<double>(kRows, kCols);
+  const MatrixView dlogits = h.output<double>(kProbeRows, kProbeCols);
   const auto sum = h.output_span<double>(1);
   const auto loss = [&](const std::vector<double>& x) {
-    h.backend().softmax_cross_entropy(h.queue(), h.input(kRows, kCols, x), labels, rows, 1, dlogits,
-                                      sum);
+    h.backend().softmax_cross_entropy(h.queue(), h.input(kProbeRows, kProbeCols, x), labels, rows,
+                                      1, dlogits, sum);
     return h.download_span(sum)[0];
   };
   const auto expected = differences(loss, x_);
@@ -145,11 +149,11 @@ TEST_F(Gradient, SoftmaxCrossEntropy) {
 TEST_F(Gradient, SigmoidCrossEntropy) {
   const auto targets = h.input_span<std::uint8_t>({0, 1, 1, 255, 0, 1, 1, 1, 0, 0, 0, 1});
   const auto rows = h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{3}});
-  const MatrixView dlogits = h.output<double>(kRows, kCols);
+  const MatrixView dlogits = h.output<double>(kProbeRows, kProbeCols);
   const auto sum = h.output_span<double>(1);
   const auto loss = [&](const std::vector<double>& x) {
-    h.backend().sigmoid_cross_entropy(h.queue(), h.input(kRows, kCols, x), targets, rows, 1,
-                                      dlogits, sum);
+    h.backend().sigmoid_cross_entropy(h.queue(), h.input(kProbeRows, kProbeCols, x), targets, rows,
+                                      1, dlogits, sum);
     return h.download_span(sum)[0];
   };
   const auto expected = differences(loss, x_);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -128,6 +129,9 @@ void expect_close(const std::vector<double>& found, const std::vector<double>& e
 // the power of two below (between 2^-8 and 2^-7 of the number).
 void expect_close_bf16(const std::vector<double>& found, const std::vector<double>& expected,
                        double tolerance, const std::string& what);
+
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // Reproducible test data: uniform in [-1, 1), or integers in [0, bound).
 std::vector<float> random_floats(std::int64_t count, std::uint64_t seed);

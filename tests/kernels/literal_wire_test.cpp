@@ -11,10 +11,8 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
-constexpr RandomKey kKey{7, RandomStream::kRoundForward, 2, 5};
+constexpr RandomKey kLiteralKey{7, RandomStream::kRoundForward, 2, 5};
 
 class LiteralWire : public BackendTest {
  protected:
@@ -30,7 +28,7 @@ class LiteralWire : public BackendTest {
   }
   Packed pack_row(const std::vector<float>& row, const Messages& messages) {
     const ConstMatrixView x = h->input(1, messages.cols, row);
-    return pack(*h, messages, x, {}, {kKey, nodes(1)});
+    return pack(*h, messages, x, {}, {kLiteralKey, nodes(1)});
   }
   Bytes message_of(const std::vector<float>& row, int width) {
     const Messages messages = one_row(row, {width});
@@ -139,7 +137,7 @@ TEST_P(LiteralWire, CodesFollowTheNoiseOfNodeAndColumn) {
   const Packed packed = pack_row(row, messages);
   const auto found = codes(messages, packed, 0);
   for (std::uint32_t j = 1; j < 299; ++j) {
-    ASSERT_EQ(found[j], random_uniform(kKey, 1000, j) < 0.25F ? 1U : 0U) << j;
+    ASSERT_EQ(found[j], random_uniform(kLiteralKey, 1000, j) < 0.25F ? 1U : 0U) << j;
   }
   EXPECT_EQ(found.front(), 0U);
   EXPECT_EQ(found.back(), 1U);
@@ -153,8 +151,9 @@ TEST_P(LiteralWire, TheEpochOfTheStateCounts) {
   row.back() = 1;
   const Messages messages = one_row(row, {1});
   const ConstMatrixView x = h->input(1, 64, row);
-  const Packed packed = pack(*h, messages, x, {}, {kKey, nodes(1), h->epoch_state({.epoch = 12})});
-  RandomKey key = kKey;
+  const Packed packed =
+      pack(*h, messages, x, {}, {kLiteralKey, nodes(1), h->epoch_state({.epoch = 12})});
+  RandomKey key = kLiteralKey;
   key.epoch = 12;
   const auto found = codes(messages, packed, 0);
   for (std::uint32_t j = 1; j < 63; ++j) {
@@ -168,7 +167,7 @@ TEST_P(LiteralWire, RowsAndScalesAreThoseOfTheRowsOfX) {
   Messages messages(2, DType::kF32);
   messages.add(2, {8, 32});
   messages.add(0, {4});
-  const Packed packed = pack(*h, messages, x, {0.5F, 1, 2}, {kKey, nodes(3)});
+  const Packed packed = pack(*h, messages, x, {0.5F, 1, 2}, {kLiteralKey, nodes(3)});
   EXPECT_EQ(message(messages, packed, 0), (Bytes{0, 0, 0x80, 0x3F, 0, 0xFF, 0, 0}));
   EXPECT_EQ(message(messages, packed, 1), (Bytes{0, 0, 0, 0, 0, 0, 0x7F, 0x43}));
   EXPECT_EQ(message(messages, packed, 2), (Bytes{0, 0, 0x80, 0x3F, 0xF0, 0, 0, 0}));
@@ -251,7 +250,7 @@ TEST_P(LiteralWire, RowsThatCannotBeSentAreNamed) {
       std::vector<float> values{0, 1, 255};
       for (int times = 0; times < 2; ++times) values.insert(values.end(), row.begin(), row.end());
       for (const float value : {0.0F, 1.0F, 255.0F}) values.push_back(value);
-      const Packed packed = pack(*h, messages, h->input(4, 3, values), {}, {kKey, nodes(4)});
+      const Packed packed = pack(*h, messages, h->input(4, 3, values), {}, {kLiteralKey, nodes(4)});
       EXPECT_EQ(packed.bad, 1) << row[0] << " " << width;
       EXPECT_TRUE(std::isnan(packed.range[1]));
       EXPECT_EQ(packed.variance[1], 0);
@@ -268,9 +267,9 @@ TEST_P(LiteralWire, ARowIsJudgedAfterItsScale) {
   messages.add(1, {8});
   messages.add(0, {8});
   const ConstMatrixView x = h->input(2, 2, {1e38F, 0, 1, 0});
-  EXPECT_EQ(pack(*h, messages, x, {10, 1}, {kKey, nodes(2)}).bad, 1);
-  EXPECT_EQ(pack(*h, messages, x, {0.1F, 1}, {kKey, nodes(2)}).bad, kNoneBad);
-  EXPECT_EQ(pack(*h, messages, x, {1, kNaN}, {kKey, nodes(2)}).bad, 0);
+  EXPECT_EQ(pack(*h, messages, x, {10, 1}, {kLiteralKey, nodes(2)}).bad, 1);
+  EXPECT_EQ(pack(*h, messages, x, {0.1F, 1}, {kLiteralKey, nodes(2)}).bad, kNoneBad);
+  EXPECT_EQ(pack(*h, messages, x, {1, kNaN}, {kLiteralKey, nodes(2)}).bad, 0);
 }
 
 // Everything that is sent must come back as a number, at the edge as well.
@@ -289,14 +288,14 @@ TEST_P(LiteralWire, GreatNumbersThatCanBeSent) {
 TEST_P(LiteralWire, NothingToSend) {
   const Messages none(3, DType::kF32);
   const ConstMatrixView x = h->input(2, 3, {1, 2, 3, 4, 5, 6});
-  EXPECT_EQ(pack(*h, none, x, {}, {kKey, nodes(2)}).bad, kNoneBad);
+  EXPECT_EQ(pack(*h, none, x, {}, {kLiteralKey, nodes(2)}).bad, kNoneBad);
   Messages unread(3, DType::kF32);
   unread.add(1, {});
-  const Packed packed = pack(*h, unread, x, {}, {kKey, nodes(2)});
+  const Packed packed = pack(*h, unread, x, {}, {kLiteralKey, nodes(2)});
   EXPECT_EQ(packed.range, (std::vector<double>{2}));
   Messages empty(0, DType::kF32);
   empty.add(0, {8, 32});
-  EXPECT_EQ(pack(*h, empty, h->input(2, 0, {}), {}, {kKey, nodes(2)}).bad, kNoneBad);
+  EXPECT_EQ(pack(*h, empty, h->input(2, 0, {}), {}, {kLiteralKey, nodes(2)}).bad, kNoneBad);
 }
 
 }  // namespace

@@ -16,9 +16,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kRows = 2000;
-constexpr std::int64_t kCols = 64;
-constexpr std::int64_t kBytes = kRows * kCols * static_cast<std::int64_t>(sizeof(float));
+constexpr std::int64_t kQueuedRows = 2000;
+constexpr std::int64_t kQueuedCols = 64;
+constexpr std::int64_t kBytes =
+    kQueuedRows * kQueuedCols * static_cast<std::int64_t>(sizeof(float));
 
 // Host memory of a backend, released with the test.
 class Staging {
@@ -47,19 +48,20 @@ class QueueTest : public BackendTest {
   }
   Backend& backend() { return h->backend(); }
   MatrixView filled(float value) {
-    return h->matrix(kRows, kCols, Use::kInOut, std::vector<float>(kRows * kCols, value));
+    return h->matrix(kQueuedRows, kQueuedCols, Use::kInOut,
+                     std::vector<float>(kQueuedRows * kQueuedCols, value));
   }
   // y += x, for results that show how often and in which order things ran.
   void add(Queue& queue, ConstMatrixView x, MatrixView y) {
-    backend().spmm(queue, identity_, {0, kRows}, x, 1, y);
+    backend().spmm(queue, identity_, {0, kQueuedRows}, x, 1, y);
   }
   void make_identity() {
     std::vector<std::int64_t> row_ptr;
     std::vector<std::int32_t> col_idx;
-    for (std::int64_t i = 0; i <= kRows; ++i) row_ptr.push_back(i);
-    for (std::int64_t i = 0; i < kRows; ++i) col_idx.push_back(static_cast<std::int32_t>(i));
-    identity_.rows = kRows;
-    identity_.cols = kRows;
+    for (std::int64_t i = 0; i <= kQueuedRows; ++i) row_ptr.push_back(i);
+    for (std::int64_t i = 0; i < kQueuedRows; ++i) col_idx.push_back(static_cast<std::int32_t>(i));
+    identity_.rows = kQueuedRows;
+    identity_.cols = kQueuedRows;
     identity_.row_ptr = h->input_span(row_ptr);
     identity_.col_idx = h->input_span(col_idx);
   }
@@ -106,9 +108,9 @@ TEST_P(QueueTest, SaysWhatItRunsOn) {
 
 // Memory that the queue copies from may be gone as soon as copy() returns, unless it is staging.
 TEST_P(QueueTest, CopiesFromOrdinaryMemoryAreReadAtOnce) {
-  const MatrixView y = h->matrix(1, kCols, Use::kInOut);
-  std::vector<float> source(kCols, 3);
-  backend().copy(h->queue(), y.data, source.data(), kCols * 4, CopyKind::kHostToDevice);
+  const MatrixView y = h->matrix(1, kQueuedCols, Use::kInOut);
+  std::vector<float> source(kQueuedCols, 3);
+  backend().copy(h->queue(), y.data, source.data(), kQueuedCols * 4, CopyKind::kHostToDevice);
   std::fill(source.begin(), source.end(), 4.0F);
   for (const double found : h->download(y)) ASSERT_EQ(found, 3);
 }
@@ -118,7 +120,7 @@ TEST_P(QueueTest, CopiesToOrdinaryMemoryAreWrittenAtOnce) {
   const MatrixView y = filled(1);
   for (int k = 0; k < 4; ++k) add(h->queue(), filled(1), y);
   float found = 0;
-  backend().copy(h->queue(), &found, y.row<float>(kRows - 1) + kCols - 1, sizeof(found),
+  backend().copy(h->queue(), &found, y.row<float>(kQueuedRows - 1) + kQueuedCols - 1, sizeof(found),
                  CopyKind::kDeviceToHost);
   EXPECT_EQ(found, 5);
 }
@@ -127,17 +129,17 @@ TEST_P(QueueTest, CopiesByWayOfStagingRunInTheQueue) {
   make_identity();
   const Staging from(backend(), kBytes);
   const Staging to(backend(), kBytes);
-  std::fill_n(from.as<float>(), kRows * kCols, 2.0F);
-  std::fill_n(to.as<float>(), kRows * kCols, -1.0F);
+  std::fill_n(from.as<float>(), kQueuedRows * kQueuedCols, 2.0F);
+  std::fill_n(to.as<float>(), kQueuedRows * kQueuedCols, -1.0F);
   h->set_padding(0);
-  const MatrixView x = h->matrix(kRows, kCols, Use::kInOut);
-  const MatrixView y = h->matrix(kRows, kCols, Use::kInOut);
+  const MatrixView x = h->matrix(kQueuedRows, kQueuedCols, Use::kInOut);
+  const MatrixView y = h->matrix(kQueuedRows, kQueuedCols, Use::kInOut);
   backend().copy(h->queue(), x.data, from.data(), kBytes, CopyKind::kHostToDevice);
   backend().copy(h->queue(), y.data, x.data, kBytes, CopyKind::kDeviceToDevice);
   add(h->queue(), x, y);
   backend().copy(h->queue(), to.data(), y.data, kBytes, CopyKind::kDeviceToHost);
   backend().synchronize(h->queue());
-  for (std::int64_t k = 0; k < kRows * kCols; ++k) ASSERT_EQ(to.as<float>()[k], 4);
+  for (std::int64_t k = 0; k < kQueuedRows * kQueuedCols; ++k) ASSERT_EQ(to.as<float>()[k], 4);
 }
 
 TEST_P(QueueTest, WaitForOrdersTwoQueues) {
@@ -177,7 +179,8 @@ TEST_P(QueueTest, BecomesIdleOnItsOwn) {
   *staging.as<float>() = 0;
   const MatrixView y = filled(1);
   for (int k = 0; k < 3; ++k) add(h->queue(), filled(1), y);
-  backend().copy(h->queue(), staging.data(), y.row<float>(kRows - 1), 4, CopyKind::kDeviceToHost);
+  backend().copy(h->queue(), staging.data(), y.row<float>(kQueuedRows - 1), 4,
+                 CopyKind::kDeviceToHost);
   // No synchronize: asking must be enough, as a host that has other things to do would.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!backend().is_idle(h->queue()) && std::chrono::steady_clock::now() < deadline) {
@@ -195,12 +198,12 @@ TEST_P(QueueTest, ReleaseWaitsForQueuedWork) {
   make_identity();
   const auto other = backend().make_queue();
   const MatrixView y = filled(1);
-  const std::vector<float> twos(kRows * kCols, 2);
-  const std::vector<float> nines(kRows * kCols, 9);
+  const std::vector<float> twos(kQueuedRows * kQueuedCols, 2);
+  const std::vector<float> nines(kQueuedRows * kQueuedCols, 9);
   for (int k = 0; k < 3; ++k) {
     void* data = backend().allocate(kBytes);
     backend().copy(h->queue(), data, twos.data(), kBytes, CopyKind::kHostToDevice);
-    add(h->queue(), {data, kRows, kCols, kCols}, y);
+    add(h->queue(), {data, kQueuedRows, kQueuedCols, kQueuedCols}, y);
     backend().release(data);
     void* again = backend().allocate(kBytes);
     backend().copy(*other, again, nines.data(), kBytes, CopyKind::kHostToDevice);
@@ -222,21 +225,23 @@ struct Epoch {
   }
 };
 
-const std::vector<DecaySegment> kSegments{{0, kCols, 0.01}};
+const std::vector<DecaySegment> kSegments{{0, kQueuedCols, 0.01}};
 
 Epoch make_epoch(Harness& h, const EpochState* state) {
   std::vector<GlobalId> ids;
-  for (std::int64_t i = 0; i < kRows; ++i) ids.push_back(GlobalId{i});
+  for (std::int64_t i = 0; i < kQueuedRows; ++i) ids.push_back(GlobalId{i});
   Epoch epoch;
   epoch.epilogue.dropout = {
       {11, RandomStream::kDropout, 1, 0}, dropout_threshold(0.5), h.input_span(ids), state};
   epoch.spec.segments = kSegments;
   epoch.spec.state = state;
-  epoch.x = h.matrix(kRows, kCols, Use::kInOut, random_floats(kRows * kCols, 1));
-  epoch.y = h.matrix(kRows, kCols, Use::kInOut, std::vector<float>(kRows * kCols, 0));
-  epoch.parameters = h.matrix(1, kCols, Use::kInOut, random_floats(kCols, 2));
-  epoch.m = h.matrix(1, kCols, Use::kInOut, std::vector<float>(kCols, 0));
-  epoch.v = h.matrix(1, kCols, Use::kInOut, std::vector<float>(kCols, 0));
+  epoch.x =
+      h.matrix(kQueuedRows, kQueuedCols, Use::kInOut, random_floats(kQueuedRows * kQueuedCols, 1));
+  epoch.y = h.matrix(kQueuedRows, kQueuedCols, Use::kInOut,
+                     std::vector<float>(kQueuedRows * kQueuedCols, 0));
+  epoch.parameters = h.matrix(1, kQueuedCols, Use::kInOut, random_floats(kQueuedCols, 2));
+  epoch.m = h.matrix(1, kQueuedCols, Use::kInOut, std::vector<float>(kQueuedCols, 0));
+  epoch.v = h.matrix(1, kQueuedCols, Use::kInOut, std::vector<float>(kQueuedCols, 0));
   return epoch;
 }
 
@@ -284,11 +289,11 @@ TEST_P(QueueTest, RecordingsHoldSeveralQueuesAndCopies) {
   h->set_padding(0);
   const Staging from(backend(), kBytes);
   const Staging to(backend(), kBytes);
-  const MatrixView x = h->matrix(kRows, kCols, Use::kInOut);
+  const MatrixView x = h->matrix(kQueuedRows, kQueuedCols, Use::kInOut);
   const MatrixView y = filled(0);
   const MatrixView z = filled(0);
   backend().synchronize(h->queue());
-  std::fill_n(from.as<float>(), kRows * kCols, -100.0F);
+  std::fill_n(from.as<float>(), kQueuedRows * kQueuedCols, -100.0F);
   const auto recording = backend().record(h->queue(), [&] {
     backend().copy(h->queue(), x.data, from.data(), kBytes, CopyKind::kHostToDevice);
     backend().wait_for(*other, h->queue());
@@ -303,12 +308,12 @@ TEST_P(QueueTest, RecordingsHoldSeveralQueuesAndCopies) {
   double z_now = 0;
   double y_now = 0;
   for (const int value : {1, 2, 3}) {
-    std::fill_n(from.as<float>(), kRows * kCols, static_cast<float>(value));
+    std::fill_n(from.as<float>(), kQueuedRows * kQueuedCols, static_cast<float>(value));
     backend().replay(h->queue(), *recording);
     backend().synchronize(h->queue());
     z_now += value;
     y_now += value + z_now;
-    ASSERT_EQ(to.as<float>()[kRows * kCols - 1], y_now);
+    ASSERT_EQ(to.as<float>()[kQueuedRows * kQueuedCols - 1], y_now);
   }
   // Twice without waiting in between, and the other queue is usable on its own.
   backend().replay(h->queue(), *recording);

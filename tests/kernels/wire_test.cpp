@@ -12,7 +12,7 @@ namespace atl {
 
 namespace {
 
-constexpr RandomKey kKey{11, RandomStream::kRoundBackward, 1, 40};
+constexpr RandomKey kOracleKey{11, RandomStream::kRoundBackward, 1, 40};
 const std::vector<int> kQuantizedBits{1, 2, 4, 8, 16};
 
 struct Stored {
@@ -96,19 +96,21 @@ void expect_same_bits(const std::vector<double>& found, const std::vector<double
   }
 }
 
-struct Size {
+struct MessageSize {
   std::int64_t rows;
   std::int64_t cols;
   std::int64_t padding;
 };
-std::vector<Size> sizes() {
+std::vector<MessageSize> message_sizes() {
   if (small_tests()) return {{0, 3, 3}, {33, 7, 3}, {33, 64, 0}};
-  std::vector<Size> list;
+  std::vector<MessageSize> list;
   for (const std::int64_t rows : {0, 1, 31, 32, 33, 257}) {
     for (const std::int64_t cols : {1, 3, 7, 64, 100, 256}) list.push_back({rows, cols, 3});
   }
-  for (const Size size : {Size{33, 602, 3}, Size{33, 1500, 3}, Size{257, 64, 0}, Size{33, 256, 0},
-                          Size{33, 100, 28}, Size{33, 602, 6}, Size{33, 1500, 0}}) {
+  for (const MessageSize size :
+       {MessageSize{33, 602, 3}, MessageSize{33, 1500, 3}, MessageSize{257, 64, 0},
+        MessageSize{33, 256, 0}, MessageSize{33, 100, 28}, MessageSize{33, 602, 6},
+        MessageSize{33, 1500, 0}}) {
     list.push_back(size);
   }
   return list;
@@ -116,7 +118,7 @@ std::vector<Size> sizes() {
 
 TEST_P(WireOracleTest, SameBytesAndValues) {
   const auto& [backend, dtype] = GetParam();
-  for (const Size& size : sizes()) {
+  for (const MessageSize& size : message_sizes()) {
     for (const bool scaled : {false, true}) {
       SCOPED_TRACE(fmt::format("{} x {}, padding {}, scaled {}", size.rows, size.cols, size.padding,
                                scaled));
@@ -129,8 +131,8 @@ TEST_P(WireOracleTest, SameBytesAndValues) {
       for (const std::string& name : {backend, std::string("reference")}) {
         Harness h(name, 2, dtype);
         h.set_padding(size.padding);
-        packed.push_back(
-            pack(h, messages, h.input(sources, size.cols, values), scale, {kKey, nodes(sources)}));
+        packed.push_back(pack(h, messages, h.input(sources, size.cols, values), scale,
+                              {kOracleKey, nodes(sources)}));
         // Both from the same bytes.
         unpacked.push_back(unpack(h, messages, packed.front().bytes, dtype));
       }
@@ -152,7 +154,7 @@ TEST_P(WireOracleTest, UnpacksToF32) {
   Harness oracle("reference", 2, dtype);
   const auto values = mixed_rows(40, 100);
   const Packed packed =
-      pack(oracle, messages, oracle.input(40, 100, values), {}, {kKey, nodes(40)});
+      pack(oracle, messages, oracle.input(40, 100, values), {}, {kOracleKey, nodes(40)});
   expect_same_bits(unpack(tested, messages, packed.bytes, DType::kF32),
                    unpack(oracle, messages, packed.bytes, DType::kF32));
 }
@@ -166,7 +168,7 @@ TEST_P(WireTest, At32BitsMessagesAreGatheredRows) {
       const auto scale = scaled ? random_floats(40, 23) : std::vector<float>();
       Messages messages(cols, dtype);
       for (std::int64_t k = 0; k < 13; ++k) messages.add(k * 3, {32});
-      const Packed packed = pack(h, messages, x, scale, {kKey, nodes(40)});
+      const Packed packed = pack(h, messages, x, scale, {kOracleKey, nodes(40)});
       const MatrixView gathered = h.output(13, cols);
       h.backend().gather_rows(h.queue(), x, h.input_span(messages.rows),
                               scaled ? h.input_span(scale) : std::span<const float>(), gathered);
@@ -185,7 +187,7 @@ TEST_P(WireTest, ErrorsAreBelowOneStep) {
   const auto sent = h.download(x);
   Messages messages(100, dtype);
   for (std::int64_t i = 0; i < 64; ++i) messages.add(i, kQuantizedBits);
-  const Packed packed = pack(h, messages, x, {}, {kKey, nodes(64)});
+  const Packed packed = pack(h, messages, x, {}, {kOracleKey, nodes(64)});
   const auto found = unpack(h, messages, packed.bytes, DType::kF32);
   for (std::int64_t m = 0; m < messages.count(); ++m) {
     const double range = packed.range[static_cast<std::size_t>(m / 5)];
@@ -226,12 +228,12 @@ TEST_P(WireTest, NoiseIsSharedByReceiversAndDiffersOtherwise) {
     for (std::size_t j = 1; j + 1 < kCols; ++j) count += a[j] != b[j] ? 1 : 0;
     return count;
   };
-  const auto base = bits_of(kKey, nodes(2));
+  const auto base = bits_of(kOracleKey, nodes(2));
   EXPECT_EQ(differences(base[0], base[2]), 0);
   for (std::size_t j = 1; j + 1 < kCols; ++j) ASSERT_EQ(base[1][j], base[0][j] + 1) << j;
   // Independent noise differs in 199 of 398 columns, give or take 10.
   EXPECT_NEAR(differences(base[0], base[3]), 199, 50);
-  std::vector<RandomKey> others(4, kKey);
+  std::vector<RandomKey> others(4, kOracleKey);
   others[0].epoch += 1;
   others[1].layer += 1;
   others[2].stream = RandomStream::kRoundForward;
@@ -240,7 +242,7 @@ TEST_P(WireTest, NoiseIsSharedByReceiversAndDiffersOtherwise) {
     EXPECT_NEAR(differences(base[0], bits_of(other, nodes(2))[0]), 199, 50);
   }
   // It belongs to the node, not to the place of its row.
-  const auto swapped = bits_of(kKey, {nodes(2)[1], nodes(2)[0]});
+  const auto swapped = bits_of(kOracleKey, {nodes(2)[1], nodes(2)[0]});
   EXPECT_EQ(differences(base[0], swapped[3]), 0);
   EXPECT_EQ(differences(base[3], swapped[0]), 0);
 }
@@ -268,7 +270,7 @@ TEST_P(WireTest, RoundingIsUnbiasedAndOfTheVarianceInTheTrace) {
   std::vector<double> steps(kQuantizedBits.size());
   for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
     Harness one(backend, 2, dtype);
-    RandomKey key = kKey;
+    RandomKey key = kOracleKey;
     key.epoch = static_cast<std::uint32_t>(epoch);
     const Packed packed =
         pack(one, messages, one.input(kRows, kCols, values), {}, {key, nodes(kRows)});
@@ -338,7 +340,7 @@ TEST(LargeMessages, At32BitsComeBackAsTheyWere) {
   const std::vector<GlobalId> ids = nodes(kRows);
   const auto bytes = std::as_writable_bytes(std::span(packet).first(kCount));
   backend->quantize_rows(*queue, {sent.data(), kRows, kCols, kCols, DType::kF32},
-                         {rows, first, offset, bits}, {}, {kKey, ids}, bytes,
+                         {rows, first, offset, bits}, {}, {kOracleKey, ids}, bytes,
                          {range, variance, bad});
   backend->dequantize_rows(*queue, bytes, {rows, offset, bits},
                            {received.data(), kRows, kCols, kCols, DType::kF32});

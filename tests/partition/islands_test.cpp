@@ -39,7 +39,7 @@ Csr nested_communities(int communities, int size, std::uint64_t seed) {
   return csr;
 }
 
-std::vector<double> island_costs(const std::vector<int>& islands) {
+std::vector<double> costs_of_islands(const std::vector<int>& islands) {
   std::vector<int> island_of;
   for (std::size_t i = 0; i < islands.size(); ++i) {
     island_of.insert(island_of.end(), islands[i], static_cast<int>(i));
@@ -62,7 +62,7 @@ TEST(Islands, FewerRowsOverTheSlowLinkThanFlat) {
     const GraphView graph{csr.view(), true};
     PartitionOptions options;
     options.seed = seed;
-    const std::vector<double> costs = island_costs({4, 4});
+    const std::vector<double> costs = costs_of_islands({4, 4});
     const auto flat = halo_matrix(graph, partition_graph(graph, 8, options, {}), 8);
     options.islands = {4, 4};
     const Parts part_of = partition_graph(graph, 8, options, {});
@@ -189,7 +189,7 @@ TEST(PartOrder, TheBestOneCostsWhatItSays) {
   PartitionOptions options;
   options.marginal_cost = 0.5;
   const auto before = halo_matrix(graph, partition_graph(graph, 6, options, {}), 6);
-  const std::vector<double> costs = island_costs({3, 3});
+  const std::vector<double> costs = costs_of_islands({3, 3});
   const PartOrder best = best_part_order(before, costs, 6);
   options.part_order = best.order;
   const auto after = halo_matrix(graph, partition_graph(graph, 6, options, {}), 6);

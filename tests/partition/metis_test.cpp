@@ -29,13 +29,13 @@ Csr read_metis_graph(const std::filesystem::path& path) {
   return csr;
 }
 
-struct Case {
+struct GraphFile {
   const char* file;
   std::int64_t nodes;
   std::int64_t entries;
 };
 
-class MetisOnRealGraphs : public testing::TestWithParam<Case> {};
+class MetisOnRealGraphs : public testing::TestWithParam<GraphFile> {};
 
 TEST_P(MetisOnRealGraphs, IsBalancedAndFarBelowRandom) {
   const auto data = shared_data();
@@ -62,8 +62,8 @@ TEST_P(MetisOnRealGraphs, IsBalancedAndFarBelowRandom) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, MetisOnRealGraphs,
-                         testing::Values(Case{"wing.graph", 62032, 243088},
-                                         Case{"astro-ph.graph", 16706, 242502}),
+                         testing::Values(GraphFile{"wing.graph", 62032, 243088},
+                                         GraphFile{"astro-ph.graph", 16706, 242502}),
                          [](const auto& test) { return test.index == 0 ? "wing" : "astroph"; });
 
 TEST(Metis, FollowsTargetShares) {

@@ -122,6 +122,53 @@ def check_build_lists(root, files):
             yield f"{path}:1: is in no CMakeLists.txt, so it is never built"
 
 
+# A definition at the beginning of a line, which is namespace scope in formatted code.
+NAMED_TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|union|enum class|enum) (\w+)\b(?!.*;$)")
+NAMED_VALUE = re.compile(r"^(?![}#/ ])(?!using |namespace |typedef |friend ).*?(?<!:)\b(\w+)(?:(\(.*)|\[\w*\]| ?=|\{|;)")
+CUDA_ATTRIBUTE = re.compile(r"\b__\w+__\([^)]*\) ?")
+PARAMETER_NAME = re.compile(r" *\b\w+(?=[,)])")
+MACRO_CALL = re.compile(r"^(?:[A-Z][A-Z0-9_]*|PrintTo)$")  # TEST(...); googletest overloads PrintTo
+SOURCE_LIST = re.compile(r"\b(?:atoll_library|atoll_test|add_executable|add_library|set)\s*\(([^)]*)\)")
+
+
+def hidden_names(lines):
+    """(name, line number) of what a source defines in its anonymous namespaces; of a function with
+    the types of its parameters, because functions may be overloaded."""
+    inside = False
+    for number, line in enumerate(lines, 1):
+        if re.match(r"^namespace \{", line):
+            inside = True
+        elif re.match(r"^}  // namespace$", line):
+            inside = False
+        elif inside:
+            line = CUDA_ATTRIBUTE.sub("", line)
+            named_type, value = NAMED_TYPE.match(line), NAMED_VALUE.match(line)
+            if named_type:
+                yield named_type.group(1), number
+            elif value and not MACRO_CALL.match(value.group(1)) and "operator" not in line:
+                yield value.group(1) + PARAMETER_NAME.sub("", value.group(2) or ""), number
+
+
+def check_hidden_names(root, files):
+    """Sources of one target may be compiled as one (CMAKE_UNITY_BUILD): what they keep to
+    themselves needs names of its own."""
+    for path in files:
+        if os.path.basename(path) != "CMakeLists.txt":
+            continue
+        folder = os.path.dirname(path)
+        for source_list in SOURCE_LIST.findall("\n".join(read_lines(root, path))):
+            known = {}
+            for word in source_list.split():
+                source = os.path.join(folder, word)
+                if not word.endswith((".cpp", ".cu")) or source not in files:
+                    continue
+                for name, number in hidden_names(read_lines(root, source)):
+                    first = known.setdefault(name, source)
+                    if first != source:
+                        yield (f"{source}:{number}: {name} is also a name in the anonymous namespace "
+                               f"of {first}, with which this may be compiled as one source")
+
+
 def check_tree(root):
     files = list_files(root)
     sources = [path for path in files if path.endswith(SOURCE_SUFFIXES)]
@@ -131,6 +178,7 @@ def check_tree(root):
         problems += check_includes(root, path, lines)
         problems += check_text(path, lines)
     problems += check_build_lists(root, files)
+    problems += check_hidden_names(root, set(files))
     return sources, problems
 
 

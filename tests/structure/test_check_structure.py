@@ -101,6 +101,27 @@ class CheckStructureTest(unittest.TestCase):
         self.expect({"base/CMakeLists.txt": "atoll_library(base SOURCES error.cpp my_log.cpp)\n",
                      "base/my_log.cpp": "\n", "base/log.cpp": "\n"}, "base/log.cpp:1")
 
+    def test_names_of_sources_compiled_as_one(self):
+        def tree(first, second, lists="atoll_library(base SOURCES error.cpp a.cpp b.cpp)\n"):
+            hidden = "namespace atl {\nnamespace {\n%s\n}  // namespace\n}\n"
+            return {"base/a.cpp": hidden % first, "base/b.cpp": hidden % second,
+                    "base/CMakeLists.txt": lists}
+        for first, second in (("constexpr int kBlock = 1;", "constexpr long kBlock = 2;"),
+                              ("struct Case {", "class Case {"),
+                              ("bool there(const Path& path) {", "bool there(const Path& file) {"),
+                              ("int counts[4];", "int counts[4];"),
+                              ("__global__ void __launch_bounds__(kBlock) fill(int n) {",
+                               "__global__ void __launch_bounds__(9) fill(int n) {")):
+            self.expect(tree(first, second), "base/b.cpp:3:", "base/a.cpp")
+        for first, second in (("int size(int rows) {", "int size(double seconds) {"),
+                              ("using Parts = int;", "using Parts = int;"),
+                              ("TEST(Base, Adds) {", "TEST(Base, Logs) {"),
+                              ("void Reader::read() {", "void Writer::read() {"),
+                              ("  int rows = 0;", "  int rows = 0;"), ("struct A;", "struct A;")):
+            self.assertEqual(self.problems(tree(first, second)), [])
+        two = "atoll_library(base SOURCES error.cpp a.cpp)\nadd_executable(b b.cpp)\n"
+        self.assertEqual(self.problems(tree("int run() {", "int run() {", two)), [])
+
     def test_globbing(self):
         self.expect({"base/CMakeLists.txt": "file(GLOB sources *.cpp) # error.cpp\n"}, "globbing")
 

@@ -12,11 +12,11 @@ namespace {
 
 constexpr double kNormEpsilon = 1e-5;
 
-struct LayerWeights {
+}  // namespace
+
+struct PolicyLayerWeights {
   int source, target, edge, self, bias, attention, gamma, beta;
 };
-
-}  // namespace
 
 struct PolicyNetwork::Weights {
   Weights(const PolicyShape& wanted, std::uint64_t seed, DType type)
@@ -58,7 +58,7 @@ struct PolicyNetwork::Weights {
   std::unique_ptr<Queue> queue;
   ParameterStore parameters;
   int input, input_bias, decoder, decoder_bias, score;
-  std::vector<LayerWeights> layers;
+  std::vector<PolicyLayerWeights> layers;
 };
 
 // One graph through the network and, if asked for, back.
@@ -78,7 +78,7 @@ class PolicyNetwork::Pass {
     tail.relu = true;
     states_.push_back(matrix(graph_.nodes, d));
     multiply(features_.view(), value(w_.input), 0, states_.back().view(), tail);
-    for (const LayerWeights& layer : w_.layers) forward_layer(layer);
+    for (const PolicyLayerWeights& layer : w_.layers) forward_layer(layer);
     decoded_ = matrix(graph_.options, d);
     tail.beta = value(w_.decoder_bias);
     multiply(states_.back().view().rows_in(candidates_), value(w_.decoder), 0, decoded_.view(),
@@ -174,7 +174,7 @@ class PolicyNetwork::Pass {
     });
   }
 
-  void forward_layer(const LayerWeights& layer) {
+  void forward_layer(const PolicyLayerWeights& layer) {
     const std::int64_t d = w_.shape.hidden, nodes = graph_.nodes;
     Tensor& state = states_.back();
     Kept kept{matrix(graph_.edges(), d), matrix(nodes, d), matrix(graph_.edges(), kHeads),
@@ -200,7 +200,7 @@ class PolicyNetwork::Pass {
 
   // dstate: of the layer's output, becomes that of its input.
   void backward_layer(std::size_t index, Tensor& dstate) {
-    const LayerWeights& layer = w_.layers[index];
+    const PolicyLayerWeights& layer = w_.layers[index];
     const std::int64_t d = w_.shape.hidden, nodes = graph_.nodes;
     Kept& kept = kept_[index];
     Tensor& state = states_[index];

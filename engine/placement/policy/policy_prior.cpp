@@ -10,7 +10,7 @@ namespace atl {
 
 namespace {
 
-constexpr const char* kFormat = "atoll policy 1";
+constexpr const char* kPolicyFormat = "atoll policy 1";
 
 std::int64_t number_in(const SafetensorsFile& file, const std::string& field, std::int64_t most,
                        const std::string& place) {
@@ -27,9 +27,9 @@ std::int64_t number_in(const SafetensorsFile& file, const std::string& field, st
 
 PolicyNetwork make_policy(const SafetensorsFile& file, const std::string& place) {
   const auto format = file.metadata.find("format");
-  if (format == file.metadata.end() || format->second != kFormat) {
+  if (format == file.metadata.end() || format->second != kPolicyFormat) {
     fail_input("{}: metadata 'format' is '{}'; weights of a policy have '{}'", place,
-               format == file.metadata.end() ? "" : format->second, kFormat);
+               format == file.metadata.end() ? "" : format->second, kPolicyFormat);
   }
   PolicyShape shape;
   shape.hidden = number_in(file, "hidden", 1024, place);
@@ -82,7 +82,7 @@ class PolicyPrior final : public Prior {
 
 std::string policy_weights(PolicyNetwork& network) {
   SafetensorsFile file;
-  file.metadata = {{"format", kFormat},
+  file.metadata = {{"format", kPolicyFormat},
                    {"hidden", std::to_string(network.shape().hidden)},
                    {"layers", std::to_string(network.shape().layers)}};
   ParameterStore& parameters = network.parameters();

@@ -13,7 +13,7 @@
 namespace atl {
 namespace {
 
-constexpr OperationLabel kLabel{.operation = "test exchange"};
+constexpr OperationLabel kDeviceExchange{.operation = "test exchange"};
 
 // Counts what reaches the library.
 class CountingTransport final : public DeviceTransport {
@@ -37,9 +37,9 @@ TEST(DeviceTransport, CountsPayload) {
   CountingTransport transport;
   std::array<std::byte, 100> memory{};
   const std::span<const std::byte> all(memory);
-  transport.all_to_all_v({all.first(7), {}, all}, {{}, {}, std::span(memory)}, kLabel);
+  transport.all_to_all_v({all.first(7), {}, all}, {{}, {}, std::span(memory)}, kDeviceExchange);
   EXPECT_EQ(transport.bytes_sent(), 107);
-  transport.all_to_all_v({{}, {}, {}}, {{}, {}, {}}, kLabel);
+  transport.all_to_all_v({{}, {}, {}}, {{}, {}, {}}, kDeviceExchange);
   EXPECT_EQ(transport.bytes_sent(), 107);
   transport.add_bytes_sent(107);
   EXPECT_EQ(transport.bytes_sent(), 214);
@@ -50,10 +50,11 @@ TEST(DeviceTransportDeathTest, RefusesMessagesToItselfAndMissingEntries) {
   CountingTransport transport;
   std::array<std::byte, 4> memory{};
   const std::span<const std::byte> one(memory);
-  EXPECT_DEATH(transport.all_to_all_v({{}, one, {}}, {{}, {}, {}}, kLabel), "sends to itself");
-  EXPECT_DEATH(transport.all_to_all_v({{}, {}, {}}, {{}, std::span(memory), {}}, kLabel),
+  EXPECT_DEATH(transport.all_to_all_v({{}, one, {}}, {{}, {}, {}}, kDeviceExchange),
                "sends to itself");
-  EXPECT_DEATH(transport.all_to_all_v({{}, {}}, {{}, {}, {}}, kLabel),
+  EXPECT_DEATH(transport.all_to_all_v({{}, {}, {}}, {{}, std::span(memory), {}}, kDeviceExchange),
+               "sends to itself");
+  EXPECT_DEATH(transport.all_to_all_v({{}, {}}, {{}, {}, {}}, kDeviceExchange),
                "2 sends and 3 receives for 3 ranks");
 }
 

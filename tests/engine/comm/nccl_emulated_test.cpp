@@ -11,7 +11,8 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr OperationLabel kHalo{.operation = "halo exchange", .direction = "forward", .layer = 1};
+constexpr OperationLabel kEmulatedHalo{
+    .operation = "halo exchange", .direction = "forward", .layer = 1};
 
 class NcclErrors : public testing::Test {
  protected:
@@ -50,8 +51,9 @@ TEST(NcclCommunicator, RefusedMemoryIsNamedWithTheTransfer) {
   run_devices(2, 60, [&](DeviceRank& rank) {
     std::vector<std::span<const std::byte>> sends(2);
     sends[static_cast<std::size_t>(1 - rank.rank)] = host;
-    errors[static_cast<std::size_t>(rank.rank)] = thrown_error(
-        [&] { rank.device->all_to_all_v(sends, std::vector<std::span<std::byte>>(2), kHalo); });
+    errors[static_cast<std::size_t>(rank.rank)] = thrown_error([&] {
+      rank.device->all_to_all_v(sends, std::vector<std::span<std::byte>>(2), kEmulatedHalo);
+    });
   });
   for (const Error& error : errors) {
     EXPECT_EQ(error.kind(), ErrorKind::kCommunication);

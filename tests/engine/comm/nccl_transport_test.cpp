@@ -16,10 +16,9 @@ namespace {
 
 using testing::HasSubstr;
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 
-constexpr double kTimeout = 60;
-constexpr OperationLabel kHalo{
+constexpr double kNcclTimeout = 60;
+constexpr OperationLabel kNcclHalo{
     .operation = "halo exchange", .direction = "forward", .layer = 1, .epoch = 4};
 constexpr OperationLabel kGradients{.operation = "gradient all-reduce", .epoch = 4};
 
@@ -70,7 +69,7 @@ void exchange_patterns(DeviceRank& rank, Length length) {
     bytes += std::ssize(sends.back());
   }
   const std::int64_t before = rank.device->bytes_sent();
-  rank.device->all_to_all_v(sends, receives, kHalo);
+  rank.device->all_to_all_v(sends, receives, kNcclHalo);
   rank.device->wait(rank.device->queue());
   EXPECT_EQ(rank.device->bytes_sent() - before, bytes);
   for (int r = 0; r < rank.size; ++r) {
@@ -81,7 +80,7 @@ void exchange_patterns(DeviceRank& rank, Length length) {
 }
 
 TEST_F(NcclOnThreeDevices, ExchangesMessagesOfAllLengths) {
-  run_devices(3, kTimeout, [](DeviceRank& rank) {
+  run_devices(3, kNcclTimeout, [](DeviceRank& rank) {
     EXPECT_EQ(rank.device->name(), "nccl");
     EXPECT_EQ(rank.device->bytes_sent(), 0);  // the start is no payload
     EXPECT_THAT(rank.choice.reason, HasSubstr("between 3 devices of 1 host"));
@@ -99,12 +98,12 @@ TEST_F(NcclOnThreeDevices, ExchangesMessagesOfAllLengths) {
 
 // Each transfer sends what the one before received: any other order shows.
 TEST_F(NcclOnThreeDevices, TransfersRunInTheOrderOfTheCalls) {
-  run_devices(3, kTimeout, [](DeviceRank& rank) {
+  run_devices(3, kNcclTimeout, [](DeviceRank& rank) {
     const auto first = rank.bytes(pattern(1001, rank.rank));
     const auto second = rank.bytes(1001, 0);
     const auto third = rank.bytes(1001, 0);
-    rank.shift(rank.next(), *first, rank.previous(), *second, kHalo);
-    rank.shift(rank.next(), *second, rank.previous(), *third, kHalo);
+    rank.shift(rank.next(), *first, rank.previous(), *second, kNcclHalo);
+    rank.shift(rank.next(), *second, rank.previous(), *third, kNcclHalo);
     rank.shift(rank.next(), *third, rank.previous(), *first, kGradients);
     rank.shift(rank.next(), *first, rank.previous(), *second, kGradients);
     rank.device->wait(rank.device->queue());
@@ -114,7 +113,7 @@ TEST_F(NcclOnThreeDevices, TransfersRunInTheOrderOfTheCalls) {
 }
 
 TEST_F(NcclOnThreeDevices, OrdersWithOtherQueues) {
-  run_devices(3, kTimeout, [](DeviceRank& rank) {
+  run_devices(3, kNcclTimeout, [](DeviceRank& rank) {
     const auto sent = rank.bytes(4096, 0);
     const auto received = rank.bytes(4096, 0);
     const auto kept = rank.bytes(4096, 0);
@@ -124,7 +123,7 @@ TEST_F(NcclOnThreeDevices, OrdersWithOtherQueues) {
     backend.copy(*rank.compute, sent->span().data(), source->span().data(), 4096,
                  CopyKind::kDeviceToDevice);
     backend.wait_for(transfers, *rank.compute);
-    rank.shift(rank.next(), *sent, rank.previous(), *received, kHalo);
+    rank.shift(rank.next(), *sent, rank.previous(), *received, kNcclHalo);
     backend.wait_for(*rank.compute, transfers);
     backend.copy(*rank.compute, kept->span().data(), received->span().data(), 4096,
                  CopyKind::kDeviceToDevice);
@@ -135,7 +134,7 @@ TEST_F(NcclOnThreeDevices, OrdersWithOtherQueues) {
 
 // Like an epoch: the compute queue's recording takes the queue of transfers along.
 TEST_F(NcclOnThreeDevices, RecordedTransfersAreReplayed) {
-  run_devices(3, kTimeout, [](DeviceRank& rank) {
+  run_devices(3, kNcclTimeout, [](DeviceRank& rank) {
     Backend& backend = *rank.backend;
     const auto sent = rank.bytes(513, 0);
     const auto received = rank.bytes(513, 0);
@@ -143,7 +142,7 @@ TEST_F(NcclOnThreeDevices, RecordedTransfersAreReplayed) {
     Queue& transfers = rank.device->queue();
     const auto recording = backend.record(*rank.compute, [&] {
       backend.wait_for(transfers, *rank.compute);
-      rank.shift(rank.next(), *sent, rank.previous(), *received, kHalo);
+      rank.shift(rank.next(), *sent, rank.previous(), *received, kNcclHalo);
       rank.shift(rank.previous(), *received, rank.next(), *returned, kGradients);
       backend.wait_for(*rank.compute, transfers);
     });
@@ -160,9 +159,9 @@ TEST_F(NcclOnThreeDevices, RecordedTransfersAreReplayed) {
 }
 
 TEST_F(NcclOnOneDevice, AWorldOfOneStarts) {
-  run_devices(1, kTimeout, [](DeviceRank& rank) {
+  run_devices(1, kNcclTimeout, [](DeviceRank& rank) {
     EXPECT_THAT(rank.choice.reason, HasSubstr("between 1 device of 1 host"));
-    rank.device->all_to_all_v({{}}, {{}}, kHalo);
+    rank.device->all_to_all_v({{}}, {{}}, kNcclHalo);
     rank.device->wait(rank.device->queue());
     rank.device->wait(*rank.compute);
     EXPECT_EQ(rank.device->bytes_sent(), 0);
@@ -170,7 +169,7 @@ TEST_F(NcclOnOneDevice, AWorldOfOneStarts) {
 }
 
 TEST_F(NcclOnOneDevice, TwoRanksOnOneDeviceGoThroughTheHost) {
-  run_local_ranks(2, kTimeout, [](Transport& transport) {
+  run_local_ranks(2, kNcclTimeout, [](Transport& transport) {
     const auto backend = make_backend("cuda", {.threads = 1, .device = 0});
     const auto made = make_device_transport("auto", transport, *backend);
     EXPECT_EQ(made.transport, nullptr);
@@ -184,7 +183,7 @@ TEST_F(NcclOnOneDevice, TwoRanksOnOneDeviceGoThroughTheHost) {
 }
 
 TEST_F(NcclOnOneDevice, ARankOnTheCpuMakesAllGoThroughTheHost) {
-  run_local_ranks(2, kTimeout, [](Transport& transport) {
+  run_local_ranks(2, kNcclTimeout, [](Transport& transport) {
     const auto backend =
         make_backend(transport.rank() == 0 ? "cuda" : "cpu", {.threads = 1, .device = 0});
     const auto made = make_device_transport("auto", transport, *backend);
@@ -213,17 +212,17 @@ std::vector<Error> errors_without(int silent, int ranks, double timeout_seconds,
 }
 
 TEST_F(NcclOnThreeDevices, ASilentPeerEndsTheWaitWithTheNameOfTheTransfer) {
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   const auto errors = errors_without(2, 3, 0.5, [](DeviceRank& rank) {
     const auto sent = rank.bytes(64, 1);
     const auto received = rank.bytes(64, 0);
     // Between ranks 0 and 1 all is well.
     const int peer = 1 - rank.rank;
     rank.shift(peer, *sent, peer, *received, kGradients);
-    rank.shift(2, *sent, 2, *received, kHalo);
+    rank.shift(2, *sent, 2, *received, kNcclHalo);
     rank.device->wait(rank.device->queue());
   });
-  EXPECT_LT(Clock::now() - start, 30s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 30s);
   for (int r = 0; r < 2; ++r) {
     const Error& error = errors[static_cast<std::size_t>(r)];
     EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
@@ -243,7 +242,7 @@ TEST_F(NcclOnTwoDevices, ASilentPeerOfAReplayIsNoticed) {
     Queue& transfers = rank.device->queue();
     const auto recording = backend.record(*rank.compute, [&] {
       backend.wait_for(transfers, *rank.compute);
-      rank.shift(1, *sent, 1, *received, kHalo);
+      rank.shift(1, *sent, 1, *received, kNcclHalo);
       backend.wait_for(*rank.compute, transfers);
     });
     backend.replay(*rank.compute, *recording);
@@ -263,13 +262,13 @@ TEST_F(NcclOnTwoDevices, ATransferWithinAReplayIsNamed) {
     const auto received = rank.bytes(64, 0);
     const int peer = rank.next();
     if (rank.rank == 1) {
-      rank.shift(peer, *sent, peer, *received, kHalo);
+      rank.shift(peer, *sent, peer, *received, kNcclHalo);
       rank.device->wait(rank.device->queue());
       while (!ended) std::this_thread::sleep_for(1ms);
       return;
     }
     const auto recording = backend.record(rank.device->queue(), [&] {
-      rank.shift(peer, *sent, peer, *received, kHalo);
+      rank.shift(peer, *sent, peer, *received, kNcclHalo);
       rank.shift(peer, *sent, peer, *received, kGradients);
     });
     backend.replay(*rank.compute, *recording);
@@ -285,13 +284,13 @@ TEST_F(NcclOnTwoDevices, NothingWorksAfterAnError) {
   const auto errors = errors_without(1, 2, 0.2, [](DeviceRank& rank) {
     const auto sent = rank.bytes(64, 1);
     const auto received = rank.bytes(64, 0);
-    rank.shift(1, *sent, 1, *received, kHalo);
+    rank.shift(1, *sent, 1, *received, kNcclHalo);
     EXPECT_EQ(thrown_error([&] { rank.device->wait(rank.device->queue()); }).kind(),
               ErrorKind::kTimeout);
     EXPECT_TRUE(rank.backend->is_idle(rank.device->queue()));  // the abort has emptied it
     EXPECT_THAT(thrown_error([&] { rank.device->wait(*rank.compute); }).what(),
                 HasSubstr("NCCL was aborted after an error"));
-    rank.shift(1, *sent, 1, *received, kHalo);
+    rank.shift(1, *sent, 1, *received, kNcclHalo);
   });
   EXPECT_EQ(errors[0].kind(), ErrorKind::kCommunication);
   EXPECT_STREQ(errors[0].what(), "NCCL was aborted after an error and carries no messages");
@@ -320,7 +319,7 @@ TEST_F(NcclOnTwoDevices, TheTimeoutRunsFromTheLastTransferThatEnded) {
     const auto received = rank.bytes(64, 9);
     for (int i = 0; i < 3; ++i) {
       if (rank.rank == 1) std::this_thread::sleep_for(1s);
-      rank.shift(rank.next(), *sent, rank.previous(), *received, kHalo);
+      rank.shift(rank.next(), *sent, rank.previous(), *received, kNcclHalo);
       if (rank.rank == 1) rank.device->wait(rank.device->queue());
     }
     rank.device->wait(rank.device->queue());
@@ -330,18 +329,18 @@ TEST_F(NcclOnTwoDevices, TheTimeoutRunsFromTheLastTransferThatEnded) {
 }
 
 TEST_F(NcclOnTwoDevices, AFailedRankEndsTheOthersWaitAtOnce) {
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   std::atomic<bool> waits{false};
   std::atomic<bool> seen{false};
   const Error error = thrown_error([&] {
-    run_devices(2, kTimeout, [&](DeviceRank& rank) {
+    run_devices(2, kNcclTimeout, [&](DeviceRank& rank) {
       if (rank.rank == 1) {
         while (!waits) std::this_thread::sleep_for(1ms);
         fail_input("part 1 is damaged");
       }
       const auto sent = rank.bytes(64, 1);
       const auto received = rank.bytes(64, 0);
-      rank.shift(1, *sent, 1, *received, kHalo);
+      rank.shift(1, *sent, 1, *received, kNcclHalo);
       waits = true;
       const Error found = thrown_error([&] { rank.device->wait(rank.device->queue()); });
       EXPECT_EQ(found.kind(), ErrorKind::kCommunication);
@@ -350,18 +349,18 @@ TEST_F(NcclOnTwoDevices, AFailedRankEndsTheOthersWaitAtOnce) {
   });
   EXPECT_TRUE(seen);
   EXPECT_STREQ(error.what(), "part 1 is damaged");
-  EXPECT_LT(Clock::now() - start, 20s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
 }
 
 // An exception that passes by leaves nobody waiting.
 TEST_F(NcclOnTwoDevices, UnwindingDoesNotWaitForTransfers) {
-  const auto start = Clock::now();
-  EXPECT_THROW(run_devices(2, kTimeout,
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(run_devices(2, kNcclTimeout,
                            [](DeviceRank& rank) {
                              const auto sent = rank.bytes(64, 1);
                              const auto received = rank.bytes(64, 0);
                              if (rank.rank == 0) {
-                               rank.shift(1, *sent, 1, *received, kHalo);
+                               rank.shift(1, *sent, 1, *received, kNcclHalo);
                                throw std::runtime_error("enough");
                              }
                              while (true) {
@@ -370,7 +369,7 @@ TEST_F(NcclOnTwoDevices, UnwindingDoesNotWaitForTransfers) {
                              }
                            }),
                std::runtime_error);
-  EXPECT_LT(Clock::now() - start, 8s);  // less than any limit of the transport
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 8s);  // less than any limit of the transport
 }
 
 }  // namespace

@@ -15,16 +15,16 @@ namespace {
 
 using ::testing::UnorderedElementsAre;
 
-struct Case {
+struct ScoreCase {
   bool directed;
   bool weighted;
   Normalisation normalisation;
 };
 
-class AggregationScores : public ::testing::TestWithParam<Case> {};
+class AggregationScores : public ::testing::TestWithParam<ScoreCase> {};
 
 TEST_P(AggregationScores, AreTheSumsOfTheDenseCoefficients) {
-  const Case& c = GetParam();
+  const ScoreCase& c = GetParam();
   const Csr csr = random_graph(110, 6, c.directed, c.weighted, 23);
   const GraphView graph{csr.view(), !c.directed};
   const std::int64_t n = graph.nodes();
@@ -67,11 +67,11 @@ TEST_P(AggregationScores, AreTheSumsOfTheDenseCoefficients) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AggregationScores,
-                         ::testing::Values(Case{false, false, Normalisation::kSymmetric},
-                                           Case{false, true, Normalisation::kMean},
-                                           Case{true, false, Normalisation::kMean},
-                                           Case{true, true, Normalisation::kSymmetric},
-                                           Case{true, true, Normalisation::kMean}));
+                         ::testing::Values(ScoreCase{false, false, Normalisation::kSymmetric},
+                                           ScoreCase{false, true, Normalisation::kMean},
+                                           ScoreCase{true, false, Normalisation::kMean},
+                                           ScoreCase{true, true, Normalisation::kSymmetric},
+                                           ScoreCase{true, true, Normalisation::kMean}));
 
 // Three edges from node 1 to node 0 of weights 1, 2 and -1 count as one of 2, and one to node 2:
 // with the mean forward they are 2/2 and 3/3.

@@ -79,7 +79,7 @@ std::vector<std::vector<float>> quantizer_rows(const Exchanged& run, const Excha
   return halo;
 }
 
-struct Case {
+struct QuantizedCase {
   int parts;
   bool directed;
   Normalisation normalisation;
@@ -87,11 +87,11 @@ struct Case {
   std::string backend;
 };
 
-class QuantizedExchangeTest : public ::testing::TestWithParam<Case> {
+class QuantizedExchangeTest : public ::testing::TestWithParam<QuantizedCase> {
  protected:
   void SetUp() override { require_backend(GetParam().backend); }
   static ExchangeSetup setup(const std::string& bits) {
-    const Case& c = GetParam();
+    const QuantizedCase& c = GetParam();
     return {.parts = c.parts,
             .backend = c.backend,
             .dtype = c.dtype,
@@ -219,8 +219,8 @@ TEST_P(QuantizedExchangeTest, ConstantChannelsTravelExactly) {
   EXPECT_TRUE(run.epochs[0].assignment.is_null());
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<QuantizedCase> quantized_cases() {
+  std::vector<QuantizedCase> all;
   const auto add = [&](int parts, bool directed, Normalisation norm, DType dtype) {
     for (const char* backend : {"reference", "cpu", "cuda"}) {
       all.push_back({parts, directed, norm, dtype, backend});
@@ -233,14 +233,15 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& info) {
-  const Case& c = info.param;
+std::string quantized_case_name(const ::testing::TestParamInfo<QuantizedCase>& info) {
+  const QuantizedCase& c = info.param;
   return c.backend + "_" + std::to_string(c.parts) + "_parts" + (c.directed ? "_directed" : "") +
          (c.normalisation == Normalisation::kMean ? "_mean" : "_symmetric") +
          (c.dtype == DType::kBf16 ? "_bf16" : "_f32");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantizedExchangeTest, ::testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(All, QuantizedExchangeTest, ::testing::ValuesIn(quantized_cases()),
+                         quantized_case_name);
 
 // The mean of what arrives goes to what was sent. Errors are counted in steps of the row; rows that
 // several ranks receive share their noise and count once.

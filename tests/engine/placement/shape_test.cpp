@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Two parts with 3 and 4 halo rows.
-Json two_parts() {
+Json two_parts_json() {
   return Json::parse(R"({
     "format": 1, "name": "small", "nodes": 17, "edges": 80, "features": 8, "classes": 4,
     "parts": [
@@ -43,7 +43,7 @@ std::string refusal(const Json& json) {
 }
 
 TEST(GraphShape, HoldsWhatTheFileSays) {
-  const GraphShape shape = parse_shape(two_parts(), "shape.json");
+  const GraphShape shape = parse_shape(two_parts_json(), "shape.json");
   EXPECT_EQ(shape.name, "small");
   EXPECT_EQ(shape.features, 8);
   EXPECT_EQ(shape.classes, 4);
@@ -58,7 +58,7 @@ TEST(GraphShape, HoldsWhatTheFileSays) {
   EXPECT_EQ(quality.parts[0].halo_backward, 4);
   EXPECT_THAT(quality.forward_rows, ElementsAre(0, 3, 5, 0));
   EXPECT_THAT(quality.backward_rows, ElementsAre(0, 4, 2, 0));
-  Json undirected = two_parts();
+  Json undirected = two_parts_json();
   undirected.erase("backward_rows");
   EXPECT_THAT(parse_shape(undirected, "shape.json").quality.backward_rows, ElementsAre(0, 3, 5, 0));
 }
@@ -133,7 +133,7 @@ std::ostream& operator<<(std::ostream& out, const BadShape& bad) { return out <<
 class BadShapes : public ::testing::TestWithParam<BadShape> {};
 
 TEST_P(BadShapes, AreRefusedWithFieldAndValues) {
-  Json json = GetParam().equal ? equal_parts() : two_parts();
+  Json json = GetParam().equal ? equal_parts() : two_parts_json();
   json[Json::json_pointer(GetParam().field)] = Json::parse(GetParam().value);
   EXPECT_THAT(refusal(json), HasSubstr(GetParam().message));
 }
@@ -189,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(GraphShape, EveryFieldIsNeeded) {
-  for (const Json& json : {two_parts(), equal_parts()}) {
+  for (const Json& json : {two_parts_json(), equal_parts()}) {
     for (const auto& [name, value] : json.items()) {
       if (name == "backward_rows") continue;
       Json without = json;

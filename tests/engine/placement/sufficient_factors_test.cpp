@@ -148,7 +148,7 @@ TEST(SufficientFactors, NoWeights) {
 }
 
 // All ways to choose, priced by the header's formulas: equal ranks at 1 byte/s.
-double least_seconds(const FactorProblem& problem, int ranks, double latency) {
+double least_factor_seconds(const FactorProblem& problem, int ranks, double latency) {
   double least = kNoLimit;
   const std::size_t weights = problem.weights.size();
   const double rows = static_cast<double>(*std::ranges::max_element(problem.rows));
@@ -196,7 +196,7 @@ TEST(SufficientFactors, BruteForceAgrees) {
     for (int r = 0; r < ranks; ++r) problem.rows.push_back(1 + below(12));
     const double latency = below(200);
     const FactorPlan plan = plan_sufficient_factors(problem, equal_ranks(ranks, latency));
-    EXPECT_EQ(plan.seconds, least_seconds(problem, ranks, latency));
+    EXPECT_EQ(plan.seconds, least_factor_seconds(problem, ranks, latency));
     EXPECT_EQ(plan.bound_s, plan.seconds);
     EXPECT_LE(plan.seconds, plan.all_reduce_s);
     const auto chosen = std::ranges::count_if(

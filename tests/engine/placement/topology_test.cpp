@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 // Two hosts of two ranks, of which the first has a socket per rank.
 const char* const kFile = R"({
@@ -97,10 +97,10 @@ TEST(Topology, ReadsEveryField) {
   ASSERT_EQ(topology.hosts.size(), 2U);
   EXPECT_EQ(topology.hosts[0].name, "a");
   EXPECT_EQ(topology.hosts[0].send_bytes_per_s, 25e6);
-  EXPECT_EQ(topology.hosts[0].receive_bytes_per_s, kNoLimit);
+  EXPECT_EQ(topology.hosts[0].receive_bytes_per_s, kUnlimited);
   EXPECT_EQ(topology.hosts[1].name, "b");
-  EXPECT_EQ(topology.hosts[1].send_bytes_per_s, kNoLimit);
-  EXPECT_EQ(topology.hosts[1].receive_bytes_per_s, kNoLimit);
+  EXPECT_EQ(topology.hosts[1].send_bytes_per_s, kUnlimited);
+  EXPECT_EQ(topology.hosts[1].receive_bytes_per_s, kUnlimited);
 
   ASSERT_EQ(topology.ranks(), 4);
   const std::vector<Device>& devices = topology.devices;

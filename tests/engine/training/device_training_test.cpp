@@ -33,11 +33,6 @@ class DeviceTraining : public ::testing::Test {
   TempDir dir_;
 };
 
-void expect_same_run(const RunResult& found, const RunResult& expected) {
-  EXPECT_EQ(found.losses, expected.losses);
-  EXPECT_TRUE(same_tensors(found.state, expected.state));
-}
-
 // Relative distance of two losses of the same epoch.
 double distance(const RunResult& found, const RunResult& expected, std::size_t epoch) {
   return std::abs(found.losses[epoch - 1] - expected.losses[epoch - 1]) /

@@ -1,6 +1,8 @@
 // Small datasets and short runs of them that several tests compare.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <mutex>
 #include <string>
 #include <vector>
@@ -86,6 +88,11 @@ inline bool same_tensors(const SafetensorsFile& a, const SafetensorsFile& b) {
     if (!b.tensors.contains(name) || b.tensors.at(name).bytes != tensor.bytes) return false;
   }
   return true;
+}
+
+inline void expect_same_run(const RunResult& found, const RunResult& expected) {
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_TRUE(same_tensors(found.state, expected.state));
 }
 
 }  // namespace atl

@@ -14,11 +14,6 @@ TrainOptions narrow_options(const std::string& backend) {
   return options;
 }
 
-void expect_same_run(const RunResult& found, const RunResult& expected) {
-  EXPECT_EQ(found.losses, expected.losses);
-  EXPECT_TRUE(same_tensors(found.state, expected.state));
-}
-
 class NarrowStorage : public ::testing::TestWithParam<std::tuple<std::string, Norm>> {};
 
 TEST_P(NarrowStorage, FollowsTheReference) {
