@@ -12,7 +12,7 @@ run=runs/quickstart
 echo "Atoll quick start; full output in $logs"
 step "Installing packages" $logs/packages.log bash launch/install-packages.sh
 use_ccache
-step "Configuring" $logs/configure.log cmake --preset release -DATOLL_TESTS=OFF
+step "Configuring" $logs/configure.log configure_release -DATOLL_TESTS=OFF
 step "Building" $logs/build.log cmake --build build --target atoll -j "$(nproc)"
 rm -rf "$data" "$run"
 step "Generating a graph" $logs/generate.log build/atoll generate sbm --out "$data"

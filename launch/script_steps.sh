@@ -46,6 +46,14 @@ prepare_mpi() {
   export OMPI_MCA_rmaps_base_oversubscribe=1
 }
 
+# configure_release OPTION...: a new build folder compiles several sources as one, which takes a
+# fraction of the time; one that is there goes on as it was configured.
+configure_release() {
+  local unity=()
+  [ -f build/CMakeCache.txt ] || unity=(-DCMAKE_UNITY_BUILD=ON)
+  cmake --preset release "${unity[@]}" "$@"
+}
+
 use_ccache() {
   if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
 }

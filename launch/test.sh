@@ -2,7 +2,13 @@
 # The project's whole test: installs packages, builds the release with tests, runs ctest (unit,
 # program and structure tests) and says what passed, failed and was skipped. Exit code 0 only if
 # nothing failed. Arguments are handed to ctest (-R exchange).
+# test.sh --slow [ARGUMENT...]: the tests of label `slow` instead, which take minutes each.
 set -euo pipefail
+chosen=(-LE '^slow$' --timeout 600)
+if [ "${1:-}" = --slow ]; then
+  shift
+  chosen=(-L '^slow$' --timeout 7200)
+fi
 cd "$(dirname "$0")/.."
 . launch/script_steps.sh
 logs=build/logs
@@ -10,14 +16,14 @@ logs=build/logs
 echo "Atoll tests; full output in $logs"
 step "Installing packages" $logs/packages.log bash launch/install-packages.sh --tests
 use_ccache
-step "Configuring" $logs/configure.log cmake --preset release -DATOLL_TESTS=ON
+step "Configuring" $logs/configure.log configure_release -DATOLL_TESTS=ON
 step "Building" $logs/build.log cmake --build build -j "$(nproc)"
 
 prepare_mpi
 step_count=$((step_count + 1))
 echo "$step_count. Testing ..."
 failed=0
-ctest --test-dir build --verbose --timeout 600 -j "$(nproc)" "$@" >$logs/ctest.log 2>&1 || failed=$?
+ctest --test-dir build --verbose "${chosen[@]}" --no-tests=error -j "$(nproc)" "$@" >$logs/ctest.log 2>&1 || failed=$?
 grep -E '^ *[0-9]+/[0-9]+ Test ' $logs/ctest.log || true
 
 echo
