@@ -1,0 +1,119 @@
+"""Commands that write a folder: killed, they leave nothing or the whole, and done again they write
+the same bytes."""
+
+import json
+import os
+import random
+import time
+
+from storm_case import Violation, copy, differences, last_lines, tree
+from strikes import strike
+from trainings import run_plainly
+
+NODES = 12000
+# What each does in a folder beside `source/`, and the folder that it makes.
+WRITERS = {
+    "partition": (["partition", "cut-me", "--parts", "3"], "cut-me/parts"),
+    "import": (["import", "edges", "../source", "--out", "imported", "--split", "0.6,0.2,0.2"],
+               "imported"),
+    "generate": (["generate", "sbm", "--nodes", "60000", "--out", "made"], "made"),
+}
+
+
+class Writer:
+    """One of WRITERS, with its result when nobody kills it."""
+
+    def __init__(self, program, folder, name):
+        self.name = name
+        self.arguments, self.output = WRITERS[name]
+        self.source = os.path.join(folder, "source" if name == "import" else f"source-{name}")
+        make_source(program, name, self.source)
+        self.reference = os.path.join(folder, f"writer-{name}")
+        os.makedirs(self.reference)
+        self.prepare(self.reference)
+        begin = time.monotonic()
+        run_plainly(program, self.arguments, self.reference)
+        self.seconds = time.monotonic() - begin
+        self.tree = tree(os.path.join(self.reference, self.output), without_times)
+        self.names = sorted(tree(self.reference))
+
+    def prepare(self, folder):
+        if self.name == "partition":
+            copy(self.source, os.path.join(folder, "cut-me"))
+
+    def kill(self, case):
+        """Killed a few times, then done."""
+        self.prepare(case.folder)
+        out = case.path(self.output)
+        for _ in range(case.random.choice([1, 2, 3])):
+            job = case.start(self.arguments)
+            blow = strike(case, job, self.seconds, 0, watched=self.output)
+            code = case.finish(job)
+            if blow is None and code != 0:
+                raise Violation("refused", f"exit code {code}: {last_lines(job.output())}")
+            if blow is not None and code == 2:
+                raise Violation("signal", f"exit code 2: {last_lines(job.output())}")
+            if self.complete(out):
+                break
+        else:
+            case.run(self.arguments)
+            case.count("redone")
+        if not self.complete(out):
+            raise Violation("left over", f"{self.output} is missing")
+        left = sorted(set(tree(case.folder)) - set(self.names))
+        if left:
+            case.count("temporary files")
+            raise Violation("left over", ", ".join(left))
+
+    def complete(self, out):
+        """Whether the result is there; a half of it is a violation."""
+        if self.name == "partition":
+            # The folder of all cuts may be there before the cut is; unfinished ones have names of
+            # their own.
+            finished = [name for name in (os.listdir(out) if os.path.isdir(out) else [])
+                        if name in self.tree]
+            if not finished:
+                return False
+        elif not os.path.exists(out):
+            return False
+        found = tree(out, without_times)
+        if self.name == "partition":
+            found = {path: digest for path, digest in found.items()
+                     if path.split("/")[0] in self.tree}
+        wrong = differences(found, self.tree)
+        if wrong:
+            raise Violation("half", f"{self.output}: {wrong}")
+        return True
+
+
+def make_source(program, name, folder):
+    if name == "partition":
+        run_plainly(program, ["generate", "sbm", "--nodes", str(NODES), "--features", "32", "--out",
+                              folder], os.path.dirname(folder))
+    if name == "import":
+        os.makedirs(folder)
+        numbers = random.Random(1)
+        with open(os.path.join(folder, "edges.txt"), "w", encoding="utf-8") as file:
+            for _ in range(10 * NODES):
+                file.write(f"{numbers.randrange(NODES)} {numbers.randrange(NODES)}\n")
+        write_npy(os.path.join(folder, "labels.npy"), "<i4", f"{NODES},",
+                  b"".join(numbers.randrange(8).to_bytes(4, "little") for _ in range(NODES)))
+
+
+def write_npy(path, kind, shape, data):
+    """A .npy file, version 1; shape as Python writes it inside the brackets."""
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + data)
+
+
+def without_times(path, content):
+    """A partition says how long it took to cut."""
+    if os.path.basename(path) != "partition.json":
+        return content
+    document = json.loads(content)
+    for name in [name for name in document if "seconds" in name]:
+        del document[name]
+    document.pop("seal", None)  # which covers them
+    return json.dumps(document, sort_keys=True).encode()
