@@ -68,7 +68,7 @@ class Mutations:
         names = [os.path.basename(path) for path in paths if path]
         if not any(name in job.errors() for name in names):
             raise Violation("unnamed", f"{' and '.join(names)} not named: {errors[0]}")
-        if re.search("[\x00-\x08\x0b-\x1f]", job.errors()):
+        if re.search("[\x00-\x1f]", errors[0]):
             raise Violation("escape", repr(errors[0]))
 
     @staticmethod

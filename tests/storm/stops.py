@@ -12,7 +12,6 @@ from trainings import MODELS, RANKS
 
 TIMEOUT = 2  # of --timeout
 SLACK = 6    # seconds until all have ended after that
-ENDS = 20    # seconds that a run takes at most when others run beside it
 
 
 def some_training(storm, case, transports=("mpi",)):
@@ -27,14 +26,20 @@ def stop_rank(storm, case):
     arguments = training.arguments("run", "5", "--timeout", TIMEOUT)
     rank = case.random.randrange(RANKS)
     job = case.start(arguments, training.ranks)
-    if not job.sleep_until(case.random.uniform(0.3, 0.95) * training.seconds):
+    # From the first line on that it prints: a rank that stops before the ranks have met is the
+    # launcher's matter.
+    if not job.watch(job.errors):
+        return
+    if not job.sleep_until(job.elapsed() + case.random.uniform(0, 0.6) * training.seconds):
         return
     begin = time.monotonic()
     job.send(signal.SIGSTOP, "rank", rank)
+    if lines_of(case.path("run")) == len(training.metrics):
+        job.send(signal.SIGCONT, "rank", rank)  # all is done: nobody waits for it any more
     case.count("stops")
     code = case.finish(job, TIMEOUT + SLACK)
     if code == 0 and lines_of(case.path("run")) == len(training.metrics):
-        return training.compare(case)  # it was stopped when all was done
+        return training.compare(case)
     if code == 0 or f"rank {rank}" not in job.output():
         raise Violation("unnamed", f"rank {rank} was stopped; exit code {code} after "
                         f"{time.monotonic() - begin:.1f} s: {last_lines(job.output())}")
