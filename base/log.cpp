@@ -1,10 +1,32 @@
 #include "base/log.hpp"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <memory>
 #include <string>
+#include <utility>
+
+#include "base/text.hpp"
 
 namespace atl::log {
+
+namespace {
+
+// The message with what a terminal would obey escaped: names in it come from files.
+class PrintableMessage : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
+              spdlog::memory_buf_t& line) override {
+    const std::string text = printable({message.payload.data(), message.payload.size()});
+    line.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<PrintableMessage>();
+  }
+};
+
+}  // namespace
 
 void configure(int rank, int size, bool verbose) {
   auto logger = spdlog::get("atoll");
@@ -13,7 +35,9 @@ void configure(int rank, int size, bool verbose) {
     spdlog::set_default_logger(logger);
   }
   const std::string prefix = size > 1 ? "rank " + std::to_string(rank) + ": " : "";
-  logger->set_pattern("[%H:%M:%S] %^%l%$ " + prefix + "%v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<PrintableMessage>('Z').set_pattern("[%H:%M:%S] %^%l%$ " + prefix + "%Z");
+  logger->set_formatter(std::move(formatter));
   logger->set_level(verbose     ? spdlog::level::debug
                     : rank == 0 ? spdlog::level::info
                                 : spdlog::level::warn);

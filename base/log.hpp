@@ -1,5 +1,5 @@
 // Logging: human-readable lines on standard error, one logger per process, prefixed with the rank
-// when there is more than one.
+// when there is more than one. Whatever a terminal would obey is escaped.
 #pragma once
 
 #include <spdlog/spdlog.h>

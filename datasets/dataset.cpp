@@ -47,15 +47,10 @@ void agree(const Json& json, const fs::path& file, const char* field, std::int64
   }
 }
 
-template <typename T>
-T field_or(const Json& json, const char* field, const fs::path& file, T otherwise) {
-  return json.contains(field) ? json_field<T>(json, field, file) : std::move(otherwise);
-}
-
 void check_format(const Json& json, const fs::path& file) {
   if (!json.is_object()) fail_input("{}: a JSON object is expected", file.string());
-  const auto format = field_or<std::string>(json, "format", file, "atoll-dataset");
-  const auto version = field_or<std::int64_t>(json, "version", file, 1);
+  const auto format = json_field_or<std::string>(json, "format", file, "atoll-dataset");
+  const auto version = json_field_or<std::int64_t>(json, "version", file, 1);
   if (format != "atoll-dataset" || version != 1) {
     fail_input("{}: format '{}' version {}; allowed is 'atoll-dataset' version 1", file.string(),
                format, version);
@@ -103,12 +98,12 @@ Dataset Dataset::open(const fs::path& folder) {
   dataset.open_node_arrays(json);
   DatasetInfo& info = dataset.info_;
   const fs::path named = folder.has_filename() ? folder : folder.parent_path();
-  info.name = field_or<std::string>(json, "name", file, named.filename().string());
-  info.edges_source = field_or<std::int64_t>(json, "edges_source", file, info.edges);
-  info.provenance = field_or<Json>(json, "provenance", file, Json::object());
+  info.name = json_field_or<std::string>(json, "name", file, named.filename().string());
+  info.edges_source = json_field_or<std::int64_t>(json, "edges_source", file, info.edges);
+  info.provenance = json_field_or<Json>(json, "provenance", file, Json::object());
   const Json files = checked_files(json, file);
   info.checksum = overall_checksum(files);
-  const auto stated = field_or<std::string>(json, "checksum", file, info.checksum);
+  const auto stated = json_field_or<std::string>(json, "checksum", file, info.checksum);
   if (stated != info.checksum) {
     fail_input("{}: field 'checksum' is {}, but its list of files gives {}", file.string(), stated,
                info.checksum);
@@ -150,7 +145,7 @@ void Dataset::open_graph(const Json& json) {
     info_.weighted = true;
   }
   info_.directed = json_field<bool>(json, "directed", file);
-  if (field_or<bool>(json, "weighted", file, info_.weighted) != info_.weighted) {
+  if (json_field_or<bool>(json, "weighted", file, info_.weighted) != info_.weighted) {
     fail_input("{}: field 'weighted' is {}, but edge_weights.npy is {}", file.string(),
                !info_.weighted, info_.weighted ? "there" : "not there");
   }
@@ -203,7 +198,7 @@ void Dataset::open_labels(const Json& json) {
   const fs::path file = folder_ / "dataset.json";
   const bool multi = labels_.is("|u1");
   const auto task =
-      field_or<std::string>(json, "task", file, multi ? "multi-label" : "single-label");
+      json_field_or<std::string>(json, "task", file, multi ? "multi-label" : "single-label");
   info_.task = parse_task(task, file.string());
   if (info_.task == Task::kMultiLabel) {
     labels_.require_descr("|u1");
@@ -216,7 +211,8 @@ void Dataset::open_labels(const Json& json) {
   labels_.require_shape(std::vector{info_.nodes});
   const auto labels = labels_.values<std::int32_t>();
   const std::int64_t used = std::int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
-  info_.classes = field_or<std::int64_t>(json, "classes", file, std::max<std::int64_t>(used, 0));
+  info_.classes =
+      json_field_or<std::int64_t>(json, "classes", file, std::max<std::int64_t>(used, 0));
   if (info_.classes < 0 || info_.classes > kMaxClasses) {
     fail_input("{}: {} classes (field 'classes', or the largest label + 1); allowed are 0 to {}",
                file.string(), info_.classes, kMaxClasses);

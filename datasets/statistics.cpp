@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace atl {
 
@@ -132,7 +133,7 @@ std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
   const DatasetInfo& info = dataset.info();
   std::string text;
   const auto line = [&](const char* name, const std::string& value) {
-    text += fmt::format("{:<12} {}\n", name, value);
+    text += fmt::format("{:<12} {}\n", name, printable(value));
   };
   line("name", info.name);
   line("task", to_string(info.task));

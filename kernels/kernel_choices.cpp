@@ -20,7 +20,7 @@ std::filesystem::path place_of(const std::filesystem::path& file, std::size_t en
 
 void check_fields(const Json& entry, const std::filesystem::path& place) {
   if (!entry.is_object())
-    fail_input("{}: found {}, expected an object", place.string(), entry.dump());
+    fail_input("{}: found {}, expected an object", place.string(), shown(entry));
   for (const auto& [name, value] : entry.items()) {
     if (std::ranges::find(kFields, name) == kFields.end()) {
       fail_input("{}: unknown field '{}'; allowed are {}", place.string(), name,
@@ -55,7 +55,7 @@ KernelTimes times_field(const Json& entry, const std::string& operation,
                         const std::filesystem::path& place) {
   const auto object = json_field<Json>(entry, "milliseconds", place);
   if (!object.is_object()) {
-    fail_input("{}: field 'milliseconds' is {}, expected an object", place.string(), object.dump());
+    fail_input("{}: field 'milliseconds' is {}, expected an object", place.string(), shown(object));
   }
   KernelTimes times;
   for (const auto& [kernel, value] : object.items()) {
@@ -112,7 +112,7 @@ Json KernelChoices::to_json() const {
 void KernelChoices::add_json(const Json& object, const std::filesystem::path& file) {
   const auto list = json_field<Json>(object, kList, file);
   if (!list.is_array()) {
-    fail_input("{}: field '{}' is {}, expected a list", file.string(), kList, list.dump());
+    fail_input("{}: field '{}' is {}, expected a list", file.string(), kList, shown(list));
   }
   std::map<KernelKey, KernelChoice> added;
   for (std::size_t k = 0; k < list.size(); ++k) {

@@ -5,6 +5,7 @@
 
 #include "base/files.hpp"
 #include "base/memory.hpp"
+#include "base/text.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/rank_job.hpp"
@@ -88,9 +89,9 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
 }
 
 void print_heading(const Json& report) {
-  fmt::print("{} on {}: {} ranks x {} threads, {}\n", report.at("model").get<std::string>(),
-             report.at("dataset").get<std::string>(), report.at("ranks").get<int>(),
-             report.at("threads").get<int>(), report.at("device").get<std::string>());
+  print("{} on {}: {} ranks x {} threads, {}\n", report.at("model").get<std::string>(),
+        report.at("dataset").get<std::string>(), report.at("ranks").get<int>(),
+        report.at("threads").get<int>(), report.at("device").get<std::string>());
 }
 
 void print_report(const Json& report) {

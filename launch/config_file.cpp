@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "launch/config_text.hpp"
 #include "launch/suggest.hpp"
 
 namespace atl {
@@ -25,6 +26,16 @@ std::string place_of(const toml::key& key, const std::string& file) {
 }
 
 bool is_flag(const CLI::Option& option) { return option.get_expected_min() == 0; }
+
+toml::table parse_config(const std::string& text, const std::string& file) {
+  try {
+    return toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    const toml::source_position begin = error.source().begin;
+    fail_option("{}:{}:{}: not valid TOML: {}", file, begin.line, begin.column,
+                error.description());
+  }
+}
 
 // The names under which an option may stand in a file: long names, or the name of a positional.
 std::vector<std::string> keys_of(const CLI::Option& option) {
@@ -119,17 +130,12 @@ class ConfigFile : public CLI::Config {
     return effective_config(*command);
   }
 
-  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+  // CLI11 has opened the file; it is read by what knows which files to refuse.
+  std::vector<CLI::ConfigItem> from_config(std::istream& /*input*/) const override {
     const auto file = program_.get_config_ptr()->as<std::string>();
     CLI::App* selected = selected_command(program_);
     if (selected == nullptr) return {};  // CLI11 reports the missing subcommand
-    try {
-      read(toml::parse(input, file), *selected, file);
-    } catch (const toml::parse_error& error) {
-      const toml::source_position begin = error.source().begin;
-      fail_option("{}:{}:{}: not valid TOML: {}", file, begin.line, begin.column,
-                  error.description());
-    }
+    read(parse_config(read_config_text(file), file), *selected, file);
     return {};
   }
 
@@ -216,9 +222,12 @@ void add_config_option(CLI::App& command, CLI::Option* chosen) {
   // command line is still being read.
   command
       .add_option_function<std::string>(
-          "--config", [chosen](const std::string& file) { chosen->add_result(file); },
+          "--config",
+          [chosen](const std::string& file) {
+            read_config_text(file);  // before CLI11 opens it, which would wait for a pipe
+            chosen->add_result(file);
+          },
           "Read options from a TOML file; the command line wins")
-      ->check(CLI::ExistingFile)
       ->configurable(false)
       ->trigger_on_parse();
   for (CLI::App* nested : command.get_subcommands({})) add_config_option(*nested, chosen);
@@ -230,6 +239,27 @@ void add_config_option(CLI::App& program) {
   CLI::Option* chosen = program.set_config("--config")->group("");
   program.config_formatter(std::make_shared<ConfigFile>(program));
   for (CLI::App* command : program.get_subcommands({})) add_config_option(*command, chosen);
+}
+
+std::vector<ConfigValue> read_config_values(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  const toml::table root = parse_config(read_config_text(path), file);
+  std::vector<std::pair<toml::source_position, ConfigValue>> found;
+  for (const auto& [key, node] : root) {
+    std::string value;
+    if (const toml::array* array = node.as_array()) {
+      std::vector<std::string> items;
+      for (const toml::node& item : *array) items.push_back(to_argument(item, key.str(), file));
+      value = fmt::format("{}", fmt::join(items, ","));
+    } else {
+      value = to_argument(node, key.str(), file);
+    }
+    found.push_back({key.source().begin, {std::string(key.str()), value}});
+  }
+  std::ranges::sort(found, {}, [](const auto& entry) { return entry.first.line; });
+  std::vector<ConfigValue> values;
+  for (auto& [position, value] : found) values.push_back(std::move(value));
+  return values;
 }
 
 std::string effective_config(const CLI::App& command) {

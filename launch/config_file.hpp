@@ -3,7 +3,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 namespace atl {
 
@@ -21,6 +23,15 @@ CLI::App* selected_command(CLI::App& program);
 
 // As it is typed after the program's name: "train", "trace merge"; "" for the program.
 std::string full_name(const CLI::App& command);
+
+struct ConfigValue {
+  std::string key;
+  std::string value;  // as it would be typed on the command line
+};
+
+// What a file of options without tables says, such as RUN/config.toml, in its order. Throws
+// Error{kOption} naming file, line and column.
+std::vector<ConfigValue> read_config_values(const std::filesystem::path& path);
 
 // The configuration `command` runs with, defaults included, as TOML that --config reads back to the
 // same values. Options without value and default are left out.

@@ -36,8 +36,7 @@ void print_json(const std::vector<Finding>& findings) {
   }
   const Json document = {
       {"version", program_version()}, {"commit", program_commit()}, {"findings", list}};
-  // Host and device names come from outside; replace what is not UTF-8 rather than fail on it.
-  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}", json_text(document));
 }
 
 void print_text(const std::vector<Finding>& findings) {

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "base/text.hpp"
 #include "datasets/generate.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
@@ -25,8 +26,8 @@ void run_generate(GenerateArguments arguments) {
   const auto start = std::chrono::steady_clock::now();
   const DatasetInfo info = generate_dataset(arguments.kind, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  fmt::print("{}: {} nodes, {} edges, {} features, {} classes\n", info.name, info.nodes, info.edges,
-             info.features, info.classes);
+  print("{}: {} nodes, {} edges, {} features, {} classes\n", info.name, info.nodes, info.edges,
+        info.features, info.classes);
   fmt::print("written to {} in {:.1f} s, peak memory {}\n", options.out.string(), seconds.count(),
              format_bytes(peak_resident_bytes()));
 }

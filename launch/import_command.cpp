@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "base/text.hpp"
 #include "datasets/import.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
@@ -36,7 +37,7 @@ void run_import(ImportArguments arguments) {
   const ImportReport report = import_dataset(arguments.format, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   const DatasetInfo& info = report.info;
-  fmt::print(
+  print(
       "{}: {} nodes, {} edges ({} in the source; {} self-loops {}, {} duplicates merged), {} "
       "features, {} classes, {} split{}\n",
       info.name, info.nodes, info.edges, info.edges_source, report.self_loops,

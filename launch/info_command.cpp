@@ -27,8 +27,7 @@ void run_info(const InfoArguments& arguments) {
   if (arguments.validate) dataset.validate();
   const DatasetStatistics statistics = describe_dataset(dataset);
   if (arguments.json) {
-    fmt::print("{}\n", statistics_json(dataset, statistics, checksums)
-                           .dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}", json_text(statistics_json(dataset, statistics, checksums)));
   } else {
     fmt::print("{}", statistics_text(dataset, statistics, checksums));
     if (arguments.validate) fmt::print("{:<12} ok\n", "validation");

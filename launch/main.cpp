@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
@@ -27,14 +28,15 @@ constexpr int kUserError = 2;  // what the user can mend; other failures exit wi
 // printed once, and what only one rank saw is still printed. `same_everywhere`: every rank has seen
 // this error if one has, as far as can be known.
 int report_error(const LauncherInfo& launcher, const std::string& message, int exit_code,
-                 bool same_everywhere) {
+                 bool same_everywhere, const std::string& hint = "") {
   std::string rank;
   if (launcher.rank != 0) {
     std::this_thread::sleep_for(std::chrono::seconds(same_everywhere ? 10 : 2));
     rank = fmt::format("rank {}: ", launcher.rank);
   }
   std::fflush(stdout);
-  std::fprintf(stderr, "atoll: error: %s%s\n", rank.c_str(), message.c_str());
+  std::fprintf(stderr, "atoll: error: %s%s%s\n", rank.c_str(), printable(message).c_str(),
+               hint.c_str());
   return exit_code;
 }
 
@@ -57,23 +59,26 @@ std::vector<std::string> option_names(const CLI::App& command) {
 std::string describe(const CLI::ParseError& error, const CLI::App& program) {
   const CLI::App* selected = selected_command(const_cast<CLI::App&>(program));
   const CLI::App& command = selected == nullptr ? program : *selected;
-  const std::string name = full_name(command);
-  const std::string hint =
-      name.empty() ? "\nSee 'atoll --help'." : fmt::format("\nSee 'atoll {} --help'.", name);
   for (const std::string& word : command.remaining()) {
     if (word.starts_with("-")) {
       const std::string option = word.substr(0, word.find('='));
-      return fmt::format("unknown option '{}'{}{}", option,
-                         did_you_mean(option, option_names(command)), hint);
+      return fmt::format("unknown option '{}'{}", option,
+                         did_you_mean(option, option_names(command)));
     }
     const std::vector<std::string> names = subcommand_names(command);
     if (!names.empty()) {
       return fmt::format("unknown subcommand '{}'{}; use one of {}", word,
                          did_you_mean(word, names), fmt::join(names, ", "));
     }
-    return fmt::format("unexpected argument '{}'{}", word, hint);
+    return fmt::format("unexpected argument '{}'", word);
   }
-  return error.what() + hint;
+  return error.what();
+}
+
+std::string where_to_read_on(CLI::App& program) {
+  const CLI::App* selected = selected_command(program);
+  const std::string name = selected == nullptr ? "" : full_name(*selected);
+  return name.empty() ? "\nSee 'atoll --help'." : fmt::format("\nSee 'atoll {} --help'.", name);
 }
 
 void declare(CLI::App& program) {
@@ -118,7 +123,8 @@ int run_program(int argc, char** argv) {
   } catch (const CLI::RuntimeError& result) {  // a subcommand has reported its result itself
     return result.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    return report_error(launcher, describe(error, program), kUserError, true);
+    return report_error(launcher, describe(error, program), kUserError, true,
+                        where_to_read_on(program));
   } catch (const Error& error) {
     return report_error(launcher, error.what(), error.exit_code(),
                         error.kind() == ErrorKind::kOption);

@@ -53,7 +53,7 @@ void run_partition(const PartitionArguments& arguments) {
   if (arguments.json) {
     const Json document = {
         {"folder", folder.string()}, {"partition", partition}, {"quality", quality}};
-    fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}", json_text(document));
     return;
   }
   fmt::print("{}\n", to_text(figures));

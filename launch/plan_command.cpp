@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/files.hpp"
+#include "base/text.hpp"
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/plan_search.hpp"
 #include "engine/placement/policy/policy_prior.hpp"
@@ -164,7 +165,8 @@ void run_plan(const PlanArguments& arguments) {
     const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
     write_atomically(arguments.trace, chrome_trace(tasks, Simulator(topology).run(tasks)));
   }
-  fmt::print("{}\nwritten to {}; ", to_text(plan), arguments.out);
+  print_lines(to_text(plan));
+  print("\nwritten to {}; ", arguments.out);
   if (plan.shape.empty()) {
     fmt::print("train with: mpirun -n {} atoll train {} --plan {}\n", plan.ranks,
                arguments.flags.dataset, arguments.out);
@@ -182,7 +184,7 @@ void add_explain_command(CLI::App& parent) {
   command->callback([file] {
     const Plan plan = read_plan(*file);
     try {
-      fmt::print("{}", to_text(plan));
+      print_lines(to_text(plan));
     } catch (const Json::exception& error) {
       fail_input("{}: field 'search' is damaged: {}", *file, error.what());
     }

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
+#include "launch/report_options.hpp"
+#include "launch/report_table.hpp"
 #include "launch/svg_chart.hpp"
 #include "launch/version.hpp"
 #include "launch/width_charts.hpp"
@@ -42,12 +45,18 @@ svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .axis, svg .tick { stroke: var(--quiet); stroke-width: 1; }
 svg polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round; }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
+dl { columns: 15rem; column-gap: 2rem; margin: 0; font-size: .88rem; }
+dl div { break-inside: avoid; display: flex; gap: .6rem; justify-content: space-between;
+  border-bottom: 1px solid var(--line); padding: .2rem 0; }
+dt { color: var(--quiet); } dd { margin: 0; text-align: right; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-size: .88rem;
   font-variant-numeric: tabular-nums; }
-th, td { padding: .45rem .8rem; text-align: left; white-space: nowrap; }
-th { color: var(--quiet); font-weight: 600; background: var(--panel); }
-tr + tr td { border-top: 1px solid var(--line); }
+th, td { padding: .45rem .7rem; text-align: left; vertical-align: top; overflow-wrap: anywhere; }
+td.number { white-space: nowrap; }
+th { overflow-wrap: normal; color: var(--quiet); font-weight: 600; background: var(--panel); }
+tbody tr + tr td { border-top: 1px solid var(--line); }
 td.number, th.number { text-align: right; }
+@media (max-width: 620px) { body { padding: 1.2rem .8rem 2rem; } svg text { font-size: 15px; } }
 )css";
 
 // The name a run has on the page: its folder's name, or the folder where names collide.
@@ -61,21 +70,63 @@ std::vector<std::string> display_names(const std::vector<RunRecord>& runs) {
   return names;
 }
 
+// What the run's scores are called: as its summary says, else as that of another run on the same
+// dataset; "score" where nothing tells.
+std::string metric_of(const RunRecord& run, const std::vector<RunRecord>& runs) {
+  const auto named = [](const RunRecord& of) {
+    const auto found = of.summary.find("metric");
+    const bool known = found != of.summary.end() && found->is_string();
+    return known ? found->get<std::string>() : std::string();
+  };
+  const auto dataset = [](const RunRecord& of) {
+    const auto found = std::ranges::find(of.options, "dataset", &ConfigValue::key);
+    return found == of.options.end() ? std::string() : found->value;
+  };
+  if (const std::string own = named(run); !own.empty()) return own;
+  for (const RunRecord& other : runs) {
+    if (dataset(other) == dataset(run) && !named(other).empty()) return named(other);
+  }
+  return "score";
+}
+
+struct Page {
+  const std::vector<RunRecord>& runs;
+  std::vector<std::string> names;
+  std::vector<std::string> metrics;           // of each run
+  std::vector<std::string> distinct_metrics;  // in the order in which they appear
+
+  explicit Page(const std::vector<RunRecord>& of) : runs(of), names(display_names(of)) {
+    for (const RunRecord& run : runs) {
+      metrics.push_back(metric_of(run, runs));
+      if (std::ranges::find(distinct_metrics, metrics.back()) == distinct_metrics.end()) {
+        distinct_metrics.push_back(metrics.back());
+      }
+    }
+  }
+};
+
+// A run on one rank sends nothing and waits for nobody, whatever the clock says.
+bool communicates(const RunRecord& run) {
+  return std::ranges::any_of(
+      run.epochs, [](const EpochRecord& epoch) { return epoch.bytes_sent.value_or(0) > 0; });
+}
+
 struct CurveChart {
-  const char* title;
-  const char* y_label;
+  std::string title;
+  std::string y_label;
   std::optional<double> EpochRecord::*field;
   double scale = 1;
   bool percent = false;
   bool from_zero = false;
+  std::function<bool(std::size_t)> shows = [](std::size_t) { return true; };  // run i
 };
 
-std::string draw_curves(const CurveChart& curve, const std::vector<RunRecord>& runs,
-                        const std::vector<std::string>& names) {
+std::string draw_curves(const CurveChart& curve, const Page& page) {
   LineChart chart{curve.title, "epoch", curve.y_label, curve.percent, curve.from_zero, {}};
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    ChartSeries series{names[i], static_cast<int>(i), {}};
-    for (const EpochRecord& epoch : runs[i].epochs) {
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    if (!curve.shows(i)) continue;
+    ChartSeries series{page.names[i], static_cast<int>(i), {}};
+    for (const EpochRecord& epoch : page.runs[i].epochs) {
       const std::optional<double>& value = epoch.*curve.field;
       if (value && std::isfinite(*value)) {
         series.points.emplace_back(static_cast<double>(epoch.epoch), *value * curve.scale);
@@ -86,11 +137,24 @@ std::string draw_curves(const CurveChart& curve, const std::vector<RunRecord>& r
   return draw_lines(chart);
 }
 
-std::string draw_phases(const std::vector<RunRecord>& runs, const std::vector<std::string>& names) {
+// Scores of different metrics can't be compared: each has charts of its own.
+std::string draw_scores(const char* split, std::optional<double> EpochRecord::*field,
+                        const Page& page) {
+  std::string charts;
+  for (const std::string& metric : page.distinct_metrics) {
+    charts += draw_curves({fmt::format("{} {}", split, metric), metric, field, 1, true, false,
+                           [&](std::size_t i) { return page.metrics[i] == metric; }},
+                          page);
+  }
+  return charts;
+}
+
+std::string draw_phases(const Page& page) {
   StackedBars chart{"Time per phase", "milliseconds per epoch (median)", {}, {}};
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    StackedBar bar{names[i], std::vector<double>(chart.parts.size(), 0)};
-    for (const auto& [name, milliseconds] : median_phases(runs[i].epochs)) {
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    StackedBar bar{page.names[i], std::vector<double>(chart.parts.size(), 0)};
+    for (const auto& [name, milliseconds] : median_phases(page.runs[i].epochs)) {
+      if (milliseconds == 0) continue;  // not part of a usual epoch
       const auto found = std::find(chart.parts.begin(), chart.parts.end(), name);
       const auto index = static_cast<std::size_t>(found - chart.parts.begin());
       if (found == chart.parts.end()) chart.parts.push_back(name);
@@ -102,134 +166,180 @@ std::string draw_phases(const std::vector<RunRecord>& runs, const std::vector<st
   return draw_bars(chart);
 }
 
+std::string draw_charts(const Page& page) {
+  using R = EpochRecord;
+  const auto sends = [&](std::size_t i) { return communicates(page.runs[i]); };
+  return draw_scores("Validation", &R::valid, page) + draw_scores("Test", &R::test, page) +
+         draw_curves({"Training loss", "loss", &R::loss}, page) +
+         draw_scores("Training", &R::train, page) +
+         draw_curves({"Epoch time", "milliseconds", &R::epoch_ms, 1, false, true}, page) +
+         draw_curves({"Communication not hidden", "milliseconds", &R::exposed_comm_ms, 1, false,
+                      true, sends},
+                     page) +
+         draw_curves({"Sent per epoch, all ranks", "MB", &R::bytes_sent, 1e-6, false, true, sends},
+                     page) +
+         draw_curves(
+             {"Bits per value, mean over all messages", "bits", &R::mean_bits, 1, false, true},
+             page) +
+         draw_phases(page);
+}
+
+enum class CellKind { kNumber, kPercent, kBytes };
+
 struct Column {
-  const char* heading;
-  const char* field;  // of summary.json
-  enum class Kind { kText, kNumber, kPercent, kBytes } kind;
+  const char* heading;  // of scores, the metric follows
+  const char* field;    // of summary.json
+  CellKind kind;
 };
 
 constexpr Column kColumns[] = {
-    {"dataset", "dataset", Column::Kind::kText},
-    {"model", "model", Column::Kind::kText},
-    {"ranks", "ranks", Column::Kind::kNumber},
-    {"backend", "backend", Column::Kind::kText},
-    {"exchange", "exchange", Column::Kind::kText},
-    {"bits", "bits", Column::Kind::kText},
-    {"mean bits", "mean_bits", Column::Kind::kNumber},
-    {"solver ms", "solver_ms", Column::Kind::kNumber},
-    {"epochs", "epochs", Column::Kind::kNumber},
-    {"best epoch", "best_epoch", Column::Kind::kNumber},
-    {"train", "train", Column::Kind::kPercent},
-    {"valid", "valid", Column::Kind::kPercent},
-    {"test", "test", Column::Kind::kPercent},
-    {"ms per epoch", "epoch_ms_median", Column::Kind::kNumber},
-    {"sent per epoch", "bytes_sent_per_epoch", Column::Kind::kBytes},
-    {"exposed comm ms", "exposed_comm_ms_median", Column::Kind::kNumber},
-    {"peak MB", "peak_rss_mb", Column::Kind::kNumber},
-    {"commit", "commit", Column::Kind::kText},
+    {"valid", "valid", CellKind::kPercent},
+    {"test", "test", CellKind::kPercent},
+    {"train", "train", CellKind::kPercent},
+    {"best epoch", "best_epoch", CellKind::kNumber},
+    {"epochs", "epochs", CellKind::kNumber},
+    {"ms per epoch", "epoch_ms_median", CellKind::kNumber},
+    {"of it waiting", "exposed_comm_ms_median", CellKind::kNumber},
+    {"sent per epoch", "bytes_sent_per_epoch", CellKind::kBytes},
+    {"mean bits", "mean_bits", CellKind::kNumber},
+    {"solver ms", "solver_ms", CellKind::kNumber},
+    {"peak MB", "peak_rss_mb", CellKind::kNumber},
 };
 
-std::string format_megabytes(double bytes) { return format_number(bytes / 1e6) + " MB"; }
-
-std::string format_cell(const Json& value, Column::Kind kind) {
-  if (value.is_null()) return "–";
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_number()) return value.dump();
+std::string format_cell(const Json& value, CellKind kind) {
+  if (value.is_null()) return "";
+  if (!value.is_number()) return shown(value);
   const auto number = value.get<double>();
   switch (kind) {
-    case Column::Kind::kText:
-    case Column::Kind::kNumber:
+    case CellKind::kNumber:
       return format_number(number);
-    case Column::Kind::kPercent:
+    case CellKind::kPercent:
       return fmt::format("{:.2f}%", number * 100);
-    case Column::Kind::kBytes:
-      return format_megabytes(number);
+    case CellKind::kBytes:
+      return format_number(number / 1e6) + " MB";
   }
   return "";
 }
 
-// Summaries of finished runs, of the others what their epochs tell; and what no summary has.
-Json summary_of(const RunRecord& run) {
-  Json summary = run.summary;
-  if (!run.epochs.empty() && run.epochs.back().mean_bits) {
-    summary["mean_bits"] = *run.epochs.back().mean_bits;
+// What the epochs of a run that has not ended tell, as its summary would say it.
+Json summary_of_epochs(const RunRecord& run) {
+  Json summary = {{"epochs", run.epochs.size()}};
+  const EpochRecord* best = nullptr;
+  for (const EpochRecord& epoch : run.epochs) {
+    if (epoch.valid && (best == nullptr || *epoch.valid > *best->valid)) best = &epoch;
   }
+  const auto set = [&](const char* field, const std::optional<double>& value) {
+    if (value) summary[field] = *value;
+  };
+  if (best != nullptr) {
+    summary["best_epoch"] = best->epoch;
+    set("valid", best->valid);
+    set("test", best->test);
+    set("train", best->train);
+  }
+  set("epoch_ms_median", median_of(run.epochs, &EpochRecord::epoch_ms));
+  set("exposed_comm_ms_median", median_of(run.epochs, &EpochRecord::exposed_comm_ms));
+  set("bytes_sent_per_epoch", median_of(run.epochs, &EpochRecord::bytes_sent));
+  return summary;
+}
+
+Json summary_of(const RunRecord& run) {
+  Json summary = run.finished ? run.summary : summary_of_epochs(run);
+  if (run.epochs.back().mean_bits) summary["mean_bits"] = *run.epochs.back().mean_bits;
   if (const auto median = median_of(run.epochs, &EpochRecord::solver_ms)) {
     summary["solver_ms"] = *median;
   }
-  if (run.finished) return summary;
-  summary["epochs"] = run.epochs.size();
-  if (const auto median = median_of(run.epochs, &EpochRecord::epoch_ms)) {
-    summary["epoch_ms_median"] = *median;
-  }
-  if (const auto median = median_of(run.epochs, &EpochRecord::bytes_sent)) {
-    summary["bytes_sent_per_epoch"] = *median;
+  if (!communicates(run)) {
+    summary.erase("exposed_comm_ms_median");
+    summary.erase("bytes_sent_per_epoch");
   }
   return summary;
 }
 
-std::string draw_table(const std::vector<RunRecord>& runs, const std::vector<std::string>& names) {
-  std::string html = "<div class=\"scroll\"><table>\n<tr><th>run</th>";
-  const auto cell_class = [](const Column& column) {
-    return column.kind == Column::Kind::kText ? "" : " class=\"number\"";
-  };
+std::vector<TableRow> rows_of(const Page& page) {
+  std::vector<TableRow> rows;
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    rows.push_back(
+        {page.names[i], page.runs[i].finished ? "" : "(not finished)", static_cast<int>(i)});
+  }
+  return rows;
+}
+
+std::string draw_results(const Page& page) {
+  std::vector<Json> summaries;
+  for (const RunRecord& run : page.runs) summaries.push_back(summary_of(run));
+  std::vector<TableColumn> columns;
+  const bool one_metric = page.distinct_metrics.size() == 1;
+  if (!one_metric) columns.push_back({"metric", false, page.metrics});
   for (const Column& column : kColumns) {
-    html += fmt::format("<th{}>{}</th>", cell_class(column), column.heading);
-  }
-  html += "</tr>\n";
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const Json summary = summary_of(runs[i]);
-    html += fmt::format("<tr><td><i style=\"background:var(--s{})\"></i>{}{}</td>", i % 8,
-                        escape_html(names[i]),
-                        runs[i].finished ? "" : " <span class=\"quiet\">(not finished)</span>");
-    for (const Column& column : kColumns) {
-      const Json value = summary.contains(column.field) ? summary.at(column.field) : Json();
-      html += fmt::format("<td{}>{}</td>", cell_class(column),
-                          escape_html(format_cell(value, column.kind)));
+    const bool score = column.kind == CellKind::kPercent;
+    TableColumn cells{column.heading, true, {}};
+    if (score && one_metric) cells.heading += " " + page.distinct_metrics.front();
+    for (const Json& summary : summaries) {
+      cells.cells.push_back(format_cell(summary.value(column.field, Json()), column.kind));
     }
-    html += "</tr>\n";
+    columns.push_back(std::move(cells));
   }
-  return html + "</table></div>\n";
+  return draw_table("results", rows_of(page), columns);
+}
+
+// Options in which the runs differ, as a table.
+std::string draw_differences(const Page& page, const std::vector<ComparedOption>& options) {
+  std::vector<TableColumn> columns;
+  for (const ComparedOption& option : options) {
+    if (option.differs()) columns.push_back({option.key, false, option.values});
+  }
+  if (page.runs.size() < 2) return "";
+  const std::string heading = "<h2>Options that differ</h2>\n";
+  if (columns.empty()) {
+    return heading + "<p class=\"quiet\">None that the run folders tell.</p>\n";
+  }
+  return heading + draw_table("differences", rows_of(page), columns);
+}
+
+std::string draw_same_options(const Page& page, const std::vector<ComparedOption>& options) {
+  std::string list;
+  for (const ComparedOption& option : options) {
+    if (option.differs()) continue;
+    list += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escape_html(option.key),
+                        escape_html(option.values.front()));
+  }
+  if (list.empty()) return "";
+  return fmt::format("<h2>{}</h2>\n<dl>\n{}</dl>\n",
+                     page.runs.size() == 1 ? "Options" : "Options that all runs share", list);
+}
+
+std::string draw_all_widths(const Page& page) {
+  std::string widths;
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    widths += draw_widths(page.runs[i], page.names[i]);
+  }
+  if (widths.empty()) return "";
+  return "<h2>Share of the messages at each width</h2>\n<div class=\"charts\">\n" + widths +
+         "</div>\n";
 }
 
 }  // namespace
 
 std::string make_report(const std::vector<RunRecord>& runs) {
-  using R = EpochRecord;
-  const CurveChart curves[] = {
-      {"Training loss", "loss", &R::loss},
-      {"Score on the validation split", "score", &R::valid, 1, true},
-      {"Score on the test split", "score", &R::test, 1, true},
-      {"Score on the training split", "score", &R::train, 1, true},
-      {"Epoch time", "milliseconds", &R::epoch_ms, 1, false, true},
-      {"Communication not hidden", "milliseconds", &R::exposed_comm_ms, 1, false, true},
-      {"Sent per epoch, all ranks", "MB", &R::bytes_sent, 1e-6, false, true},
-      {"Bits per value, mean over all messages", "bits", &R::mean_bits, 1, false, true},
-  };
-  const std::vector<std::string> names = display_names(runs);
+  const Page page(runs);
+  const std::vector<ComparedOption> options = compare_options(runs);
   std::string legend;
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  for (std::size_t i = 0; i < page.names.size(); ++i) {
     legend += fmt::format("<span><i style=\"background:var(--s{})\"></i>{}</span>", i % 8,
-                          escape_html(names[i]));
-  }
-  std::string charts;
-  for (const CurveChart& curve : curves) charts += draw_curves(curve, runs, names);
-  charts += draw_phases(runs, names);
-  std::string widths;
-  for (std::size_t i = 0; i < runs.size(); ++i) widths += draw_widths(runs[i], names[i]);
-  if (!widths.empty()) {
-    widths = "<h2>Share of the messages at each width</h2>\n<div class=\"charts\">\n" + widths +
-             "</div>\n";
+                          escape_html(page.names[i]));
   }
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>Atoll: {} {}</title>\n<style>{}</style>\n</head>\n<body>\n<h1>Training runs</h1>\n"
-      "<p class=\"quiet\">Written by {}. Train, valid and test in the table are those of the best "
-      "validation epoch.</p>\n<h2>Summary</h2>\n{}<h2>Curves</h2>\n<p class=\"legend\">{}</p>\n"
-      "<div class=\"charts\">\n{}</div>\n{}</body>\n</html>\n",
+      "<p class=\"quiet\">Written by {}. Scores are those of the epoch with the best validation; "
+      "times and bytes are medians over the epochs.</p>\n"
+      "<h2>Results</h2>\n{}{}<h2>Curves</h2>\n<p class=\"legend\">{}</p>\n"
+      "<div class=\"charts\">\n{}</div>\n{}{}</body>\n</html>\n",
       runs.size(), runs.size() == 1 ? "run" : "runs", kStyle, escape_html(version_line()),
-      draw_table(runs, names), legend, charts, widths);
+      draw_results(page), draw_differences(page, options), legend, draw_charts(page),
+      draw_all_widths(page), draw_same_options(page, options));
 }
 
 }  // namespace atl

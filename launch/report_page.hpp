@@ -8,8 +8,9 @@
 
 namespace atl {
 
-// Curves of loss and scores, epoch times, bytes sent, time per phase and a table of the summaries.
-// Charts without data are left out. Runs with equal names are told apart by their folders.
+// A table of results, the options in which the runs differ, curves of scores and loss, epoch times,
+// bytes sent, time per phase, and the options that all runs share. Charts and columns without data
+// are left out; tables fit every window. Runs with equal names are told apart by their folders.
 std::string make_report(const std::vector<RunRecord>& runs);
 
 }  // namespace atl

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "base/files.hpp"
+#include "base/json_lines.hpp"
 #include "base/median.hpp"
 
 namespace atl {
@@ -18,11 +18,11 @@ std::vector<std::pair<std::string, double>> read_phases(const Json& object,
   const auto found = object.find("phases");
   if (found == object.end()) return phases;
   if (!found->is_object()) {
-    fail_input("{}: 'phases' is {}; it must be an object of milliseconds", place, found->dump());
+    fail_input("{}: 'phases' is {}; it must be an object of milliseconds", place, shown(*found));
   }
   for (const auto& [name, value] : found->items()) {
     if (!value.is_number()) {
-      fail_input("{}: phase '{}' is {}; it must be a number", place, name, value.dump());
+      fail_input("{}: phase '{}' is {}; it must be a number", place, name, shown(value));
     }
     phases.emplace_back(name, value.get<double>());
   }
@@ -30,7 +30,6 @@ std::vector<std::pair<std::string, double>> read_phases(const Json& object,
 }
 
 EpochRecord to_epoch_record(const Json& object, const std::string& place) {
-  if (!object.is_object()) fail_input("{}: found {}; expected an object", place, object.dump());
   const auto epoch = object.find("epoch");
   if (epoch == object.end() || !epoch->is_number_integer()) {
     fail_input("{}: 'epoch' is missing or not an integer", place);
@@ -59,22 +58,10 @@ void fill_mean_bits(std::vector<EpochRecord>& epochs) {
 }
 
 std::vector<EpochRecord> read_metrics(const fs::path& path) {
-  const std::string text = read_text(path);
   std::vector<EpochRecord> epochs;
-  int line = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    std::size_t end = text.find('\n', begin);
-    const bool complete = end != std::string::npos;
-    if (!complete) end = text.size();
-    const std::string_view content = std::string_view(text).substr(begin, end - begin);
-    const std::string place = fmt::format("{}:{}", path.string(), ++line);
-    begin = end + 1;
-    try {
-      epochs.push_back(to_epoch_record(Json::parse(content), place));
-    } catch (const Json::parse_error& error) {
-      if (!complete) break;
-      fail_input("{}: not valid JSON at byte {} of the line", place, error.byte);
-    }
+  // A last line that is cut off is a run caught writing.
+  for (const JsonLine& line : read_json_lines(path).lines) {
+    epochs.push_back(to_epoch_record(line.object, line.place));
   }
   if (epochs.empty()) fail_input("{}: holds no epoch", path.string());
   fill_mean_bits(epochs);
@@ -101,6 +88,8 @@ RunRecord read_run(const fs::path& folder) {
     run.summary = read_json(summary);
     if (!run.summary.is_object()) fail_input("{}: expected an object", summary.string());
   }
+  const fs::path config = folder / "config.toml";
+  if (fs::exists(config)) run.options = read_config_values(config);
   return run;
 }
 
@@ -117,7 +106,9 @@ std::optional<double> median_of(const std::vector<EpochRecord>& epochs,
 std::vector<std::pair<std::string, double>> median_phases(const std::vector<EpochRecord>& epochs) {
   std::vector<std::string> order;
   std::map<std::string, std::vector<double>> times;
+  std::size_t count = 0;
   for (const EpochRecord& epoch : epochs) {
+    if (!epoch.phases.empty()) ++count;
     for (const auto& [name, milliseconds] : epoch.phases) {
       std::vector<double>& list = times[name];
       if (list.empty()) order.push_back(name);
@@ -125,7 +116,10 @@ std::vector<std::pair<std::string, double>> median_phases(const std::vector<Epoc
     }
   }
   std::vector<std::pair<std::string, double>> phases;
-  for (const std::string& name : order) phases.emplace_back(name, median(times[name]));
+  for (const std::string& name : order) {
+    times[name].resize(count, 0);  // 0 where it is absent
+    phases.emplace_back(name, median(times[name]));
+  }
   return phases;
 }
 

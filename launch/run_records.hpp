@@ -1,4 +1,5 @@
-// Reads what a finished or running training left in its run folder: metrics.jsonl and summary.json.
+// Reads what a finished or running training left in its run folder: metrics.jsonl, summary.json and
+// config.toml.
 #pragma once
 
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "base/json.hpp"
+#include "launch/config_file.hpp"
 #include "launch/width_records.hpp"
 
 namespace atl {
@@ -32,8 +34,9 @@ struct RunRecord {
   std::filesystem::path folder;
   std::string name;  // last part of the folder's path
   std::vector<EpochRecord> epochs;
-  Json summary = Json::object();  // empty object while the run has not ended
-  bool finished = false;          // summary.json is there
+  Json summary = Json::object();     // empty object while the run has not ended
+  bool finished = false;             // summary.json is there
+  std::vector<ConfigValue> options;  // of config.toml; empty without that file
 };
 
 // Throws Error{kInput} naming file and line. A last line without newline that does not parse is a
@@ -43,7 +46,9 @@ RunRecord read_run(const std::filesystem::path& folder);
 // Median over the epochs that have the number; empty if none has.
 std::optional<double> median_of(const std::vector<EpochRecord>& epochs,
                                 std::optional<double> EpochRecord::*field);
-// Median milliseconds per phase over the epochs, in the order in which the phases first appear.
+// Median milliseconds per phase over all epochs that have phases, in the order in which the phases
+// first appear. A phase counts as 0 in epochs without it, so that phases add up to a usual epoch
+// and what only the first one does has no share in it.
 std::vector<std::pair<std::string, double>> median_phases(const std::vector<EpochRecord>& epochs);
 
 }  // namespace atl

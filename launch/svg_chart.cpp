@@ -8,6 +8,8 @@
 #include <numeric>
 #include <optional>
 
+#include "base/text.hpp"
+
 namespace atl {
 namespace {
 
@@ -235,7 +237,7 @@ std::string draw_panel(const StackedAreas& chart, const StackedPanel& panel, con
 
 std::string escape_html(const std::string& text) {
   std::string escaped;
-  for (const char letter : text) {
+  for (const char letter : printable(text)) {
     switch (letter) {
       case '&':
         escaped += "&amp;";

@@ -7,7 +7,8 @@
 
 namespace atl {
 
-// Text safe inside HTML and XML elements and attributes.
+// Text safe inside HTML and XML elements and attributes; what is no valid character there, and what
+// reorders text, is escaped as printable() does.
 std::string escape_html(const std::string& text);
 
 // "1,234.5", "0.0123", "1.2e-07": four significant digits at most.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/files.hpp"
+#include "base/text.hpp"
 #include "engine/placement/topology_probe.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/host_share.hpp"
@@ -60,7 +61,8 @@ void probe(const TopologyArguments& arguments) {
     on_all_ranks(transport, [&] {
       if (transport.rank() != 0) return;
       write_json(arguments.out, to_json(topology));
-      fmt::print("{}\nwritten to {}\n", topology_table(topology), arguments.out);
+      print_lines(topology_table(topology));
+      print("\nwritten to {}\n", arguments.out);
     });
   });
 }
@@ -75,7 +77,7 @@ void run_topology(const TopologyArguments& arguments) {
   }
   if (!show) return probe(arguments);
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
-  fmt::print("{}: {}", arguments.file, topology_table(read_topology(arguments.file)));
+  print_lines(fmt::format("{}: {}", arguments.file, topology_table(read_topology(arguments.file))));
 }
 
 void add_probe_options(CLI::App& command, TopologyArguments& arguments) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/files.hpp"
+#include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/trace/critical_path.hpp"
 #include "launch/command.hpp"
@@ -37,8 +38,8 @@ void print_hosts(const ClockAlignment& clocks) {
     const std::string drift = own ? ""
                                   : fmt::format("{:.1f} ({:.1f} to {:.1f})", host.drift * 1e6,
                                                 host.least_drift * 1e6, host.most_drift * 1e6);
-    fmt::print("{:<20} {:>6} {:>14.1f} {:>30} {:>24}\n", host.name, host.ranks.size(),
-               host.offset_us(), fmt::format("{:.1f} to {:.1f}", host.low_us, host.high_us), drift);
+    print("{:<20} {:>6} {:>14.1f} {:>30} {:>24}\n", host.name, host.ranks.size(), host.offset_us(),
+          fmt::format("{:.1f} to {:.1f}", host.low_us, host.high_us), drift);
   }
 }
 
@@ -48,7 +49,7 @@ void print_sums(const char* title, const std::map<std::string, double>& sums, do
   std::ranges::sort(lines, std::greater());
   fmt::print("{:<26} {:>12} {:>7}\n", title, "ms", "%");
   for (const auto& [us, name] : lines) {
-    fmt::print("  {:<24} {:>12.3f} {:>7.1f}\n", name, us / 1000, 100 * us / whole);
+    print("  {:<24} {:>12.3f} {:>7.1f}\n", name, us / 1000, 100 * us / whole);
   }
 }
 
@@ -78,8 +79,7 @@ void run_merge(const MergeArguments& arguments) {
   const std::filesystem::path dataflow_file = arguments.folder() / "dataflow.json";
   write_json(dataflow_file, dataflow);
   if (arguments.json) {
-    fmt::print("{}\n",
-               summary(merged, graph, path).dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}", json_text(summary(merged, graph, path)));
     return;
   }
   print_hosts(merged.clocks);

@@ -30,24 +30,25 @@ struct DrawnEvent {
 };
 
 // A span of a rank's main thread or device, or a packet; false for everything else.
-bool is_drawn(const Json& event, const std::string& name) {
-  if (event.value("ph", "") != "X" || name == "send" || name == "epoch" || name == "evaluation") {
+bool is_drawn(const Json& event, const std::string& name, const std::string& place) {
+  if (json_field_or<std::string>(event, "ph", place, "") != "X" || name == "send" ||
+      name == "epoch" || name == "evaluation") {
     return false;
   }
-  return name == "packet" || event.value("tid", 0) < kEpochLane;
+  return name == "packet" || json_field_or<int>(event, "tid", place, 0) < kEpochLane;
 }
 
 // By epoch; a predicted trace has one, of number 0.
 std::map<int, std::vector<DrawnEvent>> read_events(const std::filesystem::path& path) {
-  const Json json = read_json(path);
+  const Json json = read_json(path, kMostTraceBytes);
   std::map<int, std::vector<DrawnEvent>> epochs;
   const Json events = json_field<Json>(json, "traceEvents", path);
   for (std::size_t e = 0; e < events.size(); ++e) {
     const Json& event = events[e];
     const std::string place = fmt::format("{}: event {}", path.string(), e);
     const auto name = json_field<std::string>(event, "name", place);
-    if (!is_drawn(event, name)) continue;
-    const Json arguments = event.value("args", Json::object());
+    if (!is_drawn(event, name, place)) continue;
+    const Json arguments = json_field_or<Json>(event, "args", place, Json::object());
     DrawnEvent drawn;
     drawn.rank = json_field<int>(event, "pid", place);
     if (drawn.rank < 0) fail_input("{}: field 'pid' is {}; it is a rank", place, drawn.rank);
@@ -55,7 +56,7 @@ std::map<int, std::vector<DrawnEvent>> read_events(const std::filesystem::path& 
     drawn.span.begin_ms = json_field<double>(event, "ts", place) / 1000;
     drawn.span.end_ms = drawn.span.begin_ms + json_field<double>(event, "dur", place) / 1000;
     if (name == "packet") drawn.span.source = json_field<int>(arguments, "source", place);
-    epochs[arguments.value("epoch", 0)].push_back(std::move(drawn));
+    epochs[json_field_or<int>(arguments, "epoch", place, 0)].push_back(std::move(drawn));
   }
   if (epochs.empty()) fail_input("{}: no spans of a rank's work in it", path.string());
   return epochs;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/files.hpp"
+#include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/traced_run.hpp"
@@ -51,7 +52,7 @@ void run_replay(const ReplayArguments& arguments) {
                          {"error", error},
                          {"changes", arguments.changes},
                          {"predicted_ms", 1000 * times.makespan_s}};
-    fmt::print("{}\n", result.dump(2));
+    fmt::print("{}", json_text(result));
     return;
   }
   fmt::print("measured {:.1f} ms per epoch (median of {}), replayed {:.1f} ms ({:+.1f} %)\n",
@@ -65,7 +66,7 @@ void run_replay(const ReplayArguments& arguments) {
   constexpr std::size_t kLines = 12;
   const std::vector<PathShare> shares = path_shares(graph, times);
   for (std::size_t i = 0; i < std::min(kLines, shares.size()); ++i) {
-    fmt::print("  {:<32} {:9.2f} ms\n", shares[i].what, 1000 * shares[i].seconds);
+    print("  {:<32} {:9.2f} ms\n", shares[i].what, 1000 * shares[i].seconds);
   }
 }
 

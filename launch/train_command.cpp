@@ -1,6 +1,7 @@
 // `atoll train`: trains a model on a dataset folder, under mpirun or alone.
 #include <memory>
 
+#include "base/text.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/rank_job.hpp"
 #include "engine/training/run_folder.hpp"
@@ -20,10 +21,10 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
     return summary.at(field).is_null() ? std::string("-")
                                        : fmt::format("{:.4f}", summary.at(field).get<double>());
   };
-  fmt::print("{} on {}: {} epochs, best epoch {} by {}\n", summary.at("model").get<std::string>(),
-             summary.at("dataset").get<std::string>(), summary.at("epochs").get<int>(),
-             summary.at("best_epoch").get<int>(),
-             summary.at("valid").is_null() ? "train (no labelled valid node)" : "valid");
+  print("{} on {}: {} epochs, best epoch {} by {}\n", summary.at("model").get<std::string>(),
+        summary.at("dataset").get<std::string>(), summary.at("epochs").get<int>(),
+        summary.at("best_epoch").get<int>(),
+        summary.at("valid").is_null() ? "train (no labelled valid node)" : "valid");
   fmt::print("  {}: train {}  valid {}  test {}\n", summary.at("metric").get<std::string>(),
              number("train"), number("valid"), number("test"));
   const Json& exposed = summary.at("exposed_comm_ms_median");

@@ -14,7 +14,7 @@ WidthCounts read_counts(const Json& channel, const std::string& place) {
   const auto bits = channel.find("bits");
   if (bits == channel.end() || !bits->is_object()) {
     fail_input("{}: 'bits' is {}; it must be an object of messages per width", place,
-               bits == channel.end() ? "missing" : bits->dump());
+               bits == channel.end() ? "missing" : shown(*bits));
   }
   WidthCounts counts{};
   for (const auto& [name, count] : bits->items()) {
@@ -26,7 +26,7 @@ WidthCounts read_counts(const Json& channel, const std::string& place) {
     }
     if (!count.is_number_integer() || count.get<std::int64_t>() < 0) {
       fail_input("{}: 'bits' gives {} messages of width {}; it must be an integer of at least 0",
-                 place, count.dump(), name);
+                 place, shown(count), name);
     }
     counts[static_cast<std::size_t>(width - kWireBits.begin())] = count.get<double>();
   }
@@ -34,7 +34,7 @@ WidthCounts read_counts(const Json& channel, const std::string& place) {
 }
 
 ChannelWidths read_channel(const Json& channel, const std::string& place) {
-  if (!channel.is_object()) fail_input("{}: is {}; it must be an object", place, channel.dump());
+  if (!channel.is_object()) fail_input("{}: is {}; it must be an object", place, shown(channel));
   ChannelWidths widths;
   const auto layer = channel.find("layer");
   if (layer == channel.end() || !layer->is_number_integer()) {
@@ -44,7 +44,7 @@ ChannelWidths read_channel(const Json& channel, const std::string& place) {
   const Json direction = channel.value("direction", Json());
   if (direction != "forward" && direction != "backward") {
     fail_input("{}: 'direction' is {}; it must be \"forward\" or \"backward\"", place,
-               direction.dump());
+               shown(direction));
   }
   widths.direction = direction.get<std::string>();
   widths.messages = read_counts(channel, place);
@@ -57,7 +57,7 @@ std::optional<WidthAssignment> read_assignment(const Json& record, const std::st
   const auto found = record.find("assignment");
   if (found == record.end() || found->is_null()) return std::nullopt;
   if (!found->is_object()) {
-    fail_input("{}: 'assignment' is {}; it must be an object", place, found->dump());
+    fail_input("{}: 'assignment' is {}; it must be an object", place, shown(*found));
   }
   WidthAssignment assignment;
   assignment.solver_ms = optional_number(*found, "solver_ms", place + ": assignment");
@@ -65,7 +65,7 @@ std::optional<WidthAssignment> read_assignment(const Json& record, const std::st
   const auto channels = found->find("channels");
   if (channels == found->end() || !channels->is_array()) {
     fail_input("{}: assignment: 'channels' is {}; it must be an array", place,
-               channels == found->end() ? "missing" : channels->dump());
+               channels == found->end() ? "missing" : shown(*channels));
   }
   for (const Json& channel : *channels) {
     const std::string where =

@@ -87,7 +87,7 @@ Plan read_plan(const std::filesystem::path& path) {
   const Json layers = json_field<Json>(json, "layers", path);
   if (!layers.is_array() || layers.empty()) {
     fail_input("{}: field 'layers' is {}; it must be an array with an object per layer",
-               path.string(), layers.dump());
+               path.string(), shown(layers));
   }
   for (std::size_t l = 0; l < layers.size(); ++l) {
     plan.layers.push_back(read_layer(layers[l], fmt::format("{}: layer {}", path.string(), l)));
@@ -136,12 +136,12 @@ void require_plan_fits(const Plan& plan, const std::filesystem::path& path,
     }
     if (*planned != value) {
       fail_input("{}: made for --{} {}, but this run has {}; make the plan again or change the run",
-                 file, option, planned->dump(), value.dump());
+                 file, option, shown(*planned), shown(value));
     }
   }
   if (plan.layers.size() != model.at("layers").get<std::size_t>()) {
     fail_input("{}: field 'layers' plans {} layers of a model of {}", file, plan.layers.size(),
-               model.at("layers").dump());
+               shown(model.at("layers")));
   }
 }
 

@@ -38,20 +38,20 @@ Recomputation parse_recomputation(const Json& json, int ranks, const std::filesy
   if (json.is_null()) return {};
   if (!json.is_array() || std::ssize(json) != ranks) {
     fail_input("{}: it must be null or an array of {} arrays of ranks, but is {}", place.string(),
-               ranks, json.dump());
+               ranks, shown(json));
   }
   Recomputation result(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     const Json& owners = json.at(static_cast<std::size_t>(rank));
     if (!owners.is_array()) {
       fail_input("{}: entry {} is {}; it must be an array of ranks", place.string(), rank,
-                 owners.dump());
+                 shown(owners));
     }
     for (const Json& owner : owners) {
       if (!owner.is_number_integer() || owner.get<std::int64_t>() < 0 ||
           owner.get<std::int64_t>() >= ranks || owner.get<std::int64_t>() == rank) {
         fail_input("{}: entry {} has {}; allowed are the other ranks, 0 to {}", place.string(),
-                   rank, owner.dump(), ranks - 1);
+                   rank, shown(owner), ranks - 1);
       }
       result.set(rank, owner.get<int>());
     }

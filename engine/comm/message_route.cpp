@@ -86,8 +86,11 @@ std::vector<std::byte> to_bytes(const RankDevice& device) {
 }
 
 RankDevice rank_device_from_bytes(std::span<const std::byte> bytes) {
-  const auto* begin = reinterpret_cast<const char*>(bytes.data());
-  const Json json = Json::parse(begin, begin + bytes.size(), nullptr, false);
+  Json json;
+  try {
+    json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "a rank");
+  } catch (const Error&) {  // said below
+  }
   if (!json.is_array() || json.size() != 6 ||
       !std::ranges::all_of(json, [](const Json& field) { return field.is_string(); })) {
     fail(ErrorKind::kCommunication,

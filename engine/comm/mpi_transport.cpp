@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "base/unique_handle.hpp"
 #include "engine/comm/mpi_progress.hpp"
 #include "engine/comm/world_of_one.hpp"
@@ -159,7 +160,7 @@ class MpiTransport final : public Transport {
       try {
         barrier({.operation = "end of the run"});
       } catch (const Error& error) {
-        std::fprintf(stderr, "atoll: %s\n", error.what());
+        std::fprintf(stderr, "atoll: %s\n", printable(error.what()).c_str());
         abort(error.exit_code());
       }
     }

@@ -190,11 +190,7 @@ void QuantizedExchange::log_assignment(const Json& assignment, int epoch) {
 
 void QuantizedExchange::load_state(const std::string& state, const std::string& place) {
   if (state.empty()) return;
-  try {
-    policy_->load_state(Json::parse(state), place);
-  } catch (const nlohmann::json::exception& error) {
-    fail_input("{}: the state of the exchange is damaged: {}", place, error.what());
-  }
+  policy_->load_state(parse_json(state, place + ": state of the exchange"), place);
 }
 
 }  // namespace

@@ -31,14 +31,6 @@ struct JsonEntry {
     }
   }
 
-  // What was found, cut where it is long.
-  static std::string shown(const Json& value) {
-    constexpr std::size_t kMost = 60;
-    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-    return text;
-  }
-
   bool has(const char* field) const { return json.contains(field); }
 
   const Json& required(const char* field, const std::string& allowed) const {

@@ -25,8 +25,8 @@ std::vector<Json> of_all_ranks(Transport& transport, const Json& mine) {
   if (transport.rank() == 0) {
     Json values = Json::array();
     for (const auto& bytes : all) {
-      values.push_back(
-          Json::parse(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())));
+      values.push_back(parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                  kTopologyLabel.operation));
     }
     list = values.dump();
   }
@@ -34,7 +34,7 @@ std::vector<Json> of_all_ranks(Transport& transport, const Json& mine) {
   transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, kTopologyLabel);
   list.resize(static_cast<std::size_t>(length));
   transport.broadcast(std::as_writable_bytes(std::span(list)), 0, kTopologyLabel);
-  return Json::parse(list);
+  return parse_json(list, kTopologyLabel.operation);
 }
 
 // Hosts, and of each rank its host and memory.

@@ -148,7 +148,7 @@ class Fitting {
 
 TracedRun read_traced_run(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "trace.json";
-  const Json json = read_json(path);
+  const Json json = read_json(path, kMostTraceBytes);
   const Trace trace = parse_trace(json, path.string());
   const Json metadata = json_field<Json>(json, "metadata", path);
   TracedRun run;
@@ -161,15 +161,15 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
     run.strategy.push_back({order, json_field<bool>(layer, "cached_aggregate", path),
                             json_field<double>(layer, "bits", path)});
   }
-  const Json recomputation = metadata.value("recomputation", Json());
+  const Json recomputation = json_field_or<Json>(metadata, "recomputation", path, nullptr);
   if (!recomputation.is_null() && run.strategy.size() > 1) {
     run.strategy[1].recomputation = std::make_shared<const Recomputation>(
         parse_recomputation(recomputation, static_cast<int>(trace.ranks.size()),
                             fmt::format("{}: field 'recomputation'", path.string())));
   }
-  run.gradient_sum =
-      parse_sum_route(metadata.value("gradient_sum", Json()), static_cast<int>(trace.ranks.size()),
-                      fmt::format("{}: field 'gradient_sum'", path.string()));
+  run.gradient_sum = parse_sum_route(json_field_or<Json>(metadata, "gradient_sum", path, nullptr),
+                                     static_cast<int>(trace.ranks.size()),
+                                     fmt::format("{}: field 'gradient_sum'", path.string()));
   if (std::ssize(run.strategy) != run.model.layers ||
       run.partition.parts.size() != trace.ranks.size()) {
     fail_input("{}: {} ranks and {} layers, but parts of {} ranks and plans of {} layers",

@@ -10,6 +10,8 @@ namespace atl {
 
 namespace {
 
+constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // as the format's own library
+
 std::int64_t bytes_of_dtype(const std::string& dtype, const std::string& place) {
   if (dtype == "U8") return 1;
   if (dtype == "F32") return 4;
@@ -85,13 +87,12 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes,
     fail_input("{}: cut off: a header of {} bytes announced, {} bytes there", path.string(), length,
                bytes.size() - 8);
   }
-  Json header;
-  try {
-    const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
-    header = Json::parse(text, text + length);
-  } catch (const nlohmann::json::exception& error) {
-    fail_input("{}: the header is not valid JSON: {}", path.string(), error.what());
+  if (length > kMostHeaderBytes) {
+    fail_input("{}: a header of {} bytes; allowed are up to {}", path.string(), length,
+               kMostHeaderBytes);
   }
+  const Json header = parse_json({reinterpret_cast<const char*>(bytes.data()) + 8, length},
+                                 path.string() + ": the header");
   if (!header.is_object()) fail_input("{}: the header is not a JSON object", path.string());
   SafetensorsFile file;
   const auto data = bytes.subspan(8 + length);

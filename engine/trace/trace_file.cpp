@@ -86,12 +86,6 @@ class EventReader {
   }
 
  private:
-  static std::string shown(const Json& value) {
-    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    constexpr std::size_t kMost = 60;
-    return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
-  }
-
   // A packet lies on the lane of its direction and of the other rank.
   void check_ends(const TraceEvent& span) const {
     const int peer = (span.lane - kFirstPeerLane) / 2;
@@ -193,7 +187,7 @@ Trace parse_trace(const Json& json, const std::string& place) {
 }
 
 Trace read_trace(const std::filesystem::path& path) {
-  return parse_trace(read_json(path), path.string());
+  return parse_trace(read_json(path, kMostTraceBytes), path.string());
 }
 
 std::vector<MatchedPacket> match_packets(const Trace& trace) {

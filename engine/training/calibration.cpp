@@ -48,7 +48,7 @@ WidthOptions calibrated_widths(const TrainOptions& options, int ranks) {
   if (!json.contains(kExchange)) return widths;
   const Json& exchange = json.at(kExchange);
   const bool found_by_resume = options.calibration.empty();
-  if (found_by_resume && exchange.value("ranks", 0) != ranks) return widths;
+  if (found_by_resume && json_field_or<int>(exchange, "ranks", file, 0) != ranks) return widths;
   widths.calibration = exchange;
   widths.calibration_place = fmt::format("{}: {}", file.string(), kExchange);
   return widths;
@@ -66,7 +66,7 @@ void save_calibration(Transport& transport, const KernelChoices* choices, const 
     KernelChoices merged;
     for (auto bytes = all.rbegin(); bytes != all.rend(); ++bytes) {
       const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-      merged.add_json(Json::parse(text), folder / kFileName);
+      merged.add_json(parse_json(text, "calibration of a rank"), folder / kFileName);
     }
     Json json = merged.to_json();
     if (!exchange.is_null()) json[kExchange] = exchange;

@@ -121,7 +121,7 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
   if (found == file.metadata.end()) {
     fail_input("{}: its metadata has no 'atoll' entry: not a model of this program", path.string());
   }
-  const Json metadata = Json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  const Json metadata = parse_json(found->second, path.string() + ": metadata entry 'atoll'");
   const auto options = json_field<Json>(metadata, "options", path);
   TrainOptions result;
   result.model = json_field<std::string>(options, "model", path);

@@ -1,5 +1,6 @@
 // What a trainer leaves behind and starts from: tensors by name, for checkpoints and models.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -28,6 +29,19 @@ const std::vector<std::byte>& find_tensor(const SafetensorsFile& file, const std
                fmt::join(shape, ", "));
   }
   return found->second.bytes;
+}
+
+// Weights that are no numbers would give predictions that are none, without a word.
+template <typename T>
+void require_finite(const std::vector<std::byte>& bytes, const std::string& name,
+                    const std::string& place) {
+  for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
+    T value{};
+    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    if (std::isfinite(value)) continue;
+    fail_input("{}: tensor '{}' holds {} at position {}; allowed are finite numbers", place, name,
+               value, i);
+  }
 }
 
 std::string exchange_state_name(int rank) { return "exchange.rank-" + std::to_string(rank); }
@@ -70,6 +84,8 @@ void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std:
   const auto load = [&](const std::string& prefix, MatrixView flat) {
     for (const Parameter& p : parameters.list()) {
       const auto& bytes = find_tensor(file, prefix + p.name, "F32", {p.rows, p.cols}, place);
+      // Moments of a run that goes on may have overflowed.
+      if (prefix.empty()) require_finite<float>(bytes, p.name, place);
       backend_.copy(queue_, flat.row<float>(0) + p.offset, bytes.data(),
                     static_cast<std::int64_t>(bytes.size()), CopyKind::kHostToDevice);
     }
@@ -86,6 +102,7 @@ void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std:
     if (!tail.has_running_statistics()) continue;
     const auto load_statistic = [&](const char* name, DeviceArray<double>& values) {
       const auto& bytes = find_tensor(file, tail.name() + name, "F64", {tail.width()}, place);
+      require_finite<double>(bytes, tail.name() + name, place);
       std::vector<double> host(static_cast<std::size_t>(tail.width()));
       std::memcpy(host.data(), bytes.data(), bytes.size());
       values.upload(backend_, queue_, host);

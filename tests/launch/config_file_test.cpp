@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <functional>
@@ -9,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "tests/support/temp_dir.hpp"
+#include "tests/support/thrown_error.hpp"
 
 namespace atl {
 namespace {
@@ -144,12 +146,72 @@ TEST_F(ConfigFileTest, NamesThePlaceOfBadSyntax) {
   EXPECT_THAT(refusal("name = \"\xff\xfe\"\n"), HasSubstr("not valid TOML"));
 }
 
-TEST_F(ConfigFileTest, MissingFileIsReported) {
+// The message with which `train --config FILE` ends.
+std::string refusal_of_file(const std::string& file) {
   Program program;
-  EXPECT_THROW(program.parse({"train", "data", "--config", "no-such-file.toml"}), CLI::ParseError);
-  Program folder;
-  EXPECT_THROW(folder.parse({"train", "data", "--config", folder_.path().string()}),
-               CLI::ParseError);
+  const Error error = thrown_error([&] { program.parse({"train", "data", "--config", file}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  return error.what();
+}
+
+TEST_F(ConfigFileTest, OnlyFilesAreRead) {
+  EXPECT_THAT(refusal_of_file("no-such-file.toml"), HasSubstr("no-such-file.toml: no such file"));
+  EXPECT_THAT(refusal_of_file(folder_.path().string()), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal_of_file("/dev/zero"), HasSubstr("/dev/zero: not a regular file"));
+  const std::string pipe = (folder_.path() / "pipe.toml").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(refusal_of_file(pipe), HasSubstr("pipe.toml: not a regular file"));
+}
+
+TEST_F(ConfigFileTest, LargeFilesAreRefusedUnread) {
+  const std::string path = write("name = ''\n");
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // sparse
+  EXPECT_THAT(refusal_of_file(path), HasSubstr("1099511627776 bytes; a configuration has at most"));
+}
+
+// Each of these overflows the stack of the TOML library, or nests more than it can undo.
+TEST_F(ConfigFileTest, DeepNestingIsRefused) {
+  const auto times = [](int count, const std::string& text) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  const std::string expected = "nested more than 100 deep";
+  const std::string parts = times(100000, "a.") + "a";
+  EXPECT_THAT(refusal("lr = 1\n" + parts + " = 1\n"), HasSubstr(":2: keys, arrays"));
+  EXPECT_THAT(refusal("[" + parts + "]\n"), HasSubstr(expected));
+  EXPECT_THAT(refusal("[[" + parts + "]]\n"), HasSubstr(expected));
+  EXPECT_THAT(refusal("x = " + times(100000, "[")), HasSubstr(expected));
+  EXPECT_THAT(refusal("x = " + times(100000, "{a=")), HasSubstr(expected));
+  EXPECT_THAT(refusal("x = " + times(50, "{a.a.a.a=")), HasSubstr(expected));
+  EXPECT_THAT(refusal(times(60000, "\"a\" . ") + "a = 1\n"), HasSubstr(expected));
+  // Behind strings of every kind.
+  for (const char* text : {"'''a'''''", R"("""a""""")", R"("\"")", R"('\')", R"("")", "''",
+                           R"("#")", R"("""\"""""")", "'''\n'''"}) {
+    EXPECT_THAT(refusal(std::string("x = [") + text + ", " + times(100000, "[")),
+                HasSubstr(expected))
+        << text;
+  }
+}
+
+TEST_F(ConfigFileTest, LongListsAndTextsAreNotDeep) {
+  std::string weights = "1.5";
+  for (int i = 0; i < 500; ++i) weights += ", 2.25";
+  const std::string path =
+      write("dataset = \"[[[[" + std::string(300, '.') + "\" # " + std::string(300, '[') +
+            "\nweights = [" + weights + "]\nname = '''\n" + std::string(300, '{') + "'''\n");
+  Program program;
+  program.parse({"train", "--config", path});
+  EXPECT_EQ(program.weights.size(), 501U);
+  EXPECT_EQ(program.name, std::string(300, '{'));
+}
+
+TEST_F(ConfigFileTest, ValuesInTheirOrder) {
+  const std::vector<ConfigValue> values =
+      read_config_values(write("zeta = 'a'\nbeta = 0.5\nalpha = true\nweights = [2, 1]\n"));
+  std::string text;
+  for (const ConfigValue& value : values) text += value.key + "=" + value.value + ";";
+  EXPECT_EQ(text, "zeta=a;beta=0.5;alpha=true;weights=2,1;");
 }
 
 TEST_F(ConfigFileTest, EffectiveConfigurationText) {

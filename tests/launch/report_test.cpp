@@ -6,10 +6,12 @@
 
 #include "base/error.hpp"
 #include "launch/report_page.hpp"
+#include "launch/report_table.hpp"
 #include "launch/run_records.hpp"
 #include "launch/svg_chart.hpp"
 #include "launch/width_records.hpp"
 #include "tests/support/temp_dir.hpp"
+#include "tests/support/thrown_error.hpp"
 
 namespace atl {
 namespace {
@@ -51,6 +53,9 @@ class RunFolderTest : public ::testing::Test {
     if (!summary.empty()) std::ofstream(run / "summary.json") << summary;
     return run;
   }
+  static void write_file(const std::filesystem::path& path, const std::string& text) {
+    std::ofstream(path) << text;
+  }
   std::string refusal(const std::filesystem::path& run) {
     try {
       read_run(run);
@@ -78,8 +83,8 @@ TEST_F(RunFolderTest, ReadsEpochs) {
   EXPECT_EQ(median_of(run.epochs, &EpochRecord::epoch_ms), 25);
   EXPECT_EQ(median_of(run.epochs, &EpochRecord::test), std::nullopt);
   EXPECT_THAT(median_phases(run.epochs), ElementsAre(std::pair<std::string, double>("forward", 15),
-                                                     std::pair<std::string, double>("step", 1),
-                                                     std::pair<std::string, double>("wait", 4)));
+                                                     std::pair<std::string, double>("step", 0.5),
+                                                     std::pair<std::string, double>("wait", 2)));
 }
 
 TEST_F(RunFolderTest, RunCaughtWriting) {
@@ -94,6 +99,10 @@ TEST_F(RunFolderTest, NamesWhatIsWrong) {
   EXPECT_THAT(refusal(write_run("empty", "")), HasSubstr("holds no epoch"));
   EXPECT_THAT(refusal(write_run("garbled", "{\"epoch\": 1}\n{\"epoch\": 2,,}\n")),
               HasSubstr("metrics.jsonl:2: not valid JSON at byte 13"));
+  EXPECT_THAT(refusal(write_run("large", "{\"epoch\": 1}\n{\"epoch\": 2, \"loss\": 1e999}\n")),
+              HasSubstr("metrics.jsonl:2: not valid JSON"));
+  EXPECT_THAT(refusal(write_run("deep", "{\"epoch\": 1}\n" + std::string(200000, '[') + "\n")),
+              HasSubstr("metrics.jsonl:2: byte 100: nested more than 100 deep"));
   EXPECT_THAT(refusal(write_run("type", "{\"epoch\": 1, \"loss\": \"low\"}\n")),
               HasSubstr("metrics.jsonl:1: 'loss' is \"low\""));
   EXPECT_THAT(refusal(write_run("no-epoch", "{\"loss\": 1}\n")), HasSubstr("'epoch' is missing"));
@@ -149,8 +158,9 @@ TEST_F(RunFolderTest, PageShowsWidths) {
   const auto summary = R"({"bits": "adaptive", "bytes_sent_per_epoch": 1})";
   const std::string page = make_report({read_run(write_run("<w>", kAdaptiveEpochs, summary)),
                                         read_run(write_run("exact", kTwoEpochs))});
-  EXPECT_THAT(page, HasSubstr("<td>adaptive</td><td class=\"number\">3.8</td>"
-                              "<td class=\"number\">3.5</td>"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"bits\">adaptive</td>"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"number\" data-label=\"mean bits\">3.8</td>"
+                              "<td class=\"number\" data-label=\"solver ms\">3.5</td>"));
   EXPECT_THAT(page, HasSubstr("Bits per value, mean over all messages"));
   EXPECT_THAT(page, HasSubstr("Widths of messages: &lt;w&gt;"));
   EXPECT_THAT(page, HasSubstr("8 bits: 40.0% at the end"));
@@ -169,7 +179,7 @@ TEST_F(RunFolderTest, PageShowsNoMoreOfOneWidth) {
   const std::string page = make_report({read_run(write_run("uniform", epochs))});
   EXPECT_THAT(page, HasSubstr("Widths of messages: uniform"));
   EXPECT_THAT(page, Not(HasSubstr("By layer and direction")));
-  EXPECT_THAT(page, HasSubstr("<td class=\"number\">4</td>"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"mean bits\">4</td>"));
   EXPECT_THAT(make_report({read_run(write_run("exact", kTwoEpochs))}),
               Not(HasSubstr("Share of the messages at each width")));
 }
@@ -186,9 +196,151 @@ TEST_F(RunFolderTest, PageHoldsTableAndCharts) {
   EXPECT_THAT(page, HasSubstr("(not finished)"));
   EXPECT_THAT(page, HasSubstr("Training loss"));
   EXPECT_THAT(page, HasSubstr("Time per phase"));
-  EXPECT_THAT(page, Not(HasSubstr("Score on the test split")));  // no run has one
-  EXPECT_THAT(page, Not(HasSubstr("http")));                     // nothing is fetched
+  EXPECT_THAT(page, Not(HasSubstr("Test score")));  // no run has one
+  EXPECT_THAT(page, Not(HasSubstr("http")));        // nothing is fetched
   EXPECT_THAT(page, Not(HasSubstr("<script")));
+}
+
+// What only the first epoch does has no share in a usual one: phases add up to it.
+TEST_F(RunFolderTest, PhasesOfTheFirstEpochAloneCountNothing) {
+  std::string metrics =
+      R"({"epoch": 1, "epoch_ms": 313, "phases": {"input dropout": 114, "forward": 150, "step": 49}})"
+      "\n";
+  for (int epoch = 2; epoch <= 4; ++epoch) {
+    metrics +=
+        fmt::format(R"({{"epoch": {}, "epoch_ms": 233, "phases": {{"forward": 180, "step": 53}}}})"
+                    "\n",
+                    epoch);
+  }
+  metrics += R"({"epoch": 5, "epoch_ms": 200, "phases": {}})"  // replayed: nothing was timed
+             "\n";
+  const RunRecord run = read_run(write_run("a", metrics));
+  EXPECT_THAT(median_phases(run.epochs),
+              ElementsAre(std::pair<std::string, double>("input dropout", 0),
+                          std::pair<std::string, double>("forward", 180),
+                          std::pair<std::string, double>("step", 53)));
+  const std::string page = make_report({run});
+  EXPECT_THAT(page, HasSubstr(">233</text>"));  // the bar's total
+  EXPECT_THAT(page, Not(HasSubstr("input dropout")));
+}
+
+TEST_F(RunFolderTest, ScoresHaveTheNameOfTheirMetric) {
+  const auto a =
+      write_run("a", kTwoEpochs, R"({"metric": "micro-F1", "valid": 0.5, "test": 0.25})");
+  const auto b = write_run("b", kTwoEpochs, R"({"metric": "ROC-AUC", "valid": 0.5})");
+  const auto c = write_run("c", kTwoEpochs);
+  write_file(a / "config.toml", "dataset = 'ppi'\n");
+  write_file(c / "config.toml", "dataset = 'ppi'\n");  // has not ended: as the other run on it
+  const std::string one = make_report({read_run(a), read_run(c)});
+  EXPECT_THAT(one, HasSubstr("<th class=\"number\">valid micro-F1</th>"));
+  EXPECT_THAT(one, HasSubstr("<figcaption>Validation micro-F1</figcaption>"));
+  EXPECT_THAT(one, HasSubstr("text-anchor=\"middle\">micro-F1</text>"));
+  EXPECT_THAT(one, Not(HasSubstr("score</")));
+  const std::string two = make_report({read_run(a), read_run(b)});
+  EXPECT_THAT(two, HasSubstr("<th>metric</th>"));
+  EXPECT_THAT(two, HasSubstr("<figcaption>Validation micro-F1</figcaption>"));
+  EXPECT_THAT(two, HasSubstr("<figcaption>Validation ROC-AUC</figcaption>"));
+  EXPECT_THAT(make_report({read_run(write_run("d", kTwoEpochs))}), HasSubstr("valid score"));
+}
+
+TEST_F(RunFolderTest, ResultsComeFirstAndUnusedColumnsAreDropped) {
+  const char* summary = R"({"metric": "accuracy", "valid": 0.5, "test": 0.25, "train": 0.75,
+                            "ranks": 1, "exposed_comm_ms_median": 0.001, "epochs": 2})";
+  const std::string epochs =
+      R"({"epoch": 1, "valid": 0.5, "bytes_sent": 0, "exposed_comm_ms": 0.001})"
+      "\n";
+  const std::string alone = make_report({read_run(write_run("alone", epochs, summary))});
+  const auto at = [&](const char* heading) {
+    const std::size_t found = alone.find(std::string(">") + heading + "</th>");
+    EXPECT_NE(found, std::string::npos) << heading;
+    return found;
+  };
+  EXPECT_LT(at("run"), at("valid accuracy"));
+  EXPECT_LT(at("valid accuracy"), at("test accuracy"));
+  EXPECT_LT(at("test accuracy"), at("train accuracy"));
+  EXPECT_LT(at("train accuracy"), at("epochs"));
+  for (const char* unused : {"mean bits", "solver ms", "of it waiting", "sent per epoch", "MB"}) {
+    EXPECT_THAT(alone, Not(HasSubstr(unused)));
+  }
+  EXPECT_THAT(alone, Not(HasSubstr("Communication not hidden")));
+  // One rank beside several: its cells are empty.
+  const std::string both = make_report({read_run(folder_.path() / "alone"),
+                                        read_run(write_run("two", kTwoEpochs, "{\"ranks\": 2}"))});
+  EXPECT_THAT(both, HasSubstr("data-label=\"of it waiting\">–</td>"));
+}
+
+TEST_F(RunFolderTest, UnfinishedRunsShowTheirBestEpochSoFar) {
+  const auto line = [](int epoch, double valid, double test) {
+    return fmt::format("{{\"epoch\": {}, \"valid\": {}, \"test\": {}}}\n", epoch, valid, test);
+  };
+  const std::string page = make_report(
+      {read_run(write_run("a", line(1, 0.5, 0.9) + line(2, 0.75, 0.625) + line(3, 0.7, 0.8)))});
+  EXPECT_THAT(page, HasSubstr("data-label=\"valid score\">75.00%</td>"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"test score\">62.50%</td>"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"best epoch\">2</td>"));
+}
+
+TEST_F(RunFolderTest, NamesOptionsThatDiffer) {
+  const auto a = write_run("a", kTwoEpochs, R"({"ranks": 2, "commit": "abc"})");
+  const auto b = write_run("b", kTwoEpochs, R"({"ranks": 4, "commit": "abc"})");
+  write_file(a / "config.toml",
+             "dataset = 'x<y'\nhidden = 64\nranks = 0\nexchange = 'exact'\nbits = 'adaptive'\n"
+             "lr-schedule = 'constant'\nlr-step-factor = 0.5\nrun-dir = 'a'\n");
+  write_file(b / "config.toml",
+             "dataset = 'x<y'\nhidden = 128\nranks = 0\nexchange = 'quantized'\nbits = '4'\n"
+             "lr-schedule = 'constant'\nlr-step-factor = 0.25\nrun-dir = 'b'\n");
+  const std::string page = make_report({read_run(a), read_run(b)});
+  const std::size_t begin = page.find("<h2>Options that differ</h2>");
+  const std::size_t end = page.find("<h2>Curves</h2>");
+  ASSERT_LT(begin, end);
+  const std::string differ = page.substr(begin, end - begin);
+  EXPECT_THAT(differ, HasSubstr("data-label=\"hidden\">64</td>"));
+  EXPECT_THAT(differ, HasSubstr("data-label=\"hidden\">128</td>"));
+  EXPECT_THAT(differ, HasSubstr("data-label=\"ranks\">4</td>"));
+  EXPECT_THAT(differ, HasSubstr("data-label=\"bits\">–</td>"));  // of no effect in an exact run
+  EXPECT_THAT(differ, HasSubstr("data-label=\"bits\">4</td>"));
+  for (const char* same : {"dataset", "lr-step-factor", "run-dir", "commit"}) {
+    EXPECT_THAT(differ, Not(HasSubstr(same)));
+  }
+  const std::string shared = page.substr(page.find("<h2>Options that all runs share</h2>"));
+  EXPECT_THAT(shared, HasSubstr("<dt>dataset</dt><dd>x&lt;y</dd>"));
+  EXPECT_THAT(shared, HasSubstr("<dt>commit</dt><dd>abc</dd>"));
+  EXPECT_THAT(shared, Not(HasSubstr("hidden")));
+  const std::string alone = make_report({read_run(a)});
+  EXPECT_THAT(alone, HasSubstr("<h2>Options</h2>"));
+  EXPECT_THAT(alone, HasSubstr("<dt>hidden</dt><dd>64</dd>"));
+  EXPECT_THAT(alone, Not(HasSubstr("Options that differ")));
+}
+
+TEST_F(RunFolderTest, DamagedOptionsAreNamed) {
+  const auto run = write_run("a", kTwoEpochs);
+  write_file(run / "config.toml", "lr = 0.1\nepochs = = 3\n");
+  const Error error = thrown_error([&] { read_run(run); });
+  EXPECT_THAT(error.what(), HasSubstr("config.toml:2:10: not valid TOML"));
+}
+
+TEST_F(RunFolderTest, NamesControlNothing) {
+  const std::string page =
+      make_report({read_run(write_run("a\x1b[31m\xe2\x80\xae", kTwoEpochs, "{\"x\": 1}"))});
+  EXPECT_THAT(page, HasSubstr("a\\x1b[31m\\u202e"));
+  EXPECT_THAT(page, Not(HasSubstr("\x1b")));
+}
+
+TEST(ReportTable, BecomesCardsWhereItWouldNotFit) {
+  const auto rules = [](const std::vector<TableColumn>& columns) {
+    const std::string html = draw_table("t", {{"run", "", 0}}, columns);
+    return html.substr(0, html.find("</style>"));
+  };
+  // A column of ten letters is 102 pixels wide, the name's one 62, the page beside it 60.
+  EXPECT_THAT(rules({{"0123456789", true, {"1"}}}), HasSubstr("@media (max-width: 224px) {"));
+  EXPECT_THAT(rules({{"a", true, {"0123456789"}}, {"unused", true, {""}}}),
+              HasSubstr("@media (max-width: 224px) {"));
+  // Wider than the page ever is: cards in every window.
+  EXPECT_THAT(rules(std::vector<TableColumn>(20, {"0123456789", true, {"1"}})),
+              Not(HasSubstr("@media")));
+  const std::string html = draw_table("t", {{"<a>", "(b)", 1}}, {{"c\"d", false, {"e&f"}}});
+  EXPECT_THAT(html, HasSubstr("&lt;a&gt; <span class=\"quiet\">(b)</span></td>"
+                              "<td data-label=\"c&quot;d\">e&amp;f</td>"));
 }
 
 TEST_F(RunFolderTest, EqualNamesAreToldApartByFolder) {

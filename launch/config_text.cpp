@@ -1,0 +1,106 @@
+#include "launch/config_text.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+
+namespace atl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr int kDeepest = 100;
+
+// Walks over TOML just far enough to know what lies outside of strings and comments.
+class DepthCheck {
+ public:
+  DepthCheck(std::string_view text, const std::string& file) : rest_(text), file_(file) {}
+
+  void run() {
+    while (!rest_.empty()) {
+      const char c = rest_.front();
+      if (c == '"' || c == '\'') {
+        skip_string(c);
+      } else if (c == '#') {
+        rest_.remove_prefix(std::min(rest_.find('\n'), rest_.size()));
+      } else {
+        count(c);
+        rest_.remove_prefix(1);
+      }
+    }
+  }
+
+ private:
+  void count(char c) {
+    if (c == '\n') ++line_;
+    if (c == '.') {  // between the parts of a key, or one of a number
+      ++dots_.back();
+      ++depth_;
+    } else if (c == '[' || c == '{') {
+      dots_.push_back(0);
+      ++depth_;
+    } else if (c == ']' || c == '}' || c == ',' || c == '\n') {
+      depth_ -= std::exchange(dots_.back(), 0);
+      if ((c == ']' || c == '}') && dots_.size() > 1) {
+        dots_.pop_back();
+        --depth_;
+      }
+    }
+    if (depth_ > kDeepest) {
+      fail_option("{}:{}: keys, arrays and tables are nested more than {} deep", file_, line_,
+                  kDeepest);
+    }
+  }
+
+  void skip_string(char quote) {
+    const std::string three(3, quote);
+    const bool long_string = rest_.starts_with(three);
+    rest_.remove_prefix(long_string ? 3 : 1);
+    while (!rest_.empty()) {
+      if (long_string ? rest_.starts_with(three) : rest_.front() == quote) break;
+      if (rest_.front() == '\n') {
+        if (!long_string) return;  // not closed: the library says so
+        ++line_;
+      }
+      const bool escape = quote == '"' && rest_.front() == '\\' && rest_.size() > 1;
+      if (escape && rest_[1] == '\n') ++line_;
+      rest_.remove_prefix(escape ? 2 : 1);
+    }
+    rest_.remove_prefix(std::min<std::size_t>(rest_.size(), long_string ? 3 : 1));
+    // Up to two quotes may stand before the three that close a long string.
+    for (int i = 0; long_string && i < 2 && rest_.starts_with(quote); ++i) rest_.remove_prefix(1);
+  }
+
+  std::string_view rest_;
+  const std::string& file_;
+  int line_ = 1;
+  std::vector<int> dots_{0};  // of the entry at hand, outside of brackets and in each open one
+  int depth_ = 0;             // open brackets and all these dots
+};
+
+}  // namespace
+
+std::string read_config_text(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) fail_option("{}: no such file", path.string());
+  if (!fs::is_regular_file(status)) {
+    fail_option("{}: not a regular file; configurations are read from files only", path.string());
+  }
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (size > kMostBytes) {
+    fail_option("{}: {} bytes; a configuration has at most {}", path.string(), size, kMostBytes);
+  }
+  std::string text = read_text(path);
+  const std::string file = path.string();
+  DepthCheck(text, file).run();
+  return text;
+}
+
+}  // namespace atl

@@ -1,0 +1,14 @@
+// Reads the text of a configuration file, refusing what the TOML library could not read safely.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace atl {
+
+// Throws Error{kOption} naming the file and, where it has one, the line: not a regular file (a pipe
+// would be waited for), more than 1 MiB, or keys, arrays or tables nested more than 100 deep, on
+// which the library would recurse.
+std::string read_config_text(const std::filesystem::path& path);
+
+}  // namespace atl

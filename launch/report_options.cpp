@@ -1,0 +1,110 @@
+#include "launch/report_options.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "launch/svg_chart.hpp"
+
+namespace atl {
+namespace {
+
+// They say where results go and how the run was started, not what it computes.
+constexpr std::array<std::string_view, 3> kOutputs = {"run-dir", "resume", "overwrite"};
+
+// Fields of summary.json beside the options. `resolved`: the run knows better than its options,
+// which may say "auto".
+struct Circumstance {
+  const char* name;
+  bool resolved;
+};
+constexpr Circumstance kCircumstances[] = {
+    {"dataset", false},  {"model", false},  {"ranks", true},
+    {"transport", true}, {"backend", true}, {"dtype", false},
+    {"exchange", false}, {"bits", false},   {"commit", true},
+};
+
+// Options that have an effect only where another one has, or has not, a certain value.
+struct Condition {
+  std::string_view option;
+  std::string_view other;
+  std::string_view value;
+  bool equal;
+};
+constexpr Condition kConditions[] = {
+    {"bits", "exchange", "quantized", true},
+    {"lambda", "exchange", "quantized", true},
+    {"lambda", "bits", "adaptive", true},
+    {"reassign-every", "exchange", "quantized", true},
+    {"reassign-every", "bits", "adaptive", true},
+    {"sensitivity", "exchange", "quantized", true},
+    {"sensitivity", "bits", "adaptive", true},
+    {"lr-step-epochs", "lr-schedule", "step", true},
+    {"lr-step-factor", "lr-schedule", "step", true},
+    {"weight-decay-layers", "weight-decay", "0", false},
+};
+
+using Values = std::vector<ConfigValue>;
+
+const std::string* find(const Values& values, std::string_view key) {
+  const auto found = std::ranges::find(values, key, &ConfigValue::key);
+  return found == values.end() ? nullptr : &found->value;
+}
+
+bool has_effect(const Values& values, std::string_view option) {
+  return std::ranges::all_of(kConditions, [&](const Condition& condition) {
+    if (condition.option != option) return true;
+    const std::string* other = find(values, condition.other);
+    return other == nullptr || (*other == condition.value) == condition.equal;
+  });
+}
+
+std::string text_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number() ? format_number(value.get<double>()) : shown(value);
+}
+
+// The run's options with its circumstances.
+Values known_of(const RunRecord& run) {
+  Values values = run.options;
+  for (const Circumstance& circumstance : kCircumstances) {
+    const auto found = run.summary.find(circumstance.name);
+    if (found == run.summary.end() || found->is_null()) continue;
+    const auto option = std::ranges::find(values, circumstance.name, &ConfigValue::key);
+    if (option == values.end()) {
+      values.push_back({circumstance.name, text_of(*found)});
+    } else if (circumstance.resolved) {
+      option->value = text_of(*found);
+    }
+  }
+  Values used;
+  for (ConfigValue& value : values) {
+    const bool output = std::ranges::find(kOutputs, value.key) != kOutputs.end();
+    if (!output && has_effect(values, value.key)) used.push_back(value);
+  }
+  return used;
+}
+
+}  // namespace
+
+bool ComparedOption::differs() const {
+  return std::ranges::adjacent_find(values, std::not_equal_to()) != values.end();
+}
+
+std::vector<ComparedOption> compare_options(const std::vector<RunRecord>& runs) {
+  std::vector<ComparedOption> options;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const ConfigValue& known : known_of(runs[i])) {
+      auto option = std::ranges::find(options, known.key, &ComparedOption::key);
+      if (option == options.end()) {
+        option = options.insert(options.end(), {known.key, std::vector<std::string>(runs.size())});
+      }
+      option->values[i] = known.value;
+    }
+  }
+  return options;
+}
+
+}  // namespace atl

@@ -1,0 +1,22 @@
+// What compared runs were told to do: the options they share, and those in which they differ.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/run_records.hpp"
+
+namespace atl {
+
+struct ComparedOption {
+  std::string key;
+  std::vector<std::string> values;  // per run; empty: unknown, or without effect in this run
+
+  bool differs() const;
+};
+
+// Every option and circumstance (ranks, backend, commit) that is known of a run, in the order of
+// config.toml. Left out are names of outputs, and options that no run uses.
+std::vector<ComparedOption> compare_options(const std::vector<RunRecord>& runs);
+
+}  // namespace atl
