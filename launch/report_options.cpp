@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <optional>
+#include <iterator>
 #include <string_view>
 
 #include "launch/svg_chart.hpp"
@@ -90,7 +89,16 @@ Values known_of(const RunRecord& run) {
 }  // namespace
 
 bool ComparedOption::differs() const {
-  return std::ranges::adjacent_find(values, std::not_equal_to()) != values.end();
+  const bool follows = key != "bits" && std::ranges::find(kConditions, key, &Condition::option) !=
+                                            std::end(kConditions);
+  return std::ranges::any_of(values, [&](const std::string& value) {
+    return value != shared_value() && !(follows && value.empty());
+  });
+}
+
+const std::string& ComparedOption::shared_value() const {
+  const auto known = std::ranges::find_if_not(values, &std::string::empty);
+  return known == values.end() ? values.front() : *known;
 }
 
 std::vector<ComparedOption> compare_options(const std::vector<RunRecord>& runs) {

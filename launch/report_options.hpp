@@ -12,7 +12,10 @@ struct ComparedOption {
   std::string key;
   std::vector<std::string> values;  // per run; empty: unknown, or without effect in this run
 
+  // Options that have an effect in some runs only, by another option, are compared among those; but
+  // for `bits`, which is what one compares.
   bool differs() const;
+  const std::string& shared_value() const;  // of those that don't differ
 };
 
 // Every option and circumstance (ranks, backend, commit) that is known of a run, in the order of

@@ -52,7 +52,7 @@ dt { color: var(--quiet); } dd { margin: 0; text-align: right; overflow-wrap: an
 table { border-collapse: collapse; width: 100%; font-size: .88rem;
   font-variant-numeric: tabular-nums; }
 th, td { padding: .45rem .7rem; text-align: left; vertical-align: top; overflow-wrap: anywhere; }
-td.number { white-space: nowrap; }
+td.number, td.line { white-space: nowrap; }
 th { overflow-wrap: normal; color: var(--quiet); font-weight: 600; background: var(--panel); }
 tbody tr + tr td { border-top: 1px solid var(--line); }
 td.number, th.number { text-align: right; }
@@ -302,7 +302,7 @@ std::string draw_same_options(const Page& page, const std::vector<ComparedOption
   for (const ComparedOption& option : options) {
     if (option.differs()) continue;
     list += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escape_html(option.key),
-                        escape_html(option.values.front()));
+                        escape_html(option.shared_value()));
   }
   if (list.empty()) return "";
   return fmt::format("<h2>{}</h2>\n<dl>\n{}</dl>\n",

@@ -49,12 +49,18 @@ std::string card_rules(const std::string& id, std::size_t width) {
       "block; padding: 0; border: 0; text-align: left; white-space: normal; overflow-wrap: "
       "anywhere; }}\n"
       "#{0} td:first-child {{ grid-column: 1 / -1; font-weight: 600; }}\n"
-      "#{0} td[data-label]::before {{ content: attr(data-label); display: block; color: "
+      "#{0} td.none {{ display: none; }}\n#{0} td[data-label]::before {{ content: "
+      "attr(data-label); display: block; color: "
       "var(--quiet); font-size: .8rem; }}\n",
       id);
   const std::size_t window = width + kPagePixels;
   if (window > kWidestPage) return rules;
   return fmt::format("@media (max-width: {}px) {{\n{}}}\n", window, rules);
+}
+
+const char* class_of(bool number, bool none) {
+  if (number) return none ? " class=\"number none\"" : " class=\"number\"";
+  return none ? " class=\"none\"" : "";
 }
 
 }  // namespace
@@ -71,23 +77,22 @@ std::string draw_table(const std::string& id, const std::vector<TableRow>& rows,
   for (const TableColumn& column : used) width += width_of(column);
   std::string html = fmt::format("<style>\n{}</style>\n", card_rules(id, width));
   html += fmt::format("<div class=\"scroll\"><table id=\"{}\">\n<thead><tr><th>run</th>", id);
-  const auto cell_class = [](const TableColumn& column) {
-    return column.number ? " class=\"number\"" : "";
-  };
   for (const TableColumn& column : used) {
-    html += fmt::format("<th{}>{}</th>", cell_class(column), escape_html(column.heading));
+    html +=
+        fmt::format("<th{}>{}</th>", class_of(column.number, false), escape_html(column.heading));
   }
   html += "</tr></thead>\n<tbody>\n";
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    html += fmt::format("<tr><td><i style=\"background:var(--s{})\"></i>{}", rows[i].color % 8,
-                        escape_html(rows[i].name));
+    const char* line = rows[i].name.size() <= kWidestText ? " class=\"line\"" : "";
+    html += fmt::format("<tr><td{}><i style=\"background:var(--s{})\"></i>{}", line,
+                        rows[i].color % 8, escape_html(rows[i].name));
     if (!rows[i].note.empty()) {
       html += fmt::format(" <span class=\"quiet\">{}</span>", escape_html(rows[i].note));
     }
     html += "</td>";
     for (const TableColumn& column : used) {
       const std::string& cell = column.cells[i];
-      html += fmt::format("<td{} data-label=\"{}\">{}</td>", cell_class(column),
+      html += fmt::format("<td{} data-label=\"{}\">{}</td>", class_of(column.number, cell.empty()),
                           escape_html(column.heading), cell.empty() ? "–" : escape_html(cell));
     }
     html += "</tr>\n";

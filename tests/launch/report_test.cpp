@@ -264,9 +264,11 @@ TEST_F(RunFolderTest, ResultsComeFirstAndUnusedColumnsAreDropped) {
   }
   EXPECT_THAT(alone, Not(HasSubstr("Communication not hidden")));
   // One rank beside several: its cells are empty.
-  const std::string both = make_report({read_run(folder_.path() / "alone"),
-                                        read_run(write_run("two", kTwoEpochs, "{\"ranks\": 2}"))});
-  EXPECT_THAT(both, HasSubstr("data-label=\"of it waiting\">–</td>"));
+  const std::string both =
+      make_report({read_run(folder_.path() / "alone"),
+                   read_run(write_run("two", kTwoEpochs, "{\"exposed_comm_ms_median\": 3}"))});
+  EXPECT_THAT(both, HasSubstr("<td class=\"number none\" data-label=\"of it waiting\">–</td>"));
+  EXPECT_THAT(both, HasSubstr("<td class=\"number\" data-label=\"of it waiting\">3</td>"));
 }
 
 TEST_F(RunFolderTest, UnfinishedRunsShowTheirBestEpochSoFar) {
@@ -285,10 +287,10 @@ TEST_F(RunFolderTest, NamesOptionsThatDiffer) {
   const auto b = write_run("b", kTwoEpochs, R"({"ranks": 4, "commit": "abc"})");
   write_file(a / "config.toml",
              "dataset = 'x<y'\nhidden = 64\nranks = 0\nexchange = 'exact'\nbits = 'adaptive'\n"
-             "lr-schedule = 'constant'\nlr-step-factor = 0.5\nrun-dir = 'a'\n");
+             "lr-schedule = 'constant'\nlr-step-factor = 0.5\nlambda = 0.5\nrun-dir = 'a'\n");
   write_file(b / "config.toml",
-             "dataset = 'x<y'\nhidden = 128\nranks = 0\nexchange = 'quantized'\nbits = '4'\n"
-             "lr-schedule = 'constant'\nlr-step-factor = 0.25\nrun-dir = 'b'\n");
+             "dataset = 'x<y'\nhidden = 128\nranks = 0\nexchange = 'quantized'\nbits = 'adaptive'\n"
+             "lr-schedule = 'constant'\nlr-step-factor = 0.25\nlambda = 0.5\nrun-dir = 'b'\n");
   const std::string page = make_report({read_run(a), read_run(b)});
   const std::size_t begin = page.find("<h2>Options that differ</h2>");
   const std::size_t end = page.find("<h2>Curves</h2>");
@@ -297,14 +299,15 @@ TEST_F(RunFolderTest, NamesOptionsThatDiffer) {
   EXPECT_THAT(differ, HasSubstr("data-label=\"hidden\">64</td>"));
   EXPECT_THAT(differ, HasSubstr("data-label=\"hidden\">128</td>"));
   EXPECT_THAT(differ, HasSubstr("data-label=\"ranks\">4</td>"));
-  EXPECT_THAT(differ, HasSubstr("data-label=\"bits\">–</td>"));  // of no effect in an exact run
-  EXPECT_THAT(differ, HasSubstr("data-label=\"bits\">4</td>"));
-  for (const char* same : {"dataset", "lr-step-factor", "run-dir", "commit"}) {
+  EXPECT_THAT(differ, HasSubstr("<td class=\"none\" data-label=\"bits\">–</td>"));  // exact
+  EXPECT_THAT(differ, HasSubstr("data-label=\"bits\">adaptive</td>"));
+  for (const char* same : {"dataset", "lr-step-factor", "lambda", "run-dir", "commit"}) {
     EXPECT_THAT(differ, Not(HasSubstr(same)));
   }
   const std::string shared = page.substr(page.find("<h2>Options that all runs share</h2>"));
   EXPECT_THAT(shared, HasSubstr("<dt>dataset</dt><dd>x&lt;y</dd>"));
   EXPECT_THAT(shared, HasSubstr("<dt>commit</dt><dd>abc</dd>"));
+  EXPECT_THAT(shared, HasSubstr("<dt>lambda</dt><dd>0.5</dd>"));  // follows from exchange
   EXPECT_THAT(shared, Not(HasSubstr("hidden")));
   const std::string alone = make_report({read_run(a)});
   EXPECT_THAT(alone, HasSubstr("<h2>Options</h2>"));
