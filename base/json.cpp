@@ -28,6 +28,13 @@ void check_depth(std::string_view text, const std::string& place) {
   }
 }
 
+// The library's message without the class of its exception.
+std::string reason(const nlohmann::json::exception& error) {
+  const std::string text = error.what();
+  const std::size_t end = text.find("] ");
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& place) {
@@ -35,9 +42,9 @@ Json parse_json(std::string_view text, const std::string& place) {
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
-    fail_input("{}: not valid JSON at byte {}: {}", place, error.byte, error.what());
+    fail_input("{}: not valid JSON at byte {}: {}", place, error.byte, reason(error));
   } catch (const nlohmann::json::exception& error) {  // a number out of range
-    fail_input("{}: not valid JSON: {}", place, error.what());
+    fail_input("{}: not valid JSON: {}", place, reason(error));
   }
 }
 

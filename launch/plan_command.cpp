@@ -185,8 +185,8 @@ void add_explain_command(CLI::App& parent) {
     const Plan plan = read_plan(*file);
     try {
       print_lines(to_text(plan));
-    } catch (const Json::exception& error) {
-      fail_input("{}: field 'search' is damaged: {}", *file, error.what());
+    } catch (const Error& error) {
+      fail_input("{}: {}", *file, error.what());
     }
   });
 }

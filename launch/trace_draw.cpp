@@ -43,6 +43,7 @@ std::map<int, std::vector<DrawnEvent>> read_events(const std::filesystem::path& 
   const Json json = read_json(path, kMostTraceBytes);
   std::map<int, std::vector<DrawnEvent>> epochs;
   const Json events = json_field<Json>(json, "traceEvents", path);
+  if (!events.is_array()) fail_input("{}: field 'traceEvents' is no array", path.string());
   for (std::size_t e = 0; e < events.size(); ++e) {
     const Json& event = events[e];
     const std::string place = fmt::format("{}: event {}", path.string(), e);
