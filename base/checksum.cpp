@@ -19,14 +19,36 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 
 std::uint64_t checksum(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
+namespace {
+
+// The checksum of pieces as they come.
+class Stream {
+ public:
+  Stream() { XXH3_64bits_reset(state_.get()); }
+  void add(std::span<const std::byte> piece) {
+    XXH3_64bits_update(state_.get(), piece.data(), piece.size());
+  }
+  std::uint64_t result() const { return XXH3_64bits_digest(state_.get()); }
+
+ private:
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_{XXH3_createState(),
+                                                                         &XXH3_freeState};
+};
+
+}  // namespace
+
+std::uint64_t checksum(std::initializer_list<std::span<const std::byte>> pieces) {
+  Stream stream;
+  for (const std::span<const std::byte> piece : pieces) stream.add(piece);
+  return stream.result();
+}
+
 // Read in pieces, not mapped: the pages of a map would count as memory of this process.
 std::uint64_t file_checksum(const std::filesystem::path& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              &std::fclose);
   if (!file) fail_input("{}: can't open: {}", path.string(), std::strerror(errno));
-  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
-                                                                              &XXH3_freeState);
-  XXH3_64bits_reset(state.get());
+  Stream stream;
   std::vector<std::byte> piece(std::size_t{1} << 20U);
   while (true) {
     const std::size_t got = std::fread(piece.data(), 1, piece.size(), file.get());
@@ -34,9 +56,9 @@ std::uint64_t file_checksum(const std::filesystem::path& path) {
       fail_input("{}: can't read: {}", path.string(), std::strerror(errno));
     }
     if (got == 0) break;
-    XXH3_64bits_update(state.get(), piece.data(), got);
+    stream.add(std::span(piece).first(got));
   }
-  return XXH3_64bits_digest(state.get());
+  return stream.result();
 }
 
 std::string to_hex(std::uint64_t value) { return fmt::format("{:016x}", value); }

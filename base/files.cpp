@@ -6,12 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/lost_pages.hpp"
 
 namespace atl {
 
@@ -19,37 +18,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-void write_all(int fd, std::string_view bytes, const fs::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      fail_input("{}: can't write: {}", path.string(), std::strerror(errno));
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+// A dataset folder, not some other program's dataset.json.
+bool is_dataset_folder(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "dataset.json", error) && fs::exists(folder / "row_ptr.npy", error);
 }
 
 }  // namespace
 
 MappedFile::MappedFile(const fs::path& path) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) fail_input("{}: can't open: {}", path.string(), std::strerror(errno));
+  // Without O_NONBLOCK a FIFO would wait here for somebody to write.
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) fail_input("{}: can't open: {}", path.string(), std::strerror(errno));
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) {
     fail_input("{}: can't read its size: {}", path.string(), std::strerror(errno));
@@ -60,6 +40,7 @@ MappedFile::MappedFile(const fs::path& path) {
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) fail_input("{}: can't map: {}", path.string(), std::strerror(errno));
   data_ = static_cast<const std::byte*>(data);
+  register_mapping(bytes(), path);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -72,7 +53,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  unregister_mapping(bytes());
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 bool is_there(const std::filesystem::path& path) {
@@ -86,28 +69,6 @@ std::string read_text(const fs::path& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-void write_atomically(const fs::path& path, std::string_view bytes) {
-  const fs::path temporary = path.string() + ".tmp";
-  try {
-    {
-      const Descriptor fd(
-          ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-      if (fd.get() < 0) fail_input("{}: can't create: {}", path.string(), std::strerror(errno));
-      write_all(fd.get(), bytes, path);
-      if (::fsync(fd.get()) != 0) {
-        fail_input("{}: can't flush to disk: {}", path.string(), std::strerror(errno));
-      }
-    }
-    std::error_code error;
-    fs::rename(temporary, path, error);
-    if (error) fail_input("{}: can't rename into place: {}", path.string(), error.message());
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
-}
-
 void check_output_file(const fs::path& path, std::string_view option) {
   std::error_code error;
   if (path.empty() || fs::is_directory(path, error) || !path.has_filename()) {
@@ -117,54 +78,21 @@ void check_output_file(const fs::path& path, std::string_view option) {
   if (!fs::is_directory(folder, error)) {
     fail_option("{} {}: folder {} is not there", option, path.string(), folder.string());
   }
-}
-
-namespace {
-
-// Temporary folders carry the process id; those of processes that are gone are of no use.
-void remove_stale(const fs::path& final_path) {
-  const fs::path parent = final_path.has_parent_path() ? final_path.parent_path() : ".";
-  const std::string prefix = final_path.filename().string() + ".tmp-";
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    const int process = std::atoi(name.c_str() + prefix.size());
-    if (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH) {
-      fs::remove_all(entry.path(), error);
-    }
+  const fs::path dataset = dataset_folder_around(path);
+  if (!dataset.empty()) {
+    fail_option("{} {}: lies inside the dataset folder {}; choose a place outside", option,
+                path.string(), dataset.string());
   }
 }
 
-}  // namespace
-
-AtomicFolder::AtomicFolder(fs::path final_path, bool replace)
-    : final_(std::move(final_path)), replace_(replace) {
-  if (!final_.has_filename()) final_ = final_.parent_path();  // a trailing slash
+fs::path dataset_folder_around(const fs::path& path) {
   std::error_code error;
-  if (final_.empty()) fail_option("--out: the name of the folder to make is empty");
-  if (!replace_ && fs::exists(final_, error)) {
-    fail_option("{}: exists already; remove it or choose another folder", final_.string());
+  fs::path folder = fs::weakly_canonical(path, error);
+  if (error) folder = fs::absolute(path, error);
+  for (; folder.has_relative_path(); folder = folder.parent_path()) {
+    if (is_dataset_folder(folder)) return folder;
   }
-  remove_stale(final_);
-  temporary_ = final_.string() + fmt::format(".tmp-{}", ::getpid());
-  fs::remove_all(temporary_, error);
-  fs::create_directories(temporary_, error);
-  if (error) fail_input("{}: can't create: {}", final_.string(), error.message());
-}
-
-AtomicFolder::~AtomicFolder() {
-  if (committed_) return;
-  std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
-}
-
-void AtomicFolder::commit() {
-  std::error_code error;
-  if (replace_) fs::remove_all(final_, error);
-  fs::rename(temporary_, final_, error);
-  if (error) fail_input("{}: can't rename into place: {}", final_.string(), error.message());
-  committed_ = true;
+  return {};
 }
 
 }  // namespace atl

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "base/descriptor.hpp"
 
 namespace atl {
 
@@ -33,15 +36,44 @@ bool is_there(const std::filesystem::path& path);
 std::string read_text(const std::filesystem::path& path);
 
 // Checks, before any work is done, that a file of this name can come to be: throws Error{kOption}
-// naming `option` if the name is empty or a folder, or its folder is not there.
+// naming `option` if the name is empty or a folder, its folder is not there, or it would lie inside
+// a dataset folder.
 void check_output_file(const std::filesystem::path& path, std::string_view option);
 
-// Writes to a temporary name beside `path`, flushes to disk and renames; throws Error{kInput}.
-void write_atomically(const std::filesystem::path& path, std::string_view bytes);
+// The dataset folder that holds `path` (at any depth) or is it; empty if there is none. What lies
+// in there is the dataset's alone.
+std::filesystem::path dataset_folder_around(const std::filesystem::path& path);
 
-// A folder under construction: write into path(), then commit() renames it to its final name.
-// Destroyed without commit, it removes what was written; what a killed process left behind is
-// removed by the next one. Refuses (Error{kOption}) to replace an existing folder unless `replace`.
+// A file under construction: write into path(), then commit() flushes it to disk and renames it to
+// its final name. Destroyed without commit, it removes what was written; so does a signal, and what
+// a killed process left behind is removed by the next one that writes there. The temporary name is
+// made exclusively and locked, so neither another host nor another container takes it for its own.
+class AtomicFile {
+ public:
+  // Throws Error{kInput} naming the final path, as commit() does.
+  explicit AtomicFile(std::filesystem::path final_path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  const std::filesystem::path& path() const { return temporary_; }
+  void write(std::string_view bytes);
+  // before_rename: the last moment to refuse, by throwing.
+  void commit(const std::function<void()>& before_rename = {});
+
+ private:
+  std::filesystem::path final_;
+  std::filesystem::path temporary_;
+  Descriptor fd_;  // holds the lock
+  bool committed_ = false;
+};
+
+// The same of a whole text.
+void write_atomically(const std::filesystem::path& path, std::string_view bytes,
+                      const std::function<void()>& before_rename = {});
+
+// A folder under construction, as AtomicFile. Refuses (Error{kOption}) to replace an existing
+// folder unless `replace`: then both change places and the old one is removed.
 class AtomicFolder {
  public:
   explicit AtomicFolder(std::filesystem::path final_path, bool replace = false);
@@ -53,10 +85,19 @@ class AtomicFolder {
   void commit();
 
  private:
+  void move_into_place();
+  void forget_lock() noexcept;
+
   std::filesystem::path final_;
   std::filesystem::path temporary_;
+  std::filesystem::path lock_file_;  // beside the folder, which is renamed
+  Descriptor lock_;
   bool replace_;
   bool committed_ = false;
 };
+
+// Removes temporary files and folders beside `final_path` that a killed process has left of it, and
+// returns how many. Those that a living process holds stay.
+int remove_stale_temporaries(const std::filesystem::path& final_path);
 
 }  // namespace atl

@@ -75,12 +75,12 @@ def require_unchanged(jobs, out):
 
 
 def command_of(job, out, program):
-    """The words to run; goes on from a checkpoint if there is one."""
+    """The words to run; goes on from a checkpoint if there is one. The folder of a new run holds
+    the job's record, which --overwrite leaves alone."""
     folder = job.folder(out)
     words = list(job.launcher) + [program] + train_words(job.identity())
-    words += ["--run-dir", str(folder)]
-    resumes = (folder / "checkpoint" / "checkpoint.json").exists()
-    return words + ["--resume"] if resumes else words
+    resumes = any((folder / "checkpoint").glob("epoch-*.safetensors"))
+    return words + ["--run-dir", str(folder), "--resume" if resumes else "--overwrite"]
 
 
 def prepare_folder(job, out, resumes):

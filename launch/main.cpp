@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/interrupt.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
@@ -29,6 +30,7 @@ constexpr int kUserError = 2;  // what the user can mend; other failures exit wi
 // this error if one has, as far as can be known.
 int report_error(const LauncherInfo& launcher, const std::string& message, int exit_code,
                  bool same_everywhere, const std::string& hint = "") {
+  yield_to_signal();
   std::string rank;
   if (launcher.rank != 0) {
     std::this_thread::sleep_for(std::chrono::seconds(same_everywhere ? 10 : 2));
@@ -141,8 +143,12 @@ int run_program(int argc, char** argv) {
 }  // namespace atl
 
 int main(int argc, char** argv) {
+  atl::handle_signals();
   const int exit_code = atl::run_program(argc, argv);
-  // Peers may be waiting for this rank: a failed rank takes the whole job with it.
-  if (exit_code != 0 && atl::launched_by_mpi()) atl::abort_job(exit_code);
+  atl::yield_to_signal();
+  // Peers may be waiting for this rank: a failed rank takes the whole job with it. (What a signal
+  // asked for, all ranks have ended together.)
+  const bool failed = exit_code != 0 && exit_code <= 128;
+  if (failed && atl::launched_by_mpi()) atl::abort_job(exit_code);
   return exit_code;
 }

@@ -1,6 +1,12 @@
 // `atoll train`: trains a model on a dataset folder, under mpirun or alone.
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cstring>
 #include <memory>
 
+#include "base/duration.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/rank_job.hpp"
@@ -33,21 +39,140 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
              summary.at("epoch_ms_median").get<double>(),
              known ? fmt::format("{:.1f}", exposed.get<double>()) : "an unknown number of",
              summary.at("bytes_sent_per_epoch").get<double>() / 1e6);
-  if (!run_dir.empty()) fmt::print("  results in {}\n", run_dir.string());
+  if (!run_dir.empty()) print("  results in {}\n", run_dir.string());
 }
 
-void run_train(const TrainFlags& flags, int plan_trial, const std::string& config) {
-  flags.resolve();  // what is wrong with it is known before any rank starts
-  run_ranks(flags.transport, [&](Transport& transport) {
+struct TrainArguments {
+  TrainFlags flags;
+  int plan_trial = 3;
+  std::string run_dir;  // empty: a new folder below runs
+  std::string checkpoint_every = "10m";
+  std::string max_time;
+  bool resume = false;
+  bool overwrite = false;
+};
+
+constexpr const char* kNoRunDir = "none";
+
+// A new folder runs/DATASET-MODEL-K with the least K that is free, also if others choose one now.
+std::filesystem::path make_new_run_dir(const std::filesystem::path& dataset,
+                                       const std::string& model) {
+  const std::filesystem::path named = dataset.has_filename() ? dataset : dataset.parent_path();
+  const std::filesystem::path parent = "runs";
+  std::error_code error;
+  std::filesystem::create_directories(parent, error);
+  for (int k = 1; !error; ++k) {
+    const auto folder = parent / fmt::format("{}-{}-{}", named.filename().string(), model, k);
+    if (std::filesystem::create_directory(folder, error)) return folder;
+    if (error == std::errc::file_exists) error.clear();
+  }
+  fail_option("runs: can't make a folder for this run here: {}; name one by --run-dir, or none",
+              error.message());
+}
+
+// --run-dir, or a new folder that rank 0 makes.
+void choose_run_dir(const TrainArguments& arguments, Transport& transport, TrainOptions& options) {
+  std::string folder = arguments.run_dir == kNoRunDir ? "" : arguments.run_dir;
+  if (arguments.run_dir.empty()) {
     on_all_ranks(transport, [&] {
-      const TrainOptions& asked = flags.train;
-      if (!asked.run_dir.empty()) RunFolder::check(asked.run_dir, asked.resume);
+      if (transport.rank() != 0) return;
+      folder = make_new_run_dir(arguments.flags.dataset, options.model).string();
+      options.start = RunStart::kNew;
     });
-    const auto [options, partition] = tried_job(flags, plan_trial, transport);
-    RankJob job(transport, flags.dataset, partition, options);
-    const Json summary = train(options, {config, program_commit(), flags.dataset}, job, transport);
-    if (transport.rank() == 0) print_summary(summary, options.run_dir);
+    share_text(transport, folder, {"run folder"});
+  }
+  options.run_dir = folder;
+}
+
+// What only the folder of a run can serve.
+void require_sense(const TrainArguments& arguments) {
+  if (arguments.resume && arguments.overwrite) {
+    fail_option("--resume, --overwrite: go on with a run or start anew, not both");
+  }
+  if (arguments.resume && arguments.run_dir.empty()) {
+    fail_option("--resume: needs --run-dir, the folder of the run to go on with");
+  }
+  if (arguments.run_dir == kNoRunDir &&
+      (arguments.resume || arguments.overwrite || arguments.flags.train.trace)) {
+    fail_option("--run-dir none: --resume, --overwrite and --trace need a folder");
+  }
+}
+
+void set_rhythm(const TrainArguments& arguments, TrainOptions& options) {
+  const std::optional<double> pause = parse_duration(arguments.checkpoint_every);
+  options.checkpoint_seconds = pause.value_or(0);
+  options.checkpoint_every = pause ? 0 : std::stoi(arguments.checkpoint_every);
+  options.max_seconds = parse_duration(arguments.max_time).value_or(0);
+  options.start = arguments.resume      ? RunStart::kResume
+                  : arguments.overwrite ? RunStart::kOverwrite
+                                        : RunStart::kFresh;
+}
+
+// As a shell reads one word.
+std::string shell_word(const std::string& text) {
+  const bool plain = std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("/._-+,:@%=", c) != nullptr;
   });
+  if (plain && !text.empty()) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// How to go on, as a line for the shell.
+std::string resume_command(const Transport& transport, const std::filesystem::path& run_dir) {
+  const std::string launcher = transport.name() == "mpi" && transport.size() > 1
+                                   ? fmt::format("mpirun -n {} ", transport.size())
+                                   : "";
+  return fmt::format("{}atoll train --config {} --resume", launcher,
+                     shell_word((run_dir / "config.toml").string()));
+}
+
+void print_end(const Json& summary, const Transport& transport, const TrainOptions& options) {
+  print_summary(summary, options.run_dir);
+  const Json& by = summary.at("stopped_by");
+  if (by.is_null()) return;
+  fmt::print("  stopped by {} after epoch {} of {}", by.get<std::string>(),
+             summary.at("epochs").get<int>(), options.optimizer.epochs);
+  if (options.run_dir.empty()) {
+    fmt::print("; nothing was kept (--run-dir none)\n");
+  } else {
+    print("; go on with\n    {}\n", resume_command(transport, options.run_dir));
+  }
+}
+
+// The configuration as RUN/config.toml has it: with the folder, also if it was not given.
+std::string config_of_run(CLI::App& command, const TrainOptions& options) {
+  CLI::Option* run_dir = command.get_option("--run-dir");
+  if (run_dir->empty() && !options.run_dir.empty()) run_dir->add_result(options.run_dir.string());
+  return effective_config(command);
+}
+
+std::filesystem::path config_file_of(const CLI::App& command) {
+  const CLI::Option* config = command.get_option("--config");
+  return config->empty() ? std::filesystem::path() : config->results().front();
+}
+
+// Returns the signal that has ended the run; 0: none.
+int run_train(const TrainArguments& arguments, CLI::App& command) {
+  require_sense(arguments);
+  arguments.flags.resolve();  // what is wrong with it is known before any rank starts
+  std::atomic<int> signal = 0;
+  run_ranks(arguments.flags.transport, [&](Transport& transport) {
+    TrainFlags flags = arguments.flags;
+    set_rhythm(arguments, flags.train);
+    choose_run_dir(arguments, transport, flags.train);
+    const auto folder = open_run_folder(transport, flags.train, config_file_of(command));
+    if (folder->active()) log::info("run folder: {}", folder->path().string());
+    const auto [options, partition] = tried_job(flags, arguments.plan_trial, transport);
+    RankJob job(transport, flags.dataset, partition, options);
+    const std::string config = folder->active() ? config_of_run(command, options) : "";
+    const Json summary =
+        train(options, {config, program_commit(), flags.dataset}, job, transport, *folder);
+    if (transport.rank() == 0) print_end(summary, transport, options);
+    signal = stopping_signal(summary);
+  });
+  return signal;
 }
 
 }  // namespace
@@ -64,10 +189,10 @@ void add_train_command(CLI::App& app) {
       "  mpirun -n 4 atoll train --config runs/arxiv/config.toml --resume\n"
       "  atoll train data/cora --transport local --ranks 3 --layers 2 --hidden 16 "
       "--input-dropout 0.5 --weight-decay 5e-4 --weight-decay-layers first --epochs 200");
-  const auto flags = std::make_shared<TrainFlags>();
-  TrainOptions& train = flags->train;
+  const auto arguments = std::make_shared<TrainArguments>();
+  TrainOptions& train = arguments->flags.train;
   train.optimizer.epochs = 100;  // before the option is declared, so that --help shows it
-  add_train_flags(*command, *flags);
+  add_train_flags(*command, arguments->flags);
   command
       ->add_option("--eval-every", train.eval_every, "Evaluate every K epochs; 0: only at the end")
       ->check(non_negative_number())
@@ -78,30 +203,48 @@ void add_train_command(CLI::App& app) {
       ->check(non_negative_number())
       ->group("Results");
   command
-      ->add_option("--run-dir", train.run_dir, "Folder for metrics, summary, model and checkpoints")
+      ->add_option("--run-dir", arguments->run_dir,
+                   "Folder for metrics, summary, model and checkpoints, new or empty; none: keep "
+                   "nothing; if not given: runs/DATASET-MODEL-K")
       ->group("Results");
   command
-      ->add_option("--checkpoint-every", train.checkpoint_every,
-                   "Write a checkpoint every K epochs; 0: none")
-      ->check(non_negative_number())
+      ->add_option("--checkpoint-every", arguments->checkpoint_every,
+                   "Write a checkpoint after so much time (10m) or so many epochs (50), and at the "
+                   "end; 0: none")
+      ->check(epochs_or_duration())
+      ->group("Results");
+  command
+      ->add_option(
+          "--max-time", arguments->max_time,
+          "End after the epoch in which so much time (2h) has passed, with a checkpoint to "
+          "--resume from")
+      ->check(duration())
       ->group("Results");
   // Not part of a run's configuration: RUN/config.toml is the same run from its start.
-  command->add_flag("--resume", train.resume, "Go on from the checkpoint in --run-dir")
-      ->configurable(false)
-      ->group("Results");
+  const auto add_flag = [&](const char* name, bool& flag, const char* text) {
+    command->add_flag(name, flag, text)->configurable(false)->group("Results");
+  };
+  add_flag("--resume", arguments->resume,
+           "Go on from the checkpoint in --run-dir, from the beginning if there is none yet");
+  add_flag("--overwrite", arguments->overwrite,
+           "Start anew in --run-dir: what a run has written there is removed");
+  add_flag("--take-over", train.take_over,
+           "Work in --run-dir although another process holds it; that one will write no more");
   command
       ->add_flag("--trace", train.trace,
                  "Write a Chrome trace into --run-dir (opens in Perfetto; see atoll trace)")
       ->group("Results");
-  const auto plan_trial = std::make_shared<int>(3);
   command
-      ->add_option("--plan-trial", *plan_trial,
+      ->add_option("--plan-trial", arguments->plan_trial,
                    "Time so many epochs with --plan and without it, and drop the plan if it is "
                    "slower; 0: trust it")
       ->check(non_negative_number())
       ->group("Machine");
-  command->callback(
-      [command, flags, plan_trial] { run_train(*flags, *plan_trial, effective_config(*command)); });
+  command->callback([command, arguments] {
+    const int signal = run_train(*arguments, *command);
+    // What shells expect of a program that a signal has ended.
+    if (signal != 0) throw CLI::RuntimeError(128 + signal);
+  });
 }
 
 }  // namespace atl

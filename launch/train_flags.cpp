@@ -211,12 +211,6 @@ TrainOptions TrainFlags::resolve() const {
   options.overlap = overlap == "on";
   options.widths.sensitivity =
       sensitivity == "variance" ? Sensitivity::kVariance : Sensitivity::kUpperBound;
-  if (options.resume && options.run_dir.empty()) {
-    fail_option("--resume: needs --run-dir, the folder of the run to go on with");
-  }
-  if (options.checkpoint_every > 0 && options.run_dir.empty()) {
-    fail_option("--checkpoint-every {}: needs --run-dir to write to", options.checkpoint_every);
-  }
   const std::size_t widths = fixed_widths(options.widths.bits).size();
   if (widths > 1 && widths != static_cast<std::size_t>(options.layers)) {
     fail_option("--bits {}: {} widths for {} layers; give one, or one per layer",
@@ -229,9 +223,6 @@ TrainOptions TrainFlags::resolve() const {
   }
   if (options.trace && options.cuda_graph == GraphReplay::kOn) {
     fail_option("--trace: a replayed epoch has no spans; leave out --cuda-graph on");
-  }
-  if (options.trace && options.run_dir.empty()) {
-    fail_option("--trace: needs --run-dir to write to");
   }
   if (options.patience > 0 && options.eval_every == 0) {
     fail_option("--patience {}: needs evaluations; --eval-every must be at least 1",

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <sstream>
 
+#include "base/duration.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
@@ -52,6 +53,26 @@ CLI::Validator seed_number() {
         std::uint64_t value = 0;
         if (parse_all(text, value)) return std::string();
         return "value " + text + "; allowed is a whole number from 0 to 18446744073709551615";
+      },
+      "");
+}
+
+CLI::Validator duration() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        if (parse_duration(text)) return std::string();
+        return "value " + text + "; allowed are times such as 45s, 90m, 1h30m";
+      },
+      "");
+}
+
+CLI::Validator epochs_or_duration() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        int epochs = 0;
+        if ((parse_all(text, epochs) && epochs >= 0) || parse_duration(text)) return std::string();
+        return "value " + text +
+               "; allowed are a number of epochs, or a time such as 45s, 10m, 1h30m";
       },
       "");
 }

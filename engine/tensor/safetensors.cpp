@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/checksum.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
 
@@ -45,11 +46,37 @@ NamedTensor read_tensor(const Json& entry, std::span<const std::byte> data,
   return tensor;
 }
 
+constexpr const char* kChecksum = "checksum";
+const std::string kNoChecksum(16, '0');
+
+// Where the digits of the checksum stand in a file with this header text, which begins at byte 8.
+std::size_t place_of_checksum(std::string_view text, const std::string& digits) {
+  const std::string entry = fmt::format("\"{}\":\"{}\"", kChecksum, digits);
+  const std::size_t found = text.find(entry);
+  return found == std::string_view::npos ? found : 8 + found + entry.size() - digits.size() - 1;
+}
+
+void verify_checksum(std::span<const std::byte> bytes, std::string_view header,
+                     const std::string& expected, const std::filesystem::path& path) {
+  const std::size_t at = place_of_checksum(header, expected);
+  std::string found = "none in its place";
+  if (at != std::string_view::npos && expected.size() == kNoChecksum.size()) {
+    found = to_hex(checksum({bytes.first(at), std::as_bytes(std::span(kNoChecksum)),
+                             bytes.subspan(at + kNoChecksum.size())}));
+  }
+  if (found != expected) {
+    fail_input("{}: checksum {} found, {} expected: the file is damaged", path.string(), found,
+               expected);
+  }
+}
+
 }  // namespace
 
 std::string to_safetensors(const SafetensorsFile& file) {
+  std::map<std::string, std::string> metadata = file.metadata;
+  metadata[kChecksum] = kNoChecksum;
   Json header = Json::object();
-  if (!file.metadata.empty()) header["__metadata__"] = file.metadata;
+  header["__metadata__"] = metadata;
   std::int64_t offset = 0;
   for (const auto& [name, tensor] : file.tensors) {
     const auto size = static_cast<std::int64_t>(tensor.bytes.size());
@@ -68,7 +95,15 @@ std::string to_safetensors(const SafetensorsFile& file) {
   for (const auto& [name, tensor] : file.tensors) {
     result.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
   }
+  result.replace(place_of_checksum(text, kNoChecksum), kNoChecksum.size(),
+                 to_hex(checksum(result)));
   return result;
+}
+
+void require_checksum(const SafetensorsFile& file, const std::filesystem::path& path) {
+  if (file.metadata.contains(kChecksum)) return;
+  fail_input("{}: its metadata has no '{}': damaged, or not written by this program", path.string(),
+             kChecksum);
 }
 
 SafetensorsFile read_safetensors(const std::filesystem::path& path) {
@@ -91,19 +126,21 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes,
     fail_input("{}: a header of {} bytes; allowed are up to {}", path.string(), length,
                kMostHeaderBytes);
   }
-  const Json header = parse_json({reinterpret_cast<const char*>(bytes.data()) + 8, length},
-                                 path.string() + ": the header");
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
+  const Json header = parse_json(text, path.string() + ": the header");
   if (!header.is_object()) fail_input("{}: the header is not a JSON object", path.string());
   SafetensorsFile file;
+  if (header.contains("__metadata__")) {
+    file.metadata = json_field<std::map<std::string, std::string>>(header, "__metadata__", path);
+  }
+  const auto stated = file.metadata.find(kChecksum);
+  if (stated != file.metadata.end()) verify_checksum(bytes, text, stated->second, path);
   const auto data = bytes.subspan(8 + length);
   std::size_t covered = 0;
   for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
-      file.metadata = json_field<std::map<std::string, std::string>>(header, "__metadata__", path);
-    } else {
-      file.tensors[name] = read_tensor(entry, data, path, name);
-      covered += file.tensors[name].bytes.size();
-    }
+    if (name == "__metadata__") continue;
+    file.tensors[name] = read_tensor(entry, data, path, name);
+    covered += file.tensors[name].bytes.size();
   }
   // Ranges that fit and add up to less or more leave gaps or overlap.
   if (covered != data.size()) {

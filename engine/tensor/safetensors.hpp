@@ -21,13 +21,17 @@ struct SafetensorsFile {
   std::map<std::string, std::string> metadata;
 };
 
-// The file's bytes; tensors are laid out in name order.
+// The file's bytes; tensors are laid out in name order. The metadata entry `checksum` is made here:
+// XXH3 of all bytes, with sixteen zeros in its own place.
 std::string to_safetensors(const SafetensorsFile& file);
 // Throws Error{kInput} naming `path` and what is wrong: cut off, not JSON, offsets out of range,
-// with gaps or overlaps, sizes that don't fit shapes.
+// with gaps or overlaps, sizes that don't fit shapes, another checksum than its own says.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
 // The same of a file's bytes; `path` is what messages call it.
 SafetensorsFile parse_safetensors(std::span<const std::byte> bytes,
                                   const std::filesystem::path& path);
+
+// Throws Error{kInput} if the file carried no checksum: what we read back was written with one.
+void require_checksum(const SafetensorsFile& file, const std::filesystem::path& path);
 
 }  // namespace atl

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "engine/comm/transport.hpp"
 
@@ -11,5 +12,8 @@ namespace atl {
 // Runs `work` on every rank, then lets all know how it went: if some rank threw an Error, every
 // rank throws the one of the lowest such rank. Collective.
 void on_all_ranks(Transport& transport, const std::function<void()>& work);
+
+// Every rank gets rank 0's text, of whatever length. Collective.
+void share_text(Transport& transport, std::string& text, const OperationLabel& label);
 
 }  // namespace atl

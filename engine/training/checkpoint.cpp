@@ -1,6 +1,9 @@
 #include "engine/training/checkpoint.hpp"
 
-#include "base/checksum.hpp"
+#include <charconv>
+#include <cmath>
+#include <limits>
+
 #include "base/files.hpp"
 
 namespace atl {
@@ -10,9 +13,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kBestPrefix = "best.";
+constexpr const char* kMetadata = "atoll checkpoint";
 
 fs::path folder_of(const fs::path& run) { return run / "checkpoint"; }
-fs::path index_of(const fs::path& run) { return folder_of(run) / "checkpoint.json"; }
 
 Json number_or_null(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
 
@@ -25,10 +28,7 @@ double number(const Json& object, const char* field, const fs::path& place) {
 
 void require_same(const Json& found, const Json& wanted, const fs::path& place) {
   for (const auto& [field, value] : wanted.items()) {
-    Json old = found.is_object() && found.contains(field) ? found.at(field) : Json(nullptr);
-    // Version 0.1 knew one storage type and did not name it.
-    if (old.is_null() && field == "dtype") old = "f32";
-    if (old.is_null() && field == "tf32") old = false;
+    const Json old = found.is_object() && found.contains(field) ? found.at(field) : Json(nullptr);
     if (old != value) {
       fail_input(
           "{}: the checkpoint was made with {} = {}, this run has {}; resume with the same "
@@ -36,6 +36,55 @@ void require_same(const Json& found, const Json& wanted, const fs::path& place) 
           place.string(), field, old.dump(), value.dump());
     }
   }
+}
+
+// K of a name "epoch-K.safetensors"; -1 for other names.
+int epoch_of(const fs::path& file) {
+  constexpr std::string_view kBegin = "epoch-";
+  constexpr std::string_view kEnd = ".safetensors";
+  const std::string name = file.filename().string();
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd) ||
+      name.size() <= kBegin.size() + kEnd.size()) {
+    return -1;
+  }
+  int epoch = -1;
+  const char* last = name.data() + name.size() - kEnd.size();
+  const auto [end, error] = std::from_chars(name.data() + kBegin.size(), last, epoch);
+  return error == std::errc() && end == last && epoch >= 0 ? epoch : -1;
+}
+
+// Whether we wrote it: what only has the name is not ours to count or to remove. A file that can't
+// be read as one of ours any more is told from others by its metadata's name alone.
+bool is_ours(const fs::path& file) {
+  const MappedFile mapped(file);
+  const auto bytes = mapped.bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
+                              std::min<std::size_t>(bytes.size(), 256));
+  return text.find(kMetadata) != std::string_view::npos;
+}
+
+struct Found {
+  int epoch = 0;
+  fs::path path;
+};
+
+std::vector<Found> all_checkpoints(const fs::path& run) {
+  std::vector<Found> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(run), error)) {
+    const int epoch = epoch_of(entry.path());
+    if (epoch >= 0 && entry.is_regular_file(error)) found.push_back({epoch, entry.path()});
+  }
+  std::ranges::sort(found, {}, &Found::epoch);
+  return found;
+}
+
+Json describe(const Checkpoint& checkpoint) {
+  return {{"epoch", checkpoint.epoch},
+          {"best_epoch", checkpoint.best.epoch},
+          {"best_metrics", to_json(checkpoint.best.metrics)},
+          {"evaluations_since_best", checkpoint.best.evaluations_since},
+          {"fingerprint", checkpoint.fingerprint}};
 }
 
 }  // namespace
@@ -46,12 +95,8 @@ Json to_json(const Metrics& metrics) {
           {"test", number_or_null(metrics.test)}};
 }
 
-bool has_checkpoint(const fs::path& run) {
-  std::error_code error;
-  return fs::exists(index_of(run), error);
-}
-
-void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint) {
+void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint,
+                      const std::function<void()>& may_write) {
   std::error_code error;
   fs::create_directories(folder_of(run), error);
   if (error) fail_input("{}: can't create: {}", folder_of(run).string(), error.message());
@@ -59,45 +104,55 @@ void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint) {
   for (const auto& [name, tensor] : checkpoint.best.weights.tensors) {
     file.tensors[kBestPrefix + name] = tensor;
   }
-  const std::string bytes = to_safetensors(file);
-  const std::string name = "epoch-" + std::to_string(checkpoint.epoch) + ".safetensors";
-  write_atomically(folder_of(run) / name, bytes);
-  write_json(index_of(run), {{"epoch", checkpoint.epoch},
-                             {"file", name},
-                             {"checksum", to_hex(checksum(bytes))},
-                             {"best_epoch", checkpoint.best.epoch},
-                             {"best_metrics", to_json(checkpoint.best.metrics)},
-                             {"evaluations_since_best", checkpoint.best.evaluations_since},
-                             {"fingerprint", checkpoint.fingerprint}});
-  // Only now may the older ones go.
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(run), error)) {
-    if (entry.path().extension() == ".safetensors" && entry.path().filename() != name) {
-      fs::remove(entry.path(), error);
+  file.metadata[kMetadata] = describe(checkpoint).dump();
+  const fs::path path =
+      folder_of(run) / ("epoch-" + std::to_string(checkpoint.epoch) + ".safetensors");
+  write_atomically(path, to_safetensors(file), [&] {
+    if (may_write) may_write();
+    const std::vector<Found> others = all_checkpoints(run);
+    if (!others.empty() && others.back().epoch > checkpoint.epoch) {
+      fail_input(
+          "{}: a newer checkpoint than that of epoch {}: another process has gone on with "
+          "this run",
+          others.back().path.string(), checkpoint.epoch);
     }
+  });
+  // Only now may the older ones go.
+  for (const Found& other : all_checkpoints(run)) {
+    if (other.epoch < checkpoint.epoch && is_ours(other.path)) fs::remove(other.path, error);
   }
 }
 
-Checkpoint read_checkpoint(const fs::path& run, const Json& fingerprint) {
-  const fs::path index = index_of(run);
-  if (!has_checkpoint(run)) {
-    fail_input(
-        "{}: there is no checkpoint to resume from; was the run started with "
-        "--checkpoint-every?",
-        index.string());
+std::optional<fs::path> newest_checkpoint(const fs::path& run) {
+  const std::vector<Found> all = all_checkpoints(run);
+  return all.empty() ? std::nullopt : std::optional(all.back().path);
+}
+
+void remove_checkpoints(const fs::path& run) {
+  std::error_code error;
+  for (const Found& found : all_checkpoints(run)) {
+    if (is_ours(found.path)) fs::remove(found.path, error);
   }
-  const Json json = read_json(index);
+}
+
+Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& path,
+                            const Json& fingerprint) {
+  SafetensorsFile file = parse_safetensors(bytes, path);
+  require_checksum(file, path);
+  const auto found = file.metadata.find(kMetadata);
+  if (found == file.metadata.end()) {
+    fail_input("{}: its metadata has no '{}': not a checkpoint of this program", path.string(),
+               kMetadata);
+  }
+  const Json json = parse_json(found->second, path.string() + ": metadata");
   Checkpoint checkpoint;
-  checkpoint.epoch = json_field<int>(json, "epoch", index);
-  checkpoint.fingerprint = json_field<Json>(json, "fingerprint", index);
-  require_same(checkpoint.fingerprint, fingerprint, index);
-  const fs::path path = folder_of(run) / json_field<std::string>(json, "file", index);
-  const std::string found = to_hex(file_checksum(path));
-  const auto expected = json_field<std::string>(json, "checksum", index);
-  if (found != expected) {
-    fail_input("{}: checksum {} found, {} expected from checkpoint.json: the file is damaged",
-               path.string(), found, expected);
+  checkpoint.epoch = json_field<int>(json, "epoch", path);
+  if (checkpoint.epoch != epoch_of(path)) {
+    fail_input("{}: is the checkpoint of epoch {}; its name says another", path.string(),
+               checkpoint.epoch);
   }
-  SafetensorsFile file = read_safetensors(path);
+  checkpoint.fingerprint = json_field<Json>(json, "fingerprint", path);
+  require_same(checkpoint.fingerprint, fingerprint, path);
   const std::string prefix = kBestPrefix;
   for (auto& [name, tensor] : file.tensors) {
     if (name.starts_with(prefix)) {
@@ -106,11 +161,11 @@ Checkpoint read_checkpoint(const fs::path& run, const Json& fingerprint) {
       checkpoint.state.tensors[name] = std::move(tensor);
     }
   }
-  checkpoint.best.epoch = json_field<int>(json, "best_epoch", index);
-  const Json metrics = json_field<Json>(json, "best_metrics", index);
-  checkpoint.best.metrics = {number(metrics, "train", index), number(metrics, "valid", index),
-                             number(metrics, "test", index)};
-  checkpoint.best.evaluations_since = json_field<int>(json, "evaluations_since_best", index);
+  checkpoint.best.epoch = json_field<int>(json, "best_epoch", path);
+  const Json metrics = json_field<Json>(json, "best_metrics", path);
+  checkpoint.best.metrics = {number(metrics, "train", path), number(metrics, "valid", path),
+                             number(metrics, "test", path)};
+  checkpoint.best.evaluations_since = json_field<int>(json, "evaluations_since_best", path);
   return checkpoint;
 }
 

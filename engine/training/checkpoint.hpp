@@ -1,9 +1,9 @@
-// Checkpoints of a run: RUN/checkpoint/epoch-K.safetensors and checkpoint.json, which names it. The
-// json is replaced atomically after the tensors are on disk, so a kill at any moment leaves a whole
-// checkpoint.
+// Checkpoints of a run: RUN/checkpoint/epoch-K.safetensors. One file holds all that a resumed run
+// needs, under one checksum, and appears whole; the newest counts.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "base/json.hpp"
@@ -27,12 +27,21 @@ struct Checkpoint {
   BestEpoch best;
 };
 
-// `run` is the run folder. Rank 0 only.
-void write_checkpoint(const std::filesystem::path& run, const Checkpoint& checkpoint);
-// Throws Error{kInput} if there is no checkpoint, it is damaged (checksum) or malformed, or its
+// `run` is the run folder. Writes the checkpoint, then removes older ones of ours; other files stay
+// as they are. `may_write` is asked at the last moment and refuses by throwing. Throws
+// Error{kInput} if a newer checkpoint is there. Rank 0 only.
+void write_checkpoint(const std::filesystem::path& run, const Checkpoint& checkpoint,
+                      const std::function<void()>& may_write = {});
+
+// The file of the newest checkpoint, judged by its name and that we wrote it.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
+// Removes all that we wrote.
+void remove_checkpoints(const std::filesystem::path& run);
+
+// Reads the bytes of `file`. Throws Error{kInput} if it is damaged (checksum) or malformed, or its
 // fingerprint differs from `fingerprint` (naming the first field, both values).
-Checkpoint read_checkpoint(const std::filesystem::path& run, const Json& fingerprint);
-bool has_checkpoint(const std::filesystem::path& run);
+Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const std::filesystem::path& file,
+                            const Json& fingerprint);
 
 // JSON of metrics: NaN becomes null and back.
 Json to_json(const Metrics& metrics);

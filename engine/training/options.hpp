@@ -15,6 +15,10 @@ namespace atl {
 // takes part in it, i.e. on one rank.
 enum class GraphReplay { kAuto, kOn, kOff };
 
+// What --run-dir is: empty; a folder just made for this run; a run to go on with, or to be
+// replaced.
+enum class RunStart { kFresh, kNew, kResume, kOverwrite };
+
 struct TrainOptions {
   // Mathematics: a checkpoint refuses to resume under other values.
   std::string model = "gcn";
@@ -48,8 +52,12 @@ struct TrainOptions {
   // What is reported and kept.
   int eval_every = 1;        // 0: only at the end
   int patience = 0;          // evaluations without a better valid metric before stopping; 0: never
-  int checkpoint_every = 0;  // epochs; 0: none
-  bool resume = false;
+  int checkpoint_every = 0;  // epochs; 0: by time
+  double checkpoint_seconds = 600;  // 0: by epochs; neither: no checkpoints
+  double max_seconds = 0;           // after which training stops as if asked to; 0: never
+  RunStart start = RunStart::kFresh;
+  bool take_over = false;  // the run folder, from a process that still holds it
+  bool resume = false;     // goes on from a checkpoint that is there: see open_run_folder
   bool trace = false;
   std::filesystem::path run_dir;  // empty: nothing is written
 };

@@ -1,11 +1,17 @@
 #include "engine/training/run_folder.hpp"
 
+#include <sys/stat.h>
+
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <sstream>
 
+#include "base/checksum.hpp"
 #include "base/files.hpp"
-#include "engine/training/checkpoint.hpp"
+#include "base/interrupt.hpp"
+#include "base/log.hpp"
+#include "engine/training/agreement.hpp"
 
 namespace atl {
 
@@ -13,65 +19,193 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The lines of metrics.jsonl up to `last_epoch`: what came after the checkpoint is trained again.
-// The last line may be cut off by a kill; everything from the first bad line on is dropped.
-std::vector<Json> metrics_up_to(const fs::path& file, int last_epoch) {
-  std::vector<Json> kept;
-  std::error_code error;
-  if (!fs::exists(file, error)) return kept;
-  std::istringstream lines(read_text(file));
-  for (std::string line; std::getline(lines, line);) {
-    Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!entry.is_object() || !entry.contains("epoch") || entry["epoch"] > last_epoch) break;
-    kept.push_back(std::move(entry));
-  }
-  return kept;
+constexpr const char* kConfig = "config.toml";
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kConfigMark = "# Written by atoll train, checksum ";
+// What a run writes beside config.toml and checkpoints.
+constexpr std::array kOwnFiles = {kMetrics,           "summary.json", "model.safetensors",
+                                  "calibration.json", "trace.json",   "trace-merged.json",
+                                  "dataflow.json"};
+
+std::string sealed(const std::string& config) {
+  return kConfigMark + to_hex(checksum(config)) + "\n" + config;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+std::string read_if_there(const fs::path& path) {
+  return is_there(path) ? read_text(path) : std::string();
+}
+
+// As it was written: not made by hand, and not edited.
+bool is_untouched(const std::string& text) {
+  const std::size_t line = text.find('\n');
+  return text.starts_with(kConfigMark) && line != std::string::npos &&
+         text == sealed(text.substr(line + 1));
+}
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code ignored;
+  return fs::equivalent(a, b, ignored);
 }
 
 }  // namespace
 
-RunFolder::RunFolder(const fs::path& path, const std::string& config_toml, int resumed_epoch)
+RunFolder::RunFolder(const fs::path& path, RunStart start, bool take_over,
+                     const fs::path& config_file)
     : path_(path) {
-  if (path_.empty()) return;
-  check(path_, resumed_epoch >= 0);
-  const fs::path file = path_ / "metrics.jsonl";
   std::error_code error;
-  fs::create_directories(path_, error);
-  if (error) fail_input("{}: can't create: {}", path_.string(), error.message());
-  if (resumed_epoch >= 0) {
-    earlier_ = metrics_up_to(file, resumed_epoch);
-    std::string lines;
-    for (const Json& line : earlier_) lines += line.dump() + "\n";
-    write_atomically(file, lines);
+  const fs::path dataset = dataset_folder_around(path_);
+  if (!dataset.empty()) {
+    fail_option("--run-dir {}: lies in the dataset folder {}; choose a place outside",
+                path_.string(), dataset.string());
   }
-  write_atomically(path_ / "config.toml", config_toml);
-  metrics_ = std::fopen(file.c_str(), "ab");
-  if (metrics_ == nullptr) fail_input("{}: can't write: {}", file.string(), std::strerror(errno));
-}
-
-void RunFolder::check(const fs::path& path, bool resume) {
-  std::error_code error;
-  if (resume && !has_checkpoint(path)) {
-    fail_input("--resume: {} holds no checkpoint; was the run started with --checkpoint-every?",
-               path.string());
+  if (is_there(path_) && !fs::is_directory(path_, error)) {
+    fail_option("--run-dir {}: is no folder", path_.string());
   }
-  if (fs::exists(path / "dataset.json", error)) {
-    fail_option("--run-dir {}: is a dataset folder; choose another one", path.string());
+  if (is_there(path_)) check_contents(start, config_file);
+  made_here_ = fs::create_directories(path_, error) || start == RunStart::kNew;
+  if (error) fail_option("--run-dir {}: can't create: {}", path_.string(), error.message());
+  try {
+    lock_ = std::make_unique<RunLock>(path_, take_over);
+    check_contents(start, config_file);  // nobody changes it any more
+  } catch (...) {
+    lock_.reset();
+    remove_if_unused();
+    throw;
   }
-  if (!resume && fs::exists(path / "metrics.jsonl", error)) {
-    fail_option(
-        "--run-dir {}: holds a run already; add --resume to go on with it, or choose "
-        "another folder",
-        path.string());
-  }
+  if (made_here_) remove_on_signal(path_);
 }
 
 RunFolder::~RunFolder() {
   if (metrics_ != nullptr) std::fclose(metrics_);
+  lock_.reset();
+  remove_if_unused();
+}
+
+void RunFolder::remove_if_unused() noexcept {
+  if (!made_here_ || begun_) return;
+  std::error_code ignored;  // a folder with something in it stays
+  fs::remove(path_, ignored);
+  fs::remove(path_.parent_path(), ignored);
+  keep_on_signal(path_);
+}
+
+bool RunFolder::holds_run() const {
+  const fs::path config = path_ / kConfig;
+  return (is_there(config) && read_text(config).starts_with(kConfigMark)) ||
+         newest_checkpoint(path_).has_value();
+}
+
+void RunFolder::check_contents(RunStart start, const fs::path& config_file) const {
+  const bool run = holds_run();
+  if (run && start == RunStart::kFresh) {
+    fail_option(
+        "--run-dir {}: holds a run already; add --resume to go on with it or --overwrite to start "
+        "anew, or choose another folder",
+        path_.string());
+  }
+  if (run) return;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool half_written = name.find(".tmp-") != std::string::npos;
+    if (name == RunLock::kFileName || half_written || same_file(entry.path(), config_file)) {
+      continue;
+    }
+    const bool collides = std::ranges::find(kOwnFiles, name) != kOwnFiles.end() ||
+                          name == kConfig || name == "checkpoint";
+    if (start == RunStart::kOverwrite && !collides) continue;
+    fail_option("--run-dir {}: holds {} and no run; choose a new or empty folder", path_.string(),
+                name);
+  }
+  if (error) fail_option("--run-dir {}: can't read: {}", path_.string(), error.message());
+}
+
+fs::path RunFolder::checkpoint() const { return newest_checkpoint(path_).value_or(fs::path()); }
+
+void RunFolder::remove_run() const {
+  std::error_code error;
+  if (!holds_run()) return;
+  remove_checkpoints(path_);
+  fs::remove(path_ / "checkpoint", error);  // only if nothing else is in it
+  for (const char* name : kOwnFiles) fs::remove(path_ / name, error);
+}
+
+void RunFolder::begin(const std::string& config_toml, int resumed_epoch) {
+  if (!active()) return;
+  require_held();
+  begun_ = true;
+  keep_on_signal(path_);
+  if (resumed_epoch == 0) remove_run();
+  write_config(config_toml);
+  if (resumed_epoch > 0) recall_metrics(resumed_epoch);
+  if (std::ssize(earlier_) != resumed_epoch) {
+    log::warn("{}: has lines of {} of the {} epochs before; charts and medians lack the others",
+              (path_ / kMetrics).string(), earlier_.size(), resumed_epoch);
+  }
+  std::string lines;
+  for (const Json& line : earlier_) lines += line.dump() + "\n";
+  write(kMetrics, lines);
+  // It says that a run is complete.
+  std::error_code error;
+  fs::remove(path_ / "summary.json", error);
+  open_metrics();
+}
+
+void RunFolder::write_config(const std::string& config_toml) const {
+  const fs::path file = path_ / kConfig;
+  const std::string found = read_if_there(file);
+  if (!found.empty() && !is_untouched(found) && found != config_toml) {
+    fs::path kept = path_ / "config.original.toml";
+    for (int k = 2; is_there(kept); ++k) kept = path_ / fmt::format("config.original-{}.toml", k);
+    std::error_code error;
+    fs::rename(file, kept, error);
+    if (error) fail_input("{}: can't rename: {}", file.string(), error.message());
+    log::info("{}: was written or edited by hand; kept as {}", file.string(),
+              kept.filename().string());
+  }
+  write(kConfig, sealed(config_toml));
+}
+
+// What came after the checkpoint is trained again. A kill may have cut the last line off; any other
+// damage is somebody's to look at.
+void RunFolder::recall_metrics(int last_epoch) {
+  const fs::path file = path_ / kMetrics;
+  const std::string text = read_if_there(file);
+  int before = 0;
+  int number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) return;
+    const std::string place = fmt::format("{}:{}", file.string(), ++number);
+    Json line = parse_json(std::string_view(text).substr(begin, end - begin), place);
+    const int epoch = json_field<int>(line, "epoch", place);
+    if (epoch <= before) {
+      fail_input("{}: 'epoch' is {} after {}; allowed are rising numbers", place, epoch, before);
+    }
+    before = epoch;
+    begin = end + 1;
+    if (epoch <= last_epoch) earlier_.push_back(std::move(line));
+  }
+}
+
+void RunFolder::open_metrics() {
+  const fs::path file = path_ / kMetrics;
+  metrics_ = std::fopen(file.c_str(), "ab");
+  if (metrics_ == nullptr) fail_input("{}: can't write: {}", file.string(), std::strerror(errno));
+}
+
+void RunFolder::require_held() const {
+  if (active()) lock_->require_held();
 }
 
 void RunFolder::append(const EpochResult& result, const Metrics* metrics) {
   if (!active()) return;
+  require_held();
   Json line = {{"epoch", result.epoch}, {"loss", result.loss}};
   if (metrics != nullptr) line.update(to_json(*metrics));
   line["epoch_ms"] = result.epoch_ms;
@@ -80,18 +214,45 @@ void RunFolder::append(const EpochResult& result, const Metrics* metrics) {
   line["bytes_sent"] = result.bytes_sent;
   if (!result.assignment.is_null()) line["assignment"] = result.assignment;
   const std::string text = line.dump() + "\n";
+  const fs::path file = path_ / kMetrics;
+  struct stat status {};
+  if (::fstat(::fileno(metrics_), &status) != 0 || status.st_nlink == 0) {
+    fail_input("{}: was removed or replaced while the run went on", file.string());
+  }
   if (std::fwrite(text.data(), 1, text.size(), metrics_) != text.size() ||
       std::fflush(metrics_) != 0) {
-    fail_input("{}: can't write: {}", (path_ / "metrics.jsonl").string(), std::strerror(errno));
+    fail_input("{}: can't write: {}", file.string(), std::strerror(errno));
   }
 }
 
-void RunFolder::write_summary(const Json& summary) const {
-  if (active()) write_json(path_ / "summary.json", summary);
+void RunFolder::write(const std::string& name, std::string_view bytes) const {
+  if (active()) write_atomically(path_ / name, bytes, [this] { require_held(); });
 }
 
-void RunFolder::write_model(const SafetensorsFile& weights) const {
-  if (active()) write_atomically(path_ / "model.safetensors", to_safetensors(weights));
+void RunFolder::keep_checkpoint(const Checkpoint& checkpoint) const {
+  if (!active()) return;
+  // The lines of the epochs before it must not be younger than the checkpoint after a power cut.
+  if (metrics_ != nullptr) ::fsync(::fileno(metrics_));
+  write_checkpoint(path_, checkpoint, [this] { require_held(); });
+}
+
+std::unique_ptr<RunFolder> open_run_folder(Transport& transport, TrainOptions& options,
+                                           const fs::path& config_file) {
+  auto folder = std::make_unique<RunFolder>();
+  std::int64_t resumes = 0;
+  on_all_ranks(transport, [&] {
+    if (transport.rank() != 0 || options.run_dir.empty()) return;
+    folder =
+        std::make_unique<RunFolder>(options.run_dir, options.start, options.take_over, config_file);
+    resumes = options.start == RunStart::kResume && !folder->checkpoint().empty() ? 1 : 0;
+    if (options.start == RunStart::kResume && resumes == 0) {
+      log::warn("--resume: {} holds no checkpoint yet; the run starts from the beginning",
+                options.run_dir.string());
+    }
+  });
+  transport.all_reduce(std::span(&resumes, 1), {"start of the run"});
+  options.resume = resumes > 0;
+  return folder;
 }
 
 }  // namespace atl

@@ -1,42 +1,78 @@
 // The run folder: config.toml, metrics.jsonl, summary.json, model.safetensors, checkpoint/, trace.
-// Rank 0 writes it (traces: every rank its own).
+// Rank 0 writes it, under a lock, and removes nothing that we did not write.
 #pragma once
 
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/json.hpp"
+#include "engine/training/checkpoint.hpp"
+#include "engine/training/run_lock.hpp"
 #include "engine/training/trainer.hpp"
 
 namespace atl {
 
 class RunFolder {
  public:
-  // Does nothing for an empty path. Creates the folder; refuses (Error{kOption}) one that holds
-  // another run's metrics, unless `resumed_epoch` >= 0: then lines of later epochs are cut off.
-  RunFolder(const std::filesystem::path& path, const std::string& config_toml, int resumed_epoch);
-  // What can be known before anything is computed: throws Error{kOption} if `path` holds a run and
-  // `resume` is false, Error{kInput} if it is true and there is no checkpoint.
-  static void check(const std::filesystem::path& path, bool resume);
+  // Of the ranks that write nothing.
+  RunFolder() = default;
+  // Creates the folder, or opens it, and locks it, before anything is computed. `config_file`: what
+  // --config names, which may lie in a new run's folder. Throws Error{kOption} if
+  //   fresh      the folder holds anything but config_file;
+  //   resume     it holds files and no run;
+  //   overwrite  it holds no run, but files under names that a run uses. A run there is removed by
+  //              begin(), and files with other names stay.
+  // In all cases if it can't be written, lies in a dataset folder, or another process works on it.
+  RunFolder(const std::filesystem::path& path, RunStart start, bool take_over,
+            const std::filesystem::path& config_file);
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
-  ~RunFolder();
+  ~RunFolder();  // removes the folder if it was made here and nothing was written
 
-  bool active() const { return !path_.empty(); }
-  // The lines of the epochs before the resumed one; empty without resume.
-  const std::vector<Json>& earlier_epochs() const { return earlier_; }
+  bool active() const { return lock_ != nullptr; }
   const std::filesystem::path& path() const { return path_; }
+  // Where to go on from; empty if the run starts from the beginning.
+  std::filesystem::path checkpoint() const;
+
+  // From here on the folder holds this run. Cuts off the lines of metrics.jsonl after epoch
+  // `resumed_epoch`; 0: removes what an earlier run has left. A config.toml that we did not write,
+  // or that was edited since, is kept as config.original.toml.
+  void begin(const std::string& config_toml, int resumed_epoch);
+  // The lines of the epochs before the resumed one.
+  const std::vector<Json>& earlier_epochs() const { return earlier_; }
+
+  // Every function below throws Error{kInput} if the folder was removed or another process has
+  // taken it over, and then writes nothing.
+  void require_held() const;
   // Appends one line to metrics.jsonl and flushes it. metrics: null if the epoch was not evaluated.
   void append(const EpochResult& result, const Metrics* metrics);
-  void write_summary(const Json& summary) const;
-  void write_model(const SafetensorsFile& weights) const;
+  void write(const std::string& name, std::string_view bytes) const;
+  void keep_checkpoint(const Checkpoint& checkpoint) const;
 
  private:
+  void check_contents(RunStart start, const std::filesystem::path& config_file) const;
+  void remove_if_unused() noexcept;
+  bool holds_run() const;
+  void remove_run() const;
+  void write_config(const std::string& config_toml) const;
+  void recall_metrics(int last_epoch);
+  void open_metrics();
+
   std::filesystem::path path_;
+  bool made_here_ = false;
+  bool begun_ = false;
+  std::unique_ptr<RunLock> lock_;
   std::vector<Json> earlier_;
   std::FILE* metrics_ = nullptr;
 };
+
+// Rank 0 opens the folder that `options` ask for, and all ranks learn whether the run goes on from
+// a checkpoint: options.resume. With no --run-dir nothing is opened. Collective; throws on all
+// ranks what RunFolder throws.
+std::unique_ptr<RunFolder> open_run_folder(Transport& transport, TrainOptions& options,
+                                           const std::filesystem::path& config_file = {});
 
 }  // namespace atl

@@ -10,6 +10,24 @@
 
 namespace atl {
 
+namespace {
+
+// Wishes as one number, for the sum that carries the results of an epoch.
+constexpr int kSignals = 256;
+double as_number(const EpochWishes& wishes) {
+  return wishes.signal + (wishes.checkpoint ? kSignals : 0) +
+         (wishes.time_is_up ? 2 * kSignals : 0);
+}
+
+void add_wishes(double number, EpochWishes& wishes) {
+  const int bits = static_cast<int>(number);
+  wishes.signal = std::max(wishes.signal, bits % kSignals);
+  wishes.checkpoint = wishes.checkpoint || (bits & kSignals) != 0;
+  wishes.time_is_up = wishes.time_is_up || (bits & 2 * kSignals) != 0;
+}
+
+}  // namespace
+
 ModelConfig model_config(const TrainOptions& options, std::int64_t features, std::int64_t outputs) {
   ModelConfig config;
   config.kind = options.model;
@@ -175,7 +193,7 @@ bool Trainer::replay_epoch(int epoch) {
   return true;
 }
 
-EpochResult Trainer::run_epoch(int epoch) {
+EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wishes) {
   trace_.clear();
   const std::int64_t bytes_before = bytes_sent();
   const double start_us = trace_.now_us();
@@ -195,6 +213,7 @@ EpochResult Trainer::run_epoch(int epoch) {
   record_whole("epoch", epoch, start_us);
   result.bytes_sent = bytes_sent() - bytes_before;
   result.loss = loss_.local_sum(backend_, queue_);
+  if (wishes) result.wishes = wishes();
   share_result(result);
   return result;
 }
@@ -245,16 +264,21 @@ void Trainer::share_result(EpochResult& result) {
   result.exposed_comm_ms = exposed_ms(result);
   // One small sum carries what is summed and, in a slot per rank, what is compared.
   const auto size = static_cast<std::size_t>(transport_.size());
-  std::vector<double> shared(3 + size, 0.0);
+  const auto rank = static_cast<std::size_t>(transport_.rank());
+  std::vector<double> shared(3 + 2 * size, 0.0);
+  const std::span<double> times = std::span(shared).subspan(3, size);
+  const std::span<double> wishes = std::span(shared).subspan(3 + size, size);
   shared[0] = static_cast<double>(result.bytes_sent);
   shared[1] = result.exposed_comm_ms;
   shared[2] = result.loss;
-  shared[3 + static_cast<std::size_t>(transport_.rank())] = result.epoch_ms;
+  times[rank] = result.epoch_ms;
+  wishes[rank] = as_number(result.wishes);
   transport_.all_reduce(std::span(shared), {"epoch report", "", -1, result.epoch});
   result.bytes_sent = static_cast<std::int64_t>(shared[0]);
   result.exposed_comm_ms = shared[1] / static_cast<double>(size);
   result.loss = shared[2] / loss_.total();
-  result.epoch_ms = *std::max_element(shared.begin() + 3, shared.end());
+  result.epoch_ms = *std::ranges::max_element(times);
+  for (const double wish : wishes) add_wishes(wish, result.wishes);
 }
 
 void Trainer::record_whole(const char* name, int epoch, double start_us) {

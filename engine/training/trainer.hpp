@@ -1,6 +1,7 @@
 // Trains one rank's part of a model: an epoch, an evaluation, and the state that both leave behind.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +13,14 @@
 
 namespace atl {
 
+// What ranks wish to happen after an epoch; travels with the epoch's result, so that all of them do
+// it after the same one.
+struct EpochWishes {
+  int signal = 0;           // end the run: the signal that asked for it
+  bool checkpoint = false;  // it is time for one
+  bool time_is_up = false;  // end the run: --max-time
+};
+
 // What one epoch cost and gave.
 struct EpochResult {
   int epoch = 0;
@@ -22,6 +31,7 @@ struct EpochResult {
   std::int64_t bytes_sent = 0;             // all ranks, gradient all-reduce included
   std::map<std::string, double> phase_ms;  // this rank, by span name
   Json assignment;                         // see HaloExchange::end_epoch; null: as before
+  EpochWishes wishes;                      // of any rank
 };
 
 class Trainer {
@@ -37,8 +47,9 @@ class Trainer {
   std::int64_t bytes_held() const;
   void allocate();  // collective
 
-  // Forward, loss, backward, gradient all-reduce, step. epoch is 1-based. Collective.
-  EpochResult run_epoch(int epoch);
+  // Forward, loss, backward, gradient all-reduce, step. epoch is 1-based. `wishes` of this rank are
+  // asked for when all that is done. Collective.
+  EpochResult run_epoch(int epoch, const std::function<EpochWishes()>& wishes = {});
   // The same, never replayed; adds what the operations and phases of this rank cost.
   EpochResult profile_epoch(int epoch, EpochProfile& profile);
   // Metrics of the current weights by one forward pass with exact messages, which the next epoch

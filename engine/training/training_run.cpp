@@ -1,11 +1,13 @@
 #include "engine/training/training_run.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "base/files.hpp"
+#include "base/interrupt.hpp"
 #include "base/log.hpp"
 #include "base/median.hpp"
 #include "base/memory.hpp"
@@ -13,7 +15,6 @@
 #include "engine/training/calibration.hpp"
 #include "engine/training/checkpoint.hpp"
 #include "engine/training/progress.hpp"
-#include "engine/training/run_folder.hpp"
 
 namespace atl {
 
@@ -24,52 +25,75 @@ double score(const Metrics& metrics) {
   return std::isnan(metrics.valid) ? metrics.train : metrics.valid;
 }
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Names may hold bytes that are not UTF-8.
+constexpr auto kReplace = Json::error_handler_t::replace;
+
+constexpr const char* kMaxTime = "--max-time";
+
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 class Run {
  public:
   Run(const TrainOptions& options, const RunDescription& description, RankJob& job,
-      Transport& transport)
+      Transport& transport, RunFolder& folder)
       : options_(options),
         description_(description),
         job_(job),
         data_(job.data()),
         trainer_(job.trainer()),
         transport_(transport),
+        folder_(folder),
         fingerprint_(fingerprint(options, job.data().dataset())) {}
 
   Json execute() {
     const int start = resume();
-    std::unique_ptr<RunFolder> folder;
-    on_all_ranks(transport_, [&] {
-      const bool writes = transport_.rank() == 0;
-      folder = std::make_unique<RunFolder>(writes ? options_.run_dir : std::filesystem::path(),
-                                           description_.config_toml, options_.resume ? start : -1);
-      recall(folder->earlier_epochs());
-    });
+    on_all_ranks(transport_, [&] { folder_.begin(description_.config_toml, start); });
+    recall(folder_.earlier_epochs());
     const int last = options_.optimizer.epochs;
     {
       Progress progress(start + 1, last, metric_name(data_.dataset().task), transport_.rank() == 0);
-      for (int epoch = start + 1; epoch <= last && !stopped_early(); ++epoch) {
-        one_epoch(epoch, *folder, progress);
+      for (int epoch = start + 1; epoch <= last && !stopped_early() && stopped_by_.is_null();
+           ++epoch) {
+        one_epoch(epoch, progress);
       }
     }
-    finish(*folder);
+    if (best_.epoch == 0) {  // nothing was evaluated yet
+      best_ = {done_, trainer_.evaluate(done_), 0, trainer_.state(false)};
+    }
+    on_all_ranks(transport_, [&] { write_model(); });
     const Json summary = make_summary();
-    on_all_ranks(transport_, [&] { folder->write_summary(summary); });
-    if (options_.trace && done_ > start) write_trace(*folder);
+    const bool complete = stopping_signal(summary) == 0;
+    on_all_ranks(transport_, [&] {
+      if (complete) folder_.write("summary.json", summary.dump(2, ' ', false, kReplace) + "\n");
+    });
+    if (options_.trace && done_ > start) write_trace();
     return summary;
   }
 
  private:
-  // Epochs that are done already.
+  // Epochs that are done already. Rank 0 reads the checkpoint for all.
   int resume() {
     if (!options_.resume) return 0;
+    std::string place;
+    std::string bytes;
+    on_all_ranks(transport_, [&] {
+      if (!folder_.active()) return;
+      place = folder_.checkpoint().string();
+      bytes = read_text(place);
+    });
+    share_text(transport_, place, {"name of the checkpoint"});
+    share_text(transport_, bytes, {"checkpoint"});
     Checkpoint checkpoint;
     on_all_ranks(transport_, [&] {
-      checkpoint = read_checkpoint(options_.run_dir, fingerprint_);
-      trainer_.load_state(checkpoint.state, /*optimizer=*/true, options_.run_dir.string());
-      trainer_.load_exchange_state(checkpoint.state, options_.run_dir.string());
+      checkpoint = parse_checkpoint(std::as_bytes(std::span(bytes)), place, fingerprint_);
+      trainer_.load_state(checkpoint.state, /*optimizer=*/true, place);
+      trainer_.load_exchange_state(checkpoint.state, place);
     });
     best_ = std::move(checkpoint.best);
     done_ = checkpoint.epoch;
@@ -98,8 +122,20 @@ class Run {
     return options_.patience > 0 && best_.evaluations_since >= options_.patience;
   }
 
-  void one_epoch(int epoch, RunFolder& folder, Progress& progress) {
-    const EpochResult result = trainer_.run_epoch(epoch);
+  // What this rank wishes when an epoch is done: everybody's signals count, and the clock of rank
+  // 0.
+  EpochWishes wishes() const {
+    EpochWishes wishes;
+    wishes.signal = stop_request_.signal();
+    if (transport_.rank() != 0) return wishes;
+    wishes.checkpoint = options_.checkpoint_seconds > 0 &&
+                        seconds_since(last_checkpoint_) >= options_.checkpoint_seconds;
+    wishes.time_is_up = options_.max_seconds > 0 && seconds_since(start_) >= options_.max_seconds;
+    return wishes;
+  }
+
+  void one_epoch(int epoch, Progress& progress) {
+    const EpochResult result = trainer_.run_epoch(epoch, [this] { return wishes(); });
     keep_calibration();
     if (!std::isfinite(result.loss)) {
       fail_input(
@@ -114,6 +150,8 @@ class Run {
     exposed_ms_.push_back(result.exposed_comm_ms);
     bytes_.push_back(static_cast<double>(result.bytes_sent));
     const bool last = epoch == options_.optimizer.epochs;
+    if (!last && result.wishes.signal != 0) stopped_by_ = signal_name(result.wishes.signal);
+    if (!last && result.wishes.time_is_up && stopped_by_.is_null()) stopped_by_ = kMaxTime;
     const bool due = options_.eval_every > 0 && epoch % options_.eval_every == 0;
     Metrics metrics;
     if (due || last) {
@@ -121,18 +159,25 @@ class Run {
       metrics = trainer_.evaluate(epoch);
       keep_best(epoch, metrics);
     }
-    folder.append(result, due || last ? &metrics : nullptr);
+    folder_.append(result, due || last ? &metrics : nullptr);
     progress.report(result, due || last ? &metrics : nullptr);
-    if (options_.checkpoint_every > 0 && (epoch % options_.checkpoint_every == 0 || last)) {
-      keep_checkpoint(epoch, folder);
-    }
+    if (checkpoint_is_due(epoch, result.wishes)) keep_checkpoint(epoch);
   }
 
-  void keep_checkpoint(int epoch, const RunFolder& folder) {
+  // With checkpoints at all, one also stands at the end, from where more epochs may follow.
+  bool checkpoint_is_due(int epoch, const EpochWishes& wishes) const {
+    const bool wanted = options_.checkpoint_every > 0 || options_.checkpoint_seconds > 0;
+    const bool counted = options_.checkpoint_every > 0 && epoch % options_.checkpoint_every == 0;
+    const bool ends = epoch == options_.optimizer.epochs || stopped_early();
+    return !stopped_by_.is_null() || wishes.checkpoint || counted || (wanted && ends);
+  }
+
+  void keep_checkpoint(int epoch) {
     Checkpoint checkpoint{epoch, fingerprint_, {}, best_};
-    if (folder.active()) checkpoint.state = trainer_.state(/*optimizer=*/true);
+    if (folder_.active()) checkpoint.state = trainer_.state(/*optimizer=*/true);
     trainer_.add_exchange_state(checkpoint.state);
-    if (folder.active()) write_checkpoint(folder.path(), checkpoint);
+    on_all_ranks(transport_, [&] { folder_.keep_checkpoint(checkpoint); });
+    last_checkpoint_ = Clock::now();
   }
 
   // The first epoch has met every shape of the kernels, and the exchange says when it has measured:
@@ -143,6 +188,7 @@ class Run {
     const bool kernels_due = !calibration_saved_ && job_.choices() != nullptr;
     const bool exchange_due = !exchange_saved_ && !exchange.is_null();
     if (!kernels_due && !exchange_due) return;
+    on_all_ranks(transport_, [&] { folder_.require_held(); });
     save_calibration(transport_, job_.choices(), exchange, options_.run_dir);
     calibration_saved_ = true;
     exchange_saved_ = !exchange.is_null();
@@ -157,17 +203,13 @@ class Run {
   }
 
   // The weights of the best epoch become the run's model.
-  void finish(const RunFolder& folder) {
-    if (best_.epoch == 0) {  // nothing was trained or evaluated: --epochs 0, or all resumed
-      best_ = {done_, trainer_.evaluate(done_), 0, trainer_.state(false)};
-    }
-    if (!folder.active()) return;
+  void write_model() {
     SafetensorsFile weights = best_.weights;
     weights.metadata["atoll"] = Json{
         {"dataset", data_.dataset().name},
         {"options", fingerprint_},
-        {"epoch", best_.epoch}}.dump();
-    folder.write_model(weights);
+        {"epoch", best_.epoch}}.dump(-1, ' ', false, kReplace);
+    folder_.write("model.safetensors", to_safetensors(weights));
   }
 
   Json make_summary() const {
@@ -189,6 +231,7 @@ class Run {
                     {"model", options_.model},
                     {"metric", metric_name(data_.dataset().task)},
                     {"epochs", done_},
+                    {"stopped_by", stopped_by_},
                     {"loss", loss_},
                     {"best_epoch", best_.epoch}};
     summary.update(to_json(best_.metrics));
@@ -256,19 +299,19 @@ class Run {
 
   // All ranks' spans in one file. Ranks on one host share a clock; between hosts the clocks are as
   // far apart as the hosts set them (engine/trace aligns them).
-  void write_trace(const RunFolder& folder) {
+  void write_trace() {
     const std::string mine = trainer_.trace().chrome_events(trainer_.all_spans());
     const auto all =
         transport_.gather(std::as_bytes(std::span(mine.data(), mine.size())), 0, {"trace"});
     on_all_ranks(transport_, [&] {
-      if (!folder.active()) return;
+      if (!folder_.active()) return;
       const Json metadata = trace_metadata();
       std::string text = fmt::format("{{\"metadata\": {},\n\"traceEvents\": [", metadata.dump());
       for (std::size_t r = 0; r < all.size(); ++r) {
         text += r == 0 ? "\n" : ",\n";
         text.append(reinterpret_cast<const char*>(all[r].data()), all[r].size());
       }
-      write_atomically(folder.path() / "trace.json", text + "\n]}\n");
+      folder_.write("trace.json", text + "\n]}\n");
     });
   }
 
@@ -278,7 +321,12 @@ class Run {
   const RankData& data_;
   Trainer& trainer_;
   Transport& transport_;
+  RunFolder& folder_;
   Json fingerprint_;
+  const StopRequest stop_request_;
+  Json stopped_by_;  // null: by nothing
+  const Clock::time_point start_ = Clock::now();
+  Clock::time_point last_checkpoint_ = start_;
   BestEpoch best_;
   bool calibration_saved_ = false;
   bool exchange_saved_ = false;
@@ -290,46 +338,17 @@ class Run {
 
 }  // namespace
 
-Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset) {
-  const OptimizerConfig& optimizer = options.optimizer;
-  Json result = {{"dataset_checksum", dataset.checksum},
-                 {"model", options.model},
-                 {"layers", options.layers},
-                 {"hidden", options.hidden},
-                 {"dropout", options.dropout},
-                 {"input-dropout", options.input_dropout},
-                 {"norm", to_string(options.norm)},
-                 {"lr", optimizer.learning_rate},
-                 {"weight-decay", optimizer.weight_decay},
-                 {"weight-decay-layers", optimizer.decay_first_layer_only ? "first" : "all"},
-                 {"lr-schedule", to_string(optimizer.schedule)},
-                 {"seed", options.seed},
-                 {"split-index", options.split_index},
-                 {"dtype", to_string(options.dtype)},
-                 {"tf32", options.tf32},
-                 {"exchange", options.exchange}};
-  if (options.exchange == "quantized") {
-    result["bits"] = options.widths.bits;
-    const bool adaptive = options.widths.bits == "adaptive";
-    if (adaptive || options.widths.bits == "random") {
-      result["reassign-every"] = options.widths.reassign_every;
-    }
-    if (adaptive) {
-      result["lambda"] = options.widths.lambda;
-      result["sensitivity"] = to_string(options.widths.sensitivity);
-    }
+int stopping_signal(const Json& summary) {
+  const Json& by = summary.at("stopped_by");
+  for (const int signal : kStopSignals) {
+    if (by == signal_name(signal)) return signal;
   }
-  if (optimizer.schedule == LearningRateSchedule::kCosine) result["epochs"] = optimizer.epochs;
-  if (optimizer.schedule == LearningRateSchedule::kStep) {
-    result["lr-step-epochs"] = optimizer.step_epochs;
-    result["lr-step-factor"] = optimizer.step_factor;
-  }
-  return result;
+  return 0;
 }
 
 Json train(const TrainOptions& options, const RunDescription& description, RankJob& job,
-           Transport& transport) {
-  return Run(options, description, job, transport).execute();
+           Transport& transport, RunFolder& folder) {
+  return Run(options, description, job, transport, folder).execute();
 }
 
 }  // namespace atl

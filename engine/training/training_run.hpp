@@ -5,6 +5,7 @@
 
 #include "base/json.hpp"
 #include "engine/training/rank_job.hpp"
+#include "engine/training/run_folder.hpp"
 
 namespace atl {
 
@@ -15,10 +16,16 @@ struct RunDescription {
   std::string dataset_folder;
 };
 
-// Trains from the first epoch, or from the checkpoint with --resume, and returns the summary (equal
-// on all ranks up to peak_rss_mb). Collective.
+// Trains from the first epoch, or from the folder's checkpoint if options.resume, and returns the
+// summary (equal on all ranks up to peak_rss_mb). SIGINT, SIGTERM, SIGHUP or SIGUSR1 at any rank,
+// or
+// --max-time, end the run after the epoch: `stopped_by` says so, checkpoint and best model are
+// written, and after a signal no summary.json, which is that of a complete run. Collective.
 Json train(const TrainOptions& options, const RunDescription& description, RankJob& job,
-           Transport& transport);
+           Transport& transport, RunFolder& folder);
+
+// What `stopped_by` says, as a signal; 0 if it was none.
+int stopping_signal(const Json& summary);
 
 // The options that define the mathematics of a run, and the dataset: see Checkpoint::fingerprint.
 Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset);

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
+#include "base/lost_pages.hpp"
 #include "base/memory.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -15,34 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-std::vector<std::string> entries(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
-  return names;
-}
-
-TEST(WriteAtomically, ReplacesAndLeavesNothingBeside) {
-  const TempDir dir;
-  const fs::path path = dir.path() / "a.txt";
-  write_atomically(path, "old");
-  write_atomically(path, std::string("new\0text", 8));
-  EXPECT_EQ(read_text(path), std::string("new\0text", 8));
-  EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"a.txt"});
-}
-
-TEST(WriteAtomically, FailureKeepsTheOldState) {
-  const TempDir dir;
-  const fs::path path = dir.path() / "folder";
-  fs::create_directories(path / "not-empty");
-  const Error error = thrown_error([&] { write_atomically(path, "text"); });
-  EXPECT_EQ(error.kind(), ErrorKind::kInput);
-  EXPECT_THAT(error.what(), HasSubstr("folder: can't rename into place"));
-  EXPECT_TRUE(fs::is_directory(path / "not-empty"));
-  EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"folder"});
-  EXPECT_THAT(thrown_error([&] { write_atomically(dir.path() / "no" / "a", "text"); }).what(),
-              HasSubstr("can't create: No such file"));
-}
 
 // Of `file`, what this process has mapped and in memory.
 std::int64_t resident_kilobytes(const fs::path& file) {
@@ -97,53 +71,44 @@ TEST(MappedFile, ReadsMovesAndRefuses) {
               HasSubstr("absent: can't open"));
 }
 
-TEST(AtomicFolder, AppearsWholeOnCommit) {
+TEST(MappedFile, RefusesAFifoAtOnce) {
   const TempDir dir;
-  const fs::path path = dir.path() / "set";
-  AtomicFolder folder(path);
-  write_atomically(folder.path() / "a", "1");
-  EXPECT_FALSE(fs::exists(path));
-  folder.commit();
-  EXPECT_EQ(read_text(path / "a"), "1");
-  EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"set"});
+  const fs::path path = dir.path() / "fifo";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(thrown_error([&] { MappedFile{path}; }).what(),
+              HasSubstr("fifo: not a regular file"));
 }
 
-TEST(AtomicFolder, WithoutCommitLeavesNothing) {
+// A file cut off by somebody else while it is read is an error, not a death by SIGBUS.
+TEST(MappedFileDeathTest, NamesAFileThatBecameShorter) {
   const TempDir dir;
-  {
-    const AtomicFolder folder(dir.path() / "set");
-    write_atomically(folder.path() / "a", "1");
+  const fs::path path = dir.path() / "cut-off";
+  write_atomically(path, std::string(100'000, 'x'));
+  const auto read_after_cut = [&] {
+    report_lost_pages();
+    const MappedFile file(path);
+    fs::resize_file(path, 10);
+    volatile char sum = 0;
+    for (const std::byte byte : file.bytes())
+      sum = static_cast<char>(sum + static_cast<char>(byte));
+  };
+  EXPECT_EXIT(read_after_cut(), ::testing::ExitedWithCode(2),
+              "cut-off: a part of it can't be read");
+}
+
+TEST(CheckOutputFile, RefusesWhatLiesInADataset) {
+  const TempDir dir;
+  fs::create_directories(dir.path() / "set" / "parts");
+  write_atomically(dir.path() / "set" / "dataset.json", "{}");
+  check_output_file(dir.path() / "set" / "labels.npy", "--out");  // some other program's
+  write_atomically(dir.path() / "set" / "row_ptr.npy", "");
+  for (const char* name : {"labels.npy", "parts/labels.npy", "../set/labels.npy"}) {
+    const Error error =
+        thrown_error([&] { check_output_file(dir.path() / "set" / name, "--out"); });
+    EXPECT_EQ(error.kind(), ErrorKind::kOption);
+    EXPECT_THAT(error.what(), HasSubstr("inside the dataset folder"));
   }
-  EXPECT_TRUE(entries(dir.path()).empty());
-}
-
-TEST(AtomicFolder, ReplacesOnlyWhenAsked) {
-  const TempDir dir;
-  const fs::path path = dir.path() / "set";
-  fs::create_directories(path);
-  write_atomically(path / "old", "1");
-  const Error error = thrown_error([&] { AtomicFolder{path}; });
-  EXPECT_EQ(error.kind(), ErrorKind::kOption);
-  EXPECT_THAT(error.what(), HasSubstr("set: exists already"));
-  EXPECT_TRUE(fs::exists(path / "old"));
-  {
-    const AtomicFolder abandoned(path, true);
-    write_atomically(abandoned.path() / "new", "2");
-  }
-  EXPECT_TRUE(fs::exists(path / "old"));
-  AtomicFolder folder(path, true);
-  write_atomically(folder.path() / "new", "2");
-  folder.commit();
-  EXPECT_EQ(entries(path), std::vector<std::string>{"new"});
-}
-
-TEST(AtomicFolder, TakesATrailingSlashAndMissingParents) {
-  const TempDir dir;
-  AtomicFolder folder(dir.path() / "a" / "set/");
-  folder.commit();
-  EXPECT_TRUE(fs::is_directory(dir.path() / "a" / "set"));
-  EXPECT_THAT(thrown_error([] { AtomicFolder{"/proc/atoll/set"}; }).what(),
-              HasSubstr("can't create"));
+  check_output_file(dir.path() / "labels.npy", "--out");
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ class Running(JobListTest):
         self.assertEqual(self.done(), sorted(FOLDERS))
         started = (self.folder / "started").read_text().splitlines()
         self.assertEqual([line.split("--run-dir ")[1] for line in started],
-                         [f"out/{folder}" for folder in FOLDERS])
+                         [f"out/{folder} --overwrite" for folder in FOLDERS])
         self.assertIn("--overlap off", started[1])
         self.assertEqual(len(self.losses(FOLDERS[0])), 3)
         self.assertNotEqual(self.losses(FOLDERS[0]), self.losses(FOLDERS[2]), "the same seed")
@@ -149,9 +149,9 @@ for n in $(seq 500); do [ $(ls met.* | wc -l) -ge 2 ] && break; sleep 0.02; done
     def test_a_job_with_checkpoints_is_resumed(self):
         self.write("list.toml", LIST.replace("epochs = 3", "epochs = 8000, eval-every = 0, "
                                              "checkpoint-every = 50").replace("1-3", "1"))
-        checkpoint = self.folder / "out" / FOLDERS[0] / "checkpoint" / "checkpoint.json"
+        checkpoints = self.folder / "out" / FOLDERS[0] / "checkpoint"
         with self.start("run", "list.toml") as process:
-            self.wait_for(checkpoint.exists)
+            self.wait_for(lambda: any(checkpoints.glob("epoch-*.safetensors")))
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=TIMEOUT)
         self.assertEqual(process.returncode, 130)
@@ -167,6 +167,7 @@ for n in $(seq 500); do [ $(ls met.* | wc -l) -ge 2 ] && break; sleep 0.02; done
         broken = self.folder / "out" / FOLDERS[3]
         whole = self.losses(FOLDERS[3])
         (broken / "summary.json").unlink()
+        (broken / "checkpoint" / "epoch-3.safetensors").unlink()
         lines = (broken / "metrics.jsonl").read_text()
         (broken / "metrics.jsonl").write_text(lines[:len(lines) // 2])
         self.assertIn("5 of 6 jobs were done before", self.job_list("run", "list.toml"))
@@ -222,7 +223,7 @@ class Changing(JobListTest):
         lines = self.job_list("run", "list.toml", "--dry-run").splitlines()
         self.assertEqual(lines[0], f"{PROGRAM} train data --epochs 3 --hidden 4 --layers 2 "
                          "--overlap on --ranks 2 --threads 1 --transport local --seed 1 "
-                         "--run-dir out/tiny/exact/seed-1")
+                         "--run-dir out/tiny/exact/seed-1 --overwrite")
         self.assertEqual(len(lines), 6)
         self.assertFalse((self.folder / "out").exists())
 

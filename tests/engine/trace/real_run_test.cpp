@@ -24,8 +24,10 @@ std::filesystem::path traced_run(const TempDir& dir, TrainOptions options) {
   PartitionOptions partition;
   partition.method = "random";
   run_local_ranks(kRanks, 30, [&](Transport& transport) {
-    RankJob job(transport, dataset, partition, options);
-    train(options, {"", "commit", dataset.string()}, job, transport);
+    TrainOptions own = options;
+    const auto folder = open_run_folder(transport, own);
+    RankJob job(transport, dataset, partition, own);
+    train(own, {"", "commit", dataset.string()}, job, transport, *folder);
   });
   return options.run_dir;
 }

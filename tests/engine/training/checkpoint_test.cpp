@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "base/checksum.hpp"
 #include "base/files.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -49,9 +50,14 @@ TEST(Safetensors, HasTheSpecifiedLayout) {
   SafetensorsFile file;
   file.tensors["x"] = tensor("F32", {1}, 4);
   const std::string bytes = to_safetensors(file);
-  const std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const std::string begin = R"({"__metadata__":{"checksum":")";
+  const std::string end = R"("},"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   ASSERT_EQ(bytes.size() % 4, 0U);
-  EXPECT_EQ(bytes.substr(8, header.size()), header);
+  EXPECT_EQ(bytes.substr(8, begin.size()), begin);
+  EXPECT_EQ(bytes.substr(8 + begin.size() + 16, end.size()), end);
+  std::string unsigned_bytes = bytes;
+  unsigned_bytes.replace(8 + begin.size(), 16, 16, '0');
+  EXPECT_EQ(bytes.substr(8 + begin.size(), 16), to_hex(checksum(unsigned_bytes)));
   EXPECT_EQ(static_cast<std::size_t>(bytes[0]), bytes.size() - 8 - 4);
   EXPECT_EQ(bytes.substr(bytes.size() - 4), std::string("\x01\x08\x0f\x16"));
 }
@@ -70,10 +76,27 @@ TEST(Safetensors, RefusesDamage) {
   std::string garbled = good;
   garbled[9] = '!';
   EXPECT_NE(message(garbled).find("JSON"), std::string::npos);
-  std::string shape = good;
+  // What follows is no checksum's matter: files of others have none.
+  const std::size_t entry = good.find(R"(,"checksum":")");
+  std::string unsigned_file = good;
+  unsigned_file.replace(entry, 30, 30, ' ');
+  EXPECT_EQ(parse_safetensors(std::as_bytes(std::span(unsigned_file)), path).tensors.size(), 4U);
+  EXPECT_NE(std::string(thrown_error([&] {
+                          require_checksum(
+                              parse_safetensors(std::as_bytes(std::span(unsigned_file)), path),
+                              path);
+                        }).what())
+                .find("no 'checksum'"),
+            std::string::npos);
+  for (const std::size_t byte : {good.size() - 1, good.find("[2,3]") + 1, entry + 15}) {
+    std::string flipped = good;
+    flipped[byte] = static_cast<char>(flipped[byte] ^ 1);
+    EXPECT_NE(message(flipped).find("damaged"), std::string::npos) << byte;
+  }
+  std::string shape = unsigned_file;
   shape.replace(shape.find("[2,3]"), 5, "[2,4]");
   EXPECT_NE(message(shape).find("its shape needs"), std::string::npos);
-  std::string dtype = good;
+  std::string dtype = unsigned_file;
   dtype.replace(dtype.find("F64"), 3, "Q64");
   EXPECT_NE(message(dtype).find("allowed are F32"), std::string::npos);
 }
@@ -92,13 +115,27 @@ Checkpoint checkpoint_at(int epoch) {
   return checkpoint;
 }
 
+Checkpoint read_newest(const std::filesystem::path& run, const Json& fingerprint) {
+  const std::filesystem::path file = newest_checkpoint(run).value();
+  const std::string bytes = read_text(file);
+  return parse_checkpoint(std::as_bytes(std::span(bytes)), file, fingerprint);
+}
+
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 TEST(CheckpointFolder, RoundTripsAndKeepsOnlyTheNewest) {
   const TempDir dir;
-  EXPECT_FALSE(has_checkpoint(dir.path()));
+  EXPECT_FALSE(newest_checkpoint(dir.path()));
   write_checkpoint(dir.path(), checkpoint_at(5));
   write_checkpoint(dir.path(), checkpoint_at(10));
-  EXPECT_TRUE(has_checkpoint(dir.path()));
-  const Checkpoint read = read_checkpoint(dir.path(), checkpoint_at(10).fingerprint);
+  const Checkpoint read = read_newest(dir.path(), checkpoint_at(10).fingerprint);
   EXPECT_EQ(read.epoch, 10);
   EXPECT_EQ(read.state.tensors.at("mean").bytes, example().tensors.at("mean").bytes);
   EXPECT_EQ(read.state.tensors.count("best.weight"), 0U);
@@ -107,33 +144,53 @@ TEST(CheckpointFolder, RoundTripsAndKeepsOnlyTheNewest) {
   EXPECT_EQ(read.best.metrics.valid, 0.25);
   EXPECT_TRUE(std::isnan(read.best.metrics.test));
   EXPECT_EQ(read.best.evaluations_since, 1);
-  int files = 0;
-  for ([[maybe_unused]] const auto& entry :
-       std::filesystem::directory_iterator(dir.path() / "checkpoint")) {
-    ++files;
-  }
-  EXPECT_EQ(files, 2);  // tensors and checkpoint.json
+  EXPECT_EQ(names_in(dir.path() / "checkpoint"), std::vector<std::string>{"epoch-10.safetensors"});
 }
 
-TEST(CheckpointFolder, RefusesDamageAndOtherOptions) {
+TEST(CheckpointFolder, KeepsFilesOfOthers) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path() / "checkpoint");
+  for (const char* name : {"mine.safetensors", "epoch-2.safetensors", "epoch-3.json"}) {
+    write(dir.path() / "checkpoint" / name, "mine");
+  }
+  write_checkpoint(dir.path(), checkpoint_at(5));
+  remove_checkpoints(dir.path());
+  EXPECT_EQ(names_in(dir.path() / "checkpoint"),
+            (std::vector<std::string>{"epoch-2.safetensors", "epoch-3.json", "mine.safetensors"}));
+}
+
+// A process that slept while another one went on with the run must not set it back.
+TEST(CheckpointFolder, RefusesToReplaceANewerOne) {
+  const TempDir dir;
+  write_checkpoint(dir.path(), checkpoint_at(10));
+  const Error error = thrown_error([&] { write_checkpoint(dir.path(), checkpoint_at(5)); });
+  EXPECT_NE(std::string(error.what()).find("newer"), std::string::npos);
+  EXPECT_EQ(names_in(dir.path() / "checkpoint"), std::vector<std::string>{"epoch-10.safetensors"});
+}
+
+TEST(CheckpointFolder, RefusesEveryFlippedBit) {
   const TempDir dir;
   const Json fingerprint = checkpoint_at(5).fingerprint;
-  EXPECT_NE(std::string(thrown_error([&] { read_checkpoint(dir.path(), fingerprint); }).what())
-                .find("no checkpoint"),
-            std::string::npos);
+  write_checkpoint(dir.path(), checkpoint_at(5));
+  const std::filesystem::path file = newest_checkpoint(dir.path()).value();
+  const std::string good = read_text(file);
+  for (std::size_t bit = 0; bit < 8 * good.size(); bit += 3) {
+    std::string bytes = good;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+    const Error error =
+        thrown_error([&] { parse_checkpoint(std::as_bytes(std::span(bytes)), file, fingerprint); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInput) << bit;
+  }
+}
+
+TEST(CheckpointFolder, RefusesOtherOptions) {
+  const TempDir dir;
   write_checkpoint(dir.path(), checkpoint_at(5));
   const std::string other = thrown_error([&] {
-                              read_checkpoint(dir.path(), {{"model", "gcn"}, {"lr", 0.02}});
+                              read_newest(dir.path(), {{"model", "gcn"}, {"lr", 0.02}});
                             }).what();
   EXPECT_NE(other.find("lr = 0.01"), std::string::npos) << other;
   EXPECT_NE(other.find("0.02"), std::string::npos) << other;
-  const std::filesystem::path file = dir.path() / "checkpoint" / "epoch-5.safetensors";
-  std::string bytes = read_text(file);
-  bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  write(file, bytes);
-  EXPECT_NE(std::string(thrown_error([&] { read_checkpoint(dir.path(), fingerprint); }).what())
-                .find("damaged"),
-            std::string::npos);
 }
 
 }  // namespace

@@ -58,11 +58,13 @@ class QuantizedRuns : public ::testing::Test {
   void run(const std::string& name, int epochs, bool resume, TrainOptions options,
            int ranks = 2) const {
     options.optimizer.epochs = epochs;
-    options.resume = resume;
+    options.start = resume ? RunStart::kResume : RunStart::kFresh;
     options.run_dir = dir_.path() / name;
     run_local_ranks(ranks, 30, [&](Transport& transport) {
-      RankJob job(transport, dataset_, PartitionOptions{}, options);
-      train(options, {"", "commit", dataset_.string()}, job, transport);
+      TrainOptions own = options;
+      const auto folder = open_run_folder(transport, own);
+      RankJob job(transport, dataset_, PartitionOptions{}, own);
+      train(own, {"", "commit", dataset_.string()}, job, transport, *folder);
     });
   }
 

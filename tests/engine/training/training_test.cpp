@@ -112,11 +112,13 @@ TEST(Training, RunFolderResumesAfterAnInterruption) {
     TrainOptions options = small_options();
     options.optimizer.epochs = epochs;
     options.checkpoint_every = 2;
-    options.resume = resume;
+    options.start = resume ? RunStart::kResume : RunStart::kFresh;
     options.run_dir = dir.path() / name;
     run_local_ranks(2, 30, [&](Transport& transport) {
-      RankJob job(transport, dataset, PartitionOptions{}, options);
-      train(options, {"", "commit", dataset.string()}, job, transport);
+      TrainOptions own = options;
+      const auto folder = open_run_folder(transport, own);
+      RankJob job(transport, dataset, PartitionOptions{}, own);
+      train(own, {"", "commit", dataset.string()}, job, transport, *folder);
     });
   };
   run("whole", 8, false);
@@ -185,11 +187,13 @@ TEST(Training, StopsEarlyAlsoAcrossAResume) {
       options.norm = Norm::kNone;
       options.patience = 4;
       options.checkpoint_every = 1;
-      options.resume = i > 0;
+      options.start = i > 0 ? RunStart::kResume : RunStart::kFresh;
       options.run_dir = dir.path() / name;
       run_local_ranks(2, 30, [&](Transport& transport) {
-        RankJob job(transport, dataset, PartitionOptions{}, options);
-        train(options, {"", "commit", dataset.string()}, job, transport);
+        TrainOptions own = options;
+        const auto folder = open_run_folder(transport, own);
+        RankJob job(transport, dataset, PartitionOptions{}, own);
+        train(own, {"", "commit", dataset.string()}, job, transport, *folder);
       });
     }
     return read_json(dir.path() / name / "summary.json").at("epochs").get<int>();

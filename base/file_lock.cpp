@@ -1,0 +1,31 @@
+#include "base/file_lock.hpp"
+
+#include <sys/file.h>
+#include <sys/random.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+
+#include "base/checksum.hpp"
+
+namespace atl {
+
+LockResult try_lock(int fd) {
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return LockResult::kHeld;
+    if (errno != EINTR) return LockResult::kUnsupported;
+  }
+  return LockResult::kTaken;
+}
+
+std::string random_token() {
+  std::uint64_t bits = 0;
+  if (::getrandom(&bits, sizeof(bits), 0) != sizeof(bits)) {
+    bits = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
+           reinterpret_cast<std::uintptr_t>(&bits);
+  }
+  return to_hex(bits);
+}
+
+}  // namespace atl

@@ -1,0 +1,43 @@
+// Signals that ask this process to end (SIGINT, SIGTERM, SIGHUP, SIGUSR1). A thread of their own
+// waits for them, so that they also arrive while a library computes: it either notes the wish for
+// whoever can end in good order, or removes what is half-written and lets the signal end the
+// process.
+#pragma once
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+namespace atl {
+
+inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+// Call first thing in main, before any thread is started. Signals that are ignored (nohup, a job in
+// the background) stay ignored. Also makes lost pages of mapped files an error (base/files).
+void handle_signals();
+
+// While at least one of these lives (one per rank, where ranks are threads), the first signal only
+// is noted, for all of them; a second one ends the process at once.
+class StopRequest {
+ public:
+  StopRequest();
+  StopRequest(const StopRequest&) = delete;
+  StopRequest& operator=(const StopRequest&) = delete;
+  ~StopRequest();
+  // The signal that has arrived; 0: none.
+  int signal() const;
+};
+
+// "SIGTERM"; the number of others.
+std::string signal_name(int signal);
+
+// Files and folders to remove when a signal ends the process at once.
+void remove_on_signal(const std::filesystem::path& path);
+void keep_on_signal(const std::filesystem::path& path);
+
+// Does nothing, or, once a signal is ending the process, waits for that end: what fails meanwhile
+// fails because its files are being removed, and must not be reported.
+void yield_to_signal();
+
+}  // namespace atl

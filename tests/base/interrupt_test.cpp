@@ -1,0 +1,88 @@
+#include "base/interrupt.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <functional>
+
+#include "base/files.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace atl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Runs `work` in a process of its own that handles signals; what waitpid says of its end.
+int status_of(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    handle_signals();
+    work();
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(Signals, EndTheProcessAndLeaveNothingHalfWritten) {
+  const TempDir dir;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    const int status = status_of([&] {
+      const AtomicFolder folder(dir.path() / "set");
+      write_atomically(folder.path() / "a", "1");
+      AtomicFile file(dir.path() / "file");
+      ::kill(::getpid(), signal);
+      for (;;) ::pause();
+    });
+    ASSERT_TRUE(WIFSIGNALED(status)) << signal;
+    EXPECT_EQ(WTERMSIG(status), signal);
+    EXPECT_TRUE(fs::is_empty(dir.path())) << signal;
+  }
+}
+
+// Libraries such as METIS put handlers of their own in place while they compute.
+TEST(Signals, EndTheProcessWhateverHandlerALibraryHasSet) {
+  const int status = status_of([] {
+    std::signal(SIGTERM, [](int) { ::_exit(7); });
+    ::kill(::getpid(), SIGTERM);
+    for (;;) ::pause();
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+TEST(Signals, TheFirstIsNotedAndTheSecondEndsTheProcess) {
+  const TempDir dir;
+  const fs::path noted = dir.path() / "noted";
+  const int status = status_of([&] {
+    const StopRequest request;
+    ::kill(::getpid(), SIGTERM);
+    while (request.signal() == 0) ::usleep(1000);
+    std::ofstream(noted) << signal_name(request.signal());
+    ::kill(::getpid(), SIGINT);
+    for (;;) ::pause();
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGINT);
+  EXPECT_EQ(read_text(noted), "SIGTERM");
+}
+
+TEST(Signals, ThatAreIgnoredStayIgnored) {
+  std::signal(SIGHUP, SIG_IGN);
+  const int status = status_of([] {
+    ::kill(::getpid(), SIGHUP);
+    ::usleep(50'000);
+  });
+  std::signal(SIGHUP, SIG_DFL);
+  EXPECT_TRUE(WIFEXITED(status));
+}
+
+}  // namespace
+
+}  // namespace atl

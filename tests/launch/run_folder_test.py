@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""What becomes of a run folder: who may work in it, what is kept when a run is interrupted, and
+that nothing of the user's is lost."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import ATOLL, MPIEXEC, TIMEOUT, Workplace, environment, run, write
+
+TRAIN = ["train", "data", "--layers", "2", "--hidden", "8", "--threads", "1"]
+LONG = [*TRAIN, "--epochs", "3000", "--eval-every", "100"]  # some seconds
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class RunFolderTest(unittest.TestCase):
+    def setUp(self):
+        place = Workplace()
+        self.folder = place.__enter__()
+        self.addCleanup(place.cleanup)
+        self.started = []
+
+    def tearDown(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def succeed(self, *arguments, **options):
+        result = run(list(arguments), self.folder, **options)
+        self.assertEqual(result.returncode, 0, f"{arguments}: {result.stderr}")
+        return result
+
+    def refuse(self, *arguments, words=()):
+        result = run(list(arguments), self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr + result.stdout)
+        for word in words:
+            self.assertIn(word, result.stderr)
+        return result.stderr
+
+    def start(self, *arguments, launcher=()):
+        process = subprocess.Popen(
+            [*launcher, os.path.abspath(ATOLL), *arguments], cwd=self.folder, env=environment(),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.started.append(process)
+        return process
+
+    def wait_for(self, condition, process):
+        end = time.monotonic() + TIMEOUT
+        while not condition():
+            self.assertIsNone(process.poll(), "ended too early")
+            self.assertLess(time.monotonic(), end, "waited in vain")
+            time.sleep(0.005)
+
+    def wait_for_epochs(self, count, process, name="run"):
+        metrics = self.path(name, "metrics.jsonl")
+        self.wait_for(lambda: os.path.exists(metrics) and read(metrics).count(b"\n") >= count,
+                      process)
+
+    def end_of(self, process):
+        output = process.communicate(timeout=TIMEOUT)[0]
+        return process.returncode, output
+
+    def epochs(self, name="run"):
+        with open(self.path(name, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line)["epoch"] for line in file]
+
+    def assert_as_if_never_stopped(self, options, name="run"):
+        """The run was trained to its end as one that nothing interrupted."""
+        self.succeed(*options, "--run-dir", "whole")
+        self.assertEqual(read(self.path(name, "model.safetensors")),
+                         read(self.path("whole", "model.safetensors")))
+        self.assertEqual(self.epochs(name), self.epochs("whole"))
+        self.assertFalse(os.path.exists(self.path(name, "lock")))
+
+    # Signals and time limits.
+
+    def test_a_signal_ends_the_epoch_and_keeps_everything(self):
+        for number, options in ((signal.SIGTERM, []), (signal.SIGINT, ["--norm", "batch"]),
+                                (signal.SIGUSR1, ["--transport", "local", "--ranks", "2"])):
+            with self.subTest(number):
+                for name in ("run", "whole"):
+                    shutil.rmtree(self.path(name), ignore_errors=True)
+                train = [*LONG, *options]
+                process = self.start(*train, "--run-dir", "run")
+                self.wait_for_epochs(20, process)
+                process.send_signal(number)
+                code, output = self.end_of(process)
+                self.assertEqual(code, 128 + number, output)
+                self.assertRegex(output, rf"stopped by {number.name} after epoch \d+ of 3000")
+                self.assertIn("atoll train --config run/config.toml --resume", output)
+                self.assertTrue(os.path.exists(self.path("run", "model.safetensors")))
+                self.assertFalse(os.path.exists(self.path("run", "summary.json")))
+                self.succeed("predict", "run", "data", "--out", "labels.npy")
+                done = self.epochs()[-1]
+                resumed = self.succeed("train", "--config", "run/config.toml", "--resume")
+                self.assertIn(f"resuming after epoch {done}\n", resumed.stderr)
+                self.assert_as_if_never_stopped(train)
+
+    def test_a_signal_to_the_launcher_reaches_all_ranks(self):
+        launcher = [MPIEXEC, "--bind-to", "none", "-n", "2"]
+        process = self.start(*LONG, "--run-dir", "run", launcher=launcher)
+        self.wait_for_epochs(20, process)
+        process.send_signal(signal.SIGUSR1)  # mpirun hands it on
+        code, output = self.end_of(process)
+        self.assertEqual(code, 128 + signal.SIGUSR1, output)
+        self.assertIn("mpirun -n 2 atoll train --config run/config.toml --resume", output)
+        self.succeed("train", "--config", "run/config.toml", "--resume", ranks=2)
+        self.succeed(*LONG, "--run-dir", "whole", ranks=2)
+        self.assertEqual(read(self.path("run", "model.safetensors")),
+                         read(self.path("whole", "model.safetensors")))
+
+    def test_max_time_ends_the_run_well(self):
+        forever = [*TRAIN, "--epochs", "1000000", "--eval-every", "100"]
+        result = self.succeed(*forever, "--max-time", "0.5s", "--run-dir", "run")
+        self.assertIn("stopped by --max-time", result.stdout)
+        with open(self.path("run", "summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        self.assertEqual(summary["stopped_by"], "--max-time")
+        self.assertEqual(summary["epochs"], self.epochs()[-1])
+        self.assertTrue(os.listdir(self.path("run", "checkpoint")))
+        self.refuse(*TRAIN, "--max-time", "10", words=["--max-time", "45s"])
+        self.refuse(*TRAIN, "--checkpoint-every", "-3", words=["--checkpoint-every", "10m"])
+
+    def test_a_signal_outside_training_leaves_nothing(self):
+        before = sorted(os.listdir(self.folder))
+        process = self.start("generate", "sbm", "--nodes", "3000000", "--out", "big")
+        self.wait_for(lambda: len(os.listdir(self.folder)) > len(before), process)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.end_of(process)[0], -signal.SIGTERM)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    # Starting again.
+
+    def test_every_run_has_a_folder(self):
+        for k in (1, 2):
+            result = self.succeed(*TRAIN, "--epochs", "2")
+            self.assertIn(f"runs/data-gcn-{k}", result.stderr)
+            self.assertIn(f"results in runs/data-gcn-{k}", result.stdout)
+        self.succeed("predict", "runs/data-gcn-1", "data", "--out", "labels.npy")
+        self.succeed("train", "--config", "runs/data-gcn-2/config.toml", "--resume")
+        self.succeed(*TRAIN, "--epochs", "2", "--run-dir", "none")
+        self.assertEqual(sorted(os.listdir(self.path("runs"))), ["data-gcn-1", "data-gcn-2"])
+        self.refuse(*TRAIN, "--run-dir", "none", "--resume", words=["--run-dir none"])
+        self.refuse(*TRAIN, "--resume", words=["--run-dir"])
+
+    def test_a_refused_run_leaves_no_folder(self):
+        before = sorted(os.listdir(self.folder))
+        self.refuse(*TRAIN, "--split-index", "7")
+        self.refuse(*TRAIN, "--split-index", "7", "--run-dir", "run")
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_a_run_killed_before_its_first_checkpoint(self):
+        process = self.start(*LONG, "--run-dir", "run")
+        self.wait_for_epochs(3, process)
+        process.kill()
+        self.end_of(process)
+        self.refuse(*LONG, "--run-dir", "run", words=["--resume", "--overwrite"])
+        resumed = self.succeed(*LONG, "--run-dir", "run", "--resume")
+        self.assertIn("starts from the beginning", resumed.stderr)
+        self.assertIn(f"process {process.pid}", resumed.stderr)  # whose lock is taken over
+        self.assert_as_if_never_stopped(LONG)
+
+    def test_overwrite_starts_anew_and_keeps_other_files(self):
+        self.succeed(*TRAIN, "--epochs", "9", "--checkpoint-every", "2", "--run-dir", "run")
+        write(self.path("run", "notes.txt"), "mine")
+        write(self.path("run", "checkpoint", "mine.safetensors"), "mine")
+        write(self.path("run", "checkpoint", "epoch-3.safetensors"), "mine, too")
+        self.succeed(*TRAIN, "--epochs", "4", "--run-dir", "run", "--overwrite")
+        self.assertEqual(self.epochs(), [1, 2, 3, 4])
+        self.assertEqual(read(self.path("run", "notes.txt")), b"mine")
+        self.assertEqual(sorted(os.listdir(self.path("run", "checkpoint"))),
+                         ["epoch-3.safetensors", "epoch-4.safetensors", "mine.safetensors"])
+        self.assertEqual(read(self.path("run", "checkpoint", "epoch-3.safetensors")), b"mine, too")
+        self.refuse(*TRAIN, "--run-dir", "run", "--overwrite", "--resume", words=["--overwrite"])
+
+    # Files of the user.
+
+    def test_a_new_run_wants_an_empty_folder(self):
+        write(self.path("home", "thesis.txt"), "mine")
+        self.refuse(*TRAIN, "--run-dir", "home", words=["thesis.txt"])
+        self.refuse(*TRAIN, "--run-dir", "home", "--resume", words=["thesis.txt"])
+        self.refuse(*TRAIN, "--run-dir", "/", words=["--run-dir /"])
+        self.refuse(*TRAIN, "--run-dir", "data/run", words=["dataset folder"])
+        write(self.path("other", "metrics.jsonl"), "mine")
+        self.refuse(*TRAIN, "--run-dir", "other", "--overwrite", words=["metrics.jsonl"])
+        self.assertEqual(os.listdir(self.path("home")), ["thesis.txt"])
+        self.assertEqual(read(self.path("other", "metrics.jsonl")), b"mine")
+
+    def test_a_configuration_written_by_hand_is_kept(self):
+        mine = b"# my notes\ndataset = 'data'\nlayers = 2\nhidden = 8\nepochs = 3\n"
+        write(self.path("run", "config.toml"), mine)
+        self.succeed("train", "--config", "run/config.toml", "--run-dir", "run")
+        self.assertEqual(read(self.path("run", "config.original.toml")), mine)
+        with open(self.path("run", "config.toml"), "ab") as file:
+            file.write(b"# edited\n")
+        edited = read(self.path("run", "config.toml"))
+        self.succeed("train", "--config", "run/config.toml", "--resume", "--epochs", "5")
+        self.assertEqual(read(self.path("run", "config.original-2.toml")), edited)
+        self.succeed("train", "--config", "run/config.toml", "--resume", "--epochs", "6")
+        self.assertFalse(os.path.exists(self.path("run", "config.original-3.toml")))
+
+    def test_no_output_inside_a_dataset(self):
+        self.succeed(*TRAIN, "--epochs", "2", "--run-dir", "run")
+        labels = read(self.path("data", "labels.npy"))
+        self.refuse("predict", "run", "data", "--out", "data/labels.npy", words=["dataset folder"])
+        self.assertEqual(read(self.path("data", "labels.npy")), labels)
+
+    # Several processes and one folder.
+
+    def test_one_process_at_a_time(self):
+        process = self.start(*LONG, "--checkpoint-every", "20", "--run-dir", "run")
+        self.wait_for_epochs(25, process)
+        process.send_signal(signal.SIGSTOP)
+        for flag in ("--resume", "--overwrite"):
+            self.refuse(*LONG, "--run-dir", "run", flag,
+                        words=[f"process {process.pid}", "--take-over"])
+        taken = self.succeed(*LONG, "--run-dir", "run", "--resume", "--take-over")
+        self.assertIn("taken over", taken.stderr)
+        self.assertRegex(taken.stderr, r"resuming after epoch \d+\n")
+        before = {name: read(self.path("run", name))
+                  for name in ("model.safetensors", "metrics.jsonl", "summary.json", "config.toml",
+                               "checkpoint/epoch-3000.safetensors")}
+        process.send_signal(signal.SIGCONT)
+        code, output = self.end_of(process)
+        self.assertEqual(code, 2, output)
+        self.assertIn("taken the run folder over", output)
+        self.assertEqual(os.listdir(self.path("run", "checkpoint")), ["epoch-3000.safetensors"])
+        for name, content in before.items():
+            self.assertEqual(read(self.path("run", name)), content, name)
+        self.assert_as_if_never_stopped(LONG)
+
+    def test_a_removed_folder_is_noticed(self):
+        process = self.start(*LONG, "--run-dir", "run")
+        self.wait_for_epochs(5, process)
+        shutil.rmtree(self.path("run"), ignore_errors=True)
+        shutil.rmtree(self.path("run"), ignore_errors=True)
+        code, output = self.end_of(process)
+        self.assertEqual(code, 2, output)
+        self.assertIn("removed", output)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    # Damage.
+
+    def test_a_damaged_checkpoint_is_refused(self):
+        train = [*TRAIN, "--epochs", "4", "--checkpoint-every", "2", "--run-dir", "run"]
+        self.succeed(*train)
+        name = self.path("run", "checkpoint", "epoch-4.safetensors")
+        good = read(name)
+        resume = [*train, "--resume"]
+        for position in (9, good.index(b'"epoch') + 10, good.index(b"best_epoch") + 14,
+                         len(good) // 2, len(good) - 1):
+            damaged = bytearray(good)
+            damaged[position] ^= 1
+            write(name, bytes(damaged))
+            self.refuse(*resume, words=["epoch-4.safetensors"])
+        write(name, good[:-1])
+        self.refuse(*resume, words=["epoch-4.safetensors"])
+        os.rename(name, self.path("run", "checkpoint", "epoch-5.safetensors"))
+        self.refuse(*resume, words=["epoch-5.safetensors"])
+
+    def test_a_damaged_line_of_metrics_is_named(self):
+        train = [*TRAIN, "--epochs", "4", "--checkpoint-every", "2", "--run-dir", "run"]
+        self.succeed(*train)
+        lines = read(self.path("run", "metrics.jsonl")).split(b"\n")
+        for bad in (b"{", b"[]", b'{"epoch": "2"}', b'{"epoch": 1}', b"\0\0\0"):
+            write(self.path("run", "metrics.jsonl"), b"\n".join([lines[0], bad, *lines[2:]]))
+            self.refuse(*train, "--resume", words=["metrics.jsonl:2"])
+        # A kill cuts the last line off.
+        write(self.path("run", "metrics.jsonl"), b"\n".join([*lines[:4], b'{"epo']))
+        self.succeed(*train, "--resume")
+        self.assertEqual(self.epochs(), [1, 2, 3, 4])
+
+    def test_a_damaged_model_is_refused(self):
+        self.succeed(*TRAIN, "--epochs", "2", "--run-dir", "run")
+        name = self.path("run", "model.safetensors")
+        good = read(name)
+        for position in (good.index(b"checksum"), good.index(b"checksum") + 12, len(good) - 2):
+            damaged = bytearray(good)
+            damaged[position] ^= 1
+            write(name, bytes(damaged))
+            self.refuse("predict", "run", "data", "--out", "labels.npy",
+                        words=["model.safetensors"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
