@@ -150,7 +150,7 @@ std::string config_of_run(CLI::App& command, const TrainOptions& options) {
 
 std::filesystem::path config_file_of(const CLI::App& command) {
   const CLI::Option* config = command.get_option("--config");
-  return config->empty() ? std::filesystem::path() : config->results().front();
+  return config->empty() ? std::string() : config->results().front();
 }
 
 // Returns the signal that has ended the run; 0: none.
