@@ -31,13 +31,13 @@ std::string sealed(const std::string& config) {
   return kConfigMark + to_hex(checksum(config)) + "\n" + config;
 }
 
-bool is_there(const fs::path& path) {
+bool something_at(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
 std::string read_if_there(const fs::path& path) {
-  return is_there(path) ? read_text(path) : std::string();
+  return something_at(path) ? read_text(path) : std::string();
 }
 
 // As it was written: not made by hand, and not edited.
@@ -63,10 +63,10 @@ RunFolder::RunFolder(const fs::path& path, RunStart start, bool take_over,
     fail_option("--run-dir {}: lies in the dataset folder {}; choose a place outside",
                 path_.string(), dataset.string());
   }
-  if (is_there(path_) && !fs::is_directory(path_, error)) {
+  if (something_at(path_) && !fs::is_directory(path_, error)) {
     fail_option("--run-dir {}: is no folder", path_.string());
   }
-  if (is_there(path_)) check_contents(start, config_file);
+  if (something_at(path_)) check_contents(start, config_file);
   made_here_ = fs::create_directories(path_, error) || start == RunStart::kNew;
   if (error) fail_option("--run-dir {}: can't create: {}", path_.string(), error.message());
   try {
@@ -96,7 +96,7 @@ void RunFolder::remove_if_unused() noexcept {
 
 bool RunFolder::holds_run() const {
   const fs::path config = path_ / kConfig;
-  return (is_there(config) && read_text(config).starts_with(kConfigMark)) ||
+  return (something_at(config) && read_text(config).starts_with(kConfigMark)) ||
          newest_checkpoint(path_).has_value();
 }
 
@@ -161,7 +161,7 @@ void RunFolder::write_config(const std::string& config_toml) const {
   const std::string found = read_if_there(file);
   if (!found.empty() && !is_untouched(found) && found != config_toml) {
     fs::path kept = path_ / "config.original.toml";
-    for (int k = 2; is_there(kept); ++k) kept = path_ / fmt::format("config.original-{}.toml", k);
+    for (int k = 2; something_at(kept); ++k) kept = path_ / fmt::format("config.original-{}.toml", k);
     std::error_code error;
     fs::rename(file, kept, error);
     if (error) fail_input("{}: can't rename: {}", file.string(), error.message());
