@@ -5,11 +5,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <sstream>
 
 #include "base/checksum.hpp"
 #include "base/files.hpp"
 #include "base/interrupt.hpp"
+#include "base/json_lines.hpp"
 #include "base/log.hpp"
 #include "engine/training/agreement.hpp"
 
@@ -175,20 +175,14 @@ void RunFolder::write_config(const std::string& config_toml) const {
 // damage is somebody's to look at.
 void RunFolder::recall_metrics(int last_epoch) {
   const fs::path file = path_ / kMetrics;
-  const std::string text = read_if_there(file);
+  if (!something_at(file)) return;
   int before = 0;
-  int number = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    if (end == std::string::npos) return;
-    const std::string place = fmt::format("{}:{}", file.string(), ++number);
-    Json line = parse_json(std::string_view(text).substr(begin, end - begin), place);
+  for (auto& [line, place] : read_json_lines(file).lines) {
     const int epoch = json_field<int>(line, "epoch", place);
     if (epoch <= before) {
       fail_input("{}: 'epoch' is {} after {}; allowed are rising numbers", place, epoch, before);
     }
     before = epoch;
-    begin = end + 1;
     if (epoch <= last_epoch) earlier_.push_back(std::move(line));
   }
 }
