@@ -13,6 +13,7 @@
 #include "launch/bench_profile.hpp"
 #include "launch/bench_samples.hpp"
 #include "launch/command.hpp"
+#include "launch/job_start.hpp"
 #include "launch/planned_job.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
@@ -155,6 +156,7 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
 
 void run_bench(const BenchArguments& arguments) {
   const TrainOptions wanted = arguments.flags.resolve();
+  require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
   if (wanted.calibrate && arguments.json.empty()) {
     fail_option("--calibrate: needs --json FILE, beside which calibration.json is written");
   }

@@ -262,21 +262,31 @@ std::vector<ConfigValue> read_config_values(const std::filesystem::path& path) {
   return values;
 }
 
-std::string effective_config(const CLI::App& command) {
-  std::string text = fmt::format("# atoll {} --config THIS_FILE\n", command.get_name());
+std::vector<EffectiveOption> effective_options(const CLI::App& command) {
+  std::vector<EffectiveOption> options;
   for (const CLI::Option* option : command.get_options()) {
     const std::vector<std::string> values = effective_values(*option);
     const std::vector<std::string> keys = keys_of(*option);
-    if (!option->get_configurable() || values.empty() || keys.empty()) continue;
+    if (values.empty() || keys.empty() || option == command.get_help_ptr()) continue;
+    std::string text;
     if (is_flag(*option)) {
-      text += fmt::format("{} = {}\n", keys.front(), option->as<bool>());
+      text = fmt::format("{}", option->as<bool>());
     } else if (option->get_items_expected_max() == 1) {
-      text += fmt::format("{} = {}\n", keys.front(), to_toml(values.front(), *option));
+      text = to_toml(values.front(), *option);
     } else {
       std::vector<std::string> items;
       for (const std::string& value : values) items.push_back(to_toml(value, *option));
-      text += fmt::format("{} = [{}]\n", keys.front(), fmt::join(items, ", "));
+      text = fmt::format("[{}]", fmt::join(items, ", "));
     }
+    options.push_back({keys.front(), text, option->get_positional(), option->get_configurable()});
+  }
+  return options;
+}
+
+std::string effective_config(const CLI::App& command) {
+  std::string text = fmt::format("# atoll {} --config THIS_FILE\n", command.get_name());
+  for (const EffectiveOption& option : effective_options(command)) {
+    if (option.configurable) text += fmt::format("{} = {}\n", option.key, option.value);
   }
   return text;
 }

@@ -33,6 +33,16 @@ struct ConfigValue {
 // Error{kOption} naming file, line and column.
 std::vector<ConfigValue> read_config_values(const std::filesystem::path& path);
 
+// One option that has a value or a default.
+struct EffectiveOption {
+  std::string key;    // its name without dashes
+  std::string value;  // as in TOML
+  bool positional = false;
+  bool configurable = true;  // may stand in a file
+};
+// What `command` runs with, defaults included, without --help.
+std::vector<EffectiveOption> effective_options(const CLI::App& command);
+
 // The configuration `command` runs with, defaults included, as TOML that --config reads back to the
 // same values. Options without value and default are left out.
 std::string effective_config(const CLI::App& command);

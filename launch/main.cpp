@@ -16,6 +16,7 @@
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
+#include "launch/job_start.hpp"
 #include "launch/suggest.hpp"
 #include "launch/version.hpp"
 
@@ -110,7 +111,42 @@ void declare(CLI::App& program) {
   add_config_option(program);
 }
 
-int run_program(int argc, char** argv) {
+// After --help or --version: ranks that were asked for something else don't wait for this one.
+int answer_request(const std::string& request, int exit_code, const LauncherInfo& launcher,
+                   JobStart& job) {
+  try {
+    job.compare_request(request);
+    return exit_code;
+  } catch (const Error& error) {
+    return report_error(launcher, error.what(), error.exit_code(), true);
+  }
+}
+
+// What the error that is being handled says, and the exit code. `everywhere`: every rank sees it if
+// one does, as far as can be known.
+struct Report {
+  std::string message;
+  int exit_code = 1;
+  bool everywhere = false;
+  std::string hint = "";
+};
+
+Report describe_current_error(CLI::App& program) {
+  try {
+    throw;
+  } catch (const CLI::ParseError& error) {
+    return {describe(error, program), kUserError, true, where_to_read_on(program)};
+  } catch (const Error& error) {
+    return {error.what(), error.exit_code(), error.kind() == ErrorKind::kOption};
+  } catch (const std::bad_alloc&) {
+    return {"out of memory: an allocation failed; use more ranks or a smaller model",
+            Error(ErrorKind::kMemory, "").exit_code(), false};
+  } catch (const std::exception& error) {
+    return {error.what(), 1, false};
+  }
+}
+
+int run_program(int argc, char** argv, JobStart& job) {
   const LauncherInfo launcher = launcher_info();
   log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   if (launcher.size > 1) set_assertion_rank(launcher.rank);
@@ -118,24 +154,19 @@ int run_program(int argc, char** argv) {
                    "atoll"};
   try {
     declare(program);
+    // Runs before the subcommand's own callback.
+    program.parse_complete_callback([&] { job.compare(program); });
     program.parse(argc, argv);
     return 0;
   } catch (const CLI::Success& request) {  // --help, --version
-    return launcher.rank == 0 ? program.exit(request) : 0;
+    const int exit_code = launcher.rank == 0 ? program.exit(request) : 0;
+    return answer_request(request.get_name(), exit_code, launcher, job);
   } catch (const CLI::RuntimeError& result) {  // a subcommand has reported its result itself
     return result.get_exit_code();
-  } catch (const CLI::ParseError& error) {
-    return report_error(launcher, describe(error, program), kUserError, true,
-                        where_to_read_on(program));
-  } catch (const Error& error) {
-    return report_error(launcher, error.what(), error.exit_code(),
-                        error.kind() == ErrorKind::kOption);
-  } catch (const std::bad_alloc&) {
-    return report_error(launcher,
-                        "out of memory: an allocation failed; use more ranks or a smaller model",
-                        Error(ErrorKind::kMemory, "").exit_code(), false);
-  } catch (const std::exception& error) {
-    return report_error(launcher, error.what(), 1, false);
+  } catch (...) {
+    const Report report = describe_current_error(program);
+    return report_error(launcher, job.share_failure(report.message), report.exit_code,
+                        report.everywhere, report.hint);
   }
 }
 
@@ -144,7 +175,8 @@ int run_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   atl::handle_signals();
-  const int exit_code = atl::run_program(argc, argv);
+  atl::JobStart job;
+  const int exit_code = atl::run_program(argc, argv, job);
   atl::yield_to_signal();
   // Peers may be waiting for this rank: a failed rank takes the whole job with it. (What a signal
   // asked for, all ranks have ended together.)

@@ -6,6 +6,7 @@
 #include "engine/training/prediction.hpp"
 #include "engine/training/rank_job.hpp"
 #include "launch/command.hpp"
+#include "launch/job_start.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 
@@ -27,6 +28,7 @@ struct PredictArguments {
 
 void run_predict(const PredictArguments& arguments) {
   const PredictionKind kind = parse_prediction_kind(arguments.what);
+  require_node_per_rank(arguments.transport, arguments.dataset);
   run_ranks(arguments.transport, [&](Transport& transport) {
     const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
     SafetensorsFile file;

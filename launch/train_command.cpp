@@ -14,6 +14,7 @@
 #include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
+#include "launch/job_start.hpp"
 #include "launch/plan_trial.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
@@ -157,6 +158,7 @@ std::filesystem::path config_file_of(const CLI::App& command) {
 int run_train(const TrainArguments& arguments, CLI::App& command) {
   require_sense(arguments);
   arguments.flags.resolve();  // what is wrong with it is known before any rank starts
+  require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
   std::atomic<int> signal = 0;
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     TrainFlags flags = arguments.flags;

@@ -6,7 +6,6 @@
 #include <exception>
 #include <list>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
@@ -42,11 +41,15 @@ class LocalGroup {
     mailbox.arrived.notify_one();
   }
 
-  // Takes the earliest message of this sequence out of the rank's mailbox; empty when the watchdog
-  // expired. Throws Error{kCommunication} once a rank has failed.
-  std::optional<Message> take(int rank, std::int64_t sequence, const Watchdog& watchdog) {
+  // Takes the earliest message of this sequence out of the rank's mailbox. Throws
+  // Error{kCommunication} once a rank has failed, and Error{kTimeout} once some of `peers`, which
+  // are waited for, have been silent for the timeout.
+  Message take(int rank, std::int64_t sequence, const std::vector<int>& peers,
+               double timeout_seconds, const OperationLabel& label) {
     Mailbox& mailbox = mailboxes_[rank];
+    Watchdog watchdog(timeout_seconds);
     std::unique_lock lock(mutex_);
+    const Waiting waiting(mailbox);
     for (;;) {
       throw_if_failed(rank);
       const auto found = std::ranges::find(mailbox.messages, sequence, &Message::sequence);
@@ -58,11 +61,18 @@ class LocalGroup {
       if (watchdog.endless()) {
         mailbox.arrived.wait(lock);
       } else if (watchdog.expired()) {
-        return std::nullopt;
+        const std::vector<int> silent = silent_peers(peers, watchdog);
+        if (!silent.empty()) fail_silent(rank, silent, timeout_seconds, label);
       } else {
-        mailbox.arrived.wait_until(lock, watchdog.deadline());
+        mailbox.arrived.wait_until(lock, watchdog.next_look());
       }
     }
+  }
+
+  void set_working(int rank, bool works) {
+    const std::lock_guard lock(mutex_);
+    mailboxes_[rank].works = works;
+    mailboxes_[rank].last_worked = Watchdog::Clock::now();
   }
 
   // Records the error of the first rank that fails and wakes all others.
@@ -89,7 +99,36 @@ class LocalGroup {
   struct Mailbox {
     std::list<Message> messages;  // in order of arrival
     std::condition_variable arrived;
+    // What its rank does: works in a HeartbeatScope, waits for messages.
+    bool works = false;
+    bool waits = false;
+    Watchdog::Clock::time_point last_worked{};
   };
+
+  struct Waiting {
+    explicit Waiting(Mailbox& mailbox) : mailbox(mailbox) {
+      mailbox.waits = true;
+      if (mailbox.works) mailbox.last_worked = Watchdog::Clock::now();
+    }
+    ~Waiting() { mailbox.waits = false; }
+    Mailbox& mailbox;
+  };
+
+  // Those of `peers` that have not worked for the timeout either; if there is none, the watchdog
+  // goes on from when the first of them did. Ranks that share a process are alive while they work.
+  std::vector<int> silent_peers(const std::vector<int>& peers, Watchdog& watchdog) const {
+    std::vector<int> silent;
+    const auto now = Watchdog::Clock::now();
+    auto first = now;
+    for (const int peer : peers) {
+      const Mailbox& other = mailboxes_[peer];
+      if (other.works && !other.waits) continue;
+      if (now - other.last_worked >= watchdog.timeout()) silent.push_back(peer);
+      first = std::min(first, other.last_worked);
+    }
+    if (silent.empty()) watchdog.sign_of_life(first);
+    return silent;
+  }
 
   void throw_if_failed(int rank) const {
     if (failed_rank_ < 0) return;
@@ -151,6 +190,8 @@ class LocalTransport : public Transport {
   LocalGroup& group() { return group_; }
 
  private:
+  void begin_work(const OperationLabel& /*label*/) override { group_.set_working(rank_, true); }
+  void end_work() override { group_.set_working(rank_, false); }
   std::unique_ptr<PendingTransfer> do_all_to_all_v(
       std::vector<std::span<const std::byte>> sends, std::vector<std::span<std::byte>> receives,
       const OperationLabel& label, std::shared_ptr<const void> /*keep_alive*/) override {
@@ -197,17 +238,14 @@ LocalPending::~LocalPending() {
 
 int LocalPending::wait_any() {
   if (waiting_for_.empty()) return -1;
-  const Watchdog watchdog(transport_.timeout_seconds());
-  const auto message = transport_.group().take(transport_.rank(), sequence_, watchdog);
-  if (!message) {
-    fail_silent(transport_.rank(), waiting_for_, transport_.timeout_seconds(), label_);
-  }
-  accept(*message);
+  const Message message = transport_.group().take(transport_.rank(), sequence_, waiting_for_,
+                                                  transport_.timeout_seconds(), label_);
+  accept(message);
   // What a faster rank delivered before this one asked for it has arrived when it was asked for.
-  packets_.push_back({message->source, true, std::ssize(message->bytes), posted_,
-                      std::max(posted_, message->delivered)});
-  std::erase(waiting_for_, message->source);
-  return message->source;
+  packets_.push_back({message.source, true, std::ssize(message.bytes), posted_,
+                      std::max(posted_, message.delivered)});
+  std::erase(waiting_for_, message.source);
+  return message.source;
 }
 
 void LocalPending::accept(const Message& message) {

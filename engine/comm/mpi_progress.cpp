@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/error.hpp"
 
@@ -44,8 +45,12 @@ void check_mpi(int code, const char* call) {
   fail(ErrorKind::kCommunication, "{} failed: {}", call, mpi_error_text(code));
 }
 
-MpiProgress::MpiProgress(int rank, const MpiProgressOptions& options)
-    : rank_(rank), options_(options) {
+MpiProgress::MpiProgress(int rank, MPI_Comm heartbeats, double timeout_seconds,
+                         const MpiProgressOptions& options)
+    : rank_(rank),
+      timeout_seconds_(timeout_seconds),
+      options_(options),
+      heartbeats_(heartbeats, timeout_seconds) {
   sleep_precisely();
   if (options_.thread) thread_ = std::thread([this] { run_thread(); });
 }
@@ -69,15 +74,45 @@ void MpiProgress::run_thread() {
     }
     // Sleeping comes first: start() has polled already, and if the main thread waits by now, as in
     // every collective, the two would only be in each other's way.
+    const Watchdog::Clock::duration sleep =
+        active_.empty() ? heartbeats_.pause() : Watchdog::Clock::duration(options_.sleep);
     lock.unlock();
-    std::this_thread::sleep_for(options_.sleep);
+    std::this_thread::sleep_for(sleep);
     lock.lock();
-    if (has_work_for_thread()) poll();
+    if (!has_work_for_thread()) continue;
+    poll();
+    end_job_if_others_are_silent();
   }
 }
 
 bool MpiProgress::has_work_for_thread() const {
-  return !active_.empty() && !main_waits_ && broken_.empty();
+  return (!active_.empty() || heartbeats_.active()) && !main_waits_ && broken_.empty();
+}
+
+void MpiProgress::begin_work(const OperationLabel& label) {
+  {
+    const std::lock_guard lock(mutex_);
+    heartbeats_.begin(label);
+  }
+  work_.notify_one();
+}
+
+void MpiProgress::end_work() {
+  const std::lock_guard lock(mutex_);
+  heartbeats_.end();
+}
+
+void MpiProgress::close_heartbeats() {
+  const std::lock_guard lock(mutex_);
+  heartbeats_.close();
+}
+
+// The main thread can't be told: what it does may take hours.
+void MpiProgress::end_job_if_others_are_silent() const {
+  const std::optional<std::string> silence = heartbeats_.silence();
+  if (!silence) return;
+  std::fprintf(stderr, "atoll: error: %s\n", silence->c_str());
+  abort_job(Error(ErrorKind::kTimeout, *silence).exit_code());
 }
 
 void MpiProgress::start(const std::shared_ptr<MpiTransfer>& transfer,
@@ -100,10 +135,10 @@ void MpiProgress::start(const std::shared_ptr<MpiTransfer>& transfer,
   if (wake) work_.notify_one();
 }
 
-void MpiProgress::wait(MpiTransfer& transfer, double timeout_seconds, Awaited awaited,
+void MpiProgress::wait(MpiTransfer& transfer, Awaited awaited,
                        const std::function<bool(MpiTransfer&)>& done) {
   std::unique_lock lock(mutex_);
-  Watchdog watchdog(timeout_seconds);
+  Watchdog watchdog(timeout_seconds_);
   main_waits_ = true;
   struct EndOfWait {
     MpiProgress& progress;
@@ -119,7 +154,7 @@ void MpiProgress::wait(MpiTransfer& transfer, double timeout_seconds, Awaited aw
     throw_if_broken(transfer);
     if (done(transfer)) return;
     watchdog.sign_of_life(transfer.last_sign);
-    if (watchdog.expired()) fail_silent_peers(transfer, awaited, timeout_seconds);
+    if (watchdog.expired()) fail_silent_peers(transfer, awaited, watchdog);
     lock.unlock();
     pause_main(polls);
     lock.lock();
@@ -148,6 +183,7 @@ bool MpiProgress::try_exclusively(const std::function<void()>& call) {
 }
 
 void MpiProgress::poll() {
+  heartbeats_.poll(/*works=*/!main_waits_);
   for (const auto& transfer : active_) poll(*transfer);
   std::erase_if(active_, [](const auto& transfer) { return transfer->pieces_left == 0; });
 }
@@ -211,17 +247,25 @@ void MpiProgress::throw_if_broken(const MpiTransfer& transfer) const {
   }
 }
 
+// If all peers that are awaited have worked lately, the watchdog goes on from when the first of
+// them did.
 void MpiProgress::fail_silent_peers(const MpiTransfer& transfer, Awaited awaited,
-                                    double timeout_seconds) const {
+                                    Watchdog& watchdog) const {
+  const auto now = Watchdog::Clock::now();
+  auto first = now;
   std::vector<int> silent;
   for (std::size_t i = 0; i < transfer.pieces.size(); ++i) {
     const MpiTransfer::Piece& piece = transfer.pieces[i];
     const bool is_awaited = piece.receive || awaited == Awaited::kEverything;
-    if (is_awaited && transfer.requests[i] != MPI_REQUEST_NULL) silent.push_back(piece.peer);
+    if (!is_awaited || transfer.requests[i] == MPI_REQUEST_NULL) continue;
+    const auto last = heartbeats_.last_worked(piece.peer);
+    if (now - last >= watchdog.timeout()) silent.push_back(piece.peer);
+    first = std::min(first, last);
   }
+  if (silent.empty()) return watchdog.sign_of_life(first);
   std::ranges::sort(silent);
   silent.erase(std::ranges::unique(silent).begin(), silent.end());
-  fail_silent(rank_, silent, timeout_seconds, transfer.label);
+  fail_silent(rank_, silent, timeout_seconds_, transfer.label);
 }
 
 }  // namespace atl

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/comm/mpi_heartbeats.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/comm/watchdog.hpp"
 
@@ -50,7 +51,10 @@ struct MpiTransfer {
 
 class MpiProgress {
  public:
-  MpiProgress(int rank, const MpiProgressOptions& options);
+  // heartbeats: a communicator for nothing else. Without a thread there are none while the main
+  // thread works.
+  MpiProgress(int rank, MPI_Comm heartbeats, double timeout_seconds,
+              const MpiProgressOptions& options);
   MpiProgress(const MpiProgress&) = delete;
   MpiProgress& operator=(const MpiProgress&) = delete;
   ~MpiProgress();  // stops the thread; what is under way stays as it is
@@ -59,11 +63,15 @@ class MpiProgress {
   void start(const std::shared_ptr<MpiTransfer>& transfer,
              const std::function<void(MpiTransfer&)>& post);
   // Polls until done(transfer), which is evaluated under the lock. Throws Error{kCommunication} if
-  // the transfer failed and Error{kTimeout}, naming the peers of the pieces awaited, if nothing of
-  // the transfer completed for `timeout_seconds`.
+  // the transfer failed and Error{kTimeout} if nothing of it completed for the timeout, naming the
+  // peers of the pieces awaited that have not worked in a HeartbeatScope either.
   enum class Awaited { kReceives, kEverything };
-  void wait(MpiTransfer& transfer, double timeout_seconds, Awaited awaited,
-            const std::function<bool(MpiTransfer&)>& done);
+  void wait(MpiTransfer& transfer, Awaited awaited, const std::function<bool(MpiTransfer&)>& done);
+  // Heartbeats from here to end_work(); should others fall silent, the thread ends the job.
+  void begin_work(const OperationLabel& label);
+  void end_work();
+  // At a clean end, when all ranks have met for the last time.
+  void close_heartbeats();
   // Gives the transfer up for ever: nothing polls any more, its requests and memory stay untouched
   // until the process ends, and all later operations throw `reason`.
   void abandon(const std::shared_ptr<MpiTransfer>& transfer, const std::string& reason);
@@ -78,13 +86,15 @@ class MpiProgress {
   void poll(MpiTransfer& transfer);
   void complete(MpiTransfer& transfer, int index, const MPI_Status& status, bool status_is_valid);
   void throw_if_broken(const MpiTransfer& transfer) const;
-  [[noreturn]] void fail_silent_peers(const MpiTransfer& transfer, Awaited awaited,
-                                      double timeout_seconds) const;
+  void fail_silent_peers(const MpiTransfer& transfer, Awaited awaited, Watchdog& watchdog) const;
+  void end_job_if_others_are_silent() const;
 
   const int rank_;
+  const double timeout_seconds_;
   const MpiProgressOptions options_;
   mutable std::timed_mutex mutex_;  // of all MPI calls and everything below
   std::condition_variable_any work_;
+  MpiHeartbeats heartbeats_;
   std::vector<std::shared_ptr<MpiTransfer>> active_;
   bool main_waits_ = false;
   bool stopping_ = false;

@@ -25,6 +25,12 @@ constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
 constexpr std::int64_t kTags = 32768;
 // How long MPI_Abort may take before the process ends without it.
 constexpr unsigned kAbortSeconds = 10;
+// How long ranks may come after one another at the start: a launcher takes its time on many hosts.
+constexpr double kStartSeconds = 60;
+
+double start_limit(double timeout_seconds) {
+  return timeout_seconds > 0 ? std::max(timeout_seconds, kStartSeconds) : 0;
+}
 
 struct CommTraits {
   using Value = MPI_Comm;
@@ -43,11 +49,11 @@ bool mpi_is_running() {
 // MPI from the first transport of the process to the last.
 class MpiSession {
  public:
-  static std::shared_ptr<MpiSession> get() {
+  static std::shared_ptr<MpiSession> get(double timeout_seconds) {
     static std::weak_ptr<MpiSession> current;
     auto session = current.lock();
     if (!session) {
-      session = std::shared_ptr<MpiSession>(new MpiSession);
+      session = std::shared_ptr<MpiSession>(new MpiSession(timeout_seconds));
       current = session;
     }
     return session;
@@ -62,7 +68,8 @@ class MpiSession {
   void set_broken() { broken_ = true; }
 
  private:
-  MpiSession() {
+  explicit MpiSession(double timeout_seconds) {
+    const CallLimit limit("MPI_Init_thread", start_limit(timeout_seconds));
     int finalized = 0;
     MPI_Finalized(&finalized);
     if (finalized != 0) {
@@ -87,9 +94,8 @@ class MpiSession {
 
 class MpiPending final : public PendingTransfer {
  public:
-  MpiPending(MpiProgress& progress, std::shared_ptr<MpiTransfer> transfer,
-             const double& timeout_seconds)
-      : progress_(progress), transfer_(std::move(transfer)), timeout_seconds_(timeout_seconds) {}
+  MpiPending(MpiProgress& progress, std::shared_ptr<MpiTransfer> transfer)
+      : progress_(progress), transfer_(std::move(transfer)) {}
 
   ~MpiPending() override {
     if (complete_) return;
@@ -106,18 +112,17 @@ class MpiPending final : public PendingTransfer {
 
   int wait_any() override {
     int peer = -1;
-    progress_.wait(*transfer_, timeout_seconds_, MpiProgress::Awaited::kReceives,
-                   [&](MpiTransfer& transfer) {
-                     if (transfer.arrived.empty()) return transfer.receiving_peers == 0;
-                     peer = transfer.arrived.front();
-                     transfer.arrived.pop_front();
-                     return true;
-                   });
+    progress_.wait(*transfer_, MpiProgress::Awaited::kReceives, [&](MpiTransfer& transfer) {
+      if (transfer.arrived.empty()) return transfer.receiving_peers == 0;
+      peer = transfer.arrived.front();
+      transfer.arrived.pop_front();
+      return true;
+    });
     return peer;
   }
 
   void wait_all() override {
-    progress_.wait(*transfer_, timeout_seconds_, MpiProgress::Awaited::kEverything,
+    progress_.wait(*transfer_, MpiProgress::Awaited::kEverything,
                    [](MpiTransfer& transfer) { return transfer.pieces_left == 0; });
     transfer_->arrived.clear();
     complete_ = true;
@@ -128,7 +133,6 @@ class MpiPending final : public PendingTransfer {
  private:
   MpiProgress& progress_;
   std::shared_ptr<MpiTransfer> transfer_;
-  const double& timeout_seconds_;  // the transport's, which may change meanwhile
   int exceptions_at_start_ = std::uncaught_exceptions();
   bool complete_ = false;
 };
@@ -136,21 +140,20 @@ class MpiPending final : public PendingTransfer {
 class MpiTransport final : public Transport {
  public:
   MpiTransport(double timeout_seconds, const MpiProgressOptions& options)
-      : session_(MpiSession::get()) {
+      : session_(MpiSession::get(timeout_seconds)) {
     set_timeout_seconds(timeout_seconds);
-    MPI_Comm duplicate = MPI_COMM_NULL;
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate), "MPI_Comm_dup");
-    comm_ = UniqueHandle<CommTraits>(duplicate);
-    check_mpi(MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    check_mpi(MPI_Comm_rank(duplicate, &rank_), "MPI_Comm_rank");
-    check_mpi(MPI_Comm_size(duplicate, &size_), "MPI_Comm_size");
+    comm_ = duplicate_world(timeout_seconds);
+    heartbeat_comm_ = duplicate_world(timeout_seconds);
+    check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
     if (const int launched = launcher_info().size; size_ != launched) {
       fail(ErrorKind::kCommunication,
            "the launcher started {} processes, but MPI sees {}: it is not the launcher of this MPI "
            "library; use its own mpirun, or srun --mpi=pmix",
            launched, size_);
     }
-    progress_ = std::make_unique<MpiProgress>(rank_, options);
+    progress_ =
+        std::make_unique<MpiProgress>(rank_, heartbeat_comm_.get(), timeout_seconds, options);
   }
 
   ~MpiTransport() override {
@@ -159,6 +162,7 @@ class MpiTransport final : public Transport {
       // MPI_Finalize waits for the others without a deadline, so meet them with one first.
       try {
         barrier({.operation = "end of the run"});
+        progress_->close_heartbeats();
       } catch (const Error& error) {
         std::fprintf(stderr, "atoll: %s\n", printable(error.what()).c_str());
         abort(error.exit_code());
@@ -168,6 +172,7 @@ class MpiTransport final : public Transport {
     if (!clean) {
       session_->set_broken();
       comm_.leak();
+      heartbeat_comm_.leak();
     }
   }
 
@@ -205,7 +210,19 @@ class MpiTransport final : public Transport {
         post_receive(started, peer, receives[peer], tag);
       }
     });
-    return std::make_unique<MpiPending>(*progress_, std::move(transfer), timeout_seconds_);
+    return std::make_unique<MpiPending>(*progress_, std::move(transfer));
+  }
+
+  void begin_work(const OperationLabel& label) override { progress_->begin_work(label); }
+  void end_work() override { progress_->end_work(); }
+
+  static UniqueHandle<CommTraits> duplicate_world(double timeout_seconds) {
+    const CallLimit limit("MPI_Comm_dup", start_limit(timeout_seconds));
+    MPI_Comm duplicate = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate), "MPI_Comm_dup");
+    UniqueHandle<CommTraits> handle(duplicate);
+    check_mpi(MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    return handle;
   }
 
   void post_receive(MpiTransfer& transfer, int peer, std::span<std::byte> bytes, int tag) {
@@ -244,6 +261,7 @@ class MpiTransport final : public Transport {
 
   std::shared_ptr<MpiSession> session_;
   UniqueHandle<CommTraits> comm_;
+  UniqueHandle<CommTraits> heartbeat_comm_;
   int rank_ = 0;
   int size_ = 1;
   std::int64_t next_sequence_ = 0;
@@ -257,6 +275,11 @@ std::unique_ptr<Transport> make_mpi_transport(double timeout_seconds,
                                               const MpiProgressOptions& progress) {
   if (!launched_by_mpi()) return make_world_of_one(timeout_seconds);
   return std::make_unique<MpiTransport>(timeout_seconds, progress);
+}
+
+std::shared_ptr<const void> start_mpi(double timeout_seconds) {
+  if (!launched_by_mpi()) return nullptr;
+  return MpiSession::get(timeout_seconds);
 }
 
 void abort_job(int exit_code) noexcept {

@@ -61,6 +61,15 @@ void Transport::all_reduce(std::span<std::int64_t> values, const OperationLabel&
   all_reduce_values(*this, values, label);
 }
 
+HeartbeatScope::HeartbeatScope(Transport& transport, const OperationLabel& label)
+    : transport_(transport) {
+  if (transport_.scopes_++ == 0) transport_.begin_work(label);
+}
+
+HeartbeatScope::~HeartbeatScope() {
+  if (--transport_.scopes_ == 0) transport_.end_work();
+}
+
 ReduceBlock reduce_block(std::size_t count, int rank, int size) {
   const auto parts = static_cast<std::size_t>(size);
   const auto r = static_cast<std::size_t>(rank);

@@ -96,16 +96,41 @@ class Transport {
   virtual void abort(int exit_code) noexcept = 0;
 
   double timeout_seconds() const { return timeout_seconds_; }
-  void set_timeout_seconds(double seconds) { timeout_seconds_ = seconds; }
 
  protected:
+  void set_timeout_seconds(double seconds) { timeout_seconds_ = seconds; }
+
   std::int64_t bytes_sent_ = 0;  // updated by the rank's main thread only
   double timeout_seconds_ = 60;  // 0 = wait for ever
 
  private:
+  // What a HeartbeatScope begins and ends; scopes inside another are left out.
+  virtual void begin_work(const OperationLabel& /*label*/) {}
+  virtual void end_work() {}
   virtual std::unique_ptr<PendingTransfer> do_all_to_all_v(
       std::vector<std::span<const std::byte>> sends, std::vector<std::span<std::byte>> receives,
       const OperationLabel& label, std::shared_ptr<const void> keep_alive) = 0;
+
+  friend class HeartbeatScope;
+  int scopes_ = 0;  // open
+};
+
+// A stretch of work on all ranks that may take longer than the timeout on one of them: reading and
+// writing files, cutting a graph. The others wait for a rank as long as its process runs and its
+// main thread does something else than wait for messages; meanwhile that rank ends the job as soon
+// as another one has been silent for the timeout. This proves that a process runs, not that its
+// work gets on: a disk that never answers is waited for. All ranks enter, and what they do in there
+// ends with a collective, or those who are through would seem silent. A scope inside another is
+// part of that.
+class HeartbeatScope {
+ public:
+  HeartbeatScope(Transport& transport, const OperationLabel& label);
+  ~HeartbeatScope();
+  HeartbeatScope(const HeartbeatScope&) = delete;
+  HeartbeatScope& operator=(const HeartbeatScope&) = delete;
+
+ private:
+  Transport& transport_;
 };
 
 // The values [begin, begin + count) that `rank` of `size` adds up in an all-reduce of `count`
@@ -154,6 +179,11 @@ std::vector<std::string> transport_names();  // "auto" first
 // Runs body on every rank this process has to run (all of them with local, one with mpi); throws
 // Error{kOption} on an unknown name or options that don't fit the launcher.
 void run_ranks(const TransportOptions& options, const std::function<void(Transport&)>& body);
+
+// Starts MPI, unless it runs or no launcher started several processes, and keeps it running for the
+// life of the result, so that transports may follow one another; null without. Ends the process if
+// the others don't come within a minute, or the timeout where that is longer.
+std::shared_ptr<const void> start_mpi(double timeout_seconds);
 
 // Rank, size and rank within the host as the launcher's environment says (0, 1, 0 without one).
 struct LauncherInfo {

@@ -9,9 +9,12 @@
 
 namespace atl {
 
-// Runs `work` on every rank, then lets all know how it went: if some rank threw an Error, every
-// rank throws the one of the lowest such rank. Collective.
-void on_all_ranks(Transport& transport, const std::function<void()>& work);
+// Runs `work` on every rank, then lets all know how it went: if some rank threw, every rank throws
+// the Error of the lowest such rank (an exception that is no Error becomes one that says so).
+// Meanwhile the ranks are in a HeartbeatScope: work may take longer than the timeout as long as the
+// processes live. `label` names it where it is waited for. Collective.
+void on_all_ranks(Transport& transport, const std::function<void()>& work,
+                  const OperationLabel& label = {"agreement of all ranks"});
 
 // Every rank gets rank 0's text, of whatever length. Collective.
 void share_text(Transport& transport, std::string& text, const OperationLabel& label);

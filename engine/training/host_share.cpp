@@ -64,14 +64,19 @@ void require_memory(Transport& transport, Backend& backend, std::int64_t bytes_n
     need += needs[r];
     ++ranks;
   }
-  on_all_ranks(transport, [&] {
-    if (need <= available) return;
-    fail(ErrorKind::kMemory,
-         "{}: its {} ranks need {} for model, activations and buffers, {} is available, {} is "
-         "missing; use more {}, a smaller --hidden or fewer --layers",
-         place, ranks, format_bytes(need), format_bytes(available), format_bytes(need - available),
-         on_host ? "hosts" : "devices");
-  });
+  try {
+    on_all_ranks(transport, [&] {
+      if (need <= available) return;
+      fail(ErrorKind::kMemory,
+           "{}: its {} ranks need {} for model, activations and buffers, {} is available, {} is "
+           "missing; use more {}, a smaller --hidden or fewer --layers",
+           place, ranks, format_bytes(need), format_bytes(available),
+           format_bytes(need - available), on_host ? "hosts" : "devices");
+    });
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kMemory) throw;
+    throw TooLittleMemory(error.what());
+  }
 }
 
 }  // namespace atl

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "base/error.hpp"
 #include "engine/comm/transport.hpp"
 #include "kernels/backend.hpp"
 
@@ -15,7 +17,13 @@ int cores_per_rank(Transport& transport);
 // How many lower ranks of this host use a device: which of its devices is this rank's. Collective.
 int device_rank_on_host(Transport& transport, bool uses_device);
 
-// Throws Error{kMemory} on every rank, naming place, need, available and missing bytes, if the
+// What was asked for does not fit: known on all ranks before any of it was allocated.
+class TooLittleMemory : public Error {
+ public:
+  explicit TooLittleMemory(const std::string& message) : Error(ErrorKind::kMemory, message) {}
+};
+
+// Throws TooLittleMemory on every rank, naming place, need, available and missing bytes, if the
 // ranks that share some host's or device's memory together need more than it has available.
 // Collective.
 void require_memory(Transport& transport, Backend& backend, std::int64_t bytes_needed);

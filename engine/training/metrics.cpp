@@ -107,6 +107,8 @@ const char* metric_name(Task task) {
 }
 
 double roc_auc(std::span<const float> scores, std::span<const std::uint8_t> positive) {
+  // They have no order, and sorting by one that is none may run out of the array.
+  if (std::ranges::any_of(scores, [](float score) { return std::isnan(score); })) return kNaN;
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(),
@@ -120,7 +122,6 @@ double roc_auc(std::span<const float> scores, std::span<const std::uint8_t> posi
       hits += positive[order[end]];
       ++end;
     }
-    if (end == begin) return kNaN;  // a NaN score equals nothing
     rank_sum += hits * (static_cast<double>(begin + end + 1) / 2);
     positives += hits;
     begin = end;

@@ -36,10 +36,7 @@ template <typename T>
 void write_rows(const RankData& data, Transport& transport, const std::vector<T>& local,
                 std::int64_t width, bool vector, const std::filesystem::path& out) {
   const std::vector<T> all = collect_rows(data, transport, local, width);
-  // Writing takes as long as the disk takes: silence is no sign of trouble here.
-  const double timeout = transport.timeout_seconds();
-  transport.set_timeout_seconds(0);
-  on_all_ranks(transport, [&] {
+  const auto write = [&] {
     if (transport.rank() != 0) return;
     std::vector<std::int64_t> shape{data.dataset().nodes};
     if (!vector) shape.push_back(width);
@@ -53,8 +50,8 @@ void write_rows(const RankData& data, Transport& transport, const std::vector<T>
     }
     std::filesystem::rename(temporary, out, error);
     if (error) fail_input("{}: can't rename into place: {}", out.string(), error.message());
-  });
-  transport.set_timeout_seconds(timeout);
+  };
+  on_all_ranks(transport, write, {"the file of predictions"});
 }
 
 // Class with the largest logit of every row, the first one if several are equal.

@@ -18,23 +18,22 @@ namespace {
 // becomes its folder.
 Shard open_shard(Transport& transport, const std::filesystem::path& dataset_folder,
                  const PartitionOptions& options, std::filesystem::path& partition) {
-  // Cutting a large graph takes as long as it takes: silence is no sign of trouble here.
-  const double timeout = transport.timeout_seconds();
-  transport.set_timeout_seconds(0);
   std::string folder;
-  on_all_ranks(transport, [&] {
-    if (transport.rank() != 0) return;
-    const Dataset dataset = Dataset::open(dataset_folder);
-    folder = ensure_partition(dataset, transport.size(), options).string();
-  });
-  transport.set_timeout_seconds(timeout);
+  on_all_ranks(transport,
+               [&] {
+                 if (transport.rank() != 0) return;
+                 const Dataset dataset = Dataset::open(dataset_folder);
+                 folder = ensure_partition(dataset, transport.size(), options).string();
+               },
+               {"the partition"});
   auto length = static_cast<std::int64_t>(folder.size());
   transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, {"partition folder"});
   folder.resize(static_cast<std::size_t>(length));
   transport.broadcast(std::as_writable_bytes(std::span(folder)), 0, {"partition folder"});
   partition = folder;
   Shard shard;
-  on_all_ranks(transport, [&] { shard = Shard::open(shard_folder(folder, transport.rank())); });
+  on_all_ranks(transport, [&] { shard = Shard::open(shard_folder(folder, transport.rank())); },
+               {"the shard"});
   return shard;
 }
 
@@ -95,14 +94,23 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   // What the shard takes on a device; on a host it is mapped, not copied.
   const bool copied = !backend_->host_accessible();
   require_memory(transport, *backend_, copied ? device_bytes_of(shard_, options.dtype) : 0);
-  data_ = std::make_unique<RankData>(*backend_, *queue_, transport, shard_, options.split_index,
-                                     options.dtype, model_outputs);
+  {
+    // The first read of features and labels, which ends with a sum over ranks.
+    const HeartbeatScope scope(transport, {"the data of each rank"});
+    data_ = std::make_unique<RankData>(*backend_, *queue_, transport, shard_, options.split_index,
+                                       options.dtype, model_outputs);
+    transport.barrier({"the data of each rank"});
+  }
   on_all_ranks(transport, [&] {
     trainer_ = std::make_unique<Trainer>(options, *data_, *backend_, *queue_, transport,
                                          device_.transport.get());
   });
   require_memory(transport, *backend_, trainer_->bytes_needed());
-  trainer_->allocate();
+  {
+    const HeartbeatScope scope(transport, {"the memory of each rank"});
+    trainer_->allocate();
+    transport.barrier({"the memory of each rank"});
+  }
   std::int64_t some_device = backend_->host_accessible() ? 0 : 1;
   transport.all_reduce(std::span(&some_device, 1), {"device count"});
   if (transport.rank() == 0) {

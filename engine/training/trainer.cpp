@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "base/log.hpp"
 #include "engine/training/calibration.hpp"
@@ -194,6 +195,9 @@ bool Trainer::replay_epoch(int epoch) {
 }
 
 EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wishes) {
+  // The first epoch reads mapped files, whose disks may be slower than the timeout allows.
+  std::optional<HeartbeatScope> scope;
+  if (epochs_run_ == 0) scope.emplace(transport_, OperationLabel{"first epoch"});
   trace_.clear();
   const std::int64_t bytes_before = bytes_sent();
   const double start_us = trace_.now_us();

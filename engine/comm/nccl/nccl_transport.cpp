@@ -135,7 +135,7 @@ class Communicator {
     try {
       const ncclResult_t result = nccl().ncclCommFinalize(comm_);
       if (result != ncclInProgress) check_nccl(result, "ncclCommFinalize");
-      const Watchdog watchdog(static_cast<double>(kCloseLimit.count()));
+      Watchdog watchdog(static_cast<double>(kCloseLimit.count()));
       Pause pause;
       while (!ready([] { return "the end"; })) {
         if (watchdog.expired()) return false;
@@ -242,7 +242,7 @@ class NcclTransport final : public DeviceTransport {
 
   // Until the group is on the queue: a thread of NCCL puts it there.
   void await_ready(const OperationLabel& label, const std::vector<int>& peers) {
-    const Watchdog watchdog(transport_.timeout_seconds());
+    Watchdog watchdog(transport_.timeout_seconds());
     const auto operation = [&] {
       const std::string text = to_string(label);
       return peers.empty() ? text : fmt::format("{} with {}", text, rank_list(peers));
@@ -275,7 +275,7 @@ class NcclTransport final : public DeviceTransport {
 
   // After an abort, so that the owner of the queue can take down what it uses.
   void drain(Queue& queue) noexcept {
-    const Watchdog watchdog(kDrainSeconds);
+    Watchdog watchdog(kDrainSeconds);
     Pause pause;
     try {
       while (!watchdog.expired() && !backend_.is_idle(queue)) pause();
