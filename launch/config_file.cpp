@@ -268,17 +268,22 @@ std::vector<EffectiveOption> effective_options(const CLI::App& command) {
     const std::vector<std::string> values = effective_values(*option);
     const std::vector<std::string> keys = keys_of(*option);
     if (values.empty() || keys.empty() || option == command.get_help_ptr()) continue;
-    std::string text;
+    std::vector<std::string> toml;
+    std::vector<std::string> words;
     if (is_flag(*option)) {
-      text = fmt::format("{}", option->as<bool>());
-    } else if (option->get_items_expected_max() == 1) {
-      text = to_toml(values.front(), *option);
+      toml = words = {fmt::format("{}", option->as<bool>())};
     } else {
-      std::vector<std::string> items;
-      for (const std::string& value : values) items.push_back(to_toml(value, *option));
-      text = fmt::format("[{}]", fmt::join(items, ", "));
+      for (const std::string& value : values) {
+        toml.push_back(to_toml(value, *option));
+        words.push_back(toml.back() == quoted(value) ? value : toml.back());
+      }
     }
-    options.push_back({keys.front(), text, option->get_positional(), option->get_configurable()});
+    const bool is_list = !is_flag(*option) && option->get_items_expected_max() > 1;
+    options.push_back({.key = keys.front(),
+                       .text = fmt::format("{}", fmt::join(words, ",")),
+                       .toml = is_list ? fmt::format("[{}]", fmt::join(toml, ", ")) : toml.front(),
+                       .positional = option->get_positional(),
+                       .configurable = option->get_configurable()});
   }
   return options;
 }
@@ -286,7 +291,7 @@ std::vector<EffectiveOption> effective_options(const CLI::App& command) {
 std::string effective_config(const CLI::App& command) {
   std::string text = fmt::format("# atoll {} --config THIS_FILE\n", command.get_name());
   for (const EffectiveOption& option : effective_options(command)) {
-    if (option.configurable) text += fmt::format("{} = {}\n", option.key, option.value);
+    if (option.configurable) text += fmt::format("{} = {}\n", option.key, option.toml);
   }
   return text;
 }

@@ -35,8 +35,9 @@ std::vector<ConfigValue> read_config_values(const std::filesystem::path& path);
 
 // One option that has a value or a default.
 struct EffectiveOption {
-  std::string key;    // its name without dashes
-  std::string value;  // as in TOML
+  std::string key;   // its name without dashes
+  std::string text;  // its value as on a command line; equal for equal numbers
+  std::string toml;
   bool positional = false;
   bool configurable = true;  // may stand in a file
 };

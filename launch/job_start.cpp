@@ -85,7 +85,7 @@ std::vector<RankFact> facts_of(CLI::App& program) {
     }
     const std::string name =
         option.positional ? fmt::format("argument '{}'", option.key) : "--" + option.key;
-    facts.push_back({name, option.value});
+    facts.push_back({name, option.text});
   }
   return facts;
 }

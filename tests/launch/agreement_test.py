@@ -51,7 +51,7 @@ class AgreementTest(unittest.TestCase):
     def test_options(self):
         wanted = {"--seed": "--seed is 1 on rank 0 and 2 on rank 1",
                   "--eval-every": "--eval-every is 1 on rank 0 and 2 on rank 1",
-                  "--dtype": '--dtype is "f32" on rank 0 and "bf16" on rank 1',
+                  "--dtype": "--dtype is f32 on rank 0 and bf16 on rank 1",
                   "--hidden": "--hidden is 4 on rank 0 and 8 on rank 1"}
         self.assertGreaterEqual(len(OPTIONS), 40)
         for (option, _, _), (first, second, _) in zip(OPTIONS, pairs()):

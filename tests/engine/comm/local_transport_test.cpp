@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "engine/comm/watchdog.hpp"
 #include "tests/engine/comm/transport_cases.hpp"
 
 namespace atl {
@@ -175,6 +176,70 @@ TEST(LocalTransport, DroppedTransferThatTimesOutIsReported) {
     EXPECT_THROW(transport.barrier({.operation = "barrier"}), Error);
   });
   EXPECT_THAT(error.what(), HasSubstr("rank 0 heard nothing from rank 1"));
+}
+
+// Ranks of one process are alive while they work.
+TEST(LocalTransport, WorkingRankIsWaitedFor) {
+  run_local_ranks(3, 0.1, [&](Transport& transport) {
+    const HeartbeatScope scope(transport, {"the partition"});
+    if (transport.rank() == 0) std::this_thread::sleep_for(500ms);
+    transport.barrier({"the partition"});
+    if (transport.rank() == 1) std::this_thread::sleep_for(500ms);
+    transport.barrier({"the partition"});
+  });
+}
+
+TEST(LocalTransport, SilentRankIsNamedBesideOneThatWorks) {
+  std::atomic<int> ended{0};
+  const Error error = error_of(3, 0.1, [&](Transport& transport) {
+    std::vector<std::byte> received;
+    if (transport.rank() == 2) {
+      while (ended == 0) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    const HeartbeatScope scope(transport, {"the partition"});
+    if (transport.rank() == 0) {
+      while (ended == 0) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    try {
+      start_bytes(transport, received)->wait_all();
+    } catch (...) {
+      ++ended;
+      throw;
+    }
+  });
+  EXPECT_THAT(error.what(), HasSubstr("rank 1 heard nothing from rank 2 for 0.1 s"));
+}
+
+// Once its work is done a rank has to say something.
+TEST(LocalTransport, RankThatWorkedIsSilentWithoutItsScope) {
+  std::atomic<int> ended{0};
+  const Error error = error_of(2, 0.1, [&](Transport& transport) {
+    std::vector<std::byte> received;
+    if (transport.rank() == 1) {
+      { const HeartbeatScope scope(transport, {"the partition"}); }
+      while (ended == 0) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    try {
+      start_bytes(transport, received)->wait_all();
+    } catch (...) {
+      ++ended;
+      throw;
+    }
+  });
+  EXPECT_THAT(error.what(), HasSubstr("rank 0 heard nothing from rank 1 for 0.1 s"));
+}
+
+// A process that was stopped has not seen yet what came meanwhile.
+TEST(Watchdog, OwnSilenceDoesNotCount) {
+  Watchdog watchdog(0.2);
+  std::this_thread::sleep_for(300ms);  // nobody looks
+  EXPECT_FALSE(watchdog.expired());
+  const auto start = std::chrono::steady_clock::now();
+  while (!watchdog.expired()) std::this_thread::sleep_for(5ms);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 150ms);
 }
 
 // The others wait without a deadline, so only the failing rank can wake them.

@@ -89,6 +89,27 @@ void missing_at_the_end(Transport& transport) {
   if (transport.rank() == 2) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
+// Three times as long as the timeout: the others hear that it works.
+void working_rank(Transport& transport) {
+  const HeartbeatScope scope(transport, {"the partition"});
+  if (transport.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(3));
+  transport.barrier({.operation = "the partition"});
+}
+
+void stopped_at_work(Transport& transport) {
+  const HeartbeatScope scope(transport, {"the partition"});
+  if (transport.rank() == 2) std::raise(SIGSTOP);
+  transport.barrier({.operation = "the partition"});
+}
+
+// Rank 0 works for an hour and waits for nobody.
+void stopped_beside_work(Transport& transport) {
+  const HeartbeatScope scope(transport, {"the partition"});
+  if (transport.rank() == 0) std::this_thread::sleep_for(std::chrono::hours(1));
+  if (transport.rank() == 2) std::raise(SIGSTOP);
+  transport.barrier({.operation = "the partition"});
+}
+
 int run(const std::string& name) {
   static const std::map<std::string, void (*)(Transport&)> programs{
       {"silent", silent_rank},
@@ -100,6 +121,9 @@ int run(const std::string& name) {
       {"short", short_message},
       {"long", long_message},
       {"end", missing_at_the_end},
+      {"works", working_rank},
+      {"stopped_at_work", stopped_at_work},
+      {"stopped_beside_work", stopped_beside_work},
   };
   try {
     if (name == "before") fail_option("--layers x: must be a number");
