@@ -168,6 +168,24 @@ class PlanTest(OneFolderTest):
             self.assertEqual(dropped, without < with_plan)
         self.assertEqual(self.summary("tried")["exchange"], "exact" if dropped else "quantized")
 
+    def test_plan_for_which_there_is_no_memory(self):
+        """Both trials say so; the run then ends with the same error."""
+        layers = ["--layers", "60", "--norm", "batch"]
+        self.succeed("plan", "data", "--topology", "machine.json", *layers, "--hidden", "16",
+                     "--search", "greedy", "--out", "deep.json")
+        with open(self.path("deep.json"), encoding="utf-8") as file:
+            plan = json.load(file)
+        plan["model"]["hidden"] = 65536  # weights of terabytes
+        write(self.path("deep.json"), json.dumps(plan))
+        result = run(["train", "data", *TRAIN[len(MODEL):], *layers, "--hidden", "65536", "--plan",
+                      "deep.json", "--epochs", "1"], self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        for name in ("with the plan", "without the plan"):
+            self.assertRegex(result.stderr, f"warning {name}: host .* ranks need .* is missing")
+        self.assertIn("too little memory with the plan, too little memory without it",
+                      result.stderr)
+        self.assertNotIn("inf ms", result.stderr)
+
     def test_the_policy_can_be_trained_and_used(self):
         train = ["plan", "train-policy", "--instances", "4", "--rounds", "2", "--epochs", "1",
                  "--evaluations", "10", "--hidden", "8"]
