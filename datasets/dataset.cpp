@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/seal.hpp"
 #include "datasets/dataset_writer.hpp"
+#include "datasets/file_list.hpp"
 
 namespace atl {
 
@@ -62,6 +64,12 @@ Json checked_files(const Json& json, const fs::path& file) {
   if (!json.contains("files")) return describe_files(file.parent_path());
   const Json& files = json["files"];
   if (!files.is_object()) fail_input("{}: field 'files' is not an object", file.string());
+  for (const auto& [name, entry] : files.items()) {
+    if (std::ranges::find(kDatasetFiles, name) == std::end(kDatasetFiles)) {
+      fail_input("{}: 'files' names '{}'; allowed are {}", file.string(), name,
+                 fmt::join(kDatasetFiles, ", "));
+    }
+  }
   for (const char* name : kDatasetFiles) {
     const fs::path path = file.parent_path() / name;
     std::error_code error;
@@ -71,12 +79,8 @@ Json checked_files(const Json& json, const fs::path& file) {
                  there ? "not listed in dataset.json" : "listed in dataset.json, but not there");
     }
     if (!there) continue;
-    const auto bytes = json_field<std::int64_t>(files[name], "bytes", file);
     json_field<std::string>(files[name], "xxh3", file);
-    if (bytes != static_cast<std::int64_t>(fs::file_size(path, error))) {
-      fail_input("{}: changed since dataset.json was written: {} bytes found, {} expected",
-                 path.string(), fs::file_size(path, error), bytes);
-    }
+    check_file_size(path, files[name], file);
   }
   return files;
 }
@@ -92,6 +96,9 @@ Dataset Dataset::open(const fs::path& folder) {
   }
   const Json json = read_json(file);
   check_format(json, file);
+  if (json.contains("seal")) {
+    with_remedy("remove the field 'seal' if the change is meant", [&] { check_seal(json, file); });
+  }
   Dataset dataset;
   dataset.folder_ = folder;
   dataset.open_graph(json);

@@ -2,27 +2,26 @@
 
 #include <algorithm>
 
-#include "base/checksum.hpp"
+#include "base/seal.hpp"
+#include "datasets/file_list.hpp"
 
 namespace atl {
 
 namespace fs = std::filesystem;
 
 std::string overall_checksum(const Json& files) {
-  std::string lines;
+  Json ordered = Json::object();
   for (const char* name : kDatasetFiles) {
-    if (files.contains(name)) lines += fmt::format("{} {}\n", name, files[name].value("xxh3", ""));
+    if (files.contains(name)) ordered[name] = files[name];
   }
-  return to_hex(checksum(lines));
+  return list_checksum(ordered);
 }
 
 Json describe_files(const fs::path& folder) {
   Json files = Json::object();
   for (const char* name : kDatasetFiles) {
-    const fs::path path = folder / name;
     std::error_code error;
-    if (!fs::exists(path, error)) continue;
-    files[name] = {{"bytes", fs::file_size(path)}, {"xxh3", to_hex(file_checksum(path))}};
+    if (fs::exists(folder / name, error)) files[name] = describe_file(folder / name);
   }
   return files;
 }
@@ -104,6 +103,7 @@ DatasetInfo DatasetWriter::commit() {
   json["provenance"] = info_.provenance;
   json["files"] = files;
   json["checksum"] = info_.checksum;
+  add_seal(json);
   write_json(folder_.path() / "dataset.json", json);
   folder_.commit();
   return info_;

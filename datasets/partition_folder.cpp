@@ -1,14 +1,19 @@
 #include "datasets/partition_folder.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 
 #include "base/checksum.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/log.hpp"
-#include "datasets/shard.hpp"
+#include "base/seal.hpp"
+#include "datasets/file_list.hpp"
 #include "partition/quality.hpp"
 
 namespace atl {
@@ -16,8 +21,6 @@ namespace atl {
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr int kPartitionFormat = 1;
 
 std::span<const std::uint8_t> training_split(const Dataset& dataset,
                                              const PartitionOptions& options) {
@@ -30,6 +33,27 @@ void make_folder(const fs::path& path) {
   std::error_code error;
   fs::create_directory(path, error);
   if (error) fail_input("{}: can't create: {}", path.string(), error.message());
+}
+
+// Cutting takes minutes: that its result has no place to go is said before.
+void require_writable(const fs::path& folder) {
+  fs::path nearest = fs::absolute(folder);
+  while (!is_there(nearest) && nearest.has_relative_path()) nearest = nearest.parent_path();
+  std::error_code ignored;
+  if (!fs::is_directory(nearest, ignored)) {
+    errno = ENOTDIR;
+  } else if (::faccessat(AT_FDCWD, nearest.c_str(), W_OK | X_OK, AT_EACCESS) == 0) {
+    return;
+  }
+  fail_input("{}: can't create a partition here: {}; --parts-dir DIR keeps partitions elsewhere",
+             folder.string(), std::strerror(errno));
+}
+
+// What of a dataset a partition depends on, besides options.
+Json dataset_identity(const DatasetInfo& info) {
+  return {{"name", info.name},         {"nodes", info.nodes},          {"edges", info.edges},
+          {"directed", info.directed}, {"task", to_string(info.task)}, {"classes", info.classes},
+          {"checksum", info.checksum}};
 }
 
 void make_partition(const Dataset& dataset, int parts, const PartitionOptions& options,
@@ -45,73 +69,123 @@ void make_partition(const Dataset& dataset, int parts, const PartitionOptions& o
   const double partition_seconds = seconds_since(start);
 
   AtomicFolder target(folder);
+  Json files = Json::object();
+  const auto list = [&](const std::string& name) {
+    files[name] = describe_file(target.path() / name);
+  };
   LocalGraphBuilder builder(graph, part_of, parts, options.node_order);
   for (int part = 0; part < parts; ++part) {
     const fs::path shard = shard_folder(target.path(), part);
     make_folder(shard);
     write_shard(shard, dataset, builder.build(part));
+    list(fmt::format("{}/shard.json", shard.filename().string()));
   }
   write_json(target.path() / "quality.json",
              to_json(measure_quality(builder, split, normalised_shares(options.weights, parts))));
+  list("quality.json");
   Json json;
-  json["format"] = kPartitionFormat;
+  json["format"] = kShardFormat;
   json["parts"] = parts;
   json["options"] = to_json(options);
-  json["dataset"] = {{"name", dataset.info().name},
-                     {"nodes", dataset.info().nodes},
-                     {"edges", dataset.info().edges},
-                     {"checksum", dataset.info().checksum}};
+  json["dataset"] = dataset_identity(dataset.info());
   json["partition_seconds"] = partition_seconds;
   json["total_seconds"] = seconds_since(start);
+  json["files"] = files;
+  json["checksum"] = list_checksum(files);
+  add_seal(json);
   write_json(target.path() / "partition.json", json);
   target.commit();
 }
 
+std::string remedy_for(const fs::path& folder) {
+  return fmt::format("remove {} and it is made again", folder.string());
+}
+
+const Json& listed_file(const Json& description, const std::string& name, const fs::path& folder) {
+  const Json& files = description.at("files");
+  const auto found = files.find(name);
+  if (found == files.end()) {
+    fail_input("{}: '{}' is not listed", (folder / "partition.json").string(), name);
+  }
+  return *found;
+}
+
+// The partition in `folder`, which must be the one that the other arguments describe.
+Partition read_partition(const fs::path& folder, const Dataset& dataset, int parts,
+                         const PartitionOptions& options) {
+  return with_remedy(remedy_for(folder), [&] {
+    Partition partition{folder, read_partition_description(folder), {}};
+    const Json& description = partition.description;
+    require_dataset(description, folder, dataset);
+    const fs::path file = folder / "partition.json";
+    if (json_field<int>(description, "parts", file) != parts ||
+        json_field<Json>(description, "options", file) != to_json(options)) {
+      fail_input("{}: another partition than the folder's name says: {} parts, {}", file.string(),
+                 description.at("parts").dump(), description.at("options").dump());
+    }
+    for (int part = 0; part < parts; ++part) {
+      const std::string shard = fmt::format("{}/shard.json", shard_folder("", part).string());
+      check_file_size(folder / shard, listed_file(description, shard, folder), file);
+    }
+    check_file(folder / "quality.json", listed_file(description, "quality.json", folder), file);
+    partition.quality = read_json(folder / "quality.json");
+    return partition;
+  });
+}
+
 }  // namespace
 
+fs::path parts_folder(const Dataset& dataset, const PartitionOptions& options) {
+  return options.parts_dir.empty() ? dataset.folder() / "parts" : options.parts_dir;
+}
+
 fs::path partition_folder(const Dataset& dataset, int parts, const PartitionOptions& options) {
-  const std::string text = fmt::format("{} {} {} {}", parts, to_json(options).dump(),
-                                       dataset.info().directed, dataset.info().checksum);
-  return dataset.folder() / "parts" /
-         fmt::format("{}-{}-{}-{:08x}", parts, options.method, to_string(options.objective),
-                     static_cast<std::uint32_t>(checksum(text)));
+  Json identity = dataset_identity(dataset.info());
+  identity.erase("name");
+  const std::string text =
+      fmt::format("{} {} {} {}", kShardFormat, parts, to_json(options).dump(), identity.dump());
+  return parts_folder(dataset, options) / fmt::format("{}-{}-{}-{:08x}", parts, options.method,
+                                                      to_string(options.objective),
+                                                      static_cast<std::uint32_t>(checksum(text)));
+}
+
+bool has_partition(const Dataset& dataset, int parts, const PartitionOptions& options) {
+  return is_there(partition_folder(dataset, parts, options));
 }
 
 fs::path shard_folder(const fs::path& partition, int part) {
   return partition / fmt::format("part-{}", part);
 }
 
-Json read_partition(const fs::path& folder, const Dataset& dataset) {
-  dataset.validate_checksums();  // else files edited under their dataset.json would go unnoticed
+Json read_partition_description(const fs::path& folder) {
   const fs::path file = folder / "partition.json";
   Json json = read_json(file);
   const int format = json_field<int>(json, "format", file);
-  if (format != kPartitionFormat) {
-    fail_input("{}: format {}; this program reads format {}; remove the folder and partition again",
-               file.string(), format, kPartitionFormat);
+  if (format != kShardFormat) {
+    fail_input("{}: format {}; this program reads format {}", file.string(), format, kShardFormat);
   }
-  const auto found =
-      json_field<std::string>(json_field<Json>(json, "dataset", file), "checksum", file);
-  if (found != dataset.info().checksum) {
-    fail_input(
-        "{}: made from a dataset with checksum {}, but {} has {}: the dataset changed since; "
-        "remove the folder and partition again",
-        file.string(), found, dataset.folder().string(), dataset.info().checksum);
-  }
-  const int parts = json_field<int>(json, "parts", file);
-  for (int part = 0; part < parts; ++part) {
-    if (!is_there(shard_folder(folder, part) / "shard.json")) {
-      fail_input("{}: shard.json is missing; remove {} and partition again",
-                 shard_folder(folder, part).string(), folder.string());
-    }
-  }
+  check_seal(json, file);
   return json;
 }
 
-fs::path ensure_partition(const Dataset& dataset, int parts, const PartitionOptions& options) {
-  make_partitioner(options.method);  // an unknown method is an option error, not a folder name
-  fs::path folder = partition_folder(dataset, parts, options);
-  if (!is_there(folder)) {
+void require_dataset(const Json& description, const fs::path& folder, const Dataset& dataset) {
+  const fs::path file = folder / "partition.json";
+  const auto found = json_field<Json>(description, "dataset", file);
+  for (const auto& [field, now] : dataset_identity(dataset.info()).items()) {
+    const auto then = json_field<Json>(found, field.c_str(), file);
+    if (field == "name" || then == now) continue;
+    fail_input("{}: made from a dataset with {} {}, but {} has {}: the dataset changed since",
+               file.string(), field, then.dump(), dataset.folder().string(), now.dump());
+  }
+}
+
+Partition ensure_partition(const Dataset& dataset, int parts, const PartitionOptions& options) {
+  check_partition_options(dataset.info().nodes, parts, options);
+  const fs::path folder = partition_folder(dataset, parts, options);
+  if (is_there(folder)) {
+    dataset.validate_checksums();  // else files edited under their dataset.json go unnoticed
+  } else {
+    require_writable(folder.parent_path());
     log::info("partitioning {} into {} parts ({}, {}, balance {})", dataset.info().name, parts,
               options.method, to_string(options.objective), to_string(options.balance));
     dataset.validate();  // METIS and the shards trust every id and value
@@ -122,8 +196,21 @@ fs::path ensure_partition(const Dataset& dataset, int parts, const PartitionOpti
       if (!is_there(folder)) throw;
     }
   }
-  read_partition(folder, dataset);
-  return folder;
+  return read_partition(folder, dataset, parts, options);
+}
+
+Shard open_shard(const fs::path& partition, int part, const std::string& checksum) {
+  return with_remedy(remedy_for(partition), [&] {
+    const Json description = read_partition_description(partition);
+    const auto found = description.at("checksum").get<std::string>();
+    if (found != checksum) {
+      fail_input("{}: another partition (checksum {}) than rank 0 has there ({})",
+                 partition.string(), found, checksum);
+    }
+    const fs::path folder = shard_folder(partition, part);
+    const std::string name = fmt::format("{}/shard.json", folder.filename().string());
+    return Shard::open(folder, listed_file(description, name, partition));
+  });
 }
 
 }  // namespace atl

@@ -3,28 +3,49 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "base/json.hpp"
 #include "datasets/dataset.hpp"
+#include "datasets/shard.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {
 
-// Where that partition lies, whether it exists or not. HASH covers all options and the dataset's
-// checksum, so a changed dataset never meets an old partition by name.
+// Where partitions of `dataset` are kept: options.parts_dir, or DATASET/parts.
+std::filesystem::path parts_folder(const Dataset& dataset, const PartitionOptions& options);
+// Where that partition lies, whether it exists or not. HASH covers all options, what the dataset
+// means (its checksum, direction, task and classes) and the format, so that a changed dataset or
+// another version of the program never meets an old partition by name.
 std::filesystem::path partition_folder(const Dataset& dataset, int parts,
                                        const PartitionOptions& options);
+bool has_partition(const Dataset& dataset, int parts, const PartitionOptions& options);
 // partition / "part-K"
 std::filesystem::path shard_folder(const std::filesystem::path& partition, int part);
 
-// Returns the folder, made first (atomically) if it is not there. Throws Error{kInput} if the
-// folder there belongs to another dataset or is damaged. One process calls this; the others wait
-// for it.
-std::filesystem::path ensure_partition(const Dataset& dataset, int parts,
-                                       const PartitionOptions& options);
+struct Partition {
+  std::filesystem::path folder;
+  Json description;  // partition.json; its field "checksum" names the content of all shards
+  Json quality;      // quality.json
 
-// Checks partition.json of an existing folder against the dataset and returns it. Throws
-// Error{kInput} naming both checksums if they differ.
-Json read_partition(const std::filesystem::path& folder, const Dataset& dataset);
+  std::string checksum() const { return description.at("checksum").get<std::string>(); }
+};
+
+// The partition, made first (atomically) if it is not there. Before anything is computed it throws
+// Error{kOption} for options that can't be and Error{kInput} for a folder that can't be written;
+// then Error{kInput} if a file of the dataset is damaged, or the folder there is or belongs to
+// another dataset. One process calls this; the others wait for it.
+Partition ensure_partition(const Dataset& dataset, int parts, const PartitionOptions& options);
+
+// partition.json, its seal and format checked. Throws Error{kInput}.
+Json read_partition_description(const std::filesystem::path& folder);
+// Throws Error{kInput} naming what differs unless the partition that `description` (of `folder`)
+// tells of is one of this dataset as it is now.
+void require_dataset(const Json& description, const std::filesystem::path& folder,
+                     const Dataset& dataset);
+
+// The shard of one part. Throws Error{kInput} if a file of it is damaged, is another part's or
+// another partition's, or if the partition's checksum is not `checksum`, which is rank 0's.
+Shard open_shard(const std::filesystem::path& partition, int part, const std::string& checksum);
 
 }  // namespace atl

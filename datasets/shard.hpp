@@ -1,10 +1,13 @@
-// The shard of one part on disk: its local graph, inner features, labels and split, as .npy + json,
-// memory-mapped. A rank reads only its own.
+// The shard of one part: its local graph, inner features, labels and split. On disk it is a folder
+// of .npy files and shard.json, memory-mapped, of which a rank reads only its own.
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/npy.hpp"
@@ -13,25 +16,48 @@
 
 namespace atl {
 
+// Of shard.json and partition.json, and part of the name of a partition's folder.
+inline constexpr int kShardFormat = 2;
+
 class Shard {
  public:
-  // `folder` is .../part-K. Checks every array against shard.json and the plans for consistency.
-  static Shard open(const std::filesystem::path& folder);
+  // `folder` is .../part-K, `listed` the entry of its shard.json in partition.json. Reads every
+  // file once to compare its checksum, and checks that all arrays fit together and all values are
+  // in range. Throws Error{kInput}.
+  static Shard open(const std::filesystem::path& folder, const Json& listed);
+  // The same without files: takes the local graph, copies the rows of its inner nodes.
+  static Shard copy(const Dataset& dataset, LocalGraph graph);
 
   const LocalGraphView& graph() const { return graph_; }
-  const DatasetInfo& dataset() const { return dataset_; }  // of the whole dataset
-  std::span<const float> features() const;                 // [inner, dataset().features]
-  std::span<const std::int32_t> labels() const;            // as Dataset, inner nodes only
-  std::span<const std::uint8_t> multi_labels() const;
+  const DatasetInfo& dataset() const { return dataset_; }           // of the whole dataset
+  std::span<const float> features() const { return features_; }     // [inner, dataset().features]
+  std::span<const std::int32_t> labels() const { return labels_; }  // as Dataset, inner nodes only
+  std::span<const std::uint8_t> multi_labels() const { return multi_labels_; }
   std::span<const std::uint8_t> split(std::int64_t index) const;  // [inner]
 
+  // Gives back the memory of features(), which must not be used afterwards.
+  void release_features();
+
  private:
-  void open_node_data(const std::filesystem::path& folder);
+  friend class ShardReader;
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
 
   DatasetInfo dataset_;
   LocalGraphView graph_;
+  std::span<const float> features_;
+  std::span<const std::int32_t> labels_;
+  std::span<const std::uint8_t> multi_labels_;
+  std::span<const std::uint8_t> splits_;  // [splits, inner]
+
+  // What the spans show: mapped files, or memory.
   std::vector<NpyFile> files_;
-  NpyFile features_, labels_, split_;
+  LocalGraph local_graph_;
+  std::unique_ptr<float, Free> feature_rows_;
+  std::vector<std::int32_t> label_rows_;
+  std::vector<std::uint8_t> multi_label_rows_;
+  std::vector<std::uint8_t> split_rows_;
 };
 
 // Writes the shard of `graph` into `folder` (which exists and is empty).

@@ -42,11 +42,8 @@ void run_partition(const PartitionArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const Dataset dataset = Dataset::open(arguments.dataset);
   const PartitionOptions options = arguments.flags.resolve(arguments.seed, arguments.split_index);
-  const std::filesystem::path folder = ensure_partition(dataset, arguments.parts, options);
-  const Json partition = read_partition(folder, dataset);
-  const std::filesystem::path quality_file = folder / "quality.json";
-  const Json quality = read_json(quality_file);
-  const PartitionQuality figures = parse_quality(quality, quality_file);
+  const auto [folder, partition, quality] = ensure_partition(dataset, arguments.parts, options);
+  const PartitionQuality figures = parse_quality(quality, folder / "quality.json");
   if (!arguments.shape_out.empty()) {
     write_json(arguments.shape_out, to_json(shape_of(dataset.info(), options, figures)));
   }

@@ -212,10 +212,7 @@ PartitionOptions parse_partition_options(const Json& json, int parts,
   return options;
 }
 
-PartitionProblem make_partition_problem(const GraphView& graph, int parts,
-                                        const PartitionOptions& options,
-                                        std::span<const std::uint8_t> split) {
-  const std::int64_t nodes = graph.nodes();
+void check_partition_options(std::int64_t nodes, int parts, const PartitionOptions& options) {
   if (parts < 1 || parts > kMaxParts) {
     fail_option("--parts: {} found; allowed are 1 to {}", parts, kMaxParts);
   }
@@ -229,12 +226,21 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
   if (options.cuts < 0 || options.cuts > 1000) {
     fail_option("--cuts: {} found; allowed are 0 to 1000", options.cuts);
   }
+  make_partitioner(options.method);
+  normalised_shares(options.weights, parts);
   check_islands(options.islands, parts);
   check_part_order(options.part_order, parts);
   if (!(options.marginal_cost >= 0 && options.marginal_cost <= kMostMarginalCost)) {
     fail_option("--marginal-cost: {} found; allowed are 0 to {}", options.marginal_cost,
                 kMostMarginalCost);
   }
+}
+
+PartitionProblem make_partition_problem(const GraphView& graph, int parts,
+                                        const PartitionOptions& options,
+                                        std::span<const std::uint8_t> split) {
+  const std::int64_t nodes = graph.nodes();
+  check_partition_options(nodes, parts, options);
   PartitionProblem problem;
   problem.graph = graph;
   problem.parts = parts;

@@ -60,10 +60,11 @@ struct PartitionOptions {
   // 1 + marginal_cost times as much; the better balanced one is kept (see marginal_balance).
   double marginal_cost = 0;
   NodeOrder node_order = NodeOrder::kCommunities;  // inside each part
+  // Where partitions are kept; empty: in the dataset's folder. Changes nothing about the result.
+  std::filesystem::path parts_dir;
 };
 // Everything that influences the result, normalised: the text is hashed into the folder's name. A
-// field that came later is there only when it is used, so that names of existing folders stay; but
-// the node order always, because folders of older programs have a slower one.
+// field that came later is there only when it is used, so that names of existing folders stay.
 Json to_json(const PartitionOptions& options);
 // The reverse, for a cut into `parts`. Throws Error{kInput} naming `file` and the field that is
 // wrong.
@@ -88,8 +89,11 @@ struct PartitionProblem {
   int cuts = 1;
   std::vector<int> islands;  // as in the options; empty if they change nothing
 };
+// Throws Error{kOption} for options that no graph of so many nodes can be cut by: more parts than
+// nodes, a wrong number of weights, an unknown method, ...
+void check_partition_options(std::int64_t nodes, int parts, const PartitionOptions& options);
 // `split` (one entry per node, 0 = training) is needed for kEdgesTrain only. Throws Error{kOption}
-// for impossible options: more parts than nodes, a wrong number of weights, no training nodes, ...
+// as check_partition_options, and for a split without training nodes that is needed.
 PartitionProblem make_partition_problem(const GraphView& graph, int parts,
                                         const PartitionOptions& options,
                                         std::span<const std::uint8_t> split);

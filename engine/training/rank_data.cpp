@@ -1,7 +1,5 @@
 #include "engine/training/rank_data.hpp"
 
-#include "base/memory.hpp"
-
 namespace atl {
 
 namespace {
@@ -19,7 +17,7 @@ std::vector<std::uint8_t> binary_targets(std::span<const std::int32_t> labels) {
 
 }  // namespace
 
-RankData::RankData(Backend& backend, Queue& queue, Transport& transport, const Shard& shard,
+RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
                    std::int64_t split_index, DType dtype, std::int64_t model_outputs)
     : dataset_(shard.dataset()), graph_(shard.graph()) {
   const bool training = model_outputs == 0;
@@ -36,7 +34,7 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, const S
     feature_memory_ = Tensor(backend, graph_.inner(), dataset_.features, dtype);
     upload_f32(backend, queue, features, feature_memory_.view());
     features_ = feature_memory_.view();
-    drop_mapped_pages(std::as_bytes(features));
+    shard.release_features();
   }
   inner_ids_ = {backend, queue, graph_.inner_ids};
   outputs_ = model_outputs;

@@ -14,25 +14,26 @@ namespace atl {
 
 namespace {
 
-// Rank 0 makes the partition if it is not there; then every rank opens its own shard. `partition`
-// becomes its folder.
-Shard open_shard(Transport& transport, const std::filesystem::path& dataset_folder,
-                 const PartitionOptions& options, std::filesystem::path& partition) {
+// Rank 0 makes the partition if it is not there; then every rank opens its own shard. `quality`
+// becomes the partition's quality.json on rank 0.
+Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_folder,
+                    const PartitionOptions& options, Json& quality) {
   std::string folder;
+  std::string checksum;
   on_all_ranks(transport,
                [&] {
                  if (transport.rank() != 0) return;
                  const Dataset dataset = Dataset::open(dataset_folder);
-                 folder = ensure_partition(dataset, transport.size(), options).string();
+                 const Partition partition = ensure_partition(dataset, transport.size(), options);
+                 folder = partition.folder.string();
+                 checksum = partition.checksum();
+                 quality = partition.quality;
                },
                {"the partition"});
-  auto length = static_cast<std::int64_t>(folder.size());
-  transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, {"partition folder"});
-  folder.resize(static_cast<std::size_t>(length));
-  transport.broadcast(std::as_writable_bytes(std::span(folder)), 0, {"partition folder"});
-  partition = folder;
+  share_text(transport, folder, {"partition folder"});
+  share_text(transport, checksum, {"partition checksum"});
   Shard shard;
-  on_all_ranks(transport, [&] { shard = Shard::open(shard_folder(folder, transport.rank())); },
+  on_all_ranks(transport, [&] { shard = open_shard(folder, transport.rank(), checksum); },
                {"the shard"});
   return shard;
 }
@@ -68,7 +69,7 @@ std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
 RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  const PartitionOptions& partition, const TrainOptions& options,
                  std::int64_t model_outputs)
-    : shard_(open_shard(transport, dataset, partition, partition_folder_)),
+    : shard_(shard_of_rank(transport, dataset, partition, partition_quality_)),
       threads_(threads_per_rank(transport, options.threads)) {
   std::string name;
   on_all_ranks(transport, [&] {

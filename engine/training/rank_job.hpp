@@ -24,8 +24,8 @@ class RankJob {
   const RankData& data() const { return *data_; }
   Trainer& trainer() { return *trainer_; }
   int threads() const { return threads_; }
-  // Where the partition lies that this rank has its shard of.
-  const std::filesystem::path& partition_folder() const { return partition_folder_; }
+  // quality.json of the partition; rank 0 only.
+  const Json& partition_quality() const { return partition_quality_; }
   // Choices of kernels, read or being measured; null: none.
   const KernelChoices* choices() const { return choices_.get(); }
   // Bytes of the backend's memory taken since this job began (of a device; 0 on a host).
@@ -39,7 +39,7 @@ class RankJob {
   // Throws Error{kOption} on all ranks if --cuda-graph on asks for what can't be.
   void require_replay(const TrainOptions& options, Transport& transport) const;
 
-  std::filesystem::path partition_folder_;
+  Json partition_quality_;
   Shard shard_;
   int threads_ = 0;
   std::int64_t bytes_at_start_ = 0;  // available to the backend

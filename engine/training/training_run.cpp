@@ -279,7 +279,7 @@ class Run {
             {"overlap", options_.overlap},
             {"recomputation", to_json(options_.recomputation)},
             {"gradient_sum", to_json(options_.gradient_sum)},
-            {"partition", read_json(job_.partition_folder() / "quality.json")}};
+            {"partition", job_.partition_quality()}};
   }
 
   // Bits per value of the messages of a layer, mean over both directions.

@@ -166,6 +166,9 @@ INSTANTIATE_TEST_SUITE_P(
                      "edge_weights.npy is not there"},
         SpoiltFolder{"FilesNotListed", "dataset.json", R"({"directed": false, "files": {}})",
                      "row_ptr.npy: not listed in dataset.json"},
+        SpoiltFolder{"FileOutside", "dataset.json",
+                     R"({"directed": false, "files": {"../labels.npy": {"bytes": 1, "xxh3": ""}}})",
+                     "'files' names '../labels.npy'; allowed are row_ptr.npy, col_idx.npy"},
         SpoiltFolder{"OpenRowPtr", "row_ptr.npy", npy_bytes<std::int64_t>({0, 1, 3, 5, 4}),
                      "it must run from 0 to 5"},
         SpoiltFolder{"FallingRowPtr", "row_ptr.npy", npy_bytes<std::int64_t>({0, 3, 1, 5, 5}),
@@ -212,6 +215,53 @@ TEST(Dataset, NoticesAChangedFile) {
   fs::remove(dir.path() / "set/labels.npy");
   EXPECT_THAT(thrown_error([&] { Dataset::open(dir.path() / "set"); }).what(),
               HasSubstr("classes"));
+}
+
+// One bit of dataset.json: refused, or without effect. Nothing else states classes and task.
+TEST(Dataset, NoticesEveryFlippedBitOfItsDescription) {
+  const TempDir dir;
+  const fs::path file = dir.path() / "set/dataset.json";
+  DatasetWriter writer(dir.path() / "set");
+  writer.info().name = "set";
+  writer.write_graph({{0, 1, 2}, {1, 0}, {}});
+  writer.write_labels(std::vector<std::int32_t>{0, 1});
+  const DatasetInfo written = writer.commit();
+  const std::string intact = read_text(file);
+  int refused = 0;
+  for (std::size_t at = 0; at < intact.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string bytes = intact;
+      bytes[at] = static_cast<char>(bytes[at] ^ (1 << bit));
+      write_atomically(file, bytes);
+      try {
+        const DatasetInfo info = Dataset::open(dir.path() / "set").info();
+        EXPECT_EQ(std::tie(info.classes, info.task, info.checksum, info.directed, info.name),
+                  std::tie(written.classes, written.task, written.checksum, written.directed,
+                           written.name))
+            << "byte " << at << ", bit " << bit;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), 2);
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, static_cast<int>(intact.size()) * 5);
+}
+
+TEST(Dataset, DescriptionsOfOlderProgramsHaveNoSeal) {
+  const TempDir dir;
+  DatasetWriter writer(dir.path() / "set");
+  writer.info().name = "set";
+  writer.write_graph({{0, 1, 2}, {1, 0}, {}});
+  writer.commit();
+  Json json = read_json(dir.path() / "set/dataset.json");
+  json["name"] = "renamed";
+  write_json(dir.path() / "set/dataset.json", json);
+  const Error error = thrown_error([&] { Dataset::open(dir.path() / "set"); });
+  EXPECT_THAT(error.what(), HasSubstr("remove the field 'seal' if the change is meant"));
+  json.erase("seal");
+  write_json(dir.path() / "set/dataset.json", json);
+  EXPECT_EQ(Dataset::open(dir.path() / "set").info().name, "renamed");
 }
 
 TEST(Dataset, MissingFolderAndFile) {

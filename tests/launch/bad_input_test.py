@@ -44,7 +44,7 @@ def file_of(name, content):
 def hand_made(folder):
     """Makes data/ a folder that somebody else wrote: without checksums."""
     path = os.path.join(folder, "data/dataset.json")
-    edit_json(path, files=None, checksum=None)
+    edit_json(path, files=None, checksum=None, seal=None)
 
 
 def npy_data(name, position, data, checksums=False):
@@ -312,7 +312,7 @@ CASES = [
      ["dataset.json"]),
     ("dataset.json lacks a field", file_of("data/dataset.json", "{}"), TRAIN, ["dataset.json"]),
     ("wrong node count", lambda folder: edit_json(os.path.join(folder, "data/dataset.json"),
-                                                  nodes=300), TRAIN, ["200", "30"]),
+                                                  nodes=300, seal=None), TRAIN, ["200", "30"]),
     ("wrong dtype", as_float64, TRAIN, ["features.npy", "<f8", "<f4"]),
     ("Fortran order", as_fortran, TRAIN, ["features.npy", "ortran"]),
     ("short labels", shorter_labels, TRAIN, ["labels.npy", "199", "200"]),

@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "datasets/file_list.hpp"
+#include "datasets/shard.hpp"
+
+namespace atl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+Json to_json(const DatasetInfo& info) {
+  Json json;
+  json["name"] = info.name;
+  json["nodes"] = info.nodes;
+  json["edges"] = info.edges;
+  json["edges_source"] = info.edges_source;
+  json["features"] = info.features;
+  json["classes"] = info.classes;
+  json["splits"] = info.splits;
+  json["directed"] = info.directed;
+  json["weighted"] = info.weighted;
+  json["task"] = to_string(info.task);
+  json["provenance"] = info.provenance;
+  json["checksum"] = info.checksum;
+  return json;
+}
+
+// One direction's arrays; the name of each file starts with the direction.
+void write_matrix(const fs::path& folder, const std::string& direction, const LocalMatrix& matrix) {
+  const auto write = [&](const char* name, const auto& values) {
+    write_npy(folder / (direction + "_" + name + ".npy"), values);
+  };
+  write("row_ptr", matrix.csr.row_ptr);
+  write("col_idx", matrix.csr.col_idx);
+  if (!matrix.csr.values.empty()) write("values", matrix.csr.values);
+  write("split", matrix.split);
+  write("recv_offset", matrix.plan.recv_offset);
+  write("send_offset", matrix.plan.send_offset);
+  write("send_rows", matrix.plan.send_rows);
+  write("halo_ids", matrix.halo_ids);
+}
+
+// The rows `ids` of a [*, columns] array.
+template <typename T>
+void write_rows(const fs::path& path, std::span<const T> values, std::int64_t columns,
+                std::span<const GlobalId> ids, bool is_matrix) {
+  std::vector<std::int64_t> shape{static_cast<std::int64_t>(ids.size())};
+  if (is_matrix) shape.push_back(columns);
+  NpyWriter writer(path, npy_descr<T>(), std::move(shape));
+  for (const GlobalId id : ids) writer.write(values.subspan(to_index(id) * columns, columns));
+  writer.close();
+}
+
+void write_splits(const fs::path& path, const Dataset& dataset, std::span<const GlobalId> ids) {
+  const std::int64_t splits = dataset.info().splits;
+  NpyWriter writer(path, npy_descr<std::uint8_t>(),
+                   {splits, static_cast<std::int64_t>(ids.size())});
+  std::vector<std::uint8_t> local(ids.size());
+  for (std::int64_t k = 0; k < splits; ++k) {
+    const auto split = dataset.split(k);
+    std::ranges::transform(ids, local.begin(), [&](GlobalId id) { return split[to_index(id)]; });
+    writer.write(std::span<const std::uint8_t>(local));
+  }
+  writer.close();
+}
+
+// {name: size and checksum} of every array that was written, by name.
+Json describe_arrays(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  Json files = Json::object();
+  for (const std::string& name : names) files[name] = describe_file(folder / name);
+  return files;
+}
+
+}  // namespace
+
+void write_shard(const fs::path& folder, const Dataset& dataset, const LocalGraph& graph) {
+  const DatasetInfo& info = dataset.info();
+  write_matrix(folder, "forward", graph.forward);
+  if (!graph.symmetric) write_matrix(folder, "backward", graph.backward);
+  write_npy(folder / "inner_ids.npy", graph.inner_ids);
+  write_npy(folder / "in_degree.npy", graph.in_degree);
+  if (!graph.symmetric) write_npy(folder / "out_degree.npy", graph.out_degree);
+  write_npy(folder / "has_self_loop.npy", graph.has_self_loop);
+  const std::span<const GlobalId> ids = graph.inner_ids;
+  if (info.features > 0) {
+    write_rows(folder / "features.npy", dataset.features(), info.features, ids, true);
+  }
+  if (info.classes > 0 && info.task == Task::kMultiLabel) {
+    write_rows(folder / "labels.npy", dataset.multi_labels(), info.classes, ids, true);
+  } else if (info.classes > 0) {
+    write_rows(folder / "labels.npy", dataset.labels(), 1, ids, false);
+  }
+  if (info.splits > 0) write_splits(folder / "split.npy", dataset, ids);
+
+  Json json;
+  json["format"] = kShardFormat;
+  json["part"] = graph.part;
+  json["parts"] = graph.parts;
+  json["inner"] = graph.inner_ids.size();
+  json["central"] = graph.central;
+  json["symmetric"] = graph.symmetric;
+  json["dataset"] = to_json(info);
+  json["files"] = describe_arrays(folder);
+  write_json(folder / "shard.json", json);
+}
+
+}  // namespace atl
