@@ -59,9 +59,15 @@ void check_format(const Json& json, const fs::path& file) {
   }
 }
 
+// Leaves out what dataset.json says of splits.
+void forget_split(Json& json) {
+  for (const char* field : {"splits", "checksum"}) json.erase(field);
+  if (json.contains("files") && json["files"].is_object()) json["files"].erase(kSplitFile);
+}
+
 // The files object of dataset.json, its sizes compared with the files; computed if it is absent.
-Json checked_files(const Json& json, const fs::path& file) {
-  if (!json.contains("files")) return describe_files(file.parent_path());
+Json checked_files(const Json& json, const fs::path& file, bool with_split) {
+  if (!json.contains("files")) return describe_files(file.parent_path(), with_split);
   const Json& files = json["files"];
   if (!files.is_object()) fail_input("{}: field 'files' is not an object", file.string());
   for (const auto& [name, entry] : files.items()) {
@@ -73,6 +79,7 @@ Json checked_files(const Json& json, const fs::path& file) {
   for (const char* name : kDatasetFiles) {
     const fs::path path = file.parent_path() / name;
     std::error_code error;
+    if (!with_split && name == std::string_view(kSplitFile)) continue;
     const bool there = fs::exists(path, error);
     if (there != files.contains(name)) {
       fail_input("{}: {}", path.string(),
@@ -87,20 +94,22 @@ Json checked_files(const Json& json, const fs::path& file) {
 
 }  // namespace
 
-Dataset Dataset::open(const fs::path& folder) {
+Dataset Dataset::open(const fs::path& folder, bool with_split) {
   const fs::path file = folder / "dataset.json";
   std::error_code error;
   if (!fs::is_directory(folder, error)) fail_input("{}: no such folder", folder.string());
   if (!fs::exists(file, error)) {
     fail_input("{}: not a dataset folder: it has no dataset.json", folder.string());
   }
-  const Json json = read_json(file);
+  Json json = read_json(file);
   check_format(json, file);
   if (json.contains("seal")) {
     with_remedy("remove the field 'seal' if the change is meant", [&] { check_seal(json, file); });
   }
+  if (!with_split) forget_split(json);
   Dataset dataset;
   dataset.folder_ = folder;
+  dataset.with_split_ = with_split;
   dataset.open_graph(json);
   dataset.open_node_arrays(json);
   DatasetInfo& info = dataset.info_;
@@ -108,7 +117,7 @@ Dataset Dataset::open(const fs::path& folder) {
   info.name = json_field_or<std::string>(json, "name", file, named.filename().string());
   info.edges_source = json_field_or<std::int64_t>(json, "edges_source", file, info.edges);
   info.provenance = json_field_or<Json>(json, "provenance", file, Json::object());
-  const Json files = checked_files(json, file);
+  const Json files = checked_files(json, file, with_split);
   info.checksum = overall_checksum(files);
   const auto stated = json_field_or<std::string>(json, "checksum", file, info.checksum);
   if (stated != info.checksum) {
@@ -184,7 +193,7 @@ void Dataset::open_node_arrays(const Json& json) {
     info_.features = features_.columns();
   }
   agree(json, file, "features", info_.features);
-  if (auto split = open_if_there(folder_ / "split.npy")) {
+  if (auto split = with_split_ ? open_if_there(folder_ / kSplitFile) : std::nullopt) {
     split_ = std::move(*split);
     split_.require_descr("|u1");
     const bool single = split_.header().shape.size() == 1;
@@ -256,10 +265,13 @@ std::span<const std::uint8_t> Dataset::multi_labels() const {
 }
 
 std::span<const std::uint8_t> Dataset::split(std::int64_t index) const {
+  if (info_.splits == 0) {
+    fail_input("{}: the dataset has no split; atoll split {} --split .6,.2,.2 makes one",
+               folder_.string(), folder_.string());
+  }
   if (index < 0 || index >= info_.splits) {
-    if (info_.splits == 0) fail_option("{}: the dataset has no split", folder_.string());
-    fail_option("{}: there is no split {}; allowed are 0 to {}", folder_.string(), index,
-                info_.splits - 1);
+    fail_option("--split-index {}: {} has no such split; allowed are 0 to {}", index,
+                folder_.string(), info_.splits - 1);
   }
   return split_.values<std::uint8_t>().subspan(static_cast<std::size_t>(index * info_.nodes),
                                                static_cast<std::size_t>(info_.nodes));

@@ -42,7 +42,8 @@ struct DatasetInfo {
 // needs only "directed"; what it leaves out is taken from the arrays.
 class Dataset {
  public:
-  static Dataset open(const std::filesystem::path& folder);
+  // Without `with_split` it is as if there were no split.npy, whatever dataset.json says of one.
+  static Dataset open(const std::filesystem::path& folder, bool with_split = true);
 
   const DatasetInfo& info() const { return info_; }
   const std::filesystem::path& folder() const { return folder_; }
@@ -59,6 +60,15 @@ class Dataset {
   void validate() const;
   // Only compares every file with its checksum in dataset.json, if it states one.
   void validate_checksums() const;
+  void validate_labels() const;
+
+  // What is missing to train on split `split_index`, or to predict (features, and the split if
+  // there is any to measure by), with the command that helps: throws Error{kInput}, Error{kOption}
+  // for an index that there isn't.
+  void require_trainable(std::int64_t split_index) const;
+  void require_predictable(std::int64_t split_index) const;
+  // Per node whether it has a label, of multi-label sets at least one.
+  std::vector<std::uint8_t> labelled() const;
 
  private:
   void open_graph(const Json& json);
@@ -66,10 +76,10 @@ class Dataset {
   void open_node_arrays(const Json& json);
   void open_labels(const Json& json);
   void validate_graph() const;
-  void validate_labels() const;
   void validate_splits() const;
 
   std::filesystem::path folder_;
+  bool with_split_ = true;
   DatasetInfo info_;
   NpyFile row_ptr_, col_idx_, edge_weights_, features_, labels_, split_;
   std::vector<std::int32_t> narrowed_col_idx_;  // only if col_idx.npy is int64

@@ -157,6 +157,7 @@ void Dataset::validate_checksums() const {
   for (const char* name : kDatasetFiles) {
     std::error_code error;
     if (!fs::exists(folder_ / name, error)) continue;
+    if (!with_split_ && name == std::string_view(kSplitFile)) continue;
     check_file(folder_ / name, json_field<Json>(json["files"], name, file), file);
   }
 }
@@ -174,6 +175,47 @@ void Dataset::validate() const {
   }
   validate_labels();
   validate_splits();
+}
+
+std::vector<std::uint8_t> Dataset::labelled() const {
+  std::vector<std::uint8_t> result(static_cast<std::size_t>(info_.nodes), 0);
+  const auto single = labels();
+  for (std::size_t i = 0; i < single.size(); ++i) result[i] = single[i] >= 0 ? 1 : 0;
+  const auto multi = multi_labels();
+  for (std::size_t i = 0; i < multi.size(); ++i) {
+    if (multi[i] != 255) result[i / static_cast<std::size_t>(info_.classes)] = 1;
+  }
+  return result;
+}
+
+void Dataset::require_predictable(std::int64_t split_index) const {
+  if (info_.features > 0) {
+    if (info_.classes > 0 && info_.splits > 0) split(split_index);
+    return;
+  }
+  fail_input(
+      "{}: the dataset has no features; import it again with some (atoll import npy reads "
+      "features.npy)",
+      folder_.string());
+}
+
+void Dataset::require_trainable(std::int64_t split_index) const {
+  require_predictable(split_index);
+  if (info_.classes == 0) {
+    fail_input(
+        "{}: the dataset has no labels to train on; import it again with some (atoll import "
+        "npy reads labels.npy)",
+        folder_.string());
+  }
+  const auto nodes = split(split_index);
+  const std::vector<std::uint8_t> has_label = labelled();
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i] == static_cast<std::uint8_t>(Split::kTrain) && has_label[i] != 0) return;
+  }
+  fail_input(
+      "{}: split {} has no labelled training node; atoll split {} --split .6,.2,.2 --replace "
+      "makes another",
+      folder_.string(), split_index, folder_.string());
 }
 
 }  // namespace atl

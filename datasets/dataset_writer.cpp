@@ -17,9 +17,10 @@ std::string overall_checksum(const Json& files) {
   return list_checksum(ordered);
 }
 
-Json describe_files(const fs::path& folder) {
+Json describe_files(const fs::path& folder, bool with_split) {
   Json files = Json::object();
   for (const char* name : kDatasetFiles) {
+    if (!with_split && name == std::string_view(kSplitFile)) continue;
     std::error_code error;
     if (fs::exists(folder / name, error)) files[name] = describe_file(folder / name);
   }
@@ -80,7 +81,7 @@ void DatasetWriter::write_splits(std::span<const std::uint8_t> splits, std::int6
   }
   info_.splits = count;
   const bool single = count == 1;
-  write_npy(folder_.path() / "split.npy", splits,
+  write_npy(folder_.path() / kSplitFile, splits,
             single ? std::vector{info_.nodes} : std::vector{count, info_.nodes});
 }
 

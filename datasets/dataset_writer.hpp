@@ -17,14 +17,15 @@
 namespace atl {
 
 // Every array file that a dataset folder may hold, in the order of the checksum.
+inline constexpr const char* kSplitFile = "split.npy";
 inline constexpr const char* kDatasetFiles[] = {"row_ptr.npy",  "col_idx.npy", "edge_weights.npy",
-                                                "features.npy", "labels.npy",  "split.npy"};
+                                                "features.npy", "labels.npy",  kSplitFile};
 
 // The checksum over all files: XXH3 of the lines "name checksum\n" of the files that are there, in
 // the order of kDatasetFiles. `files` is the object of dataset.json.
 std::string overall_checksum(const Json& files);
-// {name: {"bytes": n, "xxh3": hex}} of every array file in `folder`.
-Json describe_files(const std::filesystem::path& folder);
+// {name: {"bytes": n, "xxh3": hex}} of every array file in `folder`, or of all but split.npy.
+Json describe_files(const std::filesystem::path& folder, bool with_split = true);
 
 // Writes the arrays in any order, each at most once, then commit(). Destroyed before, it leaves
 // nothing behind. Throws Error{kOption} if `out` exists, Error{kInput} if the disk fails.

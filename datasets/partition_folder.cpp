@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "base/checksum.hpp"
+#include "base/elapsed.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/log.hpp"
@@ -21,13 +21,6 @@ namespace atl {
 namespace fs = std::filesystem;
 
 namespace {
-
-std::span<const std::uint8_t> training_split(const Dataset& dataset,
-                                             const PartitionOptions& options) {
-  if (dataset.info().splits == 0) return {};
-  const bool chosen = options.balance == PartitionBalance::kEdgesTrain;
-  return dataset.split(chosen ? options.split_index : 0);
-}
 
 void make_folder(const fs::path& path) {
   std::error_code error;
@@ -58,13 +51,9 @@ Json dataset_identity(const DatasetInfo& info) {
 
 void make_partition(const Dataset& dataset, int parts, const PartitionOptions& options,
                     const fs::path& folder) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds_since = [](Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
-  const auto start = Clock::now();
+  const SteadyTime start = steady_now();
   const GraphView graph = dataset.graph();
-  const auto split = training_split(dataset, options);
+  const auto split = partition_split(dataset, options);
   const std::vector<std::int32_t> part_of = partition_graph(graph, parts, options, split);
   const double partition_seconds = seconds_since(start);
 
@@ -139,18 +128,29 @@ fs::path parts_folder(const Dataset& dataset, const PartitionOptions& options) {
   return options.parts_dir.empty() ? dataset.folder() / "parts" : options.parts_dir;
 }
 
-fs::path partition_folder(const Dataset& dataset, int parts, const PartitionOptions& options) {
+std::string partition_name(const Dataset& dataset, int parts, const Json& options) {
   Json identity = dataset_identity(dataset.info());
   identity.erase("name");
   const std::string text =
-      fmt::format("{} {} {} {}", kShardFormat, parts, to_json(options).dump(), identity.dump());
-  return parts_folder(dataset, options) / fmt::format("{}-{}-{}-{:08x}", parts, options.method,
-                                                      to_string(options.objective),
-                                                      static_cast<std::uint32_t>(checksum(text)));
+      fmt::format("{} {} {} {}", kShardFormat, parts, options.dump(), identity.dump());
+  return fmt::format("{}-{}-{}-{:08x}", parts, options.at("method").get<std::string>(),
+                     options.at("objective").get<std::string>(),
+                     static_cast<std::uint32_t>(checksum(text)));
+}
+
+fs::path partition_folder(const Dataset& dataset, int parts, const PartitionOptions& options) {
+  return parts_folder(dataset, options) / partition_name(dataset, parts, to_json(options));
 }
 
 bool has_partition(const Dataset& dataset, int parts, const PartitionOptions& options) {
   return is_there(partition_folder(dataset, parts, options));
+}
+
+std::span<const std::uint8_t> partition_split(const Dataset& dataset,
+                                              const PartitionOptions& options) {
+  if (dataset.info().splits == 0) return {};
+  const bool chosen = options.balance == PartitionBalance::kEdgesTrain;
+  return dataset.split(chosen ? options.split_index : 0);
 }
 
 fs::path shard_folder(const fs::path& partition, int part) {

@@ -19,7 +19,12 @@ std::filesystem::path parts_folder(const Dataset& dataset, const PartitionOption
 // another version of the program never meets an old partition by name.
 std::filesystem::path partition_folder(const Dataset& dataset, int parts,
                                        const PartitionOptions& options);
+// The name of that folder; `options` as to_json gives them.
+std::string partition_name(const Dataset& dataset, int parts, const Json& options);
 bool has_partition(const Dataset& dataset, int parts, const PartitionOptions& options);
+// The split whose training nodes a cut counts and may balance; empty without one.
+std::span<const std::uint8_t> partition_split(const Dataset& dataset,
+                                              const PartitionOptions& options);
 // partition / "part-K"
 std::filesystem::path shard_folder(const std::filesystem::path& partition, int part);
 

@@ -4,10 +4,9 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "datasets/partition_list.hpp"
 
 namespace atl {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -69,19 +68,24 @@ void describe_labels(const Dataset& dataset, DatasetStatistics& result) {
   }
 }
 
-std::vector<std::string> find_parts(const fs::path& folder) {
+std::vector<std::string> usable_parts(const Dataset& dataset) {
   std::vector<std::string> parts;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder / "parts", error)) {
-    if (fs::exists(entry.path() / "partition.json", error)) {
-      parts.push_back(entry.path().filename().string());
-    }
+  for (const PartitionEntry& entry : list_partitions(dataset, {}, /*every_byte=*/false)) {
+    if (entry.stale.empty() && entry.kept.empty())
+      parts.push_back(entry.folder.filename().string());
   }
-  std::sort(parts.begin(), parts.end());
   return parts;
 }
 
 }  // namespace
+
+std::array<std::int64_t, 3> count_split(const Dataset& dataset, std::int64_t index) {
+  std::array<std::int64_t, 3> counts{};
+  for (const std::uint8_t part : dataset.split(index)) {
+    if (part < 3) ++counts[part];
+  }
+  return counts;
+}
 
 DatasetStatistics describe_dataset(const Dataset& dataset) {
   const CsrView csr = dataset.graph().in_edges;
@@ -89,14 +93,10 @@ DatasetStatistics describe_dataset(const Dataset& dataset) {
   result.degrees = describe_degrees(csr);
   describe_edges(csr, dataset.labels(), result);
   for (std::int64_t k = 0; k < dataset.info().splits; ++k) {
-    std::array<std::int64_t, 3> counts{};
-    for (const std::uint8_t part : dataset.split(k)) {
-      if (part < 3) ++counts[part];
-    }
-    result.splits.push_back(counts);
+    result.splits.push_back(count_split(dataset, k));
   }
   describe_labels(dataset, result);
-  result.parts = find_parts(dataset.folder());
+  result.parts = usable_parts(dataset);
   return result;
 }
 

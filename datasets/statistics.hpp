@@ -28,8 +28,11 @@ struct DatasetStatistics {
   // Share of edges between two labelled nodes that join equal labels; -1 without such edges or
   // for multi-label sets.
   double homophily = -1;
-  std::vector<std::string> parts;  // names of the folders in DIR/parts
+  std::vector<std::string> parts;  // names of the usable partitions in DIR/parts
 };
+
+// Train, valid and test nodes of one split.
+std::array<std::int64_t, 3> count_split(const Dataset& dataset, std::int64_t index);
 
 DatasetStatistics describe_dataset(const Dataset& dataset);
 // `checksums`: what comparing the files gave, e.g. "ok".

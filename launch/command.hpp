@@ -11,6 +11,7 @@ namespace atl {
 void add_import_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_info_command(CLI::App& app);
+void add_split_command(CLI::App& app);
 void add_partition_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 void add_plan_command(CLI::App& app);

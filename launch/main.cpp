@@ -99,6 +99,7 @@ void declare(CLI::App& program) {
   add_import_command(program);
   add_generate_command(program);
   add_info_command(program);
+  add_split_command(program);
   add_partition_command(program);
   add_plan_command(program);
   add_train_command(program);

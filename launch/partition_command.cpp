@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/memory.hpp"
 #include "datasets/partition_folder.hpp"
+#include "datasets/partition_list.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/partition_flags.hpp"
@@ -18,7 +21,10 @@ namespace {
 
 struct PartitionArguments {
   std::string dataset;
-  int parts = 0;
+  std::optional<int> parts;
+  bool list = false;
+  bool prune = false;
+  bool dry_run = false;
   PartitionFlags flags;
   std::uint64_t seed = 1;
   std::int64_t split_index = 0;
@@ -38,20 +44,58 @@ std::int64_t rows_between(const std::vector<int>& islands, const std::vector<std
   return sum;
 }
 
+void print_json(const Json& document) {
+  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void run_list(const Dataset& dataset, const PartitionOptions& options, bool json) {
+  const auto entries = list_partitions(dataset, options, /*every_byte=*/false);
+  if (json) {
+    print_json(to_json(entries));
+  } else if (entries.empty()) {
+    fmt::print("no partitions in {}\n", parts_folder(dataset, options).string());
+  } else {
+    fmt::print("{}", to_text(entries));
+  }
+}
+
+void run_prune(const Dataset& dataset, const PartitionOptions& options, bool dry_run) {
+  std::int64_t bytes = 0;
+  int removed = 0;
+  for (const PartitionEntry& entry : list_partitions(dataset, options, /*every_byte=*/true)) {
+    if (entry.stale.empty()) continue;
+    const std::string folder = entry.folder.string();
+    if (!entry.removable()) {
+      fmt::print("left alone: {}: {}; but it {}\n", folder, entry.stale, entry.kept);
+      continue;
+    }
+    if (!dry_run) remove_partition(entry);
+    fmt::print("{} {} ({}): {}\n", dry_run ? "would remove" : "removed", folder,
+               format_bytes(entry.bytes), entry.stale);
+    bytes += entry.bytes;
+    ++removed;
+  }
+  fmt::print("{} {} folder{}, {}\n", dry_run ? "would remove" : "removed", removed,
+             removed == 1 ? "" : "s", format_bytes(bytes));
+}
+
 void run_partition(const PartitionArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const Dataset dataset = Dataset::open(arguments.dataset);
   const PartitionOptions options = arguments.flags.resolve(arguments.seed, arguments.split_index);
-  const auto [folder, partition, quality] = ensure_partition(dataset, arguments.parts, options);
+  if (arguments.list) return run_list(dataset, options, arguments.json);
+  if (arguments.prune) return run_prune(dataset, options, arguments.dry_run);
+  if (!arguments.parts) {
+    fail_option("--parts is required, or --list, or --prune; see atoll partition --help");
+  }
+  const auto [folder, partition, quality] = ensure_partition(dataset, *arguments.parts, options);
   const PartitionQuality figures = parse_quality(quality, folder / "quality.json");
   if (!arguments.shape_out.empty()) {
     write_json(arguments.shape_out, to_json(shape_of(dataset.info(), options, figures)));
   }
   if (arguments.json) {
-    const Json document = {
-        {"folder", folder.string()}, {"partition", partition}, {"quality", quality}};
-    fmt::print("{}", json_text(document));
-    return;
+    return print_json(
+        {{"folder", folder.string()}, {"partition", partition}, {"quality", quality}});
   }
   fmt::print("{}\n", to_text(figures));
   if (!options.islands.empty()) {
@@ -77,10 +121,25 @@ void add_partition_command(CLI::App& app) {
       "  atoll partition data/arxiv --parts 4 --objective cut --balance nodes\n"
       "  atoll partition data/arxiv --parts 3 --weights 2,1,1   (a first rank twice as fast)\n"
       "  atoll partition data/arxiv --parts 8 --islands 4,4     (two hosts with four ranks each)\n"
-      "  atoll partition data/huge --parts 64 --method contiguous");
+      "  atoll partition data/huge --parts 64 --method contiguous\n"
+      "  atoll partition data/arxiv --list\n"
+      "  atoll partition data/arxiv --prune --dry-run");
   const auto arguments = std::make_shared<PartitionArguments>();
   command->add_option("dataset", arguments->dataset, "Dataset folder")->required();
-  command->add_option("--parts", arguments->parts, "Number of parts")->required();
+  CLI::Option* parts = command->add_option("--parts", arguments->parts, "Number of parts")
+                           ->check(CLI::Range(1, kMaxParts));
+  CLI::Option* list =
+      command->add_flag("--list", arguments->list, "Only say which partitions there are")
+          ->excludes(parts);
+  CLI::Option* prune =
+      command
+          ->add_flag("--prune", arguments->prune,
+                     "Only remove partitions that are damaged, of an older version of the program "
+                     "or of the dataset before it changed, and what interrupted cuts left")
+          ->excludes(parts)
+          ->excludes(list);
+  command->add_flag("--dry-run", arguments->dry_run, "With --prune: say what it would remove")
+      ->needs(prune);
   add_partition_flags(*command, arguments->flags);
   command->add_option("--seed", arguments->seed, "Seed of metis and random")->check(seed_number());
   command->add_option("--split-index", arguments->split_index,

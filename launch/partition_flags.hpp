@@ -21,6 +21,7 @@ struct PartitionFlags {
   std::vector<int> part_order;
   double marginal_cost = defaults.marginal_cost;
   std::string node_order = to_string(defaults.node_order);
+  std::string parts_dir;
 
   // Throws Error{kOption} for unknown names.
   PartitionOptions resolve(std::uint64_t seed, std::int64_t split_index) const {
@@ -35,6 +36,7 @@ struct PartitionFlags {
     options.part_order = part_order;
     options.marginal_cost = marginal_cost;
     options.node_order = parse_node_order(node_order);
+    options.parts_dir = parts_dir;
     options.seed = seed;
     options.split_index = split_index;
     return options;
@@ -79,6 +81,9 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
                   "How nodes of a part lie in memory: communities, metis, rcm, breadth-first, "
                   "degree or natural")
       ->check(CLI::IsMember(node_order_names()));
+  command.add_option("--parts-dir", flags.parts_dir,
+                     "Folder that partitions are read from and written to instead of DIR/parts, "
+                     "e.g. for a read-only dataset");
 }
 
 }  // namespace atl

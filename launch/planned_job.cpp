@@ -35,6 +35,7 @@ PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
                       transport.size(), planned_model(job.options));
   });
   job.partition = plan.partition;
+  job.partition.parts_dir = flags.partition.parts_dir;
   job.options.recomputation = plan.recomputation;
   job.options.gradient_sum = plan.gradient_sum;
   std::vector<int> bits;

@@ -21,12 +21,6 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
                    std::int64_t split_index, DType dtype, std::int64_t model_outputs)
     : dataset_(shard.dataset()), graph_(shard.graph()) {
   const bool training = model_outputs == 0;
-  if (dataset_.features == 0) {
-    fail_input("dataset {}: it has no features", dataset_.name);
-  }
-  if (training && dataset_.classes == 0) {
-    fail_input("dataset {}: it has no labels to train on", dataset_.name);
-  }
   const std::span<const float> features = shard.features();
   if (backend.host_accessible() && dtype == DType::kF32) {
     features_ = {features.data(), graph_.inner(), dataset_.features, dataset_.features, dtype};
@@ -46,9 +40,6 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
   std::int64_t trained = make_targets(backend, queue, shard, split);
   targets_ = {labels_.span(), multi_labels_.span(), training_rows_.span()};
   transport.all_reduce(std::span(&trained, 1), {"training node count"});
-  if (training && trained == 0) {
-    fail_input("dataset {}: split {} has no labelled training node", dataset_.name, split_index);
-  }
   if (!training && outputs_ != model_outputs) {
     fail_input("dataset {}: its labels need {} outputs per node, the model has {}", dataset_.name,
                outputs_, model_outputs);

@@ -9,10 +9,11 @@ namespace atl {
 
 class RankData {
  public:
-  // The shard must outlive it, and gives back its features where they are copied. Collective:
-  // counts the labelled nodes of all ranks. Throws Error{kInput} if the dataset has no features,
-  // or, to be trained on, no labels, split or training node. dtype: of the features here, f32 or
-  // bf16. `model_outputs` > 0: only to be predicted, by a model with so many logits per node.
+  // The shard must outlive it, and gives back its features where they are copied; it is of a
+  // dataset that Dataset::require_trainable (to predict: require_predictable) has passed. Collective:
+  // counts the labelled nodes of all ranks. dtype: of the features here, f32 or bf16.
+  // `model_outputs` > 0: only to be predicted, by a model with so many logits per node; throws
+  // Error{kInput} if the labels need another number.
   RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
            std::int64_t split_index, DType dtype, std::int64_t model_outputs = 0);
 

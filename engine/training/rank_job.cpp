@@ -1,10 +1,12 @@
 #include "engine/training/rank_job.hpp"
 
 #include <cstdlib>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/memory.hpp"
 #include "datasets/partition_folder.hpp"
+#include "datasets/whole_graph.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/host_share.hpp"
@@ -14,25 +16,33 @@ namespace atl {
 
 namespace {
 
-// Rank 0 makes the partition if it is not there; then every rank opens its own shard. `quality`
-// becomes the partition's quality.json on rank 0.
+// Rank 0 makes the partition if it is not there; then every rank opens its own shard. One rank
+// alone needs none on disk. `quality` becomes the partition's quality.json on rank 0.
 Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_folder,
-                    const PartitionOptions& options, Json& quality) {
+                    const PartitionOptions& options, std::int64_t split_index, bool training,
+                    Json& quality) {
   std::string folder;
   std::string checksum;
-  on_all_ranks(transport,
-               [&] {
-                 if (transport.rank() != 0) return;
-                 const Dataset dataset = Dataset::open(dataset_folder);
-                 const Partition partition = ensure_partition(dataset, transport.size(), options);
-                 folder = partition.folder.string();
-                 checksum = partition.checksum();
-                 quality = partition.quality;
-               },
-               {"the partition"});
+  Shard shard;
+  const auto make_or_find = [&] {
+    if (transport.rank() != 0) return;
+    const Dataset dataset = Dataset::open(dataset_folder);
+    training ? dataset.require_trainable(split_index) : dataset.require_predictable(split_index);
+    if (transport.size() == 1 && !has_partition(dataset, 1, options) && fits_into_memory(dataset)) {
+      WholeGraph whole = whole_graph(dataset, options);
+      shard = std::move(whole.shard);
+      quality = std::move(whole.quality);
+      return;
+    }
+    const Partition partition = ensure_partition(dataset, transport.size(), options);
+    folder = partition.folder.string();
+    checksum = partition.checksum();
+    quality = partition.quality;
+  };
+  on_all_ranks(transport, make_or_find, {"the partition"});
+  if (transport.size() == 1 && folder.empty()) return shard;
   share_text(transport, folder, {"partition folder"});
   share_text(transport, checksum, {"partition checksum"});
-  Shard shard;
   on_all_ranks(transport, [&] { shard = open_shard(folder, transport.rank(), checksum); },
                {"the shard"});
   return shard;
@@ -69,7 +79,8 @@ std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
 RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  const PartitionOptions& partition, const TrainOptions& options,
                  std::int64_t model_outputs)
-    : shard_(shard_of_rank(transport, dataset, partition, partition_quality_)),
+    : shard_(shard_of_rank(transport, dataset, partition, options.split_index,
+                           /*training=*/model_outputs == 0, partition_quality_)),
       threads_(threads_per_rank(transport, options.threads)) {
   std::string name;
   on_all_ranks(transport, [&] {
