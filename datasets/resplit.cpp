@@ -33,7 +33,7 @@ std::vector<std::uint8_t> made_split(const Dataset& dataset, const std::string& 
   return split;
 }
 
-void write_split(const fs::path& path, std::span<const std::uint8_t> split) {
+void write_split_file(const fs::path& path, std::span<const std::uint8_t> split) {
   std::string bytes = make_npy_header(npy_descr<std::uint8_t>(),
                                       std::vector{static_cast<std::int64_t>(split.size())});
   bytes.append(reinterpret_cast<const char*>(split.data()), split.size());
@@ -55,7 +55,7 @@ Dataset resplit(const fs::path& folder, const std::string& split, std::uint64_t 
     const std::vector<std::uint8_t> nodes = made_split(dataset, split, seed);
     Json json = read_json(file);
     if (!json.contains("files")) json["files"] = describe_files(folder, /*with_split=*/false);
-    write_split(folder / kSplitFile, nodes);
+    write_split_file(folder / kSplitFile, nodes);
     json["splits"] = 1;
     Json& provenance = json["provenance"];
     if (provenance.is_null() || provenance.is_object())
