@@ -83,6 +83,7 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
                         const Topology& topology) {
   const PartitionOptions partition = arguments.flags.resolve_partition();
   const Dataset dataset = Dataset::open(arguments.flags.dataset);
+  dataset.validate();  // partitioners trust every id and value
   const DatasetInfo& info = dataset.info();
   PlanInput input;
   input.model = model_config(options, info.features, outputs_of(info));
