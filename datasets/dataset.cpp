@@ -94,6 +94,11 @@ Json checked_files(const Json& json, const fs::path& file, bool with_split) {
 
 }  // namespace
 
+std::string Dataset::split_remedy() const {
+  return fmt::format("if atoll split {} was interrupted, run it again with --replace",
+                     folder_.string());
+}
+
 Dataset Dataset::open(const fs::path& folder, bool with_split) {
   const fs::path file = folder / "dataset.json";
   std::error_code error;
@@ -201,7 +206,7 @@ void Dataset::open_node_arrays(const Json& json) {
                                 : std::vector<std::int64_t>{-1, info_.nodes});
     info_.splits = single ? 1 : split_.rows();
   }
-  agree(json, file, "splits", info_.splits);
+  with_remedy(split_remedy(), [&] { agree(json, file, "splits", info_.splits); });
   if (auto labels = open_if_there(folder_ / "labels.npy")) {
     labels_ = std::move(*labels);
     open_labels(json);

@@ -77,6 +77,7 @@ class Dataset {
   void open_labels(const Json& json);
   void validate_graph() const;
   void validate_splits() const;
+  std::string split_remedy() const;  // against a split.npy that dataset.json doesn't know
 
   std::filesystem::path folder_;
   bool with_split_ = true;

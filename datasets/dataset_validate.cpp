@@ -157,8 +157,11 @@ void Dataset::validate_checksums() const {
   for (const char* name : kDatasetFiles) {
     std::error_code error;
     if (!fs::exists(folder_ / name, error)) continue;
-    if (!with_split_ && name == std::string_view(kSplitFile)) continue;
-    check_file(folder_ / name, json_field<Json>(json["files"], name, file), file);
+    const bool is_split = name == std::string_view(kSplitFile);
+    if (is_split && !with_split_) continue;
+    with_remedy(is_split ? split_remedy() : "restore the file, or make the dataset again", [&] {
+      check_file(folder_ / name, json_field<Json>(json["files"], name, file), file);
+    });
   }
 }
 

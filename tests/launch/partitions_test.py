@@ -173,9 +173,14 @@ class PartitionsTest(unittest.TestCase):
         intact = self.read("bare/dataset.json")
         self.succeed("split", "bare", "--split", ".6,.2,.2")
         write(self.path("bare/dataset.json"), intact)  # as if killed before it was written
-        self.refuse("info", "bare", words=["split.npy: not listed"])
+        self.refuse("info", "bare", words=["'splits' is 0", "atoll split bare", "--replace"])
         self.succeed("split", "bare", "--split", ".6,.2,.2", "--replace")
         self.succeed("info", "bare", "--validate")
+        intact = self.read("bare/dataset.json")
+        self.succeed("split", "bare", "--split", ".5,.2,.2", "--replace")
+        write(self.path("bare/dataset.json"), intact)
+        self.refuse("info", "bare", words=["split.npy: changed since dataset.json was written",
+                                           "atoll split bare", "--replace"])
 
     def test_damaged_labels_are_not_split(self):
         replace_npy_data(self.path("data/labels.npy"), 0, b"\3\0\0\0\3\0\0\0")
