@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "base/progress.hpp"
+#include "base/status_line.hpp"
 #include "base/text.hpp"
 
 namespace atl::log {
@@ -26,12 +28,21 @@ class PrintableMessage : public spdlog::custom_flag_formatter {
   }
 };
 
+// Standard error, shared with the line that says how work goes on.
+class StandardErrorSink : public spdlog::sinks::stderr_color_sink_mt {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    const auto lock = StatusLine::standard_error().interlude();
+    spdlog::sinks::stderr_color_sink_mt::log(message);
+  }
+};
+
 }  // namespace
 
 void configure(int rank, int size, bool verbose) {
   auto logger = spdlog::get("atoll");
   if (!logger) {
-    logger = spdlog::stderr_color_mt("atoll");
+    logger = std::make_shared<spdlog::logger>("atoll", std::make_shared<StandardErrorSink>());
     spdlog::set_default_logger(logger);
   }
   const std::string prefix = size > 1 ? "rank " + std::to_string(rank) + ": " : "";
@@ -41,6 +52,7 @@ void configure(int rank, int size, bool verbose) {
   logger->set_level(verbose     ? spdlog::level::debug
                     : rank == 0 ? spdlog::level::info
                                 : spdlog::level::warn);
+  Activity::show_all(rank == 0);
 }
 
 }  // namespace atl::log

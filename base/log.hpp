@@ -8,7 +8,8 @@
 
 namespace atl::log {
 
-// Lines of ranks other than 0 are shown from level warn on, unless `verbose`.
+// Lines of ranks other than 0 are shown from level warn on, unless `verbose`; activities
+// (base/progress.hpp) on rank 0 only.
 void configure(int rank, int size, bool verbose);
 
 using spdlog::debug;

@@ -1,8 +1,6 @@
 #include "engine/training/progress.hpp"
 
-#include <unistd.h>
-
-#include <cstdio>
+#include "base/status_line.hpp"
 
 namespace atl {
 
@@ -10,11 +8,10 @@ Progress::Progress(int first_epoch, int epochs, const char* metric, bool enabled
     : first_epoch_(first_epoch),
       epochs_(epochs),
       metric_(metric),
-      enabled_(enabled),
-      terminal_(::isatty(STDERR_FILENO) == 1) {}
+      enabled_(enabled) {}
 
 Progress::~Progress() {
-  if (line_open_) std::fputs("\n", stderr);
+  if (enabled_) StatusLine::standard_error().keep();
 }
 
 void Progress::report(const EpochResult& result, const Metrics* metrics) {
@@ -22,24 +19,17 @@ void Progress::report(const EpochResult& result, const Metrics* metrics) {
   if (metrics != nullptr) {
     last_metrics_ = fmt::format("  {} {}", metric_, to_text(*metrics));
   }
+  StatusLine& line = StatusLine::standard_error();
   const Clock::time_point now = Clock::now();
   const bool last_epoch = result.epoch == epochs_;
   // A terminal gets ten updates a second; a pipe one line every two seconds, first and last epoch.
   const double pause = std::chrono::duration<double>(now - last_).count();
-  if (!last_epoch && result.epoch != first_epoch_ && pause < (terminal_ ? 0.1 : 2.0)) return;
+  if (!last_epoch && result.epoch != first_epoch_ && pause < (line.terminal() ? 0.1 : 2.0)) return;
   last_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const double rate = (result.epoch - first_epoch_ + 1) / seconds;
-  const std::string line =
-      fmt::format("epoch {}/{}  loss {:.4f}{}  {:.2f} epochs/s  {:.0f} s left", result.epoch,
-                  epochs_, result.loss, last_metrics_, rate, (epochs_ - result.epoch) / rate);
-  if (terminal_) {
-    std::fprintf(stderr, "\r\033[K%s", line.c_str());
-    line_open_ = true;
-  } else {
-    std::fprintf(stderr, "%s\n", line.c_str());
-  }
-  std::fflush(stderr);
+  line.show(fmt::format("epoch {}/{}  loss {:.4f}{}  {:.2f} epochs/s  {:.0f} s left", result.epoch,
+                        epochs_, result.loss, last_metrics_, rate, (epochs_ - result.epoch) / rate));
 }
 
 }  // namespace atl

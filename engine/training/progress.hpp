@@ -1,5 +1,4 @@
-// What a user sees while a run goes on: one line that renews itself on a terminal, plain lines in a
-// pipe.
+// What a user sees while epochs go by: one status line that renews itself.
 #pragma once
 
 #include <chrono>
@@ -24,8 +23,6 @@ class Progress {
   int epochs_;
   const char* metric_;
   bool enabled_;
-  bool terminal_;
-  bool line_open_ = false;
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_ = start_;
   std::string last_metrics_;

@@ -1,0 +1,71 @@
+#include "base/status_line.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace atl {
+
+namespace {
+
+// A line that wraps could not be wiped: only its last row would go.
+std::string fitted(std::string text, std::FILE* stream) {
+  struct winsize size {};
+  const bool known = ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  if (known && text.size() >= size.ws_col) text.resize(size.ws_col - 1U);
+  return text;
+}
+
+// Names of files and datasets may hold bytes that would steer a terminal.
+std::string printable(std::string_view text) {
+  std::string result(text);
+  std::replace_if(
+      result.begin(), result.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
+  return result;
+}
+
+}  // namespace
+
+StatusLine& StatusLine::standard_error() {
+  static StatusLine line(stderr, ::isatty(STDERR_FILENO) == 1);
+  return line;
+}
+
+void StatusLine::show(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  wipe();
+  const std::string line =
+      terminal_ ? fitted(printable(text), stream_) : printable(text) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stream_);
+  open_ = terminal_;
+  std::fflush(stream_);
+}
+
+void StatusLine::clear() {
+  const std::lock_guard lock(mutex_);
+  wipe();
+  std::fflush(stream_);
+}
+
+void StatusLine::keep() {
+  const std::lock_guard lock(mutex_);
+  if (open_) std::fputc('\n', stream_);
+  open_ = false;
+  std::fflush(stream_);
+}
+
+std::unique_lock<std::mutex> StatusLine::interlude() {
+  std::unique_lock lock(mutex_);
+  wipe();
+  std::fflush(stream_);
+  return lock;
+}
+
+void StatusLine::wipe() {
+  if (open_) std::fputs("\r\033[K", stream_);
+  open_ = false;
+}
+
+}  // namespace atl
