@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/progress.hpp"
 
 namespace atl {
 
@@ -50,6 +51,11 @@ std::uint64_t file_checksum(const std::filesystem::path& path) {
   if (!file) fail_input("{}: can't open: {}", path.string(), std::strerror(errno));
   Stream stream;
   std::vector<std::byte> piece(std::size_t{1} << 20U);
+  std::error_code unknown;
+  const auto total = std::filesystem::file_size(path, unknown);
+  Activity activity("checksum of " + path.filename().string(),
+                    unknown ? 0 : static_cast<std::int64_t>(total));
+  std::int64_t done = 0;
   while (true) {
     const std::size_t got = std::fread(piece.data(), 1, piece.size(), file.get());
     if (std::ferror(file.get()) != 0) {
@@ -57,6 +63,7 @@ std::uint64_t file_checksum(const std::filesystem::path& path) {
     }
     if (got == 0) break;
     stream.add(std::span(piece).first(got));
+    activity.advance_to(done += static_cast<std::int64_t>(got));
   }
   return stream.result();
 }

@@ -1,5 +1,6 @@
 #include "base/json.hpp"
 
+#include "base/byte_order_mark.hpp"
 #include "base/files.hpp"
 
 namespace atl {
@@ -39,6 +40,7 @@ std::string reason(const nlohmann::json::exception& error) {
 
 Json parse_json(std::string_view text, const std::string& place) {
   check_depth(text, place);
+  byte_order_mark(text, place);  // the parser skips that of UTF-8 itself
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {

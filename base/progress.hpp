@@ -34,7 +34,7 @@ class ActivityBoard {
   // Shows the line if it is due.
   void tick(double now);
 
-  static constexpr double kQuiet = 2;              // seconds before the first line
+  static constexpr double kQuiet = 2;               // seconds before the first line
   static constexpr double kTerminalInterval = 0.5;  // seconds between renewals
   static constexpr double kPipeInterval = 10;       // seconds between lines in a pipe
 

@@ -36,8 +36,7 @@ StatusLine& StatusLine::standard_error() {
 void StatusLine::show(std::string_view text) {
   const std::lock_guard lock(mutex_);
   wipe();
-  const std::string line =
-      terminal_ ? fitted(printable(text), stream_) : printable(text) + "\n";
+  const std::string line = terminal_ ? fitted(printable(text), stream_) : printable(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), stream_);
   open_ = terminal_;
   std::fflush(stream_);

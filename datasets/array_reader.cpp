@@ -112,6 +112,11 @@ std::size_t convert_by_type(const std::string& descr, std::span<const std::byte>
 
 }  // namespace
 
+bool holds_objects(std::span<const std::byte> header) {
+  const std::string_view text(reinterpret_cast<const char*>(header.data()), header.size());
+  return text.starts_with("\x93NUMPY") && text.find("'descr': '|O'") != std::string_view::npos;
+}
+
 ArrayReader::ArrayReader(std::unique_ptr<ByteSource> source, std::string place,
                          std::int64_t total_bytes)
     : source_(std::move(source)), place_(std::move(place)), buffer_(kBufferBytes) {
@@ -129,6 +134,14 @@ ArrayReader::ArrayReader(std::unique_ptr<ByteSource> source, std::string place,
       std::max<std::size_t>(start + std::min(length, kLongestHeader), 12) - 12;
   head.resize(12 + std::min(wanted, available));
   read_exactly(std::span(head).subspan(12));
+  if (holds_objects(head)) {
+    fail_input(
+        "{}: holds pickled Python objects, which are not read, because unpickling can run code; "
+        "save "
+        "it with numbers as elements: numpy.save(NEW, numpy.load(OLD, "
+        "allow_pickle=True).astype(TYPE))",
+        place_);
+  }
   header_ = parse_npy_header(head, place_);
   if (header_.fortran_order && header_.shape.size() > 1) {
     fail_input("{}: the array is in Fortran order; save it with numpy.ascontiguousarray", place_);

@@ -23,6 +23,9 @@ class ByteSource {
   virtual std::size_t read(std::span<std::byte> bytes) = 0;
 };
 
+// Whether the first bytes of a .npy file say that its elements are pickled Python objects.
+bool holds_objects(std::span<const std::byte> header);
+
 // Reads an array from its first element to its last. Element types: f2 f4 f8 i1..i8 u1..u8 b1.
 class ArrayReader {
  public:
@@ -73,11 +76,15 @@ class NpzArchive {
 
   bool has(const std::string& name) const;
   // Member `name` (without .npy); several may be read at once. Throws Error{kInput} listing the
-  // members if it is absent, and on sizes that the file can't hold.
+  // members if it is absent, on sizes that the file can't hold, and on pickled objects (also in its
+  // place), saying how to save them as plain arrays.
   ArrayReader open(const std::string& name) const;
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  std::vector<std::string> members() const;  // names of at most 30, without .npy
+  void refuse_objects(const std::string& name) const;
+
   std::filesystem::path path_;
   std::int64_t file_bytes_ = 0;
   std::shared_ptr<zip> zip_;

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/seal.hpp"
+#include "datasets/class_count.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "datasets/file_list.hpp"
 
@@ -231,17 +232,10 @@ void Dataset::open_labels(const Json& json) {
   labels_.require_descr("<i4");
   labels_.require_shape(std::vector{info_.nodes});
   const auto labels = labels_.values<std::int32_t>();
-  const std::int64_t used = std::int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
+  std::optional<std::int64_t> stated;
+  if (json.contains("classes")) stated = json_field<std::int64_t>(json, "classes", file);
   info_.classes =
-      json_field_or<std::int64_t>(json, "classes", file, std::max<std::int64_t>(used, 0));
-  if (info_.classes < 0 || info_.classes > kMaxClasses) {
-    fail_input("{}: {} classes (field 'classes', or the largest label + 1); allowed are 0 to {}",
-               file.string(), info_.classes, kMaxClasses);
-  }
-  if (info_.classes < used) {
-    fail_input("{}: label {} found; allowed are 0 to {} (field 'classes') and -1",
-               labels_.path().string(), used - 1, info_.classes - 1);
-  }
+      class_count(labels, stated, labels_.path().string(), "field 'classes' of dataset.json");
   if (info_.task == Task::kBinary && info_.classes != 2) {
     fail_input("{}: task 'binary' with {} classes; allowed is 2", file.string(), info_.classes);
   }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/progress.hpp"
 #include "datasets/dataset.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "datasets/file_list.hpp"
@@ -166,6 +167,7 @@ void Dataset::validate_checksums() const {
 }
 
 void Dataset::validate() const {
+  const Activity activity("checking " + info_.name);
   validate_checksums();
   validate_graph();
   const auto values = features();

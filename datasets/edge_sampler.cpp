@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "base/progress.hpp"
 
 namespace atl {
 
@@ -32,8 +33,11 @@ void each_block(const EdgeSampler& sampler, std::uint64_t count, const Visit& vi
 
 EdgeStream sampled_stream(const EdgeSampler& sampler, std::uint64_t count) {
   return [&sampler, count](const EdgeSink& sink) {
+    Activity activity("sampling edges", static_cast<std::int64_t>(count));
+    std::int64_t done = 0;
     each_block(sampler, count, [&](std::span<const Edge> edges) {
       sink(edges);
+      activity.advance_to(done += static_cast<std::int64_t>(edges.size()));
       return true;
     });
   };
@@ -47,6 +51,7 @@ std::uint64_t samples_needed(const EdgeSampler& sampler, std::int64_t distinct, 
   const double wanted = static_cast<double>(distinct) * rate * margin;
   const std::uint64_t limit = 64 * static_cast<std::uint64_t>(distinct) + 1024;
   std::unordered_set<std::uint64_t> seen;
+  const Activity activity("counting distinct edges");
   std::uint64_t samples = 0;
   each_block(sampler, limit, [&](std::span<const Edge> edges) {
     for (const Edge& edge : edges) {

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "base/progress.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
 
@@ -37,6 +38,7 @@ std::vector<std::string> import_formats() {
 ImportReport import_dataset(const std::string& format, const ImportOptions& options) {
   for (const Format& candidate : kFormats) {
     if (format != candidate.name) continue;
+    const Activity activity("importing " + options.source.string());
     try {
       ImportSession session(format, options);
       candidate.import(session);

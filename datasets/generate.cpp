@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "base/progress.hpp"
 #include "datasets/community_graph.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "datasets/rmat.hpp"
@@ -107,7 +108,9 @@ void write_features(DatasetWriter& writer, std::span<const std::int32_t> labels,
   const auto file = writer.write_features(columns);
   std::vector<float> rows(static_cast<std::size_t>(kBlockRows * columns));
   const auto nodes = static_cast<std::int64_t>(labels.size());
+  Activity activity("making features", nodes);
   for (std::int64_t begin = 0; begin < nodes; begin += kBlockRows) {
+    activity.advance_to(begin);
     const std::int64_t count = std::min(kBlockRows, nodes - begin);
     const std::span<float> block(rows.data(), static_cast<std::size_t>(count * columns));
     noisy_features(labels.subspan(begin, count), begin, columns, centres, signal, seed, block);
@@ -224,6 +227,7 @@ DatasetInfo generate_dataset(const std::string& kind, const GenerateOptions& opt
   if (found == kinds.end()) {
     fail_option("unknown kind '{}'; allowed are {}", kind, fmt::join(kinds, ", "));
   }
+  const Activity activity("generating " + kind);
   DatasetWriter writer(options.out);
   writer.info().name = options.name.empty() ? kind : options.name;
   writer.info().provenance = {{"generator", kind},

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/progress.hpp"
 
 namespace atl {
 
@@ -159,6 +160,7 @@ void Builder::sort_rows() {
   auto* keys = reinterpret_cast<std::uint32_t*>(graph_.csr.col_idx.data());
   float* weights = graph_.csr.values.data();
   const std::int64_t rows = nodes();
+  const Activity activity("sorting edges");
 #pragma omp parallel
   {
     std::vector<std::pair<std::uint32_t, float>> pairs;
@@ -181,6 +183,7 @@ void Builder::sort_rows() {
 }
 
 void Builder::merge_rows() {
+  const Activity activity("merging duplicate edges");
   std::int64_t out = 0;
   std::int64_t begin = 0;
   for (std::int64_t i = 0; i < nodes(); ++i) {
@@ -264,6 +267,7 @@ void Builder::trim(std::int64_t keep) {
   const std::int64_t surplus = graph_.csr.view().nnz() - keep;
   if (surplus <= 0) return;
   ATOLL_ASSERT(!options_.weighted);
+  const Activity activity("dropping surplus edges");
   const std::uint64_t threshold = trim_threshold(surplus);
   auto& columns = graph_.csr.col_idx;
   std::int64_t out = 0;
@@ -284,6 +288,7 @@ void Builder::trim(std::int64_t keep) {
 // (it can't overtake a row not yet moved, because the room needed so far is at most the room there
 // is), then that room is filled in ascending order.
 void Builder::expand() {
+  const Activity activity("storing both directions");
   auto& columns = graph_.csr.col_idx;
   auto& weights = graph_.csr.values;
   const std::int64_t upper = static_cast<std::int64_t>(columns.size());

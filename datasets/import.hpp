@@ -19,11 +19,12 @@ struct ImportOptions {
   std::string name;              // "" = from the source
   bool directed = false;         // else edges count in both directions
   bool keep_self_loops = false;
-  bool row_normalize = false;         // scale feature rows to sum 1
-  std::optional<SplitSpec> split;     // replaces the set's own
-  std::uint64_t seed = 0;             // of `split`
-  std::optional<Task> task;           // instead of what the format says
-  std::optional<std::int64_t> nodes;  // for formats that don't state the number of nodes
+  bool row_normalize = false;           // scale feature rows to sum 1
+  std::optional<SplitSpec> split;       // replaces the set's own
+  std::uint64_t seed = 0;               // of `split`
+  std::optional<Task> task;             // instead of what the format says
+  std::optional<std::int64_t> nodes;    // for formats that don't state the number of nodes
+  std::optional<std::int64_t> classes;  // instead of the largest label + 1
 };
 
 // What an import found besides the data.

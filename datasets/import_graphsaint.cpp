@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
 
+#include "base/byte_order_mark.hpp"
 #include "base/error.hpp"
+#include "base/files.hpp"
 #include "base/json.hpp"
+#include "base/progress.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
 #include "datasets/sparse_member.hpp"
@@ -25,9 +27,12 @@ class FlatObjectReader : public nlohmann::json_sax<Json> {
   explicit FlatObjectReader(fs::path file) : file_(std::move(file)) {}
 
   void read() {
-    std::ifstream stream(file_);
-    if (!stream) fail_input("{}: can't open", file_.string());
-    Json::sax_parse(stream, this);
+    const MappedFile map(file_);
+    const std::string_view text(reinterpret_cast<const char*>(map.bytes().data()),
+                                map.bytes().size());
+    byte_order_mark(text, file_.string());  // the parser skips that of UTF-8 itself
+    const Activity activity("reading " + file_.filename().string());
+    Json::sax_parse(text.begin(), text.end(), this);
   }
 
   bool null() override { bad("null"); }
@@ -214,7 +219,7 @@ void import_graphsaint(ImportSession& session) {
     session.multi_labels(classes.many, classes.classes);
   } else {
     classes.single.resize(static_cast<std::size_t>(session.nodes()), -1);
-    session.labels(std::move(classes.single));
+    session.labels(std::move(classes.single), (folder / "class_map.json").string());
   }
   RoleReader roles(folder / "role.json", session.nodes());
   roles.read();

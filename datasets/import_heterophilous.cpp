@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "base/progress.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
 
@@ -17,7 +18,9 @@ void stream_pairs(const NpzArchive& archive, std::int64_t nodes, const EdgeSink&
   edges.require_shape({-1, 2});
   std::vector<std::int64_t> pairs;
   EdgeBlock block(sink);
+  Activity activity("reading edges", edges.length(0));
   for (std::int64_t at = 0; at < edges.length(0); at += kPairs) {
+    activity.advance_to(at);
     pairs.resize(static_cast<std::size_t>(2 * std::min(kPairs, edges.length(0) - at)));
     edges.read(pairs);
     for (std::size_t i = 0; i < pairs.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/progress.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
 
@@ -40,7 +41,9 @@ void stream_rows(const fs::path& folder, std::span<const std::int64_t> row_ptr, 
   std::vector<std::int64_t> row;
   std::vector<float> weight;
   EdgeBlock block(sink);
+  Activity activity("reading edges", row_ptr.back());
   for (std::int64_t i = 0; i < nodes; ++i) {
+    activity.advance_to(row_ptr[i]);
     row.resize(static_cast<std::size_t>(row_ptr[i + 1] - row_ptr[i]));
     columns.read(row);
     weight.assign(row.size(), 1.0F);

@@ -114,7 +114,7 @@ void text_labels(ImportSession& session, const fs::path& path) {
   }
   check_rows(reader, rows, session.nodes());
   if (columns == 1) {
-    session.labels(std::move(values));
+    session.labels(std::move(values), reader.file());
     return;
   }
   std::vector<std::uint8_t> many(values.size());

@@ -125,7 +125,7 @@ void write_labels(ImportSession& session, const Pickle& ally_file, const Pickle&
     }
     if (found == 1) labels[node] = matrix.col_idx[matrix.row_ptr[at]];
   }
-  session.labels(std::move(labels));
+  session.labels(std::move(labels), ally_file.file());
 }
 
 void write_graph(ImportSession& session, const std::string& prefix, std::int64_t nodes) {

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/progress.hpp"
+#include "datasets/class_count.hpp"
 
 namespace atl {
 
@@ -25,6 +27,7 @@ Json describe_options(const ImportOptions& options) {
   }
   if (options.task) json["task"] = to_string(*options.task);
   if (options.nodes) json["nodes"] = *options.nodes;
+  if (options.classes) json["classes"] = *options.classes;
   return json;
 }
 
@@ -118,7 +121,9 @@ void ImportSession::features(ArrayReader reader) {
   const std::int64_t block = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(kBlock) / std::max<std::int64_t>(columns, 1));
   std::vector<float> rows;
+  Activity activity("reading features", nodes());
   for (std::int64_t row = 0; row < nodes(); row += block) {
+    activity.advance_to(row);
     rows.resize(static_cast<std::size_t>(std::min(block, nodes() - row) * columns));
     reader.read(rows);
     writer.add_rows(rows);
@@ -127,16 +132,21 @@ void ImportSession::features(ArrayReader reader) {
   writer.close();
 }
 
-void ImportSession::labels(std::vector<std::int32_t> labels) {
+void ImportSession::labels(std::vector<std::int32_t> labels, const std::string& place) {
+  const std::int64_t classes = class_count(labels, options_.classes, place, "--classes");
   labels_ = std::move(labels);
   labelled_.resize(labels_.size());
   std::transform(labels_.begin(), labels_.end(), labelled_.begin(),
                  [](std::int32_t label) { return label >= 0 ? std::uint8_t{1} : std::uint8_t{0}; });
-  writer_.write_labels(labels_);
+  writer_.write_labels(labels_, classes);
 }
 
 void ImportSession::multi_labels(const std::vector<std::uint8_t>& labels, std::int64_t classes) {
   default_task_ = Task::kMultiLabel;
+  if (options_.classes && *options_.classes != classes) {
+    fail_option("--classes {}: '{}' has {} labels per node", *options_.classes, writer_.info().name,
+                classes);
+  }
   labelled_.assign(static_cast<std::size_t>(nodes()), 0);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] != 255) labelled_[i / static_cast<std::size_t>(classes)] = 1;
@@ -158,7 +168,9 @@ void ImportSession::labels(ArrayReader reader) {
   std::vector<std::int32_t> single;
   std::vector<std::uint8_t> many;
   std::vector<double> block;
+  Activity activity("reading labels", reader.elements());
   for (std::int64_t at = 0; at < reader.elements(); at += static_cast<std::int64_t>(block.size())) {
+    activity.advance_to(at);
     block.resize(static_cast<std::size_t>(
         std::min(static_cast<std::int64_t>(kBlock), reader.elements() - at)));
     reader.read(block);
@@ -180,7 +192,7 @@ void ImportSession::labels(ArrayReader reader) {
   }
   const std::int64_t classes = reader.length(1);
   reader.finish();
-  multi ? multi_labels(many, classes) : labels(std::move(single));
+  multi ? multi_labels(many, classes) : labels(std::move(single), reader.place());
 }
 
 void ImportSession::splits(const std::vector<std::uint8_t>& splits, std::int64_t count) {
@@ -240,7 +252,9 @@ void stream_edge_index(const std::function<ArrayReader()>& open, std::int64_t no
   std::vector<std::int64_t> from, to;
   std::vector<float> weight;
   EdgeBlock block(sink);
+  Activity activity("reading edges", edges);
   for (std::int64_t at = 0; at < edges; at += static_cast<std::int64_t>(from.size())) {
+    activity.advance_to(at);
     from.resize(static_cast<std::size_t>(std::min(static_cast<std::int64_t>(kBlock), edges - at)));
     to.resize(from.size());
     sources.read(from);

@@ -61,7 +61,7 @@ class ImportSession {
                                 const std::string& place);
   // All of a [nodes, columns] array.
   void features(ArrayReader reader);
-  void labels(std::vector<std::int32_t> labels);                                     // -1 = none
+  void labels(std::vector<std::int32_t> labels, const std::string& place);           // -1 = none
   void multi_labels(const std::vector<std::uint8_t>& labels, std::int64_t classes);  // 255 = none
   // From a [nodes], [nodes, 1] or (multi-label) [nodes, classes] array; NaN = none.
   void labels(ArrayReader reader);

@@ -1,6 +1,6 @@
 #include <zip.h>
 
-#include <cinttypes>
+#include <array>
 
 #include "base/error.hpp"
 #include "datasets/array_reader.hpp"
@@ -52,17 +52,44 @@ bool NpzArchive::has(const std::string& name) const {
   return zip_name_locate(zip_.get(), (name + ".npy").c_str(), 0) >= 0;
 }
 
+std::vector<std::string> NpzArchive::members() const {
+  std::vector<std::string> names;
+  const zip_int64_t count = zip_get_num_entries(zip_.get(), 0);
+  for (zip_int64_t i = 0; i < count && i < 30; ++i) {
+    const char* member = zip_get_name(zip_.get(), static_cast<zip_uint64_t>(i), ZIP_FL_ENC_RAW);
+    names.emplace_back(member == nullptr ? "?" : member);
+    if (names.back().ends_with(".npy")) names.back().resize(names.back().size() - 4);
+  }
+  return names;
+}
+
+void NpzArchive::refuse_objects(const std::string& name) const {
+  const zip_int64_t index = zip_name_locate(zip_.get(), (name + ".npy").c_str(), 0);
+  if (index < 0) return;
+  const std::string place = path_.string() + "[" + name + "]";
+  std::array<std::byte, 128> head{};
+  ZipSource(zip_, static_cast<zip_uint64_t>(index), place).read(head);
+  if (!holds_objects(head)) return;
+  std::string prefix = name;  // adj_matrix is read as adj_data, adj_indices, ...
+  if (prefix.ends_with("_matrix")) prefix.resize(prefix.size() - 7);
+  fail_input(
+      "{}: a pickled Python object, which is not read, because unpickling can run code. If it is a "
+      "SciPy matrix, save it as plain arrays with Python:\n"
+      "  a = dict(numpy.load('{}', allow_pickle=True)); m = a.pop('{}').item().tocsr()\n"
+      "  numpy.savez('plain.npz', {}_data=m.data, {}_indices=m.indices, {}_indptr=m.indptr, "
+      "{}_shape=m.shape, **a)",
+      place, path_.filename().string(), name, prefix, prefix, prefix, prefix);
+}
+
 ArrayReader NpzArchive::open(const std::string& name) const {
   const std::string place = path_.string() + "[" + name + "]";
   const zip_int64_t index = zip_name_locate(zip_.get(), (name + ".npy").c_str(), 0);
+  refuse_objects(name);
   if (index < 0) {
-    std::string names;
-    const zip_int64_t count = zip_get_num_entries(zip_.get(), 0);
-    for (zip_int64_t i = 0; i < count && i < 30; ++i) {
-      const char* member = zip_get_name(zip_.get(), static_cast<zip_uint64_t>(i), ZIP_FL_ENC_RAW);
-      names += (names.empty() ? "" : ", ") + std::string(member == nullptr ? "?" : member);
-    }
-    fail_input("{}: there is no array '{}'; the archive holds: {}", path_.string(), name, names);
+    const std::vector<std::string> names = members();
+    for (const std::string& member : names) refuse_objects(member);
+    fail_input("{}: there is no array '{}'; the archive holds: {}", path_.string(), name,
+               fmt::join(names, ", "));
   }
   zip_stat_t stat;
   zip_stat_init(&stat);

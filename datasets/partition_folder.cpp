@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/log.hpp"
+#include "base/progress.hpp"
 #include "base/seal.hpp"
 #include "datasets/file_list.hpp"
 #include "partition/quality.hpp"
@@ -54,7 +55,10 @@ void make_partition(const Dataset& dataset, int parts, const PartitionOptions& o
   const SteadyTime start = steady_now();
   const GraphView graph = dataset.graph();
   const auto split = partition_split(dataset, options);
-  const std::vector<std::int32_t> part_of = partition_graph(graph, parts, options, split);
+  const std::vector<std::int32_t> part_of = [&] {
+    const Activity activity("cutting");
+    return partition_graph(graph, parts, options, split);
+  }();
   const double partition_seconds = seconds_since(start);
 
   AtomicFolder target(folder);
@@ -63,7 +67,9 @@ void make_partition(const Dataset& dataset, int parts, const PartitionOptions& o
     files[name] = describe_file(target.path() / name);
   };
   LocalGraphBuilder builder(graph, part_of, parts, options.node_order);
+  Activity writing("writing parts", parts);
   for (int part = 0; part < parts; ++part) {
+    writing.advance_to(part);
     const fs::path shard = shard_folder(target.path(), part);
     make_folder(shard);
     write_shard(shard, dataset, builder.build(part));
@@ -188,6 +194,7 @@ Partition ensure_partition(const Dataset& dataset, int parts, const PartitionOpt
     require_writable(folder.parent_path());
     log::info("partitioning {} into {} parts ({}, {}, balance {})", dataset.info().name, parts,
               options.method, to_string(options.objective), to_string(options.balance));
+    const Activity activity(fmt::format("partitioning {}", dataset.info().name));
     dataset.validate();  // METIS and the shards trust every id and value
     try {
       make_partition(dataset, parts, options, folder);

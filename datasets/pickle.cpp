@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <charconv>
+#include <limits>
 
 #include "base/error.hpp"
 #include "datasets/text_reader.hpp"
@@ -10,7 +11,88 @@
 namespace atl {
 
 using Kind = PickleValue::Kind;
-using Index = PickleValue::Index;
+
+namespace {
+
+// Plain data takes 8 to 11 bytes of memory per byte of its pickle where it is costliest: lists of
+// small numbers, and many short lists. A file of marks, empty lists or memo entries takes more.
+constexpr std::size_t kBytesPerByte = 12;
+constexpr std::size_t kFreeBytes = std::size_t{16} << 20U;
+// Programs number what they store one after the other; an optimised pickle does, too.
+constexpr std::uint64_t kMemoGap = 1024;
+
+}  // namespace
+
+Unpickler::Unpickler(Pickle& pickle)
+    : pickle_(pickle),
+      text_(reinterpret_cast<const char*>(pickle.map_.bytes().data()), pickle.map_.bytes().size()),
+      budget_(kFreeBytes + kBytesPerByte * text_.size()) {}
+
+void Unpickler::spend(std::size_t bytes) {
+  if (bytes > budget_) {
+    fail_input(
+        "{}: byte {}: this pickle of {} bytes takes more than {} bytes of memory, which plain "
+        "data of its size doesn't; save it again",
+        pickle_.file_, opcode_at_, text_.size(), kFreeBytes + kBytesPerByte * text_.size());
+  }
+  budget_ -= bytes;
+}
+
+void Unpickler::push(const PickleValue& value) {
+  stack_.push_back(value);
+  if (stack_.size() > highest_stack_) {
+    highest_stack_ = stack_.size();
+    spend(sizeof(PickleValue));
+  }
+}
+
+void Unpickler::push_integer(std::int64_t number, Kind kind) {
+  PickleValue value;
+  value.kind = kind;
+  value.integer = number;
+  push(value);
+}
+
+void Unpickler::push_bytes(std::string_view bytes) {
+  if (bytes.size() > std::numeric_limits<std::uint32_t>::max()) {
+    bad(fmt::format("{} bytes in one string; allowed are fewer than 2^32", bytes.size()));
+  }
+  PickleValue value;
+  value.kind = Kind::kBytes;
+  value.length = static_cast<std::uint32_t>(bytes.size());
+  value.text = bytes.data();
+  push(value);
+}
+
+void Unpickler::push_list(Kind kind, std::vector<PickleValue> items) {
+  spend(sizeof(items) + items.size() * sizeof(PickleValue));
+  pickle_.lists_.push_back(std::move(items));
+  push_integer(static_cast<std::int64_t>(pickle_.lists_.size()) - 1, kind);
+}
+
+PickleValue Unpickler::add_object(Kind kind, std::string name) {
+  spend(sizeof(PickleObject) + name.size());
+  pickle_.objects_.emplace_back();
+  pickle_.objects_.back().name = std::move(name);
+  PickleValue value;
+  value.kind = kind;
+  value.integer = static_cast<std::int64_t>(pickle_.objects_.size()) - 1;
+  return value;
+}
+
+void Unpickler::remember(std::uint64_t key) {
+  if (key > memo_.size() + kMemoGap) bad(fmt::format("number {} follows {}", key, memo_.size()));
+  if (key >= memo_.size()) {
+    spend((key + 1 - memo_.size()) * sizeof(Remembered));
+    memo_.resize(key + 1);
+  }
+  memo_[key] = {top(), true};
+}
+
+void Unpickler::recall(std::uint64_t key) {
+  if (key >= memo_.size() || !memo_[key].stored) bad("refers to something it never stored");
+  push(memo_[key].value);
+}
 
 // A little-endian two's complement number.
 std::int64_t Unpickler::take_long(std::size_t bytes) {
@@ -41,107 +123,109 @@ bool Unpickler::literal(unsigned char opcode) {
       take(8);
       return true;
     case 'N':
-      push(add({}));
+      push({});
       return true;
     case 0x88:
     case 0x89:
-      push(add_integer(opcode == 0x88 ? 1 : 0, Kind::kBool));
+      push_integer(opcode == 0x88 ? 1 : 0, Kind::kBool);
       return true;
     case 'J':
-      push(add_integer(take_long(4)));
+      push_integer(take_long(4));
       return true;
     case 'K':
-      push(add_integer(static_cast<std::int64_t>(take_unsigned(1))));
+      push_integer(static_cast<std::int64_t>(take_unsigned(1)));
       return true;
     case 'M':
-      push(add_integer(static_cast<std::int64_t>(take_unsigned(2))));
+      push_integer(static_cast<std::int64_t>(take_unsigned(2)));
       return true;
     case 0x8a:  // LONG1
-      push(add_integer(take_long(take_unsigned(1))));
+      push_integer(take_long(take_unsigned(1)));
       return true;
     case 'I':
     case 'L':
-      push(add_integer(parse_decimal(take_line())));
+      push_integer(parse_decimal(take_line()));
       return true;
     case 'G': {  // big-endian double
       std::uint64_t bits = 0;
       for (const char c : take(8)) bits = bits << 8U | static_cast<unsigned char>(c);
-      PickleValue result;
-      result.kind = Kind::kReal;
-      result.real = std::bit_cast<double>(bits);
-      push(add(std::move(result)));
+      PickleValue value;
+      value.kind = Kind::kReal;
+      value.real = std::bit_cast<double>(bits);
+      push(value);
       return true;
     }
     case 'U':
     case 'C':
     case 0x8c:  // SHORT_BINSTRING, SHORT_BINBYTES, SHORT_BINUNICODE
-      push(add_bytes(take(take_unsigned(1))));
+      push_bytes(take(take_unsigned(1)));
       return true;
     case 'T':
     case 'B':
     case 'X':  // BINSTRING, BINBYTES, BINUNICODE
-      push(add_bytes(take(take_unsigned(4))));
+      push_bytes(take(take_unsigned(4)));
       return true;
     case 0x8e:  // BINBYTES8
-      push(add_bytes(take(take_unsigned(8))));
+      push_bytes(take(take_unsigned(8)));
       return true;
     default:
       return false;
   }
 }
 
-void Unpickler::append(Index target, std::span<const Index> items, Kind kind) {
-  if (value(target).kind != kind) bad("adds to something that is not a list or dict");
-  if (kind == Kind::kDict && items.size() % 2 != 0) bad("a dict key has no value");
-  auto& held = value(target).items;
-  held.insert(held.end(), items.begin(), items.end());
+void Unpickler::append(const PickleValue& target, std::span<const PickleValue> added, Kind kind) {
+  if (target.kind != kind) bad("adds to something that is not a list or dict");
+  if (kind == Kind::kDict && added.size() % 2 != 0) bad("a dict key has no value");
+  spend(added.size() * sizeof(PickleValue));
+  auto& held = items(target);
+  held.insert(held.end(), added.begin(), added.end());
 }
 
 bool Unpickler::container(unsigned char opcode) {
   switch (opcode) {
     case '(':
+      spend(sizeof(marks_.back()));
       marks_.push_back(stack_.size());
       return true;
     case '0':
       pop();
       return true;
     case ')':
-      push(add_items(Kind::kTuple, {}));
+      push_list(Kind::kTuple, {});
       return true;
     case ']':
-      push(add_items(Kind::kList, {}));
+      push_list(Kind::kList, {});
       return true;
     case '}':
-      push(add_items(Kind::kDict, {}));
+      push_list(Kind::kDict, {});
       return true;
     case 't':
-      push(add_items(Kind::kTuple, pop_to_mark()));
+      push_list(Kind::kTuple, pop_to_mark());
       return true;
     case 'l':
-      push(add_items(Kind::kList, pop_to_mark()));
+      push_list(Kind::kList, pop_to_mark());
       return true;
     case 0x85:
     case 0x86:
     case 0x87:
-      push(add_items(Kind::kTuple, pop_some(opcode - 0x84U)));
+      push_list(Kind::kTuple, pop_some(opcode - 0x84U));
       return true;
     case 'a': {
-      const Index item = pop();
+      const PickleValue item = pop();
       append(top(), {&item, 1}, Kind::kList);
       return true;
     }
     case 'e': {
-      const std::vector<Index> items = pop_to_mark();
+      const std::vector<PickleValue> items = pop_to_mark();
       append(top(), items, Kind::kList);
       return true;
     }
     case 's': {
-      const std::vector<Index> pair = pop_some(2);
+      const std::vector<PickleValue> pair = pop_some(2);
       append(top(), pair, Kind::kDict);
       return true;
     }
     case 'u': {
-      const std::vector<Index> pairs = pop_to_mark();
+      const std::vector<PickleValue> pairs = pop_to_mark();
       append(top(), pairs, Kind::kDict);
       return true;
     }
@@ -186,18 +270,20 @@ bool Unpickler::object(unsigned char opcode) {
       return true;
     }
     case 0x93: {  // STACK_GLOBAL
-      const std::vector<Index> names = pop_some(2);
-      push_global(value(names[0]).bytes, value(names[1]).bytes);
+      const std::vector<PickleValue> names = pop_some(2);
+      if (names[0].kind != Kind::kBytes || names[1].kind != Kind::kBytes)
+        bad("a class without a name");
+      push_global(names[0].bytes(), names[1].bytes());
       return true;
     }
     case 'R':
     case 0x81: {  // REDUCE, NEWOBJ
-      const std::vector<Index> call = pop_some(2);
+      const std::vector<PickleValue> call = pop_some(2);
       push(reduce(call[0], call[1]));
       return true;
     }
     case 'b': {
-      const Index state = pop();
+      const PickleValue state = pop();
       build(top(), state);
       return true;
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -14,8 +15,8 @@
 
 namespace atl {
 
-// One value; refers to others by their index in Pickle::values. Indices instead of pointers,
-// because a pickle may contain itself.
+// One value, small because a pickle may say one per byte. What doesn't fit lies in the Pickle,
+// which is asked for it; two values may share it, and a pickle may contain itself.
 struct PickleValue {
   enum class Kind : std::uint8_t {
     kNone,
@@ -31,25 +32,41 @@ struct PickleValue {
     kArray,
     kObject,
   };
-  using Index = std::uint32_t;
 
   Kind kind = Kind::kNone;
-  std::int64_t integer = 0;         // kBool, kInteger
-  double real = 0;                  // kReal
-  std::string_view bytes;           // kBytes, elements of a kArray; a view into the file
+  std::uint32_t length = 0;  // kBytes
+  union {
+    std::int64_t integer = 0;  // kBool, kInteger; of the kinds after kBytes: where the rest lies
+    double real;               // kReal
+    const char* text;          // kBytes: in the file
+  };
+
+  std::string_view bytes() const { return {text, length}; }  // kBytes
+};
+
+// What a NumPy array, an element type, a class or an object of a class is.
+struct PickleObject {
   std::string name;                 // kGlobal, kObject: "module.class"; kType, kArray: "<f4", ...
   std::vector<std::int64_t> shape;  // kArray
-  std::vector<Index> items;  // kTuple, kList; kDict: key, value, key, value, ...; kObject: state
+  std::string_view bytes;           // kArray: its elements, in the file
+  PickleValue state;                // kObject: a dict, or kNone
 };
 
 class Pickle {
  public:
   // Protocols 0 to 5 as far as Planetoid-like files use them. Throws Error{kInput} with the byte at
-  // which something is malformed, unsupported, or not plain data.
+  // which something is malformed, unsupported, or not plain data, or takes far more memory than
+  // data of this size does.
   explicit Pickle(const std::filesystem::path& path);
 
-  const PickleValue& root() const { return values_[root_]; }
-  const PickleValue& at(PickleValue::Index index) const { return values_[index]; }
+  const PickleValue& root() const { return root_; }
+  // kTuple, kList; kDict: key, value, key, value, ...
+  std::span<const PickleValue> items(const PickleValue& value) const {
+    return lists_[static_cast<std::size_t>(value.integer)];
+  }
+  const PickleObject& object(const PickleValue& value) const {  // kGlobal, kType, kArray, kObject
+    return objects_[static_cast<std::size_t>(value.integer)];
+  }
   const std::string& file() const { return file_; }
   std::size_t bytes() const { return map_.bytes().size(); }
 
@@ -58,8 +75,10 @@ class Pickle {
 
   MappedFile map_;
   std::string file_;
-  std::vector<PickleValue> values_;
-  PickleValue::Index root_ = 0;
+  // Deques, because growing must not copy: a copy would be needed at the moment of most memory.
+  std::deque<std::vector<PickleValue>> lists_;
+  std::deque<PickleObject> objects_;
+  PickleValue root_;
 };
 
 // A sparse matrix saved by SciPy (CSR), or a dense array converted to it.

@@ -10,57 +10,70 @@
 namespace atl {
 
 using Kind = PickleValue::Kind;
-using Index = PickleValue::Index;
-
 namespace {
 
-template <typename T>
-std::vector<double> elements_as(std::string_view bytes) {
-  std::vector<double> values(bytes.size() / sizeof(T));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    T raw;
-    std::memcpy(&raw, bytes.data() + i * sizeof(T), sizeof(T));
-    values[i] = static_cast<double>(raw);
-  }
-  return values;
-}
-
-// The elements of an array as doubles; exact for every id and count that is accepted later.
-std::vector<double> elements(const Pickle& pickle, const PickleValue& array) {
-  if (array.kind != Kind::kArray) fail_input("{}: an array is expected", pickle.file());
-  std::size_t item = 0;
-  std::vector<double> values;
-  if (array.name == "<f4") values = elements_as<float>(array.bytes), item = 4;
-  if (array.name == "<f8") values = elements_as<double>(array.bytes), item = 8;
-  if (array.name == "<i4") values = elements_as<std::int32_t>(array.bytes), item = 4;
-  if (array.name == "<i8") values = elements_as<std::int64_t>(array.bytes), item = 8;
-  if (array.name == "<u1" || array.name == "<b1") {
-    values = elements_as<std::uint8_t>(array.bytes), item = 1;
-  }
-  if (item == 0) {
-    fail_input("{}: element type {}; allowed are f4 f8 i4 i8 u1 b1", pickle.file(),
-               in_quotes(array.name));
-  }
-  std::size_t expected = item;
-  for (const std::int64_t length : array.shape) {
-    if (length > 0 && expected > std::numeric_limits<std::uint32_t>::max() * std::size_t{256} /
-                                     static_cast<std::size_t>(length)) {
-      fail_input("{}: an array's shape is larger than any file", pickle.file());
+// The elements of an array, read where they lie; exact for every id and count that is accepted
+// later.
+class Elements {
+ public:
+  Elements(const Pickle& pickle, const PickleValue& array) {
+    if (array.kind != Kind::kArray) fail_input("{}: an array is expected", pickle.file());
+    const PickleObject& object = pickle.object(array);
+    choose(pickle, object.name);
+    std::size_t expected = width_;
+    for (const std::int64_t length : object.shape) {
+      if (length > 0 && expected > std::numeric_limits<std::uint32_t>::max() * std::size_t{256} /
+                                       static_cast<std::size_t>(length)) {
+        fail_input("{}: an array's shape is larger than any file", pickle.file());
+      }
+      expected *= static_cast<std::size_t>(length);
     }
-    expected *= static_cast<std::size_t>(length);
+    if (expected != object.bytes.size()) {
+      fail_input("{}: an array has {} bytes, its shape says {}", pickle.file(), object.bytes.size(),
+                 expected);
+    }
+    data_ = object.bytes.data();
+    size_ = object.bytes.size() / width_;
   }
-  if (expected != array.bytes.size()) {
-    fail_input("{}: an array has {} bytes, its shape says {}", pickle.file(), array.bytes.size(),
-               expected);
+
+  std::size_t size() const { return size_; }
+  double operator[](std::size_t i) const { return read_(data_ + i * width_); }
+
+ private:
+  template <typename T>
+  static double read_as(const char* at) {
+    T raw;
+    std::memcpy(&raw, at, sizeof(T));
+    return static_cast<double>(raw);
   }
-  return values;
-}
+  template <typename T>
+  void use() {
+    read_ = &read_as<T>;
+    width_ = sizeof(T);
+  }
+  void choose(const Pickle& pickle, const std::string& type) {
+    if (type == "<f4") return use<float>();
+    if (type == "<f8") return use<double>();
+    if (type == "<i4") return use<std::int32_t>();
+    if (type == "<i8") return use<std::int64_t>();
+    if (type == "<u1" || type == "<b1") return use<std::uint8_t>();
+    fail_input("{}: element type {}; allowed are f4 f8 i4 i8 u1 b1", pickle.file(),
+               in_quotes(type));
+  }
+
+  double (*read_)(const char*) = nullptr;
+  std::size_t width_ = 1;
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 const PickleValue& state_field(const Pickle& pickle, const PickleValue& object,
                                std::string_view name) {
-  for (std::size_t i = 0; i + 1 < object.items.size(); i += 2) {
-    const PickleValue& key = pickle.at(object.items[i]);
-    if (key.kind == Kind::kBytes && key.bytes == name) return pickle.at(object.items[i + 1]);
+  const PickleValue& state = pickle.object(object).state;
+  const auto items =
+      state.kind == Kind::kDict ? pickle.items(state) : std::span<const PickleValue>();
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (items[i].kind == Kind::kBytes && items[i].bytes() == name) return items[i + 1];
   }
   fail_input("{}: the sparse matrix has no '{}'", pickle.file(), name);
 }
@@ -80,55 +93,61 @@ constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
 PickledMatrix from_sparse(const Pickle& pickle, const PickleValue& object) {
   PickledMatrix matrix;
   const PickleValue& shape = state_field(pickle, object, "_shape");
-  if (shape.kind != Kind::kTuple || shape.items.size() != 2) {
+  const auto lengths =
+      shape.kind == Kind::kTuple ? pickle.items(shape) : std::span<const PickleValue>();
+  if (lengths.size() != 2 || lengths[0].kind != Kind::kInteger ||
+      lengths[1].kind != Kind::kInteger) {
     fail_input("{}: the sparse matrix has a malformed shape", pickle.file());
   }
   const auto length = [&](std::size_t axis, std::int64_t maximum) {
-    return whole(pickle, static_cast<double>(pickle.at(shape.items[axis]).integer), maximum,
-                 "length");
+    return whole(pickle, static_cast<double>(lengths[axis].integer), maximum, "length");
   };
   matrix.rows = length(0, kMaxRows);
   matrix.columns = length(1, kMaxColumns);
-  const std::vector<double> data = elements(pickle, state_field(pickle, object, "data"));
-  const std::vector<double> indices = elements(pickle, state_field(pickle, object, "indices"));
-  const std::vector<double> indptr = elements(pickle, state_field(pickle, object, "indptr"));
+  const Elements data(pickle, state_field(pickle, object, "data"));
+  const Elements indices(pickle, state_field(pickle, object, "indices"));
+  const Elements indptr(pickle, state_field(pickle, object, "indptr"));
   if (data.size() != indices.size() ||
       static_cast<std::int64_t>(indptr.size()) != matrix.rows + 1) {
     fail_input("{}: a sparse matrix of {} rows has {} row pointers, {} columns and {} values",
                pickle.file(), matrix.rows, indptr.size(), indices.size(), data.size());
   }
   const auto nnz = static_cast<std::int64_t>(data.size());
-  for (const double value : indptr) {
-    matrix.row_ptr.push_back(whole(pickle, value, nnz, "row pointer"));
+  matrix.row_ptr.reserve(indptr.size());
+  for (std::size_t i = 0; i < indptr.size(); ++i) {
+    matrix.row_ptr.push_back(whole(pickle, indptr[i], nnz, "row pointer"));
   }
   if (!std::is_sorted(matrix.row_ptr.begin(), matrix.row_ptr.end()) ||
       matrix.row_ptr.front() != 0 || matrix.row_ptr.back() != nnz) {
     fail_input("{}: the row pointers of the sparse matrix don't ascend from 0 to {}", pickle.file(),
                nnz);
   }
-  for (const double value : indices) {
+  matrix.col_idx.reserve(indices.size());
+  matrix.values.reserve(data.size());
+  for (std::size_t i = 0; i < data.size(); ++i) {
     matrix.col_idx.push_back(
-        static_cast<std::int32_t>(whole(pickle, value, matrix.columns - 1, "column")));
+        static_cast<std::int32_t>(whole(pickle, indices[i], matrix.columns - 1, "column")));
+    matrix.values.push_back(static_cast<float>(data[i]));
   }
-  matrix.values.assign(data.begin(), data.end());
   return matrix;
 }
 
 PickledMatrix from_dense(const Pickle& pickle, const PickleValue& array) {
-  if (array.shape.size() != 2) {
-    fail_input("{}: {} dimensions found, 2 expected", pickle.file(), array.shape.size());
+  const std::vector<std::int64_t>& shape = pickle.object(array).shape;
+  if (shape.size() != 2) {
+    fail_input("{}: {} dimensions found, 2 expected", pickle.file(), shape.size());
   }
   PickledMatrix matrix;
-  const std::vector<double> values = elements(pickle, array);
-  matrix.rows = whole(pickle, static_cast<double>(array.shape[0]), kMaxRows, "length");
-  matrix.columns = whole(pickle, static_cast<double>(array.shape[1]), kMaxColumns, "length");
-  if (values.empty() && matrix.rows > 0) {
+  const Elements values(pickle, array);
+  matrix.rows = whole(pickle, static_cast<double>(shape[0]), kMaxRows, "length");
+  matrix.columns = whole(pickle, static_cast<double>(shape[1]), kMaxColumns, "length");
+  if (values.size() == 0 && matrix.rows > 0) {
     fail_input("{}: an array of {} rows without columns", pickle.file(), matrix.rows);
   }
   matrix.row_ptr.push_back(0);
   for (std::int64_t i = 0; i < matrix.rows; ++i) {
     for (std::int64_t j = 0; j < matrix.columns; ++j) {
-      const double value = values[i * matrix.columns + j];
+      const double value = values[static_cast<std::size_t>(i * matrix.columns + j)];
       if (value == 0) continue;
       matrix.col_idx.push_back(static_cast<std::int32_t>(j));
       matrix.values.push_back(static_cast<float>(value));
@@ -151,8 +170,7 @@ std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>> read_adjacency(
     const Pickle& pickle) {
   const PickleValue& root = pickle.root();
   if (root.kind != Kind::kDict) fail_input("{}: a dict is expected", pickle.file());
-  const auto id = [&](Index index) {
-    const PickleValue& value = pickle.at(index);
+  const auto id = [&](const PickleValue& value) {
     if (value.kind != Kind::kInteger || value.integer < 0 || value.integer >= kMaxRows) {
       fail_input("{}: a node id that is not an integer from 0 to {}", pickle.file(), kMaxRows - 1);
     }
@@ -160,16 +178,20 @@ std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>> read_adjacency(
   };
   std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>> adjacency;
   std::size_t total = 0;
-  for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
-    const PickleValue& list = pickle.at(root.items[i + 1]);
+  const auto pairs = pickle.items(root);
+  adjacency.reserve(pairs.size() / 2);
+  for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    const PickleValue& list = pairs[i + 1];
     if (list.kind != Kind::kList && list.kind != Kind::kTuple) {
       fail_input("{}: the neighbours of a node are not a list", pickle.file());
     }
     // Every neighbour takes a byte of the file, unless one list stands for many nodes.
-    total += list.items.size();
+    const auto neighbours = pickle.items(list);
+    total += neighbours.size();
     if (total > pickle.bytes()) fail_input("{}: nodes share one list", pickle.file());
-    auto& entry = adjacency.emplace_back(id(root.items[i]), std::vector<std::int64_t>());
-    for (const Index item : list.items) entry.second.push_back(id(item));
+    auto& entry = adjacency.emplace_back(id(pairs[i]), std::vector<std::int64_t>());
+    entry.second.reserve(neighbours.size());
+    for (const PickleValue& item : neighbours) entry.second.push_back(id(item));
   }
   return adjacency;
 }

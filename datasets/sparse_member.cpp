@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/progress.hpp"
 #include "datasets/import_session.hpp"
 
 namespace atl {
@@ -25,7 +26,9 @@ void SparseMember::each_row(const Visit& visit) const {
   ArrayReader indices = archive_.open(prefix_ + "indices");
   indices.require_shape({row_ptr_.back()});
   std::vector<std::int64_t> row;
+  Activity activity("reading " + prefix_ + "indices", row_ptr_.back());
   for (std::int64_t i = 0; i < rows_; ++i) {
+    activity.advance_to(row_ptr_[i]);
     row.resize(static_cast<std::size_t>(row_ptr_[i + 1] - row_ptr_[i]));
     indices.read(row);
     for (std::size_t e = 0; e < row.size(); ++e) {

@@ -1,9 +1,11 @@
 #include "datasets/text_reader.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 
+#include "base/byte_order_mark.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
 
@@ -12,9 +14,13 @@ namespace atl {
 namespace {
 
 constexpr std::size_t kFirstBuffer = std::size_t{1} << 18U;
-constexpr std::size_t kLongestLine = std::size_t{1} << 30U;
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+// The size of the file; a clear error for folders, pipes and missing files.
+std::int64_t readable_bytes(const std::filesystem::path& path) {
+  return static_cast<std::int64_t>(MappedFile(path).bytes().size());
+}
 
 }  // namespace
 
@@ -28,8 +34,8 @@ std::string in_quotes(std::string_view text) {
   return result + (text.size() > kShown ? "...'" : "'");
 }
 
-LineReader::LineReader(const std::filesystem::path& path) : file_(path.string()) {
-  { const MappedFile readable(path); }  // a clear error for folders and missing files
+LineReader::LineReader(const std::filesystem::path& path)
+    : file_(path.string()), activity_("reading " + path.filename().string(), readable_bytes(path)) {
   handle_ = gzopen(path.c_str(), "rb");
   if (handle_ == nullptr) fail_input("{}: can't open: {}", file_, std::strerror(errno));
   gzbuffer(handle_, 1U << 17U);
@@ -50,10 +56,12 @@ bool LineReader::refill() {
     begin_ = 0;
   }
   if (end_ == buffer_.size()) {
-    if (end_ >= kLongestLine) {
-      fail_input("{}: line {} is longer than {} bytes", file_, line_number_ + 1, kLongestLine);
+    if (end_ > kLongestLine) {
+      fail_input(
+          "{}: line {} goes on after {} bytes; allowed are {} in a line: is this a text file?",
+          file_, line_number_ + 1, end_, kLongestLine);
     }
-    buffer_.resize(2 * buffer_.size());
+    buffer_.resize(std::min(2 * buffer_.size(), kLongestLine + 1));
   }
   const int got =
       gzread(handle_, buffer_.data() + end_, static_cast<unsigned>(buffer_.size() - end_));
@@ -63,12 +71,19 @@ bool LineReader::refill() {
     fail_input("{}: damaged or truncated gzip data after line {}: {}", file_, line_number_,
                message);
   }
+  activity_.advance_to(gzoffset(handle_));
   at_end_ = got == 0;
   end_ += static_cast<std::size_t>(got);
   return got > 0;
 }
 
+void LineReader::skip_byte_order_mark() {
+  refill();
+  begin_ = byte_order_mark({buffer_.data(), end_}, file_);
+}
+
 bool LineReader::next(std::string_view& line) {
+  if (line_number_ == 0) skip_byte_order_mark();
   std::size_t searched = 0;
   while (true) {
     const char* start = buffer_.data() + begin_;

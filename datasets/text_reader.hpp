@@ -10,15 +10,22 @@
 #include <string_view>
 #include <vector>
 
+#include "base/progress.hpp"
+
 namespace atl {
 
 // The text in quotes, cut to a readable length, with every unprintable byte as \xNN.
 std::string in_quotes(std::string_view text);
 
-// Reads line by line with a bounded buffer. gzip is recognised by its content; a file called *.gz
-// must be gzip. Throws Error{kInput} on truncated or damaged gzip data.
+// Reads line by line with a bounded buffer, and shows how far it is. gzip is recognised by its
+// content; a file called *.gz must be gzip. A UTF-8 byte order mark is skipped. Throws
+// Error{kInput} on truncated or damaged gzip data, on UTF-16 and UTF-32, and on lines of more than
+// kLongestLine bytes.
 class LineReader {
  public:
+  // A line of a METIS file with some seven million neighbours.
+  static constexpr std::size_t kLongestLine = std::size_t{1} << 26U;
+
   explicit LineReader(const std::filesystem::path& path);
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
@@ -31,8 +38,10 @@ class LineReader {
 
  private:
   bool refill();
+  void skip_byte_order_mark();
 
   std::string file_;
+  Activity activity_;
   gzFile handle_ = nullptr;
   std::vector<char> buffer_;
   std::size_t begin_ = 0;  // unread part of the buffer

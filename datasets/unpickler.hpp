@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/error.hpp"
@@ -17,14 +16,9 @@ namespace atl {
 // NEWOBJ of the few known ones yields plain data, any other is an error.
 class Unpickler {
  public:
-  using Index = PickleValue::Index;
+  explicit Unpickler(Pickle& pickle);
 
-  explicit Unpickler(Pickle& pickle)
-      : pickle_(pickle),
-        text_(reinterpret_cast<const char*>(pickle.map_.bytes().data()),
-              pickle.map_.bytes().size()) {}
-
-  Index run() {
+  PickleValue run() {
     while (true) {
       opcode_at_ = at_;
       const auto opcode = static_cast<unsigned char>(take(1)[0]);
@@ -36,9 +30,14 @@ class Unpickler {
   }
 
  private:
+  using Kind = PickleValue::Kind;
+
   [[noreturn]] void bad(const std::string& why) const {
     fail_input("{}: byte {}: not a pickle of plain data: {}", pickle_.file_, opcode_at_, why);
   }
+  // Counts memory that stays; throws Error{kInput} if it is more than plain data of this size
+  // needs.
+  void spend(std::size_t bytes);
 
   std::string_view take(std::size_t count) {
     if (count > text_.size() - at_) bad("the file ends too early");
@@ -60,53 +59,40 @@ class Unpickler {
     return value;
   }
 
-  PickleValue& value(Index index) { return pickle_.values_[index]; }
-  Index add(PickleValue new_value) {
-    pickle_.values_.push_back(std::move(new_value));
-    return static_cast<Index>(pickle_.values_.size() - 1);
+  std::vector<PickleValue>& items(const PickleValue& value) {
+    return pickle_.lists_[static_cast<std::size_t>(value.integer)];
   }
-  Index add_integer(std::int64_t number, PickleValue::Kind kind = PickleValue::Kind::kInteger) {
-    PickleValue result;
-    result.kind = kind;
-    result.integer = number;
-    return add(std::move(result));
+  PickleObject& object_of(const PickleValue& value) {
+    return pickle_.objects_[static_cast<std::size_t>(value.integer)];
   }
-  Index add_bytes(std::string_view bytes) {
-    PickleValue result;
-    result.kind = PickleValue::Kind::kBytes;
-    result.bytes = bytes;
-    return add(std::move(result));
-  }
-  Index add_items(PickleValue::Kind kind, std::vector<Index> items) {
-    PickleValue result;
-    result.kind = kind;
-    result.items = std::move(items);
-    return add(std::move(result));
-  }
+  void push(const PickleValue& value);
+  void push_integer(std::int64_t number, Kind kind = Kind::kInteger);
+  void push_bytes(std::string_view bytes);
+  void push_list(Kind kind, std::vector<PickleValue> items);
+  PickleValue add_object(Kind kind, std::string name);
 
-  void push(Index index) { stack_.push_back(index); }
-  Index pop() {
+  PickleValue pop() {
     const std::size_t floor = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() <= floor) bad("the stack is empty");
-    const Index top = stack_.back();
+    const PickleValue top = stack_.back();
     stack_.pop_back();
     return top;
   }
-  Index top() {
-    const Index index = pop();
-    push(index);
-    return index;
+  PickleValue top() {
+    const PickleValue value = pop();
+    stack_.push_back(value);
+    return value;
   }
-  std::vector<Index> pop_to_mark() {
+  std::vector<PickleValue> pop_to_mark() {
     if (marks_.empty()) bad("a mark is missing");
-    std::vector<Index> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()),
-                             stack_.end());
+    std::vector<PickleValue> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()),
+                                   stack_.end());
     stack_.resize(marks_.back());
     marks_.pop_back();
     return items;
   }
-  std::vector<Index> pop_some(std::size_t count) {
-    std::vector<Index> items(count);
+  std::vector<PickleValue> pop_some(std::size_t count) {
+    std::vector<PickleValue> items(count);
     for (std::size_t i = count; i-- > 0;) items[i] = pop();
     return items;
   }
@@ -117,27 +103,29 @@ class Unpickler {
   bool object(unsigned char opcode);
   std::int64_t take_long(std::size_t bytes);
   std::int64_t parse_decimal(std::string_view line);
-  void append(Index target, std::span<const Index> items, PickleValue::Kind kind);
-  void remember(std::uint64_t key) { memo_[key] = top(); }
-  void recall(std::uint64_t key) {
-    const auto found = memo_.find(key);
-    if (found == memo_.end()) bad("refers to something it never stored");
-    push(found->second);
-  }
+  void append(const PickleValue& target, std::span<const PickleValue> added, Kind kind);
+  void remember(std::uint64_t key);
+  void recall(std::uint64_t key);
   void push_global(std::string_view module, std::string_view name);
-  Index reduce(Index callable, Index arguments);
-  void build(Index target, Index state);
-  void build_array(PickleValue& array, const PickleValue& state);
+  PickleValue reduce(const PickleValue& callable, const PickleValue& arguments);
+  void build(const PickleValue& target, const PickleValue& state);
+  void build_array(PickleObject& array, const PickleValue& state);
   void check_type(const PickleValue& state);
-  std::vector<std::int64_t> shape_of(Index tuple);
+  std::vector<std::int64_t> shape_of(const PickleValue& tuple);
 
   Pickle& pickle_;
   std::string_view text_;
   std::size_t at_ = 0;
   std::size_t opcode_at_ = 0;
-  std::vector<Index> stack_;
+  std::size_t budget_;  // bytes that may still be spent
+  std::size_t highest_stack_ = 0;
+  std::vector<PickleValue> stack_;
   std::vector<std::size_t> marks_;
-  std::unordered_map<std::uint64_t, Index> memo_;
+  struct Remembered {
+    PickleValue value;
+    bool stored = false;
+  };
+  std::vector<Remembered> memo_;
 };
 
 }  // namespace atl

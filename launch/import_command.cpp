@@ -20,6 +20,7 @@ struct ImportArguments {
   std::string split;
   std::string task;
   std::int64_t nodes = -1;
+  std::int64_t classes = -1;
 };
 
 void run_import(ImportArguments arguments) {
@@ -33,6 +34,7 @@ void run_import(ImportArguments arguments) {
     }
   }
   if (arguments.nodes >= 0) options.nodes = arguments.nodes;
+  if (arguments.classes >= 0) options.classes = arguments.classes;
   const auto start = std::chrono::steady_clock::now();
   const ImportReport report = import_dataset(arguments.format, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -72,6 +74,10 @@ void add_import_command(CLI::App& app) {
   command
       ->add_option("--nodes", arguments->nodes, "Number of nodes, for formats that don't state it")
       ->check(non_negative_number());
+  command
+      ->add_option("--classes", arguments->classes,
+                   "Number of classes; default: the largest label + 1, where that is plausible")
+      ->check(CLI::Range(std::int64_t{1}, kMaxClasses));
   command->footer(
       "Examples:\n"
       "  atoll import ogb downloads/ogbn_arxiv --out data/arxiv\n"

@@ -5,10 +5,9 @@
 namespace atl {
 
 Progress::Progress(int first_epoch, int epochs, const char* metric, bool enabled)
-    : first_epoch_(first_epoch),
-      epochs_(epochs),
-      metric_(metric),
-      enabled_(enabled) {}
+    : first_epoch_(first_epoch), epochs_(epochs), metric_(metric), enabled_(enabled) {
+  if (enabled) first_.emplace(fmt::format("epoch {}", first_epoch));
+}
 
 Progress::~Progress() {
   if (enabled_) StatusLine::standard_error().keep();
@@ -16,6 +15,7 @@ Progress::~Progress() {
 
 void Progress::report(const EpochResult& result, const Metrics* metrics) {
   if (!enabled_) return;
+  first_.reset();
   if (metrics != nullptr) {
     last_metrics_ = fmt::format("  {} {}", metric_, to_text(*metrics));
   }
@@ -29,7 +29,8 @@ void Progress::report(const EpochResult& result, const Metrics* metrics) {
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const double rate = (result.epoch - first_epoch_ + 1) / seconds;
   line.show(fmt::format("epoch {}/{}  loss {:.4f}{}  {:.2f} epochs/s  {:.0f} s left", result.epoch,
-                        epochs_, result.loss, last_metrics_, rate, (epochs_ - result.epoch) / rate));
+                        epochs_, result.loss, last_metrics_, rate,
+                        (epochs_ - result.epoch) / rate));
 }
 
 }  // namespace atl

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
+#include "base/progress.hpp"
 #include "engine/training/trainer.hpp"
 
 namespace atl {
@@ -26,6 +28,7 @@ class Progress {
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_ = start_;
   std::string last_metrics_;
+  std::optional<Activity> first_;  // until there is an epoch to report
 };
 
 }  // namespace atl

@@ -11,7 +11,8 @@ namespace {
 // What a StatusLine has written so far.
 class Written {
  public:
-  explicit Written(bool terminal) : stream_(open_memstream(&text_, &size_)), line_(stream_, terminal) {}
+  explicit Written(bool terminal)
+      : stream_(open_memstream(&text_, &size_)), line_(stream_, terminal) {}
   Written(const Written&) = delete;
   Written& operator=(const Written&) = delete;
   ~Written() {
@@ -50,8 +51,7 @@ TEST(ActivityBoard, RenewsTheLineOnATerminalAndTakesItAwayAtTheEnd) {
   board.begin(cut, 0);
   for (const double now : {1.9, 2.0, 2.1, 2.4, 2.5, 3.0}) board.tick(now);
   board.end(cut);
-  EXPECT_EQ(written.text(),
-            "cutting, 2 s\r\033[Kcutting, 2 s\r\033[Kcutting, 3 s\r\033[K");
+  EXPECT_EQ(written.text(), "cutting, 2 s\r\033[Kcutting, 2 s\r\033[Kcutting, 3 s\r\033[K");
 }
 
 TEST(ActivityBoard, NamesOutermostAndInnermostAndTheShareDone) {
