@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <system_error>
+#include <utility>
 
 namespace atl {
 
@@ -135,12 +136,13 @@ std::atomic<bool> g_shown{false};
 
 }  // namespace
 
-Activity::Activity(std::string what, std::int64_t total) : state_(std::move(what), total) {
-  shown_ = g_shown && monitor().begin(state_);
+Activity::Activity(std::string what, std::int64_t total, bool shown)
+    : state_(std::move(what), total) {
+  shown_ = shown && g_shown && monitor().begin(state_);
 }
 
-Activity::~Activity() {
-  if (shown_) monitor().end(state_);
+void Activity::end() {
+  if (std::exchange(shown_, false)) monitor().end(state_);
 }
 
 void Activity::show_all(bool shown) { g_shown = shown; }

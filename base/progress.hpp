@@ -56,11 +56,14 @@ std::string format_elapsed(double seconds);
 // outermost and the innermost, and the time since the outermost began.
 class Activity {
  public:
-  // `total`: what advance_to counts up to; 0 where the end is unknown.
-  explicit Activity(std::string what, std::int64_t total = 0);
+  // `total`: what advance_to counts up to; 0 where the end is unknown. `shown`: where ranks are
+  // threads, the one that speaks for all says so.
+  explicit Activity(std::string what, std::int64_t total = 0, bool shown = true);
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
-  ~Activity();
+  ~Activity() { end(); }
+  // Before results are printed.
+  void end();
   // Cheap, from any thread.
   void advance_to(std::int64_t done) { state_.done.store(done, std::memory_order_relaxed); }
 

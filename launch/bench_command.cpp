@@ -5,6 +5,7 @@
 
 #include "base/files.hpp"
 #include "base/memory.hpp"
+#include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
@@ -141,7 +142,9 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
       modes = compared_modes(arguments.compare, calibrated_widths(options, transport.size()));
     });
     RankJob job(transport, arguments.flags.dataset, partition, options);
+    Activity activity("measuring epochs", 0, transport.rank() == 0);
     const Json comparison = compare_modes(job, transport, modes, warmup, arguments.epochs);
+    activity.end();
     if (transport.rank() != 0) return;
     Json report = describe_job(job, options, transport);
     report["lambda"] = options.widths.lambda;
@@ -174,7 +177,10 @@ void run_bench(const BenchArguments& arguments) {
     const auto [options, partition] = planned_job(arguments.flags, transport);
     RankJob job(transport, arguments.flags.dataset, partition, options);
     Samples samples;
-    for (int epoch = 1; epoch <= warmup + arguments.epochs; ++epoch) {
+    const int all = warmup + arguments.epochs;
+    Activity activity("measuring epochs", all, transport.rank() == 0);
+    for (int epoch = 1; epoch <= all; ++epoch) {
+      activity.advance_to(epoch - 1);
       const std::int64_t allocations = job.backend().allocations();
       const EpochResult result = job.trainer().run_epoch(epoch);
       if (epoch <= warmup) continue;
@@ -197,6 +203,7 @@ void run_bench(const BenchArguments& arguments) {
       save_calibration(transport, job.choices(), nullptr,
                        std::filesystem::absolute(arguments.json).parent_path());
     }
+    activity.end();
     if (transport.rank() != 0) return;
     Json report = make_report(samples, job, options, transport, halo_bytes, peak);
     print_report(report);

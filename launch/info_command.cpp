@@ -1,6 +1,5 @@
 // atoll info: what a dataset folder holds, and whether it is intact.
 #include <memory>
-#include <optional>
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
@@ -19,7 +18,7 @@ struct InfoArguments {
 
 // Throws what is wrong with the dataset, but only after everything that can be said was printed.
 void run_info(const InfoArguments& arguments) {
-  std::optional<Activity> activity("reading " + arguments.folder.string());
+  Activity activity("reading " + arguments.folder.string());
   const Dataset dataset = Dataset::open(arguments.folder);
   std::string checksums = "ok";
   try {
@@ -29,7 +28,7 @@ void run_info(const InfoArguments& arguments) {
   }
   if (arguments.validate) dataset.validate();
   const DatasetStatistics statistics = describe_dataset(dataset);
-  activity.reset();
+  activity.end();
   if (arguments.json) {
     fmt::print("{}", json_text(statistics_json(dataset, statistics, checksums)));
   } else {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/files.hpp"
+#include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/plan_search.hpp"
@@ -152,6 +153,7 @@ void run_plan(const PlanArguments& arguments) {
                      .seed = arguments.search_seed};
   const PlanInput input = arguments.shapes.empty() ? dataset_input(arguments, options, topology)
                                                    : shape_input(arguments, options, topology);
+  Activity activity("searching for a plan");
   PlanSpace space(topology, input.model, input.cuts, request.bits, input.corrections, start);
   const std::unique_ptr<Prior> prior = policy ? make_policy_prior(space, *policy) : nullptr;
   request.options.prior = prior.get();
@@ -166,6 +168,7 @@ void run_plan(const PlanArguments& arguments) {
     const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
     write_atomically(arguments.trace, chrome_trace(tasks, Simulator(topology).run(tasks)));
   }
+  activity.end();
   print_lines(to_text(plan));
   print("\nwritten to {}; ", arguments.out);
   if (plan.shape.empty()) {

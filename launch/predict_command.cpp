@@ -1,6 +1,5 @@
 // `atoll predict`: applies the model of a run to a dataset folder.
 #include <memory>
-#include <optional>
 
 #include "base/files.hpp"
 #include "base/progress.hpp"
@@ -32,8 +31,7 @@ void run_predict(const PredictArguments& arguments) {
   const PredictionKind kind = parse_prediction_kind(arguments.what);
   require_node_per_rank(arguments.transport, arguments.dataset);
   run_ranks(arguments.transport, [&](Transport& transport) {
-    std::optional<Activity> activity;
-    if (transport.rank() == 0) activity.emplace("predicting " + arguments.what);
+    Activity activity("predicting " + arguments.what, 0, transport.rank() == 0);
     const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
     SafetensorsFile file;
     TrainOptions options;
@@ -65,7 +63,7 @@ void run_predict(const PredictArguments& arguments) {
     on_all_ranks(transport,
                  [&] { job.trainer().load_state(file, /*optimizer=*/false, path.string()); });
     const Metrics metrics = predict(job.trainer(), job.data(), transport, kind, arguments.out);
-    activity.reset();
+    activity.end();
     if (transport.rank() != 0) return;
     fmt::print("{} of {} nodes in {}\n", arguments.what, job.data().dataset().nodes, arguments.out);
     fmt::print("  {}: {}\n", metric_name(job.data().dataset().task), to_text(metrics));

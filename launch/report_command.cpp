@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/files.hpp"
+#include "base/progress.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/report_page.hpp"
@@ -28,9 +29,14 @@ void add_report_command(CLI::App& app) {
   command->add_option("--out", options->out, "HTML file to write");
   command->callback([options] {
     if (launcher_info().rank != 0) return;  // under mpirun one process is enough
+    Activity activity("reading runs", static_cast<std::int64_t>(options->runs.size()));
     std::vector<RunRecord> runs;
-    for (const std::string& folder : options->runs) runs.push_back(read_run(folder));
+    for (const std::string& folder : options->runs) {
+      activity.advance_to(static_cast<std::int64_t>(runs.size()));
+      runs.push_back(read_run(folder));
+    }
     write_atomically(options->out, make_report(runs));
+    activity.end();
     fmt::print("{}: {} {} compared\n", options->out, runs.size(),
                runs.size() == 1 ? "run" : "runs");
   });

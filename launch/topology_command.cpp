@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/files.hpp"
+#include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/placement/topology_probe.hpp"
 #include "engine/training/agreement.hpp"
@@ -56,8 +57,10 @@ void probe(const TopologyArguments& arguments) {
     });
     const DeviceTransportChoice messages =
         make_device_transport(messages_of(arguments.transport.name), transport, *backend);
+    Activity activity("measuring the machine", 0, transport.rank() == 0);
     const Topology topology =
         probe_topology(*backend, *queue, transport, messages.transport.get(), arguments.probe);
+    activity.end();
     on_all_ranks(transport, [&] {
       if (transport.rank() != 0) return;
       write_json(arguments.out, to_json(topology));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/files.hpp"
+#include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/trace/critical_path.hpp"
@@ -68,6 +69,7 @@ Json summary(const MergedTrace& merged, const DataflowGraph& graph, const Critic
 void run_merge(const MergeArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
+  Activity activity("merging the trace of " + arguments.run);
   const MergedTrace merged = merge_trace(read_trace(arguments.folder() / "trace.json"));
   const int epoch = arguments.epoch > 0 ? arguments.epoch : median_epoch(merged.trace);
   const DataflowGraph graph = make_dataflow(merged, epoch);
@@ -78,6 +80,7 @@ void run_merge(const MergeArguments& arguments) {
   write_atomically(arguments.merged_file(), chrome_trace(merged));
   const std::filesystem::path dataflow_file = arguments.folder() / "dataflow.json";
   write_json(dataflow_file, dataflow);
+  activity.end();
   if (arguments.json) {
     fmt::print("{}", json_text(summary(merged, graph, path)));
     return;

@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "base/memory.hpp"
+#include "base/progress.hpp"
 #include "datasets/partition_folder.hpp"
 #include "datasets/whole_graph.hpp"
 #include "engine/training/agreement.hpp"
@@ -82,6 +83,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     : shard_(shard_of_rank(transport, dataset, partition, options.split_index,
                            /*training=*/model_outputs == 0, partition_quality_)),
       threads_(threads_per_rank(transport, options.threads)) {
+  const Activity activity("preparing", 0, transport.rank() == 0);
   std::string name;
   on_all_ranks(transport, [&] {
     name = backend_of_rank(options.backend, transport.rank(), transport.size());
