@@ -28,7 +28,7 @@ bool next_line(LineReader& reader, std::string_view& line) {
   return false;
 }
 
-MetisHeader read_header(LineReader& reader) {
+MetisHeader parse_header(LineReader& reader) {
   std::string_view line;
   if (!next_line(reader, line)) fail_input("{}: empty; a header is expected", reader.file());
   FieldReader fields(line, reader);
@@ -52,6 +52,11 @@ MetisHeader read_header(LineReader& reader) {
   return header;
 }
 
+MetisHeader read_header(const std::filesystem::path& path) {
+  LineReader reader(path);
+  return parse_header(reader);
+}
+
 // Node sizes and weights are checked, but not kept.
 void skip_node_weights(FieldReader& fields, const MetisHeader& header) {
   constexpr auto kLargest = std::int64_t{1} << 62U;
@@ -61,7 +66,7 @@ void skip_node_weights(FieldReader& fields, const MetisHeader& header) {
 
 void stream_rows(const std::filesystem::path& path, const EdgeSink& sink) {
   LineReader reader(path);
-  const MetisHeader header = read_header(reader);
+  const MetisHeader header = parse_header(reader);
   EdgeBlock block(sink);
   std::string_view line;
   std::int64_t listed = 0;
@@ -89,14 +94,14 @@ void stream_rows(const std::filesystem::path& path, const EdgeSink& sink) {
 }  // namespace
 
 void import_metis(ImportSession& session) {
-  LineReader reader(session.source());
-  const MetisHeader header = read_header(reader);
+  const std::string file = session.source().string();
+  const MetisHeader header = read_header(session.source());
   session.set_edges_source(header.edges);
   const EdgeStream stream = [&](const EdgeSink& sink) { stream_rows(session.source(), sink); };
-  const BuiltGraph built = session.graph(stream, header.nodes, header.edge_weights, reader.file());
+  const BuiltGraph built = session.graph(stream, header.nodes, header.edge_weights, file);
   if (built.one_way > 0) {
     const Edge& edge = built.first_one_way;
-    fail_input("{}: node {} lists {}, but node {} doesn't list {} (numbered from 1)", reader.file(),
+    fail_input("{}: node {} lists {}, but node {} doesn't list {} (numbered from 1)", file,
                edge.target + 1, edge.source + 1, edge.source + 1, edge.target + 1);
   }
   if (header.node_weights > 0) session.note("node_weights", "ignored");
