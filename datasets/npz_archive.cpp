@@ -74,9 +74,9 @@ void NpzArchive::refuse_objects(const std::string& name) const {
   if (prefix.ends_with("_matrix")) prefix.resize(prefix.size() - 7);
   fail_input(
       "{}: a pickled Python object, which is not read, because unpickling can run code. If it is a "
-      "SciPy matrix, save it as plain arrays with Python:\n"
-      "  a = dict(numpy.load('{}', allow_pickle=True)); m = a.pop('{}').item().tocsr()\n"
-      "  numpy.savez('plain.npz', {}_data=m.data, {}_indices=m.indices, {}_indptr=m.indptr, "
+      "SciPy matrix, two lines of Python save it as plain arrays: "
+      "a = dict(numpy.load('{}', allow_pickle=True)); m = a.pop('{}').item().tocsr() and then "
+      "numpy.savez('plain.npz', {}_data=m.data, {}_indices=m.indices, {}_indptr=m.indptr, "
       "{}_shape=m.shape, **a)",
       place, path_.filename().string(), name, prefix, prefix, prefix, prefix);
 }
