@@ -15,9 +15,9 @@ using Kind = PickleValue::Kind;
 namespace {
 
 // Plain data takes 8 to 11 bytes of memory per byte of its pickle where it is costliest: lists of
-// small numbers, and many short lists. A file of marks, empty lists or memo entries takes more.
+// small numbers, and many short lists. A file made of nothing but empty lists takes more.
 constexpr std::size_t kBytesPerByte = 12;
-constexpr std::size_t kFreeBytes = std::size_t{16} << 20U;
+constexpr std::size_t kFreeBytes = std::size_t{4} << 20U;
 // Programs number what they store one after the other; an optimised pickle does, too.
 constexpr std::uint64_t kMemoGap = 1024;
 
@@ -271,8 +271,9 @@ bool Unpickler::object(unsigned char opcode) {
     }
     case 0x93: {  // STACK_GLOBAL
       const std::vector<PickleValue> names = pop_some(2);
-      if (names[0].kind != Kind::kBytes || names[1].kind != Kind::kBytes)
-        bad("a class without a name");
+      for (const PickleValue& name : names) {
+        if (name.kind != Kind::kBytes) bad("a class without a name");
+      }
       push_global(names[0].bytes(), names[1].bytes());
       return true;
     }

@@ -2,6 +2,7 @@
 // classes it knows. Internal to datasets/.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
@@ -119,7 +120,7 @@ class Unpickler {
   std::size_t opcode_at_ = 0;
   std::size_t budget_;  // bytes that may still be spent
   std::size_t highest_stack_ = 0;
-  std::vector<PickleValue> stack_;
+  std::deque<PickleValue> stack_;  // as the lists of a Pickle
   std::vector<std::size_t> marks_;
   struct Remembered {
     PickleValue value;

@@ -128,17 +128,15 @@ TEST(Labels, OfAHandMadeFolderAreHeldToTheSame) {
 }
 
 TEST(Pickle, RefusesWhatTakesFarMoreMemoryThanItsSize) {
+  using namespace std::string_literals;
   const TempDir dir;
   const fs::path path = dir.path() / "x.graph";
-  const std::size_t bytes = std::size_t{4} << 20U;
-  std::string memo;
-  for (int i = 0; i < 1 << 20; ++i)
-    memo += "Nr" + std::string(reinterpret_cast<char*>(&i), 4) + "0";
-  for (const std::string& body :
-       {std::string(bytes, ']'), std::string(bytes, '('), std::string(bytes, 'N'), memo}) {
-    write_file(path, "\x80\x02" + body + ".");
+  for (const std::string& piece : {"]"s, "N"s, ")"s, "}"s, "ca\nb\n"s}) {
+    std::string body = "\x80\x02";
+    while (body.size() < std::size_t{4} << 20U) body += piece;
+    write_file(path, body + ".");
     const Error error = thrown_error([&] { const Pickle pickle(path); });
-    EXPECT_THAT(error.what(), HasSubstr("bytes of memory")) << body.substr(0, 1);
+    EXPECT_THAT(error.what(), HasSubstr("bytes of memory")) << piece;
   }
 }
 
