@@ -1,8 +1,6 @@
 // Mutates small valid inputs of every reader and checks that each import or open either succeeds or
 // throws atl::Error: no crash, no other exception, no hang, no absurd memory. Usage:
 //   fuzz_readers [--seconds S | --iterations N] [--seed X] [--only TARGET]
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -82,7 +80,9 @@ void edit(std::string& bytes, Random& random) {
                                              std::string(8, '\0'),
                                              "\x7F\xFF",
                                              "%",
-                                             "2147483647"};
+                                             "2147483647",
+                                             "\xEF\xBB\xBF",
+                                             "\xFF\xFE"};
   const std::size_t at = below(random, bytes.size() + 1);
   switch (random() % 6) {
     case 0:
@@ -204,6 +204,11 @@ int run(double seconds, std::int64_t iterations, std::uint64_t seed, const std::
   }
   std::printf("%ld inputs, %ld accepted, peak memory %s\n", static_cast<long>(runs),
               static_cast<long>(accepted), format_bytes(peak_resident_bytes()).c_str());
+  constexpr std::int64_t kMostMemory = std::int64_t{512} << 20U;
+  if (peak_resident_bytes() > kMostMemory) {
+    std::fprintf(stderr, "some input took more than %s\n", format_bytes(kMostMemory).c_str());
+    return 1;
+  }
   // A mutation that is never accepted, or always, would test nothing.
   return accepted > 0 && accepted < runs ? 0 : 1;
 }
