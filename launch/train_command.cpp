@@ -40,6 +40,8 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
              summary.at("epoch_ms_median").get<double>(),
              known ? fmt::format("{:.1f}", exposed.get<double>()) : "an unknown number of",
              summary.at("bytes_sent_per_epoch").get<double>() / 1e6);
+  fmt::print("  trained in {}, evaluations included\n",
+             format_duration(summary.at("wall_seconds").get<double>()));
   if (!run_dir.empty()) print("  results in {}\n", run_dir.string());
 }
 

@@ -3,9 +3,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/checksum.hpp"
+#include "base/control_groups.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
 #include "base/memory.hpp"
@@ -38,6 +40,8 @@ int cores_per_rank(Transport& transport) {
   for (const std::int64_t other : all_values(transport, mine, {"core list"})) {
     sharers += other == mine;
   }
+  const double quota = std::ceil(processor_quota());
+  if (quota < cores) cores = static_cast<int>(quota);
   return std::max(1, cores / sharers);
 }
 

@@ -10,7 +10,8 @@
 
 namespace atl {
 
-// Cores this rank is allowed to run on, divided among the ranks of this host with the same
+// Cores this rank is allowed to run on, no more than its control groups' quota of processor time
+// (a container's, say) keeps busy, divided among the ranks of this host with the same
 // allowance (a launcher may have bound each rank to cores of its own); at least 1. Collective.
 int cores_per_rank(Transport& transport);
 

@@ -246,6 +246,8 @@ class Run {
     summary["bytes_sent_per_epoch"] =
         bytes_.empty() ? 0 : static_cast<std::int64_t>(median(bytes_));
     summary["exposed_comm_ms_median"] = median(exposed_ms_);
+    summary["wall_seconds"] =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     summary["layers"] = floats;
     if (options_.exchange == "quantized") summary["bits"] = options_.widths.bits;
     if (!assignment_.is_null()) summary["mean_bits"] = assignment_.at("mean_bits");
@@ -334,6 +336,7 @@ class Run {
   double loss_ = 0;
   Json assignment_;  // how messages travel now; null with exact messages
   std::vector<double> epoch_ms_, exposed_ms_, bytes_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace

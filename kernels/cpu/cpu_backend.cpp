@@ -73,19 +73,20 @@ const char* isa_name(Isa isa) {
 }
 
 CpuBackend::CpuBackend(int threads)
-    : threads_(threads > 0 ? threads : omp_get_max_threads()),
+    : workers_(threads > 0 ? threads : omp_get_max_threads()),
       isa_(detect_isa()),
       scratch_(nullptr, Release{this}) {}
 
 std::string CpuBackend::device() const {
-  return fmt::format("{}, {} thread{}, {}", processor_name(), threads_, threads_ == 1 ? "" : "s",
+  const int threads = workers_.threads();
+  return fmt::format("{}, {} thread{}, {}", processor_name(), threads, threads == 1 ? "" : "s",
                      isa_name(isa_));
 }
 
 void CpuBackend::copy(Queue&, void* to, const void* from, std::int64_t bytes, CopyKind) {
   ATOLL_ASSERT(bytes >= 0, "{} bytes", bytes);
   constexpr std::int64_t kChunk = 1 << 20;
-  for_chunks(bytes, kChunk, [&](RowRange range) {
+  for_chunks(bytes, kChunk, bytes / 8, [&](RowRange range, int) {
     std::memcpy(static_cast<std::byte*>(to) + range.begin,
                 static_cast<const std::byte*>(from) + range.begin,
                 static_cast<std::size_t>(range.size()));

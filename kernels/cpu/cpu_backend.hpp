@@ -1,5 +1,5 @@
-// The CPU backend: OpenMP over fixed chunks of rows, SIMD inside them, oneDNN for products; f32
-// and bf16, which is widened where it is read and rounded where it is stored.
+// The CPU backend: threads that share fixed chunks of rows, SIMD inside them, oneDNN for products;
+// f32 and bf16, which is widened where it is read and rounded where it is stored.
 //
 // Results do not depend on the number of threads: work is cut into chunks by size alone, every
 // output row is written by one chunk, and sums over rows are partial sums per chunk added in order.
@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "kernels/cpu/column_epilogue.hpp"
+#include "kernels/cpu/workers.hpp"
 #include "kernels/host_backend.hpp"
 
 namespace atl {
@@ -76,28 +77,47 @@ class CpuBackend final : public HostBackend {
   void apply_to_rows(const ColumnEpilogue& epilogue, RowRange range, ConstMatrixView x,
                      MatrixView y) const;
 
-  // Calls body(range) once for each run of `chunk` indices of [0, count), in parallel.
-  template <typename Body>
-  void for_chunks(std::int64_t count, std::int64_t chunk, const Body& body) const {
-    const std::int64_t chunks = (count + chunk - 1) / chunk;
-    // A parallel region costs microseconds even when one chunk is all there is.
-    if (chunks == 1) return body(RowRange{0, count});
-#pragma omp parallel for schedule(dynamic) num_threads(threads_)
-    for (std::int64_t c = 0; c < chunks; ++c) {
-      body(RowRange{c * chunk, std::min((c + 1) * chunk, count)});
-    }
+  int most_threads(std::int64_t chunks) const {
+    return static_cast<int>(std::min<std::int64_t>(workers_.threads(), chunks));
   }
 
-  // Calls body(range, partial) for chunks of the rows [0, rows); `partial` has `width` zeros to add
-  // to. Returns the sums of the partials over the chunks, in scratch, added in the chunks' order.
+  // Calls body(range, slot) once for each run of `chunk` indices of [0, count), by as many threads
+  // as are worth it for work on `elements` elements in all; slot: see Workers::run.
   template <typename Body>
-  std::span<double> sum_chunks(std::int64_t rows, std::int64_t width, const Body& body) {
+  void for_chunks(std::int64_t count, std::int64_t chunk, std::int64_t elements, const Body& body) {
+    workers_.run((count + chunk - 1) / chunk, threads_for(elements, workers_.threads()),
+                 [&](std::int64_t c, int slot) {
+                   body(RowRange{c * chunk, std::min((c + 1) * chunk, count)}, slot);
+                 });
+  }
+
+  // Calls body(range) for chunks of the rows of a matrix `cols` wide, of about so many elements.
+  template <typename Body>
+  void for_rows(std::int64_t rows, std::int64_t cols, std::int64_t chunk_elements,
+                const Body& body) {
+    const std::int64_t chunk =
+        std::max<std::int64_t>(1, chunk_elements / std::max<std::int64_t>(1, cols));
+    for_chunks(rows, chunk, rows * cols, [&](RowRange range, int) { body(range); });
+  }
+  template <typename Body>
+  void for_rows(std::int64_t rows, std::int64_t cols, const Body& body) {
+    constexpr std::int64_t kChunkElements = 16384;
+    for_rows(rows, cols, kChunkElements, body);
+  }
+
+  // Calls body(range, partial) for chunks of the rows [0, rows) of a matrix `cols` wide; `partial`
+  // has `width` zeros to add to. Returns the sums of the partials over the chunks, in scratch,
+  // added in the chunks' order.
+  template <typename Body>
+  std::span<double> sum_chunks(std::int64_t rows, std::int64_t cols, std::int64_t width,
+                               const Body& body) {
     const std::int64_t chunk = std::max(kMinSumRows, (rows + kMaxSums - 1) / kMaxSums);
     const std::int64_t chunks = (rows + chunk - 1) / chunk;
     const std::span<double> partials = scratch<double>(std::max<std::int64_t>(1, chunks) * width);
     std::fill(partials.begin(), partials.end(), 0.0);
-    for_chunks(rows, chunk,
-               [&](RowRange range) { body(range, partials.data() + range.begin / chunk * width); });
+    for_chunks(rows, chunk, rows * cols, [&](RowRange range, int) {
+      body(range, partials.data() + range.begin / chunk * width);
+    });
     for (std::int64_t c = 1; c < chunks; ++c) {
       for (std::int64_t j = 0; j < width; ++j) partials[j] += partials[c * width + j];
     }
@@ -120,15 +140,10 @@ class CpuBackend final : public HostBackend {
     void operator()(void* data) const { backend->release(data); }
   };
 
-  int threads_;
+  Workers workers_;
   Isa isa_;
   std::unique_ptr<void, Release> scratch_;
   std::int64_t scratch_bytes_ = 0;
 };
-
-// Rows per chunk so that a chunk has about `elements` elements of a matrix `cols` wide.
-inline std::int64_t rows_per_chunk(std::int64_t cols, std::int64_t elements = 16384) {
-  return std::max<std::int64_t>(1, elements / std::max<std::int64_t>(1, cols));
-}
 
 }  // namespace atl

@@ -5,14 +5,19 @@
 
 namespace atl {
 
+namespace {
+constexpr std::int64_t kMovedElements = 1 << 17;  // of a chunk in which nothing is computed
+}
+
 void CpuBackend::do_fill_zero(Queue&, MatrixView y) {
   const std::int64_t bytes = bytes_of(y.dtype);
-  for_chunks(y.rows, rows_per_chunk(y.cols, 1 << 17), [&](RowRange range) {
+  const auto clear = [&](RowRange range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       std::memset(static_cast<std::byte*>(y.data) + i * y.stride * bytes, 0,
                   static_cast<std::size_t>(y.cols * bytes));
     }
-  });
+  };
+  for_rows(y.rows, y.cols, kMovedElements, clear);
 }
 
 void convert_rows(Isa isa, ConstMatrixView x, MatrixView y) {
@@ -33,12 +38,14 @@ void convert_rows(Isa isa, ConstMatrixView x, MatrixView y) {
 }
 
 void CpuBackend::do_convert(Queue&, ConstMatrixView x, MatrixView y) {
-  for_chunks(x.rows, rows_per_chunk(x.cols, 1 << 17),
-             [&](RowRange range) { convert_rows(isa_, x.rows_in(range), y.rows_in(range)); });
+  const auto convert = [&](RowRange range) {
+    convert_rows(isa_, x.rows_in(range), y.rows_in(range));
+  };
+  for_rows(x.rows, x.cols, kMovedElements, convert);
 }
 
 void CpuBackend::do_column_sums(Queue&, ConstMatrixView x, bool accumulate, MatrixView out) {
-  const auto sums = sum_chunks(x.rows, x.cols, [&](RowRange range, double* partial) {
+  const auto sums = sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
     run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       double* __restrict sum = partial;
       for (std::int64_t i = range.begin; i < range.end; ++i) {

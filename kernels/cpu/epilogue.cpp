@@ -42,13 +42,13 @@ void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& ep
                                    MatrixView y) {
   const ColumnEpilogue columns =
       column_epilogue(epilogue, x.cols, scratch<float>(kColumnFactors * x.cols));
-  for_chunks(x.rows, rows_per_chunk(x.cols),
-             [&](RowRange range) { apply_to_rows(columns, range, x.rows_in(range), y); });
+  for_rows(x.rows, x.cols,
+           [&](RowRange range) { apply_to_rows(columns, range, x.rows_in(range), y); });
 }
 
 void CpuBackend::do_relu_dropout_backward(Queue&, ConstMatrixView y, ConstMatrixView dy,
                                           float dropout_scale, MatrixView dx) {
-  for_chunks(y.rows, rows_per_chunk(y.cols), [&](RowRange range) {
+  for_rows(y.rows, y.cols, [&](RowRange range) {
     run_with_vectors(isa_, y.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         const T* out = y.row<T>(i);

@@ -80,19 +80,34 @@ void add_products(RowRange range, std::int64_t chunks, double beta, ConstMatrixV
   });
 }
 
-// Calls body(block, memory) for every block of [0, blocks), in parallel; each thread has `own`
-// entries of `memory` to itself. oneDNN asks OpenMP how many threads to use: one, also where this
-// region has one itself. The setting ends with the region.
+// How many threads the product of a and b is worth.
+int threads_of_product(ConstMatrixView a, ConstMatrixView c, std::int64_t inner, int most) {
+  constexpr std::int64_t kProductsPerElement = 16;  // that take as long
+  return threads_for(
+      a.rows * a.cols + c.rows * c.cols + c.rows * inner * c.cols / kProductsPerElement, most);
+}
+
+// oneDNN asks OpenMP how many threads to use: the caller's blocks are for one each. The others have
+// said so for good (Workers).
+class OneOpenMpThread {
+ public:
+  OneOpenMpThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  OneOpenMpThread(const OneOpenMpThread&) = delete;
+  OneOpenMpThread& operator=(const OneOpenMpThread&) = delete;
+  ~OneOpenMpThread() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+// Calls body(block, memory) for every block of [0, blocks) by `threads` threads, each of which has
+// `own` entries of `memory` to itself.
 template <typename Body>
-void for_blocks(int threads, std::int64_t blocks, float* memory, std::int64_t own,
+void for_blocks(Workers& workers, int threads, std::int64_t blocks, float* memory, std::int64_t own,
                 const Body& body) {
-#pragma omp parallel num_threads(threads)
-  {
-    omp_set_num_threads(1);
-    float* const mine = memory + omp_get_thread_num() * own;
-#pragma omp for schedule(dynamic)
-    for (std::int64_t block = 0; block < blocks; ++block) body(block, mine);
-  }
+  const OneOpenMpThread one;
+  workers.run(blocks, threads,
+              [&](std::int64_t block, int slot) { body(block, memory + slot * own); });
 }
 
 }  // namespace
@@ -115,7 +130,7 @@ void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstM
   // product.
   const bool narrow = c.dtype != DType::kF32 && !(plain && beta == 0 && multiplies_bf16());
   const std::int64_t blocks = (c.rows + kGemmRows - 1) / kGemmRows;
-  const auto threads = static_cast<int>(std::min<std::int64_t>(threads_, blocks));
+  const int threads = threads_of_product(a, c, a.cols, most_threads(blocks));
   const std::int64_t block_rows = std::min(kGemmRows, c.rows);
   const std::int64_t a_entries = wide_entries(a.dtype, block_rows, a.cols);
   const std::int64_t own = a_entries + (narrow ? f32_entries(block_rows, c.cols) : 0);
@@ -125,7 +140,7 @@ void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstM
   const ConstMatrixView factor = widened(isa_, b, memory.data() + threads * own);
   const ColumnEpilogue columns = column_epilogue(
       epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));
-  for_blocks(threads, blocks, memory.data(), own, [&](std::int64_t block, float* mine) {
+  for_blocks(workers_, threads, blocks, memory.data(), own, [&](std::int64_t block, float* mine) {
     const RowRange rows{block * kGemmRows, std::min((block + 1) * kGemmRows, c.rows)};
     const MatrixView out = c.rows_in(rows);
     const MatrixView sums = narrow ? f32_view(mine + a_entries, rows.size(), c.cols) : out;
@@ -146,14 +161,14 @@ void CpuBackend::gemm_over_inner(ConstMatrixView a, Transpose transpose_b, Const
   const std::int64_t chunk =
       std::max(kMinInnerRows, (a.rows + kMaxInnerChunks - 1) / kMaxInnerChunks);
   const std::int64_t chunks = (a.rows + chunk - 1) / chunk;
-  const auto threads = static_cast<int>(std::min<std::int64_t>(threads_, chunks));
+  const int threads = threads_of_product(a, c, a.rows, most_threads(chunks));
   const std::int64_t size = c.rows * c.cols;
   const std::int64_t own =
       wide_entries(a.dtype, kWideInnerRows, a.cols) + wide_entries(b.dtype, kWideInnerRows, c.cols);
   const std::span<float> memory =
       scratch<float>(threads * own + chunks * size + kColumnFactors * c.cols);
   const MatrixView total = f32_view(memory.data() + threads * own, c.rows, c.cols);
-  for_blocks(threads, chunks, memory.data(), own, [&](std::int64_t k, float* mine) {
+  for_blocks(workers_, threads, chunks, memory.data(), own, [&](std::int64_t k, float* mine) {
     const RowRange rows{k * chunk, std::min((k + 1) * chunk, a.rows)};
     multiply_transposed(isa_, a.rows_in(rows), transpose_b, inner_part(transpose_b, b, rows), mine,
                         f32_view(total.row<float>(0) + k * size, c.rows, c.cols));
@@ -161,7 +176,7 @@ void CpuBackend::gemm_over_inner(ConstMatrixView a, Transpose transpose_b, Const
   const bool plain = epilogue.identity();
   const ColumnEpilogue columns = column_epilogue(
       epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));
-  for_chunks(c.rows, rows_per_chunk(c.cols), [&](RowRange range) {
+  for_rows(c.rows, c.cols, [&](RowRange range) {
     add_products(range, chunks, beta, c, total);
     if (plain) return convert_rows(isa_, total.rows_in(range), c.rows_in(range));
     apply_to_rows(columns, range, total.rows_in(range), c);

@@ -140,7 +140,7 @@ void CpuBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
   do_fill_zero(queue, dlogits);
   const auto count = static_cast<std::int64_t>(rows.size());
   const auto scale = static_cast<float>(grad_scale);
-  loss_sum[0] = sum_chunks(count, 1, [&](RowRange range, double* loss) {
+  loss_sum[0] = sum_chunks(count, logits.cols, 1, [&](RowRange range, double* loss) {
     WideRows memory(1, whole_units(logits.cols));
     run_with_vectors(isa_, logits.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       for (std::int64_t k = range.begin; k < range.end; ++k) {
@@ -160,7 +160,7 @@ void CpuBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
   do_fill_zero(queue, dlogits);
   const auto count = static_cast<std::int64_t>(rows.size());
   const auto scale = static_cast<float>(grad_scale);
-  loss_sum[0] = sum_chunks(count, 1, [&](RowRange range, double* loss) {
+  loss_sum[0] = sum_chunks(count, logits.cols, 1, [&](RowRange range, double* loss) {
     with_element(logits.dtype, [&]<typename T>(T) {
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t i = to_index(rows[k]);
@@ -176,7 +176,7 @@ void CpuBackend::do_count_correct(Queue&, ConstMatrixView logits,
                                   std::span<const std::int32_t> labels,
                                   std::span<const std::uint8_t> split,
                                   std::span<std::int64_t> counts) {
-  const auto sums = sum_chunks(logits.rows, 6, [&](RowRange range, double* partial) {
+  const auto sums = sum_chunks(logits.rows, logits.cols, 6, [&](RowRange range, double* partial) {
     with_element(logits.dtype, [&]<typename T>(T) {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         if (split[i] > 2 || labels[i] < 0) continue;
@@ -194,7 +194,7 @@ void CpuBackend::do_count_multi_label(Queue&, ConstMatrixView logits,
                                       std::span<const std::uint8_t> targets,
                                       std::span<const std::uint8_t> split,
                                       std::span<std::int64_t> counts) {
-  const auto sums = sum_chunks(logits.rows, 9, [&](RowRange range, double* partial) {
+  const auto sums = sum_chunks(logits.rows, logits.cols, 9, [&](RowRange range, double* partial) {
     with_element(logits.dtype, [&]<typename T>(T) {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         if (split[i] > 2) continue;

@@ -64,7 +64,7 @@ ATOLL_INLINE inline void layer_norm_row_backward(const float* dy, const float* x
 void CpuBackend::do_batch_norm_moments(Queue&, ConstMatrixView x, std::span<const double> shift,
                                        std::span<double> sums) {
   const std::int64_t cols = x.cols;
-  const auto found = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
+  const auto found = sum_chunks(x.rows, cols, 2 * cols, [&](RowRange range, double* partial) {
     run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       sum_columns<kBytes, T>(std::array{x}, range, std::array{partial, partial + cols},
                              [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
@@ -87,7 +87,7 @@ void CpuBackend::do_batch_norm_gradient_sums(Queue&, ConstMatrixView dy, ConstMa
                                              std::span<double> sums, MatrixView dgamma,
                                              MatrixView dbeta) {
   const std::int64_t cols = x.cols;
-  const auto found = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
+  const auto found = sum_chunks(x.rows, cols, 2 * cols, [&](RowRange range, double* partial) {
     run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       sum_columns<kBytes, T>(std::array{dy, x}, range, std::array{partial, partial + cols},
                              [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
@@ -128,7 +128,7 @@ void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
     columns[3 * cols + j] =
         static_cast<float>(static_cast<double>(gamma.row<float>(0)[j]) * inv_std[j]);
   }
-  for_chunks(x.rows, rows_per_chunk(cols), [&](RowRange range) {
+  for_rows(x.rows, cols, [&](RowRange range) {
     run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       const float* centre = columns.data();
       for (std::int64_t i = range.begin; i < range.end; ++i) {
@@ -160,7 +160,7 @@ void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
 void CpuBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
                                ConstMatrixView beta, double epsilon, MatrixView y) {
   const std::int64_t cols = x.cols;
-  for_chunks(x.rows, rows_per_chunk(cols), [&](RowRange range) {
+  for_rows(x.rows, cols, [&](RowRange range) {
     WideRows memory(2, cols);
     run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       const float* scale = gamma.row<float>(0);
@@ -185,7 +185,7 @@ void CpuBackend::do_layer_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
                                         ConstMatrixView gamma, double epsilon, MatrixView dx,
                                         MatrixView dgamma, MatrixView dbeta) {
   const std::int64_t cols = x.cols;
-  const auto sums = sum_chunks(x.rows, 2 * cols, [&](RowRange range, double* partial) {
+  const auto sums = sum_chunks(x.rows, cols, 2 * cols, [&](RowRange range, double* partial) {
     WideRows memory(3, cols);
     run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {

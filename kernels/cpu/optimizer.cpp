@@ -19,7 +19,8 @@ void CpuBackend::do_adam_step(Queue&, const AdamSpec& spec, MatrixView parameter
   constexpr std::int64_t kChunk = 16384;
   for (const DecaySegment& segment : spec.segments) {
     const auto decay = static_cast<float>(segment.weight_decay);
-    for_chunks(segment.end - segment.begin, kChunk, [&](RowRange range) {
+    const std::int64_t count = segment.end - segment.begin;
+    for_chunks(count, kChunk, count, [&](RowRange range, int) {
       run_vectorised(isa_, [&]() ATOLL_INLINE {
         float* __restrict p = parameters.row<float>(0) + segment.begin;
         const float* __restrict g = gradients.row<float>(0) + segment.begin;

@@ -1,7 +1,5 @@
 // SpMM: the sum of one row stays in registers, a tile of columns at a time, while rows of
 // neighbours that come later are prefetched.
-#include <omp.h>
-
 #include <algorithm>
 #include <type_traits>
 
@@ -18,6 +16,7 @@ namespace {
 // Chunks are taken dynamically. Of about equal cost, or a chunk of hubs would be waited for.
 constexpr std::int64_t kCostPerChunk = 4096;  // in edges
 constexpr std::int64_t kRowCost = 4;          // of a row without edges, in edges
+constexpr std::int64_t kEdgesPerElement = 2;  // that take as long as an element of threads_for
 constexpr std::int64_t kBlockRows = 16;       // summed as f32 before an epilogue, where y is not
 
 // The operator in plain pointers; absent factors are null. x and what y held are of type T, sums
@@ -261,7 +260,7 @@ void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstM
   const bool plain = epilogue.identity();
   const std::int64_t factors = plain ? 0 : kColumnFactors * x.cols;
   const std::int64_t block = kBlockRows * x.cols;
-  const std::span<float> memory = scratch<float>(factors + threads_ * block);
+  const std::span<float> memory = scratch<float>(factors + workers_.threads() * block);
   const ColumnEpilogue columns = column_epilogue(epilogue, plain ? 0 : x.cols, memory);
   const std::int64_t cost = op.row_ptr[rows.end] - op.row_ptr[rows.begin] + kRowCost * rows.size();
   with_element(x.dtype, [&](auto element) {
@@ -290,7 +289,7 @@ void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstM
       apply_to_rows(columns, {range.begin - rows.begin, range.end - rows.begin}, sums,
                     y.rows_in(rows));
     };
-    for_chunks(cost, kCostPerChunk, [&](RowRange costs) {
+    const auto sum_chunk = [&](RowRange costs, int slot) {
       const RowRange range{chunk_end(op.row_ptr, rows, costs.begin),
                            chunk_end(op.row_ptr, rows, costs.end)};
       if (plain || std::is_same_v<T, float>) {
@@ -299,13 +298,14 @@ void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstM
         return;
       }
       // Sums of a narrow type are rounded once, behind the epilogue.
-      float* const sums = memory.data() + factors + omp_get_thread_num() * block;
+      float* const sums = memory.data() + factors + slot * block;
       for (std::int64_t first = range.begin; first < range.end; first += kBlockRows) {
         const RowRange some{first, std::min(first + kBlockRows, range.end)};
         sum_rows(some, sums, first, x.cols);
         finish(some, {sums, some.size(), x.cols, x.cols, DType::kF32});
       }
-    });
+    };
+    for_chunks(cost, kCostPerChunk, cost * x.cols / kEdgesPerElement, sum_chunk);
   });
 }
 

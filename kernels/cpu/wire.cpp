@@ -290,7 +290,7 @@ ATOLL_INLINE inline void dequantize_row(Isa isa, bool streamed, int bits, const 
 
 void CpuBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const LocalId> rows,
                                 std::span<const float> scale, MatrixView y) {
-  for_chunks(y.rows, rows_per_chunk(x.cols, kChunkElements), [&](RowRange range) {
+  for_rows(y.rows, x.cols, kChunkElements, [&](RowRange range) {
     run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       const Prefetcher<T> prefetcher(x, rows);
       for (std::int64_t k = range.begin; k < range.end; ++k) {
@@ -312,7 +312,7 @@ void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackPlan& pla
   const NoiseKeys keys(rounding.key_now());
   const auto rows = static_cast<std::int64_t>(plan.rows.size());
   const bool streamed = packets.size() >= kStreamedBytes;
-  for_chunks(rows, rows_per_chunk(x.cols, kChunkElements), [&](RowRange range) {
+  for_rows(rows, x.cols, kChunkElements, [&](RowRange range) {
     std::int64_t bad = std::numeric_limits<std::int64_t>::max();
     run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       const Prefetcher<T> prefetcher(x, plan.rows);
@@ -353,7 +353,7 @@ void CpuBackend::do_dequantize_rows(Queue&, std::span<const std::byte> packets,
   // itself.
   const bool ahead = bytes >= kWideMessage;
   const bool streamed = packets.size() >= kStreamedBytes;
-  for_chunks(messages, rows_per_chunk(y.cols), [&](RowRange range) {
+  for_rows(messages, y.cols, [&](RowRange range) {
     run_vectorised(isa_, y.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t m = range.begin; m < range.end; ++m) {
         if (ahead && m + far < messages) {

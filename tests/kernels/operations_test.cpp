@@ -3,6 +3,8 @@
 
 #include <bit>
 
+#include "kernels/cpu/workers.hpp"
+
 namespace atl {
 
 const std::vector<Operation>& operations() {
@@ -147,7 +149,8 @@ class ThreadsTest : public ::testing::TestWithParam<std::tuple<DType, Operation>
 // A number that changes with the threads would make runs unrepeatable on another machine.
 TEST_P(ThreadsTest, SameBitsWithAnyNumber) {
   const auto& [dtype, operation] = GetParam();
-  for (const Size size : {Size{257, 100}, Size{2600, 5}}) {
+  for (const Size size : {Size{997, 100}, Size{19991, 5}}) {
+    ASSERT_EQ(threads_for(size.rows * size.cols, 3), 3);
     Harness one("cpu", 1, dtype);
     const Outputs expected = operation.run(one, size.rows, size.cols);
     for (const int threads : {2, 3}) {

@@ -150,6 +150,7 @@ TEST(Training, RunFolderResumesAfterAnInterruption) {
   EXPECT_EQ(summary.at("epochs"), 8);
   EXPECT_EQ(summary.at("loss"), losses("whole").back());
   EXPECT_GT(summary.at("epoch_ms_median").get<double>(), 0);
+  EXPECT_GT(summary.at("wall_seconds").get<double>(), 0);
   EXPECT_GT(summary.at("bytes_sent_per_epoch").get<double>(), 0);
   const Error refused = thrown_error([&] { run("parts", 8, false); });
   EXPECT_EQ(refused.kind(), ErrorKind::kOption);

@@ -1,0 +1,379 @@
+// Whole models, from the dataset folder to logits, loss and gradients, against the dense oracle:
+// every backend, one rank and three, both orders of multiplication.
+#include "tests/support/dense_oracle.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+#include "base/log.hpp"
+#include "datasets/dataset_writer.hpp"
+#include "engine/training/rank_job.hpp"
+#include "tests/support/random_graph.hpp"
+#include "tests/support/require_device.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace atl {
+namespace {
+
+constexpr int kNodes = 52;
+constexpr int kFeatures = 6;
+constexpr int kHidden = 5;
+
+struct OracleCase {
+  std::string model;
+  Norm norm;
+  bool directed;
+  bool weighted;
+  int layers;
+  Task task;
+
+  int outputs() const { return task == Task::kBinary ? 1 : task == Task::kSingleLabel ? 4 : 3; }
+};
+
+std::vector<OracleCase> all_cases() {
+  std::vector<OracleCase> cases;
+  for (const std::string model : {"gcn", "sage"}) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+      for (const bool directed : {true, false}) {
+        for (const bool weighted : {true, false}) {
+          const auto number = static_cast<int>(cases.size());
+          const Task tasks[] = {Task::kSingleLabel, Task::kMultiLabel, Task::kBinary};
+          cases.push_back({model, norm, directed, weighted, 3 - number % 3, tasks[number / 2 % 3]});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+std::string name_of(const ::testing::TestParamInfo<OracleCase>& info) {
+  const OracleCase& c = info.param;
+  return fmt::format("{}_{}_{}{}_{}_layers_{}", c.model, to_string(c.norm),
+                     c.directed ? "directed" : "undirected", c.weighted ? "_weighted" : "",
+                     c.layers, c.task == Task::kSingleLabel ? "softmax" : "sigmoid");
+}
+
+// Isolated nodes, skewed degrees, a self-loop; where directed, several of these and duplicates.
+Csr graph_of(const OracleCase& c) {
+  Csr csr = random_graph(kNodes, 3, c.directed, c.weighted, 11);
+  // A weight by which a kept self-loop and an added one differ.
+  for (std::int64_t e = csr.row_ptr[2]; c.weighted && e < csr.row_ptr[3]; ++e) {
+    if (csr.col_idx[static_cast<std::size_t>(e)] == 2)
+      csr.values[static_cast<std::size_t>(e)] = 0.3F;
+  }
+  return csr;
+}
+
+oracle::Graph edges_of(const Csr& csr) {
+  oracle::Graph graph{kNodes, {}};
+  for (int to = 0; to < kNodes; ++to) {
+    for (auto e = static_cast<std::size_t>(csr.row_ptr[static_cast<std::size_t>(to)]);
+         e < static_cast<std::size_t>(csr.row_ptr[static_cast<std::size_t>(to) + 1]); ++e) {
+      graph.edges.push_back(
+          {csr.col_idx[e], to, csr.values.empty() ? 1.0 : static_cast<double>(csr.values[e])});
+    }
+  }
+  return graph;
+}
+
+float feature(int node, int column) {
+  return std::cos(static_cast<float>(node * node * 13 + column * 7 + 1));
+}
+
+oracle::Matrix feature_matrix() {
+  oracle::Matrix x(kNodes, kFeatures);
+  for (int i = 0; i < kNodes; ++i) {
+    for (int j = 0; j < kFeatures; ++j) x(i, j) = static_cast<double>(feature(i, j));
+  }
+  return x;
+}
+
+oracle::Targets targets_of(const OracleCase& c) {
+  oracle::Targets targets;
+  for (int i = 0; i < kNodes; ++i) {
+    targets.trained.push_back(i % 3 != 1);
+    if (c.task == Task::kSingleLabel) {
+      targets.classes.push_back(i % 7 == 3 ? -1 : (i + i / 5) % 4);
+    } else {
+      for (int j = 0; j < c.outputs(); ++j) {
+        targets.bits.push_back(static_cast<std::uint8_t>((i + j) % 7 == 3 ? 255 : (i + j) % 3 % 2));
+      }
+    }
+  }
+  return targets;
+}
+
+std::filesystem::path write_dataset(const TempDir& dir, const OracleCase& c, const Csr& csr) {
+  spdlog::set_level(spdlog::level::warn);
+  const std::filesystem::path folder = dir.path() / "small";
+  DatasetWriter writer(folder);
+  writer.info().name = "small";
+  writer.info().directed = c.directed;
+  writer.info().task = c.task;
+  writer.write_graph(csr);
+  const auto features = writer.write_features(kFeatures);
+  for (int i = 0; i < kNodes; ++i) {
+    for (int j = 0; j < kFeatures; ++j) {
+      const float value = feature(i, j);
+      features->write(std::span(&value, 1));
+    }
+  }
+  features->close();
+  const oracle::Targets targets = targets_of(c);
+  if (c.task == Task::kSingleLabel) {
+    writer.write_labels(targets.classes);
+  } else if (c.task == Task::kMultiLabel) {
+    writer.write_multi_labels(targets.bits, c.outputs());
+  } else {
+    std::vector<std::int32_t> labels;
+    for (const std::uint8_t bit : targets.bits) labels.push_back(bit == 255 ? -1 : bit);
+    writer.write_labels(labels);
+  }
+  std::vector<std::uint8_t> split;
+  for (const bool trained : targets.trained) split.push_back(trained ? 0 : 1);
+  writer.write_splits(split, 1);
+  writer.commit();
+  return folder;
+}
+
+// Values of a tensor to start from: no bias or statistic is 0, no scale 1.
+double start_value(const std::string& name, std::size_t element) {
+  std::uint32_t seed = 1;
+  for (const char letter : name) seed = seed * 31 + static_cast<unsigned char>(letter);
+  const double wave =
+      std::sin(static_cast<double>(seed % 1000) + 3.7 * static_cast<double>(element));
+  const bool around_one = name.ends_with("norm.weight") || name.ends_with("running_var");
+  return static_cast<double>(static_cast<float>(around_one ? 1 + 0.5 * wave : 0.6 * wave));
+}
+
+// One tensor of a state as a matrix, vectors as one row.
+oracle::Matrix matrix_of(const NamedTensor& tensor) {
+  const auto cols = static_cast<int>(tensor.shape.back());
+  oracle::Matrix matrix(tensor.shape.size() == 2 ? static_cast<int>(tensor.shape[0]) : 1, cols);
+  for (std::size_t i = 0; i < matrix.values.size(); ++i) {
+    if (tensor.dtype == "F64") {
+      std::memcpy(&matrix.values[i], tensor.bytes.data() + 8 * i, 8);
+    } else {
+      float value = 0;
+      std::memcpy(&value, tensor.bytes.data() + 4 * i, 4);
+      matrix.values[i] = static_cast<double>(value);
+    }
+  }
+  return matrix;
+}
+
+void fill(const std::string& name, NamedTensor& tensor) {
+  const std::size_t size = tensor.dtype == "F64" ? 8 : 4;
+  for (std::size_t i = 0; i < tensor.bytes.size() / size; ++i) {
+    const double wide = start_value(name, i);
+    const auto narrow = static_cast<float>(wide);
+    std::memcpy(tensor.bytes.data() + size * i,
+                size == 8 ? static_cast<const void*>(&wide) : &narrow, size);
+  }
+}
+
+// How a run computes; the numbers must not depend on it.
+struct Way {
+  std::string backend;
+  DType dtype;
+  int ranks;
+  OrderChoice order;
+};
+
+// What training and evaluation gave, in the order of global ids.
+struct StepOutcome {
+  oracle::Matrix training_logits;
+  double loss = 0;
+  std::map<std::string, oracle::Matrix> gradients;
+  std::map<std::string, oracle::Matrix> after;  // tensors behind the first step
+  oracle::Matrix evaluation_logits;
+};
+
+oracle::Model model_of(const OracleCase& c) { return {c.model, c.layers, to_string(c.norm), {}}; }
+
+TrainOptions options_of(const OracleCase& c, const Way& way) {
+  TrainOptions options;
+  options.model = c.model;
+  options.layers = c.layers;
+  options.hidden = kHidden;
+  options.norm = c.norm;
+  options.dropout = 0;
+  options.backend = way.backend;
+  options.dtype = way.dtype;
+  options.order = way.order;
+  options.threads = 1;
+  return options;
+}
+
+// Rows of this rank's logits go where their global ids say.
+void keep_rows(RankJob& job, Backend& backend, Queue& queue, ConstMatrixView logits,
+               oracle::Matrix& all) {
+  const std::vector<float> values = download_f32(backend, queue, logits);
+  const std::span<const GlobalId> ids = job.data().graph().inner_ids;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    for (int j = 0; j < all.cols; ++j) {
+      all(static_cast<int>(to_index(ids[i])), j) = static_cast<double>(
+          values[i * static_cast<std::size_t>(all.cols) + static_cast<std::size_t>(j)]);
+    }
+  }
+}
+
+StepOutcome run_engine(const OracleCase& c, const Way& way, const std::filesystem::path& dataset) {
+  StepOutcome outcome;
+  outcome.training_logits = outcome.evaluation_logits = oracle::Matrix(kNodes, c.outputs());
+  std::mutex mutex;
+  const TrainOptions options = options_of(c, way);
+  PartitionOptions partition;
+  partition.method = "random";
+  run_local_ranks(way.ranks, 60, [&](Transport& transport) {
+    RankJob job(transport, dataset, partition, options);
+    Trainer& trainer = job.trainer();
+    const RankContext context = trainer.context(1, /*training=*/true);
+    SafetensorsFile start = trainer.state(false);
+    for (auto& [name, tensor] : start.tensors) fill(name, tensor);
+    trainer.load_state(start, false, "start");
+    {
+      const ConstMatrixView logits = trainer.model().forward(context);
+      const std::lock_guard lock(mutex);
+      keep_rows(job, context.backend, context.queue, logits, outcome.training_logits);
+    }
+    trainer.load_state(start, false, "start");  // running statistics as before
+    const double loss = trainer.run_epoch(1).loss;
+    trainer.evaluate(1);
+    const std::lock_guard lock(mutex);
+    keep_rows(job, context.backend, context.queue, trainer.model().logits(),
+              outcome.evaluation_logits);
+    if (transport.rank() != 0) return;
+    outcome.loss = loss;
+    for (const auto& [name, tensor] : trainer.state(false).tensors) {
+      outcome.after[name] = matrix_of(tensor);
+    }
+    ParameterStore& parameters = trainer.model().parameters();
+    const std::vector<float> gradients =
+        download_f32(context.backend, context.queue, parameters.gradients());
+    for (const Parameter& p : parameters.list()) {
+      oracle::Matrix& matrix = outcome.gradients[p.name] =
+          oracle::Matrix(static_cast<int>(p.rows), static_cast<int>(p.cols));
+      std::copy_n(gradients.begin() + p.offset, p.rows * p.cols, matrix.values.begin());
+    }
+  });
+  return outcome;
+}
+
+// What the oracle says of training from the same start. after and evaluation_logits hang on the
+// step, which is the engine's: see evaluate().
+StepOutcome run_oracle(const OracleCase& c, const Csr& csr, const StepOutcome& shapes) {
+  oracle::Model model = model_of(c);
+  for (const auto& [name, tensor] : shapes.after) {
+    oracle::Matrix& start = model.tensors[name] = tensor;
+    for (std::size_t i = 0; i < start.values.size(); ++i) start.values[i] = start_value(name, i);
+  }
+  const oracle::Graph graph = edges_of(csr);
+  const oracle::Matrix features = feature_matrix();
+  const oracle::Targets targets = targets_of(c);
+  StepOutcome outcome;
+  oracle::Model moved = model;
+  outcome.training_logits = oracle::logits(moved, graph, features, oracle::Mode::kTraining);
+  outcome.loss = oracle::loss(outcome.training_logits, targets);
+  outcome.after = moved.tensors;
+  for (const auto& [name, unused] : shapes.gradients) {
+    outcome.gradients[name] = oracle::gradient(model.tensors.at(name), [&] {
+      oracle::Model copy = model;
+      return oracle::loss(oracle::logits(copy, graph, features, oracle::Mode::kTraining), targets);
+    });
+  }
+  return outcome;
+}
+
+// Largest difference, as a share of the largest number expected.
+double deviation(const oracle::Matrix& found, const oracle::Matrix& expected) {
+  EXPECT_EQ(found.values.size(), expected.values.size());
+  double difference = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < expected.values.size(); ++i) {
+    difference = std::max(difference, std::abs(found.values[i] - expected.values[i]));
+    largest = std::max(largest, std::abs(expected.values[i]));
+    if (std::isnan(found.values[i])) return found.values[i];
+  }
+  EXPECT_GT(largest, 0);
+  return difference / largest;
+}
+
+struct Bounds {
+  double logits;
+  double gradients;
+};
+// bf16 keeps 8 bits of activations and of the weights in products, and norms of a few columns
+// magnify what that costs. What a formula says is tested by f32.
+Bounds bounds_of(DType dtype) {
+  return dtype == DType::kF32 ? Bounds{1e-5, 1e-5} : Bounds{0.08, 0.3};
+}
+
+void expect_as_oracle(const OracleCase& c, const std::vector<Way>& ways) {
+  const TempDir dir;
+  const Csr csr = graph_of(c);
+  const std::filesystem::path dataset = write_dataset(dir, c, csr);
+  StepOutcome expected;
+  for (const Way& way : ways) {
+    SCOPED_TRACE(fmt::format("{} {}, {} ranks, order {}", way.backend, to_string(way.dtype),
+                             way.ranks, static_cast<int>(way.order)));
+    const Bounds bounds = bounds_of(way.dtype);
+    const StepOutcome found = run_engine(c, way, dataset);
+    if (expected.after.empty()) expected = run_oracle(c, csr, found);
+    EXPECT_LT(deviation(found.training_logits, expected.training_logits), bounds.logits);
+    EXPECT_NEAR(found.loss, expected.loss, bounds.logits * expected.loss);
+    for (const auto& [name, gradient] : expected.gradients) {
+      EXPECT_LT(deviation(found.gradients.at(name), gradient), bounds.gradients) << name;
+    }
+    // The engine's weights of behind the step, but the oracle's own running statistics.
+    oracle::Model after = model_of(c);
+    after.tensors = found.after;
+    for (const auto& [name, tensor] : expected.after) {
+      if (name.find("running") == std::string::npos) continue;
+      EXPECT_LT(deviation(found.after.at(name), tensor), bounds.logits) << name;
+      after.tensors[name] = tensor;
+    }
+    const oracle::Matrix logits =
+        oracle::logits(after, edges_of(csr), feature_matrix(), oracle::Mode::kEvaluation);
+    EXPECT_LT(deviation(found.evaluation_logits, logits), bounds.logits);
+  }
+}
+
+std::vector<Way> ways_of(const std::vector<std::pair<std::string, DType>>& backends) {
+  std::vector<Way> ways;
+  for (const auto& [backend, dtype] : backends) {
+    for (const int ranks : {1, 3}) {
+      for (const OrderChoice order : {OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
+        ways.push_back({backend, dtype, ranks, order});
+      }
+    }
+  }
+  return ways;
+}
+
+class DenseOracle : public ::testing::TestWithParam<OracleCase> {};
+
+TEST_P(DenseOracle, HasTheSameLogitsLossAndGradients) {
+  expect_as_oracle(
+      GetParam(),
+      ways_of({{"reference", DType::kF32}, {"cpu", DType::kF32}, {"cpu", DType::kBf16}}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DenseOracle, ::testing::ValuesIn(all_cases()), name_of);
+
+class DenseOracleOfDevice : public ::testing::TestWithParam<OracleCase> {
+ protected:
+  void SetUp() override { require_backend("cuda"); }
+};
+
+TEST_P(DenseOracleOfDevice, HasTheSameLogitsLossAndGradients) {
+  expect_as_oracle(GetParam(), ways_of({{"cuda", DType::kF32}, {"cuda", DType::kBf16}}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DenseOracleOfDevice, ::testing::ValuesIn(all_cases()), name_of);
+
+}  // namespace
+}  // namespace atl

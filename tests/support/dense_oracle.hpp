@@ -1,0 +1,69 @@
+// What the models compute, said once more as plainly as possible: edge lists, dense matrices of
+// doubles, and loops that follow the papers. Tests hold the engine against it, so it uses nothing
+// of the engine. A new model is one more function in convolution().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace atl::oracle {
+
+struct Matrix {
+  Matrix() = default;
+  Matrix(int row_count, int column_count)
+      : rows(row_count),
+        cols(column_count),
+        values(static_cast<std::size_t>(row_count) * static_cast<std::size_t>(column_count)) {}
+  double& operator()(int i, int j) { return values[static_cast<std::size_t>(i * cols + j)]; }
+  double operator()(int i, int j) const { return values[static_cast<std::size_t>(i * cols + j)]; }
+
+  int rows = 0;
+  int cols = 0;
+  std::vector<double> values;
+};
+
+struct Edge {
+  int from;
+  int to;
+  double weight;
+};
+
+struct Graph {
+  int nodes = 0;
+  std::vector<Edge> edges;  // node `to` reads node `from`; both directions if undirected
+};
+
+struct Model {
+  std::string kind;  // "gcn", "sage"
+  int layers = 0;
+  std::string norm;  // "none", "layer", "batch"; not behind the last layer
+  // Weights, biases and running statistics, named as in model.safetensors; vectors are one row.
+  std::map<std::string, Matrix> tensors;
+};
+
+enum class Mode {
+  kTraining,    // batch norm by statistics of all nodes, which move the running ones
+  kEvaluation,  // batch norm by the running statistics
+};
+
+// Logits of every node, without dropout. Training changes the running statistics in model.tensors.
+Matrix logits(Model& model, const Graph& graph, const Matrix& features, Mode mode);
+
+struct Targets {
+  // Class per node (-1: none) for softmax; 0, 1 or 255 (missing) per node and output for sigmoid.
+  std::vector<std::int32_t> classes;
+  std::vector<std::uint8_t> bits;
+  std::vector<bool> trained;  // nodes of the training split
+};
+
+// Mean cross-entropy over the labels of training nodes: of softmax where there are classes, else of
+// the sigmoid of each output.
+double loss(const Matrix& logits, const Targets& targets);
+
+// d value() / d tensor by central differences; value() reads the tensor.
+Matrix gradient(Matrix& tensor, const std::function<double()>& value);
+
+}  // namespace atl::oracle
