@@ -22,7 +22,7 @@ struct Slot {
 };
 constexpr std::size_t kSlots = 4096;
 std::array<Slot, kSlots> g_slots;
-std::mutex g_mutex;  // of those who register
+std::mutex g_registering;  // of those who register
 
 void print(const char* text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
@@ -53,7 +53,7 @@ void report_lost_pages() {
 }
 
 void register_mapping(std::span<const std::byte> mapped, const std::filesystem::path& path) {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_registering);
   for (Slot& slot : g_slots) {
     if (slot.begin.load() != 0) continue;
     const std::string& name = path.native();
@@ -68,7 +68,7 @@ void register_mapping(std::span<const std::byte> mapped, const std::filesystem::
 }
 
 void unregister_mapping(std::span<const std::byte> mapped) {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_registering);
   for (Slot& slot : g_slots) {
     if (slot.begin.load() != reinterpret_cast<std::uintptr_t>(mapped.data())) continue;
     slot.begin = 0;

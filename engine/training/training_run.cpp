@@ -1,11 +1,11 @@
 #include "engine/training/training_run.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "base/elapsed.hpp"
 #include "base/files.hpp"
 #include "base/interrupt.hpp"
 #include "base/log.hpp"
@@ -26,10 +26,6 @@ double score(const Metrics& metrics) {
 }
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Names may hold bytes that are not UTF-8.
 constexpr auto kReplace = Json::error_handler_t::replace;
@@ -177,7 +173,7 @@ class Run {
     if (folder_.active()) checkpoint.state = trainer_.state(/*optimizer=*/true);
     trainer_.add_exchange_state(checkpoint.state);
     on_all_ranks(transport_, [&] { folder_.keep_checkpoint(checkpoint); });
-    last_checkpoint_ = Clock::now();
+    last_checkpoint_ = steady_now();
   }
 
   // The first epoch has met every shape of the kernels, and the exchange says when it has measured:
@@ -327,8 +323,8 @@ class Run {
   Json fingerprint_;
   const StopRequest stop_request_;
   Json stopped_by_;  // null: by nothing
-  const Clock::time_point start_ = Clock::now();
-  Clock::time_point last_checkpoint_ = start_;
+  const SteadyTime start_ = steady_now();
+  SteadyTime last_checkpoint_ = start_;
   BestEpoch best_;
   bool calibration_saved_ = false;
   bool exchange_saved_ = false;
