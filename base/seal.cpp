@@ -23,7 +23,7 @@ void check_seal(const Json& object, const std::filesystem::path& file) {
   const std::string found = seal_of(object);
   if (found != stated) {
     fail_input("{}: damaged or changed by hand: field 'seal' is {}, the other fields give {}",
-               file.string(), stated, found);
+               file.string(), object.at(kField).dump(), found);
   }
 }
 

@@ -73,7 +73,7 @@ Json checked_files(const Json& json, const fs::path& file, bool with_split) {
   if (!files.is_object()) fail_input("{}: field 'files' is not an object", file.string());
   for (const auto& [name, entry] : files.items()) {
     if (std::ranges::find(kDatasetFiles, name) == std::end(kDatasetFiles)) {
-      fail_input("{}: 'files' names '{}'; allowed are {}", file.string(), name,
+      fail_input("{}: 'files' names {}; allowed are {}", file.string(), Json(name).dump(),
                  fmt::join(kDatasetFiles, ", "));
     }
   }

@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "row_ptr.npy: not listed in dataset.json"},
         SpoiltFolder{"FileOutside", "dataset.json",
                      R"({"directed": false, "files": {"../labels.npy": {"bytes": 1, "xxh3": ""}}})",
-                     "'files' names '../labels.npy'; allowed are row_ptr.npy, col_idx.npy"},
+                     "'files' names \"../labels.npy\"; allowed are row_ptr.npy, col_idx.npy"},
         SpoiltFolder{"OpenRowPtr", "row_ptr.npy", npy_bytes<std::int64_t>({0, 1, 3, 5, 4}),
                      "it must run from 0 to 5"},
         SpoiltFolder{"FallingRowPtr", "row_ptr.npy", npy_bytes<std::int64_t>({0, 3, 1, 5, 5}),
