@@ -10,6 +10,8 @@
 #include <fstream>
 #include <limits>
 
+#include "base/control_groups.hpp"
+
 namespace atl {
 
 namespace fs = std::filesystem;
@@ -46,8 +48,8 @@ std::int64_t number_in(const fs::path& file, std::int64_t absent) {
   return stream >> value ? value : absent;  // "max" is no number: no limit
 }
 
-// What one group may still take: its limit, less what it uses and can't give back. A group that
-// isn't there (in a container paths may be those of the host) has no limit.
+// What one group may still take: its limit, less what it uses and can't give back. A group
+// that isn't there, or is of the other version, has no limit.
 std::int64_t group_room(const fs::path& group, const GroupFiles& files) {
   const std::int64_t limit = number_in(group / files.limit, kNoLimit);
   if (limit == kNoLimit) return kNoLimit;
@@ -61,43 +63,14 @@ std::int64_t group_room(const fs::path& group, const GroupFiles& files) {
   return std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, used));
 }
 
-// The least room of the group at `path` below `root` and of every group around it, the root's own
-// included: each may set a limit, and each counts what is used below it.
-std::int64_t room_on_path(const fs::path& root, const std::string& path, const GroupFiles& files) {
-  std::int64_t room = group_room(root, files);
-  fs::path group = root;
-  for (const fs::path& name : fs::path(path).relative_path()) {
-    if (name == "..") break;  // a group outside of what this container sees
-    group /= name;
-    room = std::min(room, group_room(group, files));
-  }
-  return room;
-}
-
-// Whether `word` is one of the words of a list separated by commas.
-bool lists(const std::string& words, const std::string& word) {
-  return ("," + words + ",").find("," + word + ",") != std::string::npos;
-}
-
 }  // namespace
 
 std::int64_t peak_resident_bytes() { return proc_field("/proc/self/status", "VmHWM:"); }
 
-std::int64_t available_memory_bytes(const MemoryRoots& roots) {
-  std::int64_t available = proc_field(roots.proc / "meminfo", "MemAvailable:");
-  // Lines "number:controllers:/path"; version 2 has number 0 and names no controllers.
-  std::ifstream membership(roots.proc / "self" / "cgroup");
-  for (std::string line; std::getline(membership, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    if (controllers.empty()) {
-      available = std::min(available, room_on_path(roots.groups, path, kVersion2));
-    } else if (lists(controllers, "memory")) {
-      available = std::min(available, room_on_path(roots.groups / "memory", path, kVersion1));
-    }
+std::int64_t available_memory_bytes(const fs::path& root) {
+  std::int64_t available = proc_field(root / "proc/meminfo", "MemAvailable:");
+  for (const fs::path& group : control_groups("memory", root)) {
+    available = std::min({available, group_room(group, kVersion1), group_room(group, kVersion2)});
   }
   return available;
 }

@@ -10,14 +10,10 @@
 namespace atl {
 
 std::int64_t peak_resident_bytes();  // of this process since its start (VmHWM)
-// Where the kernel tells of memory; a test puts files of its own there.
-struct MemoryRoots {
-  std::filesystem::path proc = "/proc";
-  std::filesystem::path groups = "/sys/fs/cgroup";
-};
 // Memory the kernel estimates to be available without swapping, capped by what is left of the
-// limits of this process's control groups (version 1 and 2) and of all groups around them.
-std::int64_t available_memory_bytes(const MemoryRoots& roots = {});
+// limits of this process's control groups (version 1 and 2) and of all groups around them. root: of
+// the file system.
+std::int64_t available_memory_bytes(const std::filesystem::path& root = "/");
 // Takes the pages of a part of a mapped file out of this process; they come back when they are
 // read.
 void drop_mapped_pages(std::span<const std::byte> mapped);

@@ -1,17 +1,17 @@
 #include "datasets/partition_list.hpp"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
-#include <cstdlib>
 #include <ctime>
 #include <regex>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
+#include "base/file_lock.hpp"
 #include "base/files.hpp"
 #include "base/memory.hpp"
 #include "datasets/file_list.hpp"
@@ -37,11 +37,17 @@ bool has_name(const fs::path& path, const std::regex& pattern) {
   return std::regex_match(path.filename().string(), pattern);
 }
 
-// Whether the process that was writing the folder is gone.
-bool is_abandoned(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  const int process = std::atoi(name.c_str() + name.find(".tmp-") + 5);
-  return process > 0 && ::kill(process, 0) != 0 && errno == ESRCH;
+// What AtomicFolder locks while it writes the folder.
+fs::path lock_of(const fs::path& folder) { return folder.string() + ".lock"; }
+
+// Whether the process that was writing the folder is gone. Programs before 0.2 had no lock: what
+// they were writing a day ago they have left.
+bool is_abandoned(const fs::path& folder, std::int64_t written) {
+  constexpr std::int64_t kDay = 24 * 60 * 60;
+  if (!is_there(lock_of(folder))) return std::time(nullptr) - written > kDay;
+  const Descriptor lock(
+      ::open(lock_of(folder).c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return lock && try_lock(lock.get()) == LockResult::kTaken;
 }
 
 // The first thing below `folder` that this program doesn't write there; empty: none.
@@ -145,7 +151,7 @@ PartitionEntry describe(const fs::path& folder, const Dataset& dataset, bool sha
   entry.bytes = bytes_below(folder);
   entry.written = seconds_written(folder);
   if (has_name(folder, kTemporaryName)) {
-    if (is_abandoned(folder)) {
+    if (is_abandoned(folder, entry.written)) {
       entry.stale = "left over from an interrupted cut";
     } else {
       entry.kept = "being written";
@@ -185,7 +191,12 @@ std::vector<PartitionEntry> list_partitions(const Dataset& dataset, const Partit
 void remove_partition(const PartitionEntry& entry) {
   ATOLL_ASSERT(entry.removable());
   std::error_code error;
-  fs::remove_all(entry.folder, error);
+  const std::string name = entry.folder.filename().string();
+  if (is_there(lock_of(entry.folder))) {
+    remove_stale_temporaries(entry.folder.parent_path() / name.substr(0, name.find(".tmp-")));
+  } else {
+    fs::remove_all(entry.folder, error);
+  }
   if (error) fail_input("{}: can't remove: {}", entry.folder.string(), error.message());
 }
 

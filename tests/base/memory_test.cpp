@@ -16,20 +16,20 @@ constexpr std::int64_t kMiB = 1 << 20;
 // Files as the kernel shows them: a machine with 1,000 MiB available.
 class Groups : public testing::Test {
  protected:
-  Groups() : roots_{temp_.path() / "proc", temp_.path() / "cgroup"} {
+  Groups() {
     write(
-        roots_.proc / "meminfo",
+        temp_.path() / "proc/meminfo",
         "MemTotal:        2048000 kB\nMemFree:          100000 kB\nMemAvailable:    1024000 kB\n");
-    fs::create_directories(roots_.groups);
   }
   static void write(const fs::path& path, const std::string& text) {
     fs::create_directories(path.parent_path());
     std::ofstream(path) << text;
   }
-  void member(const std::string& lines) const { write(roots_.proc / "self/cgroup", lines); }
+  void member(const std::string& lines) const { write(temp_.path() / "proc/self/cgroup", lines); }
   // A group of either version with its limit ("max", or bytes), use and file cache in MiB.
-  void version1(const std::string& group, std::int64_t limit, int used, int cached) const {
-    const fs::path folder = roots_.groups / "memory" / group;
+  void version1(const std::string& group, std::int64_t limit, int used, int cached,
+                const char* mount = "memory") const {
+    const fs::path folder = groups_ / mount / group;
     write(folder / "memory.limit_in_bytes", std::to_string(limit) + "\n");
     write(folder / "memory.usage_in_bytes", std::to_string(used * kMiB) + "\n");
     // The group's own figures, which leave out the groups inside, and the totals.
@@ -37,17 +37,17 @@ class Groups : public testing::Test {
                                       std::to_string(cached * kMiB) + "\ntotal_active_file 0\n");
   }
   void version2(const std::string& group, const std::string& limit, int used, int cached) const {
-    const fs::path folder = roots_.groups / group;
+    const fs::path folder = groups_ / group;
     write(folder / "memory.max", limit + "\n");
     write(folder / "memory.current", std::to_string(used * kMiB) + "\n");
     write(folder / "memory.stat",
           "anon 5\nactive_file 0\ninactive_file " + std::to_string(cached * kMiB) + "\n");
   }
-  std::int64_t available() const { return available_memory_bytes(roots_) / kMiB; }
+  std::int64_t available() const { return available_memory_bytes(temp_.path()) / kMiB; }
   static std::string mib(int count) { return std::to_string(count * kMiB); }
 
   TempDir temp_;
-  MemoryRoots roots_;
+  fs::path groups_ = temp_.path() / "sys/fs/cgroup";
 };
 
 TEST_F(Groups, WithoutAnyTheMachineCounts) {
@@ -83,7 +83,7 @@ TEST_F(Groups, Version1NestedAndRoot) {
 
 TEST_F(Groups, Version1MountedTogether) {
   member("3:cpuset,memory,pids:/\n");
-  version1("", 80 * kMiB, 0, 0);
+  version1("", 80 * kMiB, 0, 0, "cpuset,memory,pids");
   EXPECT_EQ(available(), 80);
 }
 
@@ -110,7 +110,7 @@ TEST_F(Groups, FullGroupHasNoRoom) {
 
 TEST_F(Groups, UnreadableFilesLimitNothing) {
   member("nonsense\n0::\n4:memory\n7:memory:/x\n");
-  write(roots_.groups / "memory/x/memory.limit_in_bytes", "garbage\n");
+  write(groups_ / "memory/x/memory.limit_in_bytes", "garbage\n");
   EXPECT_EQ(available(), 1000);
 }
 

@@ -2,6 +2,7 @@
 """Partitions and splits as a user meets them: damaged shards, one rank without a cut on disk,
 read-only datasets, sets without a split, and old partitions that are listed and removed."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -204,9 +205,16 @@ class PartitionsTest(unittest.TestCase):
         edit_json(os.path.join(folders["foreign"], "partition.json"), format=1)
         write(os.path.join(folders["foreign"], "part-0/notes.txt"), "mine")
         write(self.path("data/parts/notes.txt"), "mine")
+        for name in ("killed", "busy"):
+            temporary = self.path(f"data/parts/2-metis-volume-89abcdef.tmp-{name}")
+            write(os.path.join(temporary, "part-0/labels.npy"), "half")
+            write(temporary + ".lock", "")
+        busy = self.enterContext(
+            open(self.path("data/parts/2-metis-volume-89abcdef.tmp-busy.lock"), "rb"))
+        fcntl.flock(busy, fcntl.LOCK_EX)
 
         listed = {os.path.basename(entry["folder"]): entry for entry in self.entries()}
-        self.assertEqual(len(listed), 5)
+        self.assertEqual(len(listed), 7)
         self.assertTrue(listed[os.path.basename(usable)]["usable"])
         self.assertGreater(listed[os.path.basename(usable)]["bytes"], 5000)
         self.assertEqual(listed[os.path.basename(folders["damaged"])]["options"], "seed=3")
@@ -219,7 +227,10 @@ class PartitionsTest(unittest.TestCase):
         self.assertEqual(list_tree(self.path("data")), before)
         pruned = self.succeed("partition", "data", "--prune")
         self.assertEqual(pruned, dry.replace("would remove", "removed"))
-        self.assertIn("removed 3 folders", pruned)
+        self.assertIn("removed 4 folders", pruned)
+        left = {name for name in os.listdir(self.path("data/parts")) if ".tmp-" in name}
+        self.assertEqual(left, {"2-metis-volume-89abcdef.tmp-busy",
+                                "2-metis-volume-89abcdef.tmp-busy.lock"})
         self.assertIn("part-0/notes.txt", pruned)
         for word in ("older", "damaged"):
             self.assertFalse(os.path.exists(folders[word]), word)
