@@ -3,7 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include "base/text.hpp"
 
 namespace atl {
 
@@ -15,15 +15,6 @@ std::string fitted(std::string text, std::FILE* stream) {
   const bool known = ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
   if (known && text.size() >= size.ws_col) text.resize(size.ws_col - 1U);
   return text;
-}
-
-// Names of files and datasets may hold bytes that would steer a terminal.
-std::string printable(std::string_view text) {
-  std::string result(text);
-  std::replace_if(
-      result.begin(), result.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
-  return result;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_order_mark.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
 
@@ -99,6 +100,7 @@ std::string read_config_text(const fs::path& path) {
   }
   std::string text = read_text(path);
   const std::string file = path.string();
+  byte_order_mark(text, file);  // the parser skips that of UTF-8 itself
   DepthCheck(text, file).run();
   return text;
 }

@@ -106,10 +106,10 @@ TEST(StatusLine, MakesRoomForOtherText) {
   EXPECT_EQ(written.text(), "epoch 1\r\033[Kepoch 2\n");
 }
 
-TEST(StatusLine, PrintsNoControlCharacters) {
+TEST(StatusLine, EscapesWhatATerminalObeys) {
   Written written(false);
   written.line().show("a\033[2Jb\nc");
-  EXPECT_EQ(written.text(), "a?[2Jb?c\n");
+  EXPECT_EQ(written.text(), "a\\x1b[2Jb\\x0ac\n");
 }
 
 // Many short activities on many threads: the timer thread comes and goes without a deadlock.

@@ -1,6 +1,7 @@
 // What the readers refuse before it costs time or memory, and what they must still take.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "datasets/import.hpp"
 #include "datasets/pickle.hpp"
@@ -82,6 +83,29 @@ TEST(ByteOrderMark, OfOtherEncodingsIsNamed) {
   write_file(dir.path() / "set/dataset.json", marks[1].first);
   EXPECT_THAT(thrown_error([&] { Dataset::open(dir.path() / "set"); }).what(),
               HasSubstr("dataset.json: its byte order mark says UTF-16BE"));
+}
+
+// Opened for reading, a FIFO would wait for somebody to write.
+TEST(Fifo, IsRefusedWhereverAFileIsRead) {
+  struct Case {
+    const char* format;
+    fs::path (*make)(const fs::path&);
+    const char* file;
+  };
+  for (const Case& bad : {Case{"edges", fixtures::make_edges, "graph.txt"},
+                          {"ogb", fixtures::make_ogb_text, "raw/node-feat.csv.gz"},
+                          {"graphsaint", fixtures::make_graphsaint, "class_map.json"},
+                          {"graphsaint", fixtures::make_graphsaint, "role.json"},
+                          {"graphsaint", fixtures::make_graphsaint, "adj_full.npz"},
+                          {"npy", fixtures::make_npy, "features.npy"},
+                          {"planetoid", fixtures::make_planetoid, "ind.tiny.graph"}}) {
+    const TempDir dir;
+    const fs::path source = bad.make(dir.path() / "in");
+    fs::remove(dir.path() / "in" / bad.file);
+    ASSERT_EQ(::mkfifo((dir.path() / "in" / bad.file).c_str(), 0600), 0);
+    EXPECT_THAT(thrown_error([&] { import_to(dir.path(), bad.format, source); }).what(),
+                HasSubstr(std::string(bad.file) + ": not a regular file"));
+  }
 }
 
 TEST(Labels, BeyondTheNodesMustBeStated) {

@@ -256,6 +256,8 @@ CASES = [
      ["run.toml:1:1", "'epoch'", "'epochs'"]),
     ("TOML value", file_of("run.toml", "lr = 1\nmodel = 'gat'\n"),
      ["train", "data", "--config", "run.toml"], ["run.toml:2:9", "gat", "sage"]),
+    ("TOML in UTF-16", file_of("run.toml", "lr = 1\n".encode("utf-16-le").join([b"\xff\xfe", b""])),
+     TRAIN + ["--config", "run.toml"], ["run.toml", "UTF-16LE"]),
     ("TOML not UTF-8", file_of("run.toml", b"name = '\xff\xfe'\n"), TRAIN + ["--config", "run.toml"],
      ["run.toml:1"]),
     # import
