@@ -106,7 +106,7 @@ class LocalGroup {
   };
 
   struct Waiting {
-    explicit Waiting(Mailbox& mailbox) : mailbox(mailbox) {
+    explicit Waiting(Mailbox& own) : mailbox(own) {
       mailbox.waits = true;
       if (mailbox.works) mailbox.last_worked = Watchdog::Clock::now();
     }
