@@ -20,7 +20,7 @@ namespace atl {
 // How many of `most` threads are worth their handing over, a few microseconds each, for work on so
 // many elements: one read, a few operations and one written, or what takes as long (half a
 // nanosecond or so).
-inline constexpr std::int64_t kElementsPerThread = 32768;
+inline constexpr std::int64_t kElementsPerThread = 16384;
 inline int threads_for(std::int64_t elements, int most) {
   return static_cast<int>(std::clamp<std::int64_t>(elements / kElementsPerThread, 1, most));
 }

@@ -96,8 +96,7 @@ int threads_of_this_process() {
   return static_cast<int>(std::distance(begin(tasks), end(tasks)));
 }
 
-// Several chunks, but together not worth a second thread, like most operations on a graph of a few
-// thousand nodes: none is started.
+// Several chunks, but together not worth a second thread: none is started.
 TEST(Workers, SmallOperationsStartNoThread) {
   const auto backend = make_backend("cpu", {.threads = 5});
   const auto queue = backend->make_queue();
@@ -113,8 +112,8 @@ TEST(Workers, SmallOperationsStartNoThread) {
     EXPECT_EQ(to, from);
     return threads_of_this_process() - before;
   };
-  EXPECT_EQ(fill(2708), 0);   // Cora
-  EXPECT_EQ(fill(6144), 2);   // worth three threads
+  EXPECT_EQ(fill(2000), 0);
+  EXPECT_EQ(fill(3072), 2);   // worth three threads
   EXPECT_EQ(fill(60000), 2);  // worth all five
   EXPECT_EQ(fill(60000), 0);
 }
