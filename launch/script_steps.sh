@@ -47,10 +47,13 @@ prepare_mpi() {
 }
 
 # configure_release OPTION...: a new build folder compiles several sources as one, which takes a
-# fraction of the time; one that is there goes on as it was configured.
+# fraction of the time; one that is there goes on as it was configured. The fewer cores, the larger
+# the pieces: each parses the headers of others once.
 configure_release() {
-  local unity=()
-  [ -f build/CMakeCache.txt ] || unity=(-DCMAKE_UNITY_BUILD=ON)
+  local unity=() batch=8
+  [ "$(nproc)" -gt 4 ] || batch=16
+  [ -f build/CMakeCache.txt ] ||
+    unity=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=$batch)
   cmake --preset release "${unity[@]}" "$@"
 }
 
