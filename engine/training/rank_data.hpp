@@ -10,8 +10,8 @@ namespace atl {
 class RankData {
  public:
   // The shard must outlive it, and gives back its features where they are copied; it is of a
-  // dataset that Dataset::require_trainable (to predict: require_predictable) has passed. Collective:
-  // counts the labelled nodes of all ranks. dtype: of the features here, f32 or bf16.
+  // dataset that Dataset::require_trainable (to predict: require_predictable) has passed.
+  // Collective: counts the labelled nodes of all ranks. dtype: of the features here, f32 or bf16.
   // `model_outputs` > 0: only to be predicted, by a model with so many logits per node; throws
   // Error{kInput} if the labels need another number.
   RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,

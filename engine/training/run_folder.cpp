@@ -161,7 +161,8 @@ void RunFolder::write_config(const std::string& config_toml) const {
   const std::string found = read_if_there(file);
   if (!found.empty() && !is_untouched(found) && found != config_toml) {
     fs::path kept = path_ / "config.original.toml";
-    for (int k = 2; something_at(kept); ++k) kept = path_ / fmt::format("config.original-{}.toml", k);
+    for (int k = 2; something_at(kept); ++k)
+      kept = path_ / fmt::format("config.original-{}.toml", k);
     std::error_code error;
     fs::rename(file, kept, error);
     if (error) fail_input("{}: can't rename: {}", file.string(), error.message());
