@@ -35,7 +35,8 @@ int report_error(const LauncherInfo& launcher, const std::string& message, int e
   std::string rank;
   if (launcher.rank != 0) {
     std::this_thread::sleep_for(std::chrono::seconds(same_everywhere ? 10 : 2));
-    rank = fmt::format("rank {}: ", launcher.rank);
+    const bool says_it = message.starts_with(fmt::format("rank {} ", launcher.rank));
+    if (!says_it) rank = fmt::format("rank {}: ", launcher.rank);
   }
   std::fflush(stdout);
   std::fprintf(stderr, "atoll: error: %s%s%s\n", rank.c_str(), printable(message).c_str(),

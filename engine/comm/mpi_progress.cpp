@@ -20,14 +20,16 @@ std::vector<std::shared_ptr<MpiTransfer>>& graveyard() {
 // Linux lets a thread oversleep by 50 us unless told otherwise, as much as a poll's sleep itself.
 void sleep_precisely() { ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL); }
 
-// Between two polls of a waiting main thread: short waits end fast, long ones leave the core to
-// whoever computes.
+// Between two polls of a waiting main thread: short waits end fast, longer ones leave the core to
+// whoever computes, and who waits for a cut or a disk hardly runs at all.
 void pause_main(int polls) {
   constexpr int kYields = 50;
+  constexpr int kShortSleeps = 10000;  // the better part of a second
   if (polls < kYields) {
     std::this_thread::yield();
   } else {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    const auto sleep = polls < kYields + kShortSleeps ? 20 : 1000;
+    std::this_thread::sleep_for(std::chrono::microseconds(sleep));
   }
 }
 
