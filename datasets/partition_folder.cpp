@@ -177,7 +177,8 @@ Json read_partition_description(const fs::path& folder) {
 void require_dataset(const Json& description, const fs::path& folder, const Dataset& dataset) {
   const fs::path file = folder / "partition.json";
   const auto found = json_field<Json>(description, "dataset", file);
-  for (const auto& [field, now] : dataset_identity(dataset.info()).items()) {
+  const Json identity = dataset_identity(dataset.info());
+  for (const auto& [field, now] : identity.items()) {
     const auto then = json_field<Json>(found, field.c_str(), file);
     if (field == "name" || then == now) continue;
     fail_input("{}: made from a dataset with {} {}, but {} has {}: the dataset changed since",
