@@ -53,7 +53,11 @@ void Workers::share(const Loop& loop, int helpers) {
   gate_.store(number * kNextLoop | kOpen | static_cast<std::uint64_t>(helpers) << kCountBits,
               std::memory_order_release);
   ++calls_;
-  for (int i = 0; i < helpers; ++i) calls_.notify_one();
+  if (helpers == std::ssize(helpers_)) {
+    calls_.notify_all();
+  } else {
+    for (int i = 0; i < helpers; ++i) calls_.notify_one();
+  }
   take_chunks(0);
   const std::uint64_t joined = gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & kCountMask;
   for (;;) {
