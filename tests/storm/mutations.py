@@ -34,7 +34,8 @@ class Mutations:
         return (f"{number('mutations')} mutations: {number('refused')} refused by name, "
                 f"{number('without effect')} without effect, {number('recorded')} were other valid "
                 f"options and are recorded, {number('figures')} changed a figure that is only "
-                f"reported, {number('silent')} silent")
+                f"reported, {number('from the start')} runs started from the beginning and said so, "
+                f"{number('silent')} silent")
 
     def run(self, case):
         weighted = case.number % 2 == 1
@@ -82,6 +83,8 @@ class Mutations:
             return case.count("without effect")
         if reader.records and read(case.path(reader.records)) != recorded:
             return case.count("recorded")
+        if "holds no checkpoint" in job.errors():
+            return case.count("from the start")  # and said so: the checkpoint had gone
         if reader.name == "report":
             return case.count("figures")  # a number of a valid line: no model depends on it
         case.count("silent")
