@@ -53,10 +53,13 @@ configure_release() {
   local unity=() batch=8
   [ "$(nproc)" -gt 4 ] || batch=16
   [ -f build/CMakeCache.txt ] ||
-    unity=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=$batch)
+    unity=(-DCMAKE_UNITY_BUILD=ON "-DCMAKE_UNITY_BUILD_BATCH_SIZE=$batch")
   cmake --preset release "${unity[@]}" "$@"
 }
 
+# Depending on the compiler's own list of headers, ccache need not preprocess what it doesn't know.
 use_ccache() {
-  if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+  if command -v ccache >/dev/null; then
+    export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_DEPEND=1
+  fi
 }
