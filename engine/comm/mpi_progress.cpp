@@ -21,16 +21,14 @@ std::vector<std::shared_ptr<MpiTransfer>>& graveyard() {
 void sleep_precisely() { ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL); }
 
 // Between two polls of a waiting main thread: short waits end fast, longer ones leave the core to
-// whoever computes, and who waits for a cut or a disk hardly runs at all.
+// whoever computes, and who waits for a cut or a disk hardly runs at all. It sleeps and never
+// yields: who yields beside a busy program waits for a whole time slice, who wakes up is let in.
 void pause_main(int polls) {
-  constexpr int kYields = 50;
-  constexpr int kShortSleeps = 10000;  // the better part of a second
-  if (polls < kYields) {
-    std::this_thread::yield();
-  } else {
-    const auto sleep = polls < kYields + kShortSleeps ? 20 : 1000;
-    std::this_thread::sleep_for(std::chrono::microseconds(sleep));
-  }
+  constexpr int kPollsWithoutPause = 200;  // some 50 microseconds
+  constexpr int kShortSleeps = 10000;      // the better part of a second
+  if (polls < kPollsWithoutPause) return;
+  const auto sleep = polls < kPollsWithoutPause + kShortSleeps ? 20 : 1000;
+  std::this_thread::sleep_for(std::chrono::microseconds(sleep));
 }
 
 }  // namespace
