@@ -84,8 +84,8 @@ class PartitionsTest(unittest.TestCase):
             self.succeed("predict", f"disk{k}", "data", "--out", f"disk{k}.npy")
             self.assertEqual(self.read(f"memory{k}.npy"), self.read(f"disk{k}.npy"))
         # The one on disk was what they read.
-        replace_npy_data(os.path.join(partition, "part-0/labels.npy"), 0, b"\1\0\0\0\1\0\0\0")
-        self.refuse(*TRAIN, words=["part-0/labels.npy"])
+        replace_npy_data(os.path.join(partition, "part-0/features.npy"), 0, b"\0" * 8)
+        self.refuse(*TRAIN, words=["part-0/features.npy"])
 
     def test_one_rank_has_its_trace(self):
         self.succeed(*TRAIN, "--run-dir", "run", "--trace")
