@@ -9,6 +9,7 @@
 #include "base/seal.hpp"
 #include "datasets/file_list.hpp"
 #include "partition/quality.hpp"
+#include "tests/datasets/fixtures.hpp"
 #include "tests/datasets/partition_example.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -166,12 +167,13 @@ TEST_F(PartitionFolder, EveryFlippedBitIsNoticed) {
   std::int64_t harmless = 0;
   for (const fs::path& file : files_of(made.folder)) {
     const std::string intact = read_text(file);
-    // JSON in whole, as it has most kinds of bytes; arrays here and there.
-    const std::size_t stride = file.extension() == ".json" ? 1 : 1 + intact.size() / 40;
+    // The root of all checksums in whole, what it vouches for here and there.
+    const bool root = file.filename() == "partition.json";
+    const std::size_t stride = root ? 1 : 1 + intact.size() / 20;
     for (std::size_t at = 0; at < intact.size(); at += stride) {
       std::string bytes = intact;
       bytes[at] = static_cast<char>(bytes[at] ^ (1 << (at / stride % 8)));
-      write_atomically(file, bytes);
+      fixtures::write_file(file, bytes);
       try {
         const Partition found = ensure_partition(dataset, 2, {});
         for (const int part : {0, 1}) open_shard(found.folder, part, found.checksum());
@@ -183,10 +185,10 @@ TEST_F(PartitionFolder, EveryFlippedBitIsNoticed) {
         ++refused;
       }
     }
-    write_atomically(file, intact);
+    fixtures::write_file(file, intact);
   }
-  EXPECT_GT(refused, 2000);
-  EXPECT_LT(harmless, refused / 20);  // blanks between the fields of partition.json
+  EXPECT_GT(refused, 1000);
+  EXPECT_LT(harmless, refused / 5);  // blanks between the fields of partition.json
   EXPECT_EQ(ensure_partition(dataset, 2, {}).description, made.description);
 }
 
