@@ -1,9 +1,12 @@
 #include "engine/training/run_folder.hpp"
 
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "base/checksum.hpp"
@@ -12,6 +15,7 @@
 #include "base/json_lines.hpp"
 #include "base/log.hpp"
 #include "engine/training/agreement.hpp"
+#include "kernels/wire.hpp"
 
 namespace atl {
 
@@ -50,6 +54,32 @@ bool is_untouched(const std::string& text) {
 bool same_file(const fs::path& a, const fs::path& b) {
   std::error_code ignored;
   return fs::equivalent(a, b, ignored);
+}
+
+// Throws where a run that is resumed could not go on with a line: figures that are no numbers,
+// widths that no message has.
+void check_figures(const Json& line, const std::string& place) {
+  for (const char* field : {"loss", "epoch_ms", "exposed_comm_ms", "bytes_sent"}) {
+    const std::optional<double> value = optional_number(line, field, place);
+    if (std::abs(value.value_or(0)) > 1e18) {
+      fail_input("{}: '{}' is {}; allowed are numbers up to 1e18 and null", place, field, *value);
+    }
+  }
+  const auto assignment = json_field_or<Json>(line, "assignment", place, nullptr);
+  if (assignment.is_null()) return;
+  json_field<double>(assignment, "mean_bits", place);
+  for (const Json& channel : json_field<Json>(assignment, "channels", place)) {
+    json_field<int>(channel, "layer", place);
+    const auto bits = json_field<Json>(channel, "bits", place);
+    for (const auto& [width, count] : bits.items()) {
+      const bool known =
+          std::ranges::any_of(kWireBits, [&](int value) { return width == std::to_string(value); });
+      if (!known || !count.is_number()) {
+        fail_input("{}: 'bits' gives {} messages of width '{}'; widths are {}", place, shown(count),
+                   width, fmt::join(kWireBits, ", "));
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -184,6 +214,7 @@ void RunFolder::recall_metrics(int last_epoch) {
       fail_input("{}: 'epoch' is {} after {}; allowed are rising numbers", place, epoch, before);
     }
     before = epoch;
+    check_figures(line, place);
     if (epoch <= last_epoch) earlier_.push_back(std::move(line));
   }
 }

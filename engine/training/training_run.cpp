@@ -104,12 +104,13 @@ class Run {
   // The figures of epochs that an interrupted run has left.
   void recall(const std::vector<Json>& lines) {
     for (const Json& line : lines) {
-      loss_ = line.value("loss", 0.0);
-      epoch_ms_.push_back(line.value("epoch_ms", 0.0));
-      const auto exposed = line.find("exposed_comm_ms");
-      const bool known = exposed != line.end() && exposed->is_number();
-      exposed_ms_.push_back(known ? exposed->get<double>() : kUnknown);
-      bytes_.push_back(line.value("bytes_sent", 0.0));
+      const auto number = [&](const char* field) {
+        return optional_number(line, field, "metrics.jsonl").value_or(kUnknown);
+      };
+      loss_ = number("loss");
+      exposed_ms_.push_back(number("exposed_comm_ms"));
+      if (const double ms = number("epoch_ms"); std::isfinite(ms)) epoch_ms_.push_back(ms);
+      if (const double bytes = number("bytes_sent"); std::isfinite(bytes)) bytes_.push_back(bytes);
       if (line.contains("assignment")) assignment_ = line.at("assignment");
     }
   }

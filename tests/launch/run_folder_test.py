@@ -277,9 +277,18 @@ class RunFolderTest(unittest.TestCase):
         train = [*TRAIN, "--epochs", "4", "--checkpoint-every", "2", "--run-dir", "run"]
         self.succeed(*train)
         lines = read(self.path("run", "metrics.jsonl")).split(b"\n")
-        for bad in (b"{", b"[]", b'{"epoch": "2"}', b'{"epoch": 1}', b"\0\0\0"):
+        for bad in (b"{", b"[]", b'{"epoch": "2"}', b'{"epoch": 1}', b"\0\0\0",
+                    b'{"epoch": 2, "loss": "low"}', b'{"epoch": 2, "loss": 1e999}',
+                    b'{"epoch": 2, "bytes_sent": 1e300}', b'{"epoch": 2, "assignment": 3}',
+                    b'{"epoch": 2, "assignment": {"mean_bits": 4}}',
+                    b'{"epoch": 2, "assignment": {"mean_bits": 4, "channels": [{"layer": 0, '
+                    b'"bits": {"x": 1}}]}}', b'{"epoch": 2, "loss": ' + b"[" * 200000):
             write(self.path("run", "metrics.jsonl"), b"\n".join([lines[0], bad, *lines[2:]]))
             self.refuse(*train, "--resume", words=["metrics.jsonl:2"])
+        # A number that is not known is no damage.
+        unknown = b'{"epoch": 2, "loss": null, "epoch_ms": null, "bytes_sent": null}'
+        write(self.path("run", "metrics.jsonl"), b"\n".join([lines[0], unknown, *lines[2:]]))
+        self.succeed(*train, "--resume")
         # A kill cuts the last line off.
         write(self.path("run", "metrics.jsonl"), b"\n".join([*lines[:4], b'{"epo']))
         self.succeed(*train, "--resume")
