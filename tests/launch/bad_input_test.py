@@ -346,12 +346,15 @@ CASES = [
      ["kahip", "metis", "random", "contiguous"]),
     # runs
     ("run folder in use", finished_run, TRAIN[:-1] + ["run"], ["run", "--resume"]),
-    ("nothing to resume", nothing, TRAIN + ["--resume"], ["checkpoint"]),
+    ("nothing to resume in a folder of others", lambda folder: write(
+        os.path.join(folder, "new-run", "notes.txt"), "mine"), TRAIN + ["--resume"],
+     ["new-run", "notes.txt"]),
     ("run folder is a dataset", nothing, TRAIN[:-1] + ["data"], ["data", "dataset folder"]),
-    ("weights that overflow", nothing, ["train", "data", "--epochs", "1", "--hidden", "4", "--lr",
-                                        "1e38"], ["epoch 1", "inf", "--lr"]),
+    ("weights that overflow", nothing, ["train", "data", "--run-dir", "none", "--epochs", "1",
+                                        "--hidden", "4", "--lr", "1e38"], ["epoch 1", "inf", "--lr"]),
     ("edited under its partition", edited_after_partition, TRAIN, ["features.npy", "checksum"]),
-    ("trace without a run folder", nothing, ["train", "data", "--trace"], ["--run-dir"]),
+    ("trace without a run folder", nothing, ["train", "data", "--trace", "--run-dir", "none"],
+     ["--run-dir"]),
     ("rate that is no number", nothing, ["train", "data", "--lr", "nan"], ["--lr", "nan", "above 0"]),
     ("negative seed", nothing, ["train", "data", "--seed", "-1"], ["--seed", "-1", "0 to"]),
     ("prediction into a folder", finished_run, ["predict", "run", "data", "--out", "."],
@@ -427,7 +430,8 @@ CASES = [
 # The same under mpirun -n 2: here every rank sees the error or is told of it.
 MPI_CASES = [case for case in CASES if case[0] in (
     "unknown model", "TOML key", "no dataset", "wrong dtype", "column out of range",
-    "no training node", "truncated npy", "run folder in use", "nothing to resume")] + [
+    "no training node", "truncated npy", "run folder in use",
+    "nothing to resume in a folder of others")] + [
     ("missing dataset", nothing, ["train", "nowhere"], ["nowhere"]),
     ("partition of another dataset", changed_under_partition, TRAIN, ["checksum"]),
     ("damaged shard of rank 1", damaged_shard, TRAIN, ["part-1"]),
@@ -438,7 +442,7 @@ MPI_CASES = [case for case in CASES if case[0] in (
      ["slow.json", "'gamma_s' is -1", "at least 0"]),
     ("weights that overflow in messages", nothing,
      ["train", "data", "--epochs", "3", "--hidden", "4", "--lr", "1e30", "--exchange", "quantized",
-      "--bits", "4", "--eval-every", "0"], ["layer ", "messages", "node ", " on rank ", "--lr"]),
+      "--bits", "4", "--eval-every", "0", "--run-dir", "none"], ["layer ", "messages", "node ", " on rank ", "--lr"]),
 ]
 
 

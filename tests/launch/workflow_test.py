@@ -125,7 +125,7 @@ class WorkflowTest(unittest.TestCase):
         configs = []
         for name in ("first", "second"):
             with open(self.path(name, "config.toml"), encoding="utf-8") as file:
-                configs.append(re.sub(r"(?m)^run-dir = .*$", "", file.read()))
+                configs.append(re.sub(r"(?m)^(run-dir = |# Written by).*$", "", file.read()))
         self.assertEqual(configs[0], configs[1])
         self.assertIn("lr = 0.003", configs[0])
 

@@ -137,7 +137,7 @@ TEST_F(AdaptiveBitsTest, RefusesADamagedState) {
   std::vector<std::string> states = good;
   states[0].resize(states[0].size() / 2);
   EXPECT_THAT(thrown_error([&] { exchanged(graph(), rest, states); }).what(),
-              AllOf(HasSubstr("the state"), HasSubstr("damaged")));
+              AllOf(HasSubstr("the state"), HasSubstr("not valid JSON")));
 }
 
 }  // namespace
