@@ -123,7 +123,8 @@ class AgreementTest(unittest.TestCase):
 
     def test_hand_made_dataset(self):
         shutil.copytree(os.path.join(self.folder, "data"), os.path.join(self.folder, "mine"))
-        edit_json(os.path.join(self.folder, "mine/dataset.json"), files=None, checksum=None)
+        edit_json(os.path.join(self.folder, "mine/dataset.json"), files=None, checksum=None,
+                  seal=None)
         mine = ["mine" if word == "data" else word for word in TRAIN]
         result = run(mine, self.folder, ranks=2)
         self.assertEqual(result.returncode, 0, result.stderr)
