@@ -148,15 +148,12 @@ bool RunLock::is_held() const {
 
 void RunLock::require_held() const {
   if (is_held()) return;
-  std::error_code error;
-  if (!fs::exists(run_, error)) {
-    fail_input("{}: the run folder was removed while the run went on; its results are lost",
-               run_.string());
-  }
   const Descriptor other(::open(file_.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
-  const std::string who = other ? read_holder(other.get()).describe() : "another process";
+  if (!other) {
+    fail_input("{}: the run folder or its lock was removed while the run went on", run_.string());
+  }
   fail_input("{}: {} has taken the run folder over; nothing more is written here", run_.string(),
-             who);
+             read_holder(other.get()).describe());
 }
 
 }  // namespace atl
