@@ -1,5 +1,6 @@
 #include "engine/training/calibration.hpp"
 
+#include "base/seal.hpp"
 #include "engine/training/agreement.hpp"
 
 namespace atl {
@@ -25,6 +26,7 @@ Json read_calibration(const std::filesystem::path& file) {
     fail_input("{}: holds no measured choices; it needs '{}' or '{}'", file.string(), kKernels,
                kExchange);
   }
+  if (json.contains("seal")) check_seal(json, file);  // one written by hand has none
   return json;
 }
 
@@ -70,6 +72,7 @@ void save_calibration(Transport& transport, const KernelChoices* choices, const 
     }
     Json json = merged.to_json();
     if (!exchange.is_null()) json[kExchange] = exchange;
+    add_seal(json);
     write_json(folder / kFileName, json);
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/files.hpp"
 #include "base/npy.hpp"
 #include "engine/training/agreement.hpp"
 
@@ -40,16 +41,9 @@ void write_rows(const RankData& data, Transport& transport, const std::vector<T>
     if (transport.rank() != 0) return;
     std::vector<std::int64_t> shape{data.dataset().nodes};
     if (!vector) shape.push_back(width);
-    const std::filesystem::path temporary = out.string() + ".tmp";
-    std::error_code error;
-    try {
-      write_npy(temporary, std::span<const T>(all), shape);
-    } catch (const Error&) {
-      std::filesystem::remove(temporary, error);
-      throw;
-    }
-    std::filesystem::rename(temporary, out, error);
-    if (error) fail_input("{}: can't rename into place: {}", out.string(), error.message());
+    AtomicFile file(out);
+    write_npy(file.path(), std::span<const T>(all), shape);
+    file.commit();
   };
   on_all_ranks(transport, write, {"the file of predictions"});
 }
