@@ -44,14 +44,10 @@ std::int64_t rows_between(const std::vector<int>& islands, const std::vector<std
   return sum;
 }
 
-void print_json(const Json& document) {
-  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
-}
-
 void run_list(const Dataset& dataset, const PartitionOptions& options, bool json) {
   const auto entries = list_partitions(dataset, options, /*every_byte=*/false);
   if (json) {
-    print_json(to_json(entries));
+    fmt::print("{}", json_text(to_json(entries)));
   } else if (entries.empty()) {
     fmt::print("no partitions in {}\n", parts_folder(dataset, options).string());
   } else {
@@ -94,8 +90,10 @@ void run_partition(const PartitionArguments& arguments) {
     write_json(arguments.shape_out, to_json(shape_of(dataset.info(), options, figures)));
   }
   if (arguments.json) {
-    return print_json(
-        {{"folder", folder.string()}, {"partition", partition}, {"quality", quality}});
+    const Json document = {
+        {"folder", folder.string()}, {"partition", partition}, {"quality", quality}};
+    fmt::print("{}", json_text(document));
+    return;
   }
   fmt::print("{}\n", to_text(figures));
   if (!options.islands.empty()) {
