@@ -25,7 +25,7 @@ from jobs import Program
 from kills import Kills
 from mutations import Mutations
 from pairs import Pairs
-from storm_case import Case, Violation
+from storm_case import Case, StormFailure, Violation
 
 STORMS = {"kills": Kills, "mutations": Mutations, "pairs": Pairs}
 COUNTS = {"kills": 300, "mutations": 300, "pairs": None}  # None: all there are
@@ -61,6 +61,8 @@ def run_case(storm, tally, program, options, number, folder):
         storm.run(case)
     except Violation as violation:
         problem = f"{violation.kind}: {violation}"
+    except StormFailure:
+        raise
     except Exception:  # the case could not be judged: as bad as a violation, and to be read
         problem = "storm failed: " + traceback.format_exc()
     finally:
@@ -144,8 +146,12 @@ def main():
         return 2
     folder = tempfile.mkdtemp(prefix="atoll-storm-", dir=options.folder)
     good = True
-    for name in STORMS if options.storm in ("all", "smoke") else [options.storm]:
-        good &= run_storm(name, program, options, os.path.join(folder, name))
+    try:
+        for name in STORMS if options.storm in ("all", "smoke") else [options.storm]:
+            good &= run_storm(name, program, options, os.path.join(folder, name))
+    except StormFailure as failure:
+        print(f"there is nothing to compare with: {failure}", file=sys.stderr)
+        return 2
     if good and not options.keep:
         shutil.rmtree(folder)
     return 0 if good else 1

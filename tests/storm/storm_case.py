@@ -95,6 +95,10 @@ class Case:
             file.write("\n".join([*self.log.lines, "", text, ""]))
 
 
+class StormFailure(Exception):
+    """What a storm compares with could not be made: there is nothing to judge by."""
+
+
 class Shared:
     """Values that many cases need and one of them makes."""
 
@@ -105,7 +109,10 @@ class Shared:
     def get(self, name, make):
         with self._lock:
             if name not in self._values:
-                self._values[name] = make()
+                try:
+                    self._values[name] = make()
+                except Exception as error:
+                    raise StormFailure(f"{error}") from error
             return self._values[name]
 
 
