@@ -66,9 +66,10 @@ void forget_split(Json& json) {
   if (json.contains("files") && json["files"].is_object()) json["files"].erase(kSplitFile);
 }
 
-// The files object of dataset.json, its sizes compared with the files; computed if it is absent.
-Json checked_files(const Json& json, const fs::path& file, bool with_split) {
-  if (!json.contains("files")) return describe_files(file.parent_path(), with_split);
+// Compares the files object of dataset.json, if it has one, with the files that are there. Before
+// anything is read, so that what is missing is named, and not what its absence contradicts.
+void require_listed_files(const Json& json, const fs::path& file, bool with_split) {
+  if (!json.contains("files")) return;
   const Json& files = json["files"];
   if (!files.is_object()) fail_input("{}: field 'files' is not an object", file.string());
   for (const auto& [name, entry] : files.items()) {
@@ -86,7 +87,16 @@ Json checked_files(const Json& json, const fs::path& file, bool with_split) {
       fail_input("{}: {}", path.string(),
                  there ? "not listed in dataset.json" : "listed in dataset.json, but not there");
     }
-    if (!there) continue;
+  }
+}
+
+// The files object of dataset.json, its sizes compared with the files; computed if it is absent.
+Json checked_files(const Json& json, const fs::path& file, bool with_split) {
+  if (!json.contains("files")) return describe_files(file.parent_path(), with_split);
+  const Json& files = json["files"];
+  for (const char* name : kDatasetFiles) {
+    if (!files.contains(name)) continue;
+    const fs::path path = file.parent_path() / name;
     json_field<std::string>(files[name], "xxh3", file);
     check_file_size(path, files[name], file);
   }
@@ -113,6 +123,7 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
     with_remedy("remove the field 'seal' if the change is meant", [&] { check_seal(json, file); });
   }
   if (!with_split) forget_split(json);
+  require_listed_files(json, file, with_split);
   Dataset dataset;
   dataset.folder_ = folder;
   dataset.with_split_ = with_split;

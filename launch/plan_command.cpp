@@ -7,6 +7,7 @@
 
 #include "base/files.hpp"
 #include "base/progress.hpp"
+#include "base/seal.hpp"
 #include "base/text.hpp"
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/plan_search.hpp"
@@ -163,7 +164,9 @@ void run_plan(const PlanArguments& arguments) {
   plan.dataset_checksum = input.plan.dataset_checksum;
   plan.shape = input.plan.shape;
   plan.model = planned_model(options);
-  write_atomically(arguments.out, to_json(plan).dump(2) + "\n");
+  Json document = to_json(plan);
+  add_seal(document);
+  write_atomically(arguments.out, document.dump(2) + "\n");
   if (!arguments.trace.empty()) {
     const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
     write_atomically(arguments.trace, chrome_trace(tasks, Simulator(topology).run(tasks)));

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/seal.hpp"
+
 namespace atl {
 
 namespace {
@@ -66,6 +68,7 @@ Json to_json(const Plan& plan) {
 
 Plan read_plan(const std::filesystem::path& path) {
   const Json json = read_json(path);
+  if (json.contains("seal")) check_seal(json, path);  // one changed by hand may do without
   const int format = json_field<int>(json, "format", path);
   if (format != kFormat) {
     fail_input("{}: field 'format' is {}; this program reads format {}: make the plan again",

@@ -166,6 +166,12 @@ INSTANTIATE_TEST_SUITE_P(
                      "edge_weights.npy is not there"},
         SpoiltFolder{"FilesNotListed", "dataset.json", R"({"directed": false, "files": {}})",
                      "row_ptr.npy: not listed in dataset.json"},
+        // And not that its classes contradict those of the labels, of which there are none.
+        SpoiltFolder{"ListedFileGone", "dataset.json",
+                     R"({"directed": false, "weighted": true, "files": {"row_ptr.npy": {},
+                         "col_idx.npy": {}, "edge_weights.npy": {}, "features.npy": {},
+                         "labels.npy": {}, "split.npy": {}}})",
+                     "edge_weights.npy: listed in dataset.json, but not there"},
         SpoiltFolder{"FileOutside", "dataset.json",
                      R"({"directed": false, "files": {"../labels.npy": {"bytes": 1, "xxh3": ""}}})",
                      "'files' names \"../labels.npy\"; allowed are row_ptr.npy, col_idx.npy"},

@@ -56,9 +56,12 @@ class PlanTest(OneFolderTest):
         with open(self.path(run_dir, "summary.json"), encoding="utf-8") as file:
             return json.load(file)
 
-    def plan(self):
-        with open(self.path("plan.json"), encoding="utf-8") as file:
-            return json.load(file)
+    def plan(self, name="plan.json"):
+        """A plan, without the seal that a test which changes it would break."""
+        with open(self.path(name), encoding="utf-8") as file:
+            plan = json.load(file)
+        del plan["seal"]
+        return plan
 
     def test_the_slow_rank_gets_less(self):
         plan = self.plan()
@@ -173,8 +176,7 @@ class PlanTest(OneFolderTest):
         layers = ["--layers", "60", "--norm", "batch"]
         self.succeed("plan", "data", "--topology", "machine.json", *layers, "--hidden", "16",
                      "--search", "greedy", "--out", "deep.json")
-        with open(self.path("deep.json"), encoding="utf-8") as file:
-            plan = json.load(file)
+        plan = self.plan("deep.json")
         plan["model"]["hidden"] = 65536  # weights of terabytes
         write(self.path("deep.json"), json.dumps(plan))
         result = run(["train", "data", *TRAIN[len(MODEL):], *layers, "--hidden", "65536", "--plan",
@@ -234,6 +236,12 @@ class PlanTest(OneFolderTest):
         write(self.path("damaged.json"), json.dumps(damaged))
         message = self.refuse("train", "data", "--plan", "damaged.json", "--epochs", "1", *TRAIN)
         self.assertIn("damaged.json: layer 1: field 'bits' is 5; allowed are 1, 2, 4, 8, 16, 32", message)
+        with open(self.path("plan.json"), encoding="utf-8") as file:
+            sealed = json.load(file)
+        sealed["predicted_ms"] += 1
+        write(self.path("damaged.json"), json.dumps(sealed))
+        message = self.refuse("train", "data", "--plan", "damaged.json", "--epochs", "1", *TRAIN)
+        self.assertIn("damaged.json: damaged or changed by hand: field 'seal'", message)
         write(self.path("damaged.json"), json.dumps({**self.plan(), "search": {"decisions": 7}}))
         self.assertIn("damaged.json", self.refuse("plan", "explain", "damaged.json"))
 
