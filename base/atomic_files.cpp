@@ -64,7 +64,6 @@ void flush_tree(const fs::path& folder) {
 }
 
 [[noreturn]] void fail_rename(const fs::path& path, int error) {
-  yield_to_signal();
   fail_input("{}: can't rename into place: {}", path.string(), std::strerror(error));
 }
 
@@ -117,9 +116,10 @@ void AtomicFile::commit(const std::function<void()>& before_rename) {
     fail_input("{}: can't flush to disk: {}", final_.string(), std::strerror(errno));
   }
   if (before_rename) before_rename();
-  if (::rename(temporary_.c_str(), final_.c_str()) != 0) fail_rename(final_, errno);
+  keep_on_signal(temporary_, [this] {
+    if (::rename(temporary_.c_str(), final_.c_str()) != 0) fail_rename(final_, errno);
+  });
   committed_ = true;
-  keep_on_signal(temporary_);
   flush_folder(parent_of(final_));
 }
 
@@ -174,7 +174,7 @@ void AtomicFolder::commit() {
   } catch (const fs::filesystem_error& error) {
     fail_input("{}: can't flush to disk: {}", final_.string(), error.what());
   }
-  move_into_place();
+  keep_on_signal(temporary_, [this] { move_into_place(); });
   committed_ = true;
   forget_lock();
   flush_folder(parent_of(final_));

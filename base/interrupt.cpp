@@ -119,10 +119,17 @@ void remove_on_signal(const fs::path& path) {
   g_temporaries.insert(fs::absolute(path));
 }
 
-void keep_on_signal(const fs::path& path) {
+void keep_on_signal(const fs::path& path, const std::function<void()>& last_step) {
+  const fs::path absolute = fs::absolute(path);
+  {
+    const std::lock_guard lock(g_mutex);
+    if (!g_ending) {
+      if (last_step) last_step();
+      g_temporaries.erase(absolute);
+      return;
+    }
+  }
   yield_to_signal();
-  const std::lock_guard lock(g_mutex);
-  g_temporaries.erase(fs::absolute(path));
 }
 
 void yield_to_signal() {

@@ -7,6 +7,7 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 namespace atl {
@@ -34,7 +35,10 @@ std::string signal_name(int signal);
 
 // Files and folders to remove when a signal ends the process at once.
 void remove_on_signal(const std::filesystem::path& path);
-void keep_on_signal(const std::filesystem::path& path);
+// From now on `path` stays. `last_step`, which may throw, is what makes it whole, such as its
+// renaming: either it is done and the path stays, or a signal removes the path and this doesn't
+// return.
+void keep_on_signal(const std::filesystem::path& path, const std::function<void()>& last_step = {});
 
 // Does nothing, or, once a signal is ending the process, waits for that end: what fails meanwhile
 // fails because its files are being removed, and must not be reported.

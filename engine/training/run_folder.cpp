@@ -168,11 +168,11 @@ void RunFolder::remove_run() const {
 void RunFolder::begin(const std::string& config_toml, int resumed_epoch) {
   if (!active()) return;
   require_held();
+  if (resumed_epoch > 0) recall_metrics(resumed_epoch);  // before anything is changed
   begun_ = true;
   keep_on_signal(path_);
   if (resumed_epoch == 0) remove_run();
   write_config(config_toml);
-  if (resumed_epoch > 0) recall_metrics(resumed_epoch);
   if (std::ssize(earlier_) != resumed_epoch) {
     log::warn("{}: has lines of {} of the {} epochs before; charts and medians lack the others",
               (path_ / kMetrics).string(), earlier_.size(), resumed_epoch);

@@ -14,6 +14,13 @@ SECONDS = 20
 LIMIT = "ulimit -v 8000000; exec \"$@\""
 
 
+def options_in(folder, path):
+    """A configuration that still can be read holds options, which are refused by their names."""
+    if os.path.basename(path) != "config.toml":
+        return []
+    return re.findall(r"(?m)^([a-z-]+) =", read(os.path.join(folder, path)).decode())
+
+
 class Mutations:
     name = "mutations"
     counted = "mutations"
@@ -53,7 +60,7 @@ class Mutations:
         job = case.start(reader.arguments, prefix=["sh", "-c", LIMIT, "sh"])
         code = case.finish(job, SECONDS)
         if code == 2:
-            self.check_refusal(case, job, [path, other])
+            self.check_refusal(case, job, [path, other], options_in(fixture.folder, path))
             check_untouched(case, before)
             case.count("refused")
         elif code == 0:
@@ -62,11 +69,11 @@ class Mutations:
             raise Violation("crash", f"{reader.name}: exit code {code}: {last_lines(job.output())}")
 
     @staticmethod
-    def check_refusal(case, job, paths):
+    def check_refusal(case, job, paths, options):
         errors = [line for line in job.errors().split("\n") if ERROR in line]
         if len(errors) != 1:
             raise Violation("unnamed", f"{len(errors)} errors: {last_lines(job.output())}")
-        names = [os.path.basename(path) for path in paths if path]
+        names = [os.path.basename(path) for path in paths if path] + options
         if not any(name in job.errors() for name in names):
             raise Violation("unnamed", f"{' and '.join(names)} not named: {errors[0]}")
         if re.search("[\x00-\x1f]", errors[0]):

@@ -14,7 +14,7 @@ class Blow:
     number: int
     target: str
     twice: bool
-    epochs: int  # that were done shortly before
+    epochs: int  # that this job at least had done shortly before
 
     @property
     def polite(self):
@@ -30,11 +30,13 @@ def strike(case, job, seconds, ranks, watched="run"):
     again = case.random.random() < 0.2
     moment = case.random.uniform(0, seconds)
     changes = case.random.randint(1, 30)
+    before = lines_of(case.path("run"))  # of earlier jobs; a resumed one keeps no more of them
     if case.random.random() < 0.7:
         alive = job.sleep_until(moment)
     else:
         alive = watch_changes(job, case.path(watched), changes)
-    blow = Blow(number, target, again and number != signal.SIGKILL, lines_of(case.path("run")))
+    blow = Blow(number, target, again and number != signal.SIGKILL,
+                max(0, lines_of(case.path("run")) - before))
     if not alive or not job.running():
         return None
     job.send(number, target, rank)
