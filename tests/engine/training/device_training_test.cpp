@@ -165,6 +165,7 @@ TEST_F(DeviceTraining, FollowsTheReferenceWithEveryKernel) {
     Json choices = read_json(file);
     ASSERT_FALSE(choices.at("kernel_choices").empty());
     for (Json& choice : choices.at("kernel_choices")) choice["kernel"] = kernel;
+    choices.erase("seal");  // written by hand from here on
     write_json(file, choices);
     const RunResult found = run_epochs(dataset, 1, options, 1, 5);
     EXPECT_LT(distance(found, expected, 1), 1e-6) << kernel;
