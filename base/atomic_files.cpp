@@ -20,6 +20,7 @@ namespace {
 
 constexpr const char* kInfix = ".tmp-";
 constexpr const char* kLockSuffix = ".lock";
+constexpr std::size_t kTokenLength = 16;  // of random_token()
 
 fs::path parent_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
@@ -39,6 +40,35 @@ Descriptor make_locked_file(const fs::path& final_path, const char* suffix, fs::
     struct stat status {};
     if (!held && ::fstat(fd.get(), &status) == 0 && status.st_nlink > 0) return fd;
   }
+}
+
+// Whether `name` ends as make_locked_file ends names.
+bool is_temporary(std::string_view name) {
+  const std::size_t at = name.rfind(kInfix);
+  if (at == std::string_view::npos) return false;
+  std::string_view token = name.substr(at + std::strlen(kInfix));
+  if (token.ends_with(kLockSuffix)) token.remove_suffix(std::strlen(kLockSuffix));
+  return token.size() == kTokenLength &&
+         token.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// Of the files whose names are `wanted`.
+template <typename Wanted>
+int remove_stale(const fs::path& folder, const Wanted& wanted) {
+  int removed = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!wanted(name) || !entry.is_regular_file(error)) continue;
+    const Descriptor fd(::open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!fd || try_lock(fd.get()) != LockResult::kTaken) continue;
+    if (name.ends_with(kLockSuffix)) {
+      const std::string path = entry.path().string();
+      fs::remove_all(path.substr(0, path.size() - std::strlen(kLockSuffix)), error);
+    }
+    if (fs::remove(entry.path(), error)) ++removed;
+  }
+  return removed;
 }
 
 void flush(const fs::path& path, int flags) {
@@ -71,20 +101,12 @@ void flush_tree(const fs::path& folder) {
 
 int remove_stale_temporaries(const fs::path& final_path) {
   const std::string prefix = final_path.filename().string() + kInfix;
-  int removed = 0;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(parent_of(final_path), error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix) || !entry.is_regular_file(error)) continue;
-    const Descriptor fd(::open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (!fd || try_lock(fd.get()) != LockResult::kTaken) continue;
-    if (name.ends_with(kLockSuffix)) {
-      const std::string path = entry.path().string();
-      fs::remove_all(path.substr(0, path.size() - std::strlen(kLockSuffix)), error);
-    }
-    if (fs::remove(entry.path(), error)) ++removed;
-  }
-  return removed;
+  return remove_stale(parent_of(final_path),
+                      [&](const std::string& name) { return name.starts_with(prefix); });
+}
+
+int remove_all_stale_temporaries(const fs::path& folder) {
+  return remove_stale(folder, is_temporary);
 }
 
 AtomicFile::AtomicFile(fs::path final_path) : final_(std::move(final_path)) {

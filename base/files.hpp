@@ -99,5 +99,7 @@ class AtomicFolder {
 // Removes temporary files and folders beside `final_path` that a killed process has left of it, and
 // returns how many. Those that a living process holds stay.
 int remove_stale_temporaries(const std::filesystem::path& final_path);
+// The same of all that was to become something in `folder`.
+int remove_all_stale_temporaries(const std::filesystem::path& folder);
 
 }  // namespace atl

@@ -171,6 +171,8 @@ void RunFolder::begin(const std::string& config_toml, int resumed_epoch) {
   if (resumed_epoch > 0) recall_metrics(resumed_epoch);  // before anything is changed
   begun_ = true;
   keep_on_signal(path_);
+  // A checkpoint that was cut short may have been of an epoch that is no multiple for this run.
+  for (const fs::path& folder : {path_, path_ / "checkpoint"}) remove_all_stale_temporaries(folder);
   if (resumed_epoch == 0) remove_run();
   write_config(config_toml);
   if (std::ssize(earlier_) != resumed_epoch) {

@@ -108,6 +108,18 @@ TEST(AtomicFolder, LeavesThoseOfOthersWithTheSameProcessId) {
   EXPECT_EQ(read_text(path / "a"), "1");
 }
 
+TEST(AtomicFile, AFolderIsSweptOfWhatNobodyHolds) {
+  const TempDir dir;
+  AtomicFile held(dir.path() / "held.txt");
+  write_atomically(dir.path() / "epoch-59.safetensors.tmp-0123456789abcdef", "half of it");
+  write_atomically(dir.path() / "notes.tmp-mine", "precious");
+  fs::create_directory(dir.path() / "set.tmp-00112233445566aa");
+  write_atomically(dir.path() / "set.tmp-00112233445566aa.lock", "");
+  EXPECT_EQ(remove_all_stale_temporaries(dir.path()), 2);
+  held.commit();
+  EXPECT_EQ(entries(dir.path()), (std::vector<std::string>{"held.txt", "notes.tmp-mine"}));
+}
+
 TEST(AtomicFile, LeavesThoseOfOthers) {
   const TempDir dir;
   const fs::path path = dir.path() / "a.txt";

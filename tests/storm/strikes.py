@@ -1,6 +1,7 @@
 """Blows: which signal a job gets, which of its processes, and when."""
 
 import os
+import re
 import signal
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ class Blow:
     number: int
     target: str
     twice: bool
-    epochs: int  # that this job at least had done shortly before
+    epochs: int  # that this job had told of shortly before
 
     @property
     def polite(self):
@@ -30,13 +31,11 @@ def strike(case, job, seconds, ranks, watched="run"):
     again = case.random.random() < 0.2
     moment = case.random.uniform(0, seconds)
     changes = case.random.randint(1, 30)
-    before = lines_of(case.path("run"))  # of earlier jobs; a resumed one keeps no more of them
     if case.random.random() < 0.7:
         alive = job.sleep_until(moment)
     else:
         alive = watch_changes(job, case.path(watched), changes)
-    blow = Blow(number, target, again and number != signal.SIGKILL,
-                max(0, lines_of(case.path("run")) - before))
+    blow = Blow(number, target, again and number != signal.SIGKILL, epochs_of(job))
     if not alive or not job.running():
         return None
     job.send(number, target, rank)
@@ -67,6 +66,11 @@ def watch_changes(job, folder, changes):
         return left <= 0
 
     return job.watch(changed)
+
+
+def epochs_of(job):
+    """The epoch of a job's last line about one; 0 if its training had not begun."""
+    return int((re.findall(r"^epoch (\d+)/", job.errors(), re.MULTILINE) or [0])[-1])
 
 
 def lines_of(run):
