@@ -150,7 +150,10 @@ void RunLock::require_held() const {
   if (is_held()) return;
   const Descriptor other(::open(file_.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!other) {
-    fail_input("{}: the run folder or its lock was removed while the run went on", run_.string());
+    fail_input(
+        "{}: another process has taken the run folder over, or it was removed; nothing more is "
+        "written here",
+        run_.string());
   }
   fail_input("{}: {} has taken the run folder over; nothing more is written here", run_.string(),
              read_holder(other.get()).describe());
