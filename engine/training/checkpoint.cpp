@@ -118,9 +118,7 @@ void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint,
     }
   });
   // Only now may the older ones go.
-  for (const Found& other : all_checkpoints(run)) {
-    if (other.epoch < checkpoint.epoch && is_ours(other.path)) fs::remove(other.path, error);
-  }
+  remove_checkpoints_before(run, checkpoint.epoch);
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {
@@ -128,10 +126,10 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run) {
   return all.empty() ? std::nullopt : std::optional(all.back().path);
 }
 
-void remove_checkpoints(const fs::path& run) {
+void remove_checkpoints_before(const fs::path& run, int epoch) {
   std::error_code error;
   for (const Found& found : all_checkpoints(run)) {
-    if (is_ours(found.path)) fs::remove(found.path, error);
+    if (found.epoch < epoch && is_ours(found.path)) fs::remove(found.path, error);
   }
 }
 

@@ -35,8 +35,8 @@ void write_checkpoint(const std::filesystem::path& run, const Checkpoint& checkp
 
 // The file of the newest checkpoint, judged by its name and that we wrote it.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
-// Removes all that we wrote.
-void remove_checkpoints(const std::filesystem::path& run);
+// Removes what we wrote of epochs before `epoch`.
+void remove_checkpoints_before(const std::filesystem::path& run, int epoch);
 
 // Reads the bytes of `file`. Throws Error{kInput} if it is damaged (checksum) or malformed, or its
 // fingerprint differs from `fingerprint` (naming the first field, both values).

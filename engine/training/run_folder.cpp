@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/checksum.hpp"
 #include "base/files.hpp"
@@ -160,7 +161,7 @@ fs::path RunFolder::checkpoint() const { return newest_checkpoint(path_).value_o
 void RunFolder::remove_run() const {
   std::error_code error;
   if (!holds_run()) return;
-  remove_checkpoints(path_);
+  remove_checkpoints_before(path_, std::numeric_limits<int>::max());
   fs::remove(path_ / "checkpoint", error);  // only if nothing else is in it
   for (const char* name : kOwnFiles) fs::remove(path_ / name, error);
 }
@@ -174,6 +175,8 @@ void RunFolder::begin(const std::string& config_toml, int resumed_epoch) {
   // A checkpoint that was cut short may have been of an epoch that is no multiple for this run.
   for (const fs::path& folder : {path_, path_ / "checkpoint"}) remove_all_stale_temporaries(folder);
   if (resumed_epoch == 0) remove_run();
+  // A kill may have come between the newest one and the removal of the one before it.
+  remove_checkpoints_before(path_, resumed_epoch);
   write_config(config_toml);
   if (std::ssize(earlier_) != resumed_epoch) {
     log::warn("{}: has lines of {} of the {} epochs before; charts and medians lack the others",

@@ -175,6 +175,15 @@ class RunFolderTest(unittest.TestCase):
         self.assertIn(f"process {process.pid}", resumed.stderr)  # whose lock is taken over
         self.assert_as_if_never_stopped(LONG)
 
+    def test_a_kill_between_two_checkpoints_leaves_nothing(self):
+        train = [*TRAIN, "--epochs", "4", "--checkpoint-every", "2"]
+        self.succeed(*train, "--run-dir", "run")
+        self.succeed(*TRAIN, "--epochs", "2", "--run-dir", "early")
+        shutil.copy(self.path("early", "checkpoint", "epoch-2.safetensors"),
+                    self.path("run", "checkpoint"))
+        self.succeed(*train, "--run-dir", "run", "--resume")
+        self.assertEqual(os.listdir(self.path("run", "checkpoint")), ["epoch-4.safetensors"])
+
     def test_overwrite_starts_anew_and_keeps_other_files(self):
         self.succeed(*TRAIN, "--epochs", "9", "--checkpoint-every", "2", "--run-dir", "run")
         write(self.path("run", "notes.txt"), "mine")
