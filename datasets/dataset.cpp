@@ -81,9 +81,11 @@ void require_listed_files(const Json& json, const fs::path& file, bool with_spli
   for (const char* name : kDatasetFiles) {
     const fs::path path = file.parent_path() / name;
     std::error_code error;
-    if (!with_split && name == std::string_view(kSplitFile)) continue;
+    const bool is_split = name == std::string_view(kSplitFile);
+    if (!with_split && is_split) continue;
     const bool there = fs::exists(path, error);
-    if (there != files.contains(name)) {
+    // A split that is not listed was interrupted: field 'splits' is refused with what mends it.
+    if (there != files.contains(name) && !(there && is_split)) {
       fail_input("{}: {}", path.string(),
                  there ? "not listed in dataset.json" : "listed in dataset.json, but not there");
     }
