@@ -28,8 +28,8 @@ std::int64_t stated_nodes(const ImportSession& session) {
 }
 
 // Edges j -> i for every column j of row i.
-void stream_rows(const fs::path& folder, std::span<const std::int64_t> row_ptr, bool weighted,
-                 const EdgeSink& sink) {
+void stream_csr_rows(const fs::path& folder, std::span<const std::int64_t> row_ptr, bool weighted,
+                     const EdgeSink& sink) {
   ArrayReader columns = ArrayReader::open_npy(folder / "col_idx.npy");
   columns.require_shape({row_ptr.back()});
   std::optional<ArrayReader> weights;
@@ -112,7 +112,7 @@ void import_npy(ImportSession& session) {
   } else if (is_there(folder / "row_ptr.npy")) {
     const fs::path path = folder / "row_ptr.npy";
     const std::vector<std::int64_t> row_ptr = read_row_ptr(ArrayReader::open_npy(path), -1);
-    session.graph([&](const EdgeSink& sink) { stream_rows(folder, row_ptr, weighted, sink); },
+    session.graph([&](const EdgeSink& sink) { stream_csr_rows(folder, row_ptr, weighted, sink); },
                   static_cast<std::int64_t>(row_ptr.size()) - 1, weighted, path.string());
   } else {
     fail_input("{}: neither edge_index.npy nor row_ptr.npy is there", folder.string());

@@ -88,8 +88,9 @@ void expect_rows(const Pickle& pickle, const PickledMatrix& matrix, std::int64_t
   }
 }
 
-void write_features(ImportSession& session, const PickledMatrix& allx, const PickledMatrix& tx,
-                    const NodeRows& rows, const std::string& prefix) {
+void write_planetoid_features(ImportSession& session, const PickledMatrix& allx,
+                              const PickledMatrix& tx, const NodeRows& rows,
+                              const std::string& prefix) {
   FeatureWriter writer = session.sparse_features(
       allx.columns, static_cast<std::int64_t>(allx.values.size() + tx.values.size()),
       prefix + ".allx");
@@ -128,7 +129,7 @@ void write_labels(ImportSession& session, const Pickle& ally_file, const Pickle&
   session.labels(std::move(labels), ally_file.file());
 }
 
-void write_graph(ImportSession& session, const std::string& prefix, std::int64_t nodes) {
+void write_planetoid_graph(ImportSession& session, const std::string& prefix, std::int64_t nodes) {
   const Pickle pickle(prefix + ".graph");
   const auto adjacency = read_adjacency(pickle);
   const auto check = [&](std::int64_t id) {
@@ -150,8 +151,8 @@ void write_graph(ImportSession& session, const std::string& prefix, std::int64_t
   session.graph(stream, nodes, false, pickle.file());
 }
 
-void write_split(ImportSession& session, std::int64_t train, std::int64_t trained,
-                 std::span<const std::int64_t> test_index) {
+void write_planetoid_split(ImportSession& session, std::int64_t train, std::int64_t trained,
+                           std::span<const std::int64_t> test_index) {
   std::vector<std::uint8_t> split(static_cast<std::size_t>(session.nodes()), 255);
   for (std::int64_t i = 0; i < std::min(train + kValidNodes, trained); ++i) {
     split[i] = i < train ? 0 : 1;
@@ -181,10 +182,10 @@ void import_planetoid(ImportSession& session) {
                allx.rows, ally.columns);
   }
   const NodeRows rows = assign_rows(allx.rows, test_index, prefix);
-  write_graph(session, prefix, rows.nodes());
-  write_features(session, allx, tx, rows, prefix);
+  write_planetoid_graph(session, prefix, rows.nodes());
+  write_planetoid_features(session, allx, tx, rows, prefix);
   write_labels(session, ally_file, ty_file, ally, ty, rows);
-  write_split(session, y.rows, allx.rows, test_index);
+  write_planetoid_split(session, y.rows, allx.rows, test_index);
 }
 
 }  // namespace atl

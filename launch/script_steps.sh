@@ -51,7 +51,7 @@ prepare_mpi() {
 # the pieces: each parses the headers of others once.
 configure_release() {
   local unity=() batch=8
-  [ "$(nproc)" -gt 4 ] || batch=16
+  [ "$(nproc)" -gt 4 ] || batch=32
   [ -f build/CMakeCache.txt ] ||
     unity=(-DCMAKE_UNITY_BUILD=ON "-DCMAKE_UNITY_BUILD_BATCH_SIZE=$batch")
   cmake --preset release "${unity[@]}" "$@"

@@ -6,7 +6,7 @@ namespace atl::cuda {
 
 namespace {
 
-Stream make_stream(QueuePriority priority) {
+Stream make_queue_stream(QueuePriority priority) {
   int lowest = 0;
   int highest = 0;
   check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
@@ -52,7 +52,7 @@ CudaQueue::CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues
                      QueuePriority priority)
     : memory_(memory),
       queues_(queues),
-      stream_(make_stream(priority)),
+      stream_(make_queue_stream(priority)),
       done_(make_event()),
       workspace_(memory.allocate(kWorkspaceBytes), PoolDeleter{&memory}),
       launch_{stream_.get(),

@@ -78,7 +78,7 @@ struct Lane {
 };
 
 template <typename Unit, int kUnits>
-__device__ void clear(Unit (&sums)[kUnits]) {
+__device__ void clear_units(Unit (&sums)[kUnits]) {
 #pragma unroll
   for (int v = 0; v < kUnits; ++v) {
 #pragma unroll
@@ -220,7 +220,7 @@ template <typename S>
 __device__ void sum_by_block(const Arguments<typename S::Element>& a, const Lane<S>& at,
                              std::int64_t row, bool with_self, RowRange edges,
                              typename S::Unit* parts, typename S::Unit (&sums)[S::kPerLane]) {
-  clear(sums);
+  clear_units(sums);
   if (with_self && at.team == 0) add_self<S>(a, at, row, sums);
   add_edges<S>(a, at, edges.begin + at.team * S::kTeam, edges.end,
                static_cast<std::int64_t>(S::kTeam) * S::kTeams, sums);
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
   const std::int64_t index = blocks.long_rows + (block - blocks.long_rows) * S::kTeams + at.team;
   if (index >= blocks.row_count) return;
   const std::int64_t row = blocks.rows != nullptr ? blocks.rows[index] : a.first_row + index;
-  clear(sums);
+  clear_units(sums);
   add_self<S>(a, at, row, sums);
   add_edges<S>(a, at, a.row_ptr[row], a.row_ptr[row + 1], S::kTeam, sums);
   finish_row<S>(a, at, row, sums);

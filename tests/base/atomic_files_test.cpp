@@ -16,19 +16,13 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-std::vector<std::string> entries(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
-  return names;
-}
-
 TEST(WriteAtomically, ReplacesAndLeavesNothingBeside) {
   const TempDir dir;
   const fs::path path = dir.path() / "a.txt";
   write_atomically(path, "old");
   write_atomically(path, std::string("new\0text", 8));
   EXPECT_EQ(read_text(path), std::string("new\0text", 8));
-  EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"a.txt"});
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"a.txt"});
 }
 
 TEST(WriteAtomically, FailureKeepsTheOldState) {
@@ -39,7 +33,7 @@ TEST(WriteAtomically, FailureKeepsTheOldState) {
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), HasSubstr("folder: can't rename into place"));
   EXPECT_TRUE(fs::is_directory(path / "not-empty"));
-  EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"folder"});
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"folder"});
   EXPECT_THAT(thrown_error([&] { write_atomically(dir.path() / "no" / "a", "text"); }).what(),
               HasSubstr("can't create: No such file"));
 }
@@ -52,7 +46,7 @@ TEST(AtomicFolder, AppearsWholeOnCommit) {
   EXPECT_FALSE(fs::exists(path));
   folder.commit();
   EXPECT_EQ(read_text(path / "a"), "1");
-  EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"set"});
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"set"});
 }
 
 TEST(AtomicFolder, WithoutCommitLeavesNothing) {
@@ -61,7 +55,7 @@ TEST(AtomicFolder, WithoutCommitLeavesNothing) {
     const AtomicFolder folder(dir.path() / "set");
     write_atomically(folder.path() / "a", "1");
   }
-  EXPECT_TRUE(entries(dir.path()).empty());
+  EXPECT_TRUE(names_in(dir.path()).empty());
 }
 
 TEST(AtomicFolder, ReplacesOnlyWhenAsked) {
@@ -81,7 +75,7 @@ TEST(AtomicFolder, ReplacesOnlyWhenAsked) {
   AtomicFolder folder(path, true);
   write_atomically(folder.path() / "new", "2");
   folder.commit();
-  EXPECT_EQ(entries(path), std::vector<std::string>{"new"});
+  EXPECT_EQ(names_in(path), std::vector<std::string>{"new"});
 }
 
 TEST(AtomicFolder, TakesATrailingSlashAndMissingParents) {
@@ -117,7 +111,7 @@ TEST(AtomicFile, AFolderIsSweptOfWhatNobodyHolds) {
   write_atomically(dir.path() / "set.tmp-00112233445566aa.lock", "");
   EXPECT_EQ(remove_all_stale_temporaries(dir.path()), 2);
   held.commit();
-  EXPECT_EQ(entries(dir.path()), (std::vector<std::string>{"held.txt", "notes.tmp-mine"}));
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{"held.txt", "notes.tmp-mine"}));
 }
 
 TEST(AtomicFile, LeavesThoseOfOthers) {
@@ -133,7 +127,7 @@ TEST(AtomicFile, LeavesThoseOfOthers) {
   EXPECT_EQ(read_text(path), "second");
   first.commit();
   EXPECT_EQ(read_text(path), "first");
-  EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"a.txt"});
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"a.txt"});
 }
 
 TEST(AtomicFile, MayBeRefusedAtTheLastMoment) {
@@ -143,7 +137,7 @@ TEST(AtomicFile, MayBeRefusedAtTheLastMoment) {
   const auto refuse = [] { fail_input("no"); };
   EXPECT_THAT(thrown_error([&] { write_atomically(path, "new", refuse); }).what(), HasSubstr("no"));
   EXPECT_EQ(read_text(path), "old");
-  EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"a.txt"});
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"a.txt"});
 }
 
 // Runs `work` in a process of its own, which is killed when it has done it.
@@ -167,9 +161,9 @@ TEST(AtomicFolder, TheNextOneRemovesWhatAKilledProcessLeft) {
     write_atomically(folder.path() / "a", "1");
     ::raise(SIGKILL);
   });
-  EXPECT_EQ(entries(dir.path()).size(), 2U);  // the folder and its lock
+  EXPECT_EQ(names_in(dir.path()).size(), 2U);  // the folder and its lock
   AtomicFolder(path).commit();
-  EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"set"});
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"set"});
 }
 
 TEST(AtomicFile, TheNextOneRemovesWhatAKilledProcessLeft) {
@@ -180,9 +174,9 @@ TEST(AtomicFile, TheNextOneRemovesWhatAKilledProcessLeft) {
     file.write("half");
     ::raise(SIGKILL);
   });
-  EXPECT_EQ(entries(dir.path()).size(), 1U);
+  EXPECT_EQ(names_in(dir.path()).size(), 1U);
   write_atomically(path, "whole");
-  EXPECT_EQ(entries(dir.path()), std::vector<std::string>{"a.txt"});
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"a.txt"});
 }
 
 // A link at the temporary name must not be followed, and a link at the final name is replaced.

@@ -220,7 +220,7 @@ TEST(Dataset, NoticesAChangedFile) {
               HasSubstr("labels.npy: changed since dataset.json was written: checksum"));
   fs::remove(dir.path() / "set/labels.npy");
   EXPECT_THAT(thrown_error([&] { Dataset::open(dir.path() / "set"); }).what(),
-              HasSubstr("classes"));
+              HasSubstr("labels.npy: listed in dataset.json, but not there"));
 }
 
 // One bit of dataset.json: refused, or without effect. Nothing else states classes and task.

@@ -88,7 +88,7 @@ void expect_same_messages(const Messages& messages, const Packed& found, const P
   ASSERT_EQ(found.bad, expected.bad);
 }
 
-void expect_same_bits(const std::vector<double>& found, const std::vector<double>& expected) {
+void expect_bits_of_rows(const std::vector<double>& found, const std::vector<double>& expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t k = 0; k < found.size(); ++k) {
     ASSERT_EQ(std::bit_cast<std::uint64_t>(found[k]), std::bit_cast<std::uint64_t>(expected[k]))
@@ -137,7 +137,7 @@ TEST_P(WireOracleTest, SameBytesAndValues) {
         unpacked.push_back(unpack(h, messages, packed.front().bytes, dtype));
       }
       expect_same_messages(messages, packed[0], packed[1]);
-      expect_same_bits(unpacked[0], unpacked[1]);
+      expect_bits_of_rows(unpacked[0], unpacked[1]);
       ASSERT_EQ(packed[0].bad, kNoneBad);
       for (const std::uint8_t byte : gaps(messages, packed[0])) ASSERT_EQ(byte, kGapByte);
       if (HasFatalFailure()) return;
@@ -155,8 +155,8 @@ TEST_P(WireOracleTest, UnpacksToF32) {
   const auto values = mixed_rows(40, 100);
   const Packed packed =
       pack(oracle, messages, oracle.input(40, 100, values), {}, {kOracleKey, nodes(40)});
-  expect_same_bits(unpack(tested, messages, packed.bytes, DType::kF32),
-                   unpack(oracle, messages, packed.bytes, DType::kF32));
+  expect_bits_of_rows(unpack(tested, messages, packed.bytes, DType::kF32),
+                      unpack(oracle, messages, packed.bytes, DType::kF32));
 }
 
 TEST_P(WireTest, At32BitsMessagesAreGatheredRows) {
@@ -172,7 +172,7 @@ TEST_P(WireTest, At32BitsMessagesAreGatheredRows) {
       const MatrixView gathered = h.output(13, cols);
       h.backend().gather_rows(h.queue(), x, h.input_span(messages.rows),
                               scaled ? h.input_span(scale) : std::span<const float>(), gathered);
-      expect_same_bits(unpack(h, messages, packed.bytes, dtype), h.download(gathered));
+      expect_bits_of_rows(unpack(h, messages, packed.bytes, dtype), h.download(gathered));
       EXPECT_EQ(packed.variance, std::vector<double>(13, 0));
       if (HasFatalFailure()) return;
     }

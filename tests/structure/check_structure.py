@@ -124,16 +124,15 @@ def check_build_lists(root, files):
 
 # A definition at the beginning of a line, which is namespace scope in formatted code.
 NAMED_TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|union|enum class|enum) (\w+)\b(?!.*;$)")
-NAMED_VALUE = re.compile(r"^(?![}#/ ])(?!using |namespace |typedef |friend ).*?(?<!:)\b(\w+)(?:(\(.*)|\[\w*\]| ?=|\{|;)")
+NAMED_VALUE = re.compile(r"^(?![}#/ ])(?!using |namespace |typedef |friend ).*?(?<!:)\b(\w+)(?:\(|\[\w*\]| ?=|\{|;)")
 CUDA_ATTRIBUTE = re.compile(r"\b__\w+__\([^)]*\) ?")
-PARAMETER_NAME = re.compile(r" *\b\w+(?=[,)])")
 MACRO_CALL = re.compile(r"^(?:[A-Z][A-Z0-9_]*|PrintTo)$")  # TEST(...); googletest overloads PrintTo
 SOURCE_LIST = re.compile(r"\b(?:atoll_library|atoll_test|add_executable|add_library|set)\s*\(([^)]*)\)")
 
 
 def hidden_names(lines):
-    """(name, line number) of what a source defines in its anonymous namespaces; of a function with
-    the types of its parameters, because functions may be overloaded."""
+    """(name, line number) of what a source defines in its anonymous namespaces. Functions that differ
+    in their parameters count as well: a call may convert to those of the other source."""
     inside = False
     for number, line in enumerate(lines, 1):
         if re.match(r"^namespace \{", line):
@@ -146,7 +145,7 @@ def hidden_names(lines):
             if named_type:
                 yield named_type.group(1), number
             elif value and not MACRO_CALL.match(value.group(1)) and "operator" not in line:
-                yield value.group(1) + PARAMETER_NAME.sub("", value.group(2) or ""), number
+                yield value.group(1), number
 
 
 def check_hidden_names(root, files):

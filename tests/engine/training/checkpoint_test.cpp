@@ -122,15 +122,6 @@ Checkpoint read_newest(const std::filesystem::path& run, const Json& fingerprint
   return parse_checkpoint(std::as_bytes(std::span(bytes)), file, fingerprint);
 }
 
-std::vector<std::string> names_in(const std::filesystem::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    names.push_back(entry.path().filename());
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
 TEST(CheckpointFolder, RoundTripsAndKeepsOnlyTheNewest) {
   const TempDir dir;
   EXPECT_FALSE(newest_checkpoint(dir.path()));

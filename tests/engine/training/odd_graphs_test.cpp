@@ -20,7 +20,7 @@ struct OddGraph {
   std::vector<std::uint8_t> split;
 };
 
-std::filesystem::path write_dataset(const TempDir& dir, const OddGraph& graph) {
+std::filesystem::path write_odd_dataset(const TempDir& dir, const OddGraph& graph) {
   spdlog::set_level(spdlog::level::warn);
   const std::filesystem::path folder = dir.path() / "odd";
   DatasetWriter writer(folder);
@@ -64,7 +64,7 @@ std::vector<double> losses(const std::filesystem::path& dataset, int ranks,
 void expect_same_on_ranks(const OddGraph& graph, const std::vector<int>& ranks,
                           const std::string& method = "contiguous") {
   const TempDir dir;
-  const std::filesystem::path dataset = write_dataset(dir, graph);
+  const std::filesystem::path dataset = write_odd_dataset(dir, graph);
   for (const std::string model : {"gcn", "sage"}) {
     const std::vector<double> one = losses(dataset, 1, model, method);
     ASSERT_EQ(one.size(), 4U);
@@ -135,7 +135,7 @@ TEST(OddGraphs, OneNode) {
   csr.row_ptr.assign(2, 0);
   expect_same_on_ranks(with_labels(csr, false), {});
   const TempDir dir;
-  const std::filesystem::path dataset = write_dataset(dir, with_labels(csr, false));
+  const std::filesystem::path dataset = write_odd_dataset(dir, with_labels(csr, false));
   const Error error = thrown_error([&] { losses(dataset, 2, "gcn", "contiguous"); });
   EXPECT_EQ(error.kind(), ErrorKind::kOption);
 }

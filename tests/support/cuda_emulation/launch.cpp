@@ -39,7 +39,7 @@ class KernelOperation : public Operation {
   KernelLaunch launch_;
 };
 
-bool is_valid(const dim3& grid, const dim3& block) {
+bool is_valid_launch(const dim3& grid, const dim3& block) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || block.x == 0 || block.y == 0 || block.z == 0) {
     return false;
   }
@@ -55,7 +55,7 @@ namespace atl::cuda_emulation {
 cudaError_t launch_kernel(const cudaLaunchConfig_t* config, const void* kernel,
                           std::function<void()> thread) {
   return api([&](Lock& lock) {
-    if (!is_valid(config->gridDim, config->blockDim)) return cudaErrorInvalidConfiguration;
+    if (!is_valid_launch(config->gridDim, config->blockDim)) return cudaErrorInvalidConfiguration;
     if (config->dynamicSmemBytes != 0 || config->numAttrs != 0) {
       std::fprintf(stderr, "CUDA emulation: no dynamic shared memory, no launch attributes\n");
       return cudaErrorNotSupported;

@@ -61,7 +61,7 @@ Range chunk_range(const Allocation& allocation, std::size_t chunk) {
   return {begin, std::min(begin + kChunkBytes, allocation.first_page + allocation.page_bytes)};
 }
 
-void fill(const Allocation& allocation, const Range& range) {
+void fill_bytes(const Allocation& allocation, const Range& range) {
   std::memset(reinterpret_cast<void*>(range.begin), kFresh, range.bytes());
   if (range.begin < allocation.base) {
     std::memset(reinterpret_cast<void*>(range.begin), kSurroundings, allocation.base - range.begin);
@@ -185,7 +185,7 @@ void Memory::close() {
 void Memory::open_chunk(Allocation& allocation, std::size_t chunk) {
   const Range range = chunk_range(allocation, chunk);
   protect(range.begin, range.bytes(), PROT_READ | PROT_WRITE);
-  if (allocation.chunks[chunk] == ChunkState::kUntouched) fill(allocation, range);
+  if (allocation.chunks[chunk] == ChunkState::kUntouched) fill_bytes(allocation, range);
   allocation.chunks[chunk] = ChunkState::kOpen;
   open_chunks_.push_back({&allocation, chunk});
 }
@@ -209,7 +209,7 @@ void* Memory::allocate_pinned(std::size_t bytes) {
   if (pages == MAP_FAILED) return nullptr;
   place(allocation, reinterpret_cast<std::uintptr_t>(pages));
   protect(allocation.first_page, allocation.page_bytes, PROT_READ | PROT_WRITE);
-  fill(allocation, {allocation.first_page, allocation.first_page + allocation.page_bytes});
+  fill_bytes(allocation, {allocation.first_page, allocation.first_page + allocation.page_bytes});
   void* const base = reinterpret_cast<void*>(allocation.base);
   pinned_[allocation.first_page] = std::move(allocation);
   return base;

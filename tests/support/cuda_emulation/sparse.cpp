@@ -75,10 +75,10 @@ void multiply(const SparseProduct& p) {
   }
 }
 
-cusparseStatus_t examine(cusparseHandle_t handle, cusparseOperation_t op_a,
-                         cusparseOperation_t op_b, const cusparseSpMatDescr* a,
-                         const cusparseDnMatDescr* b, const cusparseDnMatDescr* c,
-                         cudaDataType compute) {
+cusparseStatus_t examine_matrix(cusparseHandle_t handle, cusparseOperation_t op_a,
+                                cusparseOperation_t op_b, const cusparseSpMatDescr* a,
+                                const cusparseDnMatDescr* b, const cusparseDnMatDescr* c,
+                                cudaDataType compute) {
   if (handle == nullptr) return CUSPARSE_STATUS_NOT_INITIALIZED;
   if (a == nullptr || b == nullptr || c == nullptr) return CUSPARSE_STATUS_INVALID_VALUE;
   if (op_a != CUSPARSE_OPERATION_NON_TRANSPOSE || compute != CUDA_R_32F) {
@@ -222,7 +222,7 @@ cusparseStatus_t cusparseSpMM_bufferSize(cusparseHandle_t handle, cusparseOperat
                                          cusparseSpMMAlg_t, size_t* bytes) {
   // Some size, so that callers have to provide the buffer.
   *bytes = 1024;
-  return examine(handle, op_a, op_b, a, b, c, compute);
+  return examine_matrix(handle, op_a, op_b, a, b, c, compute);
 }
 
 cusparseStatus_t cusparseSpMM_preprocess(cusparseHandle_t handle, cusparseOperation_t op_a,
@@ -231,7 +231,7 @@ cusparseStatus_t cusparseSpMM_preprocess(cusparseHandle_t handle, cusparseOperat
                                          const void*, cusparseDnMatDescr_t c, cudaDataType compute,
                                          cusparseSpMMAlg_t, void* buffer) {
   if (buffer == nullptr) return CUSPARSE_STATUS_INVALID_VALUE;
-  return examine(handle, op_a, op_b, a, b, c, compute);
+  return examine_matrix(handle, op_a, op_b, a, b, c, compute);
 }
 
 cusparseStatus_t cusparseSpMM(cusparseHandle_t handle, cusparseOperation_t op_a,
@@ -239,7 +239,7 @@ cusparseStatus_t cusparseSpMM(cusparseHandle_t handle, cusparseOperation_t op_a,
                               cusparseConstSpMatDescr_t a, cusparseConstDnMatDescr_t b,
                               const void* beta, cusparseDnMatDescr_t c, cudaDataType compute,
                               cusparseSpMMAlg_t, void* buffer) {
-  const cusparseStatus_t status = examine(handle, op_a, op_b, a, b, c, compute);
+  const cusparseStatus_t status = examine_matrix(handle, op_a, op_b, a, b, c, compute);
   if (status != CUSPARSE_STATUS_SUCCESS) return status;
   if (buffer == nullptr) return CUSPARSE_STATUS_INVALID_VALUE;
   const SparseProduct product{*a,
