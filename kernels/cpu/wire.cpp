@@ -185,7 +185,7 @@ constexpr std::size_t index_of(unsigned bits) {
 // Packs one row into its messages and returns its range.
 template <typename T>
 ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_t cols,
-                                            const NoiseKeys& keys, std::uint64_t node,
+                                            const RandomKey& key, std::uint64_t node,
                                             const RowMessages& row) {
   const QuantizerRange range = range_of_row(x, scale, cols);
   const float zero = to_float(range.zero);
@@ -208,7 +208,7 @@ ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_
     } else {
       tile.count = std::min(kWireTile, cols - tile.first);
     }
-    if (noisy) draw_noise(row.isa, keys, node, tile.first, tile.count, tile.noise);
+    if (noisy) draw_noise(row.isa, key, node, tile.first, tile.count, tile.noise);
     send_tile<T>(row, tile, zero, widths, std::make_index_sequence<kWireBits.size()>{});
   }
   for (std::size_t m = 0; m < row.bits.size(); ++m) {
@@ -309,7 +309,7 @@ void CpuBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const Local
 void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackPlan& plan,
                                   std::span<const float> scale, const RoundingSpec& rounding,
                                   std::span<std::byte> packets, const PackTrace& trace) {
-  const NoiseKeys keys(rounding.key_now());
+  const RandomKey key = rounding.key_now();
   const auto rows = static_cast<std::int64_t>(plan.rows.size());
   const bool streamed = packets.size() >= kStreamedBytes;
   for_rows(rows, x.cols, kChunkElements, [&](RowRange range) {
@@ -331,7 +331,7 @@ void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackPlan& pla
             scale.empty() ? reinterpret_cast<const std::byte*>(x_row) : nullptr,
             streamed};
         const QuantizerRange found =
-            pack_row(x_row, scale.empty() ? 1.0F : scale[row], x.cols, keys,
+            pack_row(x_row, scale.empty() ? 1.0F : scale[row], x.cols, key,
                      static_cast<std::uint64_t>(to_index(rounding.row_ids[row])), messages);
         trace.range[k] = found.range;
         if (found.bad) bad = std::min(bad, k);

@@ -1,9 +1,11 @@
-// Not written with run_with_vectors (simd.hpp): GCC takes a vector apart
-// that the function around it has no registers for, before it inlines that function into one which
-// has them, and no loop over lanes makes the instruction for 32 by 32 to 64 bits of it.
+// Rounding and unpacking are not written with run_with_vectors (simd.hpp): between numbers of
+// different widths GCC takes a vector apart that the function around it has no registers for,
+// before it inlines that function into one which has them.
 #include "kernels/cpu/wire_vectors.hpp"
 
 #include <cstring>
+
+#include "kernels/cpu/random_blocks.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -15,18 +17,8 @@ namespace {
 
 namespace baseline {
 
-typedef std::uint64_t Lanes __attribute__((vector_size(16)));
 typedef std::int32_t Integers __attribute__((vector_size(16)));
 typedef float Floats __attribute__((vector_size(16)));
-
-inline Lanes multiply(Lanes a, Lanes b) {
-#if defined(__x86_64__)
-  return reinterpret_cast<Lanes>(
-      _mm_mul_epu32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
-#else
-  return (a & 0xFFFFFFFFU) * (b & 0xFFFFFFFFU);
-#endif
-}
 
 inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
 #if defined(__x86_64__)
@@ -81,14 +73,8 @@ inline void store_upper_halves(const Integers& first, const Integers& second, Bf
 #pragma GCC target("avx2,fma")
 namespace avx2 {
 
-typedef std::uint64_t Lanes __attribute__((vector_size(32)));
 typedef std::int32_t Integers __attribute__((vector_size(32)));
 typedef float Floats __attribute__((vector_size(32)));
-
-inline Lanes multiply(Lanes a, Lanes b) {
-  return reinterpret_cast<Lanes>(
-      _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
-}
 
 // Packing works in parts of 16 bytes, which then have to be put in order.
 inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
@@ -126,14 +112,8 @@ inline void store_upper_halves(const Integers& first, const Integers& second, Bf
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
 namespace avx512 {
 
-typedef std::uint64_t Lanes __attribute__((vector_size(64)));
 typedef std::int32_t Integers __attribute__((vector_size(64)));
 typedef float Floats __attribute__((vector_size(64)));
-
-inline Lanes multiply(Lanes a, Lanes b) {
-  return reinterpret_cast<Lanes>(
-      _mm512_maskz_mul_epu32(0xFF, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
-}
 
 // As with AVX2.
 inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
@@ -173,24 +153,21 @@ inline void store_upper_halves(const Integers& first, const Integers& second, Bf
 
 }  // namespace
 
-NoiseKeys::NoiseKeys(const RandomKey& of) : key(of) {
-  auto key0 = static_cast<std::uint32_t>(key.seed);
-  auto key1 = static_cast<std::uint32_t>(key.seed >> 32U);
-  for (auto& both : rounds) {
-    both[0] = key0;
-    both[1] = key1;
-    key0 += 0x9E3779B9U;
-    key1 += 0xBB67AE85U;
-  }
-}
-
-void draw_noise(Isa isa, const NoiseKeys& keys, std::uint64_t row, std::int64_t first,
+void draw_noise(Isa isa, const RandomKey& key, std::uint64_t row, std::int64_t first,
                 std::int64_t count, float* noise) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return avx512::draw_columns(keys, row, first, count, noise);
-  if (isa == Isa::kAvx2) return avx2::draw_columns(keys, row, first, count, noise);
-#endif
-  baseline::draw_columns(keys, row, first, count, noise);
+  run_with_vectors(isa, [&]<int kBytes>() ATOLL_INLINE {
+    constexpr int kVectors = 4;  // at a time, so that none waits for another
+    constexpr std::int64_t kColumns = kVectors * kBytes / 2;
+    static_assert(kNoiseUnit % kColumns == 0);
+    std::uint32_t words[kColumns];
+    for (std::int64_t j = 0; j < count; j += kColumns) {
+      draw_vectors<kBytes, kVectors>(key, row, static_cast<std::uint32_t>((first + j) / 4), words);
+#pragma omp simd
+      for (std::int64_t k = 0; k < kColumns; ++k) {
+        noise[j + k] = static_cast<float>(static_cast<std::int32_t>(words[k] >> 8U)) * 0x1p-24F;
+      }
+    }
+  });
 }
 
 float round_to_codes(Isa isa, const float* values, const float* noise, std::int64_t count,

@@ -14,16 +14,9 @@ namespace atl {
 // Columns that are drawn together.
 inline constexpr std::int64_t kNoiseUnit = 128;
 
-// A key, and what it is in each round of Philox4x32: its two halves.
-struct NoiseKeys {
-  explicit NoiseKeys(const RandomKey& of);
-  RandomKey key;
-  std::uint64_t rounds[10][2];
-};
-
 // random_uniform of (key, row, first + j) for j in [0, count), and on to the next multiple of
 // kNoiseUnit, for which `noise` has room. first: a multiple of 4.
-void draw_noise(Isa isa, const NoiseKeys& keys, std::uint64_t row, std::int64_t first,
+void draw_noise(Isa isa, const RandomKey& key, std::uint64_t row, std::int64_t first,
                 std::int64_t count, float* noise);
 
 // Codes of `count` values (a multiple of 64) at 8 bits or fewer, a byte each: floor(t) + (noise <

@@ -9,25 +9,16 @@
 // of the limit that counts: the time that memory (no-reuse bytes) or products would take at these
 // rates, by the time measured; above 1 where caches help. Times are the device's
 // where it has a clock. --benchmark_out=FILE writes JSON.
-#include <charconv>
 #include <cmath>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "tests/benchmarks/arguments.hpp"
 #include "tests/benchmarks/bench.hpp"
 
 namespace atl {
 
 namespace {
-
-template <typename Number>
-Number parse_number(std::string_view argument, std::string_view value, const char* allowed) {
-  Number parsed{};
-  const auto result = std::from_chars(value.data(), value.data() + value.size(), parsed);
-  const bool whole = result.ec == std::errc() && result.ptr == value.data() + value.size();
-  if (!whole || !(parsed > 0)) fail_option("{}: allowed are {}", argument, allowed);
-  return parsed;
-}
 
 std::vector<std::string> split(std::string_view list) {
   std::vector<std::string> names;

@@ -5,17 +5,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <random>
 #include <string>
 
+#include "base/error.hpp"
 #include "base/median.hpp"
 #include "datasets/dataset.hpp"
 #include "kernels/ceilings.hpp"
 #include "kernels/registry.hpp"
 #include "partition/node_order.hpp"
+#include "tests/benchmarks/arguments.hpp"
 
 namespace atl {
 namespace {
@@ -122,14 +123,26 @@ void run(const Options& options) {
 }  // namespace atl
 
 int main(int argc, char** argv) {
-  atl::Options options;
-  if (argc < 2) {
-    fmt::print(stderr, "usage: bench_order DATASET [THREADS] [WIDTH] [f32|bf16]\n");
-    return 2;
+  constexpr const char* kWhole = "whole numbers from 1 on";
+  try {
+    atl::Options options;
+    if (argc < 2 || argc > 5) {
+      atl::fail_option("usage: bench_order DATASET [THREADS] [WIDTH] [f32|bf16]");
+    }
+    options.folder = argv[1];
+    if (argc > 2) options.threads = atl::parse_number<int>("THREADS", argv[2], kWhole);
+    if (argc > 3) options.width = atl::parse_number<int>("WIDTH", argv[3], kWhole);
+    if (argc > 4) {
+      const auto dtype = atl::dtype_named(argv[4]);
+      if (!dtype || *dtype == atl::DType::kF64) {
+        atl::fail_option("TYPE: '{}' found; allowed are f32, bf16", argv[4]);
+      }
+      options.dtype = *dtype;
+    }
+    atl::run(options);
+    return 0;
+  } catch (const atl::Error& error) {
+    fmt::print(stderr, "bench_order: {}\n", error.what());
+    return error.exit_code();
   }
-  options.folder = argv[1];
-  if (argc > 2) options.threads = std::max(1, std::atoi(argv[2]));
-  if (argc > 3) options.width = std::max(1, std::atoi(argv[3]));
-  if (argc > 4) options.dtype = atl::dtype_named(argv[4]).value_or(atl::DType::kF32);
-  atl::run(options);
 }

@@ -15,6 +15,7 @@
 #include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/exponential.hpp"
 #include "kernels/cpu/random_blocks.hpp"
+#include "tests/kernels/harness.hpp"
 
 namespace atl {
 
@@ -33,15 +34,9 @@ std::string vectors_name(const ::testing::TestParamInfo<Isa>& test) {
 INSTANTIATE_TEST_SUITE_P(Isas, CpuVectors,
                          ::testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512), vectors_name);
 
-// Every sign, exponent and kept bit, with what is cut off at its ends and around the middle; the
-// payloads of NaN among them.
+// The payloads of NaN among them.
 TEST_P(CpuVectors, RoundAsToBf16BitForBit) {
-  std::vector<float> values;
-  for (std::uint32_t upper = 0; upper <= 0xFFFF; ++upper) {
-    for (const std::uint32_t lower : {0U, 1U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
-      values.push_back(std::bit_cast<float>(upper << 16U | lower));
-    }
-  }
+  const std::vector<float> values = numbers_to_round();
   const auto count = static_cast<std::int64_t>(values.size());
   std::vector<Bf16> rounded(values.size());
   std::vector<float> widened(values.size());

@@ -1,5 +1,6 @@
 #include "tests/kernels/harness.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -250,6 +251,16 @@ std::vector<std::int32_t> random_integers(std::int64_t count, std::int32_t bound
     const std::uint32_t bits =
         random_bits({seed, RandomStream::kGenerator}, static_cast<std::uint64_t>(k), 1);
     values.push_back(static_cast<std::int32_t>(bits % static_cast<std::uint32_t>(bound)));
+  }
+  return values;
+}
+
+std::vector<float> numbers_to_round() {
+  std::vector<float> values;
+  for (std::uint32_t upper = 0; upper <= 0xFFFF; ++upper) {
+    for (const std::uint32_t lower : {0U, 1U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
+      values.push_back(std::bit_cast<float>(upper << 16U | lower));
+    }
   }
   return values;
 }

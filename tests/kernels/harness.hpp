@@ -138,5 +138,8 @@ std::vector<float> random_floats(std::int64_t count, std::uint64_t seed);
 std::vector<double> random_doubles(std::int64_t count, std::uint64_t seed, double offset = 0);
 std::vector<std::int32_t> random_integers(std::int64_t count, std::int32_t bound,
                                           std::uint64_t seed);
+// Every sign, exponent and bit that bf16 keeps, each with what is cut off below, at and above the
+// middle and at its ends: 6 * 2^16 numbers, NaN and infinity among them.
+std::vector<float> numbers_to_round();
 
 }  // namespace atl

@@ -47,14 +47,8 @@ TEST_P(LiteralBf16, ConvertRoundsTiesToEven) {
   EXPECT_EQ(h->download(wide), kRounded);
 }
 
-// Every sign, exponent and kept bit, with what is cut off below, at and above the middle.
 TEST_P(LiteralBf16, ConvertRoundsEveryNumberAlike) {
-  std::vector<float> values;
-  for (std::uint32_t upper = 0; upper <= 0xFFFF; ++upper) {
-    for (const std::uint32_t lower : {0U, 1U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
-      values.push_back(std::bit_cast<float>(upper << 16U | lower));
-    }
-  }
+  const std::vector<float> values = numbers_to_round();
   const auto count = static_cast<std::int64_t>(values.size());
   const MatrixView narrow = h->output(1, count);
   const MatrixView wide = h->output<float>(1, count);

@@ -168,5 +168,23 @@ TEST(PartitionOptions, GraphWithoutEdgesIsBalancedByNodes) {
   EXPECT_EQ(problem.node_weights, (Weights{1, 1, 1, 1}));
 }
 
+// Four while they are cheap, one of large graphs; or what was asked for.
+TEST(PartitionOptions, CutsGoByTheSizeOfTheGraph) {
+  const std::vector<std::int32_t> columns(20'000'001, 0);
+  PartitionOptions options;
+  options.balance = PartitionBalance::kNodes;
+  const auto cuts = [&](std::int64_t edges) {
+    const std::vector<std::int64_t> row_ptr{0, edges, edges};
+    const auto count = static_cast<std::size_t>(edges);
+    const CsrView csr{row_ptr, std::span(columns).first(count), {}};
+    return make_partition_problem({csr, true}, 2, options, {}).cuts;
+  };
+  EXPECT_EQ(cuts(3), 4);
+  EXPECT_EQ(cuts(20'000'000), 4);
+  EXPECT_EQ(cuts(20'000'001), 1);
+  options.cuts = 7;
+  EXPECT_EQ(cuts(20'000'001), 7);
+}
+
 }  // namespace
 }  // namespace atl

@@ -28,6 +28,7 @@ struct ModelCase {
   bool directed = true;
   // Rank r computes the halo rows of owner o where (r + 2 o) % 3 < recompute: 0 none, 3 all.
   int recompute = 0;
+  int layers = 3;
 };
 
 struct Outcome {
@@ -75,6 +76,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     }
     ModelConfig config;
     config.kind = setup.kind;
+    config.layers = setup.layers;
     config.hidden = 5;
     config.features = kFeatures;
     config.outputs = kClasses;
@@ -145,6 +147,9 @@ std::vector<ModelCase> setups() {
       all.push_back({kind, norm, OrderChoice::kAggregateFirst, true, 0.4, 0, false, true, 3});
       all.push_back({kind, norm, OrderChoice::kAuto, true, 0.4, 0, false, true, 2});
     }
+    // Gradients change places more often.
+    all.push_back({.kind = kind, .order = OrderChoice::kMultiplyFirst, .layers = 5});
+    all.push_back({.kind = kind, .norm = Norm::kBatch, .layers = 5});
   }
   return all;
 }
