@@ -245,16 +245,51 @@ struct ColumnFactors {
   float shift = 0;
 };
 
-__device__ inline ColumnFactors column_factors(const EpilogueArgs& args, std::int64_t col) {
+__device__ inline ColumnFactors column_factors(const EpilogueArgs& args, std::int64_t col,
+                                               float gamma, float beta) {
   ColumnFactors factors;
-  double scale = args.gamma != nullptr ? static_cast<double>(args.gamma[col]) : 1.0;
+  double scale = gamma;
   if (args.mean != nullptr) {
     factors.mean = split_double(args.mean[col]);
     scale *= args.inv_std[col];
   }
   factors.scale = static_cast<float>(scale);
-  if (args.beta != nullptr) factors.shift = args.beta[col];
+  factors.shift = beta;
   return factors;
+}
+
+// Neighbouring parameters from `from` on, in accesses of 16 bytes where they are aligned;
+// `otherwise` where there are none.
+template <int kCount>
+__device__ inline void load_parameters(const float* from, std::int64_t col, float otherwise,
+                                       Packed<float, kCount>& to) {
+  constexpr int kWide = kVector<float>;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(from + col) % 16 == 0;
+  if (from != nullptr && kCount % kWide == 0 && aligned) {
+#pragma unroll
+    for (int k = 0; k + kWide <= kCount; k += kWide) {
+      const auto four = load<kWide>(from + col + k);
+#pragma unroll
+      for (int j = 0; j < kWide; ++j) to.values[k + j] = four.values[j];
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) to.values[k] = from != nullptr ? from[col + k] : otherwise;
+  }
+}
+
+// Of kCount neighbouring columns from `col` on.
+template <int kCount>
+__device__ inline void load_factors(const EpilogueArgs& args, std::int64_t col,
+                                    ColumnFactors (&factors)[kCount]) {
+  Packed<float, kCount> gamma;
+  Packed<float, kCount> beta;
+  load_parameters(args.gamma, col, 1.0F, gamma);
+  load_parameters(args.beta, col, 0.0F, beta);
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) {
+    factors[k] = column_factors(args, col + k, gamma.values[k], beta.values[k]);
+  }
 }
 
 __device__ inline float affine_value(const ColumnFactors& factors, float x) {

@@ -114,12 +114,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const Place place = place_of(walk, blockIdx.x, threadIdx.x);
   const int sharer = static_cast<int>(threadIdx.x) % kSharers;
   ColumnFactors factors[kUnit];
-  if constexpr (kAffine) {
-#pragma unroll
-    for (int k = 0; k < kUnit; ++k) {
-      if (place.inside) factors[k] = column_factors(args, place.col + k);
-    }
-  }
+  if (kAffine && place.inside) load_factors(args, place.col, factors);
   const RandomKey key = args.drops() ? args.key_now() : args.key;
   const std::int64_t step = down * walk.rows;
   // The same turns for all threads of a block, because sharers meet in every one.

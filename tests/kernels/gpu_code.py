@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""What nvcc made of the kernels of the cuda backend, read from the machine code: no GPU is needed.
+
+gpu_code.py LIBRARY                 a table of all kernels
+gpu_code.py LIBRARY --check TABLE   compares the kernels that the table lists with it; exit code 1 if
+                                    one needs 10 % more of anything, or less: then the table is old
+gpu_code.py LIBRARY --update TABLE  writes new figures of the same kernels into the table
+
+Registers, stack (spilled registers and local arrays) and shared memory are of a thread, a thread and
+a block, in bytes but for registers. The inner loop of a kernel is the one, of those without a loop
+inside, that loads most from global memory: its instructions, loads, and the width of the loads in
+bits. Exit code 77 where cuobjdump and nvdisasm are not installed."""
+
+import argparse
+import collections
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+TOLERANCE = 0.10
+COLUMNS = ("registers", "stack", "shared", "instructions", "loop", "loads", "width")
+INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
+RESOURCES = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)")
+Figures = collections.namedtuple("Figures", COLUMNS)
+Instruction = collections.namedtuple("Instruction", "address operation operands")
+
+
+def find_tools():
+    """A PATH on which cuobjdump finds nvdisasm, or None. pip's packages are looked for, too."""
+    folders = os.environ.get("PATH", "").split(os.pathsep) + ["/usr/local/cuda/bin"]
+    places = {sysconfig.get_paths()["purelib"], os.environ.get("ATOLL_TOOLS", "")}
+    for place in sorted(places - {""}):
+        for release in ("cu13", "cuda_nvdisasm", "cuda_cuobjdump"):
+            folders.append(os.path.join(place, "nvidia", release, "bin"))
+    path = os.pathsep.join(folders)
+    if all(shutil.which(tool, path=path) for tool in ("cuobjdump", "nvdisasm")):
+        return path
+    return None
+
+
+def dump(path, option, library):
+    tool = shutil.which("cuobjdump", path=path)
+    return subprocess.run([tool, option, library], env={**os.environ, "PATH": path}, check=True,
+                          capture_output=True, text=True).stdout
+
+
+def end_of_name(text):
+    """Where the arguments of a function begin: the first bracket outside of <>."""
+    depth = 0
+    for position, letter in enumerate(text):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "(" and depth == 0:
+            return position
+    return len(text)
+
+
+def plain_names(mangled):
+    """Without namespaces, arguments and the numbers that unnamed namespaces get."""
+    text = subprocess.run(["c++filt"], input="\n".join(mangled), check=True, capture_output=True,
+                          text=True).stdout
+    names = []
+    for line in text.splitlines():
+        line = re.sub(r"\(anonymous namespace\)::|\b(atl|cuda)::", "", line)
+        line = re.sub(r"^void ", "", line).replace("> >", ">>")
+        names.append(line[:end_of_name(line)])
+    return dict(zip(mangled, names))
+
+
+def read_code(text):
+    """Mangled name -> instructions."""
+    code, current = {}, None
+    for line in text.splitlines():
+        if "Function :" in line:
+            current = code.setdefault(line.split("Function :")[1].strip(), [])
+        elif current is not None and (found := INSTRUCTION.match(line)):
+            current.append(Instruction(int(found[1], 16), found[2], found[3]))
+    return code
+
+
+def loops_of(instructions):
+    """The instructions of each loop that has none inside: from the target of a jump back to it."""
+    # Behind the last exit stands what divergent warps do at a shuffle; it jumps back, too.
+    last_exit = max((i.address for i in instructions if i.operation == "EXIT"), default=0)
+    spans = []
+    for instruction in instructions:
+        target = re.search(r"0x([0-9a-f]+)\s*$", instruction.operands)
+        if instruction.operation.startswith("BRA") and target:
+            begin = int(target[1], 16)
+            if begin < instruction.address < last_exit:
+                spans.append((begin, instruction.address))
+    inner = [span for span in set(spans)
+             if not any(other != span and span[0] <= other[0] and other[1] <= span[1]
+                        for other in set(spans))]
+    return [[i for i in instructions if begin <= i.address <= end] for begin, end in sorted(inner)]
+
+
+def width_of(load):
+    found = re.search(r"\.(128|64|U16|S16|U8|S8|16)\b", load)
+    return int(found[1].lstrip("US")) if found else 32
+
+
+def is_load(instruction):
+    return instruction.operation.startswith("LDG")
+
+
+def figures_of(instructions, resources):
+    loops = loops_of(instructions)
+    hot = max(loops, key=lambda loop: sum(width_of(i.operation) for i in loop if is_load(i)),
+              default=[])
+    loads = [i.operation for i in hot if is_load(i)]
+    # The end is padded with jumps to themselves and empty instructions.
+    count = sum(not i.operation.startswith("NOP") for i in instructions)
+    return Figures(*resources, count, len(hot), len(loads),
+                   max((width_of(load) for load in loads), default=0))
+
+
+def read_library(path, library):
+    """Plain name -> Figures."""
+    resources, name = {}, None
+    for line in dump(path, "-res-usage", library).splitlines():
+        if line.strip().startswith("Function "):
+            name = line.strip()[len("Function "):].rstrip(":")
+        elif found := RESOURCES.search(line):
+            resources[name] = tuple(int(number) for number in found.groups())
+    code = read_code(dump(path, "-sass", library))
+    names = plain_names(sorted(code))
+    return {names[mangled]: figures_of(code[mangled], resources[mangled]) for mangled in code}
+
+
+def read_table(path):
+    with open(path, encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in file]
+    comments = [line for line in lines if line.startswith("#")]
+    rows = {}
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        words = line.split("|")
+        if len(words) != len(COLUMNS) + 1:
+            sys.exit(f"{path}:{number}: {len(words)} fields; a kernel and {len(COLUMNS)} expected")
+        rows[words[0].strip()] = Figures(*(int(word) for word in words[1:]))
+    return comments, rows
+
+
+def format_rows(rows):
+    width = max(len(name) for name in rows)
+    lines = []
+    for name in sorted(rows):
+        numbers = " | ".join(f"{value:{len(column)}}" for column, value in zip(COLUMNS, rows[name]))
+        lines.append(f"{name:{width}} | {numbers}")
+    return "\n".join(lines) + "\n"
+
+
+def compare(wanted, found):
+    """Sentences about what differs."""
+    faults = []
+    for name, before in sorted(wanted.items()):
+        if name not in found:
+            faults.append(f"{name}: listed, but not in the library")
+            continue
+        for column, old, new in zip(COLUMNS, before, found[name]):
+            if abs(new - old) > TOLERANCE * old:
+                faults.append(f"{name}: {column} {new}, listed {old}")
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("library")
+    parser.add_argument("--check", metavar="TABLE")
+    parser.add_argument("--update", metavar="TABLE")
+    arguments = parser.parse_args()
+    path = find_tools()
+    if path is None:
+        print("SKIPPED: machine code (cuobjdump and nvdisasm are not installed)")
+        return 77
+    found = read_library(path, arguments.library)
+    if arguments.check:
+        faults = compare(read_table(arguments.check)[1], found)
+        for fault in faults:
+            print(fault)
+        if faults:
+            print(f"Where that is meant: {sys.argv[0]} {arguments.library} --update {arguments.check}")
+        return 1 if faults else 0
+    if arguments.update:
+        comments, rows = read_table(arguments.update)
+        rows = {name: found[name] for name in rows if name in found}
+        with open(arguments.update, "w", encoding="utf-8") as file:
+            file.write("\n".join(comments) + "\n" + format_rows(rows))
+        return 0
+    print("kernel | " + " | ".join(COLUMNS))
+    print(format_rows(found), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
