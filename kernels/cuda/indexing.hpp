@@ -14,8 +14,8 @@
 namespace atl::cuda {
 
 // Rows by their number of edges. A few lanes take a row below kLongRow, a block takes one below
-// kSplitRow, and several blocks take pieces of one beyond, whose sums are added in order: a block is
-// one warp, and the rest of the device should not wait long for the last.
+// kSplitRow, and several blocks take pieces of one beyond, whose sums are added in order: a block
+// is one warp, and the rest of the device should not wait long for the last.
 inline constexpr std::int64_t kMediumRow = 32;
 inline constexpr std::int64_t kLongRow = 256;
 inline constexpr std::int64_t kSplitRow = 1024;

@@ -6,6 +6,11 @@ gpu_code.py LIBRARY --check TABLE   compares the kernels that the table lists wi
                                     one needs 10 % more of anything, or less: then the table is old
 gpu_code.py LIBRARY --update TABLE  writes new figures of the same kernels into the table
 
+gpu_code.py --tools FOLDER          whether the tools are there, or in FOLDER, where pip put them
+
+--compiler NAME: what the library was made by. A table of another compiler ("# compiler: NAME") is
+not compared.
+
 Registers, stack (spilled registers and local arrays) and shared memory are of a thread, a thread and
 a block, in bytes but for registers. The inner loop of a kernel is the one, of those without a loop
 inside, that loads most from global memory: its instructions, loads, and the width of the loads in
@@ -13,6 +18,7 @@ bits. Exit code 77 where cuobjdump and nvdisasm are not installed."""
 
 import argparse
 import collections
+import glob
 import os
 import re
 import shutil
@@ -21,6 +27,7 @@ import sys
 import sysconfig
 
 TOLERANCE = 0.10
+COMPILER = "# compiler:"
 COLUMNS = ("registers", "stack", "shared", "instructions", "loop", "loads", "width")
 INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
 RESOURCES = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)")
@@ -28,13 +35,11 @@ Figures = collections.namedtuple("Figures", COLUMNS)
 Instruction = collections.namedtuple("Instruction", "address operation operands")
 
 
-def find_tools():
-    """A PATH on which cuobjdump finds nvdisasm, or None. pip's packages are looked for, too."""
+def find_tools(folder):
+    """A PATH on which cuobjdump finds nvdisasm, or None. pip puts them into its own or a folder."""
     folders = os.environ.get("PATH", "").split(os.pathsep) + ["/usr/local/cuda/bin"]
-    places = {sysconfig.get_paths()["purelib"], os.environ.get("ATOLL_TOOLS", "")}
-    for place in sorted(places - {""}):
-        for release in ("cu13", "cuda_nvdisasm", "cuda_cuobjdump"):
-            folders.append(os.path.join(place, "nvidia", release, "bin"))
+    for place in (folder, sysconfig.get_paths()["purelib"]):
+        folders += sorted(glob.glob(os.path.join(place, "nvidia", "*", "bin"))) if place else []
     path = os.pathsep.join(folders)
     if all(shutil.which(tool, path=path) for tool in ("cuobjdump", "nvdisasm")):
         return path
@@ -154,6 +159,10 @@ def format_rows(rows):
     return "\n".join(lines) + "\n"
 
 
+def compiler_line(name):
+    return f"{COMPILER} {name}"
+
+
 def compare(wanted, found):
     """Sentences about what differs."""
     faults = []
@@ -169,17 +178,26 @@ def compare(wanted, found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("library")
+    parser.add_argument("library", nargs="?")
+    parser.add_argument("--tools", metavar="FOLDER", default=os.environ.get("ATOLL_TOOLS", ""))
     parser.add_argument("--check", metavar="TABLE")
     parser.add_argument("--update", metavar="TABLE")
+    parser.add_argument("--compiler", metavar="NAME", default="unknown")
     arguments = parser.parse_args()
-    path = find_tools()
+    path = find_tools(arguments.tools)
     if path is None:
         print("SKIPPED: machine code (cuobjdump and nvdisasm are not installed)")
         return 77
+    if arguments.library is None:
+        return 0
     found = read_library(path, arguments.library)
     if arguments.check:
-        faults = compare(read_table(arguments.check)[1], found)
+        comments, wanted = read_table(arguments.check)
+        if compiler_line(arguments.compiler) not in comments:
+            print(f"SKIPPED: machine code ({arguments.check} is of another compiler than "
+                  f"{arguments.compiler})")
+            return 77
+        faults = compare(wanted, found)
         for fault in faults:
             print(fault)
         if faults:
@@ -187,6 +205,8 @@ def main():
         return 1 if faults else 0
     if arguments.update:
         comments, rows = read_table(arguments.update)
+        comments = [compiler_line(arguments.compiler) if line.startswith(COMPILER) else line
+                    for line in comments]
         rows = {name: found[name] for name in rows if name in found}
         with open(arguments.update, "w", encoding="utf-8") as file:
             file.write("\n".join(comments) + "\n" + format_rows(rows))
