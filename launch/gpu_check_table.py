@@ -1,91 +1,193 @@
 #!/usr/bin/env python3
-"""Collects the results of gpu-check.sh: writes FOLDER/gpu-check.json and prints one table."""
+"""Collects the results of gpu-check.sh from a folder and sets them beside targets and peers. Alone:
+gpu_check_table.py FOLDER prints the tables of a folder or of an unpacked archive."""
 
+import collections
 import json
 import pathlib
 import sys
 
+from gpu_check_judge import read_json
+from gpu_check_list import STAGES
 
-def read_json(path):
-    try:
-        return json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError):
-        return None
+TARGETS = pathlib.Path(__file__).with_name("gpu_targets.json")
+FIGURES = ("bytes_per_second", "no_reuse_bytes_per_second", "compulsory_bytes_per_second", "flops")
 
 
 def collect(folder):
-    results = folder / "results"
-    gpu = results / "gpu.txt"
-    document = {"gpu": gpu.read_text().strip() if gpu.exists() else None,
-                "machine": read_json(results / "machine.json"), "checks": {}}
-    for path in sorted(results.glob("*.exit")):
-        code, seconds = path.read_text().split()
-        name = path.stem
-        document["checks"][name] = {
-            "exit_code": int(code), "seconds": int(seconds),
-            "command": (results / f"{name}.command").read_text().strip(),
-            "result": read_json(results / f"{name}.json")}
-        tests = results / f"{name}.tests"
-        if tests.exists():
-            ran, skipped = tests.read_text().split()
-            document["checks"][name]["tests"] = {"ran": int(ran), "skipped": int(skipped)}
-    for path in sorted(results.glob("*.skipped")):
-        document["checks"][path.stem] = {"skipped": path.read_text().strip()}
-    for path in sorted(results.glob("*.command")):  # ended from outside while it ran
-        document["checks"].setdefault(path.stem, {"unfinished": path.read_text().strip()})
-    return document
+    records = [read_json(path) for path in sorted((folder / "checks").glob("*/check.json"))]
+    order = list(STAGES)
+    records = sorted((record for record in records if record),
+                     key=lambda record: order.index(record["stage"]))
+    checks = {record["name"]: record for record in records}
+    return {"machine": read_json(folder / "machine.json") or {}, "checks": checks}
 
 
-def rows_of(document):
-    for name, check in document["checks"].items():
-        if "skipped" in check:
-            yield name, "skipped", check["skipped"]
-            continue
-        if "unfinished" in check:
-            yield name, "unfinished", check["unfinished"]
-            continue
-        state = "ok" if check["exit_code"] == 0 else f"exit code {check['exit_code']}"
-        result = check["result"] or {}
-        if "tests" in check:
-            tests = check["tests"]
-            yield name, state, (f"{tests['ran']} tests, {tests['skipped']} skipped, "
-                                f"{check['seconds']} s")
-        elif "epoch_ms" in result:
-            times = result["epoch_ms"]
-            text = f"{times['median']:.2f} ms ({times['min']:.2f} .. {times['max']:.2f})"
-            memory = result.get("device_memory_mb") or result.get("peak_device_mb")
-            if memory:
-                text += f", {memory / 1000:.2f} GB"
-            for operation, cost in sorted(result.get("profile", {}).get("operations", {}).items(),
-                                          key=lambda item: -item[1]["ms"])[:4]:
-                text += f", {operation} {100 * cost['share']:.0f} %"
-            yield name, state, text
-        elif "benchmarks" in result:
-            yield name, state, f"{len(result['benchmarks'])} benchmarks"
-            for benchmark in result["benchmarks"]:
-                if benchmark.get("aggregate_name") not in (None, "median"):
-                    continue
-                text = f"{benchmark['real_time']:.3f} {benchmark['time_unit']}"
-                for counter in ("bytes_per_second", "no_reuse_bytes_per_second",
-                                "compulsory_bytes_per_second", "flops"):
-                    if counter in benchmark:
-                        text += f", {counter} {benchmark[counter] / 1e9:.1f} G/s"
-                yield "  " + benchmark.get("run_name", benchmark["name"]), "", text
+def epoch_figures(result):
+    times = result["epoch_ms"]
+    text = f"{times['median']:.2f} ms ({times['min']:.2f} .. {times['max']:.2f})"
+    memory = result.get("device_memory_mb") or result.get("peak_device_mb")
+    if memory:
+        text += f", {memory / 1000:.2f} GB"
+    costs = result.get("profile", {}).get("operations", {})
+    for operation, cost in sorted(costs.items(), key=lambda item: -item[1]["ms"])[:3]:
+        text += f", {operation} {100 * cost['share']:.0f} %"
+    return text
+
+
+def figures_of(record):
+    """One check's outcome in a line."""
+    result = record.get("result") or {}
+    words = [record["why"]] if record["why"] else []
+    if "tests" in record:
+        tests = record["tests"]
+        words.append(f"{tests['ran']} tests, {tests['skipped']} skipped")
+        words += [f"failed: {', '.join(tests['failed'])}"] if tests["failed"] else []
+    if "epoch_ms" in result:
+        words.append(epoch_figures(result))
+    if "benchmarks" in result:
+        words.append(f"{len(result['benchmarks'])} benchmarks")
+    if "kernels" in result:
+        words.append(f"{len(result['kernels'])} kernels")
+    if record.get("seconds"):
+        words.append(f"took {record['seconds']:.0f} s")
+    if record.get("beside"):
+        words.append(f"beside {record['beside']}")
+    return ", ".join(words)
+
+
+def median_ms(checks, name):
+    """The median epoch of a check that passed, else None."""
+    record = checks.get(name, {})
+    if record.get("state") != "ok":
+        return None
+    return ((record.get("result") or {}).get("epoch_ms") or {}).get("median")
+
+
+def spmm_ms(checks, name):
+    """The mean time of one SpMM in the profile of a check that passed, else None."""
+    record = checks.get(name, {})
+    profile = (record.get("result") or {}).get("profile") or {}
+    phase = profile.get("phases", {}).get("spmm central")
+    if record.get("state") != "ok" or not phase or not phase["calls"]:
+        return None
+    return phase["ms"] / phase["calls"]
+
+
+def compared_with_targets(document):
+    """Rows (name, target, found, verdict)."""
+    checks, scale = document["checks"], document["machine"].get("scale", 1)
+    for target in json.loads(TARGETS.read_text(encoding="utf-8"))["targets"]:
+        measure = {"epoch": median_ms, "spmm": spmm_ms}[target["of"]]
+        found = measure(checks, target["check"])
+        if found is None:
+            verdict = "not measured"
+        elif scale != 1:
+            verdict = f"not compared: graphs of scale {scale:g}"
         else:
-            yield name, state, f"{check['seconds']} s"
+            verdict = "reached" if found <= target["ms"] else f"missed x {found / target['ms']:.2f}"
+        yield target["name"], target["ms"], found, verdict
+
+
+def compared_with_peers(checks):
+    """Rows (task, own ms, the peer's best ms, how), at the same precision."""
+    best = {}
+    for name, record in checks.items():
+        found = median_ms(checks, name)
+        if not name.startswith("peer_") or found is None:
+            continue
+        peer = record["result"]
+        task = f"{peer['dataset'].removeprefix('like:')}_{peer['model']}_{peer['precision']}"
+        if found < best.get(task, (float("inf"),))[0]:
+            best[task] = (found, f"{peer['adjacency']}, "
+                                 f"{'compiled' if peer.get('compiled') else 'eager'}")
+    for task, (found, how) in sorted(best.items()):
+        own = median_ms(checks, f"epoch_{task}")
+        if own is not None:
+            yield task, own, found, how
+
+
+def compared_with_cusparse(checks):
+    """Rows (graph and type, own SpMM ms, cuSPARSE's)."""
+    for name in sorted(checks):
+        if name.startswith("library_") and name.endswith("_own"):
+            own = spmm_ms(checks, name)
+            other = spmm_ms(checks, name.removesuffix("own") + "cusparse")
+            if own is not None and other is not None:
+                yield name.removeprefix("library_").removesuffix("_own"), own, other
+
+
+def benchmark_rows(checks):
+    for record in checks.values():
+        for benchmark in (record.get("result") or {}).get("benchmarks", []):
+            if benchmark.get("aggregate_name") not in (None, "median"):
+                continue
+            text = f"{benchmark['real_time']:.3f} {benchmark['time_unit']}"
+            for figure in FIGURES:
+                if figure in benchmark:
+                    text += f", {figure} {benchmark[figure] / 1e9:.1f} G/s"
+            yield benchmark.get("run_name", benchmark["name"]), text
+
+
+def counter_rows(checks):
+    for name, record in checks.items():
+        kernels = (record.get("result") or {}).get("kernels", {})
+        for kernel, figures in sorted(kernels.items(), key=lambda item: -item[1].get("ms", 0)):
+            text = ", ".join(f"{key} {value:.4g}" for key, value in figures.items())
+            yield f"{name.removeprefix('counters_')}  {kernel[:60]}", text
+
+
+def choice_rows(checks):
+    """What --calibrate measured, check by check."""
+    for name, record in checks.items():
+        for choice in (record.get("calibration") or {}).get("kernel_choices", []):
+            yield name, ", ".join(f"{key} {value}" for key, value in choice.items())
+
+
+def lines_of(title, rows):
+    rows = [[str(cell) for cell in row] for row in rows]
+    if not rows:
+        return
+    yield f"\n{title}"
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    for row in rows:
+        yield "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths)).rstrip()
+
+
+def format_document(document):
+    """All tables as text; what matters most stands last, where a terminal shows it."""
+    checks, machine = document["checks"], document["machine"]
+    lines = [f"{machine.get('version')}; GPU: {machine.get('gpu')}; scale {machine.get('scale')}"]
+    lines += lines_of("Kernels", benchmark_rows(checks))
+    lines += lines_of("Counters", counter_rows(checks))
+    lines += lines_of("Measured choices", choice_rows(checks))
+    lines += lines_of("Checks", [(name, record["state"], figures_of(record))
+                                 for name, record in checks.items()
+                                 if record["state"] != "put off"])
+    put_off = collections.Counter(record["stage"] for record in checks.values()
+                                  if record["state"] == "put off")
+    if put_off:
+        stages = ", ".join(f"{count} of {stage}" for stage, count in put_off.items())
+        lines += ["", f"Put off, for want of time: {stages}"]
+    lines += lines_of("Own SpMM against cuSPARSE", [
+        (name, f"{own:.3f} ms", f"{other:.3f} ms", f"cuSPARSE takes x {other / own:.2f}")
+        for name, own, other in compared_with_cusparse(checks)])
+    lines += lines_of("Epochs against PyTorch Geometric at the same precision", [
+        (task, f"{own:.2f} ms", f"{found:.2f} ms", f"x {found / own:.2f}", how)
+        for task, own, found, how in compared_with_peers(checks)])
+    lines += lines_of("Targets", [
+        (name, f"{target:g} ms", "-" if found is None else f"{found:.2f} ms", verdict)
+        for name, target, found, verdict in compared_with_targets(document)])
+    return "\n".join(lines) + "\n"
 
 
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: gpu_check_table.py FOLDER")
-    folder = pathlib.Path(sys.argv[1])
-    document = collect(folder)
-    (folder / "gpu-check.json").write_text(json.dumps(document, indent=1) + "\n")
-    rows = list(rows_of(document))
-    width = max((len(row[0]) for row in rows), default=0)
-    for name, state, text in rows:
-        print(f"{name:<{width}}  {state:<12}  {text}")
+    if len(sys.argv) != 2 or not pathlib.Path(sys.argv[1]).is_dir():
+        print("usage: gpu_check_table.py FOLDER", file=sys.stderr)
+        return 2
+    print(format_document(collect(pathlib.Path(sys.argv[1]))), end="")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

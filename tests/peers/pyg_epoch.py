@@ -17,6 +17,7 @@ def arguments():
     parser.add_argument("--adjacency", choices=["edge_index", "csr", "kept"], default="csr",
                         help="edge list with scatter; sparse CSR matrix; EdgeIndex that keeps its "
                              "CSR and that of its transpose")
+    parser.add_argument("--compile", action="store_true", help="the model by torch.compile")
     parser.add_argument("--memory-gb", type=float, help="of the device; default: all it has")
     return read_options(parser, ["numpy", "torch", "torch_geometric"])
 
@@ -112,9 +113,12 @@ def main():
 
     task = Task(options)
     refuse_what_does_not_fit(options, task)
-    train_and_report(options, task, build_model(options, task),
+    model = build_model(options, task)
+    if options.compile:
+        model = torch.compile(model)
+    train_and_report(options, task, model,
                      f"PyG {torch_geometric.__version__}, torch {torch.__version__}",
-                     {"adjacency": options.adjacency})
+                     {"adjacency": options.adjacency, "compiled": options.compile})
 
 
 if __name__ == "__main__":
