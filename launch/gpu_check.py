@@ -120,7 +120,8 @@ class Call:
         return result.stdout
 
     def open(self):
-        """Makes the folders; takes over what an earlier call has left."""
+        """Makes the folders; takes over what an earlier call has left. Ends the call where there is
+        no device."""
         for folder in (self.options.out / "checks", self.options.data, self.options.archive.parent):
             folder.mkdir(parents=True, exist_ok=True)
         if self.options.earlier:
@@ -146,6 +147,10 @@ class Call:
         write_whole(self.options.out / "machine.json", json.dumps(machine, indent=1) + "\n")
         print(f"{self.version}; GPU: {gpu}" + ("" if code == 0 else f"; faults in {log}"),
               flush=True)
+        for finding in (machine["doctor"] or {}).get("findings", []):
+            if (finding["section"], finding["name"]) == ("devices", "CUDA") \
+                    and finding["level"] != "ok":
+                sys.exit(f"gpu-check.sh: CUDA devices: {finding['value']}")
 
     def passed_before(self, check):
         """Whether the same program has passed the same check; one that was asked for is repeated."""

@@ -100,17 +100,17 @@ class Host(tempfile.TemporaryDirectory):
         self.tool(f"build/{name}", f"#!/usr/bin/env bash\n{before}\n"
                                    f"exec {BUILD}/{name}_emulated {' '.join(words)}\n")
 
-    def start(self, *options):
+    def start(self, *options, **variables):
         values = dict(environment(), PATH=f"{self.path}/bin:{os.environ['PATH']}",
-                      PYTHON=str(self.path / "bin" / "python"))
+                      PYTHON=str(self.path / "bin" / "python"), **variables)
         return subprocess.Popen(
             ["bash", str(SCRIPT), "--build", str(self.path / "build"), "--out",
              str(self.path / "out"), "--data", str(self.path / "data"), "--scale", "0.001",
              "--epochs", "1", *options], env=values, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, start_new_session=True)
 
-    def call(self, *options):
-        process = self.start(*options)
+    def call(self, *options, **variables):
+        process = self.start(*options, **variables)
         try:
             process.stdout_text, process.stderr_text = process.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -226,6 +226,11 @@ class GpuCheckTest(unittest.TestCase):
         results = self.host.results()
         self.assertEqual(results["epoch_ogbn-arxiv_gcn_f32"]["state"], "skipped")
         self.assertIn("generate_ogbn-arxiv: exit code 1", results["epoch_ogbn-arxiv_gcn_f32"]["why"])
+
+    def test_a_host_without_a_device_is_named_at_once(self):
+        process = self.host.call(ATOLL_EMULATION_DEVICES="0")
+        self.assert_code(process, 1)
+        self.assertIn("CUDA devices: none", process.stderr_text)
 
     def test_refusals(self):
         for options, text in ((["--checks", "magic"], "stages are tests, arxiv"),
