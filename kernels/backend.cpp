@@ -16,9 +16,8 @@ using namespace checks;
 
 void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                    double beta, MatrixView y, const Epilogue& epilogue) {
-  const ProfiledOperation profiled(profile_of(queue), "spmm", [&] {
-    return spmm_work(op, rows, x, beta, y, host_accessible());
-  });
+  ProfiledOperation profiled(profile_of(queue), "spmm",
+                             [&] { return spmm_work(op, rows, x, beta, y, host_accessible()); });
   check_view(*this, x, "spmm x");
   ATOLL_ASSERT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= op.rows,
                "spmm rows {}..{} of {}", rows.begin, rows.end, op.rows);
@@ -29,7 +28,12 @@ void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstM
   ATOLL_ASSERT(beta == 0 || beta == 1, "spmm beta {}", beta);
   check_disjoint(y.rows_in(rows), x, "spmm y and x");
   check_epilogue(*this, epilogue, y.rows_in(rows));
+  last_kernel_ = "";
   do_spmm(queue, op, rows, x, beta, y, epilogue);
+  if (profiled.recorded() && *last_kernel_ != '\0') {
+    const auto label = fmt::format("{} wide by {}", x.cols, last_kernel_);
+    profiled.set_what(labels_.insert(label).first->c_str());
+  }
 }
 
 void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,

@@ -6,13 +6,15 @@
 // of parameters have parameter_dtype() of it; outputs must not overlap inputs; empty matrices are
 // valid and do nothing (outputs that are sums become 0); spans and matrices live in memory of this
 // backend. Sums are f32 or wider and rounded once to the storage type. Two runs of an operation on
-// the same data give the same bits.
+// the same data give the same bits, unless a kernel was asked for that does not promise it
+// (SpmmWish::kCusparse).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 
@@ -100,6 +102,8 @@ class Backend {
   // 0 or 1 (0 ignores what y held). x [op.cols, F], y [op.rows, F]; dropout.row_ids [rows.size()].
   void spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x, double beta,
             MatrixView y, const Epilogue& epilogue = {});
+  // The kernel that ran the last spmm, where the backend has several; else "".
+  const char* last_kernel() const { return last_kernel_; }
   // Works out how to run spmm of `op` on each of `ranges` fast. host_row_ptr: op.row_ptr in host
   // memory. Null where nothing is to be worked out. May measure on the device; not while recording.
   virtual std::shared_ptr<const SparsePlan> plan_spmm(Queue& queue, const SparseOperator& op,
@@ -212,6 +216,8 @@ class Backend {
 
  protected:
   void count_allocation() { ++allocations_; }
+  // For backends that have several kernels for an operation: which one it runs. A literal.
+  void name_kernel(const char* kernel) { last_kernel_ = kernel; }
 
  private:
   virtual void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, double beta,
@@ -269,6 +275,8 @@ class Backend {
   std::int64_t allocations_ = 0;
   TraceRecorder* profile_ = nullptr;
   const Queue* profiled_queue_ = nullptr;
+  const char* last_kernel_ = "";
+  std::set<std::string> labels_;  // of operations in profiles
 };
 
 }  // namespace atl

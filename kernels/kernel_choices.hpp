@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,13 +37,30 @@ struct KernelChoice {
   KernelTimes milliseconds;
 };
 
+// What runs an spmm that no earlier choice names: the own kernel; cuSPARSE, by the faster of its
+// algorithms; or the fastest of all that give the same bits in every run.
+enum class SpmmWish : std::uint8_t { kOwn, kCusparse, kAuto };
+
+// In the order of the enumeration, as on the command line.
+const std::vector<std::string>& spmm_wishes();
+// Nothing if no wish has this name.
+std::optional<SpmmWish> spmm_wish_named(std::string_view name);
+const char* to_string(SpmmWish wish);
+
+// Fewer edges are not worth a measurement, nor a second copy of the matrix.
+inline constexpr std::int64_t kMeasuredEdges = 1'000'000;
+
 // Shared by the backends of one process; any thread may call it.
 class KernelChoices {
  public:
-  // measure: backends measure shapes that are not in the list and record them.
-  explicit KernelChoices(bool measure = false) : measure_(measure) {}
+  // Backends follow the wish for shapes that are not in the list, and record what they chose. What
+  // is fastest is measured for matrices of more than `measured_edges` edges.
+  explicit KernelChoices(SpmmWish wish = SpmmWish::kOwn,
+                         std::int64_t measured_edges = kMeasuredEdges)
+      : wish_(wish), measured_edges_(measured_edges) {}
 
-  bool measure() const { return measure_; }
+  SpmmWish wish() const { return wish_; }
+  std::int64_t measured_edges() const { return measured_edges_; }
   // The kernels an operation can choose among, the default first; none for unknown operations.
   static std::vector<std::string> kernels_of(const std::string& operation);
 
@@ -57,7 +75,8 @@ class KernelChoices {
   void add_json(const Json& object, const std::filesystem::path& file);
 
  private:
-  bool measure_;
+  SpmmWish wish_;
+  std::int64_t measured_edges_;
   mutable std::mutex mutex_;
   std::map<KernelKey, KernelChoice> choices_;
 };

@@ -17,6 +17,10 @@ class ProfiledOperation {
     span_->set_work(work());
   }
 
+  bool recorded() const { return span_.has_value(); }
+  // What ran, of several things with this name; lives as long as the recorder. Only if recorded.
+  void set_what(const char* what) { span_->set_what(what); }
+
  private:
   std::optional<ScopedSpan> span_;
 };

@@ -160,9 +160,6 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
 void run_bench(const BenchArguments& arguments) {
   const TrainOptions wanted = arguments.flags.resolve();
   require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
-  if (wanted.calibrate && arguments.json.empty()) {
-    fail_option("--calibrate: needs --json FILE, beside which calibration.json is written");
-  }
   if (!arguments.compare.empty()) {
     if (!arguments.flags.plan.empty()) {
       fail_option("--compare: its modes replace what a plan says of bits; leave out --plan");
@@ -199,7 +196,7 @@ void run_bench(const BenchArguments& arguments) {
     }
     std::int64_t halo_bytes = job.trainer().model().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&halo_bytes, 1), {"byte formula"});
-    if (options.calibrate) {
+    if (options.spmm != SpmmWish::kOwn && !arguments.json.empty()) {
       save_calibration(transport, job.choices(), nullptr,
                        std::filesystem::absolute(arguments.json).parent_path());
     }

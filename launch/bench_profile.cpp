@@ -46,6 +46,9 @@ Json to_json(const EpochProfile& profile) {
                  {"memory_gb_per_s", profile.ceilings.bytes_per_s / 1e9},
                  {"product_gflop_per_s", profile.ceilings.flop_per_s / 1e9}};
   result["operations"] = costs_json(profile.operations, profile, busy);
+  ProfiledCost of_kernels;  // operations once more
+  if (!profile.kernels.empty())
+    result["kernels"] = costs_json(profile.kernels, profile, of_kernels);
   result["phases"] = costs_json(profile.phases, profile, in_phases);
   // Gaps between operations, waiting for messages, and the timing itself.
   result["rest"] = {{"ms", (profile.epoch_ms - busy.ms) / profile.epochs},
@@ -66,6 +69,7 @@ void print_profile(const Json& profile) {
   const Json& rest = profile.at("rest");
   fmt::print("  {:<26} {:>10.3f} {:>7.1f} %\n", "(between operations)", rest.at("ms").get<double>(),
              100 * rest.at("share").get<double>());
+  if (profile.contains("kernels")) print_costs("kernels", profile.at("kernels"));
   print_costs("phases", profile.at("phases"));
   fmt::print(
       "  epoch {:.2f} ms = {:.2f} x its bound of {:.2f} ms, in which every edge of an SpMM reads "

@@ -104,13 +104,15 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
       ->check(CLI::IsMember({"on", "off"}))
       ->group("Machine");
   command
-      .add_flag("--calibrate", train.calibrate,
-                "Measure which kernel is fastest where several can serve (cuda); kept in "
-                "calibration.json of the run folder")
+      .add_option("--spmm", flags.spmm,
+                  "Sparse products on a device: own kernel, cusparse (the faster of two "
+                  "algorithms), or auto: measured, the fastest that gives the same bits in every "
+                  "run; choices are kept in calibration.json of the run folder")
+      ->check(CLI::IsMember(spmm_wishes()))
       ->group("Machine");
   command
       .add_option("--calibration", train.calibration,
-                  "File of choices that an earlier run has measured")
+                  "File of choices that an earlier run has made")
       ->check(CLI::ExistingFile)
       ->group("Machine");
   command
@@ -207,6 +209,7 @@ TrainOptions TrainFlags::resolve() const {
                        : cuda_graph == "off" ? GraphReplay::kOff
                                              : GraphReplay::kAuto;
   options.tf32 = tf32 == "on";
+  options.spmm = spmm_wish_named(spmm).value();
   options.cache_aggregate = cache == "on";
   options.overlap = overlap == "on";
   options.widths.sensitivity =

@@ -27,6 +27,7 @@ struct TrainFlags {
   std::string dtype = "f32";
   std::string cuda_graph = "auto";
   std::string tf32 = "off";
+  std::string spmm = "own";
   std::string recompute = "none";
   std::string plan;  // file that fixes partition, algebra and bits
 

@@ -54,7 +54,9 @@ void DeviceTransport::all_to_all_v(const std::vector<std::span<const std::byte>>
   const auto rank = static_cast<std::size_t>(rank_);
   ATOLL_ASSERT(sends.size() == size && receives.size() == size,
                "{} sends and {} receives for {} ranks", sends.size(), receives.size(), size);
-  ATOLL_ASSERT(sends[rank].empty() && receives[rank].empty(), "rank {} sends to itself", rank);
+  ATOLL_ASSERT(sends[rank].size() == receives[rank].size(),
+               "rank {} sends {} bytes to itself and receives {}", rank, sends[rank].size(),
+               receives[rank].size());
   do_all_to_all_v(sends, receives, label);
   for (const auto& send : sends) bytes_sent_ += std::ssize(send);
 }

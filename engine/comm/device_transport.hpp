@@ -27,7 +27,7 @@ class DeviceTransport {
 
   // Queues a transfer of sends[r] to rank r and of receives[r] from it, for all r, as one group.
   // Spans are device memory and stay in use until the queue has run; empty spans send nothing;
-  // sizes match pairwise; the entry of this rank itself is empty. May be recorded. Throws
+  // sizes match pairwise, also of what a rank sends to itself. May be recorded. Throws
   // Error{kCommunication}, and Error{kTimeout} if the group can't be queued.
   void all_to_all_v(const std::vector<std::span<const std::byte>>& sends,
                     const std::vector<std::span<std::byte>>& receives, const OperationLabel& label);

@@ -34,8 +34,8 @@ Json read_calibration(const std::filesystem::path& file) {
 
 std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options) {
   const std::filesystem::path file = file_of(options);
-  if (file.empty() && !options.calibrate) return nullptr;
-  auto choices = std::make_shared<KernelChoices>(options.calibrate);
+  if (file.empty() && options.spmm == SpmmWish::kOwn) return nullptr;
+  auto choices = std::make_shared<KernelChoices>(options.spmm);
   if (file.empty()) return choices;
   const Json json = read_calibration(file);
   if (json.contains(kKernels)) choices->add_json({{kKernels, json.at(kKernels)}}, file);

@@ -9,8 +9,8 @@
 
 namespace atl {
 
-// The choices of --calibration and, for a resumed run, of RUN/calibration.json; with --calibrate
-// more are measured. Null if none of it is asked for. Throws Error{kInput} naming the file.
+// The choices of --calibration or, for a resumed run, of RUN/calibration.json, to which --spmm adds
+// where they name none. Null if none of it is asked for. Throws Error{kInput} naming the file.
 std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options);
 
 // options.widths with what an earlier run has measured of its exchange, if anything: see

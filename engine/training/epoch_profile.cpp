@@ -1,5 +1,7 @@
 #include "engine/training/epoch_profile.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace atl {
@@ -33,10 +35,13 @@ void EpochProfile::add(double ms, const std::vector<TraceSpan>& operation_spans,
       cost.bound_ms += bound;
       cost.no_reuse_bound_ms += no_reuse;
     };
-    ProfiledCost& cost = operations[span.name];
-    cost.ms += span.duration_us / 1000;
-    ++cost.calls;
-    count(cost);
+    const auto add_whole = [&](ProfiledCost& cost) {
+      cost.ms += span.duration_us / 1000;
+      ++cost.calls;
+      count(cost);
+    };
+    add_whole(operations[span.name]);
+    if (*span.what != '\0') add_whole(kernels[fmt::format("{} {}", span.name, span.what)]);
     // The phase that it lies in is the last one that began before.
     const double middle = span.start_us + span.duration_us / 2;
     const auto after =

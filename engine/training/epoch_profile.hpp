@@ -27,7 +27,8 @@ struct EpochProfile {
   int epochs = 0;
   double epoch_ms = 0;  // sum over epochs; timing each operation makes them slower
   std::map<std::string, ProfiledCost> operations{};
-  std::map<std::string, ProfiledCost> phases{};  // by span name; what they hold are operations
+  std::map<std::string, ProfiledCost> kernels{};  // of operations that have several, by shape
+  std::map<std::string, ProfiledCost> phases{};   // by span name; what they hold are operations
 
   // Adds an epoch. Both lists have times from the same origin and are resolved.
   void add(double ms, const std::vector<TraceSpan>& operation_spans,

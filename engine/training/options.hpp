@@ -8,6 +8,7 @@
 #include "engine/nn/model.hpp"
 #include "engine/nn/names.hpp"
 #include "engine/nn/optimizer.hpp"
+#include "kernels/kernel_choices.hpp"
 
 namespace atl {
 
@@ -45,8 +46,8 @@ struct TrainOptions {
   std::string backend = "auto";   // or one per rank, separated by commas
   std::string messages = "auto";  // between devices: see make_device_transport
   GraphReplay cuda_graph = GraphReplay::kAuto;
-  bool calibrate = false;             // measure which kernel is fastest where several can serve
-  std::filesystem::path calibration;  // choices measured before
+  SpmmWish spmm = SpmmWish::kOwn;     // on a device, where `calibration` names no kernel
+  std::filesystem::path calibration;  // choices made before
   int threads = 0;                    // per rank; 0 = cores / ranks on this host
 
   // What is reported and kept.

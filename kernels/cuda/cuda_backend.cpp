@@ -86,7 +86,8 @@ void* CudaBackend::allocate_staging(std::int64_t bytes) {
   if (taken <= available) {
     status = cudaHostAlloc(&data, static_cast<std::size_t>(taken), cudaHostAllocPortable);
   }
-  if (status == cudaErrorMemoryAllocation) {
+  // Where the system refuses to lock pages, its error is passed on.
+  if (status == cudaErrorMemoryAllocation || status == cudaErrorOperatingSystem) {
     cudaGetLastError();
     fail(ErrorKind::kMemory,
          "backend cuda: {} ({} bytes) of pinned host memory asked for, {} ({} bytes) of host "

@@ -1,91 +1,28 @@
 #include "kernels/cuda/cusparse_spmm.hpp"
 
 #include <limits>
-#include <vector>
 
 #include "base/error.hpp"
+#include "kernels/cuda/explicit_matrix.hpp"
+#include "kernels/cuda/operations.hpp"
 
 namespace atl::cuda {
 
 namespace {
 
-// Chosen because its results should not change from run to run, as this backend promises. That has
-// not been seen on a device yet; ALG2 may be faster for row-major matrices.
-constexpr cusparseSpMMAlg_t kAlgorithm = CUSPARSE_SPMM_CSR_ALG3;
 constexpr cusparseOperation_t kAsIs = CUSPARSE_OPERATION_NON_TRANSPOSE;
+constexpr std::uintptr_t kSparseAlignment = 16;
 
-template <typename T>
-std::vector<T> download(Backend& backend, Queue& queue, std::span<const T> values) {
-  std::vector<T> host(values.size());
-  backend.copy(queue, host.data(), values.data(), static_cast<std::int64_t>(values.size_bytes()),
-               CopyKind::kDeviceToHost);
-  return host;
+cudaDataType element_type(DType dtype) { return dtype == DType::kBf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+bool starts_aligned(ConstMatrixView view) {
+  return reinterpret_cast<std::uintptr_t>(view.data) % kSparseAlignment == 0;
 }
-
-// The operator's arrays for a range of rows on the host.
-struct HostOperator {
-  std::vector<std::int64_t> row_ptr;  // of the range
-  std::vector<std::int32_t> col_idx;  // of its edges
-  std::vector<float> values;
-  std::vector<float> row_scale;
-  std::vector<float> self_weight;
-  std::vector<float> col_scale;  // of all columns
-
-  HostOperator(Backend& backend, Queue& queue, const SparseOperator& op, RowRange range) {
-    const auto first = static_cast<std::size_t>(range.begin);
-    const auto count = static_cast<std::size_t>(range.size());
-    row_ptr = download(backend, queue, op.row_ptr.subspan(first, count + 1));
-    const auto first_edge = static_cast<std::size_t>(row_ptr.front());
-    const auto edges = static_cast<std::size_t>(row_ptr.back()) - first_edge;
-    col_idx = download(backend, queue, op.col_idx.subspan(first_edge, edges));
-    const auto part = [&](std::span<const float> span, std::size_t begin, std::size_t size) {
-      return span.empty() ? std::vector<float>()
-                          : download(backend, queue, span.subspan(begin, size));
-    };
-    values = part(op.values, first_edge, edges);
-    row_scale = part(op.row_scale, first, count);
-    self_weight = part(op.self_weight, first, count);
-    col_scale = part(op.col_scale, 0, op.col_scale.size());
-  }
-};
-
-float at(const std::vector<float>& values, std::size_t k, float otherwise) {
-  return values.empty() ? otherwise : values[k];
-}
-
-// CSR with one value per edge; a self weight of 0 is no edge, so that the row is not read.
-struct ExplicitMatrix {
-  std::vector<std::int32_t> row_ptr;
-  std::vector<std::int32_t> col_idx;
-  std::vector<float> values;
-
-  ExplicitMatrix(const HostOperator& op, std::int64_t first_row) {
-    row_ptr.push_back(0);
-    const std::int64_t first_edge = op.row_ptr.front();
-    for (std::size_t i = 0; i + 1 < op.row_ptr.size(); ++i) {
-      const float scale = at(op.row_scale, i, 1);
-      const float self = at(op.self_weight, i, 0);
-      if (self != 0)
-        add(static_cast<std::int32_t>(first_row) + static_cast<std::int32_t>(i), self, scale, op);
-      for (std::int64_t e = op.row_ptr[i]; e < op.row_ptr[i + 1]; ++e) {
-        const auto k = static_cast<std::size_t>(e - first_edge);
-        add(op.col_idx[k], at(op.values, k, 1), scale, op);
-      }
-      row_ptr.push_back(static_cast<std::int32_t>(col_idx.size()));
-    }
-  }
-
- private:
-  void add(std::int32_t column, float weight, float scale, const HostOperator& op) {
-    col_idx.push_back(column);
-    values.push_back(scale * weight * at(op.col_scale, static_cast<std::size_t>(column), 1));
-  }
-};
 
 DenseMatrix describe_dense(MatrixView view) {
   cusparseDnMatDescr_t made = nullptr;
   check(libraries().cusparseCreateDnMat(&made, view.rows, view.cols, view.stride, view.data,
-                                        CUDA_R_32F, CUSPARSE_ORDER_ROW),
+                                        element_type(view.dtype), CUSPARSE_ORDER_ROW),
         "cusparseCreateDnMat");
   return DenseMatrix(made);
 }
@@ -96,61 +33,112 @@ DenseMatrix describe_dense(ConstMatrixView view) {
       MatrixView{const_cast<void*>(view.data), view.rows, view.cols, view.stride, view.dtype});
 }
 
+// Elements between the rows of sums: whole accesses of 16 bytes.
+std::int64_t sums_stride(std::int64_t width) { return (width + 3) / 4 * 4; }
+
 }  // namespace
 
-bool CusparseSpmm::supports(DType dtype, RowRange range, std::int64_t nnz) {
-  return dtype == DType::kF32 && nnz > 0 &&
-         nnz + range.size() <= std::numeric_limits<std::int32_t>::max();
+const SparseAlgorithm* sparse_algorithm_named(std::string_view name) {
+  for (const SparseAlgorithm& algorithm : kSparseAlgorithms) {
+    if (algorithm.name == name) return &algorithm;
+  }
+  return nullptr;
 }
 
-CusparseSpmm::CusparseSpmm(Backend& backend, CudaQueue& queue, const SparseOperator& op,
-                           RowRange range)
-    : backend_(backend), range_(range), cols_(op.cols) {
-  const ExplicitMatrix matrix(HostOperator(backend, queue, op, range), range.begin);
-  nnz_ = static_cast<std::int64_t>(matrix.values.size());
-  row_ptr_ = upload(backend, queue, std::span(matrix.row_ptr));
-  col_idx_ = upload(backend, queue, std::span(matrix.col_idx));
-  values_ = upload(backend, queue, std::span(matrix.values));
+bool CusparseSpmm::counts(RowRange range, std::int64_t nnz) {
+  return nnz > 0 && nnz + range.size() <= std::numeric_limits<std::int32_t>::max();
+}
+
+bool CusparseSpmm::aligned(ConstMatrixView x, ConstMatrixView rows_of_y) {
+  return starts_aligned(x) && starts_aligned(rows_of_y);
+}
+
+std::unique_ptr<CusparseSpmm> CusparseSpmm::make(Backend& backend, CudaQueue& queue,
+                                                 const SparseOperator& op, RowRange range,
+                                                 DType dtype) {
+  const ExplicitMatrix matrix(backend, queue, op, range, dtype);
+  if (!matrix.exact) return nullptr;
+  std::unique_ptr<CusparseSpmm> made(new CusparseSpmm(backend, range, op.cols, dtype));
+  made->nnz_ = static_cast<std::int64_t>(matrix.col_idx.size());
+  made->row_ptr_ = upload(backend, queue, std::span(matrix.row_ptr));
+  made->col_idx_ = upload(backend, queue, std::span(matrix.col_idx));
+  made->values_ = dtype == DType::kF32 ? upload(backend, queue, std::span(matrix.values))
+                                       : upload(backend, queue, std::span(matrix.bf16_values));
+  return made;
 }
 
 SparseMatrix CusparseSpmm::describe() const {
   cusparseSpMatDescr_t made = nullptr;
-  check(libraries().cusparseCreateCsr(&made, range_.size(), cols_, nnz_, row_ptr_.get(),
-                                      col_idx_.get(), values_.get(), CUSPARSE_INDEX_32I,
-                                      CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F),
+  check(libraries().cusparseCreateCsr(
+            &made, range_.size(), cols_, nnz_, row_ptr_.get(), col_idx_.get(), values_.get(),
+            CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, element_type(dtype_)),
         "cusparseCreateCsr");
   return SparseMatrix(made);
 }
 
-void CusparseSpmm::prepare(CudaQueue& queue, ConstMatrixView x, MatrixView y) {
-  if (prepared(x.cols)) return;
+MatrixView CusparseSpmm::result_of(ConstMatrixView x, MatrixView y) const {
+  if (dtype_ == DType::kF32) return y.rows_in(range_);
+  const auto sums = sums_.find(x.cols);
+  void* data = sums == sums_.end() ? nullptr : sums->second.get();
+  return {data, range_.size(), x.cols, sums_stride(x.cols), DType::kF32};
+}
+
+CusparseSpmm::Key CusparseSpmm::key_of(const SparseAlgorithm& algorithm, ConstMatrixView x,
+                                       MatrixView y) const {
+  return {algorithm.id, x.cols, x.stride, result_of(x, y).stride};
+}
+
+bool CusparseSpmm::prepared(const SparseAlgorithm& algorithm, ConstMatrixView x,
+                            MatrixView y) const {
+  return prepared_.contains(key_of(algorithm, x, y));
+}
+
+void CusparseSpmm::prepare(CudaQueue& queue, const SparseAlgorithm& algorithm, ConstMatrixView x,
+                           MatrixView y) {
+  if (prepared(algorithm, x, y)) return;
+  if (dtype_ == DType::kBf16 && !sums_.contains(x.cols)) {
+    const std::int64_t elements = range_.size() * sums_stride(x.cols);
+    sums_.emplace(x.cols, make_buffer(backend_, elements * bytes_of(DType::kF32)));
+  }
   Prepared made{describe(), {}};
   const DenseMatrix from = describe_dense(x);
-  const DenseMatrix to = describe_dense(y.rows_in(range_));
+  const DenseMatrix to = describe_dense(result_of(x, y));
   const float alpha = 1;
   const float beta = 0;
   std::size_t bytes = 0;
   check(libraries().cusparseSpMM_bufferSize(queue.sparse(), kAsIs, kAsIs, &alpha, made.matrix.get(),
-                                            from.get(), &beta, to.get(), CUDA_R_32F, kAlgorithm,
+                                            from.get(), &beta, to.get(), CUDA_R_32F, algorithm.id,
                                             &bytes),
         "cusparseSpMM_bufferSize");
   made.workspace = make_buffer(backend_, static_cast<std::int64_t>(bytes));
   check(libraries().cusparseSpMM_preprocess(queue.sparse(), kAsIs, kAsIs, &alpha, made.matrix.get(),
-                                            from.get(), &beta, to.get(), CUDA_R_32F, kAlgorithm,
+                                            from.get(), &beta, to.get(), CUDA_R_32F, algorithm.id,
                                             made.workspace.get()),
         "cusparseSpMM_preprocess");
-  prepared_.emplace(x.cols, std::move(made));
+  prepared_.emplace(key_of(algorithm, x, y), std::move(made));
 }
 
-void CusparseSpmm::run(CudaQueue& queue, ConstMatrixView x, double beta, MatrixView y) {
-  const Prepared& use = prepared_.at(x.cols);
+void CusparseSpmm::run(CudaQueue& queue, const SparseAlgorithm& algorithm, const SparseOperator& op,
+                       ConstMatrixView x, double beta, MatrixView y, const Epilogue& epilogue) {
+  const Prepared& use = prepared_.at(key_of(algorithm, x, y));
+  const MatrixView result = result_of(x, y);
   const DenseMatrix from = describe_dense(x);
-  const DenseMatrix to = describe_dense(y.rows_in(range_));
+  const DenseMatrix to = describe_dense(result);
+  const bool in_place = dtype_ == DType::kF32;
   const float alpha = 1;
-  const auto keep = static_cast<float>(beta);
+  const float keep = in_place ? static_cast<float>(beta) : 0;
   check(libraries().cusparseSpMM(queue.sparse(), kAsIs, kAsIs, &alpha, use.matrix.get(), from.get(),
-                                 &keep, to.get(), CUDA_R_32F, kAlgorithm, use.workspace.get()),
+                                 &keep, to.get(), CUDA_R_32F, algorithm.id, use.workspace.get()),
         "cusparseSpMM");
+  if (in_place) {
+    if (!epilogue.identity()) apply_epilogue(queue.launch(), result, epilogue, result);
+    return;
+  }
+  const auto factors = op.row_scale.empty()
+                           ? op.row_scale
+                           : op.row_scale.subspan(static_cast<std::size_t>(range_.begin),
+                                                  static_cast<std::size_t>(range_.size()));
+  finish_sums(queue.launch(), result, factors, beta, epilogue, y.rows_in(range_));
 }
 
 }  // namespace atl::cuda

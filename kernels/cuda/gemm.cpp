@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
+#include "base/log.hpp"
 #include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/queue.hpp"
 
@@ -107,6 +109,19 @@ Preference make_preference(const Alignments& alignments) {
   return preference;
 }
 
+// A product that cuBLASLt does not compute is computed without it, and that is said once: only time
+// is lost.
+void warn_without_bias(const char* call, cublasStatus_t status) {
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    log::warn(
+        "cuBLASLt: {}: {} ({}); products of this kind, and others that it refuses, run as a "
+        "product "
+        "and a pass for the bias",
+        call, libraries().cublasGetStatusString(status), libraries().cublasGetStatusName(status));
+  });
+}
+
 BiasedProduct prepare(CudaQueue& queue, const ProductShape& shape, const void* bias,
                       const Alignments& alignments) {
   BiasedProduct prepared;
@@ -120,7 +135,7 @@ BiasedProduct prepare(CudaQueue& queue, const ProductShape& shape, const void* b
   const cublasStatus_t status = libraries().cublasLtMatmulAlgoGetHeuristic(
       queue.blas_lt(), prepared.product.get(), prepared.first.get(), prepared.second.get(),
       prepared.result.get(), prepared.result.get(), preference.get(), 1, &choice, &count);
-  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic");
+  if (status != CUBLAS_STATUS_SUCCESS) warn_without_bias("cublasLtMatmulAlgoGetHeuristic", status);
   prepared.found = status == CUBLAS_STATUS_SUCCESS && count > 0;
   prepared.algorithm = choice.algo;
   return prepared;
@@ -161,18 +176,21 @@ bool BiasedProducts::run(CudaQueue& queue, const ProductShape& shape, float beta
   if (found == prepared_.end()) {
     found = prepared_.emplace(key, prepare(queue, shape, bias, alignments)).first;
   }
-  const BiasedProduct& prepared = found->second;
+  BiasedProduct& prepared = found->second;
   if (!prepared.found) return false;
   set(prepared.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const float alpha = 1;
   const Launch& where = queue.launch();
-  check(libraries().cublasLtMatmul(queue.blas_lt(), prepared.product.get(), &alpha, shape.b.data,
-                                   prepared.first.get(), shape.a.data, prepared.second.get(), &beta,
-                                   shape.c.data, prepared.result.get(), shape.c.data,
-                                   prepared.result.get(), &prepared.algorithm,
-                                   where.workspace.data(), where.workspace.size(), where.stream),
-        "cublasLtMatmul");
-  return true;
+  const cublasStatus_t status = libraries().cublasLtMatmul(
+      queue.blas_lt(), prepared.product.get(), &alpha, shape.b.data, prepared.first.get(),
+      shape.a.data, prepared.second.get(), &beta, shape.c.data, prepared.result.get(), shape.c.data,
+      prepared.result.get(), &prepared.algorithm, where.workspace.data(), where.workspace.size(),
+      where.stream);
+  if (status == CUBLAS_STATUS_SUCCESS) return true;
+  // Nothing was launched. An error of the device itself meets the product that follows, too.
+  warn_without_bias("cublasLtMatmul", status);
+  prepared.found = false;
+  return false;
 }
 
 void gemm_in_parts(CudaQueue& queue, std::span<std::byte> rows, Transpose transpose_a,

@@ -40,7 +40,8 @@ struct Alignments {
   auto operator<=>(const Alignments&) const = default;
 };
 
-// What cuBLASLt chose for one shape, strides and alignments; `found` is false where it has nothing.
+// What cuBLASLt chose for one shape, strides and alignments; `found` is false where it has nothing,
+// or what it chose did not run.
 struct BiasedProduct {
   bool found = false;
   Product product;

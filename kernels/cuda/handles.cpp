@@ -4,14 +4,16 @@ namespace atl::cuda {
 
 void fail_call(cudaError_t status, const char* call) {
   cudaGetLastError();  // an error that is not sticky would surface again in the next launch
-  fail(ErrorKind::kDevice, "CUDA: {}: {} ({})", call, cudaGetErrorString(status),
-       cudaGetErrorName(status));
+  const bool memory = status == cudaErrorMemoryAllocation;
+  fail(memory ? ErrorKind::kMemory : ErrorKind::kDevice, "CUDA: {}: {} ({})", call,
+       cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail(ErrorKind::kDevice, "cuBLAS: {}: {} ({})", call, libraries().cublasGetStatusString(status),
-       libraries().cublasGetStatusName(status));
+  const bool memory = status == CUBLAS_STATUS_ALLOC_FAILED;
+  fail(memory ? ErrorKind::kMemory : ErrorKind::kDevice, "cuBLAS: {}: {} ({})", call,
+       libraries().cublasGetStatusString(status), libraries().cublasGetStatusName(status));
 }
 
 void check(cusparseStatus_t status, const char* call) {
@@ -19,8 +21,8 @@ void check(cusparseStatus_t status, const char* call) {
   const std::string message =
       fmt::format("cuSPARSE: {}: {} ({})", call, libraries().cusparseGetErrorString(status),
                   libraries().cusparseGetErrorName(status));
-  if (status == CUSPARSE_STATUS_NOT_SUPPORTED || status == CUSPARSE_STATUS_ALLOC_FAILED ||
-      status == CUSPARSE_STATUS_INSUFFICIENT_RESOURCES) {
+  if (status == CUSPARSE_STATUS_ALLOC_FAILED) throw Error(ErrorKind::kMemory, message);
+  if (status == CUSPARSE_STATUS_NOT_SUPPORTED || status == CUSPARSE_STATUS_INSUFFICIENT_RESOURCES) {
     throw SparseRefusal(ErrorKind::kDevice, message);
   }
   throw Error(ErrorKind::kDevice, message);

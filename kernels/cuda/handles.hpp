@@ -52,14 +52,14 @@ using Sparse = UniqueHandle<HandleTraits<cusparseHandle_t>>;
 using SparseMatrix = UniqueHandle<HandleTraits<cusparseSpMatDescr_t>>;
 using DenseMatrix = UniqueHandle<HandleTraits<cusparseDnMatDescr_t>>;
 
-// cuSPARSE has no kernel for what was asked, or not the resources to run it. The device is well.
+// cuSPARSE has no kernel for what was asked, or the device not what it takes. The device is well.
 class SparseRefusal : public Error {
  public:
   using Error::Error;
 };
 
-// Throw Error{kDevice} that names the call and the library's error; of cuSPARSE a SparseRefusal
-// where it is one.
+// Throw Error{kDevice} that names the call and the library's error, Error{kMemory} where memory is
+// short; of cuSPARSE a SparseRefusal where it is one.
 void check(cublasStatus_t status, const char* call);
 void check(cusparseStatus_t status, const char* call);
 

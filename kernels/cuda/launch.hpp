@@ -21,7 +21,7 @@ struct Launch {
   std::span<std::byte> workspace;
 };
 
-// Throws Error{kDevice} that names the call and the error.
+// Throws Error{kDevice} that names the call and the error, Error{kMemory} where memory is short.
 [[noreturn]] void fail_call(cudaError_t status, const char* call);
 inline void check(cudaError_t status, const char* call) {
   if (status != cudaSuccess) [[unlikely]]

@@ -53,7 +53,7 @@ __device__ double softmax_loss(const LossArgs<T>& args, std::int64_t i, std::int
                                float largest, double sum) {
   if (label < 0 || label >= args.cols) return static_cast<double>(NAN);
   const float logit = to_f32(*args.logits.at(i, label));
-  return log(sum) - (static_cast<double>(logit) - static_cast<double>(largest));
+  return ::log(sum) - (static_cast<double>(logit) - static_cast<double>(largest));
 }
 
 // Gradient of one logit from exp(logit - largest). The label's is a difference of numbers that may

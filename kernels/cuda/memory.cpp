@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/memory.hpp"
 
 namespace atl::cuda {
@@ -29,17 +30,36 @@ void open_to_peers(cudaMemPool_t pool, int device) {
     peers.push_back(peer);
   }
   if (peers.empty()) return;
-  check(cudaMemPoolSetAccess(pool, peers.data(), peers.size()), "cudaMemPoolSetAccess");
+  // One that another process holds for itself refuses; messages then take another way.
+  const cudaError_t status = cudaMemPoolSetAccess(pool, peers.data(), peers.size());
+  if (status == cudaSuccess) return;
+  cudaGetLastError();
+  log::debug("memory of device {} stays closed to other devices: {}", device,
+             cudaGetErrorString(status));
 }
 
+bool has_pools(int device) {
+  int supported = 0;
+  check(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, device),
+        "cudaDeviceGetAttribute");
+  return supported != 0;
+}
+
+// Null where the device, or the driver in this environment, has no pools.
 Pool make_pool(int device) {
+  if (!has_pools(device)) return {};
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.handleTypes = cudaMemHandleTypeNone;
   properties.location.type = cudaMemLocationTypeDevice;
   properties.location.id = device;
   cudaMemPool_t pool = nullptr;
-  check(cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
+  const cudaError_t status = cudaMemPoolCreate(&pool, &properties);
+  if (status == cudaErrorNotSupported) {
+    cudaGetLastError();
+    return {};
+  }
+  check(status, "cudaMemPoolCreate");
   Pool made(pool);
   // Never given back to the system before the pool is destroyed: that would wait for the device.
   auto threshold = std::numeric_limits<std::uint64_t>::max();
@@ -55,6 +75,13 @@ Stream make_stream() {
   return Stream(stream);
 }
 
+std::int64_t total_bytes() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return static_cast<std::int64_t>(total);
+}
+
 std::int64_t pool_bytes(cudaMemPool_t pool, cudaMemPoolAttr attribute) {
   std::uint64_t value = 0;
   check(cudaMemPoolGetAttribute(pool, attribute, &value), "cudaMemPoolGetAttribute");
@@ -67,21 +94,23 @@ MemoryPool::MemoryPool(int device)
     : pool_(make_pool(device)),
       stream_(make_stream()),
       taken_(make_event()),
-      finished_(make_event()) {}
+      finished_(make_event()) {
+  if (!pool_) log::debug("device {} has no memory pools: memory is taken by cudaMalloc", device);
+}
 
 MemoryPool::~MemoryPool() { static_cast<void>(cudaStreamSynchronize(stream_.get())); }
 
 void* MemoryPool::try_allocate(std::int64_t bytes) {
   void* data = nullptr;
-  const cudaError_t status =
-      cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)),
-                              pool_.get(), stream_.get());
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    return nullptr;
-  }
-  check(status, "cudaMallocFromPoolAsync");
-  return data;
+  const auto taken = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+  const cudaError_t status = pool_
+                                 ? cudaMallocFromPoolAsync(&data, taken, pool_.get(), stream_.get())
+                                 : cudaMalloc(&data, taken);
+  if (status == cudaSuccess) return data;
+  cudaGetLastError();
+  // Drivers call a size that no device has an invalid value.
+  if (status == cudaErrorMemoryAllocation || bytes > total_bytes()) return nullptr;
+  fail_call(status, pool_ ? "cudaMallocFromPoolAsync" : "cudaMalloc");
 }
 
 void* MemoryPool::allocate(std::int64_t bytes) {
@@ -89,7 +118,7 @@ void* MemoryPool::allocate(std::int64_t bytes) {
   if (void* data = try_allocate(bytes)) return data;
   // What was released may still wait for queues, or lie in pieces of the wrong size.
   check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
-  check(cudaMemPoolTrimTo(pool_.get(), 0), "cudaMemPoolTrimTo");
+  if (pool_) check(cudaMemPoolTrimTo(pool_.get(), 0), "cudaMemPoolTrimTo");
   if (void* data = try_allocate(bytes)) return data;
   const std::int64_t available = available_bytes();
   fail(ErrorKind::kMemory,
@@ -98,13 +127,16 @@ void* MemoryPool::allocate(std::int64_t bytes) {
 }
 
 void MemoryPool::release(void* data) noexcept {
-  if (data != nullptr) static_cast<void>(cudaFreeAsync(data, stream_.get()));
+  if (data == nullptr) return;
+  // cudaFree waits for all work of the device.
+  static_cast<void>(pool_ ? cudaFreeAsync(data, stream_.get()) : cudaFree(data));
 }
 
 std::int64_t MemoryPool::available_bytes() const {
   std::size_t free = 0;
   std::size_t total = 0;
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  if (!pool_) return static_cast<std::int64_t>(free);
   return static_cast<std::int64_t>(free) +
          pool_bytes(pool_.get(), cudaMemPoolAttrReservedMemCurrent) -
          pool_bytes(pool_.get(), cudaMemPoolAttrUsedMemCurrent);

@@ -1,4 +1,5 @@
-// Memory of one device for one backend: a pool in the order of a stream of its own.
+// Memory of one device for one backend: a pool in the order of a stream of its own, or plain
+// allocations where the device has no pools.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@ namespace atl::cuda {
 // Memory is taken and given back in the order of an internal stream, which waits for queues and is
 // waited for, so that neither blocks the host: what allocate() returns may be used on a queue after
 // order_after(), and work queued before order_before() still has the memory that is released later.
+// Without pools releasing waits for the device.
 class MemoryPool {
  public:
   explicit MemoryPool(int device);
@@ -30,7 +32,7 @@ class MemoryPool {
  private:
   void* try_allocate(std::int64_t bytes);  // null if there is too little
 
-  Pool pool_;
+  Pool pool_;  // null: there are none
   Stream stream_;
   Event taken_;     // recorded on stream_ by order_after
   Event finished_;  // recorded on a queue by order_before

@@ -22,6 +22,12 @@ void relu_dropout_backward(const Launch& where, ConstMatrixView y, ConstMatrixVi
                            float dropout_scale, MatrixView dx);
 void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
 
+// sparse_sums.cu
+// y = epilogue(beta * y + row_scale * sums) in bf16, each element rounded once, from sums in f32,
+// which it overwrites. beta 0 or 1; row_scale empty: 1.
+void finish_sums(const Launch& where, MatrixView sums, std::span<const float> row_scale,
+                 double beta, const Epilogue& epilogue, MatrixView y);
+
 // wire.cu
 void quantize_rows(const Launch& where, ConstMatrixView x, const PackPlan& plan,
                    std::span<const float> scale, const RoundingSpec& rounding,

@@ -1,4 +1,4 @@
-// SpMM of the cuda backend: plans, and the choice between the own kernel and cuSPARSE.
+// SpMM of the cuda backend: plans, and the choice between the own kernel and those of cuSPARSE.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -15,8 +15,10 @@ namespace atl::cuda {
 namespace {
 
 constexpr const char* kOwn = "own";
-constexpr const char* kCusparse = "cusparse";
 constexpr int kRuns = 5;
+
+// What runs an spmm: null is the own kernel.
+using Choice = const SparseAlgorithm*;
 
 // One spmm with all it needs.
 struct Job {
@@ -28,26 +30,31 @@ struct Job {
   double beta;
   MatrixView y;
   const Epilogue& epilogue;
+  bool recording;
 };
+
+// cuSPARSE's copy of the operator for the type of this job; null where it has no part in it.
+CusparseSpmm* cusparse_of(const Job& job) {
+  PlannedRange& planned = job.planned;
+  const RowRange range = planned.range();
+  if (!CusparseSpmm::counts(range, planned.nnz()) ||
+      !CusparseSpmm::aligned(job.x, job.y.rows_in(range))) {
+    return nullptr;
+  }
+  const auto known = planned.cusparse.find(job.x.dtype);
+  if (known != planned.cusparse.end()) return known->second.get();
+  if (job.recording) return nullptr;
+  auto made = CusparseSpmm::make(job.backend, job.queue, job.op, range, job.x.dtype);
+  return planned.cusparse.emplace(job.x.dtype, std::move(made)).first->second.get();
+}
 
 void run_own(const Job& job) {
   spmm(job.queue.launch(), job.planned.work(), job.op, job.x, job.beta, job.y, job.epilogue);
 }
 
-CusparseSpmm& prepare_cusparse(const Job& job) {
-  auto& candidate = job.planned.cusparse;
-  if (candidate == nullptr) {
-    candidate = std::make_unique<CusparseSpmm>(job.backend, job.queue, job.op, job.planned.range());
-  }
-  candidate->prepare(job.queue, job.x, job.y);
-  return *candidate;
-}
-
-void run_cusparse(const Job& job) {
-  prepare_cusparse(job).run(job.queue, job.x, job.beta, job.y);
-  if (job.epilogue.identity()) return;
-  const MatrixView rows = job.y.rows_in(job.planned.range());
-  apply_epilogue(job.queue.launch(), rows, job.epilogue, rows);
+void run_cusparse(const Job& job, CusparseSpmm& copy, const SparseAlgorithm& algorithm) {
+  copy.prepare(job.queue, algorithm, job.x, job.y);
+  copy.run(job.queue, algorithm, job.op, job.x, job.beta, job.y, job.epilogue);
 }
 
 // Median of kRuns after one to warm up, in milliseconds.
@@ -68,69 +75,114 @@ double measure(Backend& backend, Queue& queue, const std::function<void()>& work
   return times[kRuns / 2] / 1000;
 }
 
-// The times of the two and the faster one. Overwrites the rows of the range in y.
-KernelChoice choose_by_time(const Job& job) {
-  KernelChoice choice;
-  choice.kernel = kOwn;
-  const double own = measure(job.backend, job.queue, [&] { run_own(job); });
-  choice.milliseconds.emplace_back(kOwn, own);
+// Whether `use` of cuSPARSE succeeds: the library may refuse, and there may be no room.
+bool succeeds(const Job& job, const char* what, const std::function<void()>& use) {
   try {
-    const double other = measure(job.backend, job.queue, [&] { run_cusparse(job); });
-    choice.milliseconds.emplace_back(kCusparse, other);
-    // The own kernel wins ties: it needs no copy of the operator.
-    if (other < own) choice.kernel = kCusparse;
+    use();
+    return true;
   } catch (const SparseRefusal& refusal) {
-    log::debug("spmm of {} columns stays with the own kernel: {}", job.x.cols, refusal.what());
+    log::debug("spmm of {} columns without {}: {}", job.x.cols, what, refusal.what());
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kMemory) throw;  // no room for the copy decides it, too
+    if (error.kind() != ErrorKind::kMemory) throw;
+    log::debug("spmm of {} columns without {}: {}", job.x.cols, what, error.what());
+  }
+  return false;
+}
+
+// Whether the wish allows what was measured to be taken.
+bool allowed(SpmmWish wish, Choice choice) {
+  return wish == SpmmWish::kCusparse ? choice != nullptr : choice == nullptr || choice->repeats;
+}
+
+// The times of all kernels, and the fastest that the wish allows. Overwrites the rows of the range
+// in y.
+KernelChoice choose_by_time(const Job& job, CusparseSpmm& copy, SpmmWish wish) {
+  KernelChoice choice{kOwn, {}};
+  double least = measure(job.backend, job.queue, [&] { run_own(job); });
+  choice.milliseconds.emplace_back(kOwn, least);
+  bool found = allowed(wish, nullptr);
+  for (const SparseAlgorithm& algorithm : kSparseAlgorithms) {
+    double time = 0;
+    const auto use = [&] {
+      time = measure(job.backend, job.queue, [&] { run_cusparse(job, copy, algorithm); });
+    };
+    if (!succeeds(job, algorithm.name, use)) continue;
+    choice.milliseconds.emplace_back(algorithm.name, time);
+    // The own kernel wins ties: it needs no copy of the operator.
+    if (!allowed(wish, &algorithm) || (found && time >= least)) continue;
+    found = true;
+    least = time;
+    choice.kernel = algorithm.name;
   }
   return choice;
 }
 
 // As choose_by_time, whatever the job: one that adds to y is measured without adding, on a matrix
-// of its own.
-KernelChoice measure_choice(const Job& job) {
-  if (job.beta == 0) return choose_by_time(job);
-  const MatrixView& y = job.y;
-  const Buffer memory = make_buffer(job.backend, y.rows * y.cols * bytes_of(y.dtype));
-  const MatrixView scratch{memory.get(), y.rows, y.cols, y.cols, y.dtype};
+// of its own whose rows lie as in y.
+KernelChoice measure_choice(const Job& job, CusparseSpmm& copy, SpmmWish wish) {
+  if (job.beta == 0) return choose_by_time(job, copy, wish);
+  MatrixView scratch = job.y;
+  const Buffer memory =
+      make_buffer(job.backend, scratch.rows * scratch.stride * bytes_of(scratch.dtype));
+  scratch.data = memory.get();
   const Epilogue none;
-  return choose_by_time({job.backend, job.queue, job.op, job.planned, job.x, 0, scratch, none});
+  return choose_by_time(
+      {job.backend, job.queue, job.op, job.planned, job.x, 0, scratch, none, false}, copy, wish);
 }
 
-// Gives back cuSPARSE's copy of the operator if no width needs it.
-void drop_unused(PlannedRange& planned) {
-  for (const auto& [shape, kernel] : planned.chosen) {
-    if (kernel == kCusparse) return;
+// Gives back cuSPARSE's copy of the operator in this type if no width needs it.
+void drop_unused(PlannedRange& planned, DType dtype) {
+  const auto copy = planned.cusparse.find(dtype);
+  if (copy == planned.cusparse.end() || copy->second == nullptr) return;
+  const bool used = std::ranges::any_of(planned.chosen, [&](const auto& entry) {
+    return entry.first.second == dtype && entry.second != nullptr;
+  });
+  if (!used) planned.cusparse.erase(copy);
+}
+
+// cuSPARSE where the matrix is too small for measuring: by the algorithm that repeats.
+KernelChoice take_cusparse(const Job& job, CusparseSpmm& copy) {
+  KernelChoice choice{kOwn, {}};
+  for (const SparseAlgorithm& algorithm : kSparseAlgorithms) {
+    const auto use = [&] { copy.prepare(job.queue, algorithm, job.x, job.y); };
+    if (algorithm.repeats && succeeds(job, algorithm.name, use)) choice.kernel = algorithm.name;
   }
-  planned.cusparse.reset();
+  return choice;
 }
 
-// The kernel for this job, from what was chosen before or is measured now; the default where
-// neither is to be had yet.
-std::string choose(const Job& job, KernelChoices* choices, const std::string& device,
-                   bool recording) {
+// The kernel of a shape that no choice names, recorded; nothing where cuSPARSE has no part in it.
+std::optional<std::string> decide(const Job& job, KernelChoices& choices, const KernelKey& key) {
+  const SpmmWish wish = choices.wish();
+  const bool measures = job.planned.nnz() > choices.measured_edges();
+  if (wish == SpmmWish::kOwn || (wish == SpmmWish::kAuto && !measures)) return std::nullopt;
+  CusparseSpmm* copy = nullptr;
+  if (!succeeds(job, "cuSPARSE", [&] { copy = cusparse_of(job); })) return kOwn;
+  if (copy == nullptr) return std::nullopt;
+  KernelChoice choice = measures ? measure_choice(job, *copy, wish) : take_cusparse(job, *copy);
+  const std::string kernel = choice.kernel;
+  choices.record(key, std::move(choice));
+  return kernel;
+}
+
+// What runs this job, from what was chosen before or is chosen now.
+Choice choose(const Job& job, KernelChoices* choices, const std::string& device) {
+  if (choices == nullptr) return nullptr;
   PlannedRange& planned = job.planned;
-  if (choices == nullptr || !CusparseSpmm::supports(job.x.dtype, planned.range(), planned.nnz())) {
-    return kOwn;
-  }
   const auto shape = std::pair(job.x.cols, job.x.dtype);
   if (const auto known = planned.chosen.find(shape); known != planned.chosen.end()) {
+    // A width that comes back: the layers have met theirs.
+    if (!job.recording) drop_unused(planned, job.x.dtype);
     return known->second;
   }
+  // Measuring runs the job several times and waits for it.
+  if (job.recording) return nullptr;
   const KernelKey key{"spmm", planned.range().size(), planned.nnz(), job.x.cols, job.x.dtype,
                       device};
   std::optional<std::string> kernel = choices->lookup(key);
-  if (!kernel) {
-    // Measuring runs the job several times and waits for it.
-    if (!choices->measure() || recording) return kOwn;
-    KernelChoice measured = measure_choice(job);
-    kernel = measured.kernel;
-    choices->record(key, std::move(measured));
-  }
-  planned.chosen.emplace(shape, *kernel);
-  drop_unused(planned);
-  return *kernel;
+  if (!kernel) kernel = decide(job, *choices, key);
+  const Choice choice = kernel ? sparse_algorithm_named(*kernel) : nullptr;
+  planned.chosen.emplace(shape, choice);
+  return choice;
 }
 
 }  // namespace
@@ -145,18 +197,19 @@ std::shared_ptr<const SparsePlan> CudaBackend::plan_spmm(Queue& queue, const Spa
 void CudaBackend::do_spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                           double beta, MatrixView y, const Epilogue& epilogue) {
   CudaQueue& on = use(queue);
+  name_kernel(kOwn);
   const auto* plan = static_cast<const SpmmPlan*>(op.plan);
   PlannedRange* planned = plan != nullptr ? plan->find(rows) : nullptr;
   if (planned == nullptr) {
     return cuda::spmm(on.launch(), undivided(rows), op, x, beta, y, epilogue);
   }
-  const Job job{*this, on, op, *planned, x, beta, y, epilogue};
-  const bool cusparse = choose(job, choices_.get(), device_.name, recording_) == kCusparse;
-  // What can't be prepared while recording is left to the other kernel.
-  const bool ready =
-      !recording_ || (planned->cusparse != nullptr && planned->cusparse->prepared(x.cols));
-  if (cusparse && ready) return run_cusparse(job);
-  run_own(job);
+  const Job job{*this, on, op, *planned, x, beta, y, epilogue, recording_};
+  const Choice choice = choose(job, choices_.get(), device_.name);
+  CusparseSpmm* copy = choice != nullptr ? cusparse_of(job) : nullptr;
+  // What can't be prepared while recording is left to the own kernel.
+  if (copy == nullptr || (recording_ && !copy->prepared(*choice, x, y))) return run_own(job);
+  name_kernel(choice->name);
+  run_cusparse(job, *copy, *choice);
 }
 
 }  // namespace atl::cuda

@@ -22,10 +22,11 @@ class PlannedRange {
   RowRange range() const { return work_.range; }
   std::int64_t nnz() const { return nnz_; }
   const SpmmWork& work() const { return work_; }
-  // Made by the first spmm that chooses it; null before.
-  std::unique_ptr<CusparseSpmm> cusparse;
-  // Kernels chosen so far, by width and type.
-  std::map<std::pair<std::int64_t, DType>, std::string> chosen;
+  // cuSPARSE's copies of the rows, made when they are first asked for. Null: the type does not hold
+  // their values.
+  std::map<DType, std::unique_ptr<CusparseSpmm>> cusparse;
+  // Kernels chosen so far, by width and type; null: the own one.
+  std::map<std::pair<std::int64_t, DType>, const SparseAlgorithm*> chosen;
 
  private:
   SpmmWork work_;

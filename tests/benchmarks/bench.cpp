@@ -36,7 +36,8 @@ const std::array<float, kValues>& values() {
 Bench::Bench(const std::string& backend, const BenchOptions& options)
     : scale_(options.scale),
       threads_(options.threads > 0 ? options.threads : omp_get_max_threads()),
-      backend_(make_backend(backend, {.threads = threads_, .device = 0})),
+      choices_(std::make_shared<KernelChoices>()),
+      backend_(make_backend(backend, {.threads = threads_, .device = 0, .choices = choices_})),
       queue_(backend_->make_queue()),
       clock_(backend_->make_clock(*queue_)) {}
 

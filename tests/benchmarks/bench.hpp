@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/ceilings.hpp"
+#include "kernels/kernel_choices.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
@@ -44,6 +45,7 @@ struct Benchmark {
   std::string name;
   std::function<Case(Bench&)> make;
   DType dtype = DType::kF32;  // left out on backends that can't store it
+  std::string kernel{};       // of an spmm: left out on backends that have no choice
 };
 
 // One backend and the data of the benchmark that is running.
@@ -55,6 +57,8 @@ class Bench {
   ~Bench();
 
   Backend& backend() { return *backend_; }
+  // What the backend takes its kernels from.
+  KernelChoices& choices() { return *choices_; }
   Queue& queue() { return *queue_; }
 
   // Rows of a matrix or elements of an array that has `full` of them at scale 1.
@@ -87,6 +91,7 @@ class Bench {
 
   double scale_;
   int threads_;
+  std::shared_ptr<KernelChoices> choices_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<SpanClock> clock_;

@@ -3,7 +3,8 @@
 //
 //   bench_kernels [--backends=cuda,cpu] [--threads=N] [--scale=0.1] [Google Benchmark's options]
 //
-// Names are BACKEND/OPERATION/SHAPE/TYPE/manual_time. Counters are rates: bytes_per_second of
+// Names are BACKEND/OPERATION/SHAPE/TYPE/manual_time; of an SpMM by another kernel than the own one
+// its name follows the type. Counters are rates: bytes_per_second of
 // operations that stream; of SpMM no_reuse_bytes_per_second, as if no cache held anything, and
 // compulsory_bytes_per_second, each byte once (docs/performance.md); flops. of_ceiling is the share
 // of the limit that counts: the time that memory (no-reuse bytes) or products would take at these
@@ -62,6 +63,7 @@ void register_benchmarks(Bench& bench) {
                             dense_benchmarks(), normalization_benchmarks()}) {
     for (const Benchmark& one : group) {
       if (!bench.backend().supports(one.dtype)) continue;
+      if (!one.kernel.empty() && bench.backend().host_accessible()) continue;
       const std::string name = backend + "/" + one.name;
       benchmark::RegisterBenchmark(
           name.c_str(), [&bench, one](benchmark::State& state) { bench.run(state, one); })

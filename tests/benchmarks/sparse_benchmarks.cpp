@@ -1,5 +1,6 @@
 // SpMM 256 wide with the factors of a GCN layer, alone and with what follows it; gather of halo
 // rows.
+#include "base/error.hpp"
 #include "tests/benchmarks/bench.hpp"
 #include "tests/benchmarks/graph_shapes.hpp"
 
@@ -16,11 +17,21 @@ double expected_sum(const RandomGraph& graph, std::int64_t row) {
   return sum / 4;
 }
 
-Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused) {
+// What the backend is to choose for all rows of this graph; on a CPU nobody asks.
+void choose_kernel(Bench& bench, const RandomGraph& graph, DType dtype, const std::string& kernel) {
+  const std::string device = bench.backend().device();
+  bench.choices().record({"spmm", graph.rows(), graph.nnz(), kWidth, dtype,
+                          device.substr(0, device.find(" (device "))},
+                         {kernel, {}});
+}
+
+Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused,
+          const std::string& kernel) {
   const RandomGraph graph = make_graph(
       shape, static_cast<double>(bench.scaled(shape.nodes)) / static_cast<double>(shape.nodes));
   const std::int64_t rows = graph.rows();
   const std::int64_t nnz = graph.nnz();
+  choose_kernel(bench, graph, dtype, kernel);
   const auto entries = static_cast<std::size_t>(rows);
   SparseOperator op;
   op.rows = rows;
@@ -53,6 +64,8 @@ Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused) {
   // The plan lives as long as the case.
   made.run = [=, &bench, keep = plan] {
     bench.backend().spmm(bench.queue(), op, {0, rows}, x, 0, y, epilogue);
+    const std::string ran = bench.backend().last_kernel();
+    if (!ran.empty() && ran != kernel) fail_input("{} ran instead of {}", ran, kernel);
   };
   // Per edge: an index, a column factor, a row of x. Per row: its offset, three factors, its own
   // row of x, the row of y.
@@ -90,9 +103,14 @@ std::vector<Benchmark> sparse_benchmarks() {
   for (const GraphShape& shape : kGraphShapes) {
     for (const DType dtype : {DType::kF32, DType::kBf16}) {
       for (const bool fused : {false, true}) {
-        const std::string name = std::string(fused ? "spmm_norm_relu/" : "spmm/") + shape.name;
-        list.push_back({with_type(name, dtype),
-                        [=](Bench& bench) { return spmm(bench, shape, dtype, fused); }, dtype});
+        const std::string name =
+            with_type(std::string(fused ? "spmm_norm_relu/" : "spmm/") + shape.name, dtype);
+        for (const std::string& kernel : KernelChoices::kernels_of("spmm")) {
+          const bool own = kernel == "own";
+          list.push_back({own ? name : name + "/" + kernel,
+                          [=](Bench& bench) { return spmm(bench, shape, dtype, fused, kernel); },
+                          dtype, own ? "" : kernel});
+        }
       }
     }
   }

@@ -18,7 +18,7 @@ Json some_entry() {
   return {{"operation", "spmm"}, {"rows", 100},
           {"nnz", 900},          {"width", 256},
           {"dtype", "f32"},      {"device", "a device"},
-          {"kernel", "own"},     {"milliseconds", {{"own", 1.5}, {"cusparse", 2.25}}}};
+          {"kernel", "own"},     {"milliseconds", {{"own", 1.5}, {"cusparse-alg3", 2.25}}}};
 }
 
 Json file_with(const Json& entry) { return {{"kernel_choices", Json::array({entry})}}; }
@@ -33,16 +33,23 @@ void expect_refused(const Json& object, const std::string& message) {
 
 TEST(KernelChoices, WhatIsRecordedIsFoundForItsKeyAlone) {
   KernelChoices choices;
-  EXPECT_FALSE(choices.measure());
-  EXPECT_TRUE(KernelChoices(true).measure());
+  EXPECT_EQ(choices.wish(), SpmmWish::kOwn);
   EXPECT_EQ(choices.lookup(some_key()), std::nullopt);
-  choices.record(some_key(), {"cusparse", {{"own", 2}, {"cusparse", 1}}});
-  EXPECT_EQ(choices.lookup(some_key()), "cusparse");
+  choices.record(some_key(), {"cusparse-alg3", {{"own", 2}, {"cusparse-alg3", 1}}});
+  EXPECT_EQ(choices.lookup(some_key()), "cusparse-alg3");
   KernelKey other = some_key();
   other.dtype = DType::kBf16;
   EXPECT_EQ(choices.lookup(other), std::nullopt);
   choices.record(some_key(), {"own", {}});
   EXPECT_EQ(choices.lookup(some_key()), "own");
+}
+
+TEST(KernelChoices, WishesHaveTheNamesOfTheOption) {
+  for (const SpmmWish wish : {SpmmWish::kOwn, SpmmWish::kCusparse, SpmmWish::kAuto}) {
+    EXPECT_EQ(spmm_wish_named(to_string(wish)), wish);
+  }
+  EXPECT_EQ(spmm_wish_named("fastest"), std::nullopt);
+  EXPECT_EQ(KernelChoices(SpmmWish::kAuto).measured_edges(), kMeasuredEdges);
 }
 
 TEST(KernelChoices, FilesComeBackAsTheyWere) {
@@ -72,7 +79,7 @@ TEST(KernelChoices, FilesAreReadStrictly) {
   expect_refused(with("speed", 1), "unknown field 'speed'; allowed are operation, rows");
   expect_refused(with("operation", "gemm"), "unknown operation 'gemm'");
   expect_refused(with("kernel", "best"),
-                 "unknown kernel 'best' of spmm; allowed are own, cusparse");
+                 "unknown kernel 'best' of spmm; allowed are own, cusparse-alg2, cusparse-alg3");
   expect_refused(with("dtype", "f16"), "dtype 'f16'; allowed are f32, bf16, f64");
   expect_refused(with("rows", -1), "field 'rows' is -1, allowed from 0");
   expect_refused(with("milliseconds", {{"best", 1}}), "unknown kernel 'best'");

@@ -117,19 +117,43 @@ class DeviceTest(unittest.TestCase):
         self.assert_refused(self.train("--backend", "cuda"), 1, "backend cuda")
         self.assertEqual(self.train("--backend", "auto").returncode, 0)
 
-    def test_calibration_is_kept_and_reused(self):
+    def choices(self, name):
+        with open(os.path.join(self.folder, name, "calibration.json"), encoding="utf-8") as stream:
+            return json.load(stream)["kernel_choices"]
+
+    def test_kernels_of_a_run_are_kept_and_reused(self):
         options = ["--backend", "cuda"]
-        self.trained("measured", *options, "--calibrate")
-        file = os.path.join(self.folder, "measured", "calibration.json")
-        with open(file, encoding="utf-8") as stream:
-            choices = json.load(stream)["kernel_choices"]
-        self.assertGreater(len(choices), 0)
+        self.trained("by_cusparse", *options, "--spmm", "cusparse")
+        choices = self.choices("by_cusparse")
+        # Too small to be worth a measurement.
+        self.assertEqual({(choice["kernel"], len(choice["milliseconds"])) for choice in choices},
+                         {("cusparse-alg3", 0)})
+        file = os.path.join(self.folder, "by_cusparse", "calibration.json")
         self.assertEqual(self.trained("again", *options, "--calibration", file),
-                         self.losses("measured"))
+                         self.losses("by_cusparse"))
+        self.trained("automatic", *options, "--spmm", "auto")
+        self.assertEqual(self.choices("automatic"), [])
+        self.assertEqual(self.losses("automatic"), self.trained("own", *options))
+        self.assert_close(self.losses("own"), self.losses("by_cusparse"))
         choices[0]["kernel"] = "magic"
         write(os.path.join(self.folder, "bad.json"), json.dumps({"kernel_choices": choices}))
         self.assert_refused(self.train(*options, "--calibration", "bad.json"), 2, "bad.json",
-                            "magic", "cusparse")
+                            "magic", "cusparse-alg2", "cusparse-alg3")
+        self.assert_refused(self.train(*options, "--spmm", "magic"), 2, "--spmm", "cusparse")
+
+    def test_a_resumed_run_keeps_its_kernels(self):
+        options = ["--backend", "cuda", "--checkpoint-every", "2"]
+        self.trained("steady", *options, "--spmm", "cusparse")
+        self.trained("broken", *options, "--spmm", "cusparse", epochs=4)
+        self.trained("broken", *options, "--resume")
+        self.assertEqual(self.losses("broken"), self.losses("steady"))
+        self.assertEqual(self.choices("broken"), self.choices("steady"))
+
+    def test_devices_without_pools(self):
+        expected = self.trained("pools", "--backend", "cuda", "--transport", "local", "--ranks", "2")
+        self.emulate(ATOLL_EMULATION_POOLS="0")
+        self.assertEqual(self.trained("plain", "--backend", "cuda", "--transport", "local",
+                                      "--ranks", "2"), expected)
 
     def test_traces_and_profiles_the_device(self):
         self.trained("traced", "--backend", "cuda", "--trace")
@@ -137,13 +161,16 @@ class DeviceTest(unittest.TestCase):
             events = json.load(file)["traceEvents"]
         self.assertIn("spmm central", {event["name"] for event in events if event.get("tid") == 1})
         result = run(["bench", "data", "--backend", "cuda", "--hidden", "16", "--epochs", "2",
-                      "--profile", "1", "--json", "bench.json"], self.folder)
+                      "--spmm", "cusparse", "--profile", "1", "--json", "bench.json"], self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)
         with open(os.path.join(self.folder, "bench.json"), encoding="utf-8") as file:
             report = json.load(file)
         self.assertTrue(report["replayed"])
         self.assertNotIn("phases_ms", report)
         self.assertIn("spmm", report["profile"]["operations"])
+        self.assertIn("spmm 16 wide by cusparse-alg3", report["profile"]["kernels"])
+        self.assertIn("spmm 16 wide by cusparse-alg3", result.stdout)
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "calibration.json")))
 
 
 if __name__ == "__main__":

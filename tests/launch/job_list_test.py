@@ -269,14 +269,14 @@ class Changing(JobListTest):
 
     def test_lists_as_data(self):
         self.write("list.json", json.dumps({
-            "seeds": [5], "options": {"lr": 0.1, "calibrate": True},
-            "modes": {"on": {"calibrate": True}, "off": {"calibrate": False, "lr": 5e-4}},
+            "seeds": [5], "options": {"lr": 0.1, "trace": True},
+            "modes": {"on": {"trace": True}, "off": {"trace": False, "lr": 5e-4}},
             "group": [{"name": "g", "dataset": "d", "launcher": "mpirun -n 2",
                        "options": {"lr": 0.2}}]}))
         on, off = read_jobs(self.folder / "list.json")
         self.assertEqual(on.launcher, ("mpirun", "-n", "2"))
         self.assertEqual(train_words(on.identity()),
-                         ["train", "d", "--calibrate", "--lr", "0.2", "--seed", "5"])
+                         ["train", "d", "--trace", "--lr", "0.2", "--seed", "5"])
         self.assertEqual(train_words(off.identity()),
                          ["train", "d", "--lr", "0.0005", "--seed", "5"])
         self.assertEqual(read_seeds("7, 1-3,0", "f"), [7, 1, 2, 3, 0])

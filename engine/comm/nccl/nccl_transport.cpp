@@ -203,7 +203,7 @@ class NcclTransport final : public DeviceTransport {
                        const OperationLabel& label) override {
     communicator_.get();
     std::vector<int> peers;
-    for (const int r : all_peers_) {
+    for (int r = 0; r < transport_.size(); ++r) {
       const auto p = static_cast<std::size_t>(r);
       if (!sends[p].empty() || !receives[p].empty()) peers.push_back(r);
     }

@@ -46,14 +46,14 @@ TEST(DeviceTransport, CountsPayload) {
   EXPECT_EQ(transport.calls, 2);
 }
 
-TEST(DeviceTransportDeathTest, RefusesMessagesToItselfAndMissingEntries) {
+TEST(DeviceTransportDeathTest, RefusesHalfAMessageToItselfAndMissingEntries) {
   CountingTransport transport;
   std::array<std::byte, 4> memory{};
   const std::span<const std::byte> one(memory);
   EXPECT_DEATH(transport.all_to_all_v({{}, one, {}}, {{}, {}, {}}, kDeviceExchange),
-               "sends to itself");
+               "rank 1 sends 4 bytes to itself and receives 0");
   EXPECT_DEATH(transport.all_to_all_v({{}, {}, {}}, {{}, std::span(memory), {}}, kDeviceExchange),
-               "sends to itself");
+               "rank 1 sends 0 bytes to itself and receives 4");
   EXPECT_DEATH(transport.all_to_all_v({{}, {}}, {{}, {}, {}}, kDeviceExchange),
                "2 sends and 3 receives for 3 ranks");
 }

@@ -4,11 +4,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 
-#include "tests/engine/comm/device_rank.hpp"
+#include "tests/engine/comm/nccl_fixtures.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
@@ -16,40 +15,6 @@ namespace {
 
 using testing::HasSubstr;
 using namespace std::chrono_literals;
-
-constexpr double kNcclTimeout = 60;
-constexpr OperationLabel kNcclHalo{
-    .operation = "halo exchange", .direction = "forward", .layer = 1, .epoch = 4};
-constexpr OperationLabel kGradients{.operation = "gradient all-reduce", .epoch = 4};
-
-// Skipped visibly with fewer devices or without NCCL, or failed if ATOLL_REQUIRE_DEVICES asks for
-// that many.
-template <int kDevices>
-class OnDevices : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string why;
-    const int found = nccl_version().empty() ? 0 : cuda_device_count(why);
-    if (found >= kDevices) return;
-    const char* required = std::getenv("ATOLL_REQUIRE_DEVICES");
-    if (required != nullptr && std::atoi(required) >= kDevices) {
-      FAIL() << "ATOLL_REQUIRE_DEVICES=" << required << ", but NCCL can use " << found;
-    }
-    GTEST_SKIP() << kDevices << " CUDA devices and NCCL are needed, there are " << found;
-  }
-};
-using NcclOnOneDevice = OnDevices<1>;
-using NcclOnTwoDevices = OnDevices<2>;
-using NcclOnThreeDevices = OnDevices<3>;
-
-std::vector<std::byte> pattern(std::size_t length, int seed) {
-  std::vector<std::byte> bytes(length);
-  for (std::size_t i = 0; i < length; ++i) {
-    bytes[i] = static_cast<std::byte>(static_cast<std::size_t>(seed) * 37 + i * 7 + (i >> 8) * 3 +
-                                      (i >> 16));
-  }
-  return bytes;
-}
 
 using Length = std::size_t (*)(int source, int destination);
 
@@ -155,42 +120,6 @@ TEST_F(NcclOnThreeDevices, RecordedTransfersAreReplayed) {
       EXPECT_EQ(returned->download(*rank.compute), pattern(513, 10 * round + rank.rank));
     }
     EXPECT_EQ(rank.device->bytes_sent(), 2 * 513);
-  });
-}
-
-TEST_F(NcclOnOneDevice, AWorldOfOneStarts) {
-  run_devices(1, kNcclTimeout, [](DeviceRank& rank) {
-    EXPECT_THAT(rank.choice.reason, HasSubstr("between 1 device of 1 host"));
-    rank.device->all_to_all_v({{}}, {{}}, kNcclHalo);
-    rank.device->wait(rank.device->queue());
-    rank.device->wait(*rank.compute);
-    EXPECT_EQ(rank.device->bytes_sent(), 0);
-  });
-}
-
-TEST_F(NcclOnOneDevice, TwoRanksOnOneDeviceGoThroughTheHost) {
-  run_local_ranks(2, kNcclTimeout, [](Transport& transport) {
-    const auto backend = make_backend("cuda", {.threads = 1, .device = 0});
-    const auto made = make_device_transport("auto", transport, *backend);
-    EXPECT_EQ(made.transport, nullptr);
-    EXPECT_THAT(made.reason, testing::MatchesRegex(
-                                 "ranks 0 and 1 share device .+ of host .+, which NCCL refuses: "
-                                 "messages travel through pinned memory and local"));
-    const Error error = thrown_error([&] { make_device_transport("nccl", transport, *backend); });
-    EXPECT_EQ(error.kind(), ErrorKind::kOption);
-    EXPECT_THAT(error.what(), HasSubstr("ranks 0 and 1 share device "));
-  });
-}
-
-TEST_F(NcclOnOneDevice, ARankOnTheCpuMakesAllGoThroughTheHost) {
-  run_local_ranks(2, kNcclTimeout, [](Transport& transport) {
-    const auto backend =
-        make_backend(transport.rank() == 0 ? "cuda" : "cpu", {.threads = 1, .device = 0});
-    const auto made = make_device_transport("auto", transport, *backend);
-    EXPECT_EQ(made.transport, nullptr);
-    EXPECT_EQ(made.reason,
-              "rank 1 computes on no CUDA device (backend cpu): messages travel through pinned "
-              "memory and local");
   });
 }
 

@@ -152,16 +152,16 @@ TEST_F(DeviceTraining, FollowsTheReferenceWithEveryKernel) {
   options.model = "sage";
   const RunResult expected = run_epochs(dataset, 1, options, 1, 5);
   options.backend = "cuda";
-  options.calibrate = true;
+  options.spmm = SpmmWish::kCusparse;
   const std::filesystem::path file = dir_.path() / "calibration.json";
   run_local_ranks(1, 30, [&](Transport& transport) {
     RankJob job(transport, dataset, PartitionOptions{}, options);
     job.trainer().run_epoch(1);
     save_calibration(transport, job.choices(), nullptr, dir_.path());
   });
-  options.calibrate = false;
+  options.spmm = SpmmWish::kOwn;
   options.calibration = file;
-  for (const char* kernel : {"own", "cusparse"}) {
+  for (const char* kernel : {"own", "cusparse-alg2", "cusparse-alg3"}) {
     Json choices = read_json(file);
     ASSERT_FALSE(choices.at("kernel_choices").empty());
     for (Json& choice : choices.at("kernel_choices")) choice["kernel"] = kernel;
@@ -233,6 +233,12 @@ TEST_F(DeviceTraining, ProfilesItsOperations) {
     const EpochResult result = job.trainer().profile_epoch(5, profile);
     EXPECT_GT(profile.operations.at("spmm").calls, 0);
     EXPECT_GT(profile.operations.at("gemm").ms, 0);
+    std::int64_t named = 0;
+    for (const auto& [kernel, cost] : profile.kernels) {
+      EXPECT_TRUE(kernel.starts_with("spmm ") && kernel.ends_with(" wide by own")) << kernel;
+      named += cost.calls;
+    }
+    EXPECT_EQ(named, profile.operations.at("spmm").calls);
     EXPECT_EQ(profile.operations.at("adam_step").calls, 1);
     EXPECT_EQ(profile.epoch_ms, result.epoch_ms);
     double sum = 0, bound = 0, in_phases = 0;

@@ -51,6 +51,7 @@ cudaError_t allocate_async(void** pointer, size_t size, cudaStream_t handle, cud
     Stream* const stream = find_stream(handle);
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (stream->capture) return invalidate(*stream->capture, cudaErrorStreamCaptureUnsupported);
+    if (const cudaError_t failure = injected_error("cudaMallocFromPoolAsync")) return failure;
     if (pool == nullptr) pool = default_pool(stream->device->index);
     if (pool->device != stream->device->index) return cudaErrorInvalidValue;
     const cudaError_t error = allocate(pointer, size, *stream->device);
@@ -127,6 +128,8 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
 cudaError_t cudaMallocHost(void** pointer, size_t size) { return allocate_pinned(pointer, size); }
 
 cudaError_t cudaHostAlloc(void** pointer, size_t size, unsigned int) {
+  const cudaError_t failure = api([](Lock&) { return injected_error("cudaHostAlloc"); });
+  if (failure != cudaSuccess) return failure;
   return allocate_pinned(pointer, size);
 }
 
@@ -149,6 +152,8 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
   return api([&](Lock&) {
+    if (const cudaError_t failure = injected_error("cudaMemPoolCreate")) return failure;
+    if (!has_pools()) return cudaErrorNotSupported;
     if (properties->location.type != cudaMemLocationTypeDevice ||
         properties->allocType != cudaMemAllocationTypePinned) {
       return cudaErrorInvalidValue;

@@ -211,6 +211,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t* algorithm, void*, size_t,
                               cudaStream_t stream_handle) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (const int failure = injected_failure("cublasLtMatmul")) {
+    return static_cast<cublasStatus_t>(failure);
+  }
   const cublasStatus_t status = examine(description, a_layout, b_layout, c_layout, d_layout);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (algorithm != nullptr &&

@@ -55,7 +55,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
     prop->memoryBusWidth = 64;
     prop->l2CacheSize = kL2Bytes;
     prop->maxThreadsPerMultiProcessor = 2048;
-    prop->memoryPoolsSupported = 1;
+    prop->memoryPoolsSupported = has_pools() ? 1 : 0;
     return cudaSuccess;
   });
 }
@@ -91,8 +91,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       case cudaDevAttrComputeCapabilityMinor:
         *value = 0;
         return cudaSuccess;
-      case cudaDevAttrUnifiedAddressing:
       case cudaDevAttrMemoryPoolsSupported:
+        *value = has_pools() ? 1 : 0;
+        return cudaSuccess;
+      case cudaDevAttrUnifiedAddressing:
         *value = 1;
         return cudaSuccess;
     }

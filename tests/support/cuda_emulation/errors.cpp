@@ -33,6 +33,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoKernelImageForDevice";
     case cudaErrorECCUncorrectable:
       return "cudaErrorECCUncorrectable";
+    case cudaErrorOperatingSystem:
+      return "cudaErrorOperatingSystem";
     case cudaErrorInvalidResourceHandle:
       return "cudaErrorInvalidResourceHandle";
     case cudaErrorIllegalState:
@@ -111,6 +113,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "no kernel image for device";
     case cudaErrorECCUncorrectable:
       return "eccuncorrectable";
+    case cudaErrorOperatingSystem:
+      return "OS call failed or operation not supported on this OS";
     case cudaErrorInvalidResourceHandle:
       return "invalid resource handle";
     case cudaErrorIllegalState:

@@ -229,6 +229,11 @@ bool Memory::release_pinned(void* base) {
 
 bool Memory::is_pinned(const void* address) const { return find_in(pinned_, address) != nullptr; }
 
+bool has_pools() {
+  static const bool pools = environment_number("ATOLL_EMULATION_POOLS", 1) != 0;
+  return pools;
+}
+
 Memory& memory() {
   static Memory* const only = new Memory;
   return *only;

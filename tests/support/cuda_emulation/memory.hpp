@@ -73,4 +73,7 @@ class Memory {
 
 Memory& memory();
 
+// Whether devices have pools of memory.
+bool has_pools();
+
 }  // namespace atl::cuda_emulation

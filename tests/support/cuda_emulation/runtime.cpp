@@ -3,6 +3,9 @@
 #include <cuda_emulation.h>
 #include <pthread.h>
 
+#include <cstdlib>
+#include <set>
+
 #include "tests/support/cuda_emulation/environment.hpp"
 #include "tests/support/cuda_emulation/memory.hpp"
 #include "tests/support/cuda_emulation/stream.hpp"
@@ -69,9 +72,29 @@ void fail_next_kernel(cudaError_t error) {
   runtime().next_kernel_fails = error;
 }
 
+void fail_next_call(const std::string& function, int status) {
+  static const std::set<std::string> known{"cudaHostAlloc", "cudaMallocFromPoolAsync",
+                                           "cudaMemPoolCreate", "cublasLtMatmul",
+                                           "cusparseSpMM_preprocess"};
+  if (!known.contains(function)) std::abort();
+  Lock lock(runtime().mutex);
+  runtime().next_calls_fail[function] = status;
+}
+
+cudaError_t injected_error(const char* function) {
+  auto failures = runtime().next_calls_fail.extract(function);
+  return failures.empty() ? cudaSuccess : static_cast<cudaError_t>(failures.mapped());
+}
+
+int injected_failure(const char* function) {
+  Lock lock(runtime().mutex);
+  return injected_error(function);
+}
+
 void clear_errors() {
   Lock lock(runtime().mutex);
   runtime().next_kernel_fails = cudaSuccess;
+  runtime().next_calls_fail.clear();
   for (auto& device : runtime().devices) device->sticky = cudaSuccess;
   last_error = cudaSuccess;
 }

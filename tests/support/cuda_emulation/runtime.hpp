@@ -6,9 +6,11 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <vector>
 
 struct CUstream_st;
@@ -32,6 +34,7 @@ struct Runtime {
   std::condition_variable changed;  // some work was added, executed or given up
   std::vector<std::unique_ptr<Device>> devices;
   cudaError_t next_kernel_fails = cudaSuccess;
+  std::map<std::string, int> next_calls_fail;  // status by function
   std::size_t executed_kernels = 0;
   bool lazy = true;
 };
@@ -42,6 +45,11 @@ Device& current_device();
 // Runs `body` under the lock and remembers its error for cudaGetLastError(). Returns at once where
 // there is no device, where the current device has a sticky error, or from within a host function.
 cudaError_t api(const std::function<cudaError_t(Lock&)>& body);
+
+// The status that fail_next_call() asked of this call, or 0. Not under the lock.
+int injected_failure(const char* function);
+// The same in a function of the runtime, which then returns it: under the lock.
+cudaError_t injected_error(const char* function);
 
 // For functions that must not be called while the calling thread captures: invalidates its captures
 // and returns cudaErrorStreamCaptureUnsupported then, cudaSuccess otherwise.

@@ -1,6 +1,7 @@
 // cuSPARSE: descriptors and the product of a sparse with a dense matrix.
 #include <cusparse.h>
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -13,6 +14,17 @@ struct cusparseContext {
   cudaStream_t stream = nullptr;
 };
 
+// What a matrix was prepared for.
+struct Preparation {
+  const void* buffer = nullptr;
+  cusparseSpMMAlg_t algorithm = CUSPARSE_SPMM_ALG_DEFAULT;
+  std::int64_t width = 0;
+  std::int64_t b_leading = 0;
+  std::int64_t c_leading = 0;
+  cudaDataType c_type = CUDA_R_32F;
+  bool operator==(const Preparation&) const = default;
+};
+
 struct cusparseSpMatDescr {
   std::int64_t rows, columns, entries;
   const void* offsets;
@@ -21,6 +33,7 @@ struct cusparseSpMatDescr {
   cusparseIndexType_t offset_type, index_type;
   cusparseIndexBase_t base;
   cudaDataType value_type;
+  mutable Preparation prepared{};  // as in the library, also behind a constant handle
 };
 
 struct cusparseDnMatDescr {
@@ -40,6 +53,13 @@ std::int64_t load_index(const void* base, cusparseIndexType_t type, std::int64_t
                                     : static_cast<const std::int32_t*>(base)[i];
 }
 
+constexpr std::size_t kBufferBytes = 1024;
+
+bool is_csr(cusparseSpMMAlg_t algorithm) {
+  return algorithm == CUSPARSE_SPMM_ALG_DEFAULT || algorithm == CUSPARSE_SPMM_CSR_ALG1 ||
+         algorithm == CUSPARSE_SPMM_CSR_ALG2 || algorithm == CUSPARSE_SPMM_CSR_ALG3;
+}
+
 bool is_index_type(cusparseIndexType_t type) {
   return type == CUSPARSE_INDEX_32I || type == CUSPARSE_INDEX_64I;
 }
@@ -49,17 +69,30 @@ struct SparseProduct {
   cusparseDnMatDescr b, c;
   bool transpose_b;
   float alpha, beta;
+  bool wide_sums;  // in double, so that their order does not show
+  bool backwards;  // from the last edge to the first
 };
 
-void multiply(const SparseProduct& p) {
-  std::vector<double> sums(static_cast<std::size_t>(p.c.columns));
+// ALG2 is not promised to repeat, and here it does not: it adds in f32, and every other call
+// backwards.
+void set_order(SparseProduct& product, cusparseSpMMAlg_t algorithm) {
+  static std::atomic<unsigned> calls{0};
+  product.wide_sums = algorithm != CUSPARSE_SPMM_CSR_ALG2;
+  product.backwards = !product.wide_sums && ++calls % 2 == 0;
+}
+
+template <typename Sum>
+void multiply_by(const SparseProduct& p) {
+  std::vector<Sum> sums(static_cast<std::size_t>(p.c.columns));
   const auto base = static_cast<std::int64_t>(p.a.base);
   for (std::int64_t row = 0; row < p.a.rows; ++row) {
-    sums.assign(sums.size(), 0.0);
+    sums.assign(sums.size(), Sum{0});
+    const std::int64_t begin = load_index(p.a.offsets, p.a.offset_type, row) - base;
     const std::int64_t end = load_index(p.a.offsets, p.a.offset_type, row + 1) - base;
-    for (std::int64_t e = load_index(p.a.offsets, p.a.offset_type, row) - base; e < end; ++e) {
+    for (std::int64_t k = begin; k < end; ++k) {
+      const std::int64_t e = p.backwards ? end - 1 - (k - begin) : k;
       const std::int64_t inner = load_index(p.a.indices, p.a.index_type, e) - base;
-      const double weight = load_element(p.a.values, p.a.value_type, e);
+      const Sum weight = load_element(p.a.values, p.a.value_type, e);
       for (std::int64_t column = 0; column < p.c.columns; ++column) {
         const std::int64_t at = p.transpose_b ? p.b.index(column, inner) : p.b.index(inner, column);
         sums[static_cast<std::size_t>(column)] += weight * load_element(p.b.values, p.b.type, at);
@@ -75,6 +108,11 @@ void multiply(const SparseProduct& p) {
   }
 }
 
+void multiply(const SparseProduct& p) {
+  if (p.wide_sums) return multiply_by<double>(p);
+  multiply_by<float>(p);
+}
+
 cusparseStatus_t examine_matrix(cusparseHandle_t handle, cusparseOperation_t op_a,
                                 cusparseOperation_t op_b, const cusparseSpMatDescr* a,
                                 const cusparseDnMatDescr* b, const cusparseDnMatDescr* c,
@@ -88,6 +126,10 @@ cusparseStatus_t examine_matrix(cusparseHandle_t handle, cusparseOperation_t op_
   if ((bt ? b->columns : b->rows) != a->columns || (bt ? b->rows : b->columns) != c->columns ||
       c->rows != a->rows) {
     return CUSPARSE_STATUS_INVALID_VALUE;
+  }
+  // Their first elements are read 16 bytes at a time.
+  for (const void* values : {b->values, c->values}) {
+    if (reinterpret_cast<std::uintptr_t>(values) % 16 != 0) return CUSPARSE_STATUS_INVALID_VALUE;
   }
   // The library wants equal inputs, and a result of their type or float.
   if (a->value_type != b->type || (c->type != b->type && c->type != CUDA_R_32F)) {
@@ -219,9 +261,10 @@ cusparseStatus_t cusparseSpMM_bufferSize(cusparseHandle_t handle, cusparseOperat
                                          cusparseOperation_t op_b, const void*,
                                          cusparseConstSpMatDescr_t a, cusparseConstDnMatDescr_t b,
                                          const void*, cusparseDnMatDescr_t c, cudaDataType compute,
-                                         cusparseSpMMAlg_t, size_t* bytes) {
+                                         cusparseSpMMAlg_t algorithm, size_t* bytes) {
   // Some size, so that callers have to provide the buffer.
-  *bytes = 1024;
+  *bytes = kBufferBytes;
+  if (!is_csr(algorithm)) return CUSPARSE_STATUS_NOT_SUPPORTED;
   return examine_matrix(handle, op_a, op_b, a, b, c, compute);
 }
 
@@ -229,25 +272,36 @@ cusparseStatus_t cusparseSpMM_preprocess(cusparseHandle_t handle, cusparseOperat
                                          cusparseOperation_t op_b, const void*,
                                          cusparseConstSpMatDescr_t a, cusparseConstDnMatDescr_t b,
                                          const void*, cusparseDnMatDescr_t c, cudaDataType compute,
-                                         cusparseSpMMAlg_t, void* buffer) {
+                                         cusparseSpMMAlg_t algorithm, void* buffer) {
+  if (const int failure = injected_failure("cusparseSpMM_preprocess")) {
+    return static_cast<cusparseStatus_t>(failure);
+  }
   if (buffer == nullptr) return CUSPARSE_STATUS_INVALID_VALUE;
-  return examine_matrix(handle, op_a, op_b, a, b, c, compute);
+  const cusparseStatus_t status = examine_matrix(handle, op_a, op_b, a, b, c, compute);
+  if (status != CUSPARSE_STATUS_SUCCESS) return status;
+  a->prepared = Preparation{buffer, algorithm, b->columns, b->leading, c->leading, c->type};
+  return CUSPARSE_STATUS_SUCCESS;
 }
 
 cusparseStatus_t cusparseSpMM(cusparseHandle_t handle, cusparseOperation_t op_a,
                               cusparseOperation_t op_b, const void* alpha,
                               cusparseConstSpMatDescr_t a, cusparseConstDnMatDescr_t b,
                               const void* beta, cusparseDnMatDescr_t c, cudaDataType compute,
-                              cusparseSpMMAlg_t, void* buffer) {
+                              cusparseSpMMAlg_t algorithm, void* buffer) {
   const cusparseStatus_t status = examine_matrix(handle, op_a, op_b, a, b, c, compute);
   if (status != CUSPARSE_STATUS_SUCCESS) return status;
   if (buffer == nullptr) return CUSPARSE_STATUS_INVALID_VALUE;
-  const SparseProduct product{*a,
-                              *b,
-                              *c,
-                              op_b != CUSPARSE_OPERATION_NON_TRANSPOSE,
-                              *static_cast<const float*>(alpha),
-                              *static_cast<const float*>(beta)};
+  // What was worked out for one product must not be used for another.
+  const Preparation now{buffer, algorithm, b->columns, b->leading, c->leading, c->type};
+  if (a->prepared.buffer == buffer && a->prepared != now) return CUSPARSE_STATUS_INVALID_VALUE;
+  SparseProduct product{};
+  product.a = *a;
+  product.b = *b;
+  product.c = *c;
+  product.transpose_b = op_b != CUSPARSE_OPERATION_NON_TRANSPOSE;
+  product.alpha = *static_cast<const float*>(alpha);
+  product.beta = *static_cast<const float*>(beta);
+  set_order(product, algorithm);
   const cudaError_t error = api([&](Lock& lock) {
     Stream* const stream = find_stream(handle->stream);
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;

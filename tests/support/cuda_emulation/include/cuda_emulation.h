@@ -3,6 +3,7 @@
 // Environment of the program, all numbers:
 //   ATOLL_EMULATION_DEVICES  devices to see, 1 by default; 0 is a machine without any
 //   ATOLL_EMULATION_MEMORY   bytes of memory of each device, 2 GiB by default
+//   ATOLL_EMULATION_POOLS    0: devices without memory pools
 //   ATOLL_EMULATION_SEED     order in which blocks, threads and nodes of graphs take turns
 //   ATOLL_EMULATION_LAZY     0: work is executed when it is queued, for debugging
 //   ATOLL_EMULATION_PROTECT  0: host code may touch device memory, for debugging
@@ -11,6 +12,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <string>
 
 namespace atl::cuda_emulation {
 
@@ -18,7 +20,12 @@ namespace atl::cuda_emulation {
 // sticky error: from then on every call on that device returns it, until clear_errors().
 void fail_next_kernel(cudaError_t error);
 
-// Ends sticky errors of all devices, the injection, and the calling thread's last error.
+// The next call of `function`, by the name of its header, does nothing and returns `status`, an error
+// code of its library. Functions that can fail so: cudaHostAlloc, cudaMallocFromPoolAsync,
+// cudaMemPoolCreate, cublasLtMatmul, cusparseSpMM_preprocess; any other ends the program.
+void fail_next_call(const std::string& function, int status);
+
+// Ends sticky errors of all devices, the injections, and the calling thread's last error.
 void clear_errors();
 
 // Work that streams hold and that has not been executed yet, over all devices.

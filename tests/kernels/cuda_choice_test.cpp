@@ -1,0 +1,195 @@
+// Which kernel runs an SpMM on a device: the own one or cuSPARSE's, as chosen, wished or measured.
+#include <gmock/gmock.h>
+
+#include "kernels/kernel_choices.hpp"
+#include "tests/kernels/cuda_graphs.hpp"
+
+namespace atl {
+
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+using Names = std::vector<std::string>;
+
+constexpr const char* kAlgorithms[] = {"cusparse-alg2", "cusparse-alg3"};
+
+class CudaChoiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override { require_backend("cuda"); }
+};
+
+// The same key for both halves of the graph, whose rows are alike.
+Graph graph_of_equal_halves() { return Graph({4, 0, 300, 17, 17, 4, 300, 0}); }
+
+KernelKey key_of(const Backend& backend, const Graph& graph, std::int64_t width,
+                 DType dtype = DType::kF32) {
+  const std::string device = backend.device();
+  return {"spmm", graph.rows / 2, graph.row_ptr.back() / 2,
+          width,  dtype,          device.substr(0, device.find(" (device "))};
+}
+
+// Choices that name one kernel for the halves of a graph.
+struct Chosen {
+  std::shared_ptr<KernelChoices> choices = std::make_shared<KernelChoices>();
+  Harness harness;
+
+  Chosen(const char* kernel, const Graph& graph, std::int64_t width, DType dtype = DType::kF32)
+      : harness("cuda", {.device = 0, .choices = choices}, dtype) {
+    harness.set_padding(8);  // rows start at multiples of 16 bytes
+    choices->record(key_of(harness.backend(), graph, width, dtype), {kernel, {}});
+  }
+};
+
+TEST_F(CudaChoiceTest, CusparseIsTakenWhereItWasChosen) {
+  const Graph graph = graph_of_equal_halves();
+  for (const char* algorithm : kAlgorithms) {
+    for (const Spmm& run : {Spmm{.width = 12}, Spmm{.width = 12, .beta = 1, .tail = true},
+                            Spmm{.width = 5, .tail = true}}) {
+      Chosen found(algorithm, graph, run.width);
+      Harness expected("reference");
+      Names kernels;
+      expect_close(run.on(found.harness, graph, &kernels), run.on(expected, graph), 5e-6, "y");
+      EXPECT_THAT(kernels, ElementsAre(algorithm, algorithm));
+    }
+  }
+}
+
+// Rounded once, as by the own kernel, though the row factors and what follows are not cuSPARSE's.
+TEST_F(CudaChoiceTest, CusparseTakesFactorsThatNarrowStorageHolds) {
+  const Graph graph = graph_of_equal_halves().without_column_factors();
+  for (const char* algorithm : kAlgorithms) {
+    for (const Spmm& run :
+         {Spmm{.width = 16}, Spmm{.width = 16, .beta = 1}, Spmm{.width = 13, .tail = true},
+          Spmm{.width = 40, .beta = 1, .tail = true}}) {
+      Chosen found(algorithm, graph, run.width, DType::kBf16);
+      Harness expected("reference", 2, DType::kBf16);
+      Names kernels;
+      const std::vector<double> y = run.on(found.harness, graph, &kernels);
+      expect_close_bf16(y, run.on(expected, graph), 5e-6, "y");
+      // Rows of 13 columns start where cuSPARSE must not.
+      EXPECT_THAT(kernels, run.width == 13 ? ElementsAre(algorithm, "own")
+                                           : ElementsAre(algorithm, algorithm));
+    }
+  }
+}
+
+TEST_F(CudaChoiceTest, FactorsThatNarrowStorageWouldRoundStayWithTheOwnKernel) {
+  const Graph graph = graph_of_equal_halves();
+  const Spmm run{.width = 16};
+  Chosen found("cusparse-alg3", graph, run.width, DType::kBf16);
+  Harness expected("reference", 2, DType::kBf16);
+  Names kernels;
+  const std::vector<double> y = run.on(found.harness, graph, &kernels);
+  expect_close_bf16(y, run.on(expected, graph), 5e-6, "y");
+  EXPECT_THAT(kernels, ElementsAre("own", "own"));
+}
+
+TEST_F(CudaChoiceTest, KernelsThatPromiseItGiveTheSameBitsEveryTime) {
+  const Graph graph = graph_of_equal_halves().without_column_factors();
+  const Spmm run{.width = 16, .beta = 1, .tail = true};
+  for (const char* kernel : {"own", "cusparse-alg3"}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      Chosen first(kernel, graph, run.width, dtype);
+      Chosen second(kernel, graph, run.width, dtype);
+      Names kernels;
+      const std::vector<double> y = run.on(first.harness, graph, &kernels);
+      EXPECT_THAT(kernels, ElementsAre(kernel, kernel));
+      EXPECT_EQ(run.on(first.harness, graph), y) << kernel;
+      EXPECT_EQ(run.on(second.harness, graph), y) << kernel;
+    }
+  }
+}
+
+TEST_F(CudaChoiceTest, MeasuringRecordsTheTimesOfAllAndTakesWhatRepeats) {
+  const Graph graph = graph_of_equal_halves();
+  for (const double beta : {0.0, 1.0}) {
+    const Spmm run{.width = 12, .beta = beta, .tail = true};
+    const auto choices = std::make_shared<KernelChoices>(SpmmWish::kAuto, 0);
+    Harness found("cuda", {.device = 0, .choices = choices});
+    Harness expected("reference");
+    // Measuring an addition does not add more than once.
+    expect_close(run.on(found, graph), run.on(expected, graph), 5e-6, "y");
+    const auto kernel = choices->lookup(key_of(found.backend(), graph, 12));
+    ASSERT_TRUE(kernel.has_value());
+    EXPECT_THAT(*kernel, AnyOf("own", "cusparse-alg3"));
+    const Json list = choices->to_json().at("kernel_choices");
+    ASSERT_EQ(list.size(), 1U);
+    for (const char* name : {"own", "cusparse-alg2", "cusparse-alg3"}) {
+      EXPECT_TRUE(list[0].at("milliseconds").contains(name)) << name;
+    }
+    Names kernels;
+    run.on(found, graph, &kernels);
+    EXPECT_THAT(kernels, ElementsAre(*kernel, *kernel));
+  }
+}
+
+TEST_F(CudaChoiceTest, AWishForCusparseIsMeasuredAmongItsAlgorithms) {
+  const Graph graph = graph_of_equal_halves();
+  const auto choices = std::make_shared<KernelChoices>(SpmmWish::kCusparse, 0);
+  Harness found("cuda", {.device = 0, .choices = choices});
+  Names kernels;
+  Spmm{.width = 12}.on(found, graph, &kernels);
+  EXPECT_THAT(kernels, SizeIs(2));
+  for (const std::string& kernel : kernels) EXPECT_THAT(kernel, StartsWith("cusparse-alg"));
+}
+
+TEST_F(CudaChoiceTest, SmallMatricesAreNotMeasured) {
+  const Graph graph = graph_of_equal_halves();
+  const Spmm run{.width = 12};
+  const auto kernels_by = [&](SpmmWish wish, KernelChoices& choices) {
+    const std::shared_ptr<KernelChoices> shared(&choices, [](KernelChoices*) {});
+    Harness h("cuda", {.device = 0, .choices = shared});
+    Names kernels;
+    run.on(h, graph, &kernels);
+    EXPECT_EQ(choices.wish(), wish);
+    return kernels;
+  };
+  KernelChoices measured(SpmmWish::kAuto);
+  EXPECT_THAT(kernels_by(SpmmWish::kAuto, measured), ElementsAre("own", "own"));
+  EXPECT_THAT(measured.to_json().at("kernel_choices"), IsEmpty());
+  KernelChoices wished(SpmmWish::kCusparse);
+  EXPECT_THAT(kernels_by(SpmmWish::kCusparse, wished),
+              ElementsAre("cusparse-alg3", "cusparse-alg3"));
+  const Json list = wished.to_json().at("kernel_choices");
+  ASSERT_EQ(list.size(), 1U);
+  EXPECT_EQ(list[0].at("kernel"), "cusparse-alg3");
+  EXPECT_THAT(list[0].at("milliseconds"), IsEmpty());
+}
+
+// One plan for several widths and strides, as a model's layers have them: each is prepared by
+// itself, and the copy of the matrix is made once.
+TEST_F(CudaChoiceTest, WidthsAndStridesShareOneCopyOfTheMatrix) {
+  const Graph graph = graph_of_equal_halves();
+  const auto choices = std::make_shared<KernelChoices>(SpmmWish::kCusparse);
+  Harness h("cuda", {.device = 0, .choices = choices});
+  const RowRange range{0, graph.rows};
+  SparseOperator op = graph.upload(h);
+  const auto plan = h.backend().plan_spmm(h.queue(), op, graph.row_ptr, std::vector{range});
+  op.plan = plan.get();
+  std::vector<std::int64_t> allocations;
+  for (const auto& [width, padding] : {std::pair(12, 0), {12, 4}, {12, 8}, {20, 0}, {12, 0}}) {
+    h.set_padding(padding);
+    const ConstMatrixView x = h.input(graph.cols, width, graph.features(width));
+    const MatrixView y = h.output(graph.rows, width);
+    Harness expected("reference");
+    const ConstMatrixView same_x = expected.input(graph.cols, width, graph.features(width));
+    const MatrixView same_y = expected.output(graph.rows, width);
+    expected.backend().spmm(expected.queue(), graph.upload(expected), range, same_x, 0, same_y);
+    const std::int64_t before = h.backend().allocations();
+    h.backend().spmm(h.queue(), op, range, x, 0, y);
+    allocations.push_back(h.backend().allocations() - before);
+    EXPECT_STREQ(h.backend().last_kernel(), "cusparse-alg3");
+    expect_close(h.download(y), expected.download(same_y), 5e-6, "y");
+  }
+  // Rows, columns and values; then a workspace for each new shape.
+  EXPECT_THAT(allocations, ElementsAre(4, 1, 1, 1, 0));
+}
+
+}  // namespace
+
+}  // namespace atl

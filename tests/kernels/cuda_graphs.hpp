@@ -1,0 +1,131 @@
+// Graphs and whole SpMMs on them, for tests of the cuda backend's kernels.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/harness.hpp"
+
+namespace atl {
+
+// A graph whose rows have the given numbers of edges, with as many halo columns as rows, duplicates
+// among the edges, and numbers for all factors. Every third row has no self weight.
+struct Graph {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::vector<std::int64_t> row_ptr{0};
+  std::vector<std::int32_t> col_idx;
+  std::vector<float> values;
+  std::vector<float> row_scale;
+  std::vector<float> col_scale;
+  std::vector<float> self_weight;
+
+  explicit Graph(const std::vector<std::int64_t>& edges)
+      : rows(static_cast<std::int64_t>(edges.size())), cols(2 * rows) {
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      for (const std::int32_t c :
+           random_integers(edges[i], static_cast<std::int32_t>(cols), 50 + i)) {
+        col_idx.push_back(c % 3 == 0 ? (c + 1) % static_cast<std::int32_t>(cols) : c);
+      }
+      row_ptr.push_back(static_cast<std::int64_t>(col_idx.size()));
+    }
+    values = positive(static_cast<std::int64_t>(col_idx.size()), 1);
+    row_scale = positive(rows, 2);
+    col_scale = positive(cols, 3);
+    self_weight = positive(rows, 4);
+    for (std::size_t i = 0; i < self_weight.size(); i += 3) self_weight[i] = 0;
+  }
+
+  // Nothing cancels, so that f32 sums of thousands of edges are known to f32.
+  static std::vector<float> positive(std::int64_t count, std::uint64_t seed) {
+    std::vector<float> numbers = random_floats(count, seed);
+    for (float& number : numbers) number = 1 + number / 2;
+    return numbers;
+  }
+
+  // The factors that bf16 holds: edges of weight 1, row factors alone.
+  Graph without_column_factors() const {
+    Graph plain = *this;
+    plain.values.clear();
+    plain.col_scale.clear();
+    for (float& weight : plain.self_weight) weight = weight == 0 ? 0 : 1;
+    return plain;
+  }
+
+  SparseOperator upload(Harness& h) const {
+    SparseOperator op;
+    op.rows = rows;
+    op.cols = cols;
+    op.row_ptr = h.input_span(row_ptr);
+    op.col_idx = h.input_span(col_idx);
+    if (!values.empty()) op.values = h.input_span(values);
+    op.row_scale = h.input_span(row_scale);
+    if (!col_scale.empty()) op.col_scale = h.input_span(col_scale);
+    op.self_weight = h.input_span(self_weight);
+    return op;
+  }
+
+  // x for width columns. Rows that no edge and no self weight asks for are NaN: reading them shows.
+  std::vector<float> features(std::int64_t width) const {
+    std::vector<bool> asked(static_cast<std::size_t>(cols), false);
+    for (const std::int32_t c : col_idx) asked[static_cast<std::size_t>(c)] = true;
+    for (std::size_t i = 0; i < self_weight.size(); ++i) {
+      if (self_weight[i] != 0) asked[i] = true;
+    }
+    std::vector<float> x = positive(cols * width, 5);
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      if (!asked[k / static_cast<std::size_t>(width)])
+        x[k] = std::numeric_limits<float>::quiet_NaN();
+    }
+    return x;
+  }
+};
+
+// One spmm over two ranges, as the engine runs it.
+struct Spmm {
+  std::int64_t width = 1;
+  double beta = 0;
+  bool planned = true;
+  bool tail = false;  // bias, relu and dropout
+
+  // y. `kernels` gets the names of those that ran, one per range.
+  std::vector<double> on(Harness& h, const Graph& graph,
+                         std::vector<std::string>* kernels = nullptr) const {
+    SparseOperator op = graph.upload(h);
+    const std::vector<RowRange> ranges{{0, graph.rows / 2}, {graph.rows / 2, graph.rows}};
+    const auto plan =
+        planned ? h.backend().plan_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
+    op.plan = plan.get();
+    const ConstMatrixView x = h.input(graph.cols, width, graph.features(width));
+    // What is overwritten is not read.
+    const std::vector<float> before =
+        beta == 0 ? std::vector<float>(static_cast<std::size_t>(graph.rows * width),
+                                       std::numeric_limits<float>::quiet_NaN())
+                  : Graph::positive(graph.rows * width, 6);
+    const MatrixView y = h.matrix(graph.rows, width, Use::kInOut, before);
+    const auto ids = h.input_span(row_ids(graph.rows));
+    for (const RowRange range : ranges) {
+      Epilogue epilogue;
+      if (tail) {
+        epilogue.beta = h.matrix<float>(1, width, Use::kInput, random_floats(width, 7));
+        epilogue.relu = true;
+        epilogue.dropout = {{9, RandomStream::kDropout, 1, 2},
+                            dropout_threshold(0.25),
+                            ids.subspan(static_cast<std::size_t>(range.begin),
+                                        static_cast<std::size_t>(range.size()))};
+      }
+      h.backend().spmm(h.queue(), op, range, x, beta, y, epilogue);
+      if (kernels != nullptr) kernels->emplace_back(h.backend().last_kernel());
+    }
+    return h.download(y);
+  }
+
+  static std::vector<GlobalId> row_ids(std::int64_t rows) {
+    std::vector<GlobalId> ids;
+    for (std::int64_t i = 0; i < rows; ++i) ids.push_back(GlobalId{1000 - 3 * i});
+    return ids;
+  }
+};
+
+}  // namespace atl
