@@ -72,18 +72,21 @@ void fail_next_kernel(cudaError_t error) {
   runtime().next_kernel_fails = error;
 }
 
-void fail_next_call(const std::string& function, int status) {
+void fail_next_calls(const std::string& function, int status, int calls) {
   static const std::set<std::string> known{"cudaHostAlloc", "cudaMallocFromPoolAsync",
                                            "cudaMemPoolCreate", "cublasLtMatmul",
                                            "cusparseSpMM_preprocess"};
   if (!known.contains(function)) std::abort();
   Lock lock(runtime().mutex);
-  runtime().next_calls_fail[function] = status;
+  runtime().next_calls_fail[function] = {status, calls};
 }
 
 cudaError_t injected_error(const char* function) {
-  auto failures = runtime().next_calls_fail.extract(function);
-  return failures.empty() ? cudaSuccess : static_cast<cudaError_t>(failures.mapped());
+  const auto found = runtime().next_calls_fail.find(function);
+  if (found == runtime().next_calls_fail.end()) return cudaSuccess;
+  const auto status = static_cast<cudaError_t>(found->second.status);
+  if (--found->second.calls == 0) runtime().next_calls_fail.erase(found);
+  return status;
 }
 
 int injected_failure(const char* function) {

@@ -34,7 +34,11 @@ struct Runtime {
   std::condition_variable changed;  // some work was added, executed or given up
   std::vector<std::unique_ptr<Device>> devices;
   cudaError_t next_kernel_fails = cudaSuccess;
-  std::map<std::string, int> next_calls_fail;  // status by function
+  struct Failure {
+    int status = 0;
+    int calls = 0;  // left
+  };
+  std::map<std::string, Failure> next_calls_fail;  // by function
   std::size_t executed_kernels = 0;
   bool lazy = true;
 };
@@ -46,7 +50,7 @@ Device& current_device();
 // there is no device, where the current device has a sticky error, or from within a host function.
 cudaError_t api(const std::function<cudaError_t(Lock&)>& body);
 
-// The status that fail_next_call() asked of this call, or 0. Not under the lock.
+// The status that fail_next_calls() asked of this call, or 0. Not under the lock.
 int injected_failure(const char* function);
 // The same in a function of the runtime, which then returns it: under the lock.
 cudaError_t injected_error(const char* function);

@@ -20,10 +20,10 @@ namespace atl::cuda_emulation {
 // sticky error: from then on every call on that device returns it, until clear_errors().
 void fail_next_kernel(cudaError_t error);
 
-// The next call of `function`, by the name of its header, does nothing and returns `status`, an error
+// The next calls of `function`, by the name of its header, do nothing and return `status`, an error
 // code of its library. Functions that can fail so: cudaHostAlloc, cudaMallocFromPoolAsync,
 // cudaMemPoolCreate, cublasLtMatmul, cusparseSpMM_preprocess; any other ends the program.
-void fail_next_call(const std::string& function, int status);
+void fail_next_calls(const std::string& function, int status, int calls = 1);
 
 // Ends sticky errors of all devices, the injections, and the calling thread's last error.
 void clear_errors();

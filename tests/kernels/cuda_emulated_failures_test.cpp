@@ -37,7 +37,7 @@ TEST_F(CudaFailures, AProductThatCublasLtRefusesRunsWithoutIt) {
   for (const cublasStatus_t status : {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INTERNAL_ERROR}) {
     Harness h("cuda", {.device = 0});
     expect_close(biased_product(h), oracle, 1e-6, "before");
-    cuda_emulation::fail_next_call("cublasLtMatmul", status);
+    cuda_emulation::fail_next_calls("cublasLtMatmul", status);
     expect_close(biased_product(h), oracle, 1e-6, "refused");
     expect_close(biased_product(h), oracle, 1e-6, "after");
   }
@@ -51,7 +51,7 @@ TEST_F(CudaFailures, WhatCusparseRefusesIsNoCandidate) {
     Harness h("cuda", {.device = 0, .choices = choices});
     Harness expected("reference");
     h.set_padding(0);
-    cuda_emulation::fail_next_call("cusparseSpMM_preprocess", status);
+    cuda_emulation::fail_next_calls("cusparseSpMM_preprocess", status);
     const Spmm run{.width = 12};
     expect_close(run.on(h, graph), run.on(expected, graph), 5e-6, "y");
     const Json times = choices->to_json().at("kernel_choices")[0].at("milliseconds");
@@ -60,8 +60,37 @@ TEST_F(CudaFailures, WhatCusparseRefusesIsNoCandidate) {
   }
 }
 
+// The copy that measuring has made goes when the widths that were measured come back without it.
+TEST_F(CudaFailures, ACopyThatNoWidthNeedsIsGivenBack) {
+  const Graph graph({4, 300, 17, 4, 300, 17});
+  const auto choices = std::make_shared<KernelChoices>(SpmmWish::kAuto, 0);
+  // Without pools memory is free at once.
+  cuda_emulation::fail_next_calls("cudaMemPoolCreate", cudaErrorNotSupported);
+  Harness h("cuda", {.device = 0, .choices = choices});
+  h.set_padding(0);
+  SparseOperator op = graph.upload(h);
+  const RowRange range{0, graph.rows};
+  const auto plan = h.backend().plan_spmm(h.queue(), op, graph.row_ptr, std::vector{range});
+  op.plan = plan.get();
+  const ConstMatrixView x = h.input(graph.cols, 12, graph.features(12));
+  const MatrixView y = h.output(graph.rows, 12);
+  const auto used = [&] {
+    h.backend().synchronize(h.queue());
+    return cuda_emulation::allocated_bytes();
+  };
+  const std::size_t before = used();
+  cuda_emulation::fail_next_calls("cusparseSpMM_preprocess", CUSPARSE_STATUS_NOT_SUPPORTED, 2);
+  h.backend().spmm(h.queue(), op, range, x, 0, y);
+  EXPECT_GT(used(), before);
+  const std::vector<double> first = h.download(y);
+  h.backend().spmm(h.queue(), op, range, x, 0, y);
+  EXPECT_STREQ(h.backend().last_kernel(), "own");
+  EXPECT_EQ(h.download(y), first);
+  EXPECT_EQ(used(), before);
+}
+
 TEST_F(CudaFailures, ADeviceWithoutPoolsHasPlainMemory) {
-  cuda_emulation::fail_next_call("cudaMemPoolCreate", cudaErrorNotSupported);
+  cuda_emulation::fail_next_calls("cudaMemPoolCreate", cudaErrorNotSupported);
   Harness h("cuda", {.device = 0});
   Harness expected("reference");
   const std::int64_t free = h.backend().available_bytes();
@@ -78,11 +107,11 @@ TEST_F(CudaFailures, ADeviceWithoutPoolsHasPlainMemory) {
 
 TEST_F(CudaFailures, SizesThatNoDeviceHasAreAQuestionOfMemory) {
   Harness h("cuda", {.device = 0});
-  cuda_emulation::fail_next_call("cudaMallocFromPoolAsync", cudaErrorInvalidValue);
+  cuda_emulation::fail_next_calls("cudaMallocFromPoolAsync", cudaErrorInvalidValue);
   const Error large = thrown_error([&] { h.backend().allocate(std::int64_t{1} << 50); });
   EXPECT_EQ(large.kind(), ErrorKind::kMemory);
   EXPECT_THAT(large.what(), HasSubstr("of device memory asked for"));
-  cuda_emulation::fail_next_call("cudaMallocFromPoolAsync", cudaErrorInvalidValue);
+  cuda_emulation::fail_next_calls("cudaMallocFromPoolAsync", cudaErrorInvalidValue);
   const Error small = thrown_error([&] { h.backend().allocate(64); });
   EXPECT_EQ(small.kind(), ErrorKind::kDevice);
   EXPECT_THAT(small.what(), HasSubstr("cudaMallocFromPoolAsync"));
@@ -90,7 +119,7 @@ TEST_F(CudaFailures, SizesThatNoDeviceHasAreAQuestionOfMemory) {
 
 TEST_F(CudaFailures, PagesThatCannotBeLockedAreAQuestionOfMemory) {
   Harness h("cuda", {.device = 0});
-  cuda_emulation::fail_next_call("cudaHostAlloc", cudaErrorOperatingSystem);
+  cuda_emulation::fail_next_calls("cudaHostAlloc", cudaErrorOperatingSystem);
   const Error error = thrown_error([&] { h.backend().allocate_staging(64); });
   EXPECT_EQ(error.kind(), ErrorKind::kMemory);
   EXPECT_THAT(error.what(), HasSubstr("ulimit -l"));
