@@ -107,6 +107,7 @@ std::vector<Benchmark> sparse_benchmarks() {
             with_type(std::string(fused ? "spmm_norm_relu/" : "spmm/") + shape.name, dtype);
         for (const std::string& kernel : KernelChoices::kernels_of("spmm")) {
           const bool own = kernel == "own";
+          if (fused && !own) continue;  // only the own kernel has what follows in it
           list.push_back({own ? name : name + "/" + kernel,
                           [=](Bench& bench) { return spmm(bench, shape, dtype, fused, kernel); },
                           dtype, own ? "" : kernel});

@@ -173,6 +173,33 @@ TEST_F(DeviceTraining, FollowsTheReferenceWithEveryKernel) {
   }
 }
 
+// Odd widths, ranges that cuSPARSE may not be given, both types, recorded and not.
+TEST_F(DeviceTraining, FollowsTheReferenceByCusparseOnSeveralRanks) {
+  const std::filesystem::path dataset = make_sbm(dir_, true);
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    TrainOptions reference = on_reference();
+    reference.model = "sage";
+    reference.hidden = 13;
+    reference.dtype = dtype;
+    const RunResult expected = run_epochs(dataset, 1, reference, 1, 5);
+    TrainOptions device = reference;
+    device.backend = "cuda";
+    device.spmm = SpmmWish::kCusparse;
+    for (const int ranks : {1, 2, 4}) {
+      const RunResult found = run_epochs(dataset, ranks, device, 1, 5);
+      const bool wide = dtype == DType::kF32;
+      EXPECT_LT(distance(found, expected, 1), wide ? 1e-6 : 1e-3) << ranks;
+      EXPECT_LT(distance(found, expected, 5), wide ? 1e-5 : 1e-2) << ranks;
+    }
+    device.cuda_graph = GraphReplay::kOff;
+    const RunResult queued = run_epochs(dataset, 1, device, 1, 5);
+    device.cuda_graph = GraphReplay::kOn;
+    const RunResult replayed = run_epochs(dataset, 1, device, 1, 5);
+    EXPECT_TRUE(replayed.replayed);
+    expect_same_run(replayed, queued);
+  }
+}
+
 TEST_F(DeviceTraining, NcclGivesTheBitsOfStaging) {
   constexpr int kRanks = 3;
   if (devices_ < kRanks) GTEST_SKIP() << devices_ << " devices, " << kRanks << " needed";
