@@ -276,7 +276,7 @@ class Changing(JobListTest):
         on, off = read_jobs(self.folder / "list.json")
         self.assertEqual(on.launcher, ("mpirun", "-n", "2"))
         self.assertEqual(train_words(on.identity()),
-                         ["train", "d", "--trace", "--lr", "0.2", "--seed", "5"])
+                         ["train", "d", "--lr", "0.2", "--trace", "--seed", "5"])
         self.assertEqual(train_words(off.identity()),
                          ["train", "d", "--lr", "0.0005", "--seed", "5"])
         self.assertEqual(read_seeds("7, 1-3,0", "f"), [7, 1, 2, 3, 0])
