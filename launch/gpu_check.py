@@ -95,9 +95,8 @@ class Call:
             self.environment["LD_LIBRARY_PATH"] = libraries
         self.processes = Processes()
         self.python = shutil.which(os.environ.get("PYTHON", "python3")) or sys.executable
-        self.version = self._ask_program("--version").strip()
-        setting = Setting(options.build, self.python, options.scale, options.epochs, self.folder_of,
-                          "--spmm" in self._ask_program("bench", "--help"))
+        self.version = self._ask_version()
+        setting = Setting(options.build, self.python, options.scale, options.epochs, self.folder_of)
         try:
             self.checks = chosen_checks(setting, options.checks)
         except ValueError as error:
@@ -107,17 +106,17 @@ class Call:
     def folder_of(self, dataset):
         return str(self.options.data / f"{dataset}-{self.options.scale:g}")
 
-    def _ask_program(self, *words):
-        """What the program prints; ends the call if it doesn't start."""
+    def _ask_version(self):
+        """Ends the call if the program doesn't start."""
         program = f"{self.options.build}/atoll"
         try:
-            result = subprocess.run([program, *words], capture_output=True, text=True, timeout=60,
+            result = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60,
                                     check=False, env={**os.environ, **self.environment})
         except (OSError, subprocess.TimeoutExpired) as error:
             sys.exit(f"gpu-check.sh: {program} does not start: {error}")
         if result.returncode != 0:
             sys.exit(f"gpu-check.sh: {program} does not start: {result.stderr.strip()}")
-        return result.stdout
+        return result.stdout.strip()
 
     def open(self):
         """Makes the folders; takes over what an earlier call has left. Ends the call where there is

@@ -108,13 +108,23 @@ def compared_with_peers(checks):
 
 
 def compared_with_cusparse(checks):
-    """Rows (graph and type, own SpMM ms, cuSPARSE's)."""
-    for name in sorted(checks):
-        if name.startswith("library_") and name.endswith("_own"):
-            own = spmm_ms(checks, name)
-            other = spmm_ms(checks, name.removesuffix("own") + "cusparse")
+    """Rows (graph and model, width and type, ms by kernel, what was chosen) of --spmm auto."""
+    for name, record in checks.items():
+        for choice in (record.get("calibration") or {}).get("kernel_choices", []):
+            times = ", ".join(f"{kernel} {ms:.3f} ms"
+                              for kernel, ms in choice["milliseconds"].items())
+            yield (name.removeprefix("auto_"), f"{choice['width']} columns, {choice['dtype']}",
+                   times or "not measured", f"takes {choice['kernel']}")
+
+
+def epochs_with_cusparse(checks):
+    """Rows (task, own ms, ms with cuSPARSE)."""
+    for name in checks:
+        if name.startswith("cusparse_"):
+            task = name.removeprefix("cusparse_")
+            own, other = median_ms(checks, f"epoch_{task}"), median_ms(checks, name)
             if own is not None and other is not None:
-                yield name.removeprefix("library_").removesuffix("_own"), own, other
+                yield task, own, other
 
 
 def benchmark_rows(checks):
@@ -137,13 +147,6 @@ def counter_rows(checks):
             yield f"{name.removeprefix('counters_')}  {kernel[:60]}", text
 
 
-def choice_rows(checks):
-    """What --calibrate measured, check by check."""
-    for name, record in checks.items():
-        for choice in (record.get("calibration") or {}).get("kernel_choices", []):
-            yield name, ", ".join(f"{key} {value}" for key, value in choice.items())
-
-
 def lines_of(title, rows):
     rows = [[str(cell) for cell in row] for row in rows]
     if not rows:
@@ -160,7 +163,6 @@ def format_document(document):
     lines = [f"{machine.get('version')}; GPU: {machine.get('gpu')}; scale {machine.get('scale')}"]
     lines += lines_of("Kernels", benchmark_rows(checks))
     lines += lines_of("Counters", counter_rows(checks))
-    lines += lines_of("Measured choices", choice_rows(checks))
     lines += lines_of("Checks", [(name, record["state"], figures_of(record))
                                  for name, record in checks.items()
                                  if record["state"] != "put off"])
@@ -169,9 +171,10 @@ def format_document(document):
     if put_off:
         stages = ", ".join(f"{count} of {stage}" for stage, count in put_off.items())
         lines += ["", f"Put off, for want of time: {stages}"]
-    lines += lines_of("Own SpMM against cuSPARSE", [
-        (name, f"{own:.3f} ms", f"{other:.3f} ms", f"cuSPARSE takes x {other / own:.2f}")
-        for name, own, other in compared_with_cusparse(checks)])
+    lines += lines_of("Own SpMM against cuSPARSE", compared_with_cusparse(checks))
+    lines += lines_of("Epochs with the own SpMM and with cuSPARSE", [
+        (task, f"{own:.2f} ms", f"{other:.2f} ms", f"x {other / own:.2f}")
+        for task, own, other in epochs_with_cusparse(checks)])
     lines += lines_of("Epochs against PyTorch Geometric at the same precision", [
         (task, f"{own:.2f} ms", f"{found:.2f} ms", f"x {found / own:.2f}", how)
         for task, own, found, how in compared_with_peers(checks)])

@@ -82,7 +82,7 @@ class TableTest(unittest.TestCase):
         self.assertEqual(rows["SpMM 256 wide, like:ogbn-products, bf16"], "missed x 2.00")
 
     def test_targets_name_checks_that_exist(self):
-        setting = gpu_check_list.Setting("build", "python3", 1, 20, str, True)
+        setting = gpu_check_list.Setting("build", "python3", 1, 20, str)
         names = {check.name for check in gpu_check_list.all_checks(setting)}
         targets = json.loads(gpu_check_table.TARGETS.read_text(encoding="utf-8"))["targets"]
         self.assertEqual(len(targets), 8)
@@ -103,10 +103,20 @@ class TableTest(unittest.TestCase):
         self.assertEqual(rows, [("reddit_gcn_bf16", 10, 30, "csr, compiled")])
 
     def test_cusparse_beside_own(self):
-        rows = list(gpu_check_table.compared_with_cusparse({
-            "library_reddit_f32_own": profiled(4, 2), "library_reddit_f32_cusparse": profiled(6, 2),
-            "library_reddit_bf16_own": profiled(4, 2)}))
-        self.assertEqual(rows, [("reddit_f32", 2, 3)])
+        choice = {"width": 256, "dtype": "f32", "kernel": "own",
+                  "milliseconds": {"own": 2, "cusparse-alg3": 3}}
+        checks = {"auto_reddit_gcn_f32": {**epochs(9), "calibration": {"kernel_choices": [choice]}},
+                  "cusparse_reddit_gcn_f32": epochs(20), "epoch_reddit_gcn_f32": epochs(10),
+                  "cusparse_reddit_sage_f32": epochs(20)}
+        self.assertEqual(list(gpu_check_table.compared_with_cusparse(checks)),
+                         [("reddit_gcn_f32", "256 columns, f32",
+                           "own 2.000 ms, cusparse-alg3 3.000 ms", "takes own")])
+        self.assertEqual(list(gpu_check_table.epochs_with_cusparse(checks)),
+                         [("reddit_gcn_f32", 10, 20)])
+        text = gpu_check_table.format_document(
+            {"machine": {}, "checks": {name: {"stage": "libraries", "why": "", **check}
+                                       for name, check in checks.items()}})
+        self.assertIn("x 2.00", text)
 
 
 class ArchiveTest(unittest.TestCase):
