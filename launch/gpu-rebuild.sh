@@ -47,7 +47,7 @@ outdated=()
 for source in kernels/cuda/*.cu; do
   object=$objects/$(basename "$source").o
   if [ ! -f "$object" ] || [ "$source" -nt "$object" ] ||
-    [ -n "$(find kernels base -name '*.?*h*' -newer "$object" -print -quit)" ]; then
+    [ -n "$(find kernels base \( -name '*.hpp' -o -name '*.cuh' \) -newer "$object" -print -quit)" ]; then
     outdated+=("$source")
   fi
 done

@@ -116,9 +116,10 @@ class GpuPackTest(unittest.TestCase):
         (self.top / "kernels" / "cuda" / "probe.cu").touch()
         self.assert_ok(self.rebuild("--out", str(out)))
         self.assertEqual(self.sources_compiled(), ["probe.cu"])
-        (self.top / "kernels" / "cuda" / "walk.cuh").touch()
-        self.assert_ok(self.rebuild("--out", str(out)))
-        self.assertEqual(sorted(self.sources_compiled()), every)
+        for header in ("walk.cuh", "walk.hpp"):
+            (self.top / "kernels" / "cuda" / header).touch()
+            self.assert_ok(self.rebuild("--out", str(out)))
+            self.assertEqual(sorted(self.sources_compiled()), every, header)
 
         before = (out / "atoll").stat().st_mtime_ns
         (self.top / "kernels" / "cuda" / "probe.cu").touch()
