@@ -2,8 +2,8 @@
 # Everything that only a GPU can show, on the host it is started on; see `launch/gpu-check.sh --help`
 # and docs/gpu.md. This prepares the environment, gpu_check.py runs the checks.
 #
-# Programs that are there (--build) are used as they are, also those that launch/gpu-pack.sh brought
-# from another machine; else the release is built here.
+# Programs that are there are used as they are, also those that launch/gpu-pack.sh brought from another
+# machine; without --build the release is built in build/ where that has none.
 set -euo pipefail
 export ATOLL_GPU_CHECK_START=$EPOCHREALTIME
 cd "$(dirname "$0")/.."
@@ -42,14 +42,15 @@ END
 }
 
 build_release() {
-  [ -z "$minutes" ] || refuse "$build/atoll is not there, and a build does not fit into --minutes:" \
-    "build first, or bring the programs (launch/gpu-pack.sh)"
-  command -v cmake >/dev/null ||
-    refuse "$build/atoll is not there, and this host has no cmake: bring the programs" \
-      "(launch/gpu-pack.sh)"
+  local why=""
+  [ "$build" = build ] || why="without --build it would be built in build/"
+  [ -z "$minutes" ] || why="a build does not fit into --minutes"
+  command -v cmake >/dev/null || why="this host has no cmake"
+  [ -z "$why" ] || refuse "$build/atoll is not there, and $why: build first, or bring the programs" \
+    "(launch/gpu-pack.sh)"
   use_ccache
-  step "Configuring" "$build/logs/configure.log" cmake --preset release -B "$build"
-  step "Building" "$build/logs/build.log" cmake --build "$build" -j "$(nproc)"
+  step "Configuring" build/logs/configure.log configure_release
+  step "Building" build/logs/build.log cmake --build build -j "$(nproc)"
 }
 
 if [ -z "$only_words" ]; then

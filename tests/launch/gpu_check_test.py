@@ -257,9 +257,10 @@ class GpuCheckTest(unittest.TestCase):
             self.assert_code(process, 2)
             self.assertIn(text, process.stderr_text)
         (self.host.path / "build" / "atoll").unlink()
-        process = self.host.call("--minutes", "1")
-        self.assert_code(process, 2)
-        self.assertIn("gpu-pack.sh", process.stderr_text)
+        for options in ([], ["--minutes", "1"], ["--list"]):
+            process = self.host.call(*options)
+            self.assert_code(process, 2)
+            self.assertIn("gpu-pack.sh", process.stderr_text)
 
 
 if __name__ == "__main__":
