@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
+#include <type_traits>
 
 #include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/random_blocks.hpp"
@@ -32,9 +34,10 @@ static_assert(std::endian::native == std::endian::little,
               "half-words of a random block are read from memory low half first");
 
 inline constexpr std::int64_t kColsPerBlock = 8;  // half-words of one block
-// Columns whose random blocks are drawn at a time, and least so: two vectors and one of them.
+// Columns whose random blocks are drawn at a time: four vectors, if there are the registers, or
+// two.
 template <int kBytes>
-inline constexpr std::int64_t kColsPerDrop = 2 * kBytes;
+inline constexpr std::int64_t kColsPerDrop = (kBytes == 64 ? 4 : 2) * kBytes;
 
 // halves[j] = the half-word of column first + j of the row of node `node`, j < count at least.
 // first: a multiple of kColsPerBlock; count: at most kColsPerDrop.
@@ -42,7 +45,10 @@ template <int kBytes>
 ATOLL_INLINE inline void draw_halves(const RandomKey& key, std::uint64_t node, std::int64_t first,
                                      std::int64_t count, std::uint16_t* halves) {
   const auto block = static_cast<std::uint32_t>(first / kColsPerBlock);
-  if (2 * count > kColsPerDrop<kBytes>) {
+  if constexpr (kColsPerDrop<kBytes> == 4 * kBytes) {
+    if (count > 2 * kBytes) return draw_vectors<kBytes, 4>(key, node, block, halves);
+  }
+  if (count > kBytes) {
     draw_vectors<kBytes, 2>(key, node, block, halves);
   } else {
     draw_vectors<kBytes, 1>(key, node, block, halves);
@@ -55,32 +61,47 @@ template <int kBytes, bool kDrop, typename From, typename To>
 ATOLL_INLINE inline void finish_columns(const ColumnEpilogue& epilogue, std::int64_t first,
                                         std::int64_t count, const std::uint16_t* halves,
                                         const From* x, To* y) {
+  const auto [mean, scale, shift, relu, dropout] = epilogue;
   // NaN is not below anything and stays NaN.
-  const float least = epilogue.relu ? 0.0F : -std::numeric_limits<float>::infinity();
-  const std::uint32_t threshold = kDrop ? epilogue.dropout.rate.threshold : 0;
-  const float kept = kDrop ? epilogue.dropout.rate.scale : 1.0F;
+  const float least = relu ? 0.0F : -std::numeric_limits<float>::infinity();
+  const std::uint32_t threshold = kDrop ? dropout.rate.threshold : 0;
+  const float kept = kDrop ? dropout.rate.scale : 1.0F;
   for_columns<kBytes>(first, first + count, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
     using Columns = Pair<kUnit>;
     typename Columns::Floats values[2];
-    typename Columns::Floats mean[2];
-    typename Columns::Floats scale[2];
-    typename Columns::Floats shift[2];
+    typename Columns::Floats means[2];
+    typename Columns::Floats scales[2];
+    typename Columns::Floats shifts[2];
     Columns::load(x + j, part, values);
-    Columns::load(epilogue.mean + j, part, mean);
-    Columns::load(epilogue.scale + j, part, scale);
-    Columns::load(epilogue.shift + j, part, shift);
+    Columns::load(mean + j, part, means);
+    Columns::load(scale + j, part, scales);
+    Columns::load(shift + j, part, shifts);
     const typename Columns::Floats low = typename Columns::Floats{} + least;
 #pragma GCC unroll 2
     for (int r = 0; r < 2; ++r) {
-      values[r] = (values[r] - mean[r]) * scale[r] + shift[r];
+      values[r] = (values[r] - means[r]) * scales[r] + shifts[r];
       values[r] = values[r] < low ? low : values[r];
-      if constexpr (kDrop) {
+      if constexpr (kDrop) values[r] *= kept;
+    }
+    if constexpr (!kDrop) {
+      Columns::store(values, part, y + j);
+    } else if constexpr (std::is_same_v<To, Bf16>) {
+      // All halves at once: of less than all columns those behind the last are drawn, too.
+      typename Columns::HalfWords bits;
+      typename Columns::HalfWords drawn;
+      Columns::round(values, bits);
+      std::memcpy(&drawn, halves + (j - first), kUnit);
+      bits = drawn < static_cast<std::uint16_t>(threshold) ? bits : typename Columns::HalfWords{};
+      Columns::store_bits(bits, part, y + j);
+    } else {
+#pragma GCC unroll 2
+      for (int r = 0; r < 2; ++r) {
         typename Columns::Words words;
         Columns::load_words(halves + (j - first) + r * Columns::kLanes, words);
-        values[r] = words < threshold ? values[r] * kept : typename Columns::Floats{};
+        values[r] = words < threshold ? values[r] : typename Columns::Floats{};
       }
+      Columns::store(values, part, y + j);
     }
-    Columns::store(values, part, y + j);
   });
 }
 

@@ -1,6 +1,8 @@
 // Dense operations: fills, conversions and sums. Products are in gemm.cpp.
+#include <array>
 #include <cstring>
 
+#include "kernels/cpu/column_sums.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 
 namespace atl {
@@ -46,13 +48,13 @@ void CpuBackend::do_convert(Queue&, ConstMatrixView x, MatrixView y) {
 
 void CpuBackend::do_column_sums(Queue&, ConstMatrixView x, bool accumulate, MatrixView out) {
   const auto sums = sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
-    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
-      double* __restrict sum = partial;
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const T* from = x.row<T>(i);
-#pragma omp simd
-        for (std::int64_t j = 0; j < x.cols; ++j) sum[j] += static_cast<double>(load(from, j));
-      }
+    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+      sum_columns<kBytes, T>(std::array{x}, range, std::array{partial},
+                             [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
+                               typename Vectors<kUnit>::Doubles value;
+                               load_doubles<kUnit>(x.row<T>(i) + j, value);
+                               to[0] += value;
+                             });
     });
   });
   float* to = out.row<float>(0);

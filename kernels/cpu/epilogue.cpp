@@ -2,6 +2,7 @@
 // gradient.
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
+#include "kernels/cpu/row_prefetch.hpp"
 
 namespace atl {
 
@@ -26,8 +27,16 @@ ColumnEpilogue column_epilogue(const Epilogue& epilogue, std::int64_t cols,
 void CpuBackend::apply_to_rows(const ColumnEpilogue& epilogue, RowRange range, ConstMatrixView x,
                                MatrixView y) const {
   const auto apply = [&]<typename From, typename To>(From, To) {
+    const std::int64_t x_bytes = y.cols * static_cast<std::int64_t>(sizeof(From));
+    const std::int64_t y_bytes = y.cols * static_cast<std::int64_t>(sizeof(To));
+    const std::int64_t ahead = rows_ahead(x_bytes, kBytesAheadL1);
     run_with_vectors(isa_, [&]<int kBytes>() ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
+        // So that memory is read while numbers are drawn; what is written is read first.
+        if (const std::int64_t next = i + ahead; next < range.end) {
+          prefetch<3>(x.row<From>(next - range.begin), x_bytes);
+          prefetch<3>(y.row<To>(next), y_bytes);
+        }
         finish_row<kBytes>(epilogue, i, y.cols, x.row<From>(i - range.begin), y.row<To>(i));
       }
     });
@@ -42,7 +51,8 @@ void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& ep
                                    MatrixView y) {
   const ColumnEpilogue columns =
       column_epilogue(epilogue, x.cols, scratch<float>(kColumnFactors * x.cols));
-  for_rows(x.rows, x.cols,
+  constexpr std::int64_t kChunkElements = 65536;  // far more than what is fetched ahead
+  for_rows(x.rows, x.cols, kChunkElements,
            [&](RowRange range) { apply_to_rows(columns, range, x.rows_in(range), y); });
 }
 

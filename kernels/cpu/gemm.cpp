@@ -1,11 +1,12 @@
 // Matrix products, cut into blocks by size alone; each block is one product of one thread
-// (kernels/cpu/product.hpp). Where the processor does not multiply bf16, operands are widened block
-// by block.
+// (kernels/cpu/product.hpp, tiles.hpp). Where the processor does not multiply bf16, operands are
+// widened block by block.
 #include <omp.h>
 
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/product.hpp"
+#include "kernels/cpu/tiles.hpp"
 
 namespace atl {
 
@@ -46,6 +47,40 @@ ConstMatrixView widened(Isa isa, ConstMatrixView x, float* memory) {
   const MatrixView wide = f32_view(memory, x.rows, x.cols);
   convert_rows(isa, x, wide);
   return wide;
+}
+
+// The smaller operand of products with blocks of rows, made ready for all of them.
+struct Factor {
+  Transpose transpose;
+  ConstMatrixView as_it_is;  // or widened
+  const Bf16* tiles;         // null: not in tiles
+};
+
+// Each block of rows goes over all tiles once: they must stay in the second cache.
+bool in_tiles(Isa isa, ConstMatrixView b) {
+  constexpr std::int64_t kMostBytes = 512 << 10;
+  return b.dtype == DType::kBf16 && isa == Isa::kAvx512 && multiplies_in_tiles() &&
+         b.rows * b.cols * bytes_of(b.dtype) <= kMostBytes;
+}
+
+// Entries of f32 for make_factor: a whole number of lines.
+std::int64_t factor_entries(Isa isa, Transpose transpose, ConstMatrixView b) {
+  if (!in_tiles(isa, b)) return wide_entries(b.dtype, b.rows, b.cols);
+  const bool turned = transpose == Transpose::kYes;
+  return tiled_entries(turned ? b.cols : b.rows, turned ? b.rows : b.cols) / 2;
+}
+
+Factor make_factor(Isa isa, Transpose transpose, ConstMatrixView b, float* memory) {
+  if (!in_tiles(isa, b)) return {transpose, widened(isa, b, memory), nullptr};
+  auto* const tiles = reinterpret_cast<Bf16*>(memory);
+  store_as_tiles(transpose, b, tiles);
+  return {transpose, b, tiles};
+}
+
+// c = a times the factor + beta c, for an operand a.
+void multiply_block(ConstMatrixView a, const Factor& factor, double beta, MatrixView c) {
+  if (factor.tiles != nullptr) return multiply_tiles(a, factor.tiles, beta, c);
+  multiply(Transpose::kNo, a, factor.transpose, factor.as_it_is, beta, c);
 }
 
 // sums = a^T op(b). What must be widened is, a few rows of a and b at a time in `memory`, so that
@@ -121,8 +156,9 @@ void CpuBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a, Trans
   }
 }
 
-// c = epilogue(a op(b) + beta c) with a tall: blocks of rows are independent. What must be
-// widened is: b as a whole, a block of a and the sums of this block in memory of their thread.
+// c = epilogue(a op(b) + beta c) with a tall: blocks of rows are independent. b is made ready as a
+// whole. What else must be widened is: a block of a and the sums of this block in memory of their
+// thread.
 void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
                                 double beta, MatrixView c, const Epilogue& epilogue) {
   const bool plain = epilogue.identity();
@@ -130,14 +166,15 @@ void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstM
   // product.
   const bool narrow = c.dtype != DType::kF32 && !(plain && beta == 0 && multiplies_bf16());
   const std::int64_t blocks = (c.rows + kGemmRows - 1) / kGemmRows;
+  if (blocks == 0) return;
   const int threads = threads_of_product(a, c, a.cols, most_threads(blocks));
   const std::int64_t block_rows = std::min(kGemmRows, c.rows);
   const std::int64_t a_entries = wide_entries(a.dtype, block_rows, a.cols);
   const std::int64_t own = a_entries + (narrow ? f32_entries(block_rows, c.cols) : 0);
-  const std::int64_t b_entries = wide_entries(b.dtype, b.rows, b.cols);
+  const std::int64_t b_entries = factor_entries(isa_, transpose_b, b);
   const std::span<float> memory =
       scratch<float>(threads * own + b_entries + kColumnFactors * c.cols);
-  const ConstMatrixView factor = widened(isa_, b, memory.data() + threads * own);
+  const Factor factor = make_factor(isa_, transpose_b, b, memory.data() + threads * own);
   const ColumnEpilogue columns = column_epilogue(
       epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));
   for_blocks(workers_, threads, blocks, memory.data(), own, [&](std::int64_t block, float* mine) {
@@ -145,7 +182,7 @@ void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstM
     const MatrixView out = c.rows_in(rows);
     const MatrixView sums = narrow ? f32_view(mine + a_entries, rows.size(), c.cols) : out;
     if (narrow && beta != 0) convert_rows(isa_, out, sums);
-    multiply(Transpose::kNo, widened(isa_, a.rows_in(rows), mine), transpose_b, factor, beta, sums);
+    multiply_block(widened(isa_, a.rows_in(rows), mine), factor, beta, sums);
     if (!plain) {
       apply_to_rows(columns, rows, sums, c);
     } else if (narrow) {

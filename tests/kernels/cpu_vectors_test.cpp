@@ -82,19 +82,19 @@ TEST_P(CpuVectors, DrawTheBlocksOfPhilox) {
     for (const std::uint64_t row : {0ULL, 0xFFFFFFFFFFFFULL, 0x10000ABCDULL}) {
       for (const std::uint32_t first : {0U, 32U, 0xFFFFFF00U}) {
         const RandomKey key{seed, RandomStream::kDropout, 3, 0xFFFFFFFFU};
-        std::uint32_t words[2][64];
+        std::uint32_t words[3][128];
         std::int64_t blocks = 0;
         run_with_vectors(GetParam(), [&]<int kBytes>() ATOLL_INLINE {
           blocks = kBytes / 8;
           draw_vectors<kBytes, 1>(key, row, first, words[0]);
           draw_vectors<kBytes, 2>(key, row, first, words[1]);
+          draw_vectors<kBytes, 4>(key, row, first, words[2]);
         });
-        for (std::uint32_t k = 0; k < 2 * blocks; ++k) {
+        for (std::uint32_t k = 0; k < 4 * blocks; ++k) {
           const PhiloxBlock expected = random_block(key, row, first + k);
-          for (std::uint32_t w = 0; w < 4; ++w) {
-            ASSERT_EQ(words[1][4 * k + w], expected[w]) << "block " << k << ", word " << w;
-            if (k < blocks) {
-              ASSERT_EQ(words[0][4 * k + w], expected[w]) << "block " << k;
+          for (int drawn = k < blocks ? 0 : k < 2 * blocks ? 1 : 2; drawn < 3; ++drawn) {
+            for (std::uint32_t w = 0; w < 4; ++w) {
+              ASSERT_EQ(words[drawn][4 * k + w], expected[w]) << "block " << k << ", word " << w;
             }
           }
         }
@@ -103,67 +103,87 @@ TEST_P(CpuVectors, DrawTheBlocksOfPhilox) {
   }
 }
 
-TEST_P(CpuVectors, DropoutKeepsWhatTheDefinitionKeeps) {
+// Kept ones are 3 times the scale, rounded to T.
+template <typename T>
+void expect_dropout(Isa isa, std::int64_t cols, double rate) {
   const RandomKey key{77, RandomStream::kDropout, 1, 5};
   const std::vector<GlobalId> rows{GlobalId{0x123456789}};
-  for (const double rate : {0.1, 0.5, 0.9999}) {
-    for (const std::int64_t cols : {1, 7, 31, 64, 129, 300}) {
-      const auto size = static_cast<std::size_t>(cols);
-      const std::vector<float> x(size, 3.0F);
-      const std::vector<float> zeros(size, 0.0F);
-      const std::vector<float> ones(size, 1.0F);
-      std::vector<float> y(size, -1.0F);
-      ColumnEpilogue epilogue{zeros.data(), ones.data(), zeros.data(), false, {}};
-      epilogue.dropout.key = key;
-      epilogue.dropout.rate = dropout_threshold(rate);
-      epilogue.dropout.row_ids = rows;
-      run_with_vectors(GetParam(), [&]<int kBytes>() ATOLL_INLINE {
-        finish_row<kBytes>(epilogue, 0, cols, x.data(), y.data());
-      });
-      const auto [threshold, scale] = epilogue.dropout.rate;
-      for (std::size_t j = 0; j < size; ++j) {
-        const bool kept = dropout_keeps(key, 0x123456789, static_cast<std::uint32_t>(j), threshold);
-        ASSERT_EQ(y[j], kept ? 3.0F * scale : 0.0F) << "column " << j << " of " << cols;
-      }
+  const auto size = static_cast<std::size_t>(cols);
+  const std::vector<float> x(size, 3.0F);
+  const std::vector<float> zeros(size, 0.0F);
+  const std::vector<float> ones(size, 1.0F);
+  std::vector<T> from(size);
+  std::vector<T> y(size + 1);
+  std::vector<float> wide(size + 1);
+  store(y.data(), cols, -7.0F);  // which stays
+  ColumnEpilogue epilogue{zeros.data(), ones.data(), zeros.data(), false, {}};
+  epilogue.dropout.key = key;
+  epilogue.dropout.rate = dropout_threshold(rate);
+  epilogue.dropout.row_ids = rows;
+  run_with_vectors(isa, [&]<int kBytes>() ATOLL_INLINE {
+    convert_columns<kBytes>(x.data(), cols, from.data());
+    finish_row<kBytes>(epilogue, 0, cols, from.data(), y.data());
+    convert_columns<kBytes>(y.data(), cols + 1, wide.data());
+  });
+  const auto [threshold, scale] = epilogue.dropout.rate;
+  T rounded;
+  store(&rounded, 0, 3.0F * scale);
+  for (std::size_t j = 0; j < size; ++j) {
+    const bool kept = dropout_keeps(key, 0x123456789, static_cast<std::uint32_t>(j), threshold);
+    ASSERT_EQ(wide[j], kept ? load(&rounded, 0) : 0.0F) << "column " << j << " of " << cols;
+  }
+  ASSERT_EQ(wide[size], -7.0F);
+}
+
+TEST_P(CpuVectors, DropoutKeepsWhatTheDefinitionKeeps) {
+  for (const double rate : {0.00001, 0.1, 0.5, 0.9999}) {
+    for (const std::int64_t cols : {1, 7, 31, 64, 129, 300, 515}) {
+      expect_dropout<float>(GetParam(), cols, rate);
+      expect_dropout<Bf16>(GetParam(), cols, rate);
     }
   }
 }
 
 // The same order of additions as row by row, hence the same bits: blocks, tiles and columns that
 // are left.
+template <typename T>
+void expect_sums(Isa isa, std::int64_t rows, std::int64_t cols) {
+  const std::int64_t stride = cols + 3;
+  std::vector<T> x(static_cast<std::size_t>(rows * stride));
+  for (std::int64_t k = 0; k < rows * stride; ++k) {
+    store(x.data(), k,
+          random_uniform({5, RandomStream::kGenerator}, 0, static_cast<std::uint32_t>(k)));
+  }
+  std::vector<double> expected(static_cast<std::size_t>(cols), 0.5);
+  for (std::int64_t i = 1; i < rows; ++i) {  // not all rows
+    for (std::int64_t j = 0; j < cols; ++j) {
+      expected[static_cast<std::size_t>(j)] += static_cast<double>(load(x.data() + i * stride, j));
+    }
+  }
+  const DType dtype = std::is_same_v<T, float> ? DType::kF32 : DType::kBf16;
+  const ConstMatrixView view{x.data(), rows, cols, stride, dtype};
+  std::vector<double> found(static_cast<std::size_t>(cols), 0.5);
+  std::vector<double> twice(static_cast<std::size_t>(cols), 1.0);
+  run_with_vectors(isa, [&]<int kBytes>() ATOLL_INLINE {
+    sum_columns<kBytes, T>(std::array{view}, {1, rows}, std::array{found.data(), twice.data()},
+                           [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
+                             typename Vectors<kUnit>::Doubles value;
+                             load_doubles<kUnit>(view.row<T>(i) + j, value);
+                             to[0] += value;
+                             to[1] += value + value;
+                           });
+  });
+  for (std::size_t j = 0; j < found.size(); ++j) {
+    ASSERT_EQ(found[j], expected[j]) << j << " of " << cols << ", " << rows << " rows";
+    ASSERT_EQ(twice[j], 2 * expected[j]) << j << " of " << cols << ", " << rows << " rows";
+  }
+}
+
 TEST_P(CpuVectors, SumsOfColumnsAddRowAfterRow) {
   for (const std::int64_t cols : {1, 2, 3, 13, 32, 64, 100, 256, 5000}) {
     for (const std::int64_t rows : {1, 3, 16, 37, 200}) {
-      const std::int64_t stride = cols + 3;
-      std::vector<float> x;
-      for (std::int64_t k = 0; k < rows * stride; ++k) {
-        x.push_back(
-            random_uniform({5, RandomStream::kGenerator}, 0, static_cast<std::uint32_t>(k)));
-      }
-      std::vector<double> expected(static_cast<std::size_t>(cols), 0.5);
-      for (std::int64_t i = 1; i < rows; ++i) {  // not all rows
-        for (std::int64_t j = 0; j < cols; ++j) {
-          expected[static_cast<std::size_t>(j)] +=
-              static_cast<double>(x[static_cast<std::size_t>(i * stride + j)]);
-        }
-      }
-      const ConstMatrixView view{x.data(), rows, cols, stride, DType::kF32};
-      std::vector<double> found(static_cast<std::size_t>(cols), 0.5);
-      std::vector<double> twice(static_cast<std::size_t>(cols), 1.0);
-      run_with_vectors(GetParam(), [&]<int kBytes>() ATOLL_INLINE {
-        sum_columns<kBytes, float>(
-            std::array{view}, {1, rows}, std::array{found.data(), twice.data()},
-            [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
-              typename Vectors<kUnit>::Doubles value;
-              load_doubles<kUnit>(view.row<float>(i) + j, value);
-              to[0] += value;
-              to[1] += value + value;
-            });
-      });
-      for (std::size_t j = 0; j < found.size(); ++j) {
-        ASSERT_EQ(found[j], expected[j]) << j << " of " << cols << ", " << rows << " rows";
-        ASSERT_EQ(twice[j], 2 * expected[j]) << j << " of " << cols << ", " << rows << " rows";
-      }
+      expect_sums<float>(GetParam(), rows, cols);
+      expect_sums<Bf16>(GetParam(), rows, cols);
     }
   }
 }

@@ -1,0 +1,235 @@
+#include "kernels/cpu/tiles.hpp"
+
+#include "base/error.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+#include <dnnl.hpp>
+
+#include "kernels/cpu/elements.hpp"
+#include "kernels/cpu/row_prefetch.hpp"
+#endif
+
+namespace atl {
+
+namespace {
+
+// A tile has so many rows of 64 bytes: of b, each holds pairs of rows of 16 columns.
+constexpr std::int64_t kTileRows = 16;
+constexpr std::int64_t kTileInner = 32;
+constexpr std::int64_t kTileEntries = kTileRows * kTileInner;
+// Two by two tiles of c are summed at a time, from two of a and two of b.
+constexpr std::int64_t kPair = 2 * kTileRows;
+
+std::int64_t inner_tiles(std::int64_t inner) { return (inner + kTileInner - 1) / kTileInner; }
+std::int64_t column_pairs(std::int64_t cols) { return (cols + kPair - 1) / kPair; }
+
+}  // namespace
+
+std::int64_t tiled_entries(std::int64_t inner, std::int64_t cols) {
+  return inner_tiles(inner) * 2 * column_pairs(cols) * kTileEntries;
+}
+
+// Tiles of the same 16 columns lie one behind the other.
+void store_as_tiles(Transpose transpose, ConstMatrixView b, Bf16* to) {
+  const bool turned = transpose == Transpose::kYes;
+  const std::int64_t inner = turned ? b.cols : b.rows;
+  const std::int64_t cols = turned ? b.rows : b.cols;
+  const std::int64_t along = turned ? 1 : b.stride;
+  const std::int64_t across = turned ? b.stride : 1;
+  const Bf16* const from = b.row<Bf16>(0);
+  for (std::int64_t j = 0; j < 2 * column_pairs(cols); ++j) {
+    const std::int64_t first = j * kTileRows;
+    const std::int64_t count = std::clamp<std::int64_t>(cols - first, 0, kTileRows);
+    for (std::int64_t k = 0; k < inner_tiles(inner) * kTileInner; ++k) {
+      Bf16* const pairs = to + (j * inner_tiles(inner) + k / kTileInner) * kTileEntries +
+                          k % kTileInner / 2 * kTileInner + k % 2;
+      const std::int64_t there = k < inner ? count : 0;
+      const Bf16* const row = from + (there > 0 ? k * along + first * across : 0);
+      for (std::int64_t n = 0; n < there; ++n) pairs[2 * n] = row[n * across];
+      for (std::int64_t n = there; n < kTileRows; ++n) pairs[2 * n] = Bf16{};
+    }
+  }
+}
+
+#if defined(__x86_64__)
+
+namespace {
+
+#define ATOLL_TILES \
+  __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
+
+// Tiles 0 to 3 are of c, 4 and 5 of a, 6 and 7 of b.
+struct alignas(64) TileConfiguration {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+};
+
+// For `rows` rows of a and c, at most kPair. A tile without a row can't be: where the second of a
+// has none, the caller gives it another one to read, and does not read what came of it.
+ATOLL_TILES void configure_tiles(std::int64_t rows) {
+  TileConfiguration tiles;
+  const auto first = static_cast<std::uint8_t>(std::min(rows, kTileRows));
+  const auto second = static_cast<std::uint8_t>(std::max<std::int64_t>(rows - kTileRows, 1));
+  const std::uint8_t counts[8] = {first, first,  second,    second,
+                                  first, second, kTileRows, kTileRows};
+  for (int t = 0; t < 8; ++t) {
+    tiles.row_bytes[t] = 64;
+    tiles.rows[t] = counts[t];
+  }
+  _tile_loadconfig(&tiles);
+}
+
+// What one block of rows needs.
+struct TileBlock {
+  ConstMatrixView a;   // at most kPair rows
+  const Bf16* rest;    // the last tiles of them, if `inner` is no multiple of kTileInner, else null
+  std::int64_t inner;  // in tiles
+  const char* next_a;  // null: nothing is fetched
+  const char* next_c;
+  std::int64_t a_bytes;  // to fetch in each step
+  std::int64_t c_bytes;
+};
+
+// The intrinsics don't tell the compiler that they read memory.
+ATOLL_INLINE inline void memory_is_read() { asm volatile("" ::: "memory"); }
+
+// A part of the next block's rows, into the second cache.
+ATOLL_INLINE inline void fetch_next(const TileBlock& block, std::int64_t step) {
+  if (block.next_a == nullptr) return;
+  prefetch<2>(block.next_a + step * block.a_bytes, block.a_bytes);
+  prefetch<2>(block.next_c + step * block.c_bytes, block.c_bytes);
+}
+
+// sums, kPair to a row, = the block times the `pair`th kPair columns of the factor.
+ATOLL_TILES void multiply_pair(const TileBlock& block, std::int64_t pair, const Bf16* tiles,
+                               float* sums) {
+  const std::int64_t inner = block.inner;
+  const Bf16* const left = tiles + 2 * pair * inner * kTileEntries;
+  const Bf16* const right = left + inner * kTileEntries;
+  const bool both = block.a.rows > kTileRows;
+  const Bf16* const upper = block.a.row<Bf16>(0);
+  const Bf16* const lower = both ? block.a.row<Bf16>(kTileRows) : upper;
+  const std::int64_t stride = block.a.stride * static_cast<std::int64_t>(sizeof(Bf16));
+  constexpr std::int64_t kRowBytes = kPair * static_cast<std::int64_t>(sizeof(float));
+  memory_is_read();
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (std::int64_t k = 0; k < inner; ++k) {
+    fetch_next(block, pair * inner + k);
+    if (block.rest != nullptr && k == inner - 1) {
+      _tile_loadd(4, block.rest, 64);
+      _tile_loadd(5, block.rest + (both ? kTileEntries : 0), 64);
+    } else {
+      _tile_loadd(4, upper + k * kTileInner, stride);
+      _tile_loadd(5, lower + k * kTileInner, stride);
+    }
+    _tile_loadd(6, left + k * kTileEntries, 64);
+    _tile_loadd(7, right + k * kTileEntries, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sums, kRowBytes);
+  _tile_stored(1, sums + kTileRows, kRowBytes);
+  _tile_stored(2, sums + kTileRows * kPair, kRowBytes);
+  _tile_stored(3, sums + kTileRows * kPair + kTileRows, kRowBytes);
+}
+
+// c = sums + beta c, for the columns of c from `first` on.
+template <typename T>
+ATOLL_TILES void store_sums(const float* sums, std::int64_t first, double beta, MatrixView c) {
+  const std::int64_t count = std::min(kPair, c.cols - first);
+  for (std::int64_t i = 0; i < c.rows; ++i) {
+    const float* const from = sums + i * kPair;
+    T* const to = c.row<T>(i) + first;
+    if (beta == 0) {
+      convert_columns<64>(from, count, to);
+    } else {
+      for (std::int64_t j = 0; j < count; ++j) store(to, j, from[j] + load(to, j));
+    }
+  }
+}
+
+// Bytes of `rows` rows, to be fetched in `steps` steps of whole lines.
+std::int64_t bytes_per_step(ConstMatrixView x, std::int64_t rows, std::int64_t steps) {
+  const std::int64_t bytes = rows * x.stride * bytes_of(x.dtype);
+  return (bytes + steps * kLine - 1) / (steps * kLine) * kLine;
+}
+
+// The last inner % kTileInner columns of a, as two tiles filled up with zeros.
+void copy_rest(ConstMatrixView a, Bf16* rest) {
+  const std::int64_t first = a.cols / kTileInner * kTileInner;
+  std::fill(rest, rest + 2 * kTileEntries, Bf16{});
+  for (std::int64_t i = 0; i < a.rows; ++i) {
+    std::copy(a.row<Bf16>(i) + first, a.row<Bf16>(i) + a.cols, rest + i * kTileInner);
+  }
+}
+
+}  // namespace
+
+bool multiplies_in_tiles() {
+  static const bool known = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx &&
+                            __builtin_cpu_supports("amx-tile") &&
+                            __builtin_cpu_supports("amx-bf16");
+  return known;
+}
+
+ATOLL_TILES void multiply_tiles(ConstMatrixView a, const Bf16* tiles, double beta, MatrixView c) {
+  alignas(64) float sums[kPair * kPair];
+  ATOLL_ASSERT(c.dtype == DType::kF32 || beta == 0);
+  alignas(64) Bf16 rest[2 * kTileEntries];
+  const std::int64_t pairs = column_pairs(c.cols);
+  const std::int64_t inner = inner_tiles(a.cols);
+  const std::int64_t steps = std::max<std::int64_t>(1, pairs * inner);
+  const bool whole = a.cols % kTileInner == 0;
+  std::int64_t configured = 0;
+  for (std::int64_t begin = 0; begin < c.rows; begin += kPair) {
+    const RowRange rows{begin, std::min(begin + kPair, c.rows)};
+    if (rows.size() != configured) configure_tiles(configured = rows.size());
+    const bool more = rows.end < c.rows;
+    const TileBlock block{
+        .a = a.rows_in(rows),
+        .rest = whole ? nullptr : rest,
+        .inner = inner,
+        .next_a = more ? reinterpret_cast<const char*>(a.row<Bf16>(rows.end)) : nullptr,
+        .next_c = more ? static_cast<const char*>(c.rows_in(rows).data) +
+                             kPair * c.stride * bytes_of(c.dtype)
+                       : nullptr,
+        .a_bytes = bytes_per_step(a, kPair, steps),
+        .c_bytes = bytes_per_step(c, kPair, steps)};
+    if (!whole) copy_rest(block.a, rest);
+    for (std::int64_t pair = 0; pair < pairs; ++pair) {
+      const std::int64_t first = pair * kPair;
+      const MatrixView out = c.rows_in(rows);
+      multiply_pair(block, pair, tiles, sums);
+      if (c.dtype == DType::kBf16) {
+        store_sums<Bf16>(sums, first, beta, out);
+      } else {
+        store_sums<float>(sums, first, beta, out);
+      }
+    }
+  }
+  _tile_release();
+}
+
+#else
+
+bool multiplies_in_tiles() { return false; }
+
+void multiply_tiles(ConstMatrixView, const Bf16*, double, MatrixView) {
+  ATOLL_ASSERT(multiplies_in_tiles());
+}
+
+#endif
+
+}  // namespace atl

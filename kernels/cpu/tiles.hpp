@@ -1,0 +1,27 @@
+// Products of a tall bf16 matrix and a small one in tile registers (AMX), for processors that have
+// them: what follows a row block is fetched from memory while this one is multiplied, which a
+// library that is called block by block can't do.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/backend.hpp"
+#include "kernels/bf16.hpp"
+
+namespace atl {
+
+// True if the processor has tiles for bf16, and both the system and oneDNN's ONEDNN_MAX_CPU_ISA let
+// this process use them.
+bool multiplies_in_tiles();
+
+// How many Bf16 a factor of inner x cols takes as tiles.
+std::int64_t tiled_entries(std::int64_t inner, std::int64_t cols);
+
+// op(b) as tiles at `to`, filled up with zeros. Best where lines of the cache begin.
+void store_as_tiles(Transpose transpose, ConstMatrixView b, Bf16* to);
+
+// c = a op(b) + beta c for the tiles of op(b), by the calling thread; as multiply() of product.hpp.
+// Where oneDNN multiplies in tiles, it makes the same bits of matrices without gaps between rows.
+void multiply_tiles(ConstMatrixView a, const Bf16* tiles, double beta, MatrixView c);
+
+}  // namespace atl
