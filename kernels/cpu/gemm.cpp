@@ -56,9 +56,9 @@ struct Factor {
   const Bf16* tiles;         // null: not in tiles
 };
 
-// Each block of rows goes over all tiles once: they must stay in the second cache.
+// Each block of rows goes over all tiles once: they must leave room in the second cache.
 bool in_tiles(Isa isa, ConstMatrixView b) {
-  constexpr std::int64_t kMostBytes = 512 << 10;
+  constexpr std::int64_t kMostBytes = 256 << 10;
   return b.dtype == DType::kBf16 && isa == Isa::kAvx512 && multiplies_in_tiles() &&
          b.rows * b.cols * bytes_of(b.dtype) <= kMostBytes;
 }

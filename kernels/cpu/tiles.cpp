@@ -1,12 +1,13 @@
 #include "kernels/cpu/tiles.hpp"
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/error.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include <algorithm>
-#include <cstring>
 #include <dnnl.hpp>
 
 #include "kernels/cpu/elements.hpp"
@@ -33,24 +34,64 @@ std::int64_t tiled_entries(std::int64_t inner, std::int64_t cols) {
   return inner_tiles(inner) * 2 * column_pairs(cols) * kTileEntries;
 }
 
+namespace {
+
+// Part of op(b): entry (k, n) at from[k * along + n * across].
+struct TileSource {
+  const Bf16* from;
+  std::int64_t along;
+  std::int64_t across;
+  std::int64_t inner;  // kTileInner and kTileRows, or fewer at the edges
+  std::int64_t cols;
+};
+
+// Word (p, n) of a tile has entries (2 p, n) and (2 p + 1, n).
+void store_tile(const TileSource& source, std::uint32_t* words) {
+  const auto [from, along, across, inner, cols] = source;
+  if (inner < kTileInner || cols < kTileRows) {
+    const auto entry = [&](std::int64_t k, std::int64_t n) {
+      return std::uint32_t{k < inner && n < cols ? from[k * along + n * across].bits : Bf16{}.bits};
+    };
+    for (std::int64_t k = 0; k < kTileInner; k += 2) {
+      for (std::int64_t n = 0; n < kTileRows; ++n) *words++ = entry(k, n) | entry(k + 1, n) << 16U;
+    }
+  } else if (along == 1) {
+    for (std::int64_t n = 0; n < kTileRows; ++n) {
+      for (std::int64_t p = 0; p < kTileRows; ++p) {
+        std::memcpy(words + p * kTileRows + n, from + n * across + 2 * p, sizeof(*words));
+      }
+    }
+  } else {
+    for (std::int64_t p = 0; p < kTileRows; ++p) {
+      const Bf16* const lower = from + 2 * p * along;
+      const Bf16* const upper = lower + along;
+      for (std::int64_t n = 0; n < kTileRows; ++n) {
+        words[p * kTileRows + n] = lower[n].bits | std::uint32_t{upper[n].bits} << 16U;
+      }
+    }
+  }
+}
+
+}  // namespace
+
 // Tiles of the same 16 columns lie one behind the other.
 void store_as_tiles(Transpose transpose, ConstMatrixView b, Bf16* to) {
   const bool turned = transpose == Transpose::kYes;
   const std::int64_t inner = turned ? b.cols : b.rows;
   const std::int64_t cols = turned ? b.rows : b.cols;
-  const std::int64_t along = turned ? 1 : b.stride;
-  const std::int64_t across = turned ? b.stride : 1;
-  const Bf16* const from = b.row<Bf16>(0);
-  for (std::int64_t j = 0; j < 2 * column_pairs(cols); ++j) {
-    const std::int64_t first = j * kTileRows;
-    const std::int64_t count = std::clamp<std::int64_t>(cols - first, 0, kTileRows);
-    for (std::int64_t k = 0; k < inner_tiles(inner) * kTileInner; ++k) {
-      Bf16* const pairs = to + (j * inner_tiles(inner) + k / kTileInner) * kTileEntries +
-                          k % kTileInner / 2 * kTileInner + k % 2;
-      const std::int64_t there = k < inner ? count : 0;
-      const Bf16* const row = from + (there > 0 ? k * along + first * across : 0);
-      for (std::int64_t n = 0; n < there; ++n) pairs[2 * n] = row[n * across];
-      for (std::int64_t n = there; n < kTileRows; ++n) pairs[2 * n] = Bf16{};
+  TileSource tile{.from = nullptr,
+                  .along = turned ? 1 : b.stride,
+                  .across = turned ? b.stride : 1,
+                  .inner = 0,
+                  .cols = 0};
+  auto* words = reinterpret_cast<std::uint32_t*>(to);
+  for (std::int64_t n = 0; n < 2 * column_pairs(cols) * kTileRows; n += kTileRows) {
+    for (std::int64_t k = 0; k < inner; k += kTileInner) {
+      tile.inner = std::min(kTileInner, inner - k);
+      tile.cols = std::clamp<std::int64_t>(cols - n, 0, kTileRows);
+      tile.from = b.row<Bf16>(0) + (tile.cols > 0 ? k * tile.along + n * tile.across : 0);
+      store_tile(tile, words);
+      words += kTileEntries / 2;
     }
   }
 }
