@@ -17,7 +17,7 @@ std::vector<std::int64_t> offsets(const std::vector<std::int64_t>& edges, std::i
 }
 
 TEST(RowBins, EveryKindOfRowHasItsPlace) {
-  const auto row_ptr = offsets({0, 31, 32, 255, 256, 4095, 4096, 5000, 3});
+  const auto row_ptr = offsets({0, 31, 32, 255, 256, 1023, 1024, 1500, 3});
   const RowBins bins = bin_rows(row_ptr, {0, 9});
   EXPECT_FALSE(bins.natural);
   EXPECT_EQ(bins.long_rows, 2);
@@ -79,8 +79,8 @@ TEST(RowBins, PiecesCoverTheEdgesOfTheirRow) {
 }
 
 TEST(RowPieces, LengthsFollowFromTheRowAlone) {
-  EXPECT_EQ(pieces_of(4096), 2);
-  EXPECT_EQ(pieces_of(4097), 3);
+  EXPECT_EQ(pieces_of(1024), 2);
+  EXPECT_EQ(pieces_of(1025), 3);
   EXPECT_EQ(pieces_of(std::int64_t{1} << 40), kMostPieces);
   const RowRange last = piece_edges(10, 20, 3, 2);  // 4 + 4 + 2
   EXPECT_EQ(last.begin, 18);
