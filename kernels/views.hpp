@@ -37,6 +37,16 @@ struct RowRange {
   std::int64_t size() const { return end - begin; }
 };
 
+// Rows of a matrix start at multiples of so many elements: 16 bytes of bf16, the widest access
+// there is, so that no operation has to take an odd number of columns one by one.
+inline constexpr std::int64_t kColumnPadding = 8;
+
+// `cols` and the padding behind them. An operation may read padding, but not write it, and what is
+// in it reaches no result.
+constexpr std::int64_t padded_columns(std::int64_t cols) {
+  return (cols + kColumnPadding - 1) / kColumnPadding * kColumnPadding;
+}
+
 // Row-major matrix, element (i, j) at data + (i * stride + j) * bytes_of(dtype).
 template <typename Void>
 struct BasicMatrixView {

@@ -114,8 +114,10 @@ std::map<int, double> exact_bytes(RankJob& job, Transport& transport) {
   std::vector<double> bytes;
   for (const LayerAlgebra& layer : model.algebra()) {
     const auto item = static_cast<double>(bytes_of(model.config().dtype));
-    bytes.push_back(static_cast<double>(layer.forward_floats * layer.forward_rows) * item);
-    bytes.push_back(static_cast<double>(layer.backward_floats * layer.backward_rows) * item);
+    bytes.push_back(static_cast<double>(padded_columns(layer.forward_floats) * layer.forward_rows) *
+                    item);
+    bytes.push_back(
+        static_cast<double>(padded_columns(layer.backward_floats) * layer.backward_rows) * item);
   }
   transport.all_reduce(std::span(bytes), {"byte formula"});
   std::map<int, double> by_slot;

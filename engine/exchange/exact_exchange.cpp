@@ -27,7 +27,7 @@ class ExactExchange final : public HaloExchange {
 
   std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t width,
                             DType dtype) const override {
-    return op.plan.sent_rows() * width * bytes_of(dtype);
+    return op.plan.sent_rows() * padded_columns(width) * bytes_of(dtype);
   }
 
  private:
@@ -90,7 +90,7 @@ class NothingPending final : public PendingExchange {
 
 std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator& op, MatrixView x,
                                                       Channel channel, int epoch) {
-  ATOLL_ASSERT(x.rows == op.with_halo() && x.stride == x.cols);
+  ATOLL_ASSERT(x.rows == op.with_halo() && x.stride == padded_columns(x.cols));
   // Alone there is nothing to wait for, and the host must not: an epoch may be being recorded.
   if (size_ == 1) return std::make_unique<NothingPending>();
   const char* direction = to_string(channel.direction);
@@ -105,7 +105,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   const auto slice = [](MatrixView rows) {
     return std::span<std::byte>(
         static_cast<std::byte*>(rows.data),
-        static_cast<std::size_t>(rows.rows * rows.cols * bytes_of(rows.dtype)));
+        static_cast<std::size_t>(rows.rows * rows.stride * bytes_of(rows.dtype)));
   };
   std::vector<std::span<const std::byte>> sends;
   std::vector<std::span<std::byte>> receives;
@@ -116,7 +116,8 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
     sends.push_back(slice(buffer.view().rows_in({send_begin, send_end})));
     receives.push_back(slice(x.rows_in({halo, halo + op.plan.received_from(peer)})));
   }
-  const std::int64_t row_bytes = x.cols * bytes_of(x.dtype);
+  // Padding travels, too: so rows are received where they are needed.
+  const std::int64_t row_bytes = x.stride * bytes_of(x.dtype);
   ScopedSpan span(trace_, "post", tag, direction, SpanOf::kHost);
   span.set_bytes(op.plan.sent_rows() * row_bytes);
   const TraceTag received{epoch, channel.layer, -1, rank_};

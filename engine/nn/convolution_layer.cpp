@@ -41,24 +41,24 @@ std::int64_t ConvolutionLayer::input_rows() const {
 }
 
 std::int64_t ConvolutionLayer::product_elements() const {
-  return multiply_first() ? operators_.forward().with_halo() * config_.out : 0;
+  return multiply_first() ? operators_.forward().with_halo() * padded_columns(config_.out) : 0;
 }
 
 std::int64_t ConvolutionLayer::aggregate_elements() const {
   const DistributedOperator& op = operators_.backward();
-  if (multiply_first()) return op.inner() * config_.out;
-  return config_.input_gradient ? op.with_halo() * config_.in : 0;
+  if (multiply_first()) return op.inner() * padded_columns(config_.out);
+  return config_.input_gradient ? op.with_halo() * padded_columns(config_.in) : 0;
 }
 
 std::int64_t ConvolutionLayer::kept_elements() const {
-  const std::int64_t columns =
-      (aggregated_ != nullptr ? config_.in : 0) + (pre_norm_ != nullptr ? config_.out : 0);
+  const std::int64_t columns = (aggregated_ != nullptr ? padded_columns(config_.in) : 0) +
+                               (pre_norm_ != nullptr ? padded_columns(config_.out) : 0);
   return operators_.forward().inner() * columns;
 }
 
 std::int64_t ConvolutionLayer::gradient_elements() const {
   const DistributedOperator& op = operators_.backward();
-  return (multiply_first() ? op.with_halo() : op.inner()) * config_.out;
+  return (multiply_first() ? op.with_halo() : op.inner()) * padded_columns(config_.out);
 }
 
 std::int64_t ConvolutionLayer::floats_per_halo_row(Direction direction) const {

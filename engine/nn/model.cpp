@@ -110,7 +110,8 @@ Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const Lo
 }
 
 void Model::plan_backward() {
-  Tensor* const logits_gradient = &arena_->declare(1, layers_.back()->gradient_elements());
+  Tensor* const logits_gradient = &arena_->declare(1, 0);
+  logits_gradient->reserve(layers_.back()->gradient_elements());
   Tensor* const aggregate = &arena_->declare(1, 0);
   Tensor* spare = nullptr;
   backward_.resize(layers_.size());
@@ -139,7 +140,8 @@ void Model::plan_backward() {
 std::int64_t Model::activation_bytes() const {
   std::int64_t elements = 0;
   for (const auto& layer : layers_) {
-    elements += layer->kept_elements() + operators_.forward().inner() * layer->config().out;
+    elements +=
+        layer->kept_elements() + operators_.forward().inner() * padded_columns(layer->config().out);
   }
   return elements * bytes_of(config_.dtype);
 }

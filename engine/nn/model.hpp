@@ -50,8 +50,10 @@ struct LayerAlgebra {
   std::int64_t forward_rows;  // that this rank sends in one epoch
   std::int64_t backward_rows;
 
+  // With the padding that exact messages carry.
   std::int64_t sent_elements() const {
-    return forward_floats * forward_rows + backward_floats * backward_rows;
+    return padded_columns(forward_floats) * forward_rows +
+           padded_columns(backward_floats) * backward_rows;
   }
 };
 

@@ -39,7 +39,9 @@ double mean_message_bytes(double bits, std::int64_t cols) {
   const auto* above = std::lower_bound(kWireBits.begin(), kWireBits.end(), bits);
   ATOLL_ASSERT(above != kWireBits.end());
   const auto bytes = [&](int width) {
-    return static_cast<double>(wire_row_bytes(width, cols, DType::kF32));
+    // Exact messages carry padding.
+    const std::int64_t sent = width == 32 ? padded_columns(cols) : cols;
+    return static_cast<double>(wire_row_bytes(width, sent, DType::kF32));
   };
   if (*above == bits || above == kWireBits.begin()) return bytes(*above);
   const int below = *(above - 1);

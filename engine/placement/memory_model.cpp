@@ -12,7 +12,7 @@ std::int64_t backward_floats(std::span<const LayerConfig> layers, const RowCount
     return layer.order == MultiplyOrder::kMultiplyFirst;
   };
   const auto gradient = [&](const LayerConfig& layer) {
-    return (multiply_first(layer) ? rows.with_halo() : rows.inner) * layer.out;
+    return (multiply_first(layer) ? rows.with_halo() : rows.inner) * padded_columns(layer.out);
   };
   std::int64_t total = gradient(layers.back());
   std::int64_t product = 0;
@@ -21,13 +21,14 @@ std::int64_t backward_floats(std::span<const LayerConfig> layers, const RowCount
   bool in_product = false;  // the gradient of the output
   for (std::size_t l = layers.size(); l-- > 0;) {
     const LayerConfig& layer = layers[l];
-    if (multiply_first(layer)) product = std::max(product, rows.with_halo() * layer.out);
+    if (multiply_first(layer))
+      product = std::max(product, rows.with_halo() * padded_columns(layer.out));
     if (!multiply_first(layer) && layer.input_gradient) {
-      aggregate = std::max(aggregate, rows.with_halo() * layer.in);
+      aggregate = std::max(aggregate, rows.with_halo() * padded_columns(layer.in));
     }
     const std::int64_t input_gradient = l > 0 ? gradient(layers[l - 1]) : 0;
     if (layer.tail.norm != Norm::kNone) {
-      total += std::max(rows.inner * layer.out, input_gradient);
+      total += std::max(rows.inner * padded_columns(layer.out), input_gradient);
       in_product = false;
     } else {
       std::int64_t& to = in_product ? spare : product;
@@ -83,9 +84,10 @@ double training_bytes(const ModelConfig& model, std::span<const LayerConfig> lay
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const LayerConfig& layer = layers[l];
     const bool multiply_first = layer.order == MultiplyOrder::kMultiplyFirst;
-    const std::int64_t width = multiply_first ? layer.out : layer.in;
-    if (!multiply_first) floats += rows.inner * layer.in;  // the aggregate
-    floats += (l + 1 < layers.size() ? input_rows(layers[l + 1]) : rows.inner) * layer.out;
+    const std::int64_t width = padded_columns(multiply_first ? layer.out : layer.in);
+    if (!multiply_first) floats += rows.inner * padded_columns(layer.in);  // the aggregate
+    floats += (l + 1 < layers.size() ? input_rows(layers[l + 1]) : rows.inner) *
+              padded_columns(layer.out);
     // Send buffers of training, forward and backward, and of evaluation.
     const bool backward = multiply_first || layer.input_gradient;
     const std::int64_t sent = layer.index == 1 ? rows.sent_to_layer_1 : rows.sent_forward;
@@ -95,12 +97,14 @@ double training_bytes(const ModelConfig& model, std::span<const LayerConfig> lay
   if (rows.recomputes) {
     // Aggregates, outputs before their factors, inputs of a root weight and of a norm.
     const LayerConfig& first = layers[0];
-    floats += rows.computed * (first.in + first.out);
-    if (has_root_weight(model.kind)) floats += rows.computed * first.in;
-    if (first.tail.norm != Norm::kNone) floats += rows.computed * first.out;
+    const std::int64_t in = padded_columns(first.in);
+    const std::int64_t out = padded_columns(first.out);
+    floats += rows.computed * (in + out);
+    if (has_root_weight(model.kind)) floats += rows.computed * in;
+    if (first.tail.norm != Norm::kNone) floats += rows.computed * out;
   }
   if (model.input_dropout > 0 || input_rows(layers[0]) > rows.inner) {
-    floats += input_rows(layers[0]) * model.features;
+    floats += input_rows(layers[0]) * padded_columns(model.features);
   }
   floats += 4 * parameter_count(layers, has_root_weight(model.kind));  // with gradient and moments
   return 4 * static_cast<double>(floats);

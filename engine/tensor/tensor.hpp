@@ -31,8 +31,8 @@ struct StagingDeleter {
 using StagingMemory = std::unique_ptr<void, StagingDeleter>;
 StagingMemory allocate_staging(Backend& backend, std::int64_t bytes);
 
-// A dense row-major matrix. Its shape is declared first and its memory allocated later, so that a
-// rank knows what it needs before it takes anything.
+// A dense row-major matrix, its rows padded (padded_columns). Its shape is declared first and its
+// memory allocated later, so that a rank knows what it needs before it takes anything.
 class Tensor {
  public:
   Tensor() = default;
@@ -43,28 +43,32 @@ class Tensor {
     allocate(backend);
   }
 
-  void allocate(Backend& backend) { memory_ = allocate_device(backend, bytes()); }
+  void allocate(Backend& backend);
   // Gives the memory back; the shape stays.
   void release() { memory_.reset(); }
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
-  std::int64_t bytes() const { return std::max(rows_ * cols_, reserved_) * bytes_of(dtype_); }
-  // Before allocate(): makes room for so many elements, for reshaped().
+  std::int64_t bytes() const { return elements() * bytes_of(dtype_); }
+  // Before allocate(): makes room for so many elements, padding included, for reshaped().
   void reserve(std::int64_t elements) {
     ATOLL_ASSERT(memory_ == nullptr);
     reserved_ = std::max(reserved_, elements);
   }
 
-  MatrixView view() { return {memory_.get(), rows_, cols_, cols_, dtype_}; }
-  ConstMatrixView view() const { return {memory_.get(), rows_, cols_, cols_, dtype_}; }
-  // The first rows * cols elements as a matrix of another shape: its memory has many users.
+  MatrixView view() { return {memory_.get(), rows_, cols_, padded_columns(cols_), dtype_}; }
+  ConstMatrixView view() const {
+    return {memory_.get(), rows_, cols_, padded_columns(cols_), dtype_};
+  }
+  // The first elements as a matrix of another shape: its memory has many users.
   MatrixView reshaped(std::int64_t rows, std::int64_t cols) {
-    ATOLL_ASSERT(rows * cols <= std::max(rows_ * cols_, reserved_), "{} x {} in {} x {} or {}",
-                 rows, cols, rows_, cols_, reserved_);
-    return {memory_.get(), rows, cols, cols, dtype_};
+    ATOLL_ASSERT(rows * padded_columns(cols) <= elements(), "{} x {} in {} x {} or {}", rows, cols,
+                 rows_, cols_, reserved_);
+    return {memory_.get(), rows, cols, padded_columns(cols), dtype_};
   }
 
  private:
+  std::int64_t elements() const { return std::max(rows_ * padded_columns(cols_), reserved_); }
+
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
   std::int64_t reserved_ = 0;  // elements

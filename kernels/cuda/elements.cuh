@@ -68,6 +68,19 @@ inline bool fits_vectors(int count, std::initializer_list<ConstMatrixView> views
   return true;
 }
 
+// The same where the last access of a row may reach into its padding: it is read, and store_some()
+// does not write it.
+inline bool fits_padded(int count, ConstMatrixView view) {
+  if (view.stride == padded_columns(view.cols)) view.cols = view.stride;
+  return fits_vectors(count, view);
+}
+inline bool fits_padded(int count, std::initializer_list<ConstMatrixView> views) {
+  for (const ConstMatrixView view : views) {
+    if (!fits_padded(count, view)) return false;
+  }
+  return true;
+}
+
 // Calls body(float{}) or body(Bf16{}).
 template <typename Body>
 void with_element_type(DType dtype, const Body& body) {
@@ -84,6 +97,16 @@ void with_element_type(DType dtype, const Body& body) {
 template <typename T, typename Body>
 void with_unit(std::initializer_list<ConstMatrixView> views, const Body& body) {
   if (fits_vectors(kVector<T>, views)) {
+    body(std::integral_constant<int, kVector<T>>{});
+  } else {
+    body(std::integral_constant<int, 1>{});
+  }
+}
+
+// As with_unit; the last access of a row may reach into its padding.
+template <typename T, typename Body>
+void with_padded_unit(std::initializer_list<ConstMatrixView> views, const Body& body) {
+  if (fits_padded(kVector<T>, views)) {
     body(std::integral_constant<int, kVector<T>>{});
   } else {
     body(std::integral_constant<int, 1>{});
@@ -143,6 +166,19 @@ __device__ inline Packed<T, kCount> narrow(const Packed<float, kCount>& wide) {
       }
     }
     return packed;
+  }
+}
+
+// The first `count` of the values, or all of them.
+template <typename T, int kCount>
+__device__ inline void store_some(T* at, const Packed<float, kCount>& wide, std::int64_t count) {
+  if (count >= kCount) {
+    store(at, narrow<T>(wide));
+  } else {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      if (k < count) store(at + k, narrow<T>(Packed<float, 1>{{wide.values[k]}}));
+    }
   }
 }
 
@@ -278,10 +314,21 @@ __device__ inline void load_parameters(const float* from, std::int64_t col, floa
   }
 }
 
-// Of kCount neighbouring columns from `col` on.
+// Of kCount neighbouring columns from `col` on, or of as many as there are.
 template <int kCount>
-__device__ inline void load_factors(const EpilogueArgs& args, std::int64_t col,
+__device__ inline void load_factors(const EpilogueArgs& args, std::int64_t col, std::int64_t cols,
                                     ColumnFactors (&factors)[kCount]) {
+  if (col + kCount > cols) {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      if (col + k < cols) {
+        const float gamma = args.gamma != nullptr ? args.gamma[col + k] : 1.0F;
+        const float beta = args.beta != nullptr ? args.beta[col + k] : 0.0F;
+        factors[k] = column_factors(args, col + k, gamma, beta);
+      }
+    }
+    return;
+  }
   Packed<float, kCount> gamma;
   Packed<float, kCount> beta;
   load_parameters(args.gamma, col, 1.0F, gamma);

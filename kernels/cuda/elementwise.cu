@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   for_rows<kBatch>(
       walk, place, down, rows, [&](std::int64_t i) { return load<kUnit>(x.at(i, place.col)); },
       [&](std::int64_t i, const Packed<From, kUnit>& values) {
-        store(y.at(i, place.col), narrow<To>(widen(values)));
+        store_some(y.at(i, place.col), widen(values), walk.cols - place.col);
       });
 }
 
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kBlockThreads)
         for (int k = 0; k < kUnit; ++k) {
           gradient.values[k] = output.values[k] != 0.0F ? scale * gradient.values[k] : 0.0F;
         }
-        store(dx.at(i, place.col), narrow<T>(gradient));
+        store_some(dx.at(i, place.col), gradient, walk.cols - place.col);
       });
 }
 
@@ -98,29 +98,29 @@ __global__ void __launch_bounds__(kBlockThreads)
       Packed<float, kUnit> wide = widen(values[b]);
 #pragma unroll
       for (int j = 0; j < kUnit; ++j) wide.values[j] *= factor[b];
-      store(y.at(k, place.col), narrow<T>(wide));
+      store_some(y.at(k, place.col), wide, walk.cols - place.col);
     }
   }
 }
 
 // Threads whose units lie in one group of columns share its random blocks: each draws for another
 // row of the batch.
-template <typename T, int kUnit, bool kAffine>
+template <typename From, typename To, int kUnit, bool kAffine>
 __global__ void __launch_bounds__(kBlockThreads)
-    epilogue_kernel(Walk walk, std::int64_t down, std::int64_t rows, Rows<const T> x,
-                    EpilogueArgs args, Rows<T> y) {
+    epilogue_kernel(Walk walk, std::int64_t down, std::int64_t rows, Rows<const From> x,
+                    EpilogueArgs args, Rows<To> y) {
   constexpr int kSharers = kDropoutGroup / kUnit;
   constexpr int kRows = kSharers > kBatch ? kSharers : kBatch;
   const Place place = place_of(walk, blockIdx.x, threadIdx.x);
   const int sharer = static_cast<int>(threadIdx.x) % kSharers;
   ColumnFactors factors[kUnit];
-  if (kAffine && place.inside) load_factors(args, place.col, factors);
+  if (kAffine && place.inside) load_factors(args, place.col, walk.cols, factors);
   const RandomKey key = args.drops() ? args.key_now() : args.key;
   const std::int64_t step = down * walk.rows;
   // The same turns for all threads of a block, because sharers meet in every one.
   for (std::int64_t base = place.block * walk.rows; base < rows; base += kRows * step) {
     const std::int64_t first = base + place.row;
-    Packed<T, kUnit> held[kRows];
+    Packed<From, kUnit> held[kRows];
 #pragma unroll
     for (int b = 0; b < kRows; ++b) {
       if (place.inside && first + b * step < rows) {
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       if (!place.inside || first + b * step >= rows) continue;
       Packed<float, kUnit> values = widen(held[b]);
       apply_epilogue<kAffine>(args, factors, kept, values);
-      store(y.at(first + b * step, place.col), narrow<T>(values));
+      store_some(y.at(first + b * step, place.col), values, walk.cols - place.col);
     }
   }
 }
@@ -192,7 +192,7 @@ template <typename Body>
 void for_parts(std::initializer_list<ConstMatrixView> views, int unit, const Body& body) {
   constexpr std::int64_t kCols = 4096;
   const ConstMatrixView shape = *views.begin();
-  if (fits_vectors(unit, views) || !gapless(views)) return body(Part::whole());
+  if (fits_padded(unit, views) || !gapless(views)) return body(Part::whole());
   const std::int64_t count = shape.rows * shape.cols;
   const std::int64_t rows = count / kCols;
   const std::int64_t rest = count % kCols;
@@ -226,7 +226,7 @@ void convert(const Launch& where, ConstMatrixView x, MatrixView y) {
       for_parts({x, y}, kVector<Wide>, [&](const Part& part) {
         const ConstMatrixView from = part.of(x);
         const MatrixView to = part.of(y);
-        with_unit<Wide>({from, to}, [&](auto unit) {
+        with_padded_unit<Wide>({from, to}, [&](auto unit) {
           const Grid grid = make_grid(where, from.rows, from.cols, unit);
           launch(where, grid.blocks(), grid.walk.threads(), convert_kernel<From, To, unit>,
                  grid.walk, grid.down, from.rows, rows_of<From>(from), rows_of<To>(to));
@@ -243,7 +243,7 @@ void relu_dropout_backward(const Launch& where, ConstMatrixView y, ConstMatrixVi
       const ConstMatrixView output = part.of(y);
       const ConstMatrixView gradient = part.of(dy);
       const MatrixView to = part.of(dx);
-      with_unit<T>({output, gradient, to}, [&](auto unit) {
+      with_padded_unit<T>({output, gradient, to}, [&](auto unit) {
         const Grid grid = make_grid(where, output.rows, output.cols, unit);
         launch(where, grid.blocks(), grid.walk.threads(), relu_dropout_backward_kernel<T, unit>,
                grid.walk, grid.down, output.rows, rows_of<T>(output), rows_of<T>(gradient),
@@ -257,7 +257,7 @@ void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId
                  std::span<const float> scale, MatrixView y) {
   const float* factors = scale.empty() ? nullptr : scale.data();
   with_element_type(x.dtype, [&]<typename T>(T) {
-    with_unit<T>({x, y}, [&](auto unit) {
+    with_padded_unit<T>({x, y}, [&](auto unit) {
       const Grid grid = make_grid(where, y.rows, y.cols, unit);
       launch(where, grid.blocks(), grid.walk.threads(), gather_kernel<T, unit>, grid.walk,
              grid.down, y.rows, rows_of<T>(x), rows.data(), factors, rows_of<T>(y));
@@ -268,14 +268,21 @@ void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId
 void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epilogue,
                     MatrixView y) {
   const EpilogueArgs args = epilogue_args(epilogue);
-  with_element_type(x.dtype, [&]<typename T>(T) {
-    with_unit<T>({x, y}, [&](auto unit) {
-      constexpr int kSharers = kDropoutGroup / unit;
-      const Grid grid =
-          make_grid(where, x.rows, x.cols, unit, kSharers, std::max(kBatch, kSharers));
-      launch(where, grid.blocks(), grid.walk.threads(),
-             args.affine() ? epilogue_kernel<T, unit, true> : epilogue_kernel<T, unit, false>,
-             grid.walk, grid.down, x.rows, rows_of<T>(x), args, rows_of<T>(y));
+  with_element_type(x.dtype, [&]<typename From>(From) {
+    with_element_type(y.dtype, [&]<typename To>(To) {
+      if constexpr (std::is_same_v<From, To> || std::is_same_v<From, float>) {
+        with_padded_unit<From>({x, y}, [&](auto unit) {
+          constexpr int kSharers = kDropoutGroup / unit;
+          const Grid grid =
+              make_grid(where, x.rows, x.cols, unit, kSharers, std::max(kBatch, kSharers));
+          launch(where, grid.blocks(), grid.walk.threads(),
+                 args.affine() ? epilogue_kernel<From, To, unit, true>
+                               : epilogue_kernel<From, To, unit, false>,
+                 grid.walk, grid.down, x.rows, rows_of<From>(x), args, rows_of<To>(y));
+        });
+      } else {
+        ATOLL_ASSERT(false, "an epilogue to a wider type");
+      }
     });
   });
 }

@@ -196,14 +196,15 @@ bool BiasedProducts::run(CudaQueue& queue, const ProductShape& shape, float beta
 void gemm_in_parts(CudaQueue& queue, std::span<std::byte> rows, Transpose transpose_a,
                    ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
                    MatrixView c, const Epilogue& epilogue) {
+  const std::int64_t stride = padded_columns(c.cols);
   const std::int64_t step =
-      static_cast<std::int64_t>(rows.size()) / (bytes_of(DType::kF32) * c.cols);
+      static_cast<std::int64_t>(rows.size()) / (bytes_of(DType::kF32) * stride);
   ATOLL_ASSERT(step > 0, "a row of {} columns in {} bytes", c.cols, rows.size());
   for (std::int64_t begin = 0; begin < c.rows; begin += step) {
     const RowRange range{begin, std::min(begin + step, c.rows)};
     const ConstMatrixView part =
         transpose_a == Transpose::kYes ? columns_in(a, range) : a.rows_in(range);
-    const MatrixView sums{rows.data(), range.size(), c.cols, c.cols, DType::kF32};
+    const MatrixView sums{rows.data(), range.size(), c.cols, stride, DType::kF32};
     const MatrixView result = c.rows_in(range);
     if (beta != 0) convert(queue.launch(), result, sums);
     plain_product(queue, make_shape(false, transpose_a, part, transpose_b, b, sums),
@@ -213,8 +214,7 @@ void gemm_in_parts(CudaQueue& queue, std::span<std::byte> rows, Transpose transp
       of_part.dropout.row_ids = epilogue.dropout.row_ids.subspan(
           static_cast<std::size_t>(begin), static_cast<std::size_t>(range.size()));
     }
-    apply_epilogue(queue.launch(), sums, of_part, sums);
-    convert(queue.launch(), sums, result);
+    apply_epilogue(queue.launch(), sums, of_part, result);
   }
 }
 

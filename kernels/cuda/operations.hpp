@@ -20,6 +20,7 @@ void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId
                  std::span<const float> scale, MatrixView y);
 void relu_dropout_backward(const Launch& where, ConstMatrixView y, ConstMatrixView dy,
                            float dropout_scale, MatrixView dx);
+// y: of the type of x, or bf16 beside f32, rounded once.
 void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
 
 // sparse_sums.cu

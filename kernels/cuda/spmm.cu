@@ -44,12 +44,12 @@ __device__ void finish(const Arguments<T>& a, std::int64_t row, std::int64_t col
   }
   ColumnFactors factors[kUnit];
   if (a.epilogue.affine()) {
-    load_factors(a.epilogue, col, factors);
+    load_factors(a.epilogue, col, a.cols, factors);
     apply_epilogue<true>(a.epilogue, factors, kept, sum);
   } else {
     apply_epilogue<false>(a.epilogue, factors, kept, sum);
   }
-  store(to, narrow<T>(sum));
+  store_some(to, sum, a.cols - col);
 }
 
 template <typename S>
@@ -167,7 +167,7 @@ template <typename T>
 void launch_rows(const Launch& where, const Arguments<T>& a, const Blocks& blocks,
                  ConstMatrixView x, ConstMatrixView y) {
   const bool weighted = a.values != nullptr || a.col_scale != nullptr || a.self_weight != nullptr;
-  if (!fits_vectors(kVector<T>, {x, y})) return launch_units<T, 1, true>(where, a, blocks);
+  if (!fits_padded(kVector<T>, {x, y})) return launch_units<T, 1, true>(where, a, blocks);
   if (weighted) return launch_units<T, kVector<T>, true>(where, a, blocks);
   launch_units<T, kVector<T>, false>(where, a, blocks);
 }
@@ -181,7 +181,7 @@ void run(const Launch& where, const SpmmWork& work, const Arguments<T>& a, Const
   blocks.long_rows = work.long_rows;
   blocks.row_count = work.row_count;
   blocks.partial = reinterpret_cast<float*>(where.workspace.data());
-  blocks.partial_stride = ceil_divide(a.cols, 8) * 8;
+  blocks.partial_stride = padded_columns(a.cols);
   if (work.host_split.empty()) return launch_rows(where, a, blocks, x, y);
   const std::int64_t most =
       static_cast<std::int64_t>(where.workspace.size_bytes()) / (blocks.partial_stride * 4);

@@ -40,12 +40,19 @@ void expect_same_as_reference(const Spmm& run, const Graph& graph, DType storage
   }
 }
 
-// Every shape of a team, aligned for 16 bytes, for 8 and not at all, more than one tile of columns.
+// Every shape of a team, aligned for 16 bytes or not, more than one tile of columns, and rows that
+// end inside of an access.
 TEST_F(CudaBackendTest, SpmmOfRowsOfEveryLength) {
   const Graph graph = graph_of_all_kinds();
   for (const std::int64_t width : {1, 6, 8, 16, 20, 31, 64, 130, 256, 264}) {
     for (const DType storage : {DType::kF32, DType::kBf16}) {
       expect_same_as_reference({.width = width}, graph, storage, 0);
+    }
+  }
+  for (const std::int64_t width : {1, 7, 13, 41, 47, 602}) {
+    const std::int64_t padding = padded_columns(width) - width;
+    for (const DType storage : {DType::kF32, DType::kBf16}) {
+      expect_same_as_reference({.width = width, .beta = 1, .tail = true}, graph, storage, padding);
     }
   }
   expect_same_as_reference({.width = 33, .beta = 1, .tail = true}, graph, DType::kF32, 3);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/column_reduction.cuh"
+#include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/queue.hpp"
 #include "tests/kernels/harness.hpp"
@@ -49,6 +50,19 @@ TEST(ColumnPasses, CoverAllColumns) {
   });
   EXPECT_EQ(ends, (std::vector<std::int64_t>{0, kReductionCols, 2 * kReductionCols,
                                              2 * kReductionCols + 5}));
+}
+
+// The widths of arxiv, Reddit, products and Reddit's features: none is taken element by element.
+TEST(CudaAccess, PaddedRowsAreReadInWholeVectors) {
+  for (const std::int64_t cols : {40, 41, 47, 602}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      const ConstMatrixView padded{nullptr, 3, cols, padded_columns(cols), dtype};
+      EXPECT_TRUE(fits_padded(static_cast<int>(16 / bytes_of(dtype)), padded)) << cols;
+      ConstMatrixView other = padded;
+      other.stride += 1;
+      EXPECT_FALSE(fits_padded(static_cast<int>(16 / bytes_of(dtype)), other)) << cols;
+    }
+  }
 }
 
 }  // namespace

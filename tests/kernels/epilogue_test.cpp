@@ -60,8 +60,8 @@ TEST_P(EpilogueTest, EqualsReference) {
   struct Size {
     std::int64_t rows, cols, padding;
   };
-  const auto sizes =
-      small_tests() ? std::vector<Size>{{5, 8, 0}} : std::vector<Size>{{33, 100, 3}, {65, 8, 0}};
+  const auto sizes = small_tests() ? std::vector<Size>{{5, 8, 0}}
+                                   : std::vector<Size>{{33, 100, 3}, {65, 8, 0}, {33, 47, 1}};
   for (const auto& [rows, cols, padding] : sizes) {
     for (const EpilogueParts parts : all_epilogues()) {
       for (Harness* h : {&tested, &oracle}) h->set_padding(padding);

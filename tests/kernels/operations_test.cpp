@@ -48,7 +48,7 @@ struct Size {
 };
 
 std::vector<Size> sizes() {
-  if (small_tests()) return {{0, 3}, {1, 1}, {33, 3}, {33, 64, 0}};
+  if (small_tests()) return {{0, 3}, {1, 1}, {33, 3}, {33, 64, 0}, {9, 13, 3}};
   std::vector<Size> list;
   for (const std::int64_t rows : {0, 1, 31, 32, 33, 257}) {
     for (const std::int64_t cols : {1, 3, 64, 100, 256}) list.push_back({rows, cols});
@@ -56,7 +56,7 @@ std::vector<Size> sizes() {
   list.push_back({2600, 5});  // several chunks of every sum over rows
   // Rows that start at multiples of 16 bytes, as the engine lays them out.
   for (const Size size : {Size{33, 64, 0}, Size{257, 256, 0}, Size{257, 100, 28}, Size{33, 1, 0},
-                          Size{40, 1000, 0}}) {
+                          Size{40, 1000, 0}, Size{70, 47, 1}, Size{33, 602, 6}}) {
     list.push_back(size);
   }
   return list;

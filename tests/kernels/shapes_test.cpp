@@ -15,15 +15,11 @@ struct Shape {
 
 std::vector<Shape> shapes() {
   if (small_tests()) return {{9, 47, 0}, {3, 1032, 0}};
-  return {{300, 47, 0},
-          {2600, 8, 0},
-          {20, 300, 0},
-          {3, 512, 0},
-          {3, 513, 0},
-          {3, 1032, 0},
-          {3, 1030, 0},
-          {3, 1100, 5},
-          {500, 1030, 0, "softmax_cross_entropy"}};  // hundreds of partial sums
+  return {{300, 47, 0}, {300, 47, 1},
+          {2600, 8, 0}, {20, 300, 0},
+          {3, 512, 0},  {3, 513, 0},
+          {3, 1032, 0}, {3, 1030, 0},
+          {3, 1100, 5}, {500, 1030, 0, "softmax_cross_entropy"}};  // hundreds of partial sums
 }
 
 // Products and SpMM have tests of their own for their ways.

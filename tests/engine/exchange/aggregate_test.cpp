@@ -90,8 +90,7 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
           rows.push_back(static_cast<float>(input(to_index(local.inner_ids[i]), f)));
         }
       }
-      backend.copy(*rank.queue, x.rows_in(range).data, rows.data(), range.size() * width * 4,
-                   CopyKind::kHostToDevice);
+      upload_f32(backend, *rank.queue, rows, x.rows_in(range));
     };
     const auto count = [&](RowRange range) {
       for (std::int64_t i = range.begin; i < range.end; ++i) ++completed[i];
