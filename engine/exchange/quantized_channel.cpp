@@ -37,8 +37,9 @@ void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
   ATOLL_ASSERT(std::ssize(sent) == op_.plan.sent_rows() &&
                std::ssize(received) == op_.plan.halo_rows());
   const auto peers = static_cast<std::size_t>(route_.transport.size());
-  // A packet of nothing but exact rows is the halo rows of that peer: no unpacking.
-  in_place_.assign(peers, 1);
+  // A packet of nothing but exact rows is the halo rows of that peer, unless those have padding: no
+  // unpacking.
+  in_place_.assign(peers, padded_columns(cols_) == cols_ ? 1 : 0);
   for (std::size_t peer = 0; peer < peers; ++peer) {
     for (std::int64_t k = op_.plan.recv_offset[peer]; k < op_.plan.recv_offset[peer + 1]; ++k) {
       if (received[static_cast<std::size_t>(k)] != 32) in_place_[peer] = 0;

@@ -22,7 +22,7 @@ void Reducer::sum(std::span<double> values, const char* what, int layer, int epo
 }
 
 void Reducer::sum(MatrixView values, const char* what, int epoch) {
-  ATOLL_ASSERT(values.stride == values.cols && values.dtype != DType::kBf16);
+  ATOLL_ASSERT((values.rows == 1 || values.stride == values.cols) && values.dtype != DType::kBf16);
   const std::int64_t count = values.rows * values.cols;
   ScopedSpan span(trace_, "all-reduce", {epoch, -1, -1, -1});
   describe(span, what, count, bytes_of(values.dtype), route_);

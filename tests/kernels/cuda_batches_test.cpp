@@ -75,7 +75,8 @@ TEST(CudaGemm, PartsGiveTheSameBits) {
   for (const Transpose transpose_a : {Transpose::kNo, Transpose::kYes}) {
     const auto whole = run_gemm(h, transpose_a, kProductBytes);
     for (const std::size_t rows : {1, 3, 6}) {
-      EXPECT_EQ(run_gemm(h, transpose_a, rows * kWidth * sizeof(float)), whole) << rows;
+      EXPECT_EQ(run_gemm(h, transpose_a, rows * padded_columns(kWidth) * sizeof(float)), whole)
+          << rows;
     }
   }
 }

@@ -141,14 +141,20 @@ class PolicyNetwork::Pass {
   }
   void set_numbers(Tensor& tensor, std::span<const double> numbers) {
     for_type(w_.dtype, [&]<typename T>(T) {
-      std::ranges::transform(numbers, tensor.view().row<T>(0),
-                             [](double x) { return static_cast<T>(x); });
+      for (std::int64_t i = 0; i < tensor.rows(); ++i) {
+        std::ranges::transform(numbers.subspan(static_cast<std::size_t>(i * tensor.cols()),
+                                               static_cast<std::size_t>(tensor.cols())),
+                               tensor.view().row<T>(i), [](double x) { return static_cast<T>(x); });
+      }
     });
   }
   std::vector<double> numbers(Tensor& tensor) {
-    std::vector<double> numbers(static_cast<std::size_t>(tensor.rows() * tensor.cols()));
+    std::vector<double> numbers;
     for_type(w_.dtype, [&]<typename T>(T) {
-      std::copy_n(tensor.view().row<T>(0), numbers.size(), numbers.begin());
+      for (std::int64_t i = 0; i < tensor.rows(); ++i) {
+        const T* row = tensor.view().row<T>(i);
+        numbers.insert(numbers.end(), row, row + tensor.cols());
+      }
     });
     return numbers;
   }
@@ -168,9 +174,11 @@ class PolicyNetwork::Pass {
   // y = a + b.
   void add(Tensor& a, Tensor& b, Tensor& y) {
     for_type(w_.dtype, [&]<typename T>(T) {
-      const T* left = a.view().row<T>(0);
-      std::transform(left, left + a.rows() * a.cols(), b.view().row<T>(0), y.view().row<T>(0),
-                     std::plus<>());
+      for (std::int64_t i = 0; i < a.rows(); ++i) {
+        const T* left = a.view().row<T>(i);
+        std::transform(left, left + a.cols(), b.view().row<T>(i), y.view().row<T>(i),
+                       std::plus<>());
+      }
     });
   }
 

@@ -85,7 +85,8 @@ TEST(EpochTasks, CountTheWorkOfALayer) {
   for (const SimTask& task : graph.tasks()) {
     if (task.kind == TaskKind::kTransfer) bytes.push_back(task.bytes);
   }
-  EXPECT_THAT(bytes, ::testing::ElementsAre(5 * 16, 3 * 16, 5 * 16, 3 * 16));
+  // Four columns and as many of padding.
+  EXPECT_THAT(bytes, ::testing::ElementsAre(5 * 32, 3 * 32, 5 * 32, 3 * 32));
 }
 
 TEST(EpochTasks, FewBitsMakeMessagesShorterAndUnpackThem) {
