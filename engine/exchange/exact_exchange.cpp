@@ -92,7 +92,8 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
                                                       Channel channel, int epoch) {
   // Alone there is nothing to wait for, and the host must not: an epoch may be being recorded.
   if (size_ == 1) return std::make_unique<NothingPending>();
-  ATOLL_ASSERT(x.rows == op.with_halo() && x.stride == padded_columns(x.cols));
+  ATOLL_ASSERT(x.rows == op.with_halo() &&
+               (x.stride == padded_columns(x.cols) || op.plan.halo_rows() == 0));
   const char* direction = to_string(channel.direction);
   const TraceTag tag{epoch, channel.layer, rank_, -1};
   const int slot = channel.slot();
@@ -117,7 +118,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
     receives.push_back(slice(x.rows_in({halo, halo + op.plan.received_from(peer)})));
   }
   // Padding travels, too: so rows are received where they are needed.
-  const std::int64_t row_bytes = x.stride * bytes_of(x.dtype);
+  const std::int64_t row_bytes = padded_columns(x.cols) * bytes_of(x.dtype);
   ScopedSpan span(trace_, "post", tag, direction, SpanOf::kHost);
   span.set_bytes(op.plan.sent_rows() * row_bytes);
   const TraceTag received{epoch, channel.layer, -1, rank_};

@@ -75,12 +75,12 @@ class BenchCompareTest(unittest.TestCase):
                            for bits, count in channel["bits"].items())
                 self.assertEqual(channel["bytes"], sent)
                 self.assertEqual(channel["rows"], rows)
-                saved += rows * wire_bytes(32, columns) - sent
+                # Rows of exact messages are padded to eight columns.
+                saved += rows * wire_bytes(32, -(-columns // 8) * 8) - sent
             self.assertEqual(modes[name]["bytes_sent_per_epoch"], exact - saved, name)
             if name in ("8", "2", "random"):
                 self.assertGreater(saved, 0)
         self.assertEqual(modes["32"]["loss"], modes["exact"]["loss"])
-        self.assertEqual(modes["32"]["bytes_sent_per_epoch"], exact)
         self.assertLess(modes["2"]["bytes_sent_per_epoch"], modes["8"]["bytes_sent_per_epoch"])
 
     def test_without_a_vanilla_there_is_no_speedup(self):
