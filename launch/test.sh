@@ -18,7 +18,7 @@ step "Installing packages" $logs/packages.log bash launch/install-packages.sh --
 # What reads the machine code of kernels; the test of it is skipped where it can't be had.
 if { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; } >/dev/null &&
   ! python3 tests/kernels/gpu_code.py --tools build/disassembler >/dev/null; then
-  python3 -m pip install --quiet --target build/disassembler nvidia-cuda-cuobjdump \
+  python3 -m pip install --quiet --timeout 5 --retries 1 --target build/disassembler nvidia-cuda-cuobjdump \
     nvidia-cuda-nvdisasm >$logs/disassembler.log 2>&1 || true
 fi
 use_ccache
