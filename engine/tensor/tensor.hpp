@@ -43,6 +43,7 @@ class Tensor {
     allocate(backend);
   }
 
+  // Throws Error{kMemory} if the backend has no room for bytes().
   void allocate(Backend& backend);
   // Gives the memory back; the shape stays.
   void release() { memory_.reset(); }

@@ -92,25 +92,25 @@ void with_element_type(DType dtype, const Body& body) {
   }
 }
 
-// Calls body with std::integral_constant<int, elements per access>: whole vectors where all views
-// allow them, else single elements. T is the widest element type of the views.
+// Calls body with std::integral_constant<int, elements per access>.
 template <typename T, typename Body>
-void with_unit(std::initializer_list<ConstMatrixView> views, const Body& body) {
-  if (fits_vectors(kVector<T>, views)) {
+void with_access(bool whole_vectors, const Body& body) {
+  if (whole_vectors) {
     body(std::integral_constant<int, kVector<T>>{});
   } else {
     body(std::integral_constant<int, 1>{});
   }
 }
-
-// As with_unit; the last access of a row may reach into its padding.
+// Whole vectors where all views allow them, else single elements. T is the widest element type of
+// the views.
+template <typename T, typename Body>
+void with_unit(std::initializer_list<ConstMatrixView> views, const Body& body) {
+  with_access<T>(fits_vectors(kVector<T>, views), body);
+}
+// The same; the last access of a row may reach into its padding.
 template <typename T, typename Body>
 void with_padded_unit(std::initializer_list<ConstMatrixView> views, const Body& body) {
-  if (fits_padded(kVector<T>, views)) {
-    body(std::integral_constant<int, kVector<T>>{});
-  } else {
-    body(std::integral_constant<int, 1>{});
-  }
+  with_access<T>(fits_padded(kVector<T>, views), body);
 }
 
 __device__ inline float to_f32(float value) { return value; }

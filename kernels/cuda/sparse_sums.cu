@@ -64,8 +64,7 @@ void finish_sums(const Launch& where, MatrixView sums, std::span<const float> ro
   if (beta == 0) before.data = nullptr;
   if (epilogue.identity()) return scale_sums<Bf16>(where, sums, scale, before, y, y);
   scale_sums<float>(where, sums, scale, before, sums, y);
-  apply_epilogue(where, sums, epilogue, sums);
-  convert(where, sums, y);
+  apply_epilogue(where, sums, epilogue, y);
 }
 
 }  // namespace atl::cuda
