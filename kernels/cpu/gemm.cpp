@@ -7,6 +7,7 @@
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/product.hpp"
 #include "kernels/cpu/tiles.hpp"
+#include "kernels/cpu/tiles_transposed.hpp"
 
 namespace atl {
 
@@ -83,10 +84,25 @@ void multiply_block(ConstMatrixView a, const Factor& factor, double beta, Matrix
   multiply(Transpose::kNo, a, factor.transpose, factor.as_it_is, beta, c);
 }
 
+// a^T op(b) is summed in tiles.
+bool in_tiles(Isa isa, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b) {
+  return a.dtype == DType::kBf16 && transpose_b == Transpose::kNo && isa == Isa::kAvx512 &&
+         transposes_in_tiles(a.cols, b.cols);
+}
+
+// Floats of memory that multiply_transposed needs.
+std::int64_t transposed_entries(Isa isa, ConstMatrixView a, Transpose transpose_b,
+                                ConstMatrixView b, std::int64_t cols) {
+  if (in_tiles(isa, a, transpose_b, b)) return transposed_tiles_floats(a.cols, b.cols);
+  return wide_entries(a.dtype, kWideInnerRows, a.cols) +
+         wide_entries(b.dtype, kWideInnerRows, cols);
+}
+
 // sums = a^T op(b). What must be widened is, a few rows of a and b at a time in `memory`, so that
 // it is still in the cache when it is multiplied.
 void multiply_transposed(Isa isa, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
                          float* memory, MatrixView sums) {
+  if (in_tiles(isa, a, transpose_b, b)) return multiply_transposed_tiles(a, b, memory, sums);
   const std::int64_t step = is_operand(a.dtype) ? a.rows : kWideInnerRows;
   for (std::int64_t begin = 0; begin < a.rows; begin += step) {
     const RowRange rows{begin, std::min(begin + step, a.rows)};
@@ -162,9 +178,10 @@ void CpuBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a, Trans
 void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
                                 double beta, MatrixView c, const Epilogue& epilogue) {
   const bool plain = epilogue.identity();
-  // Sums that are added to or that an epilogue follows are rounded behind it; others by the
-  // product.
-  const bool narrow = c.dtype != DType::kF32 && !(plain && beta == 0 && multiplies_bf16());
+  // Sums that an epilogue follows are rounded behind it, others by the product; that of oneDNN
+  // does not add to what is rounded.
+  const bool rounds = plain && (beta == 0 ? multiplies_bf16() : in_tiles(isa_, b));
+  const bool narrow = c.dtype != DType::kF32 && !rounds;
   const std::int64_t blocks = (c.rows + kGemmRows - 1) / kGemmRows;
   if (blocks == 0) return;
   const int threads = threads_of_product(a, c, a.cols, most_threads(blocks));
@@ -200,8 +217,7 @@ void CpuBackend::gemm_over_inner(ConstMatrixView a, Transpose transpose_b, Const
   const std::int64_t chunks = (a.rows + chunk - 1) / chunk;
   const int threads = threads_of_product(a, c, a.rows, most_threads(chunks));
   const std::int64_t size = c.rows * c.cols;
-  const std::int64_t own =
-      wide_entries(a.dtype, kWideInnerRows, a.cols) + wide_entries(b.dtype, kWideInnerRows, c.cols);
+  const std::int64_t own = transposed_entries(isa_, a, transpose_b, b, c.cols);
   const std::span<float> memory =
       scratch<float>(threads * own + chunks * size + kColumnFactors * c.cols);
   const MatrixView total = f32_view(memory.data() + threads * own, c.rows, c.cols);

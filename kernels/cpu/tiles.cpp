@@ -4,10 +4,9 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "kernels/cpu/tile_registers.hpp"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #include <dnnl.hpp>
 
 #include "kernels/cpu/elements.hpp"
@@ -16,22 +15,8 @@
 
 namespace atl {
 
-namespace {
-
-// A tile has so many rows of 64 bytes: of b, each holds pairs of rows of 16 columns.
-constexpr std::int64_t kTileRows = 16;
-constexpr std::int64_t kTileInner = 32;
-constexpr std::int64_t kTileEntries = kTileRows * kTileInner;
-// Two by two tiles of c are summed at a time, from two of a and two of b.
-constexpr std::int64_t kPair = 2 * kTileRows;
-
-std::int64_t inner_tiles(std::int64_t inner) { return (inner + kTileInner - 1) / kTileInner; }
-std::int64_t column_pairs(std::int64_t cols) { return (cols + kPair - 1) / kPair; }
-
-}  // namespace
-
 std::int64_t tiled_entries(std::int64_t inner, std::int64_t cols) {
-  return inner_tiles(inner) * 2 * column_pairs(cols) * kTileEntries;
+  return inner_tiles(inner) * 2 * tile_pairs(cols) * kTileEntries;
 }
 
 namespace {
@@ -85,7 +70,7 @@ void store_as_tiles(Transpose transpose, ConstMatrixView b, Bf16* to) {
                   .inner = 0,
                   .cols = 0};
   auto* words = reinterpret_cast<std::uint32_t*>(to);
-  for (std::int64_t n = 0; n < 2 * column_pairs(cols) * kTileRows; n += kTileRows) {
+  for (std::int64_t n = 0; n < 2 * tile_pairs(cols) * kTileRows; n += kTileRows) {
     for (std::int64_t k = 0; k < inner; k += kTileInner) {
       tile.inner = std::min(kTileInner, inner - k);
       tile.cols = std::clamp<std::int64_t>(cols - n, 0, kTileRows);
@@ -100,36 +85,9 @@ void store_as_tiles(Transpose transpose, ConstMatrixView b, Bf16* to) {
 
 namespace {
 
-#define ATOLL_TILES \
-  __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
-
-// Tiles 0 to 3 are of c, 4 and 5 of a, 6 and 7 of b.
-struct alignas(64) TileConfiguration {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
-
-// For `rows` rows of a and c, at most kPair. A tile without a row can't be: where the second of a
-// has none, the caller gives it another one to read, and does not read what came of it.
-ATOLL_TILES void configure_tiles(std::int64_t rows) {
-  TileConfiguration tiles;
-  const auto first = static_cast<std::uint8_t>(std::min(rows, kTileRows));
-  const auto second = static_cast<std::uint8_t>(std::max<std::int64_t>(rows - kTileRows, 1));
-  const std::uint8_t counts[8] = {first, first,  second,    second,
-                                  first, second, kTileRows, kTileRows};
-  for (int t = 0; t < 8; ++t) {
-    tiles.row_bytes[t] = 64;
-    tiles.rows[t] = counts[t];
-  }
-  _tile_loadconfig(&tiles);
-}
-
 // What one block of rows needs.
 struct TileBlock {
-  ConstMatrixView a;   // at most kPair rows
+  ConstMatrixView a;   // at most kTilePair rows
   const Bf16* rest;    // the last tiles of them, if `inner` is no multiple of kTileInner, else null
   std::int64_t inner;  // in tiles
   const char* next_a;  // null: nothing is fetched
@@ -138,9 +96,6 @@ struct TileBlock {
   std::int64_t c_bytes;
 };
 
-// The intrinsics don't tell the compiler that they read memory.
-ATOLL_INLINE inline void memory_is_read() { asm volatile("" ::: "memory"); }
-
 // A part of the next block's rows, into the second cache.
 ATOLL_INLINE inline void fetch_next(const TileBlock& block, std::int64_t step) {
   if (block.next_a == nullptr) return;
@@ -148,7 +103,7 @@ ATOLL_INLINE inline void fetch_next(const TileBlock& block, std::int64_t step) {
   prefetch<2>(block.next_c + step * block.c_bytes, block.c_bytes);
 }
 
-// sums, kPair to a row, = the block times the `pair`th kPair columns of the factor.
+// sums, kTilePair to a row, = the block times the `pair`th kTilePair columns of the factor.
 ATOLL_TILES void multiply_pair(const TileBlock& block, std::int64_t pair, const Bf16* tiles,
                                float* sums) {
   const std::int64_t inner = block.inner;
@@ -158,7 +113,7 @@ ATOLL_TILES void multiply_pair(const TileBlock& block, std::int64_t pair, const 
   const Bf16* const upper = block.a.row<Bf16>(0);
   const Bf16* const lower = both ? block.a.row<Bf16>(kTileRows) : upper;
   const std::int64_t stride = block.a.stride * static_cast<std::int64_t>(sizeof(Bf16));
-  constexpr std::int64_t kRowBytes = kPair * static_cast<std::int64_t>(sizeof(float));
+  constexpr std::int64_t kRowBytes = kTilePair * static_cast<std::int64_t>(sizeof(float));
   memory_is_read();
   _tile_zero(0);
   _tile_zero(1);
@@ -182,22 +137,30 @@ ATOLL_TILES void multiply_pair(const TileBlock& block, std::int64_t pair, const 
   }
   _tile_stored(0, sums, kRowBytes);
   _tile_stored(1, sums + kTileRows, kRowBytes);
-  _tile_stored(2, sums + kTileRows * kPair, kRowBytes);
-  _tile_stored(3, sums + kTileRows * kPair + kTileRows, kRowBytes);
+  _tile_stored(2, sums + kTileRows * kTilePair, kRowBytes);
+  _tile_stored(3, sums + kTileRows * kTilePair + kTileRows, kRowBytes);
 }
 
-// c = sums + beta c, for the columns of c from `first` on.
+// c = sums + beta c, for the columns of c from `first` on; added in f32.
 template <typename T>
 ATOLL_TILES void store_sums(const float* sums, std::int64_t first, double beta, MatrixView c) {
-  const std::int64_t count = std::min(kPair, c.cols - first);
+  const std::int64_t count = std::min(kTilePair, c.cols - first);
   for (std::int64_t i = 0; i < c.rows; ++i) {
-    const float* const from = sums + i * kPair;
+    const float* const from = sums + i * kTilePair;
     T* const to = c.row<T>(i) + first;
     if (beta == 0) {
       convert_columns<64>(from, count, to);
-    } else {
-      for (std::int64_t j = 0; j < count; ++j) store(to, j, from[j] + load(to, j));
+      continue;
     }
+    for_columns<64>(0, count, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
+      typename Vectors<kUnit>::Floats values[2];
+      typename Vectors<kUnit>::Floats before[2];
+      Pair<kUnit>::load(from + j, part, values);
+      Pair<kUnit>::load(to + j, part, before);
+#pragma GCC unroll 2
+      for (int r = 0; r < 2; ++r) values[r] += before[r];
+      Pair<kUnit>::store(values, part, to + j);
+    });
   }
 }
 
@@ -226,16 +189,15 @@ bool multiplies_in_tiles() {
 }
 
 ATOLL_TILES void multiply_tiles(ConstMatrixView a, const Bf16* tiles, double beta, MatrixView c) {
-  alignas(64) float sums[kPair * kPair];
-  ATOLL_ASSERT(c.dtype == DType::kF32 || beta == 0);
+  alignas(64) float sums[kTilePair * kTilePair];
   alignas(64) Bf16 rest[2 * kTileEntries];
-  const std::int64_t pairs = column_pairs(c.cols);
+  const std::int64_t pairs = tile_pairs(c.cols);
   const std::int64_t inner = inner_tiles(a.cols);
   const std::int64_t steps = std::max<std::int64_t>(1, pairs * inner);
   const bool whole = a.cols % kTileInner == 0;
   std::int64_t configured = 0;
-  for (std::int64_t begin = 0; begin < c.rows; begin += kPair) {
-    const RowRange rows{begin, std::min(begin + kPair, c.rows)};
+  for (std::int64_t begin = 0; begin < c.rows; begin += kTilePair) {
+    const RowRange rows{begin, std::min(begin + kTilePair, c.rows)};
     if (rows.size() != configured) configure_tiles(configured = rows.size());
     const bool more = rows.end < c.rows;
     const TileBlock block{
@@ -244,13 +206,13 @@ ATOLL_TILES void multiply_tiles(ConstMatrixView a, const Bf16* tiles, double bet
         .inner = inner,
         .next_a = more ? reinterpret_cast<const char*>(a.row<Bf16>(rows.end)) : nullptr,
         .next_c = more ? static_cast<const char*>(c.rows_in(rows).data) +
-                             kPair * c.stride * bytes_of(c.dtype)
+                             kTilePair * c.stride * bytes_of(c.dtype)
                        : nullptr,
-        .a_bytes = bytes_per_step(a, kPair, steps),
-        .c_bytes = bytes_per_step(c, kPair, steps)};
+        .a_bytes = bytes_per_step(a, kTilePair, steps),
+        .c_bytes = bytes_per_step(c, kTilePair, steps)};
     if (!whole) copy_rest(block.a, rest);
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
-      const std::int64_t first = pair * kPair;
+      const std::int64_t first = pair * kTilePair;
       const MatrixView out = c.rows_in(rows);
       multiply_pair(block, pair, tiles, sums);
       if (c.dtype == DType::kBf16) {

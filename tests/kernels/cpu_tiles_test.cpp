@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/product.hpp"
 #include "kernels/cpu/tiles.hpp"
+#include "kernels/cpu/tiles_transposed.hpp"
 
 namespace atl {
 
@@ -33,9 +35,11 @@ struct Padded {
         stride(cols_in + gap),
         values(static_cast<std::size_t>(rows_in * stride), filler()) {}
   static T filler() {
-    T value;
-    store(&value, 0, std::numeric_limits<float>::quiet_NaN());
-    return value;
+    if constexpr (std::is_same_v<T, Bf16>) {
+      return to_bf16(std::numeric_limits<float>::quiet_NaN());
+    } else {
+      return std::numeric_limits<T>::quiet_NaN();
+    }
   }
   T* row(std::int64_t i) { return values.data() + i * stride; }
   // draw(k) for every entry.
@@ -100,6 +104,10 @@ void expect_products(TileCase sizes, bool whole) {
     sizes.transpose_b = transpose;
     sizes.beta = 0;
     expect_products<Bf16>(sizes, whole);
+    if (whole) {
+      sizes.beta = 1;
+      expect_products<Bf16>(sizes, whole);
+    }
     for (const double beta : {0.0, 1.0}) {
       sizes.beta = beta;
       expect_products<float>(sizes, whole);
@@ -131,6 +139,97 @@ TEST(CpuTiles, NothingToMultiply) {
   std::vector<float> c{5};
   multiply_tiles({nullptr, 0, 4, 4, DType::kBf16}, nullptr, 0, {c.data(), 0, 1, 1, DType::kF32});
   EXPECT_EQ(c[0], 5);
+}
+
+// c = a^T b of matrices with `gap` entries behind their rows; memory and c start as NaN.
+Padded<float> transposed_product(Padded<Bf16>& a, Padded<Bf16>& b, std::int64_t gap) {
+  Padded<float> c(a.cols, b.cols, gap);
+  std::vector<float> memory(static_cast<std::size_t>(transposed_tiles_floats(a.cols, b.cols)),
+                            std::numeric_limits<float>::quiet_NaN());
+  multiply_transposed_tiles(a.view(), b.view(), memory.data(), c.view());
+  return c;
+}
+
+// The same, one sum after the other.
+Padded<double> summed_product(Padded<Bf16>& a, Padded<Bf16>& b) {
+  Padded<double> c{a.cols, b.cols, 0};
+  for (std::int64_t i = 0; i < a.cols; ++i) {
+    for (std::int64_t j = 0; j < b.cols; ++j) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < a.rows; ++k) {
+        sum += static_cast<double>(load(a.row(k), i)) * static_cast<double>(load(b.row(k), j));
+      }
+      c.row(i)[j] = sum;
+    }
+  }
+  return c;
+}
+
+TEST(CpuTiles, ExactTransposedSumsOfEveryShape) {
+  if (!multiplies_in_tiles()) GTEST_SKIP() << "no tiles on this processor";
+  for (const std::int64_t rows : {0, 1, 2, 31, 32, 33, 127, 128, 129, 300}) {
+    for (const std::int64_t a_cols : {1, 7, 16, 40, 100}) {
+      for (const std::int64_t b_cols : {1, 4, 31, 32, 47}) {
+        constexpr std::int64_t kGap = 3;
+        Padded<Bf16> a(rows, a_cols, kGap);
+        Padded<Bf16> b(rows, b_cols, kGap);
+        a.fill([&](std::int64_t k) { return drawn(true, 1, k); });
+        b.fill([&](std::int64_t k) { return drawn(true, 2, k); });
+        Padded<float> found = transposed_product(a, b, kGap);
+        Padded<double> expected = summed_product(a, b);
+        const std::string what = std::to_string(rows) + " rows, " + std::to_string(a_cols) + " x " +
+                                 std::to_string(b_cols);
+        for (std::int64_t i = 0; i < a_cols; ++i) {
+          for (std::int64_t j = 0; j < b_cols; ++j) {
+            ASSERT_EQ(static_cast<double>(found.row(i)[j]), expected.row(i)[j]) << what;
+          }
+          for (std::int64_t j = b_cols; j < b_cols + kGap; ++j) {
+            ASSERT_TRUE(std::isnan(found.row(i)[j])) << what << ": written behind a row";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuTiles, TransposedSumsAreOfF32) {
+  if (!multiplies_in_tiles()) GTEST_SKIP() << "no tiles on this processor";
+  constexpr std::int64_t kRows = 1500;
+  Padded<Bf16> a(kRows, 70, 0);
+  Padded<Bf16> b(kRows, 40, 0);
+  a.fill([&](std::int64_t k) { return drawn(false, 1, k); });
+  b.fill([&](std::int64_t k) { return drawn(false, 2, k); });
+  Padded<float> found = transposed_product(a, b, 0);
+  Padded<double> expected = summed_product(a, b);
+  for (std::int64_t i = 0; i < found.rows; ++i) {
+    for (std::int64_t j = 0; j < found.cols; ++j) {
+      // As in the tests of operations: 1e-7 per term at most.
+      EXPECT_NEAR(static_cast<double>(found.row(i)[j]), expected.row(i)[j], 1e-7 * kRows);
+    }
+  }
+}
+
+// What is no number reaches what it is a factor of, and nothing else.
+TEST(CpuTiles, NaNAndInfinityInTransposedSums) {
+  if (!multiplies_in_tiles()) GTEST_SKIP() << "no tiles on this processor";
+  Padded<Bf16> a(130, 40, 0);
+  Padded<Bf16> b(130, 37, 0);
+  a.fill([&](std::int64_t k) { return drawn(true, 1, k); });
+  b.fill([&](std::int64_t k) { return drawn(true, 2, k); });
+  store(a.row(129), 3, std::numeric_limits<float>::quiet_NaN());
+  store(a.row(5), 39, -std::numeric_limits<float>::infinity());
+  store(b.row(64), 36, std::numeric_limits<float>::infinity());
+  Padded<float> found = transposed_product(a, b, 0);
+  Padded<double> expected = summed_product(a, b);
+  for (std::int64_t i = 0; i < found.rows; ++i) {
+    for (std::int64_t j = 0; j < found.cols; ++j) {
+      if (std::isnan(expected.row(i)[j])) {
+        EXPECT_TRUE(std::isnan(found.row(i)[j])) << i << ", " << j;
+      } else {
+        EXPECT_EQ(static_cast<double>(found.row(i)[j]), expected.row(i)[j]) << i << ", " << j;
+      }
+    }
+  }
 }
 
 }  // namespace
