@@ -136,27 +136,28 @@ void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& ep
   do_apply_epilogue(queue, x, epilogue, y);
 }
 
-void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrixView dy,
-                                    float dropout_scale, MatrixView dx) {
-  const ProfiledOperation profiled(profile_of(queue), "relu_dropout_backward", [&] {
-    return streaming_work({y, dy, dx});
-  });
-  check_view(*this, y, "relu_dropout_backward y");
-  check_shape(*this, dy, y.rows, y.cols, y.dtype, "relu_dropout_backward dy");
-  check_shape(*this, dx, y.rows, y.cols, y.dtype, "relu_dropout_backward dx");
-  check_disjoint(dx, y, "relu_dropout_backward dx and y");
-  check_same_or_disjoint(dx, dy, "relu_dropout_backward dx and dy");
-  if (!y.empty()) do_relu_dropout_backward(queue, y, dy, dropout_scale, dx);
+void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView dy,
+                                    const ActivationGradient& activation) {
+  const ProfiledOperation profiled(profile_of(queue), "relu_dropout_backward",
+                                   [&] { return gradient_work(dy, activation); });
+  check_view(*this, dy, "relu_dropout_backward dy");
+  ATOLL_ASSERT(!activation.absent(), "relu_dropout_backward without an activation");
+  check_activation(*this, activation, dy);
+  if (!dy.empty()) do_relu_dropout_backward(queue, dy, activation);
 }
 
-void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out) {
-  const ProfiledOperation profiled(profile_of(queue), "column_sums",
-                                   [&] { return streaming_work({x}); });
+void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out,
+                          const ActivationGradient& activation) {
+  const ProfiledOperation profiled(profile_of(queue),
+                                   activation.absent() ? "column_sums" : "relu_dropout_column_sums",
+                                   [&] { return gradient_work(x, activation); });
   check_view(*this, x, "column_sums x");
   check_shape(*this, out, 1, x.cols, parameter_dtype(x.dtype), "column_sums out");
   check_disjoint(out, x, "column_sums out and x");
+  check_activation(*this, activation, x);
+  check_disjoint(out, activation.dx, "column_sums out and dx");
   if (x.cols == 0) return;
-  if (x.rows > 0) return do_column_sums(queue, x, accumulate, out);
+  if (x.rows > 0) return do_column_sums(queue, x, accumulate, out, activation);
   if (!accumulate) do_fill_zero(queue, out);
 }
 
@@ -208,10 +209,12 @@ void Backend::batch_norm_statistics(Queue& queue, std::span<const double> sums, 
 void Backend::batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
                                        std::span<const double> mean,
                                        std::span<const double> inv_std, std::span<double> sums,
-                                       MatrixView dgamma, MatrixView dbeta) {
-  const ProfiledOperation profiled(profile_of(queue), "batch_norm_gradient_sums", [&] {
-    return streaming_work({x, dy});
-  });
+                                       MatrixView dgamma, MatrixView dbeta,
+                                       const ActivationGradient& activation) {
+  const ProfiledOperation profiled(
+      profile_of(queue),
+      activation.absent() ? "batch_norm_gradient_sums" : "relu_dropout_gradient_sums",
+      [&] { return gradient_work(dy, activation, {x}); });
   check_view(*this, x, "batch_norm_gradient_sums x");
   check_shape(*this, dy, x.rows, x.cols, x.dtype, "batch_norm_gradient_sums dy");
   check_length(length(mean), x.cols, "batch_norm_gradient_sums mean");
@@ -222,9 +225,12 @@ void Backend::batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMa
                 "batch_norm_gradient_sums dgamma or dbeta");
   }
   check_disjoint(dgamma, dbeta, "batch_norm_gradient_sums dgamma and dbeta");
+  check_activation(*this, activation, dy);
+  check_disjoint(activation.dx, x, "batch_norm_gradient_sums dx and x");
   if (x.cols == 0) return;
   if (x.rows > 0) {
-    return do_batch_norm_gradient_sums(queue, dy, x, mean, inv_std, sums, dgamma, dbeta);
+    return do_batch_norm_gradient_sums(queue, dy, x, mean, inv_std, sums, dgamma, dbeta,
+                                       activation);
   }
   do_fill_zero(queue, eight_byte_view(sums));
 }

@@ -137,13 +137,14 @@ class Backend {
             ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue = {});
   // y = epilogue(x); y may be x.
   void apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
-  // Gradient through dropout(relu(.)): dx = (y != 0) * dropout_scale * dy, where y is the forward
-  // output. dx may be dy.
-  void relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrixView dy,
-                             float dropout_scale, MatrixView dx);
+  // activation.dx from dy.
+  void relu_dropout_backward(Queue& queue, ConstMatrixView dy,
+                             const ActivationGradient& activation);
   // out[j] = sum_i x[i, j] + (accumulate ? out[j] : 0), summed in double. out [1, cols], of the
-  // parameters' type.
-  void column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out);
+  // parameters' type. With `activation`, x is a dy that goes through it in the same pass: the sums
+  // are of dx as it is stored, the same bits as by relu_dropout_backward and sums of dx.
+  void column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out,
+                   const ActivationGradient& activation = {});
   // out[j] = parts[0, j] + parts[1, j] + ..., added in this order in double and rounded once: the
   // sum over ranks. f32 or f64 on every backend. parts [P, n], out [1, n].
   void sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out);
@@ -166,9 +167,11 @@ class Backend {
                              std::span<double> inv_std);
   // Backward, 3: sums[j] = sum_i dy and sums[W + j] = sum_i dy * xhat, xhat = (x - mean) * inv_std;
   // the same is added to dbeta and dgamma [1, W] (this rank's share of the gradients).
+  // `activation`: as of column_sums; dy in the sums is dx then.
   void batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
                                 std::span<const double> mean, std::span<const double> inv_std,
-                                std::span<double> sums, MatrixView dgamma, MatrixView dbeta);
+                                std::span<double> sums, MatrixView dgamma, MatrixView dbeta,
+                                const ActivationGradient& activation = {});
   // Backward, 4: dx = gamma * inv_std * (dy - sums[j] / count - xhat * sums[W + j] / count), with
   // sums over `count` rows of all ranks. dx may be dy. gamma [1, W].
   void batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
@@ -233,9 +236,9 @@ class Backend {
   virtual void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double beta,
                        MatrixView, const Epilogue&) = 0;
   virtual void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) = 0;
-  virtual void do_relu_dropout_backward(Queue&, ConstMatrixView, ConstMatrixView, float,
-                                        MatrixView) = 0;
-  virtual void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView) = 0;
+  virtual void do_relu_dropout_backward(Queue&, ConstMatrixView, const ActivationGradient&) = 0;
+  virtual void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView,
+                              const ActivationGradient&) = 0;
   virtual void do_sum_parts(Queue&, ConstMatrixView, MatrixView) = 0;
   virtual void do_batch_norm_moments(Queue&, ConstMatrixView, std::span<const double>,
                                      std::span<double>) = 0;
@@ -244,7 +247,8 @@ class Backend {
                                         std::span<double>, std::span<double>) = 0;
   virtual void do_batch_norm_gradient_sums(Queue&, ConstMatrixView, ConstMatrixView,
                                            std::span<const double>, std::span<const double>,
-                                           std::span<double>, MatrixView, MatrixView) = 0;
+                                           std::span<double>, MatrixView, MatrixView,
+                                           const ActivationGradient&) = 0;
   virtual void do_batch_norm_backward(Queue&, ConstMatrixView, ConstMatrixView,
                                       std::span<const double>, std::span<const double>,
                                       ConstMatrixView, std::span<const double>, std::int64_t,

@@ -98,6 +98,16 @@ inline void check_operator(const SparseOperator& op) {
   check_optional_length(length(op.self_weight), op.rows, "self_weight");
 }
 
+// dy, a valid view, on its way through `activation`, unless that is absent.
+inline void check_activation(const Backend& backend, const ActivationGradient& activation,
+                             ConstMatrixView dy) {
+  if (activation.absent()) return;
+  check_shape(backend, activation.y, dy.rows, dy.cols, dy.dtype, "activation y");
+  check_shape(backend, activation.dx, dy.rows, dy.cols, dy.dtype, "activation dx");
+  check_disjoint(activation.dx, activation.y, "activation dx and y");
+  check_same_or_disjoint(activation.dx, dy, "activation dx and dy");
+}
+
 inline void check_epilogue(const Backend& backend, const Epilogue& epilogue, ConstMatrixView y) {
   check_optional_length(length(epilogue.mean), y.cols, "epilogue mean");
   check_length(length(epilogue.inv_std), length(epilogue.mean), "epilogue inv_std");

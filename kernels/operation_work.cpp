@@ -19,6 +19,16 @@ SpanWork streaming_work(std::initializer_list<ConstMatrixView> views) {
   return work;
 }
 
+SpanWork gradient_work(ConstMatrixView dy, const ActivationGradient& activation,
+                       std::initializer_list<ConstMatrixView> beside) {
+  SpanWork work = streaming_work(beside);
+  for (const ConstMatrixView view : {dy, activation.y, ConstMatrixView(activation.dx)}) {
+    work.bytes += bytes_in(view);
+  }
+  work.no_reuse_bytes = work.bytes;
+  return work;
+}
+
 SpanWork gemm_work(Transpose transpose_a, ConstMatrixView a, ConstMatrixView b, double beta,
                    ConstMatrixView c) {
   SpanWork work = streaming_work({a, b, c});

@@ -11,6 +11,11 @@ namespace atl {
 // Every matrix once; a matrix that is read and written is listed twice.
 SpanWork streaming_work(std::initializer_list<ConstMatrixView> views);
 
+// A sum of gradients dy: as they are, or through `activation` on the way; `beside`: what else is
+// read.
+SpanWork gradient_work(ConstMatrixView dy, const ActivationGradient& activation,
+                       std::initializer_list<ConstMatrixView> beside = {});
+
 // op(a) op(b), with c read too unless beta is 0.
 SpanWork gemm_work(Transpose transpose_a, ConstMatrixView a, ConstMatrixView b, double beta,
                    ConstMatrixView c);

@@ -143,6 +143,16 @@ struct Epilogue {
   }
 };
 
+// The gradient through dropout(relu(.)): dx = (y != 0) * dropout_scale * dy, where y is the forward
+// output. Three matrices of one shape and type; dx may be dy.
+struct ActivationGradient {
+  ConstMatrixView y;
+  float dropout_scale = 1;
+  MatrixView dx;
+
+  bool absent() const { return y.absent(); }
+};
+
 // One run of equal weight decay inside the flat parameter array: elements [begin, end).
 struct DecaySegment {
   std::int64_t begin = 0;

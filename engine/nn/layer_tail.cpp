@@ -39,6 +39,12 @@ DropoutThreshold LayerTail::dropout(const RankContext& context) const {
   return context.training ? dropout_ : DropoutThreshold{65536, 1.0F};
 }
 
+ActivationGradient LayerTail::activation(const RankContext& context, ConstMatrixView y,
+                                         MatrixView dy) const {
+  if (!config_.relu) return {};
+  return {y, dropout(context).scale, dy};
+}
+
 void LayerTail::prepare_epilogue(const RankContext& context) {
   if (config_.norm != Norm::kBatch || context.training) return;
   context.backend.inverse_std(context.queue, running_variance_.span(), kEpsilon,
@@ -92,14 +98,11 @@ void LayerTail::backward_statistics(const RankContext& context, ConstMatrixView 
   {
     const ScopedSpan span(context.trace, "norm statistics", {context.epoch, config_.layer, -1, -1},
                           "backward");
-    if (config_.relu) {
-      context.backend.relu_dropout_backward(context.queue, y, dy, dropout(context).scale, dy);
-    }
     // The parameters' gradients get this rank's share; the all-reduce of gradients adds the
     // others'.
-    context.backend.batch_norm_gradient_sums(context.queue, dy, z, mean_.span(), inv_std_.span(),
-                                             sums_.span(), parameters_.gradient(gamma_),
-                                             parameters_.gradient(beta_));
+    context.backend.batch_norm_gradient_sums(
+        context.queue, dy, z, mean_.span(), inv_std_.span(), sums_.span(),
+        parameters_.gradient(gamma_), parameters_.gradient(beta_), activation(context, y, dy));
   }
   context.reducer.sum(sums_.span(), "batch norm gradient", config_.layer, context.epoch);
 }
@@ -114,17 +117,16 @@ void LayerTail::backward_rows(const RankContext& context, RowRange range, ConstM
                                 context.nodes, rows);
     return;
   }
-  if (config_.relu) {
-    backend.relu_dropout_backward(context.queue, y.rows_in(range), rows, dropout(context).scale,
-                                  rows);
+  const ActivationGradient activation = this->activation(context, y.rows_in(range), rows);
+  if (config_.norm == Norm::kNone) {
+    backend.column_sums(context.queue, rows, /*accumulate=*/true, parameters_.gradient(beta_),
+                        activation);
+    return;
   }
-  if (config_.norm == Norm::kLayer) {
-    backend.layer_norm_backward(context.queue, rows, z.rows_in(range), parameters_.value(gamma_),
-                                kEpsilon, rows, parameters_.gradient(gamma_),
-                                parameters_.gradient(beta_));
-  } else {
-    backend.column_sums(context.queue, rows, /*accumulate=*/true, parameters_.gradient(beta_));
-  }
+  if (!activation.absent()) backend.relu_dropout_backward(context.queue, rows, activation);
+  backend.layer_norm_backward(context.queue, rows, z.rows_in(range), parameters_.value(gamma_),
+                              kEpsilon, rows, parameters_.gradient(gamma_),
+                              parameters_.gradient(beta_));
 }
 
 }  // namespace atl

@@ -69,6 +69,8 @@ class LayerTail {
 
  private:
   DropoutThreshold dropout(const RankContext& context) const;
+  // Back through ReLU and dropout, in place; absent where there are none.
+  ActivationGradient activation(const RankContext& context, ConstMatrixView y, MatrixView dy) const;
 
   TailConfig config_;
   std::string name_;

@@ -16,10 +16,7 @@ void Loss::compute(const RankContext& context, ConstMatrixView logits, MatrixVie
     context.backend.sigmoid_cross_entropy(context.queue, logits, targets_.multi_labels,
                                           targets_.rows, scale, gradient, sum_.span());
   }
-}
-
-double Loss::local_sum(Backend& backend, Queue& queue) const {
-  return sum_.download(backend, queue)[0];
+  sum_.queue_copy(context.backend, context.queue);
 }
 
 }  // namespace atl

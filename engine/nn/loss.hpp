@@ -23,17 +23,18 @@ class Loss {
   // compute() is called.
   Loss(Backend& backend, const LossTargets& targets, std::int64_t total);
 
-  // Queues d loss / d logits [inner, outputs] and this rank's part of the loss.
+  // Queues d loss / d logits [inner, outputs], and this rank's part of the loss on its way to the
+  // host.
   void compute(const RankContext& context, ConstMatrixView logits, MatrixView gradient);
   // This rank's sum of the last compute(); all ranks' sums together, by total(), are the loss.
-  // Waits for the queue.
-  double local_sum(Backend& backend, Queue& queue) const;
+  // Once the queue has run.
+  double local_sum() const { return sum_.host()[0]; }
   double total() const { return static_cast<double>(total_); }
 
  private:
   LossTargets targets_;
   std::int64_t total_;
-  DeviceArray<double> sum_;
+  ReadBackArray<double> sum_;
 };
 
 }  // namespace atl

@@ -83,7 +83,8 @@ Model::Model(const ModelConfig& config, Backend& backend, Queue& queue, const Lo
       features_(features),
       operators_(backend, queue, graph, find_kind(config.kind).normalisation, config.recomputation),
       arena_(std::make_shared<TensorArena>(config.dtype)),
-      parameters_(config.dtype) {
+      // Libraries of devices are slow where rows start anywhere; a CPU arranges operands anew.
+      parameters_(config.dtype, /*pads_operands=*/!backend.host_accessible()) {
   if (config.recomputation.any() &&
       (config.layers < 2 || !layer_config(config, 0).cache_aggregate)) {
     fail_option(

@@ -13,6 +13,16 @@ int ParameterStore::declare(std::string name, int layer, std::int64_t rows, std:
   return static_cast<int>(parameters_.size()) - 1;
 }
 
+std::int64_t ParameterStore::bytes() const {
+  std::int64_t total = 4 * size_ * bytes_of(dtype_);
+  if (has_operands()) total += size_ * bytes_of(operand_dtype_);
+  for (const Parameter& parameter : parameters_) {
+    if (!is_padded(parameter)) continue;
+    total += Tensor(parameter.rows, parameter.cols, operand_dtype_).bytes();
+  }
+  return total;
+}
+
 void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed) {
   for (Tensor* flat : {&values_, &gradients_, &first_moments_, &second_moments_}) {
     *flat = Tensor(backend, 1, size_, dtype_);
@@ -44,12 +54,27 @@ void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed
                  CopyKind::kHostToDevice);
   }
   if (has_operands()) operands_ = Tensor(backend, 1, size_, operand_dtype_);
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    const Parameter& parameter = parameters_[p];
+    if (!is_padded(parameter)) continue;
+    padded_operands_[static_cast<int>(p)] =
+        Tensor(backend, parameter.rows, parameter.cols, operand_dtype_);
+  }
   refresh_operands(backend, queue);
   backend.synchronize(queue);
 }
 
 void ParameterStore::refresh_operands(Backend& backend, Queue& queue) {
   if (has_operands()) backend.convert(queue, values_.view(), operands_.view());
+  for (auto& [index, operand] : padded_operands_) {
+    backend.convert(queue, value(index), operand.view());
+  }
+}
+
+ConstMatrixView ParameterStore::operand(int index) {
+  const auto padded = padded_operands_.find(index);
+  if (padded != padded_operands_.end()) return padded->second.view();
+  return part(has_operands() ? operands_ : values_, index);
 }
 
 MatrixView ParameterStore::part(Tensor& flat, int index) {

@@ -2,6 +2,7 @@
 // all-reduce and the optimizer are one operation each.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,15 +28,15 @@ enum class Initialisation {
 
 class ParameterStore {
  public:
-  // dtype: of the activations. Parameters have parameter_dtype() of it.
-  explicit ParameterStore(DType dtype) : dtype_(parameter_dtype(dtype)), operand_dtype_(dtype) {}
+  // dtype: of the activations. Parameters have parameter_dtype() of it. pads_operands: where
+  // operands are copies, their rows are padded as those of a Tensor are.
+  explicit ParameterStore(DType dtype, bool pads_operands = false)
+      : dtype_(parameter_dtype(dtype)), operand_dtype_(dtype), pads_operands_(pads_operands) {}
 
   // Declares a parameter and returns its index; all are declared before allocate().
   int declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
               Initialisation initialisation);
-  std::int64_t bytes() const {
-    return 4 * size_ * bytes_of(dtype_) + (has_operands() ? size_ * bytes_of(operand_dtype_) : 0);
-  }
+  std::int64_t bytes() const;
   // Allocates values, gradients and the two moments of Adam, and initialises them from `seed`: the
   // same values for any world size.
   void allocate(Backend& backend, Queue& queue, std::uint64_t seed);
@@ -45,7 +46,7 @@ class ParameterStore {
 
   MatrixView value(int index) { return part(values_, index); }
   // The parameter in the activations' type, as products with them need it.
-  ConstMatrixView operand(int index) { return part(has_operands() ? operands_ : values_, index); }
+  ConstMatrixView operand(int index);
   // After any change of the values: renews the operands.
   void refresh_operands(Backend& backend, Queue& queue);
   MatrixView gradient(int index) { return part(gradients_, index); }
@@ -57,15 +58,22 @@ class ParameterStore {
 
  private:
   bool has_operands() const { return operand_dtype_ != dtype_; }
+  // True if its operand is a tensor of its own, because its rows need padding.
+  bool is_padded(const Parameter& parameter) const {
+    return has_operands() && pads_operands_ && parameter.rows > 1 &&
+           parameter.cols % kColumnPadding != 0;
+  }
   MatrixView part(Tensor& flat, int index);
 
   DType dtype_;
   DType operand_dtype_;
+  bool pads_operands_;
   std::vector<Parameter> parameters_;
   std::vector<Initialisation> initialisations_;
   std::int64_t size_ = 0;
   Tensor values_, gradients_, first_moments_, second_moments_;
   Tensor operands_;  // the values in the activations' type, where that is another
+  std::map<int, Tensor> padded_operands_;  // by index, beside their unused parts of operands_
 };
 
 }  // namespace atl

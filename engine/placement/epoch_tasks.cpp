@@ -332,11 +332,12 @@ class EpochBuilder {
 
   void backward(const LayerConfig& layer) {
     const bool multiply_first = layer.order == MultiplyOrder::kMultiplyFirst;
-    // ReLU and dropout: reads output and gradient, writes the gradient; sums of the norm.
-    if (layer.tail.norm == Norm::kBatch) norm_sums(layer, true, layer.tail.relu ? 5 : 2);
+    // ReLU and dropout read output and gradient and write the gradient, sums of the norm its input.
+    const bool has_norm = layer.tail.norm != Norm::kNone, batch = layer.tail.norm == Norm::kBatch;
+    if (batch) norm_sums(layer, true, layer.tail.relu ? 4 : 2);
     depends_on(layer);
+    const int passes = (layer.tail.relu && !batch ? 3 : has_norm ? 0 : 1) + (has_norm ? 3 : 0);
     const auto tail = [&](int rank, const Rows& range) {
-      const int passes = layer.tail.norm == Norm::kBatch ? 3 : (layer.tail.relu ? 3 : 0) + 1;
       return touch(rank, passes * range.rows, layer.out) +
              (root_ ? gemm(rank, range.rows, layer) : 0);
     };

@@ -159,6 +159,30 @@ class DeviceArray {
   std::int64_t count_ = 0;
 };
 
+// A few results in the memory of a backend for the host, which get there like all other work: the
+// host need not wait for them alone.
+template <typename T>
+class ReadBackArray {
+ public:
+  ReadBackArray(Backend& backend, std::int64_t count)
+      : device_(backend, count),
+        host_(allocate_staging(backend, count * static_cast<std::int64_t>(sizeof(T)))) {}
+
+  std::span<T> span() { return device_.span(); }
+  // Queues a copy: once the queue has run, host() is what span() was at this point.
+  void queue_copy(Backend& backend, Queue& queue) {
+    backend.copy(queue, host_.get(), device_.span().data(),
+                 static_cast<std::int64_t>(device_.span().size_bytes()), CopyKind::kDeviceToHost);
+  }
+  std::span<const T> host() const {
+    return {static_cast<const T*>(host_.get()), device_.span().size()};
+  }
+
+ private:
+  DeviceArray<T> device_;
+  StagingMemory host_;
+};
+
 // Fills y [rows, cols] in the backend's memory, f32 or bf16, with a row-major f32 matrix of the
 // host.
 void upload_f32(Backend& backend, Queue& queue, std::span<const float> host, MatrixView y);

@@ -19,12 +19,21 @@ double ratio(double numerator, double denominator) {
   return denominator > 0 ? numerator / denominator : kNaN;
 }
 
-Metrics accuracy(const RankContext& context, const RankData& data, ConstMatrixView logits) {
-  DeviceArray<std::int64_t> device(context.backend, 6);
+// The queued counts of all ranks, `what`.
+std::vector<std::int64_t> sum_of_counts(const RankContext& context,
+                                        ReadBackArray<std::int64_t>& queued, const char* what) {
+  queued.queue_copy(context.backend, context.queue);
+  context.reducer.synchronize();
+  std::vector<std::int64_t> counts(queued.host().begin(), queued.host().end());
+  context.reducer.sum_host(counts, what, context.epoch);
+  return counts;
+}
+
+Metrics accuracy(const RankContext& context, const RankData& data, ConstMatrixView logits,
+                 ReadBackArray<std::int64_t>& queued) {
   context.backend.count_correct(context.queue, logits, data.targets().labels, data.split(),
-                                device.span());
-  std::vector<std::int64_t> counts = device.download(context.backend, context.queue);
-  context.reducer.sum_host(counts, "accuracy", context.epoch);
+                                queued.span().first(6));
+  const std::vector<std::int64_t> counts = sum_of_counts(context, queued, "accuracy");
   std::array<double, 3> values{};
   for (std::size_t s = 0; s < 3; ++s) {
     values[s] = ratio(static_cast<double>(counts[2 * s]), static_cast<double>(counts[2 * s + 1]));
@@ -32,12 +41,11 @@ Metrics accuracy(const RankContext& context, const RankData& data, ConstMatrixVi
   return from_splits(values);
 }
 
-Metrics micro_f1(const RankContext& context, const RankData& data, ConstMatrixView logits) {
-  DeviceArray<std::int64_t> device(context.backend, 9);
+Metrics micro_f1(const RankContext& context, const RankData& data, ConstMatrixView logits,
+                 ReadBackArray<std::int64_t>& queued) {
   context.backend.count_multi_label(context.queue, logits, data.targets().multi_labels,
-                                    data.split(), device.span());
-  std::vector<std::int64_t> counts = device.download(context.backend, context.queue);
-  context.reducer.sum_host(counts, "micro-F1", context.epoch);
+                                    data.split(), queued.span().first(9));
+  const std::vector<std::int64_t> counts = sum_of_counts(context, queued, "micro-F1");
   std::array<double, 3> values{};
   for (std::size_t s = 0; s < 3; ++s) {
     const auto hits = static_cast<double>(counts[3 * s]);
@@ -56,6 +64,7 @@ struct ScoredNode {
 
 Metrics binary_roc_auc(const RankContext& context, Transport& transport, const RankData& data,
                        ConstMatrixView logits) {
+  context.reducer.synchronize();
   const std::vector<float> scores = download_f32(context.backend, context.queue, logits);
   std::vector<ScoredNode> nodes;
   for (std::size_t i = 0; i < scores.size(); ++i) {
@@ -131,13 +140,16 @@ double roc_auc(std::span<const float> scores, std::span<const std::uint8_t> posi
 }
 
 Metrics compute_metrics(const RankContext& context, Transport& transport, const RankData& data,
-                        ConstMatrixView logits) {
-  if (!data.labelled()) return {};
+                        ConstMatrixView logits, ReadBackArray<std::int64_t>& counts) {
+  if (!data.labelled()) {
+    context.reducer.synchronize();
+    return {};
+  }
   switch (data.dataset().task) {
     case Task::kSingleLabel:
-      return accuracy(context, data, logits);
+      return accuracy(context, data, logits, counts);
     case Task::kMultiLabel:
-      return micro_f1(context, data, logits);
+      return micro_f1(context, data, logits, counts);
     case Task::kBinary:
       return binary_roc_auc(context, transport, data, logits);
   }

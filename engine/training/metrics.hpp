@@ -26,9 +26,14 @@ std::string to_text(const Metrics& metrics);
 // The name of the task's metric: "accuracy", "micro-F1" or "ROC-AUC".
 const char* metric_name(Task task);
 
-// logits [inner, outputs] of this rank. Collective.
+// Entries that metrics are counted in, at most: see Backend::count_multi_label.
+inline constexpr std::int64_t kMetricCounts = 9;
+
+// logits [inner, outputs] of this rank, queued or computed. Waits until everything queued has run:
+// once,
+// but for ROC-AUC. `counts` has kMetricCounts entries to use. Collective.
 Metrics compute_metrics(const RankContext& context, Transport& transport, const RankData& data,
-                        ConstMatrixView logits);
+                        ConstMatrixView logits, ReadBackArray<std::int64_t>& counts);
 
 // Area under the ROC curve: the probability that a positive scores higher than a negative, ties
 // counted half (Mann-Whitney). NaN unless both classes occur.

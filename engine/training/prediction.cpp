@@ -149,7 +149,8 @@ Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, Pr
     write_rows(data, transport, download_f32(context.backend, context.queue, rows), rows.cols,
                false, out);
   }
-  return compute_metrics(context, transport, data, logits);
+  ReadBackArray<std::int64_t> counts(context.backend, kMetricCounts);
+  return compute_metrics(context, transport, data, logits, counts);
 }
 
 }  // namespace atl

@@ -60,6 +60,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       reducer_(backend, queue, transport, device, trace_, options.gradient_sum),
       state_(backend, 1),
       host_state_(allocate_staging(backend, sizeof(EpochState))),
+      counts_(backend, kMetricCounts),
       overlap_(options.overlap),
       exchange_(make_exchange({options.exchange, calibrated_widths(options, transport.size())},
                               options.overlap)),
@@ -216,7 +217,7 @@ EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wi
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
   record_whole("epoch", epoch, start_us);
   result.bytes_sent = bytes_sent() - bytes_before;
-  result.loss = loss_.local_sum(backend_, queue_);
+  result.loss = loss_.local_sum();
   if (wishes) result.wishes = wishes();
   share_result(result);
   return result;
@@ -317,8 +318,7 @@ Metrics Trainer::evaluate(int epoch) {
   const double start_us = trace_.now_us();
   const RankContext context = this->context(epoch, /*training=*/false);
   const ConstMatrixView logits = model_.forward(context);
-  reducer_.synchronize();
-  const Metrics metrics = compute_metrics(context, transport_, data_, logits);
+  const Metrics metrics = compute_metrics(context, transport_, data_, logits, counts_);
   forward_is_done_ = model_.trains_as_it_evaluates() && options_.exchange == "exact";
   trace_.resolve();
   record_whole("evaluation", epoch, start_us);

@@ -105,7 +105,8 @@ class Trainer {
   std::unique_ptr<SpanClock> clock_;  // of the device; null: the host's
   Reducer reducer_;
   DeviceArray<EpochState> state_;
-  StagingMemory host_state_;  // one EpochState on its way to state_
+  StagingMemory host_state_;            // one EpochState on its way to state_
+  ReadBackArray<std::int64_t> counts_;  // of an evaluation
   bool overlap_;
   std::unique_ptr<HaloExchange> exchange_;       // of training, by --exchange
   std::unique_ptr<HaloExchange> eval_exchange_;  // always exact

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/activation_gradient.hpp"
 #include "kernels/cpu/vectors.hpp"
 #include "kernels/views.hpp"
 
@@ -53,7 +54,7 @@ ATOLL_INLINE inline void sum_tile(RowRange rows, std::int64_t first,
   }
   for (std::int64_t i = rows.begin; i < rows.end; ++i) {
     if constexpr (kCount > 1) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (std::size_t n = 0; n < kInputs; ++n) streams[n].template advance<kPiece>();
     }
 #pragma GCC unroll 16
@@ -70,14 +71,20 @@ ATOLL_INLINE inline void sum_tile(RowRange rows, std::int64_t first,
   }
 }
 
+struct NoPreparation {
+  ATOLL_INLINE void operator()(RowRange) const {}
+};
+
 // For every row i of `rows` and sum s: sums[s][j] += term s of columns j.
 // term.template operator()<kUnit>(i, j, found) adds those of columns [j, j + kUnit / 8) to the
-// vectors found[s]. `inputs` are the matrices of T that it reads, all of one shape. Blocks of rows
-// that stay in the L1 cache are gone over in tiles of columns, so that sums stay in registers.
-template <int kBytes, typename T, std::size_t kInputs, std::size_t kSums, typename Term>
+// vectors found[s]. Blocks of rows that stay in the L1 cache are gone over in tiles of columns, so
+// that sums stay in registers; prepare(block) comes before a block's terms. `inputs` are the
+// matrices of T that both read from memory, all of one shape.
+template <int kBytes, typename T, std::size_t kInputs, std::size_t kSums, typename Term,
+          typename Prepare = NoPreparation>
 ATOLL_INLINE inline void sum_columns(const std::array<ConstMatrixView, kInputs>& inputs,
                                      RowRange rows, const std::array<double*, kSums>& sums,
-                                     const Term& term) {
+                                     const Term& term, const Prepare& prepare = {}) {
   // What fits the registers, 32 with AVX-512 and 16 else, beside the terms.
   constexpr int kCount = kBytes == 64 ? 8 : 4;
   constexpr std::int64_t kLanes = kBytes / 8;
@@ -95,6 +102,7 @@ ATOLL_INLINE inline void sum_columns(const std::array<ConstMatrixView, kInputs>&
                     inputs[n].stride * kSize, cols * kSize, 0,
                     std::min(step, rows.end - block.end)};
     }
+    prepare(block);
     std::int64_t j = 0;
     for (; j + kCount * kLanes <= cols; j += kCount * kLanes) {
       sum_tile<kBytes, kCount, T>(block, j, sums, streams, term);
@@ -105,6 +113,21 @@ ATOLL_INLINE inline void sum_columns(const std::array<ConstMatrixView, kInputs>&
     }
     for (; j < cols; ++j) sum_tile<8, 1, T>(block, j, sums, streams, term);
   }
+}
+
+// sum_columns for terms that read gradients of activation.dx, which is computed from dy block by
+// block, or of dy where there is no activation; and `beside`, matrices of the same shape.
+template <int kBytes, typename T, std::size_t kSums, typename Term, typename... Beside>
+ATOLL_INLINE inline void sum_gradients(ConstMatrixView dy, const ActivationGradient& activation,
+                                       RowRange rows, const std::array<double*, kSums>& sums,
+                                       const Term& term, const Beside&... beside) {
+  if (activation.absent()) {
+    return sum_columns<kBytes, T>(std::array{dy, beside...}, rows, sums, term);
+  }
+  sum_columns<kBytes, T>(std::array{activation.y, dy, beside...}, rows, sums, term,
+                         [&](RowRange block) ATOLL_INLINE {
+                           activation_gradient_rows<kBytes, T>(activation, dy, block);
+                         });
 }
 
 }  // namespace atl

@@ -46,15 +46,18 @@ void CpuBackend::do_convert(Queue&, ConstMatrixView x, MatrixView y) {
   for_rows(x.rows, x.cols, kMovedElements, convert);
 }
 
-void CpuBackend::do_column_sums(Queue&, ConstMatrixView x, bool accumulate, MatrixView out) {
+void CpuBackend::do_column_sums(Queue&, ConstMatrixView x, bool accumulate, MatrixView out,
+                                const ActivationGradient& activation) {
+  const ConstMatrixView terms = activation.absent() ? x : activation.dx;
   const auto sums = sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
     run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      sum_columns<kBytes, T>(std::array{x}, range, std::array{partial},
-                             [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
-                               typename Vectors<kUnit>::Doubles value;
-                               load_doubles<kUnit>(x.row<T>(i) + j, value);
-                               to[0] += value;
-                             });
+      sum_gradients<kBytes, T>(x, activation, range, std::array{partial},
+                               [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to)
+                                   ATOLL_INLINE {
+                                     typename Vectors<kUnit>::Doubles value;
+                                     load_doubles<kUnit>(terms.row<T>(i) + j, value);
+                                     to[0] += value;
+                                   });
     });
   });
   float* to = out.row<float>(0);

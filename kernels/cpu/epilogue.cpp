@@ -1,5 +1,6 @@
 // What follows a convolution: normalisation, bias, activation, dropout in one pass; and its
 // gradient.
+#include "kernels/cpu/activation_gradient.hpp"
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/row_prefetch.hpp"
@@ -56,27 +57,11 @@ void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& ep
            [&](RowRange range) { apply_to_rows(columns, range, x.rows_in(range), y); });
 }
 
-void CpuBackend::do_relu_dropout_backward(Queue&, ConstMatrixView y, ConstMatrixView dy,
-                                          float dropout_scale, MatrixView dx) {
-  for_rows(y.rows, y.cols, [&](RowRange range) {
-    run_with_vectors(isa_, y.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const T* out = y.row<T>(i);
-        const T* gradient = dy.row<T>(i);
-        T* to = dx.row<T>(i);
-        for_columns<kBytes>(0, y.cols, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
-          using Columns = Pair<kUnit>;
-          typename Columns::Floats kept[2];
-          typename Columns::Floats values[2];
-          Columns::load(out + j, part, kept);
-          Columns::load(gradient + j, part, values);
-#pragma GCC unroll 2
-          for (int r = 0; r < 2; ++r) {
-            values[r] = kept[r] != 0.0F ? values[r] * dropout_scale : typename Columns::Floats{};
-          }
-          Columns::store(values, part, to + j);
-        });
-      }
+void CpuBackend::do_relu_dropout_backward(Queue&, ConstMatrixView dy,
+                                          const ActivationGradient& activation) {
+  for_rows(dy.rows, dy.cols, [&](RowRange range) {
+    run_with_vectors(isa_, dy.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+      activation_gradient_rows<kBytes, T>(activation, dy, range);
     });
   });
 }

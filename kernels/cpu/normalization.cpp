@@ -85,21 +85,25 @@ void CpuBackend::do_batch_norm_gradient_sums(Queue&, ConstMatrixView dy, ConstMa
                                              std::span<const double> mean,
                                              std::span<const double> inv_std,
                                              std::span<double> sums, MatrixView dgamma,
-                                             MatrixView dbeta) {
+                                             MatrixView dbeta,
+                                             const ActivationGradient& activation) {
   const std::int64_t cols = x.cols;
+  const ConstMatrixView gradients = activation.absent() ? dy : activation.dx;
   const auto found = sum_chunks(x.rows, cols, 2 * cols, [&](RowRange range, double* partial) {
     run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      sum_columns<kBytes, T>(std::array{dy, x}, range, std::array{partial, partial + cols},
-                             [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
-                               typename Vectors<kUnit>::Doubles gradient;
-                               typename Vectors<kUnit>::Doubles value;
-                               typename Vectors<kUnit>::Doubles centre;
-                               load_doubles<kUnit>(dy.row<T>(i) + j, gradient);
-                               load_doubles<kUnit>(x.row<T>(i) + j, value);
-                               std::memcpy(&centre, mean.data() + j, kUnit);
-                               to[0] += gradient;
-                               to[1] += gradient * (value - centre);
-                             });
+      sum_gradients<kBytes, T>(
+          dy, activation, range, std::array{partial, partial + cols},
+          [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
+            typename Vectors<kUnit>::Doubles gradient;
+            typename Vectors<kUnit>::Doubles value;
+            typename Vectors<kUnit>::Doubles centre;
+            load_doubles<kUnit>(gradients.row<T>(i) + j, gradient);
+            load_doubles<kUnit>(x.row<T>(i) + j, value);
+            std::memcpy(&centre, mean.data() + j, kUnit);
+            to[0] += gradient;
+            to[1] += gradient * (value - centre);
+          },
+          x);
     });
   });
   for (std::int64_t j = 0; j < cols; ++j) {

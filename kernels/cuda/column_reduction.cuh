@@ -26,7 +26,7 @@ inline constexpr int kFinishCols = 8;  // columns of a block of the second stage
 //   kSums, kUnit    sums per column, columns per thread
 //   Columns         what a thread keeps of its columns; columns(col) makes it
 //   load(row, col)  what a row contributes, as read
-//   add(columns, row, loaded, sums)  adds it to double sums[kSums][kUnit]
+//   add(columns, row, col, loaded, sums)  adds it to double sums[kSums][kUnit]
 // partials [chunks, kSums, cols].
 // Two blocks on a multiprocessor suffice: with fewer registers the compiler would not start all
 // loads of a batch before it uses the first.
@@ -44,7 +44,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     for_rows<Op::kBatch>(
         first + place.row, end, walk.rows,
         [&](std::int64_t row) { return op.load(row, place.col); },
-        [&](std::int64_t row, const auto& loaded) { op.add(columns, row, loaded, sums); });
+        [&](std::int64_t row, const auto& loaded) {
+          op.add(columns, row, place.col, loaded, sums);
+        });
   }
   // The rows of the block as a tree.
   for (int k = 0; k < Op::kSums; ++k) {

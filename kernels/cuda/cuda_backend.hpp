@@ -62,9 +62,9 @@ class CudaBackend final : public Backend {
   void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double, MatrixView,
                const Epilogue&) override;
   void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) override;
-  void do_relu_dropout_backward(Queue&, ConstMatrixView, ConstMatrixView, float,
-                                MatrixView) override;
-  void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView) override;
+  void do_relu_dropout_backward(Queue&, ConstMatrixView, const ActivationGradient&) override;
+  void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView,
+                      const ActivationGradient&) override;
   void do_sum_parts(Queue&, ConstMatrixView, MatrixView) override;
   void do_batch_norm_moments(Queue&, ConstMatrixView, std::span<const double>,
                              std::span<double>) override;
@@ -73,7 +73,8 @@ class CudaBackend final : public Backend {
                                 std::span<double>) override;
   void do_batch_norm_gradient_sums(Queue&, ConstMatrixView, ConstMatrixView,
                                    std::span<const double>, std::span<const double>,
-                                   std::span<double>, MatrixView, MatrixView) override;
+                                   std::span<double>, MatrixView, MatrixView,
+                                   const ActivationGradient&) override;
   void do_batch_norm_backward(Queue&, ConstMatrixView, ConstMatrixView, std::span<const double>,
                               std::span<const double>, ConstMatrixView, std::span<const double>,
                               std::int64_t, MatrixView) override;

@@ -40,13 +40,14 @@ void CudaBackend::do_apply_epilogue(Queue& queue, ConstMatrixView x, const Epilo
   cuda::apply_epilogue(use(queue).launch(), x, epilogue, y);
 }
 
-void CudaBackend::do_relu_dropout_backward(Queue& queue, ConstMatrixView y, ConstMatrixView dy,
-                                           float dropout_scale, MatrixView dx) {
-  cuda::relu_dropout_backward(use(queue).launch(), y, dy, dropout_scale, dx);
+void CudaBackend::do_relu_dropout_backward(Queue& queue, ConstMatrixView dy,
+                                           const ActivationGradient& activation) {
+  cuda::relu_dropout_backward(use(queue).launch(), dy, activation);
 }
 
-void CudaBackend::do_column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out) {
-  cuda::column_sums(use(queue).launch(), x, accumulate, out);
+void CudaBackend::do_column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out,
+                                 const ActivationGradient& activation) {
+  cuda::column_sums(use(queue).launch(), x, accumulate, out, activation);
 }
 
 void CudaBackend::do_sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out) {
@@ -71,8 +72,10 @@ void CudaBackend::do_batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, 
                                               std::span<const double> mean,
                                               std::span<const double> inv_std,
                                               std::span<double> sums, MatrixView dgamma,
-                                              MatrixView dbeta) {
-  cuda::batch_norm_gradient_sums(use(queue).launch(), dy, x, mean, inv_std, sums, dgamma, dbeta);
+                                              MatrixView dbeta,
+                                              const ActivationGradient& activation) {
+  cuda::batch_norm_gradient_sums(use(queue).launch(), dy, x, mean, inv_std, sums, dgamma, dbeta,
+                                 activation);
 }
 
 void CudaBackend::do_batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,

@@ -346,6 +346,18 @@ __device__ inline float affine_value(const ColumnFactors& factors, float x) {
 // NaN stays NaN, so that a diverged run is seen.
 __device__ inline float relu_value(float x) { return x < 0.0F ? 0.0F : x; }
 
+// The gradient of neighbours in a row through dropout(relu(.)), from the forward output.
+template <int kCount>
+__device__ inline Packed<float, kCount> activation_gradient(const Packed<float, kCount>& output,
+                                                            Packed<float, kCount> gradient,
+                                                            float dropout_scale) {
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) {
+    gradient.values[k] = output.values[k] != 0.0F ? dropout_scale * gradient.values[k] : 0.0F;
+  }
+  return gradient;
+}
+
 // Bit j % 8 says whether element (i, j) is kept, for the columns j of group j / 8. `key` from
 // key_now().
 __device__ inline unsigned dropout_bits(const EpilogueArgs& args, const RandomKey& key,

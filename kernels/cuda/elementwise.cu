@@ -58,13 +58,9 @@ __global__ void __launch_bounds__(kBlockThreads)
         return Pair{load<kUnit>(y.at(i, place.col)), load<kUnit>(dy.at(i, place.col))};
       },
       [&](std::int64_t i, const Pair& pair) {
-        const Packed<float, kUnit> output = widen(pair.output);
-        Packed<float, kUnit> gradient = widen(pair.gradient);
-#pragma unroll
-        for (int k = 0; k < kUnit; ++k) {
-          gradient.values[k] = output.values[k] != 0.0F ? scale * gradient.values[k] : 0.0F;
-        }
-        store_some(dx.at(i, place.col), gradient, walk.cols - place.col);
+        store_some(dx.at(i, place.col),
+                   activation_gradient(widen(pair.output), widen(pair.gradient), scale),
+                   walk.cols - place.col);
       });
 }
 
@@ -236,18 +232,18 @@ void convert(const Launch& where, ConstMatrixView x, MatrixView y) {
   });
 }
 
-void relu_dropout_backward(const Launch& where, ConstMatrixView y, ConstMatrixView dy,
-                           float dropout_scale, MatrixView dx) {
-  with_element_type(y.dtype, [&]<typename T>(T) {
-    for_parts({y, dy, dx}, kVector<T>, [&](const Part& part) {
-      const ConstMatrixView output = part.of(y);
+void relu_dropout_backward(const Launch& where, ConstMatrixView dy,
+                           const ActivationGradient& activation) {
+  with_element_type(dy.dtype, [&]<typename T>(T) {
+    for_parts({activation.y, dy, activation.dx}, kVector<T>, [&](const Part& part) {
+      const ConstMatrixView output = part.of(activation.y);
       const ConstMatrixView gradient = part.of(dy);
-      const MatrixView to = part.of(dx);
+      const MatrixView to = part.of(activation.dx);
       with_padded_unit<T>({output, gradient, to}, [&](auto unit) {
         const Grid grid = make_grid(where, output.rows, output.cols, unit);
         launch(where, grid.blocks(), grid.walk.threads(), relu_dropout_backward_kernel<T, unit>,
                grid.walk, grid.down, output.rows, rows_of<T>(output), rows_of<T>(gradient),
-               dropout_scale, rows_of<T>(to));
+               activation.dropout_scale, rows_of<T>(to));
       });
     });
   });

@@ -167,8 +167,8 @@ struct ParameterGradients {
   __device__ NormalisedRow<T, kUnit> load(std::int64_t i, std::int64_t col) const {
     return {cuda::load<kUnit>(dy.at(i, col)), cuda::load<kUnit>(x.at(i, col)), statistics[i]};
   }
-  __device__ void add(const Columns&, std::int64_t, const NormalisedRow<T, kUnit>& loaded,
-                      double (&sums)[2][kUnit]) const {
+  __device__ void add(const Columns&, std::int64_t, std::int64_t,
+                      const NormalisedRow<T, kUnit>& loaded, double (&sums)[2][kUnit]) const {
     const Packed<float, kUnit> gradient = widen(loaded.gradient);
     const Packed<float, kUnit> value = widen(loaded.value);
 #pragma unroll

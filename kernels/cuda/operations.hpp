@@ -18,8 +18,8 @@ void fill_zero(const Launch& where, MatrixView y);
 void convert(const Launch& where, ConstMatrixView x, MatrixView y);
 void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId> rows,
                  std::span<const float> scale, MatrixView y);
-void relu_dropout_backward(const Launch& where, ConstMatrixView y, ConstMatrixView dy,
-                           float dropout_scale, MatrixView dx);
+void relu_dropout_backward(const Launch& where, ConstMatrixView dy,
+                           const ActivationGradient& activation);
 // y: of the type of x, or bf16 beside f32, rounded once.
 void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
 
@@ -37,7 +37,8 @@ void dequantize_rows(const Launch& where, std::span<const std::byte> packets,
                      const UnpackPlan& plan, MatrixView y);
 
 // reduction.cu. All sums go through the workspace, in an order that depends on the shape alone.
-void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out);
+void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out,
+                 const ActivationGradient& activation);
 void sum_parts(const Launch& where, ConstMatrixView parts, MatrixView out);
 void batch_norm_moments(const Launch& where, ConstMatrixView x, std::span<const double> shift,
                         std::span<double> sums);
@@ -47,7 +48,8 @@ void batch_norm_statistics(const Launch& where, std::span<const double> sums, st
                            std::span<double> inv_std);
 void batch_norm_gradient_sums(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
                               std::span<const double> mean, std::span<const double> inv_std,
-                              std::span<double> sums, MatrixView dgamma, MatrixView dbeta);
+                              std::span<double> sums, MatrixView dgamma, MatrixView dbeta,
+                              const ActivationGradient& activation);
 void batch_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
                          std::span<const double> mean, std::span<const double> inv_std,
                          ConstMatrixView gamma, std::span<const double> sums, std::int64_t count,

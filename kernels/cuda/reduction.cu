@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/column_reduction.cuh"
 #include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/gradient_rows.cuh"
 #include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/walk.cuh"
 
@@ -14,11 +15,6 @@ namespace atl::cuda {
 namespace {
 
 constexpr int kRowBatch = 4;  // rows under way per thread
-
-ConstMatrixView columns_from(ConstMatrixView view, std::int64_t first) {
-  view.data = static_cast<const std::byte*>(view.data) + first * bytes_of(view.dtype);
-  return view;
-}
 
 double* partials_of(const Launch& where) {
   return reinterpret_cast<double*>(where.workspace.data());
@@ -45,21 +41,20 @@ struct Pair {
 
 // --- column sums --------------------------------------------------------------------------------
 
-template <typename T, int kWidth>
+// Terms: StoredRows or ActivationRows.
+template <typename Terms>
 struct ColumnSum {
   static constexpr int kSums = 1;
-  static constexpr int kUnit = kWidth;
+  static constexpr int kUnit = Terms::kUnit;
   static constexpr int kBatch = kRowBatch;
   struct Columns {};
-  Rows<const T> x;
+  Terms terms;
 
   __device__ Columns columns(std::int64_t) const { return {}; }
-  __device__ Packed<T, kUnit> load(std::int64_t i, std::int64_t col) const {
-    return cuda::load<kUnit>(x.at(i, col));
-  }
-  __device__ void add(const Columns&, std::int64_t, const Packed<T, kUnit>& row,
-                      double (&sums)[1][kUnit]) const {
-    const Packed<float, kUnit> values = widen(row);
+  __device__ auto load(std::int64_t i, std::int64_t col) const { return terms.load(i, col); }
+  __device__ void add(const Columns&, std::int64_t i, std::int64_t col,
+                      const typename Terms::Held& row, double (&sums)[1][kUnit]) const {
+    const Packed<float, kUnit> values = terms.take(i, col, row);
 #pragma unroll
     for (int k = 0; k < kUnit; ++k) sums[0][k] += static_cast<double>(values.values[k]);
   }
@@ -111,8 +106,8 @@ struct Moments {
   __device__ Packed<T, kUnit> load(std::int64_t i, std::int64_t col) const {
     return cuda::load<kUnit>(x.at(i, col));
   }
-  __device__ void add(const Doubles<kUnit>& shifts, std::int64_t, const Packed<T, kUnit>& row,
-                      double (&sums)[2][kUnit]) const {
+  __device__ void add(const Doubles<kUnit>& shifts, std::int64_t, std::int64_t,
+                      const Packed<T, kUnit>& row, double (&sums)[2][kUnit]) const {
     const Packed<float, kUnit> values = widen(row);
 #pragma unroll
     for (int k = 0; k < kUnit; ++k) {
@@ -133,25 +128,30 @@ struct StoreMoments {
 };
 
 // dy and dy * (x - mean).
-template <typename T, int kWidth>
+template <typename Gradients>
 struct GradientSums {
+  using T = typename Gradients::Element;
   static constexpr int kSums = 2;
-  static constexpr int kUnit = kWidth;
-  static constexpr int kBatch = kRowBatch / 2;  // of two matrices
-  Rows<const T> dy;
+  static constexpr int kUnit = Gradients::kUnit;
+  static constexpr int kBatch = kRowBatch / 2;  // of two or three matrices
+  struct Held {
+    typename Gradients::Held gradient;
+    Packed<T, kUnit> value;
+  };
+  Gradients dy;
   Rows<const T> x;
   const double* mean;
 
   __device__ Doubles<kUnit> columns(std::int64_t col) const {
     return load_doubles<kUnit>(mean + col);
   }
-  __device__ Pair<T, kUnit> load(std::int64_t i, std::int64_t col) const {
-    return {cuda::load<kUnit>(dy.at(i, col)), cuda::load<kUnit>(x.at(i, col))};
+  __device__ Held load(std::int64_t i, std::int64_t col) const {
+    return {dy.load(i, col), cuda::load<kUnit>(x.at(i, col))};
   }
-  __device__ void add(const Doubles<kUnit>& means, std::int64_t, const Pair<T, kUnit>& row,
-                      double (&sums)[2][kUnit]) const {
-    const Packed<float, kUnit> gradients = widen(row.first);
-    const Packed<float, kUnit> values = widen(row.second);
+  __device__ void add(const Doubles<kUnit>& means, std::int64_t i, std::int64_t col,
+                      const Held& row, double (&sums)[2][kUnit]) const {
+    const Packed<float, kUnit> gradients = dy.take(i, col, row.gradient);
+    const Packed<float, kUnit> values = widen(row.value);
 #pragma unroll
     for (int k = 0; k < kUnit; ++k) {
       const auto gradient = static_cast<double>(gradients.values[k]);
@@ -254,15 +254,13 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // --- operations ---------------------------------------------------------------------------------
 
-void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out) {
+void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out,
+                 const ActivationGradient& activation) {
   auto* total = static_cast<float*>(out.data);
-  with_element_type(x.dtype, [&]<typename T>(T) {
-    with_unit<T>({x}, [&](auto unit) {
-      for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
-        const ColumnSum<T, unit> op{rows_of<T>(columns_from(x, first))};
-        sum_columns(where, x.rows, cols, op, StoreSum{total + first, accumulate},
-                    partials_of(where));
-      });
+  with_gradient_rows(x, activation, x, [&](const auto& rows_from) {
+    for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
+      const ColumnSum<decltype(rows_from(first))> op{rows_from(first)};
+      sum_columns(where, x.rows, cols, op, StoreSum{total + first, accumulate}, partials_of(where));
     });
   });
 }
@@ -307,18 +305,18 @@ void batch_norm_statistics(const Launch& where, std::span<const double> sums, st
 
 void batch_norm_gradient_sums(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
                               std::span<const double> mean, std::span<const double> inv_std,
-                              std::span<double> sums, MatrixView dgamma, MatrixView dbeta) {
-  with_element_type(x.dtype, [&]<typename T>(T) {
-    with_unit<T>({dy, x}, [&](auto unit) {
-      for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
-        const GradientSums<T, unit> op{rows_of<T>(columns_from(dy, first)),
-                                       rows_of<T>(columns_from(x, first)), mean.data() + first};
-        double* to = sums.data() + first;
-        const StoreGradientSums finish{inv_std.data() + first, to, to + x.cols,
-                                       static_cast<float*>(dgamma.data) + first,
-                                       static_cast<float*>(dbeta.data) + first};
-        sum_columns(where, x.rows, cols, op, finish, partials_of(where));
-      });
+                              std::span<double> sums, MatrixView dgamma, MatrixView dbeta,
+                              const ActivationGradient& activation) {
+  with_gradient_rows(dy, activation, x, [&](const auto& rows_from) {
+    for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
+      using Sums = GradientSums<decltype(rows_from(first))>;
+      const Sums op{rows_from(first), rows_of<typename Sums::T>(columns_from(x, first)),
+                    mean.data() + first};
+      double* to = sums.data() + first;
+      const StoreGradientSums finish{inv_std.data() + first, to, to + x.cols,
+                                     static_cast<float*>(dgamma.data) + first,
+                                     static_cast<float*>(dbeta.data) + first};
+      sum_columns(where, x.rows, cols, op, finish, partials_of(where));
     });
   });
 }

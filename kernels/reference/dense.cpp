@@ -59,19 +59,26 @@ void ReferenceBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilog
   });
 }
 
-void ReferenceBackend::do_relu_dropout_backward(Queue&, ConstMatrixView y, ConstMatrixView dy,
-                                                float dropout_scale, MatrixView dx) {
-  with_value_type(y.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < y.rows; ++i) {
-      for (std::int64_t j = 0; j < y.cols; ++j) {
+void ReferenceBackend::do_relu_dropout_backward(Queue&, ConstMatrixView dy,
+                                                const ActivationGradient& activation) {
+  const auto& [y, dropout_scale, dx] = activation;
+  const auto scale = static_cast<double>(dropout_scale);
+  with_value_type(dy.dtype, [&, y = y, dx = dx]<typename T>(T) {
+    for (std::int64_t i = 0; i < dy.rows; ++i) {
+      for (std::int64_t j = 0; j < dy.cols; ++j) {
         const bool passed = at<T>(y, i, j) != 0;
-        set<T>(dx, i, j, passed ? static_cast<double>(dropout_scale) * at<T>(dy, i, j) : 0);
+        set<T>(dx, i, j, passed ? scale * at<T>(dy, i, j) : 0);
       }
     }
   });
 }
 
-void ReferenceBackend::do_column_sums(Queue&, ConstMatrixView x, bool accumulate, MatrixView out) {
+void ReferenceBackend::do_column_sums(Queue& queue, ConstMatrixView x, bool accumulate,
+                                      MatrixView out, const ActivationGradient& activation) {
+  if (!activation.absent()) {
+    do_relu_dropout_backward(queue, x, activation);
+    x = activation.dx;
+  }
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t j = 0; j < x.cols; ++j) {
       double sum = accumulate ? at<Parameter<T>>(out, 0, j) : 0;

@@ -43,11 +43,16 @@ void ReferenceBackend::do_batch_norm_moments(Queue&, ConstMatrixView x,
   });
 }
 
-void ReferenceBackend::do_batch_norm_gradient_sums(Queue&, ConstMatrixView dy, ConstMatrixView x,
-                                                   std::span<const double> mean,
+void ReferenceBackend::do_batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy,
+                                                   ConstMatrixView x, std::span<const double> mean,
                                                    std::span<const double> inv_std,
                                                    std::span<double> sums, MatrixView dgamma,
-                                                   MatrixView dbeta) {
+                                                   MatrixView dbeta,
+                                                   const ActivationGradient& activation) {
+  if (!activation.absent()) {
+    do_relu_dropout_backward(queue, dy, activation);
+    dy = activation.dx;
+  }
   with_value_type(x.dtype, [&]<typename T>(T) {
     using P = Parameter<T>;
     for (std::int64_t j = 0; j < x.cols; ++j) {

@@ -12,6 +12,7 @@ struct Data {
   Data(Bench& bench, DType dtype)
       : rows(bench.scaled(kArxivNodes)),
         x(bench.matrix(rows, kWidth, dtype)),
+        y(bench.matrix(rows, kWidth, dtype)),
         dy(bench.matrix(rows, kWidth, dtype)),
         dx(bench.matrix(rows, kWidth, dtype)),
         gamma(bench.matrix(1, kWidth, DType::kF32)),
@@ -35,7 +36,7 @@ struct Data {
   double last() const { return Bench::value((rows - 1) * kWidth); }
 
   std::int64_t rows;
-  MatrixView x, dy, dx, gamma, dgamma, dbeta;
+  MatrixView x, y, dy, dx, gamma, dgamma, dbeta;
   std::span<double> mean, inv_std, sums;
 };
 
@@ -63,6 +64,32 @@ Case gradient_sums(Bench& bench, DType dtype) {
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(2);
   made.checked = first_of(d.sums.subspan(kWidth));
   made.expected = d.column_sum([](double x) { return x * (x - 0.25) * 2; });
+  return made;
+}
+
+// Both sums of gradients on their way through ReLU and dropout, whose output is x.
+Case activation_gradient_sums(Bench& bench, DType dtype) {
+  const Data d(bench, dtype);
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().batch_norm_gradient_sums(bench.queue(), d.dy, d.x, d.mean, d.inv_std, d.sums,
+                                             d.dgamma, d.dbeta, {d.y, 2, d.dx});
+  };
+  made.no_reuse_bytes = made.compulsory_bytes = d.bytes(4);
+  made.checked = first_of(d.sums.subspan(kWidth));
+  made.expected = d.column_sum([](double x) { return 2 * x * (x - 0.25) * 2; });
+  return made;
+}
+
+Case activation_column_sums(Bench& bench, DType dtype) {
+  const Data d(bench, dtype);
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().column_sums(bench.queue(), d.dy, false, d.dbeta, {d.y, 2, d.dx});
+  };
+  made.no_reuse_bytes = made.compulsory_bytes = d.bytes(3);
+  made.checked = element(d.dbeta, 0, 0);
+  made.expected = d.column_sum([](double x) { return 2 * x; });
   return made;
 }
 
@@ -151,6 +178,8 @@ std::vector<Benchmark> normalization_benchmarks() {
   std::vector<Benchmark> list;
   for (const Named& named :
        {Named{"batch_norm/moments", moments}, Named{"batch_norm/gradient_sums", gradient_sums},
+        Named{"batch_norm/activation_gradient_sums", activation_gradient_sums},
+        Named{"activation_column_sums", activation_column_sums},
         Named{"batch_norm/backward", batch_norm_backward}, Named{"layer_norm/forward", layer_norm},
         Named{"layer_norm/backward", layer_norm_backward},
         Named{"softmax_cross_entropy", softmax}}) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda_emulation/fixtures.hpp"
@@ -44,6 +45,30 @@ TEST(EmulatedStream, ExecutesNothingBeforeItIsNeeded) {
   require(cudaStreamSynchronize(stream));
   EXPECT_EQ(cuda_emulation::executed_kernels(), kernels + 1);
   EXPECT_EQ(host[0], 2);
+}
+
+TEST(EmulatedStream, CountsWhatTheHostWaitsFor) {
+  const TestStream stream;
+  const TestEvent event;
+  const DeviceArray<int> device(std::vector<int>{1});
+  PinnedArray<int> pinned(1);
+  int pageable = 0;
+  std::size_t waits = cuda_emulation::host_waits();
+  const auto waited = [&] {
+    const std::size_t before = std::exchange(waits, cuda_emulation::host_waits());
+    return waits - before;
+  };
+  require(add_one(stream, device.get(), device.get(), 1));
+  require(cudaMemcpyAsync(pinned.get(), device.get(), 4, kDown, stream));
+  require(cudaEventRecord(event, stream));
+  cudaStreamQuery(stream);
+  EXPECT_EQ(waited(), 0U);
+  require(cudaMemcpyAsync(&pageable, device.get(), 4, kDown, stream));
+  EXPECT_EQ(waited(), 1U);
+  require(cudaStreamSynchronize(stream));
+  require(cudaEventSynchronize(event));
+  require(cudaDeviceSynchronize());
+  EXPECT_EQ(waited(), 3U);
 }
 
 TEST(EmulatedStream, ExecutesOnlyTheStreamThatIsNeeded) {

@@ -25,14 +25,12 @@ Outputs convert(Harness& h, std::int64_t rows, std::int64_t cols) {
 }
 
 Outputs relu_dropout_backward(Harness& h, std::int64_t rows, std::int64_t cols) {
-  auto activations = random_floats(rows * cols, 1);
-  for (float& value : activations) value = value < 0 ? 0 : value;
   const auto gradient = random_floats(rows * cols, 2);
-  const ConstMatrixView y = h.input(rows, cols, activations);
+  const ConstMatrixView y = h.input(rows, cols, activations(rows * cols, 1));
   const MatrixView in_place = h.matrix(rows, cols, Use::kInOut, gradient);
   const MatrixView dx = h.output(rows, cols);
-  h.backend().relu_dropout_backward(h.queue(), y, in_place, 1.25F, in_place);
-  h.backend().relu_dropout_backward(h.queue(), y, h.input(rows, cols, gradient), 1.25F, dx);
+  h.backend().relu_dropout_backward(h.queue(), in_place, {y, 1.25F, in_place});
+  h.backend().relu_dropout_backward(h.queue(), h.input(rows, cols, gradient), {y, 1.25F, dx});
   return {h.result(in_place), h.result(dx)};
 }
 
@@ -43,6 +41,18 @@ Outputs column_sums(Harness& h, std::int64_t rows, std::int64_t cols) {
   h.backend().column_sums(h.queue(), x, false, fresh);
   h.backend().column_sums(h.queue(), x, true, added);
   return {h.result(fresh), h.result(added)};
+}
+
+Outputs activation_column_sums(Harness& h, std::int64_t rows, std::int64_t cols) {
+  const ConstMatrixView y = h.input(rows, cols, activations(rows * cols, 1));
+  const auto gradient = random_floats(rows * cols, 2);
+  const MatrixView in_place = h.matrix(rows, cols, Use::kInOut, gradient);
+  const MatrixView dx = h.output(rows, cols);
+  const MatrixView fresh = h.output<float>(1, cols);
+  const MatrixView added = h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 3));
+  h.backend().column_sums(h.queue(), h.input(rows, cols, gradient), false, fresh, {y, 1.25F, dx});
+  h.backend().column_sums(h.queue(), in_place, true, added, {y, 1.25F, in_place});
+  return {h.result(dx), h.result(fresh), h.result(in_place), h.result(added)};
 }
 
 // f64 on every backend: what ranks add.
@@ -167,6 +177,7 @@ std::vector<Operation> dense_operations() {
           {"epilogue_all_in_place", epilogue(all, true), 1e-6},
           {"relu_dropout_backward", relu_dropout_backward, 2e-7},
           {"column_sums", column_sums, 2e-7},
+          {"activation_column_sums", activation_column_sums, 2e-7},
           {"sum_parts", sum_parts, 0, Bf16Case::kNone},
           {"adam_step", adam_step, 1e-6, Bf16Case::kNone},
           {"adam_segments", adam_segments, 1e-6, Bf16Case::kNone}};

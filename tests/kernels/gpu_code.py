@@ -69,7 +69,7 @@ def plain_names(mangled):
     names = []
     for line in text.splitlines():
         line = re.sub(r"\(anonymous namespace\)::|\b(atl|cuda)::", "", line)
-        line = re.sub(r"^void ", "", line).replace("> >", ">>")
+        line = re.sub(r"> (?=>)", ">", re.sub(r"^void ", "", line))
         names.append(line[:end_of_name(line)])
     return dict(zip(mangled, names))
 

@@ -1,5 +1,6 @@
 #include "tests/kernels/harness.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -233,6 +234,12 @@ std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
         random_uniform({seed, RandomStream::kGenerator}, static_cast<std::uint64_t>(k), 0);
     values.push_back(2 * uniform - 1);
   }
+  return values;
+}
+
+std::vector<float> activations(std::int64_t count, std::uint64_t seed) {
+  std::vector<float> values = random_floats(count, seed);
+  for (float& value : values) value = std::max(value, 0.0F);
   return values;
 }
 

@@ -135,6 +135,8 @@ inline constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // Reproducible test data: uniform in [-1, 1), or integers in [0, bound).
 std::vector<float> random_floats(std::int64_t count, std::uint64_t seed);
+// The same after ReLU: about half of them 0.
+std::vector<float> activations(std::int64_t count, std::uint64_t seed);
 std::vector<double> random_doubles(std::int64_t count, std::uint64_t seed, double offset = 0);
 std::vector<std::int32_t> random_integers(std::int64_t count, std::int32_t bound,
                                           std::uint64_t seed);

@@ -132,8 +132,14 @@ TEST_P(LiteralDense, EpilogueAndItsGradient) {
   EXPECT_EQ(h.download(y), (std::vector<double>{3, 0, 0, 2.5}));
   const ConstMatrixView dy = h.input<float>(2, 2, {10, 20, 30, 40});
   const MatrixView dx = h.output(2, 2);
-  h.backend().relu_dropout_backward(h.queue(), y, dy, 2, dx);
+  h.backend().relu_dropout_backward(h.queue(), dy, {y, 2, dx});
   EXPECT_EQ(h.download(dx), (std::vector<double>{20, 0, 0, 80}));
+  // The same with its sums, in place, added to 1 and 2.
+  const MatrixView in_place = h.matrix<float>(2, 2, Use::kInOut, {10, 20, 30, 40});
+  const MatrixView sums = h.matrix<float>(1, 2, Use::kInOut, {1, 2});
+  h.backend().column_sums(h.queue(), in_place, true, sums, {y, 2, in_place});
+  EXPECT_EQ(h.download(in_place), (std::vector<double>{20, 0, 0, 80}));
+  EXPECT_EQ(h.download(sums), (std::vector<double>{21, 82}));
 }
 
 // Which elements fall is the definition of base/philox.hpp, wherever a backend draws its bits.

@@ -42,8 +42,9 @@ struct BatchNormGradients {
   MatrixView dbeta;
 };
 
-BatchNormGradients batch_norm_gradients(Harness& h, std::int64_t rows, std::int64_t cols) {
-  const ConstMatrixView dy = h.input(rows, cols, random_floats(rows * cols, 1));
+BatchNormGradients batch_norm_gradients(Harness& h, std::int64_t rows, std::int64_t cols,
+                                        ConstMatrixView dy,
+                                        const ActivationGradient& activation = {}) {
   const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 2));
   const auto mean = h.input_span(random_doubles(cols, 3));
   const auto inv_std = h.input_span(random_doubles(cols, 4, 2));
@@ -51,8 +52,11 @@ BatchNormGradients batch_norm_gradients(Harness& h, std::int64_t rows, std::int6
                                  h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 5)),
                                  h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 6))};
   h.backend().batch_norm_gradient_sums(h.queue(), dy, x, mean, inv_std, found.sums, found.dgamma,
-                                       found.dbeta);
+                                       found.dbeta, activation);
   return found;
+}
+BatchNormGradients batch_norm_gradients(Harness& h, std::int64_t rows, std::int64_t cols) {
+  return batch_norm_gradients(h, rows, cols, h.input(rows, cols, random_floats(rows * cols, 1)));
 }
 
 // Two views of one operation: its sums are double, what it adds to the gradients is f32.
@@ -62,6 +66,14 @@ Outputs batch_norm_gradient_sums(Harness& h, std::int64_t rows, std::int64_t col
 Outputs batch_norm_parameter_gradients(Harness& h, std::int64_t rows, std::int64_t cols) {
   const BatchNormGradients found = batch_norm_gradients(h, rows, cols);
   return {h.result(found.dgamma), h.result(found.dbeta)};
+}
+
+// In double, so that a term that was not rounded to the storage type would show.
+Outputs activation_gradient_sums(Harness& h, std::int64_t rows, std::int64_t cols) {
+  const ConstMatrixView y = h.input(rows, cols, activations(rows * cols, 7));
+  const MatrixView dy = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 1));
+  const BatchNormGradients found = batch_norm_gradients(h, rows, cols, dy, {y, 1.25F, dy});
+  return {h.result(dy), h.result(found.sums)};
 }
 
 // As if other ranks had ten more rows.
@@ -114,6 +126,7 @@ std::vector<Operation> normalization_operations() {
           {"inverse_std", inverse_std, 1e-12, Bf16Case::kNone},
           {"batch_norm_gradient_sums", batch_norm_gradient_sums, 1e-12},
           {"batch_norm_parameter_gradients", batch_norm_parameter_gradients, 2e-7},
+          {"activation_gradient_sums", activation_gradient_sums, 2e-7},
           {"batch_norm_backward", batch_norm_backward, 2e-6},
           {"layer_norm", layer_norm, 1e-6},
           {"layer_norm_backward", layer_norm_backward, 2e-6}};

@@ -22,6 +22,16 @@ TEST(OperationWork, StreamsEveryMatrixOnce) {
   EXPECT_EQ(work.flops, 0);
 }
 
+TEST(OperationWork, OfSumsThroughAnActivation) {
+  ConstMatrixView y = shape(10, 4);
+  const MatrixView dx{nullptr, 10, 4, 4, DType::kF32};
+  EXPECT_EQ(gradient_work(shape(10, 4), {}).bytes, 160);
+  EXPECT_EQ(gradient_work(shape(10, 4), {y, 2, dx}).bytes, 3 * 160);
+  const SpanWork beside = gradient_work(shape(10, 4), {y, 2, dx}, {shape(10, 4)});
+  EXPECT_EQ(beside.bytes, 4 * 160);
+  EXPECT_EQ(beside.no_reuse_bytes, beside.bytes);
+}
+
 TEST(OperationWork, OfProducts) {
   // [10, 4] x [4, 6], and [10, 4]^T x [10, 6] added to [4, 6].
   const SpanWork forward = gemm_work(Transpose::kNo, shape(10, 4), shape(4, 6), 0, shape(10, 6));

@@ -97,17 +97,17 @@ class PolicyNetwork::Pass {
     Tensor ddecoded = matrix(graph_.options, d);
     backend().gemm(queue(), Transpose::kNo, dscores.view(), Transpose::kYes, value(w_.score), 0,
                    ddecoded.view());
-    backend().relu_dropout_backward(queue(), decoded_.view(), ddecoded.view(), 1, ddecoded.view());
+    backend().column_sums(queue(), ddecoded.view(), true, slope(w_.decoder_bias),
+                          {decoded_.view(), 1, ddecoded.view()});
     add_product(states_.back().view().rows_in(candidates_), ddecoded.view(), w_.decoder);
-    backend().column_sums(queue(), ddecoded.view(), true, slope(w_.decoder_bias));
     Tensor dstate = matrix(graph_.nodes, d);
     backend().fill_zero(queue(), dstate.view());
     backend().gemm(queue(), Transpose::kNo, ddecoded.view(), Transpose::kYes, value(w_.decoder), 0,
                    dstate.view().rows_in(candidates_));
     for (std::size_t l = w_.layers.size(); l-- > 0;) backward_layer(l, dstate);
-    backend().relu_dropout_backward(queue(), states_[0].view(), dstate.view(), 1, dstate.view());
+    backend().column_sums(queue(), dstate.view(), true, slope(w_.input_bias),
+                          {states_[0].view(), 1, dstate.view()});
     add_product(features_.view(), dstate.view(), w_.input);
-    backend().column_sums(queue(), dstate.view(), true, slope(w_.input_bias));
   }
 
   static std::vector<double> softmax_of(std::vector<double> scores) {
@@ -216,10 +216,9 @@ class PolicyNetwork::Pass {
                                   kNormEpsilon, dstate.view(), slope(layer.gamma),
                                   slope(layer.beta));
     Tensor dupdates = matrix(nodes, d);
-    backend().relu_dropout_backward(queue(), kept.updates.view(), dstate.view(), 1,
-                                    dupdates.view());
+    backend().column_sums(queue(), dstate.view(), true, slope(layer.bias),
+                          {kept.updates.view(), 1, dupdates.view()});
     add_product(state.view(), dupdates.view(), layer.self);
-    backend().column_sums(queue(), dupdates.view(), true, slope(layer.bias));
     add_input_gradient(dupdates.view(), layer.self, dstate);
     Tensor dmessages = matrix(graph_.edges(), d), dtargets = matrix(nodes, d);
     Tensor dsources = matrix(nodes, d);

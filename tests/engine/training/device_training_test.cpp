@@ -4,6 +4,7 @@
 #include "base/npy.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/prediction.hpp"
+#include "kernels/bf16.hpp"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/support/require_device.hpp"
 
@@ -216,6 +217,43 @@ TEST_F(DeviceTraining, NcclGivesTheBitsOfStaging) {
   EXPECT_TRUE(replayed.replayed);
   expect_same_run(replayed, staged);
   EXPECT_EQ(replayed.bytes, staged.bytes);
+}
+
+// Products read weights of 13 and 4 columns from rows of whole accesses; what is trained and saved
+// stays without gaps.
+TEST_F(DeviceTraining, OperandsOfProductsArePadded) {
+  const std::filesystem::path dataset = make_sbm(dir_, false);
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    TrainOptions options = on_device();
+    options.model = "sage";
+    options.hidden = 13;
+    options.dtype = dtype;
+    run_local_ranks(1, 30, [&](Transport& transport) {
+      RankJob job(transport, dataset, PartitionOptions{}, options);
+      for (int epoch = 1; epoch <= 4; ++epoch) job.trainer().run_epoch(epoch);
+      const RankContext context = job.trainer().context(4, false);
+      ParameterStore& parameters = job.trainer().model().parameters();
+      int padded = 0;
+      for (int p = 0; p < static_cast<int>(parameters.list().size()); ++p) {
+        const MatrixView value = parameters.value(p);
+        const ConstMatrixView operand = parameters.operand(p);
+        EXPECT_EQ(value.stride, value.cols);
+        if (dtype == DType::kBf16 && value.rows > 1) {
+          EXPECT_EQ(operand.stride, padded_columns(value.cols));
+          padded += operand.stride != value.stride;
+        } else {
+          EXPECT_EQ(operand.stride, value.stride);
+        }
+        const std::vector<float> exact = download_f32(context.backend, context.queue, value);
+        const std::vector<float> stored = download_f32(context.backend, context.queue, operand);
+        for (std::size_t k = 0; k < exact.size(); ++k) {
+          const float expected = dtype == DType::kF32 ? exact[k] : to_float(to_bf16(exact[k]));
+          ASSERT_EQ(stored[k], expected) << parameters.list()[static_cast<std::size_t>(p)].name;
+        }
+      }
+      EXPECT_EQ(padded, dtype == DType::kBf16 ? 6 : 0);
+    });
+  }
 }
 
 TEST_F(DeviceTraining, ProfilesTheComputeQueueOnSeveralRanks) {

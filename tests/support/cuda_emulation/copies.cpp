@@ -98,6 +98,7 @@ cudaError_t copy(void* to, size_t to_pitch, const void* from, size_t from_pitch,
         *stream, std::make_shared<DeviceOperation>(*stream->device, std::move(work)), lock, &item);
     if (error != cudaSuccess || !finished_at_return) return error;
     Device& device = *stream->device;
+    ++runtime().host_waits;
     finish(*stream, item, lock);
     return device.sticky;
   });

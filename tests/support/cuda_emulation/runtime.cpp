@@ -117,6 +117,11 @@ std::size_t executed_kernels() {
   return runtime().executed_kernels;
 }
 
+std::size_t host_waits() {
+  Lock lock(runtime().mutex);
+  return runtime().host_waits;
+}
+
 std::size_t allocated_bytes() {
   Lock lock(runtime().mutex);
   return memory().used(current_device_index);

@@ -102,6 +102,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     const cudaError_t error = last_item(*stream, item, lock);
     if (error != cudaSuccess) return error;
     Device& device = *stream->device;
+    ++runtime().host_waits;
     finish(*stream, item, lock);
     return device.sticky;
   });
@@ -126,6 +127,7 @@ cudaError_t cudaDeviceSynchronize() {
     for (const auto& stream : device.streams) {
       if (stream->capture) return invalidate(*stream->capture, cudaErrorStreamCaptureUnsupported);
     }
+    ++runtime().host_waits;
     // Copies, because both sets may change while a stream waits for others.
     auto streams = device.streams;
     streams.insert(device.orphans.begin(), device.orphans.end());
@@ -199,6 +201,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (!exists(event)) return cudaErrorInvalidResourceHandle;
     if (event->capture) return invalidate(*event->capture, cudaErrorCapturedEvent);
     const auto record = event->record;
+    ++runtime().host_waits;
     if (!record) return cudaSuccess;
     finish(*record->stream, record->item, lock);
     return record->stream->device->sticky;

@@ -34,6 +34,10 @@ std::size_t pending_items();
 // Kernels executed since the process began.
 std::size_t executed_kernels();
 
+// Times that the host has waited for a device since the process began: for a stream, an event, all
+// of a device, or the end of a copy. Asking whether work has ended is no waiting.
+std::size_t host_waits();
+
 // Device memory of the current device in use by live allocations, in bytes.
 std::size_t allocated_bytes();
 

@@ -1,0 +1,87 @@
+// How a sum over rows takes its terms: as they lie in memory, or as gradients on their way through
+// dropout(relu(.)), which are stored where they are summed.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/elements.cuh"
+
+namespace atl::cuda {
+
+// Columns of a matrix from `first` on, with their row's stride.
+template <typename Void>
+BasicMatrixView<Void> columns_from(BasicMatrixView<Void> view, std::int64_t first) {
+  using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+  view.data = static_cast<Byte*>(view.data) + first * bytes_of(view.dtype);
+  return view;
+}
+
+template <typename T, int kWidth>
+struct StoredRows {
+  using Element = T;
+  using Held = Packed<T, kWidth>;
+  static constexpr int kUnit = kWidth;
+  Rows<const T> x;
+
+  __device__ Held load(std::int64_t i, std::int64_t col) const {
+    return cuda::load<kUnit>(x.at(i, col));
+  }
+  __device__ Packed<float, kUnit> take(std::int64_t, std::int64_t, const Held& held) const {
+    return widen(held);
+  }
+};
+
+template <typename T, int kWidth>
+struct ActivationRows {
+  using Element = T;
+  struct Held {
+    Packed<T, kWidth> output;
+    Packed<T, kWidth> gradient;
+  };
+  static constexpr int kUnit = kWidth;
+  Rows<const T> y;
+  Rows<const T> dy;
+  float dropout_scale;
+  Rows<T> dx;
+
+  __device__ Held load(std::int64_t i, std::int64_t col) const {
+    return {cuda::load<kUnit>(y.at(i, col)), cuda::load<kUnit>(dy.at(i, col))};
+  }
+  // The term is what is stored, rounded.
+  __device__ Packed<float, kUnit> take(std::int64_t i, std::int64_t col, const Held& held) const {
+    const Packed<T, kUnit> gradient =
+        narrow<T>(activation_gradient(widen(held.output), widen(held.gradient), dropout_scale));
+    store(dx.at(i, col), gradient);
+    return widen(gradient);
+  }
+};
+
+// Calls body(rows_from): rows_from(first) are the rows of dy, through `activation` unless that is
+// absent, from column `first` on, in units that `beside`, a matrix of the same shape, allows, too.
+template <typename Body>
+void with_gradient_rows(ConstMatrixView dy, const ActivationGradient& activation,
+                        ConstMatrixView beside, const Body& body) {
+  with_element_type(dy.dtype, [&]<typename T>(T) {
+    if (activation.absent()) {
+      with_unit<T>({dy, beside}, [&](auto unit) {
+        body([&](std::int64_t first) {
+          return StoredRows<T, unit>{rows_of<T>(columns_from(dy, first))};
+        });
+      });
+    } else {
+      with_unit<T>({dy, beside, activation.y, activation.dx}, [&](auto unit) {
+        body([&](std::int64_t first) {
+          return ActivationRows<T, unit>{
+              rows_of<T>(columns_from(activation.y, first)), rows_of<T>(columns_from(dy, first)),
+              activation.dropout_scale, rows_of<T>(columns_from(activation.dx, first))};
+        });
+      });
+    }
+  });
+}
+
+}  // namespace atl::cuda
