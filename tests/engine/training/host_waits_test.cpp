@@ -61,7 +61,7 @@ TEST_F(DeviceWaits, NoneForAStreamOverNccl) {
     RankJob job(transport, dataset, PartitionOptions{}, options);
     Trainer& trainer = job.trainer();
     // Sums over ranks on the host: no rank is before or behind one.
-    int meet = 0;
+    std::int64_t meet = 0;
     const auto all_meet = [&] { transport.all_reduce(std::span(&meet, 1), {"test"}); };
     std::size_t before = 0;
     for (int epoch = 1; epoch <= kLast; ++epoch) {
