@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
+#include "kernels/cpu/panels.hpp"
 #include "kernels/cpu/product.hpp"
 #include "kernels/cpu/tiles.hpp"
 #include "kernels/cpu/tiles_transposed.hpp"
@@ -55,6 +56,7 @@ struct Factor {
   Transpose transpose;
   ConstMatrixView as_it_is;  // or widened
   const Bf16* tiles;         // null: not in tiles
+  const float* panels;       // null: not in panels
 };
 
 // Each block of rows goes over all tiles once: they must leave room in the second cache.
@@ -64,23 +66,46 @@ bool in_tiles(Isa isa, ConstMatrixView b) {
          b.rows * b.cols * bytes_of(b.dtype) <= kMostBytes;
 }
 
+// As in_tiles. A matrix of one column oneDNN sums in another order.
+bool in_panels(Isa isa, Transpose transpose, ConstMatrixView b) {
+  constexpr std::int64_t kMostEntries = 1 << 17;
+  const bool turned = transpose == Transpose::kYes;
+  const std::int64_t inner = turned ? b.cols : b.rows;
+  const std::int64_t cols = turned ? b.rows : b.cols;
+  return (b.dtype == DType::kF32 || !is_operand(b.dtype)) && isa == Isa::kAvx512 &&
+         inner <= kMostInner && cols > 1 && inner * cols <= kMostEntries;
+}
+
 // Entries of f32 for make_factor: a whole number of lines.
 std::int64_t factor_entries(Isa isa, Transpose transpose, ConstMatrixView b) {
-  if (!in_tiles(isa, b)) return wide_entries(b.dtype, b.rows, b.cols);
   const bool turned = transpose == Transpose::kYes;
-  return tiled_entries(turned ? b.cols : b.rows, turned ? b.rows : b.cols) / 2;
+  const std::int64_t inner = turned ? b.cols : b.rows;
+  const std::int64_t cols = turned ? b.rows : b.cols;
+  if (in_tiles(isa, b)) return tiled_entries(inner, cols) / 2;
+  if (in_panels(isa, transpose, b)) return panel_floats(inner, cols);
+  return wide_entries(b.dtype, b.rows, b.cols);
 }
 
 Factor make_factor(Isa isa, Transpose transpose, ConstMatrixView b, float* memory) {
-  if (!in_tiles(isa, b)) return {transpose, widened(isa, b, memory), nullptr};
-  auto* const tiles = reinterpret_cast<Bf16*>(memory);
-  store_as_tiles(transpose, b, tiles);
-  return {transpose, b, tiles};
+  if (in_tiles(isa, b)) {
+    auto* const tiles = reinterpret_cast<Bf16*>(memory);
+    store_as_tiles(transpose, b, tiles);
+    return {transpose, b, tiles, nullptr};
+  }
+  if (in_panels(isa, transpose, b)) {
+    store_as_panels(transpose, b, memory);
+    return {transpose, b, nullptr, memory};
+  }
+  return {transpose, widened(isa, b, memory), nullptr, nullptr};
 }
 
 // c = a times the factor + beta c, for an operand a.
 void multiply_block(ConstMatrixView a, const Factor& factor, double beta, MatrixView c) {
   if (factor.tiles != nullptr) return multiply_tiles(a, factor.tiles, beta, c);
+  // A few rows oneDNN sums in another order; what was not f32 is none of its operands.
+  constexpr std::int64_t kFewRows = 32;
+  const bool same_bits = a.rows >= kFewRows || factor.as_it_is.dtype != DType::kF32;
+  if (factor.panels != nullptr && same_bits) return multiply_panels(a, factor.panels, beta, c);
   multiply(Transpose::kNo, a, factor.transpose, factor.as_it_is, beta, c);
 }
 
@@ -90,10 +115,18 @@ bool in_tiles(Isa isa, ConstMatrixView a, Transpose transpose_b, ConstMatrixView
          transposes_in_tiles(a.cols, b.cols);
 }
 
+// a^T op(b) is summed in panels; a matrix of one row or column oneDNN sums in another order.
+bool in_panels(Isa isa, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b) {
+  constexpr std::int64_t kMostEntries = 3 << 16;
+  return a.dtype == DType::kF32 && transpose_b == Transpose::kNo && isa == Isa::kAvx512 &&
+         a.cols > 1 && b.cols > 1 && a.cols * b.cols <= kMostEntries;
+}
+
 // Floats of memory that multiply_transposed needs.
 std::int64_t transposed_entries(Isa isa, ConstMatrixView a, Transpose transpose_b,
                                 ConstMatrixView b, std::int64_t cols) {
   if (in_tiles(isa, a, transpose_b, b)) return transposed_tiles_floats(a.cols, b.cols);
+  if (in_panels(isa, a, transpose_b, b)) return transposed_panels_floats(a.cols, b.cols);
   return wide_entries(a.dtype, kWideInnerRows, a.cols) +
          wide_entries(b.dtype, kWideInnerRows, cols);
 }
@@ -103,6 +136,7 @@ std::int64_t transposed_entries(Isa isa, ConstMatrixView a, Transpose transpose_
 void multiply_transposed(Isa isa, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
                          float* memory, MatrixView sums) {
   if (in_tiles(isa, a, transpose_b, b)) return multiply_transposed_tiles(a, b, memory, sums);
+  if (in_panels(isa, a, transpose_b, b)) return multiply_transposed_panels(a, b, memory, sums);
   const std::int64_t step = is_operand(a.dtype) ? a.rows : kWideInnerRows;
   for (std::int64_t begin = 0; begin < a.rows; begin += step) {
     const RowRange rows{begin, std::min(begin + step, a.rows)};

@@ -57,4 +57,23 @@ class Prefetcher {
   std::int64_t near_;
 };
 
+// Rows that are fetched into the second cache in equal steps.
+class RowsAhead {
+ public:
+  RowsAhead(ConstMatrixView rows, std::int64_t steps)
+      : next_(static_cast<const char*>(rows.data)),
+        end_(next_ + rows.rows * rows.stride * bytes_of(rows.dtype)),
+        step_(((end_ - next_) / steps / kLine + 1) * kLine) {}
+  ATOLL_INLINE void fetch() {
+    for (const char* const end = std::min(next_ + step_, end_); next_ < end; next_ += kLine) {
+      __builtin_prefetch(next_, 0, 2);
+    }
+  }
+
+ private:
+  const char* next_;
+  const char* end_;
+  std::int64_t step_;
+};
+
 }  // namespace atl

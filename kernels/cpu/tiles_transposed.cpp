@@ -133,25 +133,6 @@ void pack_columns(ConstMatrixView x, Bf16* tiles, const Pack& pack) {
   }
 }
 
-// Rows that are fetched into the second cache in equal steps.
-class RowsAhead {
- public:
-  RowsAhead(ConstMatrixView rows, std::int64_t steps)
-      : next_(static_cast<const char*>(rows.data)),
-        end_(next_ + rows.rows * rows.stride * bytes_of(rows.dtype)),
-        step_(((end_ - next_) / steps / kLine + 1) * kLine) {}
-  ATOLL_INLINE void fetch() {
-    for (const char* const end = std::min(next_ + step_, end_); next_ < end; next_ += kLine) {
-      __builtin_prefetch(next_, 0, 2);
-    }
-  }
-
- private:
-  const char* next_;
-  const char* end_;
-  std::int64_t step_;
-};
-
 // sums (32 x 32, four tiles) += the rows packed in `a` times those in `b`; `add`: to what they are,
 // else to zeros.
 ATOLL_TILES void add_pair(const Bf16* a, const Bf16* b, std::int64_t inner, bool add, RowsAhead& x,
