@@ -1,6 +1,6 @@
 // Matrix products, cut into blocks by size alone; each block is one product of one thread
-// (kernels/cpu/product.hpp, tiles.hpp). Where the processor does not multiply bf16, operands are
-// widened block by block.
+// (kernels/cpu/product.hpp, panels.hpp, tiles.hpp). Where the processor does not multiply bf16,
+// operands are widened block by block.
 #include <omp.h>
 
 #include "kernels/cpu/column_epilogue.hpp"
