@@ -1,4 +1,6 @@
 // Losses and metrics, in parallel over rows.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -13,18 +15,30 @@ namespace atl {
 
 namespace {
 
-// values[0] = all numbers of a vector, combined two and two by both(a, b, to).
+// Lane k of a vector of kCount lanes gets lane k + kBy, those behind the last one the first ones.
+// An array of constants: of a vector that is filled in a loop GCC makes a hundred instructions.
+template <typename Lane, std::size_t kCount, std::size_t kBy>
+constexpr std::array<Lane, kCount> turned_lanes() {
+  std::array<Lane, kCount> lanes{};
+  for (std::size_t k = 0; k < kCount; ++k) lanes[k] = static_cast<Lane>((k + kBy) % kCount);
+  return lanes;
+}
+template <typename Lane, std::size_t kCount, std::size_t kBy>
+constexpr std::array<Lane, kCount> kTurnedLanes = turned_lanes<Lane, kCount, kBy>();
+
+// values[0] = the first 2 kHalf numbers of a vector, combined two and two by both(a, b, to).
+template <int kBytes, typename Index, std::size_t kHalf, typename Vector, typename Both>
+ATOLL_INLINE inline void fold_halves(Vector& values, const Both& both) {
+  using Lane = std::remove_cvref_t<decltype(Index{}[0])>;
+  Index turned;
+  std::memcpy(&turned, kTurnedLanes<Lane, kBytes / sizeof(Lane), kHalf>.data(), kBytes);
+  const Vector other = __builtin_shuffle(values, turned);
+  both(values, other, values);
+  if constexpr (kHalf > 1) fold_halves<kBytes, Index, kHalf / 2>(values, both);
+}
 template <int kBytes, typename Index, typename Vector, typename Both>
 ATOLL_INLINE inline void fold(Vector& values, const Both& both) {
-  constexpr auto kLanes = static_cast<std::size_t>(kBytes) / sizeof(values[0]);
-#pragma GCC unroll 4
-  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
-    Index turned;
-#pragma GCC unroll 16
-    for (std::size_t k = 0; k < kLanes; ++k) turned[k] = (k + half) % kLanes;
-    const Vector other = __builtin_shuffle(values, turned);
-    both(values, other, values);
-  }
+  fold_halves<kBytes, Index, kBytes / sizeof(values[0]) / 2>(values, both);
 }
 
 constexpr std::int64_t kRowUnit = 32;  // columns of the widest Pair
@@ -39,7 +53,9 @@ ATOLL_INLINE inline std::pair<float, double> exponentials(const T* logits, std::
   using Floats = typename Vectors<kBytes>::Floats;
   using Doubles = typename Vectors<kBytes>::Doubles;
   constexpr std::int64_t kLanes = Vectors<kBytes>::kLanes;
-  const std::int64_t whole = whole_units(classes);
+  // In whole vectors, and in what softmax_row reads at least.
+  constexpr std::int64_t kUnit = std::max(kLanes, Pair<16>::kColumns);
+  const std::int64_t whole = (classes + kUnit - 1) / kUnit * kUnit;
   convert_columns<kBytes>(logits, classes, values);
   // What fills the last unit is no maximum, and its exponential is 0.
   for (std::int64_t j = classes; j < whole; ++j) {
