@@ -66,14 +66,17 @@ bool in_tiles(Isa isa, ConstMatrixView b) {
          b.rows * b.cols * bytes_of(b.dtype) <= kMostBytes;
 }
 
-// As in_tiles. A matrix of one column oneDNN sums in another order.
+// Columns from which on panels pay: with 7 of 16 they took twice oneDNN's time.
+constexpr std::int64_t kLeastPanelCols = 16;
+
+// As in_tiles.
 bool in_panels(Isa isa, Transpose transpose, ConstMatrixView b) {
   constexpr std::int64_t kMostEntries = 1 << 17;
   const bool turned = transpose == Transpose::kYes;
   const std::int64_t inner = turned ? b.cols : b.rows;
   const std::int64_t cols = turned ? b.rows : b.cols;
   return (b.dtype == DType::kF32 || !is_operand(b.dtype)) && isa == Isa::kAvx512 &&
-         inner <= kMostInner && cols > 1 && inner * cols <= kMostEntries;
+         inner <= kMostInner && cols >= kLeastPanelCols && inner * cols <= kMostEntries;
 }
 
 // Entries of f32 for make_factor: a whole number of lines.
@@ -115,11 +118,11 @@ bool in_tiles(Isa isa, ConstMatrixView a, Transpose transpose_b, ConstMatrixView
          transposes_in_tiles(a.cols, b.cols);
 }
 
-// a^T op(b) is summed in panels; a matrix of one row or column oneDNN sums in another order.
+// a^T op(b) is summed in panels; a matrix of one row oneDNN sums in another order.
 bool in_panels(Isa isa, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b) {
   constexpr std::int64_t kMostEntries = 3 << 16;
   return a.dtype == DType::kF32 && transpose_b == Transpose::kNo && isa == Isa::kAvx512 &&
-         a.cols > 1 && b.cols > 1 && a.cols * b.cols <= kMostEntries;
+         a.cols > 1 && b.cols >= kLeastPanelCols && a.cols * b.cols <= kMostEntries;
 }
 
 // Floats of memory that multiply_transposed needs.
