@@ -12,6 +12,8 @@ namespace atl {
 struct PartitionFlags {
   PartitionOptions defaults;
   std::string method = defaults.method;
+  std::string refine = "auto";
+  std::string parts_file;
   std::string objective = to_string(defaults.objective);
   std::string balance = to_string(defaults.balance);
   std::vector<double> weights;
@@ -27,6 +29,9 @@ struct PartitionFlags {
   PartitionOptions resolve(std::uint64_t seed, std::int64_t split_index) const {
     PartitionOptions options;
     options.method = method;
+    options.refine = refine == "auto" ? refines_by_default(method) : refine == "on";
+    options.parts_file = parts_file;
+    if (!parts_file.empty()) options.parts_checksum = parts_file_checksum(parts_file);
     options.objective = parse_partition_objective(objective);
     options.balance = parse_partition_balance(balance);
     options.weights = weights;
@@ -45,11 +50,21 @@ struct PartitionFlags {
 
 // `flags` must live until the command's callback has run.
 inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
-  command.add_option("--method", flags.method, "How to cut: metis, random or contiguous")
+  command
+      .add_option("--method", flags.method,
+                  "How to cut: auto (by size: the better one of metis and communities, or "
+                  "communities), metis, communities, random, contiguous or file (--parts-file)")
       ->check(CLI::IsMember(partition_methods()));
   command
+      .add_option("--refine", flags.refine,
+                  "Move nodes behind the cut while that saves halo rows: on, off or auto (on for "
+                  "auto, metis and communities)")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
+  command.add_option("--parts-file", flags.parts_file,
+                     "With --method file: .npy with the part of every node, made elsewhere");
+  command
       .add_option("--objective", flags.objective,
-                  "What metis minimises: volume (halo rows) or cut (edges between parts)")
+                  "What is minimised: volume (halo rows) or cut (edges between parts)")
       ->check(CLI::IsMember({"volume", "cut"}));
   command
       .add_option("--balance", flags.balance,
@@ -61,7 +76,8 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
       ->delimiter(',');
   command.add_option(
       "--cuts", flags.cuts,
-      "How many cuts metis makes; the best is kept; 0: four, or one of more than 20 million edges");
+      "How many cuts metis makes; the best is kept; 0: four, or one of more than 20 million "
+      "edges (auto: half a million)");
   command.add_option("--imbalance", flags.imbalance,
                      "How far a part may exceed its share, e.g. 0.03 for 3 %");
   command

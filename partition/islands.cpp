@@ -84,6 +84,7 @@ PartitionProblem problem_inside(const PartitionProblem& problem, const Csr& stru
   inner.imbalance = inner_imbalance(problem);
   inner.seed = problem.seed;
   inner.cuts = problem.cuts;
+  inner.refine = problem.refine;
   return inner;
 }
 

@@ -29,24 +29,48 @@ void check_status(int status) {
 }
 
 std::vector<std::int32_t> MetisPartitioner::partition(const PartitionProblem& problem) const {
-  Csr structure = undirected_structure(problem.graph);
-  auto nodes = static_cast<idx_t>(problem.graph.nodes());
-  check_metis_limits(problem.graph.nodes(), structure.view().nnz());
-  std::vector<idx_t> row_ptr(structure.row_ptr.begin(), structure.row_ptr.end());
-  structure.row_ptr = {};
+  const Csr structure = undirected_structure(problem.graph);
+  return cut_by_metis({structure.view(), {}, {}, problem.node_weights, problem.constraints},
+                      problem);
+}
+
+// METIS adds edge weights up in 32 bits.
+std::vector<idx_t> scaled_to_int32(std::span<const std::int32_t> weights) {
+  std::int64_t sum = 0;
+  for (const std::int32_t weight : weights) sum += weight;
+  const std::int64_t room =
+      std::max<std::int64_t>(1, kMostWeight - static_cast<std::int64_t>(weights.size()));
+  const std::int64_t divisor = sum <= kMostWeight ? 1 : sum / room + 1;
+  std::vector<idx_t> scaled;
+  scaled.reserve(weights.size());
+  for (const std::int32_t weight : weights) {
+    scaled.push_back(static_cast<idx_t>((weight + divisor - 1) / divisor));
+  }
+  return scaled;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> cut_by_metis(const GraphLevel& graph, const PartitionProblem& problem) {
+  auto nodes = static_cast<idx_t>(graph.nodes());
+  check_metis_limits(graph.nodes(), graph.edges.nnz());
+  std::vector<idx_t> row_ptr(graph.edges.row_ptr.begin(), graph.edges.row_ptr.end());
+  std::vector<idx_t> edge_weights = scaled_to_int32(graph.edge_weights);
 
   idx_t options[METIS_NOPTIONS];
   METIS_SetDefaultOptions(options);
-  const bool volume = problem.objective == PartitionObjective::kVolume;
+  // Volume counts nodes of this graph, which is what is sent only where they are no communities.
+  const bool volume = problem.objective == PartitionObjective::kVolume && edge_weights.empty();
   options[METIS_OPTION_OBJTYPE] = volume ? METIS_OBJTYPE_VOL : METIS_OBJTYPE_CUT;
   options[METIS_OPTION_SEED] = static_cast<idx_t>(problem.seed & 0x7FFFFFFFU);
   options[METIS_OPTION_NUMBERING] = 0;
   // Seeds differ by up to 15 % in halo rows; METIS keeps the best of several cuts.
-  options[METIS_OPTION_NCUTS] = problem.cuts;
+  options[METIS_OPTION_NCUTS] =
+      edge_weights.empty() || problem.cuts == 1 ? problem.cuts : std::max(4, problem.cuts);
 
   auto constraints = static_cast<idx_t>(problem.constraints);
   auto parts = static_cast<idx_t>(problem.parts);
-  std::vector<idx_t> weights(problem.node_weights.begin(), problem.node_weights.end());
+  std::vector<idx_t> weights(graph.node_weights.begin(), graph.node_weights.end());
   std::vector<real_t> shares;
   for (const double share : problem.shares) {
     shares.insert(shares.end(), constraints, static_cast<real_t>(share));
@@ -56,13 +80,12 @@ std::vector<std::int32_t> MetisPartitioner::partition(const PartitionProblem& pr
   std::vector<real_t> bounds(constraints, static_cast<real_t>(1 + asked));
   std::vector<idx_t> part_of(nodes, 0);
   idx_t objective = 0;
-  check_status(METIS_PartGraphKway(&nodes, &constraints, row_ptr.data(), structure.col_idx.data(),
-                                   weights.data(), nullptr, nullptr, &parts, shares.data(),
-                                   bounds.data(), options, &objective, part_of.data()));
+  check_status(METIS_PartGraphKway(
+      &nodes, &constraints, row_ptr.data(), const_cast<idx_t*>(graph.edges.col_idx.data()),
+      weights.data(), nullptr, edge_weights.empty() ? nullptr : edge_weights.data(), &parts,
+      shares.data(), bounds.data(), options, &objective, part_of.data()));
   return {part_of.begin(), part_of.end()};
 }
-
-}  // namespace
 
 void check_metis_limits(std::int64_t nodes, std::int64_t entries) {
   constexpr std::int64_t kLimit = std::numeric_limits<idx_t>::max();

@@ -41,11 +41,13 @@ auto parse_name(const Names& names, const std::string& text, const char* option)
   fail_option("{}: '{}' is unknown; allowed are {}", option, text, allowed);
 }
 
-// Seeds differ by up to 15 % in halo rows on arxiv, by 0.02 % on a graph of 124 million edges,
-// where a cut takes minutes.
-int default_cuts(const GraphView& graph) {
+// Seeds of METIS differ by up to 15 % in halo rows on arxiv, by 0.02 % on a graph of 124 million
+// edges, where a cut takes minutes. `auto` has another cut to compare with where cuts take seconds.
+int default_cuts(const GraphView& graph, const std::string& method) {
   constexpr std::int64_t kManyEdges = 20'000'000;
-  return graph.in_edges.nnz() > kManyEdges ? 1 : 4;
+  constexpr std::int64_t kEdgesOfSeconds = 500'000;
+  const std::int64_t most = method == "auto" ? kEdgesOfSeconds : kManyEdges;
+  return graph.in_edges.nnz() > most ? 1 : 4;
 }
 
 // Mean of in- and out-degree, rounded up: forward reads the in-edges, backward the out-edges.
@@ -112,6 +114,23 @@ void check_islands(const std::vector<int>& islands, int parts) {
               fmt::join(islands, ","), parts, parts);
 }
 
+// A cut from a file is not made here.
+void check_parts_file(const PartitionOptions& options) {
+  if (options.method != "file") {
+    if (options.parts_file.empty()) return;
+    fail_option("--parts-file: {} found with --method {}; allowed with --method file only",
+                options.parts_file.string(), options.method);
+  }
+  if (options.parts_checksum.empty()) {
+    fail_option("--method file: no file; --parts-file P.npy names one part per node");
+  }
+  if (matters(options.islands) || options.marginal_cost != 0) {
+    fail_option("--method file: {} found, which needs a cut made here; allowed with --method {}",
+                options.marginal_cost != 0 ? "--marginal-cost" : "--islands",
+                "metis or communities");
+  }
+}
+
 void check_part_order(const std::vector<int>& order, int parts) {
   if (order.empty()) return;
   if (order.size() != static_cast<std::size_t>(parts)) {
@@ -161,6 +180,8 @@ std::vector<double> normalised_shares(const std::vector<double>& weights, int pa
 Json to_json(const PartitionOptions& options) {
   Json json;
   json["method"] = options.method;
+  if (options.refine) json["refine"] = true;
+  if (!options.parts_checksum.empty()) json["parts_checksum"] = options.parts_checksum;
   json["objective"] = to_string(options.objective);
   json["balance"] = to_string(options.balance);
   json["shares"] =
@@ -187,7 +208,10 @@ PartitionOptions parse_partition_options(const Json& json, int parts,
   };
   try {
     options.method = json_field<std::string>(json, "method", file);
-    make_partitioner(options.method);
+    check_partition_method(options.method);
+    options.refine = false;  // what wrote the file did not know of it
+    optional("refine", options.refine);
+    optional("parts_checksum", options.parts_checksum);
     options.objective = parse_partition_objective(json_field<std::string>(json, "objective", file));
     options.balance = parse_partition_balance(json_field<std::string>(json, "balance", file));
     if (json_field<Json>(json, "shares", file) != "equal") optional("shares", options.weights);
@@ -226,7 +250,8 @@ void check_partition_options(std::int64_t nodes, int parts, const PartitionOptio
   if (options.cuts < 0 || options.cuts > 1000) {
     fail_option("--cuts: {} found; allowed are 0 to 1000", options.cuts);
   }
-  make_partitioner(options.method);
+  check_partition_method(options.method);
+  check_parts_file(options);
   normalised_shares(options.weights, parts);
   check_islands(options.islands, parts);
   check_part_order(options.part_order, parts);
@@ -248,7 +273,8 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
   problem.shares = normalised_shares(options.weights, parts);
   problem.imbalance = options.imbalance;
   problem.seed = options.seed;
-  problem.cuts = options.cuts > 0 ? options.cuts : default_cuts(graph);
+  problem.cuts = options.cuts > 0 ? options.cuts : default_cuts(graph, options.method);
+  problem.refine = options.refine;
   if (matters(options.islands)) problem.islands = options.islands;
   auto weights = constraint_weights(graph, options, split);
   problem.constraints = static_cast<std::int64_t>(weights.size());

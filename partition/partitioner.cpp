@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "partition/multilevel.hpp"
 
 namespace atl {
 
@@ -10,20 +11,34 @@ namespace {
 constexpr const char* kAdvice = "try another --seed or --method";
 }  // namespace
 
-std::vector<std::string> partition_methods() { return {"metis", "random", "contiguous"}; }
+std::vector<std::string> partition_methods() {
+  return {"auto", "metis", "communities", "random", "contiguous", "file"};
+}
 
-std::unique_ptr<Partitioner> make_partitioner(const std::string& method) {
-  if (method == "metis") return make_metis_partitioner();
-  if (method == "random") return make_random_partitioner();
-  if (method == "contiguous") return make_contiguous_partitioner();
+bool refines_by_default(const std::string& method) {
+  return method == "auto" || method == "metis" || method == "communities";
+}
+
+void check_partition_method(const std::string& method) {
+  if (std::ranges::count(partition_methods(), method) > 0) return;
   fail_option("--method: '{}' is unknown; allowed are {}", method,
               fmt::join(partition_methods(), ", "));
+}
+
+std::unique_ptr<Partitioner> make_partitioner(const PartitionOptions& options) {
+  check_partition_method(options.method);
+  if (options.method == "metis") return make_metis_partitioner();
+  if (options.method == "communities") return make_community_partitioner();
+  if (options.method == "random") return make_random_partitioner();
+  if (options.method == "contiguous") return make_contiguous_partitioner();
+  if (options.method == "file") return make_file_partitioner(options);
+  return make_auto_partitioner();
 }
 
 std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split) {
-  const auto partitioner = make_partitioner(options.method);
+  const auto partitioner = make_partitioner(options);
   PartitionProblem problem = make_partition_problem(graph, parts, options, split);
   if (parts == 1) return std::vector<std::int32_t>(graph.nodes(), 0);
   const std::vector<double> shares = problem.shares;
@@ -47,6 +62,7 @@ std::vector<std::int32_t> cut_graph(const Partitioner& partitioner,
       problem.islands.empty() ? partitioner.partition(problem) : cut_islands(partitioner, problem);
   validate_assignment(problem, part_of);
   repair_empty_parts(problem, part_of);
+  if (problem.refine) Multilevel(problem).refine(part_of);
   rebalance(problem, part_of);
   return part_of;
 }

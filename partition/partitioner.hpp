@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.hpp"
+#include "partition/graph_level.hpp"
 #include "partition/local_graph.hpp"
 
 namespace atl {
@@ -41,12 +42,15 @@ inline constexpr std::int64_t kMostWeight = 1'500'000'000;
 inline constexpr double kMostMarginalCost = 100;
 
 struct PartitionOptions {
-  std::string method = "metis";
+  std::string method = "auto";
+  // Whether nodes are moved behind the partitioner while that lowers the number of halo rows.
+  bool refine = true;
   PartitionObjective objective = PartitionObjective::kVolume;
   PartitionBalance balance = PartitionBalance::kCost;
   std::vector<double> weights;  // share of each part, any scale; empty: equal shares
   std::uint64_t seed = 1;
-  int cuts = 0;  // metis: how many cuts are made; the best is kept; 0: by the size of the graph
+  // metis: how many cuts are made; the best is kept; 0: by the size of the graph and the method
+  int cuts = 0;
   // The heaviest part may exceed its share by this fraction (and by one node).
   double imbalance = 0.03;
   std::int64_t split_index = 0;  // which split says what a training node is (kEdgesTrain only)
@@ -60,6 +64,10 @@ struct PartitionOptions {
   // 1 + marginal_cost times as much; the better balanced one is kept (see marginal_balance).
   double marginal_cost = 0;
   NodeOrder node_order = NodeOrder::kCommunities;  // inside each part
+  // Method file: where one part per node is read from, and what that file's checksum is. Only the
+  // latter says which cut it is.
+  std::filesystem::path parts_file;
+  std::string parts_checksum;
   // Where partitions are kept; empty: in the dataset's folder. Changes nothing about the result.
   std::filesystem::path parts_dir;
 };
@@ -87,6 +95,7 @@ struct PartitionProblem {
   double imbalance = 0.03;
   std::uint64_t seed = 1;
   int cuts = 1;
+  bool refine = true;
   std::vector<int> islands;  // as in the options; empty if they change nothing
 };
 // Throws Error{kOption} for options that no graph of so many nodes can be cut by: more parts than
@@ -106,12 +115,24 @@ class Partitioner {
   virtual std::vector<std::int32_t> partition(const PartitionProblem& problem) const = 0;
 };
 std::vector<std::string> partition_methods();
+// Whether cuts of a method are refined unless options say otherwise: random and contiguous are
+// wanted for what they are, and a cut from a file was made as its maker wanted it.
+bool refines_by_default(const std::string& method);
 // Throws Error{kOption} listing the valid names.
-std::unique_ptr<Partitioner> make_partitioner(const std::string& method);
+void check_partition_method(const std::string& method);
+// Throws as check_partition_method.
+std::unique_ptr<Partitioner> make_partitioner(const PartitionOptions& options);
+// What names a file of parts. Throws Error{kInput} if it can't be read.
+std::string parts_file_checksum(const std::filesystem::path& file);
 
+std::unique_ptr<Partitioner> make_auto_partitioner();
 std::unique_ptr<Partitioner> make_metis_partitioner();
+std::unique_ptr<Partitioner> make_community_partitioner();
+// METIS on a graph with each edge in both directions and no loops.
+std::vector<std::int32_t> cut_by_metis(const GraphLevel& graph, const PartitionProblem& problem);
 std::unique_ptr<Partitioner> make_random_partitioner();
 std::unique_ptr<Partitioner> make_contiguous_partitioner();
+std::unique_ptr<Partitioner> make_file_partitioner(const PartitionOptions& options);
 // Throws Error{kInput} if METIS, built with 32-bit indices, can't hold such a graph; `entries`
 // counts the undirected structure, each edge twice.
 void check_metis_limits(std::int64_t nodes, std::int64_t entries);

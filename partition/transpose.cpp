@@ -5,10 +5,10 @@
 
 namespace atl {
 
-Csr transpose(const CsrView& csr) {
+Csr transpose(const CsrView& csr, std::int64_t columns) {
   const std::int64_t rows = csr.rows();
   Csr result;
-  result.row_ptr.assign(rows + 1, 0);
+  result.row_ptr.assign((columns < 0 ? rows : columns) + 1, 0);
   for (const std::int32_t column : csr.col_idx) ++result.row_ptr[column + 1];
   std::partial_sum(result.row_ptr.begin(), result.row_ptr.end(), result.row_ptr.begin());
   result.col_idx.resize(csr.col_idx.size());

@@ -8,9 +8,9 @@
 
 namespace atl {
 
-// Square matrices only. Rows of the result have ascending columns where equal ones keep the order
-// they had. Linear time.
-Csr transpose(const CsrView& csr);
+// columns: of the matrix; -1: as many as rows. Rows of the result have ascending columns where
+// equal ones keep the order they had. Linear time.
+Csr transpose(const CsrView& csr, std::int64_t columns = -1);
 
 // Neighbours of every node in either direction, ascending, without duplicates and self-loops; no
 // values. Peak memory: 4 bytes per entry of the graph and of its transpose if it is directed.

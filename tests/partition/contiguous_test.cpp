@@ -23,7 +23,9 @@ Parts run(const char* method, const std::vector<std::int32_t>& node_weights,
   problem.node_weights = node_weights;
   problem.shares = shares;
   problem.seed = seed;
-  return make_partitioner(method)->partition(problem);
+  PartitionOptions options;
+  options.method = method;
+  return make_partitioner(options)->partition(problem);
 }
 
 TEST(ContiguousPartitioner, CutsByWeight) {

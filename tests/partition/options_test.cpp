@@ -66,6 +66,8 @@ TEST(PartitionOptions, EqualOptionsHaveEqualText) {
 // The text decides the name of the folder: partitions made before these options stay valid.
 TEST(PartitionOptions, UnusedOptionsLeaveTheTextAlone) {
   PartitionOptions options;
+  options.method = "metis";
+  options.refine = false;
   const std::string text =
       R"({"method":"metis","objective":"volume","balance":"cost","shares":"equal","seed":1,)"
       R"("cuts":0,"imbalance":0.03,"node_order":"communities"})";
@@ -80,6 +82,9 @@ TEST(PartitionOptions, UnusedOptionsLeaveTheTextAlone) {
 TEST(PartitionOptions, UsedOptionsAreInTheText) {
   PartitionOptions options;
   std::vector<std::string> texts{to_json(options).dump()};
+  EXPECT_THAT(texts.back(), HasSubstr(R"({"method":"auto","refine":true,)"));
+  options.refine = false;
+  texts.push_back(to_json(options).dump());
   options.islands = {2, 2};
   texts.push_back(to_json(options).dump());
   EXPECT_THAT(texts.back(), HasSubstr("\"islands\":[2,2]"));
@@ -179,6 +184,9 @@ TEST(PartitionOptions, CutsGoByTheSizeOfTheGraph) {
     const CsrView csr{row_ptr, std::span(columns).first(count), {}};
     return make_partition_problem({csr, true}, 2, options, {}).cuts;
   };
+  EXPECT_EQ(cuts(500'000), 4);
+  EXPECT_EQ(cuts(500'001), 1);  // auto has another cut to compare with
+  options.method = "metis";
   EXPECT_EQ(cuts(3), 4);
   EXPECT_EQ(cuts(20'000'000), 4);
   EXPECT_EQ(cuts(20'000'001), 1);

@@ -1,0 +1,116 @@
+// The graph of communities, and the nets whose pins they are.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "partition/graph_level.hpp"
+#include "partition/tally.hpp"
+
+namespace atl {
+
+namespace {
+
+// For all rows to come, by the length of those so far: doubling would hold twice as much.
+void make_room(ContractedGraph& graph, std::int64_t row, std::int64_t rows, std::size_t next) {
+  const auto entries = static_cast<double>(graph.col_idx.size());
+  const double mean = entries / static_cast<double>(std::max<std::int64_t>(1, row));
+  const auto wanted =
+      static_cast<std::size_t>(1.1 * (entries + mean * static_cast<double>(rows - row))) + next;
+  graph.col_idx.reserve(wanted);
+  graph.edge_weights.reserve(wanted);
+}
+
+}  // namespace
+
+ContractedGraph contract(const GraphLevel& graph, const Communities& found) {
+  const std::int64_t nodes = graph.nodes();
+  const std::int64_t communities = found.count;
+  const std::span<const std::int32_t> community_of = found.of;
+  std::vector<std::int64_t> first(static_cast<std::size_t>(communities) + 1, 0);
+  for (const std::int32_t c : community_of) ++first[c + 1];
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  std::vector<std::int32_t> members(static_cast<std::size_t>(nodes));
+  {
+    std::vector<std::int64_t> next(first.begin(), first.end() - 1);
+    for (std::int64_t v = 0; v < nodes; ++v) {
+      members[next[community_of[v]]++] = static_cast<std::int32_t>(v);
+    }
+  }
+  ContractedGraph result;
+  result.constraints = graph.constraints;
+  result.node_weights.assign(communities * graph.constraints, 0);
+  for (std::int64_t v = 0; v < nodes; ++v) {
+    for (std::int64_t c = 0; c < graph.constraints; ++c) {
+      result.node_weights[community_of[v] * graph.constraints + c] +=
+          graph.node_weights[v * graph.constraints + c];
+    }
+  }
+  result.row_ptr.assign(communities + 1, 0);
+  // Blocks of communities, so that what threads found is held twice for a block only.
+  constexpr std::int64_t kBlock = 1 << 14;
+  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> rows(kBlock);
+  for (std::int64_t begin = 0; begin < communities; begin += kBlock) {
+    const std::int64_t end = std::min(communities, begin + kBlock);
+#pragma omp parallel
+    {
+      Tally tally;
+#pragma omp for schedule(dynamic, 64)
+      for (std::int64_t c = begin; c < end; ++c) {
+        std::int64_t edges = 0;
+        for (std::int64_t i = first[c]; i < first[c + 1]; ++i) edges += graph.degree(members[i]);
+        tally.start(std::min(edges, communities));
+        for (std::int64_t i = first[c]; i < first[c + 1]; ++i) {
+          graph.for_each_neighbour(members[i], [&](std::int32_t u, std::int64_t weight) {
+            if (community_of[u] != c) tally.add(community_of[u], weight);
+          });
+        }
+        auto& row = rows[c - begin];
+        row.clear();
+        tally.for_each([&](std::int32_t to, std::int64_t sum) {
+          row.emplace_back(to, static_cast<std::int32_t>(std::min<std::int64_t>(
+                                   sum, std::numeric_limits<std::int32_t>::max())));
+        });
+      }
+    }
+    for (std::int64_t c = begin; c < end; ++c) {
+      if (result.col_idx.size() + rows[c - begin].size() > result.col_idx.capacity()) {
+        make_room(result, c, communities, rows[c - begin].size());
+      }
+      for (const auto& [to, sum] : rows[c - begin]) {
+        result.col_idx.push_back(to);
+        result.edge_weights.push_back(sum);
+      }
+      result.row_ptr[c + 1] = static_cast<std::int64_t>(result.col_idx.size());
+    }
+  }
+  return result;
+}
+
+Csr contract_nets(const CsrView& pins, bool with_itself,
+                  std::span<const std::int32_t> community_of) {
+  Csr result;
+  constexpr std::int64_t kBlock = 1 << 15;
+  std::vector<std::vector<std::int32_t>> rows(kBlock);
+  for (std::int64_t begin = 0; begin < pins.rows(); begin += kBlock) {
+    const std::int64_t end = std::min(pins.rows(), begin + kBlock);
+#pragma omp parallel for schedule(dynamic, 256)
+    for (std::int64_t n = begin; n < end; ++n) {
+      auto& row = rows[n - begin];
+      row.clear();
+      for (const std::int32_t pin : pins.row(n)) row.push_back(community_of[pin]);
+      if (with_itself) row.push_back(community_of[n]);
+      std::sort(row.begin(), row.end());
+      row.erase(std::unique(row.begin(), row.end()), row.end());
+    }
+    for (std::int64_t n = begin; n < end; ++n) {
+      const auto& row = rows[n - begin];
+      if (row.size() < 2) continue;
+      result.col_idx.insert(result.col_idx.end(), row.begin(), row.end());
+      result.row_ptr.push_back(static_cast<std::int64_t>(result.col_idx.size()));
+    }
+  }
+  return result;
+}
+
+}  // namespace atl

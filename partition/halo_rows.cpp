@@ -1,0 +1,122 @@
+#include "partition/halo_rows.hpp"
+
+#include "base/error.hpp"
+
+namespace atl {
+
+PinCounts::PinCounts(const Nets& nets, std::span<const std::int32_t> part_of, int parts)
+    : parts_(parts), first_(static_cast<std::size_t>(nets.pins.rows()) + 1, 0) {
+  const std::int64_t count = nets.pins.rows();
+  for (std::int64_t n = 0; n < count; ++n) {
+    const auto size =
+        static_cast<std::int64_t>(nets.pins.row(n).size()) + (nets.with_itself ? 1 : 0);
+    first_[n + 1] = first_[n] + std::min<std::int64_t>(size, parts);
+  }
+  part_.resize(first_.back());
+  count_.assign(first_.back(), 0);
+#pragma omp parallel for schedule(dynamic, 1024)
+  for (std::int64_t n = 0; n < count; ++n) {
+    const auto net = static_cast<std::int32_t>(n);
+    if (first_[n + 1] - first_[n] == parts) {
+      for (int p = 0; p < parts; ++p) part_[first_[n] + p] = static_cast<std::uint16_t>(p);
+    }
+    nets.for_each_pin(net, [&](std::int32_t pin) { change(net, part_of[pin], 1); });
+  }
+}
+
+// Where `part` is counted; else a free place, of which there is one for each pin.
+std::int64_t PinCounts::slot(std::int64_t net, int part) const {
+  const std::int64_t begin = first_[net];
+  const std::int64_t end = first_[net + 1];
+  if (end - begin == parts_) return begin + part;
+  std::int64_t free = -1;
+  for (std::int64_t i = begin; i < end; ++i) {
+    if (count_[i] == 0) {
+      free = i;
+    } else if (part_[i] == part) {
+      return i;
+    }
+  }
+  return free;
+}
+
+HaloRows::HaloRows(std::span<const Nets> directions, std::span<std::int32_t> part_of, int parts)
+    : directions_(directions),
+      part_of_(part_of),
+      parts_(parts),
+      near_(part_of.size() * static_cast<std::size_t>(parts), 0),
+      alone_(part_of.size(), 0) {
+  for (const Nets& nets : directions) {
+    const PinCounts& counts = counts_.emplace_back(nets, part_of, parts);
+#pragma omp parallel for schedule(dynamic, 1024)
+    for (std::int64_t v = 0; v < static_cast<std::int64_t>(part_of.size()); ++v) {
+      const auto node = static_cast<std::int32_t>(v);
+      nets.for_each_net(node, [&](std::int32_t net) {
+        counts.for_each(net, [&](int part) { ++near(node, part); });
+        if (counts.count(net, part_of[v]) == 1) ++alone_[v];
+      });
+    }
+  }
+}
+
+std::int64_t HaloRows::rows() const {
+  std::int64_t sum = 0;
+  for (const PinCounts& counts : counts_) {
+#pragma omp parallel for schedule(static) reduction(+ : sum)
+    for (std::int64_t n = 0; n < counts.nets(); ++n) {
+      std::int64_t parts = 0;
+      counts.for_each(n, [&](int) { ++parts; });
+      sum += std::max<std::int64_t>(parts, 1) - 1;
+    }
+  }
+  return sum;
+}
+
+bool HaloRows::may_gain(std::int32_t node) const {
+  if (alone_[node] == 0) return false;
+  const auto counts = near(node);
+  for (int part = 0; part < parts_; ++part) {
+    if (counts[part] > 0 && part != part_of_[node]) return true;
+  }
+  return false;
+}
+
+Proposal HaloRows::best(std::int32_t node, const PartLoads& loads, bool any) const {
+  const int own = part_of_[node];
+  const auto counts = near(node);
+  Proposal best;
+  best.node = node;
+  std::int32_t most = any ? -1 : 0;
+  for (int part = 0; part < parts_; ++part) {
+    const std::int32_t nets = counts[part];
+    if (part == own || nets < most || (nets == 0 && !any) || !loads.fits(node, part)) continue;
+    if (nets == most && best.to >= 0 && loads.fullness(part) >= loads.fullness(best.to)) continue;
+    most = nets;
+    best.to = part;
+  }
+  if (best.to >= 0) best.gain = alone_[node] + most - counts[own];
+  return best;
+}
+
+void HaloRows::move(std::int32_t node, int to) {
+  const int from = part_of_[node];
+  part_of_[node] = to;
+  alone_[node] = 0;
+  for (std::size_t d = 0; d < counts_.size(); ++d) {
+    const Nets& nets = directions_[d];
+    nets.for_each_net(node, [&](std::int32_t net) {
+      const std::int32_t left = counts_[d].change(net, from, -1);
+      const std::int32_t there = counts_[d].change(net, to, 1);
+      if (there == 1) ++alone_[node];
+      if (left > 1 && there > 2) return;
+      nets.for_each_pin(net, [&](std::int32_t pin) {
+        if (left == 0) --near(pin, from);
+        if (there == 1) ++near(pin, to);
+        if (left == 1 && part_of_[pin] == from) ++alone_[pin];
+        if (there == 2 && part_of_[pin] == to && pin != node) --alone_[pin];
+      });
+    });
+  }
+}
+
+}  // namespace atl

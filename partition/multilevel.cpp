@@ -1,0 +1,206 @@
+#include "partition/multilevel.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/progress.hpp"
+#include "partition/climb.hpp"
+#include "partition/cut_weight.hpp"
+#include "partition/descent.hpp"
+#include "partition/halo_rows.hpp"
+#include "partition/transpose.hpp"
+
+namespace atl {
+
+namespace {
+
+// METIS cuts so many nodes in a moment, and they leave it room to balance.
+std::int64_t nodes_of_last_level(int parts) {
+  constexpr std::int64_t kNodes = 5000;
+  constexpr std::int64_t kNodesPerPart = 64;
+  return std::max(kNodes, kNodesPerPart * parts);
+}
+
+std::vector<std::int64_t> total_weights(const PartitionProblem& problem) {
+  std::vector<std::int64_t> total(static_cast<std::size_t>(problem.constraints), 0);
+  for (std::size_t i = 0; i < problem.node_weights.size(); ++i) {
+    total[i % total.size()] += problem.node_weights[i];
+  }
+  return total;
+}
+
+// What a row of the level above says of the nodes below.
+std::vector<std::int32_t> taken_apart(const Communities& communities,
+                                      const std::vector<std::int32_t>& above) {
+  std::vector<std::int32_t> below(communities.of.size());
+#pragma omp parallel for schedule(static)
+  for (std::int64_t v = 0; v < static_cast<std::int64_t>(below.size()); ++v) {
+    below[v] = above[communities.of[v]];
+  }
+  return below;
+}
+
+std::vector<std::int32_t> gathered(const Communities& communities,
+                                   const std::vector<std::int32_t>& below) {
+  std::vector<std::int32_t> above(static_cast<std::size_t>(communities.count));
+  for (std::size_t v = 0; v < below.size(); ++v) above[communities.of[v]] = below[v];
+  return above;
+}
+
+class CommunityPartitioner : public Partitioner {
+ public:
+  std::vector<std::int32_t> partition(const PartitionProblem& problem) const override {
+    return Multilevel(problem).cut();
+  }
+};
+
+}  // namespace
+
+Multilevel::Multilevel(const PartitionProblem& problem)
+    : problem_(problem), last_level_(nodes_of_last_level(problem.parts)) {
+  const CsrView in{problem.graph.in_edges.row_ptr, problem.graph.in_edges.col_idx, {}};
+  if (!problem.graph.symmetric) reversed_ = transpose(in);
+  finest_ = {in,
+             problem.graph.symmetric ? CsrView{} : reversed_.view(),
+             {},
+             problem.node_weights,
+             problem.constraints};
+  detailed_ = finest_.entries() <= kDetailedEntries;
+}
+
+std::vector<double> Multilevel::limits() const {
+  std::vector<double> limits;
+  const std::vector<std::int64_t> total = total_weights(problem_);
+  for (const double share : problem_.shares) {
+    for (const std::int64_t sum : total) {
+      limits.push_back((1 + problem_.imbalance) * share * static_cast<double>(sum));
+    }
+  }
+  return limits;
+}
+
+std::vector<std::int32_t> Multilevel::cut() const {
+  std::vector<Level> levels = coarsen({}, problem_.seed);
+  // The graph itself may have loops, duplicates and edges in one direction only.
+  if (levels.empty()) return make_metis_partitioner()->partition(problem_);
+  const Activity activity("cutting communities by METIS");
+  std::vector<std::int32_t> part_of = cut_by_metis(levels.back().graph.level(), problem_);
+  return uncoarsen(std::move(levels), std::move(part_of));
+}
+
+std::vector<Multilevel::Level> Multilevel::coarsen(std::vector<std::int32_t> part_of,
+                                                   std::uint64_t seed) const {
+  // Small steps keep what only a few nodes have in common; large graphs have no time for them.
+  const double growth = detailed_ ? 8 : 1e9;
+  const std::vector<std::int64_t> total = total_weights(problem_);
+  std::vector<Level> levels;
+  while (true) {
+    const GraphLevel graph = levels.empty() ? finest_ : levels.back().graph.level();
+    if (graph.nodes() <= last_level_) break;
+    const Activity activity("finding communities");
+    std::vector<std::int64_t> bounds;
+    for (const std::int64_t sum : total) {
+      const auto weight = static_cast<double>(sum);
+      const double bound = std::min(2 * weight / static_cast<double>(last_level_),
+                                    growth * weight / static_cast<double>(graph.nodes()));
+      bounds.push_back(static_cast<std::int64_t>(bound) + 1);
+    }
+    Level next;
+    next.communities = find_communities(graph, bounds, part_of, seed + levels.size());
+    // What hardly shrinks any more won't reach the target.
+    if (next.communities.count * 20 > graph.nodes() * 19) break;
+    next.graph = contract(graph, next.communities);
+    if (detailed_ && problem_.objective == PartitionObjective::kVolume) {
+      if (levels.empty()) {
+        const bool directed = !problem_.graph.symmetric;
+        next.pins.push_back(contract_nets(directed ? finest_.reversed : finest_.edges,
+                                          /*with_itself=*/true, next.communities.of));
+        if (directed) {
+          next.pins.push_back(
+              contract_nets(finest_.edges, /*with_itself=*/true, next.communities.of));
+        }
+      } else {
+        for (const Csr& pins : levels.back().pins) {
+          next.pins.push_back(
+              contract_nets(pins.view(), /*with_itself=*/false, next.communities.of));
+        }
+      }
+    }
+    if (!part_of.empty()) part_of = gathered(next.communities, part_of);
+    levels.push_back(std::move(next));
+  }
+  return levels;
+}
+
+std::vector<std::int32_t> Multilevel::uncoarsen(std::vector<Level> levels,
+                                                std::vector<std::int32_t> part_of) const {
+  const Activity activity("improving the cut");
+  for (; !levels.empty(); levels.pop_back()) {
+    improve(levels.back(), part_of);
+    part_of = taken_apart(levels.back().communities, part_of);
+  }
+  if (problem_.objective == PartitionObjective::kCut) descend_cut(finest_, part_of);
+  return part_of;
+}
+
+void Multilevel::improve(const Level& level, std::span<std::int32_t> part_of) const {
+  const GraphLevel graph = level.graph.level();
+  if (level.pins.empty()) return descend_cut(graph, part_of);
+  std::vector<Csr> nets_of;
+  for (const Csr& pins : level.pins) nets_of.push_back(transpose(pins.view(), graph.nodes()));
+  std::vector<Nets> directions;
+  for (std::size_t i = 0; i < nets_of.size(); ++i) {
+    directions.push_back({level.pins[i].view(), nets_of[i].view(), /*with_itself=*/false});
+  }
+  HaloRows rows(directions, part_of, problem_.parts);
+  PartLoads loads(problem_.constraints, graph.node_weights, limits(), part_of);
+  Descent(rows, loads, part_of).run(0);
+  Climb(rows, loads, graph, part_of).run(0, problem_.seed);
+}
+
+void Multilevel::descend_cut(const GraphLevel& graph, std::span<std::int32_t> part_of) const {
+  CutWeight weight(graph, part_of, problem_.parts);
+  PartLoads loads(problem_.constraints, graph.node_weights, limits(), part_of);
+  Descent(weight, loads, part_of).run(0);
+}
+
+std::int64_t Multilevel::descend_rows(std::span<std::int32_t> part_of) const {
+  constexpr double kLeastGain = 0.001;  // of all rows, in a round
+  std::vector<Nets> directions{{problem_.graph.symmetric ? finest_.edges : finest_.reversed,
+                                finest_.edges, /*with_itself=*/true}};
+  if (!problem_.graph.symmetric) {
+    directions.push_back({finest_.edges, finest_.reversed, /*with_itself=*/true});
+  }
+  HaloRows rows(directions, part_of, problem_.parts);
+  PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
+  const std::int64_t before = rows.rows();
+  const double least = kLeastGain * static_cast<double>(before);
+  std::int64_t gained = Descent(rows, loads, part_of).run(least);
+  if (detailed_) gained += Climb(rows, loads, finest_, part_of).run(least, problem_.seed);
+  return before - gained;
+}
+
+void Multilevel::cycle(std::span<std::int32_t> part_of, std::uint64_t seed) const {
+  const std::vector<std::int32_t> given(part_of.begin(), part_of.end());
+  std::vector<Level> levels = coarsen(given, seed);
+  std::vector<std::int32_t> above = given;
+  for (const Level& level : levels) above = gathered(level.communities, above);
+  std::ranges::copy(uncoarsen(std::move(levels), std::move(above)), part_of.begin());
+  descend_rows(part_of);
+}
+
+void Multilevel::refine(std::span<std::int32_t> part_of) const {
+  if (problem_.objective != PartitionObjective::kVolume) return;
+  constexpr int kCycles = 2;
+  const Activity activity("improving the cut");
+  descend_rows(part_of);
+  for (int i = 1; detailed_ && i <= kCycles; ++i) {
+    cycle(part_of, problem_.seed + 1000 * static_cast<std::uint64_t>(i));
+  }
+}
+
+std::unique_ptr<Partitioner> make_community_partitioner() {
+  return std::make_unique<CommunityPartitioner>();
+}
+
+}  // namespace atl
