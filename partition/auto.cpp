@@ -17,9 +17,9 @@ class AutoPartitioner : public Partitioner {
     }
     std::vector<std::int32_t> by_metis = metis->partition(problem);
     std::vector<std::int32_t> by_communities = multilevel.cut();
-    const std::int64_t metis_rows = multilevel.descend_rows(by_metis);
-    const std::int64_t communities_rows = multilevel.descend_rows(by_communities);
-    return metis_rows <= communities_rows ? by_metis : by_communities;
+    return multilevel.rows_after_descent(by_metis) <= multilevel.rows_after_descent(by_communities)
+               ? by_metis
+               : by_communities;
   }
 };
 

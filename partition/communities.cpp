@@ -14,7 +14,6 @@ namespace atl {
 
 namespace {
 
-constexpr int kRounds = 3;
 constexpr std::int64_t kBlocks = 64;  // of a round: the more, the newer is what nodes look at
 
 class CommunityFinder {
@@ -32,9 +31,9 @@ class CommunityFinder {
     std::iota(community_.begin(), community_.end(), 0);
   }
 
-  Communities run() {
+  Communities run(int rounds) {
     const std::vector<std::int32_t> order = few_edges_first();
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       if (propagate(order) * 200 < graph_.nodes()) break;  // few still move
     }
     pair_lone_nodes(order);
@@ -175,8 +174,9 @@ class CommunityFinder {
 }  // namespace
 
 Communities find_communities(const GraphLevel& graph, std::span<const std::int64_t> bounds,
-                             std::span<const std::int32_t> part_of, std::uint64_t seed) {
-  return CommunityFinder(graph, bounds, part_of, seed).run();
+                             std::span<const std::int32_t> part_of, int rounds,
+                             std::uint64_t seed) {
+  return CommunityFinder(graph, bounds, part_of, seed).run(rounds);
 }
 
 }  // namespace atl

@@ -59,9 +59,9 @@ struct Communities {
 
 // Nodes join those they have most edges to, the ones with few edges first. No community weighs more
 // than `bounds` [constraints] unless it is one node, or spans two parts where part_of is not empty.
-// The same for any number of threads.
+// In a round every node looks once. The same for any number of threads.
 Communities find_communities(const GraphLevel& graph, std::span<const std::int64_t> bounds,
-                             std::span<const std::int32_t> part_of, std::uint64_t seed);
+                             std::span<const std::int32_t> part_of, int rounds, std::uint64_t seed);
 
 // One node per community; edges between two are added up (at most 2^31 - 1), those within
 // disappear.

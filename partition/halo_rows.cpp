@@ -14,13 +14,14 @@ PinCounts::PinCounts(const Nets& nets, std::span<const std::int32_t> part_of, in
   }
   part_.resize(first_.back());
   count_.assign(first_.back(), 0);
+  combined_.assign(first_.back(), 0);
 #pragma omp parallel for schedule(dynamic, 1024)
   for (std::int64_t n = 0; n < count; ++n) {
     const auto net = static_cast<std::int32_t>(n);
     if (first_[n + 1] - first_[n] == parts) {
       for (int p = 0; p < parts; ++p) part_[first_[n] + p] = static_cast<std::uint16_t>(p);
     }
-    nets.for_each_pin(net, [&](std::int32_t pin) { change(net, part_of[pin], 1); });
+    nets.for_each_pin(net, [&](std::int32_t pin) { change(net, part_of[pin], pin, 1); });
   }
 }
 
@@ -52,7 +53,7 @@ HaloRows::HaloRows(std::span<const Nets> directions, std::span<std::int32_t> par
     for (std::int64_t v = 0; v < static_cast<std::int64_t>(part_of.size()); ++v) {
       const auto node = static_cast<std::int32_t>(v);
       nets.for_each_net(node, [&](std::int32_t net) {
-        counts.for_each(net, [&](int part) { ++near(node, part); });
+        counts.add_presence(net, &near(node, 0));
         if (counts.count(net, part_of[v]) == 1) ++alone_[v];
       });
     }
@@ -105,15 +106,16 @@ void HaloRows::move(std::int32_t node, int to) {
   for (std::size_t d = 0; d < counts_.size(); ++d) {
     const Nets& nets = directions_[d];
     nets.for_each_net(node, [&](std::int32_t net) {
-      const std::int32_t left = counts_[d].change(net, from, -1);
-      const std::int32_t there = counts_[d].change(net, to, 1);
-      if (there == 1) ++alone_[node];
-      if (left > 1 && there > 2) return;
+      const auto left = counts_[d].change(net, from, node, -1);
+      const auto there = counts_[d].change(net, to, node, 1);
+      if (left.count == 1 && left.combined != node)
+        ++alone_[left.combined];  // a duplicate leaves next
+      if (there.count == 1) ++alone_[node];
+      if (there.count == 2) --alone_[there.combined ^ node];
+      if (left.count > 0 && there.count > 1) return;
       nets.for_each_pin(net, [&](std::int32_t pin) {
-        if (left == 0) --near(pin, from);
-        if (there == 1) ++near(pin, to);
-        if (left == 1 && part_of_[pin] == from) ++alone_[pin];
-        if (there == 2 && part_of_[pin] == to && pin != node) --alone_[pin];
+        if (left.count == 0) --near(pin, from);
+        if (there.count == 1) ++near(pin, to);
       });
     });
   }

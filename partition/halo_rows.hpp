@@ -43,17 +43,33 @@ class PinCounts {
     const std::int64_t i = slot(net, part);
     return i < 0 || part_[i] != part ? 0 : count_[i];
   }
-  // The new count.
-  std::int32_t change(std::int64_t net, int part, int by) {
+  // How many pins of a net are in a part, and the exclusive or of their numbers: with one pin the
+  // pin itself.
+  struct Pins {
+    std::int32_t count;
+    std::int32_t combined;
+  };
+  // A pin comes (by 1) or goes (by -1); what is there then.
+  Pins change(std::int64_t net, int part, std::int32_t pin, int by) {
     const std::int64_t i = slot(net, part);
     part_[i] = static_cast<std::uint16_t>(part);
-    return count_[i] += by;
+    return {count_[i] += by, combined_[i] ^= pin};
   }
   // f(part) for each part with pins.
   template <typename F>
   void for_each(std::int64_t net, const F& f) const {
     for (std::int64_t i = first_[net]; i < first_[net + 1]; ++i) {
       if (count_[i] > 0) f(static_cast<int>(part_[i]));
+    }
+  }
+  // Adds 1 to near[part] for each of these.
+  void add_presence(std::int64_t net, std::int32_t* near) const {
+    const std::int64_t begin = first_[net];
+    if (first_[net + 1] - begin == parts_) {  // a slot per part: in vectors
+      const std::int32_t* counts = count_.data() + begin;
+      for (int part = 0; part < parts_; ++part) near[part] += counts[part] > 0 ? 1 : 0;
+    } else {
+      for_each(net, [&](int part) { ++near[part]; });
     }
   }
   std::int64_t nets() const { return static_cast<std::int64_t>(first_.size()) - 1; }
@@ -65,6 +81,7 @@ class PinCounts {
   std::vector<std::int64_t> first_;  // slots of each net
   std::vector<std::uint16_t> part_;
   std::vector<std::int32_t> count_;
+  std::vector<std::int32_t> combined_;
 };
 
 class HaloRows {

@@ -14,6 +14,8 @@ namespace atl {
 
 namespace {
 
+constexpr double kLeastGain = 0.002;  // of all rows, for another round
+
 // METIS cuts so many nodes in a moment, and they leave it room to balance.
 std::int64_t nodes_of_last_level(int parts) {
   constexpr std::int64_t kNodes = 5000;
@@ -85,13 +87,14 @@ std::vector<std::int32_t> Multilevel::cut() const {
   if (levels.empty()) return make_metis_partitioner()->partition(problem_);
   const Activity activity("cutting communities by METIS");
   std::vector<std::int32_t> part_of = cut_by_metis(levels.back().graph.level(), problem_);
-  return uncoarsen(std::move(levels), std::move(part_of));
+  return uncoarsen(std::move(levels), std::move(part_of), /*climb=*/true);
 }
 
 std::vector<Multilevel::Level> Multilevel::coarsen(std::vector<std::int32_t> part_of,
                                                    std::uint64_t seed) const {
   // Small steps keep what only a few nodes have in common; large graphs have no time for them.
   const double growth = detailed_ ? 8 : 1e9;
+  const int rounds = detailed_ ? 3 : 2;
   const std::vector<std::int64_t> total = total_weights(problem_);
   std::vector<Level> levels;
   while (true) {
@@ -106,7 +109,7 @@ std::vector<Multilevel::Level> Multilevel::coarsen(std::vector<std::int32_t> par
       bounds.push_back(static_cast<std::int64_t>(bound) + 1);
     }
     Level next;
-    next.communities = find_communities(graph, bounds, part_of, seed + levels.size());
+    next.communities = find_communities(graph, bounds, part_of, rounds, seed + levels.size());
     // What hardly shrinks any more won't reach the target.
     if (next.communities.count * 20 > graph.nodes() * 19) break;
     next.graph = contract(graph, next.communities);
@@ -133,17 +136,18 @@ std::vector<Multilevel::Level> Multilevel::coarsen(std::vector<std::int32_t> par
 }
 
 std::vector<std::int32_t> Multilevel::uncoarsen(std::vector<Level> levels,
-                                                std::vector<std::int32_t> part_of) const {
+                                                std::vector<std::int32_t> part_of,
+                                                bool climb) const {
   const Activity activity("improving the cut");
   for (; !levels.empty(); levels.pop_back()) {
-    improve(levels.back(), part_of);
+    improve(levels.back(), part_of, climb);
     part_of = taken_apart(levels.back().communities, part_of);
   }
   if (problem_.objective == PartitionObjective::kCut) descend_cut(finest_, part_of);
   return part_of;
 }
 
-void Multilevel::improve(const Level& level, std::span<std::int32_t> part_of) const {
+void Multilevel::improve(const Level& level, std::span<std::int32_t> part_of, bool climb) const {
   const GraphLevel graph = level.graph.level();
   if (level.pins.empty()) return descend_cut(graph, part_of);
   std::vector<Csr> nets_of;
@@ -154,8 +158,9 @@ void Multilevel::improve(const Level& level, std::span<std::int32_t> part_of) co
   }
   HaloRows rows(directions, part_of, problem_.parts);
   PartLoads loads(problem_.constraints, graph.node_weights, limits(), part_of);
+  const double least = kLeastGain * static_cast<double>(rows.rows());
   Descent(rows, loads, part_of).run(0);
-  Climb(rows, loads, graph, part_of).run(0, problem_.seed);
+  if (climb) Climb(rows, loads, graph, part_of).run(least, problem_.seed);
 }
 
 void Multilevel::descend_cut(const GraphLevel& graph, std::span<std::int32_t> part_of) const {
@@ -164,36 +169,48 @@ void Multilevel::descend_cut(const GraphLevel& graph, std::span<std::int32_t> pa
   Descent(weight, loads, part_of).run(0);
 }
 
-std::int64_t Multilevel::descend_rows(std::span<std::int32_t> part_of) const {
-  constexpr double kLeastGain = 0.001;  // of all rows, in a round
-  std::vector<Nets> directions{{problem_.graph.symmetric ? finest_.edges : finest_.reversed,
-                                finest_.edges, /*with_itself=*/true}};
-  if (!problem_.graph.symmetric) {
-    directions.push_back({finest_.edges, finest_.reversed, /*with_itself=*/true});
-  }
+template <typename Use>
+auto Multilevel::with_rows(std::span<std::int32_t> part_of, const Use& use) const {
+  const CsrView in = finest_.edges;
+  const CsrView out = problem_.graph.symmetric ? in : finest_.reversed;
+  std::vector<Nets> directions{{out, in, /*with_itself=*/true}};
+  if (!problem_.graph.symmetric) directions.push_back({in, out, /*with_itself=*/true});
   HaloRows rows(directions, part_of, problem_.parts);
   PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
-  const std::int64_t before = rows.rows();
-  const double least = kLeastGain * static_cast<double>(before);
-  std::int64_t gained = Descent(rows, loads, part_of).run(least);
-  if (detailed_) gained += Climb(rows, loads, finest_, part_of).run(least, problem_.seed);
-  return before - gained;
+  return use(rows, loads);
+}
+
+std::int64_t Multilevel::rows_after_descent(std::vector<std::int32_t> part_of) const {
+  return with_rows(part_of, [&](HaloRows& rows, PartLoads& loads) {
+    const std::int64_t before = rows.rows();
+    return before -
+           Descent(rows, loads, std::span(part_of)).run(kLeastGain * static_cast<double>(before));
+  });
+}
+
+void Multilevel::descend_and_climb(std::span<std::int32_t> part_of) const {
+  with_rows(part_of, [&](HaloRows& rows, PartLoads& loads) {
+    const double least = kLeastGain * static_cast<double>(rows.rows());
+    Descent(rows, loads, part_of).run(least);
+    if (detailed_) Climb(rows, loads, finest_, part_of).run(least, problem_.seed);
+    return 0;
+  });
 }
 
 void Multilevel::cycle(std::span<std::int32_t> part_of, std::uint64_t seed) const {
-  const std::vector<std::int32_t> given(part_of.begin(), part_of.end());
-  std::vector<Level> levels = coarsen(given, seed);
-  std::vector<std::int32_t> above = given;
+  std::vector<std::int32_t> above(part_of.begin(), part_of.end());
+  std::vector<Level> levels = coarsen(above, seed);
   for (const Level& level : levels) above = gathered(level.communities, above);
-  std::ranges::copy(uncoarsen(std::move(levels), std::move(above)), part_of.begin());
-  descend_rows(part_of);
+  std::ranges::copy(uncoarsen(std::move(levels), std::move(above), /*climb=*/false),
+                    part_of.begin());
+  descend_and_climb(part_of);
 }
 
 void Multilevel::refine(std::span<std::int32_t> part_of) const {
   if (problem_.objective != PartitionObjective::kVolume) return;
   constexpr int kCycles = 2;
   const Activity activity("improving the cut");
-  descend_rows(part_of);
+  descend_and_climb(part_of);
   for (int i = 1; detailed_ && i <= kCycles; ++i) {
     cycle(part_of, problem_.seed + 1000 * static_cast<std::uint64_t>(i));
   }

@@ -26,8 +26,8 @@ class Multilevel {
   bool detailed() const { return detailed_; }
   // Whether there is anything to contract.
   bool is_small() const { return finest_.nodes() <= last_level_; }
-  // Moves single nodes while that lowers the number of halo rows, which is returned.
-  std::int64_t descend_rows(std::span<std::int32_t> part_of) const;
+  // How many halo rows a cut has once single nodes have moved while that lowers them.
+  std::int64_t rows_after_descent(std::vector<std::int32_t> part_of) const;
   // Fewer halo rows by moving nodes, within (1 + imbalance) * share where that can be had; never
   // more rows unless a part was above it.
   void refine(std::span<std::int32_t> part_of) const;
@@ -42,10 +42,14 @@ class Multilevel {
   // With part_of, no community spans two parts.
   std::vector<Level> coarsen(std::vector<std::int32_t> part_of, std::uint64_t seed) const;
   // Takes a cut of the last level down to the graph's own nodes.
-  std::vector<std::int32_t> uncoarsen(std::vector<Level> levels,
-                                      std::vector<std::int32_t> part_of) const;
-  void improve(const Level& level, std::span<std::int32_t> part_of) const;
+  std::vector<std::int32_t> uncoarsen(std::vector<Level> levels, std::vector<std::int32_t> part_of,
+                                      bool climb) const;
+  void improve(const Level& level, std::span<std::int32_t> part_of, bool climb) const;
   void descend_cut(const GraphLevel& graph, std::span<std::int32_t> part_of) const;
+  // use(HaloRows&, PartLoads&) of the graph's own nodes.
+  template <typename Use>
+  auto with_rows(std::span<std::int32_t> part_of, const Use& use) const;
+  void descend_and_climb(std::span<std::int32_t> part_of) const;
   // Coarsens along the parts and improves on the way back, as far as that is worth its time.
   void cycle(std::span<std::int32_t> part_of, std::uint64_t seed) const;
   std::vector<double> limits() const;

@@ -199,7 +199,8 @@ TEST(Communities, StayWithinBoundsAndParts) {
     const std::vector<std::int64_t> bounds{40};
     const Communities found = find_communities(
         graph, bounds,
-        restricted ? std::span<const std::int32_t>(part_of) : std::span<const std::int32_t>{}, 1);
+        restricted ? std::span<const std::int32_t>(part_of) : std::span<const std::int32_t>{}, 3,
+        1);
     EXPECT_LT(found.count, 1500);
     std::vector<std::int64_t> sums(static_cast<std::size_t>(found.count), 0);
     std::vector<std::set<std::int32_t>> parts(static_cast<std::size_t>(found.count));
@@ -264,7 +265,7 @@ TEST(Refinement, OfSmallGraphsAgainstAllCuts) {
   constexpr int kNodes = 9;
   for (const int parts : {2, 3}) {
     for (const bool directed : {false, true}) {
-      for (const std::uint64_t seed : {1, 2, 3, 4}) {
+      for (const unsigned seed : {1, 2, 3, 4}) {
         const Csr csr = random_graph(kNodes, 2, directed, false, seed);
         const GraphView graph{csr.view(), !directed};
         PartitionOptions options;
