@@ -175,8 +175,10 @@ void run_plan(const PlanArguments& arguments) {
   print_lines(to_text(plan));
   print("\nwritten to {}; ", arguments.out);
   if (plan.shape.empty()) {
-    fmt::print("train with: mpirun -n {} atoll train {} --plan {}\n", plan.ranks,
-               arguments.flags.dataset, arguments.out);
+    const std::string& parts = arguments.flags.partition.parts_file;
+    fmt::print("train with: mpirun -n {} atoll train {} --plan {}{}{}\n", plan.ranks,
+               arguments.flags.dataset, arguments.out, parts.empty() ? "" : " --parts-file ",
+               parts);
   } else {
     fmt::print("training needs a plan of the dataset itself\n");
   }
@@ -221,8 +223,9 @@ void add_plan_command(CLI::App& app) {
                        "several cuts, the one that training would take first")
           ->group("Plan");
   for (const char* name :
-       {"--method", "--objective", "--balance", "--weights", "--cuts", "--imbalance", "--islands",
-        "--part-order", "--marginal-cost", "--node-order", "--partition-seed", "--split-index"}) {
+       {"--method", "--refine", "--parts-file", "--objective", "--balance", "--weights", "--cuts",
+        "--imbalance", "--islands", "--part-order", "--marginal-cost", "--node-order",
+        "--partition-seed", "--split-index"}) {
     shape->excludes(command->get_option(name));  // the shape is of a graph that is cut
   }
   // One file each, so that a word after it is no second one.

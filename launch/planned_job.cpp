@@ -16,7 +16,12 @@ Json planned_model(const TrainOptions& options) {
 }
 
 PlannedJob unplanned_job(const TrainFlags& flags) {
-  return {flags.resolve(), flags.resolve_partition()};
+  PlannedJob job{flags.resolve(), flags.resolve_partition()};
+  if (!flags.plan.empty()) {  // --parts-file is what the plan's cut is read from
+    job.partition.parts_file.clear();
+    job.partition.parts_checksum.clear();
+  }
+  return job;
 }
 
 PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
@@ -36,6 +41,7 @@ PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
   });
   job.partition = plan.partition;
   job.partition.parts_dir = flags.partition.parts_dir;
+  job.partition.parts_file = flags.partition.parts_file;
   job.options.recomputation = plan.recomputation;
   job.options.gradient_sum = plan.gradient_sum;
   std::vector<int> bits;

@@ -12,7 +12,7 @@ struct PlannedJob {
   PartitionOptions partition;
 };
 
-// The options of `flags`, its plan left out.
+// The options of `flags`, without its plan and what only that needs.
 PlannedJob unplanned_job(const TrainFlags& flags);
 // The options of `flags`, changed by its plan if it names one. Collective. Throws Error{kInput} on
 // all ranks if the plan is damaged or made for another graph, number of ranks or model.

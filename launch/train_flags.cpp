@@ -186,7 +186,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                           ->group("Machine");
   // What a plan fixes.
   for (const char* name :
-       {"--method", "--objective", "--balance", "--weights", "--cuts", "--imbalance",
+       {"--method", "--refine", "--objective", "--balance", "--weights", "--cuts", "--imbalance",
         "--partition-seed", "--exchange", "--bits", "--order", "--cache-aggregate", "--recompute",
         "--islands", "--part-order", "--marginal-cost", "--node-order"}) {
     if (CLI::Option* fixed = command.get_option_no_throw(name)) plan->excludes(fixed);

@@ -1,4 +1,6 @@
 // Method `file`: a cut made elsewhere, one part per node in a .npy file.
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "base/checksum.hpp"
@@ -32,6 +34,18 @@ class FilePartitioner : public Partitioner {
       : file_(std::move(file)), checksum_(std::move(checksum)) {}
 
   std::vector<std::int32_t> partition(const PartitionProblem& problem) const override {
+    std::vector<std::int32_t> part_of = read(problem);
+    // What was made elsewhere is changed on request only.
+    if (!problem.refine) {
+      validate_partition(
+          problem, part_of,
+          fmt::format("add --refine on, which moves nodes of the cut in {}", file_.string()));
+    }
+    return part_of;
+  }
+
+ private:
+  std::vector<std::int32_t> read(const PartitionProblem& problem) const {
     if (file_.empty()) {
       fail_option(
           "--method file: the parts have to be read again; give --parts-file P.npy, the file with "
@@ -39,8 +53,9 @@ class FilePartitioner : public Partitioner {
           checksum_);
     }
     const NpyFile file(file_);
-    if (parts_file_checksum(file_) != checksum_) {
-      fail_input("{}: changed while it was read", file_.string());
+    if (const std::string found = parts_file_checksum(file_); found != checksum_) {
+      fail_input("{}: checksum {} found, {} expected: it is another file, or has changed",
+                 file_.string(), found, checksum_);
     }
     const std::vector<std::int64_t> shape{problem.graph.nodes()};
     file.require_shape(shape);
@@ -57,7 +72,6 @@ class FilePartitioner : public Partitioner {
                file_.string(), file.header().descr);
   }
 
- private:
   std::filesystem::path file_;
   std::string checksum_;
 };

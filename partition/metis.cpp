@@ -92,7 +92,7 @@ void check_metis_limits(std::int64_t nodes, std::int64_t entries) {
   if (nodes < kLimit && entries <= kLimit) return;
   fail_input(
       "the graph has {} nodes and {} adjacency entries, METIS here counts in 32 bits (at most "
-      "{}); use --method random or contiguous",
+      "{}); use --method auto or communities",
       nodes, entries, kLimit);
 }
 

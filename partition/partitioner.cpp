@@ -121,14 +121,15 @@ void validate_assignment(const PartitionProblem& problem, std::span<const std::i
   }
 }
 
-void validate_partition(const PartitionProblem& problem, std::span<const std::int32_t> part_of) {
+void validate_partition(const PartitionProblem& problem, std::span<const std::int32_t> part_of,
+                        const std::string& advice) {
   validate_assignment(problem, part_of);
   std::vector<std::int64_t> sizes(problem.parts, 0);
   for (const std::int32_t part : part_of) ++sizes[part];
   const auto empty = std::ranges::find(sizes, 0);
   if (empty != sizes.end()) {
-    fail_option("the partitioner left part {} of {} empty; {}", empty - sizes.begin(),
-                problem.parts, kAdvice);
+    fail_option("the cut left part {} of {} empty; {}", empty - sizes.begin(), problem.parts,
+                advice);
   }
   const std::vector<std::int64_t> loads = part_loads(problem, part_of);
   const std::vector<double> bounds = load_bounds(problem);
@@ -137,7 +138,7 @@ void validate_partition(const PartitionProblem& problem, std::span<const std::in
     fail_option(
         "part {} of {} weighs {} where at most {:.0f} is allowed (its share, --imbalance {} "
         "and one node); raise --imbalance, balance something else, or {}",
-        i / problem.constraints, problem.parts, loads[i], bounds[i], problem.imbalance, kAdvice);
+        i / problem.constraints, problem.parts, loads[i], bounds[i], problem.imbalance, advice);
   }
 }
 

@@ -176,8 +176,9 @@ void repair_empty_parts(const PartitionProblem& problem, std::span<std::int32_t>
 // METIS overshoots, above all with two quantities to balance.
 void rebalance(const PartitionProblem& problem, std::span<std::int32_t> part_of);
 // Complete, no empty part, every load within its bound; else throws Error{kOption} that names the
-// part, the figures and what to change.
-void validate_partition(const PartitionProblem& problem, std::span<const std::int32_t> part_of);
+// part, the figures and what to change, `advice` among it.
+void validate_partition(const PartitionProblem& problem, std::span<const std::int32_t> part_of,
+                        const std::string& advice = "try another --seed or --method");
 
 // Weight of each part and its bound, (1 + imbalance) * share + the heaviest node; both
 // [parts, constraints].

@@ -160,15 +160,18 @@ std::vector<CutCandidate> cut_candidates(const GraphView& graph,
   candidates.push_back(maker.cut("as without a plan", options));
   if (topology.ranks() == 1) return candidates;
   const std::vector<int> islands = island_sizes(topology);
-  candidates.push_back(maker.by_speed("shares by speed", options));
-  if (islands.size() > 1 && std::ranges::max(islands) > 1) {
+  const bool nested_links = islands.size() > 1 && std::ranges::max(islands) > 1;
+  // A cut from a file is as it is; only where its parts go can be chosen.
+  const bool made_here = options.method != "file";
+  if (made_here) candidates.push_back(maker.by_speed("shares by speed", options));
+  if (made_here && nested_links) {
     PartitionOptions nested = options;
     nested.islands = islands;
     candidates.push_back(maker.cut("islands first", nested));
     candidates.push_back(maker.by_speed("islands first, shares by speed", nested));
-    // Where all ranks are alike, the parts of a flat cut may also go anywhere.
-    candidates.push_back(maker.mapped("best order of parts", candidates.front()));
   }
+  // Where all ranks are alike, the parts of a flat cut may also go anywhere.
+  if (nested_links) candidates.push_back(maker.mapped("best order of parts", candidates.front()));
   return candidates;
 }
 

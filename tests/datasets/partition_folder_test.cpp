@@ -34,7 +34,7 @@ TEST_F(PartitionFolder, NameFollowsOptionsAndDataset) {
   PartitionOptions options;
   const fs::path folder = partition_folder(dataset, 4, options);
   EXPECT_EQ(folder.parent_path(), temp_.path() / "set" / "parts");
-  EXPECT_THAT(folder.filename().string(), testing::MatchesRegex("4-metis-volume-[0-9a-f]{8}"));
+  EXPECT_THAT(folder.filename().string(), testing::MatchesRegex("4-auto-volume-[0-9a-f]{8}"));
   EXPECT_FALSE(fs::exists(folder));
 
   std::set<std::string> names{folder.filename().string()};

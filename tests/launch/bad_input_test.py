@@ -343,7 +343,7 @@ CASES = [
     ("negative marginal cost", nothing,
      ["partition", "data", "--parts", "3", "--marginal-cost", "-1"], ["--marginal-cost", "-1"]),
     ("unknown method", nothing, ["partition", "data", "--parts", "2", "--method", "kahip"],
-     ["kahip", "metis", "random", "contiguous"]),
+     ["kahip", "auto", "metis", "communities", "random", "contiguous", "file"]),
     # runs
     ("run folder in use", finished_run, TRAIN[:-1] + ["run"], ["run", "--resume"]),
     ("nothing to resume in a folder of others", lambda folder: write(

@@ -200,17 +200,17 @@ class PartitionsTest(unittest.TestCase):
             folders[word] = self.path(made["folder"])
         edit_json(os.path.join(folders["older"], "partition.json"), format=1)
         replace_npy_data(os.path.join(folders["damaged"], "part-1/in_degree.npy"), 0, b"\7")
-        renamed = self.path("data/parts/2-metis-volume-01234567")
+        renamed = self.path("data/parts/2-auto-volume-01234567")
         os.rename(folders["renamed"], renamed)
         edit_json(os.path.join(folders["foreign"], "partition.json"), format=1)
         write(os.path.join(folders["foreign"], "part-0/notes.txt"), "mine")
         write(self.path("data/parts/notes.txt"), "mine")
         for name in ("killed", "busy"):
-            temporary = self.path(f"data/parts/2-metis-volume-89abcdef.tmp-{name}")
+            temporary = self.path(f"data/parts/2-auto-volume-89abcdef.tmp-{name}")
             write(os.path.join(temporary, "part-0/labels.npy"), "half")
             write(temporary + ".lock", "")
         busy = self.enterContext(
-            open(self.path("data/parts/2-metis-volume-89abcdef.tmp-busy.lock"), "rb"))
+            open(self.path("data/parts/2-auto-volume-89abcdef.tmp-busy.lock"), "rb"))
         fcntl.flock(busy, fcntl.LOCK_EX)
 
         listed = {os.path.basename(entry["folder"]): entry for entry in self.entries()}
@@ -219,7 +219,7 @@ class PartitionsTest(unittest.TestCase):
         self.assertGreater(listed[os.path.basename(usable)]["bytes"], 5000)
         self.assertEqual(listed[os.path.basename(folders["damaged"])]["options"], "seed=3")
         self.assertIn("format 1", listed[os.path.basename(folders["older"])]["stale"])
-        self.assertIn("renamed", listed["2-metis-volume-01234567"]["stale"])
+        self.assertIn("renamed", listed["2-auto-volume-01234567"]["stale"])
         self.assertIn("usable", self.succeed("partition", "data", "--list"))
 
         before = list_tree(self.path("data"))
@@ -229,8 +229,8 @@ class PartitionsTest(unittest.TestCase):
         self.assertEqual(pruned, dry.replace("would remove", "removed"))
         self.assertIn("removed 4 folders", pruned)
         left = {name for name in os.listdir(self.path("data/parts")) if ".tmp-" in name}
-        self.assertEqual(left, {"2-metis-volume-89abcdef.tmp-busy",
-                                "2-metis-volume-89abcdef.tmp-busy.lock"})
+        self.assertEqual(left, {"2-auto-volume-89abcdef.tmp-busy",
+                                "2-auto-volume-89abcdef.tmp-busy.lock"})
         self.assertIn("part-0/notes.txt", pruned)
         for word in ("older", "damaged"):
             self.assertFalse(os.path.exists(folders[word]), word)

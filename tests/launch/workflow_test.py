@@ -39,7 +39,7 @@ class WorkflowTest(unittest.TestCase):
         self.succeed("partition", "data", "--parts", "2")
         parts = os.listdir(self.path("data/parts"))
         self.assertEqual(len(parts), 1)
-        self.assertRegex(parts[0], r"^2-metis-volume-[0-9a-f]{8}$")
+        self.assertRegex(parts[0], r"^2-auto-volume-[0-9a-f]{8}$")
 
         trained = self.succeed(*TRAIN, "--run-dir", "run", ranks=2)
         self.assertEqual(os.listdir(self.path("data/parts")), parts, "made another partition")

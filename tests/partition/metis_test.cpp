@@ -87,7 +87,7 @@ TEST(Metis, RefusesGraphsBeyond32Bits) {
   const Error error = thrown_error([] { check_metis_limits(1000, 2147483648); });
   EXPECT_EQ(error.exit_code(), 2);
   EXPECT_THAT(error.what(), testing::HasSubstr("2147483648 adjacency entries"));
-  EXPECT_THAT(error.what(), testing::HasSubstr("--method random or contiguous"));
+  EXPECT_THAT(error.what(), testing::HasSubstr("--method auto or communities"));
   EXPECT_THROW(check_metis_limits(2147483647, 10), Error);
 }
 
