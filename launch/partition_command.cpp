@@ -119,7 +119,9 @@ void add_partition_command(CLI::App& app) {
       "  atoll partition data/arxiv --parts 4 --objective cut --balance nodes\n"
       "  atoll partition data/arxiv --parts 3 --weights 2,1,1   (a first rank twice as fast)\n"
       "  atoll partition data/arxiv --parts 8 --islands 4,4     (two hosts with four ranks each)\n"
-      "  atoll partition data/huge --parts 64 --method contiguous\n"
+      "  atoll partition data/huge --parts 64 --method communities\n"
+      "  atoll partition data/arxiv --parts 4 --method file --parts-file parts.npy   (made "
+      "elsewhere)\n"
       "  atoll partition data/arxiv --list\n"
       "  atoll partition data/arxiv --prune --dry-run");
   const auto arguments = std::make_shared<PartitionArguments>();
@@ -139,7 +141,7 @@ void add_partition_command(CLI::App& app) {
   command->add_flag("--dry-run", arguments->dry_run, "With --prune: say what it would remove")
       ->needs(prune);
   add_partition_flags(*command, arguments->flags);
-  command->add_option("--seed", arguments->seed, "Seed of metis and random")->check(seed_number());
+  command->add_option("--seed", arguments->seed, "Seed of the cut")->check(seed_number());
   command->add_option("--split-index", arguments->split_index,
                       "Which split's training nodes edges,train balances");
   command->add_option("--shape-out", arguments->shape_out,

@@ -108,7 +108,7 @@ void add_predict_command(CLI::App& app) {
                    "Seconds without a sign of life from a peer before all ranks end; 0: never")
       ->check(non_negative_number());
   add_partition_flags(*command, arguments->partition);
-  command->add_option("--partition-seed", arguments->partition_seed, "Seed of metis and random")
+  command->add_option("--partition-seed", arguments->partition_seed, "Seed of the cut")
       ->check(seed_number());
   command->callback([arguments] { run_predict(*arguments); });
 }

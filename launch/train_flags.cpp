@@ -176,7 +176,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_optimizer_flags(command, flags);
   add_machine_flags(command, flags);
   add_partition_flags(command, flags.partition);
-  command.add_option("--partition-seed", flags.partition_seed, "Seed of metis and random")
+  command.add_option("--partition-seed", flags.partition_seed, "Seed of the cut")
       ->check(seed_number());
   CLI::Option* plan = command
                           .add_option("--plan", flags.plan,

@@ -23,9 +23,11 @@ class MetisPartitioner : public Partitioner {
 void check_status(int status) {
   if (status == METIS_OK) return;
   if (status == METIS_ERROR_MEMORY) {
-    fail(ErrorKind::kMemory, "METIS ran out of memory; use --method random or contiguous");
+    fail(ErrorKind::kMemory,
+         "METIS ran out of memory; use --method communities, random or contiguous");
   }
-  fail_option("METIS failed with status {}; use --method random or contiguous", status);
+  fail_option("METIS failed with status {}; use --method communities, random or contiguous",
+              status);
 }
 
 std::vector<std::int32_t> MetisPartitioner::partition(const PartitionProblem& problem) const {
