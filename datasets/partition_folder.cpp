@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/log.hpp"
+#include "base/memory.hpp"
 #include "base/progress.hpp"
 #include "base/seal.hpp"
 #include "datasets/file_list.hpp"
@@ -193,8 +194,16 @@ Partition ensure_partition(const Dataset& dataset, int parts, const PartitionOpt
     dataset.validate_checksums();  // else files edited under their dataset.json go unnoticed
   } else {
     require_writable(folder.parent_path());
-    log::info("partitioning {} into {} parts ({}, {}, balance {})", dataset.info().name, parts,
-              options.method, to_string(options.objective), to_string(options.balance));
+    const std::int64_t bytes = most_cutting_bytes(dataset.info().nodes, dataset.info().edges,
+                                                  !dataset.info().directed, parts, options);
+    log::info(
+        "partitioning {} into {} parts ({}, {}, balance {}); cutting takes up to {} of memory",
+        dataset.info().name, parts, options.method, to_string(options.objective),
+        to_string(options.balance), format_bytes(bytes));
+    if (const std::int64_t available = available_memory_bytes(); bytes > available) {
+      log::warn("only {} of memory are available{}", format_bytes(available),
+                options.method == "metis" ? "; --method communities takes less" : "");
+    }
     const Activity activity(fmt::format("partitioning {}", dataset.info().name));
     dataset.validate();  // METIS and the shards trust every id and value
     try {

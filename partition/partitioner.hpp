@@ -142,6 +142,10 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split);
 
+// Memory that cutting takes at most beside the graph, in bytes.
+std::int64_t most_cutting_bytes(std::int64_t nodes, std::int64_t edges, bool symmetric, int parts,
+                                const PartitionOptions& options);
+
 // The steps of partition_graph. All are deterministic.
 //
 // Cuts, island by island if there are any, and repairs; `problem.parts` >= 1.
