@@ -10,7 +10,7 @@
 #
 # There: tar xf OUT.tar.xz && cd atoll-gpu && bash launch/gpu-check.sh --minutes 8
 # The host needs the same kind of processor, a C library and a C++ library that are not older than
-# here, CUDA's libraries (a toolkit, or those of PyTorch) and python3.
+# here, CUDA's libraries (a toolkit, or those of PyTorch), python3 and xz.
 set -euo pipefail
 out="" build="" programs=atoll,bench_kernels,test_kernels,test_training,test_exchange,test_comm
 refuse() { echo "gpu-pack.sh: $*" >&2; exit 2; }

@@ -8,8 +8,8 @@ packages=(g++ cmake ninja-build ccache git ca-certificates
   libopenmpi-dev openmpi-bin libmetis-dev libdnnl-dev libhwloc-dev
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
   zlib1g-dev libzip-dev libxxhash-dev libboost-dev pkg-config)
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev python3 clang-format
-  iproute2)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev python3 xz-utils
+  clang-format iproute2)
 
 case "${1:-}" in
   "") ;;
