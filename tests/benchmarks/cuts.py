@@ -43,7 +43,8 @@ def cut(atoll, dataset, parts, balance, seed, options, threads):
 
 def spread(values, form):
     values = sorted(values)
-    return f"{statistics.median(values):{form}} ({values[0]:{form}} - {values[-1]:{form}})"
+    middle = statistics.median_low(values)
+    return f"{middle:{form}} ({values[0]:{form}} - {values[-1]:{form}})"
 
 
 def main():
@@ -78,7 +79,7 @@ def main():
                             found.setdefault((method, count), []).append(
                                 cut(options.atoll, dataset, parts, balance, seed, METHODS[method],
                                     count))
-                rows = statistics.median(r for r, _, _ in found["base"])
+                rows = statistics.median_low(r for r, _, _ in found["base"])
                 seconds = statistics.median(s for _, s, _ in found["base"])
                 cells = [spread([r for r, _, _ in found["base"]], ",") + ", "
                          + spread([s for _, s, _ in found["base"]], ".2f")]
