@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -79,6 +80,12 @@ Nodes metis_parts(const CsrView& graph) {
   Nodes order = breadth_first(graph, /*sort_neighbours=*/false);
   auto parts = static_cast<idx_t>(graph.rows() / kNodesPerPart);
   if (parts < 2) return order;
+  if (graph.nnz() > std::numeric_limits<idx_t>::max()) {
+    fail_option(
+        "--node-order metis: a part has {} edges, and METIS here counts in 32 bits (at most {}); "
+        "use --node-order communities",
+        graph.nnz(), std::numeric_limits<idx_t>::max());
+  }
   std::vector<idx_t> row_ptr{0};
   std::vector<idx_t> columns;
   columns.reserve(static_cast<std::size_t>(graph.nnz()));
