@@ -26,19 +26,28 @@ fs::path parent_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// A new file beside `final_path`, open and locked, with what its name ends in; its path in `path`.
+// A new file beside `final_path`, open and locked, with what its name ends in; its path in `path`,
+// which a signal removes.
 Descriptor make_locked_file(const fs::path& final_path, const char* suffix, fs::path& path) {
   for (;;) {
     path = final_path.string() + kInfix + random_token() + suffix;
-    Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-    if (!fd) {
-      if (errno == EEXIST) continue;
-      fail_input("{}: can't create: {}", final_path.string(), std::strerror(errno));
+    Descriptor fd;
+    int reason = 0;
+    const bool made = remove_on_signal(path, [&] {
+      fd = Descriptor(
+          ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+      reason = errno;
+      return static_cast<bool>(fd);
+    });
+    if (!made) {
+      if (reason == EEXIST) continue;
+      fail_input("{}: can't create: {}", final_path.string(), std::strerror(reason));
     }
     // Somebody who looks for stale files may have locked it first: it is removed then.
     const bool held = try_lock(fd.get()) == LockResult::kHeld;
     struct stat status {};
     if (!held && ::fstat(fd.get(), &status) == 0 && status.st_nlink > 0) return fd;
+    keep_on_signal(path);
   }
 }
 
@@ -112,7 +121,6 @@ int remove_all_stale_temporaries(const fs::path& folder) {
 AtomicFile::AtomicFile(fs::path final_path) : final_(std::move(final_path)) {
   remove_stale_temporaries(final_);
   fd_ = make_locked_file(final_, "", temporary_);
-  remove_on_signal(temporary_);
 }
 
 AtomicFile::~AtomicFile() {
@@ -166,10 +174,13 @@ AtomicFolder::AtomicFolder(fs::path final_path, bool replace)
   lock_ = make_locked_file(final_, kLockSuffix, lock_file_);
   const std::string lock_file = lock_file_.string();
   temporary_ = lock_file.substr(0, lock_file.size() - std::strlen(kLockSuffix));
-  remove_on_signal(temporary_);
-  remove_on_signal(lock_file_);
-  if (::mkdir(temporary_.c_str(), 0777) != 0) {
-    const int reason = errno;
+  int reason = 0;
+  const bool made = remove_on_signal(temporary_, [&] {
+    const bool is_made = ::mkdir(temporary_.c_str(), 0777) == 0;
+    reason = errno;
+    return is_made;
+  });
+  if (!made) {
     forget_lock();
     fail_input("{}: can't create: {}", final_.string(), std::strerror(reason));
   }

@@ -119,6 +119,20 @@ void remove_on_signal(const fs::path& path) {
   g_temporaries.insert(fs::absolute(path));
 }
 
+bool remove_on_signal(const fs::path& path, const std::function<bool()>& make) {
+  const fs::path absolute = fs::absolute(path);
+  {
+    const std::lock_guard lock(g_mutex);
+    if (!g_ending) {
+      if (!make()) return false;
+      g_temporaries.insert(absolute);
+      return true;
+    }
+  }
+  yield_to_signal();
+  return false;
+}
+
 void keep_on_signal(const fs::path& path, const std::function<void()>& last_step) {
   const fs::path absolute = fs::absolute(path);
   {

@@ -35,6 +35,9 @@ std::string signal_name(int signal);
 
 // Files and folders to remove when a signal ends the process at once.
 void remove_on_signal(const std::filesystem::path& path);
+// The same for what `make` makes there, so that no signal comes between. False if it makes nothing,
+// which it says by false; it may not throw. Doesn't return once a signal is ending the process.
+bool remove_on_signal(const std::filesystem::path& path, const std::function<bool()>& make);
 // From now on `path` stays. `last_step`, which may throw, is what makes it whole, such as its
 // renaming: either it is done and the path stays, or a signal removes the path and this doesn't
 // return.
