@@ -16,9 +16,11 @@ constexpr std::int64_t kMetisPerEntry = 60;
 constexpr std::int64_t kCommunitiesPerNode = 64;
 constexpr std::int64_t kCommunitiesPerEntry = 8;
 
-// Counts of pins with their part and combination, and of nets near each part.
-constexpr std::int64_t kRowsPerNodeAndPart = 4 + 2 + 4 + 4;
-constexpr std::int64_t kRowsPerNode = 24;
+// Of halo rows (partition/halo_rows.hpp): a count of pins, the part it is of and the pins combined;
+// a count of nets near a part; and what a node has beside.
+constexpr std::int64_t kPerPinCount = 4 + 2 + 4;
+constexpr std::int64_t kPerNodeAndPart = 4;
+constexpr std::int64_t kPerNode = 24;
 
 }  // namespace
 
@@ -38,8 +40,8 @@ std::int64_t most_cutting_bytes(std::int64_t nodes, std::int64_t edges, bool sym
   if (!options.refine) return cutting;
   // A node counts no more parts than it has neighbours.
   const std::int64_t counted = std::min(nodes * parts, entries + nodes);
-  return std::max(cutting, (symmetric ? 1 : 2) * (kRowsPerNodeAndPart - 4) * counted + transposed +
-                               4 * nodes * parts + kRowsPerNode * nodes);
+  return std::max(cutting, (symmetric ? 1 : 2) * kPerPinCount * counted + transposed +
+                               kPerNodeAndPart * nodes * parts + kPerNode * nodes);
 }
 
 }  // namespace atl

@@ -7,7 +7,6 @@
 #include "partition/climb.hpp"
 #include "partition/cut_weight.hpp"
 #include "partition/descent.hpp"
-#include "partition/halo_rows.hpp"
 #include "partition/transpose.hpp"
 
 namespace atl {
@@ -23,15 +22,7 @@ std::int64_t nodes_of_last_level(int parts) {
   return std::max(kNodes, kNodesPerPart * parts);
 }
 
-std::vector<std::int64_t> total_weights(const PartitionProblem& problem) {
-  std::vector<std::int64_t> total(static_cast<std::size_t>(problem.constraints), 0);
-  for (std::size_t i = 0; i < problem.node_weights.size(); ++i) {
-    total[i % total.size()] += problem.node_weights[i];
-  }
-  return total;
-}
-
-// What a row of the level above says of the nodes below.
+// Of the nodes below what `above` says of their communities, and the reverse.
 std::vector<std::int32_t> taken_apart(const Communities& communities,
                                       const std::vector<std::int32_t>& above) {
   std::vector<std::int32_t> below(communities.of.size());
@@ -71,14 +62,16 @@ Multilevel::Multilevel(const PartitionProblem& problem)
 }
 
 std::vector<double> Multilevel::limits() const {
-  std::vector<double> limits;
-  const std::vector<std::int64_t> total = total_weights(problem_);
-  for (const double share : problem_.shares) {
-    for (const std::int64_t sum : total) {
-      limits.push_back((1 + problem_.imbalance) * share * static_cast<double>(sum));
-    }
-  }
+  std::vector<double> limits = load_shares(problem_);
+  for (double& limit : limits) limit *= 1 + problem_.imbalance;
   return limits;
+}
+
+std::vector<Nets> Multilevel::nets() const {
+  const CsrView in = finest_.edges;
+  if (problem_.graph.symmetric) return {{in, in, /*with_itself=*/true}};
+  const CsrView out = finest_.reversed;
+  return {{out, in, /*with_itself=*/true}, {in, out, /*with_itself=*/true}};
 }
 
 std::vector<std::int32_t> Multilevel::cut() const {
@@ -114,25 +107,27 @@ std::vector<Multilevel::Level> Multilevel::coarsen(std::vector<std::int32_t> par
     if (next.communities.count * 20 > graph.nodes() * 19) break;
     next.graph = contract(graph, next.communities);
     if (detailed_ && problem_.objective == PartitionObjective::kVolume) {
-      if (levels.empty()) {
-        const bool directed = !problem_.graph.symmetric;
-        next.pins.push_back(contract_nets(directed ? finest_.reversed : finest_.edges,
-                                          /*with_itself=*/true, next.communities.of));
-        if (directed) {
-          next.pins.push_back(
-              contract_nets(finest_.edges, /*with_itself=*/true, next.communities.of));
-        }
-      } else {
-        for (const Csr& pins : levels.back().pins) {
-          next.pins.push_back(
-              contract_nets(pins.view(), /*with_itself=*/false, next.communities.of));
-        }
-      }
+      next.pins = contracted_pins(levels, next.communities.of);
     }
     if (!part_of.empty()) part_of = gathered(next.communities, part_of);
     levels.push_back(std::move(next));
   }
   return levels;
+}
+
+std::vector<Csr> Multilevel::contracted_pins(const std::vector<Level>& levels,
+                                             std::span<const std::int32_t> community_of) const {
+  std::vector<Csr> contracted;
+  if (levels.empty()) {
+    for (const Nets& of : nets()) {
+      contracted.push_back(contract_nets(of.pins, of.with_itself, community_of));
+    }
+  } else {
+    for (const Csr& pins : levels.back().pins) {
+      contracted.push_back(contract_nets(pins.view(), /*with_itself=*/false, community_of));
+    }
+  }
+  return contracted;
 }
 
 std::vector<std::int32_t> Multilevel::uncoarsen(std::vector<Level> levels,
@@ -171,10 +166,7 @@ void Multilevel::descend_cut(const GraphLevel& graph, std::span<std::int32_t> pa
 
 template <typename Use>
 auto Multilevel::with_rows(std::span<std::int32_t> part_of, const Use& use) const {
-  const CsrView in = finest_.edges;
-  const CsrView out = problem_.graph.symmetric ? in : finest_.reversed;
-  std::vector<Nets> directions{{out, in, /*with_itself=*/true}};
-  if (!problem_.graph.symmetric) directions.push_back({in, out, /*with_itself=*/true});
+  const std::vector<Nets> directions = nets();
   HaloRows rows(directions, part_of, problem_.parts);
   PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
   return use(rows, loads);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "partition/graph_level.hpp"
+#include "partition/halo_rows.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {
@@ -52,7 +53,12 @@ class Multilevel {
   void descend_and_climb(std::span<std::int32_t> part_of) const;
   // Coarsens along the parts and improves on the way back, as far as that is worth its time.
   void cycle(std::span<std::int32_t> part_of, std::uint64_t seed) const;
+  // (1 + imbalance) * share of every quantity, [parts, constraints].
   std::vector<double> limits() const;
+  // The halo rows of the graph's own nodes, by direction; one where both are the same.
+  std::vector<Nets> nets() const;
+  std::vector<Csr> contracted_pins(const std::vector<Level>& levels,
+                                   std::span<const std::int32_t> community_of) const;
 
   const PartitionProblem& problem_;
   Csr reversed_;  // of a directed graph

@@ -75,23 +75,34 @@ void renumber_parts(std::span<const int> order, std::span<std::int32_t> part_of)
   for (std::int32_t& part : part_of) part = place[part];
 }
 
+std::vector<std::int64_t> total_weights(const PartitionProblem& problem) {
+  std::vector<std::int64_t> total(static_cast<std::size_t>(problem.constraints), 0);
+  for (std::size_t i = 0; i < problem.node_weights.size(); ++i) {
+    total[i % total.size()] += problem.node_weights[i];
+  }
+  return total;
+}
+
+std::vector<double> load_shares(const PartitionProblem& problem) {
+  const std::vector<std::int64_t> total = total_weights(problem);
+  std::vector<double> shares;
+  for (const double share : problem.shares) {
+    for (const std::int64_t sum : total) shares.push_back(share * static_cast<double>(sum));
+  }
+  return shares;
+}
+
 std::vector<double> load_bounds(const PartitionProblem& problem) {
   constexpr double kRounding = 0.001;  // METIS weighs parts in single precision
-  const std::int64_t constraints = problem.constraints;
-  std::vector<std::int64_t> total(constraints, 0);
-  std::vector<std::int64_t> heaviest_node(constraints, 0);
+  std::vector<std::int32_t> heaviest_node(static_cast<std::size_t>(problem.constraints), 0);
   for (std::size_t i = 0; i < problem.node_weights.size(); ++i) {
-    const std::int64_t weight = problem.node_weights[i];
-    const std::int64_t c = static_cast<std::int64_t>(i) % constraints;
-    total[c] += weight;
-    heaviest_node[c] = std::max(heaviest_node[c], weight);
+    std::int32_t& heaviest = heaviest_node[i % heaviest_node.size()];
+    heaviest = std::max(heaviest, problem.node_weights[i]);
   }
-  std::vector<double> bounds;
-  for (const double share : problem.shares) {
-    for (std::int64_t c = 0; c < constraints; ++c) {
-      bounds.push_back((1 + problem.imbalance + kRounding) * share * static_cast<double>(total[c]) +
-                       static_cast<double>(heaviest_node[c]));
-    }
+  std::vector<double> bounds = load_shares(problem);
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    bounds[i] =
+        (1 + problem.imbalance + kRounding) * bounds[i] + heaviest_node[i % heaviest_node.size()];
   }
   return bounds;
 }

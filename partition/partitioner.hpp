@@ -189,6 +189,10 @@ void validate_partition(const PartitionProblem& problem, std::span<const std::in
 std::vector<std::int64_t> part_loads(const PartitionProblem& problem,
                                      std::span<const std::int32_t> part_of);
 std::vector<double> load_bounds(const PartitionProblem& problem);
+// Sums of the nodes' weights, [constraints], and what each part should hold of them,
+// [parts, constraints].
+std::vector<std::int64_t> total_weights(const PartitionProblem& problem);
+std::vector<double> load_shares(const PartitionProblem& problem);
 bool within_bounds(const PartitionProblem& problem, std::span<const std::int32_t> part_of);
 
 }  // namespace atl

@@ -9,19 +9,6 @@ namespace atl {
 
 namespace {
 
-// What each part should hold, [parts, constraints].
-std::vector<double> load_shares(const PartitionProblem& problem) {
-  std::vector<double> total(problem.constraints, 0.0);
-  for (std::size_t i = 0; i < problem.node_weights.size(); ++i) {
-    total[i % problem.constraints] += problem.node_weights[i];
-  }
-  std::vector<double> shares;
-  for (const double share : problem.shares) {
-    for (const double sum : total) shares.push_back(share * sum);
-  }
-  return shares;
-}
-
 // Loads while nodes move. Fullness is load against share.
 class Mover {
  public:

@@ -33,7 +33,7 @@ std::vector<std::int64_t> paddings(std::int64_t cols) {
 // How dx lies beside dy.
 enum class Place { kInPlace, kElsewhere };
 
-class ActivationSums : public ::testing::TestWithParam<std::tuple<std::string, DType>> {
+class ActivationSums : public ::testing::TestWithParam<BackendAndType> {
  protected:
   void SetUp() override {
     const auto& [backend, dtype] = GetParam();
@@ -154,10 +154,7 @@ TEST_P(ActivationSums, KeepNaN) {
 INSTANTIATE_TEST_SUITE_P(Backends, ActivationSums,
                          ::testing::Combine(::testing::ValuesIn(backend_names()),
                                             ::testing::Values(DType::kF32, DType::kBf16)),
-                         [](const auto& test) {
-                           return std::get<0>(test.param) + "_" +
-                                  to_string(std::get<1>(test.param));
-                         });
+                         typed_test_name);
 
 }  // namespace
 

@@ -121,6 +121,12 @@ inline std::string backend_test_name(const ::testing::TestParamInfo<std::string>
   return test.param;
 }
 
+// For suites that run on every backend in both types.
+using BackendAndType = std::tuple<std::string, DType>;
+inline std::string typed_test_name(const ::testing::TestParamInfo<BackendAndType>& test) {
+  return std::get<0>(test.param) + "_" + to_string(std::get<1>(test.param));
+}
+
 // Fails unless |found - expected| <= tolerance * (1 + |expected|) everywhere; NaN never passes.
 void expect_close(const std::vector<double>& found, const std::vector<double>& expected,
                   double tolerance, const std::string& what);

@@ -9,7 +9,7 @@ namespace atl {
 
 namespace {
 
-class NaNTest : public ::testing::TestWithParam<std::tuple<std::string, DType>> {
+class NaNTest : public ::testing::TestWithParam<BackendAndType> {
  protected:
   void SetUp() override {
     const auto& [backend, dtype] = GetParam();
@@ -93,10 +93,7 @@ TEST_P(NaNTest, StaysInItsColumn) {
 INSTANTIATE_TEST_SUITE_P(Backends, NaNTest,
                          ::testing::Combine(::testing::ValuesIn(backend_names()),
                                             ::testing::Values(DType::kF32, DType::kBf16)),
-                         [](const auto& test) {
-                           return std::get<0>(test.param) + "_" +
-                                  to_string(std::get<1>(test.param));
-                         });
+                         typed_test_name);
 
 }  // namespace
 

@@ -28,7 +28,7 @@ bool is_row_operation(const Operation& operation) {
          operation.name.find("gemm") == std::string::npos;
 }
 
-class ShapesTest : public ::testing::TestWithParam<std::tuple<std::string, DType>> {
+class ShapesTest : public ::testing::TestWithParam<BackendAndType> {
  protected:
   void SetUp() override { require_backend(std::get<0>(GetParam())); }
 };
@@ -54,13 +54,10 @@ TEST_P(ShapesTest, EqualsReference) {
   }
 }
 
-std::string test_name(const ::testing::TestParamInfo<ShapesTest::ParamType>& test) {
-  return std::get<0>(test.param) + (std::get<1>(test.param) == DType::kBf16 ? "_bf16" : "_f32");
-}
 INSTANTIATE_TEST_SUITE_P(Backends, ShapesTest,
                          ::testing::Combine(::testing::Values("cpu", "cuda"),
                                             ::testing::Values(DType::kF32, DType::kBf16)),
-                         test_name);
+                         typed_test_name);
 
 class SegmentsTest : public BackendTest {};
 
