@@ -38,9 +38,9 @@ double quantize_seconds(const Device& device, std::int64_t rows, std::int64_t co
 double mean_message_bytes(double bits, std::int64_t cols) {
   const auto* above = std::lower_bound(kWireBits.begin(), kWireBits.end(), bits);
   ATOLL_ASSERT(above != kWireBits.end());
+  // Exact messages carry padding, those of 32 bits among others don't.
+  const std::int64_t sent = bits == kWireBits.back() ? padded_columns(cols) : cols;
   const auto bytes = [&](int width) {
-    // Exact messages carry padding.
-    const std::int64_t sent = width == 32 ? padded_columns(cols) : cols;
     return static_cast<double>(wire_row_bytes(width, sent, DType::kF32));
   };
   if (*above == bits || above == kWireBits.begin()) return bytes(*above);

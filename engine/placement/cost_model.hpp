@@ -90,7 +90,7 @@ double spmm_seconds(const Device& device, std::int64_t edges, std::int64_t rows,
 double elementwise_seconds(const Device& device, double bytes);
 double quantize_seconds(const Device& device, std::int64_t rows, std::int64_t cols);
 // Of a message of `cols` f32 values on the wire. A mean width between two of the wire's widths
-// counts in proportion.
+// counts in proportion; 32 is what exact messages take.
 double mean_message_bytes(double bits, std::int64_t cols);
 
 // Sum over all ranks of `bytes` on each as engine/comm does it: reduce-scatter and all-gather, each

@@ -76,6 +76,8 @@ void download_rows(Backend& backend, Queue& queue, ConstMatrixView from, T* to) 
 }  // namespace
 
 void upload_f32(Backend& backend, Queue& queue, std::span<const float> host, MatrixView y) {
+  // Between the columns of any other matrix might lie somebody else's.
+  ATOLL_ASSERT(y.stride == y.cols || y.stride == padded_columns(y.cols));
   ATOLL_ASSERT(std::ssize(host) == y.rows * y.cols);
   if (y.empty()) return backend.synchronize(queue);
   const std::int64_t chunk = rows_at_once(y);

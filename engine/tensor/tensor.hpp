@@ -184,7 +184,7 @@ class ReadBackArray {
 };
 
 // Fills y [rows, cols] in the backend's memory, f32 or bf16, with a row-major f32 matrix of the
-// host.
+// host. Rows of y lie as those of a Tensor, whose padding gets zeros, or without gaps.
 void upload_f32(Backend& backend, Queue& queue, std::span<const float> host, MatrixView y);
 // Rows of a matrix, f32 or bf16, as f32 on the host, row-major without padding.
 std::vector<float> download_f32(Backend& backend, Queue& queue, ConstMatrixView matrix);

@@ -19,21 +19,24 @@ double ratio(double numerator, double denominator) {
   return denominator > 0 ? numerator / denominator : kNaN;
 }
 
-// The queued counts of all ranks, `what`.
+// The first `size` of the queued counts of all ranks, `what`.
 std::vector<std::int64_t> sum_of_counts(const RankContext& context,
-                                        ReadBackArray<std::int64_t>& queued, const char* what) {
+                                        ReadBackArray<std::int64_t>& queued, std::size_t size,
+                                        const char* what) {
   queued.queue_copy(context.backend, context.queue);
   context.reducer.synchronize();
-  std::vector<std::int64_t> counts(queued.host().begin(), queued.host().end());
+  const auto host = queued.host().first(size);
+  std::vector<std::int64_t> counts(host.begin(), host.end());
   context.reducer.sum_host(counts, what, context.epoch);
   return counts;
 }
 
 Metrics accuracy(const RankContext& context, const RankData& data, ConstMatrixView logits,
                  ReadBackArray<std::int64_t>& queued) {
+  constexpr std::size_t kCounts = 6;
   context.backend.count_correct(context.queue, logits, data.targets().labels, data.split(),
-                                queued.span().first(6));
-  const std::vector<std::int64_t> counts = sum_of_counts(context, queued, "accuracy");
+                                queued.span().first(kCounts));
+  const std::vector<std::int64_t> counts = sum_of_counts(context, queued, kCounts, "accuracy");
   std::array<double, 3> values{};
   for (std::size_t s = 0; s < 3; ++s) {
     values[s] = ratio(static_cast<double>(counts[2 * s]), static_cast<double>(counts[2 * s + 1]));
@@ -43,9 +46,10 @@ Metrics accuracy(const RankContext& context, const RankData& data, ConstMatrixVi
 
 Metrics micro_f1(const RankContext& context, const RankData& data, ConstMatrixView logits,
                  ReadBackArray<std::int64_t>& queued) {
+  constexpr std::size_t kCounts = 9;
   context.backend.count_multi_label(context.queue, logits, data.targets().multi_labels,
-                                    data.split(), queued.span().first(9));
-  const std::vector<std::int64_t> counts = sum_of_counts(context, queued, "micro-F1");
+                                    data.split(), queued.span().first(kCounts));
+  const std::vector<std::int64_t> counts = sum_of_counts(context, queued, kCounts, "micro-F1");
   std::array<double, 3> values{};
   for (std::size_t s = 0; s < 3; ++s) {
     const auto hits = static_cast<double>(counts[3 * s]);

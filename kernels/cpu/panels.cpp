@@ -81,7 +81,7 @@ ATOLL_INLINE inline void sum_block(const LeftFactor& left, const float* panel, s
       store_row(i, row);
     } else {
       float part[kVectors * kLanes] = {};
-      std::memcpy(part, row, static_cast<std::size_t>(cols) * sizeof(float));
+      if (add) std::memcpy(part, row, static_cast<std::size_t>(cols) * sizeof(float));
       store_row(i, part);
       std::memcpy(row, part, static_cast<std::size_t>(cols) * sizeof(float));
     }
