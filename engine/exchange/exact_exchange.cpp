@@ -37,11 +37,15 @@ class ExactExchange final : public HaloExchange {
     std::shared_ptr<const void> receives;
   };
 
-  // The packed rows of one channel, kept from epoch to epoch.
+  // The packed rows of one channel, kept from epoch to epoch. They travel with their padding, which
+  // packing does not write: what lay in the memory before is not for other ranks.
   Tensor& send_buffer(int slot, std::int64_t rows, std::int64_t cols, DType dtype) {
     Tensor& buffer = memory_->sends[slot];
     if (buffer.rows() != rows || buffer.cols() != cols) {
       buffer = Tensor(backend_, rows, cols, dtype);
+      MatrixView whole = buffer.view();
+      whole.cols = whole.stride;
+      backend_.fill_zero(packets_.packing_queue(), whole);
     }
     return buffer;
   }
@@ -92,8 +96,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
                                                       Channel channel, int epoch) {
   // Alone there is nothing to wait for, and the host must not: an epoch may be being recorded.
   if (size_ == 1) return std::make_unique<NothingPending>();
-  ATOLL_ASSERT(x.rows == op.with_halo() &&
-               (x.stride == padded_columns(x.cols) || op.plan.halo_rows() == 0));
+  check_rows(op, x);
   const char* direction = to_string(channel.direction);
   const TraceTag tag{epoch, channel.layer, rank_, -1};
   const int slot = channel.slot();

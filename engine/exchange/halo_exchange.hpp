@@ -33,6 +33,15 @@ class PendingExchange {
   virtual void finish() = 0;
 };
 
+// Rows of x are those of op, halo included. Where there are halo rows they lie as those of a
+// Tensor, because exact messages are received in place, padding included, and any mode may send
+// those.
+inline void check_rows(const DistributedOperator& op, ConstMatrixView x) {
+  ATOLL_ASSERT(x.rows == op.with_halo(), "{} rows, {} expected", x.rows, op.with_halo());
+  ATOLL_ASSERT(x.stride == padded_columns(x.cols) || op.plan.halo_rows() == 0,
+               "stride {}, {} columns", x.stride, x.cols);
+}
+
 // A way for messages to travel (an exchange mode). A mode may leave halo rows as an earlier epoch
 // left them; `exact` refreshes all of them every time.
 class HaloExchange {
@@ -40,8 +49,8 @@ class HaloExchange {
   virtual ~HaloExchange() = default;
   virtual std::string name() const = 0;
   // Packs the rows of x that other ranks need, times op.message_scale, and posts the transfer.
-  // x [inner + halo, F]: inner rows that are sent must be final; halo rows are written until
-  // finish() returns. One exchange per channel may be under way.
+  // x [inner + halo, F], as check_rows() asks: inner rows that are sent must be final; halo rows
+  // are written until finish() returns. One exchange per channel may be under way.
   virtual std::unique_ptr<PendingExchange> begin(const DistributedOperator& op, MatrixView x,
                                                  Channel channel, int epoch) = 0;
   // Owner of the memory that every x lies in. Should an error abandon an exchange, the transport

@@ -88,8 +88,7 @@ std::unique_ptr<PendingExchange> QuantizedExchange::begin(const DistributedOpera
   if (channel.constant || route_.transport.size() == 1) {
     return exact_->begin(op, x, channel, epoch);
   }
-  ATOLL_ASSERT(x.rows == op.with_halo() &&
-               (x.stride == padded_columns(x.cols) || op.plan.halo_rows() == 0));
+  check_rows(op, x);
   std::unique_ptr<QuantizedChannel>& mine = channels_[channel.slot()];
   if (mine == nullptr) {
     mine = std::make_unique<QuantizedChannel>(route_, op, channel, x.cols, x.dtype);

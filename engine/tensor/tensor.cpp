@@ -1,7 +1,6 @@
 #include "engine/tensor/tensor.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/bf16.hpp"
 
@@ -16,13 +15,7 @@ StagingMemory allocate_staging(Backend& backend, std::int64_t bytes) {
                        StagingDeleter{&backend});
 }
 
-void Tensor::allocate(Backend& backend) {
-  memory_ = allocate_device(backend, bytes());
-  // Messages carry padding: what lay in the memory before is not for other ranks.
-  if (memory_ != nullptr && backend.host_accessible() && padded_columns(cols_) != cols_) {
-    std::memset(memory_.get(), 0, static_cast<std::size_t>(bytes()));
-  }
-}
+void Tensor::allocate(Backend& backend) { memory_ = allocate_device(backend, bytes()); }
 
 std::int64_t TensorArena::bytes() const {
   std::int64_t total = 0;

@@ -164,6 +164,7 @@ class DeviceArray {
 template <typename T>
 class ReadBackArray {
  public:
+  // Throws Error{kMemory} if there is no room for `count` entries, on either side.
   ReadBackArray(Backend& backend, std::int64_t count)
       : device_(backend, count),
         host_(allocate_staging(backend, count * static_cast<std::int64_t>(sizeof(T)))) {}
@@ -174,6 +175,7 @@ class ReadBackArray {
     backend.copy(queue, host_.get(), device_.span().data(),
                  static_cast<std::int64_t>(device_.span().size_bytes()), CopyKind::kDeviceToHost);
   }
+  // Uninitialised until a copy has run.
   std::span<const T> host() const {
     return {static_cast<const T*>(host_.get()), device_.span().size()};
   }
@@ -184,7 +186,7 @@ class ReadBackArray {
 };
 
 // Fills y [rows, cols] in the backend's memory, f32 or bf16, with a row-major f32 matrix of the
-// host. Rows of y lie as those of a Tensor, whose padding gets zeros, or without gaps.
+// host. Rows of y lie as those of a Tensor, whose padding may be written, or without gaps.
 void upload_f32(Backend& backend, Queue& queue, std::span<const float> host, MatrixView y);
 // Rows of a matrix, f32 or bf16, as f32 on the host, row-major without padding.
 std::vector<float> download_f32(Backend& backend, Queue& queue, ConstMatrixView matrix);
