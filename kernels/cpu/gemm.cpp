@@ -60,42 +60,38 @@ struct Factor {
 };
 
 // Each block of rows goes over all tiles once: they must leave room in the second cache.
-bool in_tiles(Isa isa, ConstMatrixView b) {
-  constexpr std::int64_t kMostBytes = 256 << 10;
-  return b.dtype == DType::kBf16 && isa == Isa::kAvx512 && multiplies_in_tiles() &&
-         b.rows * b.cols * bytes_of(b.dtype) <= kMostBytes;
+bool in_tiles(Isa isa, FactorShape factor, DType dtype) {
+  constexpr std::int64_t kMostEntries = 1 << 17;  // of bf16: 256 KB
+  return dtype == DType::kBf16 && isa == Isa::kAvx512 && multiplies_in_tiles() &&
+         tiled_entries(factor.inner, factor.cols) <= kMostEntries;
 }
 
 // Columns from which on panels pay: with 7 of 16 they took twice oneDNN's time.
 constexpr std::int64_t kLeastPanelCols = 16;
 
 // As in_tiles.
-bool in_panels(Isa isa, Transpose transpose, ConstMatrixView b) {
+bool in_panels(Isa isa, FactorShape factor, DType dtype) {
   constexpr std::int64_t kMostEntries = 1 << 17;
-  const bool turned = transpose == Transpose::kYes;
-  const std::int64_t inner = turned ? b.cols : b.rows;
-  const std::int64_t cols = turned ? b.rows : b.cols;
-  return (b.dtype == DType::kF32 || !is_operand(b.dtype)) && isa == Isa::kAvx512 &&
-         inner <= kMostInner && cols >= kLeastPanelCols && inner * cols <= kMostEntries;
+  return (dtype == DType::kF32 || !is_operand(dtype)) && isa == Isa::kAvx512 &&
+         factor.inner <= kMostInner && factor.cols >= kLeastPanelCols &&
+         factor.inner * factor.cols <= kMostEntries;
 }
 
 // Entries of f32 for make_factor: a whole number of lines.
-std::int64_t factor_entries(Isa isa, Transpose transpose, ConstMatrixView b) {
-  const bool turned = transpose == Transpose::kYes;
-  const std::int64_t inner = turned ? b.cols : b.rows;
-  const std::int64_t cols = turned ? b.rows : b.cols;
-  if (in_tiles(isa, b)) return tiled_entries(inner, cols) / 2;
-  if (in_panels(isa, transpose, b)) return panel_floats(inner, cols);
-  return wide_entries(b.dtype, b.rows, b.cols);
+std::int64_t factor_entries(Isa isa, FactorShape factor, DType dtype) {
+  if (in_tiles(isa, factor, dtype)) return tiled_entries(factor.inner, factor.cols) / 2;
+  if (in_panels(isa, factor, dtype)) return panel_floats(factor.inner, factor.cols);
+  return wide_entries(dtype, factor.inner, factor.cols);
 }
 
 Factor make_factor(Isa isa, Transpose transpose, ConstMatrixView b, float* memory) {
-  if (in_tiles(isa, b)) {
+  const FactorShape shape = factor_shape(transpose, b);
+  if (in_tiles(isa, shape, b.dtype)) {
     auto* const tiles = reinterpret_cast<Bf16*>(memory);
     store_as_tiles(transpose, b, tiles);
     return {transpose, b, tiles, nullptr};
   }
-  if (in_panels(isa, transpose, b)) {
+  if (in_panels(isa, shape, b.dtype)) {
     store_as_panels(transpose, b, memory);
     return {transpose, b, nullptr, memory};
   }
@@ -217,7 +213,8 @@ void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstM
   const bool plain = epilogue.identity();
   // Sums that an epilogue follows are rounded behind it, others by the product; that of oneDNN
   // does not add to what is rounded.
-  const bool rounds = plain && (beta == 0 ? multiplies_bf16() : in_tiles(isa_, b));
+  const FactorShape shape = factor_shape(transpose_b, b);
+  const bool rounds = plain && (beta == 0 ? multiplies_bf16() : in_tiles(isa_, shape, b.dtype));
   const bool narrow = c.dtype != DType::kF32 && !rounds;
   const std::int64_t blocks = (c.rows + kGemmRows - 1) / kGemmRows;
   if (blocks == 0) return;
@@ -225,7 +222,7 @@ void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstM
   const std::int64_t block_rows = std::min(kGemmRows, c.rows);
   const std::int64_t a_entries = wide_entries(a.dtype, block_rows, a.cols);
   const std::int64_t own = a_entries + (narrow ? f32_entries(block_rows, c.cols) : 0);
-  const std::int64_t b_entries = factor_entries(isa_, transpose_b, b);
+  const std::int64_t b_entries = factor_entries(isa_, shape, b.dtype);
   const std::span<float> memory =
       scratch<float>(threads * own + b_entries + kColumnFactors * c.cols);
   const Factor factor = make_factor(isa_, transpose_b, b, memory.data() + threads * own);

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "kernels/cpu/elements.hpp"
+#include "kernels/cpu/product.hpp"
 #include "kernels/cpu/row_prefetch.hpp"
 #include "kernels/cpu/vectors.hpp"
 
@@ -152,8 +153,7 @@ std::int64_t panel_floats(std::int64_t inner, std::int64_t cols) {
 
 void store_as_panels(Transpose transpose, ConstMatrixView b, float* to) {
   const bool turned = transpose == Transpose::kYes;
-  const std::int64_t inner = turned ? b.cols : b.rows;
-  const std::int64_t cols = turned ? b.rows : b.cols;
+  const auto [inner, cols] = factor_shape(transpose, b);
   with_element(b.dtype, [&]<typename T>(T) {
     for (std::int64_t first = 0; first < cols; first += kPanelCols) {
       const std::int64_t width = panel_width(cols, first);

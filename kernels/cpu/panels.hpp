@@ -18,9 +18,9 @@ std::int64_t panel_floats(std::int64_t inner, std::int64_t cols);
 // op(b) as panels at `to`. Best where lines of the cache begin.
 void store_as_panels(Transpose transpose, ConstMatrixView b, float* to);
 
-// c = a op(b) + beta c for the panels of op(b), by the calling thread, on processors that have
-// AVX-512: as multiply() of product.hpp, and with its bits where c has at least 32 rows and
-// two columns. a has at most kMostInner columns.
+// c = a op(b) + beta c for the panels of op(b), beta 0 or 1, by the calling thread, on processors
+// that have AVX-512: as multiply() of product.hpp, and with its bits where c has at least 32 rows
+// and two columns. a has at most kMostInner columns.
 void multiply_panels(ConstMatrixView a, const float* panels, double beta, MatrixView c);
 
 // How many floats of memory multiply_transposed_panels() takes.

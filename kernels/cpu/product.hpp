@@ -1,9 +1,22 @@
 // One matrix product by one thread: what the cpu backend leaves to oneDNN.
 #pragma once
 
+#include <cstdint>
+
 #include "kernels/backend.hpp"
 
 namespace atl {
+
+// What op(b) is as the right factor of a product: `inner` rows, which are summed over, and `cols`
+// columns.
+struct FactorShape {
+  std::int64_t inner;
+  std::int64_t cols;
+};
+inline FactorShape factor_shape(Transpose transpose, ConstMatrixView b) {
+  if (transpose == Transpose::kYes) return {b.cols, b.rows};
+  return {b.rows, b.cols};
+}
 
 // True if multiply() takes bf16 here, which it does where the processor multiplies it (AVX512-BF16
 // and newer).

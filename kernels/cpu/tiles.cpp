@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "kernels/cpu/product.hpp"
 #include "kernels/cpu/tile_registers.hpp"
 
 #if defined(__x86_64__)
@@ -62,8 +63,7 @@ void store_tile(const TileSource& source, std::uint32_t* words) {
 // Tiles of the same 16 columns lie one behind the other.
 void store_as_tiles(Transpose transpose, ConstMatrixView b, Bf16* to) {
   const bool turned = transpose == Transpose::kYes;
-  const std::int64_t inner = turned ? b.cols : b.rows;
-  const std::int64_t cols = turned ? b.rows : b.cols;
+  const auto [inner, cols] = factor_shape(transpose, b);
   TileSource tile{.from = nullptr,
                   .along = turned ? 1 : b.stride,
                   .across = turned ? b.stride : 1,
@@ -90,18 +90,9 @@ struct TileBlock {
   ConstMatrixView a;   // at most kTilePair rows
   const Bf16* rest;    // the last tiles of them, if `inner` is no multiple of kTileInner, else null
   std::int64_t inner;  // in tiles
-  const char* next_a;  // null: nothing is fetched
-  const char* next_c;
-  std::int64_t a_bytes;  // to fetch in each step
-  std::int64_t c_bytes;
+  RowsAhead& next_a;   // of the next block
+  RowsAhead& next_c;
 };
-
-// A part of the next block's rows, into the second cache.
-ATOLL_INLINE inline void fetch_next(const TileBlock& block, std::int64_t step) {
-  if (block.next_a == nullptr) return;
-  prefetch<2>(block.next_a + step * block.a_bytes, block.a_bytes);
-  prefetch<2>(block.next_c + step * block.c_bytes, block.c_bytes);
-}
 
 // sums, kTilePair to a row, = the block times the `pair`th kTilePair columns of the factor.
 ATOLL_TILES void multiply_pair(const TileBlock& block, std::int64_t pair, const Bf16* tiles,
@@ -120,7 +111,8 @@ ATOLL_TILES void multiply_pair(const TileBlock& block, std::int64_t pair, const 
   _tile_zero(2);
   _tile_zero(3);
   for (std::int64_t k = 0; k < inner; ++k) {
-    fetch_next(block, pair * inner + k);
+    block.next_a.fetch();
+    block.next_c.fetch();
     if (block.rest != nullptr && k == inner - 1) {
       _tile_loadd(4, block.rest, 64);
       _tile_loadd(5, block.rest + (both ? kTileEntries : 0), 64);
@@ -164,12 +156,6 @@ ATOLL_TILES void store_sums(const float* sums, std::int64_t first, double beta, 
   }
 }
 
-// Bytes of `rows` rows, to be fetched in `steps` steps of whole lines.
-std::int64_t bytes_per_step(ConstMatrixView x, std::int64_t rows, std::int64_t steps) {
-  const std::int64_t bytes = rows * x.stride * bytes_of(x.dtype);
-  return (bytes + steps * kLine - 1) / (steps * kLine) * kLine;
-}
-
 // The last inner % kTileInner columns of a, as two tiles filled up with zeros.
 void copy_rest(ConstMatrixView a, Bf16* rest) {
   const std::int64_t first = a.cols / kTileInner * kTileInner;
@@ -199,17 +185,10 @@ ATOLL_TILES void multiply_tiles(ConstMatrixView a, const Bf16* tiles, double bet
   for (std::int64_t begin = 0; begin < c.rows; begin += kTilePair) {
     const RowRange rows{begin, std::min(begin + kTilePair, c.rows)};
     if (rows.size() != configured) configure_tiles(configured = rows.size());
-    const bool more = rows.end < c.rows;
-    const TileBlock block{
-        .a = a.rows_in(rows),
-        .rest = whole ? nullptr : rest,
-        .inner = inner,
-        .next_a = more ? reinterpret_cast<const char*>(a.row<Bf16>(rows.end)) : nullptr,
-        .next_c = more ? static_cast<const char*>(c.rows_in(rows).data) +
-                             kTilePair * c.stride * bytes_of(c.dtype)
-                       : nullptr,
-        .a_bytes = bytes_per_step(a, kTilePair, steps),
-        .c_bytes = bytes_per_step(c, kTilePair, steps)};
+    const RowRange next{rows.end, std::min(rows.end + kTilePair, c.rows)};
+    RowsAhead next_a(a.rows_in(next), steps);
+    RowsAhead next_c(c.rows_in(next), steps);
+    const TileBlock block{a.rows_in(rows), whole ? nullptr : rest, inner, next_a, next_c};
     if (!whole) copy_rest(block.a, rest);
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
       const std::int64_t first = pair * kTilePair;

@@ -20,9 +20,9 @@ std::int64_t tiled_entries(std::int64_t inner, std::int64_t cols);
 // op(b) as tiles at `to`, filled up with zeros. Best where lines of the cache begin.
 void store_as_tiles(Transpose transpose, ConstMatrixView b, Bf16* to);
 
-// c = a op(b) + beta c for the tiles of op(b), by the calling thread; as multiply() of product.hpp,
-// but c may be bf16 with beta 1, too, and is rounded once. Where oneDNN multiplies in tiles, it
-// makes the same bits of matrices without gaps between rows.
+// c = a op(b) + beta c for the tiles of op(b), beta 0 or 1, by the calling thread; as multiply() of
+// product.hpp, but c may be bf16 with beta 1, too, and is rounded once. Where oneDNN multiplies in
+// tiles, it makes the same bits of matrices without gaps between rows.
 void multiply_tiles(ConstMatrixView a, const Bf16* tiles, double beta, MatrixView c);
 
 }  // namespace atl
