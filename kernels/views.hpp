@@ -38,7 +38,7 @@ struct RowRange {
 };
 
 // Rows of a matrix start at multiples of so many elements: 16 bytes of bf16, the widest access
-// there is, so that no operation has to take an odd number of columns one by one.
+// there is, so that an operation can take any number of columns in whole accesses.
 inline constexpr std::int64_t kColumnPadding = 8;
 
 // `cols` and the padding behind them. An operation may read padding, but not write it, and what is

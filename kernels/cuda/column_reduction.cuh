@@ -27,9 +27,9 @@ inline constexpr int kFinishCols = 8;  // columns of a block of the second stage
 //   Columns         what a thread keeps of its columns; columns(col) makes it
 //   load(row, col)  what a row contributes, as read
 //   add(columns, row, col, loaded, sums)  adds it to double sums[kSums][kUnit]
-// partials [chunks, kSums, cols].
-// Two blocks on a multiprocessor suffice: with fewer registers the compiler would not start all
-// loads of a batch before it uses the first.
+// The last unit of a row may reach into its padding: what is summed there is dropped. partials
+// [chunks, kSums, cols]. Two blocks on a multiprocessor suffice: with fewer registers the compiler
+// would not start all loads of a batch before it uses the first.
 template <typename Op>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     reduce_columns(Walk walk, Chunks chunks, std::int64_t rows, Op op, double* partials) {
@@ -66,7 +66,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     if (place.inside && place.row == 0) {
       double* to = partials + (place.block * Op::kSums + k) * walk.cols + place.col;
 #pragma unroll
-      for (int j = 0; j < kUnit; ++j) to[j] = shared[j * kBlockThreads + threadIdx.x];
+      for (int j = 0; j < kUnit; ++j) {
+        if (place.col + j < walk.cols) to[j] = shared[j * kBlockThreads + threadIdx.x];
+      }
     }
     __syncthreads();
   }

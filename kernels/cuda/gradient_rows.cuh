@@ -47,6 +47,7 @@ struct ActivationRows {
   Rows<const T> dy;
   float dropout_scale;
   Rows<T> dx;
+  std::int64_t cols;
 
   __device__ Held load(std::int64_t i, std::int64_t col) const {
     return {cuda::load<kUnit>(y.at(i, col)), cuda::load<kUnit>(dy.at(i, col))};
@@ -55,29 +56,35 @@ struct ActivationRows {
   __device__ Packed<float, kUnit> take(std::int64_t i, std::int64_t col, const Held& held) const {
     const Packed<T, kUnit> gradient =
         narrow<T>(activation_gradient(widen(held.output), widen(held.gradient), dropout_scale));
-    store(dx.at(i, col), gradient);
+    if (col + kUnit <= cols) {
+      store(dx.at(i, col), gradient);
+    } else {
+      store_some(dx.at(i, col), widen(gradient), cols - col);
+    }
     return widen(gradient);
   }
 };
 
 // Calls body(rows_from): rows_from(first) are the rows of dy, through `activation` unless that is
-// absent, from column `first` on, in units that `beside`, a matrix of the same shape, allows, too.
+// absent, from column `first` on, in units that `beside`, a matrix of the same shape, allows, too;
+// the last of a row may reach into its padding.
 template <typename Body>
 void with_gradient_rows(ConstMatrixView dy, const ActivationGradient& activation,
                         ConstMatrixView beside, const Body& body) {
   with_element_type(dy.dtype, [&]<typename T>(T) {
     if (activation.absent()) {
-      with_unit<T>({dy, beside}, [&](auto unit) {
+      with_padded_unit<T>({dy, beside}, [&](auto unit) {
         body([&](std::int64_t first) {
           return StoredRows<T, unit>{rows_of<T>(columns_from(dy, first))};
         });
       });
     } else {
-      with_unit<T>({dy, beside, activation.y, activation.dx}, [&](auto unit) {
+      with_padded_unit<T>({dy, beside, activation.y, activation.dx}, [&](auto unit) {
         body([&](std::int64_t first) {
           return ActivationRows<T, unit>{
               rows_of<T>(columns_from(activation.y, first)), rows_of<T>(columns_from(dy, first)),
-              activation.dropout_scale, rows_of<T>(columns_from(activation.dx, first))};
+              activation.dropout_scale, rows_of<T>(columns_from(activation.dx, first)),
+              dy.cols - first};
         });
       });
     }

@@ -24,11 +24,12 @@ template <int kCount>
 struct Doubles {
   double values[kCount];
 };
+// The first `count` from `from` on, or all.
 template <int kCount>
-__device__ Doubles<kCount> load_doubles(const double* from) {
+__device__ Doubles<kCount> load_doubles(const double* from, std::int64_t count) {
   Doubles<kCount> doubles;
 #pragma unroll
-  for (int k = 0; k < kCount; ++k) doubles.values[k] = from[k];
+  for (int k = 0; k < kCount; ++k) doubles.values[k] = k < count ? from[k] : 0.0;
   return doubles;
 }
 
@@ -99,9 +100,10 @@ struct Moments {
   static constexpr int kBatch = kRowBatch;
   Rows<const T> x;
   const double* shift;
+  std::int64_t cols;
 
   __device__ Doubles<kUnit> columns(std::int64_t col) const {
-    return load_doubles<kUnit>(shift + col);
+    return load_doubles<kUnit>(shift + col, cols - col);
   }
   __device__ Packed<T, kUnit> load(std::int64_t i, std::int64_t col) const {
     return cuda::load<kUnit>(x.at(i, col));
@@ -141,9 +143,10 @@ struct GradientSums {
   Gradients dy;
   Rows<const T> x;
   const double* mean;
+  std::int64_t cols;
 
   __device__ Doubles<kUnit> columns(std::int64_t col) const {
-    return load_doubles<kUnit>(mean + col);
+    return load_doubles<kUnit>(mean + col, cols - col);
   }
   __device__ Held load(std::int64_t i, std::int64_t col) const {
     return {dy.load(i, col), cuda::load<kUnit>(x.at(i, col))};
@@ -231,7 +234,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (!place.inside) return;
   BackwardFactors factors[kUnit];
 #pragma unroll
-  for (int k = 0; k < kUnit; ++k) factors[k] = backward_factors(args, place.col + k);
+  for (int k = 0; k < kUnit; ++k) {
+    if (place.col + k < walk.cols) factors[k] = backward_factors(args, place.col + k);
+  }
   for_rows<kRowBatch / 2>(
       walk, place, down, rows,
       [&](std::int64_t i) {
@@ -246,7 +251,7 @@ __global__ void __launch_bounds__(kBlockThreads)
           const float centred = value.values[k] - f.mean.high - f.mean.low;
           gradient.values[k] = f.factor * (gradient.values[k] - f.offset - centred * f.slope);
         }
-        store(dx.at(i, place.col), narrow<T>(gradient));
+        store_some(dx.at(i, place.col), gradient, walk.cols - place.col);
       });
 }
 
@@ -283,9 +288,10 @@ void sum_parts(const Launch& where, ConstMatrixView parts, MatrixView out) {
 void batch_norm_moments(const Launch& where, ConstMatrixView x, std::span<const double> shift,
                         std::span<double> sums) {
   with_element_type(x.dtype, [&]<typename T>(T) {
-    with_unit<T>({x}, [&](auto unit) {
+    with_padded_unit<T>({x}, [&](auto unit) {
       for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
-        const Moments<T, unit> op{rows_of<T>(columns_from(x, first)), shift.data() + first};
+        const Moments<T, unit> op{rows_of<T>(columns_from(x, first)), shift.data() + first,
+                                  x.cols - first};
         double* to = sums.data() + first;
         sum_columns(where, x.rows, cols, op, StoreMoments{to, to + x.cols}, partials_of(where));
       });
@@ -311,7 +317,7 @@ void batch_norm_gradient_sums(const Launch& where, ConstMatrixView dy, ConstMatr
     for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
       using Sums = GradientSums<decltype(rows_from(first))>;
       const Sums op{rows_from(first), rows_of<typename Sums::T>(columns_from(x, first)),
-                    mean.data() + first};
+                    mean.data() + first, x.cols - first};
       double* to = sums.data() + first;
       const StoreGradientSums finish{inv_std.data() + first, to, to + x.cols,
                                      static_cast<float*>(dgamma.data) + first,
@@ -328,7 +334,7 @@ void batch_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixVie
   const BackwardArgs args{mean.data(), inv_std.data(),       static_cast<const float*>(gamma.data),
                           sums.data(), sums.data() + x.cols, 1 / static_cast<double>(count)};
   with_element_type(x.dtype, [&]<typename T>(T) {
-    with_unit<T>({dy, x, dx}, [&](auto unit) {
+    with_padded_unit<T>({dy, x, dx}, [&](auto unit) {
       const Walk walk = make_walk(x.cols, unit);
       const std::int64_t down = blocks_down(walk, x.rows, kRowBatch / 2,
                                             kBlocksPerMultiprocessor * where.multiprocessors);
