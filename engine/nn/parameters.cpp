@@ -2,33 +2,38 @@
 
 #include <cmath>
 
+#include "kernels/bf16.hpp"
+
 namespace atl {
+
+void ParameterSizes::add(std::int64_t rows, std::int64_t cols) {
+  // Each starts at a multiple of 16 elements, so that it is aligned as the flat array is.
+  const auto aligned = [](std::int64_t elements) { return (elements + 15) / 16 * 16; };
+  values_ += aligned(rows * cols);
+  operands_ += aligned(rows * (pads(rows, cols) ? padded_columns(cols) : cols));
+}
+
+std::int64_t ParameterSizes::bytes(DType dtype) const {
+  const DType own = parameter_dtype(dtype);
+  return 4 * values_ * bytes_of(own) + (own != dtype ? operands_ * bytes_of(dtype) : 0);
+}
 
 int ParameterStore::declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
                             Initialisation initialisation) {
-  parameters_.push_back({std::move(name), layer, rows, cols, size_});
+  const bool is_weight = initialisation == Initialisation::kGlorotUniform;
+  parameters_.push_back(
+      {std::move(name), layer, rows, cols, sizes_.values(), is_weight, sizes_.operands()});
   initialisations_.push_back(initialisation);
-  // Parameters start at multiples of 16 elements, so that each is aligned as the flat array is.
-  size_ += (rows * cols + 15) / 16 * 16;
+  sizes_.add(rows, cols);
   return static_cast<int>(parameters_.size()) - 1;
-}
-
-std::int64_t ParameterStore::bytes() const {
-  std::int64_t total = 4 * size_ * bytes_of(dtype_);
-  if (has_operands()) total += size_ * bytes_of(operand_dtype_);
-  for (const Parameter& parameter : parameters_) {
-    if (!is_padded(parameter)) continue;
-    total += Tensor(parameter.rows, parameter.cols, operand_dtype_).bytes();
-  }
-  return total;
 }
 
 void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed) {
   for (Tensor* flat : {&values_, &gradients_, &first_moments_, &second_moments_}) {
-    *flat = Tensor(backend, 1, size_, dtype_);
+    *flat = Tensor(backend, 1, size(), dtype_);
     backend.fill_zero(queue, flat->view());
   }
-  std::vector<double> initial(static_cast<std::size_t>(size_));
+  std::vector<double> initial(static_cast<std::size_t>(size()));
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     const Parameter& parameter = parameters_[p];
     const RandomKey key{seed, RandomStream::kInit, static_cast<std::uint8_t>(p & 0xFFU),
@@ -53,28 +58,43 @@ void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed
     backend.copy(queue, values_.view().data, narrow.data(), values_.bytes(),
                  CopyKind::kHostToDevice);
   }
-  if (has_operands()) operands_ = Tensor(backend, 1, size_, operand_dtype_);
-  for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    const Parameter& parameter = parameters_[p];
-    if (!is_padded(parameter)) continue;
-    padded_operands_[static_cast<int>(p)] =
-        Tensor(backend, parameter.rows, parameter.cols, operand_dtype_);
-  }
+  if (has_operands()) operands_ = Tensor(backend, 1, sizes_.operands(), operand_dtype_);
   refresh_operands(backend, queue);
   backend.synchronize(queue);
 }
 
 void ParameterStore::refresh_operands(Backend& backend, Queue& queue) {
-  if (has_operands()) backend.convert(queue, values_.view(), operands_.view());
-  for (auto& [index, operand] : padded_operands_) {
-    backend.convert(queue, value(index), operand.view());
+  if (!has_operands()) return;
+  const auto count = static_cast<int>(parameters_.size());
+  for (int first = 0, next = 0; first < count; first = next) {
+    const Parameter& parameter = parameters_[static_cast<std::size_t>(first)];
+    next = first + 1;
+    if (!parameter.is_weight) continue;
+    MatrixView from = value(first);
+    MatrixView to = operand_copy(parameter);
+    if (!is_padded(parameter)) {
+      // All up to the next padded one lie alike in both arrays: one conversion, with what is
+      // between the weights.
+      while (next < count && !is_padded(parameters_[static_cast<std::size_t>(next)])) ++next;
+      const std::int64_t end =
+          next < count ? parameters_[static_cast<std::size_t>(next)].offset : size();
+      const std::int64_t elements = end - parameter.offset;
+      from = {from.data, 1, elements, elements, dtype_};
+      to = {to.data, 1, elements, elements, operand_dtype_};
+    }
+    backend.convert(queue, from, to);
   }
 }
 
 ConstMatrixView ParameterStore::operand(int index) {
-  const auto padded = padded_operands_.find(index);
-  if (padded != padded_operands_.end()) return padded->second.view();
-  return part(has_operands() ? operands_ : values_, index);
+  const Parameter& parameter = parameters_[static_cast<std::size_t>(index)];
+  ATOLL_ASSERT(parameter.is_weight, "{}", parameter.name);
+  return has_operands() ? operand_copy(parameter) : value(index);
+}
+
+MatrixView ParameterStore::operand_copy(const Parameter& parameter) {
+  return {operands_.view().row<Bf16>(0) + parameter.operand_offset, parameter.rows, parameter.cols,
+          is_padded(parameter) ? padded_columns(parameter.cols) : parameter.cols, operand_dtype_};
 }
 
 MatrixView ParameterStore::part(Tensor& flat, int index) {

@@ -2,7 +2,7 @@
 // all-reduce and the optimizer are one operation each.
 #pragma once
 
-#include <map>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,13 +17,38 @@ struct Parameter {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t offset = 0;
+  // A factor of products, which may read a copy of it (an operand); else it is a row of factors or
+  // terms of columns.
+  bool is_weight = false;
+  std::int64_t operand_offset = 0;  // in the flat array of copies
 };
 
 // How a parameter starts.
 enum class Initialisation {
-  kGlorotUniform,  // U(-a, a), a = sqrt(6 / (rows + cols)) (Glorot & Bengio 2010, eq. 16)
+  kGlorotUniform,  // weights: U(-a, a), a = sqrt(6 / (rows + cols)) (Glorot & Bengio 2010, eq. 16)
   kZeros,
   kOnes,
+};
+
+// How many elements parameters have in flat arrays, gaps included. Where weights are copied for
+// products with rows that are padded, those copies have gaps of their own.
+class ParameterSizes {
+ public:
+  explicit ParameterSizes(bool pads_operands) : pads_operands_(pads_operands) {}
+  void add(std::int64_t rows, std::int64_t cols);
+  std::int64_t values() const { return values_; }
+  std::int64_t operands() const { return operands_; }
+  // What all of them take, with gradients and two moments, beside activations stored as `dtype`.
+  std::int64_t bytes(DType dtype) const;
+  // True if the copy of a matrix of this shape has padded rows.
+  bool pads(std::int64_t rows, std::int64_t cols) const {
+    return pads_operands_ && rows > 1 && cols % kColumnPadding != 0;
+  }
+
+ private:
+  bool pads_operands_;
+  std::int64_t values_ = 0;
+  std::int64_t operands_ = 0;
 };
 
 class ParameterStore {
@@ -31,21 +56,21 @@ class ParameterStore {
   // dtype: of the activations. Parameters have parameter_dtype() of it. pads_operands: where
   // operands are copies, their rows are padded as those of a Tensor are.
   explicit ParameterStore(DType dtype, bool pads_operands = false)
-      : dtype_(parameter_dtype(dtype)), operand_dtype_(dtype), pads_operands_(pads_operands) {}
+      : dtype_(parameter_dtype(dtype)), operand_dtype_(dtype), sizes_(pads_operands) {}
 
   // Declares a parameter and returns its index; all are declared before allocate().
   int declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
               Initialisation initialisation);
-  std::int64_t bytes() const;
+  std::int64_t bytes() const { return sizes_.bytes(operand_dtype_); }
   // Allocates values, gradients and the two moments of Adam, and initialises them from `seed`: the
   // same values for any world size.
   void allocate(Backend& backend, Queue& queue, std::uint64_t seed);
 
   const std::vector<Parameter>& list() const { return parameters_; }
-  std::int64_t size() const { return size_; }  // elements of a flat array
+  std::int64_t size() const { return sizes_.values(); }  // elements of a flat array
 
   MatrixView value(int index) { return part(values_, index); }
-  // The parameter in the activations' type, as products with them need it.
+  // A weight in the activations' type, as products with them need it.
   ConstMatrixView operand(int index);
   // After any change of the values: renews the operands.
   void refresh_operands(Backend& backend, Queue& queue);
@@ -58,22 +83,19 @@ class ParameterStore {
 
  private:
   bool has_operands() const { return operand_dtype_ != dtype_; }
-  // True if its operand is a tensor of its own, because its rows need padding.
   bool is_padded(const Parameter& parameter) const {
-    return has_operands() && pads_operands_ && parameter.rows > 1 &&
-           parameter.cols % kColumnPadding != 0;
+    return sizes_.pads(parameter.rows, parameter.cols);
   }
   MatrixView part(Tensor& flat, int index);
+  MatrixView operand_copy(const Parameter& parameter);
 
   DType dtype_;
   DType operand_dtype_;
-  bool pads_operands_;
+  ParameterSizes sizes_;
   std::vector<Parameter> parameters_;
   std::vector<Initialisation> initialisations_;
-  std::int64_t size_ = 0;
   Tensor values_, gradients_, first_moments_, second_moments_;
-  Tensor operands_;  // the values in the activations' type, where that is another
-  std::map<int, Tensor> padded_operands_;  // by index, beside their unused parts of operands_
+  Tensor operands_;  // weights in the activations' type, where that is another
 };
 
 }  // namespace atl

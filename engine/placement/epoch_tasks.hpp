@@ -37,7 +37,10 @@ struct EpochSetting {
 // The layers of the model under a strategy.
 std::vector<LayerConfig> planned_layers(const ModelConfig& model,
                                         std::span<const LayerStrategy> strategy);
-// Elements that hold what is trained, with the gaps between parameters.
+// What is trained, as Model has it: pads_operands on a rank with a device.
+ParameterSizes parameter_sizes(std::span<const LayerConfig> layers, bool root_weight,
+                               bool pads_operands);
+// Its elements, with the gaps between parameters.
 std::int64_t parameter_count(std::span<const LayerConfig> layers, bool root_weight);
 
 // What the layers of a model do without a plan.

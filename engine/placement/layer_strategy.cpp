@@ -14,16 +14,19 @@ std::vector<LayerConfig> planned_layers(const ModelConfig& model,
   return layers;
 }
 
-std::int64_t parameter_count(std::span<const LayerConfig> layers, bool root_weight) {
-  std::int64_t sum = 0;
-  // Each starts at a multiple of 16 elements, see ParameterStore.
-  const auto add = [&](std::int64_t elements) { sum += (elements + 15) / 16 * 16; };
+ParameterSizes parameter_sizes(std::span<const LayerConfig> layers, bool root_weight,
+                               bool pads_operands) {
+  ParameterSizes sizes(pads_operands);
   for (const LayerConfig& layer : layers) {
-    for (int weight = 0; weight < (root_weight ? 2 : 1); ++weight) add(layer.in * layer.out);
-    add(layer.out);  // bias, or the norm's
-    if (layer.tail.norm != Norm::kNone) add(layer.out);
+    for (int weight = 0; weight < (root_weight ? 2 : 1); ++weight) sizes.add(layer.in, layer.out);
+    sizes.add(1, layer.out);  // bias, or the norm's
+    if (layer.tail.norm != Norm::kNone) sizes.add(1, layer.out);
   }
-  return sum;
+  return sizes;
+}
+
+std::int64_t parameter_count(std::span<const LayerConfig> layers, bool root_weight) {
+  return parameter_sizes(layers, root_weight, /*pads_operands=*/false).values();
 }
 
 std::vector<LayerStrategy> default_strategy(const ModelConfig& model) {

@@ -7,7 +7,7 @@ namespace atl {
 namespace {
 
 // What Model::plan_backward declares, and the inputs of norms, in which gradients may lie.
-std::int64_t backward_floats(std::span<const LayerConfig> layers, const RowCounts& rows) {
+std::int64_t backward_elements(std::span<const LayerConfig> layers, const RowCounts& rows) {
   const auto multiply_first = [](const LayerConfig& layer) {
     return layer.order == MultiplyOrder::kMultiplyFirst;
   };
@@ -67,47 +67,48 @@ RowCounts row_counts(const PartitionQuality& partition, int rank,
 
 double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
                       int rank) {
-  return training_bytes(
-      setting.model, planned_layers(setting.model, strategy),
-      row_counts(setting.partition, rank,
-                 strategy.size() > 1 ? strategy[1].recomputation.get() : nullptr));
+  return training_bytes(setting.model, planned_layers(setting.model, strategy),
+                        row_counts(setting.partition, rank,
+                                   strategy.size() > 1 ? strategy[1].recomputation.get() : nullptr),
+                        setting.topology.devices[static_cast<std::size_t>(rank)]);
 }
 
 double training_bytes(const ModelConfig& model, std::span<const LayerConfig> layers,
-                      const RowCounts& rows) {
+                      const RowCounts& rows, const Device& device) {
   const auto input_rows = [&](const LayerConfig& layer) {
     const bool reads_halo =
         layer.order == MultiplyOrder::kAggregateFirst || (layer.index == 1 && rows.recomputes);
     return reads_halo ? rows.with_halo() : rows.inner;
   };
-  std::int64_t floats = backward_floats(layers, rows);
+  std::int64_t elements = backward_elements(layers, rows);
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const LayerConfig& layer = layers[l];
     const bool multiply_first = layer.order == MultiplyOrder::kMultiplyFirst;
     const std::int64_t width = padded_columns(multiply_first ? layer.out : layer.in);
-    if (!multiply_first) floats += rows.inner * padded_columns(layer.in);  // the aggregate
-    floats += (l + 1 < layers.size() ? input_rows(layers[l + 1]) : rows.inner) *
-              padded_columns(layer.out);
+    if (!multiply_first) elements += rows.inner * padded_columns(layer.in);  // the aggregate
+    elements += (l + 1 < layers.size() ? input_rows(layers[l + 1]) : rows.inner) *
+                padded_columns(layer.out);
     // Send buffers of training, forward and backward, and of evaluation.
     const bool backward = multiply_first || layer.input_gradient;
     const std::int64_t sent = layer.index == 1 ? rows.sent_to_layer_1 : rows.sent_forward;
-    floats += sent * width + (backward ? rows.sent_backward * width : 0);
-    if (!layer.cache_aggregate) floats += sent * width;
+    elements += sent * width + (backward ? rows.sent_backward * width : 0);
+    if (!layer.cache_aggregate) elements += sent * width;
   }
   if (rows.recomputes) {
     // Aggregates, outputs before their factors, inputs of a root weight and of a norm.
     const LayerConfig& first = layers[0];
     const std::int64_t in = padded_columns(first.in);
     const std::int64_t out = padded_columns(first.out);
-    floats += rows.computed * (in + out);
-    if (has_root_weight(model.kind)) floats += rows.computed * in;
-    if (first.tail.norm != Norm::kNone) floats += rows.computed * out;
+    elements += rows.computed * (in + out);
+    if (has_root_weight(model.kind)) elements += rows.computed * in;
+    if (first.tail.norm != Norm::kNone) elements += rows.computed * out;
   }
   if (model.input_dropout > 0 || input_rows(layers[0]) > rows.inner) {
-    floats += input_rows(layers[0]) * padded_columns(model.features);
+    elements += input_rows(layers[0]) * padded_columns(model.features);
   }
-  floats += 4 * parameter_count(layers, has_root_weight(model.kind));  // with gradient and moments
-  return 4 * static_cast<double>(floats);
+  const ParameterSizes parameters =
+      parameter_sizes(layers, has_root_weight(model.kind), device.kind == "cuda");
+  return static_cast<double>(elements * bytes_of(model.dtype) + parameters.bytes(model.dtype));
 }
 
 double shard_bytes(const EpochSetting& setting, int rank) {

@@ -22,12 +22,13 @@ struct RowCounts {
 RowCounts row_counts(const PartitionQuality& partition, int rank,
                      const Recomputation* recomputation = nullptr);
 
-// What Trainer::bytes_needed() says: tensors, parameters and exchange buffers of f32 training.
+// What Trainer::bytes_needed() says: tensors, parameters and buffers of exact exchange, stored as
+// setting.model says.
 double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
                       int rank);
-// The same from what epoch_tasks' planned_layers and row_counts say.
+// The same from what epoch_tasks' planned_layers and row_counts say, on a rank with this device.
 double training_bytes(const ModelConfig& model, std::span<const LayerConfig> layers,
-                      const RowCounts& rows);
+                      const RowCounts& rows, const Device& device);
 // What the shard of the rank holds: features, and the graph in both directions.
 double shard_bytes(const EpochSetting& setting, int rank);
 

@@ -202,8 +202,8 @@ double PlanSpace::missing_bytes(std::span<const int> choice,
   double missing = 0;
   for (int rank = 0; rank < topology_.ranks(); ++rank) {
     const auto r = static_cast<std::size_t>(rank);
-    const double needed =
-        training_bytes(model_, planned, rows[r]) + shard_bytes(setting(choice), rank);
+    const double needed = training_bytes(model_, planned, rows[r], topology_.devices[r]) +
+                          shard_bytes(setting(choice), rank);
     missing += std::max(0.0, needed - topology_.devices[r].memory_bytes);
   }
   return missing;

@@ -11,6 +11,7 @@
 #include "engine/placement/simulator.hpp"
 #include "tests/engine/placement/small_topology.hpp"
 #include "tests/engine/training/example_runs.hpp"
+#include "tests/support/require_device.hpp"
 
 namespace atl {
 namespace {
@@ -203,6 +204,61 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
   EXPECT_NEAR(simulator.run(merged).makespan_s, seconds, 1e-9 * seconds);
   EXPECT_GE(seconds, lower_bound_seconds(topology, graph));
 }
+
+struct StoredModel {
+  const char* name;
+  std::string backend;
+  std::string model;
+  DType dtype;
+};
+std::ostream& operator<<(std::ostream& out, const StoredModel& stored) {
+  return out << stored.name;
+}
+
+class MemoryOfModels : public ::testing::TestWithParam<StoredModel> {
+ protected:
+  void SetUp() override { require_backend(GetParam().backend); }
+};
+
+// Of widths that are no multiple of eight: 13 and 4 columns.
+TEST_P(MemoryOfModels, IsWhatARankNeeds) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, /*directed=*/false);
+  TrainOptions options = small_options();
+  options.backend = GetParam().backend;
+  options.model = GetParam().model;
+  options.dtype = GetParam().dtype;
+  options.hidden = 13;
+  constexpr int kRanks = 2;
+  PartitionOptions partition;
+  partition.method = "random";
+  std::vector<std::int64_t> needed(kRanks);
+  ModelConfig model;
+  run_local_ranks(kRanks, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, partition, options);
+    needed[static_cast<std::size_t>(transport.rank())] = job.trainer().bytes_needed();
+    if (transport.rank() == 0) model = job.trainer().model().config();
+  });
+  const auto folder = partition_folder(Dataset::open(dataset), kRanks, partition);
+  const PartitionQuality parts =
+      parse_quality(read_json(folder / "quality.json"), folder / "quality.json");
+  Topology topology = small_topology(1, kRanks, 1e9);
+  for (Device& device : topology.devices) device.kind = GetParam().backend;
+  const EpochSetting setting{topology, model, parts, {}};
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(training_bytes(setting, default_strategy(model), rank),
+              static_cast<double>(needed[static_cast<std::size_t>(rank)]));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(MemoryModel, MemoryOfModels,
+                         ::testing::Values(StoredModel{"F32", "cpu", "gcn", DType::kF32},
+                                           StoredModel{"Bf16", "cpu", "sage", DType::kBf16},
+                                           StoredModel{"F32OnCuda", "cuda", "sage", DType::kF32},
+                                           StoredModel{"Bf16OnCuda", "cuda", "gcn", DType::kBf16},
+                                           StoredModel{"SageInBf16OnCuda", "cuda", "sage",
+                                                       DType::kBf16}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
     EpochTasks, EpochTasksOfVariants,
