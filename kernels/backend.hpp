@@ -137,7 +137,8 @@ class Backend {
             ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue = {});
   // y = epilogue(x); y may be x.
   void apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
-  // activation.dx from dy.
+  // activation.dx from dy, both [N, F] as activation.y is: see ActivationGradient, which must not
+  // be absent here.
   void relu_dropout_backward(Queue& queue, ConstMatrixView dy,
                              const ActivationGradient& activation);
   // out[j] = sum_i x[i, j] + (accumulate ? out[j] : 0), summed in double. out [1, cols], of the

@@ -30,8 +30,7 @@ const char* metric_name(Task task);
 inline constexpr std::int64_t kMetricCounts = 9;
 
 // logits [inner, outputs] of this rank, queued or computed. Waits until everything queued has run:
-// once,
-// but for ROC-AUC. `counts` has kMetricCounts entries to use. Collective.
+// once, but for ROC-AUC. `counts` has kMetricCounts entries to use. Collective.
 Metrics compute_metrics(const RankContext& context, Transport& transport, const RankData& data,
                         ConstMatrixView logits, ReadBackArray<std::int64_t>& counts);
 

@@ -3,6 +3,8 @@
 #include <cuda_emulation.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/engine/training/example_runs.hpp"
 
 namespace atl {
