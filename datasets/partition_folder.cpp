@@ -194,15 +194,16 @@ Partition ensure_partition(const Dataset& dataset, int parts, const PartitionOpt
     dataset.validate_checksums();  // else files edited under their dataset.json go unnoticed
   } else {
     require_writable(folder.parent_path());
-    const std::int64_t bytes = most_cutting_bytes(dataset.info().nodes, dataset.info().edges,
-                                                  !dataset.info().directed, parts, options);
+    const GraphSize size{dataset.info().nodes, dataset.info().edges, !dataset.info().directed};
+    const std::int64_t bytes = most_cutting_bytes(size, parts, options);
     log::info(
         "partitioning {} into {} parts ({}, {}, balance {}); cutting takes up to {} of memory",
         dataset.info().name, parts, options.method, to_string(options.objective),
         to_string(options.balance), format_bytes(bytes));
     if (const std::int64_t available = available_memory_bytes(); bytes > available) {
-      log::warn("only {} of memory are available{}", format_bytes(available),
-                options.method == "metis" ? "; --method communities takes less" : "");
+      const std::string less = options_for_memory(size, parts, options, available);
+      log::warn("only {} of memory are available{}{}", format_bytes(available),
+                less.empty() ? "" : ", which is enough with ", less);
     }
     const Activity activity(fmt::format("partitioning {}", dataset.info().name));
     dataset.validate();  // METIS and the shards trust every id and value

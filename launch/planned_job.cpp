@@ -1,5 +1,6 @@
 #include "launch/planned_job.hpp"
 
+#include "base/error.hpp"
 #include "base/log.hpp"
 #include "datasets/dataset.hpp"
 #include "engine/training/agreement.hpp"
@@ -24,6 +25,25 @@ PlannedJob unplanned_job(const TrainFlags& flags) {
   return job;
 }
 
+namespace {
+
+// --parts-file beside a plan is the file that the plan's cut was read from, also where the
+// partition is there and nobody reads it.
+void require_parts_file_fits(const PartitionFlags& flags, const Plan& plan,
+                             const std::string& plan_file) {
+  if (flags.parts_file.empty()) return;
+  if (plan.partition.method != "file") {
+    fail_option("--parts-file: {} found, but the cut of {} is made by --method {}; leave it out",
+                flags.parts_file, plan_file, plan.partition.method);
+  }
+  const std::string found = parts_file_checksum(flags.parts_file);
+  if (found == plan.partition.parts_checksum) return;
+  fail_input("{}: checksum {} found; {} was made for the file with checksum {}", flags.parts_file,
+             found, plan_file, plan.partition.parts_checksum);
+}
+
+}  // namespace
+
 PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
   PlannedJob job = unplanned_job(flags);
   if (flags.recompute == "all") {
@@ -38,6 +58,7 @@ PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
     require_plan_fits(plan, flags.plan,
                       opens ? Dataset::open(flags.dataset).info().checksum : plan.dataset_checksum,
                       transport.size(), planned_model(job.options));
+    require_parts_file_fits(flags.partition, plan, flags.plan);
   });
   job.partition = plan.partition;
   job.partition.parts_dir = flags.partition.parts_dir;

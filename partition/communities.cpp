@@ -134,15 +134,25 @@ class CommunityFinder {
     }
     return moved;
   }
+  bool has_neighbours(std::int32_t v) const {
+    bool found = false;
+    graph_.for_each_neighbour(v, [&](std::int32_t, std::int64_t) { found = true; });
+    return found;
+  }
   // Nodes that found no room and are alone join others that wish for the same community: what
-  // hangs on a hub stays together.
+  // hangs on a hub stays together. So do nodes without edges, among them whole components that have
+  // become one node: nothing is lost, and a graph of many such nodes would not shrink.
   void pair_lone_nodes(const std::vector<std::int32_t>& order) {
     std::vector<std::int32_t> lone;
     for (const std::int32_t v : order) {
-      if (sizes_[community_[v]] == 1 && community_[v] == v && wish_[v] >= 0) lone.push_back(v);
+      const bool is_alone = sizes_[community_[v]] == 1 && community_[v] == v;
+      if (is_alone && (wish_[v] >= 0 || !has_neighbours(v))) lone.push_back(v);
     }
+    const auto group = [&](std::int32_t v) {
+      return std::pair(wish_[v], part_of_.empty() ? 0 : part_of_[v]);
+    };
     std::stable_sort(lone.begin(), lone.end(),
-                     [&](std::int32_t a, std::int32_t b) { return wish_[a] < wish_[b]; });
+                     [&](std::int32_t a, std::int32_t b) { return group(a) < group(b); });
     for (std::size_t i = 1; i < lone.size(); ++i) {
       if (wish_[lone[i]] != wish_[lone[i - 1]] || !same_part(lone[i], lone[i - 1])) continue;
       const std::int32_t to = community_[lone[i - 1]];

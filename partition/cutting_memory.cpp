@@ -1,5 +1,9 @@
 // What cutting takes of memory, from what the structures hold and METIS was seen to take.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <string>
 
 #include "partition/multilevel.hpp"
 #include "partition/partitioner.hpp"
@@ -8,40 +12,130 @@ namespace atl {
 
 namespace {
 
-// The products shape, 124 million entries in 8 parts, took METIS 7.3 GB.
-constexpr std::int64_t kMetisPerEntry = 60;
+// Of every cut: a weight of a node, in 64 bits until it is scaled; parts, and lists of their nodes
+// while they grow.
+constexpr std::int64_t kPerWeight = 8 + 4;
+constexpr std::int64_t kPerNode = 4 * 4;
 
-// Per node: weights (twice where they are summed in 64 bits), communities, wishes, sizes, the order
-// with its keys. Per entry: the contracted graph, at worst as large as the graph itself.
+// Of METIS. The products shape, 124 million entries in 8 parts, took 7.3 GB.
+constexpr std::int64_t kMetisPerEntry = 60;
+constexpr std::int64_t kMetisPerNode = 100;
+// Of contracted graphs, where it counts edges between parts: 29 were seen on R-MAT.
+constexpr std::int64_t kMetisPerContracted = 32;
+
+// Of communities: weights once more, communities, wishes, sizes, the order with its keys; and the
+// contracted graph, at worst as large as the graph itself. METIS cuts what is left.
 constexpr std::int64_t kCommunitiesPerNode = 64;
 constexpr std::int64_t kCommunitiesPerEntry = 8;
 
 // Of halo rows (partition/halo_rows.hpp): a count of pins, the part it is of and the pins combined;
-// a count of nets near a part; and what a node has beside.
+// a count of nets near a part; and of a node its moves, as they are proposed, gathered and sorted.
 constexpr std::int64_t kPerPinCount = 4 + 2 + 4;
 constexpr std::int64_t kPerNodeAndPart = 4;
-constexpr std::int64_t kPerNode = 24;
+constexpr std::int64_t kMovesPerNode = 64;
+
+// An edge inside an island, in a list that grows.
+constexpr std::int64_t kPerEdgeInside = 3 * 4;
+
+class CuttingMemory {
+ public:
+  CuttingMemory(const GraphSize& graph, int parts, const PartitionOptions& options)
+      : nodes_(graph.nodes),
+        edges_(graph.edges),
+        directions_(graph.symmetric ? 1 : 2),
+        parts_(parts),
+        options_(options),
+        detailed_(directions_ * graph.edges <= Multilevel::kDetailedEntries) {}
+
+  std::int64_t bytes() const {
+    const bool rows_wanted = options_.objective == PartitionObjective::kVolume;
+    const bool both = options_.method == "auto" && detailed_ && rows_wanted;
+    const bool metis = options_.method == "metis" || (options_.method == "auto" && detailed_);
+    const bool communities =
+        both || options_.method == "communities" || (options_.method == "auto" && !detailed_);
+    std::int64_t cutting = metis ? of_metis() : 0;
+    if (communities) cutting = std::max(cutting, of_communities());
+    // Small graphs count rows on every level, with all levels there, and to compare two cuts.
+    const bool counts_on_levels = detailed_ && rows_wanted && (communities || refines(options_));
+    if (counts_on_levels) {
+      cutting = std::max(cutting, of_communities() + of_rows());
+    } else if (refines(options_)) {
+      cutting = std::max(cutting, of_rows());
+    }
+    return of_every_cut() + cutting;
+  }
+
+ private:
+  std::int64_t entries() const { return directions_ * edges_; }
+  std::int64_t transposed() const { return directions_ == 1 ? 0 : 4 * edges_ + 8 * nodes_; }
+  std::int64_t of_every_cut() const {
+    const std::int64_t constraints = options_.balance == PartitionBalance::kEdgesTrain ? 2 : 1;
+    const std::int64_t weights = constraints * kPerWeight * nodes_;
+    std::int64_t bytes = weights + kPerNode * nodes_;
+    if (!options_.islands.empty()) bytes += weights + kPerNode * nodes_ + kPerEdgeInside * edges_;
+    if (options_.marginal_cost > 0) bytes += weights + kPerNode * nodes_;
+    return bytes;
+  }
+  std::int64_t of_metis() const {
+    return transposed() + kMetisPerEntry * entries() + kMetisPerNode * nodes_;
+  }
+  std::int64_t of_last_level() const {
+    const std::int64_t nodes = std::min(nodes_, Multilevel::nodes_of_last_level(parts_));
+    return kMetisPerContracted * std::min(entries(), nodes * nodes) + kMetisPerNode * nodes;
+  }
+  std::int64_t of_communities() const {
+    // Each level is smaller than the one before; where rows are counted, they have their nets, too.
+    const std::int64_t levels = detailed_ ? 3 : 1;
+    return transposed() + kCommunitiesPerNode * nodes_ + levels * kCommunitiesPerEntry * entries() +
+           of_last_level();
+  }
+  std::int64_t of_rows() const {
+    // A row counts no more parts than it has readers and itself.
+    const std::int64_t counted = std::min(nodes_ * parts_, edges_ + nodes_);
+    return transposed() + directions_ * kPerPinCount * counted + kPerNodeAndPart * nodes_ * parts_ +
+           kMovesPerNode * nodes_;
+  }
+
+  std::int64_t nodes_;
+  std::int64_t edges_;
+  std::int64_t directions_;
+  int parts_;
+  const PartitionOptions& options_;
+  bool detailed_;
+};
 
 }  // namespace
 
-std::int64_t most_cutting_bytes(std::int64_t nodes, std::int64_t edges, bool symmetric, int parts,
+std::int64_t most_cutting_bytes(const GraphSize& graph, int parts,
                                 const PartitionOptions& options) {
-  const std::int64_t entries = symmetric ? edges : 2 * edges;
-  const std::int64_t transposed = symmetric ? 0 : 4 * edges + 8 * nodes;
-  const bool detailed = entries <= Multilevel::kDetailedEntries;
-  const bool metis = options.method == "metis" || (options.method == "auto" && detailed);
-  const bool communities = options.method == "communities" || options.method == "auto";
-  std::int64_t cutting = 0;
-  if (metis) cutting = kMetisPerEntry * entries;
-  if (communities) {
-    cutting = std::max(cutting, transposed + kCommunitiesPerNode * nodes +
-                                    (detailed ? 3 : 1) * kCommunitiesPerEntry * entries);
+  return CuttingMemory(graph, parts, options).bytes();
+}
+
+std::string options_for_memory(const GraphSize& graph, int parts, const PartitionOptions& options,
+                               std::int64_t available) {
+  struct Way {
+    const char* method;
+    bool refine;
+  };
+  constexpr std::array<Way, 4> kWays = {
+      {{"communities", true}, {"", false}, {"communities", false}, {"contiguous", false}}};
+  const bool made_here = options.method != "file";
+  for (const Way& way : kWays) {
+    PartitionOptions other = options;
+    const bool changes_method = *way.method != '\0';
+    if (changes_method) {
+      const bool balances_two = options.balance == PartitionBalance::kEdgesTrain;
+      if (!made_here || (balances_two && std::string(way.method) == "contiguous")) continue;
+      other.method = way.method;
+    }
+    other.refine = way.refine && options.refine;
+    if (other.method == options.method && other.refine == options.refine) continue;
+    if (most_cutting_bytes(graph, parts, other) > available) continue;
+    if (!changes_method) return "--refine off";
+    const bool says_refine = other.refine != refines_by_default(other.method);
+    return fmt::format("--method {}{}", way.method, says_refine ? " --refine off" : "");
   }
-  if (!options.refine) return cutting;
-  // A node counts no more parts than it has neighbours.
-  const std::int64_t counted = std::min(nodes * parts, entries + nodes);
-  return std::max(cutting, (symmetric ? 1 : 2) * kPerPinCount * counted + transposed +
-                               kPerNodeAndPart * nodes * parts + kPerNode * nodes);
+  return "";
 }
 
 }  // namespace atl

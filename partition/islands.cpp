@@ -72,6 +72,7 @@ PartitionProblem problem_inside(const PartitionProblem& problem, const Csr& stru
                                 std::span<const std::int32_t> members, int first, int size) {
   PartitionProblem inner;
   inner.graph = {structure.view(), problem.graph.symmetric};
+  inner.method = problem.method;
   inner.parts = size;
   inner.objective = problem.objective;
   inner.constraints = problem.constraints;

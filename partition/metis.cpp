@@ -20,14 +20,17 @@ class MetisPartitioner : public Partitioner {
   std::vector<std::int32_t> partition(const PartitionProblem& problem) const override;
 };
 
-void check_status(int status) {
+// Those that ask METIS for less than `method` does, or for nothing.
+const char* lighter_methods(const std::string& method) {
+  return method == "metis" ? "communities, random or contiguous" : "random or contiguous";
+}
+
+void check_status(int status, const std::string& method) {
   if (status == METIS_OK) return;
   if (status == METIS_ERROR_MEMORY) {
-    fail(ErrorKind::kMemory,
-         "METIS ran out of memory; use --method communities, random or contiguous");
+    fail(ErrorKind::kMemory, "METIS ran out of memory; use --method {}", lighter_methods(method));
   }
-  fail_option("METIS failed with status {}; use --method communities, random or contiguous",
-              status);
+  fail_option("METIS failed with status {}; use --method {}", status, lighter_methods(method));
 }
 
 std::vector<std::int32_t> MetisPartitioner::partition(const PartitionProblem& problem) const {
@@ -55,7 +58,7 @@ std::vector<idx_t> scaled_to_int32(std::span<const std::int32_t> weights) {
 
 std::vector<std::int32_t> cut_by_metis(const GraphLevel& graph, const PartitionProblem& problem) {
   auto nodes = static_cast<idx_t>(graph.nodes());
-  check_metis_limits(graph.nodes(), graph.edges.nnz());
+  check_metis_limits(graph.nodes(), graph.edges.nnz(), problem.method);
   std::vector<idx_t> row_ptr(graph.edges.row_ptr.begin(), graph.edges.row_ptr.end());
   std::vector<idx_t> edge_weights = scaled_to_int32(graph.edge_weights);
 
@@ -67,8 +70,7 @@ std::vector<std::int32_t> cut_by_metis(const GraphLevel& graph, const PartitionP
   options[METIS_OPTION_SEED] = static_cast<idx_t>(problem.seed & 0x7FFFFFFFU);
   options[METIS_OPTION_NUMBERING] = 0;
   // Seeds differ by up to 15 % in halo rows; METIS keeps the best of several cuts.
-  options[METIS_OPTION_NCUTS] =
-      edge_weights.empty() || problem.cuts == 1 ? problem.cuts : std::max(4, problem.cuts);
+  options[METIS_OPTION_NCUTS] = problem.cuts;
 
   auto constraints = static_cast<idx_t>(problem.constraints);
   auto parts = static_cast<idx_t>(problem.parts);
@@ -82,20 +84,22 @@ std::vector<std::int32_t> cut_by_metis(const GraphLevel& graph, const PartitionP
   std::vector<real_t> bounds(constraints, static_cast<real_t>(1 + asked));
   std::vector<idx_t> part_of(nodes, 0);
   idx_t objective = 0;
-  check_status(METIS_PartGraphKway(
-      &nodes, &constraints, row_ptr.data(), const_cast<idx_t*>(graph.edges.col_idx.data()),
-      weights.data(), nullptr, edge_weights.empty() ? nullptr : edge_weights.data(), &parts,
-      shares.data(), bounds.data(), options, &objective, part_of.data()));
+  check_status(
+      METIS_PartGraphKway(&nodes, &constraints, row_ptr.data(),
+                          const_cast<idx_t*>(graph.edges.col_idx.data()), weights.data(), nullptr,
+                          edge_weights.empty() ? nullptr : edge_weights.data(), &parts,
+                          shares.data(), bounds.data(), options, &objective, part_of.data()),
+      problem.method);
   return {part_of.begin(), part_of.end()};
 }
 
-void check_metis_limits(std::int64_t nodes, std::int64_t entries) {
+void check_metis_limits(std::int64_t nodes, std::int64_t entries, const std::string& method) {
   constexpr std::int64_t kLimit = std::numeric_limits<idx_t>::max();
   if (nodes < kLimit && entries <= kLimit) return;
   fail_input(
-      "the graph has {} nodes and {} adjacency entries, METIS here counts in 32 bits (at most "
-      "{}); use --method auto or communities",
-      nodes, entries, kLimit);
+      "a graph of {} nodes and {} adjacency entries is left to METIS, which here counts in 32 bits "
+      "(at most {}); use --method {}",
+      nodes, entries, kLimit, lighter_methods(method));
 }
 
 std::unique_ptr<Partitioner> make_metis_partitioner() {

@@ -15,13 +15,6 @@ namespace {
 
 constexpr double kLeastGain = 0.002;  // of all rows, for another round
 
-// METIS cuts so many nodes in a moment, and they leave it room to balance.
-std::int64_t nodes_of_last_level(int parts) {
-  constexpr std::int64_t kNodes = 5000;
-  constexpr std::int64_t kNodesPerPart = 64;
-  return std::max(kNodes, kNodesPerPart * parts);
-}
-
 // Of the nodes below what `above` says of their communities, and the reverse.
 std::vector<std::int32_t> taken_apart(const Communities& communities,
                                       const std::vector<std::int32_t>& above) {
@@ -48,6 +41,12 @@ class CommunityPartitioner : public Partitioner {
 };
 
 }  // namespace
+
+std::int64_t Multilevel::nodes_of_last_level(int parts) {
+  constexpr std::int64_t kNodes = 5000;
+  constexpr std::int64_t kNodesPerPart = 64;
+  return std::max(kNodes, kNodesPerPart * parts);
+}
 
 Multilevel::Multilevel(const PartitionProblem& problem)
     : problem_(problem), last_level_(nodes_of_last_level(problem.parts)) {

@@ -19,6 +19,9 @@ class Multilevel {
   // gain little: 0.4 % of the rows of the products shape at .3 for 15 times the time.
   static constexpr std::int64_t kDetailedEntries = 6'000'000;
 
+  // METIS cuts so many nodes in a moment, and they leave it room to balance.
+  static std::int64_t nodes_of_last_level(int parts);
+
   // The problem, and what its views show, outlives this.
   explicit Multilevel(const PartitionProblem& problem);
 

@@ -115,7 +115,7 @@ void check_islands(const std::vector<int>& islands, int parts) {
 }
 
 // A cut from a file is not made here.
-void check_parts_file(const PartitionOptions& options) {
+void check_parts_file(const PartitionOptions& options, int parts) {
   if (options.method != "file") {
     if (options.parts_file.empty()) return;
     fail_option("--parts-file: {} found with --method {}; allowed with --method file only",
@@ -124,10 +124,15 @@ void check_parts_file(const PartitionOptions& options) {
   if (options.parts_checksum.empty()) {
     fail_option("--method file: no file; --parts-file P.npy names one part per node");
   }
+  if (parts == 1) {
+    fail_option(
+        "--method file: 1 part wanted, for which no file is read; allowed from 2 parts on, and "
+        "every other --method for 1");
+  }
   if (matters(options.islands) || options.marginal_cost != 0) {
-    fail_option("--method file: {} found, which needs a cut made here; allowed with --method {}",
+    fail_option("--method file: {} found, which makes cuts of its own; allowed with --method {}",
                 options.marginal_cost != 0 ? "--marginal-cost" : "--islands",
-                "metis or communities");
+                "auto, metis, communities, random and contiguous");
   }
 }
 
@@ -180,7 +185,7 @@ std::vector<double> normalised_shares(const std::vector<double>& weights, int pa
 Json to_json(const PartitionOptions& options) {
   Json json;
   json["method"] = options.method;
-  if (options.refine) json["refine"] = true;
+  if (refines(options)) json["refine"] = true;
   if (!options.parts_checksum.empty()) json["parts_checksum"] = options.parts_checksum;
   json["objective"] = to_string(options.objective);
   json["balance"] = to_string(options.balance);
@@ -251,7 +256,7 @@ void check_partition_options(std::int64_t nodes, int parts, const PartitionOptio
     fail_option("--cuts: {} found; allowed are 0 to 1000", options.cuts);
   }
   check_partition_method(options.method);
-  check_parts_file(options);
+  check_parts_file(options, parts);
   normalised_shares(options.weights, parts);
   check_islands(options.islands, parts);
   check_part_order(options.part_order, parts);
@@ -268,13 +273,14 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
   check_partition_options(nodes, parts, options);
   PartitionProblem problem;
   problem.graph = graph;
+  problem.method = options.method;
   problem.parts = parts;
   problem.objective = options.objective;
   problem.shares = normalised_shares(options.weights, parts);
   problem.imbalance = options.imbalance;
   problem.seed = options.seed;
   problem.cuts = options.cuts > 0 ? options.cuts : default_cuts(graph, options.method);
-  problem.refine = options.refine;
+  problem.refine = refines(options);
   if (matters(options.islands)) problem.islands = options.islands;
   auto weights = constraint_weights(graph, options, split);
   problem.constraints = static_cast<std::int64_t>(weights.size());

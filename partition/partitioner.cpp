@@ -19,6 +19,11 @@ bool refines_by_default(const std::string& method) {
   return method == "auto" || method == "metis" || method == "communities";
 }
 
+bool refines(const PartitionOptions& options) {
+  const bool has_rows = options.objective == PartitionObjective::kVolume;
+  return options.refine && (has_rows || options.method == "file");
+}
+
 void check_partition_method(const std::string& method) {
   if (std::ranges::count(partition_methods(), method) > 0) return;
   fail_option("--method: '{}' is unknown; allowed are {}", method,

@@ -43,7 +43,8 @@ inline constexpr double kMostMarginalCost = 100;
 
 struct PartitionOptions {
   std::string method = "auto";
-  // Whether nodes are moved behind the partitioner while that lowers the number of halo rows.
+  // Whether nodes are moved behind the partitioner while that lowers the number of halo rows; see
+  // refines().
   bool refine = true;
   PartitionObjective objective = PartitionObjective::kVolume;
   PartitionBalance balance = PartitionBalance::kCost;
@@ -86,6 +87,7 @@ std::vector<double> normalised_shares(const std::vector<double>& weights, int pa
 // What a partitioner is given: options resolved to numbers.
 struct PartitionProblem {
   GraphView graph;
+  std::string method;  // for messages, which advise another one
   int parts = 1;
   PartitionObjective objective = PartitionObjective::kVolume;
   // Quantities to balance at once (1 or 2) and their value per node, [nodes, constraints].
@@ -95,7 +97,7 @@ struct PartitionProblem {
   double imbalance = 0.03;
   std::uint64_t seed = 1;
   int cuts = 1;
-  bool refine = true;
+  bool refine = true;        // see refines()
   std::vector<int> islands;  // as in the options; empty if they change nothing
 };
 // Throws Error{kOption} for options that no graph of so many nodes can be cut by: more parts than
@@ -118,6 +120,9 @@ std::vector<std::string> partition_methods();
 // Whether cuts of a method are refined unless options say otherwise: random and contiguous are
 // wanted for what they are, and a cut from a file was made as its maker wanted it.
 bool refines_by_default(const std::string& method);
+// Whether options.refine has an effect: with objective cut only on a cut from a file, where it
+// says that empty and heavy parts may be mended.
+bool refines(const PartitionOptions& options);
 // Throws Error{kOption} listing the valid names.
 void check_partition_method(const std::string& method);
 // Throws as check_partition_method.
@@ -134,17 +139,26 @@ std::unique_ptr<Partitioner> make_random_partitioner();
 std::unique_ptr<Partitioner> make_contiguous_partitioner();
 std::unique_ptr<Partitioner> make_file_partitioner(const PartitionOptions& options);
 // Throws Error{kInput} if METIS, built with 32-bit indices, can't hold such a graph; `entries`
-// counts the undirected structure, each edge twice.
-void check_metis_limits(std::int64_t nodes, std::int64_t entries);
+// counts the undirected structure, each edge twice. `method`: the one that is in use.
+void check_metis_limits(std::int64_t nodes, std::int64_t entries, const std::string& method);
 
 // Partitions, repairs, validates. The result is a function of graph and options only.
 std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split);
 
+// What is known of a graph before it is read.
+struct GraphSize {
+  std::int64_t nodes;
+  std::int64_t edges;  // as stored
+  bool symmetric;
+};
 // Memory that cutting takes at most beside the graph, in bytes.
-std::int64_t most_cutting_bytes(std::int64_t nodes, std::int64_t edges, bool symmetric, int parts,
-                                const PartitionOptions& options);
+std::int64_t most_cutting_bytes(const GraphSize& graph, int parts, const PartitionOptions& options);
+// Options of the cut most like this one that `available` bytes suffice for, as they stand on a
+// command line; empty if there is none.
+std::string options_for_memory(const GraphSize& graph, int parts, const PartitionOptions& options,
+                               std::int64_t available);
 
 // The steps of partition_graph. All are deterministic.
 //

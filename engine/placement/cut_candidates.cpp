@@ -24,16 +24,25 @@ class CandidateMaker {
         strategy_(default_strategy(model)) {}
 
   CutCandidate cut(const std::string& name, const PartitionOptions& options) const {
+    return measured(name, options, parts_of(options));
+  }
+
+  std::vector<std::int32_t> parts_of(const PartitionOptions& options) const {
+    return partition_graph(graph_, topology_.ranks(), options, split_);
+  }
+
+  CutCandidate measured(const std::string& name, const PartitionOptions& options,
+                        std::span<const std::int32_t> part_of) const {
     const int parts = topology_.ranks();
-    const std::vector<std::int32_t> part_of = partition_graph(graph_, parts, options, split_);
     const LocalGraphBuilder builder(graph_, part_of, parts);
     return {name, options,
             measure_quality(builder, split_, normalised_shares(options.weights, parts))};
   }
 
-  // The same cut with its parts on the ranks where their rows cross the fastest links. Shares stay
-  // with the parts that were cut for them.
-  CutCandidate mapped(const std::string& name, const CutCandidate& candidate) const {
+  // The same cut, whose parts are `part_of`, with its parts on the ranks where their rows cross the
+  // fastest links. Shares stay with the parts that were cut for them.
+  CutCandidate mapped(const std::string& name, const CutCandidate& candidate,
+                      std::vector<std::int32_t> part_of) const {
     const int parts = topology_.ranks();
     std::vector<double> cost;
     for (int to = 0; to < parts; ++to) {
@@ -44,19 +53,31 @@ class CandidateMaker {
     const PartOrder best = best_part_order(candidate.quality.forward_rows, cost, parts);
     PartitionOptions options = candidate.options;
     options.part_order = best.order;
-    for (std::size_t r = 0; r < options.weights.size(); ++r) {
-      options.weights[r] = candidate.options.weights[static_cast<std::size_t>(best.order[r])];
+    for (std::size_t r = 0; r < best.order.size(); ++r) {
+      const auto from = static_cast<std::size_t>(best.order[r]);
+      if (!options.weights.empty()) options.weights[r] = candidate.options.weights[from];
+      // Of a cut that was put in order already.
+      if (!candidate.options.part_order.empty()) {
+        options.part_order[r] = candidate.options.part_order[from];
+      }
     }
-    return cut(name, options);
+    renumber_parts(best.order, part_of);
+    return measured(name, options, part_of);
+  }
+
+  // Whether all ranks compute about as long: shares by speed are equal ones.
+  bool is_even(const CutCandidate& candidate) const {
+    const std::vector<double> seconds = seconds_of(candidate);
+    return std::ranges::max(seconds) < kEven * mean_of(seconds);
   }
 
   // Shares that let all ranks compute equally long. What a node costs depends on the cut (marginal
   // rows are packed, degrees vary) and rates on the sizes, so shares follow what the last cut would
-  // take, a few times; the best of these cuts is kept.
+  // take, a few times; the best of these cuts says the shares. They are quick ones: where nodes lie
+  // matters little for how many there are.
   CutCandidate by_speed(const std::string& name, PartitionOptions options) const {
     constexpr int kCuts = 3;
-    constexpr double kEven = 1.02;
-    const int final_cuts = std::exchange(options.cuts, 1);  // the last one decides
+    options.weights.clear();
     for (const Device& device : topology_.devices) {
       options.weights.push_back(rate_at(device.spmm_bytes_per_s, model_.hidden));
     }
@@ -64,25 +85,37 @@ class CandidateMaker {
     double best_s = 0;
     for (int round = 0; round < kCuts; ++round) {
       options.weights = rounded(options.weights);
-      const CutCandidate candidate = cut(name, options);
-      const std::vector<double> seconds =
-          computing_seconds({topology_, model_, candidate.quality, corrections_}, strategy_);
-      const double slowest = *std::max_element(seconds.begin(), seconds.end());
+      const std::vector<double> seconds = seconds_of(cut(name, quick(options)));
+      const double slowest = std::ranges::max(seconds);
       if (round == 0 || slowest < best_s) {
         best = options.weights;
         best_s = slowest;
       }
-      const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) /
-                          static_cast<double>(seconds.size());
+      const double mean = mean_of(seconds);
       if (slowest < kEven * mean) break;
       for (std::size_t r = 0; r < seconds.size(); ++r) options.weights[r] *= mean / seconds[r];
     }
     options.weights = best;
-    options.cuts = final_cuts;
     return cut(name, options);
   }
 
  private:
+  static constexpr double kEven = 1.02;  // the slowest rank against the mean
+
+  static PartitionOptions quick(PartitionOptions options) {
+    options.objective = PartitionObjective::kCut;
+    options.refine = false;
+    options.cuts = 1;
+    return options;
+  }
+  std::vector<double> seconds_of(const CutCandidate& candidate) const {
+    return computing_seconds({topology_, model_, candidate.quality, corrections_}, strategy_);
+  }
+  static double mean_of(const std::vector<double>& seconds) {
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0) /
+           static_cast<double>(seconds.size());
+  }
+
   // A byte over a link that all pairs of two hosts share.
   double row_seconds(int from, int to) const {
     const Device& a = topology_.devices[static_cast<std::size_t>(from)];
@@ -156,22 +189,31 @@ std::vector<CutCandidate> cut_candidates(const GraphView& graph,
                                          const ModelConfig& model,
                                          const PhaseCorrections& corrections) {
   const CandidateMaker maker(graph, split, topology, model, corrections);
+  std::vector<std::int32_t> part_of = maker.parts_of(options);
   std::vector<CutCandidate> candidates;
-  candidates.push_back(maker.cut("as without a plan", options));
+  candidates.push_back(maker.measured("as without a plan", options, part_of));
   if (topology.ranks() == 1) return candidates;
   const std::vector<int> islands = island_sizes(topology);
   const bool nested_links = islands.size() > 1 && std::ranges::max(islands) > 1;
   // A cut from a file is as it is; only where its parts go can be chosen.
-  const bool made_here = options.method != "file";
-  if (made_here) candidates.push_back(maker.by_speed("shares by speed", options));
-  if (made_here && nested_links) {
-    PartitionOptions nested = options;
-    nested.islands = islands;
-    candidates.push_back(maker.cut("islands first", nested));
-    candidates.push_back(maker.by_speed("islands first, shares by speed", nested));
+  if (options.method != "file") {
+    if (!maker.is_even(candidates.front())) {
+      candidates.push_back(maker.by_speed("shares by speed", options));
+    }
+    if (nested_links) {
+      PartitionOptions nested = options;
+      nested.islands = islands;
+      candidates.push_back(maker.cut("islands first", nested));
+      if (!maker.is_even(candidates.back())) {
+        candidates.push_back(maker.by_speed("islands first, shares by speed", nested));
+      }
+    }
   }
   // Where all ranks are alike, the parts of a flat cut may also go anywhere.
-  if (nested_links) candidates.push_back(maker.mapped("best order of parts", candidates.front()));
+  if (nested_links) {
+    candidates.push_back(
+        maker.mapped("best order of parts", candidates.front(), std::move(part_of)));
+  }
   return candidates;
 }
 

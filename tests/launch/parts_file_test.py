@@ -100,6 +100,17 @@ class PartsFileTest(OneFolderTest):
             self.assertGreater(found.count(0), 80)
             self.assertGreater(found.count(1), 80)
 
+    def test_refinement_without_an_effect_makes_no_cut_of_its_own(self):
+        cut = [*CUT, "--objective", "cut"]
+        folder, options, _ = self.cut(*cut)
+        self.assertNotIn("refine", options)
+        for refine in ("on", "off"):
+            self.assertEqual(self.cut(*cut, "--refine", refine)[0], folder)
+        # Of a file it mends what is refused without it.
+        heavy = self.parts([0] * 150 + [1] * 50)
+        from_file = [*FROM_FILE, heavy, "--objective", "cut", "--refine", "on"]
+        self.assertIn("refine", self.cut(*from_file)[1])
+
     def test_refine_is_part_of_a_cut(self):
         plain, options, rows = self.cut(*CUT, "--method", "random")
         self.assertNotIn("refine", options)
@@ -147,8 +158,23 @@ class PartsFileTest(OneFolderTest):
                                                           "--parts-file", other))
         self.assertIn("--refine", self.refuse(*train, "--refine", "on"))
         self.succeed(*train, "--plan-trial", "1", "--parts-file", name)
+        # Also where the partition is there, and the file would not be read.
+        error = self.refuse(*train, "--plan-trial", "0", "--parts-file", other)
+        self.assertIn(f"plan.json was made for the file with checksum {cut['parts_checksum']}",
+                      error)
         self.assertEqual(sorted(folder.split("-")[1] for folder in
                                 os.listdir(self.path("data/parts"))), ["auto", "file"])
+
+    def test_plans_that_cut_refuse_it(self):
+        name = self.parts(QUARTERS)
+        write(self.path("machine.json"), json.dumps(TWO_HOSTS))
+        model = ["--layers", "2", "--hidden", "8"]
+        self.succeed("plan", "data", "--topology", "machine.json", *model, "--out", "plan.json")
+        error = self.refuse("train", "data", *model, "--epochs", "2", "--backend", "cpu",
+                            "--transport", "local", "--ranks", "4", "--run-dir", "none", "--plan",
+                            "plan.json", "--parts-file", name)
+        self.assertIn("--parts-file: parts.npy found, but the cut of plan.json is made by --method "
+                      "auto", error)
 
     def test_wrong_files(self):
         wrong = HALVES[:7] + [2] + HALVES[8:]
@@ -185,9 +211,15 @@ class PartsFileTest(OneFolderTest):
         self.refuse_cut(*CUT, "--parts-file", name, "--method", "metis",
                         words=["--parts-file", name, "--method metis", "--method file only"])
         four = ["partition", "data", "--parts", "4", *FROM_FILE[4:], name]
-        self.refuse_cut(*four, "--islands", "2,2", words=["--method file", "--islands"])
+        others = "allowed with --method auto, metis, communities, random and contiguous"
+        self.refuse_cut(*four, "--islands", "2,2", words=["--method file", "--islands", others])
         self.refuse_cut(*FROM_FILE, name, "--marginal-cost", "0.5",
-                        words=["--method file", "--marginal-cost"])
+                        words=["--method file", "--marginal-cost", others])
+        one = ["partition", "data", "--parts", "1", *FROM_FILE[4:], name]
+        self.refuse_cut(*one, words=["--method file", "1 part", "from 2 parts on"])
+        alone = [word if word != "2" else "1" for word in TRAIN]
+        self.refuse_cut(*alone, "--parts-file", name, "--run-dir", "none",
+                        words=["--method file", "1 part"])
         self.refuse_cut(*CUT, "--refine", "maybe", words=["--refine", "maybe", "auto,on,off"])
 
 

@@ -83,12 +83,17 @@ TEST(Metis, FollowsTargetShares) {
 }
 
 TEST(Metis, RefusesGraphsBeyond32Bits) {
-  EXPECT_NO_THROW(check_metis_limits(1000, 2147483647));
-  const Error error = thrown_error([] { check_metis_limits(1000, 2147483648); });
+  EXPECT_NO_THROW(check_metis_limits(1000, 2147483647, "metis"));
+  const Error error = thrown_error([] { check_metis_limits(1000, 2147483648, "metis"); });
   EXPECT_EQ(error.exit_code(), 2);
   EXPECT_THAT(error.what(), testing::HasSubstr("2147483648 adjacency entries"));
-  EXPECT_THAT(error.what(), testing::HasSubstr("--method auto or communities"));
-  EXPECT_THROW(check_metis_limits(2147483647, 10), Error);
+  EXPECT_THAT(error.what(), testing::EndsWith("--method communities, random or contiguous"));
+  EXPECT_THROW(check_metis_limits(2147483647, 10, "metis"), Error);
+  // What left METIS so much is no advice.
+  for (const char* method : {"auto", "communities"}) {
+    EXPECT_THAT(thrown_error([&] { check_metis_limits(1000, 2147483648, method); }).what(),
+                testing::EndsWith("--method random or contiguous"));
+  }
 }
 
 // Two cliques joined by one edge: the cut is unique.

@@ -99,6 +99,24 @@ TEST(PartitionOptions, UsedOptionsAreInTheText) {
   for (std::size_t i = 1; i < texts.size(); ++i) EXPECT_NE(texts[i], texts[i - 1]);
 }
 
+// A cut without halo rows to save is one cut, whatever --refine says; that of a file may be mended.
+TEST(PartitionOptions, RefinementWithoutAnEffectIsNotInTheText) {
+  const PathExample example;
+  PartitionOptions options;
+  options.objective = PartitionObjective::kCut;
+  options.refine = true;
+  const std::string text = to_json(options).dump();
+  EXPECT_FALSE(make_partition_problem(example.graph(), 2, options, {}).refine);
+  options.refine = false;
+  EXPECT_EQ(to_json(options).dump(), text);
+  options.method = "file";
+  options.parts_checksum = "12";
+  const std::string as_it_is = to_json(options).dump();
+  options.refine = true;
+  EXPECT_NE(to_json(options).dump(), as_it_is);
+  EXPECT_TRUE(make_partition_problem(example.graph(), 2, options, {}).refine);
+}
+
 TEST(PartitionOptions, ImpossibleIslandsAndOrdersAreRefused) {
   const PathExample example;
   const auto message = [&](const PartitionOptions& options) {

@@ -6,63 +6,17 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
-#include "base/philox.hpp"
 #include "partition/climb.hpp"
 #include "partition/cut_weight.hpp"
 #include "partition/halo_rows.hpp"
 #include "partition/multilevel.hpp"
 #include "partition/transpose.hpp"
-#include "tests/partition/example_graphs.hpp"
+#include "tests/partition/cut_support.hpp"
 #include "tests/support/random_graph.hpp"
 
 namespace atl {
 namespace {
-
-using Parts = std::vector<std::int32_t>;
-
-std::uint32_t draw(std::uint64_t seed, std::uint64_t i, std::uint32_t below) {
-  const RandomKey key{seed, RandomStream::kPartition, 0, 0};
-  return static_cast<std::uint32_t>(std::uint64_t{random_bits(key, i, 0)} * below >> 32U);
-}
-
-// Gains are exact where no edge is there twice.
-Csr without_duplicates(const Csr& csr) {
-  Csr result;
-  for (std::int64_t v = 0; v < csr.view().rows(); ++v) {
-    std::vector<std::int32_t> row = to_vector(csr.view().row(v));
-    std::ranges::sort(row);
-    row.erase(std::unique(row.begin(), row.end()), row.end());
-    result.col_idx.insert(result.col_idx.end(), row.begin(), row.end());
-    result.row_ptr.push_back(static_cast<std::int64_t>(result.col_idx.size()));
-  }
-  return result;
-}
-
-Parts random_parts(std::int64_t nodes, int parts, std::uint64_t seed) {
-  Parts part_of(static_cast<std::size_t>(nodes));
-  for (std::size_t v = 0; v < part_of.size(); ++v) {
-    part_of[v] = static_cast<std::int32_t>(
-        v < static_cast<std::size_t>(parts) ? v : draw(seed, v, static_cast<std::uint32_t>(parts)));
-  }
-  return part_of;
-}
-
-// Rows that training sends, one direction of a symmetric graph, both of a directed one: every pair
-// of a node and another part with a node that reads it.
-std::int64_t count_rows(const GraphView& graph, const Parts& part_of) {
-  std::set<std::pair<std::int32_t, std::int32_t>> forward;
-  std::set<std::pair<std::int32_t, std::int32_t>> backward;
-  for (std::int32_t v = 0; v < graph.nodes(); ++v) {
-    for (const std::int32_t u : graph.in_edges.row(v)) {
-      if (part_of[u] == part_of[v]) continue;
-      forward.emplace(u, part_of[v]);
-      backward.emplace(v, part_of[u]);
-    }
-  }
-  return static_cast<std::int64_t>(forward.size() + (graph.symmetric ? 0 : backward.size()));
-}
 
 struct Directions {
   explicit Directions(const GraphView& graph) : reversed(transpose(graph.in_edges)) {
@@ -173,13 +127,7 @@ TEST(CutWeight, GainsAreThoseOfARecount) {
   const GraphLevel graph{csr.view(), reversed.view(), {}, weights, 1};
   Parts part_of = random_parts(80, 4, 1);
   CutWeight cut(graph, part_of, 4);
-  const auto cut_edges = [&] {
-    std::int64_t edges = 0;
-    for (std::int32_t v = 0; v < 80; ++v) {
-      for (const std::int32_t u : csr.view().row(v)) edges += part_of[u] != part_of[v] ? 1 : 0;
-    }
-    return edges;
-  };
+  const auto cut_edges = [&] { return count_cut_edges({csr.view(), false}, part_of); };
   for (std::int32_t node = 0; node < 80; ++node) {
     const PartLoads loads = no_limits(part_of, weights, 4);
     const Proposal best = cut.best(node, loads, true);
@@ -189,84 +137,22 @@ TEST(CutWeight, GainsAreThoseOfARecount) {
   }
 }
 
-TEST(Communities, StayWithinBoundsAndParts) {
-  const Csr csr = random_graph(3000, 6, false, false, 2);
-  std::vector<std::int32_t> weights;
-  for (std::uint64_t v = 0; v < 3000; ++v) weights.push_back(1 + static_cast<int>(draw(3, v, 9)));
-  const GraphLevel graph{csr.view(), {}, {}, weights, 1};
-  const Parts part_of = random_parts(3000, 3, 7);
-  for (const bool restricted : {false, true}) {
-    const std::vector<std::int64_t> bounds{40};
-    const Communities found = find_communities(
-        graph, bounds,
-        restricted ? std::span<const std::int32_t>(part_of) : std::span<const std::int32_t>{}, 3,
-        1);
-    EXPECT_LT(found.count, 1500);
-    std::vector<std::int64_t> sums(static_cast<std::size_t>(found.count), 0);
-    std::vector<std::set<std::int32_t>> parts(static_cast<std::size_t>(found.count));
-    std::int32_t next = 0;
-    for (std::size_t v = 0; v < 3000; ++v) {
-      ASSERT_LE(found.of[v], next);  // numbered in the order of first nodes
-      if (found.of[v] == next) ++next;
-      sums[found.of[v]] += weights[v];
-      parts[found.of[v]].insert(part_of[v]);
-    }
-    EXPECT_EQ(next, found.count);
-    EXPECT_LE(*std::ranges::max_element(sums), 40);
-    if (restricted) {
-      EXPECT_TRUE(std::ranges::all_of(parts, [](const auto& set) { return set.size() == 1; }));
-    }
-  }
-}
-
-TEST(Communities, ContractionKeepsWeights) {
-  for (const bool directed : {false, true}) {
-    const Csr csr = random_graph(200, 6, directed, /*weighted=*/false, 3);
-    const Csr reversed = transpose(csr.view());
-    const std::vector<std::int32_t> weights(400, 3);
-    const GraphLevel graph{csr.view(), directed ? reversed.view() : CsrView{}, {}, weights, 2};
-    Communities communities;
-    communities.count = 17;
-    for (std::uint64_t v = 0; v < 200; ++v) {
-      communities.of.push_back(static_cast<std::int32_t>(v < 17 ? v : draw(2, v, 17)));
-    }
-    std::vector<std::int64_t> expected(17 * 17, 0);
-    for (std::int32_t v = 0; v < 200; ++v) {
-      for (const std::int32_t u : csr.view().row(v)) {
-        const std::int32_t a = communities.of[v];
-        const std::int32_t b = communities.of[u];
-        if (a == b) continue;
-        ++expected[a * 17 + b];
-        if (directed) ++expected[b * 17 + a];
-      }
-    }
-    const ContractedGraph contracted = contract(graph, communities);
-    std::vector<std::int64_t> found(17 * 17, 0);
-    for (std::int32_t c = 0; c < 17; ++c) {
-      contracted.level().for_each_neighbour(
-          c, [&](std::int32_t d, std::int64_t weight) { found[c * 17 + d] += weight; });
-    }
-    EXPECT_EQ(found, expected);
-    std::int64_t sum = 0;
-    for (const std::int32_t w : contracted.node_weights) sum += w;
-    EXPECT_EQ(sum, 400 * 3);
-  }
-}
-
 PartitionProblem problem_of(const GraphView& graph, int parts, PartitionOptions options = {}) {
   std::vector<std::uint8_t> split(static_cast<std::size_t>(graph.nodes()), 1);
   for (std::size_t v = 0; v < split.size(); v += 3) split[v] = 0;
   return make_partition_problem(graph, parts, options, split);
 }
 
-// All cuts of nine nodes: what is refined is never better than the best and never worse than it
-// was, and the best cuts stay as good as they are.
+// From all cuts of nine nodes: what is refined is never worse than it was, can't be improved by one
+// more move, and often is the best there is, from wherever it started.
 TEST(Refinement, OfSmallGraphsAgainstAllCuts) {
   constexpr int kNodes = 9;
+  std::int64_t tried = 0;
+  std::int64_t reached = 0;
   for (const int parts : {2, 3}) {
     for (const bool directed : {false, true}) {
       for (const unsigned seed : {1, 2, 3, 4}) {
-        const Csr csr = random_graph(kNodes, 2, directed, false, seed);
+        const Csr csr = without_duplicates(random_graph(kNodes, 2, directed, false, seed));
         const GraphView graph{csr.view(), !directed};
         PartitionOptions options;
         options.balance = PartitionBalance::kNodes;
@@ -291,17 +177,29 @@ TEST(Refinement, OfSmallGraphsAgainstAllCuts) {
         const std::int64_t best =
             std::ranges::min(cuts, {}, [](const auto& c) { return c.first; }).first;
         const Multilevel multilevel(problem);
-        for (std::size_t i = 0; i<cuts.size(); i += cuts.size()> 5000 ? 7 : 1) {
+        for (std::size_t i = 0; i < cuts.size(); i += parts == 3 ? 37 : 1) {
           Parts refined = cuts[i].second;
           multilevel.refine(refined);
           const std::int64_t rows = count_rows(graph, refined);
           EXPECT_TRUE(within(refined));
-          EXPECT_GE(rows, best);
-          EXPECT_LE(rows, cuts[i].first);
+          EXPECT_LE(rows, cuts[i].first);  // the best ones stay so
+          ++tried;
+          reached += rows == best ? 1 : 0;
+          // No single node is left that would save a row.
+          for (std::size_t v = 0; v < kNodes; ++v) {
+            for (std::int32_t part = 0; part < parts; ++part) {
+              Parts moved = refined;
+              moved[v] = part;
+              if (within(moved)) {
+                EXPECT_GE(count_rows(graph, moved), rows);
+              }
+            }
+          }
         }
       }
     }
   }
+  EXPECT_GT(4 * reached, tried);
 }
 
 TEST(Refinement, LowersRowsWithinTheBoundOfEveryBalance) {
@@ -326,9 +224,9 @@ TEST(Refinement, LowersRowsWithinTheBoundOfEveryBalance) {
         const PartitionProblem problem = make_partition_problem(graph, 4, options, split);
         // Without the heaviest node on top, which METIS needs.
         const auto loads = part_loads(problem, refined);
-        const auto bounds = load_bounds(problem);
+        const auto wanted = load_shares(problem);
         for (std::size_t i = 0; i < loads.size(); ++i) {
-          EXPECT_LE(static_cast<double>(loads[i]), bounds[i]) << balance;
+          EXPECT_LE(static_cast<double>(loads[i]), 1.03 * wanted[i]) << balance;
         }
       }
     }
@@ -351,18 +249,20 @@ TEST(Refinement, RelievesHeavyParts) {
 }
 
 TEST(Refinement, AndCommunitiesAreTheSameForAnyThreads) {
-  const Csr csr = random_graph(30000, 5, false, false, 6);
+  const Csr csr = random_graph(25000, 3, false, false, 6);
   const GraphView graph{csr.view(), true};
   const int before = omp_get_max_threads();
-  for (const char* method : {"communities", "metis"}) {
-    PartitionOptions options;
-    options.method = method;
-    options.cuts = 1;
-    omp_set_num_threads(1);
-    const Parts one = partition_graph(graph, 5, options, {});
-    for (const int threads : {2, 3}) {
-      omp_set_num_threads(threads);
-      EXPECT_EQ(one, partition_graph(graph, 5, options, {})) << method << " " << threads;
+  for (const char* method : {"auto", "communities", "metis"}) {
+    for (const auto objective : {PartitionObjective::kVolume, PartitionObjective::kCut}) {
+      PartitionOptions options;
+      options.method = method;
+      options.objective = objective;
+      options.cuts = 1;
+      omp_set_num_threads(1);
+      const Parts one = partition_graph(graph, 5, options, {});
+      omp_set_num_threads(3);
+      EXPECT_EQ(one, partition_graph(graph, 5, options, {}))
+          << method << " " << to_string(objective);
     }
   }
   omp_set_num_threads(before);
@@ -375,45 +275,6 @@ TEST(Refinement, IsOffForCutsThatAreWantedAsTheyAre) {
   EXPECT_FALSE(refines_by_default("random"));
   EXPECT_FALSE(refines_by_default("contiguous"));
   EXPECT_FALSE(refines_by_default("file"));
-}
-
-// Islands of cliques that few edges link: communities find them, and rows are as few as can be.
-TEST(CommunityCuts, FindCliques) {
-  constexpr std::int32_t kCliques = 1200;
-  constexpr std::int32_t kSize = 10;
-  Csr csr;
-  for (std::int32_t v = 0; v < kCliques * kSize; ++v) {
-    const std::int32_t first = v / kSize * kSize;
-    if (v == first) csr.col_idx.push_back((v + kCliques * kSize - 1) % (kCliques * kSize));
-    for (std::int32_t u = first; u < first + kSize; ++u) {
-      if (u != v) csr.col_idx.push_back(u);
-    }
-    if (v == first + kSize - 1) csr.col_idx.push_back((v + 1) % (kCliques * kSize));
-    csr.row_ptr.push_back(static_cast<std::int64_t>(csr.col_idx.size()));
-  }
-  const GraphView graph{csr.view(), true};
-  PartitionOptions options;
-  options.method = "communities";
-  const Parts part_of = partition_graph(graph, 4, options, {});
-  // A ring of cliques in four arcs: two rows at each of four places.
-  EXPECT_LE(count_rows(graph, part_of), 24);
-}
-
-TEST(CommunityCuts, ObjectiveCutHasFewerEdgesBetweenParts) {
-  const Csr csr = random_graph(8000, 6, false, false, 9);
-  const GraphView graph{csr.view(), true};
-  const auto edges_between = [&](const Parts& part_of) {
-    std::int64_t edges = 0;
-    for (std::int32_t v = 0; v < graph.nodes(); ++v) {
-      for (const std::int32_t u : graph.in_edges.row(v)) edges += part_of[u] != part_of[v] ? 1 : 0;
-    }
-    return edges;
-  };
-  PartitionOptions options;
-  options.method = "communities";
-  options.objective = PartitionObjective::kCut;
-  const Parts cut = partition_graph(graph, 4, options, {});
-  EXPECT_LT(edges_between(cut), edges_between(random_parts(8000, 4, 1)) * 3 / 4);
 }
 
 }  // namespace

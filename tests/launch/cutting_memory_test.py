@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""What a cut says that it takes of memory, against the largest resident set that it had."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import ATOLL, environment, run
+
+UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+# Many edges, or many nodes: what grows with either must show beside what a process takes anyway.
+CUTS = {
+    ("rmat", "--nodes", "60000", "--degree", "12", "--features", "1"): [
+        ["--method", "auto", "--refine", "off"], ["--method", "communities"],
+        ["--method", "communities", "--objective", "cut"]],
+    ("rmat", "--nodes", "300000", "--degree", "2", "--features", "1"): [
+        ["--method", "communities", "--objective", "cut"], ["--method", "contiguous"],
+        ["--method", "random"], ["--method", "contiguous", "--refine", "on"]],
+}
+
+
+def folder_bytes(folder):
+    return sum(os.path.getsize(os.path.join(path, name))
+               for path, _, names in os.walk(folder) for name in names)
+
+
+def peak(arguments, folder):
+    """The largest resident set of atoll in bytes, and what it printed on standard error."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen([os.path.abspath(ATOLL), *arguments], cwd=folder,
+                                   env=environment(), stdout=subprocess.DEVNULL, stderr=log)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        log.seek(0)
+        text = log.read()
+    assert process.returncode == 0, text
+    return usage.ru_maxrss * 1024, text
+
+
+class CuttingMemoryTest(unittest.TestCase):
+    def test_no_cut_takes_more_than_it_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            base, _ = peak(["--version"], folder)
+            for arguments, cuts in CUTS.items():
+                made = run(["generate", *arguments, "--out", "graph"], folder)
+                self.assertEqual(made.returncode, 0, made.stderr)
+                mapped = folder_bytes(os.path.join(folder, "graph"))
+                for options in cuts:
+                    with self.subTest(arguments=arguments, options=options):
+                        used, text = peak(["partition", "graph", "--parts", "8", "--node-order",
+                                           "natural", *options], folder)
+                        said = re.search(r"takes up to ([0-9.]+) ([KMG]?i?B) of memory", text)
+                        self.assertIsNotNone(said, text)
+                        stated = float(said[1]) * UNITS[said[2]]
+                        self.assertLess(used, base + mapped + stated)
+                shutil.rmtree(os.path.join(folder, "graph"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

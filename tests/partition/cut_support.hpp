@@ -1,0 +1,86 @@
+// What tests of cuts share: random cuts, and the rows and edges between parts counted one by one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/philox.hpp"
+#include "partition/local_graph.hpp"
+#include "tests/partition/example_graphs.hpp"
+
+namespace atl {
+
+using Parts = std::vector<std::int32_t>;
+
+inline std::uint32_t draw(std::uint64_t seed, std::uint64_t i, std::uint32_t below) {
+  const RandomKey key{seed, RandomStream::kPartition, 0, 0};
+  return static_cast<std::uint32_t>(std::uint64_t{random_bits(key, i, 0)} * below >> 32U);
+}
+
+// Gains are exact where no edge is there twice.
+inline Csr without_duplicates(const Csr& csr) {
+  Csr result;
+  for (std::int64_t v = 0; v < csr.view().rows(); ++v) {
+    std::vector<std::int32_t> row = to_vector(csr.view().row(v));
+    std::ranges::sort(row);
+    row.erase(std::unique(row.begin(), row.end()), row.end());
+    result.col_idx.insert(result.col_idx.end(), row.begin(), row.end());
+    result.row_ptr.push_back(static_cast<std::int64_t>(result.col_idx.size()));
+  }
+  return result;
+}
+
+inline Parts random_parts(std::int64_t nodes, int parts, std::uint64_t seed) {
+  Parts part_of(static_cast<std::size_t>(nodes));
+  for (std::size_t v = 0; v < part_of.size(); ++v) {
+    part_of[v] = static_cast<std::int32_t>(
+        v < static_cast<std::size_t>(parts) ? v : draw(seed, v, static_cast<std::uint32_t>(parts)));
+  }
+  return part_of;
+}
+
+// Rows that training sends, one direction of a symmetric graph, both of a directed one: every pair
+// of a node and another part with a node that reads it.
+inline std::int64_t count_rows(const GraphView& graph, const Parts& part_of) {
+  std::set<std::pair<std::int32_t, std::int32_t>> forward;
+  std::set<std::pair<std::int32_t, std::int32_t>> backward;
+  for (std::int32_t v = 0; v < graph.nodes(); ++v) {
+    for (const std::int32_t u : graph.in_edges.row(v)) {
+      if (part_of[u] == part_of[v]) continue;
+      forward.emplace(u, part_of[v]);
+      backward.emplace(v, part_of[u]);
+    }
+  }
+  return static_cast<std::int64_t>(forward.size() + (graph.symmetric ? 0 : backward.size()));
+}
+
+// Stored edges between parts.
+inline std::int64_t count_cut_edges(const GraphView& graph, const Parts& part_of) {
+  std::int64_t edges = 0;
+  for (std::int32_t v = 0; v < graph.nodes(); ++v) {
+    for (const std::int32_t u : graph.in_edges.row(v)) edges += part_of[u] != part_of[v] ? 1 : 0;
+  }
+  return edges;
+}
+
+// `count` cliques of `size` nodes with consecutive ids. ring: the last node of each is linked to
+// the first one of the next.
+inline Csr cliques(std::int32_t count, std::int32_t size, bool ring) {
+  Csr csr;
+  const std::int32_t nodes = count * size;
+  for (std::int32_t v = 0; v < nodes; ++v) {
+    const std::int32_t first = v / size * size;
+    if (ring && v == first) csr.col_idx.push_back((v + nodes - 1) % nodes);
+    for (std::int32_t u = first; u < first + size; ++u) {
+      if (u != v) csr.col_idx.push_back(u);
+    }
+    if (ring && v == first + size - 1) csr.col_idx.push_back((v + 1) % nodes);
+    csr.row_ptr.push_back(static_cast<std::int64_t>(csr.col_idx.size()));
+  }
+  return csr;
+}
+
+}  // namespace atl
