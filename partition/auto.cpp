@@ -1,4 +1,7 @@
 // Method `auto`: what was measured to cut best for the size of the graph (docs/partition.md).
+#include <array>
+#include <exception>
+
 #include "partition/multilevel.hpp"
 #include "partition/partitioner.hpp"
 
@@ -15,11 +18,22 @@ class AutoPartitioner : public Partitioner {
     if (multilevel.is_small() || problem.objective == PartitionObjective::kCut) {
       return metis->partition(problem);
     }
-    std::vector<std::int32_t> by_metis = metis->partition(problem);
-    std::vector<std::int32_t> by_communities = multilevel.cut();
-    return multilevel.rows_after_descent(by_metis) <= multilevel.rows_after_descent(by_communities)
-               ? by_metis
-               : by_communities;
+    // Two cuts at once. Each is made by one thread, however many there are.
+    std::array<std::vector<std::int32_t>, 2> cuts;
+    std::array<std::exception_ptr, 2> errors;
+#pragma omp parallel for schedule(static, 1) num_threads(2)
+    for (int i = 0; i < 2; ++i) {
+      try {
+        cuts[i] = i == 0 ? multilevel.cut() : metis->partition(problem);
+        multilevel.search(cuts[i]);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    }
+    for (const std::exception_ptr& error : errors) {
+      if (error) std::rethrow_exception(error);
+    }
+    return multilevel.combine(std::move(cuts[0]), std::move(cuts[1]));
   }
 };
 

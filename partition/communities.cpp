@@ -14,7 +14,8 @@ namespace atl {
 
 namespace {
 
-constexpr std::int64_t kBlocks = 64;  // of a round: the more, the newer is what nodes look at
+constexpr std::int64_t kManyNodes = 4096;  // fewer in a block are not worth waking threads for
+constexpr std::int64_t kBlocks = 64;       // of a round: the more, the newer is what nodes look at
 
 class CommunityFinder {
  public:
@@ -115,7 +116,7 @@ class CommunityFinder {
     std::int64_t moved = 0;
     for (std::int64_t begin = 0; begin < nodes; begin += block) {
       const std::int64_t end = std::min(nodes, begin + block);
-#pragma omp parallel if (block > 512)
+#pragma omp parallel if (block > kManyNodes)
       {
         Tally tally;
 #pragma omp for schedule(dynamic, 64)

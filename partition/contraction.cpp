@@ -21,6 +21,43 @@ void make_room(ContractedGraph& graph, std::int64_t row, std::int64_t rows, std:
   graph.edge_weights.reserve(wanted);
 }
 
+std::uint64_t hash_of(std::span<const std::int32_t> row) {
+  std::uint64_t hash = row.size();
+  for (const std::int32_t x : row) hash = mixed_bits(hash, static_cast<std::uint64_t>(x));
+  return hash;
+}
+
+// Finds a row among those that are there already, by its hash in an open-addressing table.
+class DistinctRows {
+ public:
+  // The number of the row in `rows` that equals it, or the number that it will have as the next.
+  std::int64_t find_or_add(std::uint64_t hash, std::span<const std::int32_t> row, const Csr& rows) {
+    if (2 * (hashes_.size() + 1) > places_.size()) grow();
+    std::size_t i = hash & (places_.size() - 1);
+    for (; places_[i] >= 0; i = (i + 1) & (places_.size() - 1)) {
+      if (hashes_[places_[i]] == hash && std::ranges::equal(rows.view().row(places_[i]), row)) {
+        return places_[i];
+      }
+    }
+    places_[i] = static_cast<std::int32_t>(hashes_.size());
+    hashes_.push_back(hash);
+    return places_[i];
+  }
+
+ private:
+  void grow() {
+    places_.assign(std::max<std::size_t>(1024, 2 * places_.size()), -1);
+    for (std::size_t n = 0; n < hashes_.size(); ++n) {
+      std::size_t i = hashes_[n] & (places_.size() - 1);
+      while (places_[i] >= 0) i = (i + 1) & (places_.size() - 1);
+      places_[i] = static_cast<std::int32_t>(n);
+    }
+  }
+
+  std::vector<std::uint64_t> hashes_;
+  std::vector<std::int32_t> places_;  // -1: free
+};
+
 }  // namespace
 
 ContractedGraph contract(const GraphLevel& graph, const Communities& found) {
@@ -87,11 +124,14 @@ ContractedGraph contract(const GraphLevel& graph, const Communities& found) {
   return result;
 }
 
-Csr contract_nets(const CsrView& pins, bool with_itself,
-                  std::span<const std::int32_t> community_of) {
-  Csr result;
+ContractedNets contract_nets(const CsrView& pins, bool with_itself,
+                             std::span<const std::int32_t> weights,
+                             std::span<const std::int32_t> community_of) {
+  ContractedNets result;
+  DistinctRows distinct;
   constexpr std::int64_t kBlock = 1 << 15;
   std::vector<std::vector<std::int32_t>> rows(kBlock);
+  std::vector<std::uint64_t> hashes(kBlock);
   for (std::int64_t begin = 0; begin < pins.rows(); begin += kBlock) {
     const std::int64_t end = std::min(pins.rows(), begin + kBlock);
 #pragma omp parallel for schedule(dynamic, 256)
@@ -102,12 +142,20 @@ Csr contract_nets(const CsrView& pins, bool with_itself,
       if (with_itself) row.push_back(community_of[n]);
       std::sort(row.begin(), row.end());
       row.erase(std::unique(row.begin(), row.end()), row.end());
+      hashes[n - begin] = hash_of(row);
     }
     for (std::int64_t n = begin; n < end; ++n) {
       const auto& row = rows[n - begin];
       if (row.size() < 2) continue;
-      result.col_idx.insert(result.col_idx.end(), row.begin(), row.end());
-      result.row_ptr.push_back(static_cast<std::int64_t>(result.col_idx.size()));
+      const std::int32_t weight = weights.empty() ? 1 : weights[n];
+      const std::int64_t equal = distinct.find_or_add(hashes[n - begin], row, result.pins);
+      if (equal < static_cast<std::int64_t>(result.weights.size())) {
+        result.weights[equal] += weight;
+        continue;
+      }
+      result.pins.col_idx.insert(result.pins.col_idx.end(), row.begin(), row.end());
+      result.pins.row_ptr.push_back(static_cast<std::int64_t>(result.pins.col_idx.size()));
+      result.weights.push_back(weight);
     }
   }
   return result;

@@ -45,7 +45,7 @@ class CuttingMemory {
         directions_(graph.symmetric ? 1 : 2),
         parts_(parts),
         options_(options),
-        detailed_(directions_ * graph.edges <= Multilevel::kDetailedEntries) {}
+        detailed_(Multilevel::detailed(directions_ * graph.edges)) {}
 
   std::int64_t bytes() const {
     const bool rows_wanted = options_.objective == PartitionObjective::kVolume;
@@ -55,13 +55,15 @@ class CuttingMemory {
         both || options_.method == "communities" || (options_.method == "auto" && !detailed_);
     std::int64_t cutting = metis ? of_metis() : 0;
     if (communities) cutting = std::max(cutting, of_communities());
-    // Small graphs count rows on every level, with all levels there, and to compare two cuts.
+    // Small graphs count rows on every level, with all levels there.
     const bool counts_on_levels = detailed_ && rows_wanted && (communities || refines(options_));
     if (counts_on_levels) {
       cutting = std::max(cutting, of_communities() + of_rows());
     } else if (refines(options_)) {
       cutting = std::max(cutting, of_rows());
     }
+    // The two cuts of small graphs are made at the same time.
+    if (both) cutting += std::max(of_metis(), of_rows());
     return of_every_cut() + cutting;
   }
 

@@ -121,7 +121,7 @@ class Descent {
       gained += now.gain;
       moved = true;
     }
-    return moved || !last;
+    return moved;
   }
 
   static constexpr std::int64_t kManyNodes = 20'000;  // fewer are not worth waking threads for

@@ -67,10 +67,17 @@ Communities find_communities(const GraphLevel& graph, std::span<const std::int64
 // disappear.
 ContractedGraph contract(const GraphLevel& graph, const Communities& communities);
 
-// Nets (partition/halo_rows.hpp) with communities for pins, each once; nets with one pin are left
-// out. with_itself: net n is node n's and has it as a pin, listed or not.
-Csr contract_nets(const CsrView& pins, bool with_itself,
-                  std::span<const std::int32_t> community_of);
+// Nets (partition/halo_rows.hpp) with communities for pins, each once. Nets with one pin are left
+// out, those with the same pins are one that weighs as much.
+struct ContractedNets {
+  Csr pins;
+  std::vector<std::int32_t> weights;
+};
+// with_itself: net n is node n's and has it as a pin, listed or not. weights: of the nets, empty: 1
+// each.
+ContractedNets contract_nets(const CsrView& pins, bool with_itself,
+                             std::span<const std::int32_t> weights,
+                             std::span<const std::int32_t> community_of);
 
 // 64 bits that look random (splitmix64; Steele, Lea and Flood 2014).
 inline std::uint64_t mixed_bits(std::uint64_t seed, std::uint64_t x) {

@@ -53,8 +53,8 @@ HaloRows::HaloRows(std::span<const Nets> directions, std::span<std::int32_t> par
     for (std::int64_t v = 0; v < static_cast<std::int64_t>(part_of.size()); ++v) {
       const auto node = static_cast<std::int32_t>(v);
       nets.for_each_net(node, [&](std::int32_t net) {
-        counts.add_presence(net, &near(node, 0));
-        if (counts.count(net, part_of[v]) == 1) ++alone_[v];
+        counts.add_presence(net, nets.weight(net), &near(node, 0));
+        if (counts.count(net, part_of[v]) == 1) alone_[v] += nets.weight(net);
       });
     }
   }
@@ -62,12 +62,13 @@ HaloRows::HaloRows(std::span<const Nets> directions, std::span<std::int32_t> par
 
 std::int64_t HaloRows::rows() const {
   std::int64_t sum = 0;
-  for (const PinCounts& counts : counts_) {
+  for (std::size_t d = 0; d < counts_.size(); ++d) {
+    const PinCounts& counts = counts_[d];
 #pragma omp parallel for schedule(static) reduction(+ : sum)
     for (std::int64_t n = 0; n < counts.nets(); ++n) {
       std::int64_t parts = 0;
       counts.for_each(n, [&](int) { ++parts; });
-      sum += std::max<std::int64_t>(parts, 1) - 1;
+      sum += (std::max<std::int64_t>(parts, 1) - 1) * directions_[d].weight(n);
     }
   }
   return sum;
@@ -108,14 +109,18 @@ void HaloRows::move(std::int32_t node, int to) {
     nets.for_each_net(node, [&](std::int32_t net) {
       const auto left = counts_[d].change(net, from, node, -1);
       const auto there = counts_[d].change(net, to, node, 1);
-      if (left.count == 1 && left.combined != node)
-        ++alone_[left.combined];  // a duplicate leaves next
-      if (there.count == 1) ++alone_[node];
-      if (there.count == 2) --alone_[there.combined ^ node];
+      const std::int32_t weight = nets.weight(net);
+      // A duplicate leaves next.
+      if (left.count == 1 && left.combined != node) alone_[left.combined] += weight;
+      if (there.count == 1) alone_[node] += weight;
+      if (there.count == 2) alone_[there.combined ^ node] -= weight;
       if (left.count > 0 && there.count > 1) return;
+      const std::int32_t gone = left.count == 0 ? weight : 0;
+      const std::int32_t come = there.count == 1 ? weight : 0;
       nets.for_each_pin(net, [&](std::int32_t pin) {
-        if (left.count == 0) --near(pin, from);
-        if (there.count == 1) ++near(pin, to);
+        std::int32_t* row = &near(pin, 0);
+        row[from] -= gone;
+        row[to] += come;
       });
     });
   }

@@ -14,10 +14,12 @@ namespace atl {
 
 // The nets of one direction.
 struct Nets {
-  CsrView pins;      // of each net
-  CsrView nets_of;   // of each pin; the transpose of `pins`
-  bool with_itself;  // net n is node n's and has it as a pin, listed or not
+  CsrView pins;                             // of each net
+  CsrView nets_of;                          // of each pin; the transpose of `pins`
+  bool with_itself;                         // net n is node n's and has it as a pin, listed or not
+  std::span<const std::int32_t> weights{};  // rows that each stands for; empty: 1 each
 
+  std::int32_t weight(std::int64_t net) const { return weights.empty() ? 1 : weights[net]; }
   template <typename F>
   void for_each_net(std::int32_t pin, const F& f) const {
     for (const std::int32_t net : nets_of.row(pin)) {
@@ -62,14 +64,14 @@ class PinCounts {
       if (count_[i] > 0) f(static_cast<int>(part_[i]));
     }
   }
-  // Adds 1 to near[part] for each of these.
-  void add_presence(std::int64_t net, std::int32_t* near) const {
+  // Adds `weight` to near[part] for each of these.
+  void add_presence(std::int64_t net, std::int32_t weight, std::int32_t* near) const {
     const std::int64_t begin = first_[net];
     if (first_[net + 1] - begin == parts_) {  // a slot per part: in vectors
       const std::int32_t* counts = count_.data() + begin;
-      for (int part = 0; part < parts_; ++part) near[part] += counts[part] > 0 ? 1 : 0;
+      for (int part = 0; part < parts_; ++part) near[part] += counts[part] > 0 ? weight : 0;
     } else {
-      for_each(net, [&](int part) { ++near[part]; });
+      for_each(net, [&](int part) { near[part] += weight; });
     }
   }
   std::int64_t nets() const { return static_cast<std::int64_t>(first_.size()) - 1; }
@@ -106,8 +108,8 @@ class HaloRows {
   std::span<std::int32_t> part_of_;
   int parts_;
   std::vector<PinCounts> counts_;
-  // Of each node, [nodes, parts] and [nodes]: its nets with pins in a part, and those of which it
-  // is the only pin in its part. A move to part b gains alone + near(b) - nets of the node.
+  // Of each node, [nodes, parts] and [nodes]: rows of its nets with pins in a part, and of those of
+  // which it is the only pin in its part. A move to part b gains alone + near(b) - near(own).
   std::vector<std::int32_t> near_;
   std::vector<std::int32_t> alone_;
 };

@@ -1,6 +1,7 @@
 #include "partition/multilevel.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/progress.hpp"
@@ -14,6 +15,8 @@ namespace atl {
 namespace {
 
 constexpr double kLeastGain = 0.002;  // of all rows, for another round
+
+constexpr std::uint64_t kSeedStep = 1000;  // between seeds of one cut
 
 // Of the nodes below what `above` says of their communities, and the reverse.
 std::vector<std::int32_t> taken_apart(const Communities& communities,
@@ -57,7 +60,7 @@ Multilevel::Multilevel(const PartitionProblem& problem)
              {},
              problem.node_weights,
              problem.constraints};
-  detailed_ = finest_.entries() <= kDetailedEntries;
+  detailed_ = detailed(finest_.entries());
 }
 
 std::vector<double> Multilevel::limits() const {
@@ -77,8 +80,7 @@ std::vector<std::int32_t> Multilevel::cut() const {
   std::vector<Level> levels = coarsen({}, problem_.seed);
   // The graph itself may have loops, duplicates and edges in one direction only.
   if (levels.empty()) return make_metis_partitioner()->partition(problem_);
-  const Activity activity("cutting communities by METIS");
-  std::vector<std::int32_t> part_of = cut_by_metis(levels.back().graph.level(), problem_);
+  std::vector<std::int32_t> part_of = cut_last(levels.back());
   return uncoarsen(std::move(levels), std::move(part_of), /*climb=*/true);
 }
 
@@ -106,7 +108,7 @@ std::vector<Multilevel::Level> Multilevel::coarsen(std::vector<std::int32_t> par
     if (next.communities.count * 20 > graph.nodes() * 19) break;
     next.graph = contract(graph, next.communities);
     if (detailed_ && problem_.objective == PartitionObjective::kVolume) {
-      next.pins = contracted_pins(levels, next.communities.of);
+      next.rows = contracted_rows(levels, next.communities.of);
     }
     if (!part_of.empty()) part_of = gathered(next.communities, part_of);
     levels.push_back(std::move(next));
@@ -114,16 +116,17 @@ std::vector<Multilevel::Level> Multilevel::coarsen(std::vector<std::int32_t> par
   return levels;
 }
 
-std::vector<Csr> Multilevel::contracted_pins(const std::vector<Level>& levels,
-                                             std::span<const std::int32_t> community_of) const {
-  std::vector<Csr> contracted;
+std::vector<ContractedNets> Multilevel::contracted_rows(
+    const std::vector<Level>& levels, std::span<const std::int32_t> community_of) const {
+  std::vector<ContractedNets> contracted;
   if (levels.empty()) {
     for (const Nets& of : nets()) {
-      contracted.push_back(contract_nets(of.pins, of.with_itself, community_of));
+      contracted.push_back(contract_nets(of.pins, of.with_itself, {}, community_of));
     }
   } else {
-    for (const Csr& pins : levels.back().pins) {
-      contracted.push_back(contract_nets(pins.view(), /*with_itself=*/false, community_of));
+    for (const ContractedNets& nets : levels.back().rows) {
+      contracted.push_back(
+          contract_nets(nets.pins.view(), /*with_itself=*/false, nets.weights, community_of));
     }
   }
   return contracted;
@@ -141,16 +144,59 @@ std::vector<std::int32_t> Multilevel::uncoarsen(std::vector<Level> levels,
   return part_of;
 }
 
+// The halo rows of a level, with its own nodes for pins.
+class Multilevel::LevelNets {
+ public:
+  explicit LevelNets(const Level& level) {
+    for (const ContractedNets& rows : level.rows) {
+      nets_of_.push_back(transpose(rows.pins.view(), level.communities.count));
+    }
+    for (std::size_t i = 0; i < nets_of_.size(); ++i) {
+      directions_.push_back({level.rows[i].pins.view(), nets_of_[i].view(),
+                             /*with_itself=*/false, level.rows[i].weights});
+    }
+  }
+  LevelNets(const LevelNets&) = delete;
+  LevelNets& operator=(const LevelNets&) = delete;
+  ~LevelNets() = default;
+  std::span<const Nets> directions() const { return directions_; }
+
+ private:
+  std::vector<Csr> nets_of_;
+  std::vector<Nets> directions_;
+};
+
+// METIS knows edges, not rows, and its seeds differ: the best of several cuts by rows.
+std::vector<std::int32_t> Multilevel::cut_last(const Level& level) const {
+  constexpr int kCuts = 8;
+  const Activity activity("cutting communities by METIS");
+  const GraphLevel graph = level.graph.level();
+  // What did not shrink takes METIS long.
+  if (level.rows.empty() || graph.nodes() > 2 * last_level_) return cut_by_metis(graph, problem_);
+  const LevelNets nets(level);
+  PartitionProblem problem = problem_;
+  problem.cuts = 1;
+  std::vector<std::int32_t> best;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (int i = 0; i < std::max(kCuts, problem_.cuts); ++i) {
+    problem.seed = problem_.seed + kSeedStep * static_cast<std::uint64_t>(i);
+    std::vector<std::int32_t> part_of = cut_by_metis(graph, problem);
+    HaloRows rows(nets.directions(), part_of, problem_.parts);
+    PartLoads loads(problem_.constraints, graph.node_weights, limits(), part_of);
+    Descent(rows, loads, std::span(part_of)).run(0);
+    if (const std::int64_t count = rows.rows(); count < least) {
+      least = count;
+      best = std::move(part_of);
+    }
+  }
+  return best;
+}
+
 void Multilevel::improve(const Level& level, std::span<std::int32_t> part_of, bool climb) const {
   const GraphLevel graph = level.graph.level();
-  if (level.pins.empty()) return descend_cut(graph, part_of);
-  std::vector<Csr> nets_of;
-  for (const Csr& pins : level.pins) nets_of.push_back(transpose(pins.view(), graph.nodes()));
-  std::vector<Nets> directions;
-  for (std::size_t i = 0; i < nets_of.size(); ++i) {
-    directions.push_back({level.pins[i].view(), nets_of[i].view(), /*with_itself=*/false});
-  }
-  HaloRows rows(directions, part_of, problem_.parts);
+  if (level.rows.empty()) return descend_cut(graph, part_of);
+  const LevelNets nets(level);
+  HaloRows rows(nets.directions(), part_of, problem_.parts);
   PartLoads loads(problem_.constraints, graph.node_weights, limits(), part_of);
   const double least = kLeastGain * static_cast<double>(rows.rows());
   Descent(rows, loads, part_of).run(0);
@@ -171,15 +217,11 @@ auto Multilevel::with_rows(std::span<std::int32_t> part_of, const Use& use) cons
   return use(rows, loads);
 }
 
-std::int64_t Multilevel::rows_after_descent(std::vector<std::int32_t> part_of) const {
-  return with_rows(part_of, [&](HaloRows& rows, PartLoads& loads) {
-    const std::int64_t before = rows.rows();
-    return before -
-           Descent(rows, loads, std::span(part_of)).run(kLeastGain * static_cast<double>(before));
-  });
+std::int64_t Multilevel::rows(std::span<std::int32_t> part_of) const {
+  return with_rows(part_of, [](const HaloRows& rows, const PartLoads&) { return rows.rows(); });
 }
 
-void Multilevel::descend_and_climb(std::span<std::int32_t> part_of) const {
+void Multilevel::search(std::span<std::int32_t> part_of) const {
   with_rows(part_of, [&](HaloRows& rows, PartLoads& loads) {
     const double least = kLeastGain * static_cast<double>(rows.rows());
     Descent(rows, loads, part_of).run(least);
@@ -188,22 +230,31 @@ void Multilevel::descend_and_climb(std::span<std::int32_t> part_of) const {
   });
 }
 
-void Multilevel::cycle(std::span<std::int32_t> part_of, std::uint64_t seed) const {
+void Multilevel::cycle(std::span<std::int32_t> part_of, std::vector<std::int32_t> cells, bool climb,
+                       std::uint64_t seed) const {
   std::vector<std::int32_t> above(part_of.begin(), part_of.end());
-  std::vector<Level> levels = coarsen(above, seed);
+  std::vector<Level> levels = coarsen(std::move(cells), seed);
   for (const Level& level : levels) above = gathered(level.communities, above);
-  std::ranges::copy(uncoarsen(std::move(levels), std::move(above), /*climb=*/false),
-                    part_of.begin());
-  descend_and_climb(part_of);
+  std::ranges::copy(uncoarsen(std::move(levels), std::move(above), climb), part_of.begin());
+  search(part_of);
+}
+
+std::vector<std::int32_t> Multilevel::combine(std::vector<std::int32_t> one,
+                                              std::vector<std::int32_t> other) const {
+  if (rows(other) < rows(one)) std::swap(one, other);
+  for (std::size_t v = 0; v < one.size(); ++v) other[v] += problem_.parts * one[v];
+  cycle(one, std::move(other), /*climb=*/true, problem_.seed);
+  return one;
 }
 
 void Multilevel::refine(std::span<std::int32_t> part_of) const {
   if (problem_.objective != PartitionObjective::kVolume) return;
   constexpr int kCycles = 2;
   const Activity activity("improving the cut");
-  descend_and_climb(part_of);
+  search(part_of);
   for (int i = 1; detailed_ && i <= kCycles; ++i) {
-    cycle(part_of, problem_.seed + 1000 * static_cast<std::uint64_t>(i));
+    cycle(part_of, {part_of.begin(), part_of.end()}, /*climb=*/false,
+          problem_.seed + kSeedStep * static_cast<std::uint64_t>(i));
   }
 }
 

@@ -24,14 +24,23 @@ class Multilevel {
 
   // The problem, and what its views show, outlives this.
   explicit Multilevel(const PartitionProblem& problem);
+  Multilevel(const Multilevel&) = delete;  // its parts show each other
+  Multilevel& operator=(const Multilevel&) = delete;
+  ~Multilevel() = default;
 
   // A cut from scratch: METIS cuts the last level. For objective volume it is still to be refined.
   std::vector<std::int32_t> cut() const;
+  // entries: stored edges, in both directions
+  static bool detailed(std::int64_t entries) { return entries <= kDetailedEntries; }
   bool detailed() const { return detailed_; }
   // Whether there is anything to contract.
   bool is_small() const { return finest_.nodes() <= last_level_; }
-  // How many halo rows a cut has once single nodes have moved while that lowers them.
-  std::int64_t rows_after_descent(std::vector<std::int32_t> part_of) const;
+  std::int64_t rows(std::span<std::int32_t> part_of) const;
+  // Single nodes move while that lowers the rows; where detailed, also through worse cuts.
+  void search(std::span<std::int32_t> part_of) const;
+  // The better of two cuts, improved by moving groups of nodes that both leave together.
+  std::vector<std::int32_t> combine(std::vector<std::int32_t> one,
+                                    std::vector<std::int32_t> other) const;
   // Fewer halo rows by moving nodes, within (1 + imbalance) * share where that can be had; never
   // more rows unless a part was above it.
   void refine(std::span<std::int32_t> part_of) const;
@@ -40,11 +49,14 @@ class Multilevel {
   struct Level {
     Communities communities;  // of the nodes below
     ContractedGraph graph;
-    std::vector<Csr> pins;  // of the halo rows of each direction, where they are known
+    std::vector<ContractedNets> rows;  // of each direction, where they are known
   };
+
+  class LevelNets;
 
   // With part_of, no community spans two parts.
   std::vector<Level> coarsen(std::vector<std::int32_t> part_of, std::uint64_t seed) const;
+  std::vector<std::int32_t> cut_last(const Level& level) const;
   // Takes a cut of the last level down to the graph's own nodes.
   std::vector<std::int32_t> uncoarsen(std::vector<Level> levels, std::vector<std::int32_t> part_of,
                                       bool climb) const;
@@ -53,15 +65,15 @@ class Multilevel {
   // use(HaloRows&, PartLoads&) of the graph's own nodes.
   template <typename Use>
   auto with_rows(std::span<std::int32_t> part_of, const Use& use) const;
-  void descend_and_climb(std::span<std::int32_t> part_of) const;
-  // Coarsens along the parts and improves on the way back, as far as that is worth its time.
-  void cycle(std::span<std::int32_t> part_of, std::uint64_t seed) const;
+  // Coarsens inside the cells, each of which lies in one part, and improves on the way back.
+  void cycle(std::span<std::int32_t> part_of, std::vector<std::int32_t> cells, bool climb,
+             std::uint64_t seed) const;
   // (1 + imbalance) * share of every quantity, [parts, constraints].
   std::vector<double> limits() const;
   // The halo rows of the graph's own nodes, by direction; one where both are the same.
   std::vector<Nets> nets() const;
-  std::vector<Csr> contracted_pins(const std::vector<Level>& levels,
-                                   std::span<const std::int32_t> community_of) const;
+  std::vector<ContractedNets> contracted_rows(const std::vector<Level>& levels,
+                                              std::span<const std::int32_t> community_of) const;
 
   const PartitionProblem& problem_;
   Csr reversed_;  // of a directed graph

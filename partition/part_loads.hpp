@@ -34,10 +34,12 @@ class PartLoads {
     return true;
   }
   // Load against limit of the quantity that the part has most of; above 1 is too much.
-  double fullness(int part) const {
-    double most = 0;
-    for (std::int64_t c = 0; c < constraints_; ++c) {
-      most = std::max(most, static_cast<double>(load(part, c)) / limit(part, c));
+  double fullness(int part) const { return fullness(part, fullest(part)); }
+  // That quantity.
+  std::int64_t fullest(int part) const {
+    std::int64_t most = 0;
+    for (std::int64_t c = 1; c < constraints_; ++c) {
+      if (fullness(part, c) > fullness(part, most)) most = c;
     }
     return most;
   }
@@ -62,12 +64,16 @@ class PartLoads {
     add(node, to, 1);
   }
 
- private:
   std::int64_t weight(std::int32_t node, std::int64_t c) const {
     return node_weights_[static_cast<std::int64_t>(node) * constraints_ + c];
   }
   std::int64_t load(int part, std::int64_t c) const { return loads_[part * constraints_ + c]; }
+
+ private:
   double limit(int part, std::int64_t c) const { return limits_[part * constraints_ + c]; }
+  double fullness(int part, std::int64_t c) const {
+    return load(part, c) == 0 ? 0 : static_cast<double>(load(part, c)) / limit(part, c);
+  }
   void add(std::int32_t node, int part, int sign) {
     for (std::int64_t c = 0; c < constraints_; ++c) {
       loads_[part * constraints_ + c] += sign * weight(node, c);

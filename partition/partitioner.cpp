@@ -7,10 +7,6 @@
 
 namespace atl {
 
-namespace {
-constexpr const char* kAdvice = "try another --seed or --method";
-}  // namespace
-
 std::vector<std::string> partition_methods() {
   return {"auto", "metis", "communities", "random", "contiguous", "file"};
 }
@@ -127,12 +123,12 @@ std::vector<std::int64_t> part_loads(const PartitionProblem& problem,
 void validate_assignment(const PartitionProblem& problem, std::span<const std::int32_t> part_of) {
   const std::int64_t nodes = problem.graph.nodes();
   if (static_cast<std::int64_t>(part_of.size()) != nodes) {
-    fail_option("the partitioner placed {} of {} nodes; {}", part_of.size(), nodes, kAdvice);
+    fail_option("the partitioner placed {} of {} nodes; {}", part_of.size(), nodes, kOtherCut);
   }
   for (std::int64_t v = 0; v < nodes; ++v) {
     if (part_of[v] < 0 || part_of[v] >= problem.parts) {
       fail_option("the partitioner put node {} into part {}; allowed are 0 to {}; {}", v,
-                  part_of[v], problem.parts - 1, kAdvice);
+                  part_of[v], problem.parts - 1, kOtherCut);
     }
   }
 }

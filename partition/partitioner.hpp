@@ -186,6 +186,7 @@ double marginal_balance(const PartitionProblem& problem, std::span<const std::in
 // weights that it was made with.
 void recut_with_marginal_cost(const Partitioner& partitioner, double cost,
                               PartitionProblem& problem, std::vector<std::int32_t>& part_of);
+inline constexpr const char* kOtherCut = "try another --seed or --method";
 // One part in range for every node; else throws Error{kOption}.
 void validate_assignment(const PartitionProblem& problem, std::span<const std::int32_t> part_of);
 // Gives every empty part one node, taken from the part with most nodes.
@@ -196,7 +197,7 @@ void rebalance(const PartitionProblem& problem, std::span<std::int32_t> part_of)
 // Complete, no empty part, every load within its bound; else throws Error{kOption} that names the
 // part, the figures and what to change, `advice` among it.
 void validate_partition(const PartitionProblem& problem, std::span<const std::int32_t> part_of,
-                        const std::string& advice = "try another --seed or --method");
+                        const std::string& advice = kOtherCut);
 
 // Weight of each part and its bound, (1 + imbalance) * share + the heaviest node; both
 // [parts, constraints].

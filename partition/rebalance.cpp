@@ -3,28 +3,33 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "partition/part_loads.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {
 
 namespace {
 
-// Loads while nodes move. Fullness is load against share.
+// How full a part may get, against its share, by what is moved here.
+double receiver_limit(const PartitionProblem& problem) { return 1 + 0.95 * problem.imbalance; }
+
+PartLoads loads_below_limit(const PartitionProblem& problem,
+                            std::span<const std::int32_t> part_of) {
+  std::vector<double> limits = load_shares(problem);
+  for (double& limit : limits) limit *= receiver_limit(problem);
+  return {problem.constraints, problem.node_weights, std::move(limits), part_of};
+}
+
 class Mover {
  public:
   Mover(const PartitionProblem& problem, std::span<std::int32_t> part_of)
       : problem_(problem),
         part_of_(part_of),
-        shares_(load_shares(problem)),
-        limit_(1 + 0.95 * problem.imbalance),
-        loads_(part_loads(problem, part_of)),
-        sizes_(problem.parts, 0),
-        touching_(problem.parts, 0) {
-    for (const std::int32_t part : part_of) ++sizes_[part];
-  }
+        loads_(loads_below_limit(problem, part_of)),
+        touching_(problem.parts, 0) {}
 
-  // Moves nodes out of `part`, loosest first, until its fullness is at most `mark` or nothing fits
-  // anywhere.
+  // Moves nodes out of `part`, loosest first, until its load is at most `mark` times its share or
+  // nothing fits anywhere.
   void relieve(int part, double mark);
 
   // For one quantity: moves single nodes from the part furthest above its share to the one furthest
@@ -33,54 +38,18 @@ class Mover {
   void level();
 
  private:
-  std::int64_t weight(std::int32_t node, std::int64_t c) const {
-    return problem_.node_weights[node * problem_.constraints + c];
-  }
-  bool helps(std::int32_t node, int part) const;
-  bool fits(std::int32_t node, int part) const;
-  double fullness(int part, std::int64_t c) const {
-    const std::int64_t i = part * problem_.constraints + c;
-    return static_cast<double>(loads_[i]) / shares_[i];
-  }
-  double fullness(int part) const;  // of the quantity it has most of
   double looseness(std::int32_t node) const;
   int best_receiver(std::int32_t node);
-  void move(std::int32_t node, int to);
+  void move(std::int32_t node, int to) {
+    loads_.move(node, part_of_[node], to);
+    part_of_[node] = to;
+  }
 
   const PartitionProblem& problem_;
   std::span<std::int32_t> part_of_;
-  std::vector<double> shares_;
-  double limit_;  // a receiver's fullness stays below
-  std::vector<std::int64_t> loads_;
-  std::vector<std::int64_t> sizes_;
+  PartLoads loads_;
   std::vector<std::int32_t> touching_;  // scratch: in-neighbours of a node by part
 };
-
-// True if the node carries some of what `part` has most too much of.
-bool Mover::helps(std::int32_t node, int part) const {
-  std::int64_t worst = 0;
-  for (std::int64_t c = 1; c < problem_.constraints; ++c) {
-    if (fullness(part, c) > fullness(part, worst)) worst = c;
-  }
-  return weight(node, worst) > 0;
-}
-
-bool Mover::fits(std::int32_t node, int part) const {
-  for (std::int64_t c = 0; c < problem_.constraints; ++c) {
-    const std::int64_t i = part * problem_.constraints + c;
-    const std::int64_t w = weight(node, c);
-    if (w > 0 && static_cast<double>(loads_[i] + w) > limit_ * shares_[i]) return false;
-  }
-  return true;
-}
-
-double Mover::fullness(int part) const {
-  double worst = 0;
-  for (std::int64_t c = 0; c < problem_.constraints; ++c) {
-    worst = std::max(worst, fullness(part, c));
-  }
-  return worst;
-}
 
 // Share of its in-neighbours that a node has outside its part.
 double Mover::looseness(std::int32_t node) const {
@@ -97,36 +66,27 @@ int Mover::best_receiver(std::int32_t node) {
   for (const std::int32_t u : row) ++touching_[part_of_[u]];
   int best = -1;
   for (int part = 0; part < problem_.parts; ++part) {
-    if (part == part_of_[node] || !fits(node, part)) continue;
-    const bool better = best < 0 || touching_[part] > touching_[best] ||
-                        (touching_[part] == touching_[best] && fullness(part) < fullness(best));
+    if (part == part_of_[node] || !loads_.fits(node, part)) continue;
+    const bool better =
+        best < 0 || touching_[part] > touching_[best] ||
+        (touching_[part] == touching_[best] && loads_.fullness(part) < loads_.fullness(best));
     if (better) best = part;
   }
   for (const std::int32_t u : row) touching_[part_of_[u]] = 0;
   return best;
 }
 
-void Mover::move(std::int32_t node, int to) {
-  const std::int64_t constraints = problem_.constraints;
-  for (std::int64_t c = 0; c < constraints; ++c) {
-    loads_[part_of_[node] * constraints + c] -= weight(node, c);
-    loads_[to * constraints + c] += weight(node, c);
-  }
-  --sizes_[part_of_[node]];
-  ++sizes_[to];
-  part_of_[node] = to;
-}
-
 void Mover::relieve(int part, double mark) {
+  const double full = mark / receiver_limit(problem_);
   std::vector<std::pair<double, std::int32_t>> candidates;
-  for (std::size_t v = 0; v < part_of_.size() && fullness(part) > mark; ++v) {
+  for (std::size_t v = 0; v < part_of_.size() && loads_.fullness(part) > full; ++v) {
     const auto node = static_cast<std::int32_t>(v);
     if (part_of_[v] == part) candidates.emplace_back(-looseness(node), node);
   }
   std::ranges::sort(candidates);
   for (const auto& [tightness, node] : candidates) {
-    if (fullness(part) <= mark || sizes_[part] == 1) return;
-    if (!helps(node, part)) continue;
+    if (loads_.fullness(part) <= full || loads_.is_last(part)) return;
+    if (loads_.weight(node, loads_.fullest(part)) == 0) continue;
     const int to = best_receiver(node);
     if (to >= 0) move(node, to);
   }
@@ -134,7 +94,10 @@ void Mover::relieve(int part, double mark) {
 
 void Mover::level() {
   ATOLL_ASSERT(problem_.constraints == 1);
-  const auto excess = [&](int part) { return static_cast<double>(loads_[part]) - shares_[part]; };
+  const std::vector<double> shares = load_shares(problem_);
+  const auto excess = [&](int part) {
+    return static_cast<double>(loads_.load(part, 0)) - shares[part];
+  };
   while (true) {
     int high = 0;
     int low = 0;
@@ -144,12 +107,12 @@ void Mover::level() {
     }
     const double gap = excess(high) - excess(low);
     std::int32_t best = -1;  // the node that comes closest to halving the gap
-    for (std::size_t v = 0; v < part_of_.size() && sizes_[high] > 1; ++v) {
+    for (std::size_t v = 0; v < part_of_.size() && !loads_.is_last(high); ++v) {
       const auto node = static_cast<std::int32_t>(v);
-      const auto w = static_cast<double>(weight(node, 0));
+      const auto w = static_cast<double>(loads_.weight(node, 0));
       if (part_of_[v] != high || w <= 0 || w >= gap) continue;
       const auto miss = [&](std::int32_t n) {
-        return std::abs(static_cast<double>(weight(n, 0)) - gap / 2);
+        return std::abs(static_cast<double>(loads_.weight(n, 0)) - gap / 2);
       };
       if (best < 0 || miss(node) < miss(best)) best = node;
     }

@@ -35,7 +35,6 @@ class Tally {
     }
     sums_[i] += weight;
   }
-  std::size_t size() const { return used_.size(); }
   // f(key, sum), in the order in which keys came.
   template <typename F>
   void for_each(const F& f) const {

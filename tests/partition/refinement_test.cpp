@@ -94,15 +94,15 @@ TEST(HaloRows, CommunitiesHaveTheRowsOfTheirNodes) {
     for (std::uint64_t v = 0; v < 300; ++v) {
       communities.of.push_back(static_cast<std::int32_t>(v < 40 ? v : draw(1, v, 40)));
     }
-    std::vector<Csr> pins;
+    std::vector<ContractedNets> contracted;
     std::vector<Csr> nets_of;
     std::vector<Nets> nets;
     for (const Nets& direction : directions.nets) {
-      pins.push_back(contract_nets(direction.pins, true, communities.of));
-      nets_of.push_back(transpose(pins.back().view(), 40));
+      contracted.push_back(contract_nets(direction.pins, true, {}, communities.of));
+      nets_of.push_back(transpose(contracted.back().pins.view(), 40));
     }
-    for (std::size_t i = 0; i < pins.size(); ++i) {
-      nets.push_back({pins[i].view(), nets_of[i].view(), false});
+    for (std::size_t i = 0; i < contracted.size(); ++i) {
+      nets.push_back({contracted[i].pins.view(), nets_of[i].view(), false, contracted[i].weights});
     }
     Parts part_of = random_parts(40, 5, 2);
     const auto apart = [&] {
