@@ -35,7 +35,7 @@ void check_status(int status, const std::string& method) {
 }
 
 std::vector<std::int32_t> MetisPartitioner::partition(const PartitionProblem& problem) const {
-  const Csr structure = undirected_structure(problem.graph);
+  const Csr structure = undirected_structure(problem.graph.in_edges, out_edges(problem));
   return cut_by_metis({structure.view(), {}, {}, problem.node_weights, problem.constraints},
                       problem);
 }

@@ -54,12 +54,7 @@ std::int64_t Multilevel::nodes_of_last_level(int parts) {
 Multilevel::Multilevel(const PartitionProblem& problem)
     : problem_(problem), last_level_(nodes_of_last_level(problem.parts)) {
   const CsrView in{problem.graph.in_edges.row_ptr, problem.graph.in_edges.col_idx, {}};
-  if (!problem.graph.symmetric) reversed_ = transpose(in);
-  finest_ = {in,
-             problem.graph.symmetric ? CsrView{} : reversed_.view(),
-             {},
-             problem.node_weights,
-             problem.constraints};
+  finest_ = {in, out_edges(problem), {}, problem.node_weights, problem.constraints};
   detailed_ = detailed(finest_.entries());
 }
 

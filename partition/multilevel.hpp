@@ -76,7 +76,6 @@ class Multilevel {
                                               std::span<const std::int32_t> community_of) const;
 
   const PartitionProblem& problem_;
-  Csr reversed_;  // of a directed graph
   GraphLevel finest_;
   bool detailed_;
   std::int64_t last_level_;  // nodes of the last level, at most

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "partition/multilevel.hpp"
+#include "partition/transpose.hpp"
 
 namespace atl {
 
@@ -74,6 +75,15 @@ void renumber_parts(std::span<const int> order, std::span<std::int32_t> part_of)
   std::vector<std::int32_t> place(order.size());
   for (std::size_t p = 0; p < order.size(); ++p) place[order[p]] = static_cast<std::int32_t>(p);
   for (std::int32_t& part : part_of) part = place[part];
+}
+
+CsrView out_edges(const PartitionProblem& problem) {
+  if (problem.graph.symmetric) return {};
+  if (!problem.reversed) {
+    const CsrView in = problem.graph.in_edges;
+    problem.reversed = std::make_shared<const Csr>(transpose(CsrView{in.row_ptr, in.col_idx, {}}));
+  }
+  return problem.reversed->view();
 }
 
 std::vector<std::int64_t> total_weights(const PartitionProblem& problem) {

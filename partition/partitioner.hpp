@@ -97,9 +97,13 @@ struct PartitionProblem {
   double imbalance = 0.03;
   std::uint64_t seed = 1;
   int cuts = 1;
-  bool refine = true;        // see refines()
-  std::vector<int> islands;  // as in the options; empty if they change nothing
+  bool refine = true;                           // see refines()
+  std::vector<int> islands;                     // as in the options; empty if they change nothing
+  mutable std::shared_ptr<const Csr> reversed;  // see out_edges; copies share it
 };
+// The structure of the graph's out-edges, empty for a symmetric graph. Made when it is asked for
+// first, which may not be by two threads at once.
+CsrView out_edges(const PartitionProblem& problem);
 // Throws Error{kOption} for options that no graph of so many nodes can be cut by: more parts than
 // nodes, a wrong number of weights, an unknown method, ...
 void check_partition_options(std::int64_t nodes, int parts, const PartitionOptions& options);

@@ -24,16 +24,14 @@ Csr transpose(const CsrView& csr, std::int64_t columns) {
   return result;
 }
 
-Csr undirected_structure(const GraphView& graph) {
-  const CsrView in = graph.in_edges;
-  const std::int64_t nodes = graph.nodes();
-  const Csr reversed = graph.symmetric ? Csr{} : transpose(CsrView{in.row_ptr, in.col_idx, {}});
-  const CsrView out = reversed.view();
+Csr undirected_structure(const CsrView& in, const CsrView& out) {
+  const std::int64_t nodes = in.rows();
+  const bool symmetric = out.row_ptr.empty();
 
   // Rows are first laid out with room for every entry, then moved together.
   std::vector<std::int64_t> room(nodes + 1, 0);
   for (std::int64_t v = 0; v < nodes; ++v) {
-    const std::size_t entries = in.row(v).size() + (graph.symmetric ? 0 : out.row(v).size());
+    const std::size_t entries = in.row(v).size() + (symmetric ? 0 : out.row(v).size());
     room[v + 1] = room[v] + static_cast<std::int64_t>(entries);
   }
   Csr result;
@@ -43,7 +41,7 @@ Csr undirected_structure(const GraphView& graph) {
   for (std::int64_t v = 0; v < nodes; ++v) {
     const auto begin = result.col_idx.begin() + room[v];
     auto end = std::ranges::copy(in.row(v), begin).out;
-    if (!graph.symmetric) end = std::ranges::copy(out.row(v), end).out;
+    if (!symmetric) end = std::ranges::copy(out.row(v), end).out;
     std::sort(begin, end);
     end = std::unique(begin, end);
     end = std::remove(begin, end, static_cast<std::int32_t>(v));

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "base/csr.hpp"
-#include "partition/local_graph.hpp"
 
 namespace atl {
 
@@ -13,7 +12,8 @@ namespace atl {
 Csr transpose(const CsrView& csr, std::int64_t columns = -1);
 
 // Neighbours of every node in either direction, ascending, without duplicates and self-loops; no
-// values. Peak memory: 4 bytes per entry of the graph and of its transpose if it is directed.
-Csr undirected_structure(const GraphView& graph);
+// values. out: the graph's transpose, empty for a symmetric graph. Peak memory: 4 bytes per entry
+// of both.
+Csr undirected_structure(const CsrView& in, const CsrView& out);
 
 }  // namespace atl

@@ -120,6 +120,24 @@ TEST(HaloRows, CommunitiesHaveTheRowsOfTheirNodes) {
   }
 }
 
+TEST(HaloRows, EqualNetsAreOneThatWeighsAsMuch) {
+  // Rows of nodes 0 and 1 are read by community 1, those of 2 and 3 by 0, that of 4 by its own.
+  const std::vector<std::int64_t> row_ptr{0, 1, 2, 3, 4, 5};
+  const std::vector<std::int32_t> readers{2, 3, 0, 1, 4};
+  const std::vector<std::int32_t> community_of{0, 0, 1, 1, 2};
+  const ContractedNets once =
+      contract_nets({row_ptr, readers, {}}, /*with_itself=*/true, {}, community_of);
+  EXPECT_EQ(once.pins.row_ptr, (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(once.pins.col_idx, (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(once.weights, (std::vector<std::int32_t>{4}));
+  // Weights go on to the next level.
+  const std::vector<std::int32_t> swapped{1, 0, 2};
+  const ContractedNets twice =
+      contract_nets(once.pins.view(), /*with_itself=*/false, once.weights, swapped);
+  EXPECT_EQ(twice.weights, once.weights);
+  EXPECT_EQ(twice.pins.col_idx, once.pins.col_idx);
+}
+
 TEST(CutWeight, GainsAreThoseOfARecount) {
   const Csr csr = random_graph(80, 5, /*directed=*/true, /*weighted=*/false, 4);
   const Csr reversed = transpose(csr.view());
@@ -231,6 +249,35 @@ TEST(Refinement, LowersRowsWithinTheBoundOfEveryBalance) {
       }
     }
     EXPECT_GT(gained, 1000);
+  }
+}
+
+// The combined cut has fewer rows than both, whichever comes first.
+TEST(Refinement, CombinesWhatIsBestInTwoCuts) {
+  for (const bool directed : {false, true}) {
+    const Csr csr = random_graph(12000, 3, directed, false, 8);
+    const GraphView graph{csr.view(), !directed};
+    PartitionOptions options;
+    options.balance = PartitionBalance::kNodes;
+    const PartitionProblem problem = problem_of(graph, 4, options);
+    const Multilevel multilevel(problem);
+    std::vector<Parts> cuts;
+    std::vector<std::int64_t> rows;
+    for (const std::uint64_t seed : {1, 2}) {
+      PartitionProblem seeded = problem;
+      seeded.seed = seed;
+      cuts.push_back(make_metis_partitioner()->partition(seeded));
+      multilevel.search(cuts.back());
+      rows.push_back(count_rows(graph, cuts.back()));
+      EXPECT_EQ(multilevel.rows(cuts.back()), rows.back());
+    }
+    const std::int64_t least = std::min(rows[0], rows[1]);
+    const Parts combined = multilevel.combine(cuts[0], cuts[1]);
+    EXPECT_LT(count_rows(graph, combined), least);
+    EXPECT_EQ(combined, multilevel.combine(cuts[1], cuts[0]));
+    EXPECT_TRUE(within_bounds(problem, combined));
+    EXPECT_LE(count_rows(graph, multilevel.combine(combined, combined)),
+              count_rows(graph, combined));
   }
 }
 
