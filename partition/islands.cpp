@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "partition/assignment.hpp"
+#include "partition/multilevel.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {
@@ -171,7 +172,10 @@ std::vector<std::int32_t> cut_islands(const Partitioner& partitioner,
   repair_empty_parts(problem, twice);
   rebalance(problem, twice);
   const bool better = rows_between(problem, gathered) < rows_between(problem, twice);
-  return better ? gathered : twice;
+  std::vector<std::int32_t> part_of = better ? std::move(gathered) : std::move(twice);
+  // Each cut inside an island knew nothing of rows to others.
+  if (problem.refine) Multilevel(problem).refine_islands(part_of);
+  return part_of;
 }
 
 }  // namespace atl

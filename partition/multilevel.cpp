@@ -8,6 +8,7 @@
 #include "partition/climb.hpp"
 #include "partition/cut_weight.hpp"
 #include "partition/descent.hpp"
+#include "partition/island_rows.hpp"
 #include "partition/transpose.hpp"
 
 namespace atl {
@@ -251,6 +252,16 @@ void Multilevel::refine(std::span<std::int32_t> part_of) const {
     cycle(part_of, {part_of.begin(), part_of.end()}, /*climb=*/false,
           problem_.seed + kSeedStep * static_cast<std::uint64_t>(i));
   }
+}
+
+void Multilevel::refine_islands(std::span<std::int32_t> part_of) const {
+  const Activity activity("improving the cut between islands");
+  const std::vector<Nets> directions = nets();
+  IslandRows rows(directions, part_of, problem_.islands);
+  PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
+  const double least = kLeastGain * static_cast<double>(rows.cost());
+  Descent(rows, loads, part_of).run(least);
+  if (detailed_) Climb(rows, loads, finest_, part_of).run(least, problem_.seed);
 }
 
 std::unique_ptr<Partitioner> make_community_partitioner() {

@@ -64,7 +64,7 @@ std::vector<std::int32_t> cut_graph(const Partitioner& partitioner,
       problem.islands.empty() ? partitioner.partition(problem) : cut_islands(partitioner, problem);
   validate_assignment(problem, part_of);
   repair_empty_parts(problem, part_of);
-  // Islands were refined each on their own: all rows alike would bring back rows between them.
+  // Islands were refined already: all rows alike would bring back rows between them.
   if (problem.refine && problem.islands.empty()) Multilevel(problem).refine(part_of);
   rebalance(problem, part_of);
   return part_of;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/placement/simulator.hpp"
 #include "partition/assignment.hpp"
 
 namespace atl {
@@ -65,51 +66,65 @@ class CandidateMaker {
     return measured(name, options, part_of);
   }
 
+  // Trial cuts only say how much each rank gets, which where exactly nodes lie matters little for.
+  CutCandidate trial(PartitionOptions options) const {
+    options.objective = PartitionObjective::kCut;
+    options.refine = false;
+    options.cuts = 1;
+    return cut("", options);
+  }
+
   // Whether all ranks compute about as long: shares by speed are equal ones.
   bool is_even(const CutCandidate& candidate) const {
     const std::vector<double> seconds = seconds_of(candidate);
     return std::ranges::max(seconds) < kEven * mean_of(seconds);
   }
 
-  // Shares that let all ranks compute equally long. What a node costs depends on the cut (marginal
-  // rows are packed, degrees vary) and rates on the sizes, so shares follow what the last cut would
-  // take, a few times; the best of these cuts says the shares. They are quick ones: where nodes lie
-  // matters little for how many there are.
-  CutCandidate by_speed(const std::string& name, PartitionOptions options) const {
+  // Whether an epoch takes clearly longer than with `other`, and also would on a faster network.
+  bool is_worse(const CutCandidate& candidate, const CutCandidate& other) const {
+    constexpr double kClearly = 1.05;
+    return std::ranges::max(seconds_of(candidate)) >
+               kClearly * std::ranges::max(seconds_of(other)) &&
+           epoch_of(candidate) > kClearly * epoch_of(other);
+  }
+
+  // The trial cut whose shares let all ranks compute equally long. What a node costs depends on the
+  // cut (marginal rows are packed, degrees vary) and rates on the sizes, so shares follow what the
+  // last cut would take, a few times; the best of these cuts is kept.
+  CutCandidate trial_by_speed(PartitionOptions options) const {
     constexpr int kCuts = 3;
     options.weights.clear();
     for (const Device& device : topology_.devices) {
       options.weights.push_back(rate_at(device.spmm_bytes_per_s, model_.hidden));
     }
-    std::vector<double> best;
+    CutCandidate best;
     double best_s = 0;
     for (int round = 0; round < kCuts; ++round) {
       options.weights = rounded(options.weights);
-      const std::vector<double> seconds = seconds_of(cut(name, quick(options)));
+      const CutCandidate candidate = trial(options);
+      const std::vector<double> seconds = seconds_of(candidate);
       const double slowest = std::ranges::max(seconds);
       if (round == 0 || slowest < best_s) {
-        best = options.weights;
+        best = candidate;
         best_s = slowest;
       }
       const double mean = mean_of(seconds);
       if (slowest < kEven * mean) break;
       for (std::size_t r = 0; r < seconds.size(); ++r) options.weights[r] *= mean / seconds[r];
     }
-    options.weights = best;
-    return cut(name, options);
+    return best;
   }
 
  private:
   static constexpr double kEven = 1.02;  // the slowest rank against the mean
 
-  static PartitionOptions quick(PartitionOptions options) {
-    options.objective = PartitionObjective::kCut;
-    options.refine = false;
-    options.cuts = 1;
-    return options;
-  }
   std::vector<double> seconds_of(const CutCandidate& candidate) const {
     return computing_seconds({topology_, model_, candidate.quality, corrections_}, strategy_);
+  }
+  double epoch_of(const CutCandidate& candidate) const {
+    const TaskGraph tasks = epoch_tasks({topology_, model_, candidate.quality, corrections_},
+                                        strategy_, TaskDetail::kMerged);
+    return Simulator(topology_).run(tasks).makespan_s;
   }
   static double mean_of(const std::vector<double>& seconds) {
     return std::accumulate(seconds.begin(), seconds.end(), 0.0) /
@@ -195,19 +210,23 @@ std::vector<CutCandidate> cut_candidates(const GraphView& graph,
   if (topology.ranks() == 1) return candidates;
   const std::vector<int> islands = island_sizes(topology);
   const bool nested_links = islands.size() > 1 && std::ranges::max(islands) > 1;
+  const auto add = [&](const std::string& name, PartitionOptions of, const CutCandidate& shares) {
+    of.weights = shares.options.weights;
+    candidates.push_back(maker.cut(name, of));
+  };
   // A cut from a file is as it is; only where its parts go can be chosen.
-  if (options.method != "file") {
-    if (!maker.is_even(candidates.front())) {
-      candidates.push_back(maker.by_speed("shares by speed", options));
-    }
-    if (nested_links) {
-      PartitionOptions nested = options;
-      nested.islands = islands;
-      candidates.push_back(maker.cut("islands first", nested));
-      if (!maker.is_even(candidates.back())) {
-        candidates.push_back(maker.by_speed("islands first, shares by speed", nested));
-      }
-    }
+  const bool made_here = options.method != "file";
+  if (made_here && !maker.is_even(candidates.front())) {
+    add("shares by speed", options, maker.trial_by_speed(options));
+  }
+  if (made_here && nested_links) {
+    PartitionOptions nested = options;
+    nested.islands = islands;
+    const CutCandidate equal = maker.trial(nested);
+    const bool even = maker.is_even(equal);
+    const CutCandidate by_speed = even ? equal : maker.trial_by_speed(nested);
+    if (even || !maker.is_worse(equal, by_speed)) add("islands first", nested, equal);
+    if (!even) add("islands first, shares by speed", nested, by_speed);
   }
   // Where all ranks are alike, the parts of a flat cut may also go anywhere.
   if (nested_links) {
