@@ -37,12 +37,14 @@ class IslandRows {
     }
     return sum;
   }
+  // Rows inside islands were counted before: what is left lies between them.
   bool may_gain(std::int32_t node) const {
-    bool near = false;
+    bool crosses = false;
     for (const PinCounts& counts : counts_) {
-      counts.for_each(node, [&](int part) { near |= part != part_of_[node]; });
+      counts.for_each(node,
+                      [&](int part) { crosses |= island_of_[part] != island_of_[part_of_[node]]; });
     }
-    return near;
+    return crosses;
   }
   Proposal best(std::int32_t node, const PartLoads& loads, bool any) const {
     static thread_local std::vector<std::int64_t> gains;
@@ -84,37 +86,53 @@ class IslandRows {
     if (owner == part) return 0;
     return island_of_[owner] == island_of_[part] ? 1 : kBetween;
   }
+  // How many of something there are in each part, and in its island.
+  struct Numbers {
+    std::vector<std::int64_t> of_part;
+    std::vector<std::int64_t> of_island;
+    std::int64_t all = 0;
+
+    void clear(std::size_t parts) {
+      of_part.assign(parts, 0);
+      of_island.assign(parts, 0);  // no more islands than parts
+      all = 0;
+    }
+    void add(int part, int island) {
+      ++of_part[part];
+      ++of_island[island];
+      ++all;
+    }
+  };
+  // Rows between a part and all these.
+  std::int64_t weight(const Numbers& numbers, int part) const {
+    const std::int64_t inside = numbers.of_island[island_of_[part]];
+    return kBetween * (numbers.all - inside) + inside - numbers.of_part[part];
+  }
   // What others' rows gain if the node reads them from each part instead.
   void add_as_reader(std::size_t d, std::int32_t node, std::vector<std::int64_t>& gains) const {
-    static thread_local std::vector<std::int64_t> owned;  // rows that it reads, by owner
-    owned.assign(island_of_.size(), 0);
+    static thread_local Numbers owners;
+    owners.clear(island_of_.size());
     const int own = part_of_[node];
     std::int64_t saved = 0;
     directions_[d].for_each_net(node, [&](std::int32_t net) {
       if (net == node) return;
       const int owner = part_of_[net];
-      ++owned[owner];
+      owners.add(owner, island_of_[owner]);
       if (counts_[d].count(net, own) == 1) saved += weight(owner, own);
       counts_[d].for_each(net, [&](int part) { gains[part] += weight(owner, part); });
     });
-    for (int part = 0; part < parts(); ++part) {
-      gains[part] += saved;
-      for (int owner = 0; owner < parts(); ++owner) {
-        if (owned[owner] > 0) gains[part] -= owned[owner] * weight(owner, part);
-      }
-    }
+    for (int part = 0; part < parts(); ++part) gains[part] += saved - weight(owners, part);
   }
   // What the node's own row gains if each part owns it instead.
   void add_as_owner(std::size_t d, std::int32_t node, std::vector<std::int64_t>& gains) const {
+    static thread_local Numbers readers;
+    readers.clear(island_of_.size());
     const int own = part_of_[node];
-    const bool read_here = counts_[d].count(node, own) > 1;
-    for (int to = 0; to < parts(); ++to) {
-      if (to == own) continue;
-      counts_[d].for_each(node, [&](int part) {
-        gains[to] += weight(own, part);
-        if (part != own || read_here) gains[to] -= weight(to, part);
-      });
-    }
+    counts_[d].for_each(node, [&](int part) {
+      if (part != own || counts_[d].count(node, own) > 1) readers.add(part, island_of_[part]);
+    });
+    const std::int64_t now = weight(readers, own);  // what stays at home weighs nothing
+    for (int part = 0; part < parts(); ++part) gains[part] += now - weight(readers, part);
   }
 
   std::span<const Nets> directions_;

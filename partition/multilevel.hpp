@@ -44,7 +44,7 @@ class Multilevel {
   // Fewer halo rows by moving nodes, within (1 + imbalance) * share where that can be had; never
   // more rows unless a part was above it.
   void refine(std::span<std::int32_t> part_of) const;
-  // The same for rows weighted by island (partition/island_rows.hpp), without V-cycles.
+  // The same for rows weighted by island (partition/island_rows.hpp), by descent alone.
   void refine_islands(std::span<std::int32_t> part_of) const;
 
  private:
