@@ -74,10 +74,17 @@ class CandidateMaker {
     return cut("", options);
   }
 
-  // Whether all ranks compute about as long: shares by speed are equal ones.
-  bool is_even(const CutCandidate& candidate) const {
-    const std::vector<double> seconds = seconds_of(candidate);
-    return std::ranges::max(seconds) < kEven * mean_of(seconds);
+  // Whether shares by speed are equal ones. That single parts take longer than others differs from
+  // cut to cut: a trial says nothing of it.
+  bool ranks_are_alike() const {
+    constexpr double kProbed = 1.05;  // how exactly rates are known
+    const auto alike = [&](const auto& rate) {
+      const auto [least, most] = std::ranges::minmax(topology_.devices, {}, rate);
+      return rate(most) <= kProbed * rate(least);
+    };
+    return alike([&](const Device& d) { return rate_at(d.spmm_bytes_per_s, model_.hidden); }) &&
+           alike([&](const Device& d) { return rate_at(d.gemm_flop_per_s, model_.hidden); }) &&
+           alike([](const Device& d) { return d.elementwise_bytes_per_s; });
   }
 
   // Whether an epoch takes clearly longer than with `other`, and also would on a faster network.
@@ -93,6 +100,7 @@ class CandidateMaker {
   // last cut would take, a few times; the best of these cuts is kept.
   CutCandidate trial_by_speed(PartitionOptions options) const {
     constexpr int kCuts = 3;
+    constexpr double kEven = 1.02;  // the slowest rank against the mean
     options.weights.clear();
     for (const Device& device : topology_.devices) {
       options.weights.push_back(rate_at(device.spmm_bytes_per_s, model_.hidden));
@@ -116,8 +124,6 @@ class CandidateMaker {
   }
 
  private:
-  static constexpr double kEven = 1.02;  // the slowest rank against the mean
-
   std::vector<double> seconds_of(const CutCandidate& candidate) const {
     return computing_seconds({topology_, model_, candidate.quality, corrections_}, strategy_);
   }
@@ -216,17 +222,19 @@ std::vector<CutCandidate> cut_candidates(const GraphView& graph,
   };
   // A cut from a file is as it is; only where its parts go can be chosen.
   const bool made_here = options.method != "file";
-  if (made_here && !maker.is_even(candidates.front())) {
-    add("shares by speed", options, maker.trial_by_speed(options));
-  }
+  const bool has_speeds = made_here && !maker.ranks_are_alike();
+  if (has_speeds) add("shares by speed", options, maker.trial_by_speed(options));
   if (made_here && nested_links) {
     PartitionOptions nested = options;
     nested.islands = islands;
-    const CutCandidate equal = maker.trial(nested);
-    const bool even = maker.is_even(equal);
-    const CutCandidate by_speed = even ? equal : maker.trial_by_speed(nested);
-    if (even || !maker.is_worse(equal, by_speed)) add("islands first", nested, equal);
-    if (!even) add("islands first, shares by speed", nested, by_speed);
+    if (has_speeds) {
+      const CutCandidate equal = maker.trial(nested);
+      const CutCandidate by_speed = maker.trial_by_speed(nested);
+      if (!maker.is_worse(equal, by_speed)) add("islands first", nested, equal);
+      add("islands first, shares by speed", nested, by_speed);
+    } else {
+      candidates.push_back(maker.cut("islands first", nested));
+    }
   }
   // Where all ranks are alike, the parts of a flat cut may also go anywhere.
   if (nested_links) {

@@ -75,6 +75,28 @@ TEST_F(PlanSpaceTest, SlowRanksGetSmallParts) {
   EXPECT_LT(slowest(found[1]), 0.7 * slowest(found[0]));
 }
 
+// Training cuts again by the options, also those of parts that were only put in another order.
+TEST_F(PlanSpaceTest, CandidatesAreWhatTheirOptionsCut) {
+  for (const bool alike : {true, false}) {
+    if (!alike) topology_.devices[1].elementwise_bytes_per_s /= 3;
+    std::vector<std::string> names;
+    const std::vector<CutCandidate> found = cuts();
+    const GraphView graph{csr_.view(), true};
+    for (const CutCandidate& cut : found) {
+      names.push_back(cut.name);
+      const auto part_of = partition_graph(graph, 4, cut.options, {});
+      const LocalGraphBuilder builder(graph, part_of, 4);
+      EXPECT_EQ(
+          measure_quality(builder, {}, normalised_shares(cut.options.weights, 4)).forward_rows,
+          cut.quality.forward_rows)
+          << cut.name;
+    }
+    EXPECT_EQ(std::ranges::count(names, "shares by speed"), alike ? 0 : 1);
+    EXPECT_EQ(std::ranges::count(names, "islands first, shares by speed"), alike ? 0 : 1);
+    EXPECT_EQ(std::ranges::count(names, "best order of parts"), 1);
+  }
+}
+
 TEST_F(PlanSpaceTest, DecidesCutAlgebraAndBits) {
   topology_ = small_topology(2, 2, 1e3);
   const std::vector<CutCandidate> candidates = cuts();
