@@ -80,8 +80,8 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
        {"memory_needed_mb", static_cast<double>(job.trainer().bytes_needed()) / 1e6},
        {"memory_held_mb", static_cast<double>(job.trainer().bytes_held()) / 1e6}});
   std::int64_t floats = 0;
-  for (const LayerAlgebra& layer : job.trainer().model().algebra()) {
-    floats += layer.forward_floats + layer.backward_floats;
+  for (const LayerMessages& layer : job.trainer().network().layer_messages()) {
+    floats += layer.forward_columns + layer.backward_columns;
   }
   report["floats_per_halo_row"] = floats;
   for (const auto& [phase, ms] : samples.phase_ms) {
@@ -194,7 +194,7 @@ void run_bench(const BenchArguments& arguments) {
     for (int k = 1; k <= arguments.profiled; ++k) {
       job.trainer().profile_epoch(warmup + arguments.epochs + k, profile);
     }
-    std::int64_t halo_bytes = job.trainer().model().halo_bytes_per_epoch();
+    std::int64_t halo_bytes = job.trainer().network().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&halo_bytes, 1), {"byte formula"});
     if (options.spmm != SpmmWish::kOwn && !arguments.json.empty()) {
       save_calibration(transport, job.choices(), nullptr,

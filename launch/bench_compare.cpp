@@ -110,14 +110,14 @@ class Contender {
 
 // Bytes that exact messages of each channel take, of all ranks.
 std::map<int, double> exact_bytes(RankJob& job, Transport& transport) {
-  const Model& model = job.trainer().model();
+  const Network& network = job.trainer().network();
   std::vector<double> bytes;
-  for (const LayerAlgebra& layer : model.algebra()) {
-    const auto item = static_cast<double>(bytes_of(model.config().dtype));
-    bytes.push_back(static_cast<double>(padded_columns(layer.forward_floats) * layer.forward_rows) *
-                    item);
+  for (const LayerMessages& layer : network.layer_messages()) {
+    const auto item = static_cast<double>(bytes_of(network.dtype()));
     bytes.push_back(
-        static_cast<double>(padded_columns(layer.backward_floats) * layer.backward_rows) * item);
+        static_cast<double>(padded_columns(layer.forward_columns) * layer.forward_rows) * item);
+    bytes.push_back(
+        static_cast<double>(padded_columns(layer.backward_columns) * layer.backward_rows) * item);
   }
   transport.all_reduce(std::span(bytes), {"byte formula"});
   std::map<int, double> by_slot;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/nn/model.hpp"
+#include "engine/models/model.hpp"
 #include "engine/placement/topology.hpp"
 
 namespace atl {

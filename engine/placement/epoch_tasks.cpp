@@ -226,7 +226,7 @@ class EpochBuilder {
     return scratch_;
   }
 
-  // engine/exchange/aggregate.cpp. `prepare` and `complete`: seconds of a layer's own work around
+  // engine/program/schedule.cpp. `prepare` and `complete`: seconds of a layer's own work around
   // an aggregate of `cols` columns, by rank and range of rows.
   template <typename Prepare, typename Complete>
   void aggregate(const LayerConfig& layer, bool backward, std::int64_t cols, const Prepare& prepare,
@@ -273,13 +273,13 @@ class EpochBuilder {
     return spmm_seconds(device(rank), rows.edges, rows.rows, cols);
   }
 
-  // engine/nn/convolution_layer.cpp.
+  // engine/models and engine/program/schedule.cpp.
   void forward(const LayerConfig& layer) {
     depends_on(layer);
-    const bool barrier = layer.tail.norm == Norm::kBatch;
+    const bool barrier = layer.norm == Norm::kBatch;
     const double products = root_ ? 2 : 1;
     const auto tail = [&](int rank, const Rows& range) {
-      return layer.tail.norm == Norm::kLayer ? touch(rank, 4 * range.rows, layer.out) : 0.0;
+      return layer.norm == Norm::kLayer ? touch(rank, 4 * range.rows, layer.out) : 0.0;
     };
     const auto multiply = [&](int rank, const Rows& range) {
       return products * gemm(rank, range.rows, layer);
@@ -333,10 +333,10 @@ class EpochBuilder {
   void backward(const LayerConfig& layer) {
     const bool multiply_first = layer.order == MultiplyOrder::kMultiplyFirst;
     // ReLU and dropout read output and gradient and write the gradient, sums of the norm its input.
-    const bool has_norm = layer.tail.norm != Norm::kNone, batch = layer.tail.norm == Norm::kBatch;
-    if (batch) norm_sums(layer, true, layer.tail.relu ? 4 : 2);
+    const bool has_norm = layer.norm != Norm::kNone, batch = layer.norm == Norm::kBatch;
+    if (batch) norm_sums(layer, true, layer.relu ? 4 : 2);
     depends_on(layer);
-    const int passes = (layer.tail.relu && !batch ? 3 : has_norm ? 0 : 1) + (has_norm ? 3 : 0);
+    const int passes = (layer.relu && !batch ? 3 : has_norm ? 0 : 1) + (has_norm ? 3 : 0);
     const auto tail = [&](int rank, const Rows& range) {
       return touch(rank, passes * range.rows, layer.out) +
              (root_ ? gemm(rank, range.rows, layer) : 0);

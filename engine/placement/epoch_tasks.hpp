@@ -1,5 +1,5 @@
 // An epoch of training as tasks for the simulator: the same order of work as engine/exchange's
-// aggregate schedule and engine/nn's layers have.
+// the schedule of a program has (engine/program/schedule.hpp).
 #pragma once
 
 #include <compare>
@@ -37,10 +37,7 @@ struct EpochSetting {
 // The layers of the model under a strategy.
 std::vector<LayerConfig> planned_layers(const ModelConfig& model,
                                         std::span<const LayerStrategy> strategy);
-// What is trained, as Model has it: pads_operands on a rank with a device.
-ParameterSizes parameter_sizes(std::span<const LayerConfig> layers, bool root_weight,
-                               bool pads_operands);
-// Its elements, with the gaps between parameters.
+// Elements of what is trained, with the gaps between parameters.
 std::int64_t parameter_count(std::span<const LayerConfig> layers, bool root_weight);
 
 // What the layers of a model do without a plan.

@@ -35,7 +35,7 @@ RecomputeSeconds recompute_seconds(const Device& device, std::span<const LayerCo
   const LayerConfig& first = layers[0];
   const LayerConfig& second = layers[1];
   // Rows are computed, normalised, and multiplied by their factors on the way to their places.
-  const int passes = first.tail.norm == Norm::kNone ? 2 : first.tail.norm == Norm::kBatch ? 4 : 6;
+  const int passes = first.norm == Norm::kNone ? 2 : first.norm == Norm::kBatch ? 4 : 6;
   RecomputeSeconds seconds;
   seconds.first_layer =
       (root_weight ? 2 : 1) * gemm_seconds(device, rows, first.in, first.out) +

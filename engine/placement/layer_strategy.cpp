@@ -14,19 +14,14 @@ std::vector<LayerConfig> planned_layers(const ModelConfig& model,
   return layers;
 }
 
-ParameterSizes parameter_sizes(std::span<const LayerConfig> layers, bool root_weight,
-                               bool pads_operands) {
-  ParameterSizes sizes(pads_operands);
+std::int64_t parameter_count(std::span<const LayerConfig> layers, bool root_weight) {
+  ParameterSizes sizes(/*pads_operands=*/false);
   for (const LayerConfig& layer : layers) {
     for (int weight = 0; weight < (root_weight ? 2 : 1); ++weight) sizes.add(layer.in, layer.out);
     sizes.add(1, layer.out);  // bias, or the norm's
-    if (layer.tail.norm != Norm::kNone) sizes.add(1, layer.out);
+    if (layer.norm != Norm::kNone) sizes.add(1, layer.out);
   }
-  return sizes;
-}
-
-std::int64_t parameter_count(std::span<const LayerConfig> layers, bool root_weight) {
-  return parameter_sizes(layers, root_weight, /*pads_operands=*/false).values();
+  return sizes.values();
 }
 
 std::vector<LayerStrategy> default_strategy(const ModelConfig& model) {

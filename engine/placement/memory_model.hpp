@@ -2,33 +2,42 @@
 #pragma once
 
 #include "engine/placement/epoch_tasks.hpp"
+#include "engine/program/allocate.hpp"
 
 namespace atl {
 
 // Rows of a rank, by what they are.
 struct RowCounts {
-  std::int64_t inner = 0;
-  std::int64_t halo = 0;  // of the direction with more
+  RankRows held;
   std::int64_t sent_forward = 0;
   std::int64_t sent_backward = 0;
-  // Boundary recomputation of layer 1's input: some rank computes rows; those that this one does;
-  // those it still sends.
-  bool recomputes = false;
-  std::int64_t computed = 0;
-  std::int64_t sent_to_layer_1 = 0;
-
-  std::int64_t with_halo() const { return inner + halo; }
+  std::int64_t sent_rest = 0;  // forward, but for those that other ranks compute themselves
 };
 RowCounts row_counts(const PartitionQuality& partition, int rank,
                      const Recomputation* recomputation = nullptr);
 
-// What Trainer::bytes_needed() says: tensors, parameters and buffers of exact exchange, stored as
-// setting.model says.
+// What a model runs, as far as memory goes: the same on all ranks.
+struct TrainingPrograms {
+  TrainingPrograms(const ModelConfig& model, std::span<const LayerStrategy> strategy);
+
+  DType dtype;
+  Program training;
+  Program evaluation;
+  Schedule training_schedule;
+  Schedule evaluation_schedule;
+};
+
+// What Trainer::bytes_needed() says on a rank with this device: values, parameters and buffers of
+// exact exchange.
+double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
+                      const Device& device);
+// The same with everything made anew.
 double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
                       int rank);
-// The same from what epoch_tasks' planned_layers and row_counts say, on a rank with this device.
-double training_bytes(const ModelConfig& model, std::span<const LayerConfig> layers,
-                      const RowCounts& rows, const Device& device);
+// More than the part of that which the scopes of layer `layer` account for; -1: all other scopes,
+// and parameters. Depends on the strategy of this layer alone, so it can be kept.
+double bytes_bound(const TrainingPrograms& programs, int layer, const RowCounts& rows,
+                   const Device& device);
 // What the shard of the rank holds: features, and the graph in both directions.
 double shard_bytes(const EpochSetting& setting, int rank);
 

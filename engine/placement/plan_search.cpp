@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/nn/names.hpp"
 #include "engine/placement/critical_path.hpp"
 
 namespace atl {

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "base/error.hpp"
-#include "engine/nn/names.hpp"
 #include "engine/placement/halo_recomputation.hpp"
 #include "engine/placement/sum_cost.hpp"
 
@@ -16,6 +15,8 @@ namespace {
 double tolerance_of(const Topology& topology) {
   return topology.ranks() > kMostExactRanks ? 0.005 : 0;
 }
+
+constexpr int kWholeModel = -2;  // of MemoryKey::part
 
 // What layer `index` may do; the first is what it does without a plan.
 std::vector<LayerOrder> orders_of(const ModelConfig& model, int index) {
@@ -133,17 +134,6 @@ std::shared_ptr<const Recomputation> PlanSpace::recomputation(std::span<const in
   return place->second;
 }
 
-const std::vector<RowCounts>& PlanSpace::rows(
-    std::span<const int> choice, const std::shared_ptr<const Recomputation>& recomputation) {
-  const auto [place, is_new] = rows_.try_emplace({choice[0], recomputation});
-  if (is_new) {
-    for (int rank = 0; rank < topology_.ranks(); ++rank) {
-      place->second.push_back(row_counts(cut(choice).quality, rank, recomputation.get()));
-    }
-  }
-  return place->second;
-}
-
 EpochSetting PlanSpace::setting(std::span<const int> choice) const {
   return {topology_, model_, cut(choice).quality, corrections_, true, gradient_sum(choice)};
 }
@@ -196,17 +186,49 @@ double PlanSpace::stage_seconds(std::span<const int> choice,
 
 double PlanSpace::missing_bytes(std::span<const int> choice,
                                 std::span<const LayerStrategy> strategy) {
-  const std::vector<LayerConfig> planned = planned_layers(model_, strategy);
-  const std::vector<RowCounts>& rows =
-      this->rows(choice, strategy.size() > 1 ? strategy[1].recomputation : nullptr);
-  double missing = 0;
+  if (fits_surely(choice, strategy)) return 0;
+  memory_key_.part = kWholeModel;
+  memory_key_.orders.assign(choice.begin() + 1,
+                            choice.begin() + 1 + static_cast<std::ptrdiff_t>(orders_.size()));
+  const auto [place, is_new] = missing_.try_emplace(memory_key_);
+  if (!is_new) return place->second;
+  const TrainingPrograms programs(model_, strategy);
   for (int rank = 0; rank < topology_.ranks(); ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    const double needed = training_bytes(model_, planned, rows[r], topology_.devices[r]) +
-                          shard_bytes(setting(choice), rank);
-    missing += std::max(0.0, needed - topology_.devices[r].memory_bytes);
+    const Device& device = topology_.devices[static_cast<std::size_t>(rank)];
+    const RowCounts rows = row_counts(cut(choice).quality, rank, memory_key_.recomputation.get());
+    const double needed =
+        training_bytes(programs, rows, device) + shard_bytes(setting(choice), rank);
+    place->second += std::max(0.0, needed - device.memory_bytes);
   }
-  return missing;
+  return place->second;
+}
+
+bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerStrategy> strategy) {
+  memory_key_.cut = choice[0];
+  memory_key_.recomputation = strategy.size() > 1 ? strategy[1].recomputation : nullptr;
+  bound_.assign(static_cast<std::size_t>(topology_.ranks()), 0);
+  std::optional<TrainingPrograms> programs;
+  for (int layer = -1; layer < model_.layers; ++layer) {
+    memory_key_.part = layer;
+    memory_key_.orders.assign(1, layer < 0 ? 0 : choice[static_cast<std::size_t>(1 + layer)]);
+    const auto [place, is_new] = bounds_.try_emplace(memory_key_);
+    std::vector<double>& bytes = place->second;
+    for (int rank = 0; rank < topology_.ranks(); ++rank) {
+      if (is_new) {
+        if (!programs) programs.emplace(model_, strategy);
+        const RowCounts rows =
+            row_counts(cut(choice).quality, rank, memory_key_.recomputation.get());
+        bytes.push_back(
+            bytes_bound(*programs, layer, rows, topology_.devices[static_cast<std::size_t>(rank)]) +
+            (layer < 0 ? shard_bytes(setting(choice), rank) : 0));
+      }
+      bound_[static_cast<std::size_t>(rank)] += bytes[static_cast<std::size_t>(rank)];
+    }
+  }
+  for (std::size_t rank = 0; rank < bound_.size(); ++rank) {
+    if (bound_[rank] > topology_.devices[rank].memory_bytes) return false;
+  }
+  return true;
 }
 
 double PlanSpace::memory_bytes(std::span<const int> choice, int rank) const {

@@ -71,11 +71,21 @@ class PlanSpace final : public SearchSpace {
 
   void add_gradient_sums();
   std::vector<LayerStrategy> fetching_layers(std::span<const int> choice) const;
-  const std::vector<RowCounts>& rows(std::span<const int> choice,
-                                     const std::shared_ptr<const Recomputation>& recomputation);
+  // What memory depends on; `part`: all of it (kWhole), or a layer and its option alone.
+  struct MemoryKey {
+    int cut = 0;
+    std::shared_ptr<const Recomputation> recomputation = nullptr;
+    int part = 0;
+    std::vector<int> orders = {};
+    auto operator<=>(const MemoryKey&) const = default;
+  };
+
   double stage_seconds(std::span<const int> choice, std::span<const LayerStrategy> strategy,
                        int stage);
+  // By how much training and shards exceed the memory of ranks.
   double missing_bytes(std::span<const int> choice, std::span<const LayerStrategy> strategy);
+  // True if every rank has room for more than training can need.
+  bool fits_surely(std::span<const int> choice, std::span<const LayerStrategy> strategy);
   EpochSetting setting(std::span<const int> choice) const;
 
   const Topology& topology_;
@@ -84,9 +94,11 @@ class PlanSpace final : public SearchSpace {
   std::vector<int> bits_;
   PhaseCorrections corrections_;
   Simulator simulator_;
-  std::vector<std::vector<int>> stages_;  // by stage: layers it depends on
-  // By cut and recomputation: by rank.
-  std::map<std::pair<int, std::shared_ptr<const Recomputation>>, std::vector<RowCounts>> rows_;
+  std::vector<std::vector<int>> stages_;             // by stage: layers it depends on
+  std::map<MemoryKey, double> missing_;              // bytes
+  std::map<MemoryKey, std::vector<double>> bounds_;  // bytes of a part, by rank
+  MemoryKey memory_key_;                             // scratch
+  std::vector<double> bound_;                        // scratch, by rank
   mutable std::map<RecomputationKey, std::shared_ptr<const Recomputation>> recomputations_;
   std::map<StageKey, double> known_;  // seconds of stages
   StageKey key_;                      // scratch

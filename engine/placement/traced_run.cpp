@@ -6,7 +6,6 @@
 
 #include "base/json.hpp"
 #include "base/median.hpp"
-#include "engine/nn/names.hpp"
 #include "engine/placement/simulator.hpp"
 
 namespace atl {

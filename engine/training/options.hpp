@@ -5,10 +5,10 @@
 #include <string>
 
 #include "engine/exchange/halo_exchange.hpp"
-#include "engine/nn/model.hpp"
-#include "engine/nn/names.hpp"
-#include "engine/nn/optimizer.hpp"
+#include "engine/models/model.hpp"
+#include "engine/program/optimizer.hpp"
 #include "kernels/kernel_choices.hpp"
+#include "partition/sum_route.hpp"
 
 namespace atl {
 

@@ -136,7 +136,8 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
                 const std::filesystem::path& out) {
   const RankContext context = trainer.context(0, /*training=*/false);
-  const ConstMatrixView logits = trainer.model().forward(context);
+  trainer.network().run_forward(context);
+  const ConstMatrixView logits = trainer.network().logits();
   context.reducer.synchronize();
   const std::vector<float> host_logits = download_f32(context.backend, context.queue, logits);
   if (kind == PredictionKind::kLabels) {
@@ -144,8 +145,9 @@ Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, Pr
   } else if (kind == PredictionKind::kLogits) {
     write_rows(data, transport, host_logits, logits.cols, false, out);
   } else {
-    const int last = trainer.model().config().layers - 1;
-    const ConstMatrixView rows = last > 0 ? trainer.model().activations(last - 1) : data.features();
+    const int last = trainer.model().layers - 1;
+    const ConstMatrixView rows =
+        last > 0 ? trainer.network().layer_output(last - 1) : data.features();
     write_rows(data, transport, download_f32(context.backend, context.queue, rows), rows.cols,
                false, out);
   }

@@ -3,7 +3,7 @@
 
 #include "datasets/shard.hpp"
 #include "engine/comm/transport.hpp"
-#include "engine/nn/loss.hpp"
+#include "engine/program/loss.hpp"
 
 namespace atl {
 

@@ -65,12 +65,14 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       exchange_(make_exchange({options.exchange, calibrated_widths(options, transport.size())},
                               options.overlap)),
       eval_exchange_(make_exchange({}, options.overlap)),
-      model_(model_config(options, data.dataset().features, data.outputs()), backend, queue,
-             data.graph(), data.features()),
+      model_(model_config(options, data.dataset().features, data.outputs())),
+      network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
+               {.dtype = options.dtype, .recomputation = options.recomputation}, backend, queue,
+               data.graph(), data.features()),
       loss_(backend, data.targets(), data.training_total()),
-      optimizer_(options.optimizer, model_.parameters()) {
-  exchange_->keep_alive(model_.memory());
-  eval_exchange_->keep_alive(model_.memory());
+      optimizer_(options.optimizer, network_.parameters()) {
+  exchange_->keep_alive(network_.memory());
+  eval_exchange_->keep_alive(network_.memory());
   trace_.use_clock(clock_.get());
 }
 
@@ -88,25 +90,24 @@ std::unique_ptr<HaloExchange> Trainer::make_exchange(const ExchangeOptions& opti
 
 void Trainer::swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overlap) {
   std::swap(exchange_, exchange);
-  exchange_->keep_alive(model_.memory());
+  exchange_->keep_alive(network_.memory());
   overlap_ = overlap;
   forward_is_done_ = false;
   recording_.reset();
 }
 
 std::int64_t Trainer::bytes_needed() const {
-  std::int64_t total = model_.bytes();
-  for (const auto& layer : model_.layers()) {
-    const DType dtype = model_.config().dtype;
-    // A kept aggregate is exchanged once, and its buffer stays.
-    const std::int64_t trained = layer->floats_per_halo_row(Direction::kForward);
-    const std::int64_t first = layer->config().cache_aggregate ? model_.config().features : trained;
-    const DistributedOperator& forward = layer->aggregated_by(Direction::kForward);
-    total += exchange_->buffer_bytes(forward, first, dtype) +
-             exchange_->buffer_bytes(layer->aggregated_by(Direction::kBackward),
-                                     layer->floats_per_halo_row(Direction::kBackward), dtype) +
-             eval_exchange_->buffer_bytes(forward, trained, dtype);
-  }
+  std::int64_t total = network_.bytes();
+  const auto add = [&](const Program& program, const HaloExchange& exchange) {
+    for (const Operation& op : program.operations) {
+      if (op.kind != OpKind::kAggregate) continue;
+      // A kept aggregate is exchanged once, and its buffer stays.
+      if (op.constant && &exchange == eval_exchange_.get()) continue;
+      total += exchange.buffer_bytes(network_.operator_of(op), op.columns, options_.dtype);
+    }
+  };
+  add(network_.training(), *exchange_);
+  add(network_.evaluation(), *eval_exchange_);
   return total;
 }
 
@@ -118,14 +119,11 @@ std::int64_t Trainer::bytes_held() const {
                                      matrix.csr.values.size_bytes());
   };
   const ConstMatrixView features = data_.features();
-  return features.rows * features.cols * bytes_of(features.dtype) + model_.activation_bytes() +
+  return features.rows * features.cols * bytes_of(features.dtype) + network_.activation_bytes() +
          matrix_bytes(graph.forward) + (graph.symmetric ? 0 : matrix_bytes(graph.backward));
 }
 
-void Trainer::allocate() {
-  model_.allocate(options_.seed);
-  model_.operators().connect(backend_, queue_, transport_);
-}
+void Trainer::allocate() { network_.allocate(options_.seed, transport_); }
 
 RankContext Trainer::context(int epoch, bool training) {
   return {.backend = backend_,
@@ -148,12 +146,9 @@ std::int64_t Trainer::bytes_sent() const {
 
 void Trainer::queue_epoch(int epoch) {
   const RankContext context = this->context(epoch, /*training=*/true);
-  const ConstMatrixView logits = forward_is_done_ ? model_.logits() : model_.forward(context);
-  loss_.compute(context, logits, model_.logits_gradient());
-  model_.backward(context);
-  reducer_.sum(model_.parameters().gradients(), "gradient all-reduce", epoch);
-  const ScopedSpan span(trace_, "step", {epoch, -1, -1, -1});
-  optimizer_.step(backend_, queue_, model_.parameters(), state_.span().data());
+  if (!forward_is_done_) network_.run_forward(context);
+  network_.run_backward(context, loss_);
+  network_.run_step(context, optimizer_);
 }
 
 std::unique_ptr<Recording> Trainer::record_epoch(int epoch) {
@@ -302,7 +297,7 @@ void Trainer::keep_spans() {
 }
 
 void Trainer::require_finite_parameters(int epoch) {
-  ParameterStore& parameters = model_.parameters();
+  ParameterStore& parameters = network_.parameters();
   const std::vector<float> values = download_f32(backend_, queue_, parameters.values());
   for (const Parameter& p : parameters.list()) {
     for (std::int64_t i = p.offset; i < p.offset + p.rows * p.cols; ++i) {
@@ -317,9 +312,9 @@ Metrics Trainer::evaluate(int epoch) {
   trace_.clear();
   const double start_us = trace_.now_us();
   const RankContext context = this->context(epoch, /*training=*/false);
-  const ConstMatrixView logits = model_.forward(context);
-  const Metrics metrics = compute_metrics(context, transport_, data_, logits, counts_);
-  forward_is_done_ = model_.trains_as_it_evaluates() && options_.exchange == "exact";
+  network_.run_forward(context);
+  const Metrics metrics = compute_metrics(context, transport_, data_, network_.logits(), counts_);
+  forward_is_done_ = network_.trains_as_it_evaluates() && options_.exchange == "exact";
   trace_.resolve();
   record_whole("evaluation", epoch, start_us);
   keep_spans();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/program/network.hpp"
 #include "engine/tensor/safetensors.hpp"
 #include "engine/training/epoch_profile.hpp"
 #include "engine/training/metrics.hpp"
@@ -73,7 +74,8 @@ class Trainer {
   std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, bool overlap);
   void swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overlap);
 
-  Model& model() { return model_; }
+  Network& network() { return network_; }
+  const ModelConfig& model() const { return model_; }
   TraceRecorder& trace() { return trace_; }
   const std::vector<TraceSpan>& all_spans() const { return kept_spans_; }
   RankContext context(int epoch, bool training);
@@ -110,7 +112,8 @@ class Trainer {
   bool overlap_;
   std::unique_ptr<HaloExchange> exchange_;       // of training, by --exchange
   std::unique_ptr<HaloExchange> eval_exchange_;  // always exact
-  Model model_;
+  ModelConfig model_;
+  Network network_;
   Loss loss_;
   Optimizer optimizer_;
   std::unique_ptr<Recording> recording_;

@@ -50,7 +50,7 @@ std::string exchange_state_name(int rank) { return "exchange.rank-" + std::to_st
 
 SafetensorsFile Trainer::state(bool optimizer) {
   SafetensorsFile file;
-  ParameterStore& parameters = model_.parameters();
+  ParameterStore& parameters = network_.parameters();
   const auto add = [&](const std::string& prefix, MatrixView flat) {
     const std::vector<float> values = download_f32(backend_, queue_, flat);
     for (const Parameter& p : parameters.list()) {
@@ -65,22 +65,20 @@ SafetensorsFile Trainer::state(bool optimizer) {
     add("adam.m.", parameters.first_moments());
     add("adam.v.", parameters.second_moments());
   }
-  for (const auto& layer : model_.layers()) {
-    LayerTail& tail = layer->tail();
-    if (!tail.has_running_statistics()) continue;
+  for (NormState& norm : network_.norms()) {
     const auto add_statistic = [&](const char* name, const DeviceArray<double>& values) {
-      file.tensors[tail.name() + name] =
-          host_tensor<double>("F64", {tail.width()}, values.download(backend_, queue_));
+      file.tensors[norm.name + name] =
+          host_tensor<double>("F64", {norm.columns}, values.download(backend_, queue_));
     };
-    add_statistic(".norm.running_mean", tail.running_mean());
-    add_statistic(".norm.running_var", tail.running_variance());
+    add_statistic(".running_mean", norm.running_mean);
+    add_statistic(".running_var", norm.running_variance);
   }
   return file;
 }
 
 void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
   forward_is_done_ = false;
-  ParameterStore& parameters = model_.parameters();
+  ParameterStore& parameters = network_.parameters();
   const auto load = [&](const std::string& prefix, MatrixView flat) {
     for (const Parameter& p : parameters.list()) {
       const auto& bytes = find_tensor(file, prefix + p.name, "F32", {p.rows, p.cols}, place);
@@ -97,18 +95,16 @@ void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std:
     load("adam.m.", parameters.first_moments());
     load("adam.v.", parameters.second_moments());
   }
-  for (const auto& layer : model_.layers()) {
-    LayerTail& tail = layer->tail();
-    if (!tail.has_running_statistics()) continue;
+  for (NormState& norm : network_.norms()) {
     const auto load_statistic = [&](const char* name, DeviceArray<double>& values) {
-      const auto& bytes = find_tensor(file, tail.name() + name, "F64", {tail.width()}, place);
-      require_finite<double>(bytes, tail.name() + name, place);
-      std::vector<double> host(static_cast<std::size_t>(tail.width()));
+      const auto& bytes = find_tensor(file, norm.name + name, "F64", {norm.columns}, place);
+      require_finite<double>(bytes, norm.name + name, place);
+      std::vector<double> host(static_cast<std::size_t>(norm.columns));
       std::memcpy(host.data(), bytes.data(), bytes.size());
       values.upload(backend_, queue_, host);
     };
-    load_statistic(".norm.running_mean", tail.running_mean());
-    load_statistic(".norm.running_var", tail.running_variance());
+    load_statistic(".running_mean", norm.running_mean);
+    load_statistic(".running_var", norm.running_variance);
   }
 }
 

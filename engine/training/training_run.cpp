@@ -233,11 +233,12 @@ class Run {
                     {"best_epoch", best_.epoch}};
     summary.update(to_json(best_.metrics));
     Json floats = Json::array();
-    for (const LayerAlgebra& layer : trainer_.model().algebra()) {
+    for (const LayerMessages& messages : trainer_.network().layer_messages()) {
+      const LayerConfig layer = layer_config(trainer_.model(), static_cast<int>(floats.size()));
       floats.push_back({{"order", to_string(layer.order)},
-                        {"cached_aggregate", layer.cached},
-                        {"forward_floats_per_halo_row", layer.forward_floats},
-                        {"backward_floats_per_halo_row", layer.backward_floats}});
+                        {"cached_aggregate", layer.cache_aggregate},
+                        {"forward_floats_per_halo_row", messages.forward_columns},
+                        {"backward_floats_per_halo_row", messages.backward_columns}});
     }
     summary["epoch_ms_median"] = epoch_ms_.empty() ? 0 : median(epoch_ms_);
     summary["bytes_sent_per_epoch"] =
@@ -256,12 +257,13 @@ class Run {
 
   // What a simulation of this run must know beside its spans: see docs/formats.md.
   Json trace_metadata() const {
-    const ModelConfig& model = trainer_.model().config();
+    const ModelConfig& model = trainer_.model();
     Json layers = Json::array();
-    for (const LayerAlgebra& layer : trainer_.model().algebra()) {
+    for (int index = 0; index < model.layers; ++index) {
+      const LayerConfig layer = layer_config(model, index);
       layers.push_back({{"order", to_string(layer.order)},
-                        {"cached_aggregate", layer.cached},
-                        {"bits", layer_bits(static_cast<int>(layers.size()))}});
+                        {"cached_aggregate", layer.cache_aggregate},
+                        {"bits", layer_bits(index)}});
     }
     return {{"format", "atoll trace"},
             {"version", 1},

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/exchange/aggregate.hpp"
+#include "engine/exchange/rank_context.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {

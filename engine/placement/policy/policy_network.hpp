@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/nn/optimizer.hpp"
 #include "engine/placement/policy/policy_graph.hpp"
+#include "engine/program/optimizer.hpp"
 
 namespace atl {
 

@@ -167,11 +167,11 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
           {name, span.direction, span.tag.layer});
     }
     needed[static_cast<std::size_t>(transport.rank())] = job.trainer().bytes_needed();
-    std::int64_t sent = job.trainer().model().halo_bytes_per_epoch();
+    std::int64_t sent = job.trainer().network().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&sent, 1), {"formula"});
     if (transport.rank() == 0) {
       bytes = sent;
-      model = job.trainer().model().config();
+      model = job.trainer().model();
     }
   });
   const Dataset opened = Dataset::open(dataset);
@@ -237,7 +237,7 @@ TEST_P(MemoryOfModels, IsWhatARankNeeds) {
   run_local_ranks(kRanks, 30, [&](Transport& transport) {
     RankJob job(transport, dataset, partition, options);
     needed[static_cast<std::size_t>(transport.rank())] = job.trainer().bytes_needed();
-    if (transport.rank() == 0) model = job.trainer().model().config();
+    if (transport.rank() == 0) model = job.trainer().model();
   });
   const auto folder = partition_folder(Dataset::open(dataset), kRanks, partition);
   const PartitionQuality parts =

@@ -236,7 +236,8 @@ StepOutcome run_engine(const OracleCase& c, const Way& way, const std::filesyste
     for (auto& [name, tensor] : start.tensors) fill(name, tensor);
     trainer.load_state(start, false, "start");
     {
-      const ConstMatrixView logits = trainer.model().forward(context);
+      trainer.network().run_forward(context);
+      const ConstMatrixView logits = trainer.network().logits();
       const std::lock_guard lock(mutex);
       keep_rows(job, context.backend, context.queue, logits, outcome.training_logits);
     }
@@ -244,14 +245,14 @@ StepOutcome run_engine(const OracleCase& c, const Way& way, const std::filesyste
     const double loss = trainer.run_epoch(1).loss;
     trainer.evaluate(1);
     const std::lock_guard lock(mutex);
-    keep_rows(job, context.backend, context.queue, trainer.model().logits(),
+    keep_rows(job, context.backend, context.queue, trainer.network().logits(),
               outcome.evaluation_logits);
     if (transport.rank() != 0) return;
     outcome.loss = loss;
     for (const auto& [name, tensor] : trainer.state(false).tensors) {
       outcome.after[name] = matrix_of(tensor);
     }
-    ParameterStore& parameters = trainer.model().parameters();
+    ParameterStore& parameters = trainer.network().parameters();
     const std::vector<float> gradients =
         download_f32(context.backend, context.queue, parameters.gradients());
     for (const Parameter& p : parameters.list()) {

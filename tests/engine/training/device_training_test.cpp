@@ -232,7 +232,7 @@ TEST_F(DeviceTraining, OperandsOfProductsArePadded) {
       RankJob job(transport, dataset, PartitionOptions{}, options);
       for (int epoch = 1; epoch <= 4; ++epoch) job.trainer().run_epoch(epoch);
       const RankContext context = job.trainer().context(4, false);
-      ParameterStore& parameters = job.trainer().model().parameters();
+      ParameterStore& parameters = job.trainer().network().parameters();
       int padded = 0;
       for (int p = 0; p < static_cast<int>(parameters.list().size()); ++p) {
         if (!parameters.list()[static_cast<std::size_t>(p)].is_weight) continue;

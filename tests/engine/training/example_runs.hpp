@@ -67,7 +67,7 @@ inline RunResult run_epochs(const std::filesystem::path& dataset, int ranks,
       assignments.push_back(epoch_result.assignment);
     }
     const Metrics metrics = job.trainer().evaluate(last);
-    std::int64_t formula = job.trainer().model().halo_bytes_per_epoch();
+    std::int64_t formula = job.trainer().network().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&formula, 1), {"formula"});
     if (transport.rank() == 0) {
       result = {losses,

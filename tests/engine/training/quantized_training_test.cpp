@@ -124,8 +124,8 @@ TEST(QuantizedTraining, SendsTheBytesOfTheFormula) {
 std::vector<float> evaluated_logits(RankJob& job) {
   Trainer& trainer = job.trainer();
   trainer.evaluate(9);
-  const ConstMatrixView logits = trainer.model().forward(trainer.context(9, /*training=*/false));
-  return download_f32(job.backend(), job.queue(), logits);
+  trainer.network().run_forward(trainer.context(9, /*training=*/false));
+  return download_f32(job.backend(), job.queue(), trainer.network().logits());
 }
 
 TEST(QuantizedTraining, EvaluatesWithExactMessages) {

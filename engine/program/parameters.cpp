@@ -1,4 +1,4 @@
-#include "engine/nn/parameters.hpp"
+#include "engine/program/parameters.hpp"
 
 #include <cmath>
 

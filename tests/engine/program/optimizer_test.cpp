@@ -1,4 +1,4 @@
-#include "engine/nn/optimizer.hpp"
+#include "engine/program/optimizer.hpp"
 
 #include <gtest/gtest.h>
 

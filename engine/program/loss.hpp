@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/exchange/aggregate.hpp"
+#include "engine/exchange/rank_context.hpp"
 
 namespace atl {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/nn/parameters.hpp"
+#include "engine/program/parameters.hpp"
 
 namespace atl {
 

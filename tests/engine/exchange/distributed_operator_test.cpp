@@ -1,4 +1,4 @@
-#include "engine/exchange/aggregate.hpp"
+#include "engine/exchange/rank_context.hpp"
 
 #include <gtest/gtest.h>
 
@@ -82,7 +82,6 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
     const std::vector<float> unset(static_cast<std::size_t>(op.with_halo() * width),
                                    std::numeric_limits<float>::quiet_NaN());
     upload_f32(backend, *rank.queue, unset, x);  // until filled
-    std::vector<int> completed(static_cast<std::size_t>(op.inner()), 0);
     const auto fill = [&](RowRange range) {
       std::vector<float> rows;
       for (std::int64_t i = range.begin; i < range.end; ++i) {
@@ -92,16 +91,21 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
       }
       upload_f32(backend, *rank.queue, rows, x.rows_in(range));
     };
-    const auto count = [&](RowRange range) {
-      for (std::int64_t i = range.begin; i < range.end; ++i) ++completed[i];
+    // As a program's schedule does it (engine/program/schedule.hpp).
+    const auto multiply = [&](RowRange range) {
+      backend.spmm(*rank.queue, op.matrix, range, x, 0, y);
     };
-    aggregate(rank.context(overlap, /*training=*/true, epoch), op, {0, direction}, x, y,
-              {.prepare = fill, .complete = count});
+    fill(op.marginal);
+    const auto pending = rank.exchange->begin(op, x, {0, direction}, epoch);
+    if (!overlap) pending->finish();
+    fill(op.central);
+    multiply(op.central);
+    pending->finish();
+    multiply(op.marginal);
     rank.reducer.synchronize();
     const std::vector<float> sums = download_f32(backend, *rank.queue, y);
     const std::lock_guard lock(mutex);
     for (std::int64_t i = 0; i < op.inner(); ++i) {
-      EXPECT_EQ(completed[i], 1);
       std::memcpy(&result[to_index(local.inner_ids[i]) * width], &sums[i * width],
                   static_cast<std::size_t>(width) * 4);
     }

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <mutex>
 
-#include "engine/nn/loss.hpp"
-#include "engine/nn/model.hpp"
+#include "engine/models/model.hpp"
+#include "engine/program/network.hpp"
 #include "tests/support/random_graph.hpp"
 #include "tests/support/test_rank.hpp"
 
@@ -43,7 +43,8 @@ double feature(std::int64_t node, std::int64_t column) {
 
 // Loss and gradient with fixed parameters, parameter `shifted` moved by `delta`.
 Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, double delta,
-                  bool overlap = true) {
+                  bool overlap = true,
+                  Sharing sharing = Sharing::kPacked) {
   const Csr csr = random_graph(kNodes, 4, setup.directed, true, 5);
   const GraphView graph{csr.view(), !setup.directed};
   Outcome outcome;
@@ -92,26 +93,31 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
         if (r != owner && (r + 2 * owner) % 3 < setup.recompute) recomputation.set(r, owner);
       }
     }
-    config.recomputation = recomputation;
-    Model model(config, *rank.backend, *rank.queue, local, features.view());
-    rank.exchange->keep_alive(model.memory());
-    model.allocate(3);
-    model.operators().connect(*rank.backend, *rank.queue, transport);
+    Network network(model_program(config, Pass::kTraining),
+                    model_program(config, Pass::kEvaluation),
+                    {.dtype = DType::kF64,
+                     .recomputation = recomputation,
+                     .sharing = sharing,
+                     .poisons_dead_values = sharing == Sharing::kPacked},
+                    *rank.backend, *rank.queue, local, features.view());
+    rank.exchange->keep_alive(network.memory());
+    network.allocate(3, transport);
     // Biases start at 0, where rows of zeros would stand on the kink of ReLU.
-    for (std::int64_t p = 0; p < model.parameters().size(); ++p) {
-      model.parameters().values().row<double>(0)[p] +=
+    ParameterStore& parameters = network.parameters();
+    for (std::int64_t p = 0; p < parameters.size(); ++p) {
+      parameters.values().row<double>(0)[p] +=
           0.1 * std::sin(static_cast<double>(3 * p + 1));
     }
-    if (shifted >= 0) model.parameters().values().row<double>(0)[shifted] += delta;
+    if (shifted >= 0) parameters.values().row<double>(0)[shifted] += delta;
     Loss loss(*rank.backend, loss_targets, total);
     const RankContext context = rank.context(overlap);
     double value = 0;
     for (int pass = 0; pass < 2; ++pass) {        // the second one reads the kept aggregate
-      for (const auto& layer : model.layers()) {  // same running statistics in both
-        for (double& mean : layer->tail().running_mean().span()) mean = 0;
+      for (NormState& norm : network.norms()) {  // same running statistics in both
+        for (double& mean : norm.running_mean.span()) mean = 0;
       }
-      const ConstMatrixView logits = model.forward(context);
-      loss.compute(context, logits, model.logits_gradient());
+      network.run_forward(context);
+      network.run_backward(context, loss);
       double again = loss.local_sum() / loss.total();
       transport.all_reduce(std::span(&again, 1), {"loss"});
       if (pass == 1) {
@@ -119,13 +125,12 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
       }
       value = again;
     }
-    model.backward(context);
-    rank.reducer.sum(model.parameters().gradients(), "gradients", 1);
+    rank.reducer.sum(parameters.gradients(), "gradients", 1);
     if (transport.rank() == 0) {
       const std::lock_guard lock(mutex);
-      const std::int64_t size = model.parameters().size();
-      const double* gradient = model.parameters().gradients().row<double>(0);
-      const double* values = model.parameters().values().row<double>(0);
+      const std::int64_t size = parameters.size();
+      const double* gradient = parameters.gradients().row<double>(0);
+      const double* values = parameters.values().row<double>(0);
       outcome = {value, {gradient, gradient + size}, {values, values + size}};
     }
   });
@@ -189,6 +194,10 @@ TEST_P(GradientTest, IsTheSameOnAnyNumberOfRanks) {
     const Outcome waiting = run_model(GetParam(), parts, -1, 0, /*overlap=*/false);
     EXPECT_EQ(waiting.loss, split.loss);
     EXPECT_EQ(waiting.gradient, split.gradient);
+    // Values that share places, poisoned as soon as nothing needs them, change no bit.
+    const Outcome apart = run_model(GetParam(), parts, -1, 0, true, Sharing::kNone);
+    EXPECT_EQ(apart.loss, split.loss);
+    EXPECT_EQ(apart.gradient, split.gradient);
   }
 }
 
@@ -228,10 +237,12 @@ TEST(Algebra, CountsFloatsPerHaloRow) {
     const auto floats = [&](OrderChoice order, bool cache) {
       config.order = order;
       config.cache_aggregate = cache;
-      const Model model(config, *rank.backend, *rank.queue, local, features.view());
+      const Network network(model_program(config, Pass::kTraining),
+                            model_program(config, Pass::kEvaluation), {}, *rank.backend,
+                            *rank.queue, local, features.view());
       std::int64_t total = 0;
-      for (const LayerAlgebra& layer : model.algebra()) {
-        total += layer.forward_floats + layer.backward_floats;
+      for (const LayerMessages& layer : network.layer_messages()) {
+        total += layer.forward_columns + layer.backward_columns;
       }
       return total;
     };

@@ -1,4 +1,4 @@
-#include "engine/nn/names.hpp"
+#include "engine/models/model.hpp"
 
 namespace atl {
 

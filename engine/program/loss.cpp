@@ -1,4 +1,4 @@
-#include "engine/nn/loss.hpp"
+#include "engine/program/loss.hpp"
 
 namespace atl {
 
@@ -7,7 +7,6 @@ Loss::Loss(Backend& backend, const LossTargets& targets, std::int64_t total)
 
 void Loss::compute(const RankContext& context, ConstMatrixView logits, MatrixView gradient) {
   ATOLL_ASSERT(total_ > 0);
-  const ScopedSpan span(context.trace, "loss", {context.epoch, -1, -1, -1});
   const double scale = 1 / static_cast<double>(total_);
   if (targets_.multi_labels.empty()) {
     context.backend.softmax_cross_entropy(context.queue, logits, targets_.labels, targets_.rows,

@@ -1,0 +1,61 @@
+// The models that users choose by name, each written as a program.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/program/builder.hpp"
+
+namespace atl {
+
+enum class Norm { kNone, kLayer, kBatch };
+enum class OrderChoice { kAuto, kMultiplyFirst, kAggregateFirst };
+
+struct ModelConfig {
+  std::string kind = "gcn";  // see model_kinds()
+  int layers = 3;
+  std::int64_t hidden = 256;
+  std::int64_t features = 0;  // input columns
+  std::int64_t outputs = 0;   // logits per node
+  double dropout = 0.5;
+  double input_dropout = 0;
+  Norm norm = Norm::kNone;
+  OrderChoice order = OrderChoice::kAuto;
+  bool cache_aggregate = true;           // keep S x of the first layer where its input is constant
+  std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
+  Recomputation recomputation;           // of halo rows of the first layer's output
+  DType dtype = DType::kF32;
+};
+
+std::vector<std::string> model_kinds();  // "gcn", "sage"
+// True if its layers multiply a node's own row by a second weight. Throws Error{kOption} for an
+// unknown kind.
+bool has_root_weight(const std::string& kind);
+
+// One layer of a model in numbers, for placement.
+struct LayerConfig {
+  int index = 0;
+  std::int64_t in = 0;   // columns of the input
+  std::int64_t out = 0;  // columns of the output
+  MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
+  bool constant_input = false;   // first layer without input dropout: S x never changes
+  bool cache_aggregate = false;  // keep S x (constant_input and aggregate-first only)
+  bool input_gradient = true;    // false in the first layer
+  Norm norm = Norm::kNone;
+  bool relu = true;  // false in the last layer: no activation, no norm, no dropout
+};
+LayerConfig layer_config(const ModelConfig& config, int index);
+
+// The model as a program: forward alone for kEvaluation, with loss, gradients and step for
+// kTraining; fused. Throws Error{kOption} for an unknown kind, or if rows can't be recomputed.
+Program model_program(const ModelConfig& config, Pass pass);
+
+// Names of a model's parts in options, files and logs.
+const char* to_string(Norm norm);            // "none", "layer" or "batch"
+const char* to_string(MultiplyOrder order);  // "multiply-first" or "aggregate-first"
+// The reverse; empty for other names.
+std::optional<Norm> norm_named(const std::string& name);
+std::optional<MultiplyOrder> multiply_order_named(const std::string& name);
+
+}  // namespace atl

@@ -1,0 +1,60 @@
+// Where the values of a program lie in memory: one block, in which values that are never needed at
+// the same time share places.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/program/schedule.hpp"
+
+namespace atl {
+
+// Rows of matrices on one rank.
+struct RankRows {
+  std::int64_t inner = 0;
+  std::int64_t forward_halo = 0;
+  std::int64_t backward_halo = 0;
+  std::int64_t computed = 0;  // of the forward halo rows, those of ComputedHalo
+
+  std::int64_t halo(Direction direction) const {
+    return direction == Direction::kForward ? forward_halo : backward_halo;
+  }
+};
+
+// Where a matrix lies: its inner rows, right behind them its halo rows, where it is aggregated, and
+// behind these its computed rows, where it has them.
+struct Place {
+  std::int64_t offset = -1;  // elements from the start of the block; -1: nowhere
+  std::int64_t inner = 0;
+  std::int64_t halo = 0;
+  std::int64_t computed = 0;
+
+  bool is_nowhere() const { return offset < 0; }
+  std::int64_t rows() const { return inner + halo + computed; }
+};
+
+struct Layout {
+  std::vector<Place> places;       // by value
+  std::int64_t elements = 0;       // of the block
+  std::int64_t kept_elements = 0;  // its start, where constants lie: they outlive a pass
+};
+
+enum class Sharing : std::uint8_t {
+  kPacked,
+  kNone,  // every value has a place of its own, for tests
+};
+
+// By value: the last instant at which it is needed; the largest int if it outlives the pass.
+std::vector<int> last_instants(const Program& program, const Schedule& schedule);
+
+// Time is counted in instants: one per operation of a segment without aggregate; else two, P and
+// {H, C} (schedule.hpp). A value lives from its first write to its last read. Two that live at the
+// same instant share a place only where one is written row by row over the other (OpTraits), or
+// added to it.
+//
+// The block is as small as first fit in six orders and exchanges of two neighbours in the best one
+// make it. Same rows, same layout.
+Layout allocate(const Program& program, const Schedule& schedule, const RankRows& rows,
+                Sharing sharing = Sharing::kPacked);
+
+}  // namespace atl

@@ -1,0 +1,182 @@
+#include "engine/program/differentiate.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace {
+
+class Differentiation {
+ public:
+  explicit Differentiation(Program& program)
+      : program_(program),
+        forward_size_(program.size()),
+        readers_(readers_of(program)),
+        trained_(program.operations.size(), false),
+        gradients_(program.operations.size(), kNoValue) {
+    for (Value v = 0; v < forward_size_; ++v) {
+      const Operation& op = program_.at(v);
+      const auto reads = reads_of(op);
+      trained_[index(v)] = op.kind == OpKind::kParameter ||
+                           std::ranges::any_of(reads, [&](Value r) { return trained_[index(r)]; });
+    }
+  }
+
+  void run() {
+    const auto forward_scopes = static_cast<int>(program_.scopes.size());
+    begin_scope({Scope::Kind::kLoss, -1, Direction::kBackward});
+    const Value logits = program_.logits();
+    gradients_[index(logits)] =
+        append({.kind = OpKind::kLoss, .inputs = {logits}, .columns = program_.at(logits).columns});
+    append({.kind = OpKind::kZeroGradients});
+    for (int scope = forward_scopes - 1; scope >= 0; --scope) back_through(scope);
+    begin_scope({Scope::Kind::kStep, -1, Direction::kBackward});
+    append({.kind = OpKind::kSumGradients});
+    append({.kind = OpKind::kStep});
+  }
+
+ private:
+  static std::size_t index(Value value) { return static_cast<std::size_t>(value); }
+
+  void begin_scope(Scope scope) { program_.scopes.push_back(scope); }
+
+  Value append(Operation operation) {
+    operation.scope = static_cast<int>(program_.scopes.size()) - 1;
+    program_.operations.push_back(std::move(operation));
+    return program_.size() - 1;
+  }
+
+  bool has_gradient(Value value) const {
+    return trained_[index(value)] && traits_of(program_.at(value).kind).has_rows;
+  }
+
+  void back_through(int scope) {
+    const Scope forward = program_.scopes[static_cast<std::size_t>(scope)];
+    begin_scope({forward.kind, forward.layer, Direction::kBackward});
+    // The scope's own values, then, latest first, what they read of earlier scopes.
+    std::set<Value, std::greater<>> own;
+    std::set<Value, std::greater<>> earlier;
+    for (Value v = 0; v < forward_size_; ++v) {
+      if (program_.at(v).scope != scope) continue;
+      if (has_gradient(v)) own.insert(v);
+      for (const Value read : reads_of(program_.at(v))) {
+        if (program_.at(read).scope != scope && has_gradient(read)) earlier.insert(read);
+      }
+    }
+    for (const Value v : own) {
+      add_terms(v, scope);
+      add_parameter_gradient(v);
+    }
+    for (const Value v : earlier) add_terms(v, scope);
+  }
+
+  // Adds what readers in `scope` pass down to the gradient of v.
+  void add_terms(Value v, int scope) {
+    for (const Value reader : readers_[index(v)]) {
+      if (program_.at(reader).scope != scope || gradients_[index(reader)] == kNoValue) continue;
+      const std::vector<Value> inputs = program_.at(reader).inputs;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (inputs[i] != v) continue;
+        const Value term = gradient_through(reader, v);
+        if (term == kNoValue) continue;
+        Value& sum = gradients_[index(v)];
+        sum = sum == kNoValue ? term
+                              : append({.kind = OpKind::kAdd,
+                                        .inputs = {sum, term},
+                                        .columns = program_.at(v).columns,
+                                        .ordered = true});
+      }
+    }
+  }
+
+  // What the gradient of `reader` gives for its input v; kNoValue: nothing.
+  Value gradient_through(Value reader, Value v) {
+    const Operation op = program_.at(reader);
+    const Value dy = gradients_[index(reader)];
+    const std::int64_t columns = program_.at(v).columns;
+    switch (op.kind) {
+      case OpKind::kLinear:
+        return append({.kind = OpKind::kLinear,
+                       .inputs = {dy, op.inputs[1]},
+                       .columns = columns,
+                       .parameter = op.parameter,
+                       .transposed = true});
+      case OpKind::kAggregate:
+        return append({.kind = OpKind::kAggregate,
+                       .inputs = {dy},
+                       .columns = columns,
+                       .normalisation = op.normalisation,
+                       .direction = Direction::kBackward,
+                       .channel = op.channel});
+      case OpKind::kAdd:
+      case OpKind::kBias:
+        return dy;
+      case OpKind::kActivate:
+        return append({.kind = OpKind::kActivateBackward,
+                       .inputs = {dy, reader},
+                       .columns = columns,
+                       .tail = {.activation = op.tail.activation}});
+      case OpKind::kLayerNorm:
+        return append({.kind = OpKind::kLayerNormBackward,
+                       .inputs = {dy, v, op.inputs[1]},
+                       .columns = columns,
+                       .parameter = op.parameter,
+                       .second_parameter = op.second_parameter});
+      case OpKind::kNormalise:
+        return through_batch_norm(op, dy, v);
+      case OpKind::kMoments:  // what depends on them is in the gradient through kNormalise
+        return kNoValue;
+      default:
+        ATOLL_ASSERT(false, "no gradient through {}", traits_of(op.kind).name);
+    }
+    return kNoValue;
+  }
+
+  Value through_batch_norm(const Operation& normalise, Value dy, Value x) {
+    Operation part{.columns = normalise.columns,
+                   .parameter = normalise.parameter,
+                   .second_parameter = normalise.second_parameter,
+                   .norm = normalise.norm};
+    part.kind = OpKind::kNormSums;
+    part.inputs = {dy, x, normalise.tail.statistics};
+    const Value sums = append(part);
+    part.kind = OpKind::kSumRanks;
+    part.inputs = {sums};
+    const Value all = append(part);
+    part.kind = OpKind::kNormBackward;
+    part.inputs = {dy, x, normalise.tail.statistics, normalise.tail.gamma, all};
+    return append(part);
+  }
+
+  void add_parameter_gradient(Value v) {
+    const Operation op = program_.at(v);
+    const Value dy = gradients_[index(v)];
+    if (dy == kNoValue) return;
+    if (op.kind == OpKind::kLinear) {
+      append({.kind = OpKind::kWeightGradient,
+              .inputs = {op.inputs[0], dy},
+              .columns = op.columns,
+              .parameter = op.parameter});
+    } else if (op.kind == OpKind::kBias) {
+      append({.kind = OpKind::kBiasGradient,
+              .inputs = {dy},
+              .columns = op.columns,
+              .parameter = op.parameter});
+    }
+  }
+
+  Program& program_;
+  int forward_size_;
+  std::vector<std::vector<Value>> readers_;  // of forward values
+  std::vector<bool> trained_;                // by forward value: it depends on a parameter
+  std::vector<Value> gradients_;             // by forward value, so far
+};
+
+}  // namespace
+
+void differentiate(Program& program) { Differentiation(program).run(); }
+
+}  // namespace atl

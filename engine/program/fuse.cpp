@@ -1,0 +1,140 @@
+#include "engine/program/fuse.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace {
+
+class Fusion {
+ public:
+  explicit Fusion(Program& program) : program_(program) {}
+
+  void run() {
+    readers_ = readers_of(program_);
+    removed_.assign(program_.operations.size(), false);
+    for (Value v = 0; v < program_.size(); ++v) {
+      if (program_.at(v).kind == OpKind::kAdd) join_addition(v);
+    }
+    for (Value v = 0; v < program_.size(); ++v) join_to_producer(v);
+    for (Value v = 0; v < program_.size(); ++v) join_to_sums(v);
+    remove_joined();
+  }
+
+ private:
+  static bool writes_with_tail(OpKind kind) {
+    return kind == OpKind::kLinear || kind == OpKind::kAggregate;
+  }
+
+  bool is_output(Value v) const {
+    return std::ranges::find(program_.outputs, v) != program_.outputs.end();
+  }
+
+  bool is_only_reader(Value reader, Value v) const {
+    return readers_[static_cast<std::size_t>(v)] == std::vector<Value>{reader} && !is_output(v);
+  }
+
+  // The operation at `producer` happens at `v` instead, whose operation it replaces.
+  void move_to(Value v, Value producer, Operation joined) {
+    joined.scope = program_.at(v).scope;
+    for (const Value read : reads_of(program_.at(producer))) {
+      auto& list = readers_[static_cast<std::size_t>(read)];
+      std::ranges::replace(list, producer, v);
+      std::ranges::sort(list);
+      list.erase(std::ranges::unique(list).begin(), list.end());
+    }
+    program_.at(v) = std::move(joined);
+    readers_[static_cast<std::size_t>(producer)].clear();
+    removed_[static_cast<std::size_t>(producer)] = true;
+  }
+
+  void join_addition(Value v) {
+    const Operation add = program_.at(v);
+    const auto is_aggregate = [&](Value x) { return program_.at(x).kind == OpKind::kAggregate; };
+    Value first = add.inputs[0];
+    Value joined = add.inputs[1];
+    if (!add.ordered && is_aggregate(first) != is_aggregate(joined)
+            ? is_aggregate(first)
+            : !add.ordered && first > joined) {
+      std::swap(first, joined);
+    }
+    Operation op = program_.at(joined);
+    ATOLL_ASSERT(writes_with_tail(op.kind) && op.tail.absent() && op.added_to == kNoValue &&
+                     is_only_reader(v, joined) && is_only_reader(v, first),
+                 "{}", to_string(program_, v));
+    op.added_to = first;
+    move_to(v, joined, std::move(op));
+  }
+
+  void join_to_producer(Value v) {
+    const Operation after = program_.at(v);
+    const bool is_tail = after.kind == OpKind::kBias || after.kind == OpKind::kActivate ||
+                         after.kind == OpKind::kNormalise;
+    if (!is_tail) return;
+    const Value producer = after.inputs[0];
+    Operation joined = program_.at(producer);
+    const bool has_tail = writes_with_tail(joined.kind) || joined.kind == OpKind::kBias ||
+                          joined.kind == OpKind::kNormalise;
+    // A tail has its parts in the order norm, bias, activation.
+    const bool in_order =
+        after.kind == OpKind::kActivate ? joined.tail.activation.absent() : joined.tail.absent();
+    if (!has_tail || !in_order || joined.constant || !is_only_reader(v, producer)) return;
+    if (after.kind == OpKind::kActivate) {
+      joined.tail.activation = after.tail.activation;
+    } else {
+      joined.tail.statistics = after.tail.statistics;
+      joined.tail.gamma = after.tail.gamma;
+      joined.tail.bias = after.tail.bias;
+      if (after.norm >= 0) joined.norm = after.norm;
+    }
+    move_to(v, producer, std::move(joined));
+  }
+
+  // Sums read the gradient of an activation that nothing has summed before.
+  void join_to_sums(Value v) {
+    const Operation sums = program_.at(v);
+    if (sums.kind != OpKind::kBiasGradient && sums.kind != OpKind::kNormSums) return;
+    const Value gradient = sums.inputs[0];
+    const Operation& through = program_.at(gradient);
+    if (through.kind != OpKind::kActivateBackward || through.scope != sums.scope) return;
+    Operation joined = sums;
+    joined.inputs[0] = through.inputs[0];
+    joined.through = through.inputs[1];
+    joined.tail.activation = through.tail.activation;
+    // The sums come where the gradient was, before all that reads either.
+    for (std::size_t reader = 0; reader < program_.operations.size(); ++reader) {
+      for_each_read(program_.operations[reader], [&](Value& read) {
+        if (read == v) read = gradient;
+      });
+    }
+    program_.at(gradient) = std::move(joined);
+    removed_[static_cast<std::size_t>(v)] = true;
+  }
+
+  void remove_joined() {
+    std::vector<Value> renamed(program_.operations.size(), kNoValue);
+    std::vector<Operation> kept;
+    for (std::size_t v = 0; v < program_.operations.size(); ++v) {
+      if (removed_[v]) continue;
+      renamed[v] = static_cast<Value>(kept.size());
+      kept.push_back(std::move(program_.operations[v]));
+    }
+    const auto rename = [&](Value& value) { value = renamed[static_cast<std::size_t>(value)]; };
+    for (Operation& op : kept) for_each_read(op, rename);
+    for (Value& value : program_.outputs) rename(value);
+    for (Value& value : program_.layer_outputs) rename(value);
+    program_.operations = std::move(kept);
+  }
+
+  Program& program_;
+  std::vector<std::vector<Value>> readers_;
+  std::vector<bool> removed_;
+};
+
+}  // namespace
+
+void fuse(Program& program) { Fusion(program).run(); }
+
+}  // namespace atl

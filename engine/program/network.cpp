@@ -1,0 +1,462 @@
+#include "engine/program/network.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace atl {
+
+namespace {
+
+constexpr double kEpsilon = 1e-5;  // of norms
+constexpr double kMomentum = 0.1;  // of running statistics
+
+// What two forward passes compute is the same if their operations are.
+bool are_equal_forward(const Program& a, const Program& b) {
+  const auto end = static_cast<std::size_t>(a.forward_end());
+  return end == static_cast<std::size_t>(b.forward_end()) &&
+         std::equal(a.operations.begin(), a.operations.begin() + static_cast<std::ptrdiff_t>(end),
+                    b.operations.begin());
+}
+
+}  // namespace
+
+Network::Network(Program training, Program evaluation, const NetworkOptions& options,
+                 Backend& backend, Queue& queue, const LocalGraphView& graph,
+                 ConstMatrixView features)
+    : options_(options),
+      backend_(backend),
+      queue_(queue),
+      features_(features),
+      // Libraries of devices are slow where rows start anywhere; a CPU arranges operands anew.
+      parameters_(options.dtype, /*pads_operands=*/!backend.host_accessible()) {
+  for (const Operation& op : training.operations) {
+    if (op.kind != OpKind::kAggregate || operators_.contains(op.normalisation)) continue;
+    operators_[op.normalisation] = std::make_unique<GraphOperators>(
+        backend, queue, graph, op.normalisation, options.recomputation);
+    if (op.constant) computed_halo_ = operators_[op.normalisation]->computed_halo();
+  }
+  const GraphOperators& any = *operators_.begin()->second;
+  rows_ = {.inner = any.forward().inner(),
+           .forward_halo = any.forward().with_halo() - any.forward().inner(),
+           .backward_halo = any.backward().with_halo() - any.backward().inner(),
+           .computed = computed_halo_ != nullptr ? computed_halo_->rows() : 0};
+  central_ = any.forward().central;
+  marginal_ = any.forward().marginal;
+  for (const DeclaredParameter& p : training.parameters) {
+    parameters_.declare(p.name, p.layer, p.rows, p.columns, p.initialisation);
+  }
+  for (const DeclaredNorm& norm : training.norms) {
+    norms_.push_back({.name = norm.name, .columns = norm.columns});
+  }
+  training_ = prepare(std::move(training));
+  evaluation_ = prepare(std::move(evaluation));
+  ATOLL_ASSERT(training_.layout.kept_elements == evaluation_.layout.kept_elements);
+  shares_forward_ = are_equal_forward(training_.program, evaluation_.program);
+  block_ = std::make_shared<Tensor>(1, 0, options.dtype);
+  block_->reserve(std::max(training_.layout.elements, evaluation_.layout.elements));
+}
+
+Network::~Network() = default;
+
+Network::Pass Network::prepare(Program program) const {
+  Pass pass;
+  pass.schedule = schedule(program);
+  pass.layout = atl::allocate(program, pass.schedule, rows_, options_.sharing);
+  pass.ends = last_instants(program, pass.schedule);
+  pass.program = std::move(program);
+  return pass;
+}
+
+std::int64_t Network::bytes() const { return block_->bytes() + parameters_.bytes(); }
+
+std::int64_t Network::activation_bytes() const {
+  std::int64_t elements = 0;
+  const Program& program = training_.program;
+  const int loss = program.forward_end();
+  const auto readers = readers_of(program);
+  for (Value v = 0; v < loss; ++v) {
+    const auto& by = readers[static_cast<std::size_t>(v)];
+    const Place& place = training_.layout.places[static_cast<std::size_t>(v)];
+    if (by.empty() || by.back() < loss || place.is_nowhere()) continue;
+    elements += place.inner * padded_columns(program.at(v).columns);
+  }
+  return elements * bytes_of(options_.dtype);
+}
+
+void Network::allocate(std::uint64_t seed, Transport& transport) {
+  block_->allocate(backend_);
+  parameters_.allocate(backend_, queue_, seed);
+  for (NormState& norm : norms_) {
+    for (DeviceArray<double>* array : {&norm.running_mean, &norm.running_variance, &norm.mean,
+                                       &norm.inverse_std, &norm.running_inverse_std}) {
+      *array = DeviceArray<double>(backend_, norm.columns);
+    }
+    norm.sums = DeviceArray<double>(backend_, 2 * norm.columns);
+    const auto columns = static_cast<std::size_t>(norm.columns);
+    norm.running_mean.upload(backend_, queue_, std::vector<double>(columns, 0.0));
+    norm.running_variance.upload(backend_, queue_, std::vector<double>(columns, 1.0));
+  }
+  for (auto& [normalisation, operators] : operators_) {
+    operators->connect(backend_, queue_, transport);
+  }
+}
+
+const DistributedOperator& Network::operator_of(const Operation& aggregate) const {
+  const GraphOperators& operators = *operators_.at(aggregate.normalisation);
+  if (aggregate.direction == Direction::kBackward) return operators.backward();
+  return aggregate.fetches_rest ? computed_halo_->fetched() : operators.forward();
+}
+
+std::vector<LayerMessages> Network::layer_messages() const {
+  std::vector<LayerMessages> layers(training_.program.layer_outputs.size());
+  for (const Operation& op : training_.program.operations) {
+    if (op.kind != OpKind::kAggregate) continue;
+    const Scope& scope = training_.program.scopes[static_cast<std::size_t>(op.scope)];
+    LayerMessages& layer = layers[static_cast<std::size_t>(scope.layer)];
+    const std::int64_t rows = operator_of(op).plan.sent_rows();
+    const bool forward = op.direction == Direction::kForward;
+    (forward ? layer.forward_rows : layer.backward_rows) = rows;
+    if (!op.constant) (forward ? layer.forward_columns : layer.backward_columns) += op.columns;
+  }
+  return layers;
+}
+
+std::int64_t Network::halo_bytes_per_epoch() const {
+  std::int64_t elements = 0;
+  for (const LayerMessages& layer : layer_messages()) elements += layer.sent_elements();
+  return elements * bytes_of(options_.dtype);
+}
+
+// --- views -------------------------------------------------------------------------------------
+
+MatrixView Network::whole(const Pass& pass, Value value) const {
+  const Place& place = pass.layout.places[static_cast<std::size_t>(value)];
+  if (place.is_nowhere()) {
+    const Operation& op = pass.program.at(value);
+    if (op.kind != OpKind::kFeatures && op.kind != OpKind::kCopy) {
+      return {nullptr, 0, op.columns, padded_columns(op.columns), options_.dtype};
+    }
+    // Nothing writes it: without halo rows nothing is received into it.
+    return {const_cast<void*>(features_.data), features_.rows, features_.cols, features_.stride,
+            features_.dtype};
+  }
+  const std::int64_t columns = pass.program.at(value).columns;
+  auto* const start = static_cast<std::byte*>(block_->view().data);
+  return {start + place.offset * bytes_of(options_.dtype), place.inner + place.halo, columns,
+          padded_columns(columns), options_.dtype};
+}
+
+MatrixView Network::computed_rows(const Pass& pass, Value value) const {
+  const Place& place = pass.layout.places[static_cast<std::size_t>(value)];
+  MatrixView view = whole(pass, value);
+  view.rows = place.rows();
+  return view.rows_in({place.inner + place.halo, place.rows()});
+}
+
+RowRange Network::range_of(Rows rows) const {
+  return rows == Rows::kMarginal  ? marginal_
+         : rows == Rows::kCentral ? central_
+                                  : RowRange{0, rows_.inner};
+}
+
+MatrixView Network::rows_of(const Pass& pass, Value value, Rows rows) const {
+  if (rows == Rows::kComputed) return computed_rows(pass, value);
+  return whole(pass, value).rows_in(range_of(rows));
+}
+
+std::span<const GlobalId> Network::ids_of(const RankContext& context, Rows rows) const {
+  if (rows == Rows::kComputed) return computed_halo_->ids();
+  const RowRange range = range_of(rows);
+  return context.inner_ids.subspan(static_cast<std::size_t>(range.begin),
+                                   static_cast<std::size_t>(range.size()));
+}
+
+ConstMatrixView Network::parameter_row(const Pass& pass, Value value) {
+  return parameters_.value(pass.program.at(value).parameter);
+}
+
+Epilogue Network::epilogue_of(const RankContext& context, const Pass& pass, const Operation& op,
+                              Rows rows) {
+  const Tail& tail = op.tail;
+  Epilogue epilogue;
+  epilogue.relu = tail.activation.relu;
+  epilogue.dropout.key = {context.seed, tail.activation.stream,
+                          static_cast<std::uint8_t>(tail.activation.site),
+                          static_cast<std::uint32_t>(context.epoch)};
+  epilogue.dropout.rate = dropout_threshold(tail.activation.dropout);
+  epilogue.dropout.row_ids = ids_of(context, rows);
+  epilogue.dropout.state = context.state;
+  if (tail.bias != kNoValue) epilogue.beta = parameter_row(pass, tail.bias);
+  if (tail.statistics == kNoValue) return epilogue;
+  const NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
+  const bool running = pass.program.at(tail.statistics).kind == OpKind::kInverseStd;
+  epilogue.gamma = parameter_row(pass, tail.gamma);
+  epilogue.mean = running ? norm.running_mean.span() : norm.mean.span();
+  epilogue.inv_std = running ? norm.running_inverse_std.span() : norm.inverse_std.span();
+  return epilogue;
+}
+
+ActivationGradient Network::activation_of(const Pass& pass, const Operation& op, Value value,
+                                          MatrixView dx, Rows rows) const {
+  return {rows_of(pass, value, rows), dropout_threshold(op.tail.activation.dropout).scale, dx};
+}
+
+// --- the interpreter ---------------------------------------------------------------------------
+
+void Network::run_blocks(const RankContext& context, const Pass& pass,
+                         std::span<const Block> blocks) {
+  std::vector<std::unique_ptr<PendingExchange>> pending;
+  for (const Block& block : blocks) {
+    if (options_.poisons_dead_values) poison_dead(pass, block);
+    const Scope& scope = pass.program.scopes[static_cast<std::size_t>(block.scope)];
+    {
+      std::optional<ScopedSpan> span;
+      if (block.name != nullptr) {
+        span.emplace(context.trace, block.name, TraceTag{context.epoch, scope.layer, -1, -1},
+                     scope.kind == Scope::Kind::kLayer || scope.kind == Scope::Kind::kInput
+                         ? to_string(scope.direction)
+                         : "");
+      }
+      for (const Call& call : block.calls) run_call(context, pass, call);
+    }
+    for (const Value value : block.begins) {
+      const Operation& op = pass.program.at(value);
+      pending.push_back(context.exchange.begin(operator_of(op), whole(pass, op.inputs[0]),
+                                               Channel{op.channel, op.direction, op.constant},
+                                               context.epoch));
+      if (!context.overlap) pending.back()->finish();
+    }
+    if (block.finishes.empty()) continue;
+    for (const auto& exchange : pending) exchange->finish();
+    pending.clear();
+  }
+}
+
+void Network::run_call(const RankContext& context, const Pass& pass, const Call& call) {
+  const Operation& op = pass.program.at(call.value);
+  const auto input = [&](std::size_t i) { return op.inputs[i]; };
+  if (traits_of(op.kind).reach == Reach::kSmall) return run_small(context, op);
+  if (call.rows == Rows::kPlaced) {
+    for (const RowRange& range : computed_halo_->ranges()) {
+      backend_.gemm(queue_, Transpose::kNo, whole(pass, input(0)).rows_in(range), Transpose::kNo,
+                    parameters_.operand(op.parameter), 0, whole(pass, call.value).rows_in(range));
+    }
+    return;
+  }
+  const auto rows = [&](Value value) { return rows_of(pass, value, call.rows); };
+  const auto gamma = [&] { return parameters_.value(op.parameter); };
+  switch (op.kind) {
+    case OpKind::kCopy:
+      if (pass.layout.places[static_cast<std::size_t>(call.value)].is_nowhere()) return;
+      backend_.apply_epilogue(queue_, rows(input(0)), {}, rows(call.value));
+      return;
+    case OpKind::kLinear: {
+      const bool elsewhere = call.rows == Rows::kComputed && op.computed_input != kNoValue;
+      backend_.gemm(queue_, Transpose::kNo, rows(elsewhere ? op.computed_input : input(0)),
+                    op.transposed ? Transpose::kYes : Transpose::kNo,
+                    parameters_.operand(op.parameter), op.added_to == kNoValue ? 0 : 1,
+                    rows(call.value), epilogue_of(context, pass, op, call.rows));
+      return;
+    }
+    case OpKind::kWeightGradient:
+      backend_.gemm(queue_, Transpose::kYes, rows(input(0)), Transpose::kNo, rows(input(1)), 1,
+                    parameters_.gradient(op.parameter));
+      return;
+    case OpKind::kAggregate: {
+      const DistributedOperator& by = operator_of(op);
+      backend_.spmm(queue_, by.matrix, range_of(call.rows), whole(pass, input(0)),
+                    op.added_to == kNoValue ? 0 : 1,
+                    whole(pass, call.value).rows_in({0, rows_.inner}),
+                    epilogue_of(context, pass, op, call.rows));
+      return;
+    }
+    case OpKind::kBias:
+    case OpKind::kActivate:
+    case OpKind::kNormalise:
+      backend_.apply_epilogue(queue_, rows(input(0)), epilogue_of(context, pass, op, call.rows),
+                              rows(call.value));
+      return;
+    case OpKind::kActivateBackward:
+      backend_.relu_dropout_backward(
+          queue_, rows(input(0)), activation_of(pass, op, input(1), rows(call.value), call.rows));
+      return;
+    case OpKind::kBiasGradient:
+      backend_.column_sums(queue_, rows(input(0)), /*accumulate=*/true,
+                           parameters_.gradient(op.parameter),
+                           op.through == kNoValue
+                               ? ActivationGradient{}
+                               : activation_of(pass, op, op.through, rows(call.value), call.rows));
+      return;
+    case OpKind::kLayerNorm:
+      backend_.layer_norm(queue_, rows(input(0)), gamma(), parameters_.value(op.second_parameter),
+                          kEpsilon, rows(call.value));
+      return;
+    case OpKind::kLayerNormBackward:
+      backend_.layer_norm_backward(queue_, rows(input(0)), rows(input(1)), gamma(), kEpsilon,
+                                   rows(call.value), parameters_.gradient(op.parameter),
+                                   parameters_.gradient(op.second_parameter));
+      return;
+    case OpKind::kMoments: {
+      NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
+      backend_.batch_norm_moments(queue_, rows(input(0)), norm.running_mean.span(),
+                                  norm.sums.span());
+      return;
+    }
+    case OpKind::kNormSums: {
+      // The parameters' gradients get this rank's share; the sum of gradients adds the others'.
+      NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
+      backend_.batch_norm_gradient_sums(
+          queue_, rows(input(0)), rows(input(1)), norm.mean.span(), norm.inverse_std.span(),
+          norm.sums.span(), parameters_.gradient(op.parameter),
+          parameters_.gradient(op.second_parameter),
+          op.through == kNoValue
+              ? ActivationGradient{}
+              : activation_of(pass, op, op.through, rows(call.value), call.rows));
+      return;
+    }
+    case OpKind::kNormBackward: {
+      const NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
+      backend_.batch_norm_backward(queue_, rows(input(0)), rows(input(1)), norm.mean.span(),
+                                   norm.inverse_std.span(), gamma(), norm.sums.span(),
+                                   context.nodes, rows(call.value));
+      return;
+    }
+    case OpKind::kLoss:
+      loss_->compute(context, rows(input(0)), rows(call.value));
+      return;
+    case OpKind::kSumGradients:
+      context.reducer.sum(parameters_.gradients(), "gradient all-reduce", context.epoch);
+      return;
+    case OpKind::kSumRanks: {
+      const Scope& scope = pass.program.scope_of(call.value);
+      context.reducer.sum(
+          norms_[static_cast<std::size_t>(op.norm)].sums.span(),
+          scope.direction == Direction::kForward ? "batch norm statistics" : "batch norm gradient",
+          scope.layer, context.epoch);
+      return;
+    }
+    case OpKind::kFetchComputed: {
+      MatrixView aggregated = whole(pass, input(0));
+      aggregated.rows += computed_halo_->rows();
+      context.exchange
+          .begin(computed_halo_->inputs(), aggregated,
+                 Channel{op.channel, Direction::kForward, /*constant=*/true}, context.epoch)
+          ->finish();
+      return;
+    }
+    case OpKind::kTakeComputed:
+      // The aggregate before has brought them, and without factors: a root weight goes with the
+      // mean.
+      ATOLL_ASSERT(operators_.begin()->second->forward().message_scale.empty());
+      computed_halo_->take(backend_, queue_, whole(pass, input(0)),
+                           computed_rows(pass, call.value));
+      return;
+    case OpKind::kPlaceComputed:
+      computed_halo_->place(backend_, queue_, computed_rows(pass, input(0)), whole(pass, input(0)));
+      return;
+    default:
+      ATOLL_ASSERT(false, "{} can't be run alone", to_string(pass.program, call.value));
+  }
+}
+
+void Network::run_small(const RankContext& context, const Operation& op) {
+  switch (op.kind) {
+    case OpKind::kStatistics: {
+      NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
+      backend_.batch_norm_statistics(queue_, norm.sums.span(), context.nodes, kMomentum, kEpsilon,
+                                     norm.running_mean.span(), norm.running_variance.span(),
+                                     norm.mean.span(), norm.inverse_std.span());
+      return;
+    }
+    case OpKind::kInverseStd: {
+      NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
+      backend_.inverse_std(queue_, norm.running_variance.span(), kEpsilon,
+                           norm.running_inverse_std.span());
+      return;
+    }
+    case OpKind::kZeroGradients:
+      backend_.fill_zero(queue_, parameters_.gradients());
+      return;
+    case OpKind::kStep:
+      optimizer_->step(backend_, queue_, parameters_, context.state);
+      return;
+    default:
+      ATOLL_ASSERT(false, "{} can't be run alone", traits_of(op.kind).name);
+  }
+}
+
+void Network::run_forward(const RankContext& context) {
+  const Pass& pass = context.training || shares_forward_ ? training_ : evaluation_;
+  ran_ = &pass;
+  if (!has_constants_) run_blocks(context, pass, pass.schedule.prologue);
+  has_constants_ = true;
+  run_blocks(context, pass, std::span(pass.schedule.blocks).first(pass.schedule.forward_blocks));
+}
+
+std::span<const Block> Network::step_blocks() const {
+  const std::span<const Block> all = training_.schedule.blocks;
+  const auto step = std::ranges::find_if(all, [&](const Block& block) {
+    return training_.program.scopes[static_cast<std::size_t>(block.scope)].kind ==
+           Scope::Kind::kStep;
+  });
+  return all.subspan(static_cast<std::size_t>(step - all.begin()));
+}
+
+std::span<const Block> Network::backward_blocks() const {
+  const std::span<const Block> all = training_.schedule.blocks;
+  const std::size_t forward = training_.schedule.forward_blocks;
+  return all.subspan(forward, all.size() - forward - step_blocks().size());
+}
+
+void Network::run_backward(const RankContext& context, Loss& loss) {
+  loss_ = &loss;
+  run_blocks(context, training_, backward_blocks());
+}
+
+void Network::run_step(const RankContext& context, const Optimizer& optimizer) {
+  optimizer_ = &optimizer;
+  run_blocks(context, training_, step_blocks());
+}
+
+void Network::poison_dead(const Pass& pass, const Block& block) {
+  if (!backend_.host_accessible() || block.calls.empty()) return;
+  const std::vector<int>& begins = pass.schedule.instants;
+  const int now = begins[static_cast<std::size_t>(block.calls.front().value)];
+  const auto bytes_of_place = [&](Value v) {
+    const Place& place = pass.layout.places[static_cast<std::size_t>(v)];
+    const std::int64_t elements = place.rows() * padded_columns(pass.program.at(v).columns);
+    return std::pair(place.offset * bytes_of(options_.dtype),
+                     (place.offset + elements) * bytes_of(options_.dtype));
+  };
+  const auto has_place = [&](Value v) {
+    return !pass.layout.places[static_cast<std::size_t>(v)].is_nowhere();
+  };
+  for (Value dead = 0; dead < pass.program.size(); ++dead) {
+    if (!has_place(dead) || pass.ends[static_cast<std::size_t>(dead)] >= now) continue;
+    const auto [from, to] = bytes_of_place(dead);
+    bool overlaps = false;
+    for (Value v = 0; v < pass.program.size() && !overlaps; ++v) {
+      const bool lives = has_place(v) && begins[static_cast<std::size_t>(v)] <= now &&
+                         pass.ends[static_cast<std::size_t>(v)] >= now;
+      if (!lives) continue;
+      const auto [begin, end] = bytes_of_place(v);
+      overlaps = begin < to && from < end;
+    }
+    // All bits set is not a number in every type.
+    if (!overlaps) {
+      std::memset(static_cast<std::byte*>(block_->view().data) + from, 0xFF,
+                  static_cast<std::size_t>(to - from));
+    }
+  }
+}
+
+ConstMatrixView Network::logits() const {
+  return whole(*ran_, ran_->program.logits()).rows_in({0, rows_.inner});
+}
+
+ConstMatrixView Network::layer_output(int layer) const {
+  const Value value = ran_->program.layer_outputs.at(static_cast<std::size_t>(layer));
+  return whole(*ran_, value).rows_in({0, rows_.inner});
+}
+
+}  // namespace atl

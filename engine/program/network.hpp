@@ -1,0 +1,149 @@
+// A model on one rank: its programs for training and evaluation, their memory, its parameters and
+// other state, and the interpreter that runs them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/exchange/computed_halo.hpp"
+#include "engine/exchange/rank_context.hpp"
+#include "engine/program/allocate.hpp"
+#include "engine/program/loss.hpp"
+#include "engine/program/optimizer.hpp"
+
+namespace atl {
+
+struct NetworkOptions {
+  DType dtype = DType::kF32;
+  Recomputation recomputation = {};    // that the programs were made for
+  Sharing sharing = Sharing::kPacked;  // of memory between values
+  // Tests: fills the place of a value with NaN as soon as nothing needs it any more.
+  bool poisons_dead_values = false;
+};
+
+// State of one batch norm in the backend's memory.
+struct NormState {
+  std::string name;  // "layers.0.norm"
+  std::int64_t columns = 0;
+  DeviceArray<double> running_mean = {};      // [columns], in checkpoints
+  DeviceArray<double> running_variance = {};  // the same
+  DeviceArray<double> mean = {};              // of this training pass
+  DeviceArray<double> inverse_std = {};
+  DeviceArray<double> running_inverse_std = {};
+  DeviceArray<double> sums = {};  // [2 columns], of this rank, then of all
+};
+
+// Columns that messages of a layer have in one epoch of training, kept aggregates not counted, and
+// rows that this rank sends of each.
+struct LayerMessages {
+  std::int64_t forward_columns = 0;
+  std::int64_t backward_columns = 0;
+  std::int64_t forward_rows = 0;
+  std::int64_t backward_rows = 0;
+
+  // With the padding that exact messages carry.
+  std::int64_t sent_elements() const {
+    return padded_columns(forward_columns) * forward_rows +
+           padded_columns(backward_columns) * backward_rows;
+  }
+};
+
+class Network {
+ public:
+  // Counts and places everything; allocate() takes the memory. Both programs are of the same model
+  // and fused; training is differentiated. features [inner, F] in the backend's memory, of type
+  // options.dtype; they and the graph must outlive the network.
+  Network(Program training, Program evaluation, const NetworkOptions& options, Backend& backend,
+          Queue& queue, const LocalGraphView& graph, ConstMatrixView features);
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+  ~Network();
+
+  std::int64_t bytes() const;
+  // Of these, values that one half of an epoch leaves to the other.
+  std::int64_t activation_bytes() const;
+  // Takes the memory, draws the parameters, and asks other ranks for what computed rows need.
+  // Collective.
+  void allocate(std::uint64_t seed, Transport& transport);
+
+  // Forward, of training or evaluation as the context says; leaves logits(). Collective.
+  void run_forward(const RankContext& context);
+  // Logits [inner, outputs] of the last run_forward(), until anything else runs.
+  ConstMatrixView logits() const;
+  // What layer `layer` gave in the last run_forward() of an evaluation, for the last two layers;
+  // [inner, columns].
+  ConstMatrixView layer_output(int layer) const;
+  // True if a forward pass of training computes what one of an evaluation does.
+  bool trains_as_it_evaluates() const { return shares_forward_; }
+  // Loss and gradients of this rank after run_forward() of training. Collective.
+  void run_backward(const RankContext& context, Loss& loss);
+  // Sums the gradients over all ranks and updates the parameters. Collective.
+  void run_step(const RankContext& context, const Optimizer& optimizer);
+
+  ParameterStore& parameters() { return parameters_; }
+  const ParameterStore& parameters() const { return parameters_; }
+  std::vector<NormState>& norms() { return norms_; }
+  const Program& training() const { return training_.program; }
+  const Program& evaluation() const { return evaluation_.program; }
+  const Schedule& training_schedule() const { return training_.schedule; }
+  // What an aggregate of a program multiplies with, and which rows travel for it.
+  const DistributedOperator& operator_of(const Operation& aggregate) const;
+  std::vector<LayerMessages> layer_messages() const;
+  // Bytes this rank sends in one epoch of training by exact halo exchange (kept aggregates not
+  // counted): the formula that the transport's counter must equal.
+  std::int64_t halo_bytes_per_epoch() const;
+  // Owner of the memory that messages are read from and written to.
+  std::shared_ptr<const void> memory() const { return block_; }
+  DType dtype() const { return options_.dtype; }
+
+ private:
+  struct Pass {
+    Program program;
+    Schedule schedule;
+    Layout layout;
+    std::vector<int> ends;  // by value: the last instant at which it is needed
+  };
+
+  Pass prepare(Program program) const;
+  void run_blocks(const RankContext& context, const Pass& pass, std::span<const Block> blocks);
+  void run_call(const RankContext& context, const Pass& pass, const Call& call);
+  void run_small(const RankContext& context, const Operation& op);
+  std::span<const Block> backward_blocks() const;
+  std::span<const Block> step_blocks() const;
+  void poison_dead(const Pass& pass, const Block& block);
+
+  // Views of values; `rows`: of the call that reads or writes them.
+  MatrixView whole(const Pass& pass, Value value) const;  // inner and halo rows
+  MatrixView rows_of(const Pass& pass, Value value, Rows rows) const;
+  MatrixView computed_rows(const Pass& pass, Value value) const;
+  std::span<const GlobalId> ids_of(const RankContext& context, Rows rows) const;
+  RowRange range_of(Rows rows) const;
+  Epilogue epilogue_of(const RankContext& context, const Pass& pass, const Operation& op,
+                       Rows rows);
+  ActivationGradient activation_of(const Pass& pass, const Operation& op, Value value,
+                                   MatrixView dx, Rows rows) const;
+  ConstMatrixView parameter_row(const Pass& pass, Value value);
+
+  NetworkOptions options_;
+  Backend& backend_;
+  Queue& queue_;
+  ConstMatrixView features_;
+  std::map<Normalisation, std::unique_ptr<GraphOperators>> operators_;
+  const ComputedHalo* computed_halo_ = nullptr;
+  RankRows rows_;
+  RowRange central_, marginal_;
+  ParameterStore parameters_;
+  std::vector<NormState> norms_;
+  Pass training_;
+  Pass evaluation_;
+  bool shares_forward_ = false;
+  const Pass* ran_ = nullptr;  // the last run_forward()
+  std::shared_ptr<Tensor> block_;
+  bool has_constants_ = false;
+  Loss* loss_ = nullptr;                  // of the pass under way
+  const Optimizer* optimizer_ = nullptr;  // the same
+};
+
+}  // namespace atl

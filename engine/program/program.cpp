@@ -1,0 +1,128 @@
+#include "engine/program/program.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+namespace atl {
+
+namespace {
+
+// By OpKind.
+constexpr auto kTraits = std::to_array<OpTraits>({
+    {"features", Reach::kRow, true, false},
+    {"parameter", Reach::kSmall, false, false},
+    {"copy", Reach::kRow, true, false},
+    {"linear", Reach::kRow, true, false},
+    {"weight gradient", Reach::kSum, false, false},
+    {"aggregate", Reach::kHalo, true, false},
+    {"add", Reach::kRow, true, false},
+    {"bias", Reach::kRow, true, true},
+    {"bias gradient", Reach::kSum, false, true},
+    {"activate", Reach::kRow, true, true},
+    {"activate backward", Reach::kRow, true, true},
+    {"layer norm", Reach::kRow, true, false},
+    {"layer norm backward", Reach::kRow, true, true},
+    {"moments", Reach::kWhole, false, false},
+    {"statistics", Reach::kSmall, false, false},
+    {"inverse deviation", Reach::kSmall, false, false},
+    {"normalise", Reach::kRow, true, true},
+    {"norm sums", Reach::kWhole, false, true},
+    {"norm backward", Reach::kRow, true, true},
+    {"sum over ranks", Reach::kRanks, false, false},
+    {"loss", Reach::kWhole, true, false},
+    {"zero gradients", Reach::kSmall, false, false},
+    {"sum gradients", Reach::kRanks, false, false},
+    {"step", Reach::kSmall, false, false},
+    {"fetch computed", Reach::kWhole, false, false},
+    {"take computed", Reach::kRow, true, false},
+    {"place computed", Reach::kRow, false, false},
+});
+
+}  // namespace
+
+const OpTraits& traits_of(OpKind kind) { return kTraits[static_cast<std::size_t>(kind)]; }
+
+bool Operation::has_rows() const { return traits_of(kind).has_rows || through != kNoValue; }
+
+int Program::forward_end() const {
+  for (Value v = 0; v < size(); ++v) {
+    if (scope_of(v).kind == Scope::Kind::kLoss) return v;
+  }
+  return size();
+}
+
+ParameterSizes parameter_sizes(const Program& program, bool pads_operands) {
+  ParameterSizes sizes(pads_operands);
+  for (const DeclaredParameter& p : program.parameters) sizes.add(p.rows, p.columns);
+  return sizes;
+}
+
+std::vector<Value> reads_of(const Operation& operation) {
+  std::vector<Value> reads;
+  Operation copy = operation;
+  for_each_read(copy, [&](Value& value) { reads.push_back(value); });
+  return reads;
+}
+
+std::vector<std::vector<Value>> readers_of(const Program& program) {
+  std::vector<std::vector<Value>> readers(program.operations.size());
+  for (Value v = 0; v < program.size(); ++v) {
+    for (const Value read : reads_of(program.at(v))) {
+      auto& list = readers[static_cast<std::size_t>(read)];
+      if (list.empty() || list.back() != v) list.push_back(v);
+    }
+  }
+  return readers;
+}
+
+std::string to_string(const Program& program, Value value) {
+  const Operation& op = program.at(value);
+  std::string text = fmt::format("%{} = {}", value, traits_of(op.kind).name);
+  if (op.transposed) text += " transposed";
+  if (op.kind == OpKind::kAggregate) {
+    text += fmt::format(" {} {} channel {}",
+                        op.normalisation == Normalisation::kMean ? "mean" : "symmetric",
+                        to_string(op.direction), op.channel);
+  }
+  for (const Value input : op.inputs) text += fmt::format(" %{}", input);
+  if (op.parameter >= 0) {
+    text += " '" + program.parameters[static_cast<std::size_t>(op.parameter)].name + "'";
+  }
+  if (op.through != kNoValue) text += fmt::format(", through activation %{}", op.through);
+  if (op.added_to != kNoValue) text += fmt::format(", added to %{}", op.added_to);
+  if (op.tail.statistics != kNoValue) {
+    text += fmt::format(", normalise %{} %{}", op.tail.statistics, op.tail.gamma);
+  }
+  if (op.tail.bias != kNoValue) text += fmt::format(", bias %{}", op.tail.bias);
+  if (op.tail.activation.relu) text += ", relu";
+  if (op.tail.activation.dropout > 0) {
+    text += fmt::format(", dropout {}", op.tail.activation.dropout);
+  }
+  if (op.constant) text += ", once";
+  if (op.for_computed) text += ", computed rows too";
+  if (op.for_placed) text += ", placed rows too";
+  return text;
+}
+
+std::string to_string(const Program& program) {
+  std::string text;
+  int scope = -1;
+  for (Value v = 0; v < program.size(); ++v) {
+    if (program.at(v).scope != scope) {
+      scope = program.at(v).scope;
+      const Scope& s = program.scopes[static_cast<std::size_t>(scope)];
+      text += s.kind == Scope::Kind::kInput  ? "input\n"
+              : s.kind == Scope::Kind::kLoss ? "loss\n"
+              : s.kind == Scope::Kind::kStep
+                  ? "step\n"
+                  : fmt::format("layer {} {}\n", s.layer, to_string(s.direction));
+    }
+    text += "  " + to_string(program, v) + "\n";
+  }
+  return text;
+}
+
+}  // namespace atl

@@ -1,0 +1,190 @@
+// One pass of a model over the graph as data: operations in an order that can be run. It is
+// differentiated (differentiate.hpp), improved (fuse.hpp), put in order around its messages
+// (schedule.hpp), laid into memory (allocate.hpp), run (run.hpp) and counted (cost.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/philox.hpp"
+#include "engine/exchange/distributed_operator.hpp"
+#include "engine/program/parameters.hpp"
+
+namespace atl {
+
+// What an operation writes, by the number of the operation: each writes one new value.
+using Value = int;
+inline constexpr Value kNoValue = -1;
+
+enum class OpKind : std::uint8_t {
+  kFeatures,           // [nodes, features] of the dataset
+  kParameter,          // a trained matrix or row
+  kCopy,               // of the features, with room for halo rows
+  kLinear,             // x W, or x W^T
+  kWeightGradient,     // adds x^T dy to the gradient of a parameter
+  kAggregate,          // S x, or S^T x
+  kAdd,                // a + b; fuse lets the later one add to the other
+  kBias,               // x + b
+  kBiasGradient,       // adds column sums of dy to the gradient of b
+  kActivate,           // dropout(relu(x))
+  kActivateBackward,   // dx from dy and y
+  kLayerNorm,          // Ba et al. 2016
+  kLayerNormBackward,  // dx; adds to the gradients of gamma and beta
+  // Batch norm (Ioffe & Szegedy 2015) with statistics over all ranks, see Backend.
+  kMoments,        // this rank's sums of x and x^2
+  kStatistics,     // mean and deviation of all ranks' sums; moves the running statistics
+  kInverseStd,     // the same of the running statistics
+  kNormalise,      // (x - mean) / deviation * gamma + beta
+  kNormSums,       // this rank's sums of dy and dy * normalised x; adds to gamma and beta
+  kNormBackward,   // dx
+  kSumRanks,       // of small sums over all ranks
+  kLoss,           // d loss / d logits, and this rank's part of the loss
+  kZeroGradients,  // of all parameters
+  kSumGradients,   // over all ranks
+  kStep,           // of the optimizer
+  kFetchComputed,  // the aggregates of computed rows from their owners (ComputedHalo)
+  kTakeComputed,   // the computed rows of a matrix with halo rows
+  kPlaceComputed,  // computed rows times their factors among the halo rows of the same value
+};
+
+// Which rows of its inputs a row of the result needs.
+enum class Reach : std::uint8_t {
+  kRow,    // the same row
+  kHalo,   // rows of neighbours, so messages
+  kSum,    // all rows of this rank, into a small value; may be added to range by range
+  kWhole,  // the same, but only all at once
+  kRanks,  // all ranks, which wait for each other
+  kSmall,  // none
+};
+
+struct OpTraits {
+  const char* name;
+  Reach reach;
+  bool has_rows;   // see Operation::has_rows
+  bool may_be_in;  // its value may lie where its first input lies
+};
+const OpTraits& traits_of(OpKind kind);
+
+// dropout(relu(.)), the end of a layer.
+struct Activation {
+  bool relu = false;
+  double dropout = 0;
+  RandomStream stream = RandomStream::kDropout;
+  int site = 0;  // keys the random numbers
+
+  bool absent() const { return !relu && dropout == 0; }
+  bool operator==(const Activation&) const = default;
+};
+
+// What an operation does to each row that it has computed, before it writes it: fuse puts here what
+// would follow as operations of their own.
+struct Tail {
+  Value statistics = kNoValue;  // of a norm, with gamma
+  Value gamma = kNoValue;
+  Value bias = kNoValue;  // or a norm's shift
+  Activation activation = {};
+
+  bool absent() const { return statistics == kNoValue && bias == kNoValue && activation.absent(); }
+  bool operator==(const Tail&) const = default;
+};
+
+struct Operation {
+  OpKind kind = OpKind::kFeatures;
+  std::vector<Value> inputs = {};
+  std::int64_t columns = 0;  // of its value, or, of a sum, of what it sums
+  int scope = 0;
+  // Of constants alone: computed once, by the first pass (Program::constants).
+  bool constant = false;
+  int parameter = -1;         // read, or whose gradient is added to
+  int second_parameter = -1;  // of a norm: parameter is gamma's, this is beta's
+  int norm = -1;              // which batch norm
+  bool transposed = false;    // linear: by W^T
+  // An aggregate: by which operator, and the number of its messages in order of the forward pass,
+  // the same backward.
+  Normalisation normalisation = Normalisation::kSymmetric;
+  Direction direction = Direction::kForward;
+  int channel = -1;
+  Tail tail = {};
+  Value added_to = kNoValue;  // its result is added to this value and lies where that lies
+  // A sum that applies the gradient of an activation to its first input on the way: the
+  // activation's output; its value is that gradient then.
+  Value through = kNoValue;
+  bool ordered = false;  // an addition whose second term must be added to the first
+  // Boundary recomputation: it is run for computed rows, too, where its first input's rows may
+  // lie in another value; or for halo rows that were computed.
+  bool for_computed = false;
+  Value computed_input = kNoValue;
+  bool for_placed = false;
+  bool fetches_rest = false;  // an aggregate: computed rows are not fetched
+
+  // True if its value is a matrix with a row per node.
+  bool has_rows() const;
+  bool operator==(const Operation&) const = default;
+};
+
+// Operations that belong together: a layer, forward or backward, what comes before the first or
+// after the last one.
+struct Scope {
+  enum class Kind : std::uint8_t { kInput, kLayer, kLoss, kStep };
+  Kind kind = Kind::kLayer;
+  int layer = -1;
+  Direction direction = Direction::kForward;
+  bool operator==(const Scope&) const = default;
+};
+
+struct DeclaredParameter {
+  std::string name;  // e.g. "layers.0.weight"
+  int layer = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  Initialisation initialisation = Initialisation::kZeros;
+};
+
+struct DeclaredNorm {
+  std::string name;  // e.g. "layers.0.norm"
+  std::int64_t columns = 0;
+};
+
+struct Program {
+  std::vector<Operation> operations;
+  std::vector<Scope> scopes;
+  // In the order that keys their initial values.
+  std::vector<DeclaredParameter> parameters;
+  std::vector<DeclaredNorm> norms;   // batch norms
+  std::vector<Value> outputs;        // that are read when the program has run
+  std::vector<Value> layer_outputs;  // by layer; the last one's are the logits
+  Value logits() const { return layer_outputs.back(); }
+
+  const Operation& at(Value value) const { return operations[static_cast<std::size_t>(value)]; }
+  Operation& at(Value value) { return operations[static_cast<std::size_t>(value)]; }
+  int size() const { return static_cast<int>(operations.size()); }
+  const Scope& scope_of(Value value) const {
+    return scopes[static_cast<std::size_t>(at(value).scope)];
+  }
+  // The first operation of the scope kLoss, or size().
+  int forward_end() const;
+};
+
+// What its parameters take; pads_operands: see ParameterSizes.
+ParameterSizes parameter_sizes(const Program& program, bool pads_operands);
+
+// All values that an operation reads, whatever for.
+std::vector<Value> reads_of(const Operation& operation);
+// Calls `change` with a reference to each of them, the first input first.
+template <typename Change>
+void for_each_read(Operation& operation, const Change& change) {
+  for (Value& input : operation.inputs) change(input);
+  for (Value* value : {&operation.tail.statistics, &operation.tail.gamma, &operation.tail.bias,
+                       &operation.added_to, &operation.through, &operation.computed_input}) {
+    if (*value != kNoValue) change(*value);
+  }
+}
+// By value: the operations that read it, in order.
+std::vector<std::vector<Value>> readers_of(const Program& program);
+// A line per operation: number, what it does, columns. For people; the columns of `rows` etc. are
+// added by print.hpp.
+std::string to_string(const Program& program, Value value);
+std::string to_string(const Program& program);
+
+}  // namespace atl

@@ -1,0 +1,195 @@
+#include "engine/program/schedule.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+namespace {
+
+Reach reach_of(const Operation& op) { return traits_of(op.kind).reach; }
+
+// The span of an operation in a segment without an aggregate.
+const char* span_of(const Program& program, Value v) {
+  const Scope& scope = program.scope_of(v);
+  switch (program.at(v).kind) {
+    case OpKind::kSumRanks:
+    case OpKind::kSumGradients:
+    case OpKind::kStatistics:
+    case OpKind::kInverseStd:
+    case OpKind::kZeroGradients:
+    case OpKind::kFetchComputed:
+    case OpKind::kTakeComputed:
+      return nullptr;
+    case OpKind::kMoments:
+    case OpKind::kNormSums:
+      return "norm statistics";
+    case OpKind::kNormalise:
+      return "norm apply";
+    case OpKind::kLoss:
+      return "loss";
+    case OpKind::kStep:
+      return "step";
+    case OpKind::kCopy:
+      return "input dropout";
+    default:
+      break;
+  }
+  if (scope.kind == Scope::Kind::kInput) return "input dropout";
+  return scope.direction == Direction::kForward ? "complete central" : "prepare central";
+}
+
+class Scheduler {
+ public:
+  explicit Scheduler(const Program& program) : program_(program) {
+    schedule_.instants.assign(program.operations.size(), -1);
+    schedule_.computed_instants.assign(program.operations.size(), -1);
+  }
+
+  Schedule run() {
+    add_scopes(schedule_.prologue, /*constant=*/true);
+    schedule_.prologue_end = now_;
+    add_scopes(schedule_.blocks, /*constant=*/false);
+    const auto loss = std::ranges::find_if(schedule_.blocks, [&](const Block& block) {
+      return program_.scopes[static_cast<std::size_t>(block.scope)].kind == Scope::Kind::kLoss;
+    });
+    schedule_.forward_blocks = static_cast<std::size_t>(loss - schedule_.blocks.begin());
+    return std::move(schedule_);
+  }
+
+ private:
+  void add_scopes(std::vector<Block>& blocks, bool constant) {
+    blocks_ = &blocks;
+    for (Value v = 0; v < program_.size(); ++v) {
+      const Operation& op = program_.at(v);
+      const bool is_leaf = op.kind == OpKind::kFeatures || op.kind == OpKind::kParameter;
+      if (is_leaf || op.constant != constant) continue;
+      const bool needs_messages = op.kind == OpKind::kAggregate && depends_on_messages(v);
+      if (op.scope != scope_) {
+        end_scope();
+        scope_ = op.scope;
+      } else if (reach_of(op) == Reach::kWhole || needs_messages) {
+        end_segment();
+      }
+      segment_.push_back(v);
+      if (reach_of(op) == Reach::kRanks) end_segment();
+    }
+    end_scope();
+  }
+
+  void end_scope() {
+    end_segment();
+    if (computed_.empty()) return;
+    Block& block = blocks_->emplace_back(Block{"recompute", scope_, {}, {}, {}});
+    for (const Value v : computed_) {
+      block.calls.push_back({v, Rows::kComputed});
+      schedule_.computed_instants[static_cast<std::size_t>(v)] = now_;
+      if (program_.at(v).kind == OpKind::kPlaceComputed) set_instant(v, now_);
+    }
+    ++now_;
+    computed_.clear();
+  }
+
+  // True if v reads an aggregate of this segment, or what does.
+  bool depends_on_messages(Value v) const {
+    for (const Value read : reads_of(program_.at(v))) {
+      if (std::ranges::find(segment_, read) == segment_.end()) continue;
+      if (program_.at(read).kind == OpKind::kAggregate || depends_on_messages(read)) return true;
+    }
+    return false;
+  }
+
+  void end_segment() {
+    if (segment_.empty()) return;
+    const bool aggregates = std::ranges::any_of(
+        segment_, [&](Value v) { return program_.at(v).kind == OpKind::kAggregate; });
+    if (aggregates) {
+      add_around_messages();
+    } else {
+      for (const Value v : segment_) add_whole(v);
+    }
+    segment_.clear();
+  }
+
+  Block& block(const char* name) {
+    const int scope = program_.at(segment_.front()).scope;
+    return blocks_->emplace_back(Block{name, scope, {}, {}, {}});
+  }
+
+  void add_call(const char* span, Call call) {
+    const auto same = [](const char* a, const char* b) {
+      return a != nullptr && b != nullptr && std::string_view(a) == b;
+    };
+    const int scope = program_.at(call.value).scope;
+    const bool joins = !blocks_->empty() && blocks_->back().scope == scope &&
+                       same(blocks_->back().name, span) && blocks_->back().finishes.empty() &&
+                       blocks_->back().begins.empty() && starts_ != blocks_->size();
+    (joins ? blocks_->back() : block(span)).calls.push_back(call);
+  }
+
+  void add_whole(Value v) {
+    if (v == segment_.front()) starts_ = blocks_->size();
+    const Operation& op = program_.at(v);
+    if (op.kind == OpKind::kPlaceComputed || op.for_computed) computed_.push_back(v);
+    if (op.kind == OpKind::kPlaceComputed) return;
+    add_call(span_of(program_, v), {v, Rows::kAll});
+    set_instant(v, now_++);
+  }
+
+  void set_instant(Value v, int instant) {
+    schedule_.instants[static_cast<std::size_t>(v)] = instant;
+  }
+
+  void add_around_messages() {
+    std::vector<Value> before;
+    std::vector<Value> after;
+    std::vector<Value> aggregates;
+    std::vector<Value> small;
+    for (const Value v : segment_) {
+      const bool aggregate = program_.at(v).kind == OpKind::kAggregate;
+      const bool waits = aggregate || depends_on_messages(v);
+      const Reach reach = reach_of(program_.at(v));
+      ATOLL_ASSERT(reach != Reach::kWhole && reach != Reach::kRanks, "{}", to_string(program_, v));
+      set_instant(v, waits ? now_ + 1 : now_);
+      (aggregate                                   ? aggregates
+       : reach_of(program_.at(v)) == Reach::kSmall ? small
+       : waits                                     ? after
+                                                   : before)
+          .push_back(v);
+    }
+    now_ += 2;
+    const auto add = [&](const char* name, const std::vector<Value>& values, Rows rows) -> Block& {
+      Block& added = block(name);
+      for (const Value v : values) added.calls.push_back({v, rows});
+      return added;
+    };
+    if (!small.empty()) add(nullptr, small, Rows::kAll);
+    add("prepare marginal", before, Rows::kMarginal).begins = aggregates;
+    Block& central = add("prepare central", before, Rows::kCentral);
+    for (const Value v : before) {
+      // Where the second half of a layer is computed for placed rows, messages are on their way.
+      if (program_.at(v).for_placed) central.calls.push_back({v, Rows::kPlaced});
+    }
+    add("spmm central", aggregates, Rows::kCentral);
+    add("complete central", after, Rows::kCentral).finishes = aggregates;
+    add("spmm marginal", aggregates, Rows::kMarginal);
+    add("complete marginal", after, Rows::kMarginal);
+  }
+
+  const Program& program_;
+  Schedule schedule_;
+  std::vector<Block>* blocks_ = nullptr;
+  std::vector<Value> segment_;
+  std::vector<Value> computed_;  // of this scope, with computed rows
+  int scope_ = -1;
+  std::size_t starts_ = 0;  // the block that the segment starts with
+  int now_ = 0;
+};
+
+}  // namespace
+
+Schedule schedule(const Program& program) { return Scheduler(program).run(); }
+
+}  // namespace atl

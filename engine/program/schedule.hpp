@@ -1,0 +1,60 @@
+// The order in which a program's operations run around its messages, so that everything which needs
+// no message hides the wire. This is the only place that orders communication and computation.
+#pragma once
+
+#include <vector>
+
+#include "engine/program/program.hpp"
+
+namespace atl {
+
+enum class Rows : std::uint8_t {
+  kAll,       // inner rows
+  kMarginal,  // of these, rows that other ranks need or that need theirs
+  kCentral,   // the others
+  kComputed,  // halo rows that this rank computes (ComputedHalo)
+  kPlaced,    // the same where they lie among halo rows
+};
+
+// One operation on a range of rows; small operations have no rows and run once.
+struct Call {
+  Value value = kNoValue;
+  Rows rows = Rows::kAll;
+  bool operator==(const Call&) const = default;
+};
+
+// Calls that follow each other without a wait, timed as one span.
+struct Block {
+  const char* name = nullptr;  // of the span, a literal; null: none of its own
+  int scope = 0;
+  std::vector<Call> calls;
+  // Aggregates whose messages set out, or are waited for, after the calls.
+  std::vector<Value> begins;
+  std::vector<Value> finishes;
+};
+
+struct Schedule {
+  std::vector<Block> prologue;  // what is computed once, before everything else
+  std::vector<Block> blocks;
+  std::size_t forward_blocks = 0;  // those before the loss
+  // By value: when it is written, see allocate(); -1: lies in no memory of the program. The
+  // prologue's come first.
+  std::vector<int> instants;
+  // The same of its computed rows; -1: it has none.
+  std::vector<int> computed_instants;
+  int prologue_end = 0;  // the first instant after it
+};
+
+// A scope is cut into segments: after an operation that all ranks wait for; before one that needs
+// all rows at once, and before an aggregate that depends on an aggregate of the segment.
+//
+// Segments run one after another. Without an aggregate each operation is one call over all inner
+// rows. With aggregates H, C is what depends on them and P the rest:
+//
+//   P(marginal); begin H; P(central); H(central); C(central); finish H; H(marginal); C(marginal)
+//
+// Sums that are added to range by range are added to in this order. Computed rows come last in a
+// scope.
+Schedule schedule(const Program& program);
+
+}  // namespace atl
