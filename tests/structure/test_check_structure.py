@@ -38,7 +38,7 @@ class CheckStructureTest(unittest.TestCase):
     def test_correct_tree(self):
         self.assertEqual(self.problems({
             "kernels/backend.hpp": HEADER + '#include "base/error.hpp"\n',
-            "engine/nn/layer.hpp": HEADER + '#include "kernels/backend.hpp"\n#include <vector>\n',
+            "engine/program/layer.hpp": HEADER + '#include "kernels/backend.hpp"\n#include <vector>\n',
         }), [])
 
     def test_upward_include(self):
@@ -48,8 +48,8 @@ class CheckStructureTest(unittest.TestCase):
 
     def test_layers_include_no_transport(self):
         self.expect({"engine/comm/transport.hpp": HEADER,
-                     "engine/nn/layer.hpp": HEADER + '#include "engine/comm/transport.hpp"\n'},
-                    "engine/nn/layer.hpp:3:", "engine/nn may not include")
+                     "engine/program/layer.hpp": HEADER + '#include "engine/comm/transport.hpp"\n'},
+                    "engine/program/layer.hpp:3:", "engine/program may not include")
 
     def test_nobody_includes_cuda(self):
         cuda = {"kernels/cuda/stream.hpp": HEADER}
@@ -81,7 +81,7 @@ class CheckStructureTest(unittest.TestCase):
         self.assertEqual(self.problems({"engine/comm/mpi.hpp": HEADER + "#ifdef OPEN_MPI\n"}), [])
 
     def test_mpi_header(self):
-        self.expect({"engine/nn/layer.hpp": HEADER + "#include <mpi.h>\n"}, "mpi.h")
+        self.expect({"engine/program/layer.hpp": HEADER + "#include <mpi.h>\n"}, "mpi.h")
         self.assertEqual(self.problems({"engine/comm/a.hpp": HEADER + "#include <mpi.h>\n"}), [])
 
     def test_header_beginning(self):

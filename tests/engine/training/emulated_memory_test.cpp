@@ -1,7 +1,7 @@
 // What a model takes of a device's memory, to the byte: an emulated device gives what is asked for.
 #include <gtest/gtest.h>
 
-#include "engine/nn/parameters.hpp"
+#include "engine/program/parameters.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
