@@ -91,9 +91,6 @@ class CheckStructureTest(unittest.TestCase):
     def test_unfinished_work(self):
         self.expect({"base/log.hpp": HEADER + "// TO" + "DO: rotate\n"}, "base/log.hpp:3:")
 
-    def test_length(self):
-        self.expect({"base/log.hpp": HEADER + "\n" * 399}, "base/log.hpp:401:")
-        self.assertEqual(self.problems({"base/log.hpp": HEADER + "\n" * 398}), [])
 
     def test_source_outside_the_build(self):
         self.expect({"base/log.cpp": "\n"}, "base/log.cpp", "is in no CMakeLists.txt")
