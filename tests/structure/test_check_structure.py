@@ -91,7 +91,6 @@ class CheckStructureTest(unittest.TestCase):
     def test_unfinished_work(self):
         self.expect({"base/log.hpp": HEADER + "// TO" + "DO: rotate\n"}, "base/log.hpp:3:")
 
-
     def test_source_outside_the_build(self):
         self.expect({"base/log.cpp": "\n"}, "base/log.cpp", "is in no CMakeLists.txt")
         # A name that only ends alike doesn't count.
