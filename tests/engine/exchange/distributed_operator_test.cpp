@@ -1,11 +1,10 @@
-#include "engine/exchange/rank_context.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <mutex>
 
+#include "engine/exchange/rank_context.hpp"
 #include "tests/support/random_graph.hpp"
 #include "tests/support/require_device.hpp"
 #include "tests/support/test_rank.hpp"

@@ -43,8 +43,7 @@ double feature(std::int64_t node, std::int64_t column) {
 
 // Loss and gradient with fixed parameters, parameter `shifted` moved by `delta`.
 Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, double delta,
-                  bool overlap = true,
-                  Sharing sharing = Sharing::kPacked) {
+                  bool overlap = true, Sharing sharing = Sharing::kPacked) {
   const Csr csr = random_graph(kNodes, 4, setup.directed, true, 5);
   const GraphView graph{csr.view(), !setup.directed};
   Outcome outcome;
@@ -105,14 +104,13 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     // Biases start at 0, where rows of zeros would stand on the kink of ReLU.
     ParameterStore& parameters = network.parameters();
     for (std::int64_t p = 0; p < parameters.size(); ++p) {
-      parameters.values().row<double>(0)[p] +=
-          0.1 * std::sin(static_cast<double>(3 * p + 1));
+      parameters.values().row<double>(0)[p] += 0.1 * std::sin(static_cast<double>(3 * p + 1));
     }
     if (shifted >= 0) parameters.values().row<double>(0)[shifted] += delta;
     Loss loss(*rank.backend, loss_targets, total);
     const RankContext context = rank.context(overlap);
     double value = 0;
-    for (int pass = 0; pass < 2; ++pass) {        // the second one reads the kept aggregate
+    for (int pass = 0; pass < 2; ++pass) {       // the second one reads the kept aggregate
       for (NormState& norm : network.norms()) {  // same running statistics in both
         for (double& mean : norm.running_mean.span()) mean = 0;
       }
