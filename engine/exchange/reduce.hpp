@@ -1,4 +1,4 @@
-// Sums over all ranks for code that must not know a transport (layers, loss, metrics).
+// Sums over all ranks for code that must not know a transport (programs, loss, metrics).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// One rank's context for tests of exchange and layers.
+// One rank's context for tests of exchange and programs.
 #pragma once
 
 #include <memory>
