@@ -421,7 +421,9 @@ void Network::run_step(const RankContext& context, const Optimizer& optimizer) {
 void Network::poison_dead(const Pass& pass, const Block& block) {
   if (!backend_.host_accessible() || block.calls.empty()) return;
   const std::vector<int>& begins = pass.schedule.instants;
-  const int now = begins[static_cast<std::size_t>(block.calls.front().value)];
+  const Call& first = block.calls.front();
+  const int now = (first.rows == Rows::kComputed ? pass.schedule.computed_instants
+                                                 : begins)[static_cast<std::size_t>(first.value)];
   const auto bytes_of_place = [&](Value v) {
     const Place& place = pass.layout.places[static_cast<std::size_t>(v)];
     const std::int64_t elements = place.rows() * padded_columns(pass.program.at(v).columns);

@@ -1,6 +1,6 @@
 // One pass of a model over the graph as data: operations in an order that can be run. It is
 // differentiated (differentiate.hpp), improved (fuse.hpp), put in order around its messages
-// (schedule.hpp), laid into memory (allocate.hpp), run (run.hpp) and counted (cost.hpp).
+// (schedule.hpp), laid into memory (allocate.hpp) and run (network.hpp).
 #pragma once
 
 #include <cstdint>
@@ -182,8 +182,7 @@ void for_each_read(Operation& operation, const Change& change) {
 }
 // By value: the operations that read it, in order.
 std::vector<std::vector<Value>> readers_of(const Program& program);
-// A line per operation: number, what it does, columns. For people; the columns of `rows` etc. are
-// added by print.hpp.
+// A line per operation: number and what it does. For people.
 std::string to_string(const Program& program, Value value);
 std::string to_string(const Program& program);
 

@@ -17,16 +17,6 @@ StagingMemory allocate_staging(Backend& backend, std::int64_t bytes) {
 
 void Tensor::allocate(Backend& backend) { memory_ = allocate_device(backend, bytes()); }
 
-std::int64_t TensorArena::bytes() const {
-  std::int64_t total = 0;
-  for (const Tensor& tensor : tensors_) total += tensor.bytes();
-  return total;
-}
-
-void TensorArena::allocate(Backend& backend) {
-  for (Tensor& tensor : tensors_) tensor.allocate(backend);
-}
-
 namespace {
 
 // Rows that are moved together where they pass through other memory.

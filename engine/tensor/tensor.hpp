@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -75,22 +74,6 @@ class Tensor {
   std::int64_t reserved_ = 0;  // elements
   DType dtype_ = DType::kF32;
   DeviceMemory memory_;
-};
-
-// All tensors of a model: declared while it is built, counted, then allocated together.
-class TensorArena {
- public:
-  explicit TensorArena(DType dtype) : dtype_(dtype) {}
-  Tensor& declare(std::int64_t rows, std::int64_t cols) {
-    return tensors_.emplace_back(rows, cols, dtype_);
-  }
-  std::int64_t bytes() const;
-  void allocate(Backend& backend);
-  DType dtype() const { return dtype_; }
-
- private:
-  DType dtype_;
-  std::deque<Tensor> tensors_;  // references stay valid
 };
 
 // A constant array in the memory of a backend. Where the host's memory is the backend's, it refers

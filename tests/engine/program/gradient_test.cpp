@@ -92,6 +92,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
         if (r != owner && (r + 2 * owner) % 3 < setup.recompute) recomputation.set(r, owner);
       }
     }
+    config.recomputation = recomputation;
     Network network(model_program(config, Pass::kTraining),
                     model_program(config, Pass::kEvaluation),
                     {.dtype = DType::kF64,
@@ -137,7 +138,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
 
 std::vector<ModelCase> setups() {
   std::vector<ModelCase> all;
-  for (const std::string kind : {"gcn", "sage"}) {
+  for (const std::string& kind : model_kinds()) {
     for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
       for (const OrderChoice order :
            {OrderChoice::kAuto, OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
@@ -203,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(All, GradientTest, ::testing::ValuesIn(setups()));
 
 // The exact algebra changes what travels, never the result.
 TEST(Algebra, EveryOrderGivesTheSameLossAndGradient) {
-  for (const std::string kind : {"gcn", "sage"}) {
+  for (const std::string& kind : model_kinds()) {
     ModelCase setup;
     setup.kind = kind;
     setup.norm = Norm::kBatch;

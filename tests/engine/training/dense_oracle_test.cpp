@@ -35,7 +35,7 @@ struct OracleCase {
 
 std::vector<OracleCase> all_cases() {
   std::vector<OracleCase> cases;
-  for (const std::string model : {"gcn", "sage"}) {
+  for (const std::string& model : model_kinds()) {
     for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
       for (const bool directed : {true, false}) {
         for (const bool weighted : {true, false}) {
