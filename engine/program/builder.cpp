@@ -135,10 +135,11 @@ Value Builder::batch_norm(Value x) {
 }
 
 Program Builder::finish() {
-  program_.outputs = {program_.logits()};
-  const std::size_t layers = program_.layer_outputs.size();
-  if (pass_ == Pass::kEvaluation && layers > 1) {
-    program_.outputs.push_back(program_.layer_outputs[layers - 2]);
+  // Training has no use for its logits once it has their gradient.
+  if (pass_ == Pass::kEvaluation) {
+    program_.outputs = {program_.logits()};
+    const std::size_t layers = program_.layer_outputs.size();
+    if (layers > 1) program_.outputs.push_back(program_.layer_outputs[layers - 2]);
   }
   return std::move(program_);
 }

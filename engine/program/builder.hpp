@@ -51,7 +51,7 @@ class Builder {
   Value batch_norm(Value x);  // epsilon 1e-5, momentum 0.1, unbiased running variance; the same
 
   std::int64_t columns(Value x) const { return program_.at(x).columns; }
-  // The program; logits and, of an evaluation, what the last layer gets are its outputs.
+  // The program; outputs of an evaluation are the logits and what the last layer gets.
   Program finish();
 
  private:
