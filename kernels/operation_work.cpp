@@ -40,6 +40,22 @@ SpanWork gemm_work(Transpose transpose_a, ConstMatrixView a, ConstMatrixView b, 
   return work;
 }
 
+SpanWork spmm_work(const SparseRows& rows, ConstMatrixView x, double beta, ConstMatrixView y) {
+  if (rows.rows == 0) return {};
+  const auto row = static_cast<double>(x.cols * bytes_of(x.dtype));
+  const double per_edge = 4 + (rows.has_values ? 4 : 0);
+  const double per_row = 8 + (rows.has_row_scale ? 4 : 0) + (rows.has_self_weight ? 4 : 0) +
+                         (beta == 0 ? 1 : 2) * static_cast<double>(y.cols * bytes_of(y.dtype));
+  const double sources = rows.edges + (rows.has_self_weight ? rows.rows : 0);
+  const double factor = rows.has_col_scale ? 4 : 0;
+  const double structure = rows.edges * per_edge + rows.rows * per_row;
+  SpanWork work;
+  work.flops = 2 * rows.edges * static_cast<double>(x.cols);
+  work.no_reuse_bytes = structure + sources * (row + factor);
+  work.bytes = structure + std::min(sources, static_cast<double>(rows.columns)) * (row + factor);
+  return work;
+}
+
 SpanWork spmm_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, double beta,
                    ConstMatrixView y, bool readable) {
   if (rows.size() == 0) return {};
@@ -49,19 +65,14 @@ SpanWork spmm_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, d
                            ? static_cast<double>(op.row_ptr[static_cast<std::size_t>(rows.end)] -
                                                  op.row_ptr[static_cast<std::size_t>(rows.begin)])
                            : all_edges * count / static_cast<double>(op.rows);
-  const double row = static_cast<double>(x.cols * bytes_of(x.dtype));
-  const bool self = !op.self_weight.empty();
-  const double per_edge = 4 + (op.values.empty() ? 0 : 4);
-  const double per_row = 8 + (op.row_scale.empty() ? 0 : 4) + (self ? 4 : 0) +
-                         (beta == 0 ? 1 : 2) * static_cast<double>(y.cols * bytes_of(y.dtype));
-  const double sources = edges + (self ? count : 0);
-  const double factor = op.col_scale.empty() ? 0 : 4;
-  SpanWork work;
-  work.flops = 2 * edges * static_cast<double>(x.cols);
-  work.no_reuse_bytes = edges * per_edge + count * per_row + sources * (row + factor);
-  work.bytes = edges * per_edge + count * per_row +
-               std::min(sources, static_cast<double>(op.cols)) * (row + factor);
-  return work;
+  return spmm_work({.rows = count,
+                    .edges = edges,
+                    .columns = op.cols,
+                    .has_values = !op.values.empty(),
+                    .has_row_scale = !op.row_scale.empty(),
+                    .has_col_scale = !op.col_scale.empty(),
+                    .has_self_weight = !op.self_weight.empty()},
+                   x, beta, y);
 }
 
 SpanWork pack_work(ConstMatrixView x, std::size_t rows, std::span<const std::byte> packets) {

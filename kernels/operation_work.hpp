@@ -20,10 +20,22 @@ SpanWork gradient_work(ConstMatrixView dy, const ActivationGradient& activation,
 SpanWork gemm_work(Transpose transpose_a, ConstMatrixView a, ConstMatrixView b, double beta,
                    ConstMatrixView c);
 
+// Rows of a sparse operator, by what they hold.
+struct SparseRows {
+  double rows = 0;
+  double edges = 0;          // stored entries
+  std::int64_t columns = 0;  // of the operator: rows of x that may be read
+  bool has_values = false;   // a factor per edge
+  bool has_row_scale = false;
+  bool has_col_scale = false;
+  bool has_self_weight = false;
+};
+
 // Per edge an index, its factors and a row of x; per row its offset, its factors, its own row of x
 // if that counts, and a row of y. Without reuse every edge reads memory; at least, every row of x
-// that may be needed is read once. `readable`: the host may read op.row_ptr; else edges are taken
-// to be spread evenly over rows.
+// that may be needed is read once.
+SpanWork spmm_work(const SparseRows& rows, ConstMatrixView x, double beta, ConstMatrixView y);
+// `readable`: the host may read op.row_ptr; else edges are taken to be spread evenly over rows.
 SpanWork spmm_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, double beta,
                    ConstMatrixView y, bool readable);
 

@@ -1,0 +1,144 @@
+#include "engine/program/work.hpp"
+
+#include "base/error.hpp"
+#include "kernels/operation_work.hpp"
+
+namespace atl {
+
+std::int64_t RankShape::rows_in(Rows range) const {
+  switch (range) {
+    case Rows::kAll:
+      return rows.inner;
+    case Rows::kMarginal:
+      return marginal;
+    case Rows::kCentral:
+      return rows.inner - marginal;
+    case Rows::kComputed:
+    case Rows::kPlaced:
+      return rows.computed;
+  }
+  return 0;
+}
+
+std::int64_t RankShape::edges_in(Rows range) const {
+  return range == Rows::kMarginal  ? marginal_edges
+         : range == Rows::kCentral ? edges - marginal_edges
+                                   : edges;
+}
+
+namespace {
+
+// Matrices that are only counted.
+ConstMatrixView counted(std::int64_t rows, std::int64_t columns, DType dtype) {
+  return {nullptr, rows, columns, columns, dtype};
+}
+
+SpanWork product_work(const Program& program, const Call& call, std::int64_t rows, DType dtype) {
+  const Operation& op = program.at(call.value);
+  const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
+  const ConstMatrixView x = counted(rows, program.at(op.inputs[0]).columns, dtype);
+  if (op.kind == OpKind::kWeightGradient) {
+    return gemm_work(Transpose::kYes, x, counted(rows, op.columns, dtype), 1,
+                     counted(weight.rows, weight.columns, parameter_dtype(dtype)));
+  }
+  return gemm_work(Transpose::kNo, x, counted(weight.rows, weight.columns, dtype),
+                   op.added_to == kNoValue ? 0 : 1, counted(rows, op.columns, dtype));
+}
+
+SpanWork aggregate_work(const Operation& op, Rows rows, const RankShape& shape, DType dtype) {
+  const bool symmetric = op.normalisation == Normalisation::kSymmetric;
+  const bool forward = op.direction == Direction::kForward;
+  const std::int64_t columns = shape.rows.inner + shape.rows.halo(op.direction);
+  // The mean's factors belong to its rows; to columns where it is transposed.
+  const SparseRows sparse{.rows = static_cast<double>(shape.rows_in(rows)),
+                          .edges = static_cast<double>(shape.edges_in(rows)),
+                          .columns = columns,
+                          .has_values = shape.weighted,
+                          .has_row_scale = symmetric || forward,
+                          .has_col_scale = symmetric || !forward,
+                          .has_self_weight = symmetric};
+  return spmm_work(sparse, counted(columns, op.columns, dtype), op.added_to == kNoValue ? 0 : 1,
+                   counted(shape.rows.inner, op.columns, dtype));
+}
+
+SpanWork step_work(const Program& program, DType dtype) {
+  const DType wide = parameter_dtype(dtype);
+  const std::int64_t elements = parameter_sizes(program, /*pads_operands=*/false).values();
+  const ConstMatrixView all = counted(1, elements, wide);
+  SpanWork work = streaming_work({all, all, all, all, all, all, all});
+  if (wide == dtype) return work;
+  // Copies of the weights, with what lies between them.
+  work.bytes += streaming_work({all, counted(1, elements, dtype)}).bytes;
+  work.no_reuse_bytes = work.bytes;
+  return work;
+}
+
+}  // namespace
+
+SpanWork work_of(const Program& program, const Call& call, const RankShape& shape, DType dtype) {
+  const Operation& op = program.at(call.value);
+  const std::int64_t rows = shape.rows_in(call.rows);
+  const ConstMatrixView x = counted(rows, op.columns, dtype);  // most have columns alike
+  const auto gradient = [&](bool through, std::initializer_list<ConstMatrixView> beside) {
+    const ActivationGradient activation{x, 1, {nullptr, rows, op.columns, op.columns, dtype}};
+    return gradient_work(x, through ? activation : ActivationGradient{}, beside);
+  };
+  switch (op.kind) {
+    case OpKind::kLinear:
+    case OpKind::kWeightGradient:
+      return product_work(program, call, rows, dtype);
+    case OpKind::kAggregate:
+      return aggregate_work(op, call.rows, shape, dtype);
+    case OpKind::kCopy:
+      // Without halo rows the features are as good as their copy, see allocate().
+      return shape.rows.forward_halo == 0 ? SpanWork{} : streaming_work({x, x});
+    case OpKind::kBias:
+    case OpKind::kActivate:
+    case OpKind::kNormalise:
+    case OpKind::kLayerNorm:
+    case OpKind::kLoss:
+      return streaming_work({x, x});
+    case OpKind::kActivateBackward:
+      return gradient(/*through=*/true, {});
+    case OpKind::kBiasGradient:
+      return gradient(op.through != kNoValue, {});
+    case OpKind::kNormSums:
+      return gradient(op.through != kNoValue, {x});
+    case OpKind::kLayerNormBackward:
+    case OpKind::kNormBackward:
+      return streaming_work({x, x, x});
+    case OpKind::kMoments:
+      return streaming_work({x});
+    case OpKind::kZeroGradients:
+      return streaming_work(
+          {counted(1, parameter_sizes(program, false).values(), parameter_dtype(dtype))});
+    case OpKind::kStep:
+      return step_work(program, dtype);
+    case OpKind::kTakeComputed:
+    case OpKind::kPlaceComputed: {
+      const ConstMatrixView computed = counted(shape.rows.computed, op.columns, dtype);
+      return streaming_work({computed, computed});
+    }
+    default:
+      return {};
+  }
+}
+
+std::vector<SpanWork> work_of_operations(const Program& program, const Schedule& schedule,
+                                         const RankShape& shape, DType dtype) {
+  std::vector<SpanWork> all(program.operations.size());
+  for (const auto* blocks : {&schedule.prologue, &schedule.blocks}) {
+    for (const Block& block : *blocks) {
+      for (const Call& call : block.calls) {
+        const SpanWork work = work_of(program, call, shape, dtype);
+        SpanWork& sum = all[static_cast<std::size_t>(call.value)];
+        sum.flops += work.flops;
+        sum.bytes += work.bytes;
+        sum.no_reuse_bytes += work.no_reuse_bytes;
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace atl

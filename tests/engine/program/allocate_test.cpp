@@ -1,0 +1,587 @@
+// Every layout is sound, checked by two judges that know nothing of how it was made: one compares
+// lives and places of all pairs of values, one runs the schedule on memory that remembers who wrote
+// it. And none takes more than the engine before programs did.
+#include "engine/program/allocate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "engine/models/model.hpp"
+#include "kernels/views.hpp"
+
+namespace atl {
+namespace {
+
+constexpr int kForever = std::numeric_limits<int>::max();
+
+std::size_t at(Value v) { return static_cast<std::size_t>(v); }
+
+// --- the cases ---------------------------------------------------------------------------------
+
+struct Orders {
+  OrderChoice choice;
+  bool cache;
+};
+constexpr Orders kOrders[] = {{OrderChoice::kAuto, true},
+                              {OrderChoice::kAuto, false},
+                              {OrderChoice::kMultiplyFirst, true},
+                              {OrderChoice::kAggregateFirst, true},
+                              {OrderChoice::kAggregateFirst, false}};
+
+// A model on one rank.
+struct Case {
+  explicit Case(const ModelConfig& wanted)
+      : config(wanted),
+        training(model_program(config, Pass::kTraining)),
+        evaluation(model_program(config, Pass::kEvaluation)),
+        training_schedule(schedule(training)),
+        evaluation_schedule(schedule(evaluation)) {}
+
+  ModelConfig config;
+  RankRows rows;
+  Program training, evaluation;
+  Schedule training_schedule, evaluation_schedule;
+
+  std::string name() const {
+    return fmt::format(
+        "{} of {} layers, {} x {} x {}, norm {}, order {}, kept {}, input dropout {}; rows {} + {} "
+        "forward, {} backward, {} computed",
+        config.kind, config.layers, config.features, config.hidden, config.outputs,
+        to_string(config.norm), static_cast<int>(config.order), config.cache_aggregate,
+        config.input_dropout, rows.inner, rows.forward_halo, rows.backward_halo, rows.computed);
+  }
+};
+
+struct Columns {
+  std::int64_t features, hidden, outputs;
+};
+
+// Calls body(case) for all models with these columns on ranks with these rows.
+template <typename Body>
+void for_all_cases(const std::vector<Columns>& columns, const std::vector<RankRows>& all_rows,
+                   const Body& body) {
+  for (const std::string& kind : model_kinds()) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+      for (const Orders& orders : kOrders) {
+        for (const double input_dropout : {0.0, 0.5}) {
+          for (int layers = 1; layers <= 8; ++layers) {
+            for (const Columns& c : columns) {
+              for (const bool recomputes : {false, true}) {
+                ModelConfig config;
+                config.kind = kind;
+                config.layers = layers;
+                config.hidden = c.hidden;
+                config.features = c.features;
+                config.outputs = c.outputs;
+                config.input_dropout = input_dropout;
+                config.norm = norm;
+                config.order = orders.choice;
+                config.cache_aggregate = orders.cache;
+                if (recomputes) {
+                  if (layers < 2 || !layer_config(config, 0).cache_aggregate) continue;
+                  config.recomputation = Recomputation::of_all_pairs(2);
+                }
+                Case model(config);
+                for (const RankRows& rows : all_rows) {
+                  if ((rows.computed > 0) != recomputes) continue;
+                  model.rows = rows;
+                  body(model);
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Halo rows of none to four times the inner ones, alike in both directions or not.
+std::vector<RankRows> rank_rows(std::int64_t inner) {
+  return {{inner, 0, 0, 0},
+          {inner, inner / 2, inner / 2, 0},
+          {inner, 2 * inner, 2 * inner, 0},
+          {inner, 4 * inner, 4 * inner, 0},
+          {inner, 3 * inner, inner / 4, 0},
+          {inner, inner / 4, 3 * inner, 0},
+          {inner, 0, inner, 0},
+          {inner, 2 * inner, inner, inner / 2},
+          {inner, 2 * inner, 2 * inner, 2 * inner}};
+}
+
+// --- the first judge: lives and places ----------------------------------------------------------
+
+struct Extent {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool meets(const Extent& other) const { return begin < other.end && other.begin < end; }
+};
+
+Extent extent_of(const Program& program, const Layout& layout, Value v) {
+  const Place& place = layout.places[at(v)];
+  return {place.offset, place.offset + place.rows() * padded_columns(program.at(v).columns)};
+}
+
+// First and last instant of every value, worked out from who reads what.
+struct Life {
+  int begin = -1;
+  int end = -1;
+  bool meets(const Life& other) const { return begin <= other.end && other.begin <= end; }
+};
+std::vector<Life> lives_of(const Program& program, const Schedule& schedule) {
+  std::vector<Life> lives(program.operations.size());
+  for (Value v = 0; v < program.size(); ++v) {
+    const int written = schedule.instants[at(v)];
+    const int last_call = std::max(written, schedule.computed_instants[at(v)]);
+    lives[at(v)] = {written, std::max(lives[at(v)].end, last_call)};
+    for (const Value read : reads_of(program.at(v))) {
+      Life& life = lives[at(read)];
+      life.end = std::max(life.end, last_call);
+      // Every pass reads it again.
+      if (program.at(read).constant && !program.at(v).constant) life.end = kForever;
+    }
+  }
+  for (const Value output : program.outputs) lives[at(output)].end = kForever;
+  return lives;
+}
+
+// Which value every value may be written over: what it is added to, or, by an operation that goes
+// row by row, its first input, if nothing reads that afterwards.
+class Overwriting {
+ public:
+  explicit Overwriting(const Program& program) : under_(program.operations.size(), kNoValue) {
+    std::vector<Value> last_reader(program.operations.size(), kNoValue);
+    for (Value v = 0; v < program.size(); ++v) {
+      for (const Value read : reads_of(program.at(v))) last_reader[at(read)] = v;
+    }
+    for (Value v = 0; v < program.size(); ++v) {
+      const Operation& op = program.at(v);
+      const bool may = traits_of(op.kind).may_be_in && !op.inputs.empty();
+      const Value under = op.added_to != kNoValue ? op.added_to : may ? op.inputs[0] : kNoValue;
+      if (under == kNoValue || program.at(under).columns != op.columns) continue;
+      if (last_reader[at(under)] == v) under_[at(v)] = under;
+    }
+  }
+
+  bool allows(Value later, Value earlier) const {
+    while (later > earlier) later = under_[at(later)];
+    return later == earlier;
+  }
+
+ private:
+  std::vector<Value> under_;
+};
+
+// What is wrong with a layout; empty: nothing.
+std::string overlap_in(const Program& program, const Schedule& schedule, const Layout& layout) {
+  const std::vector<Life> lives = lives_of(program, schedule);
+  const Overwriting overwriting(program);
+  for (Value a = 0; a < program.size(); ++a) {
+    if (layout.places[at(a)].is_nowhere()) continue;
+    const Extent extent = extent_of(program, layout, a);
+    if (extent.begin < 0 || extent.end > layout.elements) {
+      return fmt::format("outside of the block: {}", to_string(program, a));
+    }
+    for (Value b = a + 1; b < program.size(); ++b) {
+      if (layout.places[at(b)].is_nowhere() || !lives[at(a)].meets(lives[at(b)])) continue;
+      if (!extent.meets(extent_of(program, layout, b)) || overwriting.allows(b, a)) continue;
+      return fmt::format("in one place at instants {}..{} and {}..{}: {}; {}", lives[at(a)].begin,
+                         lives[at(a)].end, lives[at(b)].begin, lives[at(b)].end,
+                         to_string(program, a), to_string(program, b));
+    }
+  }
+  return "";
+}
+
+// --- the second judge: memory that remembers ---------------------------------------------------
+
+// Runs schedules on a block in which every row of a matrix holds who wrote it last, and notes the
+// first row that a call finds written by somebody else.
+class RememberingMemory {
+ public:
+  RememberingMemory(const Case& model, const Layout& training, const Layout& evaluation)
+      : rows_(model.rows),
+        marginal_(model.rows.forward_halo + model.rows.backward_halo == 0 ? 0
+                                                                          : model.rows.inner / 2),
+        owners_(static_cast<std::size_t>(std::max(training.elements, evaluation.elements)), 0) {}
+
+  // A pass: what it computes once, where that was not run yet, and everything else.
+  void run(const Program& program, const Schedule& schedule, const Layout& layout) {
+    program_ = &program;
+    layout_ = &layout;
+    ++pass_;
+    if (pass_ == 1) run_blocks(schedule.prologue);
+    const std::span<const Block> blocks = schedule.blocks;
+    run_blocks(blocks.first(schedule.forward_blocks));
+    // What an evaluation is asked for, also where it is the forward half of training.
+    const std::size_t layers = program.layer_outputs.size();
+    for (std::size_t l = layers - std::min<std::size_t>(layers, 2); l < layers; ++l) {
+      expect(program.layer_outputs[l], {0, rows_.inner}, "after the last layer");
+    }
+    run_blocks(blocks.subspan(schedule.forward_blocks));
+    for (const Value output : program.outputs) expect(output, {0, rows_.inner}, "at the end");
+  }
+
+  const std::string& fault() const { return fault_; }
+
+ private:
+  // Constants are the same in all programs and passes, in order.
+  int owner(Value v) const {
+    const Operation& op = program_->at(v);
+    if (!op.constant) return pass_ * 10000 + v;
+    return static_cast<int>(std::ranges::count_if(
+               program_->operations.begin(), program_->operations.begin() + v,
+               [](const Operation& before) { return before.constant && before.has_rows(); })) +
+           1;
+  }
+
+  bool has_place(Value v) const { return !layout_->places[at(v)].is_nowhere(); }
+
+  template <typename Change>
+  void for_elements(Value v, RowRange range, const Change& change) {
+    const std::int64_t stride = padded_columns(program_->at(v).columns);
+    const auto first =
+        static_cast<std::size_t>(layout_->places[at(v)].offset + range.begin * stride);
+    const auto count = static_cast<std::size_t>(range.size() * stride);
+    for (std::size_t i = first; i < first + count; ++i) change(owners_.at(i));
+  }
+
+  void write(Value v, RowRange range) {
+    if (!has_place(v)) return;
+    const int own = owner(v);
+    for_elements(v, range, [&](int& element) { element = own; });
+  }
+
+  void expect(Value v, RowRange range, const std::string& when) {
+    if (!has_place(v) || !fault_.empty()) return;
+    const int own = owner(v);
+    for_elements(v, range, [&](const int& element) {
+      if (element == own || !fault_.empty()) return;
+      fault_ = fmt::format("pass {}: rows {}..{} of '{}' hold another value {}", pass_, range.begin,
+                           range.end, to_string(*program_, v), when);
+    });
+  }
+
+  RowRange range_of(Value v, Rows rows) const {
+    const Place& place = layout_->places[at(v)];
+    const std::int64_t halo_end = rows_.inner + place.halo;
+    switch (rows) {
+      case Rows::kMarginal:
+        return {0, marginal_};
+      case Rows::kCentral:
+        return {marginal_, rows_.inner};
+      case Rows::kComputed:
+        return {place.inner + place.halo, place.rows()};
+      case Rows::kPlaced:
+        return {rows_.inner, halo_end};
+      default:
+        return {0, rows_.inner};
+    }
+  }
+
+  void run_blocks(std::span<const Block> blocks) {
+    for (const Block& block : blocks) {
+      for (const Call& call : block.calls) run(call);
+      for (const Value v : block.begins) begin(v);
+      for (const Value v : block.finishes) finish(v);
+    }
+  }
+
+  // Halo rows may arrive as soon as messages are on their way, and until they are waited for.
+  void begin(Value aggregate) {
+    const Value x = program_->at(aggregate).inputs[0];
+    write(x, halo_of(aggregate));
+  }
+  void finish(Value aggregate) {
+    const Value x = program_->at(aggregate).inputs[0];
+    const std::string when = fmt::format("when messages of %{} have arrived", aggregate);
+    expect(x, halo_of(aggregate), when);
+    expect(x, {0, marginal_}, when);
+  }
+  RowRange halo_of(Value aggregate) const {
+    return {rows_.inner, rows_.inner + rows_.halo(program_->at(aggregate).direction)};
+  }
+
+  void run(const Call& call) {
+    const Operation& op = program_->at(call.value);
+    const std::string when = fmt::format("for {}", to_string(*program_, call.value));
+    switch (op.kind) {
+      case OpKind::kFetchComputed: {
+        const Value x = op.inputs[0];
+        return write(x, range_of(x, Rows::kComputed));
+      }
+      case OpKind::kTakeComputed:
+        expect(op.inputs[0], {0, rows_.inner + rows_.forward_halo}, when);
+        return write(call.value, range_of(call.value, Rows::kComputed));
+      case OpKind::kPlaceComputed: {
+        const Value x = op.inputs[0];
+        expect(x, range_of(x, Rows::kComputed), when);
+        return write(x, {rows_.inner, rows_.inner + rows_.forward_halo});
+      }
+      default:
+        break;
+    }
+    for (const Value read : reads_of(op)) {
+      if (!program_->at(read).has_rows() || !has_place(read)) continue;
+      if (call.rows == Rows::kComputed) {
+        const bool elsewhere = op.computed_input != kNoValue && read == op.inputs[0];
+        if (!elsewhere) expect(read, range_of(read, Rows::kComputed), when);
+      } else if (op.kind == OpKind::kAggregate && read == op.inputs[0]) {
+        // Central rows have no neighbours that travel.
+        const RowRange halo = halo_of(call.value);
+        expect(read, {0, call.rows == Rows::kCentral ? rows_.inner : halo.end}, when);
+      } else if (read != op.computed_input) {
+        expect(read, range_of(read, call.rows), when);
+      }
+    }
+    if (op.has_rows()) write(call.value, range_of(call.value, call.rows));
+  }
+
+  RankRows rows_;
+  std::int64_t marginal_;
+  std::vector<int> owners_;
+  const Program* program_ = nullptr;
+  const Layout* layout_ = nullptr;
+  int pass_ = 0;
+  std::string fault_;
+};
+
+// Two epochs, an evaluation, and an epoch more, all in one block.
+std::string fault_of(const Case& model, const Layout& training, const Layout& evaluation) {
+  RememberingMemory memory(model, training, evaluation);
+  memory.run(model.training, model.training_schedule, training);
+  memory.run(model.training, model.training_schedule, training);
+  memory.run(model.evaluation, model.evaluation_schedule, evaluation);
+  memory.run(model.training, model.training_schedule, training);
+  return memory.fault();
+}
+
+TEST(Allocate, NoTwoValuesThatLiveShareAPlace) {
+  int cases = 0;
+  for_all_cases({{24, 16, 5}, {8, 16, 40}}, rank_rows(4), [&](const Case& model) {
+    if (::testing::Test::HasFailure()) return;
+    const Layout training = allocate(model.training, model.training_schedule, model.rows);
+    const Layout evaluation = allocate(model.evaluation, model.evaluation_schedule, model.rows);
+    EXPECT_EQ(overlap_in(model.training, model.training_schedule, training), "") << model.name();
+    EXPECT_EQ(overlap_in(model.evaluation, model.evaluation_schedule, evaluation), "")
+        << model.name();
+    EXPECT_EQ(fault_of(model, training, evaluation), "") << model.name();
+    ++cases;
+  });
+  EXPECT_GT(cases, 5000);
+}
+
+// The judges see what is wrong: each value in turn is moved to where another one lies at a time at
+// which it lives, and no such layout passes.
+TEST(Allocate, ALayoutWithTwoLivingValuesInOnePlaceIsFound) {
+  for (const std::string& kind : model_kinds()) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+      ModelConfig config;
+      config.kind = kind;
+      config.hidden = 16;
+      config.features = 24;
+      config.outputs = 5;
+      config.norm = norm;
+      Case model(config);
+      model.rows = {4, 6, 2, 0};
+      const Layout sound = allocate(model.training, model.training_schedule, model.rows);
+      const Layout evaluation = allocate(model.evaluation, model.evaluation_schedule, model.rows);
+      const std::vector<Life> lives = lives_of(model.training, model.training_schedule);
+      const Program& program = model.training;
+      const Overwriting overwriting(program);
+      int broken = 0;
+      for (Value a = 0; a < program.size(); ++a) {
+        for (Value b = a + 1; b < program.size(); ++b) {
+          const bool both = !sound.places[at(a)].is_nowhere() && !sound.places[at(b)].is_nowhere();
+          if (!both || !lives[at(a)].meets(lives[at(b)]) || overwriting.allows(b, a)) continue;
+          Layout layout = sound;
+          layout.places[at(b)].offset = layout.places[at(a)].offset;
+          const Extent moved = extent_of(program, layout, b);
+          layout.elements = std::max(layout.elements, moved.end);
+          EXPECT_NE(overlap_in(program, model.training_schedule, layout), "")
+              << to_string(program, a) << "; " << to_string(program, b);
+          ++broken;
+          // At one and the same instant the second judge depends on who is last.
+          const bool apart =
+              lives[at(b)].begin > lives[at(a)].begin && lives[at(b)].begin < lives[at(a)].end;
+          if (!apart) continue;
+          EXPECT_NE(fault_of(model, layout, evaluation), "")
+              << to_string(program, a) << "; " << to_string(program, b);
+        }
+      }
+      EXPECT_GT(broken, 30);
+    }
+  }
+}
+
+// --- sizes -------------------------------------------------------------------------------------
+
+// Elements of all values together; and the most that live at one instant, of two that share a place
+// by rule the larger one.
+struct Sizes {
+  std::int64_t all = 0;
+  std::int64_t most_at_once = 0;
+};
+Sizes sizes_of(const Program& program, const Schedule& schedule, const Layout& layout) {
+  const std::vector<Life> lives = lives_of(program, schedule);
+  const Overwriting overwriting(program);
+  Sizes sizes;
+  std::set<int> instants;
+  std::vector<Value> placed;
+  const auto elements = [&](Value v) {
+    const Extent extent = extent_of(program, layout, v);
+    return extent.end - extent.begin;
+  };
+  for (Value v = 0; v < program.size(); ++v) {
+    if (layout.places[at(v)].is_nowhere()) continue;
+    placed.push_back(v);
+    instants.insert(lives[at(v)].begin);
+    sizes.all += elements(v);
+  }
+  for (const int instant : instants) {
+    std::vector<Value> living;
+    std::ranges::copy_if(placed, std::back_inserter(living), [&](Value v) {
+      return lives[at(v)].begin <= instant && instant <= lives[at(v)].end;
+    });
+    std::int64_t sum = 0;
+    for (const Value v : living) {
+      const bool is_under = std::ranges::any_of(
+          living, [&](Value later) { return later != v && overwriting.allows(later, v); });
+      if (!is_under) sum += elements(v);
+    }
+    sizes.most_at_once = std::max(sizes.most_at_once, sum);
+  }
+  return sizes;
+}
+
+// What tensors of training and evaluation took before programs: Model::plan_backward, and outputs
+// and aggregates of every layer.
+std::int64_t former_elements(const Case& model) {
+  const std::int64_t inner = model.rows.inner;
+  const std::int64_t with_halo =
+      inner + std::max(model.rows.forward_halo, model.rows.backward_halo);
+  const bool recomputes = model.config.recomputation.any();
+  std::vector<LayerConfig> layers;
+  for (int l = 0; l < model.config.layers; ++l) layers.push_back(layer_config(model.config, l));
+  const auto multiply_first = [](const LayerConfig& layer) {
+    return layer.order == MultiplyOrder::kMultiplyFirst;
+  };
+  const auto gradient = [&](const LayerConfig& layer) {
+    return (multiply_first(layer) ? with_halo : inner) * padded_columns(layer.out);
+  };
+  std::int64_t total = gradient(layers.back());
+  std::int64_t product = 0;
+  std::int64_t spare = 0;
+  std::int64_t aggregate = 0;
+  bool in_product = false;  // the gradient of the output
+  for (std::size_t l = layers.size(); l-- > 0;) {
+    const LayerConfig& layer = layers[l];
+    if (multiply_first(layer)) product = std::max(product, with_halo * padded_columns(layer.out));
+    if (!multiply_first(layer) && layer.input_gradient) {
+      aggregate = std::max(aggregate, with_halo * padded_columns(layer.in));
+    }
+    const std::int64_t input_gradient = l > 0 ? gradient(layers[l - 1]) : 0;
+    if (layer.norm != Norm::kNone) {
+      total += std::max(inner * padded_columns(layer.out), input_gradient);
+      in_product = false;
+    } else {
+      std::int64_t& to = in_product ? spare : product;
+      to = std::max(to, input_gradient);
+      in_product = !in_product;
+    }
+  }
+  total += product + spare + aggregate;
+  const auto input_rows = [&](const LayerConfig& layer) {
+    const bool reads_halo = !multiply_first(layer) || (layer.index == 1 && recomputes);
+    return reads_halo ? with_halo : inner;
+  };
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    if (!multiply_first(layers[l])) total += inner * padded_columns(layers[l].in);
+    total +=
+        (l + 1 < layers.size() ? input_rows(layers[l + 1]) : inner) * padded_columns(layers[l].out);
+  }
+  if (recomputes) {
+    const std::int64_t in = padded_columns(layers[0].in);
+    const std::int64_t out = padded_columns(layers[0].out);
+    total += model.rows.computed * (in + out);
+    if (has_root_weight(model.config.kind)) total += model.rows.computed * in;
+    if (layers[0].norm != Norm::kNone) total += model.rows.computed * out;
+  }
+  if (model.config.input_dropout > 0 || input_rows(layers[0]) > inner) {
+    total += input_rows(layers[0]) * padded_columns(model.config.features);
+  }
+  return total;
+}
+
+TEST(Allocate, TakesLessThanAllValuesAndNotLessThanThoseOfOneInstant) {
+  int cases = 0;
+  int tight = 0;
+  for_all_cases({{24, 16, 5}}, rank_rows(16), [&](const Case& model) {
+    for (const bool evaluates : {false, true}) {
+      const Program& program = evaluates ? model.evaluation : model.training;
+      const Schedule& schedule = evaluates ? model.evaluation_schedule : model.training_schedule;
+      const Layout layout = allocate(program, schedule, model.rows);
+      const Sizes sizes = sizes_of(program, schedule, layout);
+      EXPECT_LE(layout.elements, sizes.all) << model.name();
+      EXPECT_GE(layout.elements, sizes.most_at_once) << model.name();
+      ++cases;
+      tight += layout.elements == sizes.most_at_once ? 1 : 0;
+      // What lives for ever lies in front, so that a layout of its own is never tighter.
+      const Layout apart = allocate(program, schedule, model.rows, Sharing::kNone);
+      EXPECT_LE(layout.elements, apart.elements) << model.name();
+    }
+  });
+  EXPECT_GT(cases, 5000);
+  RecordProperty("tight_of_1000", 1000 * tight / cases);
+  EXPECT_GT(tight, cases * 8 / 10);
+}
+
+TEST(Allocate, NeverTakesMoreThanTheEngineBeforeProgramsDid) {
+  int cases = 0;
+  double largest = 0;
+  const std::vector<Columns> columns = {
+      {128, 256, 40}, {100, 256, 47}, {600, 64, 41}, {16, 64, 200}, {56, 56, 56}};
+  for_all_cases(columns, rank_rows(10000), [&](const Case& model) {
+    const std::int64_t elements =
+        std::max(allocate(model.training, model.training_schedule, model.rows).elements,
+                 allocate(model.evaluation, model.evaluation_schedule, model.rows).elements);
+    const std::int64_t former = former_elements(model);
+    largest = std::max(largest, static_cast<double>(elements) / static_cast<double>(former));
+    EXPECT_LE(elements, former) << model.name();
+    ++cases;
+  });
+  EXPECT_GT(cases, 10000);
+  RecordProperty("largest_share_percent", static_cast<int>(100 * largest));
+}
+
+// Both programs find what is computed once in the same place: either may have computed it.
+TEST(Allocate, KeepsConstantsInTheSamePlacesInTrainingAndEvaluation) {
+  int kept = 0;
+  for_all_cases({{24, 16, 5}}, rank_rows(4), [&](const Case& model) {
+    const auto constants = [&](const Program& program, const Schedule& schedule) {
+      const Layout layout = allocate(program, schedule, model.rows);
+      const std::vector<Life> lives = lives_of(program, schedule);
+      std::vector<std::string> found = {fmt::format("{} elements", layout.kept_elements)};
+      for (Value v = 0; v < program.size(); ++v) {
+        const Place& place = layout.places[at(v)];
+        if (!program.at(v).constant || lives[at(v)].end != kForever || place.is_nowhere()) continue;
+        EXPECT_LE(extent_of(program, layout, v).end, layout.kept_elements);
+        found.push_back(fmt::format("{} at {}: {} + {} + {} rows of {}",
+                                    traits_of(program.at(v).kind).name, place.offset, place.inner,
+                                    place.halo, place.computed, program.at(v).columns));
+      }
+      return found;
+    };
+    const auto training = constants(model.training, model.training_schedule);
+    EXPECT_EQ(training, constants(model.evaluation, model.evaluation_schedule)) << model.name();
+    kept += training.size() > 1 ? 1 : 0;
+  });
+  EXPECT_GT(kept, 1000);
+}
+
+}  // namespace
+}  // namespace atl

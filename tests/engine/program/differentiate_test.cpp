@@ -1,0 +1,207 @@
+// Which gradients are made, and in which order their terms are added: the order decides the bits.
+#include "engine/program/differentiate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/models/convolutions.hpp"
+#include "engine/models/model.hpp"
+
+namespace atl {
+namespace {
+
+constexpr LayerOrder kMultiplies{MultiplyOrder::kMultiplyFirst, false};
+constexpr LayerOrder kAggregates{MultiplyOrder::kAggregateFirst, false};
+
+// Operations of one backward scope, a line each.
+std::vector<std::string> backward_lines(const Program& program, int layer) {
+  std::vector<std::string> lines;
+  for (Value v = 0; v < program.size(); ++v) {
+    if (program.scope_of(v) != Scope{Scope::Kind::kLayer, layer, Direction::kBackward}) continue;
+    lines.push_back(to_string(program, v));
+  }
+  return lines;
+}
+
+int count_of(const Program& program, OpKind kind) {
+  return static_cast<int>(std::ranges::count(program.operations, kind, &Operation::kind));
+}
+
+using Operations = std::vector<std::string>;
+
+// Two SAGE layers, the second with all terms.
+Program sage(LayerOrder order) {
+  Builder b(Pass::kTraining, 6, {order, order}, 0);
+  Value x = b.input();
+  for (const int layer : {0, 1}) {
+    b.begin_layer(layer);
+    x = sage_convolution(b, x, 4);
+    b.end_layer(x);
+  }
+  Program program = b.finish();
+  differentiate(program);
+  return program;
+}
+
+// The forward pass of such a layer: weight, root weight, two operations on neighbours, the node's
+// own product, and the sum of both.
+TEST(Differentiate, SageStoresTheNeighboursTermAndAddsTheRoots) {
+  const Program first = sage(kMultiplies);
+  EXPECT_EQ(to_string(first, 12), "%12 = add %10 %11");
+  EXPECT_EQ(
+      backward_lines(first, 1),
+      (Operations{"%15 = weight gradient %6 %13 'layers.1.root_weight'",
+                  "%16 = aggregate mean backward channel 1 %13",
+                  "%17 = weight gradient %6 %16 'layers.1.weight'",
+                  "%18 = linear transposed %16 %7 'layers.1.weight'",
+                  "%19 = linear transposed %13 %8 'layers.1.root_weight'", "%20 = add %18 %19"}));
+  EXPECT_TRUE(first.at(20).ordered);
+
+  // One operation more: the features' copy.
+  const Program second = sage(kAggregates);
+  EXPECT_EQ(
+      backward_lines(second, 1),
+      (Operations{"%16 = weight gradient %7 %14 'layers.1.root_weight'",
+                  "%17 = weight gradient %10 %14 'layers.1.weight'",
+                  "%18 = linear transposed %14 %8 'layers.1.weight'",
+                  "%19 = aggregate mean backward channel 1 %18",
+                  "%20 = linear transposed %14 %9 'layers.1.root_weight'", "%21 = add %19 %20"}));
+  EXPECT_TRUE(second.at(21).ordered);
+}
+
+// The first layer's input depends on no parameter: nothing asks for its gradient, and with the
+// aggregate before the product nothing needs messages.
+TEST(Differentiate, MakesNoGradientOfConstants) {
+  EXPECT_EQ(backward_lines(sage(kMultiplies), 0),
+            (Operations{"%21 = weight gradient %0 %20 'layers.0.root_weight'",
+                        "%22 = aggregate mean backward channel 0 %20",
+                        "%23 = weight gradient %0 %22 'layers.0.weight'"}));
+  EXPECT_EQ(backward_lines(sage(kAggregates), 0),
+            (Operations{"%22 = weight gradient %0 %21 'layers.0.root_weight'",
+                        "%23 = weight gradient %4 %21 'layers.0.weight'"}));
+  for (const double input_dropout : {0.0, 0.5}) {
+    ModelConfig config;
+    config.layers = 2;
+    config.features = 6;
+    config.outputs = 3;
+    config.input_dropout = input_dropout;
+    config.order = OrderChoice::kAggregateFirst;
+    const Program program = model_program(config, Pass::kTraining);
+    EXPECT_TRUE(std::ranges::none_of(program.operations, [&](const Operation& op) {
+      const Scope& scope = program.scopes[static_cast<std::size_t>(op.scope)];
+      return scope.kind == Scope::Kind::kInput && scope.direction == Direction::kBackward;
+    }));
+    EXPECT_EQ(count_of(program, OpKind::kActivateBackward), 0);  // part of the sums of the bias
+  }
+}
+
+// a, b and c read x; the sum that reads them in another order changes nothing.
+TEST(Differentiate, AddsTermsInForwardOrderOfTheReaders) {
+  Builder builder(Pass::kTraining, 6, {kMultiplies, kMultiplies}, 0);
+  builder.begin_layer(0);
+  const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
+  builder.end_layer(x);
+  builder.begin_layer(1);
+  const Value a = builder.linear(x, builder.weight("a", x, 4));
+  const Value b = builder.linear(x, builder.weight("b", x, 4));
+  const Value c = builder.linear(x, builder.weight("c", x, 4));
+  builder.end_layer(builder.add(c, builder.add(b, a)));
+  Program program = builder.finish();
+  differentiate(program);
+  EXPECT_EQ(backward_lines(program, 1),
+            (Operations{"%13 = weight gradient %2 %11 'layers.1.c'",
+                        "%14 = weight gradient %2 %11 'layers.1.b'",
+                        "%15 = weight gradient %2 %11 'layers.1.a'",
+                        "%16 = linear transposed %11 %3 'layers.1.a'",
+                        "%17 = linear transposed %11 %5 'layers.1.b'", "%18 = add %16 %17",
+                        "%19 = linear transposed %11 %7 'layers.1.c'", "%20 = add %18 %19"}));
+  EXPECT_EQ(backward_lines(program, 0),
+            Operations{"%21 = weight gradient %0 %20 'layers.0.weight'"});
+}
+
+// The layer that reads x last leaves its term first; the nearer one adds to it.
+TEST(Differentiate, AddsTermsOfEarlierScopesToThoseOfLaterOnes) {
+  Builder builder(Pass::kTraining, 6, {kMultiplies, kMultiplies, kMultiplies}, 0);
+  builder.begin_layer(0);
+  const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
+  builder.end_layer(x);
+  builder.begin_layer(1);
+  const Value y = builder.linear(x, builder.weight("weight", x, 4));
+  builder.end_layer(y);
+  builder.begin_layer(2);
+  const Value z = builder.linear(y, builder.weight("weight", y, 4));
+  builder.end_layer(builder.add(z, x));
+  Program program = builder.finish();
+  differentiate(program);
+  const auto loss =
+      static_cast<Value>(std::ranges::find(program.operations, OpKind::kLoss, &Operation::kind) -
+                         program.operations.begin());
+  const Operations middle = backward_lines(program, 1);
+  ASSERT_EQ(middle.size(), 3U);
+  // What layer 2 passes past layer 1 is the gradient of its own output, as it is.
+  EXPECT_TRUE(middle[2].ends_with(fmt::format("add %{} %{}", loss, program.size() - 5)))
+      << to_string(program);
+}
+
+TEST(Differentiate, AddsBothTermsOfAValueThatIsReadTwiceAtOnce) {
+  Builder builder(Pass::kTraining, 6, {kMultiplies}, 0);
+  builder.begin_layer(0);
+  const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
+  builder.end_layer(builder.add(x, x));
+  Program program = builder.finish();
+  differentiate(program);
+  EXPECT_EQ(backward_lines(program, 0),
+            (Operations{"%6 = add %4 %4", "%7 = weight gradient %0 %6 'layers.0.weight'"}));
+}
+
+// By model, norm and order.
+TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
+  for (const std::string& kind : model_kinds()) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+      for (const OrderChoice order :
+           {OrderChoice::kAuto, OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
+        ModelConfig config;
+        config.kind = kind;
+        config.layers = 4;
+        config.features = 6;
+        config.outputs = 3;
+        config.norm = norm;
+        config.order = order;
+        const Program program = model_program(config, Pass::kTraining);
+        SCOPED_TRACE(to_string(program));
+        std::vector<int> gradients(program.parameters.size(), 0);
+        for (const Operation& op : program.operations) {
+          const bool adds_two =
+              op.kind == OpKind::kLayerNormBackward || op.kind == OpKind::kNormSums;
+          const bool adds =
+              adds_two || op.kind == OpKind::kWeightGradient || op.kind == OpKind::kBiasGradient;
+          if (adds) ++gradients[static_cast<std::size_t>(op.parameter)];
+          if (adds_two) ++gradients[static_cast<std::size_t>(op.second_parameter)];
+        }
+        EXPECT_EQ(gradients, std::vector(program.parameters.size(), 1));
+        EXPECT_EQ(count_of(program, OpKind::kZeroGradients), 1);
+        EXPECT_EQ(count_of(program, OpKind::kSumGradients), 1);
+
+        // Layers 0 to 3, loss, layers 3 to 0, step; no value of a later scope is read.
+        int before = -1;
+        for (Value v = 0; v < program.size(); ++v) {
+          EXPECT_GE(program.at(v).scope, before);
+          before = program.at(v).scope;
+          for (const Value read : reads_of(program.at(v))) EXPECT_LT(read, v);
+        }
+        const std::size_t forward = (program.scopes.size() - 2) / 2;
+        for (std::size_t s = 0; s < forward; ++s) {
+          const Scope& scope = program.scopes[s];
+          EXPECT_EQ(program.scopes[program.scopes.size() - 2 - s],
+                    (Scope{scope.kind, scope.layer, Direction::kBackward}));
+        }
+        EXPECT_EQ(program.scopes[forward].kind, Scope::Kind::kLoss);
+        EXPECT_EQ(program.scopes.back().kind, Scope::Kind::kStep);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace atl

@@ -1,0 +1,199 @@
+// Which operations become one, which stay apart, and which of two terms adds to the other.
+#include "engine/program/fuse.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/models/convolutions.hpp"
+#include "engine/program/differentiate.hpp"
+
+namespace atl {
+namespace {
+
+constexpr LayerOrder kMultiplyFirst{MultiplyOrder::kMultiplyFirst, false};
+constexpr LayerOrder kAggregateFirst{MultiplyOrder::kAggregateFirst, false};
+constexpr LayerOrder kKept{MultiplyOrder::kAggregateFirst, true};
+
+using Lines = std::vector<std::string>;
+
+// A model of one layer: `layer` says what it does to its input.
+template <typename Layer>
+Program one_layer(Pass pass, LayerOrder order, const Layer& layer) {
+  Builder builder(pass, 6, {order}, 0);
+  builder.begin_layer(0);
+  builder.end_layer(layer(builder, builder.input()));
+  return builder.finish();
+}
+
+// What is run, a line each.
+Lines lines_of(const Program& program) {
+  Lines lines;
+  for (Value v = 0; v < program.size(); ++v) {
+    const OpKind kind = program.at(v).kind;
+    if (kind == OpKind::kFeatures || kind == OpKind::kParameter) continue;
+    lines.push_back(to_string(program, v));
+  }
+  return lines;
+}
+
+template <typename Layer>
+Lines fused(Pass pass, LayerOrder order, const Layer& layer) {
+  Program program = one_layer(pass, order, layer);
+  fuse(program);
+  return lines_of(program);
+}
+
+Value gcn_layer(Builder& b, Value x) {
+  return b.relu_dropout(b.bias(gcn_convolution(b, x, 4)), 0.5);
+}
+
+TEST(Fuse, BiasAndActivationJoinTheProductOrAggregateBeforeThem) {
+  EXPECT_EQ(fused(Pass::kTraining, kAggregateFirst, gcn_layer),
+            (Lines{"%2 = copy %0, once", "%3 = aggregate symmetric forward channel 0 %2",
+                   "%5 = linear %3 %1 'layers.0.weight', bias %4, relu, dropout 0.5"}));
+  EXPECT_EQ(fused(Pass::kEvaluation, kMultiplyFirst, gcn_layer),
+            (Lines{"%2 = linear %0 %1 'layers.0.weight'",
+                   "%4 = aggregate symmetric forward channel 0 %2, bias %3, relu"}));
+}
+
+TEST(Fuse, LeavesAValueWithTwoReadersAlone) {
+  const auto layer = [](Builder& b, Value x) {
+    const Value product = b.linear(x, b.weight("weight", x, 4));
+    const Value active = b.relu_dropout(product, 0);
+    return b.add(active, b.linear(product, b.weight("more", product, 4)));
+  };
+  EXPECT_EQ(fused(Pass::kTraining, kMultiplyFirst, layer),
+            (Lines{"%2 = linear %0 %1 'layers.0.weight'", "%3 = activate %2, relu",
+                   "%5 = linear %2 %4 'layers.0.more', added to %3"}));
+}
+
+// An evaluation is asked for what the last layer gets; training is not.
+TEST(Fuse, LeavesAnOutputAlone) {
+  Builder builder(Pass::kEvaluation, 6, {kMultiplyFirst, kMultiplyFirst}, 0);
+  builder.begin_layer(0);
+  const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
+  builder.end_layer(x);
+  builder.begin_layer(1);
+  builder.end_layer(builder.bias(x));
+  Program program = builder.finish();
+  EXPECT_EQ(program.outputs, (std::vector{program.logits(), x}));
+  fuse(program);
+  EXPECT_EQ(lines_of(program), (Lines{"%2 = linear %0 %1 'layers.0.weight'",
+                                      "%4 = bias %2 'layers.1.bias', bias %3"}));
+}
+
+// What is computed once must not get what changes with the parameters.
+TEST(Fuse, LeavesAKeptAggregateAlone) {
+  const auto layer = [](Builder& b, Value x) {
+    return b.bias(b.aggregate(Normalisation::kMean, x));
+  };
+  EXPECT_EQ(fused(Pass::kTraining, kKept, layer),
+            (Lines{"%1 = copy %0, once", "%2 = aggregate mean forward channel 0 %1, once",
+                   "%4 = bias %2 'layers.0.bias', bias %3"}));
+  EXPECT_EQ(fused(Pass::kTraining, kAggregateFirst, layer),
+            (Lines{"%1 = copy %0, once", "%3 = aggregate mean forward channel 0 %1, bias %2"}));
+}
+
+// Batch norm of training first needs sums over all rows of what it normalises.
+TEST(Fuse, BatchNormJoinsByKnownStatisticsOnly) {
+  const auto layer = [](Builder& b, Value x) {
+    return b.relu_dropout(b.batch_norm(gcn_convolution(b, x, 4)), 0.5);
+  };
+  EXPECT_EQ(fused(Pass::kTraining, kAggregateFirst, layer),
+            (Lines{"%2 = copy %0, once", "%3 = aggregate symmetric forward channel 0 %2",
+                   "%4 = linear %3 %1 'layers.0.weight'", "%7 = moments %4 'layers.0.norm.weight'",
+                   "%8 = sum over ranks %7 'layers.0.norm.weight'",
+                   "%9 = statistics %8 'layers.0.norm.weight'",
+                   "%10 = normalise %4 'layers.0.norm.weight', normalise %9 %5, bias %6, relu, "
+                   "dropout 0.5"}));
+  EXPECT_EQ(fused(Pass::kEvaluation, kAggregateFirst, layer),
+            (Lines{"%2 = copy %0, once", "%3 = aggregate symmetric forward channel 0 %2",
+                   "%6 = inverse deviation 'layers.0.norm.weight'",
+                   "%7 = linear %3 %1 'layers.0.weight', normalise %6 %4, bias %5, relu"}));
+}
+
+TEST(Fuse, LayerNormStaysApart) {
+  const auto layer = [](Builder& b, Value x) {
+    return b.relu_dropout(b.layer_norm(gcn_convolution(b, x, 4)), 0.5);
+  };
+  const Lines lines = fused(Pass::kTraining, kMultiplyFirst, layer);
+  EXPECT_EQ(lines, (Lines{"%2 = linear %0 %1 'layers.0.weight'",
+                          "%3 = aggregate symmetric forward channel 0 %2",
+                          "%6 = layer norm %3 %4 %5 'layers.0.norm.weight'",
+                          "%7 = activate %6, relu, dropout 0.5"}));
+}
+
+// A tail is norm, bias, activation: a bias behind an activation is none.
+TEST(Fuse, KeepsTheOrderOfATail) {
+  const auto layer = [](Builder& b, Value x) {
+    return b.bias(b.relu_dropout(b.linear(x, b.weight("weight", x, 4)), 0));
+  };
+  EXPECT_EQ(fused(Pass::kTraining, kMultiplyFirst, layer),
+            (Lines{"%2 = linear %0 %1 'layers.0.weight', relu",
+                   "%4 = bias %2 'layers.0.bias', bias %3"}));
+}
+
+// An aggregate can wait for its messages while the other term is computed; else the later one adds.
+TEST(Fuse, AnAdditionJoinsTheAggregateOrTheLaterTerm) {
+  const auto sage = [](Builder& b, Value x) { return b.bias(sage_convolution(b, x, 4)); };
+  EXPECT_EQ(
+      fused(Pass::kTraining, kMultiplyFirst, sage),
+      (Lines{"%3 = linear %0 %1 'layers.0.weight'", "%4 = linear %0 %2 'layers.0.root_weight'",
+             "%6 = aggregate mean forward channel 0 %3, added to %4, bias %5"}));
+  EXPECT_EQ(fused(Pass::kTraining, kAggregateFirst, sage),
+            (Lines{"%3 = copy %0, once", "%4 = aggregate mean forward channel 0 %3",
+                   "%5 = linear %4 %1 'layers.0.weight'",
+                   "%7 = linear %0 %2 'layers.0.root_weight', added to %5, bias %6"}));
+  // Whichever way round it was written.
+  const auto reversed = [](Builder& b, Value x) {
+    const Value own = b.linear(x, b.weight("own", x, 4));
+    return b.add(own, b.propagate(Normalisation::kMean, x, b.weight("weight", x, 4)));
+  };
+  EXPECT_EQ(fused(Pass::kTraining, kMultiplyFirst, reversed).back(),
+            "%5 = aggregate mean forward channel 0 %4, added to %2");
+  EXPECT_EQ(fused(Pass::kTraining, kAggregateFirst, reversed).back(),
+            "%6 = linear %5 %3 'layers.0.weight', added to %2");
+}
+
+// The sums run where the gradient of the activation was, and give it to all that reads it.
+TEST(Fuse, TheGradientOfAnActivationJoinsTheSums) {
+  Program program = one_layer(Pass::kTraining, kAggregateFirst, gcn_layer);
+  differentiate(program);
+  fuse(program);
+  const Lines lines = lines_of(program);
+  EXPECT_EQ(
+      Lines(lines.begin() + 3, lines.end()),
+      (Lines{"%6 = loss %5", "%7 = zero gradients",
+             "%8 = bias gradient %6 'layers.0.bias', through activation %5, relu, dropout 0.5",
+             "%9 = weight gradient %3 %8 'layers.0.weight'", "%10 = sum gradients", "%11 = step"}));
+
+  const auto batch = [](Builder& b, Value x) {
+    return b.relu_dropout(b.batch_norm(gcn_convolution(b, x, 4)), 0);
+  };
+  program = one_layer(Pass::kTraining, kAggregateFirst, batch);
+  differentiate(program);
+  fuse(program);
+  const auto sums = std::ranges::find(program.operations, OpKind::kNormSums, &Operation::kind);
+  ASSERT_NE(sums, program.operations.end());
+  EXPECT_EQ(sums->through, program.logits());
+  const auto norm = std::ranges::find(program.operations, OpKind::kNormBackward, &Operation::kind);
+  EXPECT_EQ(norm->inputs.front(), static_cast<Value>(sums - program.operations.begin()));
+  EXPECT_EQ(std::ranges::count(program.operations, OpKind::kActivateBackward, &Operation::kind), 0);
+}
+
+// Layer norm's sums are not of the activation's gradient alone: both stay.
+TEST(Fuse, TheGradientOfAnActivationStaysBesideLayerNorm) {
+  Program program = one_layer(Pass::kTraining, kAggregateFirst, [](Builder& b, Value x) {
+    return b.relu_dropout(b.layer_norm(gcn_convolution(b, x, 4)), 0);
+  });
+  differentiate(program);
+  fuse(program);
+  EXPECT_EQ(std::ranges::count(program.operations, OpKind::kActivateBackward, &Operation::kind), 1);
+  const auto norm =
+      std::ranges::find(program.operations, OpKind::kLayerNormBackward, &Operation::kind);
+  EXPECT_EQ(program.at(norm->inputs.front()).kind, OpKind::kActivateBackward);
+}
+
+}  // namespace
+}  // namespace atl

@@ -1,0 +1,163 @@
+// What is counted for a program is what its backend counts while it runs.
+#include "engine/program/work.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/models/model.hpp"
+#include "engine/program/network.hpp"
+#include "tests/support/random_graph.hpp"
+#include "tests/support/test_rank.hpp"
+
+namespace atl {
+namespace {
+
+struct CountedWork {
+  double flops = 0;
+  double bytes = 0;
+  double no_reuse_bytes = 0;
+
+  void add(const SpanWork& work) {
+    flops += work.flops;
+    bytes += work.bytes;
+    no_reuse_bytes += work.no_reuse_bytes;
+  }
+};
+using WorkByName = std::map<std::string, CountedWork>;
+
+// The name of the backend's operation; null: none, or one that messages use, too.
+const char* backend_name(const Operation& op) {
+  switch (op.kind) {
+    case OpKind::kLinear:
+    case OpKind::kWeightGradient:
+      return "gemm";
+    case OpKind::kAggregate:
+      return "spmm";
+    case OpKind::kCopy:
+    case OpKind::kBias:
+    case OpKind::kActivate:
+    case OpKind::kNormalise:
+      return "apply_epilogue";
+    case OpKind::kActivateBackward:
+      return "relu_dropout_backward";
+    case OpKind::kBiasGradient:
+      return op.through == kNoValue ? "column_sums" : "relu_dropout_column_sums";
+    case OpKind::kLayerNorm:
+      return "layer_norm";
+    case OpKind::kLayerNormBackward:
+      return "layer_norm_backward";
+    case OpKind::kMoments:
+      return "batch_norm_moments";
+    case OpKind::kNormBackward:
+      return "batch_norm_backward";
+    case OpKind::kLoss:
+      return "softmax_cross_entropy";
+    case OpKind::kStep:
+      return "adam_step";
+    default:
+      return nullptr;
+  }
+}
+
+RankShape shape_of(const LocalGraphView& local, const Recomputation& recomputation) {
+  const auto offset = [&](std::int64_t row) {
+    return local.forward.csr.row_ptr[static_cast<std::size_t>(row)];
+  };
+  const std::int64_t inner = local.inner();
+  const std::int64_t halo = local.forward.plan.halo_rows();
+  return {.rows = {inner, halo, local.backward.plan.halo_rows(), recomputation.any() ? halo : 0},
+          .marginal = inner - local.central,
+          .edges = offset(inner),
+          .marginal_edges = offset(inner) - offset(local.central),
+          .weighted = !local.forward.csr.values.empty()};
+}
+
+// Counts one epoch both ways on every rank and compares them.
+void compare_epoch(const ModelConfig& config, int parts, bool weighted) {
+  const Csr csr = random_graph(70, 4, /*directed=*/false, weighted, 5);
+  run_parts({csr.view(), true}, parts, [&](Transport& transport, const LocalGraphView& local) {
+    TestRank rank(transport, local, "reference");
+    Tensor features(*rank.backend, local.inner(), config.features, config.dtype);
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(local.inner()), 0);
+    std::vector<LocalId> rows = {static_cast<LocalId>(0)};
+    LossTargets targets;
+    targets.labels = labels;
+    targets.rows = rows;
+    Network network(model_program(config, Pass::kTraining),
+                    model_program(config, Pass::kEvaluation),
+                    {.dtype = config.dtype, .recomputation = config.recomputation}, *rank.backend,
+                    *rank.queue, local, features.view());
+    rank.exchange->keep_alive(network.memory());
+    network.allocate(3, transport);
+    Loss loss(*rank.backend, targets, parts);
+    const Optimizer optimizer({}, network.parameters());
+    EpochState state = optimizer.state_of(1);
+    RankContext context = rank.context();
+    context.state = &state;
+
+    TraceRecorder recorder;
+    rank.backend->profile_into(&recorder, rank.queue.get());
+    network.run_forward(context);
+    network.run_backward(context, loss);
+    network.run_step(context, optimizer);
+    rank.backend->profile_into(nullptr, nullptr);
+
+    const Program& program = network.training();
+    const std::vector<SpanWork> work = work_of_operations(
+        program, network.training_schedule(), shape_of(local, config.recomputation), config.dtype);
+    WorkByName expected;
+    for (Value v = 0; v < program.size(); ++v) {
+      const char* name = backend_name(program.at(v));
+      if (name != nullptr) expected[name].add(work[static_cast<std::size_t>(v)]);
+    }
+    WorkByName found;
+    for (const TraceSpan& span : recorder.spans()) {
+      // Copies of weights in another type belong to the step.
+      const std::string name =
+          std::string_view(span.name) == "convert" ? "adam_step" : std::string(span.name);
+      if (expected.contains(name)) found[name].add(span.work);
+    }
+    ASSERT_GT(found.size(), 5U);
+    for (const auto& [name, counted] : expected) {
+      EXPECT_EQ(counted.flops, found[name].flops) << name << ", " << parts << " ranks";
+      EXPECT_EQ(counted.bytes, found[name].bytes) << name << ", " << parts << " ranks";
+      EXPECT_EQ(counted.no_reuse_bytes, found[name].no_reuse_bytes)
+          << name << ", " << parts << " ranks";
+    }
+  });
+}
+
+TEST(Work, IsWhatABackendCounts) {
+  for (const std::string& kind : model_kinds()) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+      for (const OrderChoice order : {OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
+        for (const DType dtype : {DType::kF32, DType::kBf16}) {
+          for (const int parts : {1, 3}) {
+            SCOPED_TRACE(fmt::format("{}, norm {}, {}", kind, to_string(norm), to_string(dtype)));
+            ModelConfig config;
+            config.kind = kind;
+            config.hidden = 10;
+            config.features = 6;
+            config.outputs = 4;
+            config.norm = norm;
+            config.order = order;
+            config.dtype = dtype;
+            const bool weighted = parts == 3;
+            compare_epoch(config, parts, weighted);
+            if (parts == 1 || order == OrderChoice::kMultiplyFirst) continue;
+            config.recomputation = Recomputation::of_all_pairs(parts);
+            compare_epoch(config, parts, weighted);
+            config.layer_orders = {{MultiplyOrder::kAggregateFirst, true},
+                                   {MultiplyOrder::kMultiplyFirst, false},
+                                   {MultiplyOrder::kMultiplyFirst, false}};
+            compare_epoch(config, parts, weighted);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace atl
