@@ -108,6 +108,7 @@ void declare(CLI::App& program) {
   add_bench_command(program);
   add_report_command(program);
   add_topology_command(program);
+  add_program_command(program);
   add_trace_command(program);
   add_doctor_command(program);
   add_config_option(program);

@@ -6,9 +6,8 @@
 
 namespace atl {
 
-namespace {
-
 void add_model_flags(CLI::App& command, TrainFlags& flags) {
+  command.add_option("dataset", flags.dataset, "Dataset folder")->required();
   TrainOptions& train = flags.train;
   command.add_option("--model", train.model, "Layer type: gcn or sage (mean aggregator)")
       ->check(CLI::IsMember(model_kinds()))
@@ -28,7 +27,41 @@ void add_model_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--input-dropout", train.input_dropout, "Dropout of the features, in [0, 1)")
       ->check(CLI::Range(0.0, 0.999))
       ->group("Model");
+  command
+      .add_option("--dtype", flags.dtype,
+                  "Storage of activations and messages: f32, or bf16 with sums in f32")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->group("Machine");
+  command
+      .add_option("--order", flags.order,
+                  "Multiply by the weight before or after aggregating: auto, multiply-first, "
+                  "aggregate-first")
+      ->check(CLI::IsMember({"auto", "multiply-first", "aggregate-first"}))
+      ->group("Machine");
+  command
+      .add_option("--cache-aggregate", flags.cache,
+                  "Keep the first aggregate of constant features: on or off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->group("Machine");
+  command
+      .add_option(
+          "--recompute", flags.recompute,
+          "Compute the first layer's output for other ranks' nodes instead of receiving it: "
+          "none or all")
+      ->check(CLI::IsMember({"none", "all"}))
+      ->group("Machine");
 }
+
+void add_cut_flags(CLI::App& command, TrainFlags& flags) {
+  add_partition_flags(command, flags.partition);
+  command.add_option("--partition-seed", flags.partition_seed, "Seed of the cut")
+      ->check(seed_number());
+  command
+      .add_option("--split-index", flags.train.split_index, "Which split, for sets with several")
+      ->check(non_negative_number());
+}
+
+namespace {
 
 void add_optimizer_flags(CLI::App& command, TrainFlags& flags) {
   OptimizerConfig& optimizer = flags.train.optimizer;
@@ -58,10 +91,6 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--seed", flags.train.seed, "Seed of weights and dropout")
       ->check(seed_number())
       ->group("Optimizer");
-  command
-      .add_option("--split-index", flags.train.split_index, "Which split, for sets with several")
-      ->check(non_negative_number())
-      ->group("Optimizer");
 }
 
 void add_machine_flags(CLI::App& command, TrainFlags& flags) {
@@ -87,11 +116,6 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
       .add_option("--timeout", flags.transport.timeout_seconds,
                   "Seconds without a sign of life from a peer before all ranks end; 0: never")
       ->check(non_negative_number())
-      ->group("Machine");
-  command
-      .add_option("--dtype", flags.dtype,
-                  "Storage of activations and messages: f32, or bf16 with sums in f32")
-      ->check(CLI::IsMember({"f32", "bf16"}))
       ->group("Machine");
   command
       .add_option("--cuda-graph", flags.cuda_graph,
@@ -144,24 +168,6 @@ void add_machine_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--overlap", flags.overlap, "Hide messages behind central work: on or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->group("Messages");
-  command
-      .add_option("--order", flags.order,
-                  "Multiply by the weight before or after aggregating: auto, multiply-first, "
-                  "aggregate-first")
-      ->check(CLI::IsMember({"auto", "multiply-first", "aggregate-first"}))
-      ->group("Machine");
-  command
-      .add_option("--cache-aggregate", flags.cache,
-                  "Keep the first aggregate of constant features: on or off")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->group("Machine");
-  command
-      .add_option(
-          "--recompute", flags.recompute,
-          "Compute the first layer's output for other ranks' nodes instead of receiving it: "
-          "none or all")
-      ->check(CLI::IsMember({"none", "all"}))
-      ->group("Machine");
 }
 
 }  // namespace
@@ -171,13 +177,10 @@ std::string messages_of(const std::string& transport) {
 }
 
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
-  command.add_option("dataset", flags.dataset, "Dataset folder")->required();
   add_model_flags(command, flags);
   add_optimizer_flags(command, flags);
   add_machine_flags(command, flags);
-  add_partition_flags(command, flags.partition);
-  command.add_option("--partition-seed", flags.partition_seed, "Seed of the cut")
-      ->check(seed_number());
+  add_cut_flags(command, flags);
   CLI::Option* plan = command
                           .add_option("--plan", flags.plan,
                                       "plan.json of atoll plan: how the graph is cut, each layer's "

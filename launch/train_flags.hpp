@@ -42,6 +42,11 @@ struct TrainFlags {
 // How messages between devices travel under --transport: see make_device_transport.
 std::string messages_of(const std::string& transport);
 
+// Declares parts of what add_train_flags does, for subcommands that train nothing: DIR and what a
+// program of the model depends on; how the graph is cut.
+void add_model_flags(CLI::App& command, TrainFlags& flags);
+void add_cut_flags(CLI::App& command, TrainFlags& flags);
+
 // Declares DIR, the model, optimizer, machine and partition options. `flags` must live until the
 // command's callback has run.
 void add_train_flags(CLI::App& command, TrainFlags& flags);

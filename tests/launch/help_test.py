@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import run
 
 SUBCOMMANDS = ["import", "generate", "info", "partition", "train", "predict", "bench", "report",
-               "plan", "topology", "trace", "doctor"]
+               "plan", "topology", "program", "trace", "doctor"]
 
 
 class HelpTest(unittest.TestCase):

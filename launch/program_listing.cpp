@@ -1,0 +1,158 @@
+#include "launch/program_listing.hpp"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+namespace atl {
+
+namespace {
+
+// 1e6 of something; nothing where there is nothing.
+std::string millions(double value) { return value == 0 ? "" : fmt::format("{:.2f}", value / 1e6); }
+
+std::string once_suffix(const Operation& op) { return op.constant ? " once" : ""; }
+
+}  // namespace
+
+ProgramListing::ProgramListing(const ModelConfig& model, Pass pass, const RankShape& shape)
+    : dtype_(model.dtype),
+      shape_(shape),
+      program_(model_program(model, pass)),
+      schedule_(schedule(program_)),
+      layout_(allocate(program_, schedule_, shape.rows)),
+      apart_elements_(allocate(program_, schedule_, shape.rows, Sharing::kNone).elements),
+      work_(work_of_operations(program_, schedule_, shape, model.dtype)),
+      parameters_(parameter_sizes(program_, /*pads_operands=*/false)) {}
+
+ProgramListing::Messages ProgramListing::messages_of(const Operation& op) const {
+  const RankRows& rows = shape_.rows;
+  if (op.kind == OpKind::kFetchComputed) return {op.columns, rows.computed, Direction::kForward};
+  if (op.kind != OpKind::kAggregate) return {};
+  const std::int64_t computed = op.fetches_rest ? rows.computed : 0;
+  return {op.columns, rows.halo(op.direction) - computed, op.direction};
+}
+
+std::int64_t ProgramListing::rows_of(const Operation& op) const {
+  if (op.kind == OpKind::kParameter) {
+    return program_.parameters[static_cast<std::size_t>(op.parameter)].rows;
+  }
+  const bool computed_alone = op.kind == OpKind::kTakeComputed ||
+                              op.kind == OpKind::kPlaceComputed ||
+                              op.kind == OpKind::kFetchComputed;
+  if (computed_alone) return shape_.rows.computed;
+  const Reach reach = traits_of(op.kind).reach;
+  if (reach == Reach::kSmall || reach == Reach::kRanks) return 0;
+  // What is made of a kept aggregate is computed for halo rows, too; that itself is fetched.
+  const bool more = op.for_placed || (op.for_computed && !op.constant);
+  return shape_.rows.inner + (more ? shape_.rows.computed : 0);
+}
+
+std::int64_t ProgramListing::place_bytes(Value value) const {
+  const Place& place = layout_.places[static_cast<std::size_t>(value)];
+  return bytes(place.rows() * padded_columns(program_.at(value).columns));
+}
+
+std::int64_t ProgramListing::columns_per_halo_row() const {
+  std::int64_t sum = 0;
+  for (const Operation& op : program_.operations) {
+    if (op.kind == OpKind::kAggregate && !op.constant) sum += op.columns;
+  }
+  return sum;
+}
+
+std::string ProgramListing::figures(Value value) const {
+  const Operation& op = program_.at(value);
+  const SpanWork& work = work_[static_cast<std::size_t>(value)];
+  const Place& place = layout_.places[static_cast<std::size_t>(value)];
+  const Messages messages = messages_of(op);
+  const auto count = [](std::int64_t n) { return n == 0 ? "" : fmt::format("{}", n); };
+  return fmt::format(
+      "{:>10} {:>7} {:>10} {:>9} {:>13} {:>9} {:>9}", count(rows_of(op)), count(op.columns),
+      millions(work.flops), millions(work.bytes),
+      messages.columns == 0 ? ""
+                            : fmt::format("{}{}", to_string(messages.direction), once_suffix(op)),
+      place.is_nowhere() ? ""
+                         : fmt::format("{:.2f}", static_cast<double>(bytes(place.offset)) / 1e6),
+      millions(static_cast<double>(place_bytes(value))));
+}
+
+std::string ProgramListing::to_text() const {
+  std::string text =
+      fmt::format("{:>10} {:>7} {:>10} {:>9} {:>13} {:>9} {:>9}  {}\n", "rows", "columns", "Mflop",
+                  "MB", "messages", "at MB", "takes MB", "operation");
+  // One line per operation, behind a line per scope.
+  std::istringstream lines(to_string(program_));
+  Value value = 0;
+  for (std::string line; std::getline(lines, line);) {
+    text += line.starts_with(" ") ? figures(value++) + line + "\n" : line + "\n";
+  }
+  const auto mb = [&](std::int64_t elements) { return static_cast<double>(bytes(elements)) / 1e6; };
+  text += fmt::format(
+      "\nvalues: {:.2f} MB in one block, {:.2f} MB of it kept for all epochs; {:.2f} MB if no two "
+      "shared a place\n",
+      mb(layout_.elements), mb(layout_.kept_elements), mb(apart_elements_));
+  text += fmt::format("parameters: {}, {:.2f} MB with gradients and the optimizer's moments\n",
+                      parameters_.values(), static_cast<double>(parameters_.bytes(dtype_)) / 1e6);
+  text += fmt::format("messages: {} columns per halo row in every pass\n", columns_per_halo_row());
+  return text;
+}
+
+Json ProgramListing::operation_json(Value value, const std::string& scope) const {
+  const Operation& op = program_.at(value);
+  const SpanWork& work = work_[static_cast<std::size_t>(value)];
+  const Place& place = layout_.places[static_cast<std::size_t>(value)];
+  const Messages messages = messages_of(op);
+  Json entry = {{"value", value},
+                {"operation", traits_of(op.kind).name},
+                {"text", to_string(program_, value)},
+                {"scope", scope},
+                {"layer", program_.scope_of(value).layer},
+                {"inputs", op.inputs},
+                {"rows", rows_of(op)},
+                {"columns", op.columns},
+                {"once", op.constant},
+                {"flops", work.flops},
+                {"bytes", work.bytes},
+                {"messages", nullptr},
+                {"place", nullptr}};
+  if (messages.columns > 0) {
+    entry["messages"] = {{"direction", to_string(messages.direction)},
+                         {"columns", messages.columns},
+                         {"rows_received", messages.rows}};
+  }
+  if (!place.is_nowhere()) {
+    entry["place"] = {{"offset", bytes(place.offset)}, {"bytes", place_bytes(value)}};
+  }
+  return entry;
+}
+
+Json ProgramListing::to_json() const {
+  Json operations = Json::array();
+  std::istringstream lines(to_string(program_));
+  std::string scope;
+  Value value = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(" ")) {
+      operations.push_back(operation_json(value++, scope));
+    } else {
+      scope = line;
+    }
+  }
+  const RankRows& rows = shape_.rows;
+  return {{"rows",
+           {{"inner", rows.inner},
+            {"halo_forward", rows.forward_halo},
+            {"halo_backward", rows.backward_halo},
+            {"computed", rows.computed}}},
+          {"edges", shape_.edges},
+          {"operations", std::move(operations)},
+          {"block_bytes", bytes(layout_.elements)},
+          {"kept_bytes", bytes(layout_.kept_elements)},
+          {"unshared_bytes", bytes(apart_elements_)},
+          {"parameters", parameters_.values()},
+          {"parameter_bytes", parameters_.bytes(dtype_)},
+          {"floats_per_halo_row", columns_per_halo_row()}};
+}
+
+}  // namespace atl
