@@ -11,6 +11,7 @@
 #include <set>
 
 #include "engine/models/model.hpp"
+#include "engine/program/fuse.hpp"
 #include "kernels/views.hpp"
 
 namespace atl {
@@ -150,20 +151,25 @@ std::vector<Life> lives_of(const Program& program, const Schedule& schedule) {
 }
 
 // Which value every value may be written over: what it is added to, or, by an operation that goes
-// row by row, its first input, if nothing reads that afterwards.
+// row by row, its first input, if nothing reads that afterwards, nor rows of neighbours meanwhile.
 class Overwriting {
  public:
-  explicit Overwriting(const Program& program) : under_(program.operations.size(), kNoValue) {
-    std::vector<Value> last_reader(program.operations.size(), kNoValue);
-    for (Value v = 0; v < program.size(); ++v) {
-      for (const Value read : reads_of(program.at(v))) last_reader[at(read)] = v;
-    }
+  Overwriting(const Program& program, const Schedule& schedule)
+      : under_(program.operations.size(), kNoValue) {
+    const auto readers = readers_of(program);
     for (Value v = 0; v < program.size(); ++v) {
       const Operation& op = program.at(v);
       const bool may = traits_of(op.kind).may_be_in && !op.inputs.empty();
       const Value under = op.added_to != kNoValue ? op.added_to : may ? op.inputs[0] : kNoValue;
       if (under == kNoValue || program.at(under).columns != op.columns) continue;
-      if (last_reader[at(under)] == v) under_[at(v)] = under;
+      const int now = schedule.instants[at(v)];
+      const bool is_last = std::ranges::all_of(readers[at(under)], [&](Value reader) {
+        const int then = schedule.instants[at(reader)];
+        const bool reads_neighbours =
+            reader != v && program.at(reader).kind == OpKind::kAggregate && then == now;
+        return reader <= v && then <= now && !reads_neighbours;
+      });
+      if (is_last) under_[at(v)] = under;
     }
   }
 
@@ -179,7 +185,7 @@ class Overwriting {
 // What is wrong with a layout; empty: nothing.
 std::string overlap_in(const Program& program, const Schedule& schedule, const Layout& layout) {
   const std::vector<Life> lives = lives_of(program, schedule);
-  const Overwriting overwriting(program);
+  const Overwriting overwriting(program, schedule);
   for (Value a = 0; a < program.size(); ++a) {
     if (layout.places[at(a)].is_nowhere()) continue;
     const Extent extent = extent_of(program, layout, a);
@@ -203,11 +209,10 @@ std::string overlap_in(const Program& program, const Schedule& schedule, const L
 // first row that a call finds written by somebody else.
 class RememberingMemory {
  public:
-  RememberingMemory(const Case& model, const Layout& training, const Layout& evaluation)
-      : rows_(model.rows),
-        marginal_(model.rows.forward_halo + model.rows.backward_halo == 0 ? 0
-                                                                          : model.rows.inner / 2),
-        owners_(static_cast<std::size_t>(std::max(training.elements, evaluation.elements)), 0) {}
+  RememberingMemory(const RankRows& rows, std::int64_t elements)
+      : rows_(rows),
+        marginal_(rows.forward_halo + rows.backward_halo == 0 ? 0 : rows.inner / 2),
+        owners_(static_cast<std::size_t>(elements), 0) {}
 
   // A pass: what it computes once, where that was not run yet, and everything else.
   void run(const Program& program, const Schedule& schedule, const Layout& layout) {
@@ -352,7 +357,7 @@ class RememberingMemory {
 
 // Two epochs, an evaluation, and an epoch more, all in one block.
 std::string fault_of(const Case& model, const Layout& training, const Layout& evaluation) {
-  RememberingMemory memory(model, training, evaluation);
+  RememberingMemory memory(model.rows, std::max(training.elements, evaluation.elements));
   memory.run(model.training, model.training_schedule, training);
   memory.run(model.training, model.training_schedule, training);
   memory.run(model.evaluation, model.evaluation_schedule, evaluation);
@@ -392,7 +397,7 @@ TEST(Allocate, ALayoutWithTwoLivingValuesInOnePlaceIsFound) {
       const Layout evaluation = allocate(model.evaluation, model.evaluation_schedule, model.rows);
       const std::vector<Life> lives = lives_of(model.training, model.training_schedule);
       const Program& program = model.training;
-      const Overwriting overwriting(program);
+      const Overwriting overwriting(program, model.training_schedule);
       int broken = 0;
       for (Value a = 0; a < program.size(); ++a) {
         for (Value b = a + 1; b < program.size(); ++b) {
@@ -418,6 +423,32 @@ TEST(Allocate, ALayoutWithTwoLivingValuesInOnePlaceIsFound) {
   }
 }
 
+// An activation of what is aggregated, too, may run before the aggregate does and still not lie in
+// its input, although it is the later reader.
+TEST(Allocate, NothingIsWrittenOverRowsThatNeighboursRead) {
+  Builder builder(Pass::kEvaluation, 6, {{}, {}}, 0);
+  builder.begin_layer(0);
+  const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 8));
+  builder.end_layer(x);
+  builder.begin_layer(1);
+  const Value own = builder.linear(x, builder.weight("own", x, 8));
+  const Value neighbours = builder.aggregate(Normalisation::kMean, own);
+  const Value active = builder.relu_dropout(own, 0);
+  const Value product = builder.linear(neighbours, builder.weight("weight", neighbours, 8));
+  builder.end_layer(builder.add(active, product));
+  Program program = builder.finish();
+  fuse(program);
+  const Schedule schedule = atl::schedule(program);
+  for (const RankRows& rows : rank_rows(4)) {
+    if (rows.computed > 0) continue;
+    const Layout layout = allocate(program, schedule, rows);
+    EXPECT_EQ(overlap_in(program, schedule, layout), "");
+    RememberingMemory memory(rows, layout.elements);
+    memory.run(program, schedule, layout);
+    EXPECT_EQ(memory.fault(), "");
+  }
+}
+
 // --- sizes -------------------------------------------------------------------------------------
 
 // Elements of all values together; and the most that live at one instant, of two that share a place
@@ -428,7 +459,7 @@ struct Sizes {
 };
 Sizes sizes_of(const Program& program, const Schedule& schedule, const Layout& layout) {
   const std::vector<Life> lives = lives_of(program, schedule);
-  const Overwriting overwriting(program);
+  const Overwriting overwriting(program, schedule);
   Sizes sizes;
   std::set<int> instants;
   std::vector<Value> placed;
