@@ -18,14 +18,14 @@ class AutoPartitioner : public Partitioner {
     if (multilevel.is_small() || problem.objective == PartitionObjective::kCut) {
       return metis->partition(problem);
     }
-    // Two cuts at once. Each is made by one thread, however many there are.
+    // Two cuts at once. Each is made by one thread, however many there are. Searching them before
+    // they are combined takes half as long again for 0.7 % fewer rows.
     std::array<std::vector<std::int32_t>, 2> cuts;
     std::array<std::exception_ptr, 2> errors;
 #pragma omp parallel for schedule(static, 1) num_threads(2)
     for (int i = 0; i < 2; ++i) {
       try {
-        cuts[i] = i == 0 ? multilevel.cut() : metis->partition(problem);
-        multilevel.search(cuts[i]);
+        cuts[i] = i == 0 ? multilevel.cut(/*climb=*/false) : metis->partition(problem);
       } catch (...) {
         errors[i] = std::current_exception();
       }

@@ -72,12 +72,12 @@ std::vector<Nets> Multilevel::nets() const {
   return {{out, in, /*with_itself=*/true}, {in, out, /*with_itself=*/true}};
 }
 
-std::vector<std::int32_t> Multilevel::cut() const {
+std::vector<std::int32_t> Multilevel::cut(bool climb) const {
   std::vector<Level> levels = coarsen({}, problem_.seed);
   // The graph itself may have loops, duplicates and edges in one direction only.
   if (levels.empty()) return make_metis_partitioner()->partition(problem_);
   std::vector<std::int32_t> part_of = cut_last(levels.back());
-  return uncoarsen(std::move(levels), std::move(part_of), /*climb=*/true);
+  return uncoarsen(std::move(levels), std::move(part_of), climb);
 }
 
 std::vector<Multilevel::Level> Multilevel::coarsen(std::vector<std::int32_t> part_of,
@@ -245,10 +245,12 @@ std::vector<std::int32_t> Multilevel::combine(std::vector<std::int32_t> one,
 
 void Multilevel::refine(std::span<std::int32_t> part_of) const {
   if (problem_.objective != PartitionObjective::kVolume) return;
-  constexpr int kCycles = 2;
+  // What combine() left has been searched, and has less to gain.
+  const bool combined = problem_.method == "auto" && detailed_ && !is_small();
+  const int cycles = combined ? 1 : 2;
   const Activity activity("improving the cut");
-  search(part_of);
-  for (int i = 1; detailed_ && i <= kCycles; ++i) {
+  if (!combined) search(part_of);
+  for (int i = 1; detailed_ && i <= cycles; ++i) {
     cycle(part_of, {part_of.begin(), part_of.end()}, /*climb=*/false,
           problem_.seed + kSeedStep * static_cast<std::uint64_t>(i));
   }

@@ -29,7 +29,8 @@ class Multilevel {
   ~Multilevel() = default;
 
   // A cut from scratch: METIS cuts the last level. For objective volume it is still to be refined.
-  std::vector<std::int32_t> cut() const;
+  // climb: whether levels are searched beyond descent, too.
+  std::vector<std::int32_t> cut(bool climb = true) const;
   // entries: stored edges, in both directions
   static bool detailed(std::int64_t entries) { return entries <= kDetailedEntries; }
   bool detailed() const { return detailed_; }
