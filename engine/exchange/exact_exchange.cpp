@@ -18,6 +18,7 @@ class ExactExchange final : public HaloExchange {
         packets_(route.backend, route.queue, route.transport, route.device) {}
 
   std::string name() const override { return "exact"; }
+  bool is_exact() const override { return true; }
 
   std::unique_ptr<PendingExchange> begin(const DistributedOperator& op, MatrixView x,
                                          Channel channel, int epoch) override;

@@ -48,6 +48,8 @@ class HaloExchange {
  public:
   virtual ~HaloExchange() = default;
   virtual std::string name() const = 0;
+  // True if halo rows are always those of their owners, to the bit and of this epoch.
+  virtual bool is_exact() const { return false; }
   // Packs the rows of x that other ranks need, times op.message_scale, and posts the transfer.
   // x [inner + halo, F], as check_rows() asks: inner rows that are sent must be final; halo rows
   // are written until finish() returns. One exchange per channel may be under way.

@@ -314,7 +314,7 @@ Metrics Trainer::evaluate(int epoch) {
   const RankContext context = this->context(epoch, /*training=*/false);
   network_.run_forward(context);
   const Metrics metrics = compute_metrics(context, transport_, data_, network_.logits(), counts_);
-  forward_is_done_ = network_.trains_as_it_evaluates() && options_.exchange == "exact";
+  forward_is_done_ = network_.trains_as_it_evaluates() && exchange_->is_exact();
   trace_.resolve();
   record_whole("evaluation", epoch, start_us);
   keep_spans();
