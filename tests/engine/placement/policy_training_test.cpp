@@ -104,7 +104,7 @@ TEST(PolicyTraining, LearnsAPreferenceThatHoldsForOthers) {
   const PolicyProgress before = train_epoch(network, samples, options, 1, step);
   EXPECT_EQ(step, 25);
   PolicyProgress after;
-  for (std::uint64_t epoch = 2; epoch <= 15; ++epoch) {
+  for (std::uint64_t epoch = 2; epoch <= 20; ++epoch) {
     after = train_epoch(network, samples, options, epoch, step);
   }
   EXPECT_LT(after.loss, 0.6 * before.loss);
