@@ -14,7 +14,7 @@ namespace {
 constexpr double kPostSeconds = 20e-6;
 
 // What a range of rows holds.
-struct Rows {
+struct RangeSize {
   std::int64_t rows = 0;
   std::int64_t edges = 0;  // in-edges, with the model's self-loops
 };
@@ -70,15 +70,15 @@ class EpochBuilder {
   const PartQuality& part(int rank) const {
     return setting_.partition.parts[static_cast<std::size_t>(rank)];
   }
-  Rows rows_of(std::int64_t rows, std::int64_t edges) const {
+  RangeSize rows_of(std::int64_t rows, std::int64_t edges) const {
     return {rows, root_ ? edges : edges + rows};
   }
-  Rows all(int rank) const { return rows_of(part(rank).nodes, part(rank).edges); }
-  Rows marginal(int rank) const {
+  RangeSize all(int rank) const { return rows_of(part(rank).nodes, part(rank).edges); }
+  RangeSize marginal(int rank) const {
     const PartQuality& p = part(rank);
     return rows_of(p.nodes - p.central, p.marginal_edges);
   }
-  Rows central(int rank) const {
+  RangeSize central(int rank) const {
     const PartQuality& p = part(rank);
     return rows_of(p.central, p.edges - p.marginal_edges);
   }
@@ -269,7 +269,7 @@ class EpochBuilder {
     });
   }
 
-  double spmm(int rank, const Rows& rows, std::int64_t cols) const {
+  double spmm(int rank, const RangeSize& rows, std::int64_t cols) const {
     return spmm_seconds(device(rank), rows.edges, rows.rows, cols);
   }
 
@@ -278,10 +278,10 @@ class EpochBuilder {
     depends_on(layer);
     const bool barrier = layer.norm == Norm::kBatch;
     const double products = root_ ? 2 : 1;
-    const auto tail = [&](int rank, const Rows& range) {
+    const auto tail = [&](int rank, const RangeSize& range) {
       return layer.norm == Norm::kLayer ? touch(rank, 4 * range.rows, layer.out) : 0.0;
     };
-    const auto multiply = [&](int rank, const Rows& range) {
+    const auto multiply = [&](int rank, const RangeSize& range) {
       return products * gemm(rank, range.rows, layer);
     };
     if (layer.order == MultiplyOrder::kMultiplyFirst) {
@@ -293,8 +293,8 @@ class EpochBuilder {
       });
     } else {
       aggregate(
-          layer, false, layer.in, [](int, const Rows&) { return 0.0; },
-          [&](int r, const Rows& range) { return multiply(r, range) + tail(r, range); });
+          layer, false, layer.in, [](int, const RangeSize&) { return 0.0; },
+          [&](int r, const RangeSize& range) { return multiply(r, range) + tail(r, range); });
     }
     if (barrier) {
       norm_sums(layer, false, 1);
@@ -337,26 +337,28 @@ class EpochBuilder {
     if (batch) norm_sums(layer, true, layer.relu ? 4 : 2);
     depends_on(layer);
     const int passes = (layer.relu && !batch ? 3 : has_norm ? 0 : 1) + (has_norm ? 3 : 0);
-    const auto tail = [&](int rank, const Rows& range) {
+    const auto tail = [&](int rank, const RangeSize& range) {
       return touch(rank, passes * range.rows, layer.out) +
              (root_ ? gemm(rank, range.rows, layer) : 0);
     };
     const double root_input = root_ && layer.input_gradient ? 1 : 0;
-    const auto product = [&](int rank, const Rows& range) { return gemm(rank, range.rows, layer); };
+    const auto product = [&](int rank, const RangeSize& range) {
+      return gemm(rank, range.rows, layer);
+    };
     if (!multiply_first && !layer.input_gradient) {
       for_ranks([&](int r) {
         compute(r, {Phase::kPrepareCentral, layer.index, true},
                 tail(r, all(r)) + product(r, all(r)));
       });
     } else if (multiply_first) {
-      aggregate(layer, true, layer.out, tail, [&](int r, const Rows& range) {
+      aggregate(layer, true, layer.out, tail, [&](int r, const RangeSize& range) {
         return (layer.input_gradient ? 2 + root_input : 1) * product(r, range);
       });
     } else {
       aggregate(
           layer, true, layer.in,
-          [&](int r, const Rows& range) { return tail(r, range) + 2 * product(r, range); },
-          [&](int r, const Rows& range) { return root_input * product(r, range); });
+          [&](int r, const RangeSize& range) { return tail(r, range) + 2 * product(r, range); },
+          [&](int r, const RangeSize& range) { return root_input * product(r, range); });
     }
   }
 
