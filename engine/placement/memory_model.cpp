@@ -19,7 +19,7 @@ Program planned_program(const ModelConfig& model, std::span<const LayerStrategy>
 
 // What exact messages of an aggregate are packed into.
 std::int64_t buffer_elements(const Operation& op, const RowCounts& rows) {
-  if (op.kind != OpKind::kAggregate) return 0;
+  if (!op.needs_messages()) return 0;
   const std::int64_t sent = op.direction == Direction::kBackward ? rows.sent_backward
                             : op.fetches_rest                    ? rows.sent_rest
                                                                  : rows.sent_forward;

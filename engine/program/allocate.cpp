@@ -74,7 +74,7 @@ class Allocator {
     }
     for (const Value reader : readers_[index(v)]) {
       const Operation& by = program_.at(reader);
-      if (by.kind == OpKind::kAggregate && by.inputs[0] == v) {
+      if (by.needs_messages() && by.inputs[0] == v) {
         p.halo = std::max(p.halo, rows_.halo(by.direction));
       }
       if (by.for_placed) p.halo = std::max(p.halo, rows_.forward_halo);
@@ -115,8 +115,7 @@ class Allocator {
       return false;
     }
     return std::ranges::all_of(readers_[index(input)], [&](Value reader) {
-      return reader <= v &&
-             (instant(reader) < instant(v) || program_.at(reader).kind != OpKind::kAggregate);
+      return reader <= v && (instant(reader) < instant(v) || !program_.at(reader).needs_messages());
     });
   }
 

@@ -80,7 +80,11 @@ class Fusion {
     // A tail has its parts in the order norm, bias, activation.
     const bool in_order =
         after.kind == OpKind::kActivate ? joined.tail.activation.absent() : joined.tail.absent();
-    if (!has_tail || !in_order || joined.constant || !is_only_reader(v, producer)) return;
+    // What a layer gives stays a value of its own, also where the next begins with a tail.
+    const bool in_scope = joined.scope == after.scope;
+    if (!has_tail || !in_order || !in_scope || joined.constant || !is_only_reader(v, producer)) {
+      return;
+    }
     if (after.kind == OpKind::kActivate) {
       joined.tail.activation = after.tail.activation;
     } else {

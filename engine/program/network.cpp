@@ -110,7 +110,7 @@ const DistributedOperator& Network::operator_of(const Operation& aggregate) cons
 std::vector<LayerMessages> Network::layer_messages() const {
   std::vector<LayerMessages> layers(training_.program.layer_outputs.size());
   for (const Operation& op : training_.program.operations) {
-    if (op.kind != OpKind::kAggregate) continue;
+    if (!op.needs_messages()) continue;
     const Scope& scope = training_.program.scopes[static_cast<std::size_t>(op.scope)];
     LayerMessages& layer = layers[static_cast<std::size_t>(scope.layer)];
     const std::int64_t rows = operator_of(op).plan.sent_rows();

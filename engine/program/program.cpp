@@ -47,6 +47,8 @@ const OpTraits& traits_of(OpKind kind) { return kTraits[static_cast<std::size_t>
 
 bool Operation::has_rows() const { return traits_of(kind).has_rows || through != kNoValue; }
 
+bool Operation::needs_messages() const { return traits_of(kind).reach == Reach::kHalo; }
+
 int Program::forward_end() const {
   for (Value v = 0; v < size(); ++v) {
     if (scope_of(v).kind == Scope::Kind::kLoss) return v;

@@ -120,6 +120,8 @@ struct Operation {
 
   // True if its value is a matrix with a row per node.
   bool has_rows() const;
+  // True for a halo operation: it reads rows of neighbours in its first input, so messages.
+  bool needs_messages() const;
   bool operator==(const Operation&) const = default;
 };
 

@@ -66,11 +66,11 @@ class Scheduler {
       const Operation& op = program_.at(v);
       const bool is_leaf = op.kind == OpKind::kFeatures || op.kind == OpKind::kParameter;
       if (is_leaf || op.constant != constant) continue;
-      const bool needs_messages = op.kind == OpKind::kAggregate && depends_on_messages(v);
+      const bool needs_others = op.needs_messages() && depends_on_messages(v);
       if (op.scope != scope_) {
         end_scope();
         scope_ = op.scope;
-      } else if (reach_of(op) == Reach::kWhole || needs_messages) {
+      } else if (reach_of(op) == Reach::kWhole || needs_others) {
         end_segment();
       }
       segment_.push_back(v);
@@ -96,15 +96,15 @@ class Scheduler {
   bool depends_on_messages(Value v) const {
     for (const Value read : reads_of(program_.at(v))) {
       if (std::ranges::find(segment_, read) == segment_.end()) continue;
-      if (program_.at(read).kind == OpKind::kAggregate || depends_on_messages(read)) return true;
+      if (program_.at(read).needs_messages() || depends_on_messages(read)) return true;
     }
     return false;
   }
 
   void end_segment() {
     if (segment_.empty()) return;
-    const bool aggregates = std::ranges::any_of(
-        segment_, [&](Value v) { return program_.at(v).kind == OpKind::kAggregate; });
+    const bool aggregates =
+        std::ranges::any_of(segment_, [&](Value v) { return program_.at(v).needs_messages(); });
     if (aggregates) {
       add_around_messages();
     } else {
@@ -148,7 +148,7 @@ class Scheduler {
     std::vector<Value> aggregates;
     std::vector<Value> small;
     for (const Value v : segment_) {
-      const bool aggregate = program_.at(v).kind == OpKind::kAggregate;
+      const bool aggregate = program_.at(v).needs_messages();
       const bool waits = aggregate || depends_on_messages(v);
       const Reach reach = reach_of(program_.at(v));
       ATOLL_ASSERT(reach != Reach::kWhole && reach != Reach::kRanks, "{}", to_string(program_, v));

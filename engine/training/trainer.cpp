@@ -100,7 +100,7 @@ std::int64_t Trainer::bytes_needed() const {
   std::int64_t total = network_.bytes();
   const auto add = [&](const Program& program, const HaloExchange& exchange) {
     for (const Operation& op : program.operations) {
-      if (op.kind != OpKind::kAggregate) continue;
+      if (!op.needs_messages()) continue;
       // A kept aggregate is exchanged once, and its buffer stays.
       if (op.constant && &exchange == eval_exchange_.get()) continue;
       total += exchange.buffer_bytes(network_.operator_of(op), op.columns, options_.dtype);

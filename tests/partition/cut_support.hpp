@@ -43,8 +43,10 @@ inline Parts random_parts(std::int64_t nodes, int parts, std::uint64_t seed) {
 }
 
 // Rows that training sends, one direction of a symmetric graph, both of a directed one: every pair
-// of a node and another part with a node that reads it.
-inline std::int64_t count_rows(const GraphView& graph, const Parts& part_of) {
+// of a node and another part with a node that reads it. weight(part of the node, part of the
+// reader).
+template <typename Weight>
+std::int64_t weigh_rows(const GraphView& graph, const Parts& part_of, const Weight& weight) {
   std::set<std::pair<std::int32_t, std::int32_t>> forward;
   std::set<std::pair<std::int32_t, std::int32_t>> backward;
   for (std::int32_t v = 0; v < graph.nodes(); ++v) {
@@ -54,7 +56,15 @@ inline std::int64_t count_rows(const GraphView& graph, const Parts& part_of) {
       backward.emplace(v, part_of[u]);
     }
   }
-  return static_cast<std::int64_t>(forward.size() + (graph.symmetric ? 0 : backward.size()));
+  if (graph.symmetric) backward.clear();
+  std::int64_t sum = 0;
+  for (const auto& rows : {forward, backward}) {
+    for (const auto& [node, part] : rows) sum += weight(part_of[node], part);
+  }
+  return sum;
+}
+inline std::int64_t count_rows(const GraphView& graph, const Parts& part_of) {
+  return weigh_rows(graph, part_of, [](std::int32_t, std::int32_t) { return 1; });
 }
 
 // Stored edges between parts.

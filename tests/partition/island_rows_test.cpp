@@ -13,30 +13,15 @@
 namespace atl {
 namespace {
 
-// Every pair of a node and another part that reads it, in both directions of a directed graph.
 std::int64_t weighted_rows(const GraphView& graph, const Parts& part_of,
                            const std::vector<int>& islands) {
   std::vector<int> island_of;
   for (std::size_t i = 0; i < islands.size(); ++i) {
     island_of.insert(island_of.end(), islands[i], static_cast<int>(i));
   }
-  std::set<std::pair<std::int32_t, std::int32_t>> forward;
-  std::set<std::pair<std::int32_t, std::int32_t>> backward;
-  for (std::int32_t v = 0; v < graph.nodes(); ++v) {
-    for (const std::int32_t u : graph.in_edges.row(v)) {
-      if (part_of[u] == part_of[v]) continue;
-      forward.emplace(u, part_of[v]);
-      backward.emplace(v, part_of[u]);
-    }
-  }
-  if (graph.symmetric) backward.clear();
-  std::int64_t sum = 0;
-  for (const auto& rows : {forward, backward}) {
-    for (const auto& [node, part] : rows) {
-      sum += island_of[part_of[node]] == island_of[part] ? 1 : IslandRows::kBetween;
-    }
-  }
-  return sum;
+  return weigh_rows(graph, part_of, [&](std::int32_t owner, std::int32_t reader) {
+    return island_of[owner] == island_of[reader] ? 1 : IslandRows::kBetween;
+  });
 }
 
 TEST(IslandRows, GainsAndCostsAreThoseOfARecount) {

@@ -68,6 +68,21 @@ TEST(Fuse, LeavesAValueWithTwoReadersAlone) {
                    "%5 = linear %2 %4 'layers.0.more', added to %3"}));
 }
 
+// A layer that ends in a bare product, before one that begins with a tail.
+TEST(Fuse, LeavesTheResultOfALayerAlone) {
+  Builder builder(Pass::kTraining, 6, {kMultiplyFirst, kMultiplyFirst}, 0);
+  builder.begin_layer(0);
+  const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
+  builder.end_layer(x);
+  builder.begin_layer(1);
+  builder.end_layer(builder.relu_dropout(x, 0));
+  Program program = builder.finish();
+  fuse(program);
+  EXPECT_EQ(program.layer_outputs, (std::vector<Value>{2, 3}));
+  EXPECT_EQ(lines_of(program),
+            (Lines{"%2 = linear %0 %1 'layers.0.weight'", "%3 = activate %2, relu"}));
+}
+
 // An evaluation is asked for what the last layer gets; training is not.
 TEST(Fuse, LeavesAnOutputAlone) {
   Builder builder(Pass::kEvaluation, 6, {kMultiplyFirst, kMultiplyFirst}, 0);
