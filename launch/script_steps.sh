@@ -1,5 +1,5 @@
-# Shared by the scripts of this folder (source it): runs steps with their output in a log, shows one
-# line per step and, when a step fails, the end of its log.
+# Shared by the scripts of this folder and of tools/ (source it): runs steps with their output in a
+# log, shows one line per step and, when a step fails, the end of its log.
 
 step_count=0
 script_start=$SECONDS

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs launch/emulated-cluster as a user does: refused words everywhere; where this user may make
-network namespaces, also a cluster from up to down. It has a name and addresses of its own, so it
-stands beside clusters that are up and beside other runs of this test."""
+"""Runs launch/tools/emulated-cluster as a user does: refused words everywhere; where this user may
+make network namespaces, also a cluster from up to down. It has a name and addresses of its own, so
+it stands beside clusters that are up and beside other runs of this test."""
 
 import contextlib
 import glob
@@ -17,7 +17,7 @@ import unittest
 import unittest.mock
 
 PROGRAM = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                                       "../../launch/emulated-cluster"))
+                                       "../../launch/tools/emulated-cluster"))
 QUOTAS = os.path.join(os.path.dirname(PROGRAM), "emulated_cluster_cpu.sh")
 CORES = len(os.sched_getaffinity(0))
 NAME = f"test{os.getpid()}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""launch/gpu_bounds.py beside bounds that were added up by hand."""
+"""launch/tools/gpu_bounds.py beside bounds that were added up by hand."""
 
 import json
 import os
@@ -19,7 +19,7 @@ TIMEOUT = 60  # seconds; far beyond what a simulation of few ranks needs
 class GpuBoundsTest(unittest.TestCase):
     def run_script(self, *options, file=EXAMPLE):
         return subprocess.run(
-            [sys.executable, "-B", str(ROOT / "launch" / "gpu_bounds.py"), str(file), "--atoll",
+            [sys.executable, "-B", str(ROOT / "launch/tools/gpu_bounds.py"), str(file), "--atoll",
              os.path.abspath(ATOLL), *options], capture_output=True, text=True, timeout=TIMEOUT,
             check=False)
 

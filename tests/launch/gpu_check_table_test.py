@@ -8,7 +8,7 @@ import tempfile
 import types
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "launch"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "launch" / "tools"))
 import gpu_check_archive
 import gpu_check_judge
 import gpu_check_list

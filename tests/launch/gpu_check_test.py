@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs launch/gpu-check.sh as on a GPU host: programs on emulated devices, stand-ins for the tools
-and for PyTorch. ctest sets ATOLL_BUILD to the folder of the programs."""
+"""Runs launch/tools/gpu-check.sh as on a GPU host: programs on emulated devices, stand-ins for the
+tools and for PyTorch. ctest sets ATOLL_BUILD to the folder of the programs."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from cli_support import environment
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("ATOLL_BUILD", ROOT / "build")).resolve()
-SCRIPT = ROOT / "launch" / "gpu-check.sh"
+SCRIPT = ROOT / "launch/tools/gpu-check.sh"
 TIMEOUT = 120  # seconds; far beyond what any of these calls needs
 
 # Options of the tool end where the program begins. Without --report-api-errors no it finds fault

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Packs a program with launch/gpu-pack.sh, and uses the archive as a host does that has none of the
-libraries: programs, OpenMPI, gpu-check.sh, and kernels compiled anew. ctest sets ATOLL_BUILD."""
+"""Packs a program with launch/tools/gpu-pack.sh, and uses the archive as a host does that has none
+of the libraries: programs, OpenMPI, gpu-check.sh, and kernels compiled anew. ctest sets ATOLL_BUILD."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class GpuPackTest(unittest.TestCase):
         cls.temporary = tempfile.TemporaryDirectory()
         folder = pathlib.Path(cls.temporary.name)
         cls.archive = folder / "pack.tar.xz"
-        cls.packed = run("bash", "launch/gpu-pack.sh", str(cls.archive), "--build", str(BUILD),
+        cls.packed = run("bash", "launch/tools/gpu-pack.sh", str(cls.archive), "--build", str(BUILD),
                          "--programs", "atoll", ATOLL_PACK_PRESET="0")
         assert cls.packed.returncode == 0, cls.packed.stdout + cls.packed.stderr
         subprocess.run(["tar", "xf", str(cls.archive), "-C", str(folder)], check=True)
@@ -85,7 +85,7 @@ class GpuPackTest(unittest.TestCase):
         self.assertEqual((summary["ranks"], summary["transport"]), (2, "mpi"))
 
     def test_check_script_takes_the_packed_programs(self):
-        listed = self.on_host("bash launch/gpu-check.sh --list")
+        listed = self.on_host("bash launch/tools/gpu-check.sh --list")
         self.assert_ok(listed)
         self.assertIn("build/atoll bench", listed.stdout)
 
@@ -95,7 +95,7 @@ class GpuPackTest(unittest.TestCase):
         compiler.chmod(0o755)
         self.compiled = self.top.parent / "compiled"
         self.compiled.write_text("", encoding="utf-8")
-        return run("bash", "launch/gpu-rebuild.sh", *options, folder=self.top, NVCC=str(compiler),
+        return run("bash", "launch/tools/gpu-rebuild.sh", *options, folder=self.top, NVCC=str(compiler),
                    NVCC_LOG=str(self.compiled), **{"NVCC_FAILS": "", **variables})
 
     def sources_compiled(self):
@@ -132,7 +132,7 @@ class GpuPackTest(unittest.TestCase):
         for words, text in (([], "name the archive"), (["x.zip"], ".tar.xz"),
                             (["x.tar.xz", "--build", "tests"], "no program atoll"),
                             (["x.tar.xz", "--fast"], "--programs")):
-            result = run("bash", "launch/gpu-pack.sh", *words)
+            result = run("bash", "launch/tools/gpu-pack.sh", *words)
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(text, result.stderr)
         has_kernels = (self.top / "build" / "link" / "nvcc.words").exists()

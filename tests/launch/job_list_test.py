@@ -14,8 +14,8 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import ATOLL, TIMEOUT, Workplace, environment, write
 
-LAUNCH = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../launch"))
-sys.path.insert(0, LAUNCH)
+TOOLS = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../launch/tools"))
+sys.path.insert(0, TOOLS)
 from job_list import read_jobs, read_seeds, train_words
 from job_table import interval, student_t
 
@@ -61,7 +61,7 @@ class JobListTest(unittest.TestCase):
         return f"./{name}"
 
     def start(self, *arguments, program=PROGRAM):
-        words = [os.path.join(LAUNCH, "job-list"), *arguments, "--out", "out"]
+        words = [os.path.join(TOOLS, "job-list"), *arguments, "--out", "out"]
         if arguments[0] == "run":
             words += ["--program", program]
         return subprocess.Popen(words, cwd=self.folder, env=environment(), text=True,
@@ -282,7 +282,7 @@ class Changing(JobListTest):
         self.assertEqual(read_seeds("7, 1-3,0", "f"), [7, 1, 2, 3, 0])
 
     def test_shipped_list(self):
-        jobs = read_jobs(os.path.join(LAUNCH, "jobs/accuracy.toml"))
+        jobs = read_jobs(os.path.join(TOOLS, "jobs/accuracy.toml"))
         self.assertEqual(len(jobs), 100 * 7 + 2 * 30 * 7 + 3 * 4)
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can show, on the host it is started on; see `launch/gpu-check.sh --help`
-# and docs/gpu.md. This prepares the environment, gpu_check.py runs the checks.
+# Everything that only a GPU can show, on the host it is started on; see docs/gpu.md and
+# `launch/tools/gpu-check.sh --help`. This prepares the environment, gpu_check.py runs the checks.
 #
-# Programs that are there are used as they are, also those that launch/gpu-pack.sh brought from another
-# machine; without --build the release is built in build/ where that has none.
+# Programs that are there are used as they are, also those that launch/tools/gpu-pack.sh brought
+# from another machine; without --build the release is built in build/ where that has none.
 set -euo pipefail
 export ATOLL_GPU_CHECK_START=$EPOCHREALTIME
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 . launch/script_steps.sh
 
 refuse() { echo "gpu-check.sh: $*" >&2; exit 2; }
@@ -47,7 +47,7 @@ build_release() {
   [ -z "$minutes" ] || why="a build does not fit into --minutes"
   command -v cmake >/dev/null || why="this host has no cmake"
   [ -z "$why" ] || refuse "$build/atoll is not there, and $why: build first, or bring the programs" \
-    "(launch/gpu-pack.sh)"
+    "(launch/tools/gpu-pack.sh)"
   use_ccache
   step "Configuring" build/logs/configure.log configure_release
   step "Building" build/logs/build.log cmake --build build -j "$(nproc)"
@@ -64,4 +64,4 @@ if [ -z "$only_words" ]; then
     ATOLL_GPU_CHECK_LIBRARIES=${ATOLL_GPU_CHECK_LIBRARIES:+$ATOLL_GPU_CHECK_LIBRARIES:}$found
   export ATOLL_GPU_CHECK_LIBRARIES
 fi
-exec "$python" -B launch/gpu_check.py "$@"
+exec "$python" -B launch/tools/gpu_check.py "$@"

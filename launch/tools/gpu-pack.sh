@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# One archive with all that launch/gpu-check.sh needs on a GPU host that can't build Atoll: programs,
-# tests, benchmarks, the shared libraries they name (of CUDA none: those are the host's), OpenMPI,
-# the sources, and what changing a kernel there takes (launch/gpu-rebuild.sh).
+# One archive with all that launch/tools/gpu-check.sh needs on a GPU host that can't build Atoll:
+# programs, tests, benchmarks, the shared libraries they name (of CUDA none: those are the host's), OpenMPI,
+# the sources, and what changing a kernel there takes (launch/tools/gpu-rebuild.sh).
 #
-#   launch/gpu-pack.sh OUT.tar.xz [--build DIR] [--programs LIST]
+#   launch/tools/gpu-pack.sh OUT.tar.xz [--build DIR] [--programs LIST]
 #
 # --build     programs that Ninja has built there (default: the release is built in build/)
 # --programs  comma list (default: all that gpu-check.sh runs)
 #
-# There: tar xf OUT.tar.xz && cd atoll-gpu && bash launch/gpu-check.sh --minutes 8
+# There: tar xf OUT.tar.xz && cd atoll-gpu && bash launch/tools/gpu-check.sh --minutes 8
 # The host needs the same kind of processor, a C library and a C++ library that are not older than
 # here, CUDA's libraries (a toolkit, or those of PyTorch), python3 and xz.
 set -euo pipefail
@@ -27,9 +27,9 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$out" ] || refuse "name the archive to write, e.g. gpu.tar.xz"
 [[ $out == *.tar.xz ]] || refuse "the archive's name must end in .tar.xz, not '$out'"
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 . launch/script_steps.sh
-. launch/gpu_link.sh
+. launch/tools/gpu_link.sh
 IFS=, read -ra names <<<"$programs"
 git rev-parse --git-dir >/dev/null 2>&1 || refuse "the sources are packed as git lists them, but $PWD is no clone"
 
@@ -70,7 +70,8 @@ compress() {
   mv "$out.part" "$out"
 }
 step "Sources" "$logs/sources.log" copy_sources
-step "Libraries" "$logs/libraries.log" python3 -B launch/gpu_pack.py "$build" "$top/build" "${names[@]}"
+step "Libraries" "$logs/libraries.log" \
+  python3 -B launch/tools/gpu_pack.py "$build" "$top/build" "${names[@]}"
 step "Stripping" "$logs/strip.log" strip_all
 step "Linking" "$logs/link.log" link_all
 step "Compressing" "$logs/compress.log" compress

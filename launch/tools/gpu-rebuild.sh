@@ -3,15 +3,15 @@
 # kernels (kernels/cuda/*.cu) that are newer than their objects, all at the first call, and links
 # the programs with them. Nothing else can be changed there.
 #
-#   launch/gpu-rebuild.sh [--build DIR] [--out DIR] [PROGRAM...]
+#   launch/tools/gpu-rebuild.sh [--build DIR] [--out DIR] [PROGRAM...]
 #
 # --build   the unpacked programs (default build); their objects are kept in DIR/link/changed
 # --out     where the new programs go (default: over the unpacked ones); gpu-check.sh --build takes it
 # PROGRAM   default: all of the archive
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 . launch/script_steps.sh
-. launch/gpu_link.sh
+. launch/tools/gpu_link.sh
 
 refuse() { echo "gpu-rebuild.sh: $*" >&2; exit 2; }
 build=build out="" programs=()
