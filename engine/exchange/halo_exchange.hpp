@@ -9,7 +9,7 @@
 #include "base/json.hpp"
 #include "base/trace.hpp"
 #include "engine/comm/device_transport.hpp"
-#include "engine/exchange/aggregation_scores.hpp"
+#include "engine/exchange/distributed_operator.hpp"
 
 namespace atl {
 
@@ -78,6 +78,14 @@ class HaloExchange {
   // Measured times that choices were made by, the same on every rank; null: none (yet).
   virtual Json calibration() const { return nullptr; }
 };
+
+// How the quantized mode weighs the noise of a message: by the coefficients alpha with which the
+// receiver's inner rows add it up.
+enum class Sensitivity : std::uint8_t {
+  kVariance,    // sum alpha^2: the variance that the aggregated rows receive
+  kUpperBound,  // (sum |alpha|)^2, an upper bound of it: AdaQP, section 4.1
+};
+const char* to_string(Sensitivity sensitivity);  // "variance", "upper-bound"
 
 // How the quantized mode chooses the bits per value of each message.
 struct WidthOptions {

@@ -1,4 +1,4 @@
-#include "engine/exchange/aggregation_scores.hpp"
+#include "engine/exchange/quantization/aggregation_scores.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "tests/engine/exchange/dense_alpha.hpp"
+#include "tests/engine/exchange/quantization/dense_alpha.hpp"
 #include "tests/support/random_graph.hpp"
 #include "tests/support/test_rank.hpp"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/exchange/link_cost.hpp"
+#include "engine/exchange/quantization/link_cost.hpp"
 #include "kernels/wire.hpp"
 
 namespace atl {

@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "tests/engine/exchange/bit_assignment_instances.hpp"
+#include "tests/engine/exchange/quantization/bit_assignment_instances.hpp"
 
 namespace atl {
 namespace {

@@ -1,12 +1,8 @@
-#include "engine/exchange/aggregation_scores.hpp"
+#include "engine/exchange/quantization/aggregation_scores.hpp"
 
 #include <cmath>
 
 namespace atl {
-
-const char* to_string(Sensitivity sensitivity) {
-  return sensitivity == Sensitivity::kVariance ? "variance" : "upper-bound";
-}
 
 std::vector<float> aggregation_scores(const DistributedOperator& op, Sensitivity sensitivity) {
   const auto halo = static_cast<std::size_t>(op.with_halo() - op.inner());

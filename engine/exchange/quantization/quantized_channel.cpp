@@ -1,4 +1,4 @@
-#include "engine/exchange/quantized_channel.hpp"
+#include "engine/exchange/quantization/quantized_channel.hpp"
 
 #include <algorithm>
 #include <cmath>

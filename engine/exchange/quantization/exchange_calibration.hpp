@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.hpp"
-#include "engine/exchange/link_cost.hpp"
+#include "engine/exchange/quantization/link_cost.hpp"
 
 namespace atl {
 

@@ -1,4 +1,4 @@
-#include "engine/exchange/link_probe.hpp"
+#include "engine/exchange/quantization/link_probe.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "engine/exchange/bit_policy.hpp"
+#include "engine/exchange/quantization/bit_policy.hpp"
 
 namespace atl {
 

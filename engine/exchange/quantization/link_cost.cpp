@@ -1,4 +1,4 @@
-#include "engine/exchange/link_cost.hpp"
+#include "engine/exchange/quantization/link_cost.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "engine/exchange/halo_exchange.hpp"
-#include "engine/exchange/message_layout.hpp"
 #include "engine/exchange/packet_transfer.hpp"
+#include "engine/exchange/quantization/message_layout.hpp"
 
 namespace atl {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <memory>
 
-#include "engine/exchange/quantized_channel.hpp"
+#include "engine/exchange/quantization/quantized_channel.hpp"
 
 namespace atl {
 

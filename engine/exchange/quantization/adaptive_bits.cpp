@@ -10,11 +10,12 @@
 #include "base/checksum.hpp"
 #include "base/log.hpp"
 #include "engine/comm/max_over_ranks.hpp"
-#include "engine/exchange/bit_assignment.hpp"
-#include "engine/exchange/bit_policy.hpp"
-#include "engine/exchange/channel_measurements.hpp"
 #include "engine/exchange/exchange_parts.hpp"
-#include "engine/exchange/link_probe.hpp"
+#include "engine/exchange/quantization/aggregation_scores.hpp"
+#include "engine/exchange/quantization/bit_assignment.hpp"
+#include "engine/exchange/quantization/bit_policy.hpp"
+#include "engine/exchange/quantization/channel_measurements.hpp"
+#include "engine/exchange/quantization/link_probe.hpp"
 
 namespace atl {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/exchange/bit_assignment.hpp"
+#include "engine/exchange/quantization/bit_assignment.hpp"
 
 namespace atl {
 

@@ -1,10 +1,10 @@
-#include "engine/exchange/bit_assignment.hpp"
+#include "engine/exchange/quantization/bit_assignment.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.hpp"
-#include "engine/exchange/link_budget.hpp"
+#include "engine/exchange/quantization/link_budget.hpp"
 
 namespace atl {
 

@@ -1,4 +1,4 @@
-#include "engine/exchange/channel_measurements.hpp"
+#include "engine/exchange/quantization/channel_measurements.hpp"
 
 #include <algorithm>
 #include <cmath>

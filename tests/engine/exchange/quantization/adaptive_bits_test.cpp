@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/exchange/message_layout.hpp"
-#include "tests/engine/exchange/adaptive_setup.hpp"
-#include "tests/engine/exchange/dense_alpha.hpp"
+#include "engine/exchange/quantization/message_layout.hpp"
+#include "tests/engine/exchange/quantization/adaptive_setup.hpp"
+#include "tests/engine/exchange/quantization/dense_alpha.hpp"
 #include "tests/support/require_device.hpp"
 
 namespace atl {

@@ -2,6 +2,10 @@
 
 namespace atl {
 
+const char* to_string(Sensitivity sensitivity) {
+  return sensitivity == Sensitivity::kVariance ? "variance" : "upper-bound";
+}
+
 std::vector<std::string> exchange_modes() { return {"exact", "quantized"}; }
 
 std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options,

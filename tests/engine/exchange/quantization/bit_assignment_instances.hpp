@@ -11,8 +11,8 @@
 #include <set>
 #include <vector>
 
-#include "engine/exchange/bit_assignment.hpp"
-#include "engine/exchange/link_budget.hpp"
+#include "engine/exchange/quantization/bit_assignment.hpp"
+#include "engine/exchange/quantization/link_budget.hpp"
 
 namespace atl {
 

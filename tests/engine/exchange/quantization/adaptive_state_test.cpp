@@ -1,7 +1,7 @@
 // What adaptive widths keep from run to run: states and calibrations, good and damaged ones.
 #include <gmock/gmock.h>
 
-#include "tests/engine/exchange/adaptive_setup.hpp"
+#include "tests/engine/exchange/quantization/adaptive_setup.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {

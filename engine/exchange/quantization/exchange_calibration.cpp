@@ -1,4 +1,4 @@
-#include "engine/exchange/exchange_calibration.hpp"
+#include "engine/exchange/quantization/exchange_calibration.hpp"
 
 #include <cmath>
 

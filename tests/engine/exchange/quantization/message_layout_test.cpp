@@ -1,4 +1,4 @@
-#include "engine/exchange/message_layout.hpp"
+#include "engine/exchange/quantization/message_layout.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // take, and how far the variance of rounding is from its model.
 #pragma once
 
-#include "engine/exchange/exchange_calibration.hpp"
-#include "engine/exchange/quantized_channel.hpp"
+#include "engine/exchange/quantization/exchange_calibration.hpp"
+#include "engine/exchange/quantization/quantized_channel.hpp"
 
 namespace atl {
 

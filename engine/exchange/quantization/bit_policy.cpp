@@ -1,4 +1,4 @@
-#include "engine/exchange/bit_policy.hpp"
+#include "engine/exchange/quantization/bit_policy.hpp"
 
 #include <algorithm>
 #include <charconv>

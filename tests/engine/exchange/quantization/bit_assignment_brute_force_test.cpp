@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/engine/exchange/bit_assignment_instances.hpp"
+#include "tests/engine/exchange/quantization/bit_assignment_instances.hpp"
 
 namespace atl {
 namespace {

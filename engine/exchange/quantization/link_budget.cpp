@@ -1,4 +1,4 @@
-#include "engine/exchange/link_budget.hpp"
+#include "engine/exchange/quantization/link_budget.hpp"
 
 #include <algorithm>
 #include <bit>
