@@ -56,7 +56,7 @@ class Contender {
   Contender(const ComparedMode& mode, Trainer& trainer)
       : mode_(mode),
         trainer_(trainer),
-        exchange_(trainer.make_exchange(mode.exchange, mode.overlap)),
+        exchange_(trainer.make_exchange(mode.exchange)),
         state_(trainer.state(/*optimizer=*/true)) {}
 
   const ComparedMode& mode() const { return mode_; }

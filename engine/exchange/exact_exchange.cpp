@@ -10,18 +10,13 @@ namespace {
 
 class ExactExchange final : public HaloExchange {
  public:
-  explicit ExactExchange(const ExchangeRoute& route)
-      : backend_(route.backend),
-        trace_(route.trace),
-        rank_(route.transport.rank()),
-        size_(route.transport.size()),
-        packets_(route.backend, route.queue, route.transport, route.device) {}
+  explicit ExactExchange(const Rank& rank) : rank_(rank), packets_(rank) {}
 
   std::string name() const override { return "exact"; }
   bool is_exact() const override { return true; }
 
   std::unique_ptr<PendingExchange> begin(const DistributedOperator& op, MatrixView x,
-                                         Channel channel, int epoch) override;
+                                         Channel channel, const Round& round) override;
   void keep_alive(std::shared_ptr<const void> memory) override {
     memory_->receives = std::move(memory);
   }
@@ -43,18 +38,15 @@ class ExactExchange final : public HaloExchange {
   Tensor& send_buffer(int slot, std::int64_t rows, std::int64_t cols, DType dtype) {
     Tensor& buffer = memory_->sends[slot];
     if (buffer.rows() != rows || buffer.cols() != cols) {
-      buffer = Tensor(backend_, rows, cols, dtype);
+      buffer = Tensor(rank_.backend, rows, cols, dtype);
       MatrixView whole = buffer.view();
       whole.cols = whole.stride;
-      backend_.fill_zero(packets_.packing_queue(), whole);
+      rank_.backend.fill_zero(packets_.packing_queue(), whole);
     }
     return buffer;
   }
 
-  Backend& backend_;
-  TraceRecorder& trace_;
-  int rank_;
-  int size_;
+  const Rank& rank_;
   PacketTransfer packets_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
@@ -94,18 +86,19 @@ class NothingPending final : public PendingExchange {
 };
 
 std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator& op, MatrixView x,
-                                                      Channel channel, int epoch) {
+                                                      Channel channel, const Round& round) {
   // Alone there is nothing to wait for, and the host must not: an epoch may be being recorded.
-  if (size_ == 1) return std::make_unique<NothingPending>();
+  const int ranks = rank_.transport.size();
+  if (ranks == 1) return std::make_unique<NothingPending>();
   check_rows(op, x);
   const char* direction = to_string(channel.direction);
-  const TraceTag tag{epoch, channel.layer, rank_, -1};
+  const TraceTag tag{round.epoch, channel.layer, rank_.transport.rank(), -1};
   const int slot = channel.slot();
   Tensor& buffer = send_buffer(slot, op.plan.sent_rows(), x.cols, x.dtype);
   {
-    const ScopedSpan span(trace_, "pack", tag, direction, SpanOf::kHost);
-    backend_.gather_rows(packets_.packing_queue(), x.rows_in({0, op.inner()}), op.send_rows,
-                         op.message_scale, buffer.view());
+    const ScopedSpan span(rank_.trace, "pack", tag, direction, SpanOf::kHost);
+    rank_.backend.gather_rows(packets_.packing_queue(), x.rows_in({0, op.inner()}), op.send_rows,
+                              op.message_scale, buffer.view());
   }
   const auto slice = [](MatrixView rows) {
     return std::span<std::byte>(
@@ -114,7 +107,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   };
   std::vector<std::span<const std::byte>> sends;
   std::vector<std::span<std::byte>> receives;
-  for (int peer = 0; peer < size_; ++peer) {
+  for (int peer = 0; peer < ranks; ++peer) {
     const auto [send_begin, send_end] =
         std::pair(op.plan.send_offset[peer], op.plan.send_offset[peer + 1]);
     const std::int64_t halo = op.inner() + op.plan.first_halo_row(peer);
@@ -123,19 +116,19 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   }
   // Padding travels, too: so rows are received where they are needed.
   const std::int64_t row_bytes = padded_columns(x.cols) * bytes_of(x.dtype);
-  ScopedSpan span(trace_, "post", tag, direction, SpanOf::kHost);
+  ScopedSpan span(rank_.trace, "post", tag, direction, SpanOf::kHost);
   span.set_bytes(op.plan.sent_rows() * row_bytes);
-  const TraceTag received{epoch, channel.layer, -1, rank_};
+  const TraceTag received{round.epoch, channel.layer, -1, rank_.transport.rank()};
   return std::make_unique<PendingExactExchange>(
       packets_.begin(slot, std::move(sends), std::move(receives),
-                     {"halo exchange", direction, channel.layer, epoch}, memory_),
-      trace_, received, channel.direction, op.plan.halo_rows() * row_bytes);
+                     {"halo exchange", direction, channel.layer, round.epoch}, memory_),
+      rank_.trace, received, channel.direction, op.plan.halo_rows() * row_bytes);
 }
 
 }  // namespace
 
-std::unique_ptr<HaloExchange> make_exact_exchange(const ExchangeRoute& route) {
-  return std::make_unique<ExactExchange>(route);
+std::unique_ptr<HaloExchange> make_exact_exchange(const Rank& rank) {
+  return std::make_unique<ExactExchange>(rank);
 }
 
 }  // namespace atl

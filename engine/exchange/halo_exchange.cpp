@@ -8,10 +8,9 @@ const char* to_string(Sensitivity sensitivity) {
 
 std::vector<std::string> exchange_modes() { return {"exact", "quantized"}; }
 
-std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options,
-                                            const ExchangeRoute& route) {
-  if (options.mode == "exact") return make_exact_exchange(route);
-  if (options.mode == "quantized") return make_quantized_exchange(options.widths, route);
+std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, const Rank& rank) {
+  if (options.mode == "exact") return make_exact_exchange(rank);
+  if (options.mode == "quantized") return make_quantized_exchange(options.widths, rank);
   fail_option("--exchange {}: unknown exchange mode; allowed are: {}", options.mode,
               fmt::join(exchange_modes(), ", "));
 }

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "base/json.hpp"
-#include "base/trace.hpp"
-#include "engine/comm/device_transport.hpp"
 #include "engine/exchange/distributed_operator.hpp"
+#include "engine/exchange/rank.hpp"
 
 namespace atl {
 
@@ -54,7 +53,7 @@ class HaloExchange {
   // x [inner + halo, F], as check_rows() asks: inner rows that are sent must be final; halo rows
   // are written until finish() returns. One exchange per channel may be under way.
   virtual std::unique_ptr<PendingExchange> begin(const DistributedOperator& op, MatrixView x,
-                                                 Channel channel, int epoch) = 0;
+                                                 Channel channel, const Round& round) = 0;
   // Owner of the memory that every x lies in. Should an error abandon an exchange, the transport
   // holds on to it, so that a late message can't land in memory that was given back.
   virtual void keep_alive(std::shared_ptr<const void> memory) = 0;
@@ -68,7 +67,7 @@ class HaloExchange {
   // travelled from this epoch on, for the run's metrics and the same on every rank, or null if that
   // is no news (docs/quantization.md has the fields). Throws Error{kInput} for messages that can't
   // be sent.
-  virtual Json end_epoch(int /*epoch*/) { return nullptr; }
+  virtual Json end_epoch(const Round& /*round*/) { return nullptr; }
   // True if every epoch sends packets of the same sizes, so that an epoch can be recorded.
   virtual bool repeats() const { return true; }
   // What this rank must know to go on after a checkpoint as if nothing had happened, and back; ""
@@ -109,27 +108,12 @@ struct ExchangeOptions {
   WidthOptions widths = {};
 };
 
-// What messages are made with and travel on. All of it must outlive the exchange.
-struct ExchangeRoute {
-  Backend& backend;
-  Queue& queue;  // of the computation
-  Transport& transport;
-  DeviceTransport* device;  // null: none
-  TraceRecorder& trace;
-  // Keys of rounding noise.
-  std::uint64_t seed = 0;
-  std::span<const GlobalId> inner_ids = {};  // of the inner nodes, in the backend's memory
-  const EpochState* state = nullptr;  // in the backend's memory, or null: begin()'s epoch counts
-  bool overlap = true;                // central work hides the wire
-};
-
-// Throws Error{kOption} listing the valid modes.
-std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options,
-                                            const ExchangeRoute& route);
+// `rank` must outlive it. Throws Error{kOption} listing the valid modes.
+std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, const Rank& rank);
 std::vector<std::string> exchange_modes();
 
-std::unique_ptr<HaloExchange> make_exact_exchange(const ExchangeRoute& route);
+std::unique_ptr<HaloExchange> make_exact_exchange(const Rank& rank);
 std::unique_ptr<HaloExchange> make_quantized_exchange(const WidthOptions& options,
-                                                      const ExchangeRoute& route);
+                                                      const Rank& rank);
 
 }  // namespace atl

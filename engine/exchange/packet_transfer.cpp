@@ -83,17 +83,13 @@ namespace {
 // finish(), when the host has queued all central work and the first copies have had that long.
 class StagedPackets final : public PendingPackets {
  public:
-  struct Route {
-    Backend& backend;
-    Queue& copies;
-    Queue& compute;
-    Transport& transport;
-  };
-  StagedPackets(const Route& route, std::vector<std::span<const std::byte>> sends,
+  // copies: queue of the copies between device and staging memory.
+  StagedPackets(const Rank& rank, Queue& copies, std::vector<std::span<const std::byte>> sends,
                 std::vector<std::span<std::byte>> arrivals,
                 std::vector<std::span<std::byte>> receives, const OperationLabel& label,
                 std::shared_ptr<const void> keep_alive)
-      : route_(route),
+      : rank_(rank),
+        copies_(copies),
         sends_(std::move(sends)),
         arrivals_(std::move(arrivals)),
         receives_(std::move(receives)),
@@ -103,22 +99,23 @@ class StagedPackets final : public PendingPackets {
   void finish() override {
     if (finished_) return;
     finished_ = true;
-    route_.backend.synchronize(route_.copies);
+    rank_.backend.synchronize(copies_);
     const auto transfer =
-        route_.transport.all_to_all_v(sends_, arrivals_, label_, std::move(keep_alive_));
+        rank_.transport.all_to_all_v(sends_, arrivals_, label_, std::move(keep_alive_));
     for (int peer = transfer->wait_any(); peer >= 0; peer = transfer->wait_any()) {
       const auto p = static_cast<std::size_t>(peer);
-      route_.backend.copy(route_.copies, receives_[p].data(), arrivals_[p].data(),
-                          std::ssize(receives_[p]), CopyKind::kHostToDevice);
+      rank_.backend.copy(copies_, receives_[p].data(), arrivals_[p].data(),
+                         std::ssize(receives_[p]), CopyKind::kHostToDevice);
     }
     transfer->wait_all();
     times_ = transfer->packet_times();
-    route_.backend.wait_for(route_.compute, route_.copies);
+    rank_.backend.wait_for(rank_.queue, copies_);
   }
   std::vector<PacketTimes> packet_times() const override { return times_; }
 
  private:
-  Route route_;
+  const Rank& rank_;
+  Queue& copies_;
   std::vector<std::span<const std::byte>> sends_;  // in staging memory
   std::vector<std::span<std::byte>> arrivals_;     // in staging memory
   std::vector<std::span<std::byte>> receives_;     // on the device
@@ -130,19 +127,18 @@ class StagedPackets final : public PendingPackets {
 
 }  // namespace
 
-PacketTransfer::PacketTransfer(Backend& backend, Queue& compute, Transport& transport,
-                               DeviceTransport* device)
-    : backend_(backend), compute_(compute), transport_(transport), device_(device) {
-  const bool staged = !backend.host_accessible() && device == nullptr && transport.size() > 1;
-  if (staged) staging_queue_ = backend.make_queue(QueuePriority::kHigh);
+PacketTransfer::PacketTransfer(const Rank& rank) : rank_(rank) {
+  const bool staged =
+      !rank.backend.host_accessible() && rank.device == nullptr && rank.transport.size() > 1;
+  if (staged) staging_queue_ = rank.backend.make_queue(QueuePriority::kHigh);
 }
 
 PacketTransfer::~PacketTransfer() = default;
 
 Queue& PacketTransfer::packing_queue() {
-  if (backend_.host_accessible()) return compute_;
-  Queue& queue = device_ != nullptr ? device_->queue() : *staging_queue_;
-  backend_.wait_for(queue, compute_);
+  if (rank_.backend.host_accessible()) return rank_.queue;
+  Queue& queue = rank_.device != nullptr ? rank_.device->queue() : *staging_queue_;
+  rank_.backend.wait_for(queue, rank_.queue);
   return queue;
 }
 
@@ -151,25 +147,27 @@ std::unique_ptr<PendingPackets> PacketTransfer::begin(int slot,
                                                       std::vector<std::span<std::byte>> receives,
                                                       const OperationLabel& label,
                                                       std::shared_ptr<const void> keep_alive) {
-  if (device_ != nullptr) {
-    device_->all_to_all_v(sends, receives, label);
-    return std::make_unique<DevicePackets>(backend_, compute_, *device_);
+  if (rank_.device != nullptr) {
+    rank_.device->all_to_all_v(sends, receives, label);
+    return std::make_unique<DevicePackets>(rank_.backend, rank_.queue, *rank_.device);
   }
-  if (backend_.host_accessible()) {
-    backend_.synchronize(compute_);
-    return std::make_unique<HostPackets>(transport_.all_to_all_v(
+  if (rank_.backend.host_accessible()) {
+    rank_.backend.synchronize(rank_.queue);
+    return std::make_unique<HostPackets>(rank_.transport.all_to_all_v(
         std::move(sends), std::move(receives), label, std::move(keep_alive)));
   }
   std::shared_ptr<Staging>& staging = staging_[slot];
   if (staging == nullptr) staging = std::make_shared<Staging>();
-  Staging::reserve(backend_, staging->sent, staging->sent_bytes, total_bytes(sends));
-  Staging::reserve(backend_, staging->received, staging->received_bytes, total_bytes(receives));
+  Staging::reserve(rank_.backend, staging->sent, staging->sent_bytes, total_bytes(sends));
+  Staging::reserve(rank_.backend, staging->received, staging->received_bytes,
+                   total_bytes(receives));
   std::vector<std::span<const std::byte>> staged_sends;
   std::vector<std::span<std::byte>> arrivals;
   auto* to = static_cast<std::byte*>(staging->sent.get());
   for (const std::span<const std::byte> send : sends) {
     if (!send.empty()) {
-      backend_.copy(*staging_queue_, to, send.data(), std::ssize(send), CopyKind::kDeviceToHost);
+      rank_.backend.copy(*staging_queue_, to, send.data(), std::ssize(send),
+                         CopyKind::kDeviceToHost);
     }
     staged_sends.emplace_back(to, send.size());
     to += send.size();
@@ -179,9 +177,8 @@ std::unique_ptr<PendingPackets> PacketTransfer::begin(int slot,
     arrivals.emplace_back(from, receive.size());
     from += receive.size();
   }
-  return std::make_unique<StagedPackets>(
-      StagedPackets::Route{backend_, *staging_queue_, compute_, transport_},
-      std::move(staged_sends), std::move(arrivals), std::move(receives), label, staging);
+  return std::make_unique<StagedPackets>(rank_, *staging_queue_, std::move(staged_sends),
+                                         std::move(arrivals), std::move(receives), label, staging);
 }
 
 }  // namespace atl

@@ -7,9 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "base/trace.hpp"
-#include "engine/comm/device_transport.hpp"
-#include "engine/tensor/tensor.hpp"
+#include "engine/exchange/rank.hpp"
 
 namespace atl {
 
@@ -32,8 +30,7 @@ void record_packets(TraceRecorder& trace, const std::vector<PacketTimes>& packet
 
 class PacketTransfer {
  public:
-  // device: null where there is none.
-  PacketTransfer(Backend& backend, Queue& compute, Transport& transport, DeviceTransport* device);
+  explicit PacketTransfer(const Rank& rank);
   ~PacketTransfer();
 
   // The queue on which packets are made, ordered after everything queued so far for computing.
@@ -49,10 +46,7 @@ class PacketTransfer {
 
  private:
   struct Staging;
-  Backend& backend_;
-  Queue& compute_;
-  Transport& transport_;
-  DeviceTransport* device_;
+  const Rank& rank_;
   std::unique_ptr<Queue> staging_queue_;
   std::map<int, std::shared_ptr<Staging>> staging_;
 };

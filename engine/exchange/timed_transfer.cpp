@@ -39,20 +39,19 @@ class DevicePending final : public PendingTransfer {
 
 }  // namespace
 
-TimedTransfer::Buffer::Buffer(const ExchangeRoute& route, std::int64_t size)
+TimedTransfer::Buffer::Buffer(const Rank& rank, std::int64_t size)
     : bytes(static_cast<std::size_t>(size)) {
-  if (route.device == nullptr) {
+  if (rank.device == nullptr) {
     host.resize(bytes);
   } else {
-    device = allocate_device(route.backend, size);
+    device = allocate_device(rank.backend, size);
   }
 }
 
-TimedTransfer::TimedTransfer(const ExchangeRoute& route, std::int64_t send_bytes,
-                             std::int64_t receive_bytes)
-    : route_(route),
+TimedTransfer::TimedTransfer(const Rank& rank, std::int64_t send_bytes, std::int64_t receive_bytes)
+    : rank_(rank),
       buffers_(std::make_shared<Buffers>(
-          Buffers{Buffer(route, send_bytes), Buffer(route, receive_bytes)})) {}
+          Buffers{Buffer(rank, send_bytes), Buffer(rank, receive_bytes)})) {}
 
 std::unique_ptr<PendingTransfer> TimedTransfer::post(std::span<const std::int64_t> sends,
                                                      std::span<const std::int64_t> receives) {
@@ -68,17 +67,17 @@ std::unique_ptr<PendingTransfer> TimedTransfer::post(std::span<const std::int64_
     sent += send;
     received += receive;
   }
-  if (route_.device == nullptr) {
-    return route_.transport.all_to_all_v(std::move(from), std::move(to), kLabel, buffers_);
+  if (rank_.device == nullptr) {
+    return rank_.transport.all_to_all_v(std::move(from), std::move(to), kLabel, buffers_);
   }
-  route_.device->all_to_all_v(from, to, kLabel);
-  return std::make_unique<DevicePending>(*route_.device, to);
+  rank_.device->all_to_all_v(from, to, kLabel);
+  return std::make_unique<DevicePending>(*rank_.device, to);
 }
 
 std::vector<double> TimedTransfer::time(std::span<const std::int64_t> sends,
                                         std::span<const std::int64_t> receives) {
   std::vector<double> seconds(sends.size(), 0);
-  route_.transport.barrier(kLabel);
+  rank_.transport.barrier(kLabel);
   const Clock::time_point start = Clock::now();
   const auto transfer = post(sends, receives);
   for (int peer = transfer->wait_any(); peer >= 0; peer = transfer->wait_any()) {

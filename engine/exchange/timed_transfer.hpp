@@ -14,8 +14,8 @@ namespace atl {
 class TimedTransfer {
  public:
   // Room for `send_bytes` and `receive_bytes` in all packets of one transfer together. What they
-  // hold is not defined. Every rank of the route needs one.
-  TimedTransfer(const ExchangeRoute& route, std::int64_t send_bytes, std::int64_t receive_bytes);
+  // hold is not defined. Every rank needs one.
+  TimedTransfer(const Rank& rank, std::int64_t send_bytes, std::int64_t receive_bytes);
 
   // Posts a packet of sends[r] bytes to rank r and of receives[r] bytes from it, for all r. One at
   // a time. Every rank takes part, also with nothing to send. On devices all packets count as
@@ -31,7 +31,7 @@ class TimedTransfer {
  private:
   // Memory on the device with a device transport, else on the host.
   struct Buffer {
-    Buffer(const ExchangeRoute& route, std::int64_t bytes);
+    Buffer(const Rank& rank, std::int64_t bytes);
     std::span<std::byte> span() {
       return {host.empty() ? static_cast<std::byte*>(device.get()) : host.data(), bytes};
     }
@@ -45,7 +45,7 @@ class TimedTransfer {
     Buffer in;
   };
 
-  const ExchangeRoute& route_;
+  const Rank& rank_;
   // Shared with transfers: a late message of one that an error abandoned finds its memory.
   std::shared_ptr<Buffers> buffers_;
 };

@@ -35,17 +35,17 @@ double rate_between(double bytes, double seconds, double fewer_bytes, double few
 
 }  // namespace
 
-NetworkProbe::NetworkProbe(const ExchangeRoute& route, const std::vector<int>& host_of,
+NetworkProbe::NetworkProbe(const Rank& rank, const std::vector<int>& host_of,
                            const NetworkProbeOptions& options)
-    : route_(route), transport_(route.transport), host_of_(host_of), options_(options) {}
+    : rank_(rank), host_of_(host_of), options_(options) {}
 
 double NetworkProbe::of_rank(double value, int rank) {
-  transport_.broadcast(std::as_writable_bytes(std::span(&value, 1)), rank, kNetworkLabel);
+  rank_.transport.broadcast(std::as_writable_bytes(std::span(&value, 1)), rank, kNetworkLabel);
   return value;
 }
 
 double NetworkProbe::echo_seconds(TimedTransfer& transfer, int from, int to, std::int64_t bytes) {
-  const int rank = transport_.rank();
+  const int rank = rank_.transport.rank();
   Sizes there(host_of_.size(), 0);
   Sizes back(host_of_.size(), 0);
   Sizes none(host_of_.size(), 0);
@@ -64,7 +64,7 @@ Link NetworkProbe::measure_pair(TimedTransfer& transfer, int from, int to) {
   constexpr int kEchoes = 21;
   constexpr int kMessages = 3;
   constexpr std::int64_t kFirstMessage = 256 << 10;
-  transport_.barrier(kNetworkLabel);
+  rank_.transport.barrier(kNetworkLabel);
   std::vector<double> echoes;
   for (int i = 0; i < kEchoes; ++i) {
     echoes.push_back(echo_seconds(transfer, from, to, kAnswerBytes));
@@ -89,14 +89,14 @@ Link NetworkProbe::measure_pair(TimedTransfer& transfer, int from, int to) {
   Link link{median(echoes) / 2,
             rate_between(static_cast<double>(bytes), std::ranges::min(longs),
                          static_cast<double>(bytes / kRatio), std::ranges::min(shorts))};
-  transport_.broadcast(std::as_writable_bytes(std::span(&link, 1)), from, kNetworkLabel);
+  rank_.transport.broadcast(std::as_writable_bytes(std::span(&link, 1)), from, kNetworkLabel);
   return link;
 }
 
 std::vector<Link> NetworkProbe::measure_pairs() {
   std::vector<Link> links(host_of_.size() * host_of_.size());
   std::vector<bool> measured(links.size(), false);
-  TimedTransfer transfer(route_, options_.largest_message + kAnswerBytes,
+  TimedTransfer transfer(rank_, options_.largest_message + kAnswerBytes,
                          options_.largest_message + kAnswerBytes);
   // Distances in an order that soon has near and far ones, and every rank in each of them.
   const int distances = ranks() - 1;
@@ -164,8 +164,8 @@ void NetworkProbe::fill_skipped(std::vector<Link>& links, const std::vector<bool
 NetworkProbe::Sizes NetworkProbe::packets(std::int64_t bytes, bool within_hosts) const {
   Sizes sizes(host_of_.size(), bytes);
   for (int rank = 0; rank < ranks(); ++rank) {
-    const bool same_host = host(rank) == host(transport_.rank());
-    if (rank == transport_.rank() || (same_host && !within_hosts)) {
+    const bool same_host = host(rank) == host(rank_.transport.rank());
+    if (rank == rank_.transport.rank() || (same_host && !within_hosts)) {
       sizes[static_cast<std::size_t>(rank)] = 0;
     }
   }
@@ -219,9 +219,9 @@ NetworkProbe::HostTimes NetworkProbe::all_at_once(TimedTransfer& transfer, std::
   const std::vector<double> arrivals = transfer.time(sizes, sizes);
   std::vector<double> seconds(host_of_.size() * host_of_.size(), 0.0);
   for (int from = 0; from < ranks(); ++from) {
-    seconds[index(from, transport_.rank())] = arrivals[static_cast<std::size_t>(from)];
+    seconds[index(from, rank_.transport.rank())] = arrivals[static_cast<std::size_t>(from)];
   }
-  transport_.all_reduce(std::span(seconds), kNetworkLabel);
+  rank_.transport.all_reduce(std::span(seconds), kNetworkLabel);
   HostTimes last{std::vector<double>(hosts, 0.0), std::vector<double>(hosts, 0.0)};
   for (int from = 0; from < ranks(); ++from) {
     for (int to = 0; to < ranks(); ++to) {
@@ -251,7 +251,7 @@ void NetworkProbe::measure_hosts(const std::vector<Link>& links, std::vector<Hos
                std::max(kLeast, static_cast<std::int64_t>(std::min(
                                     wanted, static_cast<double>(options_.largest_message)))));
   const std::int64_t total = sum(packets(bytes, false));
-  TimedTransfer transfer(route_, total, total);
+  TimedTransfer transfer(rank_, total, total);
   std::vector<HostTimes> longs;
   std::vector<HostTimes> shorts;
   for (int repetition = 0; repetition < kRepetitions; ++repetition) {

@@ -46,7 +46,7 @@ ProgressCost progress_cost(const ProgressSample& alone, const ProgressSample& po
 class NetworkProbe {
  public:
   // host_of: the host of every rank, numbered from 0. Everything must outlive the probe.
-  NetworkProbe(const ExchangeRoute& route, const std::vector<int>& host_of,
+  NetworkProbe(const Rank& rank, const std::vector<int>& host_of,
                const NetworkProbeOptions& options);
 
   // Every ordered pair alone, one after another: [from * ranks + to]. Latency is half the time of
@@ -98,8 +98,7 @@ class NetworkProbe {
   }
   int host(int rank) const { return host_of_[static_cast<std::size_t>(rank)]; }
 
-  const ExchangeRoute& route_;
-  Transport& transport_;
+  const Rank& rank_;
   const std::vector<int>& host_of_;
   NetworkProbeOptions options_;
   int skipped_pairs_ = 0;

@@ -63,9 +63,9 @@ ProgressCost progress_cost(const ProgressSample& alone, const ProgressSample& po
 
 bool NetworkProbe::shares_process() {
   std::vector<std::int64_t> processes(host_of_.size(), 0);
-  const auto rank = static_cast<std::size_t>(transport_.rank());
+  const auto rank = static_cast<std::size_t>(rank_.transport.rank());
   processes[rank] = ::getpid();
-  transport_.all_reduce(std::span(processes), kProgressLabel);
+  rank_.transport.all_reduce(std::span(processes), kProgressLabel);
   for (std::size_t r = 0; r < processes.size(); ++r) {
     if (r != rank && host_of_[r] == host_of_[rank] && processes[r] == processes[rank]) return true;
   }
@@ -90,10 +90,10 @@ ProgressCost NetworkProbe::measure_progress(const std::vector<Link>& links,
       static_cast<std::int64_t>(std::min(wanted, static_cast<double>(options_.largest_message))));
   const Sizes sizes = packets(bytes, true);
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  TimedTransfer transfer(route_, total, total);
+  TimedTransfer transfer(rank_, total, total);
   // A device computes on processors of its own, and a process of several ranks can't say whose
   // time it took.
-  const bool processors_known = !shares_process() && route_.backend.host_accessible();
+  const bool processors_known = !shares_process() && rank_.backend.host_accessible();
   std::array<ProgressSample, kSegments> samples;
   for (int k = 0; k < kSegments * rounds; ++k) {
     const int kind = k % kSegments;
@@ -103,7 +103,7 @@ ProgressCost NetworkProbe::measure_progress(const std::vector<Link>& links,
     Sizes receives(host_of_.size(), 0);
     if (kind == kBeside) sends = receives = sizes;
     if (kind == kFirstWait || kind == kSecondWait) {
-      const int rank = transport_.rank();
+      const int rank = rank_.transport.rank();
       for (int other = 0; other < ranks(); ++other) {
         const auto o = static_cast<std::size_t>(other);
         if (awaited_rank(rank, ranks(), second) == other) receives[o] = 1;
@@ -112,7 +112,7 @@ ProgressCost NetworkProbe::measure_progress(const std::vector<Link>& links,
     }
     // A message that others wait for leaves when this rank has computed.
     const bool posts_late = kind != kBeside && std::ranges::count(receives, 1) == 0;
-    transport_.barrier(kProgressLabel);
+    rank_.transport.barrier(kProgressLabel);
     const double processor = processor_seconds();
     const SteadyTime start = steady_now();
     auto pending = posts_late ? nullptr : transfer.post(sends, receives);
@@ -128,7 +128,7 @@ ProgressCost NetworkProbe::measure_progress(const std::vector<Link>& links,
     sample.waiting_s += seconds_since(start) - computed;
   }
   const ProgressSample& wait =
-      samples[awaited_rank(transport_.rank(), ranks(), false) >= 0 ? kFirstWait : kSecondWait];
+      samples[awaited_rank(rank_.transport.rank(), ranks(), false) >= 0 ? kFirstWait : kSecondWait];
   return progress_cost(samples[kAlone], wait, samples[kBeside],
                        2.0 * rounds * static_cast<double>(total));
 }

@@ -149,8 +149,9 @@ Topology probe_topology(Backend& backend, Queue& queue, Transport& transport,
   std::vector<int> host_of;
   for (const Device& of_rank : topology.devices) host_of.push_back(of_rank.host);
   TraceRecorder trace(transport.rank());
-  const ExchangeRoute route{backend, queue, transport, device, trace};
-  NetworkProbe network(route, host_of, options.network);
+  Reducer reducer(backend, queue, transport, device, trace);
+  const Rank rank{backend, queue, transport, device, trace, reducer};
+  NetworkProbe network(rank, host_of, options.network);
   topology.links = network.measure_pairs();
   if (network.skipped_pairs() > 0 && transport.rank() == 0) {
     log::warn(
@@ -167,9 +168,7 @@ Topology probe_topology(Backend& backend, Queue& queue, Transport& transport,
   own.polling_share = progress.polling_share;
   share_rates(transport, topology.devices);
   const std::vector<int> islands = find_islands(host_of, topology.links);
-  for (std::size_t rank = 0; rank < islands.size(); ++rank) {
-    topology.devices[rank].island = islands[rank];
-  }
+  for (std::size_t r = 0; r < islands.size(); ++r) topology.devices[r].island = islands[r];
   round_figures(topology);
   return topology;
 }

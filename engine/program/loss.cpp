@@ -5,17 +5,17 @@ namespace atl {
 Loss::Loss(Backend& backend, const LossTargets& targets, std::int64_t total)
     : targets_(targets), total_(total), sum_(backend, 1) {}
 
-void Loss::compute(const RankContext& context, ConstMatrixView logits, MatrixView gradient) {
+void Loss::compute(const Rank& rank, ConstMatrixView logits, MatrixView gradient) {
   ATOLL_ASSERT(total_ > 0);
   const double scale = 1 / static_cast<double>(total_);
   if (targets_.multi_labels.empty()) {
-    context.backend.softmax_cross_entropy(context.queue, logits, targets_.labels, targets_.rows,
-                                          scale, gradient, sum_.span());
+    rank.backend.softmax_cross_entropy(rank.queue, logits, targets_.labels, targets_.rows, scale,
+                                       gradient, sum_.span());
   } else {
-    context.backend.sigmoid_cross_entropy(context.queue, logits, targets_.multi_labels,
-                                          targets_.rows, scale, gradient, sum_.span());
+    rank.backend.sigmoid_cross_entropy(rank.queue, logits, targets_.multi_labels, targets_.rows,
+                                       scale, gradient, sum_.span());
   }
-  sum_.queue_copy(context.backend, context.queue);
+  sum_.queue_copy(rank.backend, rank.queue);
 }
 
 }  // namespace atl

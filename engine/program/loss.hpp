@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/exchange/rank_context.hpp"
+#include "engine/exchange/rank.hpp"
 
 namespace atl {
 
@@ -25,7 +25,7 @@ class Loss {
 
   // Queues d loss / d logits [inner, outputs], and this rank's part of the loss on its way to the
   // host.
-  void compute(const RankContext& context, ConstMatrixView logits, MatrixView gradient);
+  void compute(const Rank& rank, ConstMatrixView logits, MatrixView gradient);
   // This rank's sum of the last compute(); all ranks' sums together, by total(), are the loss.
   // Once the queue has run.
   double local_sum() const { return sum_.host()[0]; }

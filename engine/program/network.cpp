@@ -21,18 +21,16 @@ bool are_equal_forward(const Program& a, const Program& b) {
 }  // namespace
 
 Network::Network(Program training, Program evaluation, const NetworkOptions& options,
-                 Backend& backend, Queue& queue, const LocalGraphView& graph,
-                 ConstMatrixView features)
+                 const Rank& rank, const LocalGraphView& graph, ConstMatrixView features)
     : options_(options),
-      backend_(backend),
-      queue_(queue),
+      rank_(rank),
       features_(features),
       // Libraries of devices are slow where rows start anywhere; a CPU arranges operands anew.
-      parameters_(options.dtype, /*pads_operands=*/!backend.host_accessible()) {
+      parameters_(options.dtype, /*pads_operands=*/!rank.backend.host_accessible()) {
   for (const Operation& op : training.operations) {
     if (op.kind != OpKind::kAggregate || operators_.contains(op.normalisation)) continue;
     operators_[op.normalisation] = std::make_unique<GraphOperators>(
-        backend, queue, graph, op.normalisation, options.recomputation);
+        rank.backend, rank.queue, graph, op.normalisation, options.recomputation);
     if (op.constant) computed_halo_ = operators_[op.normalisation]->computed_halo();
   }
   const GraphOperators& any = *operators_.begin()->second;
@@ -83,21 +81,21 @@ std::int64_t Network::activation_bytes() const {
   return elements * bytes_of(options_.dtype);
 }
 
-void Network::allocate(std::uint64_t seed, Transport& transport) {
-  block_->allocate(backend_);
-  parameters_.allocate(backend_, queue_, seed);
+void Network::allocate() {
+  block_->allocate(rank_.backend);
+  parameters_.allocate(rank_.backend, rank_.queue, rank_.seed);
   for (NormState& norm : norms_) {
     for (DeviceArray<double>* array : {&norm.running_mean, &norm.running_variance, &norm.mean,
                                        &norm.inverse_std, &norm.running_inverse_std}) {
-      *array = DeviceArray<double>(backend_, norm.columns);
+      *array = DeviceArray<double>(rank_.backend, norm.columns);
     }
-    norm.sums = DeviceArray<double>(backend_, 2 * norm.columns);
+    norm.sums = DeviceArray<double>(rank_.backend, 2 * norm.columns);
     const auto columns = static_cast<std::size_t>(norm.columns);
-    norm.running_mean.upload(backend_, queue_, std::vector<double>(columns, 0.0));
-    norm.running_variance.upload(backend_, queue_, std::vector<double>(columns, 1.0));
+    norm.running_mean.upload(rank_.backend, rank_.queue, std::vector<double>(columns, 0.0));
+    norm.running_variance.upload(rank_.backend, rank_.queue, std::vector<double>(columns, 1.0));
   }
   for (auto& [normalisation, operators] : operators_) {
-    operators->connect(backend_, queue_, transport);
+    operators->connect(rank_.backend, rank_.queue, rank_.transport);
   }
 }
 
@@ -164,28 +162,28 @@ MatrixView Network::rows_of(const Pass& pass, Value value, Rows rows) const {
   return whole(pass, value).rows_in(range_of(rows));
 }
 
-std::span<const GlobalId> Network::ids_of(const RankContext& context, Rows rows) const {
+std::span<const GlobalId> Network::ids_of(Rows rows) const {
   if (rows == Rows::kComputed) return computed_halo_->ids();
   const RowRange range = range_of(rows);
-  return context.inner_ids.subspan(static_cast<std::size_t>(range.begin),
-                                   static_cast<std::size_t>(range.size()));
+  return rank_.inner_ids.subspan(static_cast<std::size_t>(range.begin),
+                                 static_cast<std::size_t>(range.size()));
 }
 
 ConstMatrixView Network::parameter_row(const Pass& pass, Value value) {
   return parameters_.value(pass.program.at(value).parameter);
 }
 
-Epilogue Network::epilogue_of(const RankContext& context, const Pass& pass, const Operation& op,
-                              Rows rows) {
+Epilogue Network::epilogue_of(const Execution& execution, const Operation& op, Rows rows) {
+  const Pass& pass = execution.pass;
   const Tail& tail = op.tail;
   Epilogue epilogue;
   epilogue.relu = tail.activation.relu;
-  epilogue.dropout.key = {context.seed, tail.activation.stream,
+  epilogue.dropout.key = {rank_.seed, tail.activation.stream,
                           static_cast<std::uint8_t>(tail.activation.site),
-                          static_cast<std::uint32_t>(context.epoch)};
+                          static_cast<std::uint32_t>(execution.round.epoch)};
   epilogue.dropout.rate = dropout_threshold(tail.activation.dropout);
-  epilogue.dropout.row_ids = ids_of(context, rows);
-  epilogue.dropout.state = context.state;
+  epilogue.dropout.row_ids = ids_of(rows);
+  epilogue.dropout.state = execution.round.state;
   if (tail.bias != kNoValue) epilogue.beta = parameter_row(pass, tail.bias);
   if (tail.statistics == kNoValue) return epilogue;
   const NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
@@ -203,8 +201,9 @@ ActivationGradient Network::activation_of(const Pass& pass, const Operation& op,
 
 // --- the interpreter ---------------------------------------------------------------------------
 
-void Network::run_blocks(const RankContext& context, const Pass& pass,
-                         std::span<const Block> blocks) {
+void Network::run_blocks(const Execution& execution, std::span<const Block> blocks) {
+  const Pass& pass = execution.pass;
+  const Round& round = execution.round;
   std::vector<std::unique_ptr<PendingExchange>> pending;
   for (const Block& block : blocks) {
     if (options_.poisons_dead_values) poison_dead(pass, block);
@@ -212,34 +211,37 @@ void Network::run_blocks(const RankContext& context, const Pass& pass,
     {
       std::optional<ScopedSpan> span;
       if (block.name != nullptr) {
-        span.emplace(context.trace, block.name, TraceTag{context.epoch, scope.layer, -1, -1},
+        span.emplace(rank_.trace, block.name, TraceTag{round.epoch, scope.layer, -1, -1},
                      scope.kind == Scope::Kind::kLayer || scope.kind == Scope::Kind::kInput
                          ? to_string(scope.direction)
                          : "");
       }
-      for (const Call& call : block.calls) run_call(context, pass, call);
+      for (const Call& call : block.calls) run_call(execution, call);
     }
     for (const Value value : block.begins) {
       const Operation& op = pass.program.at(value);
-      pending.push_back(context.exchange.begin(operator_of(op), whole(pass, op.inputs[0]),
-                                               Channel{op.channel, op.direction, op.constant},
-                                               context.epoch));
-      if (!context.overlap) pending.back()->finish();
+      pending.push_back(execution.exchange->begin(operator_of(op), whole(pass, op.inputs[0]),
+                                                  Channel{op.channel, op.direction, op.constant},
+                                                  round));
+      if (!round.overlap) pending.back()->finish();
     }
     if (block.finishes.empty()) continue;
-    for (const auto& exchange : pending) exchange->finish();
+    for (const auto& messages : pending) messages->finish();
     pending.clear();
   }
 }
 
-void Network::run_call(const RankContext& context, const Pass& pass, const Call& call) {
+void Network::run_call(const Execution& execution, const Call& call) {
+  const Pass& pass = execution.pass;
+  const Round& round = execution.round;
   const Operation& op = pass.program.at(call.value);
   const auto input = [&](std::size_t i) { return op.inputs[i]; };
-  if (traits_of(op.kind).reach == Reach::kSmall) return run_small(context, op);
+  if (traits_of(op.kind).reach == Reach::kSmall) return run_small(execution, op);
   if (call.rows == Rows::kPlaced) {
     for (const RowRange& range : computed_halo_->ranges()) {
-      backend_.gemm(queue_, Transpose::kNo, whole(pass, input(0)).rows_in(range), Transpose::kNo,
-                    parameters_.operand(op.parameter), 0, whole(pass, call.value).rows_in(range));
+      rank_.backend.gemm(rank_.queue, Transpose::kNo, whole(pass, input(0)).rows_in(range),
+                         Transpose::kNo, parameters_.operand(op.parameter), 0,
+                         whole(pass, call.value).rows_in(range));
     }
     return;
   }
@@ -248,65 +250,66 @@ void Network::run_call(const RankContext& context, const Pass& pass, const Call&
   switch (op.kind) {
     case OpKind::kCopy:
       if (pass.layout.places[static_cast<std::size_t>(call.value)].is_nowhere()) return;
-      backend_.apply_epilogue(queue_, rows(input(0)), {}, rows(call.value));
+      rank_.backend.apply_epilogue(rank_.queue, rows(input(0)), {}, rows(call.value));
       return;
     case OpKind::kLinear: {
       const bool elsewhere = call.rows == Rows::kComputed && op.computed_input != kNoValue;
-      backend_.gemm(queue_, Transpose::kNo, rows(elsewhere ? op.computed_input : input(0)),
-                    op.transposed ? Transpose::kYes : Transpose::kNo,
-                    parameters_.operand(op.parameter), op.added_to == kNoValue ? 0 : 1,
-                    rows(call.value), epilogue_of(context, pass, op, call.rows));
+      rank_.backend.gemm(
+          rank_.queue, Transpose::kNo, rows(elsewhere ? op.computed_input : input(0)),
+          op.transposed ? Transpose::kYes : Transpose::kNo, parameters_.operand(op.parameter),
+          op.added_to == kNoValue ? 0 : 1, rows(call.value), epilogue_of(execution, op, call.rows));
       return;
     }
     case OpKind::kWeightGradient:
-      backend_.gemm(queue_, Transpose::kYes, rows(input(0)), Transpose::kNo, rows(input(1)), 1,
-                    parameters_.gradient(op.parameter));
+      rank_.backend.gemm(rank_.queue, Transpose::kYes, rows(input(0)), Transpose::kNo,
+                         rows(input(1)), 1, parameters_.gradient(op.parameter));
       return;
     case OpKind::kAggregate: {
       const DistributedOperator& by = operator_of(op);
-      backend_.spmm(queue_, by.matrix, range_of(call.rows), whole(pass, input(0)),
-                    op.added_to == kNoValue ? 0 : 1,
-                    whole(pass, call.value).rows_in({0, rows_.inner}),
-                    epilogue_of(context, pass, op, call.rows));
+      rank_.backend.spmm(rank_.queue, by.matrix, range_of(call.rows), whole(pass, input(0)),
+                         op.added_to == kNoValue ? 0 : 1,
+                         whole(pass, call.value).rows_in({0, rows_.inner}),
+                         epilogue_of(execution, op, call.rows));
       return;
     }
     case OpKind::kBias:
     case OpKind::kActivate:
     case OpKind::kNormalise:
-      backend_.apply_epilogue(queue_, rows(input(0)), epilogue_of(context, pass, op, call.rows),
-                              rows(call.value));
+      rank_.backend.apply_epilogue(rank_.queue, rows(input(0)),
+                                   epilogue_of(execution, op, call.rows), rows(call.value));
       return;
     case OpKind::kActivateBackward:
-      backend_.relu_dropout_backward(
-          queue_, rows(input(0)), activation_of(pass, op, input(1), rows(call.value), call.rows));
+      rank_.backend.relu_dropout_backward(
+          rank_.queue, rows(input(0)),
+          activation_of(pass, op, input(1), rows(call.value), call.rows));
       return;
     case OpKind::kBiasGradient:
-      backend_.column_sums(queue_, rows(input(0)), /*accumulate=*/true,
-                           parameters_.gradient(op.parameter),
-                           op.through == kNoValue
-                               ? ActivationGradient{}
-                               : activation_of(pass, op, op.through, rows(call.value), call.rows));
+      rank_.backend.column_sums(
+          rank_.queue, rows(input(0)), /*accumulate=*/true, parameters_.gradient(op.parameter),
+          op.through == kNoValue
+              ? ActivationGradient{}
+              : activation_of(pass, op, op.through, rows(call.value), call.rows));
       return;
     case OpKind::kLayerNorm:
-      backend_.layer_norm(queue_, rows(input(0)), gamma(), parameters_.value(op.second_parameter),
-                          kEpsilon, rows(call.value));
+      rank_.backend.layer_norm(rank_.queue, rows(input(0)), gamma(),
+                               parameters_.value(op.second_parameter), kEpsilon, rows(call.value));
       return;
     case OpKind::kLayerNormBackward:
-      backend_.layer_norm_backward(queue_, rows(input(0)), rows(input(1)), gamma(), kEpsilon,
-                                   rows(call.value), parameters_.gradient(op.parameter),
-                                   parameters_.gradient(op.second_parameter));
+      rank_.backend.layer_norm_backward(
+          rank_.queue, rows(input(0)), rows(input(1)), gamma(), kEpsilon, rows(call.value),
+          parameters_.gradient(op.parameter), parameters_.gradient(op.second_parameter));
       return;
     case OpKind::kMoments: {
       NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
-      backend_.batch_norm_moments(queue_, rows(input(0)), norm.running_mean.span(),
-                                  norm.sums.span());
+      rank_.backend.batch_norm_moments(rank_.queue, rows(input(0)), norm.running_mean.span(),
+                                       norm.sums.span());
       return;
     }
     case OpKind::kNormSums: {
       // The parameters' gradients get this rank's share; the sum of gradients adds the others'.
       NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
-      backend_.batch_norm_gradient_sums(
-          queue_, rows(input(0)), rows(input(1)), norm.mean.span(), norm.inverse_std.span(),
+      rank_.backend.batch_norm_gradient_sums(
+          rank_.queue, rows(input(0)), rows(input(1)), norm.mean.span(), norm.inverse_std.span(),
           norm.sums.span(), parameters_.gradient(op.parameter),
           parameters_.gradient(op.second_parameter),
           op.through == kNoValue
@@ -316,31 +319,31 @@ void Network::run_call(const RankContext& context, const Pass& pass, const Call&
     }
     case OpKind::kNormBackward: {
       const NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
-      backend_.batch_norm_backward(queue_, rows(input(0)), rows(input(1)), norm.mean.span(),
-                                   norm.inverse_std.span(), gamma(), norm.sums.span(),
-                                   context.nodes, rows(call.value));
+      rank_.backend.batch_norm_backward(rank_.queue, rows(input(0)), rows(input(1)),
+                                        norm.mean.span(), norm.inverse_std.span(), gamma(),
+                                        norm.sums.span(), rank_.nodes, rows(call.value));
       return;
     }
     case OpKind::kLoss:
-      loss_->compute(context, rows(input(0)), rows(call.value));
+      execution.loss->compute(rank_, rows(input(0)), rows(call.value));
       return;
     case OpKind::kSumGradients:
-      context.reducer.sum(parameters_.gradients(), "gradient all-reduce", context.epoch);
+      rank_.reducer.sum(parameters_.gradients(), "gradient all-reduce", round.epoch);
       return;
     case OpKind::kSumRanks: {
       const Scope& scope = pass.program.scope_of(call.value);
-      context.reducer.sum(
+      rank_.reducer.sum(
           norms_[static_cast<std::size_t>(op.norm)].sums.span(),
           scope.direction == Direction::kForward ? "batch norm statistics" : "batch norm gradient",
-          scope.layer, context.epoch);
+          scope.layer, round.epoch);
       return;
     }
     case OpKind::kFetchComputed: {
       MatrixView aggregated = whole(pass, input(0));
       aggregated.rows += computed_halo_->rows();
-      context.exchange
-          .begin(computed_halo_->inputs(), aggregated,
-                 Channel{op.channel, Direction::kForward, /*constant=*/true}, context.epoch)
+      execution.exchange
+          ->begin(computed_halo_->inputs(), aggregated,
+                  Channel{op.channel, Direction::kForward, /*constant=*/true}, round)
           ->finish();
       return;
     }
@@ -348,49 +351,51 @@ void Network::run_call(const RankContext& context, const Pass& pass, const Call&
       // The aggregate before has brought them, and without factors: a root weight goes with the
       // mean.
       ATOLL_ASSERT(operators_.begin()->second->forward().message_scale.empty());
-      computed_halo_->take(backend_, queue_, whole(pass, input(0)),
+      computed_halo_->take(rank_.backend, rank_.queue, whole(pass, input(0)),
                            computed_rows(pass, call.value));
       return;
     case OpKind::kPlaceComputed:
-      computed_halo_->place(backend_, queue_, computed_rows(pass, input(0)), whole(pass, input(0)));
+      computed_halo_->place(rank_.backend, rank_.queue, computed_rows(pass, input(0)),
+                            whole(pass, input(0)));
       return;
     default:
       ATOLL_ASSERT(false, "{} can't be run alone", to_string(pass.program, call.value));
   }
 }
 
-void Network::run_small(const RankContext& context, const Operation& op) {
+void Network::run_small(const Execution& execution, const Operation& op) {
   switch (op.kind) {
     case OpKind::kStatistics: {
       NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
-      backend_.batch_norm_statistics(queue_, norm.sums.span(), context.nodes, kMomentum, kEpsilon,
-                                     norm.running_mean.span(), norm.running_variance.span(),
-                                     norm.mean.span(), norm.inverse_std.span());
+      rank_.backend.batch_norm_statistics(
+          rank_.queue, norm.sums.span(), rank_.nodes, kMomentum, kEpsilon, norm.running_mean.span(),
+          norm.running_variance.span(), norm.mean.span(), norm.inverse_std.span());
       return;
     }
     case OpKind::kInverseStd: {
       NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
-      backend_.inverse_std(queue_, norm.running_variance.span(), kEpsilon,
-                           norm.running_inverse_std.span());
+      rank_.backend.inverse_std(rank_.queue, norm.running_variance.span(), kEpsilon,
+                                norm.running_inverse_std.span());
       return;
     }
     case OpKind::kZeroGradients:
-      backend_.fill_zero(queue_, parameters_.gradients());
+      rank_.backend.fill_zero(rank_.queue, parameters_.gradients());
       return;
     case OpKind::kStep:
-      optimizer_->step(backend_, queue_, parameters_, context.state);
+      execution.optimizer->step(rank_.backend, rank_.queue, parameters_, execution.round.state);
       return;
     default:
       ATOLL_ASSERT(false, "{} can't be run alone", traits_of(op.kind).name);
   }
 }
 
-void Network::run_forward(const RankContext& context) {
-  const Pass& pass = context.training || shares_forward_ ? training_ : evaluation_;
+void Network::run_forward(HaloExchange& exchange, const Round& round) {
+  const Pass& pass = round.training || shares_forward_ ? training_ : evaluation_;
+  const Execution execution{.pass = pass, .round = round, .exchange = &exchange};
   ran_ = &pass;
-  if (!has_constants_) run_blocks(context, pass, pass.schedule.prologue);
+  if (!has_constants_) run_blocks(execution, pass.schedule.prologue);
   has_constants_ = true;
-  run_blocks(context, pass, std::span(pass.schedule.blocks).first(pass.schedule.forward_blocks));
+  run_blocks(execution, std::span(pass.schedule.blocks).first(pass.schedule.forward_blocks));
 }
 
 std::span<const Block> Network::step_blocks() const {
@@ -408,18 +413,17 @@ std::span<const Block> Network::backward_blocks() const {
   return all.subspan(forward, all.size() - forward - step_blocks().size());
 }
 
-void Network::run_backward(const RankContext& context, Loss& loss) {
-  loss_ = &loss;
-  run_blocks(context, training_, backward_blocks());
+void Network::run_backward(HaloExchange& exchange, const Round& round, Loss& loss) {
+  run_blocks({.pass = training_, .round = round, .exchange = &exchange, .loss = &loss},
+             backward_blocks());
 }
 
-void Network::run_step(const RankContext& context, const Optimizer& optimizer) {
-  optimizer_ = &optimizer;
-  run_blocks(context, training_, step_blocks());
+void Network::run_step(const Round& round, const Optimizer& optimizer) {
+  run_blocks({.pass = training_, .round = round, .optimizer = &optimizer}, step_blocks());
 }
 
 void Network::poison_dead(const Pass& pass, const Block& block) {
-  if (!backend_.host_accessible() || block.calls.empty()) return;
+  if (!rank_.backend.host_accessible() || block.calls.empty()) return;
   const std::vector<int>& begins = pass.schedule.instants;
   const Call& first = block.calls.front();
   const int now = (first.rows == Rows::kComputed ? pass.schedule.computed_instants

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/exchange/computed_halo.hpp"
-#include "engine/exchange/rank_context.hpp"
+#include "engine/exchange/halo_exchange.hpp"
 #include "engine/program/allocate.hpp"
 #include "engine/program/loss.hpp"
 #include "engine/program/optimizer.hpp"
@@ -54,9 +54,9 @@ class Network {
  public:
   // Counts and places everything; allocate() takes the memory. Both programs are of the same model
   // and fused; training is differentiated. features [inner, F] in the backend's memory, of type
-  // options.dtype; they and the graph must outlive the network.
-  Network(Program training, Program evaluation, const NetworkOptions& options, Backend& backend,
-          Queue& queue, const LocalGraphView& graph, ConstMatrixView features);
+  // options.dtype; they, the rank and the graph must outlive the network.
+  Network(Program training, Program evaluation, const NetworkOptions& options, const Rank& rank,
+          const LocalGraphView& graph, ConstMatrixView features);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
   ~Network();
@@ -66,10 +66,11 @@ class Network {
   std::int64_t activation_bytes() const;
   // Takes the memory, draws the parameters, and asks other ranks for what computed rows need.
   // Collective.
-  void allocate(std::uint64_t seed, Transport& transport);
+  void allocate();
 
-  // Forward, of training or evaluation as the context says; leaves logits(). Collective.
-  void run_forward(const RankContext& context);
+  // Forward, of training or evaluation as the round says, with messages by `exchange`; leaves
+  // logits(). Collective.
+  void run_forward(HaloExchange& exchange, const Round& round);
   // Logits [inner, outputs] of the last run_forward(), until anything else runs.
   ConstMatrixView logits() const;
   // What layer `layer` gave in the last run_forward() of an evaluation, for the last two layers;
@@ -78,9 +79,9 @@ class Network {
   // True if a forward pass of training computes what one of an evaluation does.
   bool trains_as_it_evaluates() const { return shares_forward_; }
   // Loss and gradients of this rank after run_forward() of training. Collective.
-  void run_backward(const RankContext& context, Loss& loss);
+  void run_backward(HaloExchange& exchange, const Round& round, Loss& loss);
   // Sums the gradients over all ranks and updates the parameters. Collective.
-  void run_step(const RankContext& context, const Optimizer& optimizer);
+  void run_step(const Round& round, const Optimizer& optimizer);
 
   ParameterStore& parameters() { return parameters_; }
   const ParameterStore& parameters() const { return parameters_; }
@@ -106,10 +107,19 @@ class Network {
     std::vector<int> ends;  // by value: the last instant at which it is needed
   };
 
+  // What calls find besides their operation.
+  struct Execution {
+    const Pass& pass;
+    const Round& round;
+    HaloExchange* exchange = nullptr;
+    Loss* loss = nullptr;
+    const Optimizer* optimizer = nullptr;
+  };
+
   Pass prepare(Program program) const;
-  void run_blocks(const RankContext& context, const Pass& pass, std::span<const Block> blocks);
-  void run_call(const RankContext& context, const Pass& pass, const Call& call);
-  void run_small(const RankContext& context, const Operation& op);
+  void run_blocks(const Execution& execution, std::span<const Block> blocks);
+  void run_call(const Execution& execution, const Call& call);
+  void run_small(const Execution& execution, const Operation& op);
   std::span<const Block> backward_blocks() const;
   std::span<const Block> step_blocks() const;
   void poison_dead(const Pass& pass, const Block& block);
@@ -118,17 +128,15 @@ class Network {
   MatrixView whole(const Pass& pass, Value value) const;  // inner and halo rows
   MatrixView rows_of(const Pass& pass, Value value, Rows rows) const;
   MatrixView computed_rows(const Pass& pass, Value value) const;
-  std::span<const GlobalId> ids_of(const RankContext& context, Rows rows) const;
+  std::span<const GlobalId> ids_of(Rows rows) const;
   RowRange range_of(Rows rows) const;
-  Epilogue epilogue_of(const RankContext& context, const Pass& pass, const Operation& op,
-                       Rows rows);
+  Epilogue epilogue_of(const Execution& execution, const Operation& op, Rows rows);
   ActivationGradient activation_of(const Pass& pass, const Operation& op, Value value,
                                    MatrixView dx, Rows rows) const;
   ConstMatrixView parameter_row(const Pass& pass, Value value);
 
   NetworkOptions options_;
-  Backend& backend_;
-  Queue& queue_;
+  const Rank& rank_;
   ConstMatrixView features_;
   std::map<Normalisation, std::unique_ptr<GraphOperators>> operators_;
   const ComputedHalo* computed_halo_ = nullptr;
@@ -142,8 +150,6 @@ class Network {
   const Pass* ran_ = nullptr;  // the last run_forward()
   std::shared_ptr<Tensor> block_;
   bool has_constants_ = false;
-  Loss* loss_ = nullptr;                  // of the pass under way
-  const Optimizer* optimizer_ = nullptr;  // the same
 };
 
 }  // namespace atl

@@ -20,23 +20,23 @@ double ratio(double numerator, double denominator) {
 }
 
 // The first `size` of the queued counts of all ranks, `what`.
-std::vector<std::int64_t> sum_of_counts(const RankContext& context,
+std::vector<std::int64_t> sum_of_counts(const Rank& rank, int epoch,
                                         ReadBackArray<std::int64_t>& queued, std::size_t size,
                                         const char* what) {
-  queued.queue_copy(context.backend, context.queue);
-  context.reducer.synchronize();
+  queued.queue_copy(rank.backend, rank.queue);
+  rank.reducer.synchronize();
   const auto host = queued.host().first(size);
   std::vector<std::int64_t> counts(host.begin(), host.end());
-  context.reducer.sum_host(counts, what, context.epoch);
+  rank.reducer.sum_host(counts, what, epoch);
   return counts;
 }
 
-Metrics accuracy(const RankContext& context, const RankData& data, ConstMatrixView logits,
+Metrics accuracy(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
                  ReadBackArray<std::int64_t>& queued) {
   constexpr std::size_t kCounts = 6;
-  context.backend.count_correct(context.queue, logits, data.targets().labels, data.split(),
-                                queued.span().first(kCounts));
-  const std::vector<std::int64_t> counts = sum_of_counts(context, queued, kCounts, "accuracy");
+  rank.backend.count_correct(rank.queue, logits, data.targets().labels, data.split(),
+                             queued.span().first(kCounts));
+  const std::vector<std::int64_t> counts = sum_of_counts(rank, epoch, queued, kCounts, "accuracy");
   std::array<double, 3> values{};
   for (std::size_t s = 0; s < 3; ++s) {
     values[s] = ratio(static_cast<double>(counts[2 * s]), static_cast<double>(counts[2 * s + 1]));
@@ -44,12 +44,12 @@ Metrics accuracy(const RankContext& context, const RankData& data, ConstMatrixVi
   return from_splits(values);
 }
 
-Metrics micro_f1(const RankContext& context, const RankData& data, ConstMatrixView logits,
+Metrics micro_f1(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
                  ReadBackArray<std::int64_t>& queued) {
   constexpr std::size_t kCounts = 9;
-  context.backend.count_multi_label(context.queue, logits, data.targets().multi_labels,
-                                    data.split(), queued.span().first(kCounts));
-  const std::vector<std::int64_t> counts = sum_of_counts(context, queued, kCounts, "micro-F1");
+  rank.backend.count_multi_label(rank.queue, logits, data.targets().multi_labels, data.split(),
+                                 queued.span().first(kCounts));
+  const std::vector<std::int64_t> counts = sum_of_counts(rank, epoch, queued, kCounts, "micro-F1");
   std::array<double, 3> values{};
   for (std::size_t s = 0; s < 3; ++s) {
     const auto hits = static_cast<double>(counts[3 * s]);
@@ -66,20 +66,19 @@ struct ScoredNode {
   std::uint8_t split;
 };
 
-Metrics binary_roc_auc(const RankContext& context, Transport& transport, const RankData& data,
-                       ConstMatrixView logits) {
-  context.reducer.synchronize();
-  const std::vector<float> scores = download_f32(context.backend, context.queue, logits);
+Metrics binary_roc_auc(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits) {
+  rank.reducer.synchronize();
+  const std::vector<float> scores = download_f32(rank.backend, rank.queue, logits);
   std::vector<ScoredNode> nodes;
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const std::uint8_t target = data.host_targets()[i];
     const std::uint8_t split = data.host_split()[i];
     if (target != 255 && split <= 2) nodes.push_back({scores[i], target, split});
   }
-  const OperationLabel label{"ROC-AUC", "", -1, context.epoch};
-  const auto gathered = transport.gather(std::as_bytes(std::span(nodes)), 0, label);
+  const OperationLabel label{"ROC-AUC", "", -1, epoch};
+  const auto gathered = rank.transport.gather(std::as_bytes(std::span(nodes)), 0, label);
   std::array<double, 3> values{kNaN, kNaN, kNaN};
-  for (std::uint8_t s = 0; transport.rank() == 0 && s < 3; ++s) {
+  for (std::uint8_t s = 0; rank.transport.rank() == 0 && s < 3; ++s) {
     std::vector<float> split_scores;
     std::vector<std::uint8_t> positive;
     for (const std::vector<std::byte>& bytes : gathered) {
@@ -93,7 +92,7 @@ Metrics binary_roc_auc(const RankContext& context, Transport& transport, const R
     }
     values[s] = roc_auc(split_scores, positive);
   }
-  transport.broadcast(std::as_writable_bytes(std::span(values)), 0, label);
+  rank.transport.broadcast(std::as_writable_bytes(std::span(values)), 0, label);
   return from_splits(values);
 }
 
@@ -143,19 +142,19 @@ double roc_auc(std::span<const float> scores, std::span<const std::uint8_t> posi
   return ratio(rank_sum - positives * (positives + 1) / 2, positives * negatives);
 }
 
-Metrics compute_metrics(const RankContext& context, Transport& transport, const RankData& data,
-                        ConstMatrixView logits, ReadBackArray<std::int64_t>& counts) {
+Metrics compute_metrics(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
+                        ReadBackArray<std::int64_t>& counts) {
   if (!data.labelled()) {
-    context.reducer.synchronize();
+    rank.reducer.synchronize();
     return {};
   }
   switch (data.dataset().task) {
     case Task::kSingleLabel:
-      return accuracy(context, data, logits, counts);
+      return accuracy(rank, epoch, data, logits, counts);
     case Task::kMultiLabel:
-      return micro_f1(context, data, logits, counts);
+      return micro_f1(rank, epoch, data, logits, counts);
     case Task::kBinary:
-      return binary_roc_auc(context, transport, data, logits);
+      return binary_roc_auc(rank, epoch, data, logits);
   }
   return {};
 }

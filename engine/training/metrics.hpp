@@ -31,8 +31,8 @@ inline constexpr std::int64_t kMetricCounts = 9;
 
 // logits [inner, outputs] of this rank, queued or computed. Waits until everything queued has run:
 // once, but for ROC-AUC. `counts` has kMetricCounts entries to use. Collective.
-Metrics compute_metrics(const RankContext& context, Transport& transport, const RankData& data,
-                        ConstMatrixView logits, ReadBackArray<std::int64_t>& counts);
+Metrics compute_metrics(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
+                        ReadBackArray<std::int64_t>& counts);
 
 // Area under the ROC curve: the probability that a positive scores higher than a negative, ties
 // counted half (Mann-Whitney). NaN unless both classes occur.

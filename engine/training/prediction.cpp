@@ -135,11 +135,10 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
 
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
                 const std::filesystem::path& out) {
-  const RankContext context = trainer.context(0, /*training=*/false);
-  trainer.network().run_forward(context);
-  const ConstMatrixView logits = trainer.network().logits();
-  context.reducer.synchronize();
-  const std::vector<float> host_logits = download_f32(context.backend, context.queue, logits);
+  const Rank& rank = trainer.rank();
+  const ConstMatrixView logits = trainer.queue_evaluation(0);
+  rank.reducer.synchronize();
+  const std::vector<float> host_logits = download_f32(rank.backend, rank.queue, logits);
   if (kind == PredictionKind::kLabels) {
     write_labels(data, transport, host_logits, out);
   } else if (kind == PredictionKind::kLogits) {
@@ -148,11 +147,11 @@ Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, Pr
     const int last = trainer.model().layers - 1;
     const ConstMatrixView rows =
         last > 0 ? trainer.network().layer_output(last - 1) : data.features();
-    write_rows(data, transport, download_f32(context.backend, context.queue, rows), rows.cols,
-               false, out);
+    write_rows(data, transport, download_f32(rank.backend, rank.queue, rows), rows.cols, false,
+               out);
   }
-  ReadBackArray<std::int64_t> counts(context.backend, kMetricCounts);
-  return compute_metrics(context, transport, data, logits, counts);
+  ReadBackArray<std::int64_t> counts(rank.backend, kMetricCounts);
+  return compute_metrics(rank, 0, data, logits, counts);
 }
 
 }  // namespace atl

@@ -51,41 +51,33 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
                  Transport& transport, DeviceTransport* device)
     : options_(options),
       data_(data),
-      backend_(backend),
-      queue_(queue),
-      transport_(transport),
-      device_(device),
       trace_(transport.rank()),
       clock_(backend.make_clock(queue)),
       reducer_(backend, queue, transport, device, trace_, options.gradient_sum),
+      rank_{.backend = backend,
+            .queue = queue,
+            .transport = transport,
+            .device = device,
+            .trace = trace_,
+            .reducer = reducer_,
+            .inner_ids = data.inner_ids(),
+            .nodes = data.dataset().nodes,
+            .seed = options.seed},
       state_(backend, 1),
       host_state_(allocate_staging(backend, sizeof(EpochState))),
       counts_(backend, kMetricCounts),
       overlap_(options.overlap),
-      exchange_(make_exchange({options.exchange, calibrated_widths(options, transport.size())},
-                              options.overlap)),
-      eval_exchange_(make_exchange({}, options.overlap)),
+      exchange_(make_exchange({options.exchange, calibrated_widths(options, transport.size())})),
+      eval_exchange_(make_exchange({})),
       model_(model_config(options, data.dataset().features, data.outputs())),
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
-               {.dtype = options.dtype, .recomputation = options.recomputation}, backend, queue,
+               {.dtype = options.dtype, .recomputation = options.recomputation}, rank_,
                data.graph(), data.features()),
       loss_(backend, data.targets(), data.training_total()),
       optimizer_(options.optimizer, network_.parameters()) {
   exchange_->keep_alive(network_.memory());
   eval_exchange_->keep_alive(network_.memory());
   trace_.use_clock(clock_.get());
-}
-
-std::unique_ptr<HaloExchange> Trainer::make_exchange(const ExchangeOptions& options, bool overlap) {
-  return atl::make_exchange(options, {.backend = backend_,
-                                      .queue = queue_,
-                                      .transport = transport_,
-                                      .device = device_,
-                                      .trace = trace_,
-                                      .seed = options_.seed,
-                                      .inner_ids = data_.inner_ids(),
-                                      .state = state_.span().data(),
-                                      .overlap = overlap});
 }
 
 void Trainer::swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overlap) {
@@ -123,37 +115,26 @@ std::int64_t Trainer::bytes_held() const {
          matrix_bytes(graph.forward) + (graph.symmetric ? 0 : matrix_bytes(graph.backward));
 }
 
-void Trainer::allocate() { network_.allocate(options_.seed, transport_); }
+void Trainer::allocate() { network_.allocate(); }
 
-RankContext Trainer::context(int epoch, bool training) {
-  return {.backend = backend_,
-          .queue = queue_,
-          .exchange = training ? *exchange_ : *eval_exchange_,
-          .reducer = reducer_,
-          .trace = trace_,
-          .inner_ids = data_.inner_ids(),
-          .nodes = data_.dataset().nodes,
-          .state = state_.span().data(),
-          .seed = options_.seed,
-          .overlap = overlap_,
-          .training = training,
-          .epoch = epoch};
+Round Trainer::round(int epoch, bool training) {
+  return {.epoch = epoch, .training = training, .overlap = overlap_, .state = state_.span().data()};
 }
 
 std::int64_t Trainer::bytes_sent() const {
-  return transport_.bytes_sent() + (device_ != nullptr ? device_->bytes_sent() : 0);
+  return rank_.transport.bytes_sent() + (rank_.device != nullptr ? rank_.device->bytes_sent() : 0);
 }
 
 void Trainer::queue_epoch(int epoch) {
-  const RankContext context = this->context(epoch, /*training=*/true);
-  if (!forward_is_done_) network_.run_forward(context);
-  network_.run_backward(context, loss_);
-  network_.run_step(context, optimizer_);
+  const Round round = this->round(epoch, /*training=*/true);
+  if (!forward_is_done_) network_.run_forward(*exchange_, round);
+  network_.run_backward(*exchange_, round, loss_);
+  network_.run_step(round, optimizer_);
 }
 
 std::unique_ptr<Recording> Trainer::record_epoch(int epoch) {
   try {
-    return backend_.record(queue_, [&] { queue_epoch(epoch); });
+    return rank_.backend.record(rank_.queue, [&] { queue_epoch(epoch); });
   } catch (const Error& error) {
     // A recording is a matter of speed: unless it was asked for, the run goes on without.
     if (options_.cuda_graph == GraphReplay::kOn || error.kind() != ErrorKind::kDevice) throw;
@@ -167,8 +148,9 @@ bool Trainer::replay_epoch(int epoch) {
   // third on, epochs are the same but for EpochState. A trace needs the spans of each.
   constexpr int kEpochsBefore = 2;
   const bool wanted = options_.cuda_graph == GraphReplay::kOn ||
-                      (options_.cuda_graph == GraphReplay::kAuto && transport_.size() == 1);
-  const bool possible = transport_.size() == 1 || (device_ != nullptr && exchange_->repeats());
+                      (options_.cuda_graph == GraphReplay::kAuto && rank_.transport.size() == 1);
+  const bool possible =
+      rank_.transport.size() == 1 || (rank_.device != nullptr && exchange_->repeats());
   if (!wanted || !possible || recording_refused_ || options_.trace || profiling_) return false;
   if (epochs_run_ < kEpochsBefore) return false;
   if (recording_ == nullptr) {
@@ -183,32 +165,32 @@ bool Trainer::replay_epoch(int epoch) {
       return false;
     }
     recorded_bytes_ = bytes_sent() - before;
-  } else if (device_ != nullptr) {
-    device_->add_bytes_sent(recorded_bytes_);
+  } else if (rank_.device != nullptr) {
+    rank_.device->add_bytes_sent(recorded_bytes_);
   }
-  backend_.replay(queue_, *recording_);
+  rank_.backend.replay(rank_.queue, *recording_);
   return true;
 }
 
 EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wishes) {
   // The first epoch reads mapped files, whose disks may be slower than the timeout allows.
   std::optional<HeartbeatScope> scope;
-  if (epochs_run_ == 0) scope.emplace(transport_, OperationLabel{"first epoch"});
+  if (epochs_run_ == 0) scope.emplace(rank_.transport, OperationLabel{"first epoch"});
   trace_.clear();
   const std::int64_t bytes_before = bytes_sent();
   const double start_us = trace_.now_us();
   *static_cast<EpochState*>(host_state_.get()) = optimizer_.state_of(epoch);
-  backend_.copy(queue_, state_.span().data(), host_state_.get(), sizeof(EpochState),
-                CopyKind::kHostToDevice);
+  rank_.backend.copy(rank_.queue, state_.span().data(), host_state_.get(), sizeof(EpochState),
+                     CopyKind::kHostToDevice);
   if (!replay_epoch(epoch)) queue_epoch(epoch);
   forward_is_done_ = false;
-  reducer_.synchronize();
+  rank_.reducer.synchronize();
   ++epochs_run_;
 
   EpochResult result;
   result.epoch = epoch;
   trace_.resolve();
-  result.assignment = exchange_->end_epoch(epoch);
+  result.assignment = exchange_->end_epoch(round(epoch, /*training=*/true));
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
   record_whole("epoch", epoch, start_us);
   result.bytes_sent = bytes_sent() - bytes_before;
@@ -219,17 +201,17 @@ EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wi
 }
 
 EpochResult Trainer::profile_epoch(int epoch, EpochProfile& profile) {
-  TraceRecorder recorder(transport_.rank(), trace_.origin());
+  TraceRecorder recorder(rank_.transport.rank(), trace_.origin());
   recorder.use_clock(clock_.get());
   trace_.use_clock(clock_.get());
   struct Profiling {
     Trainer& trainer;
     Profiling(Trainer& owner, TraceRecorder& into) : trainer(owner) {
       trainer.profiling_ = true;
-      trainer.backend_.profile_into(&into, &trainer.queue_);
+      trainer.rank_.backend.profile_into(&into, &trainer.rank_.queue);
     }
     ~Profiling() {
-      trainer.backend_.profile_into(nullptr, nullptr);
+      trainer.rank_.backend.profile_into(nullptr, nullptr);
       trainer.profiling_ = false;
     }
   };
@@ -245,7 +227,7 @@ EpochResult Trainer::profile_epoch(int epoch, EpochProfile& profile) {
 }
 
 double Trainer::exposed_ms(const EpochResult& result) const {
-  if (transport_.size() > 1 && replays() && !profiling_) {
+  if (rank_.transport.size() > 1 && replays() && !profiling_) {
     return std::numeric_limits<double>::quiet_NaN();
   }
   double sum = 0;
@@ -263,8 +245,8 @@ void Trainer::share_result(EpochResult& result) {
   keep_spans();
   result.exposed_comm_ms = exposed_ms(result);
   // One small sum carries what is summed and, in a slot per rank, what is compared.
-  const auto size = static_cast<std::size_t>(transport_.size());
-  const auto rank = static_cast<std::size_t>(transport_.rank());
+  const auto size = static_cast<std::size_t>(rank_.transport.size());
+  const auto rank = static_cast<std::size_t>(rank_.transport.rank());
   std::vector<double> shared(3 + 2 * size, 0.0);
   const std::span<double> times = std::span(shared).subspan(3, size);
   const std::span<double> wishes = std::span(shared).subspan(3 + size, size);
@@ -273,7 +255,7 @@ void Trainer::share_result(EpochResult& result) {
   shared[2] = result.loss;
   times[rank] = result.epoch_ms;
   wishes[rank] = as_number(result.wishes);
-  transport_.all_reduce(std::span(shared), {"epoch report", "", -1, result.epoch});
+  rank_.transport.all_reduce(std::span(shared), {"epoch report", "", -1, result.epoch});
   result.bytes_sent = static_cast<std::int64_t>(shared[0]);
   result.exposed_comm_ms = shared[1] / static_cast<double>(size);
   result.loss = shared[2] / loss_.total();
@@ -298,7 +280,7 @@ void Trainer::keep_spans() {
 
 void Trainer::require_finite_parameters(int epoch) {
   ParameterStore& parameters = network_.parameters();
-  const std::vector<float> values = download_f32(backend_, queue_, parameters.values());
+  const std::vector<float> values = download_f32(rank_.backend, rank_.queue, parameters.values());
   for (const Parameter& p : parameters.list()) {
     for (std::int64_t i = p.offset; i < p.offset + p.rows * p.cols; ++i) {
       if (std::isfinite(values[static_cast<std::size_t>(i)])) continue;
@@ -308,12 +290,16 @@ void Trainer::require_finite_parameters(int epoch) {
   }
 }
 
+ConstMatrixView Trainer::queue_evaluation(int epoch) {
+  network_.run_forward(*eval_exchange_, round(epoch, /*training=*/false));
+  return network_.logits();
+}
+
 Metrics Trainer::evaluate(int epoch) {
   trace_.clear();
   const double start_us = trace_.now_us();
-  const RankContext context = this->context(epoch, /*training=*/false);
-  network_.run_forward(context);
-  const Metrics metrics = compute_metrics(context, transport_, data_, network_.logits(), counts_);
+  const ConstMatrixView logits = queue_evaluation(epoch);
+  const Metrics metrics = compute_metrics(rank_, epoch, data_, logits, counts_);
   forward_is_done_ = network_.trains_as_it_evaluates() && exchange_->is_exact();
   trace_.resolve();
   record_whole("evaluation", epoch, start_us);

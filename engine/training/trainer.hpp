@@ -56,6 +56,9 @@ class Trainer {
   // Metrics of the current weights by one forward pass with exact messages, which the next epoch
   // need not repeat where training computes the same. Collective.
   Metrics evaluate(int epoch);
+  // Queues the forward pass of an evaluation and gives its logits, until anything else runs.
+  // Collective.
+  ConstMatrixView queue_evaluation(int epoch);
 
   // Throws Error{kInput} naming the epoch and a parameter if one is NaN or infinite.
   void require_finite_parameters(int epoch);
@@ -71,14 +74,17 @@ class Trainer {
 
   // How messages of training travel. Another way may be put in its place between epochs.
   HaloExchange& exchange() { return *exchange_; }
-  std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, bool overlap);
+  std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options) {
+    return atl::make_exchange(options, rank_);
+  }
   void swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overlap);
 
   Network& network() { return network_; }
   const ModelConfig& model() const { return model_; }
   TraceRecorder& trace() { return trace_; }
   const std::vector<TraceSpan>& all_spans() const { return kept_spans_; }
-  RankContext context(int epoch, bool training);
+  const Rank& rank() const { return rank_; }
+  Round round(int epoch, bool training);
 
   // True once epochs are replayed from a recording.
   bool replays() const { return recording_ != nullptr; }
@@ -99,13 +105,10 @@ class Trainer {
 
   const TrainOptions& options_;
   const RankData& data_;
-  Backend& backend_;
-  Queue& queue_;
-  Transport& transport_;
-  DeviceTransport* device_;
   TraceRecorder trace_;
   std::unique_ptr<SpanClock> clock_;  // of the device; null: the host's
   Reducer reducer_;
+  Rank rank_;
   DeviceArray<EpochState> state_;
   StagingMemory host_state_;            // one EpochState on its way to state_
   ReadBackArray<std::int64_t> counts_;  // of an evaluation

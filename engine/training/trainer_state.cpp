@@ -52,7 +52,7 @@ SafetensorsFile Trainer::state(bool optimizer) {
   SafetensorsFile file;
   ParameterStore& parameters = network_.parameters();
   const auto add = [&](const std::string& prefix, MatrixView flat) {
-    const std::vector<float> values = download_f32(backend_, queue_, flat);
+    const std::vector<float> values = download_f32(rank_.backend, rank_.queue, flat);
     for (const Parameter& p : parameters.list()) {
       const auto count = static_cast<std::size_t>(p.rows * p.cols);
       file.tensors[prefix + p.name] =
@@ -68,7 +68,7 @@ SafetensorsFile Trainer::state(bool optimizer) {
   for (NormState& norm : network_.norms()) {
     const auto add_statistic = [&](const char* name, const DeviceArray<double>& values) {
       file.tensors[norm.name + name] =
-          host_tensor<double>("F64", {norm.columns}, values.download(backend_, queue_));
+          host_tensor<double>("F64", {norm.columns}, values.download(rank_.backend, rank_.queue));
     };
     add_statistic(".running_mean", norm.running_mean);
     add_statistic(".running_var", norm.running_variance);
@@ -84,13 +84,13 @@ void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std:
       const auto& bytes = find_tensor(file, prefix + p.name, "F32", {p.rows, p.cols}, place);
       // Moments of a run that goes on may have overflowed.
       if (prefix.empty()) require_finite<float>(bytes, p.name, place);
-      backend_.copy(queue_, flat.row<float>(0) + p.offset, bytes.data(),
-                    static_cast<std::int64_t>(bytes.size()), CopyKind::kHostToDevice);
+      rank_.backend.copy(rank_.queue, flat.row<float>(0) + p.offset, bytes.data(),
+                         static_cast<std::int64_t>(bytes.size()), CopyKind::kHostToDevice);
     }
-    backend_.synchronize(queue_);
+    rank_.backend.synchronize(rank_.queue);
   };
   load("", parameters.values());
-  parameters.refresh_operands(backend_, queue_);
+  parameters.refresh_operands(rank_.backend, rank_.queue);
   if (optimizer) {
     load("adam.m.", parameters.first_moments());
     load("adam.v.", parameters.second_moments());
@@ -101,7 +101,7 @@ void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std:
       require_finite<double>(bytes, norm.name + name, place);
       std::vector<double> host(static_cast<std::size_t>(norm.columns));
       std::memcpy(host.data(), bytes.data(), bytes.size());
-      values.upload(backend_, queue_, host);
+      values.upload(rank_.backend, rank_.queue, host);
     };
     load_statistic(".running_mean", norm.running_mean);
     load_statistic(".running_var", norm.running_variance);
@@ -110,7 +110,8 @@ void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std:
 
 void Trainer::add_exchange_state(SafetensorsFile& file) {
   const std::string mine = exchange_->state();
-  const auto all = transport_.gather(std::as_bytes(std::span(mine)), 0, {"state of the exchange"});
+  const auto all =
+      rank_.transport.gather(std::as_bytes(std::span(mine)), 0, {"state of the exchange"});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     file.tensors[exchange_state_name(static_cast<int>(rank))] =
@@ -122,13 +123,13 @@ void Trainer::load_exchange_state(const SafetensorsFile& file, const std::string
   const auto find = [&](int rank) { return file.tensors.find(exchange_state_name(rank)); };
   const auto none = file.tensors.end();
   if (find(0) == none) return;
-  if (find(transport_.size() - 1) == none || find(transport_.size()) != none) {
-    if (transport_.rank() == 0) {
+  if (find(rank_.transport.size() - 1) == none || find(rank_.transport.size()) != none) {
+    if (rank_.transport.rank() == 0) {
       log::warn("{}: written by another number of ranks; the exchange mode starts anew", place);
     }
     return;
   }
-  const std::vector<std::byte>& bytes = find(transport_.rank())->second.bytes;
+  const std::vector<std::byte>& bytes = find(rank_.transport.rank())->second.bytes;
   exchange_->load_state({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, place);
 }
 

@@ -1,10 +1,10 @@
-// One rank's context for tests of exchange and programs.
+// One rank for tests of exchange and programs.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "engine/exchange/rank_context.hpp"
+#include "engine/exchange/halo_exchange.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
@@ -22,37 +22,21 @@ struct TestRank {
         device(make_device_transport(messages, wire, *backend)),
         trace(wire.rank()),
         reducer(*backend, *queue, wire, device.transport.get(), trace),
-        exchange(make_exact_exchange({*backend, *queue, wire, device.transport.get(), trace})),
         inner_ids(*backend, *queue, local.inner_ids),
-        nodes(local.inner()) {
-    wire.all_reduce(std::span(&nodes, 1), {"node count"});
+        self{.backend = *backend,
+             .queue = *queue,
+             .transport = wire,
+             .device = device.transport.get(),
+             .trace = trace,
+             .reducer = reducer,
+             .inner_ids = inner_ids.span(),
+             .nodes = local.inner(),
+             .seed = kSeed},
+        exchange(make_exact_exchange(self)) {
+    wire.all_reduce(std::span(&self.nodes, 1), {"node count"});
   }
-
-  // What this rank's ways of exchange are made with.
-  ExchangeRoute route(bool overlap = true) {
-    return {.backend = *backend,
-            .queue = *queue,
-            .transport = transport,
-            .device = device.transport.get(),
-            .trace = trace,
-            .seed = kSeed,
-            .inner_ids = inner_ids.span(),
-            .overlap = overlap};
-  }
-
-  RankContext context(bool overlap = true, bool training = true, int epoch = 1) {
-    return {.backend = *backend,
-            .queue = *queue,
-            .exchange = *exchange,
-            .reducer = reducer,
-            .trace = trace,
-            .inner_ids = inner_ids.span(),
-            .nodes = nodes,
-            .seed = kSeed,
-            .overlap = overlap,
-            .training = training,
-            .epoch = epoch};
-  }
+  TestRank(const TestRank&) = delete;
+  TestRank& operator=(const TestRank&) = delete;
 
   Transport& transport;
   const LocalGraphView& graph;
@@ -61,9 +45,9 @@ struct TestRank {
   DeviceTransportChoice device;
   TraceRecorder trace;
   Reducer reducer;
-  std::unique_ptr<HaloExchange> exchange;
   ConstDeviceArray<GlobalId> inner_ids;
-  std::int64_t nodes;  // of all ranks
+  Rank self;
+  std::unique_ptr<HaloExchange> exchange;
 };
 
 }  // namespace atl

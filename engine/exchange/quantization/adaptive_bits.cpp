@@ -35,13 +35,13 @@ constexpr double kHiddenShare = 0.8;
 
 class AdaptiveBits final : public BitPolicy {
  public:
-  AdaptiveBits(const WidthOptions& options, const ExchangeRoute& route)
-      : options_(options), route_(route), measurements_(route) {
+  AdaptiveBits(const WidthOptions& options, const Rank& rank)
+      : options_(options), rank_(rank), measurements_(rank) {
     if (!options.calibration.is_null()) calibration_ = given_calibration();
   }
 
   void begin(QuantizedChannel& channel, int epoch) override;
-  bool end_epoch(int epoch, QuantizedChannels& channels,
+  bool end_epoch(const Round& round, QuantizedChannels& channels,
                  std::optional<AssignmentReport>& report) override;
   bool constant() const override { return false; }
   int widest() const override { return kWireBits.back(); }
@@ -59,7 +59,7 @@ class AdaptiveBits final : public BitPolicy {
   };
 
   ExchangeCalibration given_calibration() const {
-    return exchange_calibration(options_.calibration, route_.transport.size(),
+    return exchange_calibration(options_.calibration, rank_.transport.size(),
                                 options_.calibration_place);
   }
   // Throws Error{kInput} if there is a calibration, but not of this channel.
@@ -67,15 +67,15 @@ class AdaptiveBits final : public BitPolicy {
   bool begin_as_restored(QuantizedChannel& channel, int epoch);
   void start_anew(int slot);
   void fetch_scores(const QuantizedChannel& channel);
-  void calibrate(QuantizedChannels& channels);
+  void calibrate(QuantizedChannels& channels, bool overlap);
   ChannelProblem problem(const QuantizedChannel& channel, std::vector<float>& beta) const;
   AssignmentReport assign(int epoch, QuantizedChannels& channels);
   void max_over_ranks(std::span<double> values) const {
-    atl::max_over_ranks(route_.transport, values, {"bit-width assignment"});
+    atl::max_over_ranks(rank_.transport, values, {"bit-width assignment"});
   }
 
   const WidthOptions options_;
-  const ExchangeRoute& route_;
+  const Rank& rank_;
   int first_epoch_ = 0;  // 0: none yet
   std::optional<ExchangeCalibration> calibration_;
   // A_k of the messages this rank sends.
@@ -116,9 +116,9 @@ bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
   const bool fits = found != restored_.end() && found->second.plan == plans_[slot] &&
                     std::ssize(found->second.bits) == channel.op().plan.sent_rows();
   double misfits = fits ? 0 : 1;
-  route_.transport.all_reduce(std::span(&misfits, 1), {"bit-widths of the checkpoint"});
+  rank_.transport.all_reduce(std::span(&misfits, 1), {"bit-widths of the checkpoint"});
   if (misfits > 0) {
-    if (route_.transport.rank() == 0) {
+    if (rank_.transport.rank() == 0) {
       log::warn(
           "the checkpoint's bit-widths belong to another partition; adaptive widths start anew");
     }
@@ -127,7 +127,7 @@ bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
   }
   QuantizedChannel* const channels[] = {&channel};
   current_[slot] = found->second.bits;
-  agree_on_bits(route_.transport, channels, {found->second.bits}, epoch);
+  agree_on_bits(rank_.transport, channels, {found->second.bits}, epoch);
   restored_.erase(found);
   return true;
 }
@@ -162,12 +162,12 @@ void AdaptiveBits::fetch_scores(const QuantizedChannel& channel) {
   }
   std::vector<float>& of_sent = scores_[&channel.op()];
   of_sent.resize(plan.send_rows.size());
-  exchange_parts(route_.transport, of_received, plan.recv_offset, of_sent, plan.send_offset,
+  exchange_parts(rank_.transport, of_received, plan.recv_offset, of_sent, plan.send_offset,
                  {"aggregation scores", to_string(channel.channel().direction)});
 }
 
-void AdaptiveBits::calibrate(QuantizedChannels& channels) {
-  const auto size = static_cast<std::size_t>(route_.transport.size());
+void AdaptiveBits::calibrate(QuantizedChannels& channels, bool overlap) {
+  const auto size = static_cast<std::size_t>(rank_.transport.size());
   std::vector<std::int64_t> sends(size, 0);
   std::vector<std::int64_t> receives(size, 0);
   std::vector<double> most, least;
@@ -178,7 +178,7 @@ void AdaptiveBits::calibrate(QuantizedChannels& channels) {
       sends[r] = std::max(sends[r], row * (plan.send_offset[r + 1] - plan.send_offset[r]));
       receives[r] = std::max(receives[r], row * (plan.recv_offset[r + 1] - plan.recv_offset[r]));
     }
-    const ExchangeCalibration::ChannelTimes times = measurements_.times(slot);
+    const ExchangeCalibration::ChannelTimes times = measurements_.times(slot, overlap);
     most.insert(most.end(), {times.slowdown_s, times.quantize_s});
     // The least by way of the most.
     least.push_back(-times.central_s);
@@ -186,8 +186,8 @@ void AdaptiveBits::calibrate(QuantizedChannels& channels) {
   max_over_ranks(most);
   max_over_ranks(least);
   calibration_.emplace();
-  calibration_->ranks = route_.transport.size();
-  calibration_->links = measure_links(route_, sends, receives);
+  calibration_->ranks = rank_.transport.size();
+  calibration_->links = measure_links(rank_, sends, receives);
   for (std::size_t c = 0; const auto& [slot, channel] : channels) {
     calibration_->channels[slot] = {-least[c], most[2 * c], most[2 * c + 1]};
     ++c;
@@ -214,8 +214,8 @@ ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
   beta = channel.range_variance();
   constexpr float kLargest = std::numeric_limits<float>::max();
   for (std::size_t k = 0; k < beta.size(); ++k) beta[k] = std::min(beta[k] * scores[k], kLargest);
-  const int rank = route_.transport.rank();
-  const int size = route_.transport.size();
+  const int rank = rank_.transport.rank();
+  const int size = rank_.transport.size();
   for (int peer = 0; peer < size; ++peer) {
     const auto p = static_cast<std::size_t>(peer);
     const auto begin = static_cast<std::size_t>(plan.send_offset[p]);
@@ -238,7 +238,7 @@ AssignmentReport AdaptiveBits::assign(int epoch, QuantizedChannels& channels) {
   for (const auto& [slot, channel] : channels) {
     problems.push_back(problem(*channel, betas[problems.size()]));
   }
-  Transport& transport = route_.transport;
+  Transport& transport = rank_.transport;
   const RankReductions reductions{
       .sum =
           [&](std::span<double> values) { transport.all_reduce(values, {"bit-width assignment"}); },
@@ -276,10 +276,10 @@ AssignmentReport AdaptiveBits::assign(int epoch, QuantizedChannels& channels) {
   return report;
 }
 
-bool AdaptiveBits::end_epoch(int epoch, QuantizedChannels& channels,
+bool AdaptiveBits::end_epoch(const Round& round, QuantizedChannels& channels,
                              std::optional<AssignmentReport>& report) {
   if (channels.empty()) return false;
-  const int done = epoch - first_epoch_ + 1;
+  const int done = round.epoch - first_epoch_ + 1;
   if (done < kWarmupEpochs) {
     if (!calibration_) measurements_.observe_times(channels, kWarmupBits[done - 1]);
     measurements_.observe_rounding(channels);
@@ -293,9 +293,9 @@ bool AdaptiveBits::end_epoch(int epoch, QuantizedChannels& channels,
   measurements_.observe_rounding(channels);
   if (!calibration_) {
     measurements_.observe_times(channels, kWarmupBits[kWarmupEpochs - 1]);
-    calibrate(channels);
+    calibrate(channels, round.overlap);
   }
-  report = assign(epoch, channels);
+  report = assign(round.epoch, channels);
   return true;
 }
 
@@ -333,15 +333,14 @@ void AdaptiveBits::load_state(const Json& state, const std::string& place) {
   // What is given on the command line counts before what the checkpoint remembers.
   const Json measured = json_field<Json>(state, "calibration", place);
   if (!measured.is_null() && options_.calibration.is_null()) {
-    calibration_ = exchange_calibration(measured, route_.transport.size(), place);
+    calibration_ = exchange_calibration(measured, rank_.transport.size(), place);
   }
 }
 
 }  // namespace
 
-std::unique_ptr<BitPolicy> make_adaptive_bits(const WidthOptions& options,
-                                              const ExchangeRoute& route) {
-  return std::make_unique<AdaptiveBits>(options, route);
+std::unique_ptr<BitPolicy> make_adaptive_bits(const WidthOptions& options, const Rank& rank) {
+  return std::make_unique<AdaptiveBits>(options, rank);
 }
 
 }  // namespace atl

@@ -23,7 +23,7 @@ class UniformBits final : public BitPolicy {
     const auto layer = static_cast<std::size_t>(channel.channel().layer);
     set_uniform_bits(channel, widths_.size() == 1 ? widths_.front() : widths_.at(layer));
   }
-  bool end_epoch(int, QuantizedChannels&, std::optional<AssignmentReport>&) override {
+  bool end_epoch(const Round&, QuantizedChannels&, std::optional<AssignmentReport>&) override {
     return false;
   }
   bool constant() const override { return true; }
@@ -37,26 +37,25 @@ class UniformBits final : public BitPolicy {
 // beat (AdaQP, section 5.4).
 class RandomBits final : public BitPolicy {
  public:
-  RandomBits(const ExchangeRoute& route, int reassign_every)
-      : route_(route), reassign_every_(reassign_every) {}
+  RandomBits(const Rank& rank, int reassign_every) : rank_(rank), reassign_every_(reassign_every) {}
 
   void begin(QuantizedChannel& channel, int epoch) override {
     QuantizedChannel* const channels[] = {&channel};
     // A resumed run draws what held before.
     const int drawn = (epoch - 1) / reassign_every_ * reassign_every_;
-    agree_on_bits(route_.transport, channels, {draw(channel, drawn)}, epoch);
+    agree_on_bits(rank_.transport, channels, {draw(channel, drawn)}, epoch);
   }
 
-  bool end_epoch(int epoch, QuantizedChannels& channels,
+  bool end_epoch(const Round& round, QuantizedChannels& channels,
                  std::optional<AssignmentReport>&) override {
-    if (channels.empty() || epoch % reassign_every_ != 0) return false;
+    if (channels.empty() || round.epoch % reassign_every_ != 0) return false;
     std::vector<QuantizedChannel*> all;
     std::vector<MessageBits> bits;
     for (const auto& [slot, channel] : channels) {
       all.push_back(channel.get());
-      bits.push_back(draw(*channel, epoch));
+      bits.push_back(draw(*channel, round.epoch));
     }
-    agree_on_bits(route_.transport, all, std::move(bits), epoch);
+    agree_on_bits(rank_.transport, all, std::move(bits), round.epoch);
     return true;
   }
   bool constant() const override { return false; }
@@ -66,13 +65,12 @@ class RandomBits final : public BitPolicy {
   static constexpr std::uint8_t kWidths[] = {2, 4, 8};
 
   MessageBits draw(const QuantizedChannel& channel, int epoch) const {
-    const RandomKey key{.seed = route_.seed,
+    const RandomKey key{.seed = rank_.seed,
                         .stream = RandomStream::kBitWidth,
                         .layer = static_cast<std::uint8_t>(channel.channel().layer),
                         .epoch = static_cast<std::uint32_t>(epoch)};
-    const auto column =
-        static_cast<std::uint32_t>(2 * route_.transport.rank() +
-                                   (channel.channel().direction == Direction::kBackward ? 1 : 0));
+    const auto column = static_cast<std::uint32_t>(
+        2 * rank_.transport.rank() + (channel.channel().direction == Direction::kBackward ? 1 : 0));
     MessageBits bits(static_cast<std::size_t>(channel.op().plan.sent_rows()));
     for (std::size_t k = 0; k < bits.size(); ++k) {
       bits[k] = kWidths[random_bits(key, k, column) % std::size(kWidths)];
@@ -80,7 +78,7 @@ class RandomBits final : public BitPolicy {
     return bits;
   }
 
-  const ExchangeRoute& route_;
+  const Rank& rank_;
   int reassign_every_;
 };
 
@@ -111,8 +109,7 @@ std::vector<int> fixed_widths(const std::string& bits) {
   return widths;
 }
 
-std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options,
-                                           const ExchangeRoute& route) {
+std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options, const Rank& rank) {
   if (!(options.lambda >= 0 && options.lambda <= 1)) {
     fail_option("--lambda {}: allowed are 0 (only time counts) to 1 (only variance counts)",
                 options.lambda);
@@ -120,8 +117,8 @@ std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options,
   if (options.reassign_every < 1) {
     fail_option("--reassign-every {}: allowed are 1 epoch or more", options.reassign_every);
   }
-  if (options.bits == "adaptive") return make_adaptive_bits(options, route);
-  if (options.bits == "random") return std::make_unique<RandomBits>(route, options.reassign_every);
+  if (options.bits == "adaptive") return make_adaptive_bits(options, rank);
+  if (options.bits == "random") return std::make_unique<RandomBits>(rank, options.reassign_every);
   return std::make_unique<UniformBits>(fixed_widths(options.bits));
 }
 

@@ -27,7 +27,7 @@ class BitPolicy {
   virtual void begin(QuantizedChannel& channel, int epoch) = 0;
   // Gives channels other widths from the next epoch on, or does nothing. Returns true if it did;
   // `report`: the cost, where there was one.
-  virtual bool end_epoch(int epoch, QuantizedChannels& channels,
+  virtual bool end_epoch(const Round& round, QuantizedChannels& channels,
                          std::optional<AssignmentReport>& report) = 0;
   // False if widths ever change.
   virtual bool constant() const = 0;
@@ -40,9 +40,8 @@ class BitPolicy {
 };
 
 // Throws Error{kOption} for values that are not allowed.
-std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options, const ExchangeRoute& route);
-std::unique_ptr<BitPolicy> make_adaptive_bits(const WidthOptions& options,
-                                              const ExchangeRoute& route);
+std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options, const Rank& rank);
+std::unique_ptr<BitPolicy> make_adaptive_bits(const WidthOptions& options, const Rank& rank);
 
 // The same width for all messages of a channel, known to both ends without a word.
 void set_uniform_bits(QuantizedChannel& channel, int bits);

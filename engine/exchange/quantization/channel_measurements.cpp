@@ -10,7 +10,7 @@ void ChannelMeasurements::observe_times(const QuantizedChannels& channels, int b
   for (const auto& [slot, channel] : channels) {
     const std::string_view direction = to_string(channel->channel().direction);
     Sample sample{bits};
-    for (const TraceSpan& span : route_.trace.spans()) {
+    for (const TraceSpan& span : rank_.trace.spans()) {
       if (span.tag.layer != channel->channel().layer || span.direction != direction) continue;
       const std::string_view name = span.name;
       if (name == "pack" || name == "unpack") sample.pack_s += span.duration_us / 1e6;
@@ -31,7 +31,7 @@ void ChannelMeasurements::observe_rounding(const QuantizedChannels& channels) {
       sums.insert(sums.end(), {mine.measured[w], mine.modelled[w], mine.messages[w]});
     }
   }
-  route_.transport.all_reduce(std::span(sums), {"rounding variance"});
+  rank_.transport.all_reduce(std::span(sums), {"rounding variance"});
   auto sum = sums.begin();
   for (const auto& [slot, channel] : channels) {
     PerWidth& ratio = ratios_[slot];
@@ -43,7 +43,7 @@ void ChannelMeasurements::observe_rounding(const QuantizedChannels& channels) {
   }
 }
 
-ExchangeCalibration::ChannelTimes ChannelMeasurements::times(int slot) const {
+ExchangeCalibration::ChannelTimes ChannelMeasurements::times(int slot, bool overlap) const {
   ExchangeCalibration::ChannelTimes times;
   const auto found = samples_.find(slot);
   if (found == samples_.end()) return times;
@@ -56,7 +56,7 @@ ExchangeCalibration::ChannelTimes ChannelMeasurements::times(int slot) const {
   }
   if (plain.empty() || quantized.empty()) return times;
   times.quantize_s = std::max(0.0, std::ranges::min(quantized) - std::ranges::min(plain));
-  if (!route_.overlap) return times;
+  if (!overlap) return times;
   times.central_s = std::ranges::min(beside_few);
   // What is beyond the noise of these few epochs.
   times.slowdown_s = std::max(0.0, std::ranges::min(beside_all) - std::ranges::max(beside_few));

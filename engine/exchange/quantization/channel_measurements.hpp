@@ -9,7 +9,7 @@ namespace atl {
 
 class ChannelMeasurements {
  public:
-  explicit ChannelMeasurements(const ExchangeRoute& route) : route_(route) {}
+  explicit ChannelMeasurements(const Rank& rank) : rank_(rank) {}
 
   // After an epoch in which all messages travelled at `bits`: takes the times of its spans.
   void observe_times(const QuantizedChannels& channels, int bits);
@@ -17,8 +17,8 @@ class ChannelMeasurements {
   void observe_rounding(const QuantizedChannels& channels);
 
   // From the epochs observed, the first left out, for this rank: all 0 if they had not both 32 bits
-  // and fewer.
-  ExchangeCalibration::ChannelTimes times(int slot) const;
+  // and fewer. overlap: central work hides the wire.
+  ExchangeCalibration::ChannelTimes times(int slot, bool overlap) const;
   // True variance of rounding over its model F * range^2 / (6 (2^b - 1)^2).
   double rounding_ratio(int slot, int bits) const;
 
@@ -41,7 +41,7 @@ class ChannelMeasurements {
     double pack_s = 0;  // and unpacking
   };
 
-  const ExchangeRoute& route_;
+  const Rank& rank_;
   std::map<int, std::vector<Sample>> samples_;  // by slot
   std::map<int, PerWidth> ratios_;              // by slot; 0: not seen yet
 };

@@ -48,14 +48,14 @@ double shared_seconds(std::span<const double> seconds, std::size_t size, std::si
 
 }  // namespace
 
-std::vector<LinkCost> measure_links(const ExchangeRoute& route, std::span<const std::int64_t> sends,
+std::vector<LinkCost> measure_links(const Rank& rank, std::span<const std::int64_t> sends,
                                     std::span<const std::int64_t> receives) {
   constexpr std::size_t kSizes = 5;
   constexpr int kRepetitions = 3;
-  const auto size = static_cast<std::size_t>(route.transport.size());
-  const auto rank = static_cast<std::size_t>(route.transport.rank());
-  double scale = probe_scale(route.transport, sends);
-  TimedTransfer transfer(route, sum(scaled(sends, scale)), sum(scaled(receives, scale)));
+  const auto size = static_cast<std::size_t>(rank.transport.size());
+  const auto own = static_cast<std::size_t>(rank.transport.rank());
+  double scale = probe_scale(rank.transport, sends);
+  TimedTransfer transfer(rank, sum(scaled(sends, scale)), sum(scaled(receives, scale)));
 
   // By size and link, from-major: bytes and seconds until they had come. Only the receiver knows.
   const std::size_t links = size * size;
@@ -71,13 +71,13 @@ std::vector<LinkCost> measure_links(const ExchangeRoute& route, std::span<const 
     }
     for (std::size_t peer = 0; peer < size; ++peer) {
       std::sort(times[peer].begin(), times[peer].end());
-      const std::size_t link = s * links + peer * size + rank;
+      const std::size_t link = s * links + peer * size + own;
       bytes[link] = static_cast<double>(received[peer]);
       seconds[link] = received[peer] > 0 ? times[peer][kRepetitions / 2] : 0;
     }
   }
-  route.transport.all_reduce(std::span(bytes), {"link measurement"});
-  route.transport.all_reduce(std::span(seconds), {"link measurement"});
+  rank.transport.all_reduce(std::span(bytes), {"link measurement"});
+  rank.transport.all_reduce(std::span(seconds), {"link measurement"});
 
   std::vector<LinkCost> costs;
   for (std::size_t link = 0; link < links; ++link) {

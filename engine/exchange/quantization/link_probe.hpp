@@ -14,7 +14,7 @@ namespace atl {
 // receives[r]: bytes of the largest packet to and from rank r; packets in this proportion are
 // measured, of sizes that tell a rate from a start-up time and take a link of 50 Mbit/s two seconds
 // in all. A link without packets costs nothing. Collective.
-std::vector<LinkCost> measure_links(const ExchangeRoute& route, std::span<const std::int64_t> sends,
+std::vector<LinkCost> measure_links(const Rank& rank, std::span<const std::int64_t> sends,
                                     std::span<const std::int64_t> receives);
 
 }  // namespace atl

@@ -10,33 +10,33 @@ namespace {
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 }
 
-QuantizedChannel::QuantizedChannel(const ExchangeRoute& route, const DistributedOperator& op,
-                                   Channel channel, std::int64_t cols, DType storage)
-    : route_(route),
+QuantizedChannel::QuantizedChannel(const Rank& rank, const DistributedOperator& op, Channel channel,
+                                   std::int64_t cols, DType storage)
+    : rank_(rank),
       op_(op),
       channel_(channel),
       cols_(cols),
       storage_(storage),
       groups_(group_messages(op.plan, op.inner())),
-      group_rows_(route.backend, route.queue, std::span<const LocalId>(groups_.rows)),
-      group_first_(route.backend, route.queue, std::span<const std::int64_t>(groups_.first)),
-      range_(route.backend, std::ssize(groups_.rows)),
-      variance_(route.backend, std::ssize(groups_.order)),
-      bad_row_(route.backend, 1) {
-  bad_row_.upload(route.backend, route.queue, std::vector{kNone});
+      group_rows_(rank.backend, rank.queue, std::span<const LocalId>(groups_.rows)),
+      group_first_(rank.backend, rank.queue, std::span<const std::int64_t>(groups_.first)),
+      range_(rank.backend, std::ssize(groups_.rows)),
+      variance_(rank.backend, std::ssize(groups_.order)),
+      bad_row_(rank.backend, 1) {
+  bad_row_.upload(rank.backend, rank.queue, std::vector{kNone});
 }
 
 void QuantizedChannel::reserve(DeviceMemory& memory, std::int64_t& have, std::int64_t need) {
   if (have >= need) return;
   memory = {};
-  memory = allocate_device(route_.backend, need);
+  memory = allocate_device(rank_.backend, need);
   have = need;
 }
 
 void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
   ATOLL_ASSERT(std::ssize(sent) == op_.plan.sent_rows() &&
                std::ssize(received) == op_.plan.halo_rows());
-  const auto peers = static_cast<std::size_t>(route_.transport.size());
+  const auto peers = static_cast<std::size_t>(rank_.transport.size());
   // A packet of nothing but exact rows is the halo rows of that peer, unless those have padding: no
   // unpacking.
   in_place_.assign(peers, padded_columns(cols_) == cols_ ? 1 : 0);
@@ -56,8 +56,8 @@ void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
     offset.push_back(send_layout_.offset[static_cast<std::size_t>(k)]);
     bits.push_back(sent[static_cast<std::size_t>(k)]);
   }
-  send_offset_ = {route_.backend, route_.queue, std::move(offset)};
-  send_bits_ = {route_.backend, route_.queue, std::move(bits)};
+  send_offset_ = {rank_.backend, rank_.queue, std::move(offset)};
+  send_bits_ = {rank_.backend, rank_.queue, std::move(bits)};
 
   std::vector<LocalId> rows;
   offset.clear();
@@ -71,9 +71,9 @@ void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
       bits.push_back(received[static_cast<std::size_t>(k)]);
     }
   }
-  unpack_rows_ = {route_.backend, route_.queue, std::move(rows)};
-  unpack_offset_ = {route_.backend, route_.queue, std::move(offset)};
-  unpack_bits_ = {route_.backend, route_.queue, std::move(bits)};
+  unpack_rows_ = {rank_.backend, rank_.queue, std::move(rows)};
+  unpack_offset_ = {rank_.backend, rank_.queue, std::move(offset)};
+  unpack_bits_ = {rank_.backend, rank_.queue, std::move(bits)};
   sent_bits_ = std::move(sent);
 }
 
@@ -82,29 +82,29 @@ PackPlan QuantizedChannel::pack_plan() const {
 }
 
 std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets, MatrixView x,
-                                                        int epoch,
+                                                        const Round& round,
                                                         const std::shared_ptr<const void>& memory) {
   const char* direction = to_string(channel_.direction);
-  const TraceTag tag{epoch, channel_.layer, route_.transport.rank(), -1};
+  const TraceTag tag{round.epoch, channel_.layer, rank_.transport.rank(), -1};
   auto* const sent = static_cast<std::byte*>(memory_->sent.get());
   auto* const received = static_cast<std::byte*>(memory_->received.get());
   {
-    const ScopedSpan span(route_.trace, "pack", tag, direction, SpanOf::kHost);
+    const ScopedSpan span(rank_.trace, "pack", tag, direction, SpanOf::kHost);
     RoundingSpec rounding;
-    rounding.key = {.seed = route_.seed,
+    rounding.key = {.seed = rank_.seed,
                     .stream = channel_.direction == Direction::kForward
                                   ? RandomStream::kRoundForward
                                   : RandomStream::kRoundBackward,
                     .layer = static_cast<std::uint8_t>(channel_.layer),
-                    .epoch = static_cast<std::uint32_t>(epoch)};
-    rounding.row_ids = route_.inner_ids;
-    rounding.state = route_.state;
+                    .epoch = static_cast<std::uint32_t>(round.epoch)};
+    rounding.row_ids = rank_.inner_ids;
+    rounding.state = round.state;
     const PackTrace trace{range_.span(), variance_.span(), bad_row_.span()};
-    route_.backend.quantize_rows(
-        packets.packing_queue(), x.rows_in({0, op_.inner()}), pack_plan(), op_.message_scale,
-        rounding, {sent, static_cast<std::size_t>(send_layout_.buffer_bytes)}, trace);
+    rank_.backend.quantize_rows(packets.packing_queue(), x.rows_in({0, op_.inner()}), pack_plan(),
+                                op_.message_scale, rounding,
+                                {sent, static_cast<std::size_t>(send_layout_.buffer_bytes)}, trace);
     // On a device this would wait for the packing; require_sendable() comes after the epoch there.
-    if (route_.backend.host_accessible()) require_sendable(epoch);
+    if (rank_.backend.host_accessible()) require_sendable(round.epoch);
   }
   std::vector<std::span<const std::byte>> sends;
   std::vector<std::span<std::byte>> receives;
@@ -119,43 +119,42 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
     receives.emplace_back(to, static_cast<std::size_t>(receive_layout_.packet_bytes[peer]));
   }
   memory_->rows = memory;
-  ScopedSpan span(route_.trace, "post", tag, direction, SpanOf::kHost);
+  ScopedSpan span(rank_.trace, "post", tag, direction, SpanOf::kHost);
   span.set_bytes(sent_bytes());
   return packets.begin(channel_.slot(), std::move(sends), std::move(receives),
-                       {"halo exchange", direction, channel_.layer, epoch}, memory_);
+                       {"halo exchange", direction, channel_.layer, round.epoch}, memory_);
 }
 
 void QuantizedChannel::unpack(MatrixView x) {
   if (unpack_rows_.span().empty()) return;
   const std::span<const std::byte> packets(static_cast<const std::byte*>(memory_->received.get()),
                                            static_cast<std::size_t>(receive_layout_.buffer_bytes));
-  route_.backend.dequantize_rows(route_.queue, packets,
-                                 {unpack_rows_.span(), unpack_offset_.span(), unpack_bits_.span()},
-                                 x.rows_in({op_.inner(), op_.with_halo()}));
+  rank_.backend.dequantize_rows(rank_.queue, packets,
+                                {unpack_rows_.span(), unpack_offset_.span(), unpack_bits_.span()},
+                                x.rows_in({op_.inner(), op_.with_halo()}));
 }
 
 void QuantizedChannel::require_sendable(int epoch) {
-  const bool direct = route_.backend.host_accessible();
+  const bool direct = rank_.backend.host_accessible();
   const std::int64_t group =
-      direct ? bad_row_.span()[0] : bad_row_.download(route_.backend, route_.queue)[0];
+      direct ? bad_row_.span()[0] : bad_row_.download(rank_.backend, rank_.queue)[0];
   if (group == kNone) return;
   GlobalId node{};
   const auto row =
       static_cast<std::size_t>(to_index(groups_.rows[static_cast<std::size_t>(group)]));
-  route_.backend.copy(route_.queue, &node, route_.inner_ids.data() + row, sizeof(node),
-                      CopyKind::kDeviceToHost);
-  route_.backend.synchronize(route_.queue);
+  rank_.backend.copy(rank_.queue, &node, rank_.inner_ids.data() + row, sizeof(node),
+                     CopyKind::kDeviceToHost);
+  rank_.backend.synchronize(rank_.queue);
   fail_input(
       "epoch {}, layer {}, {} messages: the row of node {} on rank {} holds NaN, infinity or "
       "values "
       "beyond 1e38, which can't be quantized; lower --lr, or check the features for huge values "
       "(atoll info --validate)",
-      epoch, channel_.layer, to_string(channel_.direction), to_index(node),
-      route_.transport.rank());
+      epoch, channel_.layer, to_string(channel_.direction), to_index(node), rank_.transport.rank());
 }
 
 std::vector<float> QuantizedChannel::range_variance() const {
-  const std::vector<float> range = range_.download(route_.backend, route_.queue);
+  const std::vector<float> range = range_.download(rank_.backend, rank_.queue);
   std::vector<float> result(groups_.order.size());
   for (std::size_t g = 0; g < groups_.rows.size(); ++g) {
     // Squares of values that travel well may be beyond f32.
@@ -170,7 +169,7 @@ std::vector<float> QuantizedChannel::range_variance() const {
 }
 
 QuantizedChannel::RoundingVariance QuantizedChannel::rounding_variance() const {
-  const std::vector<float> measured = variance_.download(route_.backend, route_.queue);
+  const std::vector<float> measured = variance_.download(rank_.backend, rank_.queue);
   const std::vector<float> one_bit = range_variance();
   RoundingVariance sums;
   for (std::size_t i = 0; i < groups_.order.size(); ++i) {

@@ -14,7 +14,7 @@ namespace atl {
 class QuantizedChannel {
  public:
   // Rows of `cols` values of type `storage` in direction of `op`, which must outlive it.
-  QuantizedChannel(const ExchangeRoute& route, const DistributedOperator& op, Channel channel,
+  QuantizedChannel(const Rank& rank, const DistributedOperator& op, Channel channel,
                    std::int64_t cols, DType storage);
 
   Channel channel() const { return channel_; }
@@ -30,7 +30,7 @@ class QuantizedChannel {
 
   // Packs the rows of x (see HaloExchange::begin) on the packing queue and posts their packets.
   // Where the host can see it at once, throws Error{kInput} for a row that can't be sent.
-  std::unique_ptr<PendingPackets> begin(PacketTransfer& packets, MatrixView x, int epoch,
+  std::unique_ptr<PendingPackets> begin(PacketTransfer& packets, MatrixView x, const Round& round,
                                         const std::shared_ptr<const void>& memory);
   // Fills the halo rows of x from the packets that arrived.
   void unpack(MatrixView x);
@@ -61,7 +61,7 @@ class QuantizedChannel {
   PackPlan pack_plan() const;
   void reserve(DeviceMemory& memory, std::int64_t& have, std::int64_t need);
 
-  const ExchangeRoute& route_;
+  const Rank& rank_;
   const DistributedOperator& op_;
   Channel channel_;
   std::int64_t cols_;

@@ -40,23 +40,23 @@ class PendingQuantizedExchange final : public PendingExchange {
 
 class QuantizedExchange final : public HaloExchange {
  public:
-  QuantizedExchange(const WidthOptions& options, const ExchangeRoute& route)
+  QuantizedExchange(const WidthOptions& options, const Rank& rank)
       : options_(options),
-        route_(route),
-        policy_(make_bit_policy(options, route_)),
-        exact_(make_exact_exchange(route)),
-        packets_(route.backend, route.queue, route.transport, route.device) {}
+        rank_(rank),
+        policy_(make_bit_policy(options, rank_)),
+        exact_(make_exact_exchange(rank)),
+        packets_(rank) {}
 
   std::string name() const override { return "quantized"; }
   std::unique_ptr<PendingExchange> begin(const DistributedOperator& op, MatrixView x,
-                                         Channel channel, int epoch) override;
+                                         Channel channel, const Round& round) override;
   void keep_alive(std::shared_ptr<const void> memory) override {
     exact_->keep_alive(memory);
     rows_ = std::move(memory);
   }
   std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t width,
                             DType dtype) const override;
-  Json end_epoch(int epoch) override;
+  Json end_epoch(const Round& round) override;
   bool repeats() const override { return policy_->constant(); }
   std::string state() const override {
     const Json state = policy_->state();
@@ -71,7 +71,7 @@ class QuantizedExchange final : public HaloExchange {
   void log_assignment(const Json& assignment, int epoch);
 
   WidthOptions options_;
-  ExchangeRoute route_;
+  const Rank& rank_;
   std::unique_ptr<BitPolicy> policy_;
   std::unique_ptr<HaloExchange> exact_;  // for constant channels
   PacketTransfer packets_;
@@ -84,40 +84,40 @@ class QuantizedExchange final : public HaloExchange {
 
 std::unique_ptr<PendingExchange> QuantizedExchange::begin(const DistributedOperator& op,
                                                           MatrixView x, Channel channel,
-                                                          int epoch) {
-  if (channel.constant || route_.transport.size() == 1) {
-    return exact_->begin(op, x, channel, epoch);
+                                                          const Round& round) {
+  if (channel.constant || rank_.transport.size() == 1) {
+    return exact_->begin(op, x, channel, round);
   }
   check_rows(op, x);
   std::unique_ptr<QuantizedChannel>& mine = channels_[channel.slot()];
   if (mine == nullptr) {
-    mine = std::make_unique<QuantizedChannel>(route_, op, channel, x.cols, x.dtype);
-    policy_->begin(*mine, epoch);
+    mine = std::make_unique<QuantizedChannel>(rank_, op, channel, x.cols, x.dtype);
+    policy_->begin(*mine, round.epoch);
     changed_ = true;
   }
-  auto packets = mine->begin(packets_, x, epoch, rows_);
-  const TraceTag received{epoch, channel.layer, -1, route_.transport.rank()};
-  return std::make_unique<PendingQuantizedExchange>(std::move(packets), *mine, x, route_.trace,
+  auto packets = mine->begin(packets_, x, round, rows_);
+  const TraceTag received{round.epoch, channel.layer, -1, rank_.transport.rank()};
+  return std::make_unique<PendingQuantizedExchange>(std::move(packets), *mine, x, rank_.trace,
                                                     received);
 }
 
 std::int64_t QuantizedExchange::buffer_bytes(const DistributedOperator& op, std::int64_t width,
                                              DType dtype) const {
-  if (route_.transport.size() == 1) return 0;
+  if (rank_.transport.size() == 1) return 0;
   // Beside the packets: offset, width, row and what packing finds out, per message.
   constexpr std::int64_t kPerMessage = 64;
   return (op.plan.sent_rows() + op.plan.halo_rows()) *
          (wire_row_bytes(policy_->widest(), width, dtype) + kPerMessage);
 }
 
-Json QuantizedExchange::end_epoch(int epoch) {
-  if (!route_.backend.host_accessible()) {
-    for (const auto& [slot, channel] : channels_) channel->require_sendable(epoch);
+Json QuantizedExchange::end_epoch(const Round& round) {
+  if (!rank_.backend.host_accessible()) {
+    for (const auto& [slot, channel] : channels_) channel->require_sendable(round.epoch);
   }
   Json news = changed_ ? describe() : Json(nullptr);
-  if (changed_) log_assignment(news, epoch);
+  if (changed_) log_assignment(news, round.epoch);
   report_.reset();
-  changed_ = policy_->end_epoch(epoch, channels_, report_);
+  changed_ = policy_->end_epoch(round, channels_, report_);
   return news;
 }
 
@@ -130,7 +130,7 @@ Json QuantizedExchange::describe() const {
     counts[kWidths] = channel->sent_bytes();
     sums.insert(sums.end(), counts.begin(), counts.end());
   }
-  route_.transport.all_reduce(std::span(sums), {"bit-width report"});
+  rank_.transport.all_reduce(std::span(sums), {"bit-width report"});
   Json result = Json::object();
   if (report_) result.update({{"solver_ms", report_->solver_ms}, {"gap", report_->gap}});
   result["mean_bits"] = 0.0;
@@ -166,7 +166,7 @@ Json QuantizedExchange::describe() const {
 }
 
 void QuantizedExchange::log_assignment(const Json& assignment, int epoch) {
-  if (route_.transport.rank() != 0 || !report_) return;
+  if (rank_.transport.rank() != 0 || !report_) return;
   double bytes = 0;
   for (const Json& channel : assignment.at("channels")) bytes += channel.at("bytes").get<double>();
   log::info(
@@ -196,8 +196,8 @@ void QuantizedExchange::load_state(const std::string& state, const std::string& 
 }  // namespace
 
 std::unique_ptr<HaloExchange> make_quantized_exchange(const WidthOptions& options,
-                                                      const ExchangeRoute& route) {
-  return std::make_unique<QuantizedExchange>(options, route);
+                                                      const Rank& rank) {
+  return std::make_unique<QuantizedExchange>(options, rank);
 }
 
 }  // namespace atl

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "engine/exchange/rank_context.hpp"
 #include "tests/support/random_graph.hpp"
 #include "tests/support/require_device.hpp"
 #include "tests/support/test_rank.hpp"
@@ -73,7 +72,7 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
     auto memory = std::make_shared<std::pair<Tensor, Tensor>>(
         Tensor(*rank.backend, op.with_halo(), width, DType::kF32),
         Tensor(*rank.backend, op.inner(), width, DType::kF32));
-    rank.exchange = make_exchange(exchange, rank.route());
+    rank.exchange = make_exchange(exchange, rank.self);
     rank.exchange->keep_alive(memory);
     const MatrixView x = memory->first.view();
     const MatrixView y = memory->second.view();
@@ -95,7 +94,7 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
       backend.spmm(*rank.queue, op.matrix, range, x, 0, y);
     };
     fill(op.marginal);
-    const auto pending = rank.exchange->begin(op, x, {0, direction}, epoch);
+    const auto pending = rank.exchange->begin(op, x, {0, direction}, {.epoch = epoch});
     if (!overlap) pending->finish();
     fill(op.central);
     multiply(op.central);
@@ -249,8 +248,9 @@ TEST(ExchangeFactory, UnknownModeListsTheValidOnes) {
     const auto backend = make_backend("reference", {});
     const auto queue = backend->make_queue();
     TraceRecorder trace;
+    Reducer reducer(*backend, *queue, transport, nullptr, trace);
     try {
-      make_exchange({"smoke-signals"}, {*backend, *queue, transport, nullptr, trace});
+      make_exchange({"smoke-signals"}, {*backend, *queue, transport, nullptr, trace, reducer});
       FAIL() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kOption);

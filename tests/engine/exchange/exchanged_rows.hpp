@@ -64,7 +64,7 @@ class ExchangingRank {
         local_(local),
         rank_(transport, local, setup.backend),
         operators_(*rank_.backend, *rank_.queue, local, setup.normalisation),
-        exchange_(make_exchange(setup.exchange, rank_.route())) {
+        exchange_(make_exchange(setup.exchange, rank_.self)) {
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
       tensors_->emplace_back(*rank_.backend, op(direction).with_halo(), setup.width, setup.dtype);
     }
@@ -80,7 +80,8 @@ class ExchangingRank {
       const MatrixView x = (*tensors_)[place(direction)].view();
       fill(op(direction), x, epoch);
       const std::int64_t before = sent();
-      exchange_->begin(op(direction), x, {setup_.layer, direction, setup_.constant}, epoch)
+      exchange_
+          ->begin(op(direction), x, {setup_.layer, direction, setup_.constant}, {.epoch = epoch})
           ->finish();
       rank_.reducer.synchronize();
       const std::int64_t after = sent();
@@ -92,7 +93,7 @@ class ExchangingRank {
       channel.halo[static_cast<std::size_t>(rank_.transport.rank())] = std::move(rows);
     }
     rank_.trace.resolve();
-    Json assignment = exchange_->end_epoch(epoch);
+    Json assignment = exchange_->end_epoch({.epoch = epoch});
     if (rank_.transport.rank() == 0) seen.assignment = std::move(assignment);
   }
 

@@ -103,8 +103,9 @@ void probe_network(const NetworkProbeOptions& options,
     const auto backend = make_backend("cpu", {.threads = 1});
     const auto queue = backend->make_queue();
     TraceRecorder trace(transport.rank());
-    const ExchangeRoute route{*backend, *queue, transport, nullptr, trace};
-    NetworkProbe network(route, host_of, options);
+    Reducer reducer(*backend, *queue, transport, nullptr, trace);
+    const Rank rank{*backend, *queue, transport, nullptr, trace, reducer};
+    NetworkProbe network(rank, host_of, options);
     KernelProbe kernels(*backend, *queue, tiny().kernels, 1e9);
     body(transport, network, kernels);
   });

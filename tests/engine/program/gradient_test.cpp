@@ -99,9 +99,9 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
                      .recomputation = recomputation,
                      .sharing = sharing,
                      .poisons_dead_values = sharing == Sharing::kPacked},
-                    *rank.backend, *rank.queue, local, features.view());
+                    rank.self, local, features.view());
     rank.exchange->keep_alive(network.memory());
-    network.allocate(3, transport);
+    network.allocate();
     // Biases start at 0, where rows of zeros would stand on the kink of ReLU.
     ParameterStore& parameters = network.parameters();
     for (std::int64_t p = 0; p < parameters.size(); ++p) {
@@ -109,14 +109,14 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     }
     if (shifted >= 0) parameters.values().row<double>(0)[shifted] += delta;
     Loss loss(*rank.backend, loss_targets, total);
-    const RankContext context = rank.context(overlap);
+    const Round round{.epoch = 1, .overlap = overlap};
     double value = 0;
     for (int pass = 0; pass < 2; ++pass) {       // the second one reads the kept aggregate
       for (NormState& norm : network.norms()) {  // same running statistics in both
         for (double& mean : norm.running_mean.span()) mean = 0;
       }
-      network.run_forward(context);
-      network.run_backward(context, loss);
+      network.run_forward(*rank.exchange, round);
+      network.run_backward(*rank.exchange, round, loss);
       double again = loss.local_sum() / loss.total();
       transport.all_reduce(std::span(&again, 1), {"loss"});
       if (pass == 1) {
@@ -237,8 +237,8 @@ TEST(Algebra, CountsFloatsPerHaloRow) {
       config.order = order;
       config.cache_aggregate = cache;
       const Network network(model_program(config, Pass::kTraining),
-                            model_program(config, Pass::kEvaluation), {}, *rank.backend,
-                            *rank.queue, local, features.view());
+                            model_program(config, Pass::kEvaluation), {}, rank.self, local,
+                            features.view());
       std::int64_t total = 0;
       for (const LayerMessages& layer : network.layer_messages()) {
         total += layer.forward_columns + layer.backward_columns;

@@ -86,21 +86,20 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted) {
     targets.rows = rows;
     Network network(model_program(config, Pass::kTraining),
                     model_program(config, Pass::kEvaluation),
-                    {.dtype = config.dtype, .recomputation = config.recomputation}, *rank.backend,
-                    *rank.queue, local, features.view());
+                    {.dtype = config.dtype, .recomputation = config.recomputation}, rank.self,
+                    local, features.view());
     rank.exchange->keep_alive(network.memory());
-    network.allocate(3, transport);
+    network.allocate();
     Loss loss(*rank.backend, targets, parts);
     const Optimizer optimizer({}, network.parameters());
     EpochState state = optimizer.state_of(1);
-    RankContext context = rank.context();
-    context.state = &state;
+    const Round round{.epoch = 1, .state = &state};
 
     TraceRecorder recorder;
     rank.backend->profile_into(&recorder, rank.queue.get());
-    network.run_forward(context);
-    network.run_backward(context, loss);
-    network.run_step(context, optimizer);
+    network.run_forward(*rank.exchange, round);
+    network.run_backward(*rank.exchange, round, loss);
+    network.run_step(round, optimizer);
     rank.backend->profile_into(nullptr, nullptr);
 
     const Program& program = network.training();

@@ -231,22 +231,21 @@ StepOutcome run_engine(const OracleCase& c, const Way& way, const std::filesyste
   run_local_ranks(way.ranks, 60, [&](Transport& transport) {
     RankJob job(transport, dataset, partition, options);
     Trainer& trainer = job.trainer();
-    const RankContext context = trainer.context(1, /*training=*/true);
+    const Rank& rank = trainer.rank();
     SafetensorsFile start = trainer.state(false);
     for (auto& [name, tensor] : start.tensors) fill(name, tensor);
     trainer.load_state(start, false, "start");
     {
-      trainer.network().run_forward(context);
+      trainer.network().run_forward(trainer.exchange(), trainer.round(1, /*training=*/true));
       const ConstMatrixView logits = trainer.network().logits();
       const std::lock_guard lock(mutex);
-      keep_rows(job, context.backend, context.queue, logits, outcome.training_logits);
+      keep_rows(job, rank.backend, rank.queue, logits, outcome.training_logits);
     }
     trainer.load_state(start, false, "start");  // running statistics as before
     const double loss = trainer.run_epoch(1).loss;
     trainer.evaluate(1);
     const std::lock_guard lock(mutex);
-    keep_rows(job, context.backend, context.queue, trainer.network().logits(),
-              outcome.evaluation_logits);
+    keep_rows(job, rank.backend, rank.queue, trainer.network().logits(), outcome.evaluation_logits);
     if (transport.rank() != 0) return;
     outcome.loss = loss;
     for (const auto& [name, tensor] : trainer.state(false).tensors) {
@@ -254,7 +253,7 @@ StepOutcome run_engine(const OracleCase& c, const Way& way, const std::filesyste
     }
     ParameterStore& parameters = trainer.network().parameters();
     const std::vector<float> gradients =
-        download_f32(context.backend, context.queue, parameters.gradients());
+        download_f32(rank.backend, rank.queue, parameters.gradients());
     for (const Parameter& p : parameters.list()) {
       oracle::Matrix& matrix = outcome.gradients[p.name] =
           oracle::Matrix(static_cast<int>(p.rows), static_cast<int>(p.cols));

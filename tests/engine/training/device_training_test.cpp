@@ -231,7 +231,7 @@ TEST_F(DeviceTraining, OperandsOfProductsArePadded) {
     run_local_ranks(1, 30, [&](Transport& transport) {
       RankJob job(transport, dataset, PartitionOptions{}, options);
       for (int epoch = 1; epoch <= 4; ++epoch) job.trainer().run_epoch(epoch);
-      const RankContext context = job.trainer().context(4, false);
+      const Rank& rank = job.trainer().rank();
       ParameterStore& parameters = job.trainer().network().parameters();
       int padded = 0;
       for (int p = 0; p < static_cast<int>(parameters.list().size()); ++p) {
@@ -245,8 +245,8 @@ TEST_F(DeviceTraining, OperandsOfProductsArePadded) {
         } else {
           EXPECT_EQ(operand.stride, value.stride);
         }
-        const std::vector<float> exact = download_f32(context.backend, context.queue, value);
-        const std::vector<float> stored = download_f32(context.backend, context.queue, operand);
+        const std::vector<float> exact = download_f32(rank.backend, rank.queue, value);
+        const std::vector<float> stored = download_f32(rank.backend, rank.queue, operand);
         for (std::size_t k = 0; k < exact.size(); ++k) {
           const float expected = dtype == DType::kF32 ? exact[k] : to_float(to_bf16(exact[k]));
           ASSERT_EQ(stored[k], expected) << parameters.list()[static_cast<std::size_t>(p)].name;

@@ -124,8 +124,7 @@ TEST(QuantizedTraining, SendsTheBytesOfTheFormula) {
 std::vector<float> evaluated_logits(RankJob& job) {
   Trainer& trainer = job.trainer();
   trainer.evaluate(9);
-  trainer.network().run_forward(trainer.context(9, /*training=*/false));
-  return download_f32(job.backend(), job.queue(), trainer.network().logits());
+  return download_f32(job.backend(), job.queue(), trainer.queue_evaluation(9));
 }
 
 TEST(QuantizedTraining, EvaluatesWithExactMessages) {

@@ -1,0 +1,30 @@
+// What the work of one rank runs on, and what changes from one pass over the program to the next.
+#pragma once
+
+#include "engine/exchange/reduce.hpp"
+
+namespace atl {
+
+// Stays the same as long as the ranks do: whatever refers to it is made anew with other ranks. All
+// of it must outlive those who refer to it.
+struct Rank {
+  Backend& backend;
+  Queue& queue;  // of the computation
+  Transport& transport;
+  DeviceTransport* device;  // null: none
+  TraceRecorder& trace;
+  Reducer& reducer;
+  std::span<const GlobalId> inner_ids = {};  // backend memory; keys the random numbers
+  std::int64_t nodes = 0;                    // of the whole graph
+  std::uint64_t seed = 0;
+};
+
+// One forward pass, or one epoch.
+struct Round {
+  int epoch = 0;
+  bool training = true;  // false: no dropout, batch norm by running statistics
+  bool overlap = true;   // false: wait for messages before any central work, same numbers
+  const EpochState* state = nullptr;  // backend memory, or null: `epoch` alone counts
+};
+
+}  // namespace atl
