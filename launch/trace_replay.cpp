@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/placement/critical_path.hpp"
+#include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/traced_run.hpp"
 
 namespace atl {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/simulator.hpp"
 #include "partition/assignment.hpp"
 

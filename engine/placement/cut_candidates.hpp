@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/placement/epoch_tasks.hpp"
+#include "engine/placement/epoch_cost.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {

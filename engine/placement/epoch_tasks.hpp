@@ -1,47 +1,11 @@
-// An epoch of training as tasks for the simulator: the same order of work as engine/exchange's
-// the schedule of a program has (engine/program/schedule.hpp).
+// An epoch of training as tasks for the simulator: the costs of its blocks in the order that the
+// program's schedule has (engine/program/schedule.hpp).
 #pragma once
 
-#include <compare>
-#include <memory>
-
-#include "engine/placement/cost_model.hpp"
+#include "engine/placement/epoch_cost.hpp"
 #include "engine/placement/task_graph.hpp"
-#include "partition/quality.hpp"
-#include "partition/recomputation.hpp"
-#include "partition/sum_route.hpp"
 
 namespace atl {
-
-// What a plan decides about one layer.
-struct LayerStrategy {
-  MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
-  bool cache_aggregate = false;  // only where the layer's input is constant
-  double bits = 32;              // per value of a message, mean over the messages
-  // Of halo rows of its input, only in layer 1 above a kept aggregate; null: none.
-  std::shared_ptr<const Recomputation> recomputation = nullptr;
-  auto operator<=>(const LayerStrategy&) const = default;
-};
-
-// Everything an epoch's time depends on. All of it must outlive a call that gets it.
-struct EpochSetting {
-  const Topology& topology;
-  const ModelConfig& model;
-  // Of the cut: rows, edges and messages; part p is on rank p.
-  const PartitionQuality& partition;
-  const PhaseCorrections& corrections;
-  bool overlap = true;
-  SumRoute gradient_sum = {};
-};
-
-// The layers of the model under a strategy.
-std::vector<LayerConfig> planned_layers(const ModelConfig& model,
-                                        std::span<const LayerStrategy> strategy);
-// Elements of what is trained, with the gaps between parameters.
-std::int64_t parameter_count(std::span<const LayerConfig> layers, bool root_weight);
-
-// What the layers of a model do without a plan.
-std::vector<LayerStrategy> default_strategy(const ModelConfig& model);
 
 // On more ranks than these an epoch has so many packets that strategy search simulates them
 // approximately.
@@ -58,11 +22,19 @@ TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerStrategy
                       TaskDetail detail);
 
 // An epoch falls into stages, each ended by a sum over all ranks that all of them wait for, so that
-// the seconds of stages add up. By stage: the layers whose strategy it depends on.
-std::vector<std::vector<int>> epoch_stages(const EpochSetting& setting);
+// the seconds of stages add up. Calls visit(first, count) for each stage of these parts.
+template <typename Visit>
+void for_each_stage(const EpochCosts& costs, std::span<const int> parts, const Visit& visit) {
+  std::size_t first = 0;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    if (p + 1 < parts.size() && !costs.part(parts[p]).ends_stage()) continue;
+    visit(parts.subspan(first, p + 1 - first));
+    first = p + 1;
+  }
+}
 // Adds the tasks of one stage alone, merged.
-void add_stage_tasks(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
-                     int stage, TaskGraph& graph);
+void add_stage_tasks(const EpochSetting& setting, const EpochCosts& costs,
+                     std::span<const int> stage, TaskGraph& graph);
 
 // No schedule of these tasks can end earlier: the busiest rank's work, or a network card's bytes.
 double lower_bound_seconds(const Topology& topology, const TaskGraph& graph);

@@ -1,6 +1,7 @@
 #include "engine/placement/gradient_sync.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace atl {
@@ -9,12 +10,12 @@ namespace {
 
 // The product over the rows of all other ranks, on the rank that takes longest for it.
 double others_seconds(const EpochSetting& setting, const std::vector<std::int64_t>& rows,
-                      const LayerConfig& layer) {
+                      const DeclaredParameter& weight) {
   const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
   double slowest = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    slowest = std::max(
-        slowest, gemm_seconds(setting.topology.devices[r], total - rows[r], layer.in, layer.out));
+    slowest = std::max(slowest, gemm_seconds(setting.topology.devices[r], total - rows[r],
+                                             weight.rows, weight.columns));
   }
   return slowest;
 }
@@ -22,28 +23,36 @@ double others_seconds(const EpochSetting& setting, const std::vector<std::int64_
 }  // namespace
 
 FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerStrategy> strategy) {
+  const Program program = model_program(planned_model(setting.model, strategy), Pass::kTraining);
   FactorProblem problem;
   for (const PartQuality& part : setting.partition.parts) problem.rows.push_back(part.nodes);
-  const auto factor = [&](const std::string& name, std::int64_t columns) {
-    problem.factors.push_back({name, columns});
-    return static_cast<int>(problem.factors.size()) - 1;
-  };
-  for (const LayerConfig& layer : planned_layers(setting.model, strategy)) {
-    const std::string name = fmt::format("layers.{}", layer.index);
-    const double extra_s = others_seconds(setting, problem.rows, layer);
-    // Multiply first: x^T (S^T dz); aggregate first: (S x)^T dz; of a node's own row: x^T dz.
-    const bool multiply_first = layer.order == MultiplyOrder::kMultiplyFirst;
-    const bool root = has_root_weight(setting.model.kind);
-    const int input = multiply_first || root ? factor(name + " input", layer.in) : -1;
-    const int gradient = !multiply_first || root ? factor(name + " gradient", layer.out) : -1;
-    const int left = multiply_first ? input : factor(name + " aggregate", layer.in);
-    const int right = multiply_first ? factor(name + " aggregated gradient", layer.out) : gradient;
-    problem.weights.push_back({name + ".weight", layer.in, layer.out, left, right, extra_s});
-    if (root) {
-      problem.weights.push_back(
-          {name + ".root_weight", layer.in, layer.out, input, gradient, extra_s});
+  std::map<Value, int> factors;
+  const auto factor = [&](Value value, int layer) {
+    const auto [place, is_new] = factors.try_emplace(value, std::ssize(problem.factors));
+    if (is_new) {
+      const bool aggregated =
+          program.at(value).kind == OpKind::kAggregate && program.scope_of(value).layer == layer;
+      const char* const is = value < program.forward_end() ? aggregated ? "aggregate" : "input"
+                             : aggregated                  ? "aggregated gradient"
+                                                           : "gradient";
+      problem.factors.push_back(
+          {fmt::format("layers.{} {}", layer, is), program.at(value).columns});
     }
+    return place->second;
+  };
+  for (const Operation& op : program.operations) {
+    if (op.kind != OpKind::kWeightGradient) continue;
+    const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
+    problem.weights.push_back(
+        {weight.name, weight.rows, weight.columns, factor(op.inputs[0], weight.layer),
+         factor(op.inputs[1], weight.layer), others_seconds(setting, problem.rows, weight)});
   }
+  // As they were declared: backward goes through the layers from the last one.
+  const auto declared = [&](const WeightMatrix& weight) {
+    return std::ranges::find(program.parameters, weight.name, &DeclaredParameter::name) -
+           program.parameters.begin();
+  };
+  std::ranges::sort(problem.weights, {}, declared);
   return problem;
 }
 

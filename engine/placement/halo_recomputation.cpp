@@ -30,18 +30,15 @@ double fetch_seconds(const Topology& topology, int from, int to, double bytes) {
 
 }  // namespace
 
-RecomputeSeconds recompute_seconds(const Device& device, std::span<const LayerConfig> layers,
-                                   bool root_weight, std::int64_t rows) {
-  const LayerConfig& first = layers[0];
-  const LayerConfig& second = layers[1];
-  // Rows are computed, normalised, and multiplied by their factors on the way to their places.
-  const int passes = first.norm == Norm::kNone ? 2 : first.norm == Norm::kBatch ? 4 : 6;
-  RecomputeSeconds seconds;
-  seconds.first_layer =
-      (root_weight ? 2 : 1) * gemm_seconds(device, rows, first.in, first.out) +
-      elementwise_seconds(device, kFloatBytes * static_cast<double>(passes * rows * first.out));
-  if (second.order == MultiplyOrder::kMultiplyFirst) {
-    seconds.second_layer = gemm_seconds(device, rows, second.in, second.out);
+double computing_halo_seconds(const TrainingPrograms& programs, const Device& device,
+                              std::int64_t rows) {
+  const RankShape shape{.rows = {.computed = rows}};
+  double seconds = 0;
+  for (const Block& block : programs.training_schedule.blocks) {
+    for (const Call& call : block.calls) {
+      if (call.rows != Rows::kComputed && call.rows != Rows::kPlaced) continue;
+      seconds += call_seconds(device, programs.training, call, shape);
+    }
   }
   return seconds;
 }
@@ -49,12 +46,14 @@ RecomputeSeconds recompute_seconds(const Device& device, std::span<const LayerCo
 Recomputation recomputation_by_cost(const EpochSetting& setting,
                                     std::span<const LayerStrategy> strategy) {
   const Topology& topology = setting.topology;
-  const std::vector<LayerConfig> layers = planned_layers(setting.model, strategy);
-  const LayerConfig& second = layers.at(1);
-  const bool root = has_root_weight(setting.model.kind);
-  const std::int64_t cols = second.order == MultiplyOrder::kMultiplyFirst ? second.out : second.in;
-  const double row_bytes = mean_message_bytes(strategy[1].bits, cols);
   const int ranks = topology.ranks();
+  ModelConfig model = planned_model(setting.model, strategy);
+  model.recomputation = Recomputation::of_all_pairs(ranks);
+  const TrainingPrograms programs(model);
+  double row_bytes = 0;
+  for (const Operation& op : programs.training.operations) {
+    if (op.fetches_rest) row_bytes += mean_message_bytes(strategy[1].bits, op.columns);
+  }
   Recomputation result(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     // All rows of a pair cost alike, so a pair stands for them.
@@ -65,13 +64,12 @@ Recomputation recomputation_by_cost(const EpochSetting& setting,
           setting.partition
               .forward_rows[static_cast<std::size_t>(rank) * static_cast<std::size_t>(ranks) +
                             static_cast<std::size_t>(owner)];
-      const RecomputeSeconds seconds =
-          recompute_seconds(topology.devices[static_cast<std::size_t>(rank)], layers, root, rows);
+      const Device& device = topology.devices[static_cast<std::size_t>(rank)];
       problem.layers[0].push_back(
           {.fetch_s = owner == rank ? 0
                                     : fetch_seconds(topology, owner, rank,
                                                     static_cast<double>(rows) * row_bytes),
-           .recompute_s = seconds.first_layer + seconds.second_layer,
+           .recompute_s = computing_halo_seconds(programs, device, rows),
            .needed = rows > 0,
            .inputs = {}});
     }

@@ -2,7 +2,7 @@
 // nodes than to receive them.
 #pragma once
 
-#include "engine/placement/epoch_tasks.hpp"
+#include "engine/placement/epoch_cost.hpp"
 
 namespace atl {
 
@@ -12,13 +12,8 @@ namespace atl {
 Recomputation recomputation_by_cost(const EpochSetting& setting,
                                     std::span<const LayerStrategy> strategy);
 
-// Seconds that `rank` computes for `rows` halo rows: by the first layer, and, where the second
-// multiplies first, by that.
-struct RecomputeSeconds {
-  double first_layer = 0;
-  double second_layer = 0;
-};
-RecomputeSeconds recompute_seconds(const Device& device, std::span<const LayerConfig> layers,
-                                   bool root_weight, std::int64_t rows);
+// Seconds that `device` computes for `rows` halo rows; programs: of a model that recomputes.
+double computing_halo_seconds(const TrainingPrograms& programs, const Device& device,
+                              std::int64_t rows);
 
 }  // namespace atl

@@ -6,17 +6,6 @@ namespace atl {
 
 namespace {
 
-Program planned_program(const ModelConfig& model, std::span<const LayerStrategy> strategy,
-                        Pass pass) {
-  ModelConfig planned = model;
-  for (const LayerStrategy& layer : strategy) {
-    planned.layer_orders.push_back({layer.order, layer.cache_aggregate});
-  }
-  const bool recomputes = strategy.size() > 1 && strategy[1].recomputation != nullptr;
-  planned.recomputation = recomputes ? *strategy[1].recomputation : Recomputation();
-  return model_program(planned, pass);
-}
-
 // What exact messages of an aggregate are packed into.
 std::int64_t buffer_elements(const Operation& op, const RowCounts& rows) {
   if (!op.needs_messages()) return 0;
@@ -52,14 +41,6 @@ RowCounts row_counts(const PartitionQuality& partition, int rank,
   }
   return counts;
 }
-
-TrainingPrograms::TrainingPrograms(const ModelConfig& model,
-                                   std::span<const LayerStrategy> strategy)
-    : dtype(model.dtype),
-      training(planned_program(model, strategy, Pass::kTraining)),
-      evaluation(planned_program(model, strategy, Pass::kEvaluation)),
-      training_schedule(schedule(training)),
-      evaluation_schedule(schedule(evaluation)) {}
 
 double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
                       const Device& device) {
@@ -100,7 +81,7 @@ double bytes_bound(const TrainingPrograms& programs, int layer, const RowCounts&
 
 double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
                       int rank) {
-  return training_bytes(TrainingPrograms(setting.model, strategy),
+  return training_bytes(TrainingPrograms(planned_model(setting.model, strategy)),
                         row_counts(setting.partition, rank,
                                    strategy.size() > 1 ? strategy[1].recomputation.get() : nullptr),
                         setting.topology.devices[static_cast<std::size_t>(rank)]);

@@ -1,7 +1,7 @@
 // Memory that training takes on a rank, from counts alone.
 #pragma once
 
-#include "engine/placement/epoch_tasks.hpp"
+#include "engine/placement/epoch_cost.hpp"
 #include "engine/program/allocate.hpp"
 
 namespace atl {
@@ -15,17 +15,6 @@ struct RowCounts {
 };
 RowCounts row_counts(const PartitionQuality& partition, int rank,
                      const Recomputation* recomputation = nullptr);
-
-// What a model runs, as far as memory goes: the same on all ranks.
-struct TrainingPrograms {
-  TrainingPrograms(const ModelConfig& model, std::span<const LayerStrategy> strategy);
-
-  DType dtype;
-  Program training;
-  Program evaluation;
-  Schedule training_schedule;
-  Schedule evaluation_schedule;
-};
 
 // What Trainer::bytes_needed() says on a rank with this device: values, parameters and buffers of
 // exact exchange.

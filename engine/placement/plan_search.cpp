@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/placement/critical_path.hpp"
+#include "engine/placement/epoch_tasks.hpp"
 
 namespace atl {
 

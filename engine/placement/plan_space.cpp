@@ -47,6 +47,8 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
       bits_(std::move(bits)),
       corrections_(std::move(corrections)),
       simulator_(topology, tolerance_of(topology)),
+      programs_(model, topology.ranks()),
+      costs_(topology, programs_, corrections_),
       graph_(topology.ranks()) {
   ATOLL_ASSERT(!cuts_.empty() && std::ranges::count(bits_, 32) == 1 &&
                std::ranges::count(bits_, start_bits) == 1);
@@ -54,6 +56,7 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
   options_.push_back(static_cast<int>(cuts_.size()));
   for (int l = 0; l < model.layers; ++l) {
     orders_.push_back(orders_of(model, l));
+    for (const LayerOrder& order : orders_.back()) programs_.of({order, false});
     options_.push_back(static_cast<int>(orders_.back().size()));
   }
   start_.assign(options_.size(), 0);
@@ -65,22 +68,23 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
   const bool keeps = std::ranges::any_of(orders_[0], &LayerOrder::cache_aggregate);
   if (topology.ranks() > 1 && model.layers > 1 && keeps) {
     halo_decision_ = decisions();
+    for (const auto& orders : orders_) {
+      for (const LayerOrder& order : orders) programs_.of({order, true});
+    }
     options_.push_back(3);
     start_.push_back(
         static_cast<int>(model.recomputation.any() ? HaloRows::kRecomputed : HaloRows::kFetched));
   }
   add_gradient_sums();
   start_.resize(options_.size(), 0);
-  stages_ = epoch_stages(setting(start_));
 }
 
 void PlanSpace::add_gradient_sums() {
   gradient_sums_ = {SumRoute{}};
   if (topology_.ranks() == 1) return;
-  std::vector<LayerConfig> layers;
-  for (int l = 0; l < model_.layers; ++l) layers.push_back(layer_config(model_, l));
-  const auto parameters = parameter_count(layers, has_root_weight(model_.kind));
-  const auto others = other_sum_routes(topology_, 4 * static_cast<double>(parameters));
+  const ParameterSizes sizes = parameter_sizes(programs_.any().training, /*pads_operands=*/false);
+  const auto others =
+      other_sum_routes(topology_, kFloatBytes * static_cast<double>(sizes.values()));
   gradient_sums_.insert(gradient_sums_.end(), others.begin(), others.end());
   gradient_decision_ = decisions();
   options_.push_back(static_cast<int>(gradient_sums_.size()));
@@ -148,10 +152,12 @@ FactorPlan PlanSpace::gradient_sync(std::span<const int> choice) const {
 
 PlanCost PlanSpace::evaluate(std::span<const int> choice) {
   const std::vector<LayerStrategy> strategy = layers(choice);
+  const EpochSetting epoch = setting(choice);
+  const int route =
+      gradient_decision_ < 0 ? 0 : choice[static_cast<std::size_t>(gradient_decision_)];
   PlanCost cost;
-  for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) {
-    cost.seconds += stage_seconds(choice, strategy, stage);
-  }
+  for_each_stage(costs_, costs_.parts(epoch, choice[0], strategy, route),
+                 [&](std::span<const int> stage) { cost.seconds += stage_seconds(epoch, stage); });
   cost.missing_bytes = missing_bytes(choice, strategy);
   return cost;
 }
@@ -164,62 +170,71 @@ const TaskTimes& PlanSpace::start_times() const {
   return *start_times_;
 }
 
-double PlanSpace::stage_seconds(std::span<const int> choice,
-                                std::span<const LayerStrategy> strategy, int stage) {
-  key_.cut = choice[0];
-  key_.stage = stage;
-  // The gradients' sum ends the last stage but one; the step follows.
-  const bool sums_gradients = gradient_decision_ >= 0 && stage + 2 == std::ssize(stages_);
-  key_.gradient_sum = sums_gradients ? choice[static_cast<std::size_t>(gradient_decision_)] : 0;
-  key_.layers.clear();
-  for (const int layer : stages_[static_cast<std::size_t>(stage)]) {
-    key_.layers.push_back(strategy[static_cast<std::size_t>(layer)]);
-  }
-  const auto place = known_.lower_bound(key_);
-  if (place != known_.end() && place->first == key_) return place->second;
+double PlanSpace::stage_seconds(const EpochSetting& epoch, std::span<const int> stage) {
+  stage_.assign(stage.begin(), stage.end());
+  const auto place = known_.lower_bound(stage_);
+  if (place != known_.end() && place->first == stage_) return place->second;
   graph_.clear();
-  add_stage_tasks(setting(choice), strategy, stage, graph_);
+  add_stage_tasks(epoch, costs_, stage, graph_);
   const double seconds = simulator_.run(graph_).makespan_s;
-  known_.emplace_hint(place, key_, seconds);
+  known_.emplace_hint(place, stage_, seconds);
   return seconds;
 }
 
 double PlanSpace::missing_bytes(std::span<const int> choice,
                                 std::span<const LayerStrategy> strategy) {
+  MemoryKey& key = whole_key_;
+  key.part = kWholeModel;
+  key.cut = choice[0];
+  key.recomputation = strategy.size() > 1 ? strategy[1].recomputation : nullptr;
+  key.orders.assign(choice.begin() + 1,
+                    choice.begin() + 1 + static_cast<std::ptrdiff_t>(orders_.size()));
+  // A search changes little at a time, and bits need no memory.
+  if (last_missing_ && last_missing_->first == key) return last_missing_->second;
+  last_missing_.emplace(key, 0);
   if (fits_surely(choice, strategy)) return 0;
-  memory_key_.part = kWholeModel;
-  memory_key_.orders.assign(choice.begin() + 1,
-                            choice.begin() + 1 + static_cast<std::ptrdiff_t>(orders_.size()));
-  const auto [place, is_new] = missing_.try_emplace(memory_key_);
-  if (!is_new) return place->second;
-  const TrainingPrograms programs(model_, strategy);
+  const auto [place, is_new] = missing_.try_emplace(key);
+  if (is_new) place->second = sum_of_missing_bytes(choice, strategy);
+  last_missing_->second = place->second;
+  return place->second;
+}
+
+double PlanSpace::sum_of_missing_bytes(std::span<const int> choice,
+                                       std::span<const LayerStrategy> strategy) const {
+  double missing = 0;
+  const TrainingPrograms programs(planned_model(model_, strategy));
   for (int rank = 0; rank < topology_.ranks(); ++rank) {
     const Device& device = topology_.devices[static_cast<std::size_t>(rank)];
-    const RowCounts rows = row_counts(cut(choice).quality, rank, memory_key_.recomputation.get());
+    const Recomputation* const recomputation =
+        strategy.size() > 1 ? strategy[1].recomputation.get() : nullptr;
+    const RowCounts rows = row_counts(cut(choice).quality, rank, recomputation);
     const double needed =
         training_bytes(programs, rows, device) + shard_bytes(setting(choice), rank);
-    place->second += std::max(0.0, needed - device.memory_bytes);
+    missing += std::max(0.0, needed - device.memory_bytes);
   }
-  return place->second;
+  return missing;
 }
 
 bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerStrategy> strategy) {
   memory_key_.cut = choice[0];
   memory_key_.recomputation = strategy.size() > 1 ? strategy[1].recomputation : nullptr;
   bound_.assign(static_cast<std::size_t>(topology_.ranks()), 0);
-  std::optional<TrainingPrograms> programs;
   for (int layer = -1; layer < model_.layers; ++layer) {
     memory_key_.part = layer;
     memory_key_.orders.assign(1, layer < 0 ? 0 : choice[static_cast<std::size_t>(1 + layer)]);
     const auto [place, is_new] = bounds_.try_emplace(memory_key_);
     std::vector<double>& bytes = place->second;
+    const TrainingPrograms& programs =
+        layer < 0 ? programs_.any()
+                  : programs_.of({orders_[static_cast<std::size_t>(layer)]
+                                         [static_cast<std::size_t>(memory_key_.orders[0])],
+                                  memory_key_.recomputation != nullptr});
     for (int rank = 0; rank < topology_.ranks(); ++rank) {
       if (is_new) {
-        if (!programs) programs.emplace(model_, strategy);
         const RowCounts rows =
             row_counts(cut(choice).quality, rank, memory_key_.recomputation.get());
         bytes.push_back(
-            bytes_bound(*programs, layer, rows, topology_.devices[static_cast<std::size_t>(rank)]) +
+            bytes_bound(programs, layer, rows, topology_.devices[static_cast<std::size_t>(rank)]) +
             (layer < 0 ? shard_bytes(setting(choice), rank) : 0));
       }
       bound_[static_cast<std::size_t>(rank)] += bytes[static_cast<std::size_t>(rank)];

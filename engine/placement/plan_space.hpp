@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/placement/cut_candidates.hpp"
+#include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/gradient_sync.hpp"
 #include "engine/placement/memory_model.hpp"
 #include "engine/placement/search.hpp"
@@ -27,7 +28,7 @@ class PlanSpace final : public SearchSpace {
   std::vector<int> start() const override { return start_; }
   int model_of(int decision) const override;
   // The makespan of the simulated epoch: the sum of those of its stages, each simulated once for
-  // every strategy of the layers it depends on. Bit for bit the same whatever was evaluated before.
+  // equal costs of its parts. Bit for bit the same whatever was evaluated before.
   PlanCost evaluate(std::span<const int> choice) override;
 
   const CutCandidate& cut(std::span<const int> choice) const {
@@ -51,15 +52,6 @@ class PlanSpace final : public SearchSpace {
   std::string option_name(int decision, int option) const;
 
  private:
-  // A stage of the epoch, and all that its seconds depend on.
-  struct StageKey {
-    int cut = 0;
-    int stage = 0;
-    int gradient_sum = 0;  // of the stage that it ends
-    std::vector<LayerStrategy> layers;
-    auto operator<=>(const StageKey&) const = default;
-  };
-
   // How halo rows of the second layer's input come to a rank.
   enum class HaloRows : std::uint8_t { kFetched, kByCost, kRecomputed };
   struct RecomputationKey {
@@ -80,10 +72,13 @@ class PlanSpace final : public SearchSpace {
     auto operator<=>(const MemoryKey&) const = default;
   };
 
-  double stage_seconds(std::span<const int> choice, std::span<const LayerStrategy> strategy,
-                       int stage);
+  // stage: its parts.
+  double stage_seconds(const EpochSetting& epoch, std::span<const int> stage);
   // By how much training and shards exceed the memory of ranks.
   double missing_bytes(std::span<const int> choice, std::span<const LayerStrategy> strategy);
+  // The same, by laying out the programs.
+  double sum_of_missing_bytes(std::span<const int> choice,
+                              std::span<const LayerStrategy> strategy) const;
   // True if every rank has room for more than training can need.
   bool fits_surely(std::span<const int> choice, std::span<const LayerStrategy> strategy);
   EpochSetting setting(std::span<const int> choice) const;
@@ -94,15 +89,18 @@ class PlanSpace final : public SearchSpace {
   std::vector<int> bits_;
   PhaseCorrections corrections_;
   Simulator simulator_;
-  std::vector<std::vector<int>> stages_;             // by stage: layers it depends on
+  ProgramsByOrder programs_;
+  EpochCosts costs_;
   std::map<MemoryKey, double> missing_;              // bytes
   std::map<MemoryKey, std::vector<double>> bounds_;  // bytes of a part, by rank
   MemoryKey memory_key_;                             // scratch
-  std::vector<double> bound_;                        // scratch, by rank
+  MemoryKey whole_key_;                              // scratch
+  std::optional<std::pair<MemoryKey, double>> last_missing_;
+  std::vector<double> bound_;  // scratch, by rank
   mutable std::map<RecomputationKey, std::shared_ptr<const Recomputation>> recomputations_;
-  std::map<StageKey, double> known_;  // seconds of stages
-  StageKey key_;                      // scratch
-  TaskGraph graph_;                   // scratch
+  std::map<std::vector<int>, double> known_;  // seconds of stages, by their parts
+  std::vector<int> stage_;                    // scratch
+  TaskGraph graph_;                           // scratch
   // Decision 0 is the cut; 1 + l the algebra of layer l; 1 + layers + l its bits, if there are
   // several to choose from.
   std::vector<std::vector<LayerOrder>> orders_;  // by layer

@@ -80,4 +80,9 @@ Json to_json(const Topology& topology);
 // Throws Error{kInput} as parse_topology does.
 Topology read_topology(const std::filesystem::path& path);
 
+// A changed machine: "cards=0.5x", "card(NAME)=2x" (a host's network card and its links to other
+// hosts), "bw(0,1)=2x" (the link from rank 0 to rank 1), "speed(2)=0.5x" (all a rank computes).
+// Throws Error{kOption} naming what is wrong and what is allowed.
+void change_topology(Topology& topology, const std::string& change);
+
 }  // namespace atl

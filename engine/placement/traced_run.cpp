@@ -6,6 +6,7 @@
 
 #include "base/json.hpp"
 #include "base/median.hpp"
+#include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/simulator.hpp"
 
 namespace atl {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <map>
 
-#include "engine/placement/epoch_tasks.hpp"
+#include "engine/placement/epoch_cost.hpp"
 #include "engine/trace/trace_file.hpp"
 
 namespace atl {
@@ -33,10 +33,5 @@ PhaseCorrections corrections_of(const TracedRun& run, const Topology& topology);
 // The same for other plans: one factor for all ranks, because what a rank has of it depends on its
 // part of the graph; where the run had no such phase, that of the phase in its other layers.
 PhaseCorrections common_corrections(const TracedRun& run, const Topology& topology);
-
-// A changed machine: "cards=0.5x", "card(NAME)=2x" (a host's network card and its links to other
-// hosts), "bw(0,1)=2x" (the link from rank 0 to rank 1), "speed(2)=0.5x" (all a rank computes).
-// Throws Error{kOption} naming what is wrong and what is allowed.
-void change_topology(Topology& topology, const std::string& change);
 
 }  // namespace atl

@@ -180,17 +180,107 @@ TEST(PlanSpaceEvaluations, AreThoseOfAFreshSpace) {
   }
 }
 
+// By stage: the layers whose orders change what it costs.
+std::vector<std::vector<int>> stages_of(const EpochSetting& setting) {
+  const std::vector<LayerStrategy> plain = default_strategy(setting.model);
+  ProgramsByOrder programs(setting.model, setting.topology.ranks());
+  EpochCosts costs(setting.topology, programs, setting.corrections);
+  const auto read = [&](const std::vector<LayerStrategy>& strategy) {
+    std::vector<std::vector<int>> stages;
+    for_each_stage(costs, costs.parts(setting, 0, strategy, 0), [&](std::span<const int> stage) {
+      stages.emplace_back(stage.begin(), stage.end());
+    });
+    return stages;
+  };
+  const std::vector<std::vector<int>> before = read(plain);
+  std::vector<std::vector<int>> layers(before.size());
+  for (int l = 0; l < setting.model.layers; ++l) {
+    std::vector<LayerStrategy> changed = plain;
+    LayerStrategy& layer = changed[static_cast<std::size_t>(l)];
+    layer.order = layer.order == MultiplyOrder::kMultiplyFirst ? MultiplyOrder::kAggregateFirst
+                                                               : MultiplyOrder::kMultiplyFirst;
+    layer.cache_aggregate = false;
+    const std::vector<std::vector<int>> after = read(changed);
+    EXPECT_EQ(after.size(), before.size());
+    for (std::size_t s = 0; s < before.size(); ++s) {
+      if (after[s] != before[s]) layers[s].push_back(l);
+    }
+    EXPECT_EQ(read(plain), before);  // known costs keep their numbers
+  }
+  return layers;
+}
+
 TEST(PlanSpaceEvaluations, StagesEndWithSumsOverAllRanks) {
   const Topology topology = small_topology(2, 1, 1e6);
   const PartitionQuality parts = make_parts(2);
   ModelConfig model = three_layers();
-  const auto stages = [&] { return epoch_stages({topology, model, parts, {}}); };
+  const auto stages = [&] { return stages_of({topology, model, parts, {}}); };
   // Statistics of layers 0 and 1 forward, then backward, then gradients; the last steps depend on
   // no layer.
   EXPECT_THAT(stages(), ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2), ElementsAre(1),
                                     ElementsAre(0), ElementsAre()));
   model.norm = Norm::kNone;
   EXPECT_THAT(stages(), ElementsAre(ElementsAre(0, 1, 2), ElementsAre()));
+}
+
+// So that ProgramsByOrder serves: a scope is read from a program in which all layers have its own
+// layer's order.
+TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
+  const std::vector<LayerOrder> orders = {{MultiplyOrder::kMultiplyFirst, false},
+                                          {MultiplyOrder::kAggregateFirst, false},
+                                          {MultiplyOrder::kAggregateFirst, true}};
+  const Topology topology = small_topology(3, 1, 1e6);
+  const PartitionQuality parts = make_parts(3);
+  for (const std::string& kind : model_kinds()) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+      for (const double input_dropout : {0.0, 0.5}) {
+        ModelConfig model = three_layers();
+        model.kind = kind;
+        model.norm = norm;
+        model.input_dropout = input_dropout;
+        for (int choice = 0; choice < 54; ++choice) {
+          std::vector<LayerStrategy> strategy;
+          for (const int option : {choice / 2 / 9, choice / 2 / 3 % 3, choice / 2 % 3}) {
+            strategy.push_back({orders[static_cast<std::size_t>(option)].order,
+                                orders[static_cast<std::size_t>(option)].cache_aggregate});
+          }
+          if (choice % 2 == 1) {
+            if (!strategy[0].cache_aggregate || input_dropout > 0) continue;
+            strategy[1].recomputation =
+                std::make_shared<const Recomputation>(Recomputation::of_all_pairs(3));
+          }
+          const TrainingPrograms whole(planned_model(model, strategy));
+          ProgramsByOrder programs(model, 3);
+          const EpochSetting setting{topology, model, parts, {}};
+          EpochCosts costs(topology, programs, setting.corrections);
+          std::vector<std::pair<std::string, double>> expected;
+          for (const Block& block : whole.training_schedule.blocks) {
+            if (block.name == nullptr) continue;
+            double seconds = 0;
+            const RankShape shape{
+                .rows = row_counts(parts, 0, strategy[1].recomputation.get()).held,
+                .marginal = parts.parts[0].nodes - parts.parts[0].central,
+                .edges = parts.parts[0].edges,
+                .marginal_edges = parts.parts[0].marginal_edges};
+            for (const Call& call : block.calls) {
+              seconds += call_seconds(topology.devices[0], whole.training, call, shape);
+            }
+            expected.emplace_back(block.name, seconds);
+          }
+          expected.emplace_back("rest", 0);
+          std::vector<std::pair<std::string, double>> read;
+          for (const int part : costs.parts(setting, 0, strategy, 0)) {
+            for (const BlockCost& block : costs.part(part).blocks) {
+              read.emplace_back(to_string(block.place.phase), block.seconds[0]);
+            }
+          }
+          ASSERT_FALSE(read.empty());
+          read.back().second = 0;
+          ASSERT_EQ(read, expected) << kind << ", choice " << choice;
+        }
+      }
+    }
+  }
 }
 
 // What joined packets and a tolerance cost in accuracy, on machines too large for each to be exact

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/simulator.hpp"
 #include "tests/engine/placement/small_topology.hpp"
 #include "tests/support/thrown_error.hpp"

@@ -1,0 +1,264 @@
+#include "engine/placement/epoch_cost.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "engine/placement/memory_model.hpp"
+#include "engine/placement/sum_cost.hpp"
+
+namespace atl {
+
+namespace {
+
+// A call of MPI per packet; what it copies is part of Device::progress_s_per_byte.
+constexpr double kPostSeconds = 20e-6;
+
+Phase phase_named(const char* name) {
+  const auto found = std::ranges::find(kPhaseNames, std::string_view(name));
+  ATOLL_ASSERT(found != kPhaseNames.end(), "{}", name);
+  return static_cast<Phase>(found - kPhaseNames.begin());
+}
+
+// What a scope's cost depends on of a strategy. Nothing else of the strategy is read to make it.
+LayerStrategy decisions_of(const Scope& scope, std::span<const LayerStrategy> strategy) {
+  if (scope.kind != Scope::Kind::kLayer) return {};
+  LayerStrategy own = strategy[static_cast<std::size_t>(scope.layer)];
+  // The first layer computes rows that the second one needs.
+  const bool has_computed_rows =
+      scope.direction == Direction::kForward && scope.layer < 2 && strategy.size() > 1;
+  own.recomputation = has_computed_rows ? strategy[1].recomputation : nullptr;
+  return own;
+}
+
+RankShape shape_of(const PartitionQuality& partition, int rank,
+                   const Recomputation* recomputation) {
+  const PartQuality& part = partition.parts[static_cast<std::size_t>(rank)];
+  return {.rows = row_counts(partition, rank, recomputation).held,
+          .marginal = part.nodes - part.central,
+          .edges = part.edges,
+          .marginal_edges = part.marginal_edges};
+}
+
+// The costs of one scope on all ranks.
+class ScopeReader {
+ public:
+  ScopeReader(const EpochSetting& setting, const TrainingPrograms& programs,
+              const LayerStrategy& decisions)
+      : setting_(setting),
+        program_(programs.training),
+        schedule_(programs.training_schedule),
+        decisions_(decisions),
+        ranks_(setting.topology.ranks()) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      shapes_.push_back(shape_of(setting.partition, rank, decisions.recomputation.get()));
+    }
+  }
+
+  std::vector<PartCost> read(int scope) {
+    parts_.emplace_back();
+    for (const Block& block : schedule_.blocks) {
+      if (block.scope == scope) add(block);
+    }
+    if (scope + 1 == std::ssize(program_.scopes)) add_rest();
+    if (parts_.back().blocks.empty() && !parts_.back().ends_stage()) parts_.pop_back();
+    return std::move(parts_);
+  }
+
+ private:
+  PhasePlace place_of(const Block& block, Phase phase) const {
+    const Scope& scope = program_.scopes[static_cast<std::size_t>(block.scope)];
+    const bool in_layer = scope.kind == Scope::Kind::kLayer;
+    return {phase, scope.layer, in_layer && scope.direction == Direction::kBackward};
+  }
+  const Device& device(int rank) const {
+    return setting_.topology.devices[static_cast<std::size_t>(rank)];
+  }
+  // seconds(rank) times the corrections of that place, by rank.
+  template <typename Seconds>
+  std::vector<double> by_rank(const PhasePlace& place, const Seconds& seconds) const {
+    std::vector<double> all;
+    all.reserve(static_cast<std::size_t>(ranks_));
+    for (int rank = 0; rank < ranks_; ++rank) {
+      all.push_back(seconds(rank) * setting_.corrections.factor(rank, place));
+    }
+    return all;
+  }
+  double seconds_of(const Block& block, int rank) const {
+    double seconds = 0;
+    for (const Call& call : block.calls) {
+      seconds +=
+          call_seconds(device(rank), program_, call, shapes_[static_cast<std::size_t>(rank)]);
+    }
+    return seconds;
+  }
+
+  void add(const Block& block) {
+    if (block.name == nullptr) {
+      for (const Call& call : block.calls) add_sum(block, program_.at(call.value));
+      return;
+    }
+    BlockCost cost{.place = place_of(block, phase_named(block.name))};
+    cost.seconds = by_rank(cost.place, [&](int rank) { return seconds_of(block, rank); });
+    for (const Value aggregate : block.begins) {
+      cost.begins.push_back(messages_of(block, program_.at(aggregate)));
+    }
+    cost.finishes = !block.finishes.empty();
+    parts_.back().blocks.push_back(std::move(cost));
+  }
+
+  // Sums over all ranks end a part; of one rank there is nothing to wait for.
+  void add_sum(const Block& block, const Operation& op) {
+    if (traits_of(op.kind).reach != Reach::kRanks || ranks_ == 1) return;
+    const PhasePlace place = place_of(block, Phase::kAllReduce);
+    PartCost& part = parts_.back();
+    part.sum_place = place;
+    if (op.kind == OpKind::kSumGradients) {
+      const double values =
+          static_cast<double>(parameter_sizes(program_, /*pads_operands=*/false).values());
+      part.sum_s = sum_seconds(setting_.topology, kFloatBytes * values, setting_.gradient_sum);
+    } else {
+      // Two doubles per column.
+      part.sum_s = all_reduce_seconds(setting_.topology, 16 * static_cast<double>(op.columns));
+    }
+    part.sum_s *= setting_.corrections.factor(0, place);
+    parts_.emplace_back();
+  }
+
+  // Calls without a span of their own, wherever they stand.
+  void add_rest() {
+    BlockCost rest{.place = {Phase::kRest, -1, false}};
+    rest.seconds = by_rank(rest.place, [&](int rank) {
+      double seconds = 0;
+      for (const Block& block : schedule_.blocks) {
+        if (block.name == nullptr) seconds += seconds_of(block, rank);
+      }
+      return seconds;
+    });
+    parts_.back().blocks.push_back(std::move(rest));
+  }
+
+  MessageCost messages_of(const Block& block, const Operation& op) const {
+    const bool quantized = decisions_.bits < 32;
+    MessageCost cost{.direction = op.direction,
+                     .recomputation = op.fetches_rest ? decisions_.recomputation : nullptr,
+                     .row_bytes = mean_message_bytes(decisions_.bits, op.columns)};
+    const auto moved = [&](int rank, std::int64_t rows) {
+      return quantized
+                 ? quantize_seconds(device(rank), rows, op.columns)
+                 : elementwise_seconds(device(rank), kFloatBytes * static_cast<double>(2 * rows) *
+                                                         static_cast<double>(op.columns));
+    };
+    std::vector<std::int64_t> sent(static_cast<std::size_t>(ranks_), 0);
+    std::vector<std::int64_t> received = sent;
+    std::vector<int> packets(static_cast<std::size_t>(ranks_), 0);
+    for (int from = 0; from < ranks_; ++from) {
+      for (int to = 0; to < ranks_; ++to) {
+        const std::int64_t rows = cost.rows(setting_.partition, from, to);
+        sent[static_cast<std::size_t>(from)] += rows;
+        received[static_cast<std::size_t>(to)] += rows;
+        packets[static_cast<std::size_t>(from)] += rows > 0 ? 1 : 0;
+      }
+    }
+    cost.pack_s = by_rank(place_of(block, Phase::kPack), [&](int rank) {
+      return moved(rank, sent[static_cast<std::size_t>(rank)]);
+    });
+    cost.post_s = by_rank(place_of(block, Phase::kPost), [&](int rank) {
+      return packets[static_cast<std::size_t>(rank)] * kPostSeconds;
+    });
+    if (!quantized) return cost;
+    cost.unpack_s = by_rank(place_of(block, Phase::kUnpack), [&](int rank) {
+      return moved(rank, received[static_cast<std::size_t>(rank)]);
+    });
+    return cost;
+  }
+
+  const EpochSetting& setting_;
+  const Program& program_;
+  const Schedule& schedule_;
+  const LayerStrategy& decisions_;
+  int ranks_;
+  std::vector<RankShape> shapes_;  // by rank
+  std::vector<PartCost> parts_;
+};
+
+}  // namespace
+
+std::int64_t MessageCost::rows(const PartitionQuality& partition, int from, int to) const {
+  if (recomputation != nullptr && recomputation->computes(to, from)) return 0;
+  const std::vector<std::int64_t>& rows =
+      direction == Direction::kBackward ? partition.backward_rows : partition.forward_rows;
+  return rows[static_cast<std::size_t>(to) * partition.parts.size() +
+              static_cast<std::size_t>(from)];
+}
+
+double call_seconds(const Device& device, const Program& program, const Call& call,
+                    const RankShape& shape) {
+  const Operation& op = program.at(call.value);
+  const std::int64_t rows = shape.rows_in(call.rows);
+  switch (op.kind) {
+    case OpKind::kLinear:
+    case OpKind::kWeightGradient: {
+      const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
+      return gemm_seconds(device, rows, weight.rows, weight.columns);
+    }
+    case OpKind::kAggregate: {
+      const bool has_self = op.normalisation == Normalisation::kSymmetric;
+      const std::int64_t edges = shape.edges_in(call.rows);
+      return spmm_seconds(device, has_self ? edges + rows : edges, rows, op.columns);
+    }
+    default:
+      // Rates were measured with f32.
+      return elementwise_seconds(device, work_of(program, call, shape, DType::kF32).bytes);
+  }
+}
+
+std::span<const int> EpochCosts::parts(const EpochSetting& setting, int cut,
+                                       std::span<const LayerStrategy> strategy, int route) {
+  ATOLL_ASSERT(std::ssize(setting.partition.parts) == topology_.ranks());
+  const std::vector<Scope>& scopes = programs_.any().training.scopes;
+  scopes_.resize(scopes.size());
+  numbers_.clear();
+  for (int scope = 0; scope < static_cast<int>(scopes.size()); ++scope) {
+    const Scope& is = scopes[static_cast<std::size_t>(scope)];
+    const std::vector<int>& numbers =
+        numbers_of(setting, scope,
+                   {cut, is.kind == Scope::Kind::kStep ? route : 0, decisions_of(is, strategy)});
+    numbers_.insert(numbers_.end(), numbers.begin(), numbers.end());
+  }
+  return numbers_;
+}
+
+const std::vector<int>& EpochCosts::numbers_of(const EpochSetting& setting, int scope,
+                                               const ScopeKey& key) {
+  ScopeCosts& costs = scopes_[static_cast<std::size_t>(scope)];
+  // A search changes little at a time.
+  if (costs.last != nullptr && costs.last->first == key) return costs.last->second;
+  const auto [place, is_new] = costs.known.try_emplace(key);
+  costs.last = &*place;
+  if (!is_new) return place->second;
+  const bool in_layer =
+      programs_.any().training.scopes[static_cast<std::size_t>(scope)].kind == Scope::Kind::kLayer;
+  const TrainingPrograms& programs = in_layer ? programs_.of(key.decisions) : programs_.any();
+  std::vector<PartCost> parts = ScopeReader(setting, programs, key.decisions).read(scope);
+  std::vector<int>& numbers = place->second;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    std::vector<int> like;
+    for (const auto& [other, theirs] : costs.known) {
+      if (other.cut == key.cut && p < theirs.size()) like.push_back(theirs[p]);
+    }
+    numbers.push_back(number_of(std::move(parts[p]), like));
+  }
+  return numbers;
+}
+
+int EpochCosts::number_of(PartCost&& part, std::span<const int> like) {
+  for (const int number : like) {
+    if (this->part(number) == part) return number;
+  }
+  parts_.push_back(std::move(part));
+  return static_cast<int>(parts_.size()) - 1;
+}
+
+}  // namespace atl

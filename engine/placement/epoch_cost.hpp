@@ -1,0 +1,104 @@
+// What an epoch of training costs on every rank, read from the model's program: seconds of each
+// block of its schedule, and the rows that travel around them.
+#pragma once
+
+#include <map>
+
+#include "engine/placement/cost_model.hpp"
+#include "engine/placement/strategy.hpp"
+#include "engine/program/work.hpp"
+#include "partition/quality.hpp"
+#include "partition/sum_route.hpp"
+
+namespace atl {
+
+// Everything an epoch's time depends on. All of it must outlive a call that gets it.
+struct EpochSetting {
+  const Topology& topology;
+  const ModelConfig& model;
+  // Of the cut: rows, edges and messages; part p is on rank p.
+  const PartitionQuality& partition;
+  const PhaseCorrections& corrections;
+  bool overlap = true;
+  SumRoute gradient_sum = {};
+};
+
+// The messages of one aggregate.
+struct MessageCost {
+  Direction direction = Direction::kForward;
+  // Pairs of ranks between which nothing travels; null: none.
+  std::shared_ptr<const Recomputation> recomputation = nullptr;
+  double row_bytes = 0;
+  // By rank; unpack_s: empty where messages are received in place.
+  std::vector<double> pack_s = {};
+  std::vector<double> post_s = {};
+  std::vector<double> unpack_s = {};
+
+  std::int64_t rows(const PartitionQuality& partition, int from, int to) const;
+  bool operator==(const MessageCost&) const = default;
+};
+
+// A block of a schedule (engine/program/schedule.hpp).
+struct BlockCost {
+  PhasePlace place;
+  std::vector<double> seconds = {};      // by rank
+  std::vector<MessageCost> begins = {};  // that set out after it
+  bool finishes = false;                 // what follows needs those under way
+  bool operator==(const BlockCost&) const = default;
+};
+
+// Blocks up to a sum over all ranks, which all of them wait for, or to the end of a scope.
+struct PartCost {
+  std::vector<BlockCost> blocks = {};
+  double sum_s = -1;  // of the sum that ends it; negative: none does
+  PhasePlace sum_place = {};
+  bool ends_stage() const { return sum_s >= 0; }
+  bool operator==(const PartCost&) const = default;
+};
+
+// Seconds that `device` takes for a call. shape: of its rank.
+double call_seconds(const Device& device, const Program& program, const Call& call,
+                    const RankShape& shape);
+
+// Costs of the scopes of a model's training, each read from a program once for every set of
+// decisions that it depends on: those about its own layer, of the first two layers forward also
+// which halo rows are computed. Topology, programs and corrections must outlive it.
+class EpochCosts {
+ public:
+  EpochCosts(const Topology& topology, ProgramsByOrder& programs,
+             const PhaseCorrections& corrections)
+      : topology_(topology), programs_(programs), corrections_(corrections) {}
+
+  // The parts of an epoch in their order, by number: equal numbers, equal costs. `cut` and `route`:
+  // numbers that the caller gives to setting.partition and setting.gradient_sum; equal numbers
+  // stand for equal ones. Valid until the next call.
+  std::span<const int> parts(const EpochSetting& setting, int cut,
+                             std::span<const LayerStrategy> strategy, int route);
+  const PartCost& part(int number) const { return parts_[static_cast<std::size_t>(number)]; }
+
+ private:
+  // All that the cost of a scope depends on.
+  struct ScopeKey {
+    int cut = 0;
+    int route = 0;
+    LayerStrategy decisions = {};
+    auto operator<=>(const ScopeKey&) const = default;
+  };
+  struct ScopeCosts {
+    std::map<ScopeKey, std::vector<int>> known;                         // the numbers of its parts
+    const std::pair<const ScopeKey, std::vector<int>>* last = nullptr;  // asked for, of `known`
+  };
+
+  const std::vector<int>& numbers_of(const EpochSetting& setting, int scope, const ScopeKey& key);
+  // The number of a part: that of an equal one, or a new one.
+  int number_of(PartCost&& part, std::span<const int> like);
+
+  const Topology& topology_;
+  ProgramsByOrder& programs_;
+  const PhaseCorrections& corrections_;
+  std::vector<PartCost> parts_;     // by number
+  std::vector<ScopeCosts> scopes_;  // by scope
+  std::vector<int> numbers_;        // the last answer
+};
+
+}  // namespace atl
