@@ -7,6 +7,7 @@
 #include "base/memory.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
+#include "engine/models/model_options.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/rank_job.hpp"
@@ -42,23 +43,21 @@ struct BenchArguments {
 // What a report says before any figure: the job itself.
 Json describe_job(RankJob& job, const TrainOptions& options, const Transport& transport) {
   const DatasetInfo& dataset = job.data().dataset();
-  return {{"dataset", dataset.name},
-          {"nodes", dataset.nodes},
-          {"edges", dataset.edges},
-          {"features", dataset.features},
-          {"model", options.model},
-          {"layers", options.layers},
-          {"hidden", options.hidden},
-          {"norm", to_string(options.norm)},
-          {"ranks", transport.size()},
-          {"transport", transport.name()},
-          {"threads", job.threads()},
-          {"backend", job.backend().name()},
-          {"device", job.backend().device()},
-          {"dtype", to_string(options.dtype)},
-          {"tf32", options.tf32},
-          {"messages", job.device_transport().reason},
-          {"commit", program_commit()}};
+  Json report = {{"dataset", dataset.name},
+                 {"nodes", dataset.nodes},
+                 {"edges", dataset.edges},
+                 {"features", dataset.features}};
+  for (const auto& row : model_options()) report[row.name] = option_json(row, options.model);
+  report.update({{"ranks", transport.size()},
+                 {"transport", transport.name()},
+                 {"threads", job.threads()},
+                 {"backend", job.backend().name()},
+                 {"device", job.backend().device()},
+                 {"dtype", to_string(options.model.dtype)},
+                 {"tf32", options.tf32},
+                 {"messages", job.device_transport().reason},
+                 {"commit", program_commit()}});
+  return report;
 }
 
 Json make_report(const Samples& samples, RankJob& job, const TrainOptions& options,
@@ -189,7 +188,8 @@ void run_bench(const BenchArguments& arguments) {
     if (arguments.profiled > 0) {
       // All ranks at the same time, as they compute.
       transport.barrier({"machine ceilings"});
-      profile.ceilings = measure_ceilings(job.backend(), job.queue(), job.threads(), options.dtype);
+      profile.ceilings =
+          measure_ceilings(job.backend(), job.queue(), job.threads(), options.model.dtype);
     }
     for (int k = 1; k <= arguments.profiled; ++k) {
       job.trainer().profile_epoch(warmup + arguments.epochs + k, profile);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,12 @@ struct PartitionFlags {
     return options;
   }
 };
+
+// The flags that say what a cut is, "--partition-seed" included.
+inline constexpr std::array kCutFlags = {"--method",        "--refine",     "--objective",
+                                         "--balance",       "--weights",    "--cuts",
+                                         "--imbalance",     "--islands",    "--part-order",
+                                         "--marginal-cost", "--node-order", "--partition-seed"};
 
 // `flags` must live until the command's callback has run.
 inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {

@@ -13,7 +13,7 @@
 #include "engine/placement/plan_search.hpp"
 #include "engine/placement/policy/policy_prior.hpp"
 #include "engine/placement/traced_run.hpp"
-#include "engine/training/trainer.hpp"
+#include "engine/training/option_table.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_graph.hpp"
 #include "launch/planned_job.hpp"
@@ -88,7 +88,7 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   dataset.validate();  // partitioners trust every id and value
   const DatasetInfo& info = dataset.info();
   PlanInput input;
-  input.model = model_config(options, info.features, outputs_of(info));
+  input.model = options.model.sized(info.features, outputs_of(info), topology.ranks());
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
@@ -107,7 +107,7 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
   const std::vector<NamedShape> shapes = read_shapes(arguments.shapes, topology.ranks());
   const GraphShape& first = shapes.front().shape;
   PlanInput input;
-  input.model = model_config(options, first.features, first.classes);
+  input.model = options.model.sized(first.features, first.classes, topology.ranks());
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   input.plan.dataset = first.name;
   for (const NamedShape& shape : shapes) {
@@ -133,11 +133,8 @@ std::optional<PolicyNetwork> policy_of(const PlanArguments& arguments, int ranks
 
 void run_plan(const PlanArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
-  TrainOptions options = arguments.flags.resolve();
+  const TrainOptions options = arguments.flags.resolve();
   const Topology topology = read_topology(arguments.topology);
-  if (arguments.flags.recompute == "all") {
-    options.recomputation = Recomputation::of_all_pairs(topology.ranks());
-  }
   if (arguments.flags.transport.ranks != 0 && arguments.flags.transport.ranks != topology.ranks()) {
     fail_option("--ranks {}: {} describes {} ranks", arguments.flags.transport.ranks,
                 arguments.topology, topology.ranks());
@@ -163,7 +160,7 @@ void run_plan(const PlanArguments& arguments) {
   plan.dataset = input.plan.dataset;
   plan.dataset_checksum = input.plan.dataset_checksum;
   plan.shape = input.plan.shape;
-  plan.model = planned_model(options);
+  plan.model = planned_options(options);
   Json document = to_json(plan);
   add_seal(document);
   write_atomically(arguments.out, document.dump(2) + "\n");
@@ -222,11 +219,10 @@ void add_plan_command(CLI::App& app) {
                        "Instead of a dataset, a file of its shape: FILE or NAME=FILE; several for "
                        "several cuts, the one that training would take first")
           ->group("Plan");
-  for (const char* name :
-       {"--method", "--refine", "--parts-file", "--objective", "--balance", "--weights", "--cuts",
-        "--imbalance", "--islands", "--part-order", "--marginal-cost", "--node-order",
-        "--partition-seed", "--split-index"}) {
-    shape->excludes(command->get_option(name));  // the shape is of a graph that is cut
+  // The shape is of a graph that is cut.
+  for (const char* name : kCutFlags) shape->excludes(command->get_option(name));
+  for (const char* name : {"--parts-file", "--split-index"}) {
+    shape->excludes(command->get_option(name));
   }
   // One file each, so that a word after it is no second one.
   shape->excludes(dataset)->allow_extra_args(false);

@@ -4,17 +4,10 @@
 #include "base/log.hpp"
 #include "datasets/dataset.hpp"
 #include "engine/training/agreement.hpp"
+#include "engine/training/option_table.hpp"
 #include "partition/plan.hpp"
 
 namespace atl {
-
-Json planned_model(const TrainOptions& options) {
-  return {{"model", options.model},
-          {"layers", options.layers},
-          {"hidden", options.hidden},
-          {"norm", to_string(options.norm)},
-          {"input-dropout", options.input_dropout}};
-}
 
 PlannedJob unplanned_job(const TrainFlags& flags) {
   PlannedJob job{flags.resolve(), flags.resolve_partition()};
@@ -46,9 +39,6 @@ void require_parts_file_fits(const PartitionFlags& flags, const Plan& plan,
 
 PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
   PlannedJob job = unplanned_job(flags);
-  if (flags.recompute == "all") {
-    job.options.recomputation = Recomputation::of_all_pairs(transport.size());
-  }
   if (flags.plan.empty()) return job;
   Plan plan;
   on_all_ranks(transport, [&] {
@@ -57,17 +47,17 @@ PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
     const bool opens = transport.rank() == 0;
     require_plan_fits(plan, flags.plan,
                       opens ? Dataset::open(flags.dataset).info().checksum : plan.dataset_checksum,
-                      transport.size(), planned_model(job.options));
+                      transport.size(), planned_options(job.options));
     require_parts_file_fits(flags.partition, plan, flags.plan);
   });
   job.partition = plan.partition;
   job.partition.parts_dir = flags.partition.parts_dir;
   job.partition.parts_file = flags.partition.parts_file;
-  job.options.recomputation = plan.recomputation;
+  job.options.model.recomputation = plan.recomputation;
   job.options.gradient_sum = plan.gradient_sum;
   std::vector<int> bits;
   for (const PlannedLayer& layer : plan.layers) {
-    job.options.layer_orders.push_back(
+    job.options.model.layer_orders.push_back(
         {multiply_order_named(layer.order).value(), layer.cache_aggregate});
     bits.push_back(layer.bits);
   }

@@ -1,7 +1,6 @@
 // What a training command line asks for once --plan has been read.
 #pragma once
 
-#include "base/json.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/train_flags.hpp"
 
@@ -17,8 +16,5 @@ PlannedJob unplanned_job(const TrainFlags& flags);
 // The options of `flags`, changed by its plan if it names one. Collective. Throws Error{kInput} on
 // all ranks if the plan is damaged or made for another graph, number of ranks or model.
 PlannedJob planned_job(const TrainFlags& flags, Transport& transport);
-
-// The options that a plan depends on, by their names on the command line.
-Json planned_model(const TrainOptions& options);
 
 }  // namespace atl

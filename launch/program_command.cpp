@@ -7,7 +7,6 @@
 #include "base/text.hpp"
 #include "datasets/partition_folder.hpp"
 #include "engine/placement/memory_model.hpp"
-#include "engine/training/trainer.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_graph.hpp"
 #include "launch/program_listing.hpp"
@@ -56,7 +55,7 @@ RankShape shape_of_graph(const DatasetInfo& info) {
 
 void run_program_command(const ProgramArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
-  TrainOptions options = arguments.flags.resolve();
+  const TrainOptions options = arguments.flags.resolve();
   if (arguments.parts.has_value() != arguments.part.has_value()) {
     fail_option("--parts and --part belong together: the number of parts, and which of them");
   }
@@ -66,26 +65,25 @@ void run_program_command(const ProgramArguments& arguments) {
     fail_input("dataset {} has {} features and {} classes; a model needs both", info.name,
                info.features, outputs_of(info));
   }
-  if (arguments.flags.recompute == "all") {
-    options.recomputation = Recomputation::of_all_pairs(arguments.parts.value_or(1));
-  }
-  const RankShape shape = arguments.parts ? shape_of_part(dataset, arguments, options.recomputation)
+  const ModelConfig model =
+      options.model.sized(info.features, outputs_of(info), arguments.parts.value_or(1));
+  const RankShape shape = arguments.parts ? shape_of_part(dataset, arguments, model.recomputation)
                                           : shape_of_graph(info);
   const Pass pass = arguments.pass == "training" ? Pass::kTraining : Pass::kEvaluation;
-  const ProgramListing listing(model_config(options, info.features, outputs_of(info)), pass, shape);
+  const ProgramListing listing(model, pass, shape);
   if (arguments.json) {
     Json document = {{"dataset", info.name},
-                     {"model", options.model},
+                     {"model", model.kind},
                      {"pass", arguments.pass},
-                     {"dtype", to_string(options.dtype)},
+                     {"dtype", to_string(model.dtype)},
                      {"parts", arguments.parts.value_or(1)},
                      {"part", arguments.part.value_or(0)}};
     document.update(listing.to_json());
     fmt::print("{}", json_text(document));
     return;
   }
-  print("{} on {}, {} in {}: {} nodes and {} edges", options.model, info.name, arguments.pass,
-        to_string(options.dtype), shape.rows.inner, shape.edges);
+  print("{} on {}, {} in {}: {} nodes and {} edges", model.kind, info.name, arguments.pass,
+        to_string(model.dtype), shape.rows.inner, shape.edges);
   if (arguments.parts) {
     fmt::print(" of part {} of {}, {} halo rows forward and {} backward", *arguments.part,
                *arguments.parts, shape.rows.forward_halo, shape.rows.backward_halo);

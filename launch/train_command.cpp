@@ -9,12 +9,14 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "engine/training/agreement.hpp"
+#include "engine/training/option_table.hpp"
 #include "engine/training/rank_job.hpp"
 #include "engine/training/run_folder.hpp"
 #include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
 #include "launch/job_start.hpp"
+#include "launch/option_flags.hpp"
 #include "launch/plan_trial.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
@@ -79,7 +81,7 @@ void choose_run_dir(const TrainArguments& arguments, Transport& transport, Train
   if (arguments.run_dir.empty()) {
     on_all_ranks(transport, [&] {
       if (transport.rank() != 0) return;
-      folder = make_new_run_dir(arguments.flags.dataset, options.model).string();
+      folder = make_new_run_dir(arguments.flags.dataset, options.model.kind).string();
       options.start = RunStart::kNew;
     });
     share_text(transport, folder, {"run folder"});
@@ -197,15 +199,9 @@ void add_train_command(CLI::App& app) {
   TrainOptions& train = arguments->flags.train;
   train.optimizer.epochs = 100;  // before the option is declared, so that --help shows it
   add_train_flags(*command, arguments->flags);
-  command
-      ->add_option("--eval-every", train.eval_every, "Evaluate every K epochs; 0: only at the end")
-      ->check(non_negative_number())
-      ->group("Results");
-  command
-      ->add_option("--patience", train.patience,
-                   "Stop after K evaluations without a better valid metric; 0: never")
-      ->check(non_negative_number())
-      ->group("Results");
+  for (const auto& row : train_options()) {
+    if (row.group == "Results") add_option_flag(*command, row, train);
+  }
   command
       ->add_option("--run-dir", arguments->run_dir,
                    "Folder for metrics, summary, model and checkpoints, new or empty; none: keep "

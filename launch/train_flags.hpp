@@ -16,22 +16,9 @@ struct TrainFlags {
   PartitionFlags partition;
   std::uint64_t partition_seed = 1;
   TransportOptions transport;
-  // Words of the command line that TrainOptions holds as enums.
-  std::string norm = "none";
-  std::string order = "auto";
-  std::string cache = "on";
-  std::string overlap = "on";
-  std::string sensitivity = "variance";
-  std::string schedule = "constant";
-  std::string decay_layers = "all";
-  std::string dtype = "f32";
-  std::string cuda_graph = "auto";
-  std::string tf32 = "off";
-  std::string spmm = "own";
-  std::string recompute = "none";
   std::string plan;  // file that fixes partition, algebra and bits
 
-  // The words turned into enums; throws Error{kOption} for combinations that make no sense.
+  // Throws Error{kOption} for combinations that make no sense.
   TrainOptions resolve() const;
   // A seed of its own: runs with other weights share one partition on disk.
   PartitionOptions resolve_partition() const {
@@ -47,8 +34,8 @@ std::string messages_of(const std::string& transport);
 void add_model_flags(CLI::App& command, TrainFlags& flags);
 void add_cut_flags(CLI::App& command, TrainFlags& flags);
 
-// Declares DIR, the model, optimizer, machine and partition options. `flags` must live until the
-// command's callback has run.
+// Declares DIR, the partition options and train_options() without their group Results. `flags` must
+// live until the command's callback has run.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
 
 }  // namespace atl

@@ -2,12 +2,38 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "base/option.hpp"
 
 namespace atl {
 
+// The number that all of `text` spells; false if it spells none.
+template <typename T>
+bool parse_all(const std::string& text, T& value) {
+  const char* begin = text.data() + (text.starts_with("+") ? 1 : 0);
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// A number that `limits` allow. --help shows a range that has two ends.
+template <typename T>
+CLI::Validator number_within(const Limits<T>& limits) {
+  using Numbers = std::numeric_limits<T>;
+  const bool closed = limits.least != Numbers::lowest() && limits.most != Numbers::max();
+  return CLI::Validator(
+      [=](const std::string& text) {
+        T value = 0;
+        if (parse_all(text, value) && limits.allow(value)) return std::string();
+        return "value " + text + "; allowed is " + limits.in_words();
+      },
+      closed
+          ? fmt::format("{} in [{} - {}]", CLI::detail::type_name<T>(), limits.least, limits.most)
+          : "");
+}
+
 CLI::Validator positive_number();      // a finite number above 0
 CLI::Validator non_negative_number();  // a finite number of at least 0
-CLI::Validator share_number();         // 0 to 1
 CLI::Validator seed_number();          // a whole number from 0 to 2^64 - 1
 CLI::Validator duration();             // "45s", "90m", "1h30m"
 CLI::Validator epochs_or_duration();   // a whole number, or a duration

@@ -53,6 +53,14 @@ Value finish_layer(Builder& builder, Value x, const LayerConfig& layer, double d
 
 }  // namespace
 
+ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks) const {
+  ModelConfig result = *this;
+  result.features = feature_columns;
+  result.outputs = logits;
+  if (recompute_all) result.recomputation = Recomputation::of_all_pairs(ranks);
+  return result;
+}
+
 std::vector<std::string> model_kinds() {
   std::vector<std::string> names;
   for (const ModelKind& kind : kModelKinds) names.emplace_back(kind.name);

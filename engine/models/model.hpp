@@ -24,8 +24,12 @@ struct ModelConfig {
   OrderChoice order = OrderChoice::kAuto;
   bool cache_aggregate = true;           // keep S x of the first layer where its input is constant
   std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
+  bool recompute_all = false;            // by every pair of ranks: see sized()
   Recomputation recomputation;           // of halo rows of the first layer's output
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;             // storage of activations and messages: f32 or bf16
+
+  // The model for a dataset, on so many ranks.
+  ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks) const;
 };
 
 std::vector<std::string> model_kinds();  // "gcn", "sage"
@@ -55,7 +59,6 @@ Program model_program(const ModelConfig& config, Pass pass);
 const char* to_string(Norm norm);            // "none", "layer" or "batch"
 const char* to_string(MultiplyOrder order);  // "multiply-first" or "aggregate-first"
 // The reverse; empty for other names.
-std::optional<Norm> norm_named(const std::string& name);
 std::optional<MultiplyOrder> multiply_order_named(const std::string& name);
 
 }  // namespace atl

@@ -2,18 +2,6 @@
 
 namespace atl {
 
-namespace {
-
-template <typename Value>
-std::optional<Value> find_named(std::initializer_list<Value> values, const std::string& name) {
-  for (const Value value : values) {
-    if (name == to_string(value)) return value;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 const char* to_string(Norm norm) {
   switch (norm) {
     case Norm::kNone:
@@ -30,12 +18,11 @@ const char* to_string(MultiplyOrder order) {
   return order == MultiplyOrder::kMultiplyFirst ? "multiply-first" : "aggregate-first";
 }
 
-std::optional<Norm> norm_named(const std::string& name) {
-  return find_named({Norm::kNone, Norm::kLayer, Norm::kBatch}, name);
-}
-
 std::optional<MultiplyOrder> multiply_order_named(const std::string& name) {
-  return find_named({MultiplyOrder::kMultiplyFirst, MultiplyOrder::kAggregateFirst}, name);
+  for (const auto order : {MultiplyOrder::kMultiplyFirst, MultiplyOrder::kAggregateFirst}) {
+    if (name == to_string(order)) return order;
+  }
+  return std::nullopt;
 }
 
 }  // namespace atl

@@ -6,6 +6,7 @@
 
 #include "base/json.hpp"
 #include "base/median.hpp"
+#include "engine/models/model_options.hpp"
 #include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/simulator.hpp"
 
@@ -55,28 +56,14 @@ RankEpochs epochs_of(const RankTrace& rank) {
   return result;
 }
 
-// json[field], a name that `named` knows.
-template <typename Named>
-auto named_field(const Named& named, const Json& json, const char* field, const char* allowed,
-                 const std::filesystem::path& path) {
-  const auto name = json_field<std::string>(json, field, path);
-  const auto value = named(name);
-  if (!value) {
-    fail_input("{}: field '{}' is '{}'; allowed are {}", path.string(), field, name, allowed);
+MultiplyOrder read_order(const Json& json, const std::filesystem::path& path) {
+  const auto name = json_field<std::string>(json, "order", path);
+  const auto order = multiply_order_named(name);
+  if (!order) {
+    fail_input("{}: field 'order' is '{}'; allowed are multiply-first, aggregate-first",
+               path.string(), name);
   }
-  return *value;
-}
-
-ModelConfig read_model(const Json& json, const std::filesystem::path& path) {
-  ModelConfig model;
-  model.kind = json_field<std::string>(json, "kind", path);
-  model.layers = json_field<int>(json, "layers", path);
-  model.hidden = json_field<std::int64_t>(json, "hidden", path);
-  model.features = json_field<std::int64_t>(json, "features", path);
-  model.outputs = json_field<std::int64_t>(json, "outputs", path);
-  model.input_dropout = json_field<double>(json, "input_dropout", path);
-  model.norm = named_field(norm_named, json, "norm", "none, layer, batch", path);
-  return model;
+  return *order;
 }
 
 // Measured seconds against those of the same phases in a simulated epoch.
@@ -152,13 +139,12 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   const Trace trace = parse_trace(json, path.string());
   const Json metadata = json_field<Json>(json, "metadata", path);
   TracedRun run;
-  run.model = read_model(json_field<Json>(metadata, "model", path), path);
+  run.model = read_trace_model(json_field<Json>(metadata, "model", path), path);
   run.partition = parse_quality(json_field<Json>(metadata, "partition", path), path);
   run.overlap = json_field<bool>(metadata, "overlap", path);
   for (const Json& layer : json_field<Json>(metadata, "layers", path)) {
-    const MultiplyOrder order =
-        named_field(multiply_order_named, layer, "order", "multiply-first, aggregate-first", path);
-    run.strategy.push_back({order, json_field<bool>(layer, "cached_aggregate", path),
+    run.strategy.push_back({read_order(layer, path),
+                            json_field<bool>(layer, "cached_aggregate", path),
                             json_field<double>(layer, "bits", path)});
   }
   const Json recomputation = json_field_or<Json>(metadata, "recomputation", path, nullptr);

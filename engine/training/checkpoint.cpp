@@ -36,6 +36,13 @@ void require_same(const Json& found, const Json& wanted, const fs::path& place) 
           place.string(), field, old.dump(), value.dump());
     }
   }
+  for (const auto& [field, value] : found.items()) {
+    if (wanted.contains(field)) continue;
+    fail_input(
+        "{}: the checkpoint was made with {} = {}, this run has none; resume with the same value, "
+        "or start a new run folder",
+        place.string(), field, value.dump());
+  }
 }
 
 // K of a name "epoch-K.safetensors"; -1 for other names.

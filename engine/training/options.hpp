@@ -1,4 +1,4 @@
-// What a training run is asked to do: plain data, filled from the command line.
+// What a training run is asked to do: plain data, filled from the command line by option_table.hpp.
 #pragma once
 
 #include <filesystem>
@@ -22,24 +22,14 @@ enum class RunStart { kFresh, kNew, kResume, kOverwrite };
 
 struct TrainOptions {
   // Mathematics: a checkpoint refuses to resume under other values.
-  std::string model = "gcn";
-  int layers = 3;
-  std::int64_t hidden = 256;
-  double dropout = 0.5;
-  double input_dropout = 0;
-  Norm norm = Norm::kNone;
+  ModelConfig model;          // features and outputs are those of the dataset
   OptimizerConfig optimizer;  // its `epochs` is the length of the run
   std::uint64_t seed = 1;
   std::int64_t split_index = 0;
-  DType dtype = DType::kF32;  // storage of activations and messages: f32 or bf16
-  bool tf32 = false;          // products with 10-bit mantissas where the device has them
+  bool tf32 = false;  // products with 10-bit mantissas where the device has them
 
   // How it is computed: the numbers stay within rounding.
-  OrderChoice order = OrderChoice::kAuto;
-  bool cache_aggregate = true;
-  std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
-  Recomputation recomputation;           // see ModelConfig
-  SumRoute gradient_sum;                 // over ranks
+  SumRoute gradient_sum;  // over ranks
   bool overlap = true;
   std::string exchange = "exact";
   WidthOptions widths;            // of `quantized`
@@ -63,7 +53,11 @@ struct TrainOptions {
   std::filesystem::path run_dir;  // empty: nothing is written
 };
 
-const char* to_string(LearningRateSchedule schedule);
+// Throws Error{kOption} for combinations that make no sense.
+void check_options(const TrainOptions& options);
+
+// What is wrong with a list of backends: an empty string if nothing is.
+std::string backend_list_problem(const std::string& list);
 // The backend of `rank`: `list` is one name for all ranks or one per rank. Throws Error{kOption} if
 // it has another length.
 std::string backend_of_rank(const std::string& list, int rank, int size);

@@ -5,6 +5,7 @@
 
 #include "base/files.hpp"
 #include "base/npy.hpp"
+#include "engine/models/model_options.hpp"
 #include "engine/training/agreement.hpp"
 
 namespace atl {
@@ -100,7 +101,7 @@ PredictionKind parse_prediction_kind(const std::string& text) {
 
 std::int64_t model_outputs(const SafetensorsFile& file, const TrainOptions& options,
                            const std::filesystem::path& path) {
-  return weight_shape(file, options.layers - 1, path)[1];
+  return weight_shape(file, options.model.layers - 1, path)[1];
 }
 
 std::int64_t model_features(const SafetensorsFile& file, const std::filesystem::path& path) {
@@ -114,22 +115,18 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
   }
   const Json metadata = parse_json(found->second, path.string() + ": metadata entry 'atoll'");
   const auto options = json_field<Json>(metadata, "options", path);
+  // A run without an option that came later has its default. Models of version 0.1 say nothing of
+  // how they were computed.
   TrainOptions result;
-  result.model = json_field<std::string>(options, "model", path);
-  result.layers = json_field<int>(options, "layers", path);
-  result.hidden = json_field<std::int64_t>(options, "hidden", path);
+  for (const Option<ModelConfig>& row : model_options()) {
+    if (!options.contains(row.name) && !row.recorded(ModelConfig())) continue;
+    read_option_json(row, options, row.name.c_str(), path, result.model);
+  }
+  for (const Option<ModelConfig>& row : computation_options()) {
+    if (!options.contains(row.name)) continue;
+    read_option_json(row, options, row.name.c_str(), path, result.model);
+  }
   result.split_index = json_field<std::int64_t>(options, "split-index", path);
-  // Models of version 0.1 say nothing of it.
-  if (options.contains("dtype")) {
-    const auto name = json_field<std::string>(options, "dtype", path);
-    const auto dtype = dtype_named(name);
-    if (!dtype) fail_input("{}: dtype '{}'; allowed are f32, bf16", path.string(), name);
-    result.dtype = *dtype;
-  }
-  const auto norm = json_field<std::string>(options, "norm", path);
-  for (const Norm candidate : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
-    if (norm == to_string(candidate)) result.norm = candidate;
-  }
   return result;
 }
 

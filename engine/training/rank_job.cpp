@@ -96,9 +96,9 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     settings.local_rank = device_rank;
     settings.choices = choices_ = load_calibration(options);
     backend_ = make_backend(name, settings);
-    if (!backend_->supports(options.dtype)) {
+    if (!backend_->supports(options.model.dtype)) {
       fail_option("--dtype {}: backend {} has no such storage; allowed there are f32, bf16",
-                  to_string(options.dtype), backend_->name());
+                  to_string(options.model.dtype), backend_->name());
     }
     bytes_at_start_ = backend_->available_bytes();
     queue_ = backend_->make_queue();
@@ -107,12 +107,12 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   require_replay(options, transport);
   // What the shard takes on a device; on a host it is mapped, not copied.
   const bool copied = !backend_->host_accessible();
-  require_memory(transport, *backend_, copied ? device_bytes_of(shard_, options.dtype) : 0);
+  require_memory(transport, *backend_, copied ? device_bytes_of(shard_, options.model.dtype) : 0);
   {
     // The first read of features and labels, which ends with a sum over ranks.
     const HeartbeatScope scope(transport, {"the data of each rank"});
     data_ = std::make_unique<RankData>(*backend_, *queue_, transport, shard_, options.split_index,
-                                       options.dtype, model_outputs);
+                                       options.model.dtype, model_outputs);
     transport.barrier({"the data of each rank"});
   }
   on_all_ranks(transport, [&] {

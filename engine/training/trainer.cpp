@@ -29,24 +29,6 @@ void add_wishes(double number, EpochWishes& wishes) {
 
 }  // namespace
 
-ModelConfig model_config(const TrainOptions& options, std::int64_t features, std::int64_t outputs) {
-  ModelConfig config;
-  config.kind = options.model;
-  config.layers = options.layers;
-  config.hidden = options.hidden;
-  config.features = features;
-  config.outputs = outputs;
-  config.dropout = options.dropout;
-  config.input_dropout = options.input_dropout;
-  config.norm = options.norm;
-  config.order = options.order;
-  config.cache_aggregate = options.cache_aggregate;
-  config.layer_orders = options.layer_orders;
-  config.recomputation = options.recomputation;
-  config.dtype = options.dtype;
-  return config;
-}
-
 Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
                  Transport& transport, DeviceTransport* device)
     : options_(options),
@@ -69,9 +51,9 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       overlap_(options.overlap),
       exchange_(make_exchange({options.exchange, calibrated_widths(options, transport.size())})),
       eval_exchange_(make_exchange({})),
-      model_(model_config(options, data.dataset().features, data.outputs())),
+      model_(options.model.sized(data.dataset().features, data.outputs(), transport.size())),
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
-               {.dtype = options.dtype, .recomputation = options.recomputation}, rank_,
+               {.dtype = model_.dtype, .recomputation = model_.recomputation}, rank_,
                data.graph(), data.features()),
       loss_(backend, data.targets(), data.training_total()),
       optimizer_(options.optimizer, network_.parameters()) {
@@ -95,7 +77,7 @@ std::int64_t Trainer::bytes_needed() const {
       if (!op.needs_messages()) continue;
       // A kept aggregate is exchanged once, and its buffer stays.
       if (op.constant && &exchange == eval_exchange_.get()) continue;
-      total += exchange.buffer_bytes(network_.operator_of(op), op.columns, options_.dtype);
+      total += exchange.buffer_bytes(network_.operator_of(op), op.columns, model_.dtype);
     }
   };
   add(network_.training(), *exchange_);

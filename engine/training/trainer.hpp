@@ -128,6 +128,4 @@ class Trainer {
   std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace
 };
 
-ModelConfig model_config(const TrainOptions& options, std::int64_t features, std::int64_t outputs);
-
 }  // namespace atl

@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/median.hpp"
 #include "base/memory.hpp"
+#include "engine/models/model_options.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/checkpoint.hpp"
@@ -220,12 +221,12 @@ class Run {
                     {"ranks", transport_.size()},
                     {"transport", transport_.name()},
                     {"backend", job_.backend().name()},
-                    {"dtype", to_string(options_.dtype)},
+                    {"dtype", to_string(options_.model.dtype)},
                     {"tf32", options_.tf32},
                     {"messages", job_.device_transport().reason},
                     {"exchange", options_.exchange},
                     {"overlap", options_.overlap},
-                    {"model", options_.model},
+                    {"model", options_.model.kind},
                     {"metric", metric_name(data_.dataset().task)},
                     {"epochs", done_},
                     {"stopped_by", stopped_by_},
@@ -268,17 +269,10 @@ class Run {
     return {{"format", "atoll trace"},
             {"version", 1},
             {"ranks", transport_.size()},
-            {"model",
-             {{"kind", model.kind},
-              {"layers", model.layers},
-              {"hidden", model.hidden},
-              {"features", model.features},
-              {"outputs", model.outputs},
-              {"input_dropout", model.input_dropout},
-              {"norm", to_string(model.norm)}}},
+            {"model", trace_json(model)},
             {"layers", layers},
             {"overlap", options_.overlap},
-            {"recomputation", to_json(options_.recomputation)},
+            {"recomputation", to_json(model.recomputation)},
             {"gradient_sum", to_json(options_.gradient_sum)},
             {"partition", job_.partition_quality()}};
   }

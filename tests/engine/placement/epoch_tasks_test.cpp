@@ -132,17 +132,17 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, /*directed=*/false);
   TrainOptions options = small_options();
-  options.model = GetParam().model;
-  options.norm = GetParam().norm;
-  options.input_dropout = GetParam().input_dropout;
-  options.order = GetParam().order;
+  options.model.kind = GetParam().model;
+  options.model.norm = GetParam().norm;
+  options.model.input_dropout = GetParam().input_dropout;
+  options.model.order = GetParam().order;
   options.overlap = GetParam().overlap;
   constexpr int kRanks = 3;
   if (GetParam().recompute) {
-    options.recomputation = Recomputation(kRanks);
-    options.recomputation.set(0, 2);
-    options.recomputation.set(1, 2);
-    options.recomputation.set(1, 0);
+    options.model.recomputation = Recomputation(kRanks);
+    options.model.recomputation.set(0, 2);
+    options.model.recomputation.set(1, 2);
+    options.model.recomputation.set(1, 0);
   }
   std::vector<std::vector<Span>> spans(kRanks);
   std::vector<std::int64_t> needed(kRanks);
@@ -182,7 +182,7 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
   const EpochSetting setting{topology, model, parts, {}, options.overlap};
   std::vector<LayerStrategy> strategy = default_strategy(model);
   if (GetParam().recompute) {
-    strategy[1].recomputation = std::make_shared<const Recomputation>(options.recomputation);
+    strategy[1].recomputation = std::make_shared<const Recomputation>(options.model.recomputation);
   }
   const TaskGraph graph = epoch_tasks(setting, strategy, TaskDetail::kPhases);
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -226,9 +226,9 @@ TEST_P(MemoryOfModels, IsWhatARankNeeds) {
   const std::filesystem::path dataset = make_sbm(dir, /*directed=*/false);
   TrainOptions options = small_options();
   options.backend = GetParam().backend;
-  options.model = GetParam().model;
-  options.dtype = GetParam().dtype;
-  options.hidden = 13;
+  options.model.kind = GetParam().model;
+  options.model.dtype = GetParam().dtype;
+  options.model.hidden = 13;
   constexpr int kRanks = 2;
   PartitionOptions partition;
   partition.method = "random";

@@ -196,14 +196,14 @@ oracle::Model model_of(const OracleCase& c) { return {c.model, c.layers, to_stri
 
 TrainOptions options_of(const OracleCase& c, const Way& way) {
   TrainOptions options;
-  options.model = c.model;
-  options.layers = c.layers;
-  options.hidden = kHidden;
-  options.norm = c.norm;
-  options.dropout = 0;
+  options.model.kind = c.model;
+  options.model.layers = c.layers;
+  options.model.hidden = kHidden;
+  options.model.norm = c.norm;
+  options.model.dropout = 0;
   options.backend = way.backend;
-  options.dtype = way.dtype;
-  options.order = way.order;
+  options.model.dtype = way.dtype;
+  options.model.order = way.order;
   options.threads = 1;
   return options;
 }

@@ -51,8 +51,8 @@ TEST_P(DeviceSteps, FollowTheReferenceFor50Epochs) {
   // Both ways between devices, where there are several.
   device.messages = model == "sage" ? "staging" : "auto";
   for (TrainOptions* options : {&reference, &device}) {
-    options->model = model;
-    options->norm = norm;
+    options->model.kind = model;
+    options->model.norm = norm;
   }
   const RunResult expected = run_epochs(dataset, 1, reference, 1, 50);
   EXPECT_LT(expected.losses.back(), 0.7 * expected.losses.front());
@@ -83,8 +83,8 @@ TEST_F(DeviceTraining, ReplayedEpochsGiveTheSameBits) {
   const std::filesystem::path dataset = make_sbm(dir_, true);
   for (const Norm norm : {Norm::kNone, Norm::kBatch}) {
     TrainOptions options = on_device();
-    options.norm = norm;
-    options.input_dropout = 0.2;
+    options.model.norm = norm;
+    options.model.input_dropout = 0.2;
     options.optimizer.schedule = LearningRateSchedule::kCosine;
     options.cuda_graph = GraphReplay::kOff;
     const RunResult queued = run_epochs(dataset, 1, options, 1, 7);
@@ -107,10 +107,10 @@ TEST_F(DeviceTraining, ReplayedEpochsGiveTheSameBits) {
 TEST_F(DeviceTraining, NarrowStorageFollowsTheReference) {
   const std::filesystem::path dataset = make_sbm(dir_, true);
   TrainOptions reference = on_reference();
-  reference.dtype = DType::kBf16;
+  reference.model.dtype = DType::kBf16;
   const RunResult expected = run_epochs(dataset, 1, reference, 1, 30);
   TrainOptions device = on_device();
-  device.dtype = DType::kBf16;
+  device.model.dtype = DType::kBf16;
   const std::pair<const char*, int> cases[] = {{"cuda", 1}, {"cuda", 3}, {"cuda,cpu,cuda", 3}};
   for (const auto& [backend, ranks] : cases) {
     device.backend = backend;
@@ -126,7 +126,7 @@ TEST_F(DeviceTraining, GoesOnFromItsStateBitForBit) {
   const std::filesystem::path dataset = make_sbm(dir_, false);
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     TrainOptions options = on_device();
-    options.dtype = dtype;
+    options.model.dtype = dtype;
     const RunResult whole = run_epochs(dataset, 2, options, 1, 6);
     const RunResult half = run_epochs(dataset, 2, options, 1, 3);
     const RunResult rest = run_epochs(dataset, 2, options, 4, 6, half.state);
@@ -150,7 +150,7 @@ TEST_F(DeviceTraining, MixesWithRanksOnTheCpu) {
 TEST_F(DeviceTraining, FollowsTheReferenceWithEveryKernel) {
   const std::filesystem::path dataset = make_sbm(dir_, false);
   TrainOptions options = on_reference();
-  options.model = "sage";
+  options.model.kind = "sage";
   const RunResult expected = run_epochs(dataset, 1, options, 1, 5);
   options.backend = "cuda";
   options.spmm = SpmmWish::kCusparse;
@@ -179,9 +179,9 @@ TEST_F(DeviceTraining, FollowsTheReferenceByCusparseOnSeveralRanks) {
   const std::filesystem::path dataset = make_sbm(dir_, true);
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     TrainOptions reference = on_reference();
-    reference.model = "sage";
-    reference.hidden = 13;
-    reference.dtype = dtype;
+    reference.model.kind = "sage";
+    reference.model.hidden = 13;
+    reference.model.dtype = dtype;
     const RunResult expected = run_epochs(dataset, 1, reference, 1, 5);
     TrainOptions device = reference;
     device.backend = "cuda";
@@ -225,9 +225,9 @@ TEST_F(DeviceTraining, OperandsOfProductsArePadded) {
   const std::filesystem::path dataset = make_sbm(dir_, false);
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     TrainOptions options = on_device();
-    options.model = "sage";
-    options.hidden = 13;
-    options.dtype = dtype;
+    options.model.kind = "sage";
+    options.model.hidden = 13;
+    options.model.dtype = dtype;
     run_local_ranks(1, 30, [&](Transport& transport) {
       RankJob job(transport, dataset, PartitionOptions{}, options);
       for (int epoch = 1; epoch <= 4; ++epoch) job.trainer().run_epoch(epoch);

@@ -15,7 +15,7 @@ class DeviceWaits : public ::testing::Test {
   static TrainOptions on_device(Norm norm) {
     TrainOptions options = small_options();
     options.backend = "cuda";
-    options.norm = norm;
+    options.model.norm = norm;
     return options;
   }
 

@@ -29,8 +29,8 @@ inline std::filesystem::path make_sbm(const TempDir& dir, bool directed) {
 
 inline TrainOptions small_options() {
   TrainOptions options;
-  options.hidden = 16;
-  options.norm = Norm::kBatch;
+  options.model.hidden = 16;
+  options.model.norm = Norm::kBatch;
   options.backend = "cpu";
   options.threads = 1;
   options.optimizer.epochs = 6;

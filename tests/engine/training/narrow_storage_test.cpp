@@ -10,7 +10,7 @@ namespace {
 TrainOptions narrow_options(const std::string& backend) {
   TrainOptions options = small_options();
   options.backend = backend;
-  options.dtype = DType::kBf16;
+  options.model.dtype = DType::kBf16;
   return options;
 }
 
@@ -23,9 +23,9 @@ TEST_P(NarrowStorage, FollowsTheReference) {
   TrainOptions reference = narrow_options("reference");
   TrainOptions cpu = narrow_options("cpu");
   for (TrainOptions* options : {&reference, &cpu}) {
-    options->model = model;
-    options->norm = norm;
-    options->input_dropout = 0.1;
+    options->model.kind = model;
+    options->model.norm = norm;
+    options->model.input_dropout = 0.1;
   }
   const RunResult expected = run_epochs(dataset, 1, reference, 1, 30);
   const auto distance = [&](const RunResult& found, std::size_t epoch) {

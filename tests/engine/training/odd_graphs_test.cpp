@@ -42,9 +42,9 @@ std::filesystem::path write_odd_dataset(const TempDir& dir, const OddGraph& grap
 std::vector<double> losses(const std::filesystem::path& dataset, int ranks,
                            const std::string& model, const std::string& method) {
   TrainOptions options;
-  options.model = model;
-  options.hidden = 8;
-  options.norm = Norm::kBatch;
+  options.model.kind = model;
+  options.model.hidden = 8;
+  options.model.norm = Norm::kBatch;
   options.backend = "cpu";
   options.threads = 1;
   PartitionOptions partition;

@@ -32,13 +32,13 @@ TEST_P(QuantizedTraining, ConvergesAsExactMessagesDo) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, true);
   TrainOptions options = small_options();
-  options.model = GetParam();
+  options.model.kind = GetParam();
   options.optimizer.epochs = 40;
   const RunResult exact = run_epochs(dataset, 3, options, 1, 40);
   ASSERT_LT(late_loss(exact), 0.6 * exact.losses.front());
   const auto distance = [&](const std::string& bits) {
     TrainOptions quantized = quantized_options(bits);
-    quantized.model = GetParam();
+    quantized.model.kind = GetParam();
     quantized.optimizer.epochs = 40;
     const RunResult run = run_epochs(dataset, 3, quantized, 1, 40);
     EXPECT_NE(run.losses.back(), exact.losses.back()) << bits << " bits: exact after all?";
@@ -60,8 +60,8 @@ TEST(QuantizedTraining, At32BitsIsExactTraining) {
   const std::filesystem::path dataset = make_sbm(dir, true);
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     TrainOptions options = small_options();
-    options.dtype = dtype;
-    options.order = OrderChoice::kAggregateFirst;  // 16 columns: exact rows carry no padding
+    options.model.dtype = dtype;
+    options.model.order = OrderChoice::kAggregateFirst;  // 16 columns: exact rows carry no padding
     const RunResult exact = run_epochs(dataset, 3, options, 1, 5);
     options.exchange = "quantized";
     options.widths.bits = "32";
@@ -189,7 +189,7 @@ TEST(QuantizedTraining, NamesTheMessageThatCantBeSent) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, false);
   TrainOptions options = quantized_options("8");
-  options.norm = Norm::kNone;
+  options.model.norm = Norm::kNone;
   options.optimizer.learning_rate = 1e30;
   const Error error = thrown_error([&] { run_epochs(dataset, 3, options, 1, 6); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
@@ -257,7 +257,7 @@ TEST_F(DeviceQuantizedTraining, NamesTheMessageThatCantBeSent) {
   const std::filesystem::path dataset = make_sbm(dir_, false);
   TrainOptions options = quantized_options("8");
   options.backend = "cuda";
-  options.norm = Norm::kNone;
+  options.model.norm = Norm::kNone;
   options.optimizer.learning_rate = 1e30;
   const Error error = thrown_error([&] { run_epochs(dataset, 2, options, 1, 6); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);

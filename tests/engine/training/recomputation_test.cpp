@@ -25,14 +25,14 @@ Recomputation of_some_pairs() {
 TrainOptions recomputing(const Recomputation& recomputation, const std::string& backend = "cpu") {
   TrainOptions options = small_options();
   options.backend = backend;
-  options.recomputation = recomputation;
+  options.model.recomputation = recomputation;
   return options;
 }
 
 // Losses of 6 epochs and the metrics after them.
 void expect_same_numbers(const std::filesystem::path& dataset, const TrainOptions& options) {
   TrainOptions fetching = options;
-  fetching.recomputation = {};
+  fetching.model.recomputation = {};
   const RunResult expected = run_epochs(dataset, kRanks, fetching, 1, 6);
   const RunResult found = run_epochs(dataset, kRanks, options, 1, 6);
   for (std::size_t e = 0; e < expected.losses.size(); ++e) {
@@ -53,9 +53,9 @@ TEST_P(RecomputationOf, GivesTheSameNumbersWithFewerBytes) {
   const std::filesystem::path dataset = make_sbm(dir, directed);
   for (const Recomputation& which : {of_some_pairs(), Recomputation::of_all_pairs(kRanks)}) {
     TrainOptions options = recomputing(which);
-    options.model = model;
-    options.norm = norm;
-    options.order = order;
+    options.model.kind = model;
+    options.model.norm = norm;
+    options.model.order = order;
     options.overlap = norm != Norm::kLayer;
     expect_same_numbers(dataset, options);
   }
@@ -120,10 +120,10 @@ TEST(Recomputation, NeedsAKeptAggregateAndALayerAfterIt) {
   };
   const auto names_options = ::testing::AllOf(::testing::HasSubstr("--recompute"),
                                               ::testing::HasSubstr("--cache-aggregate on"));
-  EXPECT_THAT(refusal([](TrainOptions& o) { o.layers = 1; }), names_options);
-  EXPECT_THAT(refusal([](TrainOptions& o) { o.input_dropout = 0.5; }), names_options);
-  EXPECT_THAT(refusal([](TrainOptions& o) { o.cache_aggregate = false; }), names_options);
-  EXPECT_THAT(refusal([](TrainOptions& o) { o.order = OrderChoice::kMultiplyFirst; }),
+  EXPECT_THAT(refusal([](TrainOptions& o) { o.model.layers = 1; }), names_options);
+  EXPECT_THAT(refusal([](TrainOptions& o) { o.model.input_dropout = 0.5; }), names_options);
+  EXPECT_THAT(refusal([](TrainOptions& o) { o.model.cache_aggregate = false; }), names_options);
+  EXPECT_THAT(refusal([](TrainOptions& o) { o.model.order = OrderChoice::kMultiplyFirst; }),
               names_options);
 }
 

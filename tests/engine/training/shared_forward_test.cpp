@@ -38,9 +38,9 @@ TEST(SharedForward, GivesTheSameBitsWithLessWork) {
     for (const Norm norm : {Norm::kNone, Norm::kLayer}) {
       for (const char* model : {"gcn", "sage"}) {
         TrainOptions options = small_options();
-        options.model = model;
-        options.norm = norm;
-        options.dropout = 0;
+        options.model.kind = model;
+        options.model.norm = norm;
+        options.model.dropout = 0;
         const Outcome alone = run(dataset, options, false);
         const Outcome shared = run(dataset, options, true);
         EXPECT_EQ(shared.losses, alone.losses) << model;
@@ -56,12 +56,12 @@ TEST(SharedForward, IsNotSharedWhereTrainingComputesSomethingElse) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, false);
   TrainOptions dropping = small_options();
-  dropping.norm = Norm::kNone;
+  dropping.model.norm = Norm::kNone;
   TrainOptions batch_norm = small_options();
-  batch_norm.dropout = 0;
+  batch_norm.model.dropout = 0;
   TrainOptions quantizing = small_options();
-  quantizing.norm = Norm::kNone;
-  quantizing.dropout = 0;
+  quantizing.model.norm = Norm::kNone;
+  quantizing.model.dropout = 0;
   quantizing.exchange = "quantized";
   quantizing.widths.bits = "4";
   for (const TrainOptions& options : {dropping, batch_norm, quantizing}) {
@@ -76,8 +76,8 @@ TEST(SharedForward, EndsWhenOtherWeightsAreLoaded) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, false);
   TrainOptions options = small_options();
-  options.norm = Norm::kNone;
-  options.dropout = 0;
+  options.model.norm = Norm::kNone;
+  options.model.dropout = 0;
   run_local_ranks(1, 30, [&](Transport& transport) {
     RankJob job(transport, dataset, PartitionOptions{}, options);
     const SafetensorsFile start = job.trainer().state(true);

@@ -29,8 +29,8 @@ TEST_P(SameNumbers, ForAnyNumberOfRanksWithDropout) {
   const auto [model, directed, norm] = GetParam();
   const std::filesystem::path dataset = make_sbm(dir, directed);
   TrainOptions options = small_options();
-  options.model = model;
-  options.norm = norm;
+  options.model.kind = model;
+  options.model.norm = norm;
   const RunResult one = run_epochs(dataset, 1, options, 1, 6);
   EXPECT_LT(one.losses.back(), one.losses.front());
   for (const int ranks : {2, 3, 4}) {
@@ -82,7 +82,7 @@ TEST(Training, SendsTheBytesOfTheFormula) {
   const RunResult run = run_epochs(dataset, 3, options, 1, 3);
   std::int64_t collectives = 0;
   for (int rank = 0; rank < 3; ++rank) {
-    const std::int64_t width = options.hidden;
+    const std::int64_t width = options.model.hidden;
     // Two batch norms: sums and squares forward, two sums backward; gradients, whose flat array
     // rounds every parameter up to 16.
     for (int layer = 0; layer < 2; ++layer) {
@@ -184,8 +184,8 @@ TEST(Training, StopsEarlyAlsoAcrossAResume) {
       TrainOptions options = small_options();
       options.optimizer.epochs = ends[i];
       options.optimizer.learning_rate = 1e-9;  // nothing improves after the first evaluation
-      options.dropout = 0;
-      options.norm = Norm::kNone;
+      options.model.dropout = 0;
+      options.model.norm = Norm::kNone;
       options.patience = 4;
       options.checkpoint_every = 1;
       options.start = i > 0 ? RunStart::kResume : RunStart::kFresh;

@@ -1,0 +1,204 @@
+#include "engine/training/option_table.hpp"
+
+#include "engine/models/model_options.hpp"
+
+namespace atl {
+
+namespace {
+
+using TrainRow = Option<TrainOptions>;
+using Table = OptionTable<TrainOptions>;
+
+template <typename Inner, typename Member>
+void append_inside(Table& table, const OptionTable<Inner>& rows, Member member) {
+  for (const Option<Inner>& row : rows) {
+    table.push_back(row.template inside<TrainOptions>(member));
+  }
+}
+
+OptionTable<OptimizerConfig> optimizer_options() {
+  using Row = Option<OptimizerConfig>;
+  return {
+      {.name = "lr",
+       .group = "Optimizer",
+       .help = "Learning rate of Adam",
+       .value = Row::above(ATOLL_FIELD(learning_rate), 0),
+       .recorded = kAlwaysRecorded},
+      {.name = "weight-decay",
+       .group = "Optimizer",
+       .help = "L2 penalty added to the gradient",
+       .value = Row::at_least(ATOLL_FIELD(weight_decay), 0),
+       .recorded = kAlwaysRecorded},
+      {.name = "weight-decay-layers",
+       .group = "Optimizer",
+       .help = "Layers that decay: all or first",
+       .value =
+           Row::word<bool>(ATOLL_FIELD(decay_first_layer_only), {{"all", false}, {"first", true}}),
+       .recorded = kAlwaysRecorded},
+      {.name = "lr-schedule",
+       .group = "Optimizer",
+       .help = "How the rate changes: constant, cosine, step",
+       .value = Row::word<LearningRateSchedule>(ATOLL_FIELD(schedule),
+                                                {{"constant", LearningRateSchedule::kConstant},
+                                                 {"cosine", LearningRateSchedule::kCosine},
+                                                 {"step", LearningRateSchedule::kStep}}),
+       .recorded = kAlwaysRecorded},
+  };
+}
+
+OptionTable<OptimizerConfig> schedule_options() {
+  using Row = Option<OptimizerConfig>;
+  const auto steps = [](const OptimizerConfig& optimizer) {
+    return optimizer.schedule == LearningRateSchedule::kStep;
+  };
+  return {
+      {.name = "epochs",
+       .group = "Optimizer",
+       .help = "Full-graph epochs",
+       .value = Row::number(ATOLL_FIELD(epochs), 1, 10000000),
+       .recorded =
+           [](const OptimizerConfig& optimizer) {
+             return optimizer.schedule == LearningRateSchedule::kCosine;
+           }},
+      {.name = "lr-step-epochs",
+       .group = "Optimizer",
+       .help = "Epochs between steps (step)",
+       .value = Row::number(ATOLL_FIELD(step_epochs), 1, 10000000),
+       .recorded = steps},
+      {.name = "lr-step-factor",
+       .group = "Optimizer",
+       .help = "Factor of each step (step)",
+       .value = Row::above(ATOLL_FIELD(step_factor), 0),
+       .recorded = steps},
+  };
+}
+
+Table message_options() {
+  const auto quantized = [](const TrainOptions& options) {
+    return options.exchange == "quantized";
+  };
+  const auto adaptive = [=](const TrainOptions& options) {
+    return quantized(options) && options.widths.bits == "adaptive";
+  };
+  return {
+      {.name = "exchange",
+       .group = "Messages",
+       .help = "How messages travel: exact, or quantized with --bits per value",
+       .value = TrainRow::text_of(ATOLL_FIELD(exchange), exchange_modes()),
+       .recorded = kAlwaysRecorded,
+       .plan = PlanRole::kFixes},
+      {.name = "bits",
+       .group = "Messages",
+       .help = "Bits per value of quantized messages: 1, 2, 4, 8, 16, 32 (as stored), one per "
+               "layer (8,4,32), random (2, 4 or 8 each), or adaptive",
+       .value = TrainRow::text(ATOLL_FIELD(widths.bits)),
+       .recorded = quantized,
+       .plan = PlanRole::kFixes},
+      {.name = "reassign-every",
+       .group = "Messages",
+       .help = "Adaptive and random bits: epochs between assignments",
+       .value = TrainRow::number(ATOLL_FIELD(widths.reassign_every), 1, 10000000),
+       .recorded =
+           [=](const TrainOptions& options) {
+             return adaptive(options) || (quantized(options) && options.widths.bits == "random");
+           }},
+      {.name = "lambda",
+       .group = "Messages",
+       .help = "Adaptive bits: weight of variance against time, 0 (only time) to 1",
+       .value = TrainRow::number(ATOLL_FIELD(widths.lambda), 0, 1),
+       .recorded = adaptive},
+      {.name = "sensitivity",
+       .group = "Messages",
+       .help = "Adaptive bits: what noise of a message costs its receiver: variance, or "
+               "upper-bound (AdaQP's)",
+       .value = TrainRow::name_of(ATOLL_FIELD(widths.sensitivity),
+                                  {Sensitivity::kVariance, Sensitivity::kUpperBound}),
+       .recorded = adaptive},
+  };
+}
+
+// What changes no number beyond rounding.
+Table machine_options() {
+  return {
+      {.name = "overlap",
+       .group = "Messages",
+       .help = "Hide messages behind central work",
+       .value = TrainRow::on_or_off(ATOLL_FIELD(overlap))},
+      {.name = "backend",
+       .group = "Machine",
+       .help = "auto, reference, cpu or cuda; or one per rank: cuda,cpu",
+       .value = TrainRow::text(ATOLL_FIELD(backend), backend_list_problem)},
+      {.name = "threads",
+       .group = "Machine",
+       .help = "Threads per rank; 0: cores / ranks on this host",
+       .value = TrainRow::number(ATOLL_FIELD(threads), 0, 4096)},
+      {.name = "cuda-graph",
+       .group = "Machine",
+       .help = "Record an epoch once and replay it: auto (on one rank), on or off",
+       .value = TrainRow::word<GraphReplay>(
+           ATOLL_FIELD(cuda_graph),
+           {{"auto", GraphReplay::kAuto}, {"on", GraphReplay::kOn}, {"off", GraphReplay::kOff}})},
+      {.name = "spmm",
+       .group = "Machine",
+       .help = "Sparse products on a device: own kernel, cusparse (the faster of two "
+               "algorithms), or auto: measured, the fastest that gives the same bits in every "
+               "run; choices are kept in calibration.json of the run folder",
+       .value = TrainRow::name_of(ATOLL_FIELD(spmm),
+                                  {SpmmWish::kOwn, SpmmWish::kCusparse, SpmmWish::kAuto})},
+      {.name = "calibration",
+       .group = "Machine",
+       .help = "File of choices that an earlier run has made",
+       .value = TrainRow::file(ATOLL_FIELD(calibration))},
+      {.name = "eval-every",
+       .group = "Results",
+       .help = "Evaluate every K epochs; 0: only at the end",
+       .value = TrainRow::at_least(ATOLL_FIELD(eval_every), 0)},
+      {.name = "patience",
+       .group = "Results",
+       .help = "Stop after K evaluations without a better valid metric; 0: never",
+       .value = TrainRow::at_least(ATOLL_FIELD(patience), 0)},
+  };
+}
+
+Table make_table() {
+  Table table;
+  append_inside(table, model_options(), ATOLL_FIELD(model));
+  append_inside(table, optimizer_options(), ATOLL_FIELD(optimizer));
+  table.push_back({.name = "seed",
+                   .group = "Optimizer",
+                   .help = "Seed of weights and dropout",
+                   .value = TrainRow::at_least(ATOLL_FIELD(seed), 0),
+                   .recorded = kAlwaysRecorded});
+  table.push_back({.name = "split-index",
+                   .group = "Options",
+                   .help = "Which split, for sets with several",
+                   .value = TrainRow::at_least(ATOLL_FIELD(split_index), 0),
+                   .recorded = kAlwaysRecorded});
+  append_inside(table, computation_options(), ATOLL_FIELD(model));
+  table.push_back({.name = "tf32",
+                   .group = "Machine",
+                   .help = "Products in TF32, faster with 10 bits of mantissa (cuda)",
+                   .value = TrainRow::on_or_off(ATOLL_FIELD(tf32)),
+                   .recorded = kAlwaysRecorded});
+  for (TrainRow& row : message_options()) table.push_back(std::move(row));
+  append_inside(table, schedule_options(), ATOLL_FIELD(optimizer));
+  for (TrainRow& row : machine_options()) table.push_back(std::move(row));
+  return table;
+}
+
+}  // namespace
+
+const OptionTable<TrainOptions>& train_options() {
+  static const Table table = make_table();
+  return table;
+}
+
+Json planned_options(const TrainOptions& options) {
+  Json result = Json::object();
+  for (const TrainRow& row : train_options()) {
+    if (row.plan == PlanRole::kMadeFor) result[row.name] = option_json(row, options);
+  }
+  return result;
+}
+
+}  // namespace atl

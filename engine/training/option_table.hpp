@@ -1,0 +1,16 @@
+// The options of a training run, each one row of a table.
+#pragma once
+
+#include "base/option.hpp"
+#include "engine/training/options.hpp"
+
+namespace atl {
+
+// Rows of all groups; those of the model are model_options() and computation_options(). What is
+// recorded comes in the order of the rows.
+const OptionTable<TrainOptions>& train_options();
+
+// The values that a plan is made for, by the names of their options (Plan::model).
+Json planned_options(const TrainOptions& options);
+
+}  // namespace atl
