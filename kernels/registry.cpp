@@ -2,11 +2,33 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <sstream>
+
 #include "base/error.hpp"
 
 namespace atl {
 
 std::vector<std::string> backend_names() { return {"reference", "cpu", "cuda"}; }
+
+std::vector<std::string> backends_of(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream words(list);
+  for (std::string name; std::getline(words, name, ',');) names.push_back(name);
+  return names;
+}
+
+std::string backend_list_problem(const std::string& list) {
+  if (list.empty()) return "an empty value";
+  std::vector<std::string> allowed = backend_names();
+  allowed.insert(allowed.begin(), "auto");
+  for (const std::string& name : backends_of(list)) {
+    if (std::ranges::count(allowed, name) > 0) continue;
+    return fmt::format("value {}; allowed are {}, or one of these per rank as in cuda,cpu", list,
+                       fmt::join(allowed, ", "));
+  }
+  return "";
+}
 
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options) {
   if (name == "reference") return make_reference_backend();

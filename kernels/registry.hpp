@@ -25,6 +25,9 @@ struct BackendOptions {
 // Error{kOption} listing the valid ones.
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options);
 std::vector<std::string> backend_names();
+// The names in a list such as "cuda,cpu", and what is wrong with it: "" if nothing is.
+std::vector<std::string> backends_of(const std::string& list);
+std::string backend_list_problem(const std::string& list);
 
 // Seams, one per backend; an absent backend is a stub source chosen by CMake.
 std::unique_ptr<Backend> make_reference_backend();

@@ -5,7 +5,6 @@
 #include "datasets/dataset.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/option_table.hpp"
-#include "partition/plan.hpp"
 
 namespace atl {
 
@@ -37,19 +36,7 @@ void require_parts_file_fits(const PartitionFlags& flags, const Plan& plan,
 
 }  // namespace
 
-PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
-  PlannedJob job = unplanned_job(flags);
-  if (flags.plan.empty()) return job;
-  Plan plan;
-  on_all_ranks(transport, [&] {
-    plan = read_plan(flags.plan);
-    // One rank reads the dataset, all of them the plan.
-    const bool opens = transport.rank() == 0;
-    require_plan_fits(plan, flags.plan,
-                      opens ? Dataset::open(flags.dataset).info().checksum : plan.dataset_checksum,
-                      transport.size(), planned_options(job.options));
-    require_parts_file_fits(flags.partition, plan, flags.plan);
-  });
+void follow_plan(const Plan& plan, const TrainFlags& flags, PlannedJob& job) {
   job.partition = plan.partition;
   job.partition.parts_dir = flags.partition.parts_dir;
   job.partition.parts_file = flags.partition.parts_file;
@@ -65,6 +52,22 @@ PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
     job.options.exchange = "quantized";
     job.options.widths.bits = fmt::format("{}", fmt::join(bits, ","));
   }
+}
+
+PlannedJob planned_job(const TrainFlags& flags, Transport& transport) {
+  PlannedJob job = unplanned_job(flags);
+  if (flags.plan.empty()) return job;
+  Plan plan;
+  on_all_ranks(transport, [&] {
+    plan = read_plan(flags.plan);
+    // One rank reads the dataset, all of them the plan.
+    const bool opens = transport.rank() == 0;
+    require_plan_fits(plan, flags.plan,
+                      opens ? Dataset::open(flags.dataset).info().checksum : plan.dataset_checksum,
+                      transport.size(), planned_options(job.options));
+    require_parts_file_fits(flags.partition, plan, flags.plan);
+  });
+  follow_plan(plan, flags, job);
   if (transport.rank() == 0) {
     log::info("{}: {:.1f} ms per epoch expected, {:.1f} ms without the plan", flags.plan,
               plan.predicted_ms, plan.default_ms);

@@ -7,10 +7,11 @@
 #include "base/text.hpp"
 #include "datasets/partition_folder.hpp"
 #include "engine/placement/memory_model.hpp"
+#include "engine/training/option_table.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_graph.hpp"
+#include "launch/planned_job.hpp"
 #include "launch/program_listing.hpp"
-#include "launch/train_flags.hpp"
 #include "partition/quality.hpp"
 
 namespace atl {
@@ -26,20 +27,26 @@ struct ProgramArguments {
 
 // Part `part` of a cut that is there: this command makes none.
 RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& arguments,
-                        const Recomputation& recomputation) {
+                        const PlannedJob& job, const Recomputation& recomputation) {
   const int parts = *arguments.parts;
   const int part = *arguments.part;
   if (part >= parts) {
     fail_option("--part {}: there are {} parts; allowed are 0 to {}", part, parts, parts - 1);
   }
-  const PartitionOptions options = arguments.flags.resolve_partition();
-  if (!has_partition(dataset, parts, options)) {
+  if (!has_partition(dataset, parts, job.partition)) {
+    const std::string place = parts_folder(dataset, job.partition).string();
+    const std::string& plan = arguments.flags.plan;
+    if (!plan.empty()) {
+      fail_option(
+          "--plan {}: its cut into {} parts is not in {}; atoll train {} --plan {} makes it", plan,
+          parts, place, dataset.folder().string(), plan);
+    }
     fail_option(
         "--parts {}: no cut into {} parts with these options in {}; atoll partition {} --parts {} "
         "makes one, --list says which there are",
-        parts, parts, parts_folder(dataset, options).string(), dataset.folder().string(), parts);
+        parts, parts, place, dataset.folder().string(), parts);
   }
-  const Partition found = ensure_partition(dataset, parts, options);
+  const Partition found = ensure_partition(dataset, parts, job.partition);
   const PartitionQuality quality = parse_quality(found.quality, found.folder / "quality.json");
   const PartQuality& own = quality.parts[static_cast<std::size_t>(part)];
   return {.rows = row_counts(quality, part, &recomputation).held,
@@ -49,28 +56,50 @@ RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& argument
           .weighted = dataset.info().weighted};
 }
 
+// By layer, of the messages; none if they are exact.
+std::vector<int> layer_bits(const TrainOptions& options) {
+  if (options.exchange != "quantized") return {};
+  return fixed_widths(options.widths.bits);
+}
+
 RankShape shape_of_graph(const DatasetInfo& info) {
   return {.rows = {.inner = info.nodes}, .edges = info.edges, .weighted = info.weighted};
 }
 
-void run_program_command(const ProgramArguments& arguments) {
-  if (launcher_info().rank != 0) return;  // under mpirun one process is enough
-  const TrainOptions options = arguments.flags.resolve();
-  if (arguments.parts.has_value() != arguments.part.has_value()) {
-    fail_option("--parts and --part belong together: the number of parts, and which of them");
+// The job of the options, as the plan changes it if there is one. That also says of how many parts.
+PlannedJob listed_job(ProgramArguments& arguments, const DatasetInfo& info) {
+  PlannedJob job = unplanned_job(arguments.flags);
+  if (arguments.flags.plan.empty()) {
+    if (arguments.parts.has_value() != arguments.part.has_value()) {
+      fail_option("--parts and --part belong together: the number of parts, and which of them");
+    }
+    return job;
   }
+  const Plan plan = read_plan(arguments.flags.plan);
+  if (!arguments.parts) arguments.parts = plan.ranks;
+  if (!arguments.part) arguments.part = 0;
+  require_plan_fits(plan, arguments.flags.plan, info.checksum, *arguments.parts,
+                    planned_options(job.options));
+  follow_plan(plan, arguments.flags, job);
+  return job;
+}
+
+void run_program_command(ProgramArguments arguments) {
+  if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const Dataset dataset = Dataset::open(arguments.flags.dataset);
   const DatasetInfo& info = dataset.info();
   if (info.features == 0 || outputs_of(info) == 0) {
     fail_input("dataset {} has {} features and {} classes; a model needs both", info.name,
                info.features, outputs_of(info));
   }
+  const PlannedJob job = listed_job(arguments, info);
   const ModelConfig model =
-      options.model.sized(info.features, outputs_of(info), arguments.parts.value_or(1));
-  const RankShape shape = arguments.parts ? shape_of_part(dataset, arguments, model.recomputation)
-                                          : shape_of_graph(info);
+      job.options.model.sized(info.features, outputs_of(info), arguments.parts.value_or(1));
+  const RankShape shape = arguments.parts
+                              ? shape_of_part(dataset, arguments, job, model.recomputation)
+                              : shape_of_graph(info);
   const Pass pass = arguments.pass == "training" ? Pass::kTraining : Pass::kEvaluation;
-  const ProgramListing listing(model, pass, shape);
+  const ProgramListing listing(model, pass, shape, layer_bits(job.options));
   if (arguments.json) {
     Json document = {{"dataset", info.name},
                      {"model", model.kind},
@@ -78,12 +107,14 @@ void run_program_command(const ProgramArguments& arguments) {
                      {"dtype", to_string(model.dtype)},
                      {"parts", arguments.parts.value_or(1)},
                      {"part", arguments.part.value_or(0)}};
+    if (!arguments.flags.plan.empty()) document["plan"] = arguments.flags.plan;
     document.update(listing.to_json());
     fmt::print("{}", json_text(document));
     return;
   }
-  print("{} on {}, {} in {}: {} nodes and {} edges", model.kind, info.name, arguments.pass,
-        to_string(model.dtype), shape.rows.inner, shape.edges);
+  const std::string& plan = arguments.flags.plan;
+  print("{} on {}, {} in {}{}: {} nodes and {} edges", model.kind, info.name, arguments.pass,
+        to_string(model.dtype), plan.empty() ? "" : " by " + plan, shape.rows.inner, shape.edges);
   if (arguments.parts) {
     fmt::print(" of part {} of {}, {} halo rows forward and {} backward", *arguments.part,
                *arguments.parts, shape.rows.forward_halo, shape.rows.backward_halo);
@@ -104,19 +135,23 @@ void add_program_command(CLI::App& app) {
       "  atoll program data/arxiv --model gcn --layers 3\n"
       "  atoll program data/arxiv --model sage --norm batch --pass evaluation\n"
       "  atoll program data/arxiv --order aggregate-first --parts 4 --part 0\n"
+      "  atoll program data/arxiv --plan plan.json --part 2\n"
       "  atoll program data/arxiv --dtype bf16 --json");
   const auto arguments = std::make_shared<ProgramArguments>();
   add_model_flags(*command, arguments->flags);
   add_cut_flags(*command, arguments->flags);
+  add_plan_flag(*command, arguments->flags);
   command->add_option("--pass", arguments->pass, "training or evaluation")
       ->check(CLI::IsMember({"training", "evaluation"}))
       ->group("Program");
   command
-      ->add_option("--parts", arguments->parts,
-                   "Number of parts of a cut that exists; without it the whole graph on one rank")
+      ->add_option(
+          "--parts", arguments->parts,
+          "Number of parts of a cut that exists; without it the whole graph on one rank, or "
+          "the parts of --plan")
       ->check(CLI::Range(1, kMaxParts))
       ->group("Program");
-  command->add_option("--part", arguments->part, "Which of them, from 0")
+  command->add_option("--part", arguments->part, "Which of them, from 0, the default with --plan")
       ->check(CLI::Range(0, kMaxParts - 1))
       ->group("Program");
   command->add_flag("--json", arguments->json, "Print one JSON object")->group("Program");

@@ -4,6 +4,8 @@
 
 #include <sstream>
 
+#include "kernels/wire.hpp"
+
 namespace atl {
 
 namespace {
@@ -15,9 +17,11 @@ std::string once_suffix(const Operation& op) { return op.constant ? " once" : ""
 
 }  // namespace
 
-ProgramListing::ProgramListing(const ModelConfig& model, Pass pass, const RankShape& shape)
+ProgramListing::ProgramListing(const ModelConfig& model, Pass pass, const RankShape& shape,
+                               std::vector<int> bits)
     : dtype_(model.dtype),
       shape_(shape),
+      bits_(std::move(bits)),
       program_(model_program(model, pass)),
       schedule_(schedule(program_)),
       layout_(allocate(program_, schedule_, shape.rows)),
@@ -25,12 +29,25 @@ ProgramListing::ProgramListing(const ModelConfig& model, Pass pass, const RankSh
       work_(work_of_operations(program_, schedule_, shape, model.dtype)),
       parameters_(parameter_sizes(program_, /*pads_operands=*/false)) {}
 
-ProgramListing::Messages ProgramListing::messages_of(const Operation& op) const {
+ProgramListing::Messages ProgramListing::messages_of(Value value) const {
+  const Operation& op = program_.at(value);
   const RankRows& rows = shape_.rows;
-  if (op.kind == OpKind::kFetchComputed) return {op.columns, rows.computed, Direction::kForward};
-  if (op.kind != OpKind::kAggregate) return {};
-  const std::int64_t computed = op.fetches_rest ? rows.computed : 0;
-  return {op.columns, rows.halo(op.direction) - computed, op.direction};
+  Messages messages{.columns = op.columns};
+  if (op.kind == OpKind::kFetchComputed) {
+    messages.rows = rows.computed;
+  } else if (op.kind == OpKind::kAggregate) {
+    messages.rows = rows.halo(op.direction) - (op.fetches_rest ? rows.computed : 0);
+    messages.direction = op.direction;
+  } else {
+    return {};
+  }
+  messages.row_bytes = bytes(padded_columns(op.columns));
+  // What is fetched once travels exactly in every mode.
+  if (!bits_.empty() && !op.constant) {
+    messages.bits = bits_.at(static_cast<std::size_t>(program_.scope_of(value).layer));
+    messages.row_bytes = wire_row_bytes(messages.bits, op.columns, dtype_);
+  }
+  return messages;
 }
 
 std::int64_t ProgramListing::rows_of(const Operation& op) const {
@@ -61,17 +78,28 @@ std::int64_t ProgramListing::columns_per_halo_row() const {
   return sum;
 }
 
+std::int64_t ProgramListing::bytes_per_halo_row() const {
+  std::int64_t sum = 0;
+  for (Value value = 0; value < program_.size(); ++value) {
+    const Operation& op = program_.at(value);
+    if (op.kind == OpKind::kAggregate && !op.constant) sum += messages_of(value).row_bytes;
+  }
+  return sum;
+}
+
 std::string ProgramListing::figures(Value value) const {
   const Operation& op = program_.at(value);
   const SpanWork& work = work_[static_cast<std::size_t>(value)];
   const Place& place = layout_.places[static_cast<std::size_t>(value)];
-  const Messages messages = messages_of(op);
+  const Messages messages = messages_of(value);
   const auto count = [](std::int64_t n) { return n == 0 ? "" : fmt::format("{}", n); };
   return fmt::format(
-      "{:>10} {:>7} {:>10} {:>9} {:>13} {:>9} {:>9}", count(rows_of(op)), count(op.columns),
+      "{:>10} {:>7} {:>10} {:>9} {:>15} {:>9} {:>9}", count(rows_of(op)), count(op.columns),
       millions(work.flops), millions(work.bytes),
-      messages.columns == 0 ? ""
-                            : fmt::format("{}{}", to_string(messages.direction), once_suffix(op)),
+      messages.columns == 0
+          ? ""
+          : fmt::format("{}{}{}", to_string(messages.direction), once_suffix(op),
+                        messages.bits == 0 ? "" : fmt::format(" {} bit", messages.bits)),
       place.is_nowhere() ? ""
                          : fmt::format("{:.2f}", static_cast<double>(bytes(place.offset)) / 1e6),
       millions(static_cast<double>(place_bytes(value))));
@@ -79,7 +107,7 @@ std::string ProgramListing::figures(Value value) const {
 
 std::string ProgramListing::to_text() const {
   std::string text =
-      fmt::format("{:>10} {:>7} {:>10} {:>9} {:>13} {:>9} {:>9}  {}\n", "rows", "columns", "Mflop",
+      fmt::format("{:>10} {:>7} {:>10} {:>9} {:>15} {:>9} {:>9}  {}\n", "rows", "columns", "Mflop",
                   "MB", "messages", "at MB", "takes MB", "operation");
   // One line per operation, behind a line per scope.
   std::istringstream lines(to_string(program_));
@@ -94,7 +122,8 @@ std::string ProgramListing::to_text() const {
       mb(layout_.elements), mb(layout_.kept_elements), mb(apart_elements_));
   text += fmt::format("parameters: {}, {:.2f} MB with gradients and the optimizer's moments\n",
                       parameters_.values(), static_cast<double>(parameters_.bytes(dtype_)) / 1e6);
-  text += fmt::format("messages: {} columns per halo row in every pass\n", columns_per_halo_row());
+  text += fmt::format("messages: {} columns per halo row in every pass, {} bytes\n",
+                      columns_per_halo_row(), bytes_per_halo_row());
   return text;
 }
 
@@ -102,7 +131,7 @@ Json ProgramListing::operation_json(Value value, const std::string& scope) const
   const Operation& op = program_.at(value);
   const SpanWork& work = work_[static_cast<std::size_t>(value)];
   const Place& place = layout_.places[static_cast<std::size_t>(value)];
-  const Messages messages = messages_of(op);
+  const Messages messages = messages_of(value);
   Json entry = {{"value", value},
                 {"operation", traits_of(op.kind).name},
                 {"text", to_string(program_, value)},
@@ -119,7 +148,9 @@ Json ProgramListing::operation_json(Value value, const std::string& scope) const
   if (messages.columns > 0) {
     entry["messages"] = {{"direction", to_string(messages.direction)},
                          {"columns", messages.columns},
-                         {"rows_received", messages.rows}};
+                         {"rows_received", messages.rows},
+                         {"bits", messages.bits == 0 ? 32 : messages.bits},
+                         {"row_bytes", messages.row_bytes}};
   }
   if (!place.is_nowhere()) {
     entry["place"] = {{"offset", bytes(place.offset)}, {"bytes", place_bytes(value)}};
@@ -152,7 +183,8 @@ Json ProgramListing::to_json() const {
           {"unshared_bytes", bytes(apart_elements_)},
           {"parameters", parameters_.values()},
           {"parameter_bytes", parameters_.bytes(dtype_)},
-          {"floats_per_halo_row", columns_per_halo_row()}};
+          {"floats_per_halo_row", columns_per_halo_row()},
+          {"bytes_per_halo_row", bytes_per_halo_row()}};
 }
 
 }  // namespace atl

@@ -12,8 +12,10 @@ namespace atl {
 
 class ProgramListing {
  public:
-  // One pass of the model on a rank of this shape.
-  ProgramListing(const ModelConfig& model, Pass pass, const RankShape& shape);
+  // One pass of the model on a rank of this shape. bits: per value of quantized messages, by layer;
+  // none: all messages are exact.
+  ProgramListing(const ModelConfig& model, Pass pass, const RankShape& shape,
+                 std::vector<int> bits);
 
   std::string to_text() const;
   // Exact counts: flops, bytes, and elements of parameters.
@@ -25,18 +27,22 @@ class ProgramListing {
     std::int64_t columns = 0;  // of each halo row; 0: none
     std::int64_t rows = 0;     // received
     Direction direction = Direction::kForward;
+    int bits = 0;                // per value; 0: exact, as stored
+    std::int64_t row_bytes = 0;  // of one message
   };
-  Messages messages_of(const Operation& op) const;
+  Messages messages_of(Value value) const;
   std::int64_t rows_of(const Operation& op) const;
   std::int64_t place_bytes(Value value) const;
   std::string figures(Value value) const;
   Json operation_json(Value value, const std::string& scope) const;
-  // Columns of all messages of an epoch, which kept aggregates have none of.
+  // Of all messages of an epoch, which kept aggregates have none of.
   std::int64_t columns_per_halo_row() const;
+  std::int64_t bytes_per_halo_row() const;
   std::int64_t bytes(std::int64_t elements) const { return elements * bytes_of(dtype_); }
 
   DType dtype_;
   RankShape shape_;
+  std::vector<int> bits_;
   Program program_;
   Schedule schedule_;
   Layout layout_;

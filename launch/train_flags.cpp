@@ -20,6 +20,20 @@ void add_cut_flags(CLI::App& command, TrainFlags& flags) {
   add_option_flag(command, option_named(train_options(), "split-index"), flags.train);
 }
 
+void add_plan_flag(CLI::App& command, TrainFlags& flags) {
+  CLI::Option* plan = command
+                          .add_option("--plan", flags.plan,
+                                      "plan.json of atoll plan: how the graph is cut, each layer's "
+                                      "algebra and bits")
+                          ->check(CLI::ExistingFile)
+                          ->group("Machine");
+  for (const auto& row : train_options()) {
+    if (row.plan != PlanRole::kFixes) continue;
+    if (CLI::Option* flag = command.get_option_no_throw("--" + row.name)) plan->excludes(flag);
+  }
+  for (const char* name : kCutFlags) plan->excludes(command.get_option(name));
+}
+
 namespace {
 
 void add_transport_flags(CLI::App& command, TransportOptions& transport) {
@@ -47,22 +61,13 @@ std::string messages_of(const std::string& transport) {
 
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("dataset", flags.dataset, "Dataset folder")->required();
-  std::vector<CLI::Option*> fixed;  // by a plan
   for (const auto& row : train_options()) {
     if (row.group == "Results" || row.name == "split-index") continue;
-    CLI::Option* flag = add_option_flag(command, row, flags.train);
-    if (row.plan == PlanRole::kFixes) fixed.push_back(flag);
+    add_option_flag(command, row, flags.train);
   }
   add_transport_flags(command, flags.transport);
   add_cut_flags(command, flags);
-  for (const char* name : kCutFlags) fixed.push_back(command.get_option(name));
-  CLI::Option* plan = command
-                          .add_option("--plan", flags.plan,
-                                      "plan.json of atoll plan: how the graph is cut, each layer's "
-                                      "algebra and bits")
-                          ->check(CLI::ExistingFile)
-                          ->group("Machine");
-  for (CLI::Option* flag : fixed) plan->excludes(flag);
+  add_plan_flag(command, flags);
 }
 
 TrainOptions TrainFlags::resolve() const {

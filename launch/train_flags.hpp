@@ -33,6 +33,8 @@ std::string messages_of(const std::string& transport);
 // program of the model depends on; how the graph is cut.
 void add_model_flags(CLI::App& command, TrainFlags& flags);
 void add_cut_flags(CLI::App& command, TrainFlags& flags);
+// Declares --plan, which excludes what it fixes; after the options of both.
+void add_plan_flag(CLI::App& command, TrainFlags& flags);
 
 // Declares DIR, the partition options and train_options() without their group Results. `flags` must
 // live until the command's callback has run.

@@ -1,7 +1,7 @@
 #include "launch/validators.hpp"
 
 #include "base/duration.hpp"
-#include "engine/training/options.hpp"
+#include "kernels/registry.hpp"
 
 namespace atl {
 

@@ -88,10 +88,12 @@ const OptionTable<ModelConfig>& computation_options() {
 }
 
 Json trace_json(const ModelConfig& model) {
-  Json json = {{"features", model.features}, {"outputs", model.outputs}};
+  Json json;
   for (const ModelRow& row : model_options()) {
     if (row.plan == PlanRole::kMadeFor) json[trace_field(row.name)] = option_json(row, model);
   }
+  json["features"] = model.features;
+  json["outputs"] = model.outputs;
   return json;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/training/option_table.hpp"
 
 #include "engine/models/model_options.hpp"
+#include "kernels/registry.hpp"
 
 namespace atl {
 

@@ -1,24 +1,8 @@
 #include "engine/training/options.hpp"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <sstream>
-
 #include "kernels/registry.hpp"
 
 namespace atl {
-
-namespace {
-
-std::vector<std::string> backends_of(const std::string& list) {
-  std::vector<std::string> names;
-  std::istringstream words(list);
-  for (std::string name; std::getline(words, name, ',');) names.push_back(name);
-  return names;
-}
-
-}  // namespace
 
 void check_options(const TrainOptions& options) {
   const std::string& bits = options.widths.bits;
@@ -38,18 +22,6 @@ void check_options(const TrainOptions& options) {
     fail_option("--patience {}: needs evaluations; --eval-every must be at least 1",
                 options.patience);
   }
-}
-
-std::string backend_list_problem(const std::string& list) {
-  if (list.empty()) return "an empty value";
-  std::vector<std::string> allowed = backend_names();
-  allowed.insert(allowed.begin(), "auto");
-  for (const std::string& name : backends_of(list)) {
-    if (std::ranges::count(allowed, name) > 0) continue;
-    return fmt::format("value {}; allowed are {}, or one of these per rank as in cuda,cpu", list,
-                       fmt::join(allowed, ", "));
-  }
-  return "";
 }
 
 std::string backend_of_rank(const std::string& list, int rank, int size) {

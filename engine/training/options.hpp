@@ -56,8 +56,6 @@ struct TrainOptions {
 // Throws Error{kOption} for combinations that make no sense.
 void check_options(const TrainOptions& options);
 
-// What is wrong with a list of backends: an empty string if nothing is.
-std::string backend_list_problem(const std::string& list);
 // The backend of `rank`: `list` is one name for all ranks or one per rank. Throws Error{kOption} if
 // it has another length.
 std::string backend_of_rank(const std::string& list, int rank, int size);

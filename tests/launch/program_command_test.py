@@ -8,10 +8,17 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import OneFolderTest, run
+from cli_support import OneFolderTest, run, write
 
 NODES = 3000
 MODEL = ["--layers", "3", "--hidden", "16"]
+RANK = {"kind": "cpu", "memory_gib": 4, "spmm_gb_per_s": {"8": 4}, "gemm_gflop_per_s": {"8": 30},
+        "elementwise_gb_per_s": 8, "quantize_gb_per_s": 1}
+MACHINE = {"format": 1,
+           "hosts": [{"name": name, "send_mbit_per_s": 1000} for name in "abc"],
+           "ranks": [{"host": name, **RANK} for name in "abc"],
+           "links": {"between_hosts": {"latency_us": 50, "gbit_per_s": 1}}}
+LOCAL = ["--transport", "local", "--backend", "cpu", "--threads", "1"]
 
 
 class ProgramTest(OneFolderTest):
@@ -28,9 +35,8 @@ class ProgramTest(OneFolderTest):
         return json.loads(self.succeed("program", "data", *MODEL, *words, "--json"))
 
     def bench(self, *words):
-        self.succeed("bench", "data", *MODEL, "--backend", "cpu", "--threads", "1", "--transport",
-                     "local", "--warmup", "0", "--epochs", "1", "--profile", "1", *words, "--json",
-                     "bench.json")
+        self.succeed("bench", "data", *MODEL, *LOCAL, "--warmup", "1", "--epochs", "1", "--profile",
+                     "1", *words, "--json", "bench.json")
         with open(os.path.join(self.folder, "bench.json"), encoding="utf-8") as file:
             return json.load(file)
 
@@ -47,7 +53,8 @@ class ProgramTest(OneFolderTest):
         edges = listing["edges"]
         self.assertEqual(aggregate["flops"], 2 * edges * 16)
         self.assertEqual(aggregate["messages"],
-                         {"direction": "forward", "columns": 16, "rows_received": 0})
+                         {"direction": "forward", "columns": 16, "rows_received": 0, "bits": 32,
+                          "row_bytes": 64})
         self.assertEqual(operations[-1]["operation"], "step")
         self.assertEqual(listing["rows"], {"inner": NODES, "halo_forward": 0, "halo_backward": 0,
                                            "computed": 0})
@@ -98,6 +105,93 @@ class ProgramTest(OneFolderTest):
         second = next(op for op in computed["operations"]
                       if op["operation"] == "aggregate" and op["layer"] == 1)
         self.assertEqual(second["messages"]["rows_received"], 0)
+
+    def write_plan(self, bits=(32, 8, 4), recomputation=None):
+        """A plan that decides something else in every layer."""
+        write(os.path.join(self.folder, "machine.json"), json.dumps(MACHINE))
+        self.succeed("plan", "data", "--topology", "machine.json", *MODEL, "--imbalance", "0.1",
+                     "--search", "none", "--out", "plan.json")
+        path = os.path.join(self.folder, "plan.json")
+        with open(path, encoding="utf-8") as file:
+            plan = json.load(file)
+        del plan["seal"]  # which a change would break
+        orders = ("aggregate-first", "multiply-first", "aggregate-first")
+        plan["layers"] = [{"order": orders[k], "cache_aggregate": k == 0, "bits": bits[k]}
+                          for k in range(3)]
+        if recomputation:
+            plan["recomputation"] = recomputation
+        write(path, json.dumps(plan))
+
+    def parts_of_plan(self):
+        return [self.program("--plan", "plan.json", "--part", str(part)) for part in range(3)]
+
+    def received_and_sent(self):
+        """Bytes that all ranks receive of messages, as listed, and that training sends."""
+        sent = self.bench("--ranks", "3", "--plan", "plan.json")["bytes_sent_per_epoch"]
+        received = sum(op["messages"]["rows_received"] * op["messages"]["row_bytes"]
+                       for part in self.parts_of_plan() for op in part["operations"]
+                       if op["messages"] and not op["once"])
+        return received, sent
+
+    def test_as_a_plan_decides(self):
+        self.write_plan()
+        by_plan = ["--plan", "plan.json"]
+        folder = os.path.join(self.folder, "data", "parts")
+        before = sorted(os.listdir(folder))
+        self.assertRegex(self.refuse("program", "data", *MODEL, *by_plan, "--parts-dir", "none"),
+                         "--plan plan.json: its cut into 3 parts is not in none; atoll train data "
+                         "--plan plan.json makes it")
+        self.assertEqual(sorted(os.listdir(folder)), before)
+        self.bench("--ranks", "3", *by_plan)
+
+        parts = self.parts_of_plan()
+        self.assertEqual(self.program(*by_plan), parts[0])
+        self.assertEqual(sum(part["rows"]["inner"] for part in parts), NODES)
+        listing = parts[1]
+        self.assertEqual((listing["plan"], listing["parts"], listing["part"]), ("plan.json", 3, 1))
+        names = {layer: [op["operation"] for op in listing["operations"]
+                         if op["scope"] == f"layer {layer} forward"
+                         and op["operation"] in ("linear", "aggregate")] for layer in range(3)}
+        self.assertEqual(names, {0: ["aggregate", "linear"], 1: ["linear", "aggregate"],
+                                 2: ["aggregate", "linear"]})
+        messages = {(op["layer"], op["messages"]["direction"]): op["messages"]["bits"]
+                    for op in listing["operations"] if op["messages"]}
+        self.assertEqual(messages, {(0, "forward"): 32, (1, "forward"): 8, (1, "backward"): 8,
+                                    (2, "forward"): 4, (2, "backward"): 4})
+        # Codes of 16 values and 4 bytes before them, forward and backward.
+        self.assertEqual(listing["bytes_per_halo_row"], 2 * (4 + 16) + 2 * (4 + 8))
+        text = self.succeed("program", "data", *MODEL, *by_plan)
+        self.assertRegex(text.splitlines()[0], r" in f32 by plan\.json: .* of part 0 of 3, ")
+        self.assertRegex(text, r"(?m)^ .* backward 4 bit .* aggregate ")
+
+    def test_bytes_of_plans_are_those_that_training_sends(self):
+        self.write_plan()
+        received, sent = self.received_and_sent()
+        sums = sent - received  # of gradients, the same by every plan
+        self.assertTrue(0 < sums < received)
+        for plan in ({"bits": (32, 32, 32)}, {"bits": (1, 16, 2)},
+                     {"recomputation": [[1, 2], [], [1]]}):
+            self.write_plan(**plan)
+            received, sent = self.received_and_sent()
+            self.assertEqual(sent - received, sums, plan)
+
+    def test_halo_rows_that_a_plan_computes(self):
+        self.write_plan(recomputation=[[1, 2], [], [1]])
+        self.bench("--ranks", "3", "--plan", "plan.json")
+        rows = [part["rows"] for part in self.parts_of_plan()]
+        self.assertEqual(rows[0]["computed"], rows[0]["halo_forward"])
+        self.assertEqual(rows[1]["computed"], 0)
+        self.assertTrue(0 < rows[2]["computed"] < rows[2]["halo_forward"], rows)
+
+    def test_plans_that_do_not_fit(self):
+        self.write_plan()
+        program = ["program", "data", "--plan", "plan.json"]
+        self.assertIn("made for --layers 3, but this run has 2",
+                      self.refuse(*program, "--layers", "2", "--hidden", "16"))
+        self.assertIn("made for 3 ranks, but this job has 2",
+                      self.refuse(*program, *MODEL, "--parts", "2", "--part", "0"))
+        for fixed in (["--order", "auto"], ["--recompute", "all"], ["--imbalance", "0.2"]):
+            self.assertIn(f"{fixed[0]} excludes --plan", self.refuse(*program, *MODEL, *fixed))
 
     def test_evaluation(self):
         listing = self.program("--pass", "evaluation", "--norm", "batch")

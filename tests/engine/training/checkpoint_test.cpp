@@ -183,6 +183,11 @@ TEST(CheckpointFolder, RefusesOtherOptions) {
                             }).what();
   EXPECT_NE(other.find("lr = 0.01"), std::string::npos) << other;
   EXPECT_NE(other.find("0.02"), std::string::npos) << other;
+  // Also one that this run leaves at a default that is not recorded.
+  const std::string more = thrown_error([&] {
+                             read_newest(dir.path(), {{"model", "gcn"}});
+                           }).what();
+  EXPECT_NE(more.find("lr = 0.01"), std::string::npos) << more;
 }
 
 }  // namespace

@@ -1,0 +1,110 @@
+// Tests of the table of training options: what runs have recorded of them.
+#include "engine/training/option_table.hpp"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "engine/models/model_options.hpp"
+#include "engine/training/training_run.hpp"
+
+namespace atl {
+namespace {
+
+std::string recorded(const TrainOptions& options) {
+  DatasetInfo dataset;
+  dataset.checksum = "f0";
+  return fingerprint(options, dataset).dump();
+}
+
+ModelConfig small_sage() {
+  ModelConfig model;
+  model.kind = "sage";
+  model.layers = 2;
+  model.hidden = 16;
+  return model;
+}
+
+// As checkpoints of version 0.1 and of every version since have them.
+TEST(Fingerprint, OfARunWithDefaultsStaysToTheByte) {
+  EXPECT_EQ(recorded(TrainOptions()),
+            R"({"dataset_checksum":"f0","model":"gcn","layers":3,"hidden":256,"dropout":0.5,)"
+            R"("input-dropout":0.0,"norm":"none","lr":0.01,"weight-decay":0.0,)"
+            R"("weight-decay-layers":"all","lr-schedule":"constant","seed":1,"split-index":0,)"
+            R"("dtype":"f32","tf32":false,"exchange":"exact"})");
+}
+
+TEST(Fingerprint, HoldsWhatAScheduleAndMessagesDependOn) {
+  TrainOptions options;
+  options.model = small_sage();
+  options.model.input_dropout = 0.1;
+  options.model.norm = Norm::kBatch;
+  options.model.dtype = DType::kBf16;
+  options.optimizer.schedule = LearningRateSchedule::kStep;
+  options.optimizer.step_epochs = 2;
+  options.optimizer.step_factor = 0.7;
+  options.optimizer.weight_decay = 5e-4;
+  options.optimizer.decay_first_layer_only = true;
+  options.exchange = "quantized";
+  options.widths.bits = "adaptive";
+  options.widths.lambda = 0.3;
+  options.widths.reassign_every = 2;
+  options.widths.sensitivity = Sensitivity::kUpperBound;
+  EXPECT_EQ(recorded(options),
+            R"({"dataset_checksum":"f0","model":"sage","layers":2,"hidden":16,"dropout":0.5,)"
+            R"("input-dropout":0.1,"norm":"batch","lr":0.01,"weight-decay":0.0005,)"
+            R"("weight-decay-layers":"first","lr-schedule":"step","seed":1,"split-index":0,)"
+            R"("dtype":"bf16","tf32":false,"exchange":"quantized","bits":"adaptive",)"
+            R"("reassign-every":2,"lambda":0.3,"sensitivity":"upper-bound","lr-step-epochs":2,)"
+            R"("lr-step-factor":0.7})");
+
+  TrainOptions cosine;
+  cosine.optimizer.schedule = LearningRateSchedule::kCosine;
+  cosine.optimizer.epochs = 3;
+  cosine.exchange = "quantized";
+  cosine.widths.bits = "random";
+  cosine.seed = 18446744073709551615U;
+  EXPECT_EQ(recorded(cosine),
+            R"({"dataset_checksum":"f0","model":"gcn","layers":3,"hidden":256,"dropout":0.5,)"
+            R"("input-dropout":0.0,"norm":"none","lr":0.01,"weight-decay":0.0,)"
+            R"("weight-decay-layers":"all","lr-schedule":"cosine","seed":18446744073709551615,)"
+            R"("split-index":0,"dtype":"f32","tf32":false,"exchange":"quantized",)"
+            R"("bits":"random","reassign-every":10,"epochs":3})");
+}
+
+TEST(TrainOptionTable, NamesAreThereOnce) {
+  std::set<std::string> names;
+  for (const auto& row : train_options()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_FALSE(row.group.empty() || row.help.empty()) << row.name;
+  }
+}
+
+TEST(TrainOptionTable, PlansAreMadeForTheModel) {
+  EXPECT_EQ(planned_options(TrainOptions()).dump(),
+            R"({"model":"gcn","layers":3,"hidden":256,"input-dropout":0.0,"norm":"none"})");
+}
+
+TEST(ModelOptions, TracesGiveTheModelBack) {
+  ModelConfig model = small_sage().sized(30, 4, 1);
+  model.input_dropout = 0.25;
+  model.norm = Norm::kLayer;
+  const Json json = trace_json(model);
+  EXPECT_EQ(json.dump(),
+            R"({"kind":"sage","layers":2,"hidden":16,"input_dropout":0.25,"norm":"layer",)"
+            R"("features":30,"outputs":4})");
+  EXPECT_EQ(trace_json(read_trace_model(json, "trace.json")), json);
+}
+
+TEST(ModelOptions, RecomputationOfAllIsKnownOnceRanksAre) {
+  ModelConfig model;
+  EXPECT_FALSE(model.sized(3, 4, 2).recomputation.any());
+  model.recompute_all = true;
+  const ModelConfig sized = model.sized(3, 4, 2);
+  EXPECT_EQ(sized.recomputation, Recomputation::of_all_pairs(2));
+  EXPECT_EQ(sized.features, 3);
+  EXPECT_EQ(sized.outputs, 4);
+}
+
+}  // namespace
+}  // namespace atl
