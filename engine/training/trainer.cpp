@@ -53,8 +53,8 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       eval_exchange_(make_exchange({})),
       model_(options.model.sized(data.dataset().features, data.outputs(), transport.size())),
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
-               {.dtype = model_.dtype, .recomputation = model_.recomputation}, rank_,
-               data.graph(), data.features()),
+               {.dtype = model_.dtype, .recomputation = model_.recomputation}, rank_, data.graph(),
+               data.features()),
       loss_(backend, data.targets(), data.training_total()),
       optimizer_(options.optimizer, network_.parameters()) {
   exchange_->keep_alive(network_.memory());
