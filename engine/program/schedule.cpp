@@ -142,6 +142,29 @@ class Scheduler {
     schedule_.instants[static_cast<std::size_t>(v)] = instant;
   }
 
+  // By value: whether marginal rows of one of `before` must be there when messages set out: their
+  // rows follow from it, or it reads what is written over on the way to them.
+  std::vector<bool> needed_by_messages(const std::vector<Value>& before,
+                                       const std::vector<Value>& aggregates) const {
+    std::vector<bool> needed(program_.operations.size(), false);
+    for (const Value aggregate : aggregates) {
+      needed[static_cast<std::size_t>(program_.at(aggregate).inputs[0])] = true;
+    }
+    std::vector<bool> overwritten(program_.operations.size(), false);
+    for (auto v = before.rbegin(); v != before.rend(); ++v) {
+      const Operation& op = program_.at(*v);
+      const std::vector<Value> reads = reads_of(op);
+      const bool reads_overwritten = std::ranges::any_of(
+          reads, [&](Value read) { return overwritten[static_cast<std::size_t>(read)]; });
+      if (reads_overwritten) needed[static_cast<std::size_t>(*v)] = true;
+      if (!needed[static_cast<std::size_t>(*v)]) continue;
+      for (const Value read : reads) needed[static_cast<std::size_t>(read)] = true;
+      if (op.added_to != kNoValue) overwritten[static_cast<std::size_t>(op.added_to)] = true;
+      if (traits_of(op.kind).may_be_in) overwritten[static_cast<std::size_t>(op.inputs[0])] = true;
+    }
+    return needed;
+  }
+
   void add_around_messages() {
     std::vector<Value> before;
     std::vector<Value> after;
@@ -166,8 +189,15 @@ class Scheduler {
       return added;
     };
     if (!small.empty()) add(nullptr, small, Rows::kAll);
-    add("prepare marginal", before, Rows::kMarginal).begins = aggregates;
-    Block& central = add("prepare central", before, Rows::kCentral);
+    const std::vector<bool> sets_out = needed_by_messages(before, aggregates);
+    std::vector<Value> first;
+    std::vector<Value> rest;
+    for (const Value v : before)
+      (sets_out[static_cast<std::size_t>(v)] ? first : rest).push_back(v);
+    add("prepare marginal", first, Rows::kMarginal).begins = aggregates;
+    // What sums up goes on from marginal to central rows.
+    Block& central = add("prepare central", rest, Rows::kMarginal);
+    for (const Value v : before) central.calls.push_back({v, Rows::kCentral});
     for (const Value v : before) {
       // Where the second half of a layer is computed for placed rows, messages are on their way.
       if (program_.at(v).for_placed) central.calls.push_back({v, Rows::kPlaced});

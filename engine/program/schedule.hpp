@@ -49,9 +49,11 @@ struct Schedule {
 // all rows at once, and before an aggregate that depends on an aggregate of the segment.
 //
 // Segments run one after another. Without an aggregate each operation is one call over all inner
-// rows. With aggregates H, C is what depends on them and P the rest:
+// rows. With aggregates H, C is what depends on them, P the rest, and A what of P the messages
+// depend on:
 //
-//   P(marginal); begin H; P(central); H(central); C(central); finish H; H(marginal); C(marginal)
+//   A(marginal); begin H; (P - A)(marginal); P(central); H(central); C(central); finish H;
+//   H(marginal); C(marginal)
 //
 // Sums that are added to range by range are added to in this order. Computed rows come last in a
 // scope.

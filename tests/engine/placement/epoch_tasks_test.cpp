@@ -67,11 +67,12 @@ TEST(EpochTasks, CountTheWorkOfALayer) {
       {{"spmm marginal", "forward", 0}, 4 * (20 + 6 + 6) * 4},
       {{"complete marginal", "forward", 0}, 0},
       {{"loss", "", -1}, 4 * 2 * 10 * 4},
-      // Without ReLU only the bias's gradient is summed; then x^T (S^T dz).
-      {{"prepare marginal", "backward", 0}, 4 * 6 * 4},
+      // Without ReLU only the bias's gradient is summed, when messages are on their way; then
+      // x^T (S^T dz).
+      {{"prepare marginal", "backward", 0}, 0},
       {{"pack", "backward", 0}, 4 * 2 * 5 * 4},
       {{"post", "backward", 0}, 20000},
-      {{"prepare central", "backward", 0}, 4 * 4 * 4},
+      {{"prepare central", "backward", 0}, 4 * 10 * 4},
       {{"spmm central", "backward", 0}, 4 * (30 + 4 + 4) * 4},
       {{"complete central", "backward", 0}, 2 * 4 * 8 * 4},
       {{"spmm marginal", "backward", 0}, 4 * (20 + 6 + 6) * 4},

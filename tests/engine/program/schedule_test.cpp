@@ -146,32 +146,32 @@ constexpr LayerCase kLayers[] = {
      "RB(m) begin RB(c) T(c) W(c) X(c) finish T(m) W(m) X(m)"},
     {"gcn", Norm::kNone, kAggregate,  //
      "begin S(c) Le(c) finish S(m) Le(m)",
-     "RB(m) W(m) X(m) begin RB(c) W(c) X(c) T(c) finish T(m)"},
+     "RB(m) X(m) begin W(m) RB(c) W(c) X(c) T(c) finish T(m)"},
     {"gcn", Norm::kLayer, kMultiply,  //
      "L(m) begin L(c) S(c) N(c) e(c) finish S(m) N(m) e(m)",
      "R(m) D(m) begin R(c) D(c) T(c) W(c) X(c) finish T(m) W(m) X(m)"},
     {"gcn", Norm::kLayer, kAggregate, "begin S(c) L(c) N(c) e(c) finish S(m) L(m) N(m) e(m)",
-     "R(m) D(m) W(m) X(m) begin R(c) D(c) W(c) X(c) T(c) finish T(m)"},
+     "R(m) D(m) X(m) begin W(m) R(c) D(c) W(c) X(c) T(c) finish T(m)"},
     {"gcn", Norm::kBatch, kMultiply, "L(m) begin L(c) S(c) finish S(m) M(a) Z s Ne(a)",
      "RG(a) Z D(m) begin D(c) T(c) W(c) X(c) finish T(m) W(m) X(m)"},
     {"gcn", Norm::kBatch, kAggregate, "begin S(c) L(c) finish S(m) L(m) M(a) Z s Ne(a)",
-     "RG(a) Z D(m) W(m) X(m) begin D(c) W(c) X(c) T(c) finish T(m)"},
-    {"sage", Norm::kNone, kMultiply, "L(m) Lr(m) begin L(c) Lr(c) S+e(c) finish S+e(m)",
-     "RB(m) Wr(m) begin RB(c) Wr(c) T(c) W(c) X(c) Xr+(c) finish T(m) W(m) X(m) Xr+(m)"},
+     "RG(a) Z D(m) X(m) begin W(m) D(c) W(c) X(c) T(c) finish T(m)"},
+    {"sage", Norm::kNone, kMultiply, "L(m) begin Lr(m) L(c) Lr(c) S+e(c) finish S+e(m)",
+     "RB(m) begin Wr(m) RB(c) Wr(c) T(c) W(c) X(c) Xr+(c) finish T(m) W(m) X(m) Xr+(m)"},
     {"sage", Norm::kNone, kAggregate, "begin S(c) L(c) Lr+e(c) finish S(m) L(m) Lr+e(m)",
-     "RB(m) Wr(m) W(m) X(m) begin RB(c) Wr(c) W(c) X(c) T(c) Xr+(c) finish T(m) Xr+(m)"},
+     "RB(m) X(m) begin Wr(m) W(m) RB(c) Wr(c) W(c) X(c) T(c) Xr+(c) finish T(m) Xr+(m)"},
     {"sage", Norm::kLayer, kMultiply,
-     "L(m) Lr(m) begin L(c) Lr(c) S+(c) N(c) e(c) finish S+(m) N(m) e(m)",
-     "R(m) D(m) Wr(m) begin R(c) D(c) Wr(c) T(c) W(c) X(c) Xr+(c) finish T(m) W(m) X(m) Xr+(m)"},
+     "L(m) begin Lr(m) L(c) Lr(c) S+(c) N(c) e(c) finish S+(m) N(m) e(m)",
+     "R(m) D(m) begin Wr(m) R(c) D(c) Wr(c) T(c) W(c) X(c) Xr+(c) finish T(m) W(m) X(m) Xr+(m)"},
     {"sage", Norm::kLayer, kAggregate,
      "begin S(c) L(c) Lr+(c) N(c) e(c) finish S(m) L(m) Lr+(m) N(m) e(m)",
-     "R(m) D(m) Wr(m) W(m) X(m) begin R(c) D(c) Wr(c) W(c) X(c) T(c) Xr+(c) finish T(m) Xr+(m)"},
+     "R(m) D(m) X(m) begin Wr(m) W(m) R(c) D(c) Wr(c) W(c) X(c) T(c) Xr+(c) finish T(m) Xr+(m)"},
     {"sage", Norm::kBatch, kMultiply,
-     "L(m) Lr(m) begin L(c) Lr(c) S+(c) finish S+(m) M(a) Z s Ne(a)",
-     "RG(a) Z D(m) Wr(m) begin D(c) Wr(c) T(c) W(c) X(c) Xr+(c) finish T(m) W(m) X(m) Xr+(m)"},
+     "L(m) begin Lr(m) L(c) Lr(c) S+(c) finish S+(m) M(a) Z s Ne(a)",
+     "RG(a) Z D(m) begin Wr(m) D(c) Wr(c) T(c) W(c) X(c) Xr+(c) finish T(m) W(m) X(m) Xr+(m)"},
     {"sage", Norm::kBatch, kAggregate,
      "begin S(c) L(c) Lr+(c) finish S(m) L(m) Lr+(m) M(a) Z s Ne(a)",
-     "RG(a) Z D(m) Wr(m) W(m) X(m) begin D(c) Wr(c) W(c) X(c) T(c) Xr+(c) finish T(m) Xr+(m)"},
+     "RG(a) Z D(m) X(m) begin Wr(m) W(m) D(c) Wr(c) W(c) X(c) T(c) Xr+(c) finish T(m) Xr+(m)"},
 };
 
 TEST(Schedule, OfAMiddleLayer) {
@@ -187,11 +187,11 @@ TEST(Schedule, OfAMiddleLayer) {
 TEST(Schedule, TheLastLayerHasABiasAlone) {
   const Scheduled gcn(model("gcn", Norm::kBatch, kMultiply));
   EXPECT_EQ(gcn.forward(2), "L(m) begin L(c) Se(c) finish Se(m)");
-  EXPECT_EQ(gcn.backward(2), "B(m) begin B(c) T(c) W(c) X(c) finish T(m) W(m) X(m)");
+  EXPECT_EQ(gcn.backward(2), "begin B(m) B(c) T(c) W(c) X(c) finish T(m) W(m) X(m)");
   const Scheduled sage(model("sage", Norm::kLayer, kAggregate));
   EXPECT_EQ(sage.forward(2), "begin S(c) L(c) Lr+e(c) finish S(m) L(m) Lr+e(m)");
   EXPECT_EQ(sage.backward(2),
-            "B(m) Wr(m) W(m) X(m) begin B(c) Wr(c) W(c) X(c) T(c) Xr+(c) finish T(m) Xr+(m)");
+            "X(m) begin B(m) Wr(m) W(m) B(c) Wr(c) W(c) X(c) T(c) Xr+(c) finish T(m) Xr+(m)");
 }
 
 // Its input has no gradient, so that backward, aggregated first, it needs no messages.
@@ -210,7 +210,7 @@ TEST(Schedule, OfTheFirstLayer) {
   EXPECT_EQ(Scheduled(model("gcn", Norm::kNone, kMultiply)).backward(0),
             "RB(m) begin RB(c) T(c) W(c) finish T(m) W(m)");
   EXPECT_EQ(Scheduled(model("sage", Norm::kBatch, kMultiply)).backward(0),
-            "RG(a) Z D(m) Wr(m) begin D(c) Wr(c) T(c) W(c) finish T(m) W(m)");
+            "RG(a) Z D(m) begin Wr(m) D(c) Wr(c) T(c) W(c) finish T(m) W(m)");
 }
 
 // What is kept is made once, with all it needs; what follows is one call over all rows.
@@ -287,7 +287,7 @@ TEST(Schedule, OfComputedHaloRows) {
                                                         "L(x) Lr+(x) Ne(x) P(x)";
     EXPECT_EQ(sage.forward(0), middle);
     const std::string second = sage.forward(1);
-    EXPECT_TRUE(second.starts_with("L(m) Lr(m) begin L(c) Lr(c) L(p) S+")) << second;
+    EXPECT_TRUE(second.starts_with("L(m) begin Lr(m) L(c) Lr(c) L(p) S+")) << second;
     config.layer_orders[1].order = MultiplyOrder::kAggregateFirst;
     EXPECT_TRUE(Scheduled(config).forward(1).starts_with("begin S(c) L(c) "));
   }
