@@ -15,6 +15,7 @@ struct TraceTag {
   int layer = -1;
   int source = -1;       // rank that sends
   int destination = -1;  // rank that receives
+  int channel = -1;      // of an exchange of rows: its number, see Channel
 };
 
 // Tells when work ran that was queued for a device. mark() notes "now" in the queue; once the queue

@@ -20,18 +20,22 @@ struct ChannelMs {
   double wait = 0;
 };
 
-using ChannelTimes = std::map<int, ChannelMs>;  // by Channel::slot()
+// Of a layer's messages in one direction.
+int slot_of(int layer, std::string_view direction) {
+  return 2 * layer + (direction == "backward" ? 1 : 0);
+}
+
+using ChannelTimes = std::map<int, ChannelMs>;  // by slot
 
 ChannelTimes channel_times(const TraceRecorder& trace) {
   ChannelTimes times;
   for (const TraceSpan& span : trace.spans()) {
     if (span.tag.layer < 0) continue;
     const std::string_view name = span.name;
-    const bool backward = std::string_view(span.direction) == "backward";
-    const Channel channel{span.tag.layer, backward ? Direction::kBackward : Direction::kForward};
+    const int slot = slot_of(span.tag.layer, span.direction);
     const double ms = span.duration_us / 1000;
-    if (name == "wait") times[channel.slot()].wait += ms;
-    if (name.ends_with(" central")) times[channel.slot()].central += ms;
+    if (name == "wait") times[slot].wait += ms;
+    if (name.ends_with(" central")) times[slot].central += ms;
   }
   // Without a wait no message was sent: a layer's own work.
   std::erase_if(times, [](const auto& entry) { return entry.second.wait == 0; });
@@ -42,10 +46,8 @@ ChannelTimes channel_times(const TraceRecorder& trace) {
 std::map<int, double> bytes_of(const Json& assignment) {
   std::map<int, double> bytes;
   for (const Json& channel : assignment.at("channels")) {
-    const bool backward = channel.at("direction") == "backward";
-    const Channel key{channel.at("layer").get<int>(),
-                      backward ? Direction::kBackward : Direction::kForward};
-    bytes[key.slot()] = channel.at("bytes").get<double>();
+    bytes[slot_of(channel.at("layer").get<int>(), channel.at("direction").get<std::string>())] =
+        channel.at("bytes").get<double>();
   }
   return bytes;
 }

@@ -92,7 +92,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   if (ranks == 1) return std::make_unique<NothingPending>();
   check_rows(op, x);
   const char* direction = to_string(channel.direction);
-  const TraceTag tag{round.epoch, channel.layer, rank_.transport.rank(), -1};
+  const TraceTag tag{round.epoch, channel.layer, rank_.transport.rank(), -1, channel.number};
   const int slot = channel.slot();
   Tensor& buffer = send_buffer(slot, op.plan.sent_rows(), x.cols, x.dtype);
   {
@@ -118,7 +118,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   const std::int64_t row_bytes = padded_columns(x.cols) * bytes_of(x.dtype);
   ScopedSpan span(rank_.trace, "post", tag, direction, SpanOf::kHost);
   span.set_bytes(op.plan.sent_rows() * row_bytes);
-  const TraceTag received{round.epoch, channel.layer, -1, rank_.transport.rank()};
+  const TraceTag received{round.epoch, channel.layer, -1, rank_.transport.rank(), channel.number};
   return std::make_unique<PendingExactExchange>(
       packets_.begin(slot, std::move(sends), std::move(receives),
                      {"halo exchange", direction, channel.layer, round.epoch}, memory_),

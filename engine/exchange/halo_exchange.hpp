@@ -12,16 +12,20 @@
 
 namespace atl {
 
-// All messages of one layer and direction.
+// All messages of one halo operation.
 struct Channel {
-  int layer = 0;
+  // Of the halo operation among those of the forward pass, in their order; that of its gradient has
+  // the same number. It keys rounding noise, which has room for kMostChannels numbers.
+  int number = 0;
+  int layer = 0;  // that it belongs to, for people
   Direction direction = Direction::kForward;
   // The messages never change and are kept once received: they travel exactly in every mode.
   bool constant = false;
 
-  // Number of the channel, the same on all ranks.
-  int slot() const { return 2 * layer + (direction == Direction::kBackward ? 1 : 0); }
+  // Number of the channel among those of both directions, the same on all ranks.
+  int slot() const { return 2 * number + (direction == Direction::kBackward ? 1 : 0); }
 };
+constexpr int kMostChannels = 256;
 
 // One exchange under way.
 class PendingExchange {

@@ -1,6 +1,7 @@
 #include "engine/program/builder.hpp"
 
 #include "base/error.hpp"
+#include "engine/exchange/halo_exchange.hpp"
 
 namespace atl {
 
@@ -51,6 +52,7 @@ Value Builder::linear(Value x, Value weight) {
 bool Builder::is_constant(Value x) const { return has_constants_ && program_.at(x).constant; }
 
 Value Builder::aggregate(Normalisation normalisation, Value x) {
+  ATOLL_ASSERT(channels_ < kMostChannels);
   const bool constant = is_constant(x);
   if (program_.at(x).kind == OpKind::kFeatures) {
     if (copy_ == kNoValue) {

@@ -199,6 +199,14 @@ ActivationGradient Network::activation_of(const Pass& pass, const Operation& op,
   return {rows_of(pass, value, rows), dropout_threshold(op.tail.activation.dropout).scale, dx};
 }
 
+Channel Network::channel_of(const Pass& pass, Value value) const {
+  const Operation& op = pass.program.at(value);
+  return {.number = op.channel,
+          .layer = pass.program.scope_of(value).layer,
+          .direction = op.direction,
+          .constant = op.constant};
+}
+
 // --- the interpreter ---------------------------------------------------------------------------
 
 void Network::run_blocks(const Execution& execution, std::span<const Block> blocks) {
@@ -221,8 +229,7 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
     for (const Value value : block.begins) {
       const Operation& op = pass.program.at(value);
       pending.push_back(execution.exchange->begin(operator_of(op), whole(pass, op.inputs[0]),
-                                                  Channel{op.channel, op.direction, op.constant},
-                                                  round));
+                                                  channel_of(pass, value), round));
       if (!round.overlap) pending.back()->finish();
     }
     if (block.finishes.empty()) continue;
@@ -342,8 +349,7 @@ void Network::run_call(const Execution& execution, const Call& call) {
       MatrixView aggregated = whole(pass, input(0));
       aggregated.rows += computed_halo_->rows();
       execution.exchange
-          ->begin(computed_halo_->inputs(), aggregated,
-                  Channel{op.channel, Direction::kForward, /*constant=*/true}, round)
+          ->begin(computed_halo_->inputs(), aggregated, channel_of(pass, call.value), round)
           ->finish();
       return;
     }

@@ -124,6 +124,9 @@ class Network {
   std::span<const Block> step_blocks() const;
   void poison_dead(const Pass& pass, const Block& block);
 
+  // Of an operation that reads rows of other ranks.
+  Channel channel_of(const Pass& pass, Value value) const;
+
   // Views of values; `rows`: of the call that reads or writes them.
   MatrixView whole(const Pass& pass, Value value) const;  // inner and halo rows
   MatrixView rows_of(const Pass& pass, Value value, Rows rows) const;

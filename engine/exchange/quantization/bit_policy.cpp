@@ -67,7 +67,7 @@ class RandomBits final : public BitPolicy {
   MessageBits draw(const QuantizedChannel& channel, int epoch) const {
     const RandomKey key{.seed = rank_.seed,
                         .stream = RandomStream::kBitWidth,
-                        .layer = static_cast<std::uint8_t>(channel.channel().layer),
+                        .layer = static_cast<std::uint8_t>(channel.channel().number),
                         .epoch = static_cast<std::uint32_t>(epoch)};
     const auto column = static_cast<std::uint32_t>(
         2 * rank_.transport.rank() + (channel.channel().direction == Direction::kBackward ? 1 : 0));

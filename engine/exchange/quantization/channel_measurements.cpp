@@ -8,13 +8,17 @@ namespace atl {
 
 void ChannelMeasurements::observe_times(const QuantizedChannels& channels, int bits) {
   for (const auto& [slot, channel] : channels) {
-    const std::string_view direction = to_string(channel->channel().direction);
+    const Channel key = channel->channel();
+    const std::string_view direction = to_string(key.direction);
     Sample sample{bits};
     for (const TraceSpan& span : rank_.trace.spans()) {
-      if (span.tag.layer != channel->channel().layer || span.direction != direction) continue;
+      if (span.direction != direction) continue;
       const std::string_view name = span.name;
-      if (name == "pack" || name == "unpack") sample.pack_s += span.duration_us / 1e6;
-      if (name.ends_with(" central")) sample.central_s += span.duration_us / 1e6;
+      const bool packs = name == "pack" || name == "unpack";
+      if (packs && span.tag.channel == key.number) sample.pack_s += span.duration_us / 1e6;
+      // All central work of its layer hides the wire.
+      const bool hides = name.ends_with(" central") && span.tag.layer == key.layer;
+      if (hides) sample.central_s += span.duration_us / 1e6;
     }
     samples_[slot].push_back(sample);
   }

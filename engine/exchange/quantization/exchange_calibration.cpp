@@ -73,13 +73,15 @@ ExchangeCalibration exchange_calibration(const Json& json, int ranks, const std:
                index % count);
   }
   for (const Json& channel : json_field<Json>(json, "channels", place)) {
-    const auto layer = json_field<int>(channel, "layer", place);
+    const auto number = json_field<int>(channel, "layer", place);
     const auto direction = json_field<std::string>(channel, "direction", place);
-    if (layer < 0 || (direction != "forward" && direction != "backward")) {
+    if (number < 0 || (direction != "forward" && direction != "backward")) {
       fail_input("{}: layer {}, direction '{}'; allowed are layers from 0 and forward, backward",
-                 place, layer, direction);
+                 place, number, direction);
     }
-    const Channel key{layer, direction == "backward" ? Direction::kBackward : Direction::kForward};
+    const Channel key{
+        .number = number,
+        .direction = direction == "backward" ? Direction::kBackward : Direction::kForward};
     result.channels[key.slot()] = {time_field(channel, "central_s", place),
                                    time_field(channel, "slowdown_s", place),
                                    time_field(channel, "quantize_s", place)};

@@ -20,6 +20,8 @@ struct ExchangeCalibration {
   std::vector<LinkCost> links;           // [from * ranks + to]
   std::map<int, ChannelTimes> channels;  // by Channel::slot()
 
+  // `layer` is the number of the channel, which is that of its layer where each layer has one halo
+  // operation.
   // {"ranks": P, "links": [{from, to, theta_s_per_byte, gamma_s}], "channels": [{layer, direction,
   // central_s, slowdown_s, quantize_s}]}
   Json to_json() const;

@@ -85,7 +85,7 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
                                                         const Round& round,
                                                         const std::shared_ptr<const void>& memory) {
   const char* direction = to_string(channel_.direction);
-  const TraceTag tag{round.epoch, channel_.layer, rank_.transport.rank(), -1};
+  const TraceTag tag{round.epoch, channel_.layer, rank_.transport.rank(), -1, channel_.number};
   auto* const sent = static_cast<std::byte*>(memory_->sent.get());
   auto* const received = static_cast<std::byte*>(memory_->received.get());
   {
@@ -95,7 +95,7 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
                     .stream = channel_.direction == Direction::kForward
                                   ? RandomStream::kRoundForward
                                   : RandomStream::kRoundBackward,
-                    .layer = static_cast<std::uint8_t>(channel_.layer),
+                    .layer = static_cast<std::uint8_t>(channel_.number),
                     .epoch = static_cast<std::uint32_t>(round.epoch)};
     rounding.row_ids = rank_.inner_ids;
     rounding.state = round.state;

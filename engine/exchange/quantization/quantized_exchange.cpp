@@ -96,7 +96,7 @@ std::unique_ptr<PendingExchange> QuantizedExchange::begin(const DistributedOpera
     changed_ = true;
   }
   auto packets = mine->begin(packets_, x, round, rows_);
-  const TraceTag received{round.epoch, channel.layer, -1, rank_.transport.rank()};
+  const TraceTag received{round.epoch, channel.layer, -1, rank_.transport.rank(), channel.number};
   return std::make_unique<PendingQuantizedExchange>(std::move(packets), *mine, x, rank_.trace,
                                                     received);
 }

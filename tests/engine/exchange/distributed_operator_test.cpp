@@ -94,7 +94,7 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
       backend.spmm(*rank.queue, op.matrix, range, x, 0, y);
     };
     fill(op.marginal);
-    const auto pending = rank.exchange->begin(op, x, {0, direction}, {.epoch = epoch});
+    const auto pending = rank.exchange->begin(op, x, {.direction = direction}, {.epoch = epoch});
     if (!overlap) pending->finish();
     fill(op.central);
     multiply(op.central);

@@ -43,7 +43,7 @@ TEST_P(ExactExchangeOn, PaddingArrivesAsZeros) {
     rank.backend->fill_zero(*rank.queue, x->view());
     leave_nan(*rank.backend, rank.exchange->buffer_bytes(op, kWidth, dtype));
     for (int epoch = 1; epoch <= 2; ++epoch) {
-      rank.exchange->begin(op, x->view(), {1, Direction::kForward}, {.epoch = epoch})->finish();
+      rank.exchange->begin(op, x->view(), {.number = 1, .layer = 1}, {.epoch = epoch})->finish();
       rank.reducer.synchronize();
       ConstMatrixView received = x->view().rows_in({op.inner(), op.with_halo()});
       ASSERT_GT(received.rows, 0);

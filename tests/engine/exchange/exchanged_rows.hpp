@@ -28,6 +28,7 @@ struct ExchangeSetup {
   ExchangeOptions exchange = {};
   int first_epoch = 1;
   int last_epoch = 1;
+  int channel = 3;  // its number
   int layer = 1;
   bool constant = false;
   float (*value)(std::int64_t node, std::int64_t column, int epoch) = row_value;
@@ -81,7 +82,12 @@ class ExchangingRank {
       fill(op(direction), x, epoch);
       const std::int64_t before = sent();
       exchange_
-          ->begin(op(direction), x, {setup_.layer, direction, setup_.constant}, {.epoch = epoch})
+          ->begin(op(direction), x,
+                  {.number = setup_.channel,
+                   .layer = setup_.layer,
+                   .direction = direction,
+                   .constant = setup_.constant},
+                  {.epoch = epoch})
           ->finish();
       rank_.reducer.synchronize();
       const std::int64_t after = sent();

@@ -203,5 +203,58 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
   }
 }
 
+// The number of a channel keys rounding noise and finds widths in checkpoints: that of the layer in
+// models of one aggregate per layer, also where a layer keeps its aggregate or is computed for halo
+// rows.
+TEST(Channels, AreNumberedByLayerInModelsOfOneAggregateEach) {
+  for (const std::string& kind : model_kinds()) {
+    for (const OrderChoice order :
+         {OrderChoice::kAuto, OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
+      for (const bool recomputes : {false, true}) {
+        if (recomputes && order != OrderChoice::kAggregateFirst) continue;
+        ModelConfig config;
+        config.kind = kind;
+        config.layers = 4;
+        config.features = 6;
+        config.outputs = 3;
+        config.order = order;
+        Recomputation recomputation(2);
+        recomputation.set(0, 1);
+        if (recomputes) config.recomputation = recomputation;
+        for (const Pass pass : {Pass::kTraining, Pass::kEvaluation}) {
+          const Program program = model_program(config, pass);
+          int numbered = 0;
+          for (Value v = 0; v < program.size(); ++v) {
+            const int number = program.at(v).channel;
+            if (number < 0) continue;
+            EXPECT_EQ(number, program.scope_of(v).layer) << to_string(program, v);
+            ++numbered;
+          }
+          EXPECT_GE(numbered, config.layers);
+        }
+      }
+    }
+  }
+}
+
+TEST(Channels, AreNumberedInOrderOfTheForwardPass) {
+  Builder b(Pass::kTraining, 6, {kMultiplies, kMultiplies}, 0);
+  b.begin_layer(0);
+  const Value once = gcn_convolution(b, b.input(), 4);
+  const Value twice = b.aggregate(Normalisation::kSymmetric, once);
+  b.end_layer(twice);
+  b.begin_layer(1);
+  b.end_layer(gcn_convolution(b, twice, 3));
+  Program program = b.finish();
+  differentiate(program);
+  std::vector<int> forward, backward;
+  for (const Operation& op : program.operations) {
+    if (op.kind != OpKind::kAggregate) continue;
+    (op.direction == Direction::kForward ? forward : backward).push_back(op.channel);
+  }
+  EXPECT_EQ(forward, (std::vector{0, 1, 2}));
+  EXPECT_EQ(backward, (std::vector{2, 1, 0}));
+}
+
 }  // namespace
 }  // namespace atl

@@ -23,7 +23,8 @@ struct Link {
   double theta = 0;
 };
 
-// All links at `theta` seconds per byte but for `others`; layer 1 in both directions.
+// All links at `theta` seconds per byte but for `others`; the channel of ExchangeSetup in both
+// directions.
 inline Json calibration(int ranks, double theta, const std::vector<Link>& others = {},
                         double central_s = 0) {
   Json json = {{"ranks", ranks}, {"links", Json::array()}, {"channels", Json::array()}};
@@ -39,7 +40,7 @@ inline Json calibration(int ranks, double theta, const std::vector<Link>& others
     }
   }
   for (const char* direction : {"forward", "backward"}) {
-    json["channels"].push_back({{"layer", 1},
+    json["channels"].push_back({{"layer", ExchangeSetup{}.channel},
                                 {"direction", direction},
                                 {"central_s", central_s},
                                 {"slowdown_s", 0.0},

@@ -61,7 +61,7 @@ std::vector<std::vector<float>> quantizer_rows(const Exchanged& run, const Excha
   rounding.key = {.seed = TestRank::kSeed,
                   .stream = direction == Direction::kForward ? RandomStream::kRoundForward
                                                              : RandomStream::kRoundBackward,
-                  .layer = static_cast<std::uint8_t>(setup.layer),
+                  .layer = static_cast<std::uint8_t>(setup.channel),
                   .epoch = static_cast<std::uint32_t>(epoch)};
   rounding.row_ids = ids;
   backend->quantize_rows(*queue, x.view(), {rows, first, offset, widths}, run.scale[d], rounding,
