@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
+#include "engine/training/run_folder.hpp"
 #include "launch/bench_samples.hpp"
 
 namespace atl {
@@ -43,11 +45,12 @@ ChannelTimes channel_times(const TraceRecorder& trace) {
 }
 
 // Bytes of messages by channel: what all ranks send.
-std::map<int, double> bytes_of(const Json& assignment) {
+std::map<int, double> bytes_of(const ExchangeReport& report) {
   std::map<int, double> bytes;
-  for (const Json& channel : assignment.at("channels")) {
-    bytes[slot_of(channel.at("layer").get<int>(), channel.at("direction").get<std::string>())] =
-        channel.at("bytes").get<double>();
+  for (const ExchangeReport::Messages& messages : report.channels) {
+    const Channel& channel = messages.channel;
+    bytes[slot_of(channel.layer, to_string(channel.direction))] +=
+        static_cast<double>(messages.bytes);
   }
   return bytes;
 }
@@ -63,7 +66,7 @@ class Contender {
 
   const ComparedMode& mode() const { return mode_; }
   const Samples& samples() const { return samples_; }
-  const Json& assignment() const { return assignment_; }
+  const std::optional<ExchangeReport>& report() const { return report_; }
   double loss() const { return loss_; }
 
   void run_epoch(int epoch, bool measured) {
@@ -73,7 +76,7 @@ class Contender {
     trainer_.swap_exchange(exchange_, mode_.overlap);
     state_ = trainer_.state(/*optimizer=*/true);
     loss_ = result.loss;
-    if (!result.assignment.is_null()) assignment_ = result.assignment;
+    if (result.exchange) report_ = result.exchange;
     if (!measured) return;
     samples_.add(result);
     for (const auto& [slot, times] : channel_times(trainer_.trace())) {
@@ -88,7 +91,7 @@ class Contender {
   // exchanges, and per channel what is marginal and the longer of central work and wire. `vanilla`
   // waited for every wire in full; one that carries fewer bytes takes less in proportion.
   double bound_ms(const Contender& vanilla, const std::map<int, double>& exact_bytes) const {
-    const std::map<int, double> bytes = assignment_.is_null() ? exact_bytes : bytes_of(assignment_);
+    const std::map<int, double> bytes = report_ ? bytes_of(*report_) : exact_bytes;
     double bound = spread_of(samples_.epoch_ms).median;
     for (const auto& [slot, central] : central_) {
       const double central_ms = spread_of(central).median;
@@ -106,7 +109,7 @@ class Contender {
   SafetensorsFile state_;
   Samples samples_;
   std::map<int, std::vector<double>> central_, wait_;  // by slot
-  Json assignment_;
+  std::optional<ExchangeReport> report_;               // none: exact
   double loss_ = 0;
 };
 
@@ -141,11 +144,11 @@ Json result_of(const Contender& contender, const Contender* vanilla, const Conte
   const Samples& samples = contender.samples();
   const Spread epoch = spread_of(samples.epoch_ms);
   const ComparedMode& mode = contender.mode();
-  const bool quantized = !contender.assignment().is_null();
+  const std::optional<ExchangeReport>& report = contender.report();
   Json result = {
       {"mode", mode.name},
       {"overlap", mode.overlap},
-      {"mean_bits", quantized ? contender.assignment().at("mean_bits") : Json(32.0)},
+      {"mean_bits", report ? report->mean_bits : 32.0},
       {"epoch_ms", to_json(epoch)},
       {"exposed_comm_ms",
        samples.exposed_ms.empty() ? Json(nullptr) : to_json(spread_of(samples.exposed_ms))},
@@ -158,7 +161,7 @@ Json result_of(const Contender& contender, const Contender* vanilla, const Conte
   result["bound_ms"] = std::isnan(bound_ms) ? none : Json(bound_ms);
   result["loss_difference"] =
       exact == nullptr ? none : Json((contender.loss() - exact->loss()) / exact->loss());
-  if (quantized) result["assignment"] = contender.assignment();
+  if (report) result["assignment"] = to_json(*report);
   for (const auto& [phase, ms] : samples.phase_ms) {
     result["phases_ms"][phase] = to_json(spread_of(ms));
   }

@@ -2,13 +2,16 @@
 // fetches rows of remote in-neighbours, backward fetches gradient rows of remote out-neighbours.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.hpp"
 #include "engine/exchange/distributed_operator.hpp"
 #include "engine/exchange/rank.hpp"
+#include "kernels/wire.hpp"
 
 namespace atl {
 
@@ -24,8 +27,36 @@ struct Channel {
 
   // Number of the channel among those of both directions, the same on all ranks.
   int slot() const { return 2 * number + (direction == Direction::kBackward ? 1 : 0); }
+  bool operator==(const Channel&) const = default;
 };
 constexpr int kMostChannels = 256;
+
+// How messages travel; the same on every rank.
+struct ExchangeReport {
+  struct Messages {
+    Channel channel;
+    std::int64_t columns = 0;
+    std::int64_t rows = 0;                                       // of all ranks
+    std::int64_t bytes = 0;                                      // the same
+    std::array<std::int64_t, kWireBits.size()> rows_of_width{};  // by place in kWireBits
+    bool operator==(const Messages&) const = default;
+  };
+  // What choosing widths by their cost took, and how good they are.
+  struct Choice {
+    double solver_ms = 0;  // slowest rank
+    double gap = 0;        // of the worst channel, against the bound
+    struct Times {
+      double wire_ms = 0;     // expected, of the slowest link
+      double central_ms = 0;  // of central work that hides it
+      bool operator==(const Times&) const = default;
+    };
+    std::map<int, Times> channels;  // by Channel::slot()
+  };
+
+  double mean_bits = 0;  // over the values of all messages
+  std::vector<Messages> channels;
+  std::optional<Choice> choice;  // none: widths were not chosen by their cost
+};
 
 // One exchange under way.
 class PendingExchange {
@@ -68,10 +99,9 @@ class HaloExchange {
 
   // Collective, at the end of every epoch of training, when all queued work has run: a mode may
   // check what travelled, and decide how messages travel from the next epoch on. Returns how they
-  // travelled from this epoch on, for the run's metrics and the same on every rank, or null if that
-  // is no news (docs/quantization.md has the fields). Throws Error{kInput} for messages that can't
-  // be sent.
-  virtual Json end_epoch(const Round& /*round*/) { return nullptr; }
+  // travelled from this epoch on, or nothing if that is no news. Throws Error{kInput} for messages
+  // that can't be sent.
+  virtual std::optional<ExchangeReport> end_epoch(const Round& /*round*/) { return std::nullopt; }
   // True if every epoch sends packets of the same sizes, so that an epoch can be recorded.
   virtual bool repeats() const { return true; }
   // What this rank must know to go on after a checkpoint as if nothing had happened, and back; ""

@@ -85,6 +85,31 @@ void check_figures(const Json& line, const std::string& place) {
 
 }  // namespace
 
+Json to_json(const ExchangeReport& report) {
+  Json result = Json::object();
+  if (report.choice) {
+    result.update({{"solver_ms", report.choice->solver_ms}, {"gap", report.choice->gap}});
+  }
+  result["mean_bits"] = report.mean_bits;
+  result["channels"] = Json::array();
+  for (const ExchangeReport::Messages& messages : report.channels) {
+    Json bits = Json::object();
+    for (std::size_t w = 0; w < kWireBits.size(); ++w) {
+      bits[std::to_string(kWireBits[w])] = messages.rows_of_width[w];
+    }
+    Json entry = {
+        {"layer", messages.channel.layer}, {"direction", to_string(messages.channel.direction)},
+        {"columns", messages.columns},     {"rows", messages.rows},
+        {"bytes", messages.bytes},         {"bits", bits}};
+    if (report.choice) {
+      const auto& times = report.choice->channels.at(messages.channel.slot());
+      entry.update({{"wire_ms", times.wire_ms}, {"central_ms", times.central_ms}});
+    }
+    result["channels"].push_back(std::move(entry));
+  }
+  return result;
+}
+
 RunFolder::RunFolder(const fs::path& path, RunStart start, bool take_over,
                      const fs::path& config_file)
     : path_(path) {
@@ -243,7 +268,7 @@ void RunFolder::append(const EpochResult& result, const Metrics* metrics) {
   line["phases"] = result.phase_ms;
   line["exposed_comm_ms"] = result.exposed_comm_ms;
   line["bytes_sent"] = result.bytes_sent;
-  if (!result.assignment.is_null()) line["assignment"] = result.assignment;
+  if (result.exchange) line["assignment"] = to_json(*result.exchange);
   const std::string text = line.dump() + "\n";
   const fs::path file = path_ / kMetrics;
   struct stat status {};

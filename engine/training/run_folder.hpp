@@ -15,6 +15,9 @@
 
 namespace atl {
 
+// `assignment` in metrics.jsonl (docs/quantization.md).
+Json to_json(const ExchangeReport& report);
+
 class RunFolder {
  public:
   // Of the ranks that write nothing.

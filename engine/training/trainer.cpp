@@ -172,7 +172,7 @@ EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wi
   EpochResult result;
   result.epoch = epoch;
   trace_.resolve();
-  result.assignment = exchange_->end_epoch(round(epoch, /*training=*/true));
+  result.exchange = exchange_->end_epoch(round(epoch, /*training=*/true));
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
   record_whole("epoch", epoch, start_us);
   result.bytes_sent = bytes_sent() - bytes_before;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/program/network.hpp"
@@ -31,7 +32,7 @@ struct EpochResult {
                                            // where it is not known: in replayed epochs
   std::int64_t bytes_sent = 0;             // all ranks, gradient all-reduce included
   std::map<std::string, double> phase_ms;  // this rank, by span name
-  Json assignment;                         // see HaloExchange::end_epoch; null: as before
+  std::optional<ExchangeReport> exchange;  // how messages travel; none: as before
   EpochWishes wishes;                      // of any rank
 };
 

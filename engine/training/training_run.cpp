@@ -143,7 +143,7 @@ class Run {
     }
     done_ = epoch;
     loss_ = result.loss;
-    if (!result.assignment.is_null()) assignment_ = result.assignment;
+    if (result.exchange) assignment_ = to_json(*result.exchange);
     epoch_ms_.push_back(result.epoch_ms);
     exposed_ms_.push_back(result.exposed_comm_ms);
     bytes_.push_back(static_cast<double>(result.bytes_sent));

@@ -42,7 +42,7 @@ class AdaptiveBits final : public BitPolicy {
 
   void begin(QuantizedChannel& channel, int epoch) override;
   bool end_epoch(const Round& round, QuantizedChannels& channels,
-                 std::optional<AssignmentReport>& report) override;
+                 std::optional<ExchangeReport::Choice>& choice) override;
   bool constant() const override { return false; }
   int widest() const override { return kWireBits.back(); }
   Json state() const override;
@@ -69,7 +69,7 @@ class AdaptiveBits final : public BitPolicy {
   void fetch_scores(const QuantizedChannel& channel);
   void calibrate(QuantizedChannels& channels, bool overlap);
   ChannelProblem problem(const QuantizedChannel& channel, std::vector<float>& beta) const;
-  AssignmentReport assign(int epoch, QuantizedChannels& channels);
+  ExchangeReport::Choice assign(int epoch, QuantizedChannels& channels);
   void max_over_ranks(std::span<double> values) const {
     atl::max_over_ranks(rank_.transport, values, {"bit-width assignment"});
   }
@@ -232,7 +232,7 @@ ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
   return problem;
 }
 
-AssignmentReport AdaptiveBits::assign(int epoch, QuantizedChannels& channels) {
+ExchangeReport::Choice AdaptiveBits::assign(int epoch, QuantizedChannels& channels) {
   std::vector<std::vector<float>> betas(channels.size());
   std::vector<ChannelProblem> problems;
   for (const auto& [slot, channel] : channels) {
@@ -250,9 +250,9 @@ AssignmentReport AdaptiveBits::assign(int epoch, QuantizedChannels& channels) {
   std::vector<double> figures{took.count()};
   std::vector<QuantizedChannel*> all;
   std::vector<MessageBits> bits;
-  AssignmentReport report;
+  ExchangeReport::Choice choice;
   for (std::size_t c = 0; const auto& [slot, channel] : channels) {
-    report.gap = std::max(report.gap, found[c].gap());
+    choice.gap = std::max(choice.gap, found[c].gap());
     double wire_s = 0;
     MessageBits flat;
     for (std::size_t l = 0; l < found[c].bits.size(); ++l) {
@@ -263,21 +263,21 @@ AssignmentReport AdaptiveBits::assign(int epoch, QuantizedChannels& channels) {
       flat.insert(flat.end(), link.begin(), link.end());
     }
     figures.push_back(wire_s * 1000);
-    report.channels[slot].central_ms = problems[c].central_s * 1000;
+    choice.channels[slot].central_ms = problems[c].central_s * 1000;
     all.push_back(channel.get());
     current_[slot] = flat;
     bits.push_back(std::move(flat));
     ++c;
   }
   max_over_ranks(figures);
-  report.solver_ms = figures[0];
-  for (std::size_t c = 1; auto& [slot, times] : report.channels) times.wire_ms = figures[c++];
+  choice.solver_ms = figures[0];
+  for (std::size_t c = 1; auto& [slot, times] : choice.channels) times.wire_ms = figures[c++];
   agree_on_bits(transport, all, std::move(bits), epoch);
-  return report;
+  return choice;
 }
 
 bool AdaptiveBits::end_epoch(const Round& round, QuantizedChannels& channels,
-                             std::optional<AssignmentReport>& report) {
+                             std::optional<ExchangeReport::Choice>& choice) {
   if (channels.empty()) return false;
   const int done = round.epoch - first_epoch_ + 1;
   if (done < kWarmupEpochs) {
@@ -295,7 +295,7 @@ bool AdaptiveBits::end_epoch(const Round& round, QuantizedChannels& channels,
     measurements_.observe_times(channels, kWarmupBits[kWarmupEpochs - 1]);
     calibrate(channels, round.overlap);
   }
-  report = assign(round.epoch, channels);
+  choice = assign(round.epoch, channels);
   return true;
 }
 

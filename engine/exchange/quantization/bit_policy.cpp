@@ -23,7 +23,8 @@ class UniformBits final : public BitPolicy {
     const auto layer = static_cast<std::size_t>(channel.channel().layer);
     set_uniform_bits(channel, widths_.size() == 1 ? widths_.front() : widths_.at(layer));
   }
-  bool end_epoch(const Round&, QuantizedChannels&, std::optional<AssignmentReport>&) override {
+  bool end_epoch(const Round&, QuantizedChannels&,
+                 std::optional<ExchangeReport::Choice>&) override {
     return false;
   }
   bool constant() const override { return true; }
@@ -47,7 +48,7 @@ class RandomBits final : public BitPolicy {
   }
 
   bool end_epoch(const Round& round, QuantizedChannels& channels,
-                 std::optional<AssignmentReport>&) override {
+                 std::optional<ExchangeReport::Choice>&) override {
     if (channels.empty() || round.epoch % reassign_every_ != 0) return false;
     std::vector<QuantizedChannel*> all;
     std::vector<MessageBits> bits;

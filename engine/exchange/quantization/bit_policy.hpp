@@ -1,23 +1,11 @@
 // How the quantized exchange chooses the bit-widths of messages, from epoch to epoch.
 #pragma once
 
-#include <map>
 #include <memory>
 
 #include "engine/exchange/quantization/quantized_channel.hpp"
 
 namespace atl {
-
-// What finding an assignment cost and how good it is, for metrics and the log.
-struct AssignmentReport {
-  double solver_ms = 0;  // slowest rank
-  double gap = 0;        // of the worst channel, against the bound
-  struct Times {
-    double wire_ms = 0;     // expected, of the slowest link
-    double central_ms = 0;  // of central work that hides it
-  };
-  std::map<int, Times> channels;  // by slot
-};
 
 // All calls are collective.
 class BitPolicy {
@@ -26,9 +14,9 @@ class BitPolicy {
   // Gives a channel that is used for the first time its widths.
   virtual void begin(QuantizedChannel& channel, int epoch) = 0;
   // Gives channels other widths from the next epoch on, or does nothing. Returns true if it did;
-  // `report`: the cost, where there was one.
+  // `choice`: how they were chosen, if by their cost.
   virtual bool end_epoch(const Round& round, QuantizedChannels& channels,
-                         std::optional<AssignmentReport>& report) = 0;
+                         std::optional<ExchangeReport::Choice>& choice) = 0;
   // False if widths ever change.
   virtual bool constant() const = 0;
   // The most bits that any message may come to have.

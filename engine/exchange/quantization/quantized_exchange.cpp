@@ -56,7 +56,7 @@ class QuantizedExchange final : public HaloExchange {
   }
   std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t width,
                             DType dtype) const override;
-  Json end_epoch(const Round& round) override;
+  std::optional<ExchangeReport> end_epoch(const Round& round) override;
   bool repeats() const override { return policy_->constant(); }
   std::string state() const override {
     const Json state = policy_->state();
@@ -67,8 +67,8 @@ class QuantizedExchange final : public HaloExchange {
 
  private:
   // The widths in use, summed over ranks.
-  Json describe() const;
-  void log_assignment(const Json& assignment, int epoch);
+  ExchangeReport describe() const;
+  void log_choice(const ExchangeReport& report, int epoch);
 
   WidthOptions options_;
   const Rank& rank_;
@@ -78,8 +78,8 @@ class QuantizedExchange final : public HaloExchange {
   QuantizedChannels channels_;
   std::shared_ptr<const void> rows_;
   bool changed_ = false;  // the widths since the last epoch
-  std::optional<AssignmentReport> report_;
-  std::map<std::string, std::string> logged_;  // the last line of each channel
+  std::optional<ExchangeReport::Choice> choice_;
+  std::map<int, std::string> logged_;  // the last line of each channel, by slot
 };
 
 std::unique_ptr<PendingExchange> QuantizedExchange::begin(const DistributedOperator& op,
@@ -110,18 +110,21 @@ std::int64_t QuantizedExchange::buffer_bytes(const DistributedOperator& op, std:
          (wire_row_bytes(policy_->widest(), width, dtype) + kPerMessage);
 }
 
-Json QuantizedExchange::end_epoch(const Round& round) {
+std::optional<ExchangeReport> QuantizedExchange::end_epoch(const Round& round) {
   if (!rank_.backend.host_accessible()) {
     for (const auto& [slot, channel] : channels_) channel->require_sendable(round.epoch);
   }
-  Json news = changed_ ? describe() : Json(nullptr);
-  if (changed_) log_assignment(news, round.epoch);
-  report_.reset();
-  changed_ = policy_->end_epoch(round, channels_, report_);
+  std::optional<ExchangeReport> news;
+  if (changed_) {
+    news = describe();
+    log_choice(*news, round.epoch);
+  }
+  choice_.reset();
+  changed_ = policy_->end_epoch(round, channels_, choice_);
   return news;
 }
 
-Json QuantizedExchange::describe() const {
+ExchangeReport QuantizedExchange::describe() const {
   constexpr std::size_t kWidths = kWireBits.size();
   std::vector<std::int64_t> sums;
   for (const auto& [slot, channel] : channels_) {
@@ -131,60 +134,46 @@ Json QuantizedExchange::describe() const {
     sums.insert(sums.end(), counts.begin(), counts.end());
   }
   rank_.transport.all_reduce(std::span(sums), {"bit-width report"});
-  Json result = Json::object();
-  if (report_) result.update({{"solver_ms", report_->solver_ms}, {"gap", report_->gap}});
-  result["mean_bits"] = 0.0;
-  result["channels"] = Json::array();
+  ExchangeReport report;
+  report.choice = choice_;
   double values = 0;
   double value_bits = 0;
   auto sum = sums.begin();
   for (const auto& [slot, channel] : channels_) {
-    Json bits = Json::object();
-    std::int64_t rows = 0;
+    ExchangeReport::Messages messages{.channel = channel->channel(), .columns = channel->cols()};
     for (std::size_t w = 0; w < kWidths; ++w) {
-      const std::int64_t messages = sum[static_cast<std::ptrdiff_t>(w)];
-      bits[std::to_string(kWireBits[w])] = messages;
-      rows += messages;
-      value_bits += static_cast<double>(messages * channel->cols() * kWireBits[w]);
+      const std::int64_t rows = *sum++;
+      messages.rows_of_width[w] = rows;
+      messages.rows += rows;
+      value_bits += static_cast<double>(rows * messages.columns * kWireBits[w]);
     }
-    Json entry = {{"layer", channel->channel().layer},
-                  {"direction", to_string(channel->channel().direction)},
-                  {"columns", channel->cols()},
-                  {"rows", rows},
-                  {"bytes", sum[kWidths]},
-                  {"bits", bits}};
-    if (report_) {
-      const AssignmentReport::Times& times = report_->channels.at(slot);
-      entry.update({{"wire_ms", times.wire_ms}, {"central_ms", times.central_ms}});
-    }
-    result["channels"].push_back(entry);
-    values += static_cast<double>(rows * channel->cols());
-    sum += kWidths + 1;
+    messages.bytes = *sum++;
+    values += static_cast<double>(messages.rows * messages.columns);
+    report.channels.push_back(messages);
   }
-  if (values > 0) result["mean_bits"] = value_bits / values;
-  return result;
+  if (values > 0) report.mean_bits = value_bits / values;
+  return report;
 }
 
-void QuantizedExchange::log_assignment(const Json& assignment, int epoch) {
-  if (rank_.transport.rank() != 0 || !report_) return;
+void QuantizedExchange::log_choice(const ExchangeReport& report, int epoch) {
+  if (rank_.transport.rank() != 0 || !report.choice) return;
   double bytes = 0;
-  for (const Json& channel : assignment.at("channels")) bytes += channel.at("bytes").get<double>();
+  for (const ExchangeReport::Messages& m : report.channels) bytes += static_cast<double>(m.bytes);
   log::info(
       "epoch {}: {:.2f} mean bits, {:.3f} MB of messages per epoch, assigned in {:.1f} ms, "
       "within {:.1e} of the optimum",
-      epoch, assignment.at("mean_bits").get<double>(), bytes / 1e6, report_->solver_ms,
-      report_->gap);
+      epoch, report.mean_bits, bytes / 1e6, report.choice->solver_ms, report.choice->gap);
   // Shares change little from one assignment to the next: only what is new is worth a line.
-  for (const Json& channel : assignment.at("channels")) {
+  for (const ExchangeReport::Messages& m : report.channels) {
     std::vector<std::string> shares;
-    for (const auto& [bits, count] : channel.at("bits").items()) {
-      const double share = count.get<double>() / channel.at("rows").get<double>();
-      if (count != 0) shares.push_back(fmt::format("{} bits {:.0f} %", bits, 100 * share));
+    for (std::size_t w = 0; w < kWireBits.size(); ++w) {
+      if (m.rows_of_width[w] == 0) continue;
+      const double share = static_cast<double>(m.rows_of_width[w]) / static_cast<double>(m.rows);
+      shares.push_back(fmt::format("{} bits {:.0f} %", kWireBits[w], 100 * share));
     }
-    const std::string place = fmt::format("layer {} {}", channel.at("layer").get<int>(),
-                                          channel.at("direction").get<std::string>());
-    const std::string line = fmt::format("  {}: {}", place, fmt::join(shares, ", "));
-    if (std::exchange(logged_[place], line) != line) log::info("{}", line);
+    const std::string line = fmt::format("  layer {} {}: {}", m.channel.layer,
+                                         to_string(m.channel.direction), fmt::join(shares, ", "));
+    if (std::exchange(logged_[m.channel.slot()], line) != line) log::info("{}", line);
   }
 }
 

@@ -41,8 +41,8 @@ struct ExchangedChannel {
 };
 
 struct ExchangedEpoch {
-  ExchangedChannel channels[2];  // by Direction
-  Json assignment;               // what end_epoch() gave on rank 0
+  ExchangedChannel channels[2];          // by Direction
+  std::optional<ExchangeReport> report;  // what end_epoch() gave on rank 0
 };
 
 struct Exchanged {
@@ -99,8 +99,8 @@ class ExchangingRank {
       channel.halo[static_cast<std::size_t>(rank_.transport.rank())] = std::move(rows);
     }
     rank_.trace.resolve();
-    Json assignment = exchange_->end_epoch({.epoch = epoch});
-    if (rank_.transport.rank() == 0) seen.assignment = std::move(assignment);
+    std::optional<ExchangeReport> report = exchange_->end_epoch({.epoch = epoch});
+    if (rank_.transport.rank() == 0) seen.report = std::move(report);
   }
 
   void describe(Exchanged& result) {

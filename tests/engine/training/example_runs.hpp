@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "datasets/generate.hpp"
 #include "engine/training/rank_job.hpp"
+#include "engine/training/run_folder.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace atl {
@@ -64,7 +65,8 @@ inline RunResult run_epochs(const std::filesystem::path& dataset, int ranks,
       const EpochResult epoch_result = job.trainer().run_epoch(epoch);
       losses.push_back(epoch_result.loss);
       bytes.push_back(epoch_result.bytes_sent);
-      assignments.push_back(epoch_result.assignment);
+      assignments.push_back(epoch_result.exchange ? to_json(*epoch_result.exchange)
+                                                  : Json(nullptr));
     }
     const Metrics metrics = job.trainer().evaluate(last);
     std::int64_t formula = job.trainer().network().halo_bytes_per_epoch();

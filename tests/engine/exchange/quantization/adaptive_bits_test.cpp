@@ -75,22 +75,23 @@ TEST_P(AdaptiveOnBackends, SlowLinksGetFewBitsAndTheBytesAreThoseOfTheReport) {
   for (int epoch = 1; epoch <= 12; ++epoch) {
     const ExchangedEpoch& seen = run.epochs[epoch - 1];
     const bool news = epoch <= 6 || epoch == 9 || epoch == 12;
-    ASSERT_EQ(!seen.assignment.is_null(), news) << epoch;
+    ASSERT_EQ(seen.report.has_value(), news) << epoch;
     if (epoch <= 5) {
-      EXPECT_EQ(seen.assignment.at("mean_bits").get<double>(), kWarmup[epoch - 1]);
+      EXPECT_EQ(seen.report->mean_bits, kWarmup[epoch - 1]);
       continue;
     }
     if (!news) continue;
-    EXPECT_LT(seen.assignment.at("mean_bits").get<double>(), 16);
-    EXPECT_GE(seen.assignment.at("solver_ms").get<double>(), 0);
-    EXPECT_LT(seen.assignment.at("gap").get<double>(), 0.05);
+    EXPECT_LT(seen.report->mean_bits, 16);
+    ASSERT_TRUE(seen.report->choice);
+    EXPECT_GE(seen.report->choice->solver_ms, 0);
+    EXPECT_LT(seen.report->choice->gap, 0.05);
     for (const std::size_t d : {std::size_t{0}, std::size_t{1}}) {
-      const Json& channel = seen.assignment.at("channels").at(d);
+      const ExchangeReport::Messages& messages = seen.report->channels.at(d);
       std::int64_t formula = 0;
-      for (const auto& [bits, count] : channel.at("bits").items()) {
-        formula += count.get<std::int64_t>() * wire_row_bytes(std::stoi(bits), 24, DType::kF32);
+      for (std::size_t w = 0; w < kWireBits.size(); ++w) {
+        formula += messages.rows_of_width[w] * wire_row_bytes(kWireBits[w], 24, DType::kF32);
       }
-      EXPECT_EQ(channel.at("bytes"), formula);
+      EXPECT_EQ(messages.bytes, formula);
       for (int later = epoch; later <= std::min(epoch + 2, 12); ++later) {
         EXPECT_EQ(run.epochs[later - 1].channels[d].bytes, formula) << later;
       }
@@ -98,8 +99,8 @@ TEST_P(AdaptiveOnBackends, SlowLinksGetFewBitsAndTheBytesAreThoseOfTheReport) {
     }
   }
   // Assigned again with what had changed meanwhile.
-  EXPECT_NE(run.epochs[5].assignment.at("channels").at(0).at("bits"),
-            run.epochs[11].assignment.at("channels").at(0).at("bits"));
+  EXPECT_NE(run.epochs[5].report->channels.at(0).rows_of_width,
+            run.epochs[11].report->channels.at(0).rows_of_width);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, AdaptiveOnBackends,
@@ -110,9 +111,9 @@ TEST_F(AdaptiveBitsTest, ExpectedTimesAreThoseOfTheSlowestLink) {
   const double theta = 1e-6;
   // The state after epoch 9 holds the widths assigned then; epoch 10 reports them.
   Exchanged run = exchanged(graph(), adaptive_setup(3, calibration(3, theta), 9));
-  const Json report =
-      exchanged(graph(), adaptive_setup(3, calibration(3, theta), 9 + 3)).epochs[8].assignment;
-  ASSERT_FALSE(report.is_null());
+  const std::optional<ExchangeReport> report =
+      exchanged(graph(), adaptive_setup(3, calibration(3, theta), 9 + 3)).epochs[8].report;
+  ASSERT_TRUE(report && report->choice);
   run = exchanged(graph(), adaptive_setup(3, calibration(3, theta), 8));
   for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
     const Widths widths(run, 3, direction);
@@ -124,9 +125,10 @@ TEST_F(AdaptiveBitsTest, ExpectedTimesAreThoseOfTheSlowestLink) {
         slowest = std::max(slowest, bytes * theta + 1e-4);
       }
     }
-    const Json& channel = report.at("channels").at(place(direction));
-    EXPECT_NEAR(channel.at("wire_ms").get<double>(), slowest * 1000, 1e-9);
-    EXPECT_EQ(channel.at("central_ms"), 0);
+    const int slot = report->channels.at(place(direction)).channel.slot();
+    const ExchangeReport::Choice::Times& times = report->choice->channels.at(slot);
+    EXPECT_NEAR(times.wire_ms, slowest * 1000, 1e-9);
+    EXPECT_EQ(times.central_ms, 0);
   }
 }
 
@@ -149,7 +151,7 @@ TEST_F(AdaptiveBitsTest, WhatNobodyWaitsForTravelsExactly) {
     const Exchanged run = exchanged(graph(), adaptive_setup(2, given, 7));
     EXPECT_TRUE(Widths(run, 2, Direction::kForward).all(32));
     EXPECT_TRUE(Widths(run, 2, Direction::kBackward).all(32));
-    EXPECT_EQ(run.epochs[5].assignment.at("mean_bits").get<double>(), 32);
+    EXPECT_EQ(run.epochs[5].report->mean_bits, 32);
     ExchangeSetup exact = adaptive_setup(2, nullptr, 7);
     exact.exchange = {};
     EXPECT_TRUE(same_halo(run.epochs[6], exchanged(graph(), exact).epochs[6]));
@@ -249,8 +251,8 @@ TEST_F(AdaptiveBitsTest, AssignsWidthsToHugeRows) {
     return 1e30F * drifting(node, column, epoch);
   };
   const Exchanged huge = exchanged(graph(), setup);
-  EXPECT_LT(huge.epochs[5].assignment.at("mean_bits").get<double>(), 32);
-  EXPECT_LT(huge.epochs[5].assignment.at("gap").get<double>(), 0.05);
+  EXPECT_LT(huge.epochs[5].report->mean_bits, 32);
+  EXPECT_LT(huge.epochs[5].report->choice->gap, 0.05);
 }
 
 }  // namespace

@@ -27,8 +27,12 @@ TEST_F(AdaptiveBitsTest, GoesOnFromItsStateBitForBit) {
       const ExchangedEpoch& seen =
           epoch <= cut ? begun.epochs[epoch - 1] : resumed.epochs[epoch - cut - 1];
       ASSERT_TRUE(same_halo(seen, expected)) << "cut after " << cut << ", epoch " << epoch;
-      if (expected.assignment.is_null() || epoch == cut + 1) continue;
-      EXPECT_EQ(seen.assignment.at("channels"), expected.assignment.at("channels")) << epoch;
+      if (!expected.report || epoch == cut + 1) continue;
+      ASSERT_TRUE(seen.report) << epoch;
+      EXPECT_EQ(seen.report->channels, expected.report->channels) << epoch;
+      ASSERT_EQ(seen.report->choice.has_value(), expected.report->choice.has_value()) << epoch;
+      if (!seen.report->choice) continue;
+      EXPECT_EQ(seen.report->choice->channels, expected.report->choice->channels) << epoch;
     }
     EXPECT_EQ(resumed.states, whole.states) << "cut after " << cut;
   }

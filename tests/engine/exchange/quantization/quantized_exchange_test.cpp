@@ -145,20 +145,25 @@ TEST_P(QuantizedExchangeTest, ReportsTheWidthsOnce) {
   ExchangeSetup setup = this->setup("4");
   setup.last_epoch = 3;
   const Exchanged run = exchanged(graph(), setup);
-  EXPECT_TRUE(run.epochs[1].assignment.is_null());
-  EXPECT_TRUE(run.epochs[2].assignment.is_null());
-  const Json& channels = run.epochs[0].assignment.at("channels");
+  EXPECT_FALSE(run.epochs[1].report);
+  EXPECT_FALSE(run.epochs[2].report);
+  ASSERT_TRUE(run.epochs[0].report);
+  EXPECT_FALSE(run.epochs[0].report->choice);
+  const std::vector<ExchangeReport::Messages>& channels = run.epochs[0].report->channels;
   ASSERT_EQ(channels.size(), 2U);
   for (const std::size_t d : {std::size_t{0}, std::size_t{1}}) {
-    EXPECT_EQ(channels[d].at("layer"), 1);
-    EXPECT_EQ(channels[d].at("direction"), d == 0 ? "forward" : "backward");
-    EXPECT_EQ(channels[d].at("columns"), 37);
-    EXPECT_EQ(channels[d].at("rows"), run.messages[d]);
-    EXPECT_EQ(channels[d].at("bits").at("4"), run.messages[d]);
-    EXPECT_EQ(channels[d].at("bits").at("8"), 0);
-    EXPECT_EQ(channels[d].at("bytes"), run.epochs[0].channels[d].bytes);
+    EXPECT_EQ(channels[d].channel,
+              (Channel{.number = setup.channel,
+                       .layer = setup.layer,
+                       .direction = d == 0 ? Direction::kForward : Direction::kBackward}));
+    EXPECT_EQ(channels[d].columns, 37);
+    EXPECT_EQ(channels[d].rows, run.messages[d]);
+    for (std::size_t w = 0; w < kWireBits.size(); ++w) {
+      EXPECT_EQ(channels[d].rows_of_width[w], kWireBits[w] == 4 ? run.messages[d] : 0);
+    }
+    EXPECT_EQ(channels[d].bytes, run.epochs[0].channels[d].bytes);
   }
-  EXPECT_EQ(run.epochs[0].assignment.at("mean_bits").get<double>(), 4);
+  EXPECT_EQ(run.epochs[0].report->mean_bits, 4);
 }
 
 // The rows of these tests belong to layer 1.
@@ -166,7 +171,7 @@ TEST_P(QuantizedExchangeTest, AListGivesEachLayerItsWidth) {
   const Exchanged listed = exchanged(graph(), setup("8,2,32"));
   EXPECT_TRUE(same_halo(listed.epochs[0], exchanged(graph(), setup("2")).epochs[0]));
   EXPECT_FALSE(same_halo(listed.epochs[0], exchanged(graph(), setup("8")).epochs[0]));
-  EXPECT_EQ(listed.epochs[0].assignment.at("mean_bits").get<double>(), 2);
+  EXPECT_EQ(listed.epochs[0].report->mean_bits, 2);
 }
 
 // Redrawn after epochs 2 and 4; every epoch's counter is what the widths in use add up to.
@@ -176,28 +181,28 @@ TEST_P(QuantizedExchangeTest, RandomWidthsSendTheBytesTheyReport) {
   setup.last_epoch = 6;
   const Exchanged run = exchanged(graph(), setup);
   for (const std::size_t d : {std::size_t{0}, std::size_t{1}}) {
-    const Json* widths = nullptr;
+    const ExchangeReport::Messages* widths = nullptr;
     for (int epoch = 1; epoch <= 6; ++epoch) {
       const ExchangedEpoch& seen = run.epochs[epoch - 1];
-      EXPECT_EQ(seen.assignment.is_null(), epoch % 2 == 0) << epoch;
-      if (!seen.assignment.is_null()) widths = &seen.assignment.at("channels")[d];
+      EXPECT_EQ(!seen.report, epoch % 2 == 0) << epoch;
+      if (seen.report) widths = &seen.report->channels.at(d);
       std::int64_t formula = 0;
       std::int64_t rows = 0;
-      for (const auto& [bits, count] : widths->at("bits").items()) {
-        const int b = std::stoi(bits);
-        const auto messages = count.get<std::int64_t>();
+      for (std::size_t w = 0; w < kWireBits.size(); ++w) {
+        const int b = kWireBits[w];
+        const std::int64_t messages = widths->rows_of_width[w];
         formula += messages * wire_row_bytes(b, setup.width, setup.dtype);
         rows += messages;
         if (b != 2 && b != 4 && b != 8) {
-          EXPECT_EQ(messages, 0) << bits;
+          EXPECT_EQ(messages, 0) << b;
         } else {
           // A third each: five standard deviations are 0.29 of that for 60 messages.
           const double third = static_cast<double>(run.messages[d]) / 3;
-          EXPECT_NEAR(static_cast<double>(messages), third, 5 * std::sqrt(2 * third / 3)) << bits;
+          EXPECT_NEAR(static_cast<double>(messages), third, 5 * std::sqrt(2 * third / 3)) << b;
         }
       }
       EXPECT_EQ(rows, run.messages[d]);
-      EXPECT_EQ(widths->at("bytes"), formula);
+      EXPECT_EQ(widths->bytes, formula);
       // The first exchange of a channel also agrees on widths.
       if (epoch > 1) {
         EXPECT_EQ(seen.channels[d].bytes, formula) << epoch;
@@ -221,7 +226,7 @@ TEST_P(QuantizedExchangeTest, ConstantChannelsTravelExactly) {
   setup.constant = true;
   const Exchanged run = exchanged(graph(), setup);
   EXPECT_TRUE(same_halo(run.epochs[0], run_exact(graph(), setup).epochs[0]));
-  EXPECT_TRUE(run.epochs[0].assignment.is_null());
+  EXPECT_FALSE(run.epochs[0].report);
 }
 
 std::vector<QuantizedCase> quantized_cases() {
