@@ -1,4 +1,7 @@
 // Method `auto`: what was measured to cut best for the size of the graph (docs/partition.md).
+#include <omp.h>
+
+#include <algorithm>
 #include <array>
 #include <exception>
 
@@ -18,11 +21,11 @@ class AutoPartitioner : public Partitioner {
     if (multilevel.is_small() || problem.objective == PartitionObjective::kCut) {
       return metis->partition(problem);
     }
-    // Two cuts at once. Each is made by one thread, however many there are. Searching them before
-    // they are combined takes half as long again for 0.7 % fewer rows.
+    // Two cuts at once, or one after the other. Each is made by one thread, however many there are.
+    // Searching them before they are combined takes half as long again for 0.7 % fewer rows.
     std::array<std::vector<std::int32_t>, 2> cuts;
     std::array<std::exception_ptr, 2> errors;
-#pragma omp parallel for schedule(static, 1) num_threads(2)
+#pragma omp parallel for schedule(static, 1) num_threads(std::min(2, omp_get_max_threads()))
     for (int i = 0; i < 2; ++i) {
       try {
         cuts[i] = i == 0 ? multilevel.cut(/*climb=*/false) : metis->partition(problem);

@@ -60,8 +60,13 @@ class PinCounts {
   // f(part) for each part with pins.
   template <typename F>
   void for_each(std::int64_t net, const F& f) const {
+    for_each_count(net, [&](int part, std::int32_t) { f(part); });
+  }
+  // f(part, count) for each of them.
+  template <typename F>
+  void for_each_count(std::int64_t net, const F& f) const {
     for (std::int64_t i = first_[net]; i < first_[net + 1]; ++i) {
-      if (count_[i] > 0) f(static_cast<int>(part_[i]));
+      if (count_[i] > 0) f(static_cast<int>(part_[i]), count_[i]);
     }
   }
   // Adds `weight` to near[part] for each of these.

@@ -1,6 +1,7 @@
 #include "partition/multilevel.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -8,7 +9,9 @@
 #include "partition/climb.hpp"
 #include "partition/cut_weight.hpp"
 #include "partition/descent.hpp"
-#include "partition/island_rows.hpp"
+#include "partition/island_prices.hpp"
+#include "partition/peak_prices.hpp"
+#include "partition/priced_rows.hpp"
 #include "partition/transpose.hpp"
 
 namespace atl {
@@ -260,9 +263,37 @@ void Multilevel::refine(std::span<std::int32_t> part_of) const {
 void Multilevel::refine_islands(std::span<std::int32_t> part_of) const {
   const Activity activity("improving the cut between islands");
   const std::vector<Nets> directions = nets();
-  IslandRows rows(directions, part_of, problem_.islands);
+  IslandPrices prices(problem_.islands);
+  PricedRows rows(directions, part_of, problem_.parts, prices);
   PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
   Descent(rows, loads, part_of).run(kLeastGain * static_cast<double>(rows.cost()));
+}
+
+// Descents at rising pressure leave the fullest part, whatever that costs others; those at a low
+// one take back rows that were paid for nothing.
+void Multilevel::even_out(std::span<std::int32_t> part_of) const {
+  if (!detailed_ || problem_.objective != PartitionObjective::kVolume) return;
+  constexpr std::array kPressures = {1, 1, 2, 2, 1, 4, 4, 1, 8, 8, 1};
+  const Activity activity("evening out what parts send and receive");
+  const std::vector<Nets> directions = nets();
+  PeakPrices prices(directions.size(), problem_.parts);
+  PricedRows rows(directions, part_of, problem_.parts, prices);
+  PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
+  const auto total = static_cast<double>(prices.total());
+  const auto peak = static_cast<double>(prices.peak());
+  if (total == 0) return;
+  std::vector<std::int32_t> best(part_of.begin(), part_of.end());
+  double least = 2;
+  for (const int pressure : kPressures) {
+    prices.set_pressure(pressure);
+    Descent(rows, loads, part_of).run(std::numeric_limits<double>::infinity());
+    const double of_total = static_cast<double>(prices.total()) / total;
+    const double of_both = of_total + static_cast<double>(prices.peak()) / peak;
+    if (of_total > kMostRowsForPeak || of_both >= least) continue;
+    least = of_both;
+    std::ranges::copy(part_of, best.begin());
+  }
+  std::ranges::copy(best, part_of.begin());
 }
 
 std::unique_ptr<Partitioner> make_community_partitioner() {

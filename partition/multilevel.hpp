@@ -19,6 +19,8 @@ class Multilevel {
   // gain little: 0.4 % of the rows of the products shape at .3 for 15 times the time.
   static constexpr std::int64_t kDetailedEntries = 6'000'000;
 
+  static constexpr double kMostRowsForPeak = 1.01;
+
   // METIS cuts so many nodes in a moment, and they leave it room to balance.
   static std::int64_t nodes_of_last_level(int parts);
 
@@ -45,7 +47,11 @@ class Multilevel {
   // Fewer halo rows by moving nodes, within (1 + imbalance) * share where that can be had; never
   // more rows unless a part was above it.
   void refine(std::span<std::int32_t> part_of) const;
-  // The same for rows weighted by island (partition/island_rows.hpp), by descent alone.
+  // The part that sends or receives most gets less to do, which all others wait for: nodes move
+  // where that lowers the sum of two ratios to the cut as it came, of all rows and of that part's;
+  // the former ends at kMostRowsForPeak at most. Where detailed.
+  void even_out(std::span<std::int32_t> part_of) const;
+  // The same for rows weighted by island (partition/island_prices.hpp), by descent alone.
   void refine_islands(std::span<std::int32_t> part_of) const;
 
  private:

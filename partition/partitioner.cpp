@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/openmp_threads.hpp"
 #include "partition/multilevel.hpp"
 #include "partition/transpose.hpp"
 
@@ -40,6 +41,9 @@ std::unique_ptr<Partitioner> make_partitioner(const PartitionOptions& options) {
 std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split) {
+  // Waking threads costs small graphs more than they save.
+  constexpr std::int64_t kManyNodes = 20'000;
+  const OpenMpThreads threads(graph.nodes() < kManyNodes ? 1 : omp_get_max_threads());
   const auto partitioner = make_partitioner(options);
   PartitionProblem problem = make_partition_problem(graph, parts, options, split);
   if (parts == 1) return std::vector<std::int32_t>(graph.nodes(), 0);
@@ -65,7 +69,11 @@ std::vector<std::int32_t> cut_graph(const Partitioner& partitioner,
   validate_assignment(problem, part_of);
   repair_empty_parts(problem, part_of);
   // Islands were refined already: all rows alike would bring back rows between them.
-  if (problem.refine && problem.islands.empty()) Multilevel(problem).refine(part_of);
+  if (problem.refine && problem.islands.empty()) {
+    const Multilevel multilevel(problem);
+    multilevel.refine(part_of);
+    multilevel.even_out(part_of);
+  }
   rebalance(problem, part_of);
   return part_of;
 }

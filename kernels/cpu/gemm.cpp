@@ -1,8 +1,7 @@
 // Matrix products, cut into blocks by size alone; each block is one product of one thread
 // (kernels/cpu/product.hpp, panels.hpp, tiles.hpp). Where the processor does not multiply bf16,
 // operands are widened block by block.
-#include <omp.h>
-
+#include "base/openmp_threads.hpp"
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/panels.hpp"
@@ -171,25 +170,14 @@ int threads_of_product(ConstMatrixView a, ConstMatrixView c, std::int64_t inner,
       a.rows * a.cols + c.rows * c.cols + c.rows * inner * c.cols / kProductsPerElement, most);
 }
 
-// oneDNN asks OpenMP how many threads to use: the caller's blocks are for one each. The others have
-// said so for good (Workers).
-class OneOpenMpThread {
- public:
-  OneOpenMpThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  OneOpenMpThread(const OneOpenMpThread&) = delete;
-  OneOpenMpThread& operator=(const OneOpenMpThread&) = delete;
-  ~OneOpenMpThread() { omp_set_num_threads(before_); }
-
- private:
-  int before_;
-};
-
 // Calls body(block, memory) for every block of [0, blocks) by `threads` threads, each of which has
 // `own` entries of `memory` to itself.
 template <typename Body>
 void for_blocks(Workers& workers, int threads, std::int64_t blocks, float* memory, std::int64_t own,
                 const Body& body) {
-  const OneOpenMpThread one;
+  // oneDNN asks OpenMP how many threads to use: the caller's blocks are for one each. The others
+  // have said so for good (Workers).
+  const OpenMpThreads one(1);
   workers.run(blocks, threads,
               [&](std::int64_t block, int slot) { body(block, memory + slot * own); });
 }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "base/philox.hpp"
+#include "partition/halo_rows.hpp"
 #include "partition/local_graph.hpp"
+#include "partition/transpose.hpp"
 #include "tests/partition/example_graphs.hpp"
 
 namespace atl {
@@ -43,28 +45,27 @@ inline Parts random_parts(std::int64_t nodes, int parts, std::uint64_t seed) {
 }
 
 // Rows that training sends, one direction of a symmetric graph, both of a directed one: every pair
-// of a node and another part with a node that reads it. weight(part of the node, part of the
-// reader).
+// of a node and another part with a node that reads it. weight(direction, part of the node, part of
+// the reader).
 template <typename Weight>
 std::int64_t weigh_rows(const GraphView& graph, const Parts& part_of, const Weight& weight) {
-  std::set<std::pair<std::int32_t, std::int32_t>> forward;
-  std::set<std::pair<std::int32_t, std::int32_t>> backward;
+  std::vector<std::set<std::pair<std::int32_t, std::int32_t>>> directions(2);
   for (std::int32_t v = 0; v < graph.nodes(); ++v) {
     for (const std::int32_t u : graph.in_edges.row(v)) {
       if (part_of[u] == part_of[v]) continue;
-      forward.emplace(u, part_of[v]);
-      backward.emplace(v, part_of[u]);
+      directions[0].emplace(u, part_of[v]);
+      directions[1].emplace(v, part_of[u]);
     }
   }
-  if (graph.symmetric) backward.clear();
+  if (graph.symmetric) directions.pop_back();
   std::int64_t sum = 0;
-  for (const auto& rows : {forward, backward}) {
-    for (const auto& [node, part] : rows) sum += weight(part_of[node], part);
+  for (std::size_t d = 0; d < directions.size(); ++d) {
+    for (const auto& [node, part] : directions[d]) sum += weight(d, part_of[node], part);
   }
   return sum;
 }
 inline std::int64_t count_rows(const GraphView& graph, const Parts& part_of) {
-  return weigh_rows(graph, part_of, [](std::int32_t, std::int32_t) { return 1; });
+  return weigh_rows(graph, part_of, [](std::size_t, int, int) { return 1; });
 }
 
 // Stored edges between parts.
@@ -74,6 +75,25 @@ inline std::int64_t count_cut_edges(const GraphView& graph, const Parts& part_of
     for (const std::int32_t u : graph.in_edges.row(v)) edges += part_of[u] != part_of[v] ? 1 : 0;
   }
   return edges;
+}
+
+// The nets of a graph's rows.
+struct Directions {
+  explicit Directions(const GraphView& graph) : reversed(transpose(graph.in_edges)) {
+    const CsrView in = graph.in_edges;
+    if (graph.symmetric) {
+      nets = {{in, in, true}};
+    } else {
+      nets = {{reversed.view(), in, true}, {in, reversed.view(), true}};
+    }
+  }
+  Csr reversed;
+  std::vector<Nets> nets;
+};
+
+inline PartLoads no_limits(const Parts& part_of, const std::vector<std::int32_t>& weights,
+                           int parts) {
+  return {1, weights, std::vector<double>(static_cast<std::size_t>(parts), 1e18), part_of};
 }
 
 // `count` cliques of `size` nodes with consecutive ids. ring: the last node of each is linked to

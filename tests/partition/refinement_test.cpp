@@ -18,23 +18,6 @@
 namespace atl {
 namespace {
 
-struct Directions {
-  explicit Directions(const GraphView& graph) : reversed(transpose(graph.in_edges)) {
-    const CsrView in = graph.in_edges;
-    if (graph.symmetric) {
-      nets = {{in, in, true}};
-    } else {
-      nets = {{reversed.view(), in, true}, {in, reversed.view(), true}};
-    }
-  }
-  Csr reversed;
-  std::vector<Nets> nets;
-};
-
-PartLoads no_limits(const Parts& part_of, const std::vector<std::int32_t>& weights, int parts) {
-  return {1, weights, std::vector<double>(static_cast<std::size_t>(parts), 1e18), part_of};
-}
-
 TEST(HaloRows, GainsAndCountsAreThoseOfARecount) {
   for (const int parts : {2, 3, 7, 70}) {
     for (const bool directed : {false, true}) {
