@@ -49,30 +49,4 @@ double mean_message_bytes(double bits, std::int64_t cols) {
   return bytes(below) + share * (bytes(*above) - bytes(below));
 }
 
-double all_reduce_seconds(const Topology& topology, double bytes) {
-  const int ranks = topology.ranks();
-  if (ranks == 1) return 0;
-  const double block = bytes / ranks;
-  std::vector<double> sent(topology.hosts.size(), 0);  // towards other hosts; received is equal
-  double slowest = 0;
-  for (int from = 0; from < ranks; ++from) {
-    const auto host =
-        static_cast<std::size_t>(topology.devices[static_cast<std::size_t>(from)].host);
-    for (int to = 0; to < ranks; ++to) {
-      if (to == from) continue;
-      const Link& link = topology.link(from, to);
-      slowest = std::max(slowest, link.latency_s + block / link.bytes_per_s);
-      if (topology.devices[static_cast<std::size_t>(to)].host != static_cast<int>(host)) {
-        sent[host] += block;
-      }
-    }
-  }
-  for (std::size_t h = 0; h < sent.size(); ++h) {
-    const Host& host = topology.hosts[h];
-    slowest =
-        std::max(slowest, sent[h] / std::min(host.send_bytes_per_s, host.receive_bytes_per_s));
-  }
-  return 2 * slowest;
-}
-
 }  // namespace atl

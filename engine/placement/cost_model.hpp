@@ -93,8 +93,4 @@ double quantize_seconds(const Device& device, std::int64_t rows, std::int64_t co
 // counts in proportion; 32 is what exact messages take.
 double mean_message_bytes(double bits, std::int64_t cols);
 
-// Sum over all ranks of `bytes` on each as engine/comm does it: reduce-scatter and all-gather, each
-// an all-to-all of bytes / ranks per pair.
-double all_reduce_seconds(const Topology& topology, double bytes);
-
 }  // namespace atl

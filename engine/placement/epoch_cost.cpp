@@ -120,7 +120,7 @@ class ScopeReader {
       part.sum_s = sum_seconds(setting_.topology, kFloatBytes * values, setting_.gradient_sum);
     } else {
       // Two doubles per column.
-      part.sum_s = all_reduce_seconds(setting_.topology, 16 * static_cast<double>(op.columns));
+      part.sum_s = sum_seconds(setting_.topology, 16 * static_cast<double>(op.columns), {});
     }
     part.sum_s *= setting_.corrections.factor(0, place);
     parts_.emplace_back();

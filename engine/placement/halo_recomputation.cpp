@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/placement/boundary_recomputation.hpp"
-
 namespace atl {
 
 namespace {
@@ -56,26 +54,19 @@ Recomputation recomputation_by_cost(const EpochSetting& setting,
   }
   Recomputation result(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
-    // All rows of a pair cost alike, so a pair stands for them.
-    RecomputationProblem problem;
-    problem.layers.resize(1);
+    const Device& device = topology.devices[static_cast<std::size_t>(rank)];
     for (int owner = 0; owner < ranks; ++owner) {
+      if (owner == rank) continue;
+      // All rows of a pair cost alike, and what they are made from has been there since the start.
       const std::int64_t rows =
           setting.partition
               .forward_rows[static_cast<std::size_t>(rank) * static_cast<std::size_t>(ranks) +
                             static_cast<std::size_t>(owner)];
-      const Device& device = topology.devices[static_cast<std::size_t>(rank)];
-      problem.layers[0].push_back(
-          {.fetch_s = owner == rank ? 0
-                                    : fetch_seconds(topology, owner, rank,
-                                                    static_cast<double>(rows) * row_bytes),
-           .recompute_s = computing_halo_seconds(programs, device, rows),
-           .needed = rows > 0,
-           .inputs = {}});
-    }
-    const RecomputationPlan plan = plan_recomputation(problem);
-    for (int owner = 0; owner < ranks; ++owner) {
-      if (plan.recompute[0][static_cast<std::size_t>(owner)] != 0) result.set(rank, owner);
+      const double bytes = static_cast<double>(rows) * row_bytes;
+      if (computing_halo_seconds(programs, device, rows) <
+          fetch_seconds(topology, owner, rank, bytes)) {
+        result.set(rank, owner);
+      }
     }
   }
   return result;

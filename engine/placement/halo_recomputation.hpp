@@ -6,9 +6,9 @@
 
 namespace atl {
 
-// By plan_recomputation: per receiving rank the pairs where the time of the messages alone exceeds
-// that of computing their rows. The strategy's own recomputation doesn't count. Costs add up here,
-// so it says nothing of what hides behind what; a simulation does.
+// The pairs of ranks where the time of the messages alone exceeds that of computing their rows. The
+// strategy's own recomputation doesn't count. Costs add up here, so it says nothing of what hides
+// behind what; a simulation does.
 Recomputation recomputation_by_cost(const EpochSetting& setting,
                                     std::span<const LayerStrategy> strategy);
 

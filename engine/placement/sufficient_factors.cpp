@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/placement/min_cut.hpp"
+#include "engine/placement/sum_cost.hpp"
 
 namespace atl {
 
@@ -82,25 +83,13 @@ class Costs {
   // bytes(from, to) over all links at once.
   template <typename Bytes>
   double step_seconds(const Bytes& bytes) const {
-    double seconds = 0;
-    std::vector<double> sent(topology_.hosts.size(), 0.0), received(topology_.hosts.size(), 0.0);
+    StepLoad load(topology_, /*counts_latency=*/false);
     for (int from = 0; from < ranks_; ++from) {
       for (int to = 0; to < ranks_; ++to) {
-        if (from == to) continue;
-        seconds = std::max(seconds, bytes(from, to) / topology_.link(from, to).bytes_per_s);
-        const int from_host = topology_.devices[from].host;
-        const int to_host = topology_.devices[to].host;
-        if (from_host == to_host) continue;
-        sent[from_host] += bytes(from, to);
-        received[to_host] += bytes(from, to);
+        if (from != to) load.send(from, to, bytes(from, to));
       }
     }
-    for (std::size_t h = 0; h < topology_.hosts.size(); ++h) {
-      const Host& host = topology_.hosts[h];
-      if (sent[h] > 0) seconds = std::max(seconds, sent[h] / host.send_bytes_per_s);
-      if (received[h] > 0) seconds = std::max(seconds, received[h] / host.receive_bytes_per_s);
-    }
-    return seconds;
+    return load.seconds();
   }
 
   const FactorProblem& problem_;

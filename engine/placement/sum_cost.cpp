@@ -8,41 +8,24 @@
 
 namespace atl {
 
+void StepLoad::send(int from, int to, double bytes) {
+  const Link& link = topology_.link(from, to);
+  slowest_ = std::max(slowest_, (counts_latency_ ? link.latency_s : 0) + bytes / link.bytes_per_s);
+  if (host(from) == host(to)) return;
+  sent_[host(from)] += bytes;
+  received_[host(to)] += bytes;
+}
+
+double StepLoad::seconds() const {
+  double result = slowest_;
+  for (std::size_t h = 0; h < sent_.size(); ++h) {
+    result = std::max({result, sent_[h] / topology_.hosts[h].send_bytes_per_s,
+                       received_[h] / topology_.hosts[h].receive_bytes_per_s});
+  }
+  return result;
+}
+
 namespace {
-
-// What one step of all ranks puts on links and cards.
-class StepLoad {
- public:
-  explicit StepLoad(const Topology& topology)
-      : topology_(topology), sent_(topology.hosts.size(), 0), received_(topology.hosts.size(), 0) {}
-
-  void send(int from, int to, double bytes) {
-    const Link& link = topology_.link(from, to);
-    slowest_ = std::max(slowest_, link.latency_s + bytes / link.bytes_per_s);
-    if (host(from) == host(to)) return;
-    sent_[host(from)] += bytes;
-    received_[host(to)] += bytes;
-  }
-
-  double seconds() const {
-    double result = slowest_;
-    for (std::size_t h = 0; h < sent_.size(); ++h) {
-      result = std::max({result, sent_[h] / topology_.hosts[h].send_bytes_per_s,
-                         received_[h] / topology_.hosts[h].receive_bytes_per_s});
-    }
-    return result;
-  }
-
- private:
-  std::size_t host(int rank) const {
-    return static_cast<std::size_t>(topology_.devices[static_cast<std::size_t>(rank)].host);
-  }
-
-  const Topology& topology_;
-  double slowest_ = 0;
-  std::vector<double> sent_;
-  std::vector<double> received_;
-};
 
 // Ranks with the same place; empty unless there are several places of equally many ranks, and
 // several at each.
@@ -62,8 +45,17 @@ std::vector<std::vector<int>> groups_by(const Topology& topology, int Device::*p
 }  // namespace
 
 double sum_seconds(const Topology& topology, double bytes, const SumRoute& route) {
-  // The step model of an all-reduce among many ranks is slow to write down.
-  if (route.is_all_reduce()) return all_reduce_seconds(topology, bytes);
+  // The steps of an all-reduce among many ranks take long to write down: two all-to-alls of even
+  // blocks.
+  if (route.is_all_reduce()) {
+    StepLoad load(topology);
+    for (int from = 0; from < topology.ranks(); ++from) {
+      for (int to = 0; to < topology.ranks(); ++to) {
+        if (from != to) load.send(from, to, bytes / topology.ranks());
+      }
+    }
+    return 2 * load.seconds();
+  }
   std::vector<StepLoad> loads;
   for (int rank = 0; rank < topology.ranks(); ++rank) {
     const auto steps =
