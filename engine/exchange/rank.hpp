@@ -17,6 +17,11 @@ struct Rank {
   std::span<const GlobalId> inner_ids = {};  // backend memory; keys the random numbers
   std::int64_t nodes = 0;                    // of the whole graph
   std::uint64_t seed = 0;
+
+  // Since the start, by this rank, in whichever way.
+  std::int64_t bytes_sent() const {
+    return transport.bytes_sent() + (device != nullptr ? device->bytes_sent() : 0);
+  }
 };
 
 // One forward pass, or one epoch.

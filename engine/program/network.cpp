@@ -67,6 +67,21 @@ Network::Pass Network::prepare(Program program) const {
 
 std::int64_t Network::bytes() const { return block_->bytes() + parameters_.bytes(); }
 
+std::int64_t Network::buffer_bytes(const HaloExchange& training,
+                                   const HaloExchange& evaluation) const {
+  std::int64_t total = 0;
+  for (const Operation& op : training_.program.operations) {
+    if (!op.needs_messages()) continue;
+    total += training.buffer_bytes(operator_of(op), op.columns, options_.dtype);
+  }
+  for (const Operation& op : evaluation_.program.operations) {
+    // A kept aggregate is exchanged once, and its buffer stays: training's.
+    if (!op.needs_messages() || op.constant) continue;
+    total += evaluation.buffer_bytes(operator_of(op), op.columns, options_.dtype);
+  }
+  return total;
+}
+
 std::int64_t Network::activation_bytes() const {
   std::int64_t elements = 0;
   const Program& program = training_.program;

@@ -62,7 +62,10 @@ class Network {
   ~Network();
 
   std::int64_t bytes() const;
-  // Of these, values that one half of an epoch leaves to the other.
+  // At most so many bytes of buffers for messages, those of training by `training`, those of
+  // evaluations by `evaluation`.
+  std::int64_t buffer_bytes(const HaloExchange& training, const HaloExchange& evaluation) const;
+  // Of bytes(), values that one half of an epoch leaves to the other.
   std::int64_t activation_bytes() const;
   // Takes the memory, draws the parameters, and asks other ranks for what computed rows need.
   // Collective.

@@ -47,6 +47,16 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
   training_total_ = trained;
 }
 
+std::int64_t RankData::bytes() const {
+  const auto matrix_bytes = [](const LocalMatrixView& matrix) {
+    return static_cast<std::int64_t>(matrix.csr.row_ptr.size_bytes() +
+                                     matrix.csr.col_idx.size_bytes() +
+                                     matrix.csr.values.size_bytes());
+  };
+  return features_.rows * features_.cols * bytes_of(features_.dtype) +
+         matrix_bytes(graph_.forward) + (graph_.symmetric ? 0 : matrix_bytes(graph_.backward));
+}
+
 std::int64_t RankData::make_targets(Backend& backend, Queue& queue, const Shard& shard,
                                     std::span<const std::uint8_t> split) {
   const std::int64_t inner = graph_.inner();

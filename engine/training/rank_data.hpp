@@ -29,6 +29,9 @@ class RankData {
   std::int64_t outputs() const { return outputs_; }                // logits per node
   std::int64_t training_total() const { return training_total_; }  // see Loss
 
+  // Of what training can't do without: features, and the graph in both directions.
+  std::int64_t bytes() const;
+
   bool labelled() const { return dataset_.classes > 0 && dataset_.splits > 0; }
 
  private:

@@ -7,11 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "engine/program/network.hpp"
-#include "engine/tensor/safetensors.hpp"
 #include "engine/training/epoch_profile.hpp"
+#include "engine/training/epoch_runner.hpp"
 #include "engine/training/metrics.hpp"
-#include "engine/training/options.hpp"
+#include "engine/training/network_state.hpp"
 
 namespace atl {
 
@@ -44,10 +43,12 @@ class Trainer {
           Transport& transport, DeviceTransport* device);
 
   // Bytes that allocate() and the exchange buffers take on this rank.
-  std::int64_t bytes_needed() const;
+  std::int64_t bytes_needed() const {
+    return network_.bytes() + network_.buffer_bytes(*exchange_, *eval_exchange_);
+  }
   // Bytes of what training can't do without: features, graph, activations that backward reads.
-  std::int64_t bytes_held() const;
-  void allocate();  // collective
+  std::int64_t bytes_held() const { return data_.bytes() + network_.activation_bytes(); }
+  void allocate() { network_.allocate(); }  // collective
 
   // Forward, loss, backward, gradient all-reduce, step. epoch is 1-based. `wishes` of this rank are
   // asked for when all that is done. Collective.
@@ -61,17 +62,21 @@ class Trainer {
   // Collective.
   ConstMatrixView queue_evaluation(int epoch);
 
-  // Throws Error{kInput} naming the epoch and a parameter if one is NaN or infinite.
-  void require_finite_parameters(int epoch);
-
-  // Parameters and batch-norm statistics by name; with `optimizer` also Adam's moments.
-  SafetensorsFile state(bool optimizer);
-  // Throws Error{kInput} naming `place` if a tensor is missing or has another shape.
-  void load_state(const SafetensorsFile& file, bool optimizer, const std::string& place);
-  // Adds what the exchange mode of each rank must remember, on rank 0. Collective.
-  void add_exchange_state(SafetensorsFile& file);
-  // Back again; a mode's state of another number of ranks is left out with a warning.
-  void load_exchange_state(const SafetensorsFile& file, const std::string& place);
+  // See network_state.hpp.
+  void require_finite_parameters(int epoch) {
+    atl::require_finite_parameters(network_, rank_, epoch);
+  }
+  SafetensorsFile state(bool optimizer) { return network_state(network_, rank_, optimizer); }
+  void load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
+    runner_.set_forward_done(false);
+    load_network_state(network_, rank_, file, optimizer, place);
+  }
+  void add_exchange_state(SafetensorsFile& file) {
+    atl::add_exchange_state(*exchange_, rank_.transport, file);
+  }
+  void load_exchange_state(const SafetensorsFile& file, const std::string& place) {
+    atl::load_exchange_state(*exchange_, rank_.transport, file, place);
+  }
 
   // How messages of training travel. Another way may be put in its place between epochs.
   HaloExchange& exchange() { return *exchange_; }
@@ -88,16 +93,9 @@ class Trainer {
   Round round(int epoch, bool training);
 
   // True once epochs are replayed from a recording.
-  bool replays() const { return recording_ != nullptr; }
+  bool replays() const { return runner_.replays(); }
 
  private:
-  // Queues one epoch: forward, loss, backward, gradient all-reduce, step.
-  void queue_epoch(int epoch);
-  // The same by replaying it, recorded when it was first worth it; false if this can't be done.
-  bool replay_epoch(int epoch);
-  // Null where the device can't, or, with --cuda-graph auto, refuses to.
-  std::unique_ptr<Recording> record_epoch(int epoch);
-  std::int64_t bytes_sent() const;
   double exposed_ms(const EpochResult& result) const;
   void share_result(EpochResult& result);
   // A span around all others since start_us, on a lane of its own.
@@ -110,8 +108,6 @@ class Trainer {
   std::unique_ptr<SpanClock> clock_;  // of the device; null: the host's
   Reducer reducer_;
   Rank rank_;
-  DeviceArray<EpochState> state_;
-  StagingMemory host_state_;            // one EpochState on its way to state_
   ReadBackArray<std::int64_t> counts_;  // of an evaluation
   bool overlap_;
   std::unique_ptr<HaloExchange> exchange_;       // of training, by --exchange
@@ -120,12 +116,8 @@ class Trainer {
   Network network_;
   Loss loss_;
   Optimizer optimizer_;
-  std::unique_ptr<Recording> recording_;
-  bool recording_refused_ = false;
-  std::int64_t recorded_bytes_ = 0;  // sent in one replayed epoch
-  int epochs_run_ = 0;
+  EpochRunner runner_;
   bool profiling_ = false;
-  bool forward_is_done_ = false;       // with these weights, as training would
   std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace
 };
 

@@ -80,7 +80,7 @@ class ExchangingRank {
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
       const MatrixView x = (*tensors_)[place(direction)].view();
       fill(op(direction), x, epoch);
-      const std::int64_t before = sent();
+      const std::int64_t before = rank_.self.bytes_sent();
       exchange_
           ->begin(op(direction), x,
                   {.number = setup_.channel,
@@ -90,7 +90,7 @@ class ExchangingRank {
                   {.epoch = epoch})
           ->finish();
       rank_.reducer.synchronize();
-      const std::int64_t after = sent();
+      const std::int64_t after = rank_.self.bytes_sent();
       const RowRange halo{op(direction).inner(), op(direction).with_halo()};
       std::vector<float> rows = download_f32(*rank_.backend, *rank_.queue, x.rows_in(halo));
       const std::lock_guard lock(mutex);
@@ -129,11 +129,6 @@ class ExchangingRank {
  private:
   const DistributedOperator& op(Direction direction) const {
     return direction == Direction::kForward ? operators_.forward() : operators_.backward();
-  }
-
-  std::int64_t sent() const {
-    const DeviceTransport* device = rank_.device.transport.get();
-    return rank_.transport.bytes_sent() + (device != nullptr ? device->bytes_sent() : 0);
   }
 
   // Halo rows hold NaN until something arrives.

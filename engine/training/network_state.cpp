@@ -1,10 +1,9 @@
-// What a trainer leaves behind and starts from: tensors by name, for checkpoints and models.
-#include <algorithm>
+#include "engine/training/network_state.hpp"
+
 #include <cmath>
 #include <cstring>
 
 #include "base/log.hpp"
-#include "engine/training/trainer.hpp"
 
 namespace atl {
 
@@ -48,11 +47,11 @@ std::string exchange_state_name(int rank) { return "exchange.rank-" + std::to_st
 
 }  // namespace
 
-SafetensorsFile Trainer::state(bool optimizer) {
+SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer) {
   SafetensorsFile file;
-  ParameterStore& parameters = network_.parameters();
+  ParameterStore& parameters = network.parameters();
   const auto add = [&](const std::string& prefix, MatrixView flat) {
-    const std::vector<float> values = download_f32(rank_.backend, rank_.queue, flat);
+    const std::vector<float> values = download_f32(rank.backend, rank.queue, flat);
     for (const Parameter& p : parameters.list()) {
       const auto count = static_cast<std::size_t>(p.rows * p.cols);
       file.tensors[prefix + p.name] =
@@ -65,10 +64,10 @@ SafetensorsFile Trainer::state(bool optimizer) {
     add("adam.m.", parameters.first_moments());
     add("adam.v.", parameters.second_moments());
   }
-  for (NormState& norm : network_.norms()) {
+  for (NormState& norm : network.norms()) {
     const auto add_statistic = [&](const char* name, const DeviceArray<double>& values) {
       file.tensors[norm.name + name] =
-          host_tensor<double>("F64", {norm.columns}, values.download(rank_.backend, rank_.queue));
+          host_tensor<double>("F64", {norm.columns}, values.download(rank.backend, rank.queue));
     };
     add_statistic(".running_mean", norm.running_mean);
     add_statistic(".running_var", norm.running_variance);
@@ -76,42 +75,53 @@ SafetensorsFile Trainer::state(bool optimizer) {
   return file;
 }
 
-void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
-  forward_is_done_ = false;
-  ParameterStore& parameters = network_.parameters();
+void load_network_state(Network& network, const Rank& rank, const SafetensorsFile& file,
+                        bool optimizer, const std::string& place) {
+  ParameterStore& parameters = network.parameters();
   const auto load = [&](const std::string& prefix, MatrixView flat) {
     for (const Parameter& p : parameters.list()) {
       const auto& bytes = find_tensor(file, prefix + p.name, "F32", {p.rows, p.cols}, place);
       // Moments of a run that goes on may have overflowed.
       if (prefix.empty()) require_finite<float>(bytes, p.name, place);
-      rank_.backend.copy(rank_.queue, flat.row<float>(0) + p.offset, bytes.data(),
-                         static_cast<std::int64_t>(bytes.size()), CopyKind::kHostToDevice);
+      rank.backend.copy(rank.queue, flat.row<float>(0) + p.offset, bytes.data(),
+                        static_cast<std::int64_t>(bytes.size()), CopyKind::kHostToDevice);
     }
-    rank_.backend.synchronize(rank_.queue);
+    rank.backend.synchronize(rank.queue);
   };
   load("", parameters.values());
-  parameters.refresh_operands(rank_.backend, rank_.queue);
+  parameters.refresh_operands(rank.backend, rank.queue);
   if (optimizer) {
     load("adam.m.", parameters.first_moments());
     load("adam.v.", parameters.second_moments());
   }
-  for (NormState& norm : network_.norms()) {
+  for (NormState& norm : network.norms()) {
     const auto load_statistic = [&](const char* name, DeviceArray<double>& values) {
       const auto& bytes = find_tensor(file, norm.name + name, "F64", {norm.columns}, place);
       require_finite<double>(bytes, norm.name + name, place);
       std::vector<double> host(static_cast<std::size_t>(norm.columns));
       std::memcpy(host.data(), bytes.data(), bytes.size());
-      values.upload(rank_.backend, rank_.queue, host);
+      values.upload(rank.backend, rank.queue, host);
     };
     load_statistic(".running_mean", norm.running_mean);
     load_statistic(".running_var", norm.running_variance);
   }
 }
 
-void Trainer::add_exchange_state(SafetensorsFile& file) {
-  const std::string mine = exchange_->state();
-  const auto all =
-      rank_.transport.gather(std::as_bytes(std::span(mine)), 0, {"state of the exchange"});
+void require_finite_parameters(Network& network, const Rank& rank, int epoch) {
+  ParameterStore& parameters = network.parameters();
+  const std::vector<float> values = download_f32(rank.backend, rank.queue, parameters.values());
+  for (const Parameter& p : parameters.list()) {
+    for (std::int64_t i = p.offset; i < p.offset + p.rows * p.cols; ++i) {
+      if (std::isfinite(values[static_cast<std::size_t>(i)])) continue;
+      fail_input("epoch {}: {} became {}; lower --lr, or check the features for huge values", epoch,
+                 p.name, values[static_cast<std::size_t>(i)]);
+    }
+  }
+}
+
+void add_exchange_state(const HaloExchange& exchange, Transport& transport, SafetensorsFile& file) {
+  const std::string mine = exchange.state();
+  const auto all = transport.gather(std::as_bytes(std::span(mine)), 0, {"state of the exchange"});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     file.tensors[exchange_state_name(static_cast<int>(rank))] =
@@ -119,18 +129,19 @@ void Trainer::add_exchange_state(SafetensorsFile& file) {
   }
 }
 
-void Trainer::load_exchange_state(const SafetensorsFile& file, const std::string& place) {
+void load_exchange_state(HaloExchange& exchange, const Transport& transport,
+                         const SafetensorsFile& file, const std::string& place) {
   const auto find = [&](int rank) { return file.tensors.find(exchange_state_name(rank)); };
   const auto none = file.tensors.end();
   if (find(0) == none) return;
-  if (find(rank_.transport.size() - 1) == none || find(rank_.transport.size()) != none) {
-    if (rank_.transport.rank() == 0) {
+  if (find(transport.size() - 1) == none || find(transport.size()) != none) {
+    if (transport.rank() == 0) {
       log::warn("{}: written by another number of ranks; the exchange mode starts anew", place);
     }
     return;
   }
-  const std::vector<std::byte>& bytes = find(rank_.transport.rank())->second.bytes;
-  exchange_->load_state({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, place);
+  const std::vector<std::byte>& bytes = find(transport.rank())->second.bytes;
+  exchange.load_state({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, place);
 }
 
 }  // namespace atl

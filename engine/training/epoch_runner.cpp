@@ -1,0 +1,71 @@
+#include "engine/training/epoch_runner.hpp"
+
+#include "base/log.hpp"
+
+namespace atl {
+
+EpochRunner::EpochRunner(const Rank& rank, Network& network, Loss& loss, const Optimizer& optimizer,
+                         GraphReplay wish)
+    : rank_(rank),
+      network_(network),
+      loss_(loss),
+      optimizer_(optimizer),
+      wish_(wish),
+      state_(rank.backend, 1),
+      host_state_(allocate_staging(rank.backend, sizeof(EpochState))) {}
+
+void EpochRunner::run(HaloExchange& exchange, const Round& round, bool may_replay) {
+  *static_cast<EpochState*>(host_state_.get()) = optimizer_.state_of(round.epoch);
+  rank_.backend.copy(rank_.queue, state_.span().data(), host_state_.get(), sizeof(EpochState),
+                     CopyKind::kHostToDevice);
+  if (!may_replay || !replay(exchange, round)) queue(exchange, round);
+  forward_is_done_ = false;
+  ++epochs_run_;
+}
+
+void EpochRunner::queue(HaloExchange& exchange, const Round& round) {
+  if (!forward_is_done_) network_.run_forward(exchange, round);
+  network_.run_backward(exchange, round, loss_);
+  network_.run_step(round, optimizer_);
+}
+
+bool EpochRunner::replay(HaloExchange& exchange, const Round& round) {
+  // The first epoch caches what is constant and the second sizes what grows on demand: from the
+  // third on, epochs are the same but for EpochState.
+  constexpr int kEpochsBefore = 2;
+  const bool alone = rank_.transport.size() == 1;
+  const bool wanted = wish_ == GraphReplay::kOn || (wish_ == GraphReplay::kAuto && alone);
+  const bool possible = alone || (rank_.device != nullptr && exchange.repeats());
+  if (!wanted || !possible || recording_refused_ || epochs_run_ < kEpochsBefore) return false;
+  if (recording_ == nullptr) {
+    const std::int64_t before = rank_.bytes_sent();
+    SpanClock* const clock = rank_.trace.clock();
+    rank_.trace.use_clock(nullptr);
+    forward_is_done_ = false;  // a recording has whole epochs
+    recording_ = record(exchange, round);
+    rank_.trace.clear();
+    if (recording_ == nullptr) {
+      rank_.trace.use_clock(clock);
+      recording_refused_ = true;
+      return false;
+    }
+    recorded_bytes_ = rank_.bytes_sent() - before;
+  } else if (rank_.device != nullptr) {
+    rank_.device->add_bytes_sent(recorded_bytes_);
+  }
+  rank_.backend.replay(rank_.queue, *recording_);
+  return true;
+}
+
+std::unique_ptr<Recording> EpochRunner::record(HaloExchange& exchange, const Round& round) {
+  try {
+    return rank_.backend.record(rank_.queue, [&] { queue(exchange, round); });
+  } catch (const Error& error) {
+    // A recording is a matter of speed: unless it was asked for, the run goes on without.
+    if (wish_ == GraphReplay::kOn || error.kind() != ErrorKind::kDevice) throw;
+    log::warn("epochs are queued one by one, not replayed: {}", error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace atl

@@ -1,0 +1,52 @@
+// Runs epochs of training on one rank: queues the work of each, or replays a recording of one.
+#pragma once
+
+#include <memory>
+
+#include "engine/program/network.hpp"
+#include "engine/training/options.hpp"
+
+namespace atl {
+
+class EpochRunner {
+ public:
+  // All references must outlive it. `wish`: whether epochs are recorded.
+  EpochRunner(const Rank& rank, Network& network, Loss& loss, const Optimizer& optimizer,
+              GraphReplay wish);
+
+  // Forward, loss, backward, gradient all-reduce, step. On a device all of it is only queued.
+  // may_replay: nobody needs the spans of this epoch. Collective.
+  void run(HaloExchange& exchange, const Round& round, bool may_replay);
+
+  // True once epochs are replayed.
+  bool replays() const { return recording_ != nullptr; }
+  // For another exchange than the recording's.
+  void forget_recording() { recording_.reset(); }
+  // Whether the forward pass of the next epoch was computed already, with the weights as they are.
+  void set_forward_done(bool done) { forward_is_done_ = done; }
+  int epochs_run() const { return epochs_run_; }
+  // What rounds of training and the step read: in the backend's memory, set by run().
+  const EpochState* state() { return state_.span().data(); }
+
+ private:
+  void queue(HaloExchange& exchange, const Round& round);
+  // The same by replaying it, recorded when it was first worth it; false if this can't be done.
+  bool replay(HaloExchange& exchange, const Round& round);
+  // Null where the device can't, or, with --cuda-graph auto, refuses to.
+  std::unique_ptr<Recording> record(HaloExchange& exchange, const Round& round);
+
+  const Rank& rank_;
+  Network& network_;
+  Loss& loss_;
+  const Optimizer& optimizer_;
+  GraphReplay wish_;
+  DeviceArray<EpochState> state_;
+  StagingMemory host_state_;  // one EpochState on its way to state_
+  std::unique_ptr<Recording> recording_;
+  bool recording_refused_ = false;
+  std::int64_t recorded_bytes_ = 0;  // sent in one replayed epoch
+  int epochs_run_ = 0;
+  bool forward_is_done_ = false;
+};
+
+}  // namespace atl

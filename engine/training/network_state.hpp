@@ -1,0 +1,26 @@
+// The state of a network as tensors by name, for checkpoints and models.
+#pragma once
+
+#include <string>
+
+#include "engine/program/network.hpp"
+#include "engine/tensor/safetensors.hpp"
+
+namespace atl {
+
+// Parameters and batch-norm statistics; with `optimizer` also Adam's moments.
+SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer);
+// Throws Error{kInput} naming `place` if a tensor is missing, has another shape, or holds what is
+// no finite number.
+void load_network_state(Network& network, const Rank& rank, const SafetensorsFile& file,
+                        bool optimizer, const std::string& place);
+// Throws Error{kInput} naming the epoch and a parameter if one is NaN or infinite.
+void require_finite_parameters(Network& network, const Rank& rank, int epoch);
+
+// Adds what the exchange of each rank must remember, on rank 0. Collective.
+void add_exchange_state(const HaloExchange& exchange, Transport& transport, SafetensorsFile& file);
+// Back again; the state of another number of ranks is left out with a warning.
+void load_exchange_state(HaloExchange& exchange, const Transport& transport,
+                         const SafetensorsFile& file, const std::string& place);
+
+}  // namespace atl
