@@ -129,18 +129,18 @@ LocalMatrixView ShardReader::matrix(const std::string& direction, std::vector<bo
   matrix.csr.col_idx = array<std::int32_t>(prefix + "col_idx", {nnz});
   if (shard_.dataset_.weighted) matrix.csr.values = array<float>(prefix + "values", {nnz});
   matrix.split = array<std::int64_t>(prefix + "split", {inner});
-  matrix.plan.recv_offset = offsets(prefix + "recv_offset", graph.parts + 1);
-  matrix.plan.send_offset = offsets(prefix + "send_offset", graph.parts + 1);
-  matrix.plan.send_rows = array<LocalId>(prefix + "send_rows", {matrix.plan.send_offset.back()});
-  matrix.halo_ids = array<GlobalId>(prefix + "halo_ids", {matrix.plan.halo_rows()});
-  check_range(prefix + "send_rows", matrix.plan.send_rows, 0, inner);
+  matrix.halo.recv_offset = offsets(prefix + "recv_offset", graph.parts + 1);
+  matrix.halo.send_offset = offsets(prefix + "send_offset", graph.parts + 1);
+  matrix.halo.send_rows = array<LocalId>(prefix + "send_rows", {matrix.halo.send_offset.back()});
+  matrix.halo_ids = array<GlobalId>(prefix + "halo_ids", {matrix.halo.halo_rows()});
+  check_range(prefix + "send_rows", matrix.halo.send_rows, 0, inner);
   mark(prefix + "halo_ids", matrix.halo_ids, taken);
   for (const GlobalId id : matrix.halo_ids) taken[to_index(id)] = false;
-  for (const auto* offset : {&matrix.plan.recv_offset, &matrix.plan.send_offset}) {
+  for (const auto* offset : {&matrix.halo.recv_offset, &matrix.halo.send_offset}) {
     if ((*offset)[graph.part] != (*offset)[graph.part + 1]) {
       fail_input(
           "{}: part {} exchanges rows with itself",
-          place(prefix + (offset == &matrix.plan.recv_offset ? "recv_offset" : "send_offset")),
+          place(prefix + (offset == &matrix.halo.recv_offset ? "recv_offset" : "send_offset")),
           graph.part);
     }
   }
@@ -150,7 +150,7 @@ LocalMatrixView ShardReader::matrix(const std::string& direction, std::vector<bo
 
 void ShardReader::check_columns(const std::string& direction, const LocalMatrixView& matrix) const {
   const std::int64_t inner = shard_.graph_.inner();
-  const std::int64_t columns = inner + matrix.plan.halo_rows();
+  const std::int64_t columns = inner + matrix.halo.halo_rows();
   for (std::int64_t i = 0; i < inner; ++i) {
     const std::int64_t begin = matrix.csr.row_ptr[i];
     const std::int64_t end = matrix.csr.row_ptr[i + 1];

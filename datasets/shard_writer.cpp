@@ -37,9 +37,9 @@ void write_matrix(const fs::path& folder, const std::string& direction, const Lo
   write("col_idx", matrix.csr.col_idx);
   if (!matrix.csr.values.empty()) write("values", matrix.csr.values);
   write("split", matrix.split);
-  write("recv_offset", matrix.plan.recv_offset);
-  write("send_offset", matrix.plan.send_offset);
-  write("send_rows", matrix.plan.send_rows);
+  write("recv_offset", matrix.halo.recv_offset);
+  write("send_offset", matrix.halo.send_offset);
+  write("send_rows", matrix.halo.send_rows);
   write("halo_ids", matrix.halo_ids);
 }
 

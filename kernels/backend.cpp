@@ -49,36 +49,36 @@ void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const Local
   do_gather_rows(queue, x, rows, scale, y);
 }
 
-void Backend::quantize_rows(Queue& queue, ConstMatrixView x, const PackPlan& plan,
+void Backend::quantize_rows(Queue& queue, ConstMatrixView x, const PackList& list,
                             std::span<const float> scale, const RoundingSpec& rounding,
                             std::span<std::byte> packets, const PackTrace& trace) {
   const ProfiledOperation profiled(profile_of(queue), "quantize_rows",
-                                   [&] { return pack_work(x, plan.rows.size(), packets); });
+                                   [&] { return pack_work(x, list.rows.size(), packets); });
   check_view(*this, x, "quantize_rows x");
   check_wire_storage(x, "quantize_rows x");
-  check_length(length(plan.first), length(plan.rows) + 1, "quantize_rows first");
-  check_length(length(plan.bits), length(plan.offset), "quantize_rows bits");
+  check_length(length(list.first), length(list.rows) + 1, "quantize_rows first");
+  check_length(length(list.bits), length(list.offset), "quantize_rows bits");
   check_optional_length(length(scale), x.rows, "quantize_rows scale");
   check_length(length(rounding.row_ids), x.rows, "quantize_rows row_ids");
-  check_length(length(trace.range), length(plan.rows), "quantize_rows range");
-  check_length(length(trace.variance), length(plan.bits), "quantize_rows variance");
+  check_length(length(trace.range), length(list.rows), "quantize_rows range");
+  check_length(length(trace.variance), length(list.bits), "quantize_rows variance");
   check_length(length(trace.bad), 1, "quantize_rows bad");
   check_packets(packets, x, "quantize_rows packets");
-  if (plan.rows.empty() || x.cols == 0) return;
-  do_quantize_rows(queue, x, plan, scale, rounding, packets, trace);
+  if (list.rows.empty() || x.cols == 0) return;
+  do_quantize_rows(queue, x, list, scale, rounding, packets, trace);
 }
 
 void Backend::dequantize_rows(Queue& queue, std::span<const std::byte> packets,
-                              const UnpackPlan& plan, MatrixView y) {
+                              const UnpackList& list, MatrixView y) {
   const ProfiledOperation profiled(profile_of(queue), "dequantize_rows",
-                                   [&] { return pack_work(y, plan.rows.size(), packets); });
+                                   [&] { return pack_work(y, list.rows.size(), packets); });
   check_view(*this, y, "dequantize_rows y");
   check_wire_storage(y, "dequantize_rows y");
-  check_length(length(plan.offset), length(plan.rows), "dequantize_rows offset");
-  check_length(length(plan.bits), length(plan.rows), "dequantize_rows bits");
+  check_length(length(list.offset), length(list.rows), "dequantize_rows offset");
+  check_length(length(list.bits), length(list.rows), "dequantize_rows bits");
   check_packets(packets, y, "dequantize_rows packets");
-  if (plan.rows.empty() || y.cols == 0) return;
-  do_dequantize_rows(queue, packets, plan, y);
+  if (list.rows.empty() || y.cols == 0) return;
+  do_dequantize_rows(queue, packets, list, y);
 }
 
 void Backend::fill_zero(Queue& queue, MatrixView y) {

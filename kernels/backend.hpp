@@ -106,9 +106,9 @@ class Backend {
   const char* last_kernel() const { return last_kernel_; }
   // Works out how to run spmm of `op` on each of `ranges` fast. host_row_ptr: op.row_ptr in host
   // memory. Null where nothing is to be worked out. May measure on the device; not while recording.
-  virtual std::shared_ptr<const SparsePlan> plan_spmm(Queue& queue, const SparseOperator& op,
-                                                      std::span<const std::int64_t> host_row_ptr,
-                                                      std::span<const RowRange> ranges) = 0;
+  virtual std::shared_ptr<const PreparedSparse> prepare_spmm(
+      Queue& queue, const SparseOperator& op, std::span<const std::int64_t> host_row_ptr,
+      std::span<const RowRange> ranges) = 0;
 
   // --- wire -----------------------------------------------------------------------------------
   // y[k, :] = x[rows[k], :] * scale[rows[k]]; scale empty: 1. x [N, F], y [rows.size(), F].
@@ -118,13 +118,13 @@ class Backend {
   // each at its place and width; bytes between messages are left alone. x [N, F], f32 or bf16;
   // scale [N], empty: 1. A message of 32 bits is what gather_rows gives. packets start at a
   // multiple of 4 bytes. With F = 0 nothing is written.
-  void quantize_rows(Queue& queue, ConstMatrixView x, const PackPlan& plan,
+  void quantize_rows(Queue& queue, ConstMatrixView x, const PackList& list,
                      std::span<const float> scale, const RoundingSpec& rounding,
                      std::span<std::byte> packets, const PackTrace& trace);
-  // Fills the rows of y that `plan` names from the messages of quantize_rows: code * step + zero,
+  // Fills the rows of y that `list` names from the messages of quantize_rows: code * step + zero,
   // one multiplication and one addition in f32, rounded to nearest even in y's type, f32 or bf16.
   // Messages of 32 bits are copied: they must have been packed from y's type.
-  void dequantize_rows(Queue& queue, std::span<const std::byte> packets, const UnpackPlan& plan,
+  void dequantize_rows(Queue& queue, std::span<const std::byte> packets, const UnpackList& list,
                        MatrixView y);
 
   // --- dense ----------------------------------------------------------------------------------
@@ -228,9 +228,9 @@ class Backend {
                        MatrixView, const Epilogue&) = 0;
   virtual void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>,
                               std::span<const float>, MatrixView) = 0;
-  virtual void do_quantize_rows(Queue&, ConstMatrixView, const PackPlan&, std::span<const float>,
+  virtual void do_quantize_rows(Queue&, ConstMatrixView, const PackList&, std::span<const float>,
                                 const RoundingSpec&, std::span<std::byte>, const PackTrace&) = 0;
-  virtual void do_dequantize_rows(Queue&, std::span<const std::byte>, const UnpackPlan&,
+  virtual void do_dequantize_rows(Queue&, std::span<const std::byte>, const UnpackList&,
                                   MatrixView) = 0;
   virtual void do_fill_zero(Queue&, MatrixView) = 0;
   virtual void do_convert(Queue&, ConstMatrixView, MatrixView) = 0;

@@ -28,9 +28,9 @@ class HostBackend : public Backend {
   std::unique_ptr<Recording> record(Queue&, const std::function<void()>&) final { return nullptr; }
   void replay(Queue& queue, Recording& recording) final;
   std::unique_ptr<SpanClock> make_clock(Queue&) final { return nullptr; }
-  std::shared_ptr<const SparsePlan> plan_spmm(Queue&, const SparseOperator&,
-                                              std::span<const std::int64_t>,
-                                              std::span<const RowRange>) override {
+  std::shared_ptr<const PreparedSparse> prepare_spmm(Queue&, const SparseOperator&,
+                                                     std::span<const std::int64_t>,
+                                                     std::span<const RowRange>) override {
     return nullptr;
   }
 

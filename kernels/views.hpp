@@ -78,9 +78,9 @@ using MatrixView = BasicMatrixView<void>;
 using ConstMatrixView = BasicMatrixView<const void>;
 
 // What a backend has worked out about one sparse operator (bins of rows, library descriptors).
-class SparsePlan {
+class PreparedSparse {
  public:
-  virtual ~SparsePlan() = default;
+  virtual ~PreparedSparse() = default;
 };
 
 // A sparse matrix with its normalisation kept as row and column factors:
@@ -96,10 +96,10 @@ struct SparseOperator {
   std::span<const float> row_scale;       // rows
   std::span<const float> col_scale;       // cols
   std::span<const float> self_weight;     // rows
-  // From Backend::plan_spmm of the same backend for this very operator, factors included, or null:
-  // any plan gives the same sums to rounding, only speed differs. It must live until what was
-  // queued with it has run.
-  const SparsePlan* plan = nullptr;
+  // From Backend::prepare_spmm of the same backend for this very operator, factors included, or
+  // null: any preparation gives the same sums to rounding, only speed differs. It must live until
+  // what was queued with it has run.
+  const PreparedSparse* prepared = nullptr;
 };
 
 // What changes from one epoch to the next, in the memory of a backend: operations that read it

@@ -42,7 +42,7 @@ std::int64_t wire_row_bytes(int bits, std::int64_t cols, DType storage);
 
 // Messages to pack, grouped by the row they carry: a row for several receivers is read once and its
 // rounding noise is shared. All spans in the backend's memory.
-struct PackPlan {
+struct PackList {
   std::span<const LocalId> rows;        // [R] rows of x, each once
   std::span<const std::int64_t> first;  // [R + 1]: messages first[k] .. first[k + 1] carry rows[k]
   // [M] where each message starts in the packets, in bytes: a multiple of 4, at 32 bits of the
@@ -77,9 +77,9 @@ struct PackTrace {
 };
 
 // Messages to unpack. All spans in the backend's memory.
-struct UnpackPlan {
+struct UnpackList {
   std::span<const LocalId> rows;         // [M] row of y that each message fills, each once
-  std::span<const std::int64_t> offset;  // [M] as PackPlan's
+  std::span<const std::int64_t> offset;  // [M] as PackList's
   std::span<const std::uint8_t> bits;    // [M]
 };
 

@@ -192,9 +192,9 @@ LocalMatrix LocalGraphBuilder::build_matrix(int part, Direction direction) {
   const CsrView rows = direction == Direction::kForward ? graph_.in_edges : out_edges();
   const std::span<const GlobalId> inner = order_[part];
   LocalMatrix matrix;
-  HaloPlan& plan = matrix.plan;
-  plan.recv_offset = {0};
-  plan.send_offset = {0};
+  HaloLists& halo = matrix.halo;
+  halo.recv_offset = {0};
+  halo.send_offset = {0};
   for (int peer = 0; peer < parts_; ++peer) {
     for (const std::int32_t v : messages(direction, peer, part)) {
       const std::size_t column = inner.size() + matrix.halo_ids.size();
@@ -203,10 +203,10 @@ LocalMatrix LocalGraphBuilder::build_matrix(int part, Direction direction) {
       matrix.halo_ids.push_back(GlobalId{v});
     }
     for (const std::int32_t v : messages(direction, part, peer)) {
-      plan.send_rows.push_back(LocalId{local_of_[v]});
+      halo.send_rows.push_back(LocalId{local_of_[v]});
     }
-    plan.recv_offset.push_back(static_cast<std::int64_t>(matrix.halo_ids.size()));
-    plan.send_offset.push_back(static_cast<std::int64_t>(plan.send_rows.size()));
+    halo.recv_offset.push_back(static_cast<std::int64_t>(matrix.halo_ids.size()));
+    halo.send_offset.push_back(static_cast<std::int64_t>(halo.send_rows.size()));
   }
 
   Csr& csr = matrix.csr;

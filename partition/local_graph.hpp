@@ -1,5 +1,5 @@
 // The part of the graph that one rank holds: its inner nodes, the sparse matrices of both
-// directions over local columns, and the plans of which rows travel to whom.
+// directions over local columns, and the lists of which rows travel to whom.
 //
 // Local numbering of columns: [central | marginal | halo grouped by owner, ascending]. Central
 // nodes have no remote neighbour in either direction. Inside a row, local columns come before
@@ -17,7 +17,7 @@
 namespace atl {
 
 // Who sends which rows to whom in one direction; P parts.
-struct HaloPlanView {
+struct HaloListsView {
   // P + 1: halo rows [recv_offset[r], recv_offset[r + 1]) come from part r.
   std::span<const std::int64_t> recv_offset;
   // P + 1: send_rows[send_offset[r] .. send_offset[r + 1]) go to part r, in the receiver's order.
@@ -42,7 +42,7 @@ struct HaloPlanView {
 struct LocalMatrixView {
   CsrView csr;                          // inner rows; columns are local ids
   std::span<const std::int64_t> split;  // per row: index into col_idx of its first remote column
-  HaloPlanView plan;
+  HaloListsView halo;
   std::span<const GlobalId> halo_ids;  // global id of each halo row
 };
 
@@ -66,19 +66,19 @@ struct LocalGraphView {
 };
 
 // Storage behind the views.
-struct HaloPlan {
+struct HaloLists {
   std::vector<std::int64_t> recv_offset;
   std::vector<std::int64_t> send_offset;
   std::vector<LocalId> send_rows;
-  HaloPlanView view() const { return {recv_offset, send_offset, send_rows}; }
+  HaloListsView view() const { return {recv_offset, send_offset, send_rows}; }
 };
 
 struct LocalMatrix {
   Csr csr;
   std::vector<std::int64_t> split;
-  HaloPlan plan;
+  HaloLists halo;
   std::vector<GlobalId> halo_ids;
-  LocalMatrixView view() const { return {csr.view(), split, plan.view(), halo_ids}; }
+  LocalMatrixView view() const { return {csr.view(), split, halo.view(), halo_ids}; }
 };
 
 struct LocalGraph {

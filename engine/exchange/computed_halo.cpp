@@ -9,13 +9,13 @@ ComputedHalo::ComputedHalo(Backend& backend, Queue& queue, const LocalGraphView&
     : fetched_(forward), inputs_(forward) {
   select(fetched_messages_, fetched_, false, graph, recomputation, backend, queue);
   select(input_messages_, inputs_, true, graph, recomputation, backend, queue);
-  const HaloPlanView& plan = forward.plan;
+  const HaloListsView& halo = forward.halo;
   std::vector<GlobalId> ids;
   for (int owner = 0; owner < graph.parts; ++owner) {
     const auto peer = static_cast<std::size_t>(owner);
-    if (!recomputation.computes(graph.part, owner) || plan.received_from(peer) == 0) continue;
-    const std::int64_t first = graph.inner() + plan.first_halo_row(peer);
-    const RowRange range{first, first + plan.received_from(peer)};
+    if (!recomputation.computes(graph.part, owner) || halo.received_from(peer) == 0) continue;
+    const std::int64_t first = graph.inner() + halo.first_halo_row(peer);
+    const RowRange range{first, first + halo.received_from(peer)};
     if (!ranges_.empty() && ranges_.back().end == range.begin) {
       ranges_.back().end = range.end;
     } else {
@@ -38,7 +38,7 @@ ComputedHalo::ComputedHalo(Backend& backend, Queue& queue, const LocalGraphView&
 void ComputedHalo::select(Messages& messages, DistributedOperator& op, bool computed,
                           const LocalGraphView& graph, const Recomputation& recomputation,
                           Backend& backend, Queue& queue) {
-  const HaloPlanView whole = op.plan;
+  const HaloListsView whole = op.halo;
   messages.recv_offset = {0};
   messages.send_offset = {0};
   for (int peer = 0; peer < graph.parts; ++peer) {
@@ -56,19 +56,19 @@ void ComputedHalo::select(Messages& messages, DistributedOperator& op, bool comp
     messages.send_offset.push_back(std::ssize(messages.send_rows));
   }
   messages.device_send_rows = {backend, queue, std::span<const LocalId>(messages.send_rows)};
-  op.plan = {messages.recv_offset, messages.send_offset, messages.send_rows, messages.recv_first};
+  op.halo = {messages.recv_offset, messages.send_offset, messages.send_rows, messages.recv_first};
   op.send_rows = messages.device_send_rows.span();
 }
 
 void ComputedHalo::fetch_factors(Backend& backend, Queue& queue, Transport& transport,
                                  std::span<const float> own_factors) {
-  const HaloPlanView& plan = inputs_.plan;
+  const HaloListsView& halo = inputs_.halo;
   std::vector<float> sent;
-  for (const LocalId row : plan.send_rows) {
+  for (const LocalId row : halo.send_rows) {
     sent.push_back(own_factors[static_cast<std::size_t>(to_index(row))]);
   }
   std::vector<float> received(static_cast<std::size_t>(rows()));
-  exchange_parts(transport, sent, plan.send_offset, received, plan.recv_offset,
+  exchange_parts(transport, sent, halo.send_offset, received, halo.recv_offset,
                  {"factors of computed rows"});
   factors_ = {backend, queue, std::move(received)};
 }

@@ -43,7 +43,7 @@ class ComputedHalo {
   const std::vector<RowRange>& ranges() const { return ranges_; }
 
  private:
-  // Part of a plan: what travels between the pairs that `travels` names.
+  // Part of the lists: what travels between the pairs that `travels` names.
   struct Messages {
     std::vector<std::int64_t> recv_offset;
     std::vector<std::int64_t> recv_first;

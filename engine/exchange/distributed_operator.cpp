@@ -45,10 +45,10 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
     row[i] = degree > 0 ? static_cast<float>(factor) : 0.0F;
   }
   if (symmetric_norm) {
-    forward_col_scale_ = {backend, queue, with_halo_ones(row, graph.forward.plan.halo_rows())};
+    forward_col_scale_ = {backend, queue, with_halo_ones(row, graph.forward.halo.halo_rows())};
     self_weight_ = {backend, queue, std::move(self)};
   }
-  backward_col_scale_ = {backend, queue, with_halo_ones(row, graph.backward.plan.halo_rows())};
+  backward_col_scale_ = {backend, queue, with_halo_ones(row, graph.backward.halo.halo_rows())};
   host_row_factor_ = std::move(row);
   row_factor_ = {backend, queue, std::span<const float>(host_row_factor_)};
 
@@ -72,18 +72,18 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
       symmetric_norm ? std::span<const float>(host_row_factor_) : std::span<const float>();
   backward_.message_scale = row_factor_.span();
 
-  const auto plan = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
+  const auto prepare = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
     const RowRange ranges[] = {op.central, op.marginal};
-    auto made = backend.plan_spmm(queue, op.matrix, matrix.csr.row_ptr, ranges);
-    op.matrix.plan = made.get();
-    plans_.push_back(std::move(made));
+    auto made = backend.prepare_spmm(queue, op.matrix, matrix.csr.row_ptr, ranges);
+    op.matrix.prepared = made.get();
+    prepared_.push_back(std::move(made));
   };
-  plan(forward_, graph.forward);
-  // A plan may hold the factors, too: the mean's differ between the directions.
+  prepare(forward_, graph.forward);
+  // What is prepared may hold the factors, too: the mean's differ between the directions.
   if (graph.symmetric && symmetric_norm) {
-    backward_.matrix.plan = forward_.matrix.plan;
+    backward_.matrix.prepared = forward_.matrix.prepared;
   } else {
-    plan(backward_, graph.symmetric ? graph.forward : graph.backward);
+    prepare(backward_, graph.symmetric ? graph.forward : graph.backward);
   }
   if (recomputation.any()) {
     computed_halo_ = std::make_unique<ComputedHalo>(backend, queue, graph, forward_, recomputation);
@@ -103,16 +103,16 @@ DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,
   structure.row_ptr = {backend, queue, matrix.csr.row_ptr};
   structure.col_idx = {backend, queue, matrix.csr.col_idx};
   structure.values = {backend, queue, matrix.csr.values};
-  structure.send_rows = {backend, queue, matrix.plan.send_rows};
+  structure.send_rows = {backend, queue, matrix.halo.send_rows};
   DistributedOperator op;
   op.direction = direction;
   op.matrix.rows = graph.inner();
-  op.matrix.cols = graph.inner() + matrix.plan.halo_rows();
+  op.matrix.cols = graph.inner() + matrix.halo.halo_rows();
   op.matrix.row_ptr = structure.row_ptr.span();
   op.matrix.col_idx = structure.col_idx.span();
   op.matrix.values = structure.values.span();
   op.matrix.self_weight = self_weight_.span();
-  op.plan = matrix.plan;
+  op.halo = matrix.halo;
   op.csr = matrix.csr;
   op.send_rows = structure.send_rows.span();
   op.central = {0, graph.central};

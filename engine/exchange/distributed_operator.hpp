@@ -1,4 +1,4 @@
-// The normalised adjacency of one rank in both directions, with the plans that complete it across
+// The normalised adjacency of one rank in both directions, with the lists that complete it across
 // ranks: what one aggregate needs to know.
 #pragma once
 
@@ -21,10 +21,10 @@ const char* to_string(Direction direction);
 struct DistributedOperator {
   Direction direction = Direction::kForward;
   SparseOperator matrix;
-  HaloPlanView plan;                     // on the host, as the next two
+  HaloListsView halo;                    // on the host, as the next two
   CsrView csr;                           // the structure of `matrix`
   std::span<const float> row_scale;      // its row factors; empty = 1
-  std::span<const LocalId> send_rows;    // plan.send_rows in the backend's memory
+  std::span<const LocalId> send_rows;    // halo.send_rows in the backend's memory
   std::span<const float> message_scale;  // [inner]: column factor applied before sending; empty = 1
   RowRange central;
   RowRange marginal;
@@ -70,7 +70,7 @@ class GraphOperators {
 
   Structure forward_structure_;
   Structure backward_structure_;
-  std::vector<std::shared_ptr<const SparsePlan>> plans_;
+  std::vector<std::shared_ptr<const PreparedSparse>> prepared_;
   std::vector<float> host_row_factor_;          // r of every inner node
   ConstDeviceArray<float> row_factor_;          // the same
   ConstDeviceArray<float> forward_col_scale_;   // c of inner nodes, then 1 for forward halo rows

@@ -23,7 +23,7 @@ class ExactExchange final : public HaloExchange {
 
   std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t width,
                             DType dtype) const override {
-    return op.plan.sent_rows() * padded_columns(width) * bytes_of(dtype);
+    return op.halo.sent_rows() * padded_columns(width) * bytes_of(dtype);
   }
 
  private:
@@ -94,7 +94,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   const char* direction = to_string(channel.direction);
   const TraceTag tag{round.epoch, channel.layer, rank_.transport.rank(), -1, channel.number};
   const int slot = channel.slot();
-  Tensor& buffer = send_buffer(slot, op.plan.sent_rows(), x.cols, x.dtype);
+  Tensor& buffer = send_buffer(slot, op.halo.sent_rows(), x.cols, x.dtype);
   {
     const ScopedSpan span(rank_.trace, "pack", tag, direction, SpanOf::kHost);
     rank_.backend.gather_rows(packets_.packing_queue(), x.rows_in({0, op.inner()}), op.send_rows,
@@ -109,20 +109,20 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   std::vector<std::span<std::byte>> receives;
   for (int peer = 0; peer < ranks; ++peer) {
     const auto [send_begin, send_end] =
-        std::pair(op.plan.send_offset[peer], op.plan.send_offset[peer + 1]);
-    const std::int64_t halo = op.inner() + op.plan.first_halo_row(peer);
+        std::pair(op.halo.send_offset[peer], op.halo.send_offset[peer + 1]);
+    const std::int64_t halo = op.inner() + op.halo.first_halo_row(peer);
     sends.push_back(slice(buffer.view().rows_in({send_begin, send_end})));
-    receives.push_back(slice(x.rows_in({halo, halo + op.plan.received_from(peer)})));
+    receives.push_back(slice(x.rows_in({halo, halo + op.halo.received_from(peer)})));
   }
   // Padding travels, too: so rows are received where they are needed.
   const std::int64_t row_bytes = padded_columns(x.cols) * bytes_of(x.dtype);
   ScopedSpan span(rank_.trace, "post", tag, direction, SpanOf::kHost);
-  span.set_bytes(op.plan.sent_rows() * row_bytes);
+  span.set_bytes(op.halo.sent_rows() * row_bytes);
   const TraceTag received{round.epoch, channel.layer, -1, rank_.transport.rank(), channel.number};
   return std::make_unique<PendingExactExchange>(
       packets_.begin(slot, std::move(sends), std::move(receives),
                      {"halo exchange", direction, channel.layer, round.epoch}, memory_),
-      rank_.trace, received, channel.direction, op.plan.halo_rows() * row_bytes);
+      rank_.trace, received, channel.direction, op.halo.halo_rows() * row_bytes);
 }
 
 }  // namespace

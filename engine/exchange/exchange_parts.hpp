@@ -1,4 +1,4 @@
-// A value per message, sent along a plan or against it.
+// A value per message, sent as halo rows travel or against it.
 #pragma once
 
 #include <span>

@@ -72,7 +72,7 @@ class PendingExchange {
 // those.
 inline void check_rows(const DistributedOperator& op, ConstMatrixView x) {
   ATOLL_ASSERT(x.rows == op.with_halo(), "{} rows, {} expected", x.rows, op.with_halo());
-  ATOLL_ASSERT(x.stride == padded_columns(x.cols) || op.plan.halo_rows() == 0,
+  ATOLL_ASSERT(x.stride == padded_columns(x.cols) || op.halo.halo_rows() == 0,
                "stride {}, {} columns", x.stride, x.cols);
 }
 

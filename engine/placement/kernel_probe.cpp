@@ -93,8 +93,8 @@ void KernelProbe::make_graph(int degree) {
   for (std::int64_t row = 0; row < rows_; row += rows_of_step()) {
     ranges.push_back({row, std::min(rows_, row + rows_of_step())});
   }
-  plan_ = backend_.plan_spmm(queue_, op_, host_row_ptr_, ranges);
-  op_.plan = plan_.get();
+  prepared_ = backend_.prepare_spmm(queue_, op_, host_row_ptr_, ranges);
+  op_.prepared = prepared_.get();
 }
 
 void KernelProbe::make_messages() {

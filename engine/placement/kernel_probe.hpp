@@ -61,7 +61,7 @@ class KernelProbe {
   ConstDeviceArray<float> halves_;
   ConstDeviceArray<float> ones_;
   SparseOperator op_;
-  std::shared_ptr<const SparsePlan> plan_;
+  std::shared_ptr<const PreparedSparse> prepared_;
   Tensor x_;
   Tensor y_;
   Tensor weight_;

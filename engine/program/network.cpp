@@ -126,7 +126,7 @@ std::vector<LayerMessages> Network::layer_messages() const {
     if (!op.needs_messages()) continue;
     const Scope& scope = training_.program.scopes[static_cast<std::size_t>(op.scope)];
     LayerMessages& layer = layers[static_cast<std::size_t>(scope.layer)];
-    const std::int64_t rows = operator_of(op).plan.sent_rows();
+    const std::int64_t rows = operator_of(op).halo.sent_rows();
     const bool forward = op.direction == Direction::kForward;
     (forward ? layer.forward_rows : layer.backward_rows) = rows;
     if (!op.constant) (forward ? layer.forward_columns : layer.backward_columns) += op.columns;

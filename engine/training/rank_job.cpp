@@ -131,7 +131,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     const LocalGraphView& graph = data_->graph();
     log::info("{} ranks ({}), backend {}; rank 0: {} nodes ({} central), {} halo rows, {}",
               transport.size(), transport.name(), backend_->device(), graph.inner(), graph.central,
-              graph.forward.plan.halo_rows(), format_bytes(trainer_->bytes_needed()));
+              graph.forward.halo.halo_rows(), format_bytes(trainer_->bytes_needed()));
     if (some_device) log::info("{}", device_.reason);
   }
 }

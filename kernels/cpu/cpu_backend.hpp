@@ -30,9 +30,9 @@ class CpuBackend final : public HostBackend {
                const Epilogue&) override;
   void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>, std::span<const float>,
                       MatrixView) override;
-  void do_quantize_rows(Queue&, ConstMatrixView, const PackPlan&, std::span<const float>,
+  void do_quantize_rows(Queue&, ConstMatrixView, const PackList&, std::span<const float>,
                         const RoundingSpec&, std::span<std::byte>, const PackTrace&) override;
-  void do_dequantize_rows(Queue&, std::span<const std::byte>, const UnpackPlan&,
+  void do_dequantize_rows(Queue&, std::span<const std::byte>, const UnpackList&,
                           MatrixView) override;
   void do_fill_zero(Queue&, MatrixView) override;
   void do_convert(Queue&, ConstMatrixView, MatrixView) override;

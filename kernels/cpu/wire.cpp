@@ -306,25 +306,25 @@ void CpuBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const Local
   });
 }
 
-void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackPlan& plan,
+void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackList& list,
                                   std::span<const float> scale, const RoundingSpec& rounding,
                                   std::span<std::byte> packets, const PackTrace& trace) {
   const RandomKey key = rounding.key_now();
-  const auto rows = static_cast<std::int64_t>(plan.rows.size());
+  const auto rows = static_cast<std::int64_t>(list.rows.size());
   const bool streamed = packets.size() >= kStreamedBytes;
   for_rows(rows, x.cols, kChunkElements, [&](RowRange range) {
     std::int64_t bad = std::numeric_limits<std::int64_t>::max();
     run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
-      const Prefetcher<T> prefetcher(x, plan.rows);
+      const Prefetcher<T> prefetcher(x, list.rows);
       for (std::int64_t k = range.begin; k < range.end; ++k) {
-        const std::int64_t row = to_index(plan.rows[k]);
+        const std::int64_t row = to_index(list.rows[k]);
         prefetcher.before(k);
-        const auto first = static_cast<std::size_t>(plan.first[k]);
-        const auto count = static_cast<std::size_t>(plan.first[k + 1]) - first;
+        const auto first = static_cast<std::size_t>(list.first[k]);
+        const auto count = static_cast<std::size_t>(list.first[k + 1]) - first;
         const T* const x_row = x.row<T>(row);
         const RowMessages messages{
-            plan.offset.subspan(first, count),
-            plan.bits.subspan(first, count),
+            list.offset.subspan(first, count),
+            list.bits.subspan(first, count),
             trace.variance.subspan(first, count),
             packets.data(),
             isa_,
@@ -343,8 +343,8 @@ void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackPlan& pla
 }
 
 void CpuBackend::do_dequantize_rows(Queue&, std::span<const std::byte> packets,
-                                    const UnpackPlan& plan, MatrixView y) {
-  const auto messages = static_cast<std::int64_t>(plan.rows.size());
+                                    const UnpackList& list, MatrixView y) {
+  const auto messages = static_cast<std::int64_t>(list.rows.size());
   const auto bytes =
       static_cast<std::int64_t>(packets.size()) / std::max<std::int64_t>(1, messages);
   const std::int64_t far = rows_ahead(bytes, kBytesAheadL2);
@@ -357,11 +357,11 @@ void CpuBackend::do_dequantize_rows(Queue&, std::span<const std::byte> packets,
     run_vectorised(isa_, y.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t m = range.begin; m < range.end; ++m) {
         if (ahead && m + far < messages) {
-          prefetch<2>(packets.data() + plan.offset[m + far], bytes);
-          prefetch<3>(packets.data() + plan.offset[m + near], bytes);
+          prefetch<2>(packets.data() + list.offset[m + far], bytes);
+          prefetch<3>(packets.data() + list.offset[m + near], bytes);
         }
-        dequantize_row(isa_, streamed, plan.bits[m], packets.data() + plan.offset[m], y.cols,
-                       y.row<T>(to_index(plan.rows[m])),
+        dequantize_row(isa_, streamed, list.bits[m], packets.data() + list.offset[m], y.cols,
+                       y.row<T>(to_index(list.rows[m])),
                        std::make_index_sequence<kWireBits.size()>{});
       }
     });

@@ -44,18 +44,18 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Recording> record(Queue& queue, const std::function<void()>& body) override;
   void replay(Queue& queue, Recording& recording) override;
   std::unique_ptr<SpanClock> make_clock(Queue& queue) override;
-  std::shared_ptr<const SparsePlan> plan_spmm(Queue& queue, const SparseOperator& op,
-                                              std::span<const std::int64_t> host_row_ptr,
-                                              std::span<const RowRange> ranges) override;
+  std::shared_ptr<const PreparedSparse> prepare_spmm(Queue& queue, const SparseOperator& op,
+                                                     std::span<const std::int64_t> host_row_ptr,
+                                                     std::span<const RowRange> ranges) override;
 
  private:
   void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, double, MatrixView,
                const Epilogue&) override;
   void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>, std::span<const float>,
                       MatrixView) override;
-  void do_quantize_rows(Queue&, ConstMatrixView, const PackPlan&, std::span<const float>,
+  void do_quantize_rows(Queue&, ConstMatrixView, const PackList&, std::span<const float>,
                         const RoundingSpec&, std::span<std::byte>, const PackTrace&) override;
-  void do_dequantize_rows(Queue&, std::span<const std::byte>, const UnpackPlan&,
+  void do_dequantize_rows(Queue&, std::span<const std::byte>, const UnpackList&,
                           MatrixView) override;
   void do_fill_zero(Queue&, MatrixView) override;
   void do_convert(Queue&, ConstMatrixView, MatrixView) override;

@@ -10,15 +10,15 @@ void CudaBackend::do_gather_rows(Queue& queue, ConstMatrixView x, std::span<cons
   cuda::gather_rows(use(queue).launch(), x, rows, scale, y);
 }
 
-void CudaBackend::do_quantize_rows(Queue& queue, ConstMatrixView x, const PackPlan& plan,
+void CudaBackend::do_quantize_rows(Queue& queue, ConstMatrixView x, const PackList& list,
                                    std::span<const float> scale, const RoundingSpec& rounding,
                                    std::span<std::byte> packets, const PackTrace& trace) {
-  cuda::quantize_rows(use(queue).launch(), x, plan, scale, rounding, packets, trace);
+  cuda::quantize_rows(use(queue).launch(), x, list, scale, rounding, packets, trace);
 }
 
 void CudaBackend::do_dequantize_rows(Queue& queue, std::span<const std::byte> packets,
-                                     const UnpackPlan& plan, MatrixView y) {
-  cuda::dequantize_rows(use(queue).launch(), packets, plan, y);
+                                     const UnpackList& list, MatrixView y) {
+  cuda::dequantize_rows(use(queue).launch(), packets, list, y);
 }
 
 void CudaBackend::do_fill_zero(Queue& queue, MatrixView y) {

@@ -1,4 +1,4 @@
-// Arrays in device memory that plans keep.
+// Arrays in device memory that are kept with what was prepared.
 #pragma once
 
 #include <cstdint>

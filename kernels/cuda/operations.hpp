@@ -30,11 +30,11 @@ void finish_sums(const Launch& where, MatrixView sums, std::span<const float> ro
                  double beta, const Epilogue& epilogue, MatrixView y);
 
 // wire.cu
-void quantize_rows(const Launch& where, ConstMatrixView x, const PackPlan& plan,
+void quantize_rows(const Launch& where, ConstMatrixView x, const PackList& list,
                    std::span<const float> scale, const RoundingSpec& rounding,
                    std::span<std::byte> packets, const PackTrace& trace);
 void dequantize_rows(const Launch& where, std::span<const std::byte> packets,
-                     const UnpackPlan& plan, MatrixView y);
+                     const UnpackList& list, MatrixView y);
 
 // reduction.cu. All sums go through the workspace, in an order that depends on the shape alone.
 void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out,

@@ -21,7 +21,7 @@ struct SpmmWork {
   std::span<const SplitRow> host_split;  // the same in host memory
 };
 
-// All rows of a range alike: for operators without a plan.
+// All rows of a range alike: for operators that nothing was prepared for.
 inline SpmmWork undivided(RowRange range) {
   SpmmWork work;
   work.range = range;

@@ -1,4 +1,5 @@
-// SpMM of the cuda backend: plans, and the choice between the own kernel and those of cuSPARSE.
+// SpMM of the cuda backend: what is prepared, and the choice between the own kernel and those of
+// cuSPARSE.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -7,8 +8,8 @@
 #include "base/log.hpp"
 #include "kernels/cuda/cuda_backend.hpp"
 #include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/prepared_spmm.hpp"
 #include "kernels/cuda/spmm.hpp"
-#include "kernels/cuda/spmm_plan.hpp"
 
 namespace atl::cuda {
 
@@ -25,7 +26,7 @@ struct Job {
   Backend& backend;
   CudaQueue& queue;
   const SparseOperator& op;
-  PlannedRange& planned;
+  PreparedRange& prepared;
   ConstMatrixView x;
   double beta;
   MatrixView y;
@@ -35,21 +36,21 @@ struct Job {
 
 // cuSPARSE's copy of the operator for the type of this job; null where it has no part in it.
 CusparseSpmm* cusparse_of(const Job& job) {
-  PlannedRange& planned = job.planned;
-  const RowRange range = planned.range();
-  if (!CusparseSpmm::counts(range, planned.nnz()) ||
+  PreparedRange& prepared = job.prepared;
+  const RowRange range = prepared.range();
+  if (!CusparseSpmm::counts(range, prepared.nnz()) ||
       !CusparseSpmm::aligned(job.x, job.y.rows_in(range))) {
     return nullptr;
   }
-  const auto known = planned.cusparse.find(job.x.dtype);
-  if (known != planned.cusparse.end()) return known->second.get();
+  const auto known = prepared.cusparse.find(job.x.dtype);
+  if (known != prepared.cusparse.end()) return known->second.get();
   if (job.recording) return nullptr;
   auto made = CusparseSpmm::make(job.backend, job.queue, job.op, range, job.x.dtype);
-  return planned.cusparse.emplace(job.x.dtype, std::move(made)).first->second.get();
+  return prepared.cusparse.emplace(job.x.dtype, std::move(made)).first->second.get();
 }
 
 void run_own(const Job& job) {
-  spmm(job.queue.launch(), job.planned.work(), job.op, job.x, job.beta, job.y, job.epilogue);
+  spmm(job.queue.launch(), job.prepared.work(), job.op, job.x, job.beta, job.y, job.epilogue);
 }
 
 void run_cusparse(const Job& job, CusparseSpmm& copy, const SparseAlgorithm& algorithm) {
@@ -127,17 +128,17 @@ KernelChoice measure_choice(const Job& job, CusparseSpmm& copy, SpmmWish wish) {
   scratch.data = memory.get();
   const Epilogue none;
   return choose_by_time(
-      {job.backend, job.queue, job.op, job.planned, job.x, 0, scratch, none, false}, copy, wish);
+      {job.backend, job.queue, job.op, job.prepared, job.x, 0, scratch, none, false}, copy, wish);
 }
 
 // Gives back cuSPARSE's copy of the operator in this type if no width needs it.
-void drop_unused(PlannedRange& planned, DType dtype) {
-  const auto copy = planned.cusparse.find(dtype);
-  if (copy == planned.cusparse.end() || copy->second == nullptr) return;
-  const bool used = std::ranges::any_of(planned.chosen, [&](const auto& entry) {
+void drop_unused(PreparedRange& prepared, DType dtype) {
+  const auto copy = prepared.cusparse.find(dtype);
+  if (copy == prepared.cusparse.end() || copy->second == nullptr) return;
+  const bool used = std::ranges::any_of(prepared.chosen, [&](const auto& entry) {
     return entry.first.second == dtype && entry.second != nullptr;
   });
-  if (!used) planned.cusparse.erase(copy);
+  if (!used) prepared.cusparse.erase(copy);
 }
 
 // cuSPARSE where the matrix is too small for measuring: by the algorithm that repeats.
@@ -153,7 +154,7 @@ KernelChoice take_cusparse(const Job& job, CusparseSpmm& copy) {
 // The kernel of a shape that no choice names, recorded; nothing where cuSPARSE has no part in it.
 std::optional<std::string> decide(const Job& job, KernelChoices& choices, const KernelKey& key) {
   const SpmmWish wish = choices.wish();
-  const bool measures = job.planned.nnz() > choices.measured_edges();
+  const bool measures = job.prepared.nnz() > choices.measured_edges();
   if (wish == SpmmWish::kOwn || (wish == SpmmWish::kAuto && !measures)) return std::nullopt;
   CusparseSpmm* copy = nullptr;
   if (!succeeds(job, "cuSPARSE", [&] { copy = cusparse_of(job); })) return kOwn;
@@ -167,43 +168,43 @@ std::optional<std::string> decide(const Job& job, KernelChoices& choices, const 
 // What runs this job, from what was chosen before or is chosen now.
 Choice choose(const Job& job, KernelChoices* choices, const std::string& device) {
   if (choices == nullptr) return nullptr;
-  PlannedRange& planned = job.planned;
+  PreparedRange& prepared = job.prepared;
   const auto shape = std::pair(job.x.cols, job.x.dtype);
-  if (const auto known = planned.chosen.find(shape); known != planned.chosen.end()) {
+  if (const auto known = prepared.chosen.find(shape); known != prepared.chosen.end()) {
     // A width that comes back: the layers have met theirs.
-    if (!job.recording) drop_unused(planned, job.x.dtype);
+    if (!job.recording) drop_unused(prepared, job.x.dtype);
     return known->second;
   }
   // Measuring runs the job several times and waits for it.
   if (job.recording) return nullptr;
-  const KernelKey key{"spmm", planned.range().size(), planned.nnz(), job.x.cols, job.x.dtype,
+  const KernelKey key{"spmm", prepared.range().size(), prepared.nnz(), job.x.cols, job.x.dtype,
                       device};
   std::optional<std::string> kernel = choices->lookup(key);
   if (!kernel) kernel = decide(job, *choices, key);
   const Choice choice = kernel ? sparse_algorithm_named(*kernel) : nullptr;
-  planned.chosen.emplace(shape, choice);
+  prepared.chosen.emplace(shape, choice);
   return choice;
 }
 
 }  // namespace
 
-std::shared_ptr<const SparsePlan> CudaBackend::plan_spmm(Queue& queue, const SparseOperator&,
-                                                         std::span<const std::int64_t> host_row_ptr,
-                                                         std::span<const RowRange> ranges) {
-  ATOLL_ASSERT(!recording_, "a plan while recording");
-  return std::make_shared<SpmmPlan>(*this, queue, host_row_ptr, ranges);
+std::shared_ptr<const PreparedSparse> CudaBackend::prepare_spmm(
+    Queue& queue, const SparseOperator&, std::span<const std::int64_t> host_row_ptr,
+    std::span<const RowRange> ranges) {
+  ATOLL_ASSERT(!recording_, "a preparation while recording");
+  return std::make_shared<PreparedSpmm>(*this, queue, host_row_ptr, ranges);
 }
 
 void CudaBackend::do_spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                           double beta, MatrixView y, const Epilogue& epilogue) {
   CudaQueue& on = use(queue);
   name_kernel(kOwn);
-  const auto* plan = static_cast<const SpmmPlan*>(op.plan);
-  PlannedRange* planned = plan != nullptr ? plan->find(rows) : nullptr;
-  if (planned == nullptr) {
+  const auto* known = static_cast<const PreparedSpmm*>(op.prepared);
+  PreparedRange* prepared = known != nullptr ? known->find(rows) : nullptr;
+  if (prepared == nullptr) {
     return cuda::spmm(on.launch(), undivided(rows), op, x, beta, y, epilogue);
   }
-  const Job job{*this, on, op, *planned, x, beta, y, epilogue, recording_};
+  const Job job{*this, on, op, *prepared, x, beta, y, epilogue, recording_};
   const Choice choice = choose(job, choices_.get(), device_.name);
   CusparseSpmm* copy = choice != nullptr ? cusparse_of(job) : nullptr;
   // What can't be prepared while recording is left to the own kernel.

@@ -315,15 +315,15 @@ dim3 warps_grid(const Launch& where, std::int64_t rows) {
 
 // --- operations ---------------------------------------------------------------------------------
 
-void quantize_rows(const Launch& where, ConstMatrixView x, const PackPlan& plan,
+void quantize_rows(const Launch& where, ConstMatrixView x, const PackList& list,
                    std::span<const float> scale, const RoundingSpec& rounding,
                    std::span<std::byte> packets, const PackTrace& trace) {
-  const PackArgs args{static_cast<std::int64_t>(plan.rows.size()),
+  const PackArgs args{static_cast<std::int64_t>(list.rows.size()),
                       x.cols,
-                      plan.rows.data(),
-                      plan.first.data(),
-                      plan.offset.data(),
-                      plan.bits.data(),
+                      list.rows.data(),
+                      list.first.data(),
+                      list.offset.data(),
+                      list.bits.data(),
                       scale.empty() ? nullptr : scale.data(),
                       rounding.key,
                       rounding.state,
@@ -340,12 +340,12 @@ void quantize_rows(const Launch& where, ConstMatrixView x, const PackPlan& plan,
 }
 
 void dequantize_rows(const Launch& where, std::span<const std::byte> packets,
-                     const UnpackPlan& plan, MatrixView y) {
-  const auto messages = static_cast<std::int64_t>(plan.rows.size());
+                     const UnpackList& list, MatrixView y) {
+  const auto messages = static_cast<std::int64_t>(list.rows.size());
   with_element_type(y.dtype, [&]<typename T>(T) {
     launch(where, warps_grid(where, messages), kBlockThreads,
            fits_vectors(kGroup, y) ? unpack_kernel<T, true> : unpack_kernel<T, false>, messages,
-           y.cols, packets.data(), plan.rows.data(), plan.offset.data(), plan.bits.data(),
+           y.cols, packets.data(), list.rows.data(), list.offset.data(), list.bits.data(),
            rows_of<T>(y));
   });
 }

@@ -154,24 +154,24 @@ void ReferenceBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const
   });
 }
 
-void ReferenceBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackPlan& plan,
+void ReferenceBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackList& list,
                                         std::span<const float> scale, const RoundingSpec& rounding,
                                         std::span<std::byte> packets, const PackTrace& trace) {
   const RandomKey key = rounding.key_now();
   ATOLL_ASSERT(
-      plan.first.front() == 0 && plan.first.back() == static_cast<std::int64_t>(plan.bits.size()),
-      "messages {}..{} of {}", plan.first.front(), plan.first.back(), plan.bits.size());
+      list.first.front() == 0 && list.first.back() == static_cast<std::int64_t>(list.bits.size()),
+      "messages {}..{} of {}", list.first.front(), list.first.back(), list.bits.size());
   with_wire_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t k = 0; k < static_cast<std::int64_t>(plan.rows.size()); ++k) {
-      const std::int64_t row = to_index(plan.rows[k]);
+    for (std::int64_t k = 0; k < static_cast<std::int64_t>(list.rows.size()); ++k) {
+      const std::int64_t row = to_index(list.rows[k]);
       ATOLL_ASSERT(0 <= row && row < x.rows, "row {} of {}", row, x.rows);
       const std::vector<float> values = scaled_row<T>(x, row, scale);
       const Extremes found = extremes(values);
       trace.range[k] = found.range;
       if (found.bad) trace.bad[0] = std::min(trace.bad[0], k);
-      for (std::int64_t m = plan.first[k]; m < plan.first[k + 1]; ++m) {
-        const int bits = plan.bits[m];
-        const auto message = message_of(packets, plan.offset[m], bits, x.cols, x.dtype);
+      for (std::int64_t m = list.first[k]; m < list.first[k + 1]; ++m) {
+        const int bits = list.bits[m];
+        const auto message = message_of(packets, list.offset[m], bits, x.cols, x.dtype);
         std::ranges::fill(message, std::byte{0});
         trace.variance[m] = 0;
         if (bits == 32) {
@@ -185,13 +185,13 @@ void ReferenceBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackPla
 }
 
 void ReferenceBackend::do_dequantize_rows(Queue&, std::span<const std::byte> packets,
-                                          const UnpackPlan& plan, MatrixView y) {
+                                          const UnpackList& list, MatrixView y) {
   with_wire_type(y.dtype, [&]<typename T>(T) {
-    for (std::size_t m = 0; m < plan.rows.size(); ++m) {
-      const std::int64_t row = to_index(plan.rows[m]);
+    for (std::size_t m = 0; m < list.rows.size(); ++m) {
+      const std::int64_t row = to_index(list.rows[m]);
       ATOLL_ASSERT(0 <= row && row < y.rows, "row {} of {}", row, y.rows);
-      const int bits = plan.bits[m];
-      const auto message = message_of(packets, plan.offset[m], bits, y.cols, y.dtype);
+      const int bits = list.bits[m];
+      const auto message = message_of(packets, list.offset[m], bits, y.cols, y.dtype);
       if (bits == 32) {
         std::memcpy(y.row<T>(row), message.data(), message.size());
         continue;

@@ -42,8 +42,8 @@ Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused,
   op.col_scale = op.row_scale;
   op.self_weight = bench.upload(std::vector<float>(entries, 1.0F));
   const std::vector<RowRange> ranges{{0, rows}};
-  const auto plan = bench.backend().plan_spmm(bench.queue(), op, graph.row_ptr, ranges);
-  op.plan = plan.get();
+  const auto prepared = bench.backend().prepare_spmm(bench.queue(), op, graph.row_ptr, ranges);
+  op.prepared = prepared.get();
   const MatrixView x = bench.matrix(rows, kWidth, dtype);
   const MatrixView y = bench.matrix(rows, kWidth, dtype);
   Epilogue epilogue;
@@ -61,8 +61,8 @@ Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused,
   const auto edges = static_cast<double>(nnz);
   const auto nodes = static_cast<double>(rows);
   Case made;
-  // The plan lives as long as the case.
-  made.run = [=, &bench, keep = plan] {
+  // What is prepared lives as long as the case.
+  made.run = [=, &bench, keep = prepared] {
     bench.backend().spmm(bench.queue(), op, {0, rows}, x, 0, y, epilogue);
     const std::string ran = bench.backend().last_kernel();
     if (!ran.empty() && ran != kernel) fail_input("{} ran instead of {}", ran, kernel);

@@ -44,7 +44,7 @@ std::function<void()> packing(Bench& bench, const Messages& messages, DType dtyp
   const ConstMatrixView x = bench.matrix(messages.rows, kWidth, dtype);
   std::vector<GlobalId> ids;
   for (std::int64_t k = 0; k < messages.rows; ++k) ids.push_back(GlobalId{k});
-  const PackPlan plan{bench.upload(messages.sources), bench.upload(messages.first),
+  const PackList list{bench.upload(messages.sources), bench.upload(messages.first),
                       bench.upload(messages.offset), bench.upload(messages.bits)};
   RoundingSpec rounding;
   rounding.key = {1, RandomStream::kRoundForward, 0, 0};
@@ -53,7 +53,7 @@ std::function<void()> packing(Bench& bench, const Messages& messages, DType dtyp
   const auto variance = bench.upload(std::vector<float>(messages.bits.size()));
   const auto bad = bench.upload(std::vector<std::int64_t>{messages.rows});
   return [=, &bench] {
-    bench.backend().quantize_rows(bench.queue(), x, plan, {}, rounding, packets,
+    bench.backend().quantize_rows(bench.queue(), x, list, {}, rounding, packets,
                                   {range, variance, bad});
   };
 }
@@ -74,12 +74,12 @@ Case unpack(Bench& bench, int width, DType dtype) {
   const Messages messages(bench.scaled(1'000'000), {width}, dtype);
   const std::span<std::byte> packets = make_packets(bench, messages);
   packing(bench, messages, dtype, packets)();
-  const UnpackPlan plan{bench.upload(messages.targets), bench.upload(messages.offset),
+  const UnpackList list{bench.upload(messages.targets), bench.upload(messages.offset),
                         bench.upload(messages.bits)};
   const auto rows = static_cast<std::int64_t>(messages.targets.size());
   const MatrixView y = bench.matrix(rows, kWidth, dtype);
   Case made;
-  made.run = [=, &bench] { bench.backend().dequantize_rows(bench.queue(), packets, plan, y); };
+  made.run = [=, &bench] { bench.backend().dequantize_rows(bench.queue(), packets, list, y); };
   made.no_reuse_bytes = made.compulsory_bytes = row_bytes(messages.targets.size(), dtype);
   if (width >= 16) {  // else too far from what was packed
     made.checked = element(y, rows - 1, 0);

@@ -92,7 +92,7 @@ TEST_F(PartitionFolder, OnePartAndStructureOnly) {
   const Shard shard = open_shard(made.folder, 0, made.checksum());
   EXPECT_EQ(shard.graph().inner(), 60);
   EXPECT_EQ(shard.graph().central, 60);
-  EXPECT_EQ(shard.graph().forward.plan.halo_rows(), 0);
+  EXPECT_EQ(shard.graph().forward.halo.halo_rows(), 0);
 }
 
 TEST_F(PartitionFolder, BalancesTheChosenSplit) {

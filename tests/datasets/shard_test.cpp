@@ -28,9 +28,9 @@ void expect_equal(const LocalMatrixView& found, const LocalMatrixView& expected)
   expect_equal(found.csr.col_idx, expected.csr.col_idx, "col_idx");
   expect_equal(found.csr.values, expected.csr.values, "values");
   expect_equal(found.split, expected.split, "split");
-  expect_equal(found.plan.recv_offset, expected.plan.recv_offset, "recv_offset");
-  expect_equal(found.plan.send_offset, expected.plan.send_offset, "send_offset");
-  expect_equal(found.plan.send_rows, expected.plan.send_rows, "send_rows");
+  expect_equal(found.halo.recv_offset, expected.halo.recv_offset, "recv_offset");
+  expect_equal(found.halo.send_offset, expected.halo.send_offset, "send_offset");
+  expect_equal(found.halo.send_rows, expected.halo.send_rows, "send_rows");
   expect_equal(found.halo_ids, expected.halo_ids, "halo_ids");
 }
 

@@ -166,13 +166,13 @@ TEST_F(ContractDeathTest, PartsOfPacking) {
   std::vector<float> trace(2);
   std::vector<std::int64_t> bad(1);
   std::array<std::uint32_t, 8> packets{};
-  PackPlan plan{rows, first, offset, bits};
+  PackList list{rows, first, offset, bits};
   RoundingSpec rounding{{}, ids};
   PackTrace traced{std::span(trace).first(1), std::span(trace).last(1), bad};
   MatrixView x = view(2, 4);
   std::span<std::byte> into = std::as_writable_bytes(std::span(packets));
   const auto pack = [&] {
-    h.backend().quantize_rows(h.queue(), x, plan, {}, rounding, into, traced);
+    h.backend().quantize_rows(h.queue(), x, list, {}, rounding, into, traced);
   };
   pack();
   x.dtype = DType::kF64;
@@ -185,9 +185,9 @@ TEST_F(ContractDeathTest, PartsOfPacking) {
   into = std::as_writable_bytes(std::span(packets)).first(4);
   EXPECT_DEATH(pack(), "message of 8 bytes at 0 of 4");
   into = std::as_writable_bytes(std::span(packets));
-  plan.first = std::span(first).first(1);
+  list.first = std::span(first).first(1);
   EXPECT_DEATH(pack(), "quantize_rows first: 1 entries found, 2 expected");
-  plan.first = first;
+  list.first = first;
   traced.variance = trace;
   EXPECT_DEATH(pack(), "quantize_rows variance: 2 entries found, 1 expected");
   traced.variance = std::span(trace).last(1);
@@ -200,12 +200,12 @@ TEST_F(ContractDeathTest, PartsOfUnpacking) {
   const std::vector<std::int64_t> offset{2};
   const std::vector<std::uint8_t> bits{8, 8};
   const std::array<std::uint32_t, 8> packets{};
-  UnpackPlan plan{rows, offset, bits};
+  UnpackList list{rows, offset, bits};
   const auto unpack = [&](MatrixView y) {
-    h.backend().dequantize_rows(h.queue(), std::as_bytes(std::span(packets)), plan, y);
+    h.backend().dequantize_rows(h.queue(), std::as_bytes(std::span(packets)), list, y);
   };
   EXPECT_DEATH(unpack(view(3, 4)), "dequantize_rows bits: 2 entries found, 1 expected");
-  plan.bits = plan.bits.first(1);
+  list.bits = list.bits.first(1);
   EXPECT_DEATH(unpack(view(2, 4)), "row 2 of 2");
   EXPECT_DEATH(unpack(view(3, 4)), "message of 8 bytes at 2 of 32");
   MatrixView f64 = view(3, 4);

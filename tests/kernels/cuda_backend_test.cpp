@@ -26,8 +26,8 @@ Graph graph_of_all_kinds() {
 
 void expect_same_as_reference(const Spmm& run, const Graph& graph, DType storage,
                               std::int64_t padding) {
-  SCOPED_TRACE(fmt::format("width {}, beta {}, planned {}, tail {}, dtype {}, padding {}",
-                           run.width, run.beta, run.planned, run.tail, static_cast<int>(storage),
+  SCOPED_TRACE(fmt::format("width {}, beta {}, prepared {}, tail {}, dtype {}, padding {}",
+                           run.width, run.beta, run.prepared, run.tail, static_cast<int>(storage),
                            padding));
   Harness found("cuda", 2, storage);
   Harness expected("reference", 2, storage);
@@ -57,7 +57,7 @@ TEST_F(CudaBackendTest, SpmmOfRowsOfEveryLength) {
   }
   expect_same_as_reference({.width = 33, .beta = 1, .tail = true}, graph, DType::kF32, 3);
   expect_same_as_reference({.width = 40, .beta = 1, .tail = true}, graph, DType::kBf16, 8);
-  expect_same_as_reference({.width = 40, .planned = false, .tail = true}, graph, DType::kF32, 0);
+  expect_same_as_reference({.width = 40, .prepared = false, .tail = true}, graph, DType::kF32, 0);
 }
 
 // Too wide for the partial sums of a split row: its row is not split then.

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/gemm.hpp"
+#include "kernels/cuda/prepared_spmm.hpp"
 #include "kernels/cuda/queue.hpp"
 #include "kernels/cuda/spmm.hpp"
-#include "kernels/cuda/spmm_plan.hpp"
 #include "tests/kernels/harness.hpp"
 
 namespace atl::cuda {
@@ -22,7 +22,7 @@ std::vector<double> run(Harness& h, const std::vector<std::int64_t>& row_ptr,
   op.row_ptr = h.input_span(row_ptr);
   op.col_idx = h.input_span(col_idx);
   const std::vector<RowRange> ranges{{0, op.rows}};
-  const SpmmPlan plan(h.backend(), h.queue(), row_ptr, ranges);
+  const PreparedSpmm prepared(h.backend(), h.queue(), row_ptr, ranges);
   const ConstMatrixView x = h.input(op.rows, kWidth, random_floats(op.rows * kWidth, 1));
   const MatrixView y = h.matrix(op.rows, kWidth, Use::kInOut, random_floats(op.rows * kWidth, 3));
   Launch where = static_cast<CudaQueue&>(h.queue()).launch();
@@ -31,7 +31,7 @@ std::vector<double> run(Harness& h, const std::vector<std::int64_t>& row_ptr,
   h.backend().copy(h.queue(), where.workspace.data(), poison.data(), 1 << 16,
                    CopyKind::kHostToDevice);
   where.workspace = where.workspace.first(workspace_bytes);
-  spmm(where, plan.find(ranges[0])->work(), op, x, 1, y, {});
+  spmm(where, prepared.find(ranges[0])->work(), op, x, 1, y, {});
   return h.download(y);
 }
 

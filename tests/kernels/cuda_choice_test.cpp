@@ -161,16 +161,16 @@ TEST_F(CudaChoiceTest, SmallMatricesAreNotMeasured) {
   EXPECT_THAT(list[0].at("milliseconds"), IsEmpty());
 }
 
-// One plan for several widths and strides, as a model's layers have them: each is prepared by
-// itself, and the copy of the matrix is made once.
+// One preparation for several widths and strides, as a model's layers have them: each is prepared
+// by itself, and the copy of the matrix is made once.
 TEST_F(CudaChoiceTest, WidthsAndStridesShareOneCopyOfTheMatrix) {
   const Graph graph = graph_of_equal_halves();
   const auto choices = std::make_shared<KernelChoices>(SpmmWish::kCusparse);
   Harness h("cuda", {.device = 0, .choices = choices});
   const RowRange range{0, graph.rows};
   SparseOperator op = graph.upload(h);
-  const auto plan = h.backend().plan_spmm(h.queue(), op, graph.row_ptr, std::vector{range});
-  op.plan = plan.get();
+  const auto made = h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, std::vector{range});
+  op.prepared = made.get();
   std::vector<std::int64_t> allocations;
   for (const auto& [width, padding] : {std::pair(12, 0), {12, 4}, {12, 8}, {20, 0}, {12, 0}}) {
     h.set_padding(padding);

@@ -70,8 +70,8 @@ TEST_F(CudaFailures, ACopyThatNoWidthNeedsIsGivenBack) {
   h.set_padding(0);
   SparseOperator op = graph.upload(h);
   const RowRange range{0, graph.rows};
-  const auto plan = h.backend().plan_spmm(h.queue(), op, graph.row_ptr, std::vector{range});
-  op.plan = plan.get();
+  const auto made = h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, std::vector{range});
+  op.prepared = made.get();
   const ConstMatrixView x = h.input(graph.cols, 12, graph.features(12));
   const MatrixView y = h.output(graph.rows, 12);
   const auto used = [&] {

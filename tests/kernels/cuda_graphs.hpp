@@ -86,7 +86,7 @@ struct Graph {
 struct Spmm {
   std::int64_t width = 1;
   double beta = 0;
-  bool planned = true;
+  bool prepared = true;
   bool tail = false;  // bias, relu and dropout
 
   // y. `kernels` gets the names of those that ran, one per range.
@@ -94,9 +94,9 @@ struct Spmm {
                          std::vector<std::string>* kernels = nullptr) const {
     SparseOperator op = graph.upload(h);
     const std::vector<RowRange> ranges{{0, graph.rows / 2}, {graph.rows / 2, graph.rows}};
-    const auto plan =
-        planned ? h.backend().plan_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
-    op.plan = plan.get();
+    const auto made =
+        prepared ? h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
+    op.prepared = made.get();
     const ConstMatrixView x = h.input(graph.cols, width, graph.features(width));
     // What is overwritten is not read.
     const std::vector<float> before =

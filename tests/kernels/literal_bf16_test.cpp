@@ -137,9 +137,10 @@ TEST_P(LiteralBf16, EpiloguesSeeTheUnroundedSum) {
   const std::vector<RowRange> ranges{{0, 1}};
   op.row_ptr = h->input_span(row_ptr);
   op.col_idx = h->input_span<std::int32_t>({0, 1});
-  for (const bool planned : {false, true}) {
-    const auto plan = planned ? h->backend().plan_spmm(h->queue(), op, row_ptr, ranges) : nullptr;
-    op.plan = plan.get();
+  for (const bool prepared : {false, true}) {
+    const auto made =
+        prepared ? h->backend().prepare_spmm(h->queue(), op, row_ptr, ranges) : nullptr;
+    op.prepared = made.get();
     const MatrixView y = h->output(1, 1);
     h->backend().spmm(h->queue(), op, {0, 1}, x, 0, y, epilogue);
     EXPECT_EQ(h->download(y), (std::vector<double>{258}));

@@ -145,9 +145,9 @@ TEST_P(LiteralSparse, ReadsOnlyNeighboursBesideSelfWeights) {
   op.self_weight = h.input_span<float>({0, 0, 2});
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<RowRange> ranges{{0, 3}};
-  for (const bool planned : {false, true}) {
-    const auto plan = planned ? h.backend().plan_spmm(h.queue(), op, kRowPtr, ranges) : nullptr;
-    op.plan = plan.get();
+  for (const bool prepared : {false, true}) {
+    const auto made = prepared ? h.backend().prepare_spmm(h.queue(), op, kRowPtr, ranges) : nullptr;
+    op.prepared = made.get();
     const ConstMatrixView x = h.input<float>(4, 1, {nan, 1, 1, 1});
     const MatrixView y = h.output(3, 1);
     h.backend().spmm(h.queue(), op, {0, 3}, x, 0, y);

@@ -48,8 +48,8 @@ struct SpmmCase {
   bool values = false;
   bool scales = false;  // row_scale and col_scale
   bool self_weight = false;
-  bool part = false;     // some rows only
-  bool planned = false;  // with a plan for two ranges, each of which is asked for unless `part`
+  bool part = false;      // some rows only
+  bool prepared = false;  // for two ranges, each of which is asked for unless `part`
   double beta = 0;
   EpilogueParts epilogue{};
 };

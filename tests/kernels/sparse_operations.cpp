@@ -35,12 +35,13 @@ SparseOperator upload(Harness& h, const TestGraph& graph) {
 
 // A hub so large that a device gives it more than one block. Nothing cancels: a sum of signed
 // numbers would be known to fewer digits than its size says.
-Outputs spmm_hub(Harness& h, std::int64_t rows, std::int64_t cols, bool planned) {
+Outputs spmm_hub(Harness& h, std::int64_t rows, std::int64_t cols, bool prepared) {
   const TestGraph graph(rows, rows < 257 ? 1000 : 20'000);
   SparseOperator op = upload(h, graph);
   const std::vector<RowRange> ranges{{0, rows}};
-  const auto plan = planned ? h.backend().plan_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
-  op.plan = plan.get();
+  const auto made =
+      prepared ? h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
+  op.prepared = made.get();
   auto values = random_floats(graph.cols * cols, 5);
   for (float& value : values) value = 1 + value / 2;
   const ConstMatrixView x = h.input(graph.cols, cols, values);
@@ -67,12 +68,12 @@ Outputs run_spmm(Harness& h, std::int64_t rows, std::int64_t cols, const SpmmCas
   // As the engine runs it: rows without halo neighbours first, the others when the halo is there.
   const std::int64_t central = rows * 2 / 3;
   std::vector<RowRange> ranges{{0, central}, {central, rows}};
-  const auto plan =
-      which.planned ? h.backend().plan_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
-  op.plan = plan.get();
-  // A range of which the plan says nothing must do as well.
+  const auto made =
+      which.prepared ? h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
+  op.prepared = made.get();
+  // A range of which nothing was prepared must do as well.
   if (which.part) ranges = {{rows / 3, rows - rows / 4}};
-  if (!which.part && !which.planned) ranges = {{0, rows}};
+  if (!which.part && !which.prepared) ranges = {{0, rows}};
   const Epilogue whole = make_epilogue(h, rows, cols, which.epilogue);
   for (const RowRange range : ranges) {
     Epilogue epilogue = whole;
@@ -104,10 +105,10 @@ std::vector<Operation> sparse_operations() {
       {"all_added", {.scales = true, .self_weight = true, .beta = 1, .epilogue = all}}};
   std::vector<Operation> list;
   for (const Named& named : cases) {
-    for (const bool planned : {false, true}) {
+    for (const bool prepared : {false, true}) {
       SpmmCase which = named.which;
-      which.planned = planned;
-      list.push_back({std::string("spmm_") + named.name + (planned ? "_planned" : ""),
+      which.prepared = prepared;
+      list.push_back({std::string("spmm_") + named.name + (prepared ? "_prepared" : ""),
                       [which](Harness& h, std::int64_t rows, std::int64_t cols) {
                         return run_spmm(h, rows, cols, which);
                       },
@@ -122,7 +123,7 @@ std::vector<Operation> sparse_operations() {
                     tolerance, bf16});
   };
   add("spmm_hub", spmm_hub, false, 5e-6, Bf16Case::kOneStep);
-  add("spmm_hub_planned", spmm_hub, true, 5e-6, Bf16Case::kOneStep);
+  add("spmm_hub_prepared", spmm_hub, true, 5e-6, Bf16Case::kOneStep);
   return list;
 }
 

@@ -68,7 +68,7 @@ std::vector<GlobalId> nodes(std::int64_t rows) {
 
 Packed pack(Harness& h, const Messages& messages, ConstMatrixView x,
             const std::vector<float>& scale, const Rounding& rounding) {
-  const PackPlan plan{h.input_span(messages.rows), h.input_span(messages.first),
+  const PackList list{h.input_span(messages.rows), h.input_span(messages.first),
                       h.input_span(messages.offset), h.input_span(messages.bits)};
   const RoundingSpec spec{rounding.key, h.input_span(rounding.row_ids), rounding.state};
   const auto packets = h.output_span<std::uint8_t>(messages.bytes);
@@ -76,7 +76,7 @@ Packed pack(Harness& h, const Messages& messages, ConstMatrixView x,
                         h.output_span<float>(messages.count()),
                         h.inout_span<std::int64_t>({kNoneBad})};
   const auto factors = scale.empty() ? std::span<const float>() : h.input_span(scale);
-  h.backend().quantize_rows(h.queue(), x, plan, factors, spec, std::as_writable_bytes(packets),
+  h.backend().quantize_rows(h.queue(), x, list, factors, spec, std::as_writable_bytes(packets),
                             trace);
   return {to_bytes(h.download_span(packets)), h.download_span(trace.range),
           h.download_span(trace.variance),
@@ -91,11 +91,11 @@ std::vector<double> unpack(Harness& h, const Messages& messages,
     targets.push_back(LocalId{static_cast<std::int32_t>(m)});
   }
   const auto packets = h.input_span(bytes);
-  const UnpackPlan plan{h.input_span(targets), h.input_span(messages.offset),
+  const UnpackList list{h.input_span(targets), h.input_span(messages.offset),
                         h.input_span(messages.bits)};
   const MatrixView y = storage == DType::kBf16 ? h.output<Bf16>(messages.count(), messages.cols)
                                                : h.output<float>(messages.count(), messages.cols);
-  h.backend().dequantize_rows(h.queue(), std::as_bytes(packets), plan, y);
+  h.backend().dequantize_rows(h.queue(), std::as_bytes(packets), list, y);
   const auto reversed = h.download(y);
   std::vector<double> values;
   for (std::int64_t m = messages.count(); m-- > 0;) {

@@ -11,7 +11,7 @@ namespace atl {
 // What the gaps, and packets before they are packed, hold (the guard byte of the harness).
 inline constexpr std::uint8_t kGapByte = 0xA5;
 
-// A plan of messages on the host. Every message starts as unevenly as it may: after a gap, at
+// A list of messages on the host. Every message starts as unevenly as it may: after a gap, at
 // an offset that is no multiple of 8.
 struct Messages {
   std::int64_t cols;

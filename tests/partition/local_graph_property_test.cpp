@@ -64,8 +64,8 @@ void expect_plans_agree(const std::vector<LocalGraphView>& graphs,
     const std::set<GlobalId> distinct(halo.halo_ids.begin(), halo.halo_ids.end());
     ASSERT_EQ(distinct.size(), halo.halo_ids.size()) << "a halo node twice";
     for (const LocalGraphView& sender : graphs) {
-      const HaloPlanView& receive = halo.plan;
-      const HaloPlanView& send = (sender.*direction).plan;
+      const HaloListsView& receive = halo.halo;
+      const HaloListsView& send = (sender.*direction).halo;
       const std::int64_t count =
           receive.recv_offset[sender.part + 1] - receive.recv_offset[sender.part];
       ASSERT_EQ(send.send_offset[receiver.part + 1] - send.send_offset[receiver.part], count);

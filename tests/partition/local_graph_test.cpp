@@ -29,9 +29,9 @@ void expect_matrix(const LocalMatrixView& matrix, const ExpectedMatrix& expected
   EXPECT_EQ(to_vector(matrix.csr.values), expected.values);
   EXPECT_EQ(to_vector(matrix.split), expected.split);
   EXPECT_EQ(to_indices(matrix.halo_ids), expected.halo_ids);
-  EXPECT_EQ(to_vector(matrix.plan.recv_offset), expected.recv_offset);
-  EXPECT_EQ(to_vector(matrix.plan.send_offset), expected.send_offset);
-  EXPECT_EQ(to_indices(matrix.plan.send_rows), expected.send_rows);
+  EXPECT_EQ(to_vector(matrix.halo.recv_offset), expected.recv_offset);
+  EXPECT_EQ(to_vector(matrix.halo.send_offset), expected.send_offset);
+  EXPECT_EQ(to_indices(matrix.halo.send_rows), expected.send_rows);
 }
 
 TEST(LocalGraph, UndirectedPathInTwoParts) {
@@ -52,7 +52,7 @@ TEST(LocalGraph, UndirectedPathInTwoParts) {
                 {{0, 1, 3, 5}, {1, 0, 2, 1, 3}, {}, {1, 3, 4}, {3}, {0, 0, 1}, {0, 0, 1}, {2}});
   EXPECT_TRUE(left.symmetric);
   EXPECT_EQ(left.backward.csr.col_idx.data(), left.forward.csr.col_idx.data());
-  EXPECT_EQ(left.backward.plan.send_rows.data(), left.forward.plan.send_rows.data());
+  EXPECT_EQ(left.backward.halo.send_rows.data(), left.forward.halo.send_rows.data());
 
   // Breadth-first from a node of lowest degree inside the part: 3, 4, 5; the first is the marginal
   // one.

@@ -13,7 +13,7 @@
 #include "engine/exchange/exchange_parts.hpp"
 #include "engine/exchange/quantization/aggregation_scores.hpp"
 #include "engine/exchange/quantization/bit_assignment.hpp"
-#include "engine/exchange/quantization/bit_policy.hpp"
+#include "engine/exchange/quantization/bit_chooser.hpp"
 #include "engine/exchange/quantization/channel_measurements.hpp"
 #include "engine/exchange/quantization/link_probe.hpp"
 
@@ -33,7 +33,7 @@ constexpr int kWarmupEpochs = static_cast<int>(std::size(kWarmupBits));
 // bits saved below that point cost little variance.
 constexpr double kHiddenShare = 0.8;
 
-class AdaptiveBits final : public BitPolicy {
+class AdaptiveBits final : public BitChooser {
  public:
   AdaptiveBits(const WidthOptions& options, const Rank& rank)
       : options_(options), rank_(rank), measurements_(rank) {
@@ -55,7 +55,7 @@ class AdaptiveBits final : public BitPolicy {
   // What a checkpoint says about one channel, until the channel begins.
   struct Restored {
     MessageBits bits;
-    std::string plan;
+    std::string lists;
   };
 
   ExchangeCalibration given_calibration() const {
@@ -81,25 +81,25 @@ class AdaptiveBits final : public BitPolicy {
   // A_k of the messages this rank sends.
   std::map<const DistributedOperator*, std::vector<float>> scores_;
   ChannelMeasurements measurements_;
-  std::map<int, std::string> plans_;
+  std::map<int, std::string> lists_;
   std::map<int, MessageBits> current_;  // of this rank, by slot
   std::map<int, Restored> restored_;
 };
 
 // Names the messages of a channel as far as a checkpoint must find them again.
-std::string plan_checksum(const QuantizedChannel& channel) {
-  const HaloPlanView& plan = channel.op().plan;
+std::string lists_checksum(const QuantizedChannel& channel) {
+  const HaloListsView& halo = channel.op().halo;
   const auto bytes = [](auto span) {
     return std::string(reinterpret_cast<const char*>(span.data()), span.size_bytes());
   };
   return to_hex(
-      checksum(bytes(plan.send_rows) + bytes(plan.send_offset) + bytes(plan.recv_offset)));
+      checksum(bytes(halo.send_rows) + bytes(halo.send_offset) + bytes(halo.recv_offset)));
 }
 
 void AdaptiveBits::begin(QuantizedChannel& channel, int epoch) {
   const int slot = channel.channel().slot();
   fetch_scores(channel);
-  plans_[slot] = plan_checksum(channel);
+  lists_[slot] = lists_checksum(channel);
   const bool restored = begin_as_restored(channel, epoch);
   require_calibrated(channel);
   if (restored) return;
@@ -113,8 +113,8 @@ bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
   if (restored_.empty()) return false;
   const int slot = channel.channel().slot();
   const auto found = restored_.find(slot);
-  const bool fits = found != restored_.end() && found->second.plan == plans_[slot] &&
-                    std::ssize(found->second.bits) == channel.op().plan.sent_rows();
+  const bool fits = found != restored_.end() && found->second.lists == lists_[slot] &&
+                    std::ssize(found->second.bits) == channel.op().halo.sent_rows();
   double misfits = fits ? 0 : 1;
   rank_.transport.all_reduce(std::span(&misfits, 1), {"bit-widths of the checkpoint"});
   if (misfits > 0) {
@@ -153,16 +153,16 @@ void AdaptiveBits::require_calibrated(const QuantizedChannel& channel) const {
 
 void AdaptiveBits::fetch_scores(const QuantizedChannel& channel) {
   if (scores_.contains(&channel.op())) return;
-  const HaloPlanView& plan = channel.op().plan;
+  const HaloListsView& halo = channel.op().halo;
   const std::vector<float> mine = aggregation_scores(channel.op(), options_.sensitivity);
   std::vector<float> of_received;
-  for (std::size_t peer = 0; peer + 1 < plan.recv_offset.size(); ++peer) {
-    const auto first = mine.begin() + plan.first_halo_row(peer);
-    of_received.insert(of_received.end(), first, first + plan.received_from(peer));
+  for (std::size_t peer = 0; peer + 1 < halo.recv_offset.size(); ++peer) {
+    const auto first = mine.begin() + halo.first_halo_row(peer);
+    of_received.insert(of_received.end(), first, first + halo.received_from(peer));
   }
   std::vector<float>& of_sent = scores_[&channel.op()];
-  of_sent.resize(plan.send_rows.size());
-  exchange_parts(rank_.transport, of_received, plan.recv_offset, of_sent, plan.send_offset,
+  of_sent.resize(halo.send_rows.size());
+  exchange_parts(rank_.transport, of_received, halo.recv_offset, of_sent, halo.send_offset,
                  {"aggregation scores", to_string(channel.channel().direction)});
 }
 
@@ -172,11 +172,11 @@ void AdaptiveBits::calibrate(QuantizedChannels& channels, bool overlap) {
   std::vector<std::int64_t> receives(size, 0);
   std::vector<double> most, least;
   for (const auto& [slot, channel] : channels) {
-    const HaloPlanView& plan = channel->op().plan;
+    const HaloListsView& halo = channel->op().halo;
     const std::int64_t row = wire_row_bytes(32, channel->cols(), channel->storage());
     for (std::size_t r = 0; r < size; ++r) {
-      sends[r] = std::max(sends[r], row * (plan.send_offset[r + 1] - plan.send_offset[r]));
-      receives[r] = std::max(receives[r], row * (plan.recv_offset[r + 1] - plan.recv_offset[r]));
+      sends[r] = std::max(sends[r], row * (halo.send_offset[r + 1] - halo.send_offset[r]));
+      receives[r] = std::max(receives[r], row * (halo.recv_offset[r + 1] - halo.recv_offset[r]));
     }
     const ExchangeCalibration::ChannelTimes times = measurements_.times(slot, overlap);
     most.insert(most.end(), {times.slowdown_s, times.quantize_s});
@@ -198,7 +198,7 @@ void AdaptiveBits::calibrate(QuantizedChannels& channels, bool overlap) {
 ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
                                      std::vector<float>& beta) const {
   const int slot = channel.channel().slot();
-  const HaloPlanView& plan = channel.op().plan;
+  const HaloListsView& halo = channel.op().halo;
   ChannelProblem problem;
   for (std::size_t w = 0; w < kWireBits.size(); ++w) {
     const int bits = kWireBits[w];
@@ -218,8 +218,8 @@ ChannelProblem AdaptiveBits::problem(const QuantizedChannel& channel,
   const int size = rank_.transport.size();
   for (int peer = 0; peer < size; ++peer) {
     const auto p = static_cast<std::size_t>(peer);
-    const auto begin = static_cast<std::size_t>(plan.send_offset[p]);
-    const auto end = static_cast<std::size_t>(plan.send_offset[p + 1]);
+    const auto begin = static_cast<std::size_t>(halo.send_offset[p]);
+    const auto end = static_cast<std::size_t>(halo.send_offset[p + 1]);
     LinkTime cost{calibration_->links[static_cast<std::size_t>(rank * size + peer)],
                   {0, times.central_s}};
     cost.wire.theta_s_per_byte /= kHiddenShare;
@@ -307,7 +307,7 @@ Json AdaptiveBits::state() const {
     for (const std::uint8_t width : bits) {
       digits += static_cast<char>('0' + static_cast<int>(width_index(width)));
     }
-    Json channel = {{"slot", slot}, {"plan", plans_.at(slot)}, {"bits", digits}};
+    Json channel = {{"slot", slot}, {"plan", lists_.at(slot)}, {"bits", digits}};
     measurements_.add_state(slot, channel);
     channels.push_back(std::move(channel));
   }
@@ -319,7 +319,7 @@ void AdaptiveBits::load_state(const Json& state, const std::string& place) {
   for (const Json& channel : json_field<Json>(state, "channels", place)) {
     const auto slot = json_field<int>(channel, "slot", place);
     Restored& restored = restored_[slot];
-    restored.plan = json_field<std::string>(channel, "plan", place);
+    restored.lists = json_field<std::string>(channel, "plan", place);
     for (const char digit : json_field<std::string>(channel, "bits", place)) {
       const auto index = static_cast<std::size_t>(digit - '0');
       if (index >= kWireBits.size()) {
@@ -339,7 +339,7 @@ void AdaptiveBits::load_state(const Json& state, const std::string& place) {
 
 }  // namespace
 
-std::unique_ptr<BitPolicy> make_adaptive_bits(const WidthOptions& options, const Rank& rank) {
+std::unique_ptr<BitChooser> make_adaptive_bits(const WidthOptions& options, const Rank& rank) {
   return std::make_unique<AdaptiveBits>(options, rank);
 }
 

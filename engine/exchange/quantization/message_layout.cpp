@@ -62,9 +62,9 @@ std::int64_t message_bytes(std::span<const std::uint8_t> bits, std::int64_t cols
   return total;
 }
 
-MessageGroups group_messages(const HaloPlanView& plan, std::int64_t inner) {
+MessageGroups group_messages(const HaloListsView& halo, std::int64_t inner) {
   std::vector<std::int64_t> begin(static_cast<std::size_t>(inner) + 1, 0);
-  for (const LocalId row : plan.send_rows) ++begin[static_cast<std::size_t>(to_index(row)) + 1];
+  for (const LocalId row : halo.send_rows) ++begin[static_cast<std::size_t>(to_index(row)) + 1];
   MessageGroups groups;
   groups.first.push_back(0);
   for (std::int64_t row = 0; row < inner; ++row) {
@@ -75,10 +75,10 @@ MessageGroups group_messages(const HaloPlanView& plan, std::int64_t inner) {
     }
     begin[i + 1] += begin[i];
   }
-  groups.order.resize(plan.send_rows.size());
-  for (std::size_t k = 0; k < plan.send_rows.size(); ++k) {
+  groups.order.resize(halo.send_rows.size());
+  for (std::size_t k = 0; k < halo.send_rows.size(); ++k) {
     groups.order[static_cast<std::size_t>(
-        begin[static_cast<std::size_t>(to_index(plan.send_rows[k]))]++)] =
+        begin[static_cast<std::size_t>(to_index(halo.send_rows[k]))]++)] =
         static_cast<std::int64_t>(k);
   }
   return groups;

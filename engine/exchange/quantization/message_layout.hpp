@@ -11,7 +11,7 @@
 
 namespace atl {
 
-// One bit-width (of kWireBits) per message, in the order of a plan: by peer, then as the plan lists
+// One bit-width (of kWireBits) per message, in the order of its lists: by peer, then as they list
 // the rows.
 using MessageBits = std::vector<std::uint8_t>;
 
@@ -35,13 +35,13 @@ PacketLayout layout_packets(std::span<const std::uint8_t> bits,
 // Bytes of all messages, without the gaps between packets.
 std::int64_t message_bytes(std::span<const std::uint8_t> bits, std::int64_t cols, DType storage);
 
-// The messages of a plan grouped by the row that they carry, rows ascending.
+// The messages of a list grouped by the row that they carry, rows ascending.
 struct MessageGroups {
   std::vector<LocalId> rows;        // [R] each sent row once
   std::vector<std::int64_t> first;  // [R + 1] messages order[first[k]] .. carry rows[k]
-  std::vector<std::int64_t> order;  // [M] index in the plan
+  std::vector<std::int64_t> order;  // [M] index in the list
 };
-MessageGroups group_messages(const HaloPlanView& plan, std::int64_t inner);
+MessageGroups group_messages(const HaloListsView& halo, std::int64_t inner);
 
 // Index of a width in kWireBits. Asserts that it is one.
 std::size_t width_index(int bits);

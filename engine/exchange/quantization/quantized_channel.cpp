@@ -17,7 +17,7 @@ QuantizedChannel::QuantizedChannel(const Rank& rank, const DistributedOperator& 
       channel_(channel),
       cols_(cols),
       storage_(storage),
-      groups_(group_messages(op.plan, op.inner())),
+      groups_(group_messages(op.halo, op.inner())),
       group_rows_(rank.backend, rank.queue, std::span<const LocalId>(groups_.rows)),
       group_first_(rank.backend, rank.queue, std::span<const std::int64_t>(groups_.first)),
       range_(rank.backend, std::ssize(groups_.rows)),
@@ -34,19 +34,19 @@ void QuantizedChannel::reserve(DeviceMemory& memory, std::int64_t& have, std::in
 }
 
 void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
-  ATOLL_ASSERT(std::ssize(sent) == op_.plan.sent_rows() &&
-               std::ssize(received) == op_.plan.halo_rows());
+  ATOLL_ASSERT(std::ssize(sent) == op_.halo.sent_rows() &&
+               std::ssize(received) == op_.halo.halo_rows());
   const auto peers = static_cast<std::size_t>(rank_.transport.size());
   // A packet of nothing but exact rows is the halo rows of that peer, unless those have padding: no
   // unpacking.
   in_place_.assign(peers, padded_columns(cols_) == cols_ ? 1 : 0);
   for (std::size_t peer = 0; peer < peers; ++peer) {
-    for (std::int64_t k = op_.plan.recv_offset[peer]; k < op_.plan.recv_offset[peer + 1]; ++k) {
+    for (std::int64_t k = op_.halo.recv_offset[peer]; k < op_.halo.recv_offset[peer + 1]; ++k) {
       if (received[static_cast<std::size_t>(k)] != 32) in_place_[peer] = 0;
     }
   }
-  send_layout_ = layout_packets(sent, op_.plan.send_offset, cols_, storage_);
-  receive_layout_ = layout_packets(received, op_.plan.recv_offset, cols_, storage_, in_place_);
+  send_layout_ = layout_packets(sent, op_.halo.send_offset, cols_, storage_);
+  receive_layout_ = layout_packets(received, op_.halo.recv_offset, cols_, storage_, in_place_);
   reserve(memory_->sent, memory_->sent_bytes, send_layout_.buffer_bytes);
   reserve(memory_->received, memory_->received_bytes, receive_layout_.buffer_bytes);
 
@@ -64,8 +64,8 @@ void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
   bits.clear();
   for (std::size_t peer = 0; peer < peers; ++peer) {
     if (in_place_[peer] != 0) continue;
-    for (std::int64_t k = op_.plan.recv_offset[peer]; k < op_.plan.recv_offset[peer + 1]; ++k) {
-      const std::int64_t row = k - op_.plan.recv_offset[peer] + op_.plan.first_halo_row(peer);
+    for (std::int64_t k = op_.halo.recv_offset[peer]; k < op_.halo.recv_offset[peer + 1]; ++k) {
+      const std::int64_t row = k - op_.halo.recv_offset[peer] + op_.halo.first_halo_row(peer);
       rows.push_back(static_cast<LocalId>(row));
       offset.push_back(receive_layout_.offset[static_cast<std::size_t>(k)]);
       bits.push_back(received[static_cast<std::size_t>(k)]);
@@ -77,7 +77,7 @@ void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
   sent_bits_ = std::move(sent);
 }
 
-PackPlan QuantizedChannel::pack_plan() const {
+PackList QuantizedChannel::pack_list() const {
   return {group_rows_.span(), group_first_.span(), send_offset_.span(), send_bits_.span()};
 }
 
@@ -100,7 +100,7 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
     rounding.row_ids = rank_.inner_ids;
     rounding.state = round.state;
     const PackTrace trace{range_.span(), variance_.span(), bad_row_.span()};
-    rank_.backend.quantize_rows(packets.packing_queue(), x.rows_in({0, op_.inner()}), pack_plan(),
+    rank_.backend.quantize_rows(packets.packing_queue(), x.rows_in({0, op_.inner()}), pack_list(),
                                 op_.message_scale, rounding,
                                 {sent, static_cast<std::size_t>(send_layout_.buffer_bytes)}, trace);
     // On a device this would wait for the packing; require_sendable() comes after the epoch there.
@@ -113,8 +113,8 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
                        static_cast<std::size_t>(send_layout_.packet_bytes[peer]));
     std::byte* to = received + receive_layout_.packet_begin[peer];
     if (in_place_[peer] != 0) {
-      const std::int64_t first = op_.inner() + op_.plan.first_halo_row(peer);
-      to = static_cast<std::byte*>(x.rows_in({first, first + op_.plan.received_from(peer)}).data);
+      const std::int64_t first = op_.inner() + op_.halo.first_halo_row(peer);
+      to = static_cast<std::byte*>(x.rows_in({first, first + op_.halo.received_from(peer)}).data);
     }
     receives.emplace_back(to, static_cast<std::size_t>(receive_layout_.packet_bytes[peer]));
   }
@@ -190,10 +190,10 @@ void agree_on_bits(Transport& transport, std::span<QuantizedChannel* const> chan
   for (std::size_t peer = 0; peer < peers; ++peer) {
     std::size_t expected = 0;
     for (std::size_t c = 0; c < channels.size(); ++c) {
-      const HaloPlanView& plan = channels[c]->op().plan;
-      sends[peer].insert(sends[peer].end(), bits[c].begin() + plan.send_offset[peer],
-                         bits[c].begin() + plan.send_offset[peer + 1]);
-      expected += static_cast<std::size_t>(plan.recv_offset[peer + 1] - plan.recv_offset[peer]);
+      const HaloListsView& halo = channels[c]->op().halo;
+      sends[peer].insert(sends[peer].end(), bits[c].begin() + halo.send_offset[peer],
+                         bits[c].begin() + halo.send_offset[peer + 1]);
+      expected += static_cast<std::size_t>(halo.recv_offset[peer + 1] - halo.recv_offset[peer]);
     }
     receives[peer].resize(expected);
   }
@@ -206,10 +206,10 @@ void agree_on_bits(Transport& transport, std::span<QuantizedChannel* const> chan
   transport.all_to_all_v(std::move(from), std::move(to), {"bit-widths", "", -1, epoch})->wait_all();
   std::vector<std::size_t> next(peers, 0);
   for (std::size_t c = 0; c < channels.size(); ++c) {
-    const HaloPlanView& plan = channels[c]->op().plan;
+    const HaloListsView& halo = channels[c]->op().halo;
     for (std::size_t peer = 0; peer < peers; ++peer) {
       const auto count =
-          static_cast<std::size_t>(plan.recv_offset[peer + 1] - plan.recv_offset[peer]);
+          static_cast<std::size_t>(halo.recv_offset[peer + 1] - halo.recv_offset[peer]);
       const auto begin = receives[peer].begin() + static_cast<std::ptrdiff_t>(next[peer]);
       received[c].insert(received[c].end(), begin, begin + static_cast<std::ptrdiff_t>(count));
       next[peer] += count;

@@ -21,7 +21,7 @@ class QuantizedChannel {
   const DistributedOperator& op() const { return op_; }
   std::int64_t cols() const { return cols_; }
   DType storage() const { return storage_; }
-  // One width per message, in the order of op().plan; empty until set_bits().
+  // One width per message, in the order of op().halo; empty until set_bits().
   const MessageBits& sent_bits() const { return sent_bits_; }
   std::int64_t sent_bytes() const { return send_layout_.sent_bytes(); }
   std::int64_t received_bytes() const { return receive_layout_.sent_bytes(); }
@@ -40,7 +40,7 @@ class QuantizedChannel {
   void require_sendable(int epoch);
   // R_k = F * range^2 / 6 of each message: the variance of its rounding at one bit by the model of
   // AdaQP (section 4.1), with the range that was used; at most the largest f32. By message, in the
-  // order of the plan.
+  // order of the lists.
   std::vector<float> range_variance() const;
   // What rounding really added, and what the model says, summed over the messages of each width.
   struct RoundingVariance {
@@ -58,7 +58,7 @@ class QuantizedChannel {
     std::shared_ptr<const void> rows;
   };
 
-  PackPlan pack_plan() const;
+  PackList pack_list() const;
   void reserve(DeviceMemory& memory, std::int64_t& have, std::int64_t need);
 
   const Rank& rank_;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "engine/exchange/quantization/bit_policy.hpp"
+#include "engine/exchange/quantization/bit_chooser.hpp"
 
 namespace atl {
 
@@ -43,7 +43,7 @@ class QuantizedExchange final : public HaloExchange {
   QuantizedExchange(const WidthOptions& options, const Rank& rank)
       : options_(options),
         rank_(rank),
-        policy_(make_bit_policy(options, rank_)),
+        chooser_(make_bit_chooser(options, rank_)),
         exact_(make_exact_exchange(rank)),
         packets_(rank) {}
 
@@ -57,13 +57,13 @@ class QuantizedExchange final : public HaloExchange {
   std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t width,
                             DType dtype) const override;
   std::optional<ExchangeReport> end_epoch(const Round& round) override;
-  bool repeats() const override { return policy_->constant(); }
+  bool repeats() const override { return chooser_->constant(); }
   std::string state() const override {
-    const Json state = policy_->state();
+    const Json state = chooser_->state();
     return state.is_null() ? "" : state.dump();
   }
   void load_state(const std::string& state, const std::string& place) override;
-  Json calibration() const override { return policy_->calibration(); }
+  Json calibration() const override { return chooser_->calibration(); }
 
  private:
   // The widths in use, summed over ranks.
@@ -72,7 +72,7 @@ class QuantizedExchange final : public HaloExchange {
 
   WidthOptions options_;
   const Rank& rank_;
-  std::unique_ptr<BitPolicy> policy_;
+  std::unique_ptr<BitChooser> chooser_;
   std::unique_ptr<HaloExchange> exact_;  // for constant channels
   PacketTransfer packets_;
   QuantizedChannels channels_;
@@ -92,7 +92,7 @@ std::unique_ptr<PendingExchange> QuantizedExchange::begin(const DistributedOpera
   std::unique_ptr<QuantizedChannel>& mine = channels_[channel.slot()];
   if (mine == nullptr) {
     mine = std::make_unique<QuantizedChannel>(rank_, op, channel, x.cols, x.dtype);
-    policy_->begin(*mine, round.epoch);
+    chooser_->begin(*mine, round.epoch);
     changed_ = true;
   }
   auto packets = mine->begin(packets_, x, round, rows_);
@@ -106,8 +106,8 @@ std::int64_t QuantizedExchange::buffer_bytes(const DistributedOperator& op, std:
   if (rank_.transport.size() == 1) return 0;
   // Beside the packets: offset, width, row and what packing finds out, per message.
   constexpr std::int64_t kPerMessage = 64;
-  return (op.plan.sent_rows() + op.plan.halo_rows()) *
-         (wire_row_bytes(policy_->widest(), width, dtype) + kPerMessage);
+  return (op.halo.sent_rows() + op.halo.halo_rows()) *
+         (wire_row_bytes(chooser_->widest(), width, dtype) + kPerMessage);
 }
 
 std::optional<ExchangeReport> QuantizedExchange::end_epoch(const Round& round) {
@@ -120,7 +120,7 @@ std::optional<ExchangeReport> QuantizedExchange::end_epoch(const Round& round) {
     log_choice(*news, round.epoch);
   }
   choice_.reset();
-  changed_ = policy_->end_epoch(round, channels_, choice_);
+  changed_ = chooser_->end_epoch(round, channels_, choice_);
   return news;
 }
 
@@ -179,7 +179,7 @@ void QuantizedExchange::log_choice(const ExchangeReport& report, int epoch) {
 
 void QuantizedExchange::load_state(const std::string& state, const std::string& place) {
   if (state.empty()) return;
-  policy_->load_state(parse_json(state, place + ": state of the exchange"), place);
+  chooser_->load_state(parse_json(state, place + ": state of the exchange"), place);
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ class ExchangingRank {
       const auto ids =
           direction == Direction::kForward ? local_.forward.halo_ids : local_.backward.halo_ids;
       result.halo_ids[d][me] = {ids.begin(), ids.end()};
-      result.messages[d] += op(direction).plan.sent_rows();
+      result.messages[d] += op(direction).halo.sent_rows();
       const std::span<const float> scale = op(direction).message_scale;
       std::vector<float> values(local_.inner_ids.size(), 1.0F);
       if (!scale.empty()) {

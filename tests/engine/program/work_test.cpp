@@ -65,8 +65,8 @@ RankShape shape_of(const LocalGraphView& local, const Recomputation& recomputati
     return local.forward.csr.row_ptr[static_cast<std::size_t>(row)];
   };
   const std::int64_t inner = local.inner();
-  const std::int64_t halo = local.forward.plan.halo_rows();
-  return {.rows = {inner, halo, local.backward.plan.halo_rows(), recomputation.any() ? halo : 0},
+  const std::int64_t halo = local.forward.halo.halo_rows();
+  return {.rows = {inner, halo, local.backward.halo.halo_rows(), recomputation.any() ? halo : 0},
           .marginal = inner - local.central,
           .edges = offset(inner),
           .marginal_edges = offset(inner) - offset(local.central),

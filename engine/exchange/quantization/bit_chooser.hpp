@@ -8,9 +8,9 @@
 namespace atl {
 
 // All calls are collective.
-class BitPolicy {
+class BitChooser {
  public:
-  virtual ~BitPolicy() = default;
+  virtual ~BitChooser() = default;
   // Gives a channel that is used for the first time its widths.
   virtual void begin(QuantizedChannel& channel, int epoch) = 0;
   // Gives channels other widths from the next epoch on, or does nothing. Returns true if it did;
@@ -28,8 +28,8 @@ class BitPolicy {
 };
 
 // Throws Error{kOption} for values that are not allowed.
-std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options, const Rank& rank);
-std::unique_ptr<BitPolicy> make_adaptive_bits(const WidthOptions& options, const Rank& rank);
+std::unique_ptr<BitChooser> make_bit_chooser(const WidthOptions& options, const Rank& rank);
+std::unique_ptr<BitChooser> make_adaptive_bits(const WidthOptions& options, const Rank& rank);
 
 // The same width for all messages of a channel, known to both ends without a word.
 void set_uniform_bits(QuantizedChannel& channel, int bits);

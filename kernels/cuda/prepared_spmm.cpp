@@ -1,4 +1,4 @@
-#include "kernels/cuda/spmm_plan.hpp"
+#include "kernels/cuda/prepared_spmm.hpp"
 
 #include "base/error.hpp"
 
@@ -13,8 +13,8 @@ std::span<const T> const_span(const std::vector<T>& values) {
 
 }  // namespace
 
-PlannedRange::PlannedRange(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
-                           RowRange range) {
+PreparedRange::PreparedRange(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
+                             RowRange range) {
   RowBins bins = bin_rows(row_ptr, range);
   host_split_ = std::move(bins.split);
   rows_ = upload(backend, queue, const_span(bins.rows));
@@ -31,20 +31,20 @@ PlannedRange::PlannedRange(Backend& backend, Queue& queue, std::span<const std::
   work_.host_split = host_split_;
 }
 
-SpmmPlan::SpmmPlan(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
-                   std::span<const RowRange> ranges) {
+PreparedSpmm::PreparedSpmm(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
+                           std::span<const RowRange> ranges) {
   for (const RowRange range : ranges) {
     ATOLL_ASSERT(0 <= range.begin && range.begin <= range.end &&
                      range.end < static_cast<std::int64_t>(row_ptr.size()),
-                 "rows {}..{} of {} to plan for", range.begin, range.end, row_ptr.size());
-    ranges_.push_back(std::make_unique<PlannedRange>(backend, queue, row_ptr, range));
+                 "rows {}..{} of {} to prepare", range.begin, range.end, row_ptr.size());
+    ranges_.push_back(std::make_unique<PreparedRange>(backend, queue, row_ptr, range));
   }
 }
 
-PlannedRange* SpmmPlan::find(RowRange range) const {
-  for (const auto& planned : ranges_) {
-    if (planned->range().begin == range.begin && planned->range().end == range.end) {
-      return planned.get();
+PreparedRange* PreparedSpmm::find(RowRange range) const {
+  for (const auto& prepared : ranges_) {
+    if (prepared->range().begin == range.begin && prepared->range().end == range.end) {
+      return prepared.get();
     }
   }
   return nullptr;

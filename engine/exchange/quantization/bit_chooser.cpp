@@ -1,4 +1,4 @@
-#include "engine/exchange/quantization/bit_policy.hpp"
+#include "engine/exchange/quantization/bit_chooser.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -6,16 +6,16 @@
 namespace atl {
 
 void set_uniform_bits(QuantizedChannel& channel, int bits) {
-  const HaloPlanView& plan = channel.op().plan;
+  const HaloListsView& halo = channel.op().halo;
   const auto width = static_cast<std::uint8_t>(bits);
-  channel.set_bits(MessageBits(static_cast<std::size_t>(plan.sent_rows()), width),
-                   MessageBits(static_cast<std::size_t>(plan.halo_rows()), width));
+  channel.set_bits(MessageBits(static_cast<std::size_t>(halo.sent_rows()), width),
+                   MessageBits(static_cast<std::size_t>(halo.halo_rows()), width));
 }
 
 namespace {
 
 // The same width for all messages of a layer.
-class UniformBits final : public BitPolicy {
+class UniformBits final : public BitChooser {
  public:
   // One width for all layers, or one per layer.
   explicit UniformBits(std::vector<int> widths) : widths_(std::move(widths)) {}
@@ -36,7 +36,7 @@ class UniformBits final : public BitPolicy {
 
 // Every message draws one of AdaQP's widths anew at each assignment: what adaptive widths have to
 // beat (AdaQP, section 5.4).
-class RandomBits final : public BitPolicy {
+class RandomBits final : public BitChooser {
  public:
   RandomBits(const Rank& rank, int reassign_every) : rank_(rank), reassign_every_(reassign_every) {}
 
@@ -72,7 +72,7 @@ class RandomBits final : public BitPolicy {
                         .epoch = static_cast<std::uint32_t>(epoch)};
     const auto column = static_cast<std::uint32_t>(
         2 * rank_.transport.rank() + (channel.channel().direction == Direction::kBackward ? 1 : 0));
-    MessageBits bits(static_cast<std::size_t>(channel.op().plan.sent_rows()));
+    MessageBits bits(static_cast<std::size_t>(channel.op().halo.sent_rows()));
     for (std::size_t k = 0; k < bits.size(); ++k) {
       bits[k] = kWidths[random_bits(key, k, column) % std::size(kWidths)];
     }
@@ -110,7 +110,7 @@ std::vector<int> fixed_widths(const std::string& bits) {
   return widths;
 }
 
-std::unique_ptr<BitPolicy> make_bit_policy(const WidthOptions& options, const Rank& rank) {
+std::unique_ptr<BitChooser> make_bit_chooser(const WidthOptions& options, const Rank& rank) {
   if (!(options.lambda >= 0 && options.lambda <= 1)) {
     fail_option("--lambda {}: allowed are 0 (only time counts) to 1 (only variance counts)",
                 options.lambda);

@@ -14,10 +14,10 @@
 
 namespace atl::cuda {
 
-class PlannedRange {
+class PreparedRange {
  public:
-  PlannedRange(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
-               RowRange range);
+  PreparedRange(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
+                RowRange range);
 
   RowRange range() const { return work_.range; }
   std::int64_t nnz() const { return nnz_; }
@@ -38,16 +38,16 @@ class PlannedRange {
 };
 
 // Belongs, like its backend, to one host thread at a time.
-class SpmmPlan final : public SparsePlan {
+class PreparedSpmm final : public PreparedSparse {
  public:
-  SpmmPlan(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
-           std::span<const RowRange> ranges);
+  PreparedSpmm(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
+               std::span<const RowRange> ranges);
 
-  // Null if the range was not planned for.
-  PlannedRange* find(RowRange range) const;
+  // Null if the range was not prepared.
+  PreparedRange* find(RowRange range) const;
 
  private:
-  std::vector<std::unique_ptr<PlannedRange>> ranges_;
+  std::vector<std::unique_ptr<PreparedRange>> ranges_;
 };
 
 }  // namespace atl::cuda
