@@ -18,7 +18,7 @@ enum class RandomStream : std::uint8_t {
   kSplit = 6,          // row = node
   kGenerator = 7,      // meaning of row and column: the generator's
   kPartition = 8,      // row = position in the permutation
-  kBitWidth = 9,       // row = message of the sender, column = 2 * sender + direction
+  kMessageBits = 9,    // row = message of the sender, column = 2 * sender + direction
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;

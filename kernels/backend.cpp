@@ -194,14 +194,14 @@ void Backend::batch_norm_statistics(Queue& queue, std::span<const double> sums, 
                                     std::span<double> inv_std) {
   const ProfiledOperation profiled(profile_of(queue), "batch_norm_statistics",
                                    [&] { return SpanWork{}; });
-  const std::int64_t width = length(mean);
-  check_length(length(sums), 2 * width, "batch_norm_statistics sums");
-  check_length(length(running_mean), width, "batch_norm_statistics running_mean");
-  check_length(length(running_variance), width, "batch_norm_statistics running_variance");
-  check_length(length(inv_std), width, "batch_norm_statistics inv_std");
+  const std::int64_t columns = length(mean);
+  check_length(length(sums), 2 * columns, "batch_norm_statistics sums");
+  check_length(length(running_mean), columns, "batch_norm_statistics running_mean");
+  check_length(length(running_variance), columns, "batch_norm_statistics running_variance");
+  check_length(length(inv_std), columns, "batch_norm_statistics inv_std");
   ATOLL_ASSERT(count >= 1 && epsilon > 0, "batch_norm_statistics: {} rows, epsilon {}", count,
                epsilon);
-  if (width == 0) return;
+  if (columns == 0) return;
   do_batch_norm_statistics(queue, sums, count, momentum, epsilon, running_mean, running_variance,
                            mean, inv_std);
 }

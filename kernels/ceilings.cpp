@@ -121,8 +121,8 @@ double product_flop_per_s(Backend& backend, Queue& queue, DType dtype) {
     const double seconds = least_seconds(backend, queue, [&] {
       backend.gemm(queue, Transpose::kNo, a.view(), Transpose::kNo, b.view(), 0, c.view());
     });
-    const auto width = static_cast<double>(n);
-    rate = std::max(rate, 2 * width * width * width / seconds);
+    const auto side = static_cast<double>(n);
+    rate = std::max(rate, 2 * side * side * side / seconds);
     if (seconds > kLong) break;
   }
   return rate;

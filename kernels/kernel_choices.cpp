@@ -115,7 +115,7 @@ Json KernelChoices::to_json() const {
     list.push_back({{"operation", key.operation},
                     {"rows", key.rows},
                     {"nnz", key.nnz},
-                    {"width", key.width},
+                    {"width", key.columns},
                     {"dtype", to_string(key.dtype)},
                     {"device", key.device},
                     {"kernel", choice.kernel},

@@ -22,7 +22,7 @@ struct KernelKey {
   std::string operation;  // "spmm"
   std::int64_t rows = 0;
   std::int64_t nnz = 0;
-  std::int64_t width = 0;
+  std::int64_t columns = 0;
   DType dtype = DType::kF32;
   std::string device;
 

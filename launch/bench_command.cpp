@@ -35,7 +35,7 @@ struct BenchArguments {
   // Adaptive widths measure in their first epochs: what comes after is compared.
   int warmup_epochs() const {
     const bool adapts = !compare.empty() || (flags.train.exchange == "quantized" &&
-                                             flags.train.widths.bits == "adaptive");
+                                             flags.train.message_bits.bits == "adaptive");
     return warmup.value_or(adapts ? 6 : 3);
   }
 };
@@ -138,7 +138,7 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
     std::vector<ComparedMode> modes;
     on_all_ranks(transport, [&] {
       if (!arguments.json.empty()) check_output_file(arguments.json, "--json");
-      modes = compared_modes(arguments.compare, calibrated_widths(options, transport.size()));
+      modes = compared_modes(arguments.compare, calibrated_bits(options, transport.size()));
     });
     RankJob job(transport, arguments.flags.dataset, partition, options);
     Activity activity("measuring epochs", 0, transport.rank() == 0);
@@ -146,8 +146,8 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
     activity.end();
     if (transport.rank() != 0) return;
     Json report = describe_job(job, options, transport);
-    report["lambda"] = options.widths.lambda;
-    report["reassign_every"] = options.widths.reassign_every;
+    report["lambda"] = options.message_bits.lambda;
+    report["reassign_every"] = options.message_bits.reassign_every;
     report["epochs"] = arguments.epochs;
     report.update(comparison);
     print_heading(report);

@@ -172,13 +172,13 @@ Json result_of(const Contender& contender, const Contender* vanilla, const Conte
 
 std::vector<std::string> compared_mode_names() {
   std::vector<std::string> names{"all", kVanilla, kExact};
-  for (const std::string& width : width_names()) names.push_back(width);
+  for (const std::string& width : bit_names()) names.push_back(width);
   return names;
 }
 
-std::vector<ComparedMode> compared_modes(const std::string& list, const WidthOptions& widths) {
+std::vector<ComparedMode> compared_modes(const std::string& list, const BitOptions& bits) {
   const std::string wanted = list == "all" ? "vanilla,exact,8,4,2,1,random,adaptive" : list;
-  const std::vector<std::string> known = width_names();
+  const std::vector<std::string> known = bit_names();
   std::vector<ComparedMode> modes;
   std::istringstream words(wanted);
   for (std::string name; std::getline(words, name, ',');) {
@@ -186,14 +186,14 @@ std::vector<ComparedMode> compared_modes(const std::string& list, const WidthOpt
     if (std::any_of(modes.begin(), modes.end(), same)) {
       fail_option("--compare {}: '{}' stands there twice", list, name);
     }
-    ComparedMode mode{name, {kExact, widths}, name != kVanilla};
+    ComparedMode mode{name, {kExact, bits}, name != kVanilla};
     if (name != kVanilla && name != kExact) {
       if (std::find(known.begin(), known.end(), name) == known.end()) {
         fail_option("--compare {}: unknown mode '{}'; allowed are: {}", list, name,
                     fmt::join(compared_mode_names(), ", "));
       }
       mode.exchange.mode = "quantized";
-      mode.exchange.widths.bits = name;
+      mode.exchange.message_bits.bits = name;
     }
     modes.push_back(std::move(mode));
   }

@@ -18,9 +18,9 @@ struct ComparedMode {
 // Names that --compare takes, `all` first: vanilla (exact, --overlap off), exact, widths, random,
 // adaptive.
 std::vector<std::string> compared_mode_names();
-// The modes of a list of such names, separated by commas. widths: lambda and so on of adaptive and
+// The modes of a list of such names, separated by commas. bits: lambda and so on of adaptive and
 // random. Throws Error{kOption} for an unknown name or one given twice.
-std::vector<ComparedMode> compared_modes(const std::string& list, const WidthOptions& widths);
+std::vector<ComparedMode> compared_modes(const std::string& list, const BitOptions& bits);
 
 // Trains each mode for warmup + epochs epochs from the same start, one epoch of each in turn, and
 // measures the last `epochs`. Collective; the figures are on every rank:

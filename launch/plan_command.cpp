@@ -40,7 +40,7 @@ struct PlanArguments {
 
 // What messages may travel at; exact always is one of them.
 std::vector<int> allowed_bits(const std::string& text) {
-  std::vector<int> bits = fixed_widths(text);
+  std::vector<int> bits = fixed_bits(text);
   if (bits.empty()) {
     fail_option("--allow-bits {}: allowed are widths as in 32,8,4", text);
   }
@@ -51,12 +51,12 @@ std::vector<int> allowed_bits(const std::string& text) {
 // What messages travel at without a plan.
 int start_bits(const TrainOptions& options) {
   if (options.exchange != "quantized") return 32;
-  const std::vector<int> bits = fixed_widths(options.widths.bits);
+  const std::vector<int> bits = fixed_bits(options.message_bits.bits);
   if (bits.size() != 1) {
     fail_option(
         "--bits {}: a plan has one width per layer; allowed are 1, 2, 4, 8, 16 and 32, or "
         "--allow-bits for the plan to choose",
-        options.widths.bits);
+        options.message_bits.bits);
   }
   return bits.front();
 }

@@ -50,7 +50,7 @@ void follow_plan(const Plan& plan, const TrainFlags& flags, PlannedJob& job) {
   }
   if (plan.quantized()) {
     job.options.exchange = "quantized";
-    job.options.widths.bits = fmt::format("{}", fmt::join(bits, ","));
+    job.options.message_bits.bits = fmt::format("{}", fmt::join(bits, ","));
   }
 }
 

@@ -59,7 +59,7 @@ RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& argument
 // By layer, of the messages; none if they are exact.
 std::vector<int> layer_bits(const TrainOptions& options) {
   if (options.exchange != "quantized") return {};
-  return fixed_widths(options.widths.bits);
+  return fixed_bits(options.message_bits.bits);
 }
 
 RankShape shape_of_graph(const DatasetInfo& info) {

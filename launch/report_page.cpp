@@ -6,11 +6,11 @@
 #include <cmath>
 #include <functional>
 
+#include "launch/bit_charts.hpp"
 #include "launch/report_options.hpp"
 #include "launch/report_table.hpp"
 #include "launch/svg_chart.hpp"
 #include "launch/version.hpp"
-#include "launch/width_charts.hpp"
 
 namespace atl {
 namespace {
@@ -309,10 +309,10 @@ std::string draw_same_options(const Page& page, const std::vector<ComparedOption
                      page.runs.size() == 1 ? "Options" : "Options that all runs share", list);
 }
 
-std::string draw_all_widths(const Page& page) {
+std::string draw_all_bits(const Page& page) {
   std::string widths;
   for (std::size_t i = 0; i < page.runs.size(); ++i) {
-    widths += draw_widths(page.runs[i], page.names[i]);
+    widths += draw_bits(page.runs[i], page.names[i]);
   }
   if (widths.empty()) return "";
   return "<h2>Share of the messages at each width</h2>\n<div class=\"charts\">\n" + widths +
@@ -339,7 +339,7 @@ std::string make_report(const std::vector<RunRecord>& runs) {
       "<div class=\"charts\">\n{}</div>\n{}{}</body>\n</html>\n",
       runs.size(), runs.size() == 1 ? "run" : "runs", kStyle, escape_html(version_line()),
       draw_results(page), draw_differences(page, options), legend, draw_charts(page),
-      draw_all_widths(page), draw_same_options(page, options));
+      draw_all_bits(page), draw_same_options(page, options));
 }
 
 }  // namespace atl

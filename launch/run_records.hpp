@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/json.hpp"
+#include "launch/bit_records.hpp"
 #include "launch/config_file.hpp"
-#include "launch/width_records.hpp"
 
 namespace atl {
 
@@ -25,7 +25,7 @@ struct EpochRecord {
   std::optional<double> exposed_comm_ms;
   std::optional<double> bytes_sent;
   std::vector<std::pair<std::string, double>> phases;  // name, milliseconds; in file order
-  std::optional<WidthAssignment> assignment;           // where one begins to hold
+  std::optional<RecordedAssignment> assignment;        // where one begins to hold
   std::optional<double> solver_ms;                     // what finding it took
   std::optional<double> mean_bits;                     // of the assignment that holds
 };

@@ -110,7 +110,7 @@ void add_probe_options(CLI::App& command, TopologyArguments& arguments) {
       ->group("Probe");
   command
       .add_option("--kernel-seconds", arguments.probe.kernels.seconds,
-                  "Time for each kernel at each width; shorter is less exact under quotas")
+                  "Time for each kernel and number of columns; shorter is less exact under quotas")
       ->check(positive_number())
       ->group("Probe");
   command

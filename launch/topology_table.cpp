@@ -87,9 +87,9 @@ std::string host_table(const Topology& topology) {
   return text_of(rows);
 }
 
-std::string rates_text(const std::vector<RateAtWidth>& rates) {
+std::string rates_text(const std::vector<RateAtColumns>& rates) {
   std::vector<std::string> parts;
-  for (const RateAtWidth& rate : rates) {
+  for (const RateAtColumns& rate : rates) {
     parts.push_back(fmt::format("{}: {}", rate.columns, number(rate.per_s / 1e9)));
   }
   return fmt::format("{}", fmt::join(parts, ", "));

@@ -21,9 +21,9 @@ class ExactExchange final : public HaloExchange {
     memory_->receives = std::move(memory);
   }
 
-  std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t width,
+  std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t columns,
                             DType dtype) const override {
-    return op.halo.sent_rows() * padded_columns(width) * bytes_of(dtype);
+    return op.halo.sent_rows() * padded_columns(columns) * bytes_of(dtype);
   }
 
  private:

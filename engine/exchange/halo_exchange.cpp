@@ -10,7 +10,7 @@ std::vector<std::string> exchange_modes() { return {"exact", "quantized"}; }
 
 std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, const Rank& rank) {
   if (options.mode == "exact") return make_exact_exchange(rank);
-  if (options.mode == "quantized") return make_quantized_exchange(options.widths, rank);
+  if (options.mode == "quantized") return make_quantized_exchange(options.message_bits, rank);
   fail_option("--exchange {}: unknown exchange mode; allowed are: {}", options.mode,
               fmt::join(exchange_modes(), ", "));
 }

@@ -92,9 +92,9 @@ class HaloExchange {
   // Owner of the memory that every x lies in. Should an error abandon an exchange, the transport
   // holds on to it, so that a late message can't land in memory that was given back.
   virtual void keep_alive(std::shared_ptr<const void> memory) = 0;
-  // At most so many bytes of buffers begin() will hold for rows of `width` elements in direction of
-  // `op`.
-  virtual std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t width,
+  // At most so many bytes of buffers begin() will hold for rows of `columns` elements in direction
+  // of `op`.
+  virtual std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t columns,
                                     DType dtype) const = 0;
 
   // Collective, at the end of every epoch of training, when all queued work has run: a mode may
@@ -121,8 +121,8 @@ enum class Sensitivity : std::uint8_t {
 const char* to_string(Sensitivity sensitivity);  // "variance", "upper-bound"
 
 // How the quantized mode chooses the bits per value of each message.
-struct WidthOptions {
-  // Of width_names(): a width of kWireBits for all messages; "random": each draws 2, 4 or 8;
+struct BitOptions {
+  // Of bit_names(): a width of kWireBits for all messages; "random": each draws 2, 4 or 8;
   // or a width per layer, as "8,4,32";
   // "adaptive": the exact assignment of AdaQP's trade of variance against time.
   std::string bits = "adaptive";
@@ -132,14 +132,14 @@ struct WidthOptions {
   Json calibration;                                 // of an earlier run, or null: measured
   std::string calibration_place = "--calibration";  // names it in errors
 };
-std::vector<std::string> width_names();  // the values of WidthOptions::bits, but for lists
+std::vector<std::string> bit_names();  // the values of BitOptions::bits, but for lists
 // The widths of a list by layer, of a single width one; none for "random" and "adaptive". Throws
 // Error{kOption} for a width that is not one of kWireBits.
-std::vector<int> fixed_widths(const std::string& bits);
+std::vector<int> fixed_bits(const std::string& bits);
 
 struct ExchangeOptions {
   std::string mode = "exact";
-  WidthOptions widths = {};
+  BitOptions message_bits = {};
 };
 
 // `rank` must outlive it. Throws Error{kOption} listing the valid modes.
@@ -147,7 +147,6 @@ std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, cons
 std::vector<std::string> exchange_modes();
 
 std::unique_ptr<HaloExchange> make_exact_exchange(const Rank& rank);
-std::unique_ptr<HaloExchange> make_quantized_exchange(const WidthOptions& options,
-                                                      const Rank& rank);
+std::unique_ptr<HaloExchange> make_quantized_exchange(const BitOptions& options, const Rank& rank);
 
 }  // namespace atl

@@ -8,8 +8,8 @@ namespace {
 
 // `count` values of a row of values from `begin` on.
 std::span<std::byte> bytes_of_block(MatrixView values, ReduceBlock block) {
-  const auto width = static_cast<std::size_t>(bytes_of(values.dtype));
-  return {static_cast<std::byte*>(values.data) + block.begin * width, block.count * width};
+  const auto element = static_cast<std::size_t>(bytes_of(values.dtype));
+  return {static_cast<std::byte*>(values.data) + block.begin * element, block.count * element};
 }
 
 }  // namespace

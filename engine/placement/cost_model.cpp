@@ -40,8 +40,8 @@ double mean_message_bytes(double bits, std::int64_t cols) {
   ATOLL_ASSERT(above != kWireBits.end());
   // Exact messages carry padding, those of 32 bits among others don't.
   const std::int64_t sent = bits == kWireBits.back() ? padded_columns(cols) : cols;
-  const auto bytes = [&](int width) {
-    return static_cast<double>(wire_row_bytes(width, sent, DType::kF32));
+  const auto bytes = [&](int wire_bits) {
+    return static_cast<double>(wire_row_bytes(wire_bits, sent, DType::kF32));
   };
   if (*above == bits || above == kWireBits.begin()) return bytes(*above);
   const int below = *(above - 1);

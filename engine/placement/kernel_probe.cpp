@@ -213,7 +213,7 @@ void measure_kernels(Transport& transport, KernelProbe& probe, const KernelProbe
     device.spmm_bytes_per_s.push_back({columns, rate([&] { return probe.spmm_step(columns); })});
     device.gemm_flop_per_s.push_back({columns, rate([&] { return probe.gemm_step(columns); })});
   }
-  // Nothing of these depends on the width but what starts a row.
+  // Nothing of these depends on the columns but what starts a row.
   const std::int64_t middle = options.columns[options.columns.size() / 2];
   device.elementwise_bytes_per_s = rate([&] { return probe.elementwise_step(middle); });
   device.quantize_bytes_per_s = rate([&] { return probe.quantize_step(middle); });

@@ -19,7 +19,7 @@ struct KernelProbeOptions {
   std::vector<std::int64_t> columns{16, 64, 128, 256};  // ascending
   std::int64_t rows = 1 << 17;  // of matrices and nodes of the graph; fewer where memory is short
   int degree = 14;              // mean
-  double seconds = 0.9;         // per kernel and width, at least
+  double seconds = 0.9;         // per kernel and number of columns, at least
 };
 
 // Steps queue a piece of work and return how much it is. One step is short, so that rates can be

@@ -17,9 +17,9 @@ namespace atl {
 
 namespace {
 
-Json rates_json(const std::vector<RateAtWidth>& rates, const TopologyUnit& unit) {
+Json rates_json(const std::vector<RateAtColumns>& rates, const TopologyUnit& unit) {
   Json json = Json::object();
-  for (const RateAtWidth& rate : rates) {
+  for (const RateAtColumns& rate : rates) {
     json[std::to_string(rate.columns)] = unit.from_base(rate.per_s);
   }
   return json;
@@ -147,12 +147,12 @@ LinkClass link_class(const Topology& topology, int from, int to) {
   return a.host == b.host ? LinkClass::kWithinHost : LinkClass::kBetweenHosts;
 }
 
-double rate_at(const std::vector<RateAtWidth>& rates, std::int64_t columns) {
+double rate_at(const std::vector<RateAtColumns>& rates, std::int64_t columns) {
   ATOLL_ASSERT(!rates.empty());
-  const auto above = std::ranges::lower_bound(rates, columns, {}, &RateAtWidth::columns);
+  const auto above = std::ranges::lower_bound(rates, columns, {}, &RateAtColumns::columns);
   if (above == rates.end()) return rates.back().per_s;
   if (above == rates.begin() || above->columns == columns) return above->per_s;
-  const RateAtWidth& below = *(above - 1);
+  const RateAtColumns& below = *(above - 1);
   const double share = static_cast<double>(columns - below.columns) /
                        static_cast<double>(above->columns - below.columns);
   return below.per_s + share * (above->per_s - below.per_s);
@@ -245,7 +245,7 @@ void scale_card(Topology& topology, int host, double factor) {
 
 void scale_speed(Device& device, double factor) {
   for (auto* rates : {&device.spmm_bytes_per_s, &device.gemm_flop_per_s}) {
-    for (RateAtWidth& rate : *rates) rate.per_s *= factor;
+    for (RateAtColumns& rate : *rates) rate.per_s *= factor;
   }
   device.elementwise_bytes_per_s *= factor;
   device.quantize_bytes_per_s *= factor;

@@ -13,7 +13,7 @@
 namespace atl {
 
 // A rate that depends on how many columns the matrix has.
-struct RateAtWidth {
+struct RateAtColumns {
   std::int64_t columns = 0;
   double per_s = 0;
 };
@@ -26,8 +26,8 @@ struct Device {
   double memory_bytes = 0;   // that this rank may use
   // Both ascending by columns, at least one entry. Bytes of rows read, one per edge, plus rows
   // written, f32; floating-point operations of [rows, columns] x [columns, columns].
-  std::vector<RateAtWidth> spmm_bytes_per_s;
-  std::vector<RateAtWidth> gemm_flop_per_s;
+  std::vector<RateAtColumns> spmm_bytes_per_s;
+  std::vector<RateAtColumns> gemm_flop_per_s;
   double elementwise_bytes_per_s = 0;  // read and written, by ReLU, dropout, norm, Adam
   double quantize_bytes_per_s = 0;     // of f32 rows packed at less than 32 bits
   // Time that a byte on its way takes from the computing of the sender and, again, of the receiver
@@ -67,9 +67,9 @@ struct Topology {
 enum class LinkClass : std::uint8_t { kWithinIsland, kWithinHost, kBetweenHosts };
 LinkClass link_class(const Topology& topology, int from, int to);
 
-// Rate at `columns`: between two measured widths by linear interpolation, outside of them the
-// nearest.
-double rate_at(const std::vector<RateAtWidth>& rates, std::int64_t columns);
+// Rate at `columns`: between two measured numbers of columns by linear interpolation, outside of
+// them the nearest.
+double rate_at(const std::vector<RateAtColumns>& rates, std::int64_t columns);
 
 // Throws Error{kInput} naming `place`, the field, the value found and those allowed, also for a
 // machine that can't work: links without bandwidth, ranks that can't reach each other.

@@ -80,13 +80,13 @@ void find_places(Backend& backend, Transport& transport, Topology& topology) {
 
 // What only its own rank has measured, on every rank.
 void share_rates(Transport& transport, std::vector<Device>& devices) {
-  const auto pairs = [](const std::vector<RateAtWidth>& rates) {
+  const auto pairs = [](const std::vector<RateAtColumns>& rates) {
     Json list = Json::array();
-    for (const RateAtWidth& rate : rates) list.push_back({rate.columns, rate.per_s});
+    for (const RateAtColumns& rate : rates) list.push_back({rate.columns, rate.per_s});
     return list;
   };
   const auto rates = [](const Json& list) {
-    std::vector<RateAtWidth> result;
+    std::vector<RateAtColumns> result;
     for (const Json& pair : list) {
       result.push_back({pair.at(0).get<std::int64_t>(), pair.at(1).get<double>()});
     }
@@ -123,8 +123,8 @@ void round_figures(Topology& topology) {
   }
   for (Device& device : topology.devices) {
     round(device.memory_bytes, kGib);
-    for (RateAtWidth& rate : device.spmm_bytes_per_s) round(rate.per_s, kGbPerS);
-    for (RateAtWidth& rate : device.gemm_flop_per_s) round(rate.per_s, kGflopPerS);
+    for (RateAtColumns& rate : device.spmm_bytes_per_s) round(rate.per_s, kGbPerS);
+    for (RateAtColumns& rate : device.gemm_flop_per_s) round(rate.per_s, kGflopPerS);
     round(device.elementwise_bytes_per_s, kGbPerS);
     round(device.quantize_bytes_per_s, kGbPerS);
     round(device.progress_s_per_byte, kMsPerGb);

@@ -51,7 +51,8 @@ double host_limit(const Entry& host, const char* field) {
 }
 
 // {"16": 3.1, "64": 4}: rates by columns.
-std::vector<RateAtWidth> rates_of(const Entry& rank, const char* field, const TopologyUnit& unit) {
+std::vector<RateAtColumns> rates_of(const Entry& rank, const char* field,
+                                    const TopologyUnit& unit) {
   const std::string allowed = R"(objects of rates by columns, as {"16": 3.1, "64": 4})";
   const Json& found = rank.required(field, allowed);
   if (!found.is_object() || found.empty()) rank.refuse(field, found, allowed);
@@ -60,7 +61,7 @@ std::vector<RateAtWidth> rates_of(const Entry& rank, const char* field, const To
     for (const auto& [name, value] : found.items()) names.push_back(name);
     return names;
   }());
-  std::vector<RateAtWidth> rates;
+  std::vector<RateAtColumns> rates;
   for (const auto& [name, value] : found.items()) {
     const bool digits = name.find_first_not_of("0123456789") == std::string::npos;
     if (!digits || name.empty() || name.size() > 9 || name.front() == '0') {
@@ -69,7 +70,7 @@ std::vector<RateAtWidth> rates_of(const Entry& rank, const char* field, const To
     }
     rates.push_back({std::stoll(name), entry.to_base(name, value, unit, Least::kAboveZero)});
   }
-  std::ranges::sort(rates, {}, &RateAtWidth::columns);
+  std::ranges::sort(rates, {}, &RateAtColumns::columns);
   return rates;
 }
 

@@ -42,18 +42,18 @@ std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options) {
   return choices;
 }
 
-WidthOptions calibrated_widths(const TrainOptions& options, int ranks) {
-  WidthOptions widths = options.widths;
+BitOptions calibrated_bits(const TrainOptions& options, int ranks) {
+  BitOptions result = options.message_bits;
   const std::filesystem::path file = file_of(options);
-  if (file.empty()) return widths;
+  if (file.empty()) return result;
   const Json json = read_calibration(file);
-  if (!json.contains(kExchange)) return widths;
+  if (!json.contains(kExchange)) return result;
   const Json& exchange = json.at(kExchange);
   const bool found_by_resume = options.calibration.empty();
-  if (found_by_resume && json_field_or<int>(exchange, "ranks", file, 0) != ranks) return widths;
-  widths.calibration = exchange;
-  widths.calibration_place = fmt::format("{}: {}", file.string(), kExchange);
-  return widths;
+  if (found_by_resume && json_field_or<int>(exchange, "ranks", file, 0) != ranks) return result;
+  result.calibration = exchange;
+  result.calibration_place = fmt::format("{}: {}", file.string(), kExchange);
+  return result;
 }
 
 void save_calibration(Transport& transport, const KernelChoices* choices, const Json& exchange,

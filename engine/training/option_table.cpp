@@ -79,7 +79,7 @@ Table message_options() {
     return options.exchange == "quantized";
   };
   const auto adaptive = [=](const TrainOptions& options) {
-    return quantized(options) && options.widths.bits == "adaptive";
+    return quantized(options) && options.message_bits.bits == "adaptive";
   };
   return {
       {.name = "exchange",
@@ -92,27 +92,28 @@ Table message_options() {
        .group = "Messages",
        .help = "Bits per value of quantized messages: 1, 2, 4, 8, 16, 32 (as stored), one per "
                "layer (8,4,32), random (2, 4 or 8 each), or adaptive",
-       .value = TrainRow::text(ATOLL_FIELD(widths.bits)),
+       .value = TrainRow::text(ATOLL_FIELD(message_bits.bits)),
        .recorded = quantized,
        .plan = PlanRole::kFixes},
       {.name = "reassign-every",
        .group = "Messages",
        .help = "Adaptive and random bits: epochs between assignments",
-       .value = TrainRow::number(ATOLL_FIELD(widths.reassign_every), 1, 10000000),
+       .value = TrainRow::number(ATOLL_FIELD(message_bits.reassign_every), 1, 10000000),
        .recorded =
            [=](const TrainOptions& options) {
-             return adaptive(options) || (quantized(options) && options.widths.bits == "random");
+             return adaptive(options) ||
+                    (quantized(options) && options.message_bits.bits == "random");
            }},
       {.name = "lambda",
        .group = "Messages",
        .help = "Adaptive bits: weight of variance against time, 0 (only time) to 1",
-       .value = TrainRow::number(ATOLL_FIELD(widths.lambda), 0, 1),
+       .value = TrainRow::number(ATOLL_FIELD(message_bits.lambda), 0, 1),
        .recorded = adaptive},
       {.name = "sensitivity",
        .group = "Messages",
        .help = "Adaptive bits: what noise of a message costs its receiver: variance, or "
                "upper-bound (AdaQP's)",
-       .value = TrainRow::name_of(ATOLL_FIELD(widths.sensitivity),
+       .value = TrainRow::name_of(ATOLL_FIELD(message_bits.sensitivity),
                                   {Sensitivity::kVariance, Sensitivity::kUpperBound}),
        .recorded = adaptive},
   };

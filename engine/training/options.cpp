@@ -5,14 +5,14 @@
 namespace atl {
 
 void check_options(const TrainOptions& options) {
-  const std::string& bits = options.widths.bits;
-  const std::size_t widths = fixed_widths(bits).size();
+  const std::string& bits = options.message_bits.bits;
+  const std::size_t widths = fixed_bits(bits).size();
   if (widths > 1 && widths != static_cast<std::size_t>(options.model.layers)) {
     fail_option("--bits {}: {} widths for {} layers; give one, or one per layer", bits, widths,
                 options.model.layers);
   }
-  const bool widths_change = bits == "adaptive" || bits == "random";
-  if (options.exchange == "quantized" && widths_change && options.cuda_graph == GraphReplay::kOn) {
+  const bool bits_change = bits == "adaptive" || bits == "random";
+  if (options.exchange == "quantized" && bits_change && options.cuda_graph == GraphReplay::kOn) {
     fail_option("--cuda-graph on: packets of --bits {} change their size; use auto", bits);
   }
   if (options.trace && options.cuda_graph == GraphReplay::kOn) {

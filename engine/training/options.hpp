@@ -32,7 +32,7 @@ struct TrainOptions {
   SumRoute gradient_sum;  // over ranks
   bool overlap = true;
   std::string exchange = "exact";
-  WidthOptions widths;            // of `quantized`
+  BitOptions message_bits;        // of `quantized`
   std::string backend = "auto";   // or one per rank, separated by commas
   std::string messages = "auto";  // between devices: see make_device_transport
   GraphReplay cuda_graph = GraphReplay::kAuto;

@@ -16,19 +16,19 @@ namespace {
 // rank 0.
 template <typename T>
 std::vector<T> collect_rows(const RankData& data, Transport& transport, const std::vector<T>& local,
-                            std::int64_t width) {
+                            std::int64_t columns) {
   const OperationLabel label{"predictions"};
   const auto ids = transport.gather(std::as_bytes(data.graph().inner_ids), 0, label);
   const auto rows = transport.gather(std::as_bytes(std::span(local)), 0, label);
   if (transport.rank() != 0) return {};
-  std::vector<T> all(static_cast<std::size_t>(data.dataset().nodes * width));
+  std::vector<T> all(static_cast<std::size_t>(data.dataset().nodes * columns));
   for (std::size_t r = 0; r < ids.size(); ++r) {
     const std::size_t count = ids[r].size() / sizeof(GlobalId);
     for (std::size_t i = 0; i < count; ++i) {
       GlobalId id{};
       std::memcpy(&id, ids[r].data() + i * sizeof(GlobalId), sizeof(GlobalId));
-      const std::size_t row_bytes = static_cast<std::size_t>(width) * sizeof(T);
-      std::memcpy(all.data() + to_index(id) * width, rows[r].data() + i * row_bytes, row_bytes);
+      const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(T);
+      std::memcpy(all.data() + to_index(id) * columns, rows[r].data() + i * row_bytes, row_bytes);
     }
   }
   return all;
@@ -36,12 +36,12 @@ std::vector<T> collect_rows(const RankData& data, Transport& transport, const st
 
 template <typename T>
 void write_rows(const RankData& data, Transport& transport, const std::vector<T>& local,
-                std::int64_t width, bool vector, const std::filesystem::path& out) {
-  const std::vector<T> all = collect_rows(data, transport, local, width);
+                std::int64_t columns, bool vector, const std::filesystem::path& out) {
+  const std::vector<T> all = collect_rows(data, transport, local, columns);
   const auto write = [&] {
     if (transport.rank() != 0) return;
     std::vector<std::int64_t> shape{data.dataset().nodes};
-    if (!vector) shape.push_back(width);
+    if (!vector) shape.push_back(columns);
     AtomicFile file(out);
     write_npy(file.path(), std::span<const T>(all), shape);
     file.commit();
@@ -50,11 +50,11 @@ void write_rows(const RankData& data, Transport& transport, const std::vector<T>
 }
 
 // Class with the largest logit of every row, the first one if several are equal.
-std::vector<std::int32_t> argmax_rows(const std::vector<float>& logits, std::int64_t width) {
-  std::vector<std::int32_t> labels(logits.size() / static_cast<std::size_t>(width));
+std::vector<std::int32_t> argmax_rows(const std::vector<float>& logits, std::int64_t columns) {
+  std::vector<std::int32_t> labels(logits.size() / static_cast<std::size_t>(columns));
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    const float* row = logits.data() + i * static_cast<std::size_t>(width);
-    labels[i] = static_cast<std::int32_t>(std::max_element(row, row + width) - row);
+    const float* row = logits.data() + i * static_cast<std::size_t>(columns);
+    labels[i] = static_cast<std::int32_t>(std::max_element(row, row + columns) - row);
   }
   return labels;
 }

@@ -44,7 +44,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
             .seed = options.seed},
       counts_(backend, kMetricCounts),
       overlap_(options.overlap),
-      exchange_(make_exchange({options.exchange, calibrated_widths(options, transport.size())})),
+      exchange_(make_exchange({options.exchange, calibrated_bits(options, transport.size())})),
       eval_exchange_(make_exchange({})),
       model_(options.model.sized(data.dataset().features, data.outputs(), transport.size())),
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),

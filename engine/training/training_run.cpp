@@ -248,7 +248,7 @@ class Run {
     summary["wall_seconds"] =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     summary["layers"] = floats;
-    if (options_.exchange == "quantized") summary["bits"] = options_.widths.bits;
+    if (options_.exchange == "quantized") summary["bits"] = options_.message_bits.bits;
     if (!assignment_.is_null()) summary["mean_bits"] = assignment_.at("mean_bits");
     summary["peak_rss_mb"] =
         static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / 1e6;

@@ -107,22 +107,22 @@ class CpuBackend final : public HostBackend {
   }
 
   // Calls body(range, partial) for chunks of the rows [0, rows) of a matrix `cols` wide; `partial`
-  // has `width` zeros to add to. Returns the sums of the partials over the chunks, in scratch,
+  // has `count` zeros to add to. Returns the sums of the partials over the chunks, in scratch,
   // added in the chunks' order.
   template <typename Body>
-  std::span<double> sum_chunks(std::int64_t rows, std::int64_t cols, std::int64_t width,
+  std::span<double> sum_chunks(std::int64_t rows, std::int64_t cols, std::int64_t count,
                                const Body& body) {
     const std::int64_t chunk = std::max(kMinSumRows, (rows + kMaxSums - 1) / kMaxSums);
     const std::int64_t chunks = (rows + chunk - 1) / chunk;
-    const std::span<double> partials = scratch<double>(std::max<std::int64_t>(1, chunks) * width);
+    const std::span<double> partials = scratch<double>(std::max<std::int64_t>(1, chunks) * count);
     std::fill(partials.begin(), partials.end(), 0.0);
     for_chunks(rows, chunk, rows * cols, [&](RowRange range, int) {
-      body(range, partials.data() + range.begin / chunk * width);
+      body(range, partials.data() + range.begin / chunk * count);
     });
     for (std::int64_t c = 1; c < chunks; ++c) {
-      for (std::int64_t j = 0; j < width; ++j) partials[j] += partials[c * width + j];
+      for (std::int64_t j = 0; j < count; ++j) partials[j] += partials[c * count + j];
     }
-    return partials.first(static_cast<std::size_t>(width));
+    return partials.first(static_cast<std::size_t>(count));
   }
 
   // Uninitialised memory that lives until the next call; grown, never shrunk.

@@ -29,7 +29,7 @@ struct LeftFactor {
 };
 
 // Columns of a panel from column `first` on: all, or what is left in whole vectors.
-std::int64_t panel_width(std::int64_t cols, std::int64_t first) {
+std::int64_t panel_columns(std::int64_t cols, std::int64_t first) {
   return cols - first > kLanes ? kPanelCols : kLanes;
 }
 
@@ -116,17 +116,17 @@ ATOLL_INLINE inline void sum_strip(const LeftFactor& left, const float* panel, s
                                    bool add, RowsAhead& ahead, RowsAhead& ahead_of_c,
                                    MatrixView c) {
   for (std::int64_t first = 0; first < c.cols; first += kPanelCols) {
-    const std::int64_t width = panel_width(c.cols, first);
-    const std::int64_t cols = std::min(width, c.cols - first);
+    const std::int64_t columns = panel_columns(c.cols, first);
+    const std::int64_t cols = std::min(columns, c.cols - first);
     float* const to = c.row<float>(0) + first;
-    if (width == kPanelCols) {
+    if (columns == kPanelCols) {
       sum_rows<kPanelRows, 2, kStep>(left, c.rows, panel, inner, add, ahead, ahead_of_c, cols, to,
                                      c.stride);
     } else {
       sum_rows<kPanelRows, 1, kStep>(left, c.rows, panel, inner, add, ahead, ahead_of_c, cols, to,
                                      c.stride);
     }
-    panel += width * inner;
+    panel += columns * inner;
   }
 }
 
@@ -156,13 +156,13 @@ void store_as_panels(Transpose transpose, ConstMatrixView b, float* to) {
   const auto [inner, cols] = factor_shape(transpose, b);
   with_element(b.dtype, [&]<typename T>(T) {
     for (std::int64_t first = 0; first < cols; first += kPanelCols) {
-      const std::int64_t width = panel_width(cols, first);
-      const std::int64_t count = std::min(width, cols - first);
-      for (std::int64_t k = 0; k < inner; ++k, to += width) {
+      const std::int64_t columns = panel_columns(cols, first);
+      const std::int64_t count = std::min(columns, cols - first);
+      for (std::int64_t k = 0; k < inner; ++k, to += columns) {
         for (std::int64_t j = 0; j < count; ++j) {
           to[j] = turned ? load(b.row<T>(first + j), k) : load(b.row<T>(k), first + j);
         }
-        std::fill(to + count, to + width, 0.0F);
+        std::fill(to + count, to + columns, 0.0F);
       }
     }
   });
@@ -179,7 +179,7 @@ namespace {
 // As store_as_panels, one row after the other: as they come from memory.
 void store_rows_as_panels(ConstMatrixView x, float* to) {
   const std::int64_t whole = x.cols / kPanelCols * kPanelCols;
-  const std::int64_t width = x.cols > whole ? panel_width(x.cols, whole) : 0;
+  const std::int64_t columns = x.cols > whole ? panel_columns(x.cols, whole) : 0;
   float* const last = to + whole * x.rows;
   run_avx512([&]() ATOLL_INLINE {
     for (std::int64_t k = 0; k < x.rows; ++k) {
@@ -187,8 +187,8 @@ void store_rows_as_panels(ConstMatrixView x, float* to) {
       for (std::int64_t first = 0; first < whole; first += kPanelCols) {
         std::memcpy(to + first * x.rows + k * kPanelCols, row + first, kPanelCols * sizeof(float));
       }
-      std::fill(last + k * width, last + (k + 1) * width, 0.0F);
-      std::copy(row + whole, row + x.cols, last + k * width);
+      std::fill(last + k * columns, last + (k + 1) * columns, 0.0F);
+      std::copy(row + whole, row + x.cols, last + k * columns);
     }
   });
 }

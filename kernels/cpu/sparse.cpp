@@ -52,7 +52,7 @@ Prefetching prefetching(std::int64_t row_bytes) {
 }
 
 // kCount units of row i: one after another from column `first`, but the last one from column
-// `last`, so that a width that units don't divide ends with two that overlap.
+// `last`, so that a number of columns that units don't divide ends with two that overlap.
 template <int kBytes, int kCount, bool kWeighted, typename T, typename Out>
 ATOLL_INLINE inline void spmm_row(const SpmmArguments<T, Out>& a, std::int64_t i,
                                   std::int64_t first, std::int64_t last, const Prefetching& ahead) {

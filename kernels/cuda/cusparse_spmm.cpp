@@ -34,7 +34,7 @@ DenseMatrix describe_dense(ConstMatrixView view) {
 }
 
 // Elements between the rows of sums: whole accesses of 16 bytes.
-std::int64_t sums_stride(std::int64_t width) { return (width + 3) / 4 * 4; }
+std::int64_t sums_stride(std::int64_t columns) { return (columns + 3) / 4 * 4; }
 
 }  // namespace
 

@@ -49,7 +49,7 @@ class CusparseSpmm {
   static std::unique_ptr<CusparseSpmm> make(Backend& backend, CudaQueue& queue,
                                             const SparseOperator& op, RowRange range, DType dtype);
 
-  // Whether run() with matrices of these widths and strides needs no preparation, which can't be
+  // Whether run() with matrices of these columns and strides needs no preparation, which can't be
   // recorded.
   bool prepared(const SparseAlgorithm& algorithm, ConstMatrixView x, MatrixView y) const;
   // Throws SparseRefusal where cuSPARSE can't run it, Error{kMemory} where its workspace does not
@@ -62,7 +62,7 @@ class CusparseSpmm {
  private:
   struct Key {
     cusparseSpMMAlg_t algorithm;
-    std::int64_t width;
+    std::int64_t columns;
     std::int64_t x_stride;
     std::int64_t result_stride;
     auto operator<=>(const Key&) const = default;
@@ -88,7 +88,7 @@ class CusparseSpmm {
   Buffer row_ptr_;  // int32, rows + 1
   Buffer col_idx_;
   Buffer values_;                        // of dtype_
-  std::map<std::int64_t, Buffer> sums_;  // by width; of bf16
+  std::map<std::int64_t, Buffer> sums_;  // by columns; of bf16
   std::map<Key, Prepared> prepared_;
 };
 

@@ -201,14 +201,14 @@ void for_parts(std::initializer_list<ConstMatrixView> views, int unit, const Bod
 // --- operations ---------------------------------------------------------------------------------
 
 void fill_zero(const Launch& where, MatrixView y) {
-  const auto width = static_cast<std::size_t>(y.cols * bytes_of(y.dtype));
+  const auto bytes = static_cast<std::size_t>(y.cols * bytes_of(y.dtype));
   const auto pitch = static_cast<std::size_t>(y.stride * bytes_of(y.dtype));
   if (gapless({y})) {
-    check(cudaMemsetAsync(y.data, 0, width * static_cast<std::size_t>(y.rows), where.stream),
+    check(cudaMemsetAsync(y.data, 0, bytes * static_cast<std::size_t>(y.rows), where.stream),
           "cudaMemsetAsync");
   } else if (pitch <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
     check(
-        cudaMemset2DAsync(y.data, pitch, 0, width, static_cast<std::size_t>(y.rows), where.stream),
+        cudaMemset2DAsync(y.data, pitch, 0, bytes, static_cast<std::size_t>(y.rows), where.stream),
         "cudaMemset2DAsync");
   } else {  // more than the largest pitch
     for (std::int64_t i = 0; i < y.rows; ++i) fill_zero(where, y.rows_in({i, i + 1}));

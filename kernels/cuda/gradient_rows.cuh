@@ -20,11 +20,11 @@ BasicMatrixView<Void> columns_from(BasicMatrixView<Void> view, std::int64_t firs
   return view;
 }
 
-template <typename T, int kWidth>
+template <typename T, int kElements>
 struct StoredRows {
   using Element = T;
-  using Held = Packed<T, kWidth>;
-  static constexpr int kUnit = kWidth;
+  using Held = Packed<T, kElements>;
+  static constexpr int kUnit = kElements;
   Rows<const T> x;
 
   __device__ Held load(std::int64_t i, std::int64_t col) const {
@@ -35,14 +35,14 @@ struct StoredRows {
   }
 };
 
-template <typename T, int kWidth>
+template <typename T, int kElements>
 struct ActivationRows {
   using Element = T;
   struct Held {
-    Packed<T, kWidth> output;
-    Packed<T, kWidth> gradient;
+    Packed<T, kElements> output;
+    Packed<T, kElements> gradient;
   };
-  static constexpr int kUnit = kWidth;
+  static constexpr int kUnit = kElements;
   Rows<const T> y;
   Rows<const T> dy;
   float dropout_scale;

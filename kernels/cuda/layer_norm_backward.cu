@@ -132,7 +132,7 @@ struct AddParameterGradients {
   }
 };
 
-// --- rows of any width ----------------------------------------------------------------
+// --- rows of any length ----------------------------------------------------------------
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
@@ -153,10 +153,10 @@ struct NormalisedRow {
 };
 
 // dy * xhat and dy.
-template <typename T, int kWidth>
+template <typename T, int kElements>
 struct ParameterGradients {
   static constexpr int kSums = 2;
-  static constexpr int kUnit = kWidth;
+  static constexpr int kUnit = kElements;
   static constexpr int kBatch = 2;
   struct Columns {};
   Rows<const T> dy;

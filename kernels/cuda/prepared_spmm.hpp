@@ -25,7 +25,7 @@ class PreparedRange {
   // cuSPARSE's copies of the rows, made when they are first asked for. Null: the type does not hold
   // their values.
   std::map<DType, std::unique_ptr<CusparseSpmm>> cusparse;
-  // Kernels chosen so far, by width and type; null: the own one.
+  // Kernels chosen so far, by columns and type; null: the own one.
   std::map<std::pair<std::int64_t, DType>, const SparseAlgorithm*> chosen;
 
  private:

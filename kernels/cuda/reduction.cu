@@ -93,10 +93,10 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // --- batch norm ---------------------------------------------------------------------------------
 
-template <typename T, int kWidth>
+template <typename T, int kElements>
 struct Moments {
   static constexpr int kSums = 2;
-  static constexpr int kUnit = kWidth;
+  static constexpr int kUnit = kElements;
   static constexpr int kBatch = kRowBatch;
   Rows<const T> x;
   const double* shift;

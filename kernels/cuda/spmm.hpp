@@ -29,8 +29,8 @@ inline SpmmWork undivided(RowRange range) {
   return work;
 }
 
-// As Backend::spmm. Sums are f32; their order depends on how the range is divided, and on the width
-// of x.
+// As Backend::spmm. Sums are f32; their order depends on how the range is divided, and on the
+// columns of x.
 void spmm(const Launch& where, const SpmmWork& work, const SparseOperator& op, ConstMatrixView x,
           double beta, MatrixView y, const Epilogue& epilogue);
 

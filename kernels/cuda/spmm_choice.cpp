@@ -131,7 +131,7 @@ KernelChoice measure_choice(const Job& job, CusparseSpmm& copy, SpmmWish wish) {
       {job.backend, job.queue, job.op, job.prepared, job.x, 0, scratch, none, false}, copy, wish);
 }
 
-// Gives back cuSPARSE's copy of the operator in this type if no width needs it.
+// Gives back cuSPARSE's copy of the operator in this type if no number of columns needs it.
 void drop_unused(PreparedRange& prepared, DType dtype) {
   const auto copy = prepared.cusparse.find(dtype);
   if (copy == prepared.cusparse.end() || copy->second == nullptr) return;
@@ -171,7 +171,7 @@ Choice choose(const Job& job, KernelChoices* choices, const std::string& device)
   PreparedRange& prepared = job.prepared;
   const auto shape = std::pair(job.x.cols, job.x.dtype);
   if (const auto known = prepared.chosen.find(shape); known != prepared.chosen.end()) {
-    // A width that comes back: the layers have met theirs.
+    // A number of columns that comes back: the layers have met theirs.
     if (!job.recording) drop_unused(prepared, job.x.dtype);
     return known->second;
   }

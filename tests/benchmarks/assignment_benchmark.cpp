@@ -38,7 +38,7 @@ std::vector<float> make_betas(Betas kind) {
 // last.
 std::vector<ChannelProblem> make_channels(std::span<const float> betas, std::size_t channels,
                                           std::size_t links) {
-  WidthCosts costs;
+  BitCosts costs;
   for (std::size_t k = 0; k < kWireBits.size(); ++k) {
     costs.variance[k] = std::pow(std::ldexp(1.0, kWireBits[k]) - 1, -2);
     costs.bytes[k] = 4 + 32 * kWireBits[k];

@@ -17,7 +17,7 @@
 namespace atl {
 
 constexpr std::int64_t kArxivNodes = 169'343;
-constexpr std::int64_t kWidth = 256;  // of most matrices
+constexpr std::int64_t kColumns = 256;  // of most matrices
 
 struct BenchOptions {
   std::vector<std::string> backends;  // empty: what `auto` chooses

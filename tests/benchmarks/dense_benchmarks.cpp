@@ -66,29 +66,29 @@ Case layer_gemm(Bench& bench, Product product, DType dtype) {
 
 Case bias_relu(Bench& bench, DType dtype) {
   const std::int64_t rows = bench.scaled(kArxivNodes);
-  const MatrixView x = bench.matrix(rows, kWidth, dtype);
-  const MatrixView y = bench.matrix(rows, kWidth, dtype);
+  const MatrixView x = bench.matrix(rows, kColumns, dtype);
+  const MatrixView y = bench.matrix(rows, kColumns, dtype);
   Epilogue epilogue;
-  epilogue.beta = bench.matrix(1, kWidth, DType::kF32);
+  epilogue.beta = bench.matrix(1, kColumns, DType::kF32);
   epilogue.relu = true;
   Case made;
   made.run = [=, &bench] { bench.backend().apply_epilogue(bench.queue(), x, epilogue, y); };
   made.no_reuse_bytes = made.compulsory_bytes = 2 * bytes_in(x);
   made.checked = element(y, rows - 1, 0);
-  made.expected = std::max(0.0, Bench::value((rows - 1) * kWidth) + Bench::value(0));
+  made.expected = std::max(0.0, Bench::value((rows - 1) * kColumns) + Bench::value(0));
   return made;
 }
 
 Case norm_relu_dropout(Bench& bench, DType dtype) {
   const std::int64_t rows = bench.scaled(kArxivNodes);
-  const MatrixView x = bench.matrix(rows, kWidth, dtype);
-  const MatrixView y = bench.matrix(rows, kWidth, dtype);
+  const MatrixView x = bench.matrix(rows, kColumns, dtype);
+  const MatrixView y = bench.matrix(rows, kColumns, dtype);
   std::vector<GlobalId> ids;
   for (std::int64_t i = 0; i < rows; ++i) ids.push_back(GlobalId{i});
   Epilogue epilogue;
-  epilogue.mean = bench.upload(std::vector<double>(kWidth, -1));
-  epilogue.inv_std = bench.upload(std::vector<double>(kWidth, 2));
-  epilogue.gamma = bench.matrix(1, kWidth, DType::kF32);
+  epilogue.mean = bench.upload(std::vector<double>(kColumns, -1));
+  epilogue.inv_std = bench.upload(std::vector<double>(kColumns, 2));
+  epilogue.gamma = bench.matrix(1, kColumns, DType::kF32);
   epilogue.beta = epilogue.gamma;
   epilogue.relu = true;
   epilogue.dropout = {{7, RandomStream::kDropout}, dropout_threshold(0.5), bench.upload(ids)};
@@ -96,7 +96,7 @@ Case norm_relu_dropout(Bench& bench, DType dtype) {
   made.run = [=, &bench] { bench.backend().apply_epilogue(bench.queue(), x, epilogue, y); };
   made.no_reuse_bytes = made.compulsory_bytes = 2 * bytes_in(x);
   made.checked = element(y, rows - 1, 0);
-  const double value = (Bench::value((rows - 1) * kWidth) + 1) * 2 * Bench::value(0);
+  const double value = (Bench::value((rows - 1) * kColumns) + 1) * 2 * Bench::value(0);
   const bool keeps =
       dropout_keeps(epilogue.dropout.key, static_cast<std::uint64_t>(rows - 1), 0, 32768);
   made.expected = keeps ? 2 * std::max(0.0, value + Bench::value(0)) : 0;
@@ -146,10 +146,10 @@ std::vector<Benchmark> limit_benchmarks() {
 std::vector<Benchmark> dense_benchmarks() {
   // Three layers of 256 on 128 features and 40 classes.
   const Product products[] = {
-      {"input", 0, 128, kWidth},
-      {"hidden", 0, kWidth, kWidth},
-      {"output", 0, kWidth, 40},
-      {"weight_gradient", kWidth, 0, kWidth, Transpose::kYes},
+      {"input", 0, 128, kColumns},
+      {"hidden", 0, kColumns, kColumns},
+      {"output", 0, kColumns, 40},
+      {"weight_gradient", kColumns, 0, kColumns, Transpose::kYes},
   };
   std::vector<Benchmark> list;
   for (const Product& product : products) {

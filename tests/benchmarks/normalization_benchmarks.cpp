@@ -11,29 +11,29 @@ namespace {
 struct Data {
   Data(Bench& bench, DType dtype)
       : rows(bench.scaled(kArxivNodes)),
-        x(bench.matrix(rows, kWidth, dtype)),
-        y(bench.matrix(rows, kWidth, dtype)),
-        dy(bench.matrix(rows, kWidth, dtype)),
-        dx(bench.matrix(rows, kWidth, dtype)),
-        gamma(bench.matrix(1, kWidth, DType::kF32)),
-        dgamma(bench.matrix(1, kWidth, DType::kF32)),
-        dbeta(bench.matrix(1, kWidth, DType::kF32)),
-        mean(bench.upload(std::vector<double>(kWidth, 0.25))),
-        inv_std(bench.upload(std::vector<double>(kWidth, 2))),
-        sums(bench.upload(std::vector<double>(2 * kWidth, static_cast<double>(rows)))) {}
+        x(bench.matrix(rows, kColumns, dtype)),
+        y(bench.matrix(rows, kColumns, dtype)),
+        dy(bench.matrix(rows, kColumns, dtype)),
+        dx(bench.matrix(rows, kColumns, dtype)),
+        gamma(bench.matrix(1, kColumns, DType::kF32)),
+        dgamma(bench.matrix(1, kColumns, DType::kF32)),
+        dbeta(bench.matrix(1, kColumns, DType::kF32)),
+        mean(bench.upload(std::vector<double>(kColumns, 0.25))),
+        inv_std(bench.upload(std::vector<double>(kColumns, 2))),
+        sums(bench.upload(std::vector<double>(2 * kColumns, static_cast<double>(rows)))) {}
 
   // Bytes of `passes` reads or writes of one matrix.
   double bytes(int passes) const {
-    return passes * static_cast<double>(rows * kWidth * bytes_of(x.dtype));
+    return passes * static_cast<double>(rows * kColumns * bytes_of(x.dtype));
   }
   // Sum over rows of column 0 of `term(x, dy)`, whose values are the same.
   template <typename Term>
   double column_sum(const Term& term) const {
     double sum = 0;
-    for (std::int64_t i = 0; i < rows; ++i) sum += term(Bench::value(i * kWidth));
+    for (std::int64_t i = 0; i < rows; ++i) sum += term(Bench::value(i * kColumns));
     return sum;
   }
-  double last() const { return Bench::value((rows - 1) * kWidth); }
+  double last() const { return Bench::value((rows - 1) * kColumns); }
 
   std::int64_t rows;
   MatrixView x, y, dy, dx, gamma, dgamma, dbeta;
@@ -62,7 +62,7 @@ Case gradient_sums(Bench& bench, DType dtype) {
                                              d.dgamma, d.dbeta);
   };
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(2);
-  made.checked = first_of(d.sums.subspan(kWidth));
+  made.checked = first_of(d.sums.subspan(kColumns));
   made.expected = d.column_sum([](double x) { return x * (x - 0.25) * 2; });
   return made;
 }
@@ -76,7 +76,7 @@ Case activation_gradient_sums(Bench& bench, DType dtype) {
                                              d.dgamma, d.dbeta, {d.y, 2, d.dx});
   };
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(4);
-  made.checked = first_of(d.sums.subspan(kWidth));
+  made.checked = first_of(d.sums.subspan(kColumns));
   made.expected = d.column_sum([](double x) { return 2 * x * (x - 0.25) * 2; });
   return made;
 }
@@ -116,13 +116,13 @@ Case layer_norm(Bench& bench, DType dtype) {
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(2);
   double sum = 0;
   double squares = 0;
-  for (std::int64_t j = 0; j < kWidth; ++j) {
-    const double value = Bench::value((d.rows - 1) * kWidth + j);
+  for (std::int64_t j = 0; j < kColumns; ++j) {
+    const double value = Bench::value((d.rows - 1) * kColumns + j);
     sum += value;
     squares += value * value;
   }
-  const double mean = sum / kWidth;
-  const double inv_std = 1 / std::sqrt(squares / kWidth - mean * mean + 1e-5);
+  const double mean = sum / kColumns;
+  const double inv_std = 1 / std::sqrt(squares / kColumns - mean * mean + 1e-5);
   made.checked = element(d.dx, d.rows - 1, 0);
   made.expected = (d.last() - mean) * inv_std * Bench::value(0) + Bench::value(0);
   return made;

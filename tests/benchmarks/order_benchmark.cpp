@@ -1,6 +1,6 @@
-// bench_order DATASET [THREADS] [WIDTH] [f32|bf16]: what the order of a part's nodes does to SpMM:
-// each order of partition/node_order.hpp on the graph of a dataset folder, as one part, against the
-// same machine's triad.
+// bench_order DATASET [THREADS] [COLUMNS] [f32|bf16]: what the order of a part's nodes does to
+// SpMM: each order of partition/node_order.hpp on the graph of a dataset folder, as one part,
+// against the same machine's triad.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 struct Options {
   std::string folder;
   int threads = 1;
-  std::int64_t width = 256;
+  std::int64_t columns = 256;
   int repetitions = 7;
   DType dtype = DType::kF32;
 };
@@ -82,11 +82,11 @@ void run(const Options& options) {
   const auto backend = make_backend("cpu", {.threads = options.threads});
   const auto queue = backend->make_queue();
   const std::int64_t nodes = graph.rows();
-  const std::int64_t bytes = nodes * options.width * bytes_of(options.dtype);
+  const std::int64_t bytes = nodes * options.columns * bytes_of(options.dtype);
   void* x = backend->allocate(bytes);
   void* y = backend->allocate(bytes);
-  const MatrixView input{x, nodes, options.width, options.width, options.dtype};
-  const MatrixView output{y, nodes, options.width, options.width, options.dtype};
+  const MatrixView input{x, nodes, options.columns, options.columns, options.dtype};
+  const MatrixView output{y, nodes, options.columns, options.columns, options.dtype};
   backend->fill_zero(*queue, input);
   const std::vector<float> scale(static_cast<std::size_t>(nodes), 0.5F);
   std::vector<double> triad;
@@ -105,12 +105,12 @@ void run(const Options& options) {
   }
   backend->release(x);
   backend->release(y);
-  const double row = static_cast<double>(options.width * bytes_of(options.dtype));
+  const double row = static_cast<double>(options.columns * bytes_of(options.dtype));
   const double no_reuse =
       static_cast<double>(graph.nnz()) * (row + 4) + static_cast<double>(nodes) * (2 * row + 8);
   const double limit = median(triad);
-  fmt::print("triad {:.1f} GB/s with {} threads; {} nodes, {} edges, width {}\n", limit / 1e9,
-             options.threads, nodes, graph.nnz(), options.width);
+  fmt::print("triad {:.1f} GB/s with {} threads; {} nodes, {} edges, columns {}\n", limit / 1e9,
+             options.threads, nodes, graph.nnz(), options.columns);
   for (const Contender& contender : contenders) {
     const double seconds = median(contender.seconds);
     fmt::print("{:<14} order {:7.2f} s  spmm {:8.2f} ms  {:6.1f} GB/s  {:5.1f} % of triad\n",
@@ -127,11 +127,11 @@ int main(int argc, char** argv) {
   try {
     atl::Options options;
     if (argc < 2 || argc > 5) {
-      atl::fail_option("usage: bench_order DATASET [THREADS] [WIDTH] [f32|bf16]");
+      atl::fail_option("usage: bench_order DATASET [THREADS] [COLUMNS] [f32|bf16]");
     }
     options.folder = argv[1];
     if (argc > 2) options.threads = atl::parse_number<int>("THREADS", argv[2], kWhole);
-    if (argc > 3) options.width = atl::parse_number<int>("WIDTH", argv[3], kWhole);
+    if (argc > 3) options.columns = atl::parse_number<int>("COLUMNS", argv[3], kWhole);
     if (argc > 4) {
       const auto dtype = atl::dtype_named(argv[4]);
       if (!dtype || *dtype == atl::DType::kF64) {

@@ -10,9 +10,9 @@ namespace {
 
 // S x of element (row, 0) with S = 1/2 (A + I) 1/2.
 double expected_sum(const RandomGraph& graph, std::int64_t row) {
-  double sum = Bench::value(row * kWidth);
+  double sum = Bench::value(row * kColumns);
   for (std::int64_t e = graph.row_ptr[row]; e < graph.row_ptr[row + 1]; ++e) {
-    sum += Bench::value(graph.col_idx[e] * kWidth);
+    sum += Bench::value(graph.col_idx[e] * kColumns);
   }
   return sum / 4;
 }
@@ -20,7 +20,7 @@ double expected_sum(const RandomGraph& graph, std::int64_t row) {
 // What the backend is to choose for all rows of this graph; on a CPU nobody asks.
 void choose_kernel(Bench& bench, const RandomGraph& graph, DType dtype, const std::string& kernel) {
   const std::string device = bench.backend().device();
-  bench.choices().record({"spmm", graph.rows(), graph.nnz(), kWidth, dtype,
+  bench.choices().record({"spmm", graph.rows(), graph.nnz(), kColumns, dtype,
                           device.substr(0, device.find(" (device "))},
                          {kernel, {}});
 }
@@ -44,20 +44,20 @@ Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused,
   const std::vector<RowRange> ranges{{0, rows}};
   const auto prepared = bench.backend().prepare_spmm(bench.queue(), op, graph.row_ptr, ranges);
   op.prepared = prepared.get();
-  const MatrixView x = bench.matrix(rows, kWidth, dtype);
-  const MatrixView y = bench.matrix(rows, kWidth, dtype);
+  const MatrixView x = bench.matrix(rows, kColumns, dtype);
+  const MatrixView y = bench.matrix(rows, kColumns, dtype);
   Epilogue epilogue;
   double expected = expected_sum(graph, rows - 1);
   if (fused) {
-    const std::vector<double> twos(kWidth, 2);
+    const std::vector<double> twos(kColumns, 2);
     epilogue.mean = bench.upload(twos);
     epilogue.inv_std = epilogue.mean;
-    epilogue.gamma = bench.matrix(1, kWidth, DType::kF32);
+    epilogue.gamma = bench.matrix(1, kColumns, DType::kF32);
     epilogue.beta = epilogue.gamma;
     epilogue.relu = true;
     expected = std::max(0.0, (expected - 2) * 2 * Bench::value(0) + Bench::value(0));
   }
-  const auto size = static_cast<double>(kWidth * bytes_of(dtype));
+  const auto size = static_cast<double>(kColumns * bytes_of(dtype));
   const auto edges = static_cast<double>(nnz);
   const auto nodes = static_cast<double>(rows);
   Case made;
@@ -71,7 +71,7 @@ Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused,
   // row of x, the row of y.
   made.no_reuse_bytes = edges * (4 + 4 + size) + nodes * (8 + 3 * 4 + 2 * size);
   made.compulsory_bytes = edges * 4 + nodes * (8 + 3 * 4 + 2 * size);
-  made.flops = 2 * edges * static_cast<double>(kWidth);
+  made.flops = 2 * edges * static_cast<double>(kColumns);
   made.checked = element(y, rows - 1, 0);
   made.expected = expected;
   return made;
@@ -85,14 +85,14 @@ Case gather(Bench& bench, DType dtype) {
     ids.push_back(LocalId{static_cast<std::int32_t>(k * 7919 % rows)});
   }
   const auto device_ids = bench.upload(ids);
-  const MatrixView x = bench.matrix(rows, kWidth, dtype);
-  const MatrixView y = bench.matrix(rows / 4, kWidth, dtype);
+  const MatrixView x = bench.matrix(rows, kColumns, dtype);
+  const MatrixView y = bench.matrix(rows / 4, kColumns, dtype);
   Case made;
   made.run = [=, &bench] { bench.backend().gather_rows(bench.queue(), x, device_ids, {}, y); };
   made.no_reuse_bytes = made.compulsory_bytes =
-      static_cast<double>(rows / 4) * (4.0 + 2.0 * static_cast<double>(kWidth * bytes_of(dtype)));
+      static_cast<double>(rows / 4) * (4.0 + 2.0 * static_cast<double>(kColumns * bytes_of(dtype)));
   made.checked = element(y, rows / 4 - 1, 0);
-  made.expected = Bench::value(to_index(ids.back()) * kWidth);
+  made.expected = Bench::value(to_index(ids.back()) * kColumns);
   return made;
 }
 

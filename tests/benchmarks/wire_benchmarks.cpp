@@ -27,7 +27,7 @@ struct Messages {
         targets.push_back(LocalId{static_cast<std::int32_t>(offset.size())});
         offset.push_back(bytes);
         bits.push_back(static_cast<std::uint8_t>(width));
-        bytes += wire_row_bytes(width, kWidth, dtype);
+        bytes += wire_row_bytes(width, kColumns, dtype);
       }
       first.push_back(static_cast<std::int64_t>(offset.size()));
     }
@@ -41,7 +41,7 @@ std::span<std::byte> make_packets(Bench& bench, const Messages& messages) {
 // Packs what `messages` says; the returned function does it again.
 std::function<void()> packing(Bench& bench, const Messages& messages, DType dtype,
                               std::span<std::byte> packets) {
-  const ConstMatrixView x = bench.matrix(messages.rows, kWidth, dtype);
+  const ConstMatrixView x = bench.matrix(messages.rows, kColumns, dtype);
   std::vector<GlobalId> ids;
   for (std::int64_t k = 0; k < messages.rows; ++k) ids.push_back(GlobalId{k});
   const PackList list{bench.upload(messages.sources), bench.upload(messages.first),
@@ -59,7 +59,7 @@ std::function<void()> packing(Bench& bench, const Messages& messages, DType dtyp
 }
 
 double row_bytes(std::size_t rows, DType dtype) {
-  return static_cast<double>(rows) * static_cast<double>(kWidth * bytes_of(dtype));
+  return static_cast<double>(rows) * static_cast<double>(kColumns * bytes_of(dtype));
 }
 
 Case pack(Bench& bench, const std::vector<int>& receivers, DType dtype) {
@@ -77,28 +77,28 @@ Case unpack(Bench& bench, int width, DType dtype) {
   const UnpackList list{bench.upload(messages.targets), bench.upload(messages.offset),
                         bench.upload(messages.bits)};
   const auto rows = static_cast<std::int64_t>(messages.targets.size());
-  const MatrixView y = bench.matrix(rows, kWidth, dtype);
+  const MatrixView y = bench.matrix(rows, kColumns, dtype);
   Case made;
   made.run = [=, &bench] { bench.backend().dequantize_rows(bench.queue(), packets, list, y); };
   made.no_reuse_bytes = made.compulsory_bytes = row_bytes(messages.targets.size(), dtype);
   if (width >= 16) {  // else too far from what was packed
     made.checked = element(y, rows - 1, 0);
-    made.expected = Bench::value(to_index(messages.sources.back()) * kWidth);
+    made.expected = Bench::value(to_index(messages.sources.back()) * kColumns);
   }
   return made;
 }
 
 Case copy_rows(Bench& bench, DType dtype) {
   const Messages messages(bench.scaled(1'000'000), {32}, dtype);
-  const ConstMatrixView x = bench.matrix(messages.rows, kWidth, dtype);
+  const ConstMatrixView x = bench.matrix(messages.rows, kColumns, dtype);
   const auto rows = static_cast<std::int64_t>(messages.sources.size());
-  const MatrixView y = bench.matrix(rows, kWidth, dtype);
+  const MatrixView y = bench.matrix(rows, kColumns, dtype);
   const auto ids = bench.upload(messages.sources);
   Case made;
   made.run = [=, &bench] { bench.backend().gather_rows(bench.queue(), x, ids, {}, y); };
   made.no_reuse_bytes = made.compulsory_bytes = row_bytes(messages.sources.size(), dtype);
   made.checked = element(y, rows - 1, 0);
-  made.expected = Bench::value(to_index(messages.sources.back()) * kWidth);
+  made.expected = Bench::value(to_index(messages.sources.back()) * kColumns);
   return made;
 }
 

@@ -26,8 +26,8 @@ Graph graph_of_all_kinds() {
 
 void expect_same_as_reference(const Spmm& run, const Graph& graph, DType storage,
                               std::int64_t padding) {
-  SCOPED_TRACE(fmt::format("width {}, beta {}, prepared {}, tail {}, dtype {}, padding {}",
-                           run.width, run.beta, run.prepared, run.tail, static_cast<int>(storage),
+  SCOPED_TRACE(fmt::format("columns {}, beta {}, prepared {}, tail {}, dtype {}, padding {}",
+                           run.columns, run.beta, run.prepared, run.tail, static_cast<int>(storage),
                            padding));
   Harness found("cuda", 2, storage);
   Harness expected("reference", 2, storage);
@@ -44,32 +44,33 @@ void expect_same_as_reference(const Spmm& run, const Graph& graph, DType storage
 // end inside of an access.
 TEST_F(CudaBackendTest, SpmmOfRowsOfEveryLength) {
   const Graph graph = graph_of_all_kinds();
-  for (const std::int64_t width : {1, 6, 8, 16, 20, 31, 64, 130, 256, 264}) {
+  for (const std::int64_t columns : {1, 6, 8, 16, 20, 31, 64, 130, 256, 264}) {
     for (const DType storage : {DType::kF32, DType::kBf16}) {
-      expect_same_as_reference({.width = width}, graph, storage, 0);
+      expect_same_as_reference({.columns = columns}, graph, storage, 0);
     }
   }
-  for (const std::int64_t width : {1, 7, 13, 41, 47, 602}) {
-    const std::int64_t padding = padded_columns(width) - width;
+  for (const std::int64_t columns : {1, 7, 13, 41, 47, 602}) {
+    const std::int64_t padding = padded_columns(columns) - columns;
     for (const DType storage : {DType::kF32, DType::kBf16}) {
-      expect_same_as_reference({.width = width, .beta = 1, .tail = true}, graph, storage, padding);
+      expect_same_as_reference({.columns = columns, .beta = 1, .tail = true}, graph, storage,
+                               padding);
     }
   }
-  expect_same_as_reference({.width = 33, .beta = 1, .tail = true}, graph, DType::kF32, 3);
-  expect_same_as_reference({.width = 40, .beta = 1, .tail = true}, graph, DType::kBf16, 8);
-  expect_same_as_reference({.width = 40, .prepared = false, .tail = true}, graph, DType::kF32, 0);
+  expect_same_as_reference({.columns = 33, .beta = 1, .tail = true}, graph, DType::kF32, 3);
+  expect_same_as_reference({.columns = 40, .beta = 1, .tail = true}, graph, DType::kBf16, 8);
+  expect_same_as_reference({.columns = 40, .prepared = false, .tail = true}, graph, DType::kF32, 0);
 }
 
 // Too wide for the partial sums of a split row: its row is not split then.
 TEST_F(CudaBackendTest, SpmmOfVeryWideMatrices) {
   const Graph graph({2, 4200, 0, 1});
-  expect_same_as_reference({.width = 8300}, graph, DType::kF32, 0);
+  expect_same_as_reference({.columns = 8300}, graph, DType::kF32, 0);
 }
 
 TEST_F(CudaBackendTest, SpmmGivesTheSameBitsEveryTime) {
   const Graph graph = graph_of_all_kinds();
-  for (const std::int64_t width : {3, 256}) {
-    const Spmm run{.width = width};
+  for (const std::int64_t columns : {3, 256}) {
+    const Spmm run{.columns = columns};
     Harness first("cuda");
     Harness second("cuda");
     EXPECT_EQ(run.on(first, graph), run.on(second, graph));

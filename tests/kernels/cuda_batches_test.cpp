@@ -12,7 +12,7 @@ namespace atl::cuda {
 
 namespace {
 
-constexpr std::int64_t kWidth = 5;
+constexpr std::int64_t kColumns = 5;
 
 std::vector<double> run(Harness& h, const std::vector<std::int64_t>& row_ptr,
                         const std::vector<std::int32_t>& col_idx, std::size_t workspace_bytes) {
@@ -23,8 +23,9 @@ std::vector<double> run(Harness& h, const std::vector<std::int64_t>& row_ptr,
   op.col_idx = h.input_span(col_idx);
   const std::vector<RowRange> ranges{{0, op.rows}};
   const PreparedSpmm prepared(h.backend(), h.queue(), row_ptr, ranges);
-  const ConstMatrixView x = h.input(op.rows, kWidth, random_floats(op.rows * kWidth, 1));
-  const MatrixView y = h.matrix(op.rows, kWidth, Use::kInOut, random_floats(op.rows * kWidth, 3));
+  const ConstMatrixView x = h.input(op.rows, kColumns, random_floats(op.rows * kColumns, 1));
+  const MatrixView y =
+      h.matrix(op.rows, kColumns, Use::kInOut, random_floats(op.rows * kColumns, 3));
   Launch where = static_cast<CudaQueue&>(h.queue()).launch();
   // What an earlier run left there would do as well: NaN instead.
   const std::vector<std::byte> poison(1U << 16U, std::byte{0xFF});
@@ -56,12 +57,12 @@ std::vector<double> run_gemm(Harness& h, Transpose transpose_a, std::size_t scra
   const bool transposed = transpose_a == Transpose::kYes;
   const ConstMatrixView a = h.input(transposed ? kInner : kRows, transposed ? kRows : kInner,
                                     random_floats(kRows * kInner, 1));
-  const ConstMatrixView b = h.input(kInner, kWidth, random_floats(kInner * kWidth, 2));
-  const MatrixView c = h.matrix(kRows, kWidth, Use::kInOut, random_floats(kRows * kWidth, 3));
+  const ConstMatrixView b = h.input(kInner, kColumns, random_floats(kInner * kColumns, 2));
+  const MatrixView c = h.matrix(kRows, kColumns, Use::kInOut, random_floats(kRows * kColumns, 3));
   std::vector<GlobalId> ids;
   for (std::int64_t i = 0; i < kRows; ++i) ids.push_back(GlobalId{100 * i});
   Epilogue epilogue;
-  epilogue.beta = h.matrix<float>(1, kWidth, Use::kInput, random_floats(kWidth, 4));
+  epilogue.beta = h.matrix<float>(1, kColumns, Use::kInput, random_floats(kColumns, 4));
   epilogue.dropout = {
       {9, RandomStream::kDropout, 1, 2}, dropout_threshold(0.25), h.input_span(ids)};
   auto& queue = static_cast<CudaQueue&>(h.queue());
@@ -75,7 +76,7 @@ TEST(CudaGemm, PartsGiveTheSameBits) {
   for (const Transpose transpose_a : {Transpose::kNo, Transpose::kYes}) {
     const auto whole = run_gemm(h, transpose_a, kProductBytes);
     for (const std::size_t rows : {1, 3, 6}) {
-      EXPECT_EQ(run_gemm(h, transpose_a, rows * padded_columns(kWidth) * sizeof(float)), whole)
+      EXPECT_EQ(run_gemm(h, transpose_a, rows * padded_columns(kColumns) * sizeof(float)), whole)
           << rows;
     }
   }

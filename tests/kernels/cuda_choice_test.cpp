@@ -26,11 +26,11 @@ class CudaChoiceTest : public ::testing::Test {
 // The same key for both halves of the graph, whose rows are alike.
 Graph graph_of_equal_halves() { return Graph({4, 0, 300, 17, 17, 4, 300, 0}); }
 
-KernelKey key_of(const Backend& backend, const Graph& graph, std::int64_t width,
+KernelKey key_of(const Backend& backend, const Graph& graph, std::int64_t columns,
                  DType dtype = DType::kF32) {
   const std::string device = backend.device();
-  return {"spmm", graph.rows / 2, graph.row_ptr.back() / 2,
-          width,  dtype,          device.substr(0, device.find(" (device "))};
+  return {"spmm",  graph.rows / 2, graph.row_ptr.back() / 2,
+          columns, dtype,          device.substr(0, device.find(" (device "))};
 }
 
 // Choices that name one kernel for the halves of a graph.
@@ -38,19 +38,19 @@ struct Chosen {
   std::shared_ptr<KernelChoices> choices = std::make_shared<KernelChoices>();
   Harness harness;
 
-  Chosen(const char* kernel, const Graph& graph, std::int64_t width, DType dtype = DType::kF32)
+  Chosen(const char* kernel, const Graph& graph, std::int64_t columns, DType dtype = DType::kF32)
       : harness("cuda", {.device = 0, .choices = choices}, dtype) {
     harness.set_padding(8);  // rows start at multiples of 16 bytes
-    choices->record(key_of(harness.backend(), graph, width, dtype), {kernel, {}});
+    choices->record(key_of(harness.backend(), graph, columns, dtype), {kernel, {}});
   }
 };
 
 TEST_F(CudaChoiceTest, CusparseIsTakenWhereItWasChosen) {
   const Graph graph = graph_of_equal_halves();
   for (const char* algorithm : kAlgorithms) {
-    for (const Spmm& run : {Spmm{.width = 12}, Spmm{.width = 12, .beta = 1, .tail = true},
-                            Spmm{.width = 5, .tail = true}}) {
-      Chosen found(algorithm, graph, run.width);
+    for (const Spmm& run : {Spmm{.columns = 12}, Spmm{.columns = 12, .beta = 1, .tail = true},
+                            Spmm{.columns = 5, .tail = true}}) {
+      Chosen found(algorithm, graph, run.columns);
       Harness expected("reference");
       Names kernels;
       expect_close(run.on(found.harness, graph, &kernels), run.on(expected, graph), 5e-6, "y");
@@ -64,24 +64,24 @@ TEST_F(CudaChoiceTest, CusparseTakesFactorsThatNarrowStorageHolds) {
   const Graph graph = graph_of_equal_halves().without_column_factors();
   for (const char* algorithm : kAlgorithms) {
     for (const Spmm& run :
-         {Spmm{.width = 16}, Spmm{.width = 16, .beta = 1}, Spmm{.width = 13, .tail = true},
-          Spmm{.width = 40, .beta = 1, .tail = true}}) {
-      Chosen found(algorithm, graph, run.width, DType::kBf16);
+         {Spmm{.columns = 16}, Spmm{.columns = 16, .beta = 1}, Spmm{.columns = 13, .tail = true},
+          Spmm{.columns = 40, .beta = 1, .tail = true}}) {
+      Chosen found(algorithm, graph, run.columns, DType::kBf16);
       Harness expected("reference", 2, DType::kBf16);
       Names kernels;
       const std::vector<double> y = run.on(found.harness, graph, &kernels);
       expect_close_bf16(y, run.on(expected, graph), 5e-6, "y");
       // Rows of 13 columns start where cuSPARSE must not.
-      EXPECT_THAT(kernels, run.width == 13 ? ElementsAre(algorithm, "own")
-                                           : ElementsAre(algorithm, algorithm));
+      EXPECT_THAT(kernels, run.columns == 13 ? ElementsAre(algorithm, "own")
+                                             : ElementsAre(algorithm, algorithm));
     }
   }
 }
 
 TEST_F(CudaChoiceTest, FactorsThatNarrowStorageWouldRoundStayWithTheOwnKernel) {
   const Graph graph = graph_of_equal_halves();
-  const Spmm run{.width = 16};
-  Chosen found("cusparse-alg3", graph, run.width, DType::kBf16);
+  const Spmm run{.columns = 16};
+  Chosen found("cusparse-alg3", graph, run.columns, DType::kBf16);
   Harness expected("reference", 2, DType::kBf16);
   Names kernels;
   const std::vector<double> y = run.on(found.harness, graph, &kernels);
@@ -91,11 +91,11 @@ TEST_F(CudaChoiceTest, FactorsThatNarrowStorageWouldRoundStayWithTheOwnKernel) {
 
 TEST_F(CudaChoiceTest, KernelsThatPromiseItGiveTheSameBitsEveryTime) {
   const Graph graph = graph_of_equal_halves().without_column_factors();
-  const Spmm run{.width = 16, .beta = 1, .tail = true};
+  const Spmm run{.columns = 16, .beta = 1, .tail = true};
   for (const char* kernel : {"own", "cusparse-alg3"}) {
     for (const DType dtype : {DType::kF32, DType::kBf16}) {
-      Chosen first(kernel, graph, run.width, dtype);
-      Chosen second(kernel, graph, run.width, dtype);
+      Chosen first(kernel, graph, run.columns, dtype);
+      Chosen second(kernel, graph, run.columns, dtype);
       Names kernels;
       const std::vector<double> y = run.on(first.harness, graph, &kernels);
       EXPECT_THAT(kernels, ElementsAre(kernel, kernel));
@@ -108,7 +108,7 @@ TEST_F(CudaChoiceTest, KernelsThatPromiseItGiveTheSameBitsEveryTime) {
 TEST_F(CudaChoiceTest, MeasuringRecordsTheTimesOfAllAndTakesWhatRepeats) {
   const Graph graph = graph_of_equal_halves();
   for (const double beta : {0.0, 1.0}) {
-    const Spmm run{.width = 12, .beta = beta, .tail = true};
+    const Spmm run{.columns = 12, .beta = beta, .tail = true};
     const auto choices = std::make_shared<KernelChoices>(SpmmWish::kAuto, 0);
     Harness found("cuda", {.device = 0, .choices = choices});
     Harness expected("reference");
@@ -133,14 +133,14 @@ TEST_F(CudaChoiceTest, AWishForCusparseIsMeasuredAmongItsAlgorithms) {
   const auto choices = std::make_shared<KernelChoices>(SpmmWish::kCusparse, 0);
   Harness found("cuda", {.device = 0, .choices = choices});
   Names kernels;
-  Spmm{.width = 12}.on(found, graph, &kernels);
+  Spmm{.columns = 12}.on(found, graph, &kernels);
   EXPECT_THAT(kernels, SizeIs(2));
   for (const std::string& kernel : kernels) EXPECT_THAT(kernel, StartsWith("cusparse-alg"));
 }
 
 TEST_F(CudaChoiceTest, SmallMatricesAreNotMeasured) {
   const Graph graph = graph_of_equal_halves();
-  const Spmm run{.width = 12};
+  const Spmm run{.columns = 12};
   const auto kernels_by = [&](SpmmWish wish, KernelChoices& choices) {
     const std::shared_ptr<KernelChoices> shared(&choices, [](KernelChoices*) {});
     Harness h("cuda", {.device = 0, .choices = shared});
@@ -161,9 +161,9 @@ TEST_F(CudaChoiceTest, SmallMatricesAreNotMeasured) {
   EXPECT_THAT(list[0].at("milliseconds"), IsEmpty());
 }
 
-// One preparation for several widths and strides, as a model's layers have them: each is prepared
-// by itself, and the copy of the matrix is made once.
-TEST_F(CudaChoiceTest, WidthsAndStridesShareOneCopyOfTheMatrix) {
+// One preparation for several numbers of columns and strides, as a model's layers have them: each
+// is prepared by itself, and the copy of the matrix is made once.
+TEST_F(CudaChoiceTest, ColumnsAndStridesShareOneCopyOfTheMatrix) {
   const Graph graph = graph_of_equal_halves();
   const auto choices = std::make_shared<KernelChoices>(SpmmWish::kCusparse);
   Harness h("cuda", {.device = 0, .choices = choices});
@@ -172,13 +172,13 @@ TEST_F(CudaChoiceTest, WidthsAndStridesShareOneCopyOfTheMatrix) {
   const auto made = h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, std::vector{range});
   op.prepared = made.get();
   std::vector<std::int64_t> allocations;
-  for (const auto& [width, padding] : {std::pair(12, 0), {12, 4}, {12, 8}, {20, 0}, {12, 0}}) {
+  for (const auto& [columns, padding] : {std::pair(12, 0), {12, 4}, {12, 8}, {20, 0}, {12, 0}}) {
     h.set_padding(padding);
-    const ConstMatrixView x = h.input(graph.cols, width, graph.features(width));
-    const MatrixView y = h.output(graph.rows, width);
+    const ConstMatrixView x = h.input(graph.cols, columns, graph.features(columns));
+    const MatrixView y = h.output(graph.rows, columns);
     Harness expected("reference");
-    const ConstMatrixView same_x = expected.input(graph.cols, width, graph.features(width));
-    const MatrixView same_y = expected.output(graph.rows, width);
+    const ConstMatrixView same_x = expected.input(graph.cols, columns, graph.features(columns));
+    const MatrixView same_y = expected.output(graph.rows, columns);
     expected.backend().spmm(expected.queue(), graph.upload(expected), range, same_x, 0, same_y);
     const std::int64_t before = h.backend().allocations();
     h.backend().spmm(h.queue(), op, range, x, 0, y);

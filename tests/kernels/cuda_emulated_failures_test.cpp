@@ -52,7 +52,7 @@ TEST_F(CudaFailures, WhatCusparseRefusesIsNoCandidate) {
     Harness expected("reference");
     h.set_padding(0);
     cuda_emulation::fail_next_calls("cusparseSpMM_preprocess", status);
-    const Spmm run{.width = 12};
+    const Spmm run{.columns = 12};
     expect_close(run.on(h, graph), run.on(expected, graph), 5e-6, "y");
     const Json times = choices->to_json().at("kernel_choices")[0].at("milliseconds");
     EXPECT_FALSE(times.contains("cusparse-alg2"));
@@ -60,8 +60,8 @@ TEST_F(CudaFailures, WhatCusparseRefusesIsNoCandidate) {
   }
 }
 
-// The copy that measuring has made goes when the widths that were measured come back without it.
-TEST_F(CudaFailures, ACopyThatNoWidthNeedsIsGivenBack) {
+// The copy that measuring has made goes when the products that were measured come back without it.
+TEST_F(CudaFailures, ACopyThatNoProductNeedsIsGivenBack) {
   const Graph graph({4, 300, 17, 4, 300, 17});
   const auto choices = std::make_shared<KernelChoices>(SpmmWish::kAuto, 0);
   // Without pools memory is free at once.
@@ -99,7 +99,7 @@ TEST_F(CudaFailures, ADeviceWithoutPoolsHasPlainMemory) {
   h.backend().release(data);
   EXPECT_EQ(h.backend().available_bytes(), free);
   const Graph graph({4, 300, 17, 4});
-  const Spmm run{.width = 12, .tail = true};
+  const Spmm run{.columns = 12, .tail = true};
   expect_close(run.on(h, graph), run.on(expected, graph), 5e-6, "y");
   const Error error = thrown_error([&] { h.backend().allocate(std::int64_t{1} << 50); });
   EXPECT_EQ(error.kind(), ErrorKind::kMemory);

@@ -66,16 +66,17 @@ struct Graph {
     return op;
   }
 
-  // x for width columns. Rows that no edge and no self weight asks for are NaN: reading them shows.
-  std::vector<float> features(std::int64_t width) const {
+  // x of so many columns. Rows that no edge and no self weight asks for are NaN: reading them
+  // shows.
+  std::vector<float> features(std::int64_t columns) const {
     std::vector<bool> asked(static_cast<std::size_t>(cols), false);
     for (const std::int32_t c : col_idx) asked[static_cast<std::size_t>(c)] = true;
     for (std::size_t i = 0; i < self_weight.size(); ++i) {
       if (self_weight[i] != 0) asked[i] = true;
     }
-    std::vector<float> x = positive(cols * width, 5);
+    std::vector<float> x = positive(cols * columns, 5);
     for (std::size_t k = 0; k < x.size(); ++k) {
-      if (!asked[k / static_cast<std::size_t>(width)])
+      if (!asked[k / static_cast<std::size_t>(columns)])
         x[k] = std::numeric_limits<float>::quiet_NaN();
     }
     return x;
@@ -84,7 +85,7 @@ struct Graph {
 
 // One spmm over two ranges, as the engine runs it.
 struct Spmm {
-  std::int64_t width = 1;
+  std::int64_t columns = 1;
   double beta = 0;
   bool prepared = true;
   bool tail = false;  // bias, relu and dropout
@@ -97,18 +98,18 @@ struct Spmm {
     const auto made =
         prepared ? h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
     op.prepared = made.get();
-    const ConstMatrixView x = h.input(graph.cols, width, graph.features(width));
+    const ConstMatrixView x = h.input(graph.cols, columns, graph.features(columns));
     // What is overwritten is not read.
     const std::vector<float> before =
-        beta == 0 ? std::vector<float>(static_cast<std::size_t>(graph.rows * width),
+        beta == 0 ? std::vector<float>(static_cast<std::size_t>(graph.rows * columns),
                                        std::numeric_limits<float>::quiet_NaN())
-                  : Graph::positive(graph.rows * width, 6);
-    const MatrixView y = h.matrix(graph.rows, width, Use::kInOut, before);
+                  : Graph::positive(graph.rows * columns, 6);
+    const MatrixView y = h.matrix(graph.rows, columns, Use::kInOut, before);
     const auto ids = h.input_span(row_ids(graph.rows));
     for (const RowRange range : ranges) {
       Epilogue epilogue;
       if (tail) {
-        epilogue.beta = h.matrix<float>(1, width, Use::kInput, random_floats(width, 7));
+        epilogue.beta = h.matrix<float>(1, columns, Use::kInput, random_floats(columns, 7));
         epilogue.relu = true;
         epilogue.dropout = {{9, RandomStream::kDropout, 1, 2},
                             dropout_threshold(0.25),

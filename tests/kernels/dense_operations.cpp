@@ -117,16 +117,16 @@ Outputs run_gemm(Harness& h, std::int64_t rows, std::int64_t cols, const GemmCas
   const bool swap_b = which.transpose_b == Transpose::kYes;
   const std::int64_t inner = swap_a ? rows : cols;
   const std::int64_t height = swap_a ? cols : rows;
-  constexpr std::int64_t kWidth = 5;
+  constexpr std::int64_t kColumns = 5;
   const ConstMatrixView a = h.input(rows, cols, random_floats(rows * cols, 3));
-  const ConstMatrixView b =
-      h.input(swap_b ? kWidth : inner, swap_b ? inner : kWidth, random_floats(inner * kWidth, 4));
+  const ConstMatrixView b = h.input(swap_b ? kColumns : inner, swap_b ? inner : kColumns,
+                                    random_floats(inner * kColumns, 4));
   const bool added = which.beta != 0;
-  const auto before = added ? random_floats(height * kWidth, 5) : std::vector<float>();
+  const auto before = added ? random_floats(height * kColumns, 5) : std::vector<float>();
   const Use use = added ? Use::kInOut : Use::kOutput;
-  const MatrixView c = which.wide ? h.matrix<float>(height, kWidth, use, before)
-                                  : h.matrix(height, kWidth, use, before);
-  const Epilogue epilogue = make_epilogue(h, height, kWidth, which.epilogue);
+  const MatrixView c = which.wide ? h.matrix<float>(height, kColumns, use, before)
+                                  : h.matrix(height, kColumns, use, before);
+  const Epilogue epilogue = make_epilogue(h, height, kColumns, which.epilogue);
   h.backend().gemm(h.queue(), which.transpose_a, a, which.transpose_b, b, which.beta, c, epilogue);
   Output product = h.result(c);
   product.terms = inner;

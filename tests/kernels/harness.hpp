@@ -46,7 +46,7 @@ class Harness {
   Backend& backend() { return *backend_; }
   Queue& queue() { return *queue_; }
   // Unused elements after each row of the matrices made from now on. 3 at first: rows start at odd
-  // places; with 0 they are aligned where the width is.
+  // places; with 0 they are aligned where the columns are.
   void set_padding(std::int64_t padding) { padding_ = padding; }
 
   // A matrix of element type T, values row by row.

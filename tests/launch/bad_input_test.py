@@ -411,7 +411,7 @@ CASES = [
      ["t.json", "ranks[1]", "'memory_gib' is 0", "above 0"]),
     ("topology with a NaN", topology(lambda t: t["ranks"][1].update(memory_gib=float("nan"))),
      SHOW, ["t.json", "not valid JSON"]),
-    ("topology with a rate at no width", topology(lambda t: t["ranks"][0].update(
+    ("topology with a rate at no columns", topology(lambda t: t["ranks"][0].update(
         spmm_gb_per_s={"0": 4})), SHOW, ["t.json", "ranks[0].spmm_gb_per_s", "'0'", "from 1"]),
     ("topology with a dead card", topology(lambda t: t["hosts"][1].update(send_mbit_per_s=0)),
      SHOW, ["t.json", "hosts[1]", "'send_mbit_per_s' is 0", "null for no limit"]),

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "launch/bit_records.hpp"
 #include "launch/report_page.hpp"
 #include "launch/report_table.hpp"
 #include "launch/run_records.hpp"
 #include "launch/svg_chart.hpp"
-#include "launch/width_records.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/support/thrown_error.hpp"
 
@@ -115,7 +115,7 @@ TEST_F(RunFolderTest, NamesWhatIsWrong) {
 TEST_F(RunFolderTest, ReadsAssignments) {
   const RunRecord run = read_run(write_run("a", kAdaptiveEpochs));
   ASSERT_TRUE(run.epochs[0].assignment);
-  const WidthAssignment& first = *run.epochs[0].assignment;
+  const RecordedAssignment& first = *run.epochs[0].assignment;
   EXPECT_EQ(first.solver_ms, std::nullopt);
   ASSERT_EQ(first.channels.size(), 2U);
   EXPECT_EQ(first.channels[0].layer, 1);

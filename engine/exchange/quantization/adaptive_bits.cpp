@@ -35,7 +35,7 @@ constexpr double kHiddenShare = 0.8;
 
 class AdaptiveBits final : public BitChooser {
  public:
-  AdaptiveBits(const WidthOptions& options, const Rank& rank)
+  AdaptiveBits(const BitOptions& options, const Rank& rank)
       : options_(options), rank_(rank), measurements_(rank) {
     if (!options.calibration.is_null()) calibration_ = given_calibration();
   }
@@ -74,7 +74,7 @@ class AdaptiveBits final : public BitChooser {
     atl::max_over_ranks(rank_.transport, values, {"bit-width assignment"});
   }
 
-  const WidthOptions options_;
+  const BitOptions options_;
   const Rank& rank_;
   int first_epoch_ = 0;  // 0: none yet
   std::optional<ExchangeCalibration> calibration_;
@@ -305,7 +305,7 @@ Json AdaptiveBits::state() const {
     // One digit per message: the width's place in kWireBits.
     std::string digits;
     for (const std::uint8_t width : bits) {
-      digits += static_cast<char>('0' + static_cast<int>(width_index(width)));
+      digits += static_cast<char>('0' + static_cast<int>(bits_index(width)));
     }
     Json channel = {{"slot", slot}, {"plan", lists_.at(slot)}, {"bits", digits}};
     measurements_.add_state(slot, channel);
@@ -339,7 +339,7 @@ void AdaptiveBits::load_state(const Json& state, const std::string& place) {
 
 }  // namespace
 
-std::unique_ptr<BitChooser> make_adaptive_bits(const WidthOptions& options, const Rank& rank) {
+std::unique_ptr<BitChooser> make_adaptive_bits(const BitOptions& options, const Rank& rank) {
   return std::make_unique<AdaptiveBits>(options, rank);
 }
 

@@ -24,7 +24,7 @@ double term(double weight, double value, double divisor) {
 
 // One channel during the search. T is the time of the wire, central work included.
 struct SearchedChannel {
-  WidthHull hull;
+  BitHull hull;
   std::vector<LinkBudget> links;
   // Of all ranks.
   double least_t = 0, most_t = 0;  // T at the narrowest and at the widest widths
@@ -86,7 +86,7 @@ void Search::sort_messages() {
   for (std::size_t c = 0; c < channels_.size(); ++c) {
     const ChannelProblem& problem = problems_[c];
     ATOLL_ASSERT(problem.costs.variance.back() == 0);
-    channels_[c].hull = make_width_hull(problem.costs);
+    channels_[c].hull = make_bit_hull(problem.costs);
     channels_[c].links.reserve(problem.links.size());
     for (const LinkProblem& link : problem.links) {
       channels_[c].links.emplace_back(link, channels_[c].hull);

@@ -13,7 +13,7 @@
 namespace atl {
 
 // Of one message, by place in kWireBits.
-struct WidthCosts {
+struct BitCosts {
   // Times the message's beta this is the variance that the width costs; 0 at 32 bits.
   std::array<double, kWireBits.size()> variance{};
   std::array<std::int64_t, kWireBits.size()> bytes{};  // on the wire, metadata and padding included
@@ -27,7 +27,7 @@ struct LinkProblem {
 
 // One layer and direction, as this rank sees it.
 struct ChannelProblem {
-  WidthCosts costs;
+  BitCosts costs;
   std::vector<LinkProblem> links;
   double central_s = 0;  // least time whatever is sent: only time beyond it counts
   // What packing and unpacking cost beyond plain copies, hidden by nothing; saved where all

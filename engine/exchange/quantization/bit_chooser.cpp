@@ -67,7 +67,7 @@ class RandomBits final : public BitChooser {
 
   MessageBits draw(const QuantizedChannel& channel, int epoch) const {
     const RandomKey key{.seed = rank_.seed,
-                        .stream = RandomStream::kBitWidth,
+                        .stream = RandomStream::kMessageBits,
                         .layer = static_cast<std::uint8_t>(channel.channel().number),
                         .epoch = static_cast<std::uint32_t>(epoch)};
     const auto column = static_cast<std::uint32_t>(
@@ -85,14 +85,14 @@ class RandomBits final : public BitChooser {
 
 }  // namespace
 
-std::vector<std::string> width_names() {
+std::vector<std::string> bit_names() {
   std::vector<std::string> names;
   for (const int bits : kWireBits) names.push_back(std::to_string(bits));
   names.insert(names.end(), {"random", "adaptive"});
   return names;
 }
 
-std::vector<int> fixed_widths(const std::string& bits) {
+std::vector<int> fixed_bits(const std::string& bits) {
   std::vector<int> widths;
   if (bits == "random" || bits == "adaptive") return widths;
   for (std::size_t begin = 0; begin <= bits.size();) {
@@ -102,7 +102,7 @@ std::vector<int> fixed_widths(const std::string& bits) {
     const bool known = std::ranges::find(kWireBits, width) != kWireBits.end();
     if (parsed.ptr != bits.data() + end || !known) {
       fail_option("--bits {}: '{}' is no width; allowed are: {}, or a width per layer as in 8,4,32",
-                  bits, bits.substr(begin, end - begin), fmt::join(width_names(), ", "));
+                  bits, bits.substr(begin, end - begin), fmt::join(bit_names(), ", "));
     }
     widths.push_back(width);
     begin = end + 1;
@@ -110,7 +110,7 @@ std::vector<int> fixed_widths(const std::string& bits) {
   return widths;
 }
 
-std::unique_ptr<BitChooser> make_bit_chooser(const WidthOptions& options, const Rank& rank) {
+std::unique_ptr<BitChooser> make_bit_chooser(const BitOptions& options, const Rank& rank) {
   if (!(options.lambda >= 0 && options.lambda <= 1)) {
     fail_option("--lambda {}: allowed are 0 (only time counts) to 1 (only variance counts)",
                 options.lambda);
@@ -120,7 +120,7 @@ std::unique_ptr<BitChooser> make_bit_chooser(const WidthOptions& options, const 
   }
   if (options.bits == "adaptive") return make_adaptive_bits(options, rank);
   if (options.bits == "random") return std::make_unique<RandomBits>(rank, options.reassign_every);
-  return std::make_unique<UniformBits>(fixed_widths(options.bits));
+  return std::make_unique<UniformBits>(fixed_bits(options.bits));
 }
 
 }  // namespace atl

@@ -28,8 +28,8 @@ class BitChooser {
 };
 
 // Throws Error{kOption} for values that are not allowed.
-std::unique_ptr<BitChooser> make_bit_chooser(const WidthOptions& options, const Rank& rank);
-std::unique_ptr<BitChooser> make_adaptive_bits(const WidthOptions& options, const Rank& rank);
+std::unique_ptr<BitChooser> make_bit_chooser(const BitOptions& options, const Rank& rank);
+std::unique_ptr<BitChooser> make_adaptive_bits(const BitOptions& options, const Rank& rank);
 
 // The same width for all messages of a channel, known to both ends without a word.
 void set_uniform_bits(QuantizedChannel& channel, int bits);

@@ -38,7 +38,7 @@ void ChannelMeasurements::observe_rounding(const QuantizedChannels& channels) {
   rank_.transport.all_reduce(std::span(sums), {"rounding variance"});
   auto sum = sums.begin();
   for (const auto& [slot, channel] : channels) {
-    PerWidth& ratio = ratios_[slot];
+    PerBits& ratio = ratios_[slot];
     for (std::size_t w = 0; w < kWidths; ++w, sum += 3) {
       if (sum[2] < kEnoughMessages || sum[1] <= 0 || sum[0] <= 0) continue;
       if (!std::isfinite(sum[0])) continue;
@@ -70,13 +70,13 @@ ExchangeCalibration::ChannelTimes ChannelMeasurements::times(int slot, bool over
 double ChannelMeasurements::rounding_ratio(int slot, int bits) const {
   const auto found = ratios_.find(slot);
   if (found == ratios_.end()) return 1;
-  const PerWidth& ratio = found->second;
+  const PerBits& ratio = found->second;
   const auto seen = [&](int width) {
-    const double value = ratio[width_index(width)];
+    const double value = ratio[bits_index(width)];
     return value > 0 ? value : 1.0;
   };
   // Widths that have not travelled yet follow their neighbours.
-  if (ratio[width_index(bits)] > 0) return seen(bits);
+  if (ratio[bits_index(bits)] > 0) return seen(bits);
   if (bits == 2) return std::sqrt(seen(1) * seen(4));
   return bits == 16 ? seen(8) : 1.0;
 }
@@ -87,12 +87,12 @@ void ChannelMeasurements::add_state(int slot, Json& channel) const {
     for (const Sample& s : found->second) samples.push_back({s.bits, s.central_s, s.pack_s});
   }
   const auto ratio = ratios_.find(slot);
-  channel["ratio"] = ratio == ratios_.end() ? PerWidth{} : ratio->second;
+  channel["ratio"] = ratio == ratios_.end() ? PerBits{} : ratio->second;
   channel["samples"] = samples;
 }
 
 void ChannelMeasurements::load_state(int slot, const Json& channel, const std::string& place) {
-  ratios_[slot] = json_field<PerWidth>(channel, "ratio", place);
+  ratios_[slot] = json_field<PerBits>(channel, "ratio", place);
   for (const auto& [bits, central_s, pack_s] :
        json_field<std::vector<std::tuple<int, double, double>>>(channel, "samples", place)) {
     samples_[slot].push_back({bits, central_s, pack_s});

@@ -32,7 +32,7 @@ class ChannelMeasurements {
   void load_state(int slot, const Json& channel, const std::string& place);
 
  private:
-  using PerWidth = std::array<double, kWireBits.size()>;
+  using PerBits = std::array<double, kWireBits.size()>;
 
   // What one epoch took, in seconds.
   struct Sample {
@@ -43,7 +43,7 @@ class ChannelMeasurements {
 
   const Rank& rank_;
   std::map<int, std::vector<Sample>> samples_;  // by slot
-  std::map<int, PerWidth> ratios_;              // by slot; 0: not seen yet
+  std::map<int, PerBits> ratios_;               // by slot; 0: not seen yet
 };
 
 }  // namespace atl

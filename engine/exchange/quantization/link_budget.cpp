@@ -13,12 +13,12 @@ namespace atl {
 namespace {
 
 // A place in kWireBits.
-bool fewer_bytes_then_variance(const WidthCosts& costs, int a, int b) {
+bool fewer_bytes_then_variance(const BitCosts& costs, int a, int b) {
   return costs.bytes[a] != costs.bytes[b] ? costs.bytes[a] < costs.bytes[b]
                                           : costs.variance[a] < costs.variance[b];
 }
 
-double gain_between(const WidthCosts& costs, int narrow, int wide) {
+double gain_between(const BitCosts& costs, int narrow, int wide) {
   return (costs.variance[narrow] - costs.variance[wide]) /
          static_cast<double>(costs.bytes[wide] - costs.bytes[narrow]);
 }
@@ -57,7 +57,7 @@ StepCounts all_steps(std::size_t messages) {
 
 }  // namespace
 
-WidthHull make_width_hull(const WidthCosts& costs) {
+BitHull make_bit_hull(const BitCosts& costs) {
   std::array<int, kWireBits.size()> widths{};
   std::iota(widths.begin(), widths.end(), 0);
   std::sort(widths.begin(), widths.end(),
@@ -71,7 +71,7 @@ WidthHull make_width_hull(const WidthCosts& costs) {
     }
     hull.push_back(width);
   }
-  WidthHull result;
+  BitHull result;
   result.narrowest_bits = static_cast<std::uint8_t>(kWireBits[hull[0]]);
   result.narrowest_bytes = costs.bytes[hull[0]];
   for (std::size_t k = 1; k < hull.size(); ++k) {
@@ -84,7 +84,7 @@ WidthHull make_width_hull(const WidthCosts& costs) {
   return result;
 }
 
-LinkBudget::LinkBudget(const LinkProblem& link, const WidthHull& hull)
+LinkBudget::LinkBudget(const LinkProblem& link, const BitHull& hull)
     : cost_(link.cost), hull_(hull) {
   const std::size_t messages = link.beta.size();
   ATOLL_ASSERT(messages < std::numeric_limits<std::uint32_t>::max());

@@ -11,7 +11,7 @@
 namespace atl {
 
 // From one width to the next wider one that is worth having.
-struct WidthStep {
+struct BitStep {
   std::int64_t bytes = 0;
   double variance = 0;  // saved, per unit of beta
   double gain = 0;      // variance / bytes
@@ -20,12 +20,12 @@ struct WidthStep {
 
 // The widths on the lower convex hull of (bytes, variance), narrowest first: all others cost more
 // of one for the same of the other than a mixture of these. Gains fall strictly from step to step.
-struct WidthHull {
+struct BitHull {
   std::uint8_t narrowest_bits = 0;
   std::int64_t narrowest_bytes = 0;
-  std::vector<WidthStep> steps;  // at most 5
+  std::vector<BitStep> steps;  // at most 5
 };
-WidthHull make_width_hull(const WidthCosts& costs);
+BitHull make_bit_hull(const BitCosts& costs);
 
 // How many messages take each step of the hull: those of largest beta. Never rises with the step.
 using StepCounts = std::array<std::int64_t, 5>;
@@ -34,7 +34,7 @@ using StepCounts = std::array<std::int64_t, 5>;
 class LinkBudget {
  public:
   // `hull` must outlive it.
-  LinkBudget(const LinkProblem& link, const WidthHull& hull);
+  LinkBudget(const LinkProblem& link, const BitHull& hull);
 
   // All messages at the narrowest or the widest width of the hull.
   double least_seconds() const;
@@ -72,7 +72,7 @@ class LinkBudget {
   double variance_of(const StepCounts& taken) const;
 
   LinkTime cost_;
-  const WidthHull& hull_;
+  const BitHull& hull_;
   std::vector<std::uint32_t> order_;  // [messages] place in the order given
   std::vector<float> beta_;           // [messages that aren't 0] falling
   std::vector<double> tail_;          // [messages + 1] sum of the betas from here on

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kPacketAlignment = 64;
 }  // namespace
 
-std::size_t width_index(int bits) {
+std::size_t bits_index(int bits) {
   const auto found = std::find(kWireBits.begin(), kWireBits.end(), bits);
   ATOLL_ASSERT(found != kWireBits.end(), "{} bits", bits);
   return static_cast<std::size_t>(found - kWireBits.begin());
@@ -37,7 +37,7 @@ PacketLayout layout_packets(std::span<const std::uint8_t> bits,
     const auto begin = static_cast<std::size_t>(peer_offset[peer]);
     const auto stop = static_cast<std::size_t>(peer_offset[peer + 1]);
     std::array<std::int64_t, kWireBits.size()> next{};
-    for (std::size_t k = begin; k < stop; ++k) ++next[width_index(bits[k])];
+    for (std::size_t k = begin; k < stop; ++k) ++next[bits_index(bits[k])];
     std::int64_t position = end;
     for (std::size_t w = 0; w < kWireBits.size(); ++w) {
       const std::int64_t count = next[w];
@@ -46,7 +46,7 @@ PacketLayout layout_packets(std::span<const std::uint8_t> bits,
     }
     layout.packet_bytes.push_back(position - end);
     for (std::size_t k = begin; k < stop; ++k) {
-      const std::size_t w = width_index(bits[k]);
+      const std::size_t w = bits_index(bits[k]);
       layout.offset[k] = next[w];
       next[w] += row_bytes[w];
     }

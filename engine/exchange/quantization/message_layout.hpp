@@ -44,6 +44,6 @@ struct MessageGroups {
 MessageGroups group_messages(const HaloListsView& halo, std::int64_t inner);
 
 // Index of a width in kWireBits. Asserts that it is one.
-std::size_t width_index(int bits);
+std::size_t bits_index(int bits);
 
 }  // namespace atl

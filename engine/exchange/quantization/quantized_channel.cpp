@@ -174,7 +174,7 @@ QuantizedChannel::RoundingVariance QuantizedChannel::rounding_variance() const {
   RoundingVariance sums;
   for (std::size_t i = 0; i < groups_.order.size(); ++i) {
     const auto k = static_cast<std::size_t>(groups_.order[i]);
-    const std::size_t w = width_index(sent_bits_[k]);
+    const std::size_t w = bits_index(sent_bits_[k]);
     const double levels = std::exp2(sent_bits_[k]) - 1;
     sums.messages[w] += 1;
     sums.measured[w] += measured[i];

@@ -40,7 +40,7 @@ class PendingQuantizedExchange final : public PendingExchange {
 
 class QuantizedExchange final : public HaloExchange {
  public:
-  QuantizedExchange(const WidthOptions& options, const Rank& rank)
+  QuantizedExchange(const BitOptions& options, const Rank& rank)
       : options_(options),
         rank_(rank),
         chooser_(make_bit_chooser(options, rank_)),
@@ -54,7 +54,7 @@ class QuantizedExchange final : public HaloExchange {
     exact_->keep_alive(memory);
     rows_ = std::move(memory);
   }
-  std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t width,
+  std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t columns,
                             DType dtype) const override;
   std::optional<ExchangeReport> end_epoch(const Round& round) override;
   bool repeats() const override { return chooser_->constant(); }
@@ -70,7 +70,7 @@ class QuantizedExchange final : public HaloExchange {
   ExchangeReport describe() const;
   void log_choice(const ExchangeReport& report, int epoch);
 
-  WidthOptions options_;
+  BitOptions options_;
   const Rank& rank_;
   std::unique_ptr<BitChooser> chooser_;
   std::unique_ptr<HaloExchange> exact_;  // for constant channels
@@ -101,13 +101,13 @@ std::unique_ptr<PendingExchange> QuantizedExchange::begin(const DistributedOpera
                                                     received);
 }
 
-std::int64_t QuantizedExchange::buffer_bytes(const DistributedOperator& op, std::int64_t width,
+std::int64_t QuantizedExchange::buffer_bytes(const DistributedOperator& op, std::int64_t columns,
                                              DType dtype) const {
   if (rank_.transport.size() == 1) return 0;
   // Beside the packets: offset, width, row and what packing finds out, per message.
   constexpr std::int64_t kPerMessage = 64;
   return (op.halo.sent_rows() + op.halo.halo_rows()) *
-         (wire_row_bytes(chooser_->widest(), width, dtype) + kPerMessage);
+         (wire_row_bytes(chooser_->widest(), columns, dtype) + kPerMessage);
 }
 
 std::optional<ExchangeReport> QuantizedExchange::end_epoch(const Round& round) {
@@ -129,7 +129,7 @@ ExchangeReport QuantizedExchange::describe() const {
   std::vector<std::int64_t> sums;
   for (const auto& [slot, channel] : channels_) {
     std::vector<std::int64_t> counts(kWidths + 1, 0);
-    for (const std::uint8_t bits : channel->sent_bits()) ++counts[width_index(bits)];
+    for (const std::uint8_t bits : channel->sent_bits()) ++counts[bits_index(bits)];
     counts[kWidths] = channel->sent_bytes();
     sums.insert(sums.end(), counts.begin(), counts.end());
   }
@@ -184,8 +184,7 @@ void QuantizedExchange::load_state(const std::string& state, const std::string& 
 
 }  // namespace
 
-std::unique_ptr<HaloExchange> make_quantized_exchange(const WidthOptions& options,
-                                                      const Rank& rank) {
+std::unique_ptr<HaloExchange> make_quantized_exchange(const BitOptions& options, const Rank& rank) {
   return std::make_unique<QuantizedExchange>(options, rank);
 }
 

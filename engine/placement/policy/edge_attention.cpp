@@ -29,7 +29,7 @@ void softmax_over_edges(std::int64_t first, std::int64_t last, std::int64_t head
 
 void attend(std::span<const std::int64_t> begin, ConstMatrixView messages, ConstMatrixView targets,
             ConstMatrixView attention, MatrixView shares, MatrixView updates) {
-  const std::int64_t heads = shares.cols, width = messages.cols / heads;
+  const std::int64_t heads = shares.cols, columns = messages.cols / heads;
   for_type(messages.dtype, [&]<typename T>(T) {
     const T leak = static_cast<T>(kLeak);
     const T* a = attention.row<T>(0);
@@ -43,7 +43,7 @@ void attend(std::span<const std::int64_t> begin, ConstMatrixView messages, Const
         const T* z = messages.row<T>(e);
         for (std::int64_t k = 0; k < heads; ++k) {
           T score = 0;
-          for (std::int64_t c = k * width; c < (k + 1) * width; ++c) {
+          for (std::int64_t c = k * columns; c < (k + 1) * columns; ++c) {
             const T u = z[c] + t[c];
             score += a[c] * (u > 0 ? u : leak * u);
           }
@@ -55,7 +55,7 @@ void attend(std::span<const std::int64_t> begin, ConstMatrixView messages, Const
         const T* z = messages.row<T>(e);
         for (std::int64_t k = 0; k < heads; ++k) {
           const T share = shares.row<T>(e)[k];
-          for (std::int64_t c = k * width; c < (k + 1) * width; ++c) update[c] += share * z[c];
+          for (std::int64_t c = k * columns; c < (k + 1) * columns; ++c) update[c] += share * z[c];
         }
       }
     }
@@ -66,7 +66,7 @@ void attend_backward(std::span<const std::int64_t> begin, ConstMatrixView messag
                      ConstMatrixView targets, ConstMatrixView attention, ConstMatrixView shares,
                      ConstMatrixView dupdates, MatrixView dmessages, MatrixView dtargets,
                      MatrixView dattention) {
-  const std::int64_t heads = shares.cols, width = messages.cols / heads;
+  const std::int64_t heads = shares.cols, columns = messages.cols / heads;
   for_type(messages.dtype, [&]<typename T>(T) {
     const T leak = static_cast<T>(kLeak);
     const T* a = attention.row<T>(0);
@@ -80,7 +80,7 @@ void attend_backward(std::span<const std::int64_t> begin, ConstMatrixView messag
       const auto share_gradients = [&](std::int64_t e) {
         std::ranges::fill(dshare, T{0});
         for (std::int64_t c = 0; c < messages.cols; ++c) {
-          dshare[static_cast<std::size_t>(c / width)] += du[c] * messages.row<T>(e)[c];
+          dshare[static_cast<std::size_t>(c / columns)] += du[c] * messages.row<T>(e)[c];
         }
       };
       // Softmax: d score = share * (d share - sum over edges of share * d share).
@@ -94,7 +94,7 @@ void attend_backward(std::span<const std::int64_t> begin, ConstMatrixView messag
         const T* z = messages.row<T>(e);
         T* dz = dmessages.row<T>(e);
         for (std::int64_t c = 0; c < messages.cols; ++c) {
-          const std::int64_t k = c / width;
+          const std::int64_t k = c / columns;
           const T share = shares.row<T>(e)[k];
           const T dscore =
               share * (dshare[static_cast<std::size_t>(k)] - mean[static_cast<std::size_t>(k)]);

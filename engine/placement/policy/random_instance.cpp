@@ -82,7 +82,7 @@ class InstanceMaker {
   Device slower(Device device, double factor) {
     for (auto* rates : {&device.spmm_bytes_per_s, &device.gemm_flop_per_s}) {
       const double here = factor * draws_.log_uniform(0.9, 1.1);
-      for (RateAtWidth& rate : *rates) rate.per_s /= here;
+      for (RateAtColumns& rate : *rates) rate.per_s /= here;
     }
     device.elementwise_bytes_per_s /= factor * draws_.log_uniform(0.9, 1.1);
     device.quantize_bytes_per_s /= factor * draws_.log_uniform(0.9, 1.1);

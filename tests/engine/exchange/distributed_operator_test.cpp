@@ -58,10 +58,10 @@ class AggregateTest : public ::testing::TestWithParam<Case> {
 
 // Every rank's rows of S x (or S^T x), collected by global id.
 std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Direction direction,
-                                 bool overlap, std::int64_t width,
+                                 bool overlap, std::int64_t columns,
                                  double (*input)(std::int64_t, std::int64_t) = feature,
                                  const ExchangeOptions& exchange = {}, int epoch = 1) {
-  std::vector<float> result(static_cast<std::size_t>(graph.nodes() * width),
+  std::vector<float> result(static_cast<std::size_t>(graph.nodes() * columns),
                             std::numeric_limits<float>::quiet_NaN());
   std::mutex mutex;
   run_parts(graph, c.parts, [&](Transport& transport, const LocalGraphView& local) {
@@ -70,20 +70,20 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
     const DistributedOperator& op =
         direction == Direction::kForward ? operators.forward() : operators.backward();
     auto memory = std::make_shared<std::pair<Tensor, Tensor>>(
-        Tensor(*rank.backend, op.with_halo(), width, DType::kF32),
-        Tensor(*rank.backend, op.inner(), width, DType::kF32));
+        Tensor(*rank.backend, op.with_halo(), columns, DType::kF32),
+        Tensor(*rank.backend, op.inner(), columns, DType::kF32));
     rank.exchange = make_exchange(exchange, rank.self);
     rank.exchange->keep_alive(memory);
     const MatrixView x = memory->first.view();
     const MatrixView y = memory->second.view();
     Backend& backend = *rank.backend;
-    const std::vector<float> unset(static_cast<std::size_t>(op.with_halo() * width),
+    const std::vector<float> unset(static_cast<std::size_t>(op.with_halo() * columns),
                                    std::numeric_limits<float>::quiet_NaN());
     upload_f32(backend, *rank.queue, unset, x);  // until filled
     const auto fill = [&](RowRange range) {
       std::vector<float> rows;
       for (std::int64_t i = range.begin; i < range.end; ++i) {
-        for (std::int64_t f = 0; f < width; ++f) {
+        for (std::int64_t f = 0; f < columns; ++f) {
           rows.push_back(static_cast<float>(input(to_index(local.inner_ids[i]), f)));
         }
       }
@@ -104,8 +104,8 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
     const std::vector<float> sums = download_f32(backend, *rank.queue, y);
     const std::lock_guard lock(mutex);
     for (std::int64_t i = 0; i < op.inner(); ++i) {
-      std::memcpy(&result[to_index(local.inner_ids[i]) * width], &sums[i * width],
-                  static_cast<std::size_t>(width) * 4);
+      std::memcpy(&result[to_index(local.inner_ids[i]) * columns], &sums[i * columns],
+                  static_cast<std::size_t>(columns) * 4);
     }
   });
   return result;
@@ -116,22 +116,22 @@ TEST_P(AggregateTest, EqualsDenseProductInBothDirections) {
   const Csr csr = random_graph(90, 5, c.directed, c.weighted, 11);
   const GraphView graph{csr.view(), !c.directed};
   const std::int64_t n = graph.nodes();
-  const std::int64_t width = 5;
+  const std::int64_t columns = 5;
   const std::vector<double> dense = dense_operator(csr.view(), c.normalisation);
   for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
-    const std::vector<float> result = run_aggregate(graph, c, direction, true, width);
+    const std::vector<float> result = run_aggregate(graph, c, direction, true, columns);
     for (std::int64_t i = 0; i < n; ++i) {
-      for (std::int64_t f = 0; f < width; ++f) {
+      for (std::int64_t f = 0; f < columns; ++f) {
         double expected = 0;
         for (std::int64_t j = 0; j < n; ++j) {
           const double s = direction == Direction::kForward ? dense[i * n + j] : dense[j * n + i];
           expected += s * feature(j, f);
         }
-        ASSERT_NEAR(result[i * width + f], expected, 2e-5) << "node " << i << " column " << f;
+        ASSERT_NEAR(result[i * columns + f], expected, 2e-5) << "node " << i << " column " << f;
       }
     }
     // Waiting up front runs the same kernels in the same order: the same bits.
-    EXPECT_EQ(result, run_aggregate(graph, c, direction, false, width));
+    EXPECT_EQ(result, run_aggregate(graph, c, direction, false, columns));
   }
 }
 
@@ -185,7 +185,7 @@ TEST(Aggregate, ForwardAndBackwardAreAdjoint) {
 ExchangeOptions two_bits() {
   ExchangeOptions options;
   options.mode = "quantized";
-  options.widths.bits = "2";
+  options.message_bits.bits = "2";
   return options;
 }
 

@@ -30,18 +30,18 @@ void leave_nan(Backend& backend, std::int64_t bytes) {
 // Whatever the sender's memory held before.
 TEST_P(ExactExchangeOn, PaddingArrivesAsZeros) {
   const auto& [backend_name, dtype] = GetParam();
-  constexpr std::int64_t kWidth = 13;
+  constexpr std::int64_t kColumns = 13;
   const Csr csr = random_graph(90, 5, false, true, 11);
   run_parts({csr.view(), true}, 3, [&](Transport& transport, const LocalGraphView& local) {
     TestRank rank(transport, local, backend_name);
     const GraphOperators operators(*rank.backend, *rank.queue, local, Normalisation::kSymmetric);
     const DistributedOperator& op = operators.forward();
-    const auto x = std::make_shared<Tensor>(op.with_halo(), kWidth, dtype);
+    const auto x = std::make_shared<Tensor>(op.with_halo(), kColumns, dtype);
     leave_nan(*rank.backend, x->bytes());
     x->allocate(*rank.backend);
     rank.exchange->keep_alive(x);
     rank.backend->fill_zero(*rank.queue, x->view());
-    leave_nan(*rank.backend, rank.exchange->buffer_bytes(op, kWidth, dtype));
+    leave_nan(*rank.backend, rank.exchange->buffer_bytes(op, kColumns, dtype));
     for (int epoch = 1; epoch <= 2; ++epoch) {
       rank.exchange->begin(op, x->view(), {.number = 1, .layer = 1}, {.epoch = epoch})->finish();
       rank.reducer.synchronize();

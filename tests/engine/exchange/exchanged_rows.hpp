@@ -23,7 +23,7 @@ struct ExchangeSetup {
   int parts = 2;
   std::string backend = "cpu";
   DType dtype = DType::kF32;
-  std::int64_t width = 5;
+  std::int64_t columns = 5;
   Normalisation normalisation = Normalisation::kSymmetric;
   ExchangeOptions exchange = {};
   int first_epoch = 1;
@@ -67,7 +67,7 @@ class ExchangingRank {
         operators_(*rank_.backend, *rank_.queue, local, setup.normalisation),
         exchange_(make_exchange(setup.exchange, rank_.self)) {
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
-      tensors_->emplace_back(*rank_.backend, op(direction).with_halo(), setup.width, setup.dtype);
+      tensors_->emplace_back(*rank_.backend, op(direction).with_halo(), setup.columns, setup.dtype);
     }
     exchange_->keep_alive(tensors_);
   }
@@ -133,11 +133,11 @@ class ExchangingRank {
 
   // Halo rows hold NaN until something arrives.
   void fill(const DistributedOperator& op, MatrixView x, int epoch) {
-    std::vector<float> rows(static_cast<std::size_t>(op.with_halo() * setup_.width),
+    std::vector<float> rows(static_cast<std::size_t>(op.with_halo() * setup_.columns),
                             std::numeric_limits<float>::quiet_NaN());
     for (std::int64_t i = 0; i < op.inner(); ++i) {
-      for (std::int64_t f = 0; f < setup_.width; ++f) {
-        rows[static_cast<std::size_t>(i * setup_.width + f)] =
+      for (std::int64_t f = 0; f < setup_.columns; ++f) {
+        rows[static_cast<std::size_t>(i * setup_.columns + f)] =
             setup_.value(to_index(local_.inner_ids[static_cast<std::size_t>(i)]), f, epoch);
       }
     }

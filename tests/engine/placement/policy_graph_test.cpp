@@ -153,7 +153,7 @@ TEST(PolicyGraph, HasNoUnits) {
   for (const auto& [made, factor] : {std::pair(&*instance, 1e-3), {&*slow, 1e-6}}) {
     for (Device& device : made->topology.devices) {
       for (auto* rates : {&device.spmm_bytes_per_s, &device.gemm_flop_per_s}) {
-        for (RateAtWidth& rate : *rates) rate.per_s *= factor;
+        for (RateAtColumns& rate : *rates) rate.per_s *= factor;
       }
       device.elementwise_bytes_per_s *= factor;
       device.quantize_bytes_per_s *= factor;

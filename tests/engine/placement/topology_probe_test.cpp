@@ -36,11 +36,11 @@ std::vector<Topology> probe(const std::string& backend_name, int ranks,
   return results;
 }
 
-void expect_rates(const std::vector<RateAtWidth>& rates) {
+void expect_rates(const std::vector<RateAtColumns>& rates) {
   ASSERT_EQ(rates.size(), 2U);
   EXPECT_EQ(rates[0].columns, 4);
   EXPECT_EQ(rates[1].columns, 16);
-  for (const RateAtWidth& rate : rates) {
+  for (const RateAtColumns& rate : rates) {
     EXPECT_GT(rate.per_s, 0);
     EXPECT_TRUE(std::isfinite(rate.per_s));
   }

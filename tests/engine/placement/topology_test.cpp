@@ -48,7 +48,7 @@ const char* const kFile = R"({
 
 Json file() { return Json::parse(kFile); }
 
-void expect_equal(const std::vector<RateAtWidth>& a, const std::vector<RateAtWidth>& b) {
+void expect_equal(const std::vector<RateAtColumns>& a, const std::vector<RateAtColumns>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(a[i].columns, b[i].columns);
@@ -388,8 +388,8 @@ TEST(Topology, BadJsonIsShownInShort) {
   EXPECT_LT(std::string(thrown_error([&] { parse_topology(json, "t.json"); }).what()).size(), 200U);
 }
 
-TEST(Topology, RateBetweenWidthsIsInterpolated) {
-  const std::vector<RateAtWidth> rates{{16, 100}, {64, 400}, {128, 200}};
+TEST(Topology, RateBetweenColumnsIsInterpolated) {
+  const std::vector<RateAtColumns> rates{{16, 100}, {64, 400}, {128, 200}};
   EXPECT_EQ(rate_at(rates, 1), 100);
   EXPECT_EQ(rate_at(rates, 16), 100);
   EXPECT_EQ(rate_at(rates, 40), 250);

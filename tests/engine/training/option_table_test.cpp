@@ -46,10 +46,10 @@ TEST(Fingerprint, HoldsWhatAScheduleAndMessagesDependOn) {
   options.optimizer.weight_decay = 5e-4;
   options.optimizer.decay_first_layer_only = true;
   options.exchange = "quantized";
-  options.widths.bits = "adaptive";
-  options.widths.lambda = 0.3;
-  options.widths.reassign_every = 2;
-  options.widths.sensitivity = Sensitivity::kUpperBound;
+  options.message_bits.bits = "adaptive";
+  options.message_bits.lambda = 0.3;
+  options.message_bits.reassign_every = 2;
+  options.message_bits.sensitivity = Sensitivity::kUpperBound;
   EXPECT_EQ(recorded(options),
             R"({"dataset_checksum":"f0","model":"sage","layers":2,"hidden":16,"dropout":0.5,)"
             R"("input-dropout":0.1,"norm":"batch","lr":0.01,"weight-decay":0.0005,)"
@@ -62,7 +62,7 @@ TEST(Fingerprint, HoldsWhatAScheduleAndMessagesDependOn) {
   cosine.optimizer.schedule = LearningRateSchedule::kCosine;
   cosine.optimizer.epochs = 3;
   cosine.exchange = "quantized";
-  cosine.widths.bits = "random";
+  cosine.message_bits.bits = "random";
   cosine.seed = 18446744073709551615U;
   EXPECT_EQ(recorded(cosine),
             R"({"dataset_checksum":"f0","model":"gcn","layers":3,"hidden":256,"dropout":0.5,)"

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 TrainOptions quantized_options(const std::string& bits) {
   TrainOptions options = small_options();
   options.exchange = "quantized";
-  options.widths.bits = bits;
+  options.message_bits.bits = bits;
   return options;
 }
 
@@ -64,7 +64,7 @@ TEST(QuantizedTraining, At32BitsIsExactTraining) {
     options.model.order = OrderChoice::kAggregateFirst;  // 16 columns: exact rows carry no padding
     const RunResult exact = run_epochs(dataset, 3, options, 1, 5);
     options.exchange = "quantized";
-    options.widths.bits = "32";
+    options.message_bits.bits = "32";
     const RunResult run = run_epochs(dataset, 3, options, 1, 5);
     EXPECT_EQ(run.losses, exact.losses);
     EXPECT_TRUE(same_tensors(run.state, exact.state));
@@ -79,7 +79,7 @@ TEST(QuantizedTraining, RepeatsBitForBitAndOverlapChangesNothing) {
   const std::filesystem::path dataset = make_sbm(dir, true);
   for (const std::string bits : {"2", "random"}) {
     TrainOptions options = quantized_options(bits);
-    options.widths.reassign_every = 2;
+    options.message_bits.reassign_every = 2;
     const RunResult first = run_epochs(dataset, 3, options, 1, 6);
     const RunResult second = run_epochs(dataset, 3, options, 1, 6);
     EXPECT_EQ(first.losses, second.losses) << bits;
@@ -153,7 +153,7 @@ TEST(QuantizedTraining, EvaluationLeavesNoTrace) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, true);
   TrainOptions options = quantized_options("random");
-  options.widths.reassign_every = 2;
+  options.message_bits.reassign_every = 2;
   const RunResult without = run_epochs(dataset, 2, options, 1, 5);
   SafetensorsFile with;
   run_local_ranks(2, 30, [&](Transport& transport) {
@@ -176,7 +176,7 @@ TEST(QuantizedTraining, OnOneRankIsExactTraining) {
   const RunResult exact = run_epochs(dataset, 1, small_options(), 1, 8);
   for (const std::string bits : {"1", "random", "adaptive"}) {
     TrainOptions options = quantized_options(bits);
-    options.widths.reassign_every = 2;
+    options.message_bits.reassign_every = 2;
     const RunResult run = run_epochs(dataset, 1, options, 1, 8);
     EXPECT_EQ(run.losses, exact.losses) << bits;
     EXPECT_TRUE(same_tensors(run.state, exact.state)) << bits;
@@ -235,7 +235,7 @@ TEST_F(DeviceQuantizedTraining, NcclAndReplayGiveTheBitsOfStaging) {
     const int last = bits == "random" ? 3 : 4;
     TrainOptions options = quantized_options(bits);
     options.backend = "cuda";
-    options.widths.reassign_every = 2;
+    options.message_bits.reassign_every = 2;
     options.messages = "staging";
     const RunResult staged = run_epochs(dataset, kRanks, options, 1, last);
     options.messages = "nccl";

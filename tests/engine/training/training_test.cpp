@@ -82,11 +82,11 @@ TEST(Training, SendsTheBytesOfTheFormula) {
   const RunResult run = run_epochs(dataset, 3, options, 1, 3);
   std::int64_t collectives = 0;
   for (int rank = 0; rank < 3; ++rank) {
-    const std::int64_t width = options.model.hidden;
+    const std::int64_t hidden = options.model.hidden;
     // Two batch norms: sums and squares forward, two sums backward; gradients, whose flat array
     // rounds every parameter up to 16.
     for (int layer = 0; layer < 2; ++layer) {
-      collectives += 2 * all_reduce_bytes(2 * width, 8, rank, 3);
+      collectives += 2 * all_reduce_bytes(2 * hidden, 8, rank, 3);
     }
     const std::int64_t parameters = (12 * 16) + 16 + 16 + (16 * 16) + 16 + 16 + (16 * 4) + 16;
     collectives += all_reduce_bytes(parameters, 4, rank, 3);

@@ -160,9 +160,9 @@ TEST_F(AdaptiveBitsTest, WhatNobodyWaitsForTravelsExactly) {
 
 TEST_F(AdaptiveBitsTest, LambdaGoesFromTimeAloneToVarianceAlone) {
   ExchangeSetup setup = adaptive_setup(2, calibration(2, 1e-6, {{1, 0, 1e-5}}), 5);
-  setup.exchange.widths.lambda = 0;
+  setup.exchange.message_bits.lambda = 0;
   const Exchanged least = exchanged(graph(), setup);
-  setup.exchange.widths.lambda = 1;
+  setup.exchange.message_bits.lambda = 1;
   const Exchanged most = exchanged(graph(), setup);
   for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
     // The slowest link decides the time; what the other has left costs none.
@@ -177,7 +177,7 @@ TEST_F(AdaptiveBitsTest, LambdaGoesFromTimeAloneToVarianceAlone) {
 TEST_F(AdaptiveBitsTest, WidthsFollowSensitivityTimesRange) {
   for (const Sensitivity sensitivity : {Sensitivity::kVariance, Sensitivity::kUpperBound}) {
     ExchangeSetup setup = adaptive_setup(3, calibration(3, 1e-6), 5);
-    setup.exchange.widths.sensitivity = sensitivity;
+    setup.exchange.message_bits.sensitivity = sensitivity;
     const Exchanged run = exchanged(graph(), setup);
     const std::vector<std::int32_t> part_of = scattered_parts(kNodes, 3);
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
@@ -186,7 +186,7 @@ TEST_F(AdaptiveBitsTest, WidthsFollowSensitivityTimesRange) {
       const auto beta = [&](std::int64_t node, int to) {
         float least = std::numeric_limits<float>::infinity();
         float most = -least;
-        for (std::int64_t f = 0; f < setup.width; ++f) {
+        for (std::int64_t f = 0; f < setup.columns; ++f) {
           const float value = drifting(node, f, 5) * run.scale[place(direction)][node];
           least = std::min(least, value);
           most = std::max(most, value);

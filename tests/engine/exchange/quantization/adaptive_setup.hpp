@@ -50,11 +50,11 @@ inline Json calibration(int ranks, double theta, const std::vector<Link>& others
 }
 
 inline ExchangeSetup adaptive_setup(int parts, const Json& calibration, int last_epoch) {
-  ExchangeSetup setup{.parts = parts, .width = 24, .last_epoch = last_epoch, .value = drifting};
+  ExchangeSetup setup{.parts = parts, .columns = 24, .last_epoch = last_epoch, .value = drifting};
   setup.exchange.mode = "quantized";
-  setup.exchange.widths.bits = "adaptive";
-  setup.exchange.widths.reassign_every = 3;
-  setup.exchange.widths.calibration = calibration;
+  setup.exchange.message_bits.bits = "adaptive";
+  setup.exchange.message_bits.reassign_every = 3;
+  setup.exchange.message_bits.calibration = calibration;
   return setup;
 }
 

@@ -57,7 +57,7 @@ TEST_F(AdaptiveBitsTest, MeasuresAndKeepsItsCalibration) {
   ExchangeSetup rest = adaptive_setup(2, nullptr, 12);
   rest.first_epoch = 8;
   const Exchanged one = exchanged(graph(), rest, run.states);
-  rest.exchange.widths.calibration = run.calibration;
+  rest.exchange.message_bits.calibration = run.calibration;
   const Exchanged two = exchanged(graph(), rest, run.states);
   EXPECT_EQ(one.calibration, run.calibration);
   EXPECT_EQ(one.states, two.states);

@@ -19,9 +19,9 @@ namespace atl {
 using Assigned = std::vector<std::vector<std::uint8_t>>;
 
 // The wire format of docs: 4 bytes of metadata and codes padded to 4 bytes; at 32 bits as stored.
-inline WidthCosts costs_of(std::int64_t cols, std::int64_t stored_bytes,
-                           const std::array<double, 5>& ratio = {1, 1, 1, 1, 1}) {
-  WidthCosts costs;
+inline BitCosts costs_of(std::int64_t cols, std::int64_t stored_bytes,
+                         const std::array<double, 5>& ratio = {1, 1, 1, 1, 1}) {
+  BitCosts costs;
   for (int k = 0; k < 5; ++k) {
     const double levels = std::ldexp(1.0, kWireBits[k]) - 1;
     costs.variance[k] = ratio[k] / (levels * levels);
@@ -33,7 +33,7 @@ inline WidthCosts costs_of(std::int64_t cols, std::int64_t stored_bytes,
 
 // The betas of all links of all ranks, with what the spans of a ChannelProblem point to.
 struct Instance {
-  WidthCosts costs;
+  BitCosts costs;
   std::vector<std::vector<float>> betas;
   std::vector<LinkTime> links;
   double central_s = 0;

@@ -110,10 +110,10 @@ TEST(BitAssignment, QuantizingMustPay) {
 }
 
 TEST(BitAssignment, LeavesOutWidthsThatAreNotWorthTheirBytes) {
-  const auto bits_of = [](const WidthCosts& costs) {
-    const WidthHull hull = make_width_hull(costs);
+  const auto bits_of = [](const BitCosts& costs) {
+    const BitHull hull = make_bit_hull(costs);
     std::vector<int> bits = {hull.narrowest_bits};
-    for (const WidthStep& step : hull.steps) bits.push_back(step.wider_bits);
+    for (const BitStep& step : hull.steps) bits.push_back(step.wider_bits);
     return bits;
   };
   EXPECT_EQ(bits_of(costs_of(256, 4)), (std::vector{1, 2, 4, 8, 16, 32}));
@@ -126,7 +126,7 @@ TEST(BitAssignment, LeavesOutWidthsThatAreNotWorthTheirBytes) {
 }
 
 TEST(BitAssignment, ALinkSpendsItsBytesOnTheLargestGains) {
-  const WidthHull hull = make_width_hull(costs_of(256, 4));
+  const BitHull hull = make_bit_hull(costs_of(256, 4));
   const std::vector<float> beta = {0.01f, 1.0f};
   const LinkBudget link({beta, {.wire = {.theta_s_per_byte = 1, .gamma_s = 5}, .cover = {}}}, hull);
   EXPECT_EQ(link.least_seconds(), 5 + 72);

@@ -19,7 +19,7 @@ constexpr std::int64_t kNodes = 90;
 ExchangeOptions quantized(const std::string& bits) {
   ExchangeOptions options;
   options.mode = "quantized";
-  options.widths.bits = bits;
+  options.message_bits.bits = bits;
   return options;
 }
 
@@ -41,17 +41,17 @@ std::vector<std::vector<float>> quantizer_rows(const Exchanged& run, const Excha
   std::vector<GlobalId> ids;
   std::vector<std::int64_t> first{0};
   std::vector<std::int64_t> offset;
-  const std::int64_t row_bytes = wire_row_bytes(bits, setup.width, setup.dtype);
+  const std::int64_t row_bytes = wire_row_bytes(bits, setup.columns, setup.dtype);
   for (std::int64_t i = 0; i < nodes; ++i) {
-    for (std::int64_t f = 0; f < setup.width; ++f) values.push_back(setup.value(i, f, epoch));
+    for (std::int64_t f = 0; f < setup.columns; ++f) values.push_back(setup.value(i, f, epoch));
     rows.push_back(LocalId{static_cast<std::int32_t>(i)});
     ids.push_back(GlobalId{i});
     first.push_back(i + 1);
     offset.push_back(i * row_bytes);
   }
   const std::vector<std::uint8_t> widths(rows.size(), static_cast<std::uint8_t>(bits));
-  Tensor x(*backend, nodes, setup.width, setup.dtype);
-  Tensor y(*backend, nodes, setup.width, setup.dtype);
+  Tensor x(*backend, nodes, setup.columns, setup.dtype);
+  Tensor y(*backend, nodes, setup.columns, setup.dtype);
   upload_f32(*backend, *queue, values, x.view());
   std::vector<std::byte> packets(static_cast<std::size_t>(nodes * row_bytes));
   std::vector<float> range(rows.size());
@@ -72,8 +72,8 @@ std::vector<std::vector<float>> quantizer_rows(const Exchanged& run, const Excha
   for (const std::vector<GlobalId>& received : run.halo_ids[d]) {
     halo.emplace_back();
     for (const GlobalId id : received) {
-      const auto begin = all.begin() + to_index(id) * setup.width;
-      halo.back().insert(halo.back().end(), begin, begin + setup.width);
+      const auto begin = all.begin() + to_index(id) * setup.columns;
+      halo.back().insert(halo.back().end(), begin, begin + setup.columns);
     }
   }
   return halo;
@@ -95,7 +95,7 @@ class QuantizedExchangeTest : public ::testing::TestWithParam<QuantizedCase> {
     return {.parts = c.parts,
             .backend = c.backend,
             .dtype = c.dtype,
-            .width = 37,  // no multiple of what is processed at once
+            .columns = 37,  // no multiple of what is processed at once
             .normalisation = c.normalisation,
             .exchange = quantized(bits)};
   }
@@ -115,9 +115,9 @@ TEST_P(QuantizedExchangeTest, At32BitsEqualsExactBitForBit) {
     EXPECT_GT(messages, 20);
     // Exact messages carry the padding of rows.
     EXPECT_EQ(run.epochs[0].channels[d].bytes,
-              messages * wire_row_bytes(32, setup.width, setup.dtype));
+              messages * wire_row_bytes(32, setup.columns, setup.dtype));
     EXPECT_EQ(exact.epochs[0].channels[d].bytes,
-              messages * wire_row_bytes(32, padded_columns(setup.width), setup.dtype));
+              messages * wire_row_bytes(32, padded_columns(setup.columns), setup.dtype));
   }
 }
 
@@ -135,7 +135,8 @@ TEST_P(QuantizedExchangeTest, BringsWhatTheQuantizerMakesOfEachRow) {
         const ExchangedChannel& channel = run.epochs[epoch - 3].channels[d];
         const auto expected = quantizer_rows(run, setup, direction, bits, epoch);
         EXPECT_TRUE(channel.halo == expected) << bits << " bits, epoch " << epoch;
-        EXPECT_EQ(channel.bytes, run.messages[d] * wire_row_bytes(bits, setup.width, setup.dtype));
+        EXPECT_EQ(channel.bytes,
+                  run.messages[d] * wire_row_bytes(bits, setup.columns, setup.dtype));
       }
     }
   }
@@ -177,7 +178,7 @@ TEST_P(QuantizedExchangeTest, AListGivesEachLayerItsWidth) {
 // Redrawn after epochs 2 and 4; every epoch's counter is what the widths in use add up to.
 TEST_P(QuantizedExchangeTest, RandomWidthsSendTheBytesTheyReport) {
   ExchangeSetup setup = this->setup("random");
-  setup.exchange.widths.reassign_every = 2;
+  setup.exchange.message_bits.reassign_every = 2;
   setup.last_epoch = 6;
   const Exchanged run = exchanged(graph(), setup);
   for (const std::size_t d : {std::size_t{0}, std::size_t{1}}) {
@@ -191,7 +192,7 @@ TEST_P(QuantizedExchangeTest, RandomWidthsSendTheBytesTheyReport) {
       for (std::size_t w = 0; w < kWireBits.size(); ++w) {
         const int b = kWireBits[w];
         const std::int64_t messages = widths->rows_of_width[w];
-        formula += messages * wire_row_bytes(b, setup.width, setup.dtype);
+        formula += messages * wire_row_bytes(b, setup.columns, setup.dtype);
         rows += messages;
         if (b != 2 && b != 4 && b != 8) {
           EXPECT_EQ(messages, 0) << b;
@@ -260,7 +261,7 @@ TEST(QuantizedExchange, IsUnbiasedInBothDirections) {
   const Csr csr = random_graph(60, 4, true, true, 5);
   const GraphView graph{csr.view(), false};
   for (const int bits : {1, 2, 4, 8}) {
-    ExchangeSetup setup{.parts = 3, .width = 8, .exchange = quantized(std::to_string(bits))};
+    ExchangeSetup setup{.parts = 3, .columns = 8, .exchange = quantized(std::to_string(bits))};
     setup.last_epoch = kEpochs;
     const Exchanged run = exchanged(graph, setup);
     setup.last_epoch = 1;
@@ -391,12 +392,12 @@ TEST(QuantizedExchange, RefusesAShortMessage) {
 }
 
 TEST(FixedWidths, AreOneOrOnePerLayer) {
-  EXPECT_THAT(fixed_widths("4"), ::testing::ElementsAre(4));
-  EXPECT_THAT(fixed_widths("8,4,32"), ::testing::ElementsAre(8, 4, 32));
-  EXPECT_THAT(fixed_widths("random"), ::testing::IsEmpty());
-  EXPECT_THAT(fixed_widths("adaptive"), ::testing::IsEmpty());
+  EXPECT_THAT(fixed_bits("4"), ::testing::ElementsAre(4));
+  EXPECT_THAT(fixed_bits("8,4,32"), ::testing::ElementsAre(8, 4, 32));
+  EXPECT_THAT(fixed_bits("random"), ::testing::IsEmpty());
+  EXPECT_THAT(fixed_bits("adaptive"), ::testing::IsEmpty());
   for (const char* bad : {"", "3", "8,", ",8", "8,,4", "8, 4", "4,adaptive", "8,3", "4x"}) {
-    EXPECT_THAT(thrown_error([&] { fixed_widths(bad); }).what(),
+    EXPECT_THAT(thrown_error([&] { fixed_bits(bad); }).what(),
                 AllOf(HasSubstr("--bits"), HasSubstr("1, 2, 4, 8, 16, 32")))
         << bad;
   }

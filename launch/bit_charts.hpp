@@ -9,6 +9,6 @@ namespace atl {
 
 // The share of the messages at each width over the epochs: of all channels, and, where the run had
 // several widths, per layer and direction. "" for a run without assignments.
-std::string draw_widths(const RunRecord& run, const std::string& name);
+std::string draw_bits(const RunRecord& run, const std::string& name);
 
 }  // namespace atl

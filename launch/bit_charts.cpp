@@ -1,4 +1,4 @@
-#include "launch/width_charts.hpp"
+#include "launch/bit_charts.hpp"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using Channel = std::pair<std::int64_t, std::string>;  // layer, direction
 
-StackedStep to_step(const EpochRecord& epoch, const WidthCounts& messages) {
+StackedStep to_step(const EpochRecord& epoch, const BitCounts& messages) {
   const double count = std::accumulate(messages.begin(), messages.end(), 0.0);
   // An epoch is drawn around its number, so that a run of one epoch has a width too.
   StackedStep step{static_cast<double>(epoch.epoch) - 0.5, {}};
@@ -26,7 +26,7 @@ std::vector<Channel> channels_of(const RunRecord& run) {
   std::vector<Channel> channels;
   for (const EpochRecord& epoch : run.epochs) {
     if (!epoch.assignment) continue;
-    for (const ChannelWidths& widths : epoch.assignment->channels) {
+    for (const ChannelBits& widths : epoch.assignment->channels) {
       const Channel channel{widths.layer, widths.direction};
       if (std::find(channels.begin(), channels.end(), channel) == channels.end()) {
         channels.push_back(channel);
@@ -43,7 +43,7 @@ StackedPanel panel_of(const RunRecord& run, const Channel& channel) {
   StackedPanel panel{fmt::format("layer {} {}", channel.first, channel.second), {}};
   for (const EpochRecord& epoch : run.epochs) {
     if (!epoch.assignment) continue;
-    for (const ChannelWidths& widths : epoch.assignment->channels) {
+    for (const ChannelBits& widths : epoch.assignment->channels) {
       if (widths.layer == channel.first && widths.direction == channel.second) {
         panel.steps.push_back(to_step(epoch, widths.messages));
       }
@@ -52,8 +52,8 @@ StackedPanel panel_of(const RunRecord& run, const Channel& channel) {
   return panel;
 }
 
-bool has_several_widths(const StackedPanel& panel) {
-  WidthCounts sum{};
+bool has_several_bits(const StackedPanel& panel) {
+  BitCounts sum{};
   for (const StackedStep& step : panel.steps) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += step.parts[i];
   }
@@ -62,7 +62,7 @@ bool has_several_widths(const StackedPanel& panel) {
 
 }  // namespace
 
-std::string draw_widths(const RunRecord& run, const std::string& name) {
+std::string draw_bits(const RunRecord& run, const std::string& name) {
   StackedAreas chart{"Widths of messages: " + name, "epoch", {}, 0, {{"", {}}}};
   for (const int width : kWireBits) {
     chart.parts.push_back(fmt::format("{} {}", width, width == 1 ? "bit" : "bits"));
@@ -73,7 +73,7 @@ std::string draw_widths(const RunRecord& run, const std::string& name) {
   }
   if (all.steps.empty()) return "";
   chart.end = static_cast<double>(run.epochs.back().epoch) + 0.5;
-  const bool several = has_several_widths(all);
+  const bool several = has_several_bits(all);
   std::string html = draw_areas(chart);
   const std::vector<Channel> channels = channels_of(run);
   if (!several || channels.size() < 2) return html;

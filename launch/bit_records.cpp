@@ -1,4 +1,4 @@
-#include "launch/width_records.hpp"
+#include "launch/bit_records.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,13 +10,13 @@
 namespace atl {
 namespace {
 
-WidthCounts read_counts(const Json& channel, const std::string& place) {
+BitCounts read_counts(const Json& channel, const std::string& place) {
   const auto bits = channel.find("bits");
   if (bits == channel.end() || !bits->is_object()) {
     fail_input("{}: 'bits' is {}; it must be an object of messages per width", place,
                bits == channel.end() ? "missing" : shown(*bits));
   }
-  WidthCounts counts{};
+  BitCounts counts{};
   for (const auto& [name, count] : bits->items()) {
     const auto width = std::find_if(kWireBits.begin(), kWireBits.end(),
                                     [&](int value) { return name == std::to_string(value); });
@@ -33,9 +33,9 @@ WidthCounts read_counts(const Json& channel, const std::string& place) {
   return counts;
 }
 
-ChannelWidths read_channel(const Json& channel, const std::string& place) {
+ChannelBits read_channel(const Json& channel, const std::string& place) {
   if (!channel.is_object()) fail_input("{}: is {}; it must be an object", place, shown(channel));
-  ChannelWidths widths;
+  ChannelBits widths;
   const auto layer = channel.find("layer");
   if (layer == channel.end() || !layer->is_number_integer()) {
     fail_input("{}: 'layer' is missing or not an integer", place);
@@ -53,13 +53,13 @@ ChannelWidths read_channel(const Json& channel, const std::string& place) {
 
 }  // namespace
 
-std::optional<WidthAssignment> read_assignment(const Json& record, const std::string& place) {
+std::optional<RecordedAssignment> read_assignment(const Json& record, const std::string& place) {
   const auto found = record.find("assignment");
   if (found == record.end() || found->is_null()) return std::nullopt;
   if (!found->is_object()) {
     fail_input("{}: 'assignment' is {}; it must be an object", place, shown(*found));
   }
-  WidthAssignment assignment;
+  RecordedAssignment assignment;
   assignment.solver_ms = optional_number(*found, "solver_ms", place + ": assignment");
   assignment.mean_bits = optional_number(*found, "mean_bits", place + ": assignment");
   const auto channels = found->find("channels");
@@ -75,9 +75,9 @@ std::optional<WidthAssignment> read_assignment(const Json& record, const std::st
   return assignment;
 }
 
-WidthCounts total_messages(const WidthAssignment& assignment) {
-  WidthCounts total{};
-  for (const ChannelWidths& channel : assignment.channels) {
+BitCounts total_messages(const RecordedAssignment& assignment) {
+  BitCounts total{};
+  for (const ChannelBits& channel : assignment.channels) {
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += channel.messages[i];
   }
   return total;
