@@ -136,6 +136,19 @@ void Backend::apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& ep
   do_apply_epilogue(queue, x, epilogue, y);
 }
 
+void Backend::combine(Queue& queue, float a, ConstMatrixView x, float b, ConstMatrixView z,
+                      MatrixView y) {
+  const ProfiledOperation profiled(profile_of(queue), "combine", [&] {
+    return streaming_work({x, z, y});
+  });
+  check_view(*this, x, "combine x");
+  check_shape(*this, z, x.rows, x.cols, x.dtype, "combine z");
+  check_shape(*this, y, x.rows, x.cols, x.dtype, "combine y");
+  check_same_or_disjoint(y, x, "combine y and x");
+  check_same_or_disjoint(y, z, "combine y and z");
+  if (!x.empty()) do_combine(queue, a, x, b, z, y);
+}
+
 void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView dy,
                                     const ActivationGradient& activation) {
   const ProfiledOperation profiled(profile_of(queue), "relu_dropout_backward",

@@ -137,6 +137,8 @@ class Backend {
             ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue = {});
   // y = epilogue(x); y may be x.
   void apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
+  // y = a * x + b * z, in f32 and rounded once. All of one shape; y may be x or z.
+  void combine(Queue& queue, float a, ConstMatrixView x, float b, ConstMatrixView z, MatrixView y);
   // activation.dx from dy, both [N, F] as activation.y is: see ActivationGradient, which must not
   // be absent here.
   void relu_dropout_backward(Queue& queue, ConstMatrixView dy,
@@ -237,6 +239,8 @@ class Backend {
   virtual void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double beta,
                        MatrixView, const Epilogue&) = 0;
   virtual void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) = 0;
+  virtual void do_combine(Queue&, float a, ConstMatrixView, float b, ConstMatrixView,
+                          MatrixView) = 0;
   virtual void do_relu_dropout_backward(Queue&, ConstMatrixView, const ActivationGradient&) = 0;
   virtual void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView,
                               const ActivationGradient&) = 0;

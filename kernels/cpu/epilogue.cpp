@@ -57,6 +57,29 @@ void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& ep
            [&](RowRange range) { apply_to_rows(columns, range, x.rows_in(range), y); });
 }
 
+void CpuBackend::do_combine(Queue&, float a, ConstMatrixView x, float b, ConstMatrixView z,
+                            MatrixView y) {
+  for_rows(x.rows, x.cols, [&](RowRange range) {
+    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        const T* first = x.row<T>(i);
+        const T* second = z.row<T>(i);
+        T* to = y.row<T>(i);
+        for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
+          using Columns = Pair<kUnit>;
+          typename Columns::Floats values[2];
+          typename Columns::Floats others[2];
+          Columns::load(first + j, part, values);
+          Columns::load(second + j, part, others);
+#pragma GCC unroll 2
+          for (int r = 0; r < 2; ++r) values[r] = values[r] * a + others[r] * b;
+          Columns::store(values, part, to + j);
+        });
+      }
+    });
+  });
+}
+
 void CpuBackend::do_relu_dropout_backward(Queue&, ConstMatrixView dy,
                                           const ActivationGradient& activation) {
   for_rows(dy.rows, dy.cols, [&](RowRange range) {

@@ -40,6 +40,11 @@ void CudaBackend::do_apply_epilogue(Queue& queue, ConstMatrixView x, const Epilo
   cuda::apply_epilogue(use(queue).launch(), x, epilogue, y);
 }
 
+void CudaBackend::do_combine(Queue& queue, float a, ConstMatrixView x, float b, ConstMatrixView z,
+                             MatrixView y) {
+  cuda::combine(use(queue).launch(), a, x, b, z, y);
+}
+
 void CudaBackend::do_relu_dropout_backward(Queue& queue, ConstMatrixView dy,
                                            const ActivationGradient& activation) {
   cuda::relu_dropout_backward(use(queue).launch(), dy, activation);

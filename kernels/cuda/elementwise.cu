@@ -45,6 +45,31 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 template <typename T, int kUnit>
 __global__ void __launch_bounds__(kBlockThreads)
+    combine_kernel(Walk walk, std::int64_t down, std::int64_t rows, float a, Rows<const T> x,
+                   float b, Rows<const T> z, Rows<T> y) {
+  struct Pair {
+    Packed<T, kUnit> first;
+    Packed<T, kUnit> second;
+  };
+  const Place place = place_of(walk, blockIdx.x, threadIdx.x);
+  for_rows<kBatch>(
+      walk, place, down, rows,
+      [&](std::int64_t i) {
+        return Pair{load<kUnit>(x.at(i, place.col)), load<kUnit>(z.at(i, place.col))};
+      },
+      [&](std::int64_t i, const Pair& pair) {
+        Packed<float, kUnit> values = widen(pair.first);
+        const Packed<float, kUnit> others = widen(pair.second);
+#pragma unroll
+        for (int j = 0; j < kUnit; ++j) {
+          values.values[j] = a * values.values[j] + b * others.values[j];
+        }
+        store_some(y.at(i, place.col), values, walk.cols - place.col);
+      });
+}
+
+template <typename T, int kUnit>
+__global__ void __launch_bounds__(kBlockThreads)
     relu_dropout_backward_kernel(Walk walk, std::int64_t down, std::int64_t rows, Rows<const T> y,
                                  Rows<const T> dy, float scale, Rows<T> dx) {
   struct Pair {
@@ -227,6 +252,22 @@ void convert(const Launch& where, ConstMatrixView x, MatrixView y) {
           launch(where, grid.blocks(), grid.walk.threads(), convert_kernel<From, To, unit>,
                  grid.walk, grid.down, from.rows, rows_of<From>(from), rows_of<To>(to));
         });
+      });
+    });
+  });
+}
+
+void combine(const Launch& where, float a, ConstMatrixView x, float b, ConstMatrixView z,
+             MatrixView y) {
+  with_element_type(x.dtype, [&]<typename T>(T) {
+    for_parts({x, z, y}, kVector<T>, [&](const Part& part) {
+      const ConstMatrixView first = part.of(x);
+      const ConstMatrixView second = part.of(z);
+      const MatrixView to = part.of(y);
+      with_padded_unit<T>({first, second, to}, [&](auto unit) {
+        const Grid grid = make_grid(where, first.rows, first.cols, unit);
+        launch(where, grid.blocks(), grid.walk.threads(), combine_kernel<T, unit>, grid.walk,
+               grid.down, first.rows, a, rows_of<T>(first), b, rows_of<T>(second), rows_of<T>(to));
       });
     });
   });

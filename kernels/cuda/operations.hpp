@@ -18,6 +18,8 @@ void fill_zero(const Launch& where, MatrixView y);
 void convert(const Launch& where, ConstMatrixView x, MatrixView y);
 void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId> rows,
                  std::span<const float> scale, MatrixView y);
+void combine(const Launch& where, float a, ConstMatrixView x, float b, ConstMatrixView z,
+             MatrixView y);
 void relu_dropout_backward(const Launch& where, ConstMatrixView dy,
                            const ActivationGradient& activation);
 // y: of the type of x, or bf16 beside f32, rounded once.

@@ -59,6 +59,17 @@ void ReferenceBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilog
   });
 }
 
+void ReferenceBackend::do_combine(Queue&, float a, ConstMatrixView x, float b, ConstMatrixView z,
+                                  MatrixView y) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      for (std::int64_t j = 0; j < x.cols; ++j) {
+        set<T>(y, i, j, a * at<T>(x, i, j) + b * at<T>(z, i, j));
+      }
+    }
+  });
+}
+
 void ReferenceBackend::do_relu_dropout_backward(Queue&, ConstMatrixView dy,
                                                 const ActivationGradient& activation) {
   const auto& [y, dropout_scale, dx] = activation;

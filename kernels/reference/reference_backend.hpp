@@ -26,6 +26,7 @@ class ReferenceBackend final : public HostBackend {
   void do_gemm(Queue&, Transpose, ConstMatrixView, Transpose, ConstMatrixView, double, MatrixView,
                const Epilogue&) override;
   void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) override;
+  void do_combine(Queue&, float a, ConstMatrixView, float b, ConstMatrixView, MatrixView) override;
   void do_relu_dropout_backward(Queue&, ConstMatrixView, const ActivationGradient&) override;
   void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView,
                       const ActivationGradient&) override;

@@ -93,6 +93,8 @@ TEST_F(ContractDeathTest, Overlap) {
   EXPECT_DEATH(h.backend().convert(h.queue(), view(4, 4), view(4, 4)), "convert y and x overlap");
   EXPECT_DEATH(h.backend().convert(h.queue(), view(4, 4), view(4, 4, 15)), "overlap");
   EXPECT_DEATH(h.backend().apply_epilogue(h.queue(), view(4, 4), {}, view(4, 4, 4)), "overlap");
+  EXPECT_DEATH(h.backend().combine(h.queue(), 1, view(4, 4), 1, view(4, 4, 4), view(4, 4)),
+               "combine y and z overlap");
 }
 
 TEST_F(ContractDeathTest, RowsAndFactorsOfSpmm) {

@@ -24,6 +24,20 @@ Outputs convert(Harness& h, std::int64_t rows, std::int64_t cols) {
   return {h.result(same), h.result(wide), h.result(narrow)};
 }
 
+Outputs combine(Harness& h, std::int64_t rows, std::int64_t cols) {
+  const auto left = random_floats(rows * cols, 1);
+  const auto right = random_floats(rows * cols, 2);
+  const MatrixView y = h.output(rows, cols);
+  const MatrixView over_x = h.matrix(rows, cols, Use::kInOut, left);
+  const MatrixView over_z = h.matrix(rows, cols, Use::kInOut, right);
+  const ConstMatrixView x = h.input(rows, cols, left);
+  const ConstMatrixView z = h.input(rows, cols, right);
+  h.backend().combine(h.queue(), 0.9F, x, 0.1F, z, y);
+  h.backend().combine(h.queue(), 1, over_x, 1, z, over_x);
+  h.backend().combine(h.queue(), -2.5F, x, 1, over_z, over_z);
+  return {h.result(y), h.result(over_x), h.result(over_z)};
+}
+
 Outputs relu_dropout_backward(Harness& h, std::int64_t rows, std::int64_t cols) {
   const auto gradient = random_floats(rows * cols, 2);
   const ConstMatrixView y = h.input(rows, cols, activations(rows * cols, 1));
@@ -175,6 +189,7 @@ std::vector<Operation> dense_operations() {
           {"epilogue_dropout", epilogue({.dropout = Dropout::kState}, false), 2e-7},
           {"epilogue_norm", epilogue({.norm = true, .gamma = true, .beta = true}, false), 1e-6},
           {"epilogue_all_in_place", epilogue(all, true), 1e-6},
+          {"combine", combine, 5e-7},
           {"relu_dropout_backward", relu_dropout_backward, 2e-7},
           {"column_sums", column_sums, 2e-7},
           {"activation_column_sums", activation_column_sums, 2e-7},

@@ -142,6 +142,17 @@ TEST_P(LiteralDense, EpilogueAndItsGradient) {
   EXPECT_EQ(h.download(sums), (std::vector<double>{21, 82}));
 }
 
+TEST_P(LiteralDense, CombinesTwoMatrices) {
+  Harness h(GetParam());
+  const ConstMatrixView x = h.input<float>(2, 2, {1, 2, 3, -4});
+  const MatrixView z = h.matrix<float>(2, 2, Use::kInOut, {10, 20, 30, 40});
+  const MatrixView y = h.output(2, 2);
+  h.backend().combine(h.queue(), 2, x, 0.5F, z, y);
+  EXPECT_EQ(h.download(y), (std::vector<double>{7, 14, 21, 12}));
+  h.backend().combine(h.queue(), 1, x, -1, z, z);
+  EXPECT_EQ(h.download(z), (std::vector<double>{-9, -18, -27, -44}));
+}
+
 // Which elements fall is the definition of base/philox.hpp, wherever a backend draws its bits.
 TEST_P(LiteralDense, DropoutDropsTheElementsThatPhiloxNames) {
   Harness h(GetParam());
