@@ -11,16 +11,14 @@ namespace atl {
 
 namespace {
 
-// One line per model: its name, its convolution, whether that multiplies a node's own row by a
-// second weight.
+// One line per model: its name and its convolution.
 struct ModelKind {
   const char* name;
   Value (*convolution)(Builder& builder, Value x, std::int64_t columns);
-  bool root_weight;
 };
 constexpr ModelKind kModelKinds[] = {
-    {"gcn", gcn_convolution, false},
-    {"sage", sage_convolution, true},
+    {"gcn", gcn_convolution},
+    {"sage", sage_convolution},
 };
 
 const ModelKind& find_kind(const std::string& name) {
@@ -66,8 +64,6 @@ std::vector<std::string> model_kinds() {
   for (const ModelKind& kind : kModelKinds) names.emplace_back(kind.name);
   return names;
 }
-
-bool has_root_weight(const std::string& kind) { return find_kind(kind).root_weight; }
 
 LayerConfig layer_config(const ModelConfig& config, int index) {
   const bool last = index + 1 == config.layers;

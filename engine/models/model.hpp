@@ -33,9 +33,6 @@ struct ModelConfig {
 };
 
 std::vector<std::string> model_kinds();  // "gcn", "sage"
-// True if its layers multiply a node's own row by a second weight. Throws Error{kOption} for an
-// unknown kind.
-bool has_root_weight(const std::string& kind);
 
 // One layer of a model in numbers, for placement.
 struct LayerConfig {

@@ -79,9 +79,13 @@ Value Builder::propagate(Normalisation normalisation, Value x, Value weight) {
   return aggregate(normalisation, product);
 }
 
-Value Builder::add(Value a, Value b) {
+Value Builder::combine(float u, Value a, float v, Value b) {
   ATOLL_ASSERT(columns(a) == columns(b));
-  return append({.kind = OpKind::kAdd, .inputs = {a, b}, .columns = columns(a)});
+  return append({.kind = OpKind::kCombine,
+                 .inputs = {a, b},
+                 .columns = columns(a),
+                 .first_factor = u,
+                 .second_factor = v});
 }
 
 Value Builder::bias(Value x) {

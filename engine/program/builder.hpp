@@ -44,7 +44,8 @@ class Builder {
   Value aggregate(Normalisation normalisation, Value x);
   // S x W: (S x) W or S (x W), as the layer's order says.
   Value propagate(Normalisation normalisation, Value x, Value weight);
-  Value add(Value a, Value b);
+  Value combine(float u, Value a, float v, Value b);  // u a + v b
+  Value add(Value a, Value b) { return combine(1, a, 1, b); }
   Value bias(Value x);  // x + b with a new parameter "bias" that starts at 0
   Value relu_dropout(Value x, double dropout);
   Value layer_norm(Value x);  // epsilon 1e-5; parameters "norm.weight" and "norm.bias"

@@ -82,17 +82,32 @@ class Differentiation {
         if (inputs[i] != v) continue;
         const Value term = gradient_through(reader, v);
         if (term == kNoValue) continue;
-        Value& sum = gradients_[index(v)];
-        sum = sum == kNoValue ? term
-                              : append({.kind = OpKind::kAdd,
-                                        .inputs = {sum, term},
-                                        .columns = program_.at(v).columns,
-                                        .ordered = true});
+        const Operation& by = program_.at(reader);
+        const float factor = by.kind != OpKind::kCombine ? 1
+                             : i == 0                    ? by.first_factor
+                                                         : by.second_factor;
+        add_term(gradients_[index(v)], term, factor, program_.at(v).columns);
       }
     }
   }
 
-  // What the gradient of `reader` gives for its input v; kNoValue: nothing.
+  // sum += factor * term, in this order.
+  void add_term(Value& sum, Value term, float factor, std::int64_t columns) {
+    Operation op{.kind = OpKind::kCombine, .columns = columns, .ordered = true};
+    if (sum != kNoValue) {
+      op.inputs = {sum, term};
+      op.second_factor = factor;
+    } else if (factor != 1) {
+      op.inputs = {term};
+      op.first_factor = factor;
+    } else {
+      sum = term;
+      return;
+    }
+    sum = append(op);
+  }
+
+  // What the gradient of `reader` gives for its input v, but for its factor; kNoValue: nothing.
   Value gradient_through(Value reader, Value v) {
     const Operation op = program_.at(reader);
     const Value dy = gradients_[index(reader)];
@@ -111,7 +126,7 @@ class Differentiation {
                        .normalisation = op.normalisation,
                        .direction = Direction::kBackward,
                        .channel = op.channel});
-      case OpKind::kAdd:
+      case OpKind::kCombine:
       case OpKind::kBias:
         return dy;
       case OpKind::kActivate:

@@ -16,7 +16,7 @@ class Fusion {
     readers_ = readers_of(program_);
     removed_.assign(program_.operations.size(), false);
     for (Value v = 0; v < program_.size(); ++v) {
-      if (program_.at(v).kind == OpKind::kAdd) join_addition(v);
+      if (program_.at(v).kind == OpKind::kCombine) join_addition(v);
     }
     for (Value v = 0; v < program_.size(); ++v) join_to_producer(v);
     for (Value v = 0; v < program_.size(); ++v) join_to_sums(v);
@@ -52,6 +52,7 @@ class Fusion {
 
   void join_addition(Value v) {
     const Operation add = program_.at(v);
+    if (add.inputs.size() < 2 || add.first_factor != 1 || add.second_factor != 1) return;
     const auto is_aggregate = [&](Value x) { return program_.at(x).kind == OpKind::kAggregate; };
     Value first = add.inputs[0];
     Value joined = add.inputs[1];
@@ -61,9 +62,10 @@ class Fusion {
       std::swap(first, joined);
     }
     Operation op = program_.at(joined);
-    ATOLL_ASSERT(writes_with_tail(op.kind) && op.tail.absent() && op.added_to == kNoValue &&
-                     is_only_reader(v, joined) && is_only_reader(v, first),
-                 "{}", to_string(program_, v));
+    const bool joins = writes_with_tail(op.kind) && op.tail.absent() && op.added_to == kNoValue &&
+                       op.scope == add.scope && first != joined && !program_.at(first).constant &&
+                       is_only_reader(v, joined) && is_only_reader(v, first);
+    if (!joins) return;
     op.added_to = first;
     move_to(v, joined, std::move(op));
   }

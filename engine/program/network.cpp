@@ -300,6 +300,11 @@ void Network::run_call(const Execution& execution, const Call& call) {
       rank_.backend.apply_epilogue(rank_.queue, rows(input(0)),
                                    epilogue_of(execution, op, call.rows), rows(call.value));
       return;
+    case OpKind::kCombine:
+      rank_.backend.combine(rank_.queue, op.first_factor, rows(input(0)),
+                            op.inputs.size() > 1 ? op.second_factor : 0, rows(op.inputs.back()),
+                            rows(call.value));
+      return;
     case OpKind::kActivateBackward:
       rank_.backend.relu_dropout_backward(
           rank_.queue, rows(input(0)),

@@ -18,7 +18,7 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"linear", Reach::kRow, true, false},
     {"weight gradient", Reach::kSum, false, false},
     {"aggregate", Reach::kHalo, true, false},
-    {"add", Reach::kRow, true, false},
+    {"combine", Reach::kRow, true, true},
     {"bias", Reach::kRow, true, true},
     {"bias gradient", Reach::kSum, false, true},
     {"activate", Reach::kRow, true, true},
@@ -82,7 +82,9 @@ std::vector<std::vector<Value>> readers_of(const Program& program) {
 
 std::string to_string(const Program& program, Value value) {
   const Operation& op = program.at(value);
-  std::string text = fmt::format("%{} = {}", value, traits_of(op.kind).name);
+  const bool adds = op.kind == OpKind::kCombine && op.inputs.size() == 2 && op.first_factor == 1 &&
+                    op.second_factor == 1;
+  std::string text = fmt::format("%{} = {}", value, adds ? "add" : traits_of(op.kind).name);
   if (op.transposed) text += " transposed";
   if (op.kind == OpKind::kAggregate) {
     text += fmt::format(" {} {} channel {}",
@@ -90,6 +92,10 @@ std::string to_string(const Program& program, Value value) {
                         to_string(op.direction), op.channel);
   }
   for (const Value input : op.inputs) text += fmt::format(" %{}", input);
+  if (op.kind == OpKind::kCombine && !adds) {
+    text += fmt::format(" times {}", op.first_factor);
+    if (op.inputs.size() > 1) text += fmt::format(", {}", op.second_factor);
+  }
   if (op.parameter >= 0) {
     text += " '" + program.parameters[static_cast<std::size_t>(op.parameter)].name + "'";
   }

@@ -18,13 +18,15 @@ using Value = int;
 inline constexpr Value kNoValue = -1;
 
 enum class OpKind : std::uint8_t {
-  kFeatures,           // [nodes, features] of the dataset
-  kParameter,          // a trained matrix or row
-  kCopy,               // of the features, with room for halo rows
-  kLinear,             // x W, or x W^T
-  kWeightGradient,     // adds x^T dy to the gradient of a parameter
-  kAggregate,          // S x, or S^T x
-  kAdd,                // a + b; fuse lets the later one add to the other
+  kFeatures,        // [nodes, features] of the dataset
+  kParameter,       // a trained matrix or row
+  kCopy,            // of the features, with room for halo rows
+  kLinear,          // x W, or x W^T
+  kWeightGradient,  // adds x^T dy to the gradient of a parameter
+  kAggregate,       // S x, or S^T x
+  // u a + v b, or u a; where both factors are 1, fuse lets the later one add to the other if it
+  // can.
+  kCombine,
   kBias,               // x + b
   kBiasGradient,       // adds column sums of dy to the gradient of b
   kActivate,           // dropout(relu(x))
@@ -110,6 +112,8 @@ struct Operation {
   // A sum that applies the gradient of an activation to its first input on the way: the
   // activation's output; its value is that gradient then.
   Value through = kNoValue;
+  float first_factor = 1;  // of a combination
+  float second_factor = 1;
   bool ordered = false;  // an addition whose second term must be added to the first
   // Boundary recomputation: it is run for computed rows, too, where its first input's rows may
   // lie in another value; or for halo rows that were computed.

@@ -104,6 +104,7 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
       return gradient(op.through != kNoValue, {});
     case OpKind::kNormSums:
       return gradient(op.through != kNoValue, {x});
+    case OpKind::kCombine:
     case OpKind::kLayerNormBackward:
     case OpKind::kNormBackward:
       return streaming_work({x, x, x});

@@ -539,7 +539,7 @@ std::int64_t former_elements(const Case& model) {
     const std::int64_t in = padded_columns(layers[0].in);
     const std::int64_t out = padded_columns(layers[0].out);
     total += model.rows.computed * (in + out);
-    if (has_root_weight(model.config.kind)) total += model.rows.computed * in;
+    if (model.config.kind == "sage") total += model.rows.computed * in;
     if (layers[0].norm != Norm::kNone) total += model.rows.computed * out;
   }
   if (model.config.input_dropout > 0 || input_rows(layers[0]) > inner) {

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <mutex>
 
+#include "engine/models/convolutions.hpp"
 #include "engine/models/model.hpp"
+#include "engine/program/differentiate.hpp"
+#include "engine/program/fuse.hpp"
 #include "engine/program/network.hpp"
 #include "tests/support/random_graph.hpp"
 #include "tests/support/test_rank.hpp"
@@ -30,6 +33,54 @@ struct ModelCase {
   int recompute = 0;
   int layers = 3;
 };
+
+Value normalised(Builder& builder, Value x, Norm norm) {
+  return norm == Norm::kBatch   ? builder.batch_norm(x)
+         : norm == Norm::kLayer ? builder.layer_norm(x)
+                                : builder.bias(x);
+}
+
+// "skips": layers that read the one before and the first one besides what they aggregate, with
+// factors and without.
+Program skips_program(const ModelConfig& config, Pass pass) {
+  const LayerOrder order{config.order == OrderChoice::kMultiplyFirst
+                             ? MultiplyOrder::kMultiplyFirst
+                             : MultiplyOrder::kAggregateFirst,
+                         config.cache_aggregate};
+  Builder builder(pass, config.features,
+                  std::vector(static_cast<std::size_t>(config.layers), order),
+                  config.input_dropout);
+  builder.begin_layer(0);
+  Value x = builder.input();
+  const Value own = builder.linear(x, builder.weight("skip", x, config.hidden));
+  x = builder.add(gcn_convolution(builder, x, config.hidden), own);
+  x = builder.relu_dropout(normalised(builder, x, config.norm), config.dropout);
+  builder.end_layer(x);
+  const Value first = x;
+  for (int layer = 1; layer + 1 < config.layers; ++layer) {
+    builder.begin_layer(layer);
+    const Value support =
+        builder.combine(0.9F, builder.aggregate(Normalisation::kSymmetric, x), 0.1F, first);
+    const Value product = builder.linear(support, builder.weight("weight", support, config.hidden));
+    const Value mixed = builder.combine(0.4F, support, 0.6F, product);
+    x = builder.add(builder.relu_dropout(normalised(builder, mixed, config.norm), config.dropout),
+                    x);
+    builder.end_layer(x);
+  }
+  builder.begin_layer(config.layers - 1);
+  const Value twice = builder.add(x, x);
+  const Value logits = sage_convolution(builder, twice, config.outputs);
+  builder.end_layer(builder.bias(
+      builder.add(logits, builder.linear(first, builder.weight("jump", first, config.outputs)))));
+  Program program = builder.finish();
+  if (pass == Pass::kTraining) differentiate(program);
+  fuse(program);
+  return program;
+}
+
+Program program_of(const ModelConfig& config, Pass pass) {
+  return config.kind == "skips" ? skips_program(config, pass) : model_program(config, pass);
+}
 
 struct Outcome {
   double loss = 0;
@@ -93,8 +144,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
       }
     }
     config.recomputation = recomputation;
-    Network network(model_program(config, Pass::kTraining),
-                    model_program(config, Pass::kEvaluation),
+    Network network(program_of(config, Pass::kTraining), program_of(config, Pass::kEvaluation),
                     {.dtype = DType::kF64,
                      .recomputation = recomputation,
                      .sharing = sharing,
@@ -154,6 +204,12 @@ std::vector<ModelCase> setups() {
     // Gradients change places more often.
     all.push_back({.kind = kind, .order = OrderChoice::kMultiplyFirst, .layers = 5});
     all.push_back({.kind = kind, .norm = Norm::kBatch, .layers = 5});
+  }
+  for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+    for (const OrderChoice order : {OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
+      all.push_back({.kind = "skips", .norm = norm, .order = order, .layers = 4});
+    }
+    all.push_back({.kind = "skips", .norm = norm, .cache = false, .input_dropout = 0.5});
   }
   return all;
 }
