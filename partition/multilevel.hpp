@@ -19,6 +19,8 @@ class Multilevel {
   // gain little: 0.4 % of the rows of the products shape at .3 for 15 times the time.
   static constexpr std::int64_t kDetailedEntries = 6'000'000;
 
+  // Most rows of all parts that even_out() leaves, of those before. On arxiv in 8 parts, seed 1,
+  // 1.04 would leave the fullest part 0.77 of its rows.
   static constexpr double kMostRowsForPeak = 1.01;
 
   // METIS cuts so many nodes in a moment, and they leave it room to balance.

@@ -56,14 +56,14 @@ class ScopeReader {
     }
   }
 
-  std::vector<PartCost> read(int scope) {
-    parts_.emplace_back();
+  std::vector<PieceCost> read(int scope) {
+    pieces_.emplace_back();
     for (const Block& block : schedule_.blocks) {
       if (block.scope == scope) add(block);
     }
     if (scope + 1 == std::ssize(program_.scopes)) add_rest();
-    if (parts_.back().blocks.empty() && !parts_.back().ends_stage()) parts_.pop_back();
-    return std::move(parts_);
+    if (pieces_.back().blocks.empty() && !pieces_.back().ends_stage()) pieces_.pop_back();
+    return std::move(pieces_);
   }
 
  private:
@@ -105,25 +105,25 @@ class ScopeReader {
       cost.begins.push_back(messages_of(block, program_.at(aggregate)));
     }
     cost.finishes = !block.finishes.empty();
-    parts_.back().blocks.push_back(std::move(cost));
+    pieces_.back().blocks.push_back(std::move(cost));
   }
 
-  // Sums over all ranks end a part; of one rank there is nothing to wait for.
+  // Sums over all ranks end a piece; of one rank there is nothing to wait for.
   void add_sum(const Block& block, const Operation& op) {
     if (traits_of(op.kind).reach != Reach::kRanks || ranks_ == 1) return;
     const PhasePlace place = place_of(block, Phase::kAllReduce);
-    PartCost& part = parts_.back();
-    part.sum_place = place;
+    PieceCost& piece = pieces_.back();
+    piece.sum_place = place;
     if (op.kind == OpKind::kSumGradients) {
       const double values =
           static_cast<double>(parameter_sizes(program_, /*pads_operands=*/false).values());
-      part.sum_s = sum_seconds(setting_.topology, kFloatBytes * values, setting_.gradient_sum);
+      piece.sum_s = sum_seconds(setting_.topology, kFloatBytes * values, setting_.gradient_sum);
     } else {
       // Two doubles per column.
-      part.sum_s = sum_seconds(setting_.topology, 16 * static_cast<double>(op.columns), {});
+      piece.sum_s = sum_seconds(setting_.topology, 16 * static_cast<double>(op.columns), {});
     }
-    part.sum_s *= setting_.corrections.factor(0, place);
-    parts_.emplace_back();
+    piece.sum_s *= setting_.corrections.factor(0, place);
+    pieces_.emplace_back();
   }
 
   // Calls without a span of their own, wherever they stand.
@@ -136,7 +136,7 @@ class ScopeReader {
       }
       return seconds;
     });
-    parts_.back().blocks.push_back(std::move(rest));
+    pieces_.back().blocks.push_back(std::move(rest));
   }
 
   MessageCost messages_of(const Block& block, const Operation& op) const {
@@ -180,7 +180,7 @@ class ScopeReader {
   const LayerStrategy& decisions_;
   int ranks_;
   std::vector<RankShape> shapes_;  // by rank
-  std::vector<PartCost> parts_;
+  std::vector<PieceCost> pieces_;
 };
 
 }  // namespace
@@ -214,8 +214,8 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
   }
 }
 
-std::span<const int> EpochCosts::parts(const EpochSetting& setting, int cut,
-                                       std::span<const LayerStrategy> strategy, int route) {
+std::span<const int> EpochCosts::pieces(const EpochSetting& setting, int cut,
+                                        std::span<const LayerStrategy> strategy, int route) {
   ATOLL_ASSERT(std::ssize(setting.partition.parts) == topology_.ranks());
   const std::vector<Scope>& scopes = programs_.any().training.scopes;
   scopes_.resize(scopes.size());
@@ -241,24 +241,24 @@ const std::vector<int>& EpochCosts::numbers_of(const EpochSetting& setting, int 
   const bool in_layer =
       programs_.any().training.scopes[static_cast<std::size_t>(scope)].kind == Scope::Kind::kLayer;
   const TrainingPrograms& programs = in_layer ? programs_.of(key.decisions) : programs_.any();
-  std::vector<PartCost> parts = ScopeReader(setting, programs, key.decisions).read(scope);
+  std::vector<PieceCost> pieces = ScopeReader(setting, programs, key.decisions).read(scope);
   std::vector<int>& numbers = place->second;
-  for (std::size_t p = 0; p < parts.size(); ++p) {
-    std::vector<int> like;
+  for (std::size_t p = 0; p < pieces.size(); ++p) {
+    std::vector<int> known;
     for (const auto& [other, theirs] : costs.known) {
-      if (other.cut == key.cut && p < theirs.size()) like.push_back(theirs[p]);
+      if (other.cut == key.cut && p < theirs.size()) known.push_back(theirs[p]);
     }
-    numbers.push_back(number_of(std::move(parts[p]), like));
+    numbers.push_back(number_of(std::move(pieces[p]), known));
   }
   return numbers;
 }
 
-int EpochCosts::number_of(PartCost&& part, std::span<const int> like) {
-  for (const int number : like) {
-    if (this->part(number) == part) return number;
+int EpochCosts::number_of(PieceCost&& piece, std::span<const int> known) {
+  for (const int number : known) {
+    if (this->piece(number) == piece) return number;
   }
-  parts_.push_back(std::move(part));
-  return static_cast<int>(parts_.size()) - 1;
+  pieces_.push_back(std::move(piece));
+  return static_cast<int>(pieces_.size()) - 1;
 }
 
 }  // namespace atl

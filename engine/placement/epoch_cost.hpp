@@ -47,13 +47,14 @@ struct BlockCost {
   bool operator==(const BlockCost&) const = default;
 };
 
-// Blocks up to a sum over all ranks, which all of them wait for, or to the end of a scope.
-struct PartCost {
+// A piece of an epoch: the blocks of a scope up to a sum over all ranks, which all of them wait
+// for, or to its end.
+struct PieceCost {
   std::vector<BlockCost> blocks = {};
   double sum_s = -1;  // of the sum that ends it; negative: none does
   PhasePlace sum_place = {};
   bool ends_stage() const { return sum_s >= 0; }
-  bool operator==(const PartCost&) const = default;
+  bool operator==(const PieceCost&) const = default;
 };
 
 // Seconds that `device` takes for a call. shape: of its rank.
@@ -69,12 +70,12 @@ class EpochCosts {
              const PhaseCorrections& corrections)
       : topology_(topology), programs_(programs), corrections_(corrections) {}
 
-  // The parts of an epoch in their order, by number: equal numbers, equal costs. `cut` and `route`:
-  // numbers that the caller gives to setting.partition and setting.gradient_sum; equal numbers
-  // stand for equal ones. Valid until the next call.
-  std::span<const int> parts(const EpochSetting& setting, int cut,
-                             std::span<const LayerStrategy> strategy, int route);
-  const PartCost& part(int number) const { return parts_[static_cast<std::size_t>(number)]; }
+  // The pieces of an epoch in their order, by number: equal numbers, equal costs. `cut` and
+  // `route`: numbers that the caller gives to setting.partition and setting.gradient_sum; equal
+  // numbers stand for equal ones. Valid until the next call.
+  std::span<const int> pieces(const EpochSetting& setting, int cut,
+                              std::span<const LayerStrategy> strategy, int route);
+  const PieceCost& piece(int number) const { return pieces_[static_cast<std::size_t>(number)]; }
 
  private:
   // All that the cost of a scope depends on.
@@ -85,18 +86,18 @@ class EpochCosts {
     auto operator<=>(const ScopeKey&) const = default;
   };
   struct ScopeCosts {
-    std::map<ScopeKey, std::vector<int>> known;                         // the numbers of its parts
+    std::map<ScopeKey, std::vector<int>> known;                         // the numbers of its pieces
     const std::pair<const ScopeKey, std::vector<int>>* last = nullptr;  // asked for, of `known`
   };
 
   const std::vector<int>& numbers_of(const EpochSetting& setting, int scope, const ScopeKey& key);
-  // The number of a part: that of an equal one, or a new one.
-  int number_of(PartCost&& part, std::span<const int> like);
+  // The number of a piece: that of an equal one of these, or a new one.
+  int number_of(PieceCost&& piece, std::span<const int> known);
 
   const Topology& topology_;
   ProgramsByOrder& programs_;
   const PhaseCorrections& corrections_;
-  std::vector<PartCost> parts_;     // by number
+  std::vector<PieceCost> pieces_;   // by number
   std::vector<ScopeCosts> scopes_;  // by scope
   std::vector<int> numbers_;        // the last answer
 };

@@ -19,9 +19,9 @@ class TaskWriter {
         last_(static_cast<std::size_t>(ranks_), -1),
         barrier_(static_cast<std::size_t>(ranks_), -1) {}
 
-  void add(const PartCost& part) {
-    for (const BlockCost& block : part.blocks) add(block);
-    if (part.ends_stage()) all_reduce(part);
+  void add(const PieceCost& piece) {
+    for (const BlockCost& block : piece.blocks) add(block);
+    if (piece.ends_stage()) all_reduce(piece);
   }
 
  private:
@@ -57,12 +57,12 @@ class TaskWriter {
   // What `rank` computes from now on is not added to the task it is in.
   void cut(int rank) { last_[static_cast<std::size_t>(rank)] = -1; }
 
-  void all_reduce(const PartCost& part) {
+  void all_reduce(const PieceCost& piece) {
     const TaskId delay = graph_.add({.kind = TaskKind::kDelay,
-                                     .name = to_string(part.sum_place.phase),
-                                     .direction = direction_of(part.sum_place),
-                                     .layer = part.sum_place.layer,
-                                     .seconds = part.sum_s},
+                                     .name = to_string(piece.sum_place.phase),
+                                     .direction = direction_of(piece.sum_place),
+                                     .layer = piece.sum_place.layer,
+                                     .seconds = piece.sum_s},
                                     last_);
     std::ranges::fill(last_, -1);
     std::ranges::fill(barrier_, delay);
@@ -180,14 +180,14 @@ TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerStrategy
   ProgramsByOrder programs(setting.model, setting.topology.ranks());
   EpochCosts costs(setting.topology, programs, setting.corrections);
   TaskWriter writer(setting, detail, graph);
-  for (const int part : costs.parts(setting, 0, strategy, 0)) writer.add(costs.part(part));
+  for (const int piece : costs.pieces(setting, 0, strategy, 0)) writer.add(costs.piece(piece));
   return graph;
 }
 
 void add_stage_tasks(const EpochSetting& setting, const EpochCosts& costs,
                      std::span<const int> stage, TaskGraph& graph) {
   TaskWriter writer(setting, TaskDetail::kMerged, graph);
-  for (const int part : stage) writer.add(costs.part(part));
+  for (const int piece : stage) writer.add(costs.piece(piece));
 }
 
 double lower_bound_seconds(const Topology& topology, const TaskGraph& graph) {

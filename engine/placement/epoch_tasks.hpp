@@ -22,13 +22,14 @@ TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerStrategy
                       TaskDetail detail);
 
 // An epoch falls into stages, each ended by a sum over all ranks that all of them wait for, so that
-// the seconds of stages add up. Calls visit(first, count) for each stage of these parts.
+// the seconds of stages add up. Calls visit(stage) for each of them, a
+// stage being some of these pieces.
 template <typename Visit>
-void for_each_stage(const EpochCosts& costs, std::span<const int> parts, const Visit& visit) {
+void for_each_stage(const EpochCosts& costs, std::span<const int> pieces, const Visit& visit) {
   std::size_t first = 0;
-  for (std::size_t p = 0; p < parts.size(); ++p) {
-    if (p + 1 < parts.size() && !costs.part(parts[p]).ends_stage()) continue;
-    visit(parts.subspan(first, p + 1 - first));
+  for (std::size_t p = 0; p < pieces.size(); ++p) {
+    if (p + 1 < pieces.size() && !costs.piece(pieces[p]).ends_stage()) continue;
+    visit(pieces.subspan(first, p + 1 - first));
     first = p + 1;
   }
 }

@@ -156,7 +156,7 @@ PlanCost PlanSpace::evaluate(std::span<const int> choice) {
   const int route =
       gradient_decision_ < 0 ? 0 : choice[static_cast<std::size_t>(gradient_decision_)];
   PlanCost cost;
-  for_each_stage(costs_, costs_.parts(epoch, choice[0], strategy, route),
+  for_each_stage(costs_, costs_.pieces(epoch, choice[0], strategy, route),
                  [&](std::span<const int> stage) { cost.seconds += stage_seconds(epoch, stage); });
   cost.missing_bytes = missing_bytes(choice, strategy);
   return cost;

@@ -28,7 +28,7 @@ class PlanSpace final : public SearchSpace {
   std::vector<int> start() const override { return start_; }
   int model_of(int decision) const override;
   // The makespan of the simulated epoch: the sum of those of its stages, each simulated once for
-  // equal costs of its parts. Bit for bit the same whatever was evaluated before.
+  // equal costs of its pieces. Bit for bit the same whatever was evaluated before.
   PlanCost evaluate(std::span<const int> choice) override;
 
   const CutCandidate& cut(std::span<const int> choice) const {
@@ -72,7 +72,7 @@ class PlanSpace final : public SearchSpace {
     auto operator<=>(const MemoryKey&) const = default;
   };
 
-  // stage: its parts.
+  // stage: its pieces.
   double stage_seconds(const EpochSetting& epoch, std::span<const int> stage);
   // By how much training and shards exceed the memory of ranks.
   double missing_bytes(std::span<const int> choice, std::span<const LayerStrategy> strategy);
@@ -98,7 +98,7 @@ class PlanSpace final : public SearchSpace {
   std::optional<std::pair<MemoryKey, double>> last_missing_;
   std::vector<double> bound_;  // scratch, by rank
   mutable std::map<RecomputationKey, std::shared_ptr<const Recomputation>> recomputations_;
-  std::map<std::vector<int>, double> known_;  // seconds of stages, by their parts
+  std::map<std::vector<int>, double> known_;  // seconds of stages, by their pieces
   std::vector<int> stage_;                    // scratch
   TaskGraph graph_;                           // scratch
   // Decision 0 is the cut; 1 + l the algebra of layer l; 1 + layers + l its bits, if there are

@@ -187,7 +187,7 @@ std::vector<std::vector<int>> stages_of(const EpochSetting& setting) {
   EpochCosts costs(setting.topology, programs, setting.corrections);
   const auto read = [&](const std::vector<LayerStrategy>& strategy) {
     std::vector<std::vector<int>> stages;
-    for_each_stage(costs, costs.parts(setting, 0, strategy, 0), [&](std::span<const int> stage) {
+    for_each_stage(costs, costs.pieces(setting, 0, strategy, 0), [&](std::span<const int> stage) {
       stages.emplace_back(stage.begin(), stage.end());
     });
     return stages;
@@ -269,8 +269,8 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
           }
           expected.emplace_back("rest", 0);
           std::vector<std::pair<std::string, double>> read;
-          for (const int part : costs.parts(setting, 0, strategy, 0)) {
-            for (const BlockCost& block : costs.part(part).blocks) {
+          for (const int piece : costs.pieces(setting, 0, strategy, 0)) {
+            for (const BlockCost& block : costs.piece(piece).blocks) {
               read.emplace_back(to_string(block.place.phase), block.seconds[0]);
             }
           }
