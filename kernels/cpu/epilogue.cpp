@@ -61,21 +61,9 @@ void CpuBackend::do_combine(Queue&, float a, ConstMatrixView x, float b, ConstMa
                             MatrixView y) {
   for_rows(x.rows, x.cols, [&](RowRange range) {
     run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const T* first = x.row<T>(i);
-        const T* second = z.row<T>(i);
-        T* to = y.row<T>(i);
-        for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
-          using Columns = Pair<kUnit>;
-          typename Columns::Floats values[2];
-          typename Columns::Floats others[2];
-          Columns::load(first + j, part, values);
-          Columns::load(second + j, part, others);
-#pragma GCC unroll 2
-          for (int r = 0; r < 2; ++r) values[r] = values[r] * a + others[r] * b;
-          Columns::store(values, part, to + j);
-        });
-      }
+      write_row_pairs<kBytes, T>(x, z, y, range,
+                                 [&]<typename Floats>(Floats& value, const Floats& other)
+                                     ATOLL_INLINE { value = value * a + other * b; });
     });
   });
 }

@@ -43,10 +43,10 @@ __global__ void __launch_bounds__(kBlockThreads)
       });
 }
 
-template <typename T, int kUnit>
-__global__ void __launch_bounds__(kBlockThreads)
-    combine_kernel(Walk walk, std::int64_t down, std::int64_t rows, float a, Rows<const T> x,
-                   float b, Rows<const T> z, Rows<T> y) {
+// y = f(x, z), unit by unit in f32; y may be x or z.
+template <int kUnit, typename T, typename Function>
+__device__ void write_pairs(Walk walk, std::int64_t down, std::int64_t rows, Rows<const T> x,
+                            Rows<const T> z, Rows<T> y, const Function& f) {
   struct Pair {
     Packed<T, kUnit> first;
     Packed<T, kUnit> second;
@@ -58,35 +58,33 @@ __global__ void __launch_bounds__(kBlockThreads)
         return Pair{load<kUnit>(x.at(i, place.col)), load<kUnit>(z.at(i, place.col))};
       },
       [&](std::int64_t i, const Pair& pair) {
-        Packed<float, kUnit> values = widen(pair.first);
-        const Packed<float, kUnit> others = widen(pair.second);
-#pragma unroll
-        for (int j = 0; j < kUnit; ++j) {
-          values.values[j] = a * values.values[j] + b * others.values[j];
-        }
-        store_some(y.at(i, place.col), values, walk.cols - place.col);
+        store_some(y.at(i, place.col), f(widen(pair.first), widen(pair.second)),
+                   walk.cols - place.col);
       });
+}
+
+template <typename T, int kUnit>
+__global__ void __launch_bounds__(kBlockThreads)
+    combine_kernel(Walk walk, std::int64_t down, std::int64_t rows, float a, Rows<const T> x,
+                   float b, Rows<const T> z, Rows<T> y) {
+  using Values = Packed<float, kUnit>;
+  write_pairs<kUnit>(walk, down, rows, x, z, y, [=](const Values& first, const Values& second) {
+    Values sum;
+#pragma unroll
+    for (int j = 0; j < kUnit; ++j) sum.values[j] = a * first.values[j] + b * second.values[j];
+    return sum;
+  });
 }
 
 template <typename T, int kUnit>
 __global__ void __launch_bounds__(kBlockThreads)
     relu_dropout_backward_kernel(Walk walk, std::int64_t down, std::int64_t rows, Rows<const T> y,
                                  Rows<const T> dy, float scale, Rows<T> dx) {
-  struct Pair {
-    Packed<T, kUnit> output;
-    Packed<T, kUnit> gradient;
-  };
-  const Place place = place_of(walk, blockIdx.x, threadIdx.x);
-  for_rows<kBatch>(
-      walk, place, down, rows,
-      [&](std::int64_t i) {
-        return Pair{load<kUnit>(y.at(i, place.col)), load<kUnit>(dy.at(i, place.col))};
-      },
-      [&](std::int64_t i, const Pair& pair) {
-        store_some(dx.at(i, place.col),
-                   activation_gradient(widen(pair.output), widen(pair.gradient), scale),
-                   walk.cols - place.col);
-      });
+  using Values = Packed<float, kUnit>;
+  write_pairs<kUnit>(walk, down, rows, y, dy, dx,
+                     [=](const Values& output, const Values& gradient) {
+                       return activation_gradient(output, gradient, scale);
+                     });
 }
 
 template <typename T, int kUnit>
