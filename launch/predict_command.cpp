@@ -54,7 +54,7 @@ void run_predict(const PredictArguments& arguments) {
         arguments.partition.resolve(arguments.partition_seed, options.split_index);
     RankJob job(transport, arguments.dataset, partition, options, outputs);
     on_all_ranks(transport, [&] {
-      const std::int64_t columns = model_features(file, path);
+      const std::int64_t columns = model_features(file, options, path);
       if (columns != job.data().dataset().features) {
         fail_input("{}: it has {} feature columns, the model in {} needs {}", arguments.dataset,
                    job.data().dataset().features, path.string(), columns);

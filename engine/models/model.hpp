@@ -10,7 +10,6 @@
 namespace atl {
 
 enum class Norm { kNone, kLayer, kBatch };
-enum class OrderChoice { kAuto, kMultiplyFirst, kAggregateFirst };
 
 struct ModelConfig {
   std::string kind = "gcn";  // see model_kinds()
@@ -34,23 +33,12 @@ struct ModelConfig {
 
 std::vector<std::string> model_kinds();  // "gcn", "sage"
 
-// One layer of a model in numbers, for placement.
-struct LayerConfig {
-  int index = 0;
-  std::int64_t in = 0;   // columns of the input
-  std::int64_t out = 0;  // columns of the output
-  MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
-  bool constant_input = false;   // first layer without input dropout: S x never changes
-  bool cache_aggregate = false;  // keep S x (constant_input and aggregate-first only)
-  bool input_gradient = true;    // false in the first layer
-  Norm norm = Norm::kNone;
-  bool relu = true;  // false in the last layer: no activation, no norm, no dropout
-};
-LayerConfig layer_config(const ModelConfig& config, int index);
-
 // The model as a program: forward alone for kEvaluation, with loss, gradients and step for
 // kTraining; fused. Throws Error{kOption} for an unknown kind, or if rows can't be recomputed.
 Program model_program(const ModelConfig& config, Pass pass);
+
+// Of what model_program() gives.
+int layer_count(const ModelConfig& config);
 
 // Names of a model's parts in options, files and logs.
 const char* to_string(Norm norm);            // "none", "layer" or "batch"

@@ -16,6 +16,7 @@ inline constexpr double kFloatBytes = 4;
 // The spans of a rank's main thread in an epoch's trace, but for waiting.
 enum class Phase : std::uint8_t {
   kInputDropout,
+  kInputLayer,
   kPrepareMarginal,
   kPack,
   kPost,
@@ -28,12 +29,14 @@ enum class Phase : std::uint8_t {
   kNormStatistics,
   kNormApply,
   kRecompute,
+  kHead,
   kLoss,
   kAllReduce,  // the same for all ranks: what rank 0 has counts
   kStep,
   kRest,  // no span: what lies between them
 };
-inline constexpr std::array<const char*, 17> kPhaseNames = {"input dropout",
+inline constexpr std::array<const char*, 19> kPhaseNames = {"input dropout",
+                                                            "input layer",
                                                             "prepare marginal",
                                                             "pack",
                                                             "post",
@@ -46,6 +49,7 @@ inline constexpr std::array<const char*, 17> kPhaseNames = {"input dropout",
                                                             "norm statistics",
                                                             "norm apply",
                                                             "recompute",
+                                                            "head",
                                                             "loss",
                                                             "all-reduce",
                                                             "step",

@@ -69,8 +69,7 @@ class ScopeReader {
  private:
   PhasePlace place_of(const Block& block, Phase phase) const {
     const Scope& scope = program_.scopes[static_cast<std::size_t>(block.scope)];
-    const bool in_layer = scope.kind == Scope::Kind::kLayer;
-    return {phase, scope.layer, in_layer && scope.direction == Direction::kBackward};
+    return {phase, scope.layer, has_directions(scope) && scope.direction == Direction::kBackward};
   }
   const Device& device(int rank) const {
     return setting_.topology.devices[static_cast<std::size_t>(rank)];

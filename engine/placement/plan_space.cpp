@@ -18,19 +18,17 @@ double tolerance_of(const Topology& topology) {
 
 constexpr int kWholeModel = -2;  // of MemoryKey::part
 
-// What layer `index` may do; the first is what it does without a plan.
-std::vector<LayerOrder> orders_of(const ModelConfig& model, int index) {
-  const LayerConfig layer = layer_config(model, index);
-  std::vector<LayerOrder> orders = {{layer.order, layer.cache_aggregate}};
+// What a layer may do; the first is what it does without a plan.
+std::vector<LayerOrder> orders_of(const ProgramLayer& layer) {
+  std::vector<LayerOrder> orders = {layer.order};
   for (const MultiplyOrder order :
        {MultiplyOrder::kMultiplyFirst, MultiplyOrder::kAggregateFirst}) {
-    const bool keeps = order == MultiplyOrder::kAggregateFirst && layer.constant_input;
+    if (!layer.order_is_free && order != layer.order.order) continue;
+    const bool aggregates_first = !layer.order_is_free || order == MultiplyOrder::kAggregateFirst;
     for (const bool cache : {false, true}) {
-      if (cache && !keeps) continue;
-      const bool known = std::any_of(orders.begin(), orders.end(), [&](const LayerOrder& o) {
-        return o.order == order && o.cache_aggregate == cache;
-      });
-      if (!known) orders.push_back({order, cache});
+      if (cache && !(aggregates_first && layer.input_is_constant)) continue;
+      const LayerOrder other{order, cache};
+      if (std::ranges::find(orders, other) == orders.end()) orders.push_back(other);
     }
   }
   return orders;
@@ -54,8 +52,8 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
                std::ranges::count(bits_, start_bits) == 1);
   std::sort(bits_.begin(), bits_.end(), std::greater<>());
   options_.push_back(static_cast<int>(cuts_.size()));
-  for (int l = 0; l < model.layers; ++l) {
-    orders_.push_back(orders_of(model, l));
+  for (const ProgramLayer& layer : model_program(model, Pass::kEvaluation).layers) {
+    orders_.push_back(orders_of(layer));
     for (const LayerOrder& order : orders_.back()) programs_.of({order, false});
     options_.push_back(static_cast<int>(orders_.back().size()));
   }
@@ -66,7 +64,7 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
     start_.resize(options_.size(), static_cast<int>(first));
   }
   const bool keeps = std::ranges::any_of(orders_[0], &LayerOrder::cache_aggregate);
-  if (topology.ranks() > 1 && model.layers > 1 && keeps) {
+  if (topology.ranks() > 1 && orders_.size() > 1 && keeps) {
     halo_decision_ = decisions();
     for (const auto& orders : orders_) {
       for (const LayerOrder& order : orders) programs_.of({order, true});
@@ -219,7 +217,7 @@ bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerSt
   memory_key_.cut = choice[0];
   memory_key_.recomputation = strategy.size() > 1 ? strategy[1].recomputation : nullptr;
   bound_.assign(static_cast<std::size_t>(topology_.ranks()), 0);
-  for (int layer = -1; layer < model_.layers; ++layer) {
+  for (int layer = -1; layer < static_cast<int>(orders_.size()); ++layer) {
     memory_key_.part = layer;
     memory_key_.orders.assign(1, layer < 0 ? 0 : choice[static_cast<std::size_t>(1 + layer)]);
     const auto [place, is_new] = bounds_.try_emplace(memory_key_);

@@ -4,9 +4,8 @@ namespace atl {
 
 std::vector<LayerStrategy> default_strategy(const ModelConfig& model) {
   std::vector<LayerStrategy> strategy;
-  for (int l = 0; l < model.layers; ++l) {
-    const LayerConfig layer = layer_config(model, l);
-    strategy.push_back({layer.order, layer.cache_aggregate, 32});
+  for (const ProgramLayer& layer : model_program(model, Pass::kEvaluation).layers) {
+    strategy.push_back({layer.order.order, layer.order.cache_aggregate, 32});
   }
   return strategy;
 }
@@ -33,7 +32,7 @@ const TrainingPrograms& ProgramsByOrder::of(const Wish& wish) {
     if (known.wish == wish) return known.programs;
   }
   ModelConfig model = model_;
-  model.layer_orders.assign(static_cast<std::size_t>(model.layers), wish.order);
+  model.layer_orders.assign(static_cast<std::size_t>(layer_count(model)), wish.order);
   model.recomputation = Recomputation();
   if (wish.recomputes) {
     model.layer_orders.front() = {MultiplyOrder::kAggregateFirst, true};

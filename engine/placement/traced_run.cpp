@@ -79,7 +79,7 @@ class Fitting {
   PhaseCorrections fit(bool together) const {
     // What transfers take from computing depends on when they run, which depends on the factors.
     constexpr int kRounds = 4;
-    PhaseCorrections corrections(topology_.ranks(), run_.model.layers);
+    PhaseCorrections corrections(topology_.ranks(), static_cast<int>(std::ssize(run_.strategy)));
     for (int round = 0; round < kRounds; ++round) {
       const auto simulated = simulate(corrections);
       std::map<PhasePlace, std::pair<double, double>> sums;
@@ -156,11 +156,11 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   run.gradient_sum = parse_sum_route(json_field_or<Json>(metadata, "gradient_sum", path, nullptr),
                                      static_cast<int>(trace.ranks.size()),
                                      fmt::format("{}: field 'gradient_sum'", path.string()));
-  if (std::ssize(run.strategy) != run.model.layers ||
+  if (std::ssize(run.strategy) != layer_count(run.model) ||
       run.partition.parts.size() != trace.ranks.size()) {
     fail_input("{}: {} ranks and {} layers, but parts of {} ranks and plans of {} layers",
-               path.string(), trace.ranks.size(), run.model.layers, run.partition.parts.size(),
-               run.strategy.size());
+               path.string(), trace.ranks.size(), layer_count(run.model),
+               run.partition.parts.size(), run.strategy.size());
   }
   std::vector<RankEpochs> ranks;
   for (const RankTrace& rank : trace.ranks) ranks.push_back(epochs_of(rank));
@@ -222,7 +222,7 @@ PhaseCorrections common_corrections(const TracedRun& run, const Topology& topolo
     }
     if (expected_s <= 0) continue;
     // Another plan may have this phase where the run had none.
-    for (int layer = -1; layer < run.model.layers; ++layer) {
+    for (int layer = -1; layer < static_cast<int>(run.strategy.size()); ++layer) {
       for (const bool backward : {false, true}) {
         const PhasePlace place{static_cast<Phase>(p), layer, backward};
         if (known.contains(place)) continue;

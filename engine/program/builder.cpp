@@ -1,12 +1,21 @@
 #include "engine/program/builder.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "engine/exchange/halo_exchange.hpp"
 
 namespace atl {
 
-Builder::Builder(Pass pass, std::int64_t features, std::vector<LayerOrder> orders,
-                 double input_dropout)
+namespace {
+
+// Numbers that key dropout outside of layers, behind those of all layers.
+constexpr int kInputSite = 254;
+constexpr int kHeadSite = 255;
+
+}  // namespace
+
+Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout)
     : pass_(pass), orders_(std::move(orders)), has_constants_(input_dropout == 0) {
   program_.scopes.push_back({Scope::Kind::kInput, 0, Direction::kForward});
   input_ = append({.kind = OpKind::kFeatures, .columns = features, .constant = true});
@@ -19,20 +28,41 @@ Builder::Builder(Pass pass, std::int64_t features, std::vector<LayerOrder> order
 }
 
 Value Builder::append(Operation operation) {
+  const auto reads = reads_of(operation);
+  trained_.push_back(operation.kind == OpKind::kParameter ||
+                     std::ranges::any_of(reads, [&](Value read) { return is_trained(read); }));
   operation.scope = static_cast<int>(program_.scopes.size()) - 1;
   program_.operations.push_back(std::move(operation));
   return program_.size() - 1;
 }
 
-void Builder::begin_layer(int layer) {
-  layer_ = layer;
-  program_.scopes.push_back({Scope::Kind::kLayer, layer, Direction::kForward});
+bool Builder::is_trained(Value x) const { return trained_[static_cast<std::size_t>(x)]; }
+
+void Builder::begin_layer() {
+  program_.layers.emplace_back();
+  program_.scopes.push_back({Scope::Kind::kLayer, layer(), Direction::kForward});
+}
+
+void Builder::begin_head() {
+  program_.scopes.push_back({Scope::Kind::kHead, -1, Direction::kForward});
+}
+
+std::string Builder::own(const std::string& name) const {
+  switch (program_.scopes.back().kind) {
+    case Scope::Kind::kInput:
+      return "input." + name;
+    case Scope::Kind::kHead:
+      return "head." + name;
+    default:
+      return fmt::format("layers.{}.{}", layer(), name);
+  }
 }
 
 Value Builder::parameter(const std::string& name, std::int64_t rows, std::int64_t columns,
                          Initialisation initialisation) {
+  const bool in_head = program_.scopes.back().kind == Scope::Kind::kHead;
   program_.parameters.push_back(
-      {fmt::format("layers.{}.{}", layer_, name), layer_, rows, columns, initialisation});
+      {own(name), layer() + (in_head ? 1 : 0), rows, columns, initialisation});
   return append({.kind = OpKind::kParameter,
                  .columns = columns,
                  .parameter = static_cast<int>(program_.parameters.size()) - 1});
@@ -53,7 +83,11 @@ bool Builder::is_constant(Value x) const { return has_constants_ && program_.at(
 
 Value Builder::aggregate(Normalisation normalisation, Value x) {
   ATOLL_ASSERT(channels_ < kMostChannels);
+  ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
   const bool constant = is_constant(x);
+  ProgramLayer& made = program_.layers.back();
+  made.input_is_constant = constant;
+  made.order.cache_aggregate = constant && keeps_aggregates();
   if (program_.at(x).kind == OpKind::kFeatures) {
     if (copy_ == kNoValue) {
       copy_ = append(
@@ -61,22 +95,42 @@ Value Builder::aggregate(Normalisation normalisation, Value x) {
     }
     x = copy_;
   }
-  return append(
-      {.kind = OpKind::kAggregate,
-       .inputs = {x},
-       .columns = columns(x),
-       .constant = constant && orders_.at(static_cast<std::size_t>(layer_)).cache_aggregate,
-       .normalisation = normalisation,
-       .channel = channels_++});
+  return append({.kind = OpKind::kAggregate,
+                 .inputs = {x},
+                 .columns = columns(x),
+                 .constant = constant && keeps_aggregates(),
+                 .normalisation = normalisation,
+                 .channel = channels_++});
 }
 
 Value Builder::propagate(Normalisation normalisation, Value x, Value weight) {
-  if (orders_.at(static_cast<std::size_t>(layer_)).order == MultiplyOrder::kAggregateFirst) {
-    const Value aggregated = aggregate(normalisation, x);
-    return linear(aggregated, weight);
-  }
-  const Value product = linear(x, weight);
-  return aggregate(normalisation, product);
+  const MultiplyOrder order = choose_order(x, weight);
+  const bool aggregates_first = order == MultiplyOrder::kAggregateFirst;
+  const Value first = aggregates_first ? aggregate(normalisation, x) : linear(x, weight);
+  const Value result = aggregates_first ? linear(first, weight) : aggregate(normalisation, first);
+  ProgramLayer& made = program_.layers.back();
+  made.order.order = order;
+  made.order_is_free = true;
+  made.input_is_constant = is_constant(x);
+  return result;
+}
+
+bool Builder::keeps_aggregates() const {
+  return orders_.planned.empty()
+             ? orders_.cache_aggregate
+             : orders_.planned.at(static_cast<std::size_t>(layer())).cache_aggregate;
+}
+
+MultiplyOrder Builder::choose_order(Value x, Value weight) const {
+  if (!orders_.planned.empty()) return orders_.planned.at(static_cast<std::size_t>(layer())).order;
+  if (orders_.choice == OrderChoice::kMultiplyFirst) return MultiplyOrder::kMultiplyFirst;
+  if (orders_.choice == OrderChoice::kAggregateFirst) return MultiplyOrder::kAggregateFirst;
+  const std::int64_t in = columns(x);
+  const std::int64_t multiply_first = 2 * columns(weight);
+  const std::int64_t aggregate_first =
+      (is_constant(x) && keeps_aggregates() ? 0 : in) + (is_trained(x) ? in : 0);
+  return aggregate_first < multiply_first ? MultiplyOrder::kAggregateFirst
+                                          : MultiplyOrder::kMultiplyFirst;
 }
 
 Value Builder::combine(float u, Value a, float v, Value b) {
@@ -99,10 +153,14 @@ Value Builder::bias(Value x) {
 
 Value Builder::relu_dropout(Value x, double dropout) {
   if (pass_ == Pass::kEvaluation) dropout = 0;
+  const Scope::Kind scope = program_.scopes.back().kind;
+  const int site = scope == Scope::Kind::kInput  ? kInputSite
+                   : scope == Scope::Kind::kHead ? kHeadSite
+                                                 : layer();
   return append({.kind = OpKind::kActivate,
                  .inputs = {x},
                  .columns = columns(x),
-                 .tail = {.activation = {.relu = true, .dropout = dropout, .site = layer_}}});
+                 .tail = {.activation = {.relu = true, .dropout = dropout, .site = site}}});
 }
 
 Value Builder::layer_norm(Value x) {
@@ -118,7 +176,7 @@ Value Builder::layer_norm(Value x) {
 Value Builder::batch_norm(Value x) {
   const Value gamma = parameter("norm.weight", 1, columns(x), Initialisation::kOnes);
   const Value beta = parameter("norm.bias", 1, columns(x), Initialisation::kZeros);
-  program_.norms.push_back({fmt::format("layers.{}.norm", layer_), columns(x)});
+  program_.norms.push_back({own("norm"), columns(x)});
   Operation part{.columns = columns(x),
                  .parameter = program_.at(gamma).parameter,
                  .second_parameter = program_.at(beta).parameter,
@@ -140,12 +198,13 @@ Value Builder::batch_norm(Value x) {
   return append_part(OpKind::kNormalise, {x});
 }
 
-Program Builder::finish() {
+Program Builder::finish(Value logits, Value embeddings) {
+  program_.logits = logits;
+  program_.embeddings = embeddings;
   // Training has no use for its logits once it has their gradient.
   if (pass_ == Pass::kEvaluation) {
-    program_.outputs = {program_.logits()};
-    const std::size_t layers = program_.layer_outputs.size();
-    if (layers > 1) program_.outputs.push_back(program_.layer_outputs[layers - 2]);
+    program_.outputs = {logits};
+    if (embeddings != input_) program_.outputs.push_back(embeddings);
   }
   return std::move(program_);
 }

@@ -8,14 +8,12 @@
 
 namespace atl {
 
-// Multiply by the weight before the aggregate (F_out columns travel) or after it (F_in columns).
-enum class MultiplyOrder { kMultiplyFirst, kAggregateFirst };
-
-// The algebra of one layer, as a plan fixes it.
-struct LayerOrder {
-  MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
-  bool cache_aggregate = false;  // has no effect where S x changes or the layer multiplies first
-  bool operator==(const LayerOrder&) const = default;
+// What a plan decides about the layers of a model, or how the builder does without one.
+enum class OrderChoice { kAuto, kMultiplyFirst, kAggregateFirst };
+struct LayerOrders {
+  OrderChoice choice = OrderChoice::kAuto;
+  bool cache_aggregate = true;           // keep aggregates of constants
+  std::vector<LayerOrder> planned = {};  // by layer, instead of the two above; empty: none
 };
 
 // Which of two passes of a model is written: both have the same parameters, in the same order.
@@ -26,23 +24,27 @@ enum class Pass : std::uint8_t {
 
 class Builder {
  public:
-  // orders: by layer, see propagate(). input_dropout > 0: no value is constant, in no pass, so that
-  // all keep the same ones.
-  Builder(Pass pass, std::int64_t features, std::vector<LayerOrder> orders, double input_dropout);
+  // input_dropout > 0: no value is constant, in no pass, so that all keep the same ones.
+  Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout);
 
-  // What the first layer gets: the features of the dataset [nodes, features], through dropout.
+  // The features of the dataset [nodes, features], through dropout. What reads them before the
+  // first layer has parameters called "input. ...".
   Value input() const { return input_; }
-  // Operations from here on belong to layer `layer`; its parameters are called "layers.N. ...".
-  void begin_layer(int layer);
-  // The layer's result; what it reads must be of this layer or of earlier ones.
-  void end_layer(Value output) { program_.layer_outputs.push_back(output); }
+  // Operations from here on belong to the next layer; its parameters are called "layers.N. ...".
+  // It reads values of its own or of earlier layers, and has one aggregate at most.
+  void begin_layer();
+  void end_layer(Value output) { program_.layers.back().output = output; }
+  // Operations from here on come after the last layer; their parameters are called "head. ...".
+  void begin_head();
 
   // A weight of as many rows as x has columns, Glorot-uniform.
   Value weight(const std::string& name, Value x, std::int64_t columns);
   Value linear(Value x, Value weight);  // x W
   // S x; S: see Normalisation.
   Value aggregate(Normalisation normalisation, Value x);
-  // S x W: (S x) W or S (x W), as the layer's order says.
+  // S x W: (S x) W or S (x W), as the layer's order says: the one that a plan fixes, or that which
+  // moves fewer columns across the cut in one epoch, backward included, and at a tie keeps less
+  // memory.
   Value propagate(Normalisation normalisation, Value x, Value weight);
   Value combine(float u, Value a, float v, Value b);  // u a + v b
   Value add(Value a, Value b) { return combine(1, a, 1, b); }
@@ -52,22 +54,29 @@ class Builder {
   Value batch_norm(Value x);  // epsilon 1e-5, momentum 0.1, unbiased running variance; the same
 
   std::int64_t columns(Value x) const { return program_.at(x).columns; }
-  // The program; outputs of an evaluation are the logits and what the last layer gets.
-  Program finish();
+  // The program. logits [nodes, classes]. Outputs of an evaluation are the logits and the
+  // embeddings: what the last layer gets or, where there is a head, what the layers give.
+  Program finish(Value logits, Value embeddings);
 
  private:
   Value append(Operation operation);
   Value parameter(const std::string& name, std::int64_t rows, std::int64_t columns,
                   Initialisation initialisation);
+  std::string own(const std::string& name) const;  // "layers.0.bias"
   bool is_constant(Value x) const;
+  bool is_trained(Value x) const;  // it depends on a parameter
+  // Of an aggregate in this layer that reads x, and is multiplied by `weight`.
+  MultiplyOrder choose_order(Value x, Value weight) const;
+  bool keeps_aggregates() const;
+  int layer() const { return static_cast<int>(program_.layers.size()) - 1; }
 
   Pass pass_;
-  std::vector<LayerOrder> orders_;
+  LayerOrders orders_;
   bool has_constants_;
   Program program_;
+  std::vector<bool> trained_;  // by value
   Value input_ = kNoValue;
   Value copy_ = kNoValue;  // of the features
-  int layer_ = -1;
   int channels_ = 0;
 };
 

@@ -28,7 +28,7 @@ class Differentiation {
   void run() {
     const auto forward_scopes = static_cast<int>(program_.scopes.size());
     begin_scope({Scope::Kind::kLoss, -1, Direction::kBackward});
-    const Value logits = program_.logits();
+    const Value logits = program_.logits;
     gradients_[index(logits)] =
         append({.kind = OpKind::kLoss, .inputs = {logits}, .columns = program_.at(logits).columns});
     append({.kind = OpKind::kZeroGradients});

@@ -129,8 +129,7 @@ class Fusion {
     }
     const auto rename = [&](Value& value) { value = renamed[static_cast<std::size_t>(value)]; };
     for (Operation& op : kept) for_each_read(op, rename);
-    for (Value& value : program_.outputs) rename(value);
-    for (Value& value : program_.layer_outputs) rename(value);
+    for_each_named(program_, rename);
     program_.operations = std::move(kept);
   }
 

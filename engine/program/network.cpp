@@ -33,13 +33,12 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
         rank.backend, rank.queue, graph, op.normalisation, options.recomputation);
     if (op.constant) computed_halo_ = operators_[op.normalisation]->computed_halo();
   }
-  const GraphOperators& any = *operators_.begin()->second;
-  rows_ = {.inner = any.forward().inner(),
-           .forward_halo = any.forward().with_halo() - any.forward().inner(),
-           .backward_halo = any.backward().with_halo() - any.backward().inner(),
+  rows_ = {.inner = graph.inner(),
+           .forward_halo = graph.forward.halo.halo_rows(),
+           .backward_halo = graph.backward.halo.halo_rows(),
            .computed = computed_halo_ != nullptr ? computed_halo_->rows() : 0};
-  central_ = any.forward().central;
-  marginal_ = any.forward().marginal;
+  central_ = {0, graph.central};
+  marginal_ = {graph.central, graph.inner()};
   for (const DeclaredParameter& p : training.parameters) {
     parameters_.declare(p.name, p.layer, p.rows, p.columns, p.initialisation);
   }
@@ -49,7 +48,13 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
   training_ = prepare(std::move(training));
   evaluation_ = prepare(std::move(evaluation));
   ATOLL_ASSERT(training_.layout.kept_elements == evaluation_.layout.kept_elements);
-  shares_forward_ = are_equal_forward(training_.program, evaluation_.program);
+  // An evaluation is asked for its embeddings when it has run; in training they may be gone then.
+  const Value embeddings = training_.program.embeddings;
+  shares_forward_ =
+      are_equal_forward(training_.program, evaluation_.program) &&
+      (training_.layout.places[static_cast<std::size_t>(embeddings)].is_nowhere() ||
+       training_.ends[static_cast<std::size_t>(embeddings)] >=
+           training_.schedule.instants[static_cast<std::size_t>(training_.program.logits)]);
   block_ = std::make_shared<Tensor>(1, 0, options.dtype);
   block_->reserve(std::max(training_.layout.elements, evaluation_.layout.elements));
 }
@@ -121,7 +126,7 @@ const DistributedOperator& Network::operator_of(const Operation& aggregate) cons
 }
 
 std::vector<LayerMessages> Network::layer_messages() const {
-  std::vector<LayerMessages> layers(training_.program.layer_outputs.size());
+  std::vector<LayerMessages> layers(training_.program.layers.size());
   for (const Operation& op : training_.program.operations) {
     if (!op.needs_messages()) continue;
     const Scope& scope = training_.program.scopes[static_cast<std::size_t>(op.scope)];
@@ -235,9 +240,7 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
       std::optional<ScopedSpan> span;
       if (block.name != nullptr) {
         span.emplace(rank_.trace, block.name, TraceTag{round.epoch, scope.layer, -1, -1},
-                     scope.kind == Scope::Kind::kLayer || scope.kind == Scope::Kind::kInput
-                         ? to_string(scope.direction)
-                         : "");
+                     has_directions(scope) ? to_string(scope.direction) : "");
       }
       for (const Call& call : block.calls) run_call(execution, call);
     }
@@ -257,7 +260,10 @@ void Network::run_call(const Execution& execution, const Call& call) {
   const Pass& pass = execution.pass;
   const Round& round = execution.round;
   const Operation& op = pass.program.at(call.value);
-  const auto input = [&](std::size_t i) { return op.inputs[i]; };
+  const auto input = [&](std::size_t i) {
+    const bool elsewhere = i == 0 && call.rows == Rows::kComputed && op.computed_input != kNoValue;
+    return elsewhere ? op.computed_input : op.inputs[i];
+  };
   if (traits_of(op.kind).reach == Reach::kSmall) return run_small(execution, op);
   if (call.rows == Rows::kPlaced) {
     for (const RowRange& range : computed_halo_->ranges()) {
@@ -274,14 +280,12 @@ void Network::run_call(const Execution& execution, const Call& call) {
       if (pass.layout.places[static_cast<std::size_t>(call.value)].is_nowhere()) return;
       rank_.backend.apply_epilogue(rank_.queue, rows(input(0)), {}, rows(call.value));
       return;
-    case OpKind::kLinear: {
-      const bool elsewhere = call.rows == Rows::kComputed && op.computed_input != kNoValue;
-      rank_.backend.gemm(
-          rank_.queue, Transpose::kNo, rows(elsewhere ? op.computed_input : input(0)),
-          op.transposed ? Transpose::kYes : Transpose::kNo, parameters_.operand(op.parameter),
-          op.added_to == kNoValue ? 0 : 1, rows(call.value), epilogue_of(execution, op, call.rows));
+    case OpKind::kLinear:
+      rank_.backend.gemm(rank_.queue, Transpose::kNo, rows(input(0)),
+                         op.transposed ? Transpose::kYes : Transpose::kNo,
+                         parameters_.operand(op.parameter), op.added_to == kNoValue ? 0 : 1,
+                         rows(call.value), epilogue_of(execution, op, call.rows));
       return;
-    }
     case OpKind::kWeightGradient:
       rank_.backend.gemm(rank_.queue, Transpose::kYes, rows(input(0)), Transpose::kNo,
                          rows(input(1)), 1, parameters_.gradient(op.parameter));
@@ -374,9 +378,7 @@ void Network::run_call(const Execution& execution, const Call& call) {
       return;
     }
     case OpKind::kTakeComputed:
-      // The aggregate before has brought them, and without factors: a root weight goes with the
-      // mean.
-      ATOLL_ASSERT(operators_.begin()->second->forward().message_scale.empty());
+      // The aggregate before has brought them, without factors: see compute_halo_rows.
       computed_halo_->take(rank_.backend, rank_.queue, whole(pass, input(0)),
                            computed_rows(pass, call.value));
       return;
@@ -483,12 +485,11 @@ void Network::poison_dead(const Pass& pass, const Block& block) {
 }
 
 ConstMatrixView Network::logits() const {
-  return whole(*ran_, ran_->program.logits()).rows_in({0, rows_.inner});
+  return whole(*ran_, ran_->program.logits).rows_in({0, rows_.inner});
 }
 
-ConstMatrixView Network::layer_output(int layer) const {
-  const Value value = ran_->program.layer_outputs.at(static_cast<std::size_t>(layer));
-  return whole(*ran_, value).rows_in({0, rows_.inner});
+ConstMatrixView Network::embeddings() const {
+  return whole(*ran_, ran_->program.embeddings).rows_in({0, rows_.inner});
 }
 
 }  // namespace atl

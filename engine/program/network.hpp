@@ -76,9 +76,8 @@ class Network {
   void run_forward(HaloExchange& exchange, const Round& round);
   // Logits [inner, outputs] of the last run_forward(), until anything else runs.
   ConstMatrixView logits() const;
-  // What layer `layer` gave in the last run_forward() of an evaluation, for the last two layers;
-  // [inner, columns].
-  ConstMatrixView layer_output(int layer) const;
+  // The program's embeddings of the last run_forward() of an evaluation; [inner, columns].
+  ConstMatrixView embeddings() const;
   // True if a forward pass of training computes what one of an evaluation does.
   bool trains_as_it_evaluates() const { return shares_forward_; }
   // Loss and gradients of this rank after run_forward() of training. Collective.

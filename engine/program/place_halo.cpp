@@ -20,8 +20,7 @@ class Insertion {
     const auto renamed = [&](Value v) { return v > before ? v + 1 : v; };
     const auto rename = [&](Value& value) { value = renamed(value); };
     for (Operation& op : program_.operations) for_each_read(op, rename);
-    for (Value& value : program_.outputs) rename(value);
-    for (Value& value : program_.layer_outputs) rename(value);
+    for_each_named(program_, rename);
     program_.operations.insert(program_.operations.begin() + before + 1, std::move(operation));
     return before + 1;
   }
@@ -33,38 +32,47 @@ class Insertion {
 }  // namespace
 
 bool compute_halo_rows(Program& program) {
-  const auto first = std::ranges::find_if(program.operations, [](const Operation& op) {
+  const auto is_kept = [](const Operation& op) {
     return op.kind == OpKind::kAggregate && op.constant;
-  });
-  if (first == program.operations.end() || program.layer_outputs.size() < 2) return false;
+  };
+  if (program.layers.size() < 2 || std::ranges::count_if(program.operations, is_kept) != 1) {
+    return false;
+  }
+  const auto first = std::ranges::find_if(program.operations, is_kept);
   const auto aggregate = static_cast<Value>(first - program.operations.begin());
-  const Value output = program.layer_outputs.front();
+  const Value output = program.layers.front().output;
   const int forward_end = program.forward_end();
 
-  // Rows of the first layer that follow from the aggregate, and inputs that do not.
-  std::set<Value> computed = {aggregate};
-  std::set<Value> elsewhere;
-  for (Value v = aggregate + 1; v <= output; ++v) {
-    Operation& op = program.at(v);
-    const auto reads = reads_of(op);
-    const bool follows =
-        op.scope == program.at(output).scope && traits_of(op.kind).has_rows &&
-        (op.added_to != kNoValue
-             ? computed.contains(op.added_to)
-             : std::ranges::any_of(reads, [&](Value read) { return computed.contains(read); }));
-    if (!follows) continue;
-    computed.insert(v);
-    const Value input = op.inputs.front();
-    if (!computed.contains(input)) elsewhere.insert(input);
+  // Rows of the first layer's output follow from the aggregate and from the features.
+  std::set<Value> computed = {output};
+  bool reads_features = false;
+  for (Value v = output; v > aggregate; --v) {
+    if (!computed.contains(v)) continue;
+    if (program.at(v).scope != program.at(aggregate).scope) return false;
+    for (const Value read : reads_of(program.at(v))) {
+      const Operation& op = program.at(read);
+      if (op.kind == OpKind::kFeatures) {
+        if (program.at(v).inputs.front() != read) return false;
+        reads_features = true;
+      } else if (op.has_rows()) {
+        if (read < aggregate) return false;
+        computed.insert(read);
+      }
+    }
   }
-  ATOLL_ASSERT(computed.contains(output));
+  // The features' halo rows are those that the aggregate got, which a symmetric one has scaled.
+  const bool has_features = first->normalisation != Normalisation::kSymmetric;
+  if (output == aggregate || !computed.contains(aggregate) || (reads_features && !has_features)) {
+    return false;
+  }
   // Products between the layer's output and the aggregates that read it.
   std::set<Value> placed;
+  bool is_fetched = false;
   for (Value v = output + 1; v < forward_end; ++v) {
     Operation& op = program.at(v);
     if (op.kind == OpKind::kAggregate &&
         (op.inputs[0] == output || placed.contains(op.inputs[0]))) {
-      op.fetches_rest = true;
+      op.fetches_rest = is_fetched = true;
     }
     const bool is_product = op.kind == OpKind::kLinear && op.inputs[0] == output &&
                             op.added_to == kNoValue && op.tail.absent();
@@ -75,6 +83,7 @@ bool compute_halo_rows(Program& program) {
         });
     if (is_aggregated) placed.insert(v);
   }
+  if (!is_fetched) return false;
   for (const Value v : computed) program.at(v).for_computed = true;
   for (const Value v : placed) program.at(v).for_placed = true;
 
@@ -83,18 +92,16 @@ bool compute_halo_rows(Program& program) {
   insertion.behind(
       output,
       {.kind = OpKind::kPlaceComputed, .inputs = {output}, .columns = program.at(output).columns});
-  ATOLL_ASSERT(elsewhere.size() <= 1);
-  for (const Value input : elsewhere) {
+  if (reads_features) {
     const Value copy = program.at(aggregate).inputs[0];
     const Value taken = insertion.behind(aggregate, {.kind = OpKind::kTakeComputed,
                                                      .inputs = {copy},
                                                      .columns = program.at(copy).columns,
                                                      .constant = true});
     for (Operation& op : program.operations) {
-      if (op.for_computed && !op.inputs.empty() && op.inputs[0] == input &&
-          op.kind == OpKind::kLinear) {
-        op.computed_input = taken;
-      }
+      const bool reads = op.for_computed && !op.inputs.empty() &&
+                         program.at(op.inputs[0]).kind == OpKind::kFeatures;
+      if (reads) op.computed_input = taken;
     }
   }
   insertion.behind(aggregate, {.kind = OpKind::kFetchComputed,

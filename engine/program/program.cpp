@@ -123,6 +123,7 @@ std::string to_string(const Program& program) {
       scope = program.at(v).scope;
       const Scope& s = program.scopes[static_cast<std::size_t>(scope)];
       text += s.kind == Scope::Kind::kInput  ? "input\n"
+              : s.kind == Scope::Kind::kHead ? fmt::format("head {}\n", to_string(s.direction))
               : s.kind == Scope::Kind::kLoss ? "loss\n"
               : s.kind == Scope::Kind::kStep
                   ? "step\n"

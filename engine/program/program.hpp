@@ -129,15 +129,19 @@ struct Operation {
   bool operator==(const Operation&) const = default;
 };
 
-// Operations that belong together: a layer, forward or backward, what comes before the first or
-// after the last one.
+// Operations that belong together: a layer, forward or backward, what comes before the first one
+// (kInput) or after the last one.
 struct Scope {
-  enum class Kind : std::uint8_t { kInput, kLayer, kLoss, kStep };
+  enum class Kind : std::uint8_t { kInput, kLayer, kHead, kLoss, kStep };
   Kind kind = Kind::kLayer;
   int layer = -1;
   Direction direction = Direction::kForward;
   bool operator==(const Scope&) const = default;
 };
+// True if traces tell a scope of this kind forward from one backward.
+inline bool has_directions(const Scope& scope) {
+  return scope.kind != Scope::Kind::kLoss && scope.kind != Scope::Kind::kStep;
+}
 
 struct DeclaredParameter {
   std::string name;  // e.g. "layers.0.weight"
@@ -152,15 +156,34 @@ struct DeclaredNorm {
   std::int64_t columns = 0;
 };
 
+// Multiply by the weight before the aggregate (F_out columns travel) or after it (F_in columns).
+enum class MultiplyOrder { kMultiplyFirst, kAggregateFirst };
+
+// The algebra of one layer, as a plan fixes it.
+struct LayerOrder {
+  MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
+  bool cache_aggregate = false;  // has no effect where the layer aggregates no constant
+  bool operator==(const LayerOrder&) const = default;
+};
+
+// What became of one layer of a model.
+struct ProgramLayer {
+  Value output = kNoValue;
+  LayerOrder order = {};           // as it is computed
+  bool order_is_free = false;      // both orders give the layer
+  bool input_is_constant = false;  // aggregated first, it can be kept
+};
+
 struct Program {
   std::vector<Operation> operations;
   std::vector<Scope> scopes;
   // In the order that keys their initial values.
   std::vector<DeclaredParameter> parameters;
-  std::vector<DeclaredNorm> norms;   // batch norms
-  std::vector<Value> outputs;        // that are read when the program has run
-  std::vector<Value> layer_outputs;  // by layer; the last one's are the logits
-  Value logits() const { return layer_outputs.back(); }
+  std::vector<DeclaredNorm> norms;  // batch norms
+  std::vector<ProgramLayer> layers;
+  std::vector<Value> outputs;  // that are read when the program has run
+  Value logits = kNoValue;
+  Value embeddings = kNoValue;  // what the last layer gets, or, where there is one, the head
 
   const Operation& at(Value value) const { return operations[static_cast<std::size_t>(value)]; }
   Operation& at(Value value) { return operations[static_cast<std::size_t>(value)]; }
@@ -183,6 +206,15 @@ void for_each_read(Operation& operation, const Change& change) {
   for (Value& input : operation.inputs) change(input);
   for (Value* value : {&operation.tail.statistics, &operation.tail.gamma, &operation.tail.bias,
                        &operation.added_to, &operation.through, &operation.computed_input}) {
+    if (*value != kNoValue) change(*value);
+  }
+}
+// Calls `change` with a reference to each value that the program itself names.
+template <typename Change>
+void for_each_named(Program& program, const Change& change) {
+  for (Value& value : program.outputs) change(value);
+  for (ProgramLayer& layer : program.layers) change(layer.output);
+  for (Value* value : {&program.logits, &program.embeddings}) {
     if (*value != kNoValue) change(*value);
   }
 }

@@ -37,7 +37,12 @@ const char* span_of(const Program& program, Value v) {
     default:
       break;
   }
-  if (scope.kind == Scope::Kind::kInput) return "input dropout";
+  if (scope.kind == Scope::Kind::kHead) return "head";
+  if (scope.kind == Scope::Kind::kInput) {
+    // Dropout of the features is all that many models do before their first layer.
+    const bool is_dropout = program.at(v).tail.activation.stream == RandomStream::kInputDropout;
+    return is_dropout ? "input dropout" : "input layer";
+  }
   return scope.direction == Direction::kForward ? "complete central" : "prepare central";
 }
 

@@ -7,9 +7,9 @@ namespace atl {
 void check_options(const TrainOptions& options) {
   const std::string& bits = options.message_bits.bits;
   const std::size_t widths = fixed_bits(bits).size();
-  if (widths > 1 && widths != static_cast<std::size_t>(options.model.layers)) {
+  if (widths > 1 && widths != static_cast<std::size_t>(layer_count(options.model))) {
     fail_option("--bits {}: {} widths for {} layers; give one, or one per layer", bits, widths,
-                options.model.layers);
+                layer_count(options.model));
   }
   const bool bits_change = bits == "adaptive" || bits == "random";
   if (options.exchange == "quantized" && bits_change && options.cuda_graph == GraphReplay::kOn) {

@@ -79,15 +79,24 @@ void write_labels(const RankData& data, Transport& transport, const std::vector<
   write_rows(data, transport, labels, 1, true, out);
 }
 
-// [in, out] of the weight of layer `layer`.
-std::vector<std::int64_t> weight_shape(const SafetensorsFile& file, int layer,
+// [in, out] of a weight.
+std::vector<std::int64_t> weight_shape(const SafetensorsFile& file, const std::string& name,
                                        const std::filesystem::path& path) {
-  const std::string name = "layers." + std::to_string(layer) + ".weight";
   const auto found = file.tensors.find(name);
   if (found == file.tensors.end() || found->second.shape.size() != 2) {
     fail_input("{}: tensor '{}' of two dimensions is missing", path.string(), name);
   }
   return found->second.shape;
+}
+
+// In the order of a pass: the first weight is that of the features, the last one gives the logits.
+std::vector<std::string> weight_names(const ModelConfig& model) {
+  std::vector<std::string> names;
+  const Program program = model_program(model.sized(1, 1, 1), Pass::kEvaluation);
+  for (const DeclaredParameter& parameter : program.parameters) {
+    if (parameter.initialisation == Initialisation::kGlorotUniform) names.push_back(parameter.name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -101,11 +110,12 @@ PredictionKind parse_prediction_kind(const std::string& text) {
 
 std::int64_t model_outputs(const SafetensorsFile& file, const TrainOptions& options,
                            const std::filesystem::path& path) {
-  return weight_shape(file, options.model.layers - 1, path)[1];
+  return weight_shape(file, weight_names(options.model).back(), path)[1];
 }
 
-std::int64_t model_features(const SafetensorsFile& file, const std::filesystem::path& path) {
-  return weight_shape(file, 0, path)[0];
+std::int64_t model_features(const SafetensorsFile& file, const TrainOptions& options,
+                            const std::filesystem::path& path) {
+  return weight_shape(file, weight_names(options.model).front(), path)[0];
 }
 
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path) {
@@ -141,9 +151,7 @@ Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, Pr
   } else if (kind == PredictionKind::kLogits) {
     write_rows(data, transport, host_logits, logits.cols, false, out);
   } else {
-    const int last = trainer.model().layers - 1;
-    const ConstMatrixView rows =
-        last > 0 ? trainer.network().layer_output(last - 1) : data.features();
+    const ConstMatrixView rows = trainer.network().embeddings();
     write_rows(data, transport, download_f32(rank.backend, rank.queue, rows), rows.cols, false,
                out);
   }

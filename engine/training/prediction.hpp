@@ -24,7 +24,8 @@ std::int64_t model_outputs(const SafetensorsFile& file, const TrainOptions& opti
                            const std::filesystem::path& path);
 
 // Feature columns that the model in `file` reads. Throws Error{kInput}.
-std::int64_t model_features(const SafetensorsFile& file, const std::filesystem::path& path);
+std::int64_t model_features(const SafetensorsFile& file, const TrainOptions& options,
+                            const std::filesystem::path& path);
 
 // One forward pass with the trainer's weights; rank 0 writes the array to `out`, atomically.
 // Collective.

@@ -235,9 +235,9 @@ class Run {
     summary.update(to_json(best_.metrics));
     Json floats = Json::array();
     for (const LayerMessages& messages : trainer_.network().layer_messages()) {
-      const LayerConfig layer = layer_config(trainer_.model(), static_cast<int>(floats.size()));
-      floats.push_back({{"order", to_string(layer.order)},
-                        {"cached_aggregate", layer.cache_aggregate},
+      const LayerOrder& order = trainer_.network().training().layers[floats.size()].order;
+      floats.push_back({{"order", to_string(order.order)},
+                        {"cached_aggregate", order.cache_aggregate},
                         {"forward_floats_per_halo_row", messages.forward_columns},
                         {"backward_floats_per_halo_row", messages.backward_columns}});
     }
@@ -260,11 +260,10 @@ class Run {
   Json trace_metadata() const {
     const ModelConfig& model = trainer_.model();
     Json layers = Json::array();
-    for (int index = 0; index < model.layers; ++index) {
-      const LayerConfig layer = layer_config(model, index);
-      layers.push_back({{"order", to_string(layer.order)},
-                        {"cached_aggregate", layer.cache_aggregate},
-                        {"bits", layer_bits(index)}});
+    for (const ProgramLayer& layer : trainer_.network().training().layers) {
+      layers.push_back({{"order", to_string(layer.order.order)},
+                        {"cached_aggregate", layer.order.cache_aggregate},
+                        {"bits", layer_bits(static_cast<int>(layers.size()))}});
     }
     return {{"format", "atoll trace"},
             {"version", 1},

@@ -83,7 +83,8 @@ void for_all_cases(const std::vector<Columns>& columns, const std::vector<RankRo
                 config.order = orders.choice;
                 config.cache_aggregate = orders.cache;
                 if (recomputes) {
-                  if (layers < 2 || !layer_config(config, 0).cache_aggregate) continue;
+                  const Program plain = model_program(config, Pass::kEvaluation);
+                  if (layers < 2 || !plain.layers[0].order.cache_aggregate) continue;
                   config.recomputation = Recomputation::of_all_pairs(2);
                 }
                 Case model(config);
@@ -223,9 +224,8 @@ class RememberingMemory {
     const std::span<const Block> blocks = schedule.blocks;
     run_blocks(blocks.first(schedule.forward_blocks));
     // What an evaluation is asked for, also where it is the forward half of training.
-    const std::size_t layers = program.layer_outputs.size();
-    for (std::size_t l = layers - std::min<std::size_t>(layers, 2); l < layers; ++l) {
-      expect(program.layer_outputs[l], {0, rows_.inner}, "after the last layer");
+    for (const Value value : {program.logits, program.embeddings}) {
+      expect(value, {0, rows_.inner}, "after the last layer");
     }
     run_blocks(blocks.subspan(schedule.forward_blocks));
     for (const Value output : program.outputs) expect(output, {0, rows_.inner}, "at the end");
@@ -426,17 +426,18 @@ TEST(Allocate, ALayoutWithTwoLivingValuesInOnePlaceIsFound) {
 // An activation of what is aggregated, too, may run before the aggregate does and still not lie in
 // its input, although it is the later reader.
 TEST(Allocate, NothingIsWrittenOverRowsThatNeighboursRead) {
-  Builder builder(Pass::kEvaluation, 6, {{}, {}}, 0);
-  builder.begin_layer(0);
+  Builder builder(Pass::kEvaluation, 6, {}, 0);
+  builder.begin_layer();
   const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 8));
   builder.end_layer(x);
-  builder.begin_layer(1);
+  builder.begin_layer();
   const Value own = builder.linear(x, builder.weight("own", x, 8));
   const Value neighbours = builder.aggregate(Normalisation::kMean, own);
   const Value active = builder.relu_dropout(own, 0);
   const Value product = builder.linear(neighbours, builder.weight("weight", neighbours, 8));
-  builder.end_layer(builder.add(active, product));
-  Program program = builder.finish();
+  const Value logits = builder.add(active, product);
+  builder.end_layer(logits);
+  Program program = builder.finish(logits, builder.input());
   fuse(program);
   const Schedule schedule = atl::schedule(program);
   for (const RankRows& rows : rank_rows(4)) {
@@ -489,6 +490,17 @@ Sizes sizes_of(const Program& program, const Schedule& schedule, const Layout& l
   return sizes;
 }
 
+struct FormerLayer {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
+  bool constant_input = false;
+  bool cache_aggregate = false;
+  bool input_gradient = true;
+  Norm norm = Norm::kNone;
+  bool relu = true;
+};
+
 // What tensors of training and evaluation took before programs: Model::plan_backward, and outputs
 // and aggregates of every layer.
 std::int64_t former_elements(const Case& model) {
@@ -496,12 +508,26 @@ std::int64_t former_elements(const Case& model) {
   const std::int64_t with_halo =
       inner + std::max(model.rows.forward_halo, model.rows.backward_halo);
   const bool recomputes = model.config.recomputation.any();
-  std::vector<LayerConfig> layers;
-  for (int l = 0; l < model.config.layers; ++l) layers.push_back(layer_config(model.config, l));
-  const auto multiply_first = [](const LayerConfig& layer) {
+  std::vector<FormerLayer> layers;
+  std::int64_t columns = model.config.features;
+  for (const ProgramLayer& layer : model.training.layers) {
+    const bool first = layers.empty();
+    const bool last = std::ssize(layers) + 1 == std::ssize(model.training.layers);
+    const std::int64_t out = model.training.at(layer.output).columns;
+    layers.push_back({.in = columns,
+                      .out = out,
+                      .order = layer.order.order,
+                      .constant_input = first && model.config.input_dropout == 0,
+                      .cache_aggregate = layer.order.cache_aggregate,
+                      .input_gradient = !first,
+                      .norm = last ? Norm::kNone : model.config.norm,
+                      .relu = !last});
+    columns = out;
+  }
+  const auto multiply_first = [](const FormerLayer& layer) {
     return layer.order == MultiplyOrder::kMultiplyFirst;
   };
-  const auto gradient = [&](const LayerConfig& layer) {
+  const auto gradient = [&](const FormerLayer& layer) {
     return (multiply_first(layer) ? with_halo : inner) * padded_columns(layer.out);
   };
   std::int64_t total = gradient(layers.back());
@@ -510,7 +536,7 @@ std::int64_t former_elements(const Case& model) {
   std::int64_t aggregate = 0;
   bool in_product = false;  // the gradient of the output
   for (std::size_t l = layers.size(); l-- > 0;) {
-    const LayerConfig& layer = layers[l];
+    const FormerLayer& layer = layers[l];
     if (multiply_first(layer)) product = std::max(product, with_halo * padded_columns(layer.out));
     if (!multiply_first(layer) && layer.input_gradient) {
       aggregate = std::max(aggregate, with_halo * padded_columns(layer.in));
@@ -526,8 +552,8 @@ std::int64_t former_elements(const Case& model) {
     }
   }
   total += product + spare + aggregate;
-  const auto input_rows = [&](const LayerConfig& layer) {
-    const bool reads_halo = !multiply_first(layer) || (layer.index == 1 && recomputes);
+  const auto input_rows = [&](const FormerLayer& layer) {
+    const bool reads_halo = !multiply_first(layer) || (&layer == &layers[1] && recomputes);
     return reads_halo ? with_halo : inner;
   };
   for (std::size_t l = 0; l < layers.size(); ++l) {

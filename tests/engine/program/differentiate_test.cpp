@@ -32,14 +32,14 @@ using Operations = std::vector<std::string>;
 
 // Two SAGE layers, the second with all terms.
 Program sage(LayerOrder order) {
-  Builder b(Pass::kTraining, 6, {order, order}, 0);
+  Builder b(Pass::kTraining, 6, {.planned = {order, order}}, 0);
   Value x = b.input();
-  for (const int layer : {0, 1}) {
-    b.begin_layer(layer);
+  for (int layer = 0; layer < 2; ++layer) {
+    b.begin_layer();
     x = sage_convolution(b, x, 4);
     b.end_layer(x);
   }
-  Program program = b.finish();
+  Program program = b.finish(x, x);
   differentiate(program);
   return program;
 }
@@ -98,16 +98,17 @@ TEST(Differentiate, MakesNoGradientOfConstants) {
 
 // a, b and c read x; the sum that reads them in another order changes nothing.
 TEST(Differentiate, AddsTermsInForwardOrderOfTheReaders) {
-  Builder builder(Pass::kTraining, 6, {kMultiplies, kMultiplies}, 0);
-  builder.begin_layer(0);
+  Builder builder(Pass::kTraining, 6, {OrderChoice::kMultiplyFirst}, 0);
+  builder.begin_layer();
   const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
   builder.end_layer(x);
-  builder.begin_layer(1);
+  builder.begin_layer();
   const Value a = builder.linear(x, builder.weight("a", x, 4));
   const Value b = builder.linear(x, builder.weight("b", x, 4));
   const Value c = builder.linear(x, builder.weight("c", x, 4));
-  builder.end_layer(builder.add(c, builder.add(b, a)));
-  Program program = builder.finish();
+  const Value logits = builder.add(c, builder.add(b, a));
+  builder.end_layer(logits);
+  Program program = builder.finish(logits, builder.input());
   differentiate(program);
   EXPECT_EQ(backward_lines(program, 1),
             (Operations{"%13 = weight gradient %2 %11 'layers.1.c'",
@@ -122,17 +123,18 @@ TEST(Differentiate, AddsTermsInForwardOrderOfTheReaders) {
 
 // The layer that reads x last leaves its term first; the nearer one adds to it.
 TEST(Differentiate, AddsTermsOfEarlierScopesToThoseOfLaterOnes) {
-  Builder builder(Pass::kTraining, 6, {kMultiplies, kMultiplies, kMultiplies}, 0);
-  builder.begin_layer(0);
+  Builder builder(Pass::kTraining, 6, {OrderChoice::kMultiplyFirst}, 0);
+  builder.begin_layer();
   const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
   builder.end_layer(x);
-  builder.begin_layer(1);
+  builder.begin_layer();
   const Value y = builder.linear(x, builder.weight("weight", x, 4));
   builder.end_layer(y);
-  builder.begin_layer(2);
+  builder.begin_layer();
   const Value z = builder.linear(y, builder.weight("weight", y, 4));
-  builder.end_layer(builder.add(z, x));
-  Program program = builder.finish();
+  const Value logits = builder.add(z, x);
+  builder.end_layer(logits);
+  Program program = builder.finish(logits, builder.input());
   differentiate(program);
   const auto loss =
       static_cast<Value>(std::ranges::find(program.operations, OpKind::kLoss, &Operation::kind) -
@@ -145,11 +147,12 @@ TEST(Differentiate, AddsTermsOfEarlierScopesToThoseOfLaterOnes) {
 }
 
 TEST(Differentiate, AddsBothTermsOfAValueThatIsReadTwiceAtOnce) {
-  Builder builder(Pass::kTraining, 6, {kMultiplies}, 0);
-  builder.begin_layer(0);
+  Builder builder(Pass::kTraining, 6, {OrderChoice::kMultiplyFirst}, 0);
+  builder.begin_layer();
   const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
-  builder.end_layer(builder.add(x, x));
-  Program program = builder.finish();
+  const Value logits = builder.add(x, x);
+  builder.end_layer(logits);
+  Program program = builder.finish(logits, builder.input());
   differentiate(program);
   EXPECT_EQ(backward_lines(program, 0),
             (Operations{"%6 = add %4 %4", "%7 = weight gradient %0 %6 'layers.0.weight'"}));
@@ -238,14 +241,15 @@ TEST(Channels, AreNumberedByLayerInModelsOfOneAggregateEach) {
 }
 
 TEST(Channels, AreNumberedInOrderOfTheForwardPass) {
-  Builder b(Pass::kTraining, 6, {kMultiplies, kMultiplies}, 0);
-  b.begin_layer(0);
+  Builder b(Pass::kTraining, 6, {OrderChoice::kMultiplyFirst}, 0);
+  b.begin_layer();
   const Value once = gcn_convolution(b, b.input(), 4);
   const Value twice = b.aggregate(Normalisation::kSymmetric, once);
   b.end_layer(twice);
-  b.begin_layer(1);
-  b.end_layer(gcn_convolution(b, twice, 3));
-  Program program = b.finish();
+  b.begin_layer();
+  const Value logits = gcn_convolution(b, twice, 3);
+  b.end_layer(logits);
+  Program program = b.finish(logits, b.input());
   differentiate(program);
   std::vector<int> forward, backward;
   for (const Operation& op : program.operations) {

@@ -20,10 +20,11 @@ using Lines = std::vector<std::string>;
 // A model of one layer: `layer` says what it does to its input.
 template <typename Layer>
 Program one_layer(Pass pass, LayerOrder order, const Layer& layer) {
-  Builder builder(pass, 6, {order}, 0);
-  builder.begin_layer(0);
-  builder.end_layer(layer(builder, builder.input()));
-  return builder.finish();
+  Builder builder(pass, 6, {.planned = {order}}, 0);
+  builder.begin_layer();
+  const Value logits = layer(builder, builder.input());
+  builder.end_layer(logits);
+  return builder.finish(logits, builder.input());
 }
 
 // What is run, a line each.
@@ -70,29 +71,34 @@ TEST(Fuse, LeavesAValueWithTwoReadersAlone) {
 
 // A layer that ends in a bare product, before one that begins with a tail.
 TEST(Fuse, LeavesTheResultOfALayerAlone) {
-  Builder builder(Pass::kTraining, 6, {kMultiplyFirst, kMultiplyFirst}, 0);
-  builder.begin_layer(0);
+  Builder builder(Pass::kTraining, 6, {OrderChoice::kMultiplyFirst}, 0);
+  builder.begin_layer();
   const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
   builder.end_layer(x);
-  builder.begin_layer(1);
-  builder.end_layer(builder.relu_dropout(x, 0));
-  Program program = builder.finish();
+  builder.begin_layer();
+  const Value logits = builder.relu_dropout(x, 0);
+  builder.end_layer(logits);
+  Program program = builder.finish(logits, x);
   fuse(program);
-  EXPECT_EQ(program.layer_outputs, (std::vector<Value>{2, 3}));
+  EXPECT_EQ(program.layers[0].output, 2);
+  EXPECT_EQ(program.layers[1].output, 3);
+  EXPECT_EQ(program.logits, 3);
+  EXPECT_EQ(program.embeddings, 2);
   EXPECT_EQ(lines_of(program),
             (Lines{"%2 = linear %0 %1 'layers.0.weight'", "%3 = activate %2, relu"}));
 }
 
 // An evaluation is asked for what the last layer gets; training is not.
 TEST(Fuse, LeavesAnOutputAlone) {
-  Builder builder(Pass::kEvaluation, 6, {kMultiplyFirst, kMultiplyFirst}, 0);
-  builder.begin_layer(0);
+  Builder builder(Pass::kEvaluation, 6, {OrderChoice::kMultiplyFirst}, 0);
+  builder.begin_layer();
   const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
   builder.end_layer(x);
-  builder.begin_layer(1);
-  builder.end_layer(builder.bias(x));
-  Program program = builder.finish();
-  EXPECT_EQ(program.outputs, (std::vector{program.logits(), x}));
+  builder.begin_layer();
+  const Value logits = builder.bias(x);
+  builder.end_layer(logits);
+  Program program = builder.finish(logits, x);
+  EXPECT_EQ(program.outputs, (std::vector{logits, x}));
   fuse(program);
   EXPECT_EQ(lines_of(program), (Lines{"%2 = linear %0 %1 'layers.0.weight'",
                                       "%4 = bias %2 'layers.1.bias', bias %3"}));
@@ -191,7 +197,7 @@ TEST(Fuse, TheGradientOfAnActivationJoinsTheSums) {
   fuse(program);
   const auto sums = std::ranges::find(program.operations, OpKind::kNormSums, &Operation::kind);
   ASSERT_NE(sums, program.operations.end());
-  EXPECT_EQ(sums->through, program.logits());
+  EXPECT_EQ(sums->through, program.logits);
   const auto norm = std::ranges::find(program.operations, OpKind::kNormBackward, &Operation::kind);
   EXPECT_EQ(norm->inputs.front(), static_cast<Value>(sums - program.operations.begin()));
   EXPECT_EQ(std::ranges::count(program.operations, OpKind::kActivateBackward, &Operation::kind), 0);

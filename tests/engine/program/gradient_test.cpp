@@ -43,14 +43,9 @@ Value normalised(Builder& builder, Value x, Norm norm) {
 // "skips": layers that read the one before and the first one besides what they aggregate, with
 // factors and without.
 Program skips_program(const ModelConfig& config, Pass pass) {
-  const LayerOrder order{config.order == OrderChoice::kMultiplyFirst
-                             ? MultiplyOrder::kMultiplyFirst
-                             : MultiplyOrder::kAggregateFirst,
-                         config.cache_aggregate};
-  Builder builder(pass, config.features,
-                  std::vector(static_cast<std::size_t>(config.layers), order),
+  Builder builder(pass, config.features, {config.order, config.cache_aggregate},
                   config.input_dropout);
-  builder.begin_layer(0);
+  builder.begin_layer();
   Value x = builder.input();
   const Value own = builder.linear(x, builder.weight("skip", x, config.hidden));
   x = builder.add(gcn_convolution(builder, x, config.hidden), own);
@@ -58,7 +53,7 @@ Program skips_program(const ModelConfig& config, Pass pass) {
   builder.end_layer(x);
   const Value first = x;
   for (int layer = 1; layer + 1 < config.layers; ++layer) {
-    builder.begin_layer(layer);
+    builder.begin_layer();
     const Value support =
         builder.combine(0.9F, builder.aggregate(Normalisation::kSymmetric, x), 0.1F, first);
     const Value product = builder.linear(support, builder.weight("weight", support, config.hidden));
@@ -67,12 +62,13 @@ Program skips_program(const ModelConfig& config, Pass pass) {
                     x);
     builder.end_layer(x);
   }
-  builder.begin_layer(config.layers - 1);
+  builder.begin_layer();
   const Value twice = builder.add(x, x);
   const Value logits = sage_convolution(builder, twice, config.outputs);
-  builder.end_layer(builder.bias(
-      builder.add(logits, builder.linear(first, builder.weight("jump", first, config.outputs)))));
-  Program program = builder.finish();
+  const Value all = builder.bias(
+      builder.add(logits, builder.linear(first, builder.weight("jump", first, config.outputs))));
+  builder.end_layer(all);
+  Program program = builder.finish(all, x);
   if (pass == Pass::kTraining) differentiate(program);
   fuse(program);
   return program;
