@@ -35,7 +35,6 @@ void run_predict(const PredictArguments& arguments) {
     const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
     SafetensorsFile file;
     TrainOptions options;
-    std::int64_t outputs = 0;
     on_all_ranks(transport, [&] {
       check_output_file(arguments.out, "--out");
       if (!std::filesystem::exists(path)) {
@@ -44,7 +43,6 @@ void run_predict(const PredictArguments& arguments) {
       }
       file = read_safetensors(path);
       options = read_model_options(file, path);
-      outputs = model_outputs(file, options, path);
     });
     options.backend = arguments.backend;
     options.messages = messages_of(arguments.transport.name);
@@ -52,12 +50,11 @@ void run_predict(const PredictArguments& arguments) {
     if (arguments.split_index >= 0) options.split_index = arguments.split_index;
     const PartitionOptions partition =
         arguments.partition.resolve(arguments.partition_seed, options.split_index);
-    RankJob job(transport, arguments.dataset, partition, options, outputs);
+    RankJob job(transport, arguments.dataset, partition, options, options.model.outputs);
     on_all_ranks(transport, [&] {
-      const std::int64_t columns = model_features(file, options, path);
-      if (columns != job.data().dataset().features) {
+      if (options.model.features != job.data().dataset().features) {
         fail_input("{}: it has {} feature columns, the model in {} needs {}", arguments.dataset,
-                   job.data().dataset().features, path.string(), columns);
+                   job.data().dataset().features, path.string(), options.model.features);
       }
     });
     on_all_ranks(transport,

@@ -125,15 +125,17 @@ std::string shell_word(const std::string& text) {
 }
 
 // How to go on, as a line for the shell.
-std::string resume_command(const Transport& transport, const std::filesystem::path& run_dir) {
+std::string resume_command(const std::string& program, const Transport& transport,
+                           const std::filesystem::path& run_dir) {
   const std::string launcher = transport.name() == "mpi" && transport.size() > 1
                                    ? fmt::format("mpirun -n {} ", transport.size())
                                    : "";
-  return fmt::format("{}atoll train --config {} --resume", launcher,
+  return fmt::format("{}{} train --config {} --resume", launcher, shell_word(program),
                      shell_word((run_dir / "config.toml").string()));
 }
 
-void print_end(const Json& summary, const Transport& transport, const TrainOptions& options) {
+void print_end(const std::string& program, const Json& summary, const Transport& transport,
+               const TrainOptions& options) {
   print_summary(summary, options.run_dir);
   const Json& by = summary.at("stopped_by");
   if (by.is_null()) return;
@@ -142,7 +144,7 @@ void print_end(const Json& summary, const Transport& transport, const TrainOptio
   if (options.run_dir.empty()) {
     fmt::print("; nothing was kept (--run-dir none)\n");
   } else {
-    print("; go on with\n    {}\n", resume_command(transport, options.run_dir));
+    print("; go on with\n    {}\n", resume_command(program, transport, options.run_dir));
   }
 }
 
@@ -175,7 +177,9 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     const std::string config = folder->active() ? config_of_run(command, options) : "";
     const Json summary =
         train(options, {config, program_commit(), flags.dataset}, job, transport, *folder);
-    if (transport.rank() == 0) print_end(summary, transport, options);
+    if (transport.rank() == 0) {
+      print_end(command.get_parent()->get_name(), summary, transport, options);
+    }
     signal = stopping_signal(summary);
   });
   return signal;

@@ -31,7 +31,18 @@ struct ModelConfig {
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks) const;
 };
 
-std::vector<std::string> model_kinds();  // "gcn", "sage"
+// A model that --model can name.
+struct ModelKind {
+  std::string name;
+  // Writes a layer's convolution, see convolutions.hpp.
+  Value (*convolution)(Builder& builder, Value x, std::int64_t columns) = nullptr;
+};
+
+std::vector<std::string> model_kinds();  // "gcn", "sage" and those that were added
+// Adds models of a program's own. For its start: flags, files of options and checks are made from
+// model_kinds() once. Throws Error{kOption} for a name that is taken, that is no word of a command
+// line or has more than 64 characters, or if there is no function.
+void add_model_kinds(const std::vector<ModelKind>& kinds);
 
 // The model as a program: forward alone for kEvaluation, with loss, gradients and step for
 // kTraining; fused. Throws Error{kOption} for an unknown kind, or if rows can't be recomputed.

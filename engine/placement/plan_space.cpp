@@ -64,7 +64,7 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
     start_.resize(options_.size(), static_cast<int>(first));
   }
   const bool keeps = std::ranges::any_of(orders_[0], &LayerOrder::cache_aggregate);
-  if (topology.ranks() > 1 && orders_.size() > 1 && keeps) {
+  if (topology.ranks() > 1 && keeps && can_recompute()) {
     halo_decision_ = decisions();
     for (const auto& orders : orders_) {
       for (const LayerOrder& order : orders) programs_.of({order, true});
@@ -75,6 +75,18 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
   }
   add_gradient_sums();
   start_.resize(options_.size(), 0);
+}
+
+bool PlanSpace::can_recompute() const {
+  std::vector<LayerOrder> seen;
+  for (const auto& orders : orders_) {
+    for (const LayerOrder& order : orders) {
+      if (std::ranges::find(seen, order) != seen.end()) continue;
+      if (!programs_.can_recompute(order)) return false;
+      seen.push_back(order);
+    }
+  }
+  return true;
 }
 
 void PlanSpace::add_gradient_sums() {

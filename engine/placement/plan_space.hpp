@@ -61,6 +61,8 @@ class PlanSpace final : public SearchSpace {
     auto operator<=>(const RecomputationKey&) const = default;
   };
 
+  // Whether halo rows of the first layer's output can be computed, whatever the layers' orders.
+  bool can_recompute() const;
   void add_gradient_sums();
   std::vector<LayerStrategy> fetching_layers(std::span<const int> choice) const;
   // What memory depends on; `part`: all of it (kWhole), or a layer and its option alone.

@@ -1,5 +1,7 @@
 #include "engine/placement/strategy.hpp"
 
+#include "engine/program/place_halo.hpp"
+
 namespace atl {
 
 std::vector<LayerStrategy> default_strategy(const ModelConfig& model) {
@@ -31,14 +33,22 @@ const TrainingPrograms& ProgramsByOrder::of(const Wish& wish) {
   for (const Known& known : known_) {
     if (known.wish == wish) return known.programs;
   }
+  ModelConfig model = ordered(wish);
+  if (wish.recomputes) model.recomputation = Recomputation::of_all_pairs(ranks_);
+  return known_.emplace_back(Known{wish, TrainingPrograms(model)}).programs;
+}
+
+ModelConfig ProgramsByOrder::ordered(const Wish& wish) const {
   ModelConfig model = model_;
   model.layer_orders.assign(static_cast<std::size_t>(layer_count(model)), wish.order);
+  if (wish.recomputes) model.layer_orders.front() = {MultiplyOrder::kAggregateFirst, true};
   model.recomputation = Recomputation();
-  if (wish.recomputes) {
-    model.layer_orders.front() = {MultiplyOrder::kAggregateFirst, true};
-    model.recomputation = Recomputation::of_all_pairs(ranks_);
-  }
-  return known_.emplace_back(Known{wish, TrainingPrograms(model)}).programs;
+  return model;
+}
+
+bool ProgramsByOrder::can_recompute(const LayerOrder& order) const {
+  Program program = model_program(ordered({order, true}), Pass::kTraining);
+  return compute_halo_rows(program);
 }
 
 }  // namespace atl

@@ -59,6 +59,9 @@ class ProgramsByOrder {
     const bool recomputes = layer.recomputation != nullptr && layer.recomputation->any();
     return of({{layer.order, layer.cache_aggregate}, recomputes});
   }
+  // Whether the model has a program that computes halo rows, with this order of the layers behind
+  // the first.
+  bool can_recompute(const LayerOrder& order) const;
   // For what depends on no layer's order.
   const TrainingPrograms& any() { return known_.empty() ? of(Wish{}) : known_.front().programs; }
 
@@ -67,6 +70,9 @@ class ProgramsByOrder {
     Wish wish;
     TrainingPrograms programs;
   };
+  // Without recomputation.
+  ModelConfig ordered(const Wish& wish) const;
+
   const ModelConfig& model_;
   int ranks_;
   std::deque<Known> known_;

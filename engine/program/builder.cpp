@@ -1,6 +1,7 @@
 #include "engine/program/builder.hpp"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/error.hpp"
 #include "engine/exchange/halo_exchange.hpp"
@@ -61,8 +62,14 @@ std::string Builder::own(const std::string& name) const {
 Value Builder::parameter(const std::string& name, std::int64_t rows, std::int64_t columns,
                          Initialisation initialisation) {
   const bool in_head = program_.scopes.back().kind == Scope::Kind::kHead;
-  program_.parameters.push_back(
-      {own(name), layer() + (in_head ? 1 : 0), rows, columns, initialisation});
+  const int owner = layer() + (in_head ? 1 : 0);
+  const std::string full = own(name);
+  const auto of_owner = program_.parameters | std::views::reverse |
+                        std::views::take_while([&](const auto& p) { return p.layer == owner; });
+  if (std::ranges::count(of_owner, full, &DeclaredParameter::name) > 0) {
+    fail_option("--model: {} is declared twice; every parameter needs a name of its own", full);
+  }
+  program_.parameters.push_back({full, owner, rows, columns, initialisation});
   return append({.kind = OpKind::kParameter,
                  .columns = columns,
                  .parameter = static_cast<int>(program_.parameters.size()) - 1});
@@ -82,7 +89,10 @@ Value Builder::linear(Value x, Value weight) {
 bool Builder::is_constant(Value x) const { return has_constants_ && program_.at(x).constant; }
 
 Value Builder::aggregate(Normalisation normalisation, Value x) {
-  ATOLL_ASSERT(channels_ < kMostChannels);
+  if (channels_ == kMostChannels) {
+    fail_option("--model, --layers: the model aggregates more than {} times; allowed are {}",
+                kMostChannels, kMostChannels);
+  }
   ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
   const bool constant = is_constant(x);
   ProgramLayer& made = program_.layers.back();

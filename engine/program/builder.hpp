@@ -37,10 +37,11 @@ class Builder {
   // Operations from here on come after the last layer; their parameters are called "head. ...".
   void begin_head();
 
-  // A weight of as many rows as x has columns, Glorot-uniform.
+  // A weight of as many rows as x has columns, Glorot-uniform. Parameters of a layer have different
+  // names: Error{kOption}.
   Value weight(const std::string& name, Value x, std::int64_t columns);
   Value linear(Value x, Value weight);  // x W
-  // S x; S: see Normalisation.
+  // S x; S: see Normalisation. Throws Error{kOption} above kMostChannels of them.
   Value aggregate(Normalisation normalisation, Value x);
   // S x W: (S x) W or S (x W), as the layer's order says: the one that a plan fixes, or that which
   // moves fewer columns across the cut in one epoch, backward included, and at a tie keeps less
@@ -54,6 +55,10 @@ class Builder {
   Value batch_norm(Value x);  // epsilon 1e-5, momentum 0.1, unbiased running variance; the same
 
   std::int64_t columns(Value x) const { return program_.at(x).columns; }
+  // True of a value of this program that is a matrix with a row per node.
+  bool has_rows(Value x) const {
+    return x >= 0 && x < program_.size() && program_.at(x).has_rows();
+  }
   // The program. logits [nodes, classes]. Outputs of an evaluation are the logits and the
   // embeddings: what the last layer gets or, where there is a head, what the layers give.
   Program finish(Value logits, Value embeddings);

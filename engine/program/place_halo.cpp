@@ -48,7 +48,9 @@ bool compute_halo_rows(Program& program) {
   bool reads_features = false;
   for (Value v = output; v > aggregate; --v) {
     if (!computed.contains(v)) continue;
-    if (program.at(v).scope != program.at(aggregate).scope) return false;
+    const Operation& made = program.at(v);
+    // Rows of neighbours of a halo node are not here.
+    if (made.scope != program.at(aggregate).scope || made.needs_messages()) return false;
     for (const Value read : reads_of(program.at(v))) {
       const Operation& op = program.at(read);
       if (op.kind == OpKind::kFeatures) {

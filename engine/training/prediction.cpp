@@ -1,7 +1,10 @@
 #include "engine/training/prediction.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/files.hpp"
 #include "base/npy.hpp"
@@ -99,6 +102,37 @@ std::vector<std::string> weight_names(const ModelConfig& model) {
   return names;
 }
 
+// Columns of features and logits. Models of version 0.1 say them by their weights alone.
+void read_sizes(const Json& metadata, const SafetensorsFile& file,
+                const std::filesystem::path& path, ModelConfig& model) {
+  if (!metadata.contains("features")) {
+    const std::vector<std::string> weights = weight_names(model);
+    model.features = weight_shape(file, weights.front(), path)[0];
+    model.outputs = weight_shape(file, weights.back(), path)[1];
+    return;
+  }
+  const auto read = [&](const char* field) {
+    const auto columns = json_field<std::int64_t>(metadata, field, path);
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    if (columns < 1 || columns > kMost) {
+      fail_input("{}: metadata entry 'atoll': {} is {}; allowed are 1 to {}", path.string(), field,
+                 columns, kMost);
+    }
+    return columns;
+  };
+  model.features = read("features");
+  model.outputs = read("outputs");
+}
+
+// Says more than the option's own check: the model may be of another program.
+void require_known_model(const Json& options, const std::filesystem::path& path) {
+  const auto kind = json_field<std::string>(options, "model", path);
+  const std::vector<std::string> known = model_kinds();
+  if (std::ranges::count(known, kind) > 0) return;
+  fail_input("{}: it is a model '{}', which this program does not have; it has {}", path.string(),
+             kind, fmt::join(known, ", "));
+}
+
 }  // namespace
 
 PredictionKind parse_prediction_kind(const std::string& text) {
@@ -106,16 +140,6 @@ PredictionKind parse_prediction_kind(const std::string& text) {
   if (text == "logits") return PredictionKind::kLogits;
   if (text == "embeddings") return PredictionKind::kEmbeddings;
   fail_option("--what {}: allowed are labels, logits, embeddings", text);
-}
-
-std::int64_t model_outputs(const SafetensorsFile& file, const TrainOptions& options,
-                           const std::filesystem::path& path) {
-  return weight_shape(file, weight_names(options.model).back(), path)[1];
-}
-
-std::int64_t model_features(const SafetensorsFile& file, const TrainOptions& options,
-                            const std::filesystem::path& path) {
-  return weight_shape(file, weight_names(options.model).front(), path)[0];
 }
 
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path) {
@@ -128,6 +152,7 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
   // A run without an option that came later has its default. Models of version 0.1 say nothing of
   // how they were computed.
   TrainOptions result;
+  require_known_model(options, path);
   for (const Option<ModelConfig>& row : model_options()) {
     if (!options.contains(row.name) && !row.recorded(ModelConfig())) continue;
     read_option_json(row, options, row.name.c_str(), path, result.model);
@@ -137,6 +162,7 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
     read_option_json(row, options, row.name.c_str(), path, result.model);
   }
   result.split_index = json_field<std::int64_t>(options, "split-index", path);
+  read_sizes(metadata, file, path, result.model);
   return result;
 }
 

@@ -15,17 +15,10 @@ enum class PredictionKind {
 };
 PredictionKind parse_prediction_kind(const std::string& text);  // throws Error{kOption}
 
-// What a run's model.safetensors says of its model: the options it was trained with. Throws
-// Error{kInput} naming `path` if the file is not a model of this program.
+// What a run's model.safetensors says of its model: the options it was trained with, with the
+// columns of the features and the logits. Throws Error{kInput} naming `path` if the file is not a
+// model of this program.
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path);
-
-// Logits per node of the model in `file`, which was trained with `options`. Throws Error{kInput}.
-std::int64_t model_outputs(const SafetensorsFile& file, const TrainOptions& options,
-                           const std::filesystem::path& path);
-
-// Feature columns that the model in `file` reads. Throws Error{kInput}.
-std::int64_t model_features(const SafetensorsFile& file, const TrainOptions& options,
-                            const std::filesystem::path& path);
 
 // One forward pass with the trainer's weights; rank 0 writes the array to `out`, atomically.
 // Collective.

@@ -206,6 +206,8 @@ class Run {
     weights.metadata["atoll"] = Json{
         {"dataset", data_.dataset().name},
         {"options", fingerprint_},
+        {"features", trainer_.model().features},
+        {"outputs", trainer_.model().outputs},
         {"epoch", best_.epoch}}.dump(-1, ' ', false, kReplace);
     folder_.write("model.safetensors", to_safetensors(weights));
   }

@@ -24,11 +24,11 @@ def environment():
     return values
 
 
-def run(arguments, folder, ranks=0, timeout=TIMEOUT):
-    """Runs atoll with arguments in folder, under mpirun if ranks > 0; returns the finished
-    process with its stdout and stderr as text."""
+def run(arguments, folder, ranks=0, timeout=TIMEOUT, program=ATOLL):
+    """Runs atoll (or a program of the same commands) with arguments in folder, under mpirun if
+    ranks > 0; returns the finished process with its stdout and stderr as text."""
     launcher = [MPIEXEC, "--bind-to", "none", "-n", str(ranks)] if ranks else []
-    return subprocess.run(launcher + [os.path.abspath(ATOLL)] + arguments, cwd=folder,
+    return subprocess.run(launcher + [os.path.abspath(program)] + arguments, cwd=folder,
                           env=environment(), capture_output=True, text=True, errors="replace",
                           timeout=timeout, check=False)
 

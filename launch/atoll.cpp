@@ -1,0 +1,200 @@
+// Declares the subcommands, reads command line and configuration file, and is the one place where
+// errors become messages and exit codes.
+#include "launch/atoll.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/interrupt.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "engine/comm/transport.hpp"
+#include "launch/command.hpp"
+#include "launch/config_file.hpp"
+#include "launch/job_start.hpp"
+#include "launch/suggest.hpp"
+#include "launch/version.hpp"
+
+namespace atl {
+namespace {
+
+constexpr int kUserError = 2;  // what the user can mend; other failures exit with 1
+
+// Prints one error and returns the exit code. A launcher ends the job when a first rank has exited,
+// so under one rank 0 speaks at once and the others give it time to: what all ranks saw is then
+// printed once, and what only one rank saw is still printed. `same_everywhere`: every rank has seen
+// this error if one has, as far as can be known.
+int report_error(const CLI::App& program, const LauncherInfo& launcher, const std::string& message,
+                 int exit_code, bool same_everywhere, const std::string& hint = "") {
+  yield_to_signal();
+  std::string rank;
+  if (launcher.rank != 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(same_everywhere ? 10 : 2));
+    const bool says_it = message.starts_with(fmt::format("rank {} ", launcher.rank));
+    if (!says_it) rank = fmt::format("rank {}: ", launcher.rank);
+  }
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: error: %s%s%s\n", program.get_name().c_str(), rank.c_str(),
+               printable(message).c_str(), hint.c_str());
+  return exit_code;
+}
+
+std::vector<std::string> subcommand_names(const CLI::App& program) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// CLI11's message, or a better one where an unknown word is the likely cause: a misspelt option is
+// otherwise reported as a missing or surplus argument.
+std::string describe(const CLI::ParseError& error, const CLI::App& program) {
+  const CLI::App* selected = selected_command(const_cast<CLI::App&>(program));
+  const CLI::App& command = selected == nullptr ? program : *selected;
+  for (const std::string& word : command.remaining()) {
+    if (word.starts_with("-")) {
+      const std::string option = word.substr(0, word.find('='));
+      return fmt::format("unknown option '{}'{}", option,
+                         did_you_mean(option, option_names(command)));
+    }
+    const std::vector<std::string> names = subcommand_names(command);
+    if (!names.empty()) {
+      return fmt::format("unknown subcommand '{}'{}; use one of {}", word,
+                         did_you_mean(word, names), fmt::join(names, ", "));
+    }
+    return fmt::format("unexpected argument '{}'", word);
+  }
+  return error.what();
+}
+
+std::string where_to_read_on(CLI::App& program) {
+  const CLI::App* selected = selected_command(program);
+  const std::string name = selected == nullptr ? "" : full_name(*selected);
+  return fmt::format("\nSee '{}{}{} --help'.", program.get_name(), name.empty() ? "" : " ", name);
+}
+
+void declare(CLI::App& program) {
+  program.set_version_flag("--version", version_line(), "Print version and commit, then exit");
+  program.require_subcommand(1);
+  // Every default belongs into --help and into the effective configuration.
+  program.option_defaults()->always_capture_default();
+  program.get_formatter()->column_width(36);
+  program.footer(
+      "Examples:\n"
+      "  atoll generate sbm --out data/sbm\n"
+      "  mpirun -n 4 atoll train data/sbm --model gcn --epochs 50\n"
+      "  atoll report runs/*\n"
+      "Every subcommand has --help with examples.");
+  add_import_command(program);
+  add_generate_command(program);
+  add_info_command(program);
+  add_split_command(program);
+  add_partition_command(program);
+  add_plan_command(program);
+  add_train_command(program);
+  add_predict_command(program);
+  add_bench_command(program);
+  add_report_command(program);
+  add_topology_command(program);
+  add_program_command(program);
+  add_trace_command(program);
+  add_doctor_command(program);
+  add_config_option(program);
+}
+
+// After --help or --version: ranks that were asked for something else don't wait for this one.
+int answer_request(const CLI::App& program, const std::string& request, int exit_code,
+                   const LauncherInfo& launcher, JobStart& job) {
+  try {
+    job.compare_request(request);
+    return exit_code;
+  } catch (const Error& error) {
+    return report_error(program, launcher, error.what(), error.exit_code(), true);
+  }
+}
+
+// What the error that is being handled says, and the exit code. `everywhere`: every rank sees it if
+// one does, as far as can be known.
+struct Report {
+  std::string message;
+  int exit_code = 1;
+  bool everywhere = false;
+  std::string hint = "";
+};
+
+Report describe_current_error(CLI::App& program) {
+  try {
+    throw;
+  } catch (const CLI::ParseError& error) {
+    return {describe(error, program), kUserError, true, where_to_read_on(program)};
+  } catch (const Error& error) {
+    return {error.what(), error.exit_code(), error.kind() == ErrorKind::kOption};
+  } catch (const std::bad_alloc&) {
+    return {"out of memory: an allocation failed; use more ranks or a smaller model",
+            Error(ErrorKind::kMemory, "").exit_code(), false};
+  } catch (const std::exception& error) {
+    return {error.what(), 1, false};
+  }
+}
+
+// What messages and hints call the program: a program with models of its own by its file's name.
+std::string name_of(const char* path, const Extensions& extensions) {
+  const bool own = path != nullptr && !extensions.convolutions.empty();
+  return own ? printable(std::filesystem::path(path).filename().string()) : "atoll";
+}
+
+int run_program(int argc, char** argv, const Extensions& extensions, JobStart& job) {
+  const LauncherInfo launcher = launcher_info();
+  log::configure(launcher.rank, launcher.size, /*verbose=*/false);
+  if (launcher.size > 1) set_assertion_rank(launcher.rank);
+  CLI::App program{"Atoll trains graph neural networks on the whole graph, split over MPI ranks.",
+                   name_of(argv[0], extensions)};
+  try {
+    add_model_kinds(extensions.convolutions);  // before the options' tables are made
+    declare(program);
+    // Runs before the subcommand's own callback.
+    program.parse_complete_callback([&] { job.compare(program); });
+    program.parse(argc, argv);
+    return 0;
+  } catch (const CLI::Success& request) {  // --help, --version
+    const int exit_code = launcher.rank == 0 ? program.exit(request) : 0;
+    return answer_request(program, request.get_name(), exit_code, launcher, job);
+  } catch (const CLI::RuntimeError& result) {  // a subcommand has reported its result itself
+    return result.get_exit_code();
+  } catch (...) {
+    const Report report = describe_current_error(program);
+    return report_error(program, launcher, job.share_failure(report.message), report.exit_code,
+                        report.everywhere, report.hint);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv, const Extensions& extensions) {
+  handle_signals();
+  JobStart job;
+  const int exit_code = run_program(argc, argv, extensions, job);
+  yield_to_signal();
+  // Peers may be waiting for this rank: a failed rank takes the whole job with it. (What a signal
+  // asked for, all ranks have ended together.)
+  const bool failed = exit_code != 0 && exit_code <= 128;
+  if (failed && launched_by_mpi()) abort_job(exit_code);
+  return exit_code;
+}
+
+}  // namespace atl

@@ -1,0 +1,22 @@
+// The command line as a function: what a program with models of its own includes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/models/convolutions.hpp"
+#include "engine/models/model.hpp"
+
+namespace atl {
+
+// What a program adds to what `atoll` has.
+struct Extensions {
+  std::vector<ModelKind> convolutions = {};  // see add_model_kinds()
+};
+
+// Runs the command line and returns the exit code. It handles signals and messages as `atoll`
+// does, so a program's main() calls it once and does nothing else:
+//   return atl::main(argc, argv, {.convolutions = {{"mine", mine}}});
+int main(int argc, char** argv, const Extensions& extensions = {});
+
+}  // namespace atl

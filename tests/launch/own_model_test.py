@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""A program outside of the tree, built against the installed package: examples/own_model keeps the
+whole command line, and what is wrong with a model of its own is said."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import ATOLL, read_npy, run, write
+
+BUILD = os.path.abspath(os.environ.get("ATOLL_BUILD", "build"))
+CMAKE = os.environ.get("CMAKE", "cmake")
+EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/own_model")
+MODEL = ["--model", "mine", "--layers", "2", "--hidden", "8"]
+LOCAL = ["--transport", "local", "--threads", "1"]
+RANK = {"host": "a", "kind": "cpu", "memory_gib": 4, "spmm_gb_per_s": {"8": 4},
+        "gemm_gflop_per_s": {"8": 30}, "elementwise_gb_per_s": 8, "quantize_gb_per_s": 1}
+MACHINE = {"format": 1, "hosts": [{"name": "a"}], "ranks": [RANK, RANK],
+           "links": {"within_island": {"latency_us": 5, "gbit_per_s": 100}}}
+
+# Models with one mistake each; the name of one of them comes from the environment.
+MISTAKES = r"""
+#include <atoll/atoll.hpp>
+#include <cstdlib>
+
+atl::Value good(atl::Builder& builder, atl::Value x, std::int64_t columns) {
+  const atl::Value weight = builder.weight("weight", x, columns);
+  return builder.propagate(atl::Normalisation::kMean, x, weight);
+}
+atl::Value narrow(atl::Builder& builder, atl::Value x, std::int64_t columns) {
+  return good(builder, x, columns + 1);
+}
+atl::Value twice(atl::Builder& builder, atl::Value x, std::int64_t columns) {
+  const atl::Value first = good(builder, x, columns);
+  const atl::Value second = good(builder, x, columns);
+  return builder.add(first, second);
+}
+atl::Value nothing(atl::Builder&, atl::Value, std::int64_t) { return atl::kNoValue; }
+atl::Value parameter(atl::Builder& builder, atl::Value x, std::int64_t columns) {
+  return builder.weight("weight", x, columns);
+}
+atl::Value endless(atl::Builder& builder, atl::Value x, std::int64_t columns) {
+  for (int i = 0; i < 300; ++i) x = builder.aggregate(atl::Normalisation::kMean, x);
+  return good(builder, x, columns);
+}
+
+int main(int argc, char** argv) {
+  const bool has_function = std::getenv("MODEL_FUNCTION") == nullptr;
+  return atl::main(argc, argv, {.convolutions = {{"narrow", narrow}, {"twice", twice},
+      {"nothing", nothing}, {"parameter", parameter}, {"endless", endless},
+      {std::getenv("MODEL_NAME"), has_function ? good : nullptr}}});
+}
+"""
+
+
+def command(*words):
+    result = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    assert result.returncode == 0, f"{words}: {result.stdout[-4000:]}{result.stderr[-4000:]}"
+
+
+class OwnModelTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        home = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(home.cleanup)
+        cls.folder = home.name
+        command(CMAKE, "--install", BUILD, "--prefix", cls.path("installed"))
+        # The prefix may be moved.
+        os.rename(cls.path("installed"), cls.path("prefix"))
+        shutil.copytree(EXAMPLE, cls.path("source"))
+        with open(cls.path("source/CMakeLists.txt"), "a", encoding="utf-8") as file:
+            file.write("add_executable(mistakes mistakes.cpp)\n"
+                       "target_link_libraries(mistakes PRIVATE Atoll::atoll)\n")
+        write(cls.path("source/mistakes.cpp"), MISTAKES)
+        command(CMAKE, "-S", cls.path("source"), "-B", cls.path("built"),
+                "-DCMAKE_PREFIX_PATH=" + cls.path("prefix"))
+        command(CMAKE, "--build", cls.path("built"), "--parallel", "2")
+        cls.program = cls.path("built/own_model")
+        cls.succeed("generate", "sbm", "--nodes", "200", "--classes", "4", "--features", "8",
+                    "--out", "data")
+
+    @classmethod
+    def path(cls, *names):
+        return os.path.join(cls.folder, *names)
+
+    @classmethod
+    def succeed(cls, *words, ranks=0):
+        result = run([*words], cls.folder, ranks, program=cls.program)
+        assert result.returncode == 0, f"{words}: {result.stderr}"
+        return result.stdout
+
+    def train(self, run_dir, *words, ranks=0):
+        return self.succeed("train", "data", *MODEL, *words, "--run-dir", run_dir, ranks=ranks)
+
+    def losses(self, run_dir):
+        with open(self.path(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line)["loss"] for line in file]
+
+    def read(self, *names):
+        with open(self.path(*names), "rb") as file:
+            return file.read()
+
+    def test_resumed_training_gives_the_same_model(self):
+        self.train("whole", "--epochs", "6")
+        self.train("in-two", "--epochs", "3", "--checkpoint-every", "1")
+        self.train("in-two", "--epochs", "6", "--resume")
+        self.assertEqual(self.losses("in-two"), self.losses("whole"))
+        self.assertEqual(self.read("in-two/model.safetensors"),
+                         self.read("whole/model.safetensors"))
+
+    def test_ranks_lose_alike_and_predict_alike(self):
+        self.train("one", "--epochs", "6", *LOCAL)
+        self.train("threads", "--epochs", "6", *LOCAL, "--ranks", "2")
+        self.train("processes", "--epochs", "6", ranks=2)
+        for run_dir in ("threads", "processes"):
+            for mine, expected in zip(self.losses(run_dir), self.losses("one"), strict=True):
+                self.assertAlmostEqual(mine, expected, delta=1e-5 * expected)
+        for what, shape in (("labels", "(200,)"), ("logits", "(200, 4)"), ("embeddings", "(200, 8)")):
+            self.succeed("predict", "one", "data", "--what", what, "--out", "rows.npy")
+            self.assertIn(f"'shape': {shape}", read_npy(self.path("rows.npy"))[0])
+
+    def test_it_has_the_whole_command_line(self):
+        self.assertIn("{gcn,sage,mine}", self.succeed("train", "--help").replace(" ", ""))
+        self.assertIn("layers.1.second_weight", self.succeed("program", "data", *MODEL))
+        self.succeed("bench", "data", *MODEL, *LOCAL, "--ranks", "2", "--warmup", "1", "--epochs",
+                     "2")
+        write(self.path("machine.json"), json.dumps(MACHINE))
+        self.succeed("plan", "data", "--topology", "machine.json", *MODEL, "--out", "plan.json")
+        self.train("planned", "--epochs", "2", *LOCAL, "--ranks", "2", "--plan", "plan.json",
+                   "--plan-trial", "0")
+        self.assertEqual(len(self.losses("planned")), 2)
+        # The second aggregate of its first layer would need rows of neighbours of halo nodes.
+        result = run(["train", "data", *MODEL, *LOCAL, "--ranks", "2", "--recompute", "all",
+                      "--run-dir", "none"], self.folder, program=self.program)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("keeps its one aggregate", result.stderr)
+        result = run(["train", "data", "--modle", "mine"], self.folder, program=self.program)
+        self.assertIn("own_model: error: unknown option '--modle'", result.stderr)
+
+    def test_other_programs_say_that_they_lack_the_model(self):
+        self.train("foreign", "--epochs", "2")
+        prefix = self.path("prefix/bin/atoll")
+        for program in (ATOLL, prefix):
+            result = run(["predict", "foreign", "data", "--out", "labels.npy"], self.folder,
+                         program=program)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("model.safetensors: it is a model 'mine', which this program does not "
+                          "have; it has gcn, sage", result.stderr)
+            result = run(["train", "--config", "foreign/config.toml", "--resume"], self.folder,
+                         program=program)
+            self.assertEqual(result.returncode, 2)
+            self.assertRegex(result.stderr, r"config\.toml.*mine.*gcn.*sage")
+            self.assertFalse(os.path.exists(self.path("labels.npy")))
+
+    def refuse_mistake(self, model, name="usual", **environment):
+        """What a program with one wrong model says."""
+        os.environ.update({"MODEL_NAME": name, **environment})
+        try:
+            result = run(["train", "data", "--model", model, "--run-dir", "none", "--epochs", "1"],
+                         self.folder, program=self.path("built/mistakes"))
+        finally:
+            for variable in ("MODEL_NAME", *environment):
+                del os.environ[variable]
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stderr.count("error:"), 1, result.stderr)
+        return result.stderr
+
+    def test_names_that_cannot_be_chosen_are_refused(self):
+        for name in ("", "two words", "-mine", "a/b", "ümlaut", "x" * 65, "a,b", "a\n"):
+            self.assertIn("a model of this program is named '", self.refuse_mistake("gcn", name))
+        for name in ("gcn", "narrow"):
+            self.assertIn(f"named '{name}', and so is another; taken are: gcn, sage, narrow, ",
+                          self.refuse_mistake("gcn", name))
+        self.assertIn("model 'usual' of this program has no function",
+                      self.refuse_mistake("gcn", MODEL_FUNCTION="none"))
+
+    def test_functions_that_do_not_fit_are_refused(self):
+        for model, text in (("narrow", "its convolution gives a value of 257 columns; needed is a "
+                                       "value of 256 columns"),
+                            ("twice", "layers.0.weight is declared twice"),
+                            ("nothing", "gives no value with a row per node"),
+                            ("parameter", "gives no value with a row per node"),
+                            ("endless", "aggregates more than 256 times")):
+            self.assertIn(text, self.refuse_mistake(model))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
