@@ -149,14 +149,85 @@ void Backend::combine(Queue& queue, float a, ConstMatrixView x, float b, ConstMa
   if (!x.empty()) do_combine(queue, a, x, b, z, y);
 }
 
-void Backend::relu_dropout_backward(Queue& queue, ConstMatrixView dy,
-                                    const ActivationGradient& activation) {
-  const ProfiledOperation profiled(profile_of(queue), "relu_dropout_backward",
+void Backend::scale(Queue& queue, ConstMatrixView x, ConstMatrixView factor, MatrixView y) {
+  const ProfiledOperation profiled(profile_of(queue), "scale", [&] {
+    return streaming_work({x, y});
+  });
+  check_view(*this, x, "scale x");
+  check_shape(*this, factor, 1, 1, parameter_dtype(x.dtype), "scale factor");
+  check_shape(*this, y, x.rows, x.cols, x.dtype, "scale y");
+  check_same_or_disjoint(y, x, "scale y and x");
+  check_disjoint(y, factor, "scale y and factor");
+  if (!x.empty()) do_scale(queue, x, factor, y);
+}
+
+void Backend::dot(Queue& queue, ConstMatrixView x, ConstMatrixView z, bool accumulate,
+                  MatrixView out) {
+  const ProfiledOperation profiled(profile_of(queue), "dot", [&] {
+    return streaming_work({x, z});
+  });
+  check_view(*this, x, "dot x");
+  check_shape(*this, z, x.rows, x.cols, x.dtype, "dot z");
+  ATOLL_ASSERT(out.rows == 1 && out.cols == 1 &&
+                   (out.dtype == DType::kF64 || out.dtype == parameter_dtype(x.dtype)),
+               "dot out of {} x {}, dtype {}", out.rows, out.cols, static_cast<int>(out.dtype));
+  check_disjoint(out, x, "dot out and x");
+  check_disjoint(out, z, "dot out and z");
+  if (x.empty()) {
+    if (!accumulate) do_fill_zero(queue, out);
+    return;
+  }
+  // A long row is cut, so that threads can share it.
+  constexpr std::int64_t kCols = 256;
+  const std::int64_t whole = x.rows == 1 ? x.cols / kCols * kCols : 0;
+  if (whole == 0) return do_dot(queue, x, z, accumulate, out);
+  const auto cut = [&](ConstMatrixView view, std::int64_t first, std::int64_t rows,
+                       std::int64_t cols) -> ConstMatrixView {
+    const auto* data = static_cast<const std::byte*>(view.data) + first * bytes_of(view.dtype);
+    return {data, rows, cols, cols, view.dtype};
+  };
+  const std::int64_t rows = whole / kCols;
+  do_dot(queue, cut(x, 0, rows, kCols), cut(z, 0, rows, kCols), accumulate, out);
+  if (whole == x.cols) return;
+  const std::int64_t rest = x.cols - whole;
+  do_dot(queue, cut(x, whole, 1, rest), cut(z, whole, 1, rest), /*accumulate=*/true, out);
+}
+
+void Backend::maximum(Queue& queue, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
+  const ProfiledOperation profiled(profile_of(queue), "maximum", [&] {
+    return streaming_work({x, z, y});
+  });
+  check_view(*this, x, "maximum x");
+  check_shape(*this, z, x.rows, x.cols, x.dtype, "maximum z");
+  check_shape(*this, y, x.rows, x.cols, x.dtype, "maximum y");
+  check_same_or_disjoint(y, x, "maximum y and x");
+  check_same_or_disjoint(y, z, "maximum y and z");
+  if (!x.empty()) do_maximum(queue, x, z, y);
+}
+
+void Backend::maximum_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
+                               ConstMatrixView z, MaximumOf of, MatrixView dx) {
+  const ProfiledOperation profiled(profile_of(queue), "maximum_backward", [&] {
+    return streaming_work({dy, x, z, dx});
+  });
+  check_view(*this, dy, "maximum_backward dy");
+  check_shape(*this, x, dy.rows, dy.cols, dy.dtype, "maximum_backward x");
+  check_shape(*this, z, dy.rows, dy.cols, dy.dtype, "maximum_backward z");
+  check_shape(*this, dx, dy.rows, dy.cols, dy.dtype, "maximum_backward dx");
+  check_same_or_disjoint(dx, dy, "maximum_backward dx and dy");
+  check_disjoint(dx, x, "maximum_backward dx and x");
+  check_disjoint(dx, z, "maximum_backward dx and z");
+  if (!dy.empty()) do_maximum_backward(queue, dy, x, z, of, dx);
+}
+
+void Backend::activation_backward(Queue& queue, ConstMatrixView dy,
+                                  const ActivationGradient& activation) {
+  const ProfiledOperation profiled(profile_of(queue), "activation_backward",
                                    [&] { return gradient_work(dy, activation); });
-  check_view(*this, dy, "relu_dropout_backward dy");
-  ATOLL_ASSERT(!activation.absent(), "relu_dropout_backward without an activation");
+  check_view(*this, dy, "activation_backward dy");
+  ATOLL_ASSERT(!activation.absent(), "activation_backward without an activation");
   check_activation(*this, activation, dy);
-  if (!dy.empty()) do_relu_dropout_backward(queue, dy, activation);
+  if (!dy.empty()) do_activation_backward(queue, dy, activation);
 }
 
 void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out,
@@ -168,6 +239,7 @@ void Backend::column_sums(Queue& queue, ConstMatrixView x, bool accumulate, Matr
   check_shape(*this, out, 1, x.cols, parameter_dtype(x.dtype), "column_sums out");
   check_disjoint(out, x, "column_sums out and x");
   check_activation(*this, activation, x);
+  check_sums_through(activation);
   check_disjoint(out, activation.dx, "column_sums out and dx");
   if (x.cols == 0) return;
   if (x.rows > 0) return do_column_sums(queue, x, accumulate, out, activation);
@@ -239,6 +311,7 @@ void Backend::batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMa
   }
   check_disjoint(dgamma, dbeta, "batch_norm_gradient_sums dgamma and dbeta");
   check_activation(*this, activation, dy);
+  check_sums_through(activation);
   check_disjoint(activation.dx, x, "batch_norm_gradient_sums dx and x");
   if (x.cols == 0) return;
   if (x.rows > 0) {

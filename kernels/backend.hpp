@@ -39,6 +39,7 @@ class Recording {
 };
 
 enum class Transpose : std::uint8_t { kNo, kYes };
+enum class MaximumOf : std::uint8_t { kFirst, kSecond };
 enum class CopyKind : std::uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
 enum class QueuePriority : std::uint8_t { kNormal, kHigh };
 
@@ -139,13 +140,24 @@ class Backend {
   void apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
   // y = a * x + b * z, in f32 and rounded once. All of one shape; y may be x or z.
   void combine(Queue& queue, float a, ConstMatrixView x, float b, ConstMatrixView z, MatrixView y);
-  // activation.dx from dy, both [N, F] as activation.y is: see ActivationGradient, which must not
-  // be absent here.
-  void relu_dropout_backward(Queue& queue, ConstMatrixView dy,
-                             const ActivationGradient& activation);
+  // y = e x with the number e that lies in `factor` [1, 1], of the parameters' type; y may be x.
+  void scale(Queue& queue, ConstMatrixView x, ConstMatrixView factor, MatrixView y);
+  // out = sum_ij x[i, j] z[i, j] + (accumulate ? out : 0), summed in double. x may be z. out
+  // [1, 1], of the parameters' type or f64.
+  void dot(Queue& queue, ConstMatrixView x, ConstMatrixView z, bool accumulate, MatrixView out);
+  // y = max(x, z), of equal ones x; NaN if either is. All of one shape; y may be x or z.
+  void maximum(Queue& queue, ConstMatrixView x, ConstMatrixView z, MatrixView y);
+  // The gradient of x in max(x, z), or of z: dx = dy where maximum() takes it, else 0. dx may be
+  // dy.
+  void maximum_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x, ConstMatrixView z,
+                        MaximumOf of, MatrixView dx);
+  // activation.dx from dy, both [N, F] as activation.from is: see ActivationGradient, which must
+  // not be absent here.
+  void activation_backward(Queue& queue, ConstMatrixView dy, const ActivationGradient& activation);
   // out[j] = sum_i x[i, j] + (accumulate ? out[j] : 0), summed in double. out [1, cols], of the
-  // parameters' type. With `activation`, x is a dy that goes through it in the same pass: the sums
-  // are of dx as it is stored, the same bits as by relu_dropout_backward and sums of dx.
+  // parameters' type. With `activation`, which must be relu, x is a dy that goes through it in the
+  // same pass: the sums are of dx as it is stored, the same bits as by activation_backward and sums
+  // of dx.
   void column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out,
                    const ActivationGradient& activation = {});
   // out[j] = parts[0, j] + parts[1, j] + ..., added in this order in double and rounded once: the
@@ -241,7 +253,12 @@ class Backend {
   virtual void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) = 0;
   virtual void do_combine(Queue&, float a, ConstMatrixView, float b, ConstMatrixView,
                           MatrixView) = 0;
-  virtual void do_relu_dropout_backward(Queue&, ConstMatrixView, const ActivationGradient&) = 0;
+  virtual void do_scale(Queue&, ConstMatrixView, ConstMatrixView, MatrixView) = 0;
+  virtual void do_dot(Queue&, ConstMatrixView, ConstMatrixView, bool, MatrixView) = 0;
+  virtual void do_maximum(Queue&, ConstMatrixView, ConstMatrixView, MatrixView) = 0;
+  virtual void do_maximum_backward(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView,
+                                   MaximumOf, MatrixView) = 0;
+  virtual void do_activation_backward(Queue&, ConstMatrixView, const ActivationGradient&) = 0;
   virtual void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView,
                               const ActivationGradient&) = 0;
   virtual void do_sum_parts(Queue&, ConstMatrixView, MatrixView) = 0;

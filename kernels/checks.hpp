@@ -98,14 +98,30 @@ inline void check_operator(const SparseOperator& op) {
   check_optional_length(length(op.self_weight), op.rows, "self_weight");
 }
 
+// Of a matrix of so many rows.
+inline void check_dropout(const DropoutSpec& dropout, std::int64_t rows) {
+  if (!dropout.active()) return;
+  check_length(length(dropout.row_ids), rows, "dropout row_ids");
+  const std::uint32_t threshold = dropout.rate.threshold;
+  ATOLL_ASSERT(threshold >= 1 && threshold < 65536, "dropout threshold {}", threshold);
+}
+
 // dy, a valid view, on its way through `activation`, unless that is absent.
 inline void check_activation(const Backend& backend, const ActivationGradient& activation,
                              ConstMatrixView dy) {
   if (activation.absent()) return;
-  check_shape(backend, activation.y, dy.rows, dy.cols, dy.dtype, "activation y");
+  check_shape(backend, activation.from, dy.rows, dy.cols, dy.dtype, "activation from");
   check_shape(backend, activation.dx, dy.rows, dy.cols, dy.dtype, "activation dx");
-  check_disjoint(activation.dx, activation.y, "activation dx and y");
+  check_disjoint(activation.dx, activation.from, "activation dx and from");
   check_same_or_disjoint(activation.dx, dy, "activation dx and dy");
+  ATOLL_ASSERT(activation.function != ActivationFunction::kNone, "the gradient of no function");
+  if (activation.function != ActivationFunction::kRelu) check_dropout(activation.dropout, dy.rows);
+}
+
+// Sums take their terms through relu alone.
+inline void check_sums_through(const ActivationGradient& activation) {
+  ATOLL_ASSERT(activation.absent() || activation.function == ActivationFunction::kRelu,
+               "sums through {}", to_string(activation.function));
 }
 
 inline void check_epilogue(const Backend& backend, const Epilogue& epilogue, ConstMatrixView y) {
@@ -116,10 +132,7 @@ inline void check_epilogue(const Backend& backend, const Epilogue& epilogue, Con
     check_shape(backend, parameter, 1, y.cols, parameter_dtype(y.dtype), "epilogue gamma or beta");
     check_disjoint(y, parameter, "epilogue y and gamma or beta");
   }
-  if (!epilogue.dropout.active()) return;
-  check_length(length(epilogue.dropout.row_ids), y.rows, "dropout row_ids");
-  const std::uint32_t threshold = epilogue.dropout.rate.threshold;
-  ATOLL_ASSERT(threshold >= 1 && threshold < 65536, "dropout threshold {}", threshold);
+  check_dropout(epilogue.dropout, y.rows);
 }
 
 }  // namespace atl::checks

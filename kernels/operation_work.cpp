@@ -22,7 +22,7 @@ SpanWork streaming_work(std::initializer_list<ConstMatrixView> views) {
 SpanWork gradient_work(ConstMatrixView dy, const ActivationGradient& activation,
                        std::initializer_list<ConstMatrixView> beside) {
   SpanWork work = streaming_work(beside);
-  for (const ConstMatrixView view : {dy, activation.y, ConstMatrixView(activation.dx)}) {
+  for (const ConstMatrixView view : {dy, activation.from, ConstMatrixView(activation.dx)}) {
     work.bytes += bytes_in(view);
   }
   work.no_reuse_bytes = work.bytes;

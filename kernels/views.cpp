@@ -9,6 +9,22 @@ constexpr struct {
 } kDTypes[] = {{DType::kF32, "f32"}, {DType::kBf16, "bf16"}, {DType::kF64, "f64"}};
 }  // namespace
 
+const char* to_string(ActivationFunction function) {
+  switch (function) {
+    case ActivationFunction::kNone:
+      return "none";
+    case ActivationFunction::kRelu:
+      return "relu";
+    case ActivationFunction::kLeakyRelu:
+      return "leaky-relu";
+    case ActivationFunction::kElu:
+      return "elu";
+    case ActivationFunction::kGelu:
+      return "gelu";
+  }
+  ATOLL_ASSERT(false, "activation function {}", static_cast<int>(function));
+}
+
 const char* to_string(DType dtype) {
   for (const auto& entry : kDTypes) {
     if (entry.dtype == dtype) return entry.name;

@@ -127,30 +127,49 @@ struct DropoutSpec {
   }
 };
 
+// f(x) of single elements; NaN stays NaN.
+enum class ActivationFunction : std::uint8_t {
+  kNone,       // x
+  kRelu,       // max(x, 0)
+  kLeakyRelu,  // x, or kLeakySlope * x below 0
+  kElu,        // x, or exp(x) - 1 below 0 (Clevert et al. 2016, alpha = 1)
+  kGelu,       // x Phi(x), Phi of the normal distribution (Hendrycks & Gimpel 2016): no tanh
+};
+inline constexpr ActivationFunction kActivationFunctions[] = {
+    ActivationFunction::kNone, ActivationFunction::kRelu, ActivationFunction::kLeakyRelu,
+    ActivationFunction::kElu, ActivationFunction::kGelu};
+inline constexpr double kLeakySlope = 0.01;
+
+// "none", "relu", "leaky-relu", "elu", "gelu": on the command line and in files.
+const char* to_string(ActivationFunction function);
+
 // What follows a convolution, element by element in column j:
-//   y = dropout(relu((x - mean_j) * inv_std_j * gamma_j + beta_j)).
+//   y = dropout(f((x - mean_j) * inv_std_j * gamma_j + beta_j)).
 // Absent parts are skipped; beta alone is a bias. gamma and beta have the parameters' type.
 struct Epilogue {
   std::span<const double> mean;     // cols, with inv_std
   std::span<const double> inv_std;  // cols
   ConstMatrixView gamma;            // [1, cols]
   ConstMatrixView beta;             // [1, cols]
-  bool relu = false;
+  ActivationFunction function = ActivationFunction::kNone;
   DropoutSpec dropout;
 
   bool identity() const {
-    return mean.empty() && gamma.absent() && beta.absent() && !relu && !dropout.active();
+    return mean.empty() && gamma.absent() && beta.absent() &&
+           function == ActivationFunction::kNone && !dropout.active();
   }
 };
 
-// The gradient through dropout(relu(.)): dx = (y != 0) * dropout_scale * dy, where y is the forward
-// output. Three matrices of one shape and type; dx may be dy.
+// The gradient through dropout(f(.)): dx = kept * scale * f'(x) * dy. What was kept is drawn again,
+// but for relu: its output is 0 where either of the two let nothing through. Matrices of one shape
+// and type; dx may be dy.
 struct ActivationGradient {
-  ConstMatrixView y;
-  float dropout_scale = 1;
+  ConstMatrixView from;  // the forward output; of gelu, its input
   MatrixView dx;
+  ActivationFunction function = ActivationFunction::kRelu;  // not kNone
+  DropoutSpec dropout = {};  // as in the forward pass; of relu only the scale counts
 
-  bool absent() const { return y.absent(); }
+  bool absent() const { return from.absent(); }
 };
 
 // One run of equal weight decay inside the flat parameter array: elements [begin, end).

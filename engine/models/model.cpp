@@ -48,7 +48,7 @@ Value finish_layer(Builder& builder, Value x, const ModelConfig& config, bool la
   x = config.norm == Norm::kBatch   ? builder.batch_norm(x)
       : config.norm == Norm::kLayer ? builder.layer_norm(x)
                                     : builder.bias(x);
-  return builder.relu_dropout(x, config.dropout);
+  return builder.activate(x, ActivationFunction::kRelu, config.dropout);
 }
 
 }  // namespace

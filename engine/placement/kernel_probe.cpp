@@ -151,7 +151,7 @@ double KernelProbe::gemm_step(std::int64_t columns) {
 double KernelProbe::elementwise_step(std::int64_t columns) {
   const RowRange rows = next_rows();
   Epilogue relu;
-  relu.relu = true;
+  relu.function = ActivationFunction::kRelu;
   backend_.apply_epilogue(queue_, x_.reshaped(rows_, columns).rows_in(rows), relu,
                           y_.reshaped(rows_, columns).rows_in(rows));
   return 2.0 * static_cast<double>(rows.size() * columns) * sizeof(float);

@@ -161,16 +161,35 @@ Value Builder::bias(Value x) {
                  .tail = {.bias = b}});
 }
 
-Value Builder::relu_dropout(Value x, double dropout) {
+Value Builder::activate(Value x, ActivationFunction function, double dropout) {
   if (pass_ == Pass::kEvaluation) dropout = 0;
   const Scope::Kind scope = program_.scopes.back().kind;
   const int site = scope == Scope::Kind::kInput  ? kInputSite
                    : scope == Scope::Kind::kHead ? kHeadSite
                                                  : layer();
+  const Activation activation{.function = function, .dropout = dropout, .site = site};
+  if (activation.absent()) return x;
   return append({.kind = OpKind::kActivate,
                  .inputs = {x},
                  .columns = columns(x),
-                 .tail = {.activation = {.relu = true, .dropout = dropout, .site = site}}});
+                 .tail = {.activation = activation}});
+}
+
+Value Builder::maximum(Value a, Value b) {
+  ATOLL_ASSERT(columns(a) == columns(b));
+  return append({.kind = OpKind::kMaximum, .inputs = {a, b}, .columns = columns(a)});
+}
+
+Value Builder::scalar(const std::string& name, Initialisation initialisation) {
+  ATOLL_ASSERT(initialisation != Initialisation::kGlorotUniform, "{}", name);
+  return parameter(name, 1, 1, initialisation);
+}
+
+Value Builder::scale(Value x, Value scalar) {
+  return append({.kind = OpKind::kScale,
+                 .inputs = {x, scalar},
+                 .columns = columns(x),
+                 .parameter = program_.at(scalar).parameter});
 }
 
 Value Builder::layer_norm(Value x) {

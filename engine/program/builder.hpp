@@ -50,8 +50,15 @@ class Builder {
   Value combine(float u, Value a, float v, Value b);  // u a + v b
   Value add(Value a, Value b) { return combine(1, a, 1, b); }
   Value bias(Value x);  // x + b with a new parameter "bias" that starts at 0
-  Value relu_dropout(Value x, double dropout);
-  Value layer_norm(Value x);  // epsilon 1e-5; parameters "norm.weight" and "norm.bias"
+  // dropout(f(x)), in an evaluation f(x); x itself where that is all. A layer may draw dropout
+  // once: its number keys what falls.
+  Value activate(Value x, ActivationFunction function, double dropout);
+  Value dropout(Value x, double rate) { return activate(x, ActivationFunction::kNone, rate); }
+  Value maximum(Value a, Value b);  // element by element; gradients of ties go to a
+  // A trained number that starts at 0 or 1.
+  Value scalar(const std::string& name, Initialisation initialisation);
+  Value scale(Value x, Value scalar);  // e x
+  Value layer_norm(Value x);           // epsilon 1e-5; parameters "norm.weight" and "norm.bias"
   Value batch_norm(Value x);  // epsilon 1e-5, momentum 0.1, unbiased running variance; the same
 
   std::int64_t columns(Value x) const { return program_.at(x).columns; }

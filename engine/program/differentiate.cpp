@@ -80,7 +80,7 @@ class Differentiation {
       const std::vector<Value> inputs = program_.at(reader).inputs;
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i] != v) continue;
-        const Value term = gradient_through(reader, v);
+        const Value term = gradient_through(reader, i);
         if (term == kNoValue) continue;
         const Operation& by = program_.at(reader);
         const float factor = by.kind != OpKind::kCombine ? 1
@@ -107,9 +107,11 @@ class Differentiation {
     sum = append(op);
   }
 
-  // What the gradient of `reader` gives for its input v, but for its factor; kNoValue: nothing.
-  Value gradient_through(Value reader, Value v) {
+  // What the gradient of `reader` gives for its input number i, but for its factor; kNoValue:
+  // nothing.
+  Value gradient_through(Value reader, std::size_t i) {
     const Operation op = program_.at(reader);
+    const Value v = op.inputs[i];
     const Value dy = gradients_[index(reader)];
     const std::int64_t columns = program_.at(v).columns;
     switch (op.kind) {
@@ -130,10 +132,17 @@ class Differentiation {
       case OpKind::kBias:
         return dy;
       case OpKind::kActivate:
-        return append({.kind = OpKind::kActivateBackward,
-                       .inputs = {dy, reader},
+        return through_activation(op, reader, dy);
+      case OpKind::kMaximum:
+        return append({.kind = OpKind::kMaximumGradient,
+                       .inputs = {dy, op.inputs[0], op.inputs[1]},
                        .columns = columns,
-                       .tail = {.activation = op.tail.activation}});
+                       .of_second = i == 1});
+      case OpKind::kScale:
+        return append({.kind = OpKind::kScale,
+                       .inputs = {dy, op.inputs[1]},
+                       .columns = columns,
+                       .parameter = op.parameter});
       case OpKind::kLayerNorm:
         return append({.kind = OpKind::kLayerNormBackward,
                        .inputs = {dy, v, op.inputs[1]},
@@ -148,6 +157,19 @@ class Differentiation {
         ATOLL_ASSERT(false, "no gradient through {}", traits_of(op.kind).name);
     }
     return kNoValue;
+  }
+
+  // Dropout alone keeps nothing: its gradient falls by the same random numbers.
+  Value through_activation(const Operation& activate, Value y, Value dy) {
+    const Activation& activation = activate.tail.activation;
+    Operation op{.kind = OpKind::kActivate,
+                 .inputs = {dy},
+                 .columns = activate.columns,
+                 .tail = {.activation = activation}};
+    if (activation.function == ActivationFunction::kNone) return append(op);
+    op.kind = OpKind::kActivateBackward;
+    op.inputs.push_back(activation.function == ActivationFunction::kGelu ? activate.inputs[0] : y);
+    return append(op);
   }
 
   Value through_batch_norm(const Operation& normalise, Value dy, Value x) {
@@ -178,6 +200,11 @@ class Differentiation {
     } else if (op.kind == OpKind::kBias) {
       append({.kind = OpKind::kBiasGradient,
               .inputs = {dy},
+              .columns = op.columns,
+              .parameter = op.parameter});
+    } else if (op.kind == OpKind::kScale) {
+      append({.kind = OpKind::kScaleGradient,
+              .inputs = {op.inputs[0], dy},
               .columns = op.columns,
               .parameter = op.parameter});
     }

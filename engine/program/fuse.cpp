@@ -98,13 +98,15 @@ class Fusion {
     move_to(v, producer, std::move(joined));
   }
 
-  // Sums read the gradient of an activation that nothing has summed before.
+  // Sums read the gradient of relu, with dropout or without, that nothing has summed before.
   void join_to_sums(Value v) {
     const Operation sums = program_.at(v);
     if (sums.kind != OpKind::kBiasGradient && sums.kind != OpKind::kNormSums) return;
     const Value gradient = sums.inputs[0];
     const Operation& through = program_.at(gradient);
-    if (through.kind != OpKind::kActivateBackward || through.scope != sums.scope) return;
+    const bool of_relu = through.kind == OpKind::kActivateBackward &&
+                         through.tail.activation.function == ActivationFunction::kRelu;
+    if (!of_relu || through.scope != sums.scope) return;
     Operation joined = sums;
     joined.inputs[0] = through.inputs[0];
     joined.through = through.inputs[1];

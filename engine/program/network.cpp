@@ -193,17 +193,21 @@ ConstMatrixView Network::parameter_row(const Pass& pass, Value value) {
   return parameters_.value(pass.program.at(value).parameter);
 }
 
+DropoutSpec Network::dropout_of(const Execution& execution, const Activation& activation,
+                                Rows rows) const {
+  return {{rank_.seed, activation.stream, static_cast<std::uint8_t>(activation.site),
+           static_cast<std::uint32_t>(execution.round.epoch)},
+          dropout_threshold(activation.dropout),
+          ids_of(rows),
+          execution.round.state};
+}
+
 Epilogue Network::epilogue_of(const Execution& execution, const Operation& op, Rows rows) {
   const Pass& pass = execution.pass;
   const Tail& tail = op.tail;
   Epilogue epilogue;
-  epilogue.relu = tail.activation.relu;
-  epilogue.dropout.key = {rank_.seed, tail.activation.stream,
-                          static_cast<std::uint8_t>(tail.activation.site),
-                          static_cast<std::uint32_t>(execution.round.epoch)};
-  epilogue.dropout.rate = dropout_threshold(tail.activation.dropout);
-  epilogue.dropout.row_ids = ids_of(rows);
-  epilogue.dropout.state = execution.round.state;
+  epilogue.function = tail.activation.function;
+  epilogue.dropout = dropout_of(execution, tail.activation, rows);
   if (tail.bias != kNoValue) epilogue.beta = parameter_row(pass, tail.bias);
   if (tail.statistics == kNoValue) return epilogue;
   const NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
@@ -214,9 +218,17 @@ Epilogue Network::epilogue_of(const Execution& execution, const Operation& op, R
   return epilogue;
 }
 
-ActivationGradient Network::activation_of(const Pass& pass, const Operation& op, Value value,
-                                          MatrixView dx, Rows rows) const {
-  return {rows_of(pass, value, rows), dropout_threshold(op.tail.activation.dropout).scale, dx};
+ActivationGradient Network::activation_of(const Execution& execution, const Call& call,
+                                          Value from) const {
+  const Pass& pass = execution.pass;
+  const Activation& activation = pass.program.at(call.value).tail.activation;
+  return {rows_of(pass, from, call.rows), rows_of(pass, call.value, call.rows), activation.function,
+          dropout_of(execution, activation, call.rows)};
+}
+
+ActivationGradient Network::through_of(const Execution& execution, const Call& call) const {
+  const Value from = execution.pass.program.at(call.value).through;
+  return from == kNoValue ? ActivationGradient{} : activation_of(execution, call, from);
 }
 
 Channel Network::channel_of(const Pass& pass, Value value) const {
@@ -310,16 +322,28 @@ void Network::run_call(const Execution& execution, const Call& call) {
                             rows(call.value));
       return;
     case OpKind::kActivateBackward:
-      rank_.backend.relu_dropout_backward(
-          rank_.queue, rows(input(0)),
-          activation_of(pass, op, input(1), rows(call.value), call.rows));
+      rank_.backend.activation_backward(rank_.queue, rows(input(0)),
+                                        activation_of(execution, call, input(1)));
+      return;
+    case OpKind::kMaximum:
+      rank_.backend.maximum(rank_.queue, rows(input(0)), rows(input(1)), rows(call.value));
+      return;
+    case OpKind::kMaximumGradient:
+      rank_.backend.maximum_backward(rank_.queue, rows(input(0)), rows(input(1)), rows(input(2)),
+                                     op.of_second ? MaximumOf::kSecond : MaximumOf::kFirst,
+                                     rows(call.value));
+      return;
+    case OpKind::kScale:
+      rank_.backend.scale(rank_.queue, rows(input(0)), parameters_.value(op.parameter),
+                          rows(call.value));
+      return;
+    case OpKind::kScaleGradient:
+      rank_.backend.dot(rank_.queue, rows(input(0)), rows(input(1)), /*accumulate=*/true,
+                        parameters_.gradient(op.parameter));
       return;
     case OpKind::kBiasGradient:
-      rank_.backend.column_sums(
-          rank_.queue, rows(input(0)), /*accumulate=*/true, parameters_.gradient(op.parameter),
-          op.through == kNoValue
-              ? ActivationGradient{}
-              : activation_of(pass, op, op.through, rows(call.value), call.rows));
+      rank_.backend.column_sums(rank_.queue, rows(input(0)), /*accumulate=*/true,
+                                parameters_.gradient(op.parameter), through_of(execution, call));
       return;
     case OpKind::kLayerNorm:
       rank_.backend.layer_norm(rank_.queue, rows(input(0)), gamma(),
@@ -342,10 +366,7 @@ void Network::run_call(const Execution& execution, const Call& call) {
       rank_.backend.batch_norm_gradient_sums(
           rank_.queue, rows(input(0)), rows(input(1)), norm.mean.span(), norm.inverse_std.span(),
           norm.sums.span(), parameters_.gradient(op.parameter),
-          parameters_.gradient(op.second_parameter),
-          op.through == kNoValue
-              ? ActivationGradient{}
-              : activation_of(pass, op, op.through, rows(call.value), call.rows));
+          parameters_.gradient(op.second_parameter), through_of(execution, call));
       return;
     }
     case OpKind::kNormBackward: {

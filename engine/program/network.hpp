@@ -136,8 +136,10 @@ class Network {
   std::span<const GlobalId> ids_of(Rows rows) const;
   RowRange range_of(Rows rows) const;
   Epilogue epilogue_of(const Execution& execution, const Operation& op, Rows rows);
-  ActivationGradient activation_of(const Pass& pass, const Operation& op, Value value,
-                                   MatrixView dx, Rows rows) const;
+  DropoutSpec dropout_of(const Execution& execution, const Activation& activation, Rows rows) const;
+  // Through the activation of the operation called, from what it gave, or, of gelu, was given.
+  ActivationGradient activation_of(const Execution& execution, const Call& call, Value from) const;
+  ActivationGradient through_of(const Execution& execution, const Call& call) const;  // or absent
   ConstMatrixView parameter_row(const Pass& pass, Value value);
 
   NetworkOptions options_;

@@ -23,6 +23,10 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"bias gradient", Reach::kSum, false, true},
     {"activate", Reach::kRow, true, true},
     {"activate backward", Reach::kRow, true, true},
+    {"maximum", Reach::kRow, true, true},
+    {"maximum gradient", Reach::kRow, true, true},
+    {"scale", Reach::kRow, true, true},
+    {"scale gradient", Reach::kSum, false, false},
     {"layer norm", Reach::kRow, true, false},
     {"layer norm backward", Reach::kRow, true, true},
     {"moments", Reach::kWhole, false, false},
@@ -86,6 +90,7 @@ std::string to_string(const Program& program, Value value) {
                     op.second_factor == 1;
   std::string text = fmt::format("%{} = {}", value, adds ? "add" : traits_of(op.kind).name);
   if (op.transposed) text += " transposed";
+  if (op.of_second) text += " of second";
   if (op.kind == OpKind::kAggregate) {
     text += fmt::format(" {} {} channel {}",
                         op.normalisation == Normalisation::kMean ? "mean" : "symmetric",
@@ -105,7 +110,9 @@ std::string to_string(const Program& program, Value value) {
     text += fmt::format(", normalise %{} %{}", op.tail.statistics, op.tail.gamma);
   }
   if (op.tail.bias != kNoValue) text += fmt::format(", bias %{}", op.tail.bias);
-  if (op.tail.activation.relu) text += ", relu";
+  if (op.tail.activation.function != ActivationFunction::kNone) {
+    text += fmt::format(", {}", to_string(op.tail.activation.function));
+  }
   if (op.tail.activation.dropout > 0) {
     text += fmt::format(", dropout {}", op.tail.activation.dropout);
   }

@@ -29,8 +29,12 @@ enum class OpKind : std::uint8_t {
   kCombine,
   kBias,               // x + b
   kBiasGradient,       // adds column sums of dy to the gradient of b
-  kActivate,           // dropout(relu(x))
-  kActivateBackward,   // dx from dy and y
+  kActivate,           // dropout(f(x))
+  kActivateBackward,   // dx from dy and y, or, of gelu, x
+  kMaximum,            // the larger of a and b, element by element
+  kMaximumGradient,    // dy where a was taken (ties too), or where b was
+  kScale,              // e x with a trained number e
+  kScaleGradient,      // adds the sum of dy x to the gradient of e
   kLayerNorm,          // Ba et al. 2016
   kLayerNormBackward,  // dx; adds to the gradients of gamma and beta
   // Batch norm (Ioffe & Szegedy 2015) with statistics over all ranks, see Backend.
@@ -68,14 +72,14 @@ struct OpTraits {
 };
 const OpTraits& traits_of(OpKind kind);
 
-// dropout(relu(.)), the end of a layer.
+// dropout(f(.)), the end of a layer.
 struct Activation {
-  bool relu = false;
+  ActivationFunction function = ActivationFunction::kNone;
   double dropout = 0;
   RandomStream stream = RandomStream::kDropout;
   int site = 0;  // keys the random numbers
 
-  bool absent() const { return !relu && dropout == 0; }
+  bool absent() const { return function == ActivationFunction::kNone && dropout == 0; }
   bool operator==(const Activation&) const = default;
 };
 
@@ -109,12 +113,13 @@ struct Operation {
   int channel = -1;
   Tail tail = {};
   Value added_to = kNoValue;  // its result is added to this value and lies where that lies
-  // A sum that applies the gradient of an activation to its first input on the way: the
-  // activation's output; its value is that gradient then.
+  // A sum that applies the gradient of relu and dropout to its first input on the way: their
+  // output; its value is that gradient then.
   Value through = kNoValue;
   float first_factor = 1;  // of a combination
   float second_factor = 1;
-  bool ordered = false;  // an addition whose second term must be added to the first
+  bool ordered = false;    // an addition whose second term must be added to the first
+  bool of_second = false;  // the gradient of a maximum: for the second of the two
   // Boundary recomputation: it is run for computed rows, too, where its first input's rows may
   // lie in another value; or for halo rows that were computed.
   bool for_computed = false;

@@ -80,7 +80,7 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
   const std::int64_t rows = shape.rows_in(call.rows);
   const ConstMatrixView x = counted(rows, op.columns, dtype);  // most have columns alike
   const auto gradient = [&](bool through, std::initializer_list<ConstMatrixView> beside) {
-    const ActivationGradient activation{x, 1, {nullptr, rows, op.columns, op.columns, dtype}};
+    const ActivationGradient activation{x, {nullptr, rows, op.columns, op.columns, dtype}};
     return gradient_work(x, through ? activation : ActivationGradient{}, beside);
   };
   switch (op.kind) {
@@ -97,6 +97,8 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kNormalise:
     case OpKind::kLayerNorm:
     case OpKind::kLoss:
+    case OpKind::kScale:
+    case OpKind::kScaleGradient:
       return streaming_work({x, x});
     case OpKind::kActivateBackward:
       return gradient(/*through=*/true, {});
@@ -104,7 +106,10 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
       return gradient(op.through != kNoValue, {});
     case OpKind::kNormSums:
       return gradient(op.through != kNoValue, {x});
+    case OpKind::kMaximumGradient:
+      return streaming_work({x, x, x, x});
     case OpKind::kCombine:
+    case OpKind::kMaximum:
     case OpKind::kLayerNormBackward:
     case OpKind::kNormBackward:
       return streaming_work({x, x, x});

@@ -9,18 +9,19 @@
 #include <span>
 #include <type_traits>
 
+#include "kernels/cpu/activation.hpp"
 #include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/random_blocks.hpp"
 #include "kernels/cpu/vectors.hpp"
 
 namespace atl {
 
-// y = drop(relu((x - mean) * scale + shift)) with one f32 factor per column.
+// y = drop(f((x - mean) * scale + shift)) with one f32 factor per column.
 struct ColumnEpilogue {
   const float* mean;
   const float* scale;
   const float* shift;
-  bool relu;
+  ActivationFunction function;
   DropoutSpec dropout;  // with the key that counts now
 };
 
@@ -56,14 +57,16 @@ ATOLL_INLINE inline void draw_halves(const RandomKey& key, std::uint64_t node, s
 }
 
 // y = epilogue(x) for columns [first, first + count) of a row; x and y point to column 0 of it and
-// may be the same. With kDrop `halves` belong to the columns from `first` on. Rounds once.
-template <int kBytes, bool kDrop, typename From, typename To>
+// may be the same. With kDrop `halves` belong to the columns from `first` on. kCurved: the function
+// is neither none nor relu. Rounds once.
+template <int kBytes, bool kCurved, bool kDrop, typename From, typename To>
 ATOLL_INLINE inline void finish_columns(const ColumnEpilogue& epilogue, std::int64_t first,
                                         std::int64_t count, const std::uint16_t* halves,
                                         const From* x, To* y) {
-  const auto [mean, scale, shift, relu, dropout] = epilogue;
+  const auto [mean, scale, shift, function, dropout] = epilogue;
   // NaN is not below anything and stays NaN.
-  const float least = relu ? 0.0F : -std::numeric_limits<float>::infinity();
+  const float least =
+      function == ActivationFunction::kRelu ? 0.0F : -std::numeric_limits<float>::infinity();
   const std::uint32_t threshold = kDrop ? dropout.rate.threshold : 0;
   const float kept = kDrop ? dropout.rate.scale : 1.0F;
   for_columns<kBytes>(first, first + count, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
@@ -80,7 +83,11 @@ ATOLL_INLINE inline void finish_columns(const ColumnEpilogue& epilogue, std::int
 #pragma GCC unroll 2
     for (int r = 0; r < 2; ++r) {
       values[r] = (values[r] - means[r]) * scales[r] + shifts[r];
-      values[r] = values[r] < low ? low : values[r];
+      if constexpr (kCurved) {
+        activate<kUnit>(function, values[r]);
+      } else {
+        values[r] = values[r] < low ? low : values[r];
+      }
       if constexpr (kDrop) values[r] *= kept;
     }
     if constexpr (!kDrop) {
@@ -105,21 +112,30 @@ ATOLL_INLINE inline void finish_columns(const ColumnEpilogue& epilogue, std::int
   });
 }
 
-// y = epilogue(x) for row i.
-template <int kBytes, typename From, typename To>
-ATOLL_INLINE inline void finish_row(const ColumnEpilogue& epilogue, std::int64_t i,
-                                    std::int64_t cols, const From* x, To* y) {
+template <int kBytes, bool kCurved, typename From, typename To>
+ATOLL_INLINE inline void finish_row_of(const ColumnEpilogue& epilogue, std::int64_t i,
+                                       std::int64_t cols, const From* x, To* y) {
   const DropoutSpec& dropout = epilogue.dropout;
   if (!dropout.active()) {
-    return finish_columns<kBytes, false>(epilogue, 0, cols, nullptr, x, y);
+    return finish_columns<kBytes, kCurved, false>(epilogue, 0, cols, nullptr, x, y);
   }
   const auto node = static_cast<std::uint64_t>(to_index(dropout.row_ids[i]));
   std::uint16_t halves[kColsPerDrop<kBytes>];
   for (std::int64_t first = 0; first < cols; first += kColsPerDrop<kBytes>) {
     const std::int64_t count = std::min(kColsPerDrop<kBytes>, cols - first);
     draw_halves<kBytes>(dropout.key, node, first, count, halves);
-    finish_columns<kBytes, true>(epilogue, first, count, halves, x, y);
+    finish_columns<kBytes, kCurved, true>(epilogue, first, count, halves, x, y);
   }
+}
+
+// y = epilogue(x) for row i.
+template <int kBytes, typename From, typename To>
+ATOLL_INLINE inline void finish_row(const ColumnEpilogue& epilogue, std::int64_t i,
+                                    std::int64_t cols, const From* x, To* y) {
+  const bool curved = epilogue.function != ActivationFunction::kNone &&
+                      epilogue.function != ActivationFunction::kRelu;
+  if (curved) return finish_row_of<kBytes, true>(epilogue, i, cols, x, y);
+  finish_row_of<kBytes, false>(epilogue, i, cols, x, y);
 }
 
 }  // namespace atl

@@ -124,10 +124,9 @@ ATOLL_INLINE inline void sum_gradients(ConstMatrixView dy, const ActivationGradi
   if (activation.absent()) {
     return sum_columns<kBytes, T>(std::array{dy, beside...}, rows, sums, term);
   }
-  sum_columns<kBytes, T>(std::array{activation.y, dy, beside...}, rows, sums, term,
-                         [&](RowRange block) ATOLL_INLINE {
-                           activation_gradient_rows<kBytes, T>(activation, dy, block);
-                         });
+  sum_columns<kBytes, T>(
+      std::array{activation.from, dy, beside...}, rows, sums, term,
+      [&](RowRange block) ATOLL_INLINE { relu_gradient_rows<kBytes, T>(activation, dy, block); });
 }
 
 }  // namespace atl

@@ -8,10 +8,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "kernels/cpu/column_epilogue.hpp"
+#include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/workers.hpp"
+#include "kernels/cpu/write_rows.hpp"
 #include "kernels/host_backend.hpp"
 
 namespace atl {
@@ -40,7 +43,12 @@ class CpuBackend final : public HostBackend {
                const Epilogue&) override;
   void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) override;
   void do_combine(Queue&, float a, ConstMatrixView, float b, ConstMatrixView, MatrixView) override;
-  void do_relu_dropout_backward(Queue&, ConstMatrixView, const ActivationGradient&) override;
+  void do_scale(Queue&, ConstMatrixView, ConstMatrixView, MatrixView) override;
+  void do_dot(Queue&, ConstMatrixView, ConstMatrixView, bool, MatrixView) override;
+  void do_maximum(Queue&, ConstMatrixView, ConstMatrixView, MatrixView) override;
+  void do_maximum_backward(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, MaximumOf,
+                           MatrixView) override;
+  void do_activation_backward(Queue&, ConstMatrixView, const ActivationGradient&) override;
   void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView,
                       const ActivationGradient&) override;
   void do_batch_norm_moments(Queue&, ConstMatrixView, std::span<const double>,
@@ -78,6 +86,18 @@ class CpuBackend final : public HostBackend {
   // the rows of y.
   void apply_to_rows(const ColumnEpilogue& epilogue, RowRange range, ConstMatrixView x,
                      MatrixView y) const;
+
+  // y = f(inputs), element by element: see write_rows().
+  template <std::size_t kInputs, typename Function>
+  void write_matrix(const std::array<ConstMatrixView, kInputs>& inputs, MatrixView y,
+                    const Function& f) {
+    for_rows(y.rows, y.cols, [&](RowRange range) {
+      run_with_vectors(isa_, y.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+        write_rows<kBytes, T>(inputs, y, range, f);
+      });
+    });
+  }
+  void do_curved_backward(ConstMatrixView dy, const ActivationGradient& activation);
 
   int most_threads(std::int64_t chunks) const {
     return static_cast<int>(std::min<std::int64_t>(workers_.threads(), chunks));

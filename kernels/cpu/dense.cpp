@@ -1,6 +1,7 @@
 // Dense operations: fills, conversions and sums. Products are in gemm.cpp.
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/column_sums.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
@@ -64,6 +65,31 @@ void CpuBackend::do_column_sums(Queue&, ConstMatrixView x, bool accumulate, Matr
   for (std::int64_t j = 0; j < x.cols; ++j) {
     to[j] = static_cast<float>(sums[j] + (accumulate ? static_cast<double>(to[j]) : 0));
   }
+}
+
+// Sums per column first, as all sums over rows are taken.
+void CpuBackend::do_dot(Queue&, ConstMatrixView x, ConstMatrixView z, bool accumulate,
+                        MatrixView out) {
+  const auto sums = sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
+    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+      sum_columns<kBytes, T>(std::array{x, z}, range, std::array{partial},
+                             [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
+                               typename Vectors<kUnit>::Doubles first;
+                               typename Vectors<kUnit>::Doubles second;
+                               load_doubles<kUnit>(x.row<T>(i) + j, first);
+                               load_doubles<kUnit>(z.row<T>(i) + j, second);
+                               to[0] += first * second;
+                             });
+    });
+  });
+  double sum = 0;
+  for (const double column : sums) sum += column;
+  const auto add_to = [&](auto& total) {
+    const double before = accumulate ? static_cast<double>(total) : 0;
+    total = static_cast<std::remove_reference_t<decltype(total)>>(before + sum);
+  };
+  if (out.dtype == DType::kF64) return add_to(*out.row<double>(0));
+  add_to(*out.row<float>(0));
 }
 
 }  // namespace atl

@@ -1,5 +1,8 @@
-// What follows a convolution: normalisation, bias, activation, dropout in one pass; and its
-// gradient.
+// Element by element: what follows a convolution (normalisation, bias, activation, dropout in one
+// pass), its gradient, and what makes one matrix of several.
+#include <array>
+
+#include "kernels/cpu/activation.hpp"
 #include "kernels/cpu/activation_gradient.hpp"
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
@@ -20,7 +23,7 @@ ColumnEpilogue column_epilogue(const Epilogue& epilogue, std::int64_t cols,
     scale[j] = static_cast<float>(normalised ? epilogue.inv_std[j] * gamma : gamma);
     shift[j] = epilogue.beta.absent() ? 0.0F : epilogue.beta.row<float>(0)[j];
   }
-  ColumnEpilogue result{mean, scale, shift, epilogue.relu, epilogue.dropout};
+  ColumnEpilogue result{mean, scale, shift, epilogue.function, epilogue.dropout};
   if (result.dropout.active()) result.dropout.key = epilogue.dropout.key_now();
   return result;
 }
@@ -59,20 +62,70 @@ void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& ep
 
 void CpuBackend::do_combine(Queue&, float a, ConstMatrixView x, float b, ConstMatrixView z,
                             MatrixView y) {
-  for_rows(x.rows, x.cols, [&](RowRange range) {
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      write_row_pairs<kBytes, T>(x, z, y, range,
-                                 [&]<typename Floats>(Floats& value, const Floats& other)
-                                     ATOLL_INLINE { value = value * a + other * b; });
+  write_matrix(std::array{x, z}, y,
+               [=]<typename Floats>(Floats& value, const Floats& other)
+                   ATOLL_INLINE { value = value * a + other * b; });
+}
+
+void CpuBackend::do_scale(Queue&, ConstMatrixView x, ConstMatrixView factor, MatrixView y) {
+  const float e = factor.row<float>(0)[0];
+  write_matrix(std::array{x}, y,
+               [=]<typename Floats>(Floats& value) ATOLL_INLINE { value = value * e; });
+}
+
+void CpuBackend::do_maximum(Queue&, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
+  write_matrix(std::array{x, z}, y,
+               []<typename Floats>(Floats& first, const Floats& second)
+                   ATOLL_INLINE { first = second > first || second != second ? second : first; });
+}
+
+void CpuBackend::do_maximum_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
+                                     ConstMatrixView z, MaximumOf of, MatrixView dx) {
+  const bool of_first = of == MaximumOf::kFirst;
+  write_matrix(std::array{dy, x, z}, dx,
+               [=]<typename Floats>(Floats& value, const Floats& first, const Floats& second)
+                   ATOLL_INLINE {
+                     const auto takes_second = second > first || second != second;
+                     const Floats to_second = takes_second ? value : Floats{};
+                     const Floats to_first = takes_second ? Floats{} : value;
+                     value = of_first ? to_first : to_second;
+                   });
+}
+
+// Through another function than relu: dy times the slope in f32, then dropout as in the forward
+// pass, rounded once.
+void CpuBackend::do_curved_backward(ConstMatrixView dy, const ActivationGradient& activation) {
+  const auto& [from, dx, function, dropout] = activation;
+  const float unscaled = 1 / dropout.rate.scale;
+  const auto slope = [function = function, unscaled]<typename Floats>(
+                         Floats& gradient, const Floats& at) ATOLL_INLINE {
+    multiply_by_slope<static_cast<int>(sizeof(Floats))>(function, unscaled, at, gradient);
+  };
+  if (!dropout.active()) return write_matrix(std::array{dy, from}, dx, slope);
+  Epilogue rest;
+  rest.dropout = dropout;
+  const ColumnEpilogue drop =
+      column_epilogue(rest, dy.cols, scratch<float>(kColumnFactors * dy.cols));
+  for_rows(dy.rows, dy.cols, [&, from = from, dx = dx](RowRange range) {
+    WideRows memory(1, dy.cols);
+    run_with_vectors(isa_, dy.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        float* const wide = row_to_compute(dx.row<T>(i), memory.row(0));
+        const MatrixView to{wide, 1, dy.cols, dy.cols, DType::kF32};
+        write_rows<kBytes, T, float>(std::array{dy.rows_in({i, i + 1}), from.rows_in({i, i + 1})},
+                                     to, {0, 1}, slope);
+        finish_row<kBytes>(drop, i, dy.cols, wide, dx.row<T>(i));
+      }
     });
   });
 }
 
-void CpuBackend::do_relu_dropout_backward(Queue&, ConstMatrixView dy,
-                                          const ActivationGradient& activation) {
+void CpuBackend::do_activation_backward(Queue&, ConstMatrixView dy,
+                                        const ActivationGradient& activation) {
+  if (activation.function != ActivationFunction::kRelu) return do_curved_backward(dy, activation);
   for_rows(dy.rows, dy.cols, [&](RowRange range) {
     run_with_vectors(isa_, dy.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      activation_gradient_rows<kBytes, T>(activation, dy, range);
+      relu_gradient_rows<kBytes, T>(activation, dy, range);
     });
   });
 }

@@ -45,9 +45,27 @@ void CudaBackend::do_combine(Queue& queue, float a, ConstMatrixView x, float b, 
   cuda::combine(use(queue).launch(), a, x, b, z, y);
 }
 
-void CudaBackend::do_relu_dropout_backward(Queue& queue, ConstMatrixView dy,
-                                           const ActivationGradient& activation) {
-  cuda::relu_dropout_backward(use(queue).launch(), dy, activation);
+void CudaBackend::do_scale(Queue& queue, ConstMatrixView x, ConstMatrixView factor, MatrixView y) {
+  cuda::scale(use(queue).launch(), x, factor, y);
+}
+
+void CudaBackend::do_dot(Queue& queue, ConstMatrixView x, ConstMatrixView z, bool accumulate,
+                         MatrixView out) {
+  cuda::dot(use(queue).launch(), x, z, accumulate, out);
+}
+
+void CudaBackend::do_maximum(Queue& queue, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
+  cuda::maximum(use(queue).launch(), x, z, y);
+}
+
+void CudaBackend::do_maximum_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
+                                      ConstMatrixView z, MaximumOf of, MatrixView dx) {
+  cuda::maximum_backward(use(queue).launch(), dy, x, z, of == MaximumOf::kSecond, dx);
+}
+
+void CudaBackend::do_activation_backward(Queue& queue, ConstMatrixView dy,
+                                         const ActivationGradient& activation) {
+  cuda::activation_backward(use(queue).launch(), dy, activation);
 }
 
 void CudaBackend::do_column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out,

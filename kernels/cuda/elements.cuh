@@ -4,6 +4,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
+#include <math.h>
 
 #include <cstdint>
 #include <initializer_list>
@@ -224,7 +225,7 @@ struct EpilogueArgs {
   const double* inv_std = nullptr;
   const float* gamma = nullptr;
   const float* beta = nullptr;
-  bool relu = false;
+  ActivationFunction function = ActivationFunction::kNone;
   std::uint32_t threshold = 65536;
   float dropout_scale = 1;
   RandomKey key;
@@ -233,6 +234,9 @@ struct EpilogueArgs {
 
   __host__ __device__ bool affine() const {
     return mean != nullptr || gamma != nullptr || beta != nullptr;
+  }
+  __host__ __device__ bool curved() const {
+    return function != ActivationFunction::kNone && function != ActivationFunction::kRelu;
   }
   __host__ __device__ bool drops() const { return threshold != 65536; }
   // The key with the epoch that counts. Once per thread: it reads the state.
@@ -251,7 +255,7 @@ inline EpilogueArgs epilogue_args(const Epilogue& epilogue) {
   }
   if (!epilogue.gamma.absent()) args.gamma = static_cast<const float*>(epilogue.gamma.data);
   if (!epilogue.beta.absent()) args.beta = static_cast<const float*>(epilogue.beta.data);
-  args.relu = epilogue.relu;
+  args.function = epilogue.function;
   if (epilogue.dropout.active()) {
     args.threshold = epilogue.dropout.rate.threshold;
     args.dropout_scale = epilogue.dropout.rate.scale;
@@ -345,17 +349,36 @@ __device__ inline float affine_value(const ColumnFactors& factors, float x) {
 
 // NaN stays NaN, so that a diverged run is seen.
 __device__ inline float relu_value(float x) { return x < 0.0F ? 0.0F : x; }
+__device__ inline float normal_distribution(float x) { return 0.5F * erfcf(-0.70710678F * x); }
 
-// The gradient of neighbours in a row through dropout(relu(.)), from the forward output.
-template <int kCount>
-__device__ inline Packed<float, kCount> activation_gradient(const Packed<float, kCount>& output,
-                                                            Packed<float, kCount> gradient,
-                                                            float dropout_scale) {
-#pragma unroll
-  for (int k = 0; k < kCount; ++k) {
-    gradient.values[k] = output.values[k] != 0.0F ? dropout_scale * gradient.values[k] : 0.0F;
+// Of another function than relu. Not inlined: kernels with an epilogue would need more registers.
+[[gnu::noinline]] static __device__ float curved_value(ActivationFunction function, float x) {
+  switch (function) {
+    case ActivationFunction::kLeakyRelu:
+      return x < 0.0F ? static_cast<float>(kLeakySlope) * x : x;
+    case ActivationFunction::kElu:
+      return x < 0.0F ? expm1f(x) : x;
+    case ActivationFunction::kGelu:
+      return x * normal_distribution(x);
+    default:
+      return x;
   }
-  return gradient;
+}
+
+// f' where f gives `from`, times the factor that `unscaled` undoes; of gelu, at `from`. Not of
+// relu.
+__device__ inline float curved_slope(ActivationFunction function, float from, float unscaled) {
+  if (function == ActivationFunction::kGelu) {
+    return normal_distribution(from) + from * 0.39894228F * expf(-0.5F * from * from);
+  }
+  if (from > 0.0F) return 1.0F;
+  return function == ActivationFunction::kElu ? fmaf(from, unscaled, 1.0F)
+                                              : static_cast<float>(kLeakySlope);
+}
+
+// The gradient through dropout(relu(.)), from the forward output.
+__device__ inline float relu_gradient(float output, float gradient, float scale) {
+  return output != 0.0F ? scale * gradient : 0.0F;
 }
 
 // Bit j % 8 says whether element (i, j) is kept, for the columns j of group j / 8. `key` from
@@ -373,8 +396,8 @@ __device__ inline unsigned dropout_bits(const EpilogueArgs& args, const RandomKe
 }
 
 // The whole epilogue of neighbours in a row: value k is kept by bit k of `kept` (all ones without
-// dropout).
-template <bool kAffine, int kCount>
+// dropout). Without kCurved the function is none or relu.
+template <bool kAffine, bool kCurved, int kCount>
 __device__ inline void apply_epilogue(const EpilogueArgs& args,
                                       const ColumnFactors (&factors)[kCount], unsigned kept,
                                       Packed<float, kCount>& row) {
@@ -382,7 +405,11 @@ __device__ inline void apply_epilogue(const EpilogueArgs& args,
   for (int k = 0; k < kCount; ++k) {
     float value = row.values[k];
     if constexpr (kAffine) value = affine_value(factors[k], value);
-    if (args.relu) value = relu_value(value);
+    if (args.function == ActivationFunction::kRelu) {
+      value = relu_value(value);
+    } else if (kCurved && args.function != ActivationFunction::kNone) {
+      value = curved_value(args.function, value);
+    }
     if (args.drops())
       value = (kept >> static_cast<unsigned>(k) & 1U) != 0 ? value * args.dropout_scale : 0.0F;
     row.values[k] = value;

@@ -1,4 +1,5 @@
-// Operations element by element: zero, conversion, gathered rows, the epilogue and its gradient.
+// Operations element by element: zero, conversion, gathered rows, one matrix of several, the
+// epilogue and its gradient.
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -6,6 +7,7 @@
 #include <limits>
 
 #include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/gradient_rows.cuh"
 #include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/walk.cuh"
 
@@ -43,49 +45,87 @@ __global__ void __launch_bounds__(kBlockThreads)
       });
 }
 
-// y = f(x, z), unit by unit in f32; y may be x or z.
-template <int kUnit, typename T, typename Function>
-__device__ void write_pairs(Walk walk, std::int64_t down, std::int64_t rows, Rows<const T> x,
-                            Rows<const T> z, Rows<T> y, const Function& f) {
-  struct Pair {
-    Packed<T, kUnit> first;
-    Packed<T, kUnit> second;
+template <typename T, int kCount>
+struct Inputs {
+  Rows<const T> of[kCount];
+};
+
+// y = f(inputs), element by element in f32; y may be one of them. f.prepare() comes first.
+template <typename T, int kUnit, int kInputs, typename Function>
+__global__ void __launch_bounds__(kBlockThreads)
+    write_kernel(Walk walk, std::int64_t down, std::int64_t rows, Inputs<T, kInputs> inputs,
+                 Function f, Rows<T> y) {
+  struct Held {
+    Packed<T, kUnit> of[kInputs];
   };
   const Place place = place_of(walk, blockIdx.x, threadIdx.x);
+  f.prepare();
   for_rows<kBatch>(
       walk, place, down, rows,
       [&](std::int64_t i) {
-        return Pair{load<kUnit>(x.at(i, place.col)), load<kUnit>(z.at(i, place.col))};
+        Held held;
+#pragma unroll
+        for (int n = 0; n < kInputs; ++n) held.of[n] = load<kUnit>(inputs.of[n].at(i, place.col));
+        return held;
       },
-      [&](std::int64_t i, const Pair& pair) {
-        store_some(y.at(i, place.col), f(widen(pair.first), widen(pair.second)),
-                   walk.cols - place.col);
+      [&](std::int64_t i, const Held& held) {
+        Packed<float, kUnit> wide[kInputs];
+#pragma unroll
+        for (int n = 0; n < kInputs; ++n) wide[n] = widen(held.of[n]);
+        Packed<float, kUnit> made;
+#pragma unroll
+        for (int k = 0; k < kUnit; ++k) {
+          float values[kInputs];
+#pragma unroll
+          for (int n = 0; n < kInputs; ++n) values[n] = wide[n].values[k];
+          made.values[k] = f(values);
+        }
+        store_some(y.at(i, place.col), made, walk.cols - place.col);
       });
 }
 
-template <typename T, int kUnit>
-__global__ void __launch_bounds__(kBlockThreads)
-    combine_kernel(Walk walk, std::int64_t down, std::int64_t rows, float a, Rows<const T> x,
-                   float b, Rows<const T> z, Rows<T> y) {
-  using Values = Packed<float, kUnit>;
-  write_pairs<kUnit>(walk, down, rows, x, z, y, [=](const Values& first, const Values& second) {
-    Values sum;
-#pragma unroll
-    for (int j = 0; j < kUnit; ++j) sum.values[j] = a * first.values[j] + b * second.values[j];
-    return sum;
-  });
+struct NoPreparation {
+  __device__ void prepare() {}
+};
+
+struct Combination : NoPreparation {
+  float a;
+  float b;
+  __device__ float operator()(const float (&values)[2]) const {
+    return a * values[0] + b * values[1];
+  }
+};
+
+struct Scaling {
+  const float* factor;
+  float e;
+  __device__ void prepare() { e = *factor; }
+  __device__ float operator()(const float (&values)[1]) const { return e * values[0]; }
+};
+
+__device__ bool takes_second(float first, float second) {
+  return second > first || second != second;
 }
 
-template <typename T, int kUnit>
-__global__ void __launch_bounds__(kBlockThreads)
-    relu_dropout_backward_kernel(Walk walk, std::int64_t down, std::int64_t rows, Rows<const T> y,
-                                 Rows<const T> dy, float scale, Rows<T> dx) {
-  using Values = Packed<float, kUnit>;
-  write_pairs<kUnit>(walk, down, rows, y, dy, dx,
-                     [=](const Values& output, const Values& gradient) {
-                       return activation_gradient(output, gradient, scale);
-                     });
-}
+struct Maximum : NoPreparation {
+  __device__ float operator()(const float (&values)[2]) const {
+    return takes_second(values[0], values[1]) ? values[1] : values[0];
+  }
+};
+
+struct MaximumGradient : NoPreparation {
+  bool of_second;
+  __device__ float operator()(const float (&values)[3]) const {
+    return takes_second(values[1], values[2]) == of_second ? values[0] : 0.0F;
+  }
+};
+
+struct ReluGradient : NoPreparation {
+  float scale;
+  __device__ float operator()(const float (&values)[2]) const {
+    return relu_gradient(values[0], values[1], scale);
+  }
+};
 
 template <typename T, int kUnit>
 __global__ void __launch_bounds__(kBlockThreads)
@@ -122,12 +162,41 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-// Threads whose units lie in one group of columns share its random blocks: each draws for another
+// dy times f' for another function than relu.
+template <typename T, int kElements>
+struct SlopedRows {
+  struct Held {
+    Packed<T, kElements> from;
+    Packed<T, kElements> gradient;
+  };
+  static constexpr int kUnit = kElements;
+  Rows<const T> from;
+  Rows<const T> dy;
+  ActivationFunction function;
+  float unscaled;
+
+  __device__ Held load(std::int64_t i, std::int64_t col) const {
+    return {cuda::load<kUnit>(from.at(i, col)), cuda::load<kUnit>(dy.at(i, col))};
+  }
+  __device__ Packed<float, kUnit> take(std::int64_t, std::int64_t, const Held& held) const {
+    const Packed<float, kUnit> at = widen(held.from);
+    Packed<float, kUnit> gradient = widen(held.gradient);
+#pragma unroll
+    for (int k = 0; k < kUnit; ++k) {
+      gradient.values[k] *= curved_slope(function, at.values[k], unscaled);
+    }
+    return gradient;
+  }
+};
+
+// y = epilogue(x); Terms, as of sums, say how x is read. Threads whose units lie in one group of
+// columns share its random blocks: each draws for another
 // row of the batch.
-template <typename From, typename To, int kUnit, bool kAffine>
+template <typename Terms, typename To, bool kAffine, bool kCurved>
 __global__ void __launch_bounds__(kBlockThreads)
-    epilogue_kernel(Walk walk, std::int64_t down, std::int64_t rows, Rows<const From> x,
-                    EpilogueArgs args, Rows<To> y) {
+    epilogue_kernel(Walk walk, std::int64_t down, std::int64_t rows, Terms x, EpilogueArgs args,
+                    Rows<To> y) {
+  constexpr int kUnit = Terms::kUnit;
   constexpr int kSharers = kDropoutGroup / kUnit;
   constexpr int kRows = kSharers > kBatch ? kSharers : kBatch;
   const Place place = place_of(walk, blockIdx.x, threadIdx.x);
@@ -139,11 +208,11 @@ __global__ void __launch_bounds__(kBlockThreads)
   // The same turns for all threads of a block, because sharers meet in every one.
   for (std::int64_t base = place.block * walk.rows; base < rows; base += kRows * step) {
     const std::int64_t first = base + place.row;
-    Packed<From, kUnit> held[kRows];
+    typename Terms::Held held[kRows];
 #pragma unroll
     for (int b = 0; b < kRows; ++b) {
       if (place.inside && first + b * step < rows) {
-        held[b] = load<kUnit>(x.at(first + b * step, place.col));
+        held[b] = x.load(first + b * step, place.col);
       }
     }
     unsigned drawn[kRows / kSharers];
@@ -165,8 +234,8 @@ __global__ void __launch_bounds__(kBlockThreads)
         kept >>= static_cast<unsigned>(place.col % kDropoutGroup);
       }
       if (!place.inside || first + b * step >= rows) continue;
-      Packed<float, kUnit> values = widen(held[b]);
-      apply_epilogue<kAffine>(args, factors, kept, values);
+      Packed<float, kUnit> values = x.take(first + b * step, place.col, held[b]);
+      apply_epilogue<kAffine, kCurved>(args, factors, kept, values);
       store_some(y.at(first + b * step, place.col), values, walk.cols - place.col);
     }
   }
@@ -219,6 +288,33 @@ void for_parts(std::initializer_list<ConstMatrixView> views, int unit, const Bod
   if (rest > 0) body(Part::stretch(count - rest, 1, rest));
 }
 
+// y = f(inputs), all of one shape and type.
+template <typename Function, typename... Views>
+void write_matrix(const Launch& where, const Function& f, MatrixView y, const Views&... inputs) {
+  constexpr int kInputs = sizeof...(inputs);
+  with_element_type(y.dtype, [&]<typename T>(T) {
+    for_parts({ConstMatrixView(inputs)..., y}, kVector<T>, [&](const Part& part) {
+      const MatrixView to = part.of(y);
+      with_padded_unit<T>({part.of(ConstMatrixView(inputs))..., to}, [&](auto unit) {
+        const Inputs<T, kInputs> from{{rows_of<T>(part.of(ConstMatrixView(inputs)))...}};
+        const Grid grid = make_grid(where, to.rows, to.cols, unit);
+        launch(where, grid.blocks(), grid.walk.threads(), write_kernel<T, unit, kInputs, Function>,
+               grid.walk, grid.down, to.rows, from, f, rows_of<T>(to));
+      });
+    });
+  });
+}
+
+template <bool kAffine, bool kCurved, typename Terms, typename To>
+void launch_epilogue(const Launch& where, const Terms& x, const EpilogueArgs& args, Rows<To> y,
+                     std::int64_t rows, std::int64_t cols) {
+  constexpr int kSharers = kDropoutGroup / Terms::kUnit;
+  const Grid grid =
+      make_grid(where, rows, cols, Terms::kUnit, kSharers, std::max(kBatch, kSharers));
+  launch(where, grid.blocks(), grid.walk.threads(), epilogue_kernel<Terms, To, kAffine, kCurved>,
+         grid.walk, grid.down, rows, x, args, y);
+}
+
 }  // namespace
 
 // --- operations ---------------------------------------------------------------------------------
@@ -257,33 +353,36 @@ void convert(const Launch& where, ConstMatrixView x, MatrixView y) {
 
 void combine(const Launch& where, float a, ConstMatrixView x, float b, ConstMatrixView z,
              MatrixView y) {
-  with_element_type(x.dtype, [&]<typename T>(T) {
-    for_parts({x, z, y}, kVector<T>, [&](const Part& part) {
-      const ConstMatrixView first = part.of(x);
-      const ConstMatrixView second = part.of(z);
-      const MatrixView to = part.of(y);
-      with_padded_unit<T>({first, second, to}, [&](auto unit) {
-        const Grid grid = make_grid(where, first.rows, first.cols, unit);
-        launch(where, grid.blocks(), grid.walk.threads(), combine_kernel<T, unit>, grid.walk,
-               grid.down, first.rows, a, rows_of<T>(first), b, rows_of<T>(second), rows_of<T>(to));
-      });
-    });
-  });
+  write_matrix(where, Combination{{}, a, b}, y, x, z);
 }
 
-void relu_dropout_backward(const Launch& where, ConstMatrixView dy,
-                           const ActivationGradient& activation) {
-  with_element_type(dy.dtype, [&]<typename T>(T) {
-    for_parts({activation.y, dy, activation.dx}, kVector<T>, [&](const Part& part) {
-      const ConstMatrixView output = part.of(activation.y);
-      const ConstMatrixView gradient = part.of(dy);
-      const MatrixView to = part.of(activation.dx);
-      with_padded_unit<T>({output, gradient, to}, [&](auto unit) {
-        const Grid grid = make_grid(where, output.rows, output.cols, unit);
-        launch(where, grid.blocks(), grid.walk.threads(), relu_dropout_backward_kernel<T, unit>,
-               grid.walk, grid.down, output.rows, rows_of<T>(output), rows_of<T>(gradient),
-               activation.dropout_scale, rows_of<T>(to));
-      });
+void scale(const Launch& where, ConstMatrixView x, ConstMatrixView factor, MatrixView y) {
+  write_matrix(where, Scaling{static_cast<const float*>(factor.data), 1}, y, x);
+}
+
+void maximum(const Launch& where, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
+  write_matrix(where, Maximum{}, y, x, z);
+}
+
+void maximum_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x, ConstMatrixView z,
+                      bool of_second, MatrixView dx) {
+  write_matrix(where, MaximumGradient{{}, of_second}, dx, dy, x, z);
+}
+
+void activation_backward(const Launch& where, ConstMatrixView dy,
+                         const ActivationGradient& activation) {
+  const auto& [from, dx, function, dropout] = activation;
+  if (function == ActivationFunction::kRelu) {
+    return write_matrix(where, ReluGradient{{}, dropout.rate.scale}, dx, from, dy);
+  }
+  Epilogue rest;
+  rest.dropout = dropout;
+  const EpilogueArgs args = epilogue_args(rest);
+  with_element_type(dy.dtype, [&, from = from, dx = dx, function = function]<typename T>(T) {
+    with_padded_unit<T>({from, dy, dx}, [&](auto unit) {
+      const SlopedRows<T, unit> terms{rows_of<T>(from), rows_of<T>(dy), function,
+                                      1 / args.dropout_scale};
+      launch_epilogue<false, false>(where, terms, args, rows_of<T>(dx), dy.rows, dy.cols);
     });
   });
 }
@@ -307,13 +406,12 @@ void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epil
     with_element_type(y.dtype, [&]<typename To>(To) {
       if constexpr (std::is_same_v<From, To> || std::is_same_v<From, float>) {
         with_padded_unit<From>({x, y}, [&](auto unit) {
-          constexpr int kSharers = kDropoutGroup / unit;
-          const Grid grid =
-              make_grid(where, x.rows, x.cols, unit, kSharers, std::max(kBatch, kSharers));
-          launch(where, grid.blocks(), grid.walk.threads(),
-                 args.affine() ? epilogue_kernel<From, To, unit, true>
-                               : epilogue_kernel<From, To, unit, false>,
-                 grid.walk, grid.down, x.rows, rows_of<From>(x), args, rows_of<To>(y));
+          using Terms = StoredRows<From, unit>;
+          const auto run = !args.curved()  ? args.affine() ? launch_epilogue<true, false, Terms, To>
+                                                           : launch_epilogue<false, false, Terms, To>
+                            : args.affine() ? launch_epilogue<true, true, Terms, To>
+                                           : launch_epilogue<false, true, Terms, To>;
+          run(where, Terms{rows_of<From>(x)}, args, rows_of<To>(y), x.rows, x.cols);
         });
       } else {
         ATOLL_ASSERT(false, "an epilogue to a wider type");

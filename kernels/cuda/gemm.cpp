@@ -152,7 +152,8 @@ ConstMatrixView columns_in(ConstMatrixView view, RowRange range) {
 // cuBLASLt is max(x, 0), which may not.
 bool is_bias(const Epilogue& epilogue, DType result) {
   return result == DType::kF32 && !epilogue.beta.absent() && epilogue.mean.empty() &&
-         epilogue.gamma.absent() && !epilogue.relu && !epilogue.dropout.active();
+         epilogue.gamma.absent() && epilogue.function == ActivationFunction::kNone &&
+         !epilogue.dropout.active();
 }
 
 }  // namespace

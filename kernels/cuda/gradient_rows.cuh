@@ -45,7 +45,7 @@ struct ActivationRows {
   static constexpr int kUnit = kElements;
   Rows<const T> y;
   Rows<const T> dy;
-  float dropout_scale;
+  float scale;
   Rows<T> dx;
   std::int64_t cols;
 
@@ -54,8 +54,13 @@ struct ActivationRows {
   }
   // The term is what is stored, rounded.
   __device__ Packed<float, kUnit> take(std::int64_t i, std::int64_t col, const Held& held) const {
-    const Packed<T, kUnit> gradient =
-        narrow<T>(activation_gradient(widen(held.output), widen(held.gradient), dropout_scale));
+    const Packed<float, kUnit> output = widen(held.output);
+    Packed<float, kUnit> wide = widen(held.gradient);
+#pragma unroll
+    for (int k = 0; k < kUnit; ++k) {
+      wide.values[k] = relu_gradient(output.values[k], wide.values[k], scale);
+    }
+    const Packed<T, kUnit> gradient = narrow<T>(wide);
     if (col + kUnit <= cols) {
       store(dx.at(i, col), gradient);
     } else {
@@ -79,11 +84,11 @@ void with_gradient_rows(ConstMatrixView dy, const ActivationGradient& activation
         });
       });
     } else {
-      with_padded_unit<T>({dy, beside, activation.y, activation.dx}, [&](auto unit) {
+      with_padded_unit<T>({dy, beside, activation.from, activation.dx}, [&](auto unit) {
         body([&](std::int64_t first) {
           return ActivationRows<T, unit>{
-              rows_of<T>(columns_from(activation.y, first)), rows_of<T>(columns_from(dy, first)),
-              activation.dropout_scale, rows_of<T>(columns_from(activation.dx, first)),
+              rows_of<T>(columns_from(activation.from, first)), rows_of<T>(columns_from(dy, first)),
+              activation.dropout.rate.scale, rows_of<T>(columns_from(activation.dx, first)),
               dy.cols - first};
         });
       });

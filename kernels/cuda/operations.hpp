@@ -20,8 +20,12 @@ void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId
                  std::span<const float> scale, MatrixView y);
 void combine(const Launch& where, float a, ConstMatrixView x, float b, ConstMatrixView z,
              MatrixView y);
-void relu_dropout_backward(const Launch& where, ConstMatrixView dy,
-                           const ActivationGradient& activation);
+void scale(const Launch& where, ConstMatrixView x, ConstMatrixView factor, MatrixView y);
+void maximum(const Launch& where, ConstMatrixView x, ConstMatrixView z, MatrixView y);
+void maximum_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x, ConstMatrixView z,
+                      bool of_second, MatrixView dx);
+void activation_backward(const Launch& where, ConstMatrixView dy,
+                         const ActivationGradient& activation);
 // y: of the type of x, or bf16 beside f32, rounded once.
 void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
 
@@ -41,6 +45,8 @@ void dequantize_rows(const Launch& where, std::span<const std::byte> packets,
 // reduction.cu. All sums go through the workspace, in an order that depends on the shape alone.
 void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out,
                  const ActivationGradient& activation);
+void dot(const Launch& where, ConstMatrixView x, ConstMatrixView z, bool accumulate,
+         MatrixView out);
 void sum_parts(const Launch& where, ConstMatrixView parts, MatrixView out);
 void batch_norm_moments(const Launch& where, ConstMatrixView x, std::span<const double> shift,
                         std::span<double> sums);

@@ -91,6 +91,52 @@ __global__ void __launch_bounds__(kBlockThreads)
   store(out + col, sum);
 }
 
+// --- dot product --------------------------------------------------------------------------------
+
+template <typename T, int kElements>
+struct Products {
+  static constexpr int kSums = 1;
+  static constexpr int kUnit = kElements;
+  static constexpr int kBatch = kRowBatch / 2;
+  struct Columns {};
+  using Held = Pair<T, kUnit>;
+  Rows<const T> x;
+  Rows<const T> z;
+
+  __device__ Columns columns(std::int64_t) const { return {}; }
+  __device__ Held load(std::int64_t i, std::int64_t col) const {
+    return {cuda::load<kUnit>(x.at(i, col)), cuda::load<kUnit>(z.at(i, col))};
+  }
+  __device__ void add(const Columns&, std::int64_t, std::int64_t, const Held& held,
+                      double (&sums)[1][kUnit]) const {
+    const Packed<float, kUnit> first = widen(held.first);
+    const Packed<float, kUnit> second = widen(held.second);
+#pragma unroll
+    for (int k = 0; k < kUnit; ++k) {
+      sums[0][k] += static_cast<double>(first.values[k]) * static_cast<double>(second.values[k]);
+    }
+  }
+};
+
+struct StoreColumn {
+  double* sums;
+  __device__ void operator()(std::int64_t col, const double (&found)[1]) const {
+    sums[col] = found[0];
+  }
+};
+
+// One block adds the sums of columns.
+template <typename Total>
+__global__ void __launch_bounds__(kBlockThreads)
+    sum_columns_kernel(std::int64_t cols, const double* sums, bool accumulate, Total* out) {
+  __shared__ double scratch[32];
+  double sum = 0;
+  for (std::int64_t j = threadIdx.x; j < cols; j += kBlockThreads) sum += sums[j];
+  sum = block_sum(sum, scratch);
+  if (threadIdx.x > 0) return;
+  *out = static_cast<Total>((accumulate ? static_cast<double>(*out) : 0.0) + sum);
+}
+
 // --- batch norm ---------------------------------------------------------------------------------
 
 template <typename T, int kElements>
@@ -266,6 +312,33 @@ void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, Matrix
     for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
       const ColumnSum<decltype(rows_from(first))> op{rows_from(first)};
       sum_columns(where, x.rows, cols, op, StoreSum{total + first, accumulate}, partials_of(where));
+    });
+  });
+}
+
+// Sums of columns lie behind the partial sums.
+static_assert(kWorkspaceBytes - kPartialsBytes >= kReductionCols * std::int64_t{sizeof(double)});
+
+void dot(const Launch& where, ConstMatrixView x, ConstMatrixView z, bool accumulate,
+         MatrixView out) {
+  auto* const sums = reinterpret_cast<double*>(where.workspace.data() + kPartialsBytes);
+  const auto add_columns = [&]<typename Total>(std::int64_t cols, bool adds, Total* to) {
+    launch(where, dim3(1), kBlockThreads, sum_columns_kernel<Total>, cols,
+           static_cast<const double*>(sums), adds, to);
+  };
+  with_element_type(x.dtype, [&]<typename T>(T) {
+    with_padded_unit<T>({x, z}, [&](auto unit) {
+      for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
+        const Products<T, unit> op{rows_of<T>(columns_from(x, first)),
+                                   rows_of<T>(columns_from(z, first))};
+        sum_columns(where, x.rows, cols, op, StoreColumn{sums}, partials_of(where));
+        const bool adds = accumulate || first > 0;
+        if (out.dtype == DType::kF64) {
+          add_columns(cols, adds, static_cast<double*>(out.data));
+        } else {
+          add_columns(cols, adds, static_cast<float*>(out.data));
+        }
+      });
     });
   });
 }

@@ -45,9 +45,9 @@ __device__ void finish(const Arguments<T>& a, std::int64_t row, std::int64_t col
   ColumnFactors factors[kUnit];
   if (a.epilogue.affine()) {
     load_factors(a.epilogue, col, a.cols, factors);
-    apply_epilogue<true>(a.epilogue, factors, kept, sum);
+    apply_epilogue<true, true>(a.epilogue, factors, kept, sum);
   } else {
-    apply_epilogue<false>(a.epilogue, factors, kept, sum);
+    apply_epilogue<false, true>(a.epilogue, factors, kept, sum);
   }
   store_some(to, sum, a.cols - col);
 }

@@ -70,15 +70,73 @@ void ReferenceBackend::do_combine(Queue&, float a, ConstMatrixView x, float b, C
   });
 }
 
-void ReferenceBackend::do_relu_dropout_backward(Queue&, ConstMatrixView dy,
-                                                const ActivationGradient& activation) {
-  const auto& [y, dropout_scale, dx] = activation;
-  const auto scale = static_cast<double>(dropout_scale);
-  with_value_type(dy.dtype, [&, y = y, dx = dx]<typename T>(T) {
+void ReferenceBackend::do_scale(Queue&, ConstMatrixView x, ConstMatrixView factor, MatrixView y) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    const double e = at<Parameter<T>>(factor, 0, 0);
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      for (std::int64_t j = 0; j < x.cols; ++j) set<T>(y, i, j, e * at<T>(x, i, j));
+    }
+  });
+}
+
+void ReferenceBackend::do_dot(Queue&, ConstMatrixView x, ConstMatrixView z, bool accumulate,
+                              MatrixView out) {
+  double sum = 0;
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      for (std::int64_t j = 0; j < x.cols; ++j) sum += at<T>(x, i, j) * at<T>(z, i, j);
+    }
+  });
+  with_value_type(out.dtype, [&]<typename T>(T) {
+    set<T>(out, 0, 0, (accumulate ? at<T>(out, 0, 0) : 0) + sum);
+  });
+}
+
+namespace {
+bool takes_second(double first, double second) { return second > first || std::isnan(second); }
+}  // namespace
+
+void ReferenceBackend::do_maximum(Queue&, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      for (std::int64_t j = 0; j < x.cols; ++j) {
+        const double first = at<T>(x, i, j);
+        const double second = at<T>(z, i, j);
+        set<T>(y, i, j, takes_second(first, second) ? second : first);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_maximum_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
+                                           ConstMatrixView z, MaximumOf of, MatrixView dx) {
+  with_value_type(dy.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < dy.rows; ++i) {
       for (std::int64_t j = 0; j < dy.cols; ++j) {
-        const bool passed = at<T>(y, i, j) != 0;
-        set<T>(dx, i, j, passed ? scale * at<T>(dy, i, j) : 0);
+        const bool second = takes_second(at<T>(x, i, j), at<T>(z, i, j));
+        set<T>(dx, i, j, second == (of == MaximumOf::kSecond) ? at<T>(dy, i, j) : 0);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_activation_backward(Queue&, ConstMatrixView dy,
+                                              const ActivationGradient& activation) {
+  const DropoutSpec& dropout = activation.dropout;
+  const auto scale = static_cast<double>(dropout.rate.scale);
+  const bool of_output = activation.function != ActivationFunction::kGelu;
+  with_value_type(dy.dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < dy.rows; ++i) {
+      for (std::int64_t j = 0; j < dy.cols; ++j) {
+        const double from = at<T>(activation.from, i, j);
+        const double gradient = at<T>(dy, i, j);
+        if (activation.function == ActivationFunction::kRelu) {
+          set<T>(activation.dx, i, j, from != 0 ? scale * gradient : 0);
+        } else {
+          const double slope =
+              activation_slope(activation.function, of_output ? from / scale : from);
+          set<T>(activation.dx, i, j, dropout_value(dropout, i, j, slope * gradient));
+        }
       }
     }
   });
@@ -87,7 +145,7 @@ void ReferenceBackend::do_relu_dropout_backward(Queue&, ConstMatrixView dy,
 void ReferenceBackend::do_column_sums(Queue& queue, ConstMatrixView x, bool accumulate,
                                       MatrixView out, const ActivationGradient& activation) {
   if (!activation.absent()) {
-    do_relu_dropout_backward(queue, x, activation);
+    do_activation_backward(queue, x, activation);
     x = activation.dx;
   }
   with_value_type(x.dtype, [&]<typename T>(T) {

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <numbers>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -62,20 +63,55 @@ inline double factor(std::span<const float> values, std::int64_t i, double absen
   return values.empty() ? absent : static_cast<double>(values[i]);
 }
 
+// Written so that NaN stays NaN and a diverged run is seen.
+inline double activation_value(ActivationFunction function, double x) {
+  switch (function) {
+    case ActivationFunction::kNone:
+      return x;
+    case ActivationFunction::kRelu:
+      return x < 0 ? 0 : x;
+    case ActivationFunction::kLeakyRelu:
+      return x < 0 ? kLeakySlope * x : x;
+    case ActivationFunction::kElu:
+      return x < 0 ? std::expm1(x) : x;
+    case ActivationFunction::kGelu:
+      return x * std::erfc(-x / std::numbers::sqrt2) / 2;
+  }
+  return x;
+}
+
+// f' where f gives y; of gelu, at x = y. Not of relu.
+inline double activation_slope(ActivationFunction function, double y) {
+  switch (function) {
+    case ActivationFunction::kLeakyRelu:
+      return y > 0 ? 1 : kLeakySlope;
+    case ActivationFunction::kElu:
+      return y > 0 ? 1 : y + 1;
+    case ActivationFunction::kGelu:
+      return std::erfc(-y / std::numbers::sqrt2) / 2 +
+             y * std::exp(-y * y / 2) / std::sqrt(2 * std::numbers::pi);
+    default:
+      return 1;
+  }
+}
+
+// Element (i, j) after dropout.
+inline double dropout_value(const DropoutSpec& dropout, std::int64_t i, std::int64_t j,
+                            double value) {
+  if (!dropout.active()) return value;
+  const auto row = static_cast<std::uint64_t>(to_index(dropout.row_ids[i]));
+  const bool keep =
+      dropout_keeps(dropout.key_now(), row, static_cast<std::uint32_t>(j), dropout.rate.threshold);
+  return keep ? value * static_cast<double>(dropout.rate.scale) : 0;
+}
+
 // Element (i, j) after `epilogue`, whose gamma and beta have elements of type P.
 template <typename P>
 double epilogue_value(const Epilogue& epilogue, std::int64_t i, std::int64_t j, double value) {
   if (!epilogue.mean.empty()) value = (value - epilogue.mean[j]) * epilogue.inv_std[j];
   if (!epilogue.gamma.absent()) value *= at<P>(epilogue.gamma, 0, j);
   if (!epilogue.beta.absent()) value += at<P>(epilogue.beta, 0, j);
-  // Written so that NaN stays NaN and a diverged run is seen.
-  if (epilogue.relu && value < 0) value = 0;
-  const DropoutSpec& dropout = epilogue.dropout;
-  if (!dropout.active()) return value;
-  const auto row = static_cast<std::uint64_t>(to_index(dropout.row_ids[i]));
-  const bool keep =
-      dropout_keeps(dropout.key_now(), row, static_cast<std::uint32_t>(j), dropout.rate.threshold);
-  return keep ? value * static_cast<double>(dropout.rate.scale) : 0;
+  return dropout_value(epilogue.dropout, i, j, activation_value(epilogue.function, value));
 }
 
 }  // namespace atl

@@ -50,7 +50,7 @@ void ReferenceBackend::do_batch_norm_gradient_sums(Queue& queue, ConstMatrixView
                                                    MatrixView dbeta,
                                                    const ActivationGradient& activation) {
   if (!activation.absent()) {
-    do_relu_dropout_backward(queue, dy, activation);
+    do_activation_backward(queue, dy, activation);
     dy = activation.dx;
   }
   with_value_type(x.dtype, [&]<typename T>(T) {

@@ -27,7 +27,12 @@ class ReferenceBackend final : public HostBackend {
                const Epilogue&) override;
   void do_apply_epilogue(Queue&, ConstMatrixView, const Epilogue&, MatrixView) override;
   void do_combine(Queue&, float a, ConstMatrixView, float b, ConstMatrixView, MatrixView) override;
-  void do_relu_dropout_backward(Queue&, ConstMatrixView, const ActivationGradient&) override;
+  void do_scale(Queue&, ConstMatrixView, ConstMatrixView, MatrixView) override;
+  void do_dot(Queue&, ConstMatrixView, ConstMatrixView, bool, MatrixView) override;
+  void do_maximum(Queue&, ConstMatrixView, ConstMatrixView, MatrixView) override;
+  void do_maximum_backward(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, MaximumOf,
+                           MatrixView) override;
+  void do_activation_backward(Queue&, ConstMatrixView, const ActivationGradient&) override;
   void do_column_sums(Queue&, ConstMatrixView, bool, MatrixView,
                       const ActivationGradient&) override;
   void do_batch_norm_moments(Queue&, ConstMatrixView, std::span<const double>,

@@ -70,7 +70,7 @@ Case bias_relu(Bench& bench, DType dtype) {
   const MatrixView y = bench.matrix(rows, kColumns, dtype);
   Epilogue epilogue;
   epilogue.beta = bench.matrix(1, kColumns, DType::kF32);
-  epilogue.relu = true;
+  epilogue.function = ActivationFunction::kRelu;
   Case made;
   made.run = [=, &bench] { bench.backend().apply_epilogue(bench.queue(), x, epilogue, y); };
   made.no_reuse_bytes = made.compulsory_bytes = 2 * bytes_in(x);
@@ -90,7 +90,7 @@ Case norm_relu_dropout(Bench& bench, DType dtype) {
   epilogue.inv_std = bench.upload(std::vector<double>(kColumns, 2));
   epilogue.gamma = bench.matrix(1, kColumns, DType::kF32);
   epilogue.beta = epilogue.gamma;
-  epilogue.relu = true;
+  epilogue.function = ActivationFunction::kRelu;
   epilogue.dropout = {{7, RandomStream::kDropout}, dropout_threshold(0.5), bench.upload(ids)};
   Case made;
   made.run = [=, &bench] { bench.backend().apply_epilogue(bench.queue(), x, epilogue, y); };

@@ -54,7 +54,7 @@ Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused,
     epilogue.inv_std = epilogue.mean;
     epilogue.gamma = bench.matrix(1, kColumns, DType::kF32);
     epilogue.beta = epilogue.gamma;
-    epilogue.relu = true;
+    epilogue.function = ActivationFunction::kRelu;
     expected = std::max(0.0, (expected - 2) * 2 * Bench::value(0) + Bench::value(0));
   }
   const auto size = static_cast<double>(kColumns * bytes_of(dtype));

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -116,7 +117,7 @@ void expect_dropout(Isa isa, std::int64_t cols, double rate) {
   std::vector<T> y(size + 1);
   std::vector<float> wide(size + 1);
   store(y.data(), cols, -7.0F);  // which stays
-  ColumnEpilogue epilogue{zeros.data(), ones.data(), zeros.data(), false, {}};
+  ColumnEpilogue epilogue{zeros.data(), ones.data(), zeros.data(), ActivationFunction::kNone, {}};
   epilogue.dropout.key = key;
   epilogue.dropout.rate = dropout_threshold(rate);
   epilogue.dropout.row_ids = rows;
@@ -188,28 +189,41 @@ TEST_P(CpuVectors, SumsOfColumnsAddRowAfterRow) {
   }
 }
 
-std::vector<float> exponentials(Isa isa, const std::vector<float>& x) {
+// f.template operator()<kUnit>(values) of all.
+template <typename Function>
+std::vector<float> values_of(Isa isa, const std::vector<float>& x, const Function& f) {
   std::vector<float> y(x.size());
   run_with_vectors(isa, [&]<int kBytes>() ATOLL_INLINE {
     for_columns<kBytes>(0, static_cast<std::int64_t>(x.size()),
                         [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
                           typename Vectors<kUnit>::Floats values[2];
                           Pair<kUnit>::load(x.data() + j, part, values);
-                          for (int r = 0; r < 2; ++r) exp_of_negative<kUnit>(values[r], values[r]);
+                          for (int r = 0; r < 2; ++r) f.template operator()<kUnit>(values[r]);
                           Pair<kUnit>::store(values, part, y.data() + j);
                         });
   });
   return y;
 }
 
-// Every 997th number from -0 to the one of which the result is the least normal number.
-TEST_P(CpuVectors, ExponentialsAreWithinOneAndAHalfUlp) {
+std::vector<float> exponentials(Isa isa, const std::vector<float>& x) {
+  return values_of(
+      isa, x, []<int kUnit>(auto& value) ATOLL_INLINE { exp_of_negative<kUnit>(value, value); });
+}
+
+// Every 997th number from 0 to `last`, which is among them, with its sign.
+std::vector<float> numbers_to(float last) {
   std::vector<float> x;
-  const auto last = std::bit_cast<std::uint32_t>(kLeastExponent);
-  for (std::uint32_t bits = 0x80000000U; bits < last; bits += 997) {
+  const std::uint32_t sign = std::bit_cast<std::uint32_t>(last) & 0x80000000U;
+  for (std::uint32_t bits = sign; bits < std::bit_cast<std::uint32_t>(last); bits += 997) {
     x.push_back(std::bit_cast<float>(bits));
   }
-  x.push_back(kLeastExponent);
+  x.push_back(last);
+  return x;
+}
+
+// Down to the number of which the result is the least normal number.
+TEST_P(CpuVectors, ExponentialsAreWithinOneAndAHalfUlp) {
+  const std::vector<float> x = numbers_to(kLeastExponent);
   const std::vector<float> found = exponentials(GetParam(), x);
   double worst = 0;
   for (std::size_t k = 0; k < x.size(); ++k) {
@@ -219,6 +233,55 @@ TEST_P(CpuVectors, ExponentialsAreWithinOneAndAHalfUlp) {
     ASSERT_LE(worst, 1.5) << "exp(" << x[k] << ") is " << expected << ", found " << found[k];
   }
   RecordProperty("worst_ulp_times_1000", static_cast<int>(1000 * worst));
+}
+
+TEST_P(CpuVectors, ExponentialsLessOneKeepTheirDigitsCloseToZero) {
+  const std::vector<float> x = numbers_to(-100);
+  const std::vector<float> found =
+      values_of(GetParam(), x, []<int kUnit>(auto& value) ATOLL_INLINE {
+        typename Vectors<kUnit>::Floats less_one;
+        expm1_of_negative<kUnit>(value, less_one);
+        value = less_one;
+      });
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const double expected = std::expm1(static_cast<double>(x[k]));
+    ASSERT_LE(std::abs(static_cast<double>(found[k]) - expected), 2.5e-7 * std::abs(expected))
+        << "exp(" << x[k] << ") - 1";
+  }
+}
+
+TEST_P(CpuVectors, ComplementaryErrorFunctionIsWithinItsBound) {
+  const std::vector<float> x = numbers_to(1e4F);
+  const std::vector<float> found =
+      values_of(GetParam(), x, []<int kUnit>(auto& value) ATOLL_INLINE {
+        typename Vectors<kUnit>::Floats y;
+        erfc_of_positive<kUnit>(value, y);
+        value = y;
+      });
+  double worst = 0;
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const double error = static_cast<double>(found[k]) - std::erfc(static_cast<double>(x[k]));
+    worst = std::max(worst, std::abs(error));
+    ASSERT_LE(worst, 2e-7) << "erfc(" << x[k] << ")";
+    ASSERT_GE(found[k], 0.0F);
+  }
+  RecordProperty("worst_times_1e10", static_cast<int>(1e10 * worst));
+}
+
+// Against double over all sizes; and what lies far out.
+TEST_P(CpuVectors, GeluIsWithinItsBound) {
+  for (const float last : {50.0F, -50.0F}) {
+    const std::vector<float> x = numbers_to(last);
+    const std::vector<float> found =
+        values_of(GetParam(), x, []<int kUnit>(auto& value) ATOLL_INLINE {
+          activate<kUnit>(ActivationFunction::kGelu, value);
+        });
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const auto wide = static_cast<double>(x[k]);
+      const double expected = wide * std::erfc(-wide / std::numbers::sqrt2) / 2;
+      ASSERT_NEAR(found[k], expected, 3e-7 * (1 + std::abs(expected))) << "gelu(" << x[k] << ")";
+    }
+  }
 }
 
 TEST_P(CpuVectors, ExponentialsAtTheEnds) {

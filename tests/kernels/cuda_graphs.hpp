@@ -110,7 +110,7 @@ struct Spmm {
       Epilogue epilogue;
       if (tail) {
         epilogue.beta = h.matrix<float>(1, columns, Use::kInput, random_floats(columns, 7));
-        epilogue.relu = true;
+        epilogue.function = ActivationFunction::kRelu;
         epilogue.dropout = {{9, RandomStream::kDropout, 1, 2},
                             dropout_threshold(0.25),
                             ids.subspan(static_cast<std::size_t>(range.begin),

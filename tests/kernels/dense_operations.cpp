@@ -38,13 +38,80 @@ Outputs combine(Harness& h, std::int64_t rows, std::int64_t cols) {
   return {h.result(y), h.result(over_x), h.result(over_z)};
 }
 
-Outputs relu_dropout_backward(Harness& h, std::int64_t rows, std::int64_t cols) {
+Outputs scale(Harness& h, std::int64_t rows, std::int64_t cols) {
+  const auto values = random_floats(rows * cols, 1);
+  const ConstMatrixView factor = h.input<float>(1, 1, {-1.7F});
+  const MatrixView y = h.output(rows, cols);
+  const MatrixView in_place = h.matrix(rows, cols, Use::kInOut, values);
+  h.backend().scale(h.queue(), h.input(rows, cols, values), factor, y);
+  h.backend().scale(h.queue(), in_place, factor, in_place);
+  return {h.result(y), h.result(in_place)};
+}
+
+Outputs dot_product(Harness& h, std::int64_t rows, std::int64_t cols) {
+  const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
+  const ConstMatrixView z = h.input(rows, cols, random_floats(rows * cols, 2));
+  const ConstMatrixView flat = h.input<float>(1, rows * cols, random_floats(rows * cols, 3));
+  const MatrixView fresh = h.output<float>(1, 1);
+  const MatrixView added = h.matrix<float>(1, 1, Use::kInOut, {0.5F});
+  const MatrixView wide = h.output<double>(1, 1);
+  h.backend().dot(h.queue(), x, z, false, fresh);
+  h.backend().dot(h.queue(), x, z, true, added);
+  h.backend().dot(h.queue(), flat, flat, false, wide);
+  return {h.result(fresh), h.result(added), h.result(wide)};
+}
+
+// Of few numbers, so that many are equal.
+std::vector<float> whole_numbers(std::int64_t count, std::uint64_t seed) {
+  const auto integers = random_integers(count, 4, seed);
+  return {integers.begin(), integers.end()};
+}
+
+Outputs maximum(Harness& h, std::int64_t rows, std::int64_t cols) {
+  const auto left = whole_numbers(rows * cols, 1);
+  const auto right = whole_numbers(rows * cols, 2);
+  const auto gradient = random_floats(rows * cols, 3);
+  const ConstMatrixView x = h.input(rows, cols, left);
+  const ConstMatrixView z = h.input(rows, cols, right);
+  const MatrixView y = h.output(rows, cols);
+  const MatrixView over_z = h.matrix(rows, cols, Use::kInOut, right);
+  const MatrixView dx = h.output(rows, cols);
+  const MatrixView dz = h.matrix(rows, cols, Use::kInOut, gradient);
+  h.backend().maximum(h.queue(), x, z, y);
+  h.backend().maximum(h.queue(), x, over_z, over_z);
+  h.backend().maximum_backward(h.queue(), h.input(rows, cols, gradient), x, z, MaximumOf::kFirst,
+                               dx);
+  h.backend().maximum_backward(h.queue(), dz, x, z, MaximumOf::kSecond, dz);
+  return {h.result(y), h.result(over_z), h.result(dx), h.result(dz)};
+}
+
+// Through another function than relu, without dropout and with it.
+Outputs curved_backward(Harness& h, std::int64_t rows, std::int64_t cols,
+                        ActivationFunction function) {
+  const auto gradient = random_floats(rows * cols, 2);
+  const ConstMatrixView from = h.input(rows, cols, random_floats(rows * cols, 1));
+  const ConstMatrixView dy = h.input(rows, cols, gradient);
+  Outputs outputs;
+  for (const Dropout dropout : {Dropout::kNone, Dropout::kKey, Dropout::kState}) {
+    const DropoutSpec spec = make_epilogue(h, rows, cols, {.dropout = dropout}).dropout;
+    const MatrixView dx = h.output(rows, cols);
+    h.backend().activation_backward(h.queue(), dy, {from, dx, function, spec});
+    outputs.push_back(h.result(dx));
+    const MatrixView in_place = h.matrix(rows, cols, Use::kInOut, gradient);
+    h.backend().activation_backward(h.queue(), in_place, {from, in_place, function, spec});
+    outputs.push_back(h.result(in_place));
+  }
+  return outputs;
+}
+
+Outputs relu_backward(Harness& h, std::int64_t rows, std::int64_t cols) {
   const auto gradient = random_floats(rows * cols, 2);
   const ConstMatrixView y = h.input(rows, cols, activations(rows * cols, 1));
   const MatrixView in_place = h.matrix(rows, cols, Use::kInOut, gradient);
   const MatrixView dx = h.output(rows, cols);
-  h.backend().relu_dropout_backward(h.queue(), in_place, {y, 1.25F, in_place});
-  h.backend().relu_dropout_backward(h.queue(), h.input(rows, cols, gradient), {y, 1.25F, dx});
+  h.backend().activation_backward(h.queue(), in_place, through_relu(y, 1.25F, in_place));
+  h.backend().activation_backward(h.queue(), h.input(rows, cols, gradient),
+                                  through_relu(y, 1.25F, dx));
   return {h.result(in_place), h.result(dx)};
 }
 
@@ -64,8 +131,9 @@ Outputs activation_column_sums(Harness& h, std::int64_t rows, std::int64_t cols)
   const MatrixView dx = h.output(rows, cols);
   const MatrixView fresh = h.output<float>(1, cols);
   const MatrixView added = h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 3));
-  h.backend().column_sums(h.queue(), h.input(rows, cols, gradient), false, fresh, {y, 1.25F, dx});
-  h.backend().column_sums(h.queue(), in_place, true, added, {y, 1.25F, in_place});
+  h.backend().column_sums(h.queue(), h.input(rows, cols, gradient), false, fresh,
+                          through_relu(y, 1.25F, dx));
+  h.backend().column_sums(h.queue(), in_place, true, added, through_relu(y, 1.25F, in_place));
   return {h.result(dx), h.result(fresh), h.result(in_place), h.result(added)};
 }
 
@@ -149,7 +217,7 @@ Outputs run_gemm(Harness& h, std::int64_t rows, std::int64_t cols, const GemmCas
 
 std::vector<Operation> gemm_operations() {
   constexpr Transpose kYes = Transpose::kYes;
-  const EpilogueParts all{true, true, true, true, Dropout::kState};
+  const EpilogueParts all{true, true, true, ActivationFunction::kRelu, Dropout::kState};
   struct Named {
     const char* name;
     GemmCase which;
@@ -162,7 +230,8 @@ std::vector<Operation> gemm_operations() {
       {"gemm_tn_wide_add", {.transpose_a = kYes, .beta = 1, .wide = true}},
       {"gemm_tt", {.transpose_a = kYes, .transpose_b = kYes}},
       {"gemm_bias", {.epilogue = {.beta = true}}},
-      {"gemm_bias_relu_add", {.beta = 1, .epilogue = {.beta = true, .relu = true}}},
+      {"gemm_bias_relu_add",
+       {.beta = 1, .epilogue = {.beta = true, .function = ActivationFunction::kRelu}}},
       {"gemm_all", {.epilogue = all}}};
   std::vector<Operation> list;
   for (const Named& named : cases) {
@@ -181,16 +250,34 @@ std::vector<Operation> dense_operations() {
       return run_apply_epilogue(h, rows, cols, parts, in_place);
     };
   };
-  const EpilogueParts all{true, true, true, true, Dropout::kKey};
+  const EpilogueParts all{true, true, true, ActivationFunction::kRelu, Dropout::kKey};
+  const auto curved = [&](ActivationFunction function) {
+    return epilogue({.function = function, .dropout = Dropout::kKey}, false);
+  };
+  const auto backward = [](ActivationFunction function) {
+    return [=](Harness& h, std::int64_t rows, std::int64_t cols) {
+      return curved_backward(h, rows, cols, function);
+    };
+  };
   return {{"fill_zero", fill_zero, 0, Bf16Case::kSame},
           {"convert", convert, 0, Bf16Case::kSame},
           {"epilogue_copy", epilogue({}, false), 0, Bf16Case::kSame},
-          {"epilogue_bias_relu", epilogue({.beta = true, .relu = true}, false), 2e-7},
+          {"epilogue_bias_relu",
+           epilogue({.beta = true, .function = ActivationFunction::kRelu}, false), 2e-7},
           {"epilogue_dropout", epilogue({.dropout = Dropout::kState}, false), 2e-7},
           {"epilogue_norm", epilogue({.norm = true, .gamma = true, .beta = true}, false), 1e-6},
           {"epilogue_all_in_place", epilogue(all, true), 1e-6},
           {"combine", combine, 5e-7},
-          {"relu_dropout_backward", relu_dropout_backward, 2e-7},
+          {"scale", scale, 2e-7},
+          {"dot", dot_product, 2e-7},
+          {"maximum", maximum, 0, Bf16Case::kSame},
+          {"epilogue_leaky_relu", curved(ActivationFunction::kLeakyRelu), 2e-7},
+          {"epilogue_elu", curved(ActivationFunction::kElu), 5e-7},
+          {"epilogue_gelu", curved(ActivationFunction::kGelu), 5e-7},
+          {"relu_backward", relu_backward, 2e-7},
+          {"leaky_relu_backward", backward(ActivationFunction::kLeakyRelu), 2e-7},
+          {"elu_backward", backward(ActivationFunction::kElu), 5e-7},
+          {"gelu_backward", backward(ActivationFunction::kGelu), 1e-6},
           {"column_sums", column_sums, 2e-7},
           {"activation_column_sums", activation_column_sums, 2e-7},
           {"sum_parts", sum_parts, 0, Bf16Case::kNone},

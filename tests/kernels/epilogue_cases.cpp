@@ -3,6 +3,8 @@
 
 namespace atl {
 
+using namespace std::string_literals;
+
 Epilogue make_epilogue(Harness& h, std::int64_t rows, std::int64_t cols, EpilogueParts parts) {
   Epilogue epilogue;
   if (parts.norm) {
@@ -11,7 +13,7 @@ Epilogue make_epilogue(Harness& h, std::int64_t rows, std::int64_t cols, Epilogu
   }
   if (parts.gamma) epilogue.gamma = h.input<float>(1, cols, random_floats(cols, 33));
   if (parts.beta) epilogue.beta = h.input<float>(1, cols, random_floats(cols, 34));
-  epilogue.relu = parts.relu;
+  epilogue.function = parts.function;
   if (parts.dropout == Dropout::kNone) return epilogue;
   std::vector<GlobalId> ids;
   for (std::int64_t i = 0; i < rows; ++i) ids.push_back(GlobalId{5'000'000'000 + 7 * i});
@@ -28,7 +30,7 @@ std::string label(EpilogueParts parts) {
   if (parts.norm) text += "norm ";
   if (parts.gamma) text += "gamma ";
   if (parts.beta) text += "beta ";
-  if (parts.relu) text += "relu ";
+  if (parts.function != ActivationFunction::kNone) text += to_string(parts.function) + " "s;
   if (parts.dropout == Dropout::kKey) text += "dropout ";
   if (parts.dropout == Dropout::kState) text += "dropout of the state's epoch ";
   return text.empty() ? "identity" : text.substr(0, text.size() - 1);
@@ -38,7 +40,12 @@ std::vector<EpilogueParts> all_epilogues() {
   std::vector<EpilogueParts> all;
   for (const Dropout dropout : {Dropout::kNone, Dropout::kKey, Dropout::kState}) {
     for (int bits = 0; bits < 16; ++bits) {
-      all.push_back({(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0, dropout});
+      const auto function = (bits & 8) != 0 ? ActivationFunction::kRelu : ActivationFunction::kNone;
+      all.push_back({(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, function, dropout});
+    }
+    for (const ActivationFunction function : kCurvedFunctions) {
+      all.push_back({.function = function, .dropout = dropout});
+      all.push_back({true, true, true, function, dropout});
     }
   }
   return all;

@@ -131,6 +131,33 @@ TEST_F(Gradient, BatchNorm) {
   expect_gradients(loss, dx, dgamma, dbeta);
 }
 
+// With dropout, whose zeros are not those of a function.
+TEST_F(Gradient, ActivationFunctions) {
+  const auto ids = h.input_span<GlobalId>({GlobalId{4}, GlobalId{5}, GlobalId{6}, GlobalId{9}});
+  for (const ActivationFunction function : kActivationFunctions) {
+    if (function == ActivationFunction::kNone) continue;
+    for (const double rate : {0.0, 0.4}) {
+      Epilogue epilogue;
+      epilogue.function = function;
+      epilogue.dropout = {{11, RandomStream::kDropout, 1, 3}, dropout_threshold(rate), ids};
+      const MatrixView y = h.output<double>(kProbeRows, kProbeCols);
+      const auto loss = [&](const std::vector<double>& x) {
+        h.backend().apply_epilogue(h.queue(), h.input(kProbeRows, kProbeCols, x), epilogue, y);
+        return dot(dy_, h.download(y));
+      };
+      const auto expected = differences(loss, x_);
+      loss(x_);
+      const ConstMatrixView x = h.input(kProbeRows, kProbeCols, x_);
+      const MatrixView dx = h.output<double>(kProbeRows, kProbeCols);
+      h.backend().activation_backward(
+          h.queue(), h.input(kProbeRows, kProbeCols, dy_),
+          {function == ActivationFunction::kGelu ? x : ConstMatrixView(y), dx, function,
+           epilogue.dropout});
+      expect_close(h.download(dx), expected, 1e-8, to_string(function));
+    }
+  }
+}
+
 TEST_F(Gradient, SoftmaxCrossEntropy) {
   const auto labels = h.input_span<std::int32_t>({0, 2, 1, 2});
   const auto rows = h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{3}});

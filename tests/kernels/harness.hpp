@@ -136,6 +136,14 @@ void expect_close(const std::vector<double>& found, const std::vector<double>& e
 void expect_close_bf16(const std::vector<double>& found, const std::vector<double>& expected,
                        double tolerance, const std::string& what);
 
+// Those whose gradient is not told by their zeros.
+inline constexpr ActivationFunction kCurvedFunctions[] = {
+    ActivationFunction::kLeakyRelu, ActivationFunction::kElu, ActivationFunction::kGelu};
+// The gradient through relu and dropout that kept some elements and multiplied them by `scale`.
+inline ActivationGradient through_relu(ConstMatrixView y, float scale, MatrixView dx) {
+  return {y, dx, ActivationFunction::kRelu, {.key = {}, .rate = {32768, scale}, .row_ids = {}}};
+}
+
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 

@@ -51,7 +51,7 @@ TEST_P(LiteralDense, GemmWithEpilogue) {
   const ConstMatrixView b = h.input<float>(2, 2, {1, 0, 0, -1});
   Epilogue epilogue;
   epilogue.beta = h.input<float>(1, 2, {10, 3});
-  epilogue.relu = true;
+  epilogue.function = ActivationFunction::kRelu;
   for (const bool transposed : {false, true}) {
     const Transpose transpose = transposed ? Transpose::kYes : Transpose::kNo;
     // a b = {1, -2, 3, -4}
@@ -127,17 +127,17 @@ TEST_P(LiteralDense, EpilogueAndItsGradient) {
   // (5-3)*.5*4-1 = 3, (1-2)*2*1+.5 = -1.5, (1-3)*.5*4-1 = -5, (3-2)*2+.5 = 2.5
   h.backend().apply_epilogue(h.queue(), x, epilogue, y);
   EXPECT_EQ(h.download(y), (std::vector<double>{3, -1.5, -5, 2.5}));
-  epilogue.relu = true;
+  epilogue.function = ActivationFunction::kRelu;
   h.backend().apply_epilogue(h.queue(), x, epilogue, y);
   EXPECT_EQ(h.download(y), (std::vector<double>{3, 0, 0, 2.5}));
   const ConstMatrixView dy = h.input<float>(2, 2, {10, 20, 30, 40});
   const MatrixView dx = h.output(2, 2);
-  h.backend().relu_dropout_backward(h.queue(), dy, {y, 2, dx});
+  h.backend().activation_backward(h.queue(), dy, through_relu(y, 2, dx));
   EXPECT_EQ(h.download(dx), (std::vector<double>{20, 0, 0, 80}));
   // The same with its sums, in place, added to 1 and 2.
   const MatrixView in_place = h.matrix<float>(2, 2, Use::kInOut, {10, 20, 30, 40});
   const MatrixView sums = h.matrix<float>(1, 2, Use::kInOut, {1, 2});
-  h.backend().column_sums(h.queue(), in_place, true, sums, {y, 2, in_place});
+  h.backend().column_sums(h.queue(), in_place, true, sums, through_relu(y, 2, in_place));
   EXPECT_EQ(h.download(in_place), (std::vector<double>{20, 0, 0, 80}));
   EXPECT_EQ(h.download(sums), (std::vector<double>{21, 82}));
 }
@@ -203,13 +203,121 @@ TEST_P(LiteralDense, NaNSurvivesTheEpilogue) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const ConstMatrixView x = h.input<float>(1, 3, {nan, -1, 1});
   Epilogue epilogue;
-  epilogue.relu = true;
+  epilogue.function = ActivationFunction::kRelu;
   const MatrixView y = h.output(1, 3);
   h.backend().apply_epilogue(h.queue(), x, epilogue, y);
   const auto found = h.download(y);
   EXPECT_TRUE(std::isnan(found[0]));
   EXPECT_EQ(found[1], 0);
   EXPECT_EQ(found[2], 1);
+}
+
+// As torch.nn.functional gives them; dropout keeps all of what it may keep here.
+TEST_P(LiteralDense, ActivationFunctionsAndTheirSlopes) {
+  struct Case {
+    ActivationFunction function;
+    std::vector<double> y;
+    std::vector<double> slope;
+  };
+  const double e = std::exp(-1);
+  const Case cases[] = {
+      {ActivationFunction::kRelu, {0, 0, 0, 0.5, 2}, {0, 0, 0, 1, 1}},
+      {ActivationFunction::kLeakyRelu, {-0.02, -0.01, 0, 0.5, 2}, {0.01, 0.01, 0.01, 1, 1}},
+      {ActivationFunction::kElu, {e * e - 1, e - 1, 0, 0.5, 2}, {e * e, e, 1, 1, 1}},
+      {ActivationFunction::kGelu,
+       {-0.0455002639, -0.1586552539, 0, 0.3457312306, 1.9544997361},
+       {-0.0852318011, -0.0833154706, 0.5, 0.8674951247, 1.0852318011}}};
+  for (const Case& expected : cases) {
+    Harness h(GetParam());
+    const ConstMatrixView x = h.input<float>(1, 5, {-2, -1, 0, 0.5, 2});
+    const MatrixView y = h.output(1, 5);
+    const MatrixView dx = h.output(1, 5);
+    Epilogue epilogue;
+    epilogue.function = expected.function;
+    h.backend().apply_epilogue(h.queue(), x, epilogue, y);
+    const ConstMatrixView from = expected.function == ActivationFunction::kGelu ? x : y;
+    h.backend().activation_backward(h.queue(), h.input<float>(1, 5, {1, 1, 1, 1, 1}),
+                                    {from, dx, expected.function});
+    expect_close(h.download(y), expected.y, 2e-7, to_string(expected.function));
+    expect_close(h.download(dx), expected.slope, 3e-7, to_string(expected.function));
+  }
+}
+
+TEST_P(LiteralDense, NaNSurvivesEveryFunction) {
+  for (const ActivationFunction function : kActivationFunctions) {
+    Harness h(GetParam());
+    const MatrixView y = h.output(1, 2);
+    Epilogue epilogue;
+    epilogue.function = function;
+    h.backend().apply_epilogue(h.queue(), h.input<float>(1, 2, {kNaN, 1}), epilogue, y);
+    EXPECT_TRUE(std::isnan(h.download(y)[0])) << to_string(function);
+    EXPECT_FALSE(std::isnan(h.download(y)[1])) << to_string(function);
+  }
+}
+
+// An output of 0 may be one of elu(0) or one that fell.
+TEST_P(LiteralDense, WhatFellIsDrawnAgainBackward) {
+  constexpr std::int64_t kCols = 40;
+  const RandomKey key{3, RandomStream::kDropout, 1, 2};
+  for (const ActivationFunction function : kCurvedFunctions) {
+    Harness h(GetParam());
+    const DropoutSpec dropout{key, dropout_threshold(0.5), h.input_span<GlobalId>({GlobalId{7}})};
+    const MatrixView dx = h.output(1, kCols);
+    h.backend().activation_backward(
+        h.queue(), h.input(1, kCols, std::vector<float>(kCols, 3)),
+        {h.input(1, kCols, std::vector<float>(kCols, 0)), dx, function, dropout});
+    const double slope = function == ActivationFunction::kElu         ? 1
+                         : function == ActivationFunction::kLeakyRelu ? 0.01
+                                                                      : 0.5;
+    const auto found = h.download(dx);
+    for (std::uint32_t j = 0; j < kCols; ++j) {
+      const double expected = dropout_keeps(key, 7, j, 32768) ? 3 * 2 * slope : 0;
+      ASSERT_NEAR(found[j], expected, 1e-6) << to_string(function) << ", column " << j;
+    }
+  }
+}
+
+TEST_P(LiteralDense, ScalesByANumberInMemory) {
+  Harness h(GetParam());
+  const MatrixView x = h.matrix<float>(2, 2, Use::kInOut, {1, -2, 3, 0});
+  h.backend().scale(h.queue(), x, h.input<float>(1, 1, {-1.5F}), x);
+  EXPECT_EQ(h.download(x), (std::vector<double>{-1.5, 3, -4.5, 0}));
+}
+
+TEST_P(LiteralDense, DotProducts) {
+  Harness h(GetParam());
+  const ConstMatrixView x = h.input<float>(2, 2, {1, 2, 3, 4});
+  const MatrixView sum = h.matrix<float>(1, 1, Use::kInOut, {100});
+  h.backend().dot(h.queue(), x, h.input<float>(2, 2, {5, -6, 7, 8}), true, sum);
+  EXPECT_EQ(h.download(sum), (std::vector<double>{100 + 5 - 12 + 21 + 32}));
+  h.backend().dot(h.queue(), x, x, false, sum);
+  EXPECT_EQ(h.download(sum), (std::vector<double>{30}));
+  // Of a long row in double: 2^24 + 1000 is no number of f32.
+  std::vector<float> row(1001, 1);
+  row.front() = 0x1p12F;
+  const MatrixView wide = h.output<double>(1, 1);
+  const ConstMatrixView flat = h.input<float>(1, 1001, row);
+  h.backend().dot(h.queue(), flat, flat, false, wide);
+  EXPECT_EQ(h.download(wide), (std::vector<double>{0x1p24 + 1000}));
+  h.backend().dot(h.queue(), h.input<float>(0, 3, {}), h.input<float>(0, 3, {}), false, sum);
+  EXPECT_EQ(h.download(sum), (std::vector<double>{0}));
+}
+
+TEST_P(LiteralDense, MaximumAndItsGradients) {
+  Harness h(GetParam());
+  const ConstMatrixView x = h.input<float>(1, 5, {1, 2, 3, kNaN, 5});
+  const ConstMatrixView z = h.input<float>(1, 5, {2, 2, -3, 4, kNaN});
+  const ConstMatrixView dy = h.input<float>(1, 5, {10, 20, 30, 40, 50});
+  const MatrixView y = h.output(1, 5);
+  h.backend().maximum(h.queue(), x, z, y);
+  const auto found = h.download(y);
+  EXPECT_EQ(std::vector<double>(found.begin(), found.begin() + 3), (std::vector<double>{2, 2, 3}));
+  EXPECT_TRUE(std::isnan(found[3]) && std::isnan(found[4]));
+  const MatrixView dx = h.output(1, 5);
+  h.backend().maximum_backward(h.queue(), dy, x, z, MaximumOf::kFirst, dx);
+  EXPECT_EQ(h.download(dx), (std::vector<double>{0, 20, 30, 40, 0}));
+  h.backend().maximum_backward(h.queue(), dy, x, z, MaximumOf::kSecond, dx);
+  EXPECT_EQ(h.download(dx), (std::vector<double>{10, 0, 0, 0, 50}));
 }
 
 TEST_P(LiteralDense, AdamFirstStep) {

@@ -94,7 +94,7 @@ TEST_P(LiteralSparse, EpilogueFollowsTheSum) {
   epilogue.inv_std = h.input_span<double>({2, 0.5});
   epilogue.gamma = h.input<float>(1, 2, {1, -1});
   epilogue.beta = h.input<float>(1, 2, {0, 100});
-  epilogue.relu = true;
+  epilogue.function = ActivationFunction::kRelu;
   const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {9, 9, 0, 300, 4, 50});
   h.backend().spmm(h.queue(), op, {1, 3}, x, 1, y, epilogue);
   // Sums 0, 300 and 9, 100: (0 - 1) * 2 < 0; (300 - 10) * .5 * -1 + 100 = -45 < 0;

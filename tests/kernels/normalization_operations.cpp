@@ -72,7 +72,8 @@ Outputs batch_norm_parameter_gradients(Harness& h, std::int64_t rows, std::int64
 Outputs activation_gradient_sums(Harness& h, std::int64_t rows, std::int64_t cols) {
   const ConstMatrixView y = h.input(rows, cols, activations(rows * cols, 7));
   const MatrixView dy = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 1));
-  const BatchNormGradients found = batch_norm_gradients(h, rows, cols, dy, {y, 1.25F, dy});
+  const BatchNormGradients found =
+      batch_norm_gradients(h, rows, cols, dy, through_relu(y, 1.25F, dy));
   return {h.result(dy), h.result(found.sums)};
 }
 

@@ -26,8 +26,8 @@ TEST(OperationWork, OfSumsThroughAnActivation) {
   ConstMatrixView y = shape(10, 4);
   const MatrixView dx{nullptr, 10, 4, 4, DType::kF32};
   EXPECT_EQ(gradient_work(shape(10, 4), {}).bytes, 160);
-  EXPECT_EQ(gradient_work(shape(10, 4), {y, 2, dx}).bytes, 3 * 160);
-  const SpanWork beside = gradient_work(shape(10, 4), {y, 2, dx}, {shape(10, 4)});
+  EXPECT_EQ(gradient_work(shape(10, 4), {y, dx}).bytes, 3 * 160);
+  const SpanWork beside = gradient_work(shape(10, 4), {y, dx}, {shape(10, 4)});
   EXPECT_EQ(beside.bytes, 4 * 160);
   EXPECT_EQ(beside.no_reuse_bytes, beside.bytes);
 }

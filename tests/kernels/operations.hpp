@@ -37,7 +37,7 @@ struct EpilogueParts {
   bool norm = false;
   bool gamma = false;
   bool beta = false;
-  bool relu = false;
+  ActivationFunction function = ActivationFunction::kNone;
   Dropout dropout = Dropout::kNone;
 };
 Epilogue make_epilogue(Harness& h, std::int64_t rows, std::int64_t cols, EpilogueParts parts);

@@ -91,7 +91,7 @@ std::vector<Operation> sparse_operations() {
     const char* name;
     SpmmCase which;
   };
-  const EpilogueParts all{true, true, true, true, Dropout::kState};
+  const EpilogueParts all{true, true, true, ActivationFunction::kRelu, Dropout::kState};
   const std::vector<Named> cases{
       {"plain", {}},
       {"values", {.values = true}},
@@ -101,7 +101,8 @@ std::vector<Operation> sparse_operations() {
       {"added", {.beta = 1}},
       {"scaled_added", {.scales = true, .self_weight = true, .beta = 1}},
       {"values_added_part", {.values = true, .scales = true, .part = true, .beta = 1}},
-      {"bias_relu", {.scales = true, .epilogue = {.beta = true, .relu = true}}},
+      {"bias_relu",
+       {.scales = true, .epilogue = {.beta = true, .function = ActivationFunction::kRelu}}},
       {"all_added", {.scales = true, .self_weight = true, .beta = 1, .epilogue = all}}};
   std::vector<Operation> list;
   for (const Named& named : cases) {

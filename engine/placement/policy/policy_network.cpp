@@ -75,7 +75,7 @@ class PolicyNetwork::Pass {
     const std::int64_t d = w_.shape.hidden;
     Epilogue tail;
     tail.beta = value(w_.input_bias);
-    tail.relu = true;
+    tail.function = ActivationFunction::kRelu;
     states_.push_back(matrix(graph_.nodes, d));
     multiply(features_.view(), value(w_.input), 0, states_.back().view(), tail);
     for (const PolicyLayerWeights& layer : w_.layers) forward_layer(layer);
@@ -98,7 +98,7 @@ class PolicyNetwork::Pass {
     backend().gemm(queue(), Transpose::kNo, dscores.view(), Transpose::kYes, value(w_.score), 0,
                    ddecoded.view());
     backend().column_sums(queue(), ddecoded.view(), true, slope(w_.decoder_bias),
-                          {decoded_.view(), 1, ddecoded.view()});
+                          {decoded_.view(), ddecoded.view()});
     add_product(states_.back().view().rows_in(candidates_), ddecoded.view(), w_.decoder);
     Tensor dstate = matrix(graph_.nodes, d);
     backend().fill_zero(queue(), dstate.view());
@@ -106,7 +106,7 @@ class PolicyNetwork::Pass {
                    dstate.view().rows_in(candidates_));
     for (std::size_t l = w_.layers.size(); l-- > 0;) backward_layer(l, dstate);
     backend().column_sums(queue(), dstate.view(), true, slope(w_.input_bias),
-                          {states_[0].view(), 1, dstate.view()});
+                          {states_[0].view(), dstate.view()});
     add_product(features_.view(), dstate.view(), w_.input);
   }
 
@@ -196,7 +196,7 @@ class PolicyNetwork::Pass {
            kept.shares.view(), kept.updates.view());
     Epilogue tail;
     tail.beta = value(layer.bias);
-    tail.relu = true;
+    tail.function = ActivationFunction::kRelu;
     multiply(state.view(), value(layer.self), 1, kept.updates.view(), tail);
     add(state, kept.updates, kept.residuals);
     Tensor next = matrix(nodes, d);
@@ -217,7 +217,7 @@ class PolicyNetwork::Pass {
                                   slope(layer.beta));
     Tensor dupdates = matrix(nodes, d);
     backend().column_sums(queue(), dstate.view(), true, slope(layer.bias),
-                          {kept.updates.view(), 1, dupdates.view()});
+                          {kept.updates.view(), dupdates.view()});
     add_product(state.view(), dupdates.view(), layer.self);
     add_input_gradient(dupdates.view(), layer.self, dstate);
     Tensor dmessages = matrix(graph_.edges(), d), dtargets = matrix(nodes, d);

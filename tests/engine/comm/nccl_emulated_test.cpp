@@ -37,7 +37,7 @@ TEST_F(NcclErrors, ADeviceThatFailsEndsTheWait) {
     cuda_emulation::fail_next_kernel(cudaErrorIllegalAddress);
     const MatrixView matrix{values->span().data(), 4, 4, 4, DType::kF32};
     Epilogue relu;
-    relu.relu = true;
+    relu.function = ActivationFunction::kRelu;
     rank.backend->apply_epilogue(*rank.compute, matrix, relu, matrix);
     rank.device->wait(*rank.compute);
   });

@@ -433,7 +433,7 @@ TEST(Allocate, NothingIsWrittenOverRowsThatNeighboursRead) {
   builder.begin_layer();
   const Value own = builder.linear(x, builder.weight("own", x, 8));
   const Value neighbours = builder.aggregate(Normalisation::kMean, own);
-  const Value active = builder.relu_dropout(own, 0);
+  const Value active = builder.activate(own, ActivationFunction::kRelu, 0);
   const Value product = builder.linear(neighbours, builder.weight("weight", neighbours, 8));
   const Value logits = builder.add(active, product);
   builder.end_layer(logits);

@@ -158,6 +158,47 @@ TEST(Differentiate, AddsBothTermsOfAValueThatIsReadTwiceAtOnce) {
             (Operations{"%6 = add %4 %4", "%7 = weight gradient %0 %6 'layers.0.weight'"}));
 }
 
+// Relu, leaky relu and elu from what they gave, gelu from what it got; dropout alone is its own
+// gradient.
+TEST(Differentiate, ActivationsPassGradientsByWhatTellsTheirSlope) {
+  const auto lines = [](ActivationFunction function, double dropout) {
+    Builder builder(Pass::kTraining, 6, {OrderChoice::kMultiplyFirst}, 0);
+    builder.begin_layer();
+    const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
+    const Value logits = builder.activate(x, function, dropout);
+    builder.end_layer(logits);
+    Program program = builder.finish(logits, x);
+    differentiate(program);
+    return backward_lines(program, 0).front();
+  };
+  EXPECT_EQ(lines(ActivationFunction::kRelu, 0.5),
+            "%6 = activate backward %4 %3, relu, dropout 0.5");
+  EXPECT_EQ(lines(ActivationFunction::kLeakyRelu, 0), "%6 = activate backward %4 %3, leaky-relu");
+  EXPECT_EQ(lines(ActivationFunction::kElu, 0.5), "%6 = activate backward %4 %3, elu, dropout 0.5");
+  EXPECT_EQ(lines(ActivationFunction::kGelu, 0.5),
+            "%6 = activate backward %4 %2, gelu, dropout 0.5");
+  EXPECT_EQ(lines(ActivationFunction::kNone, 0.5), "%6 = activate %4, dropout 0.5");
+  EXPECT_EQ(lines(ActivationFunction::kNone, 0), "%5 = weight gradient %0 %3 'layers.0.weight'");
+}
+
+TEST(Differentiate, MaximaAndTrainedFactors) {
+  Builder b(Pass::kTraining, 6, {OrderChoice::kMultiplyFirst}, 0);
+  b.begin_layer();
+  const Value x = b.linear(b.input(), b.weight("weight", b.input(), 4));
+  const Value scaled = b.scale(x, b.scalar("epsilon", Initialisation::kOnes));
+  const Value logits = b.maximum(scaled, x);
+  b.end_layer(logits);
+  Program program = b.finish(logits, x);
+  differentiate(program);
+  EXPECT_EQ(to_string(program, 4), "%4 = scale %2 %3 'layers.0.epsilon'");
+  EXPECT_EQ(to_string(program, 5), "%5 = maximum %4 %2");
+  EXPECT_EQ(backward_lines(program, 0),
+            (Operations{
+                "%8 = maximum gradient %6 %4 %2", "%9 = scale gradient %2 %8 'layers.0.epsilon'",
+                "%10 = scale %8 %3 'layers.0.epsilon'", "%11 = maximum gradient of second %6 %4 %2",
+                "%12 = add %10 %11", "%13 = weight gradient %0 %12 'layers.0.weight'"}));
+}
+
 // By model, norm and order.
 TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
   for (const std::string& kind : model_kinds()) {

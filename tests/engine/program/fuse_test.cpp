@@ -13,6 +13,8 @@ namespace {
 
 constexpr LayerOrder kMultiplyFirst{MultiplyOrder::kMultiplyFirst, false};
 constexpr LayerOrder kAggregateFirst{MultiplyOrder::kAggregateFirst, false};
+constexpr ActivationFunction kCurved[] = {ActivationFunction::kLeakyRelu, ActivationFunction::kElu,
+                                          ActivationFunction::kGelu};
 constexpr LayerOrder kKept{MultiplyOrder::kAggregateFirst, true};
 
 using Lines = std::vector<std::string>;
@@ -46,7 +48,7 @@ Lines fused(Pass pass, LayerOrder order, const Layer& layer) {
 }
 
 Value gcn_layer(Builder& b, Value x) {
-  return b.relu_dropout(b.bias(gcn_convolution(b, x, 4)), 0.5);
+  return b.activate(b.bias(gcn_convolution(b, x, 4)), ActivationFunction::kRelu, 0.5);
 }
 
 TEST(Fuse, BiasAndActivationJoinTheProductOrAggregateBeforeThem) {
@@ -58,10 +60,49 @@ TEST(Fuse, BiasAndActivationJoinTheProductOrAggregateBeforeThem) {
                    "%4 = aggregate symmetric forward channel 0 %2, bias %3, relu"}));
 }
 
+// Training needs what gelu gets and, of the others, what they gave; an evaluation neither.
+TEST(Fuse, EveryFunctionJoinsButWhatItsGradientReads) {
+  for (const ActivationFunction function : kCurved) {
+    const auto layer = [&](Builder& b, Value x) {
+      return b.activate(b.bias(b.linear(x, b.weight("weight", x, 4))), function, 0.5);
+    };
+    const std::string name = to_string(function);
+    EXPECT_EQ(fused(Pass::kEvaluation, kMultiplyFirst, layer),
+              Lines{"%3 = linear %0 %1 'layers.0.weight', bias %2, " + name});
+    Program program = one_layer(Pass::kTraining, kMultiplyFirst, layer);
+    differentiate(program);
+    fuse(program);
+    const Lines lines = lines_of(program);
+    if (function == ActivationFunction::kGelu) {
+      EXPECT_EQ(lines[0], "%3 = linear %0 %1 'layers.0.weight', bias %2");
+      EXPECT_EQ(lines[1], "%4 = activate %3, gelu, dropout 0.5");
+    } else {
+      EXPECT_EQ(lines[0],
+                "%3 = linear %0 %1 'layers.0.weight', bias %2, " + name + ", dropout 0.5");
+    }
+    // The sums of the bias take the gradient as it is.
+    EXPECT_EQ(std::ranges::count(program.operations, OpKind::kActivateBackward, &Operation::kind),
+              1);
+    EXPECT_TRUE(std::ranges::all_of(program.operations,
+                                    [](const Operation& op) { return op.through == kNoValue; }));
+  }
+}
+
+TEST(Fuse, DropoutStaysApartFromAnActivationBeforeIt) {
+  const auto layer = [](Builder& b, Value x) {
+    const Value product = b.linear(x, b.weight("weight", x, 4));
+    return b.dropout(b.activate(product, ActivationFunction::kRelu, 0), 0.5);
+  };
+  EXPECT_EQ(fused(Pass::kTraining, kMultiplyFirst, layer),
+            (Lines{"%2 = linear %0 %1 'layers.0.weight', relu", "%3 = activate %2, dropout 0.5"}));
+  EXPECT_EQ(fused(Pass::kEvaluation, kMultiplyFirst, layer),
+            Lines{"%2 = linear %0 %1 'layers.0.weight', relu"});
+}
+
 TEST(Fuse, LeavesAValueWithTwoReadersAlone) {
   const auto layer = [](Builder& b, Value x) {
     const Value product = b.linear(x, b.weight("weight", x, 4));
-    const Value active = b.relu_dropout(product, 0);
+    const Value active = b.activate(product, ActivationFunction::kRelu, 0);
     return b.add(active, b.linear(product, b.weight("more", product, 4)));
   };
   EXPECT_EQ(fused(Pass::kTraining, kMultiplyFirst, layer),
@@ -76,7 +117,7 @@ TEST(Fuse, LeavesTheResultOfALayerAlone) {
   const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
   builder.end_layer(x);
   builder.begin_layer();
-  const Value logits = builder.relu_dropout(x, 0);
+  const Value logits = builder.activate(x, ActivationFunction::kRelu, 0);
   builder.end_layer(logits);
   Program program = builder.finish(logits, x);
   fuse(program);
@@ -119,7 +160,7 @@ TEST(Fuse, LeavesAKeptAggregateAlone) {
 // Batch norm of training first needs sums over all rows of what it normalises.
 TEST(Fuse, BatchNormJoinsByKnownStatisticsOnly) {
   const auto layer = [](Builder& b, Value x) {
-    return b.relu_dropout(b.batch_norm(gcn_convolution(b, x, 4)), 0.5);
+    return b.activate(b.batch_norm(gcn_convolution(b, x, 4)), ActivationFunction::kRelu, 0.5);
   };
   EXPECT_EQ(fused(Pass::kTraining, kAggregateFirst, layer),
             (Lines{"%2 = copy %0, once", "%3 = aggregate symmetric forward channel 0 %2",
@@ -136,7 +177,7 @@ TEST(Fuse, BatchNormJoinsByKnownStatisticsOnly) {
 
 TEST(Fuse, LayerNormStaysApart) {
   const auto layer = [](Builder& b, Value x) {
-    return b.relu_dropout(b.layer_norm(gcn_convolution(b, x, 4)), 0.5);
+    return b.activate(b.layer_norm(gcn_convolution(b, x, 4)), ActivationFunction::kRelu, 0.5);
   };
   const Lines lines = fused(Pass::kTraining, kMultiplyFirst, layer);
   EXPECT_EQ(lines, (Lines{"%2 = linear %0 %1 'layers.0.weight'",
@@ -148,7 +189,7 @@ TEST(Fuse, LayerNormStaysApart) {
 // A tail is norm, bias, activation: a bias behind an activation is none.
 TEST(Fuse, KeepsTheOrderOfATail) {
   const auto layer = [](Builder& b, Value x) {
-    return b.bias(b.relu_dropout(b.linear(x, b.weight("weight", x, 4)), 0));
+    return b.bias(b.activate(b.linear(x, b.weight("weight", x, 4)), ActivationFunction::kRelu, 0));
   };
   EXPECT_EQ(fused(Pass::kTraining, kMultiplyFirst, layer),
             (Lines{"%2 = linear %0 %1 'layers.0.weight', relu",
@@ -190,7 +231,7 @@ TEST(Fuse, TheGradientOfAnActivationJoinsTheSums) {
              "%9 = weight gradient %3 %8 'layers.0.weight'", "%10 = sum gradients", "%11 = step"}));
 
   const auto batch = [](Builder& b, Value x) {
-    return b.relu_dropout(b.batch_norm(gcn_convolution(b, x, 4)), 0);
+    return b.activate(b.batch_norm(gcn_convolution(b, x, 4)), ActivationFunction::kRelu, 0);
   };
   program = one_layer(Pass::kTraining, kAggregateFirst, batch);
   differentiate(program);
@@ -206,7 +247,7 @@ TEST(Fuse, TheGradientOfAnActivationJoinsTheSums) {
 // Layer norm's sums are not of the activation's gradient alone: both stay.
 TEST(Fuse, TheGradientOfAnActivationStaysBesideLayerNorm) {
   Program program = one_layer(Pass::kTraining, kAggregateFirst, [](Builder& b, Value x) {
-    return b.relu_dropout(b.layer_norm(gcn_convolution(b, x, 4)), 0);
+    return b.activate(b.layer_norm(gcn_convolution(b, x, 4)), ActivationFunction::kRelu, 0);
   });
   differentiate(program);
   fuse(program);

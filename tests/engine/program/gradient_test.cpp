@@ -32,6 +32,7 @@ struct ModelCase {
   // Rank r computes the halo rows of owner o where (r + 2 o) % 3 < recompute: 0 none, 3 all.
   int recompute = 0;
   int layers = 3;
+  ActivationFunction function = ActivationFunction::kRelu;
 };
 
 Value normalised(Builder& builder, Value x, Norm norm) {
@@ -49,7 +50,8 @@ Program skips_program(const ModelConfig& config, Pass pass) {
   Value x = builder.input();
   const Value own = builder.linear(x, builder.weight("skip", x, config.hidden));
   x = builder.add(gcn_convolution(builder, x, config.hidden), own);
-  x = builder.relu_dropout(normalised(builder, x, config.norm), config.dropout);
+  x = builder.activate(normalised(builder, x, config.norm), ActivationFunction::kRelu,
+                       config.dropout);
   builder.end_layer(x);
   const Value first = x;
   for (int layer = 1; layer + 1 < config.layers; ++layer) {
@@ -58,7 +60,8 @@ Program skips_program(const ModelConfig& config, Pass pass) {
         builder.combine(0.9F, builder.aggregate(Normalisation::kSymmetric, x), 0.1F, first);
     const Value product = builder.linear(support, builder.weight("weight", support, config.hidden));
     const Value mixed = builder.combine(0.4F, support, 0.6F, product);
-    x = builder.add(builder.relu_dropout(normalised(builder, mixed, config.norm), config.dropout),
+    x = builder.add(builder.activate(normalised(builder, mixed, config.norm),
+                                     ActivationFunction::kRelu, config.dropout),
                     x);
     builder.end_layer(x);
   }
@@ -74,8 +77,40 @@ Program skips_program(const ModelConfig& config, Pass pass) {
   return program;
 }
 
-Program program_of(const ModelConfig& config, Pass pass) {
-  return config.kind == "skips" ? skips_program(config, pass) : model_program(config, pass);
+// "mixed": every activation function, dropout with it and apart from it, trained factors and the
+// larger of two values.
+Program mixed_program(const ModelConfig& config, ActivationFunction function, Pass pass) {
+  Builder builder(pass, config.features, {config.order, config.cache_aggregate}, 0);
+  builder.begin_layer();
+  Value x = gcn_convolution(builder, builder.input(), config.hidden);
+  x = builder.activate(normalised(builder, x, config.norm), function, config.dropout);
+  builder.end_layer(x);
+  const Value first = x;
+  for (int layer = 1; layer + 1 < config.layers; ++layer) {
+    builder.begin_layer();
+    const Value own = builder.scale(x, builder.scalar("epsilon", Initialisation::kOnes));
+    const Value sum = builder.add(own, builder.aggregate(Normalisation::kMean, x));
+    const Value product = builder.linear(sum, builder.weight("weight", sum, config.hidden));
+    const Value active = builder.activate(normalised(builder, product, config.norm), function, 0);
+    x = builder.maximum(builder.dropout(active, config.dropout), x);
+    builder.end_layer(x);
+  }
+  builder.begin_layer();
+  // A product alone in front of dropout alone, whose gradient meets one again.
+  const Value mixed = builder.linear(x, builder.weight("mix", x, config.hidden));
+  const Value largest = builder.maximum(first, builder.dropout(mixed, config.dropout));
+  const Value logits = builder.bias(sage_convolution(builder, largest, config.outputs));
+  builder.end_layer(logits);
+  Program program = builder.finish(logits, x);
+  if (pass == Pass::kTraining) differentiate(program);
+  fuse(program);
+  return program;
+}
+
+Program program_of(const ModelConfig& config, ActivationFunction function, Pass pass) {
+  return config.kind == "skips"   ? skips_program(config, pass)
+         : config.kind == "mixed" ? mixed_program(config, function, pass)
+                                  : model_program(config, pass);
 }
 
 struct Outcome {
@@ -140,7 +175,8 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
       }
     }
     config.recomputation = recomputation;
-    Network network(program_of(config, Pass::kTraining), program_of(config, Pass::kEvaluation),
+    Network network(program_of(config, setup.function, Pass::kTraining),
+                    program_of(config, setup.function, Pass::kEvaluation),
                     {.dtype = DType::kF64,
                      .recomputation = recomputation,
                      .sharing = sharing,
@@ -206,6 +242,13 @@ std::vector<ModelCase> setups() {
       all.push_back({.kind = "skips", .norm = norm, .order = order, .layers = 4});
     }
     all.push_back({.kind = "skips", .norm = norm, .cache = false, .input_dropout = 0.5});
+  }
+  for (const ActivationFunction function : kActivationFunctions) {
+    for (const double dropout : {0.0, 0.4}) {
+      all.push_back({.kind = "mixed", .dropout = dropout, .layers = 4, .function = function});
+    }
+    all.push_back({.kind = "mixed", .norm = Norm::kBatch, .layers = 4, .function = function});
+    all.push_back({.kind = "mixed", .norm = Norm::kLayer, .layers = 4, .function = function});
   }
   return all;
 }

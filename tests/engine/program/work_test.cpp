@@ -6,6 +6,8 @@
 #include <map>
 
 #include "engine/models/model.hpp"
+#include "engine/program/differentiate.hpp"
+#include "engine/program/fuse.hpp"
 #include "engine/program/network.hpp"
 #include "tests/support/random_graph.hpp"
 #include "tests/support/test_rank.hpp"
@@ -40,9 +42,17 @@ const char* backend_name(const Operation& op) {
     case OpKind::kNormalise:
       return "apply_epilogue";
     case OpKind::kActivateBackward:
-      return "relu_dropout_backward";
+      return "activation_backward";
     case OpKind::kBiasGradient:
       return op.through == kNoValue ? "column_sums" : "relu_dropout_column_sums";
+    case OpKind::kMaximum:
+      return "maximum";
+    case OpKind::kMaximumGradient:
+      return "maximum_backward";
+    case OpKind::kScale:
+      return "scale";
+    case OpKind::kScaleGradient:
+      return "dot";
     case OpKind::kLayerNorm:
       return "layer_norm";
     case OpKind::kLayerNormBackward:
@@ -73,8 +83,9 @@ RankShape shape_of(const LocalGraphView& local, const Recomputation& recomputati
           .weighted = !local.forward.csr.values.empty()};
 }
 
-// Counts one epoch both ways on every rank and compares them.
-void compare_epoch(const ModelConfig& config, int parts, bool weighted) {
+// Counts one epoch of write(config, pass) both ways on every rank and compares them.
+void compare_epoch(const ModelConfig& config, int parts, bool weighted,
+                   Program (*write)(const ModelConfig&, Pass) = model_program) {
   const Csr csr = random_graph(70, 4, /*directed=*/false, weighted, 5);
   run_parts({csr.view(), true}, parts, [&](Transport& transport, const LocalGraphView& local) {
     TestRank rank(transport, local, "reference");
@@ -84,8 +95,7 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted) {
     LossTargets targets;
     targets.labels = labels;
     targets.rows = rows;
-    Network network(model_program(config, Pass::kTraining),
-                    model_program(config, Pass::kEvaluation),
+    Network network(write(config, Pass::kTraining), write(config, Pass::kEvaluation),
                     {.dtype = config.dtype, .recomputation = config.recomputation}, rank.self,
                     local, features.view());
     rank.exchange->keep_alive(network.memory());
@@ -125,6 +135,32 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted) {
           << name << ", " << parts << " ranks";
     }
   });
+}
+
+// What the models of the table do not have.
+Program other_operations(const ModelConfig& config, Pass pass) {
+  Builder b(pass, config.features, {}, 0);
+  b.begin_layer();
+  const Value product = b.linear(b.input(), b.weight("weight", b.input(), config.outputs));
+  const Value biased = b.bias(b.aggregate(Normalisation::kMean, product));
+  const Value x = b.activate(biased, ActivationFunction::kGelu, 0.5);
+  const Value scaled = b.scale(x, b.scalar("epsilon", Initialisation::kOnes));
+  const Value logits = b.maximum(b.activate(scaled, ActivationFunction::kElu, 0), x);
+  b.end_layer(logits);
+  Program program = b.finish(logits, x);
+  if (pass == Pass::kTraining) differentiate(program);
+  fuse(program);
+  return program;
+}
+
+TEST(Work, OfOtherOperationsIsWhatABackendCounts) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    ModelConfig config;
+    config.features = 6;
+    config.outputs = 4;
+    config.dtype = dtype;
+    for (const int parts : {1, 3}) compare_epoch(config, parts, false, other_operations);
+  }
 }
 
 TEST(Work, IsWhatABackendCounts) {
