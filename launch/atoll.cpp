@@ -108,6 +108,7 @@ void declare(CLI::App& program) {
   add_plan_command(program);
   add_train_command(program);
   add_predict_command(program);
+  add_export_command(program);
   add_bench_command(program);
   add_report_command(program);
   add_topology_command(program);

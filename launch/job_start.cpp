@@ -44,10 +44,11 @@ struct SharedContents {
   const char* name;
   std::string (*checksum)(const fs::path&);
 };
-constexpr std::array<SharedContents, 4> kContents = {{
+constexpr std::array<SharedContents, 5> kContents = {{
     {"dataset", "the checksum of the dataset", dataset_checksum},
     {"plan", "the checksum of --plan", checksum_of},
     {"calibration", "the checksum of --calibration", checksum_of},
+    {"init", "the checksum of --init", checksum_of},
     {"run", "the checksum of the run's model", model_checksum},
 }};
 

@@ -37,11 +37,7 @@ void run_predict(const PredictArguments& arguments) {
     TrainOptions options;
     on_all_ranks(transport, [&] {
       check_output_file(arguments.out, "--out");
-      if (!std::filesystem::exists(path)) {
-        fail_input("{}: holds no model.safetensors; is it the folder of a finished run?",
-                   arguments.run);
-      }
-      file = read_safetensors(path);
+      file = read_run_model(arguments.run);
       options = read_model_options(file, path);
     });
     options.backend = arguments.backend;

@@ -203,6 +203,12 @@ void add_train_command(CLI::App& app) {
   TrainOptions& train = arguments->flags.train;
   train.optimizer.epochs = 100;  // before the option is declared, so that --help shows it
   add_train_flags(*command, arguments->flags);
+  command
+      ->add_option("--init", train.init,
+                   "Start with the weights in this file: model.safetensors of a run, or a "
+                   "state_dict as atoll export --to pyg writes it")
+      ->check(CLI::ExistingFile)
+      ->group("Model");
   for (const auto& row : train_options()) {
     if (row.group == "Results") add_option_flag(*command, row, train);
   }

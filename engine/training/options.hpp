@@ -25,6 +25,7 @@ struct TrainOptions {
   ModelConfig model;          // features and outputs are those of the dataset
   OptimizerConfig optimizer;  // its `epochs` is the length of the run
   std::uint64_t seed = 1;
+  std::filesystem::path init;  // weights to begin with, see initial_weights(); empty: by the seed
   std::int64_t split_index = 0;
   bool tf32 = false;  // products with 10-bit mantissas where the device has them
 

@@ -142,6 +142,14 @@ PredictionKind parse_prediction_kind(const std::string& text) {
   fail_option("--what {}: allowed are labels, logits, embeddings", text);
 }
 
+SafetensorsFile read_run_model(const std::filesystem::path& run) {
+  const std::filesystem::path path = run / "model.safetensors";
+  if (!std::filesystem::exists(path)) {
+    fail_input("{}: holds no model.safetensors; is it the folder of a finished run?", run.string());
+  }
+  return read_safetensors(path);
+}
+
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path) {
   const auto found = file.metadata.find("atoll");
   if (found == file.metadata.end()) {

@@ -15,6 +15,9 @@ enum class PredictionKind {
 };
 PredictionKind parse_prediction_kind(const std::string& text);  // throws Error{kOption}
 
+// model.safetensors of a run folder. Throws Error{kInput}, also if there is none.
+SafetensorsFile read_run_model(const std::filesystem::path& run);
+
 // What a run's model.safetensors says of its model: the options it was trained with, with the
 // columns of the features and the logits. Throws Error{kInput} naming `path` if the file is not a
 // model of this program.

@@ -16,6 +16,7 @@
 #include "engine/training/calibration.hpp"
 #include "engine/training/checkpoint.hpp"
 #include "engine/training/progress.hpp"
+#include "engine/training/pyg_tensors.hpp"
 
 namespace atl {
 
@@ -76,7 +77,10 @@ class Run {
  private:
   // Epochs that are done already. Rank 0 reads the checkpoint for all.
   int resume() {
-    if (!options_.resume) return 0;
+    if (!options_.resume) {
+      on_all_ranks(transport_, [&] { take_initial_weights(); });
+      return 0;
+    }
     std::string place;
     std::string bytes;
     on_all_ranks(transport_, [&] {
@@ -100,6 +104,15 @@ class Run {
     }
     if (transport_.rank() == 0) log::info("resuming after epoch {}", done_);
     return done_;
+  }
+
+  void take_initial_weights() {
+    if (options_.init.empty()) return;
+    const std::string place = options_.init.string();
+    const SafetensorsFile file = read_safetensors(options_.init);
+    const SafetensorsFile weights = initial_weights(file, trainer_.model(), place);
+    trainer_.load_state(weights, /*optimizer=*/false, place);
+    if (transport_.rank() == 0) log::info("starting with the weights of {}", place);
   }
 
   // The figures of epochs that an interrupted run has left.

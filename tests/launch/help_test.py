@@ -11,7 +11,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import run
 
-SUBCOMMANDS = ["import", "generate", "info", "partition", "train", "predict", "bench", "report",
+SUBCOMMANDS = ["import", "generate", "info", "partition", "train", "predict", "export", "bench", "report",
                "plan", "topology", "program", "trace", "doctor"]
 
 

@@ -1,0 +1,61 @@
+// `atoll export`: the model of a run for another program.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/text.hpp"
+#include "engine/training/prediction.hpp"
+#include "engine/training/pyg_tensors.hpp"
+#include "launch/command.hpp"
+#include "launch/pyg_module.hpp"
+
+namespace atl {
+namespace {
+
+struct ExportArguments {
+  std::string run;
+  std::string to = "pyg";
+  std::filesystem::path out;
+};
+
+void run_export(const ExportArguments& arguments) {
+  const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
+  const SafetensorsFile file = read_run_model(arguments.run);
+  const ModelConfig model = read_model_options(file, path).model;
+  // Complete, so that nothing that is asked of it below is missing.
+  const SafetensorsFile weights = initial_weights(file, model, path.string());
+  const std::string text = pyg_module(model);
+  AtomicFolder folder(arguments.out);
+  write_atomically(folder.path() / "model.safetensors", to_safetensors(to_pyg(weights, model)));
+  write_atomically(folder.path() / "model.py", text);
+  folder.commit();
+  print("{} of {} layers in {}: model.safetensors, and model.py, which loads it\n", model.kind,
+        model.layers, arguments.out.string());
+  if (model.dtype == DType::kBf16) {
+    print("  trained with --dtype bf16; PyTorch computes in f32, so logits differ by rounding\n");
+  }
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("export", "Write a model for PyTorch Geometric");
+  command->footer(
+      "Writes a state_dict (model.safetensors) with the names, shapes and types of PyTorch\n"
+      "Geometric's classes, and a Python file (model.py) that makes the module of them. Such a\n"
+      "state_dict, trained further or elsewhere, is taken back by atoll train --init.\n"
+      "Examples:\n"
+      "  atoll export runs/arxiv --to pyg --out arxiv-pyg\n"
+      "  python -c 'import sys; sys.path.insert(0, \"arxiv-pyg\"); import model; "
+      "print(model.load())'");
+  const auto arguments = std::make_shared<ExportArguments>();
+  command->add_option("run", arguments->run, "Run folder of `atoll train`")->required();
+  command->add_option("--to", arguments->to, "pyg: PyTorch Geometric")
+      ->check(CLI::IsMember({"pyg"}));
+  command->add_option("--out", arguments->out, "Folder to make")->required();
+  command->callback([arguments] { run_export(*arguments); });
+}
+
+}  // namespace atl

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""`atoll export` and `train --init` as a user runs them, without PyTorch; tests/peers/export_test.py
+compares with it."""
+
+import json
+import os
+import struct
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import OneFolderTest, write
+
+OPTIONS = {"--model": "sage", "--layers": "2", "--hidden": "8", "--norm": "batch", "--dropout": "0"}
+
+
+def words_of(options):
+    return [word for option in options.items() for word in option]
+
+
+MODEL = words_of(OPTIONS)
+
+
+class ExportTest(OneFolderTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.home = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.home.cleanup)
+        cls.folder = cls.home.name
+        cls.succeed("generate", "sbm", "--nodes", "200", "--classes", "4", "--features", "6",
+                    "--out", "data")
+        cls.succeed("train", "data", *MODEL, "--epochs", "10", "--run-dir", "run")
+        cls.text = cls.succeed("export", "run", "--to", "pyg", "--out", "exported")
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def read(self, *names):
+        with open(self.path(*names), "rb") as file:
+            return file.read()
+
+    def header(self, *names):
+        content = self.read(*names)
+        length = struct.unpack("<Q", content[:8])[0]
+        return json.loads(content[8:8 + length])
+
+    def losses(self, run_dir):
+        return [json.loads(line)["loss"] for line in self.read(run_dir, "metrics.jsonl").splitlines()]
+
+    def test_the_folder_holds_weights_and_what_reads_them(self):
+        self.assertIn("sage of 2 layers in exported", self.text)
+        self.assertEqual(sorted(os.listdir(self.path("exported"))), ["model.py", "model.safetensors"])
+        tensors = self.header("exported/model.safetensors")
+        self.assertEqual(tensors["convs.0.lin_l.weight"]["shape"], [8, 6])
+        self.assertEqual(tensors["convs.1.lin_l.bias"]["shape"], [4])
+        self.assertEqual(tensors["norms.0.num_batches_tracked"]["shape"], [])
+        self.assertEqual({entry.get("dtype") for entry in tensors.values()}, {"F32", "I64", None})
+        text = self.read("exported/model.py").decode()
+        compile(text, "model.py", "exec")
+        self.assertIn("            WeightedSAGE(6, 8, bias=False),\n"
+                      "            WeightedSAGE(8, 4, bias=True),\n", text)
+
+    def test_training_starts_with_the_weights_of_a_file(self):
+        epochs = ["--epochs", "4", "--lr", "0.02"]
+        self.succeed("train", "data", *MODEL, *epochs, "--run-dir", "from-pyg", "--init",
+                     "exported/model.safetensors")
+        self.succeed("train", "data", *MODEL, *epochs, "--run-dir", "from-own", "--init",
+                     "run/model.safetensors")
+        self.succeed("train", "data", *MODEL, *epochs, "--run-dir", "on-two", "--init",
+                     "run/model.safetensors", "--transport", "local", "--ranks", "2")
+        self.assertEqual(self.losses("from-pyg"), self.losses("from-own"))
+        for mine, expected in zip(self.losses("on-two"), self.losses("from-own"), strict=True):
+            self.assertAlmostEqual(mine, expected, delta=1e-5)
+        # A loss is that of the weights before the epoch, and the model that of the best epoch.
+        best = json.loads(self.read("run/summary.json"))["best_epoch"]
+        self.assertLess(self.losses("from-own")[0], self.losses("run")[best - 1])
+
+    def test_a_run_with_initial_weights_can_be_repeated_and_resumed(self):
+        words = ["--run-dir", "whole", "--epochs", "4", "--init", "exported/model.safetensors"]
+        self.succeed("train", "data", *MODEL, *words)
+        self.succeed("train", "--config", "whole/config.toml", "--run-dir", "again")
+        self.assertEqual(self.read("again/model.safetensors"), self.read("whole/model.safetensors"))
+        self.succeed("train", "--config", "whole/config.toml", "--run-dir", "in-two", "--epochs", "2",
+                     "--checkpoint-every", "1")
+        self.succeed("train", "--config", "in-two/config.toml", "--epochs", "4", "--resume")
+        self.assertEqual(self.read("in-two/model.safetensors"), self.read("whole/model.safetensors"))
+
+    def test_weights_of_another_model_are_refused(self):
+        for options, texts in (
+                ({"--hidden": "5"}, ["model.safetensors: not the weights of this model",
+                                     "convs.0.lin_l.weight is F32 [8, 6] and must be F32 [5, 6]"]),
+                ({"--model": "gcn"}, ["missing: convs.0.lin.weight", "surplus: convs.0.lin_l.weight"]),
+                ({"--layers": "3"}, ["missing: norms.1.weight", "surplus: convs.1.lin_l.bias"]),
+                ({"--norm": "none"}, ["missing: convs.0.lin_l.bias", "surplus: norms.0.bias"])):
+            message = self.refuse("train", "data", *words_of({**OPTIONS, **options}), "--run-dir",
+                                  "none", "--init", "exported/model.safetensors")
+            for text in texts:
+                self.assertIn(text, message)
+        message = self.refuse("train", "data", *words_of({**OPTIONS, "--layers": "1"}), "--run-dir",
+                              "none", "--init", "run/model.safetensors")
+        self.assertIn("surplus: layers.1.bias", message)
+
+    def test_files_that_are_no_weights_are_refused(self):
+        write(self.path("text"), "these are no weights")
+        damaged = bytearray(self.read("run/model.safetensors"))
+        damaged[-1] ^= 1
+        write(self.path("damaged"), bytes(damaged))
+        weights = bytearray(self.read("exported/model.safetensors"))
+        weights = weights.replace(b'"checksum"', b'"checksun"')
+        write(self.path("infinite"), bytes(weights[:-4]) + struct.pack("<f", float("inf")))
+        for name, text in (("text", "text"), ("damaged", "damaged"), ("none", "none"),
+                           ("infinite", "allowed are finite numbers")):
+            message = self.refuse("train", "data", *MODEL, "--run-dir", "none", "--init", name)
+            self.assertIn(text, message)
+
+    def test_what_cannot_be_exported_is_refused(self):
+        for words, text in ((["run", "--out", "exported"], "exported"),
+                            (["data", "--out", "new"], "holds no model.safetensors"),
+                            (["exported", "--out", "new"], "has no 'atoll' entry"),
+                            (["run", "--to", "onnx", "--out", "new"], "onnx not in {pyg}"),
+                            (["run"], "--out is required")):
+            self.assertIn(text, self.refuse("export", *words))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""`atoll export --to pyg` and `atoll train --init` beside PyTorch Geometric: exported models give
+there the logits that `atoll predict` writes, and what PyTorch has trained further gives here the
+logits of PyTorch. Exits with 77 (skipped) where a package is missing."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "launch"))
+SKIPPED = 77
+for package in ("numpy", "torch", "torch_geometric", "safetensors"):
+    if importlib.util.find_spec(package) is None:
+        print(f"SKIPPED: models exchanged with PyTorch Geometric ({package} is not installed)")
+        sys.exit(SKIPPED)
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from cli_support import run
+
+NODES, FEATURES, CLASSES = 40, 6, 4
+BOUND = 1e-4  # of the largest logit
+
+# Options of train beside the model, and the names of sets that are trained on.
+MODELS = [["--model", model, "--norm", norm, *more]
+          for model in ("gcn", "sage")
+          for norm, more in (("none", []), ("layer", ["--input-dropout", "0.2"]),
+                             ("batch", ["--layers", "4"]))]
+
+
+def write_dataset(folder, directed, weighted, task):
+    """A random graph with self-loops and nodes that read nobody."""
+    random = np.random.default_rng(7)
+    adjacency = np.where(random.random((NODES, NODES)) < 0.1, random.random((NODES, NODES)) + 0.1, 0)
+    adjacency[5] = 0
+    if not directed:
+        adjacency = np.maximum(adjacency, adjacency.T)
+    rows, columns = np.nonzero(adjacency)
+    arrays = {"row_ptr": np.searchsorted(rows, np.arange(NODES + 1)).astype(np.int64),
+              "col_idx": columns.astype(np.int32),
+              "features": random.standard_normal((NODES, FEATURES)).astype(np.float32),
+              "labels": {"single-label": random.integers(CLASSES, size=NODES).astype(np.int32),
+                         "binary": random.integers(2, size=NODES).astype(np.int32),
+                         "multi-label": random.integers(2, size=(NODES, CLASSES)).astype(np.uint8)
+                         }[task],
+              "split": (np.arange(NODES) % 3).astype(np.uint8)}
+    if weighted:
+        arrays["edge_weights"] = adjacency[rows, columns].astype(np.float32)
+    folder.mkdir()
+    for name, values in arrays.items():
+        np.save(folder / f"{name}.npy", values)
+    (folder / "dataset.json").write_text(json.dumps({"name": folder.name, "directed": directed,
+                                                     "task": task}))
+
+
+DATASETS = {"plain": (False, False, "single-label"), "directed": (True, False, "single-label"),
+            "weighted": (True, True, "single-label"), "binary": (False, True, "binary"),
+            "multi": (True, False, "multi-label")}
+
+
+class ExportTest(unittest.TestCase):
+    def setUp(self):
+        home = tempfile.TemporaryDirectory()
+        self.addCleanup(home.cleanup)
+        self.folder = pathlib.Path(home.name)
+        for name, properties in DATASETS.items():
+            write_dataset(self.folder / name, *properties)
+
+    def atoll(self, *words):
+        result = run([*words], self.folder)
+        self.assertEqual(result.returncode, 0, f"{words}: {result.stderr}")
+
+    def train(self, dataset, run_dir, *options):
+        # Options that are given later win.
+        words = dict(zip(["--layers", "--hidden", "--epochs", "--lr"], ["3", "8", "15", "0.05"]))
+        words.update(zip(options[::2], options[1::2]))
+        self.atoll("train", dataset, "--run-dir", run_dir,
+                   *[word for pair in words.items() for word in pair])
+
+    def own_logits(self, run_dir, dataset):
+        self.atoll("predict", run_dir, dataset, "--what", "logits", "--out", f"{run_dir}.npy")
+        return np.load(self.folder / f"{run_dir}.npy")
+
+    def load(self, folder):
+        """The exported Python file as a module."""
+        spec = importlib.util.spec_from_file_location(folder, self.folder / folder / "model.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[folder] = module  # where PyG looks for the types of its arguments
+        spec.loader.exec_module(module)
+        return module
+
+    def assert_close(self, mine, expected):
+        self.assertEqual(mine.shape, expected.shape)
+        self.assertGreater(np.abs(expected).max(), 0)
+        self.assertLessEqual(np.abs(mine - expected).max(), BOUND * np.abs(expected).max())
+
+    def test_exported_models_give_the_same_logits(self):
+        for number, options in enumerate(MODELS):
+            for dataset in DATASETS:
+                with self.subTest(options=options, dataset=dataset):
+                    name = f"{dataset}-{number}"
+                    self.train(dataset, name, *options)
+                    self.atoll("export", name, "--to", "pyg", "--out", f"{name}-pyg")
+                    module = self.load(f"{name}-pyg")
+                    with torch.no_grad():
+                        logits = module.load()(*module.read_dataset(self.folder / dataset)).numpy()
+                    self.assert_close(logits, self.own_logits(name, dataset))
+
+    def test_what_pytorch_has_trained_comes_back(self):
+        for number, options in enumerate(MODELS):
+            if "batch" in options:
+                continue  # its statistics move with the epoch that a run has at least
+            name = f"run-{number}"
+            self.train("weighted", name, *options)
+            self.atoll("export", name, "--out", f"{name}-pyg")
+            module = self.load(f"{name}-pyg")
+            model, data = module.load(), module.read_dataset(self.folder / "weighted")
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+            labels = torch.from_numpy(np.load(self.folder / "weighted" / "labels.npy")).long()
+            for _ in range(5):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(*data), labels).backward()
+                optimizer.step()
+            with torch.no_grad():
+                expected = model(*data).numpy()
+            save_file(model.state_dict(), self.folder / f"{name}.safetensors")
+            # Steps too small for the weights to change.
+            self.train("weighted", f"{name}-back", *options, "--init", f"{name}.safetensors",
+                       "--epochs", "1", "--lr", "1e-30")
+            self.assert_close(self.own_logits(f"{name}-back", "weighted"), expected)
+
+    def test_statistics_of_batch_norm_come_back(self):
+        self.train("plain", "batch", "--norm", "batch")
+        self.atoll("export", "batch", "--out", "batch-pyg")
+        module = self.load("batch-pyg")
+        state = module.load().state_dict()
+        self.assertEqual(state["norms.0.num_batches_tracked"].dtype, torch.int64)
+        save_file(state, self.folder / "again.safetensors")
+        self.train("plain", "again", "--norm", "batch", "--init", "again.safetensors", "--epochs",
+                   "1", "--lr", "1e-30")
+        self.atoll("export", "again", "--out", "again-pyg")
+        again = self.load("again-pyg").load().state_dict()
+        self.assertEqual(list(again), list(state))
+        # An epoch replaces a tenth of the statistics.
+        difference = (again["norms.0.running_mean"] - state["norms.0.running_mean"]).abs().max()
+        self.assertLess(difference, 0.5 * state["norms.0.running_mean"].abs().max())
+        self.assertTrue(torch.equal(again["convs.1.lin.weight"], state["convs.1.lin.weight"]))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
