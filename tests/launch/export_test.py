@@ -99,7 +99,7 @@ class ExportTest(OneFolderTest):
                 self.assertIn(text, message)
         message = self.refuse("train", "data", *words_of({**OPTIONS, "--layers": "1"}), "--run-dir",
                               "none", "--init", "run/model.safetensors")
-        self.assertIn("surplus: layers.1.bias", message)
+        self.assertIn("surplus: layers.0.norm.bias", message)
 
     def test_files_that_are_no_weights_are_refused(self):
         write(self.path("text"), "these are no weights")
