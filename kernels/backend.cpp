@@ -472,7 +472,7 @@ void Backend::adam_step(Queue& queue, const AdamSpec& spec, MatrixView parameter
   check_disjoint(parameters, v, "adam_step parameters and v");
   ATOLL_ASSERT(parameters.dtype != DType::kBf16 && spec.state != nullptr, "adam_step spec");
   std::int64_t covered = 0;
-  for (const DecaySegment& segment : spec.segments) {
+  for (const AdamSegment& segment : spec.segments) {
     ATOLL_ASSERT(segment.begin == covered && segment.end >= segment.begin,
                  "adam_step segment {}..{} after {}", segment.begin, segment.end, covered);
     covered = segment.end;

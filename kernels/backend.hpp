@@ -228,7 +228,7 @@ class Backend {
                          std::span<std::int64_t> counts);
 
   // --- optimizer ------------------------------------------------------------------------------
-  // One Adam step over flat arrays of equal length, all [1, n]; parameter, m and v are updated.
+  // One step of Adam over flat arrays of equal length, all [1, n]; parameter, m and v are updated.
   void adam_step(Queue& queue, const AdamSpec& spec, MatrixView parameters,
                  ConstMatrixView gradients, MatrixView m, MatrixView v);
 

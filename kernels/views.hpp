@@ -1,6 +1,7 @@
 // Non-owning views of memory that a backend owns.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -172,20 +173,33 @@ struct ActivationGradient {
   bool absent() const { return from.absent(); }
 };
 
-// One run of equal weight decay inside the flat parameter array: elements [begin, end).
-struct DecaySegment {
+// Elements [begin, end) of the flat parameter array, which decay alike and have one rate.
+struct AdamSegment {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   double weight_decay = 0;
+  double rate_factor = 1;  // of the step's learning rate
 };
 
-// Adam with L2 weight decay added to the gradient (Kingma & Ba 2015, Algorithm 1).
+// Adam (Kingma & Ba 2015, Algorithm 1). Weight decay is added to the gradient, or, decoupled, takes
+// rate * weight_decay of each parameter before the step (Loshchilov & Hutter 2019, Algorithm 2).
 struct AdamSpec {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  const EpochState* state = nullptr;       // in backend memory: rate and bias corrections
-  std::span<const DecaySegment> segments;  // on the host; cover the whole array, in order
+  bool decoupled = false;
+  // Clipping: gradients times min(1, most_norm / (norm + 1e-6)), where norm^2 lies in backend
+  // memory. Null: none.
+  const double* squared_norm = nullptr;
+  double most_norm = 0;
+  const EpochState* state = nullptr;      // in backend memory: rate and bias corrections
+  std::span<const AdamSegment> segments;  // on the host; cover the whole array, in order
+
+  // For code that may read the backend's memory. A norm that is NaN gives NaN.
+  ATOLL_HOST_DEVICE static double clip_factor(double squared_norm, double most_norm) {
+    const double factor = most_norm / (std::sqrt(squared_norm) + 1e-6);
+    return factor > 1 ? 1 : factor;
+  }
 };
 
 }  // namespace atl

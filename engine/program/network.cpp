@@ -467,7 +467,7 @@ void Network::run_backward(HaloExchange& exchange, const Round& round, Loss& los
              backward_blocks());
 }
 
-void Network::run_step(const Round& round, const Optimizer& optimizer) {
+void Network::run_step(const Round& round, Optimizer& optimizer) {
   run_blocks({.pass = training_, .round = round, .optimizer = &optimizer}, step_blocks());
 }
 

@@ -83,7 +83,7 @@ class Network {
   // Loss and gradients of this rank after run_forward() of training. Collective.
   void run_backward(HaloExchange& exchange, const Round& round, Loss& loss);
   // Sums the gradients over all ranks and updates the parameters. Collective.
-  void run_step(const Round& round, const Optimizer& optimizer);
+  void run_step(const Round& round, Optimizer& optimizer);
 
   ParameterStore& parameters() { return parameters_; }
   const ParameterStore& parameters() const { return parameters_; }
@@ -115,7 +115,7 @@ class Network {
     const Round& round;
     HaloExchange* exchange = nullptr;
     Loss* loss = nullptr;
-    const Optimizer* optimizer = nullptr;
+    Optimizer* optimizer = nullptr;
   };
 
   Pass prepare(Program program) const;

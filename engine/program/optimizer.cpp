@@ -3,9 +3,13 @@
 #include <cmath>
 #include <numbers>
 
+#include "engine/program/parameter_groups.hpp"
+
 namespace atl {
 
-double learning_rate_at(const OptimizerConfig& config, int epoch) {
+namespace {
+
+double scheduled_rate(const OptimizerConfig& config, int epoch) {
   switch (config.schedule) {
     case LearningRateSchedule::kConstant:
       return config.learning_rate;
@@ -18,13 +22,31 @@ double learning_rate_at(const OptimizerConfig& config, int epoch) {
   return config.learning_rate;
 }
 
-Optimizer::Optimizer(const OptimizerConfig& config, const ParameterStore& parameters)
+}  // namespace
+
+double learning_rate_at(const OptimizerConfig& config, int epoch) {
+  const double rate = scheduled_rate(config, epoch);
+  return epoch < config.warmup_epochs ? rate * epoch / config.warmup_epochs : rate;
+}
+
+Optimizer::Optimizer(const OptimizerConfig& config, const ParameterStore& parameters,
+                     Backend& backend)
     : config_(config) {
+  if (config.clip_norm > 0) squared_norm_ = DeviceArray<double>(backend, 1);
   const std::vector<Parameter>& list = parameters.list();
+  const std::vector<ParameterGroup> groups = parameter_groups(config.parameter_groups);
+  const std::vector<int> group_of = groups_of(list, groups);
   for (std::size_t p = 0; p < list.size(); ++p) {
     const std::int64_t end = p + 1 < list.size() ? list[p + 1].offset : parameters.size();
     const bool decays = !config.decay_first_layer_only || list[p].layer == 0;
-    segments_.push_back({list[p].offset, end, decays ? config.weight_decay : 0.0});
+    AdamSegment segment{list[p].offset, end, decays ? config.weight_decay : 0.0};
+    if (group_of[p] >= 0) {
+      const ParameterGroup& group = groups[static_cast<std::size_t>(group_of[p])];
+      segment.weight_decay = group.weight_decay.value_or(segment.weight_decay);
+      segment.rate_factor =
+          group.learning_rate.value_or(config.learning_rate) / config.learning_rate;
+    }
+    segments_.push_back(segment);
   }
 }
 
@@ -39,10 +61,18 @@ EpochState Optimizer::state_of(int epoch) const {
 }
 
 void Optimizer::step(Backend& backend, Queue& queue, ParameterStore& parameters,
-                     const EpochState* state) const {
+                     const EpochState* state) {
   AdamSpec spec;
+  spec.decoupled = config_.kind == OptimizerKind::kAdamW;
   spec.state = state;
   spec.segments = segments_;
+  if (config_.clip_norm > 0) {
+    const std::span<double> norm = squared_norm_.span();
+    backend.dot(queue, parameters.gradients(), parameters.gradients(), /*accumulate=*/false,
+                {norm.data(), 1, 1, 1, DType::kF64});
+    spec.squared_norm = norm.data();
+    spec.most_norm = config_.clip_norm;
+  }
   backend.adam_step(queue, spec, parameters.values(), parameters.gradients(),
                     parameters.first_moments(), parameters.second_moments());
   parameters.refresh_operands(backend, queue);

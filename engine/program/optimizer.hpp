@@ -1,4 +1,4 @@
-// Adam with weight decay and a learning-rate schedule.
+// Adam with weight decay, parameter groups, clipping and a learning-rate schedule.
 #pragma once
 
 #include <string>
@@ -14,14 +14,23 @@ enum class LearningRateSchedule {
   kStep,    // times step_factor every step_epochs epochs
 };
 
+enum class OptimizerKind {
+  kAdam,   // weight decay is added to the gradient (L2)
+  kAdamW,  // it shrinks the parameters (Loshchilov & Hutter 2019), as torch.optim.AdamW
+};
+
 struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::kAdam;
   double learning_rate = 0.01;
-  double weight_decay = 0;  // L2, added to the gradient
+  double weight_decay = 0;
   bool decay_first_layer_only = false;
   LearningRateSchedule schedule = LearningRateSchedule::kConstant;
   int epochs = 1;         // of the whole run, for kCosine
   int step_epochs = 100;  // for kStep
   double step_factor = 0.5;
+  int warmup_epochs = 0;         // in which the rate rises in equal steps to that of the schedule
+  double clip_norm = 0;          // most L2 norm of all gradients together; 0: any
+  std::string parameter_groups;  // see parameter_groups_problem()
 };
 
 // Learning rate of epoch `epoch` (1-based).
@@ -29,16 +38,18 @@ double learning_rate_at(const OptimizerConfig& config, int epoch);
 
 class Optimizer {
  public:
-  Optimizer(const OptimizerConfig& config, const ParameterStore& parameters);
+  // Takes a number's memory if gradients are clipped. Throws Error{kOption} for parameter groups
+  // that the parameters do not have.
+  Optimizer(const OptimizerConfig& config, const ParameterStore& parameters, Backend& backend);
   // What the step of `epoch` (1-based), and dropout in it, read from the backend's memory.
   EpochState state_of(int epoch) const;
   // One step with the gradients in `parameters`, summed over all ranks. state: backend memory.
-  void step(Backend& backend, Queue& queue, ParameterStore& parameters,
-            const EpochState* state) const;
+  void step(Backend& backend, Queue& queue, ParameterStore& parameters, const EpochState* state);
 
  private:
   OptimizerConfig config_;
-  std::vector<DecaySegment> segments_;
+  std::vector<AdamSegment> segments_;
+  DeviceArray<double> squared_norm_;  // of all gradients, where they are clipped
 };
 
 }  // namespace atl

@@ -4,7 +4,7 @@
 
 namespace atl {
 
-EpochRunner::EpochRunner(const Rank& rank, Network& network, Loss& loss, const Optimizer& optimizer,
+EpochRunner::EpochRunner(const Rank& rank, Network& network, Loss& loss, Optimizer& optimizer,
                          GraphReplay wish)
     : rank_(rank),
       network_(network),

@@ -11,7 +11,7 @@ namespace atl {
 class EpochRunner {
  public:
   // All references must outlive it. `wish`: whether epochs are recorded.
-  EpochRunner(const Rank& rank, Network& network, Loss& loss, const Optimizer& optimizer,
+  EpochRunner(const Rank& rank, Network& network, Loss& loss, Optimizer& optimizer,
               GraphReplay wish);
 
   // Forward, loss, backward, gradient all-reduce, step. On a device all of it is only queued.
@@ -38,7 +38,7 @@ class EpochRunner {
   const Rank& rank_;
   Network& network_;
   Loss& loss_;
-  const Optimizer& optimizer_;
+  Optimizer& optimizer_;
   GraphReplay wish_;
   DeviceArray<EpochState> state_;
   StagingMemory host_state_;  // one EpochState on its way to state_

@@ -1,6 +1,7 @@
 #include "engine/training/option_table.hpp"
 
 #include "engine/models/model_options.hpp"
+#include "engine/program/parameter_groups.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
@@ -44,6 +45,30 @@ OptionTable<OptimizerConfig> optimizer_options() {
                                                  {"cosine", LearningRateSchedule::kCosine},
                                                  {"step", LearningRateSchedule::kStep}}),
        .recorded = kAlwaysRecorded},
+      {.name = "optimizer",
+       .group = "Optimizer",
+       .help = "adam: weight decay is added to the gradient; adamw: it shrinks the parameters",
+       .value = Row::word<OptimizerKind>(
+           ATOLL_FIELD(kind), {{"adam", OptimizerKind::kAdam}, {"adamw", OptimizerKind::kAdamW}}),
+       .recorded =
+           [](const OptimizerConfig& config) { return config.kind != OptimizerKind::kAdam; }},
+      {.name = "lr-warmup",
+       .group = "Optimizer",
+       .help = "Epochs in which the rate rises in equal steps to that of the schedule",
+       .value = Row::number(ATOLL_FIELD(warmup_epochs), 0, 10000000),
+       .recorded = [](const OptimizerConfig& config) { return config.warmup_epochs > 0; }},
+      {.name = "clip-norm",
+       .group = "Optimizer",
+       .help = "Most L2 norm of all gradients together: larger ones are scaled; 0: any",
+       .value = Row::at_least(ATOLL_FIELD(clip_norm), 0),
+       .recorded = [](const OptimizerConfig& config) { return config.clip_norm > 0; }},
+      {.name = "parameter-groups",
+       .group = "Optimizer",
+       .help = "Rates and decay of parameters by name, the first match counts: 'head.*: lr=0.1, "
+               "weight-decay=5e-4; layers.0.*: weight-decay=0.01'; --lr-schedule and --lr-warmup "
+               "go for all",
+       .value = Row::text(ATOLL_FIELD(parameter_groups), parameter_groups_problem),
+       .recorded = [](const OptimizerConfig& config) { return !config.parameter_groups.empty(); }},
   };
 }
 

@@ -51,7 +51,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
                {.dtype = model_.dtype, .recomputation = model_.recomputation}, rank_, data.graph(),
                data.features()),
       loss_(backend, data.targets(), data.training_total()),
-      optimizer_(options.optimizer, network_.parameters()),
+      optimizer_(options.optimizer, network_.parameters(), backend),
       runner_(rank_, network_, loss_, optimizer_, options.cuda_graph) {
   exchange_->keep_alive(network_.memory());
   eval_exchange_->keep_alive(network_.memory());

@@ -14,11 +14,12 @@ namespace {
 
 constexpr int kMostSegments = 128;  // of one launch: the arguments of a kernel are 4 KiB at most
 
-// Runs of equal weight decay; the blocks in row y of the grid work on segment y.
+// The blocks in row y of the grid work on segment y.
 struct Segments {
   std::int64_t begin[kMostSegments];
   std::int64_t end[kMostSegments];
   float weight_decay[kMostSegments];
+  float rate_factor[kMostSegments];
 };
 
 struct AdamArgs {
@@ -30,6 +31,9 @@ struct AdamArgs {
   double beta1;
   double beta2;
   double epsilon;
+  bool decoupled;
+  const double* squared_norm;
+  double most_norm;
 };
 
 // What one element needs; kept in f32, made from double.
@@ -42,22 +46,31 @@ struct AdamStep {
   float root;
   float epsilon;
   float weight_decay;
+  float kept;    // of gradients, by clipping
+  float shrink;  // of parameters, by decoupled decay
 
-  __device__ AdamStep(const AdamArgs& args, float decay)
+  __device__ AdamStep(const AdamArgs& args, float decay, float rate_factor)
       : beta1(static_cast<float>(args.beta1)),
         rest1(static_cast<float>(1 - args.beta1)),
         beta2(static_cast<float>(args.beta2)),
         rest2(static_cast<float>(1 - args.beta2)),
-        rate(static_cast<float>(args.state->learning_rate / args.state->first_correction)),
+        rate(static_cast<float>(args.state->learning_rate * static_cast<double>(rate_factor) /
+                                args.state->first_correction)),
         root(static_cast<float>(1 / sqrt(args.state->second_correction))),
         epsilon(static_cast<float>(args.epsilon)),
-        weight_decay(decay) {}
+        weight_decay(args.decoupled ? 0.0F : decay),
+        kept(args.squared_norm == nullptr
+                 ? 1.0F
+                 : static_cast<float>(AdamSpec::clip_factor(*args.squared_norm, args.most_norm))),
+        shrink(args.decoupled ? static_cast<float>(1 - args.state->learning_rate *
+                                                           static_cast<double>(rate_factor * decay))
+                              : 1.0F) {}
 
   __device__ void update(float& parameter, float gradient, float& m, float& v) const {
-    const float g = fmaf(weight_decay, parameter, gradient);
+    const float g = fmaf(weight_decay, parameter, kept * gradient);
     m = beta1 * m + rest1 * g;
     v = beta2 * v + rest2 * g * g;
-    parameter -= rate * m / (sqrtf(v) * root + epsilon);
+    parameter = shrink * parameter - rate * m / (sqrtf(v) * root + epsilon);
   }
 };
 
@@ -71,7 +84,7 @@ __global__ void __launch_bounds__(kBlockThreads) adam_kernel(Segments segments, 
   std::int64_t at =
       begin / kUnit * kUnit + (std::int64_t{blockIdx.x} * kBlockThreads + threadIdx.x) * kUnit;
   if (at >= end) return;
-  const AdamStep step(args, segments.weight_decay[blockIdx.y]);
+  const AdamStep step(args, segments.weight_decay[blockIdx.y], segments.rate_factor[blockIdx.y]);
   for (; at < end; at += stride) {
     if (kUnit == 1 || (at >= begin && at + kUnit <= end)) {
       auto parameters = load<kUnit>(args.parameters + at);
@@ -108,7 +121,10 @@ void adam_step(const Launch& where, const AdamSpec& spec, MatrixView parameters,
                       spec.state,
                       spec.beta1,
                       spec.beta2,
-                      spec.epsilon};
+                      spec.epsilon,
+                      spec.decoupled,
+                      spec.squared_norm,
+                      spec.most_norm};
   const bool vectors =
       aligned(args.parameters) && aligned(args.gradients) && aligned(args.m) && aligned(args.v);
   const int unit = vectors ? 4 : 1;
@@ -125,11 +141,12 @@ void adam_step(const Launch& where, const AdamSpec& spec, MatrixView parameters,
     count = 0;
     longest = 0;
   };
-  for (const DecaySegment& segment : spec.segments) {
+  for (const AdamSegment& segment : spec.segments) {
     if (segment.begin == segment.end) continue;
     segments.begin[count] = segment.begin;
     segments.end[count] = segment.end;
     segments.weight_decay[count] = static_cast<float>(segment.weight_decay);
+    segments.rate_factor[count] = static_cast<float>(segment.rate_factor);
     longest = std::max(longest, segment.end - segment.begin);
     if (++count == kMostSegments) flush();
   }

@@ -160,18 +160,23 @@ void ReferenceBackend::do_column_sums(Queue& queue, ConstMatrixView x, bool accu
 void ReferenceBackend::do_adam_step(Queue&, const AdamSpec& spec, MatrixView parameters,
                                     ConstMatrixView gradients, MatrixView m, MatrixView v) {
   const EpochState& state = *spec.state;
+  const double kept =
+      spec.squared_norm != nullptr ? AdamSpec::clip_factor(*spec.squared_norm, spec.most_norm) : 1;
   with_value_type(parameters.dtype, [&]<typename T>(T) {
-    for (const DecaySegment& segment : spec.segments) {
+    for (const AdamSegment& segment : spec.segments) {
+      const double rate = state.learning_rate * segment.rate_factor;
+      const double decay = spec.decoupled ? 0 : segment.weight_decay;
+      const double shrink = spec.decoupled ? 1 - rate * segment.weight_decay : 1;
       for (std::int64_t i = segment.begin; i < segment.end; ++i) {
         const double parameter = at<T>(parameters, 0, i);
-        const double gradient = at<T>(gradients, 0, i) + segment.weight_decay * parameter;
+        const double gradient = kept * at<T>(gradients, 0, i) + decay * parameter;
         const double first = spec.beta1 * at<T>(m, 0, i) + (1 - spec.beta1) * gradient;
         const double second = spec.beta2 * at<T>(v, 0, i) + (1 - spec.beta2) * gradient * gradient;
         set<T>(m, 0, i, first);
         set<T>(v, 0, i, second);
         const double step = first / state.first_correction /
                             (std::sqrt(second / state.second_correction) + spec.epsilon);
-        set<T>(parameters, 0, i, parameter - state.learning_rate * step);
+        set<T>(parameters, 0, i, shrink * parameter - rate * step);
       }
     }
   });

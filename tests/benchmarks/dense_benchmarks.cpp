@@ -114,7 +114,7 @@ Case adam(Bench& bench, std::int64_t count) {
   AdamSpec spec;
   spec.state = bench.upload(std::vector<EpochState>{{1, 0.25, 1 - 0.9, 1 - 0.999}}).data();
   Case made;
-  made.run = [=, &bench, segments = std::vector<DecaySegment>{{0, count, 0}}]() mutable {
+  made.run = [=, &bench, segments = std::vector<AdamSegment>{{0, count, 0}}]() mutable {
     spec.segments = segments;
     bench.backend().adam_step(bench.queue(), spec, p, g, m, v);
   };

@@ -119,7 +119,7 @@ TEST_F(ContractDeathTest, RowsAndFactorsOfSpmm) {
 }
 
 TEST_F(ContractDeathTest, SegmentsOfAdamCoverTheArray) {
-  const std::vector<DecaySegment> hole{{0, 1, 0}, {2, 4, 0}};
+  const std::vector<AdamSegment> hole{{0, 1, 0}, {2, 4, 0}};
   const EpochState state;
   AdamSpec spec;
   spec.segments = hole;

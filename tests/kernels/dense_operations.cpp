@@ -150,8 +150,8 @@ Outputs sum_parts(Harness& h, std::int64_t rows, std::int64_t cols) {
   return {h.result(out), h.result(out_f64)};
 }
 
-// The third step of a run, with two weight decays.
-Outputs adam_step(Harness& h, std::int64_t rows, std::int64_t cols) {
+// The third step of a run, with two weight decays and rates.
+Outputs adam_step(Harness& h, std::int64_t rows, std::int64_t cols, bool decoupled, bool clips) {
   const std::int64_t n = rows * cols;
   auto second_moment = random_floats(n, 4);
   for (float& value : second_moment) value = value * value;
@@ -159,8 +159,13 @@ Outputs adam_step(Harness& h, std::int64_t rows, std::int64_t cols) {
   const ConstMatrixView gradients = h.input<float>(1, n, random_floats(n, 2));
   const MatrixView m = h.matrix<float>(1, n, Use::kInOut, random_floats(n, 3));
   const MatrixView v = h.matrix<float>(1, n, Use::kInOut, second_moment);
-  const std::vector<DecaySegment> segments{{0, n / 3, 0.05}, {n / 3, n, 0}};
+  const std::vector<AdamSegment> segments{{0, n / 3, 0.05}, {n / 3, n, 0.02, 3}};
   AdamSpec spec;
+  spec.decoupled = decoupled;
+  if (clips) {
+    spec.squared_norm = h.input_span<double>({static_cast<double>(n) / 3 + 1}).data();
+    spec.most_norm = 2;
+  }
   spec.segments = segments;
   spec.state = h.epoch_state({.epoch = 3,
                               .learning_rate = 0.02,
@@ -173,7 +178,7 @@ Outputs adam_step(Harness& h, std::int64_t rows, std::int64_t cols) {
 // More segments than fit the arguments of one kernel, some of them empty.
 Outputs adam_segments(Harness& h, std::int64_t rows, std::int64_t cols) {
   const std::int64_t n = rows * cols;
-  std::vector<DecaySegment> segments;
+  std::vector<AdamSegment> segments;
   constexpr std::int64_t kSegments = 600;
   for (std::int64_t k = 0; k < kSegments; ++k) {
     segments.push_back(
@@ -254,6 +259,11 @@ std::vector<Operation> dense_operations() {
   const auto curved = [&](ActivationFunction function) {
     return epilogue({.function = function, .dropout = Dropout::kKey}, false);
   };
+  const auto adam = [](bool decoupled, bool clips) {
+    return [=](Harness& h, std::int64_t rows, std::int64_t cols) {
+      return adam_step(h, rows, cols, decoupled, clips);
+    };
+  };
   const auto backward = [](ActivationFunction function) {
     return [=](Harness& h, std::int64_t rows, std::int64_t cols) {
       return curved_backward(h, rows, cols, function);
@@ -281,7 +291,10 @@ std::vector<Operation> dense_operations() {
           {"column_sums", column_sums, 2e-7},
           {"activation_column_sums", activation_column_sums, 2e-7},
           {"sum_parts", sum_parts, 0, Bf16Case::kNone},
-          {"adam_step", adam_step, 1e-6, Bf16Case::kNone},
+          {"adam_step", adam(false, false), 1e-6, Bf16Case::kNone},
+          {"adam_clipped", adam(false, true), 1e-6, Bf16Case::kNone},
+          {"adamw_step", adam(true, false), 1e-6, Bf16Case::kNone},
+          {"adamw_clipped", adam(true, true), 1e-6, Bf16Case::kNone},
           {"adam_segments", adam_segments, 1e-6, Bf16Case::kNone}};
 }
 

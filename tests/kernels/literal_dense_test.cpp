@@ -328,7 +328,7 @@ TEST_P(LiteralDense, AdamFirstStep) {
   const ConstMatrixView g = h.input<float>(1, 3, {4, -0.5, 0});
   const MatrixView m = h.matrix<float>(1, 3, Use::kInOut, {0, 0, 0});
   const MatrixView v = h.matrix<float>(1, 3, Use::kInOut, {0, 0, 0});
-  const std::vector<DecaySegment> segments{{0, 2, 0}, {2, 3, 0.5}};
+  const std::vector<AdamSegment> segments{{0, 2, 0}, {2, 3, 0.5}};
   AdamSpec spec;
   spec.segments = segments;
   spec.state = h.epoch_state(
@@ -337,6 +337,51 @@ TEST_P(LiteralDense, AdamFirstStep) {
   expect_close(h.download(p), {0.75, 1.25, 1.75}, 1e-6, "parameters");
   expect_close(h.download(m), {0.4, -0.05, 0.1}, 1e-6, "m");
   expect_close(h.download(v), {0.016, 0.00025, 0.001}, 1e-8, "v");
+}
+
+// The first step moves by the rate against the gradient's sign, whatever its size.
+TEST_P(LiteralDense, AdamWithRatesOfSegmentsAndDecoupledDecay) {
+  Harness h(GetParam());
+  const MatrixView p = h.matrix<float>(1, 3, Use::kInOut, {1, 1, 2});
+  const ConstMatrixView g = h.input<float>(1, 3, {4, -0.5, 3});
+  const MatrixView m = h.matrix<float>(1, 3, Use::kInOut, {0, 0, 0});
+  const MatrixView v = h.matrix<float>(1, 3, Use::kInOut, {0, 0, 0});
+  const std::vector<AdamSegment> segments{{0, 1, 0}, {1, 2, 0, 0.5}, {2, 3, 0.5, 2}};
+  AdamSpec spec;
+  spec.decoupled = true;
+  spec.segments = segments;
+  spec.state = h.epoch_state(
+      {.learning_rate = 0.25, .first_correction = 1 - 0.9, .second_correction = 1 - 0.999});
+  h.backend().adam_step(h.queue(), spec, p, g, m, v);
+  // The third: rate 0.5, so 2 * (1 - 0.5 * 0.5) - 0.5.
+  expect_close(h.download(p), {0.75, 1.125, 1}, 1e-6, "parameters");
+  expect_close(h.download(m), {0.4, -0.05, 0.3}, 1e-6, "m");  // decay is not in the gradient
+}
+
+// A norm of 5 to one of 1; one of 0.5 stays.
+TEST_P(LiteralDense, AdamClipsTheNormOfGradients) {
+  for (const bool clips : {true, false}) {
+    Harness h(GetParam());
+    const float scale = clips ? 1.0F : 0.1F;
+    const ConstMatrixView g = h.input<float>(1, 2, {3 * scale, -4 * scale});
+    const MatrixView norm = h.output<double>(1, 1);
+    h.backend().dot(h.queue(), g, g, false, norm);
+    const MatrixView p = h.matrix<float>(1, 2, Use::kInOut, {1, 1});
+    const MatrixView m = h.matrix<float>(1, 2, Use::kInOut, {0, 0});
+    const MatrixView v = h.matrix<float>(1, 2, Use::kInOut, {0, 0});
+    const std::vector<AdamSegment> segments{{0, 2, 0}};
+    AdamSpec spec;
+    spec.segments = segments;
+    spec.squared_norm = static_cast<const double*>(norm.data);
+    spec.most_norm = 1;
+    spec.state = h.epoch_state(
+        {.learning_rate = 0.25, .first_correction = 1 - 0.9, .second_correction = 1 - 0.999});
+    h.backend().adam_step(h.queue(), spec, p, g, m, v);
+    const double factor = clips ? 1 / (5 + 1e-6) : 0.1;
+    expect_close(h.download(m), {0.1 * 3 * factor, -0.1 * 4 * factor}, 1e-7, "m");
+    expect_close(h.download(v), {0.001 * 9 * factor * factor, 0.001 * 16 * factor * factor}, 1e-8,
+                 "v");
+  }
 }
 
 }  // namespace

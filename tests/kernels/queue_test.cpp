@@ -225,7 +225,7 @@ struct Epoch {
   }
 };
 
-const std::vector<DecaySegment> kSegments{{0, kQueuedCols, 0.01}};
+const std::vector<AdamSegment> kSegments{{0, kQueuedCols, 0.01}};
 
 Epoch make_epoch(Harness& h, const EpochState* state) {
   std::vector<GlobalId> ids;

@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, ShapesTest,
 class SegmentsTest : public BackendTest {};
 
 std::vector<double> adam_parameters(const std::string& backend, std::int64_t count,
-                                    const std::vector<DecaySegment>& segments) {
+                                    const std::vector<AdamSegment>& segments) {
   Harness h(backend);
   const MatrixView parameters = h.matrix(1, count, Use::kInOut, random_floats(count, 1));
   const ConstMatrixView gradients = h.input(1, count, random_floats(count, 2));
@@ -80,7 +80,7 @@ std::vector<double> adam_parameters(const std::string& backend, std::int64_t cou
 // Segments of 0 to 9 elements, each with a weight decay of its own: they begin and end inside
 // vectors, and there are more than one launch takes.
 TEST_P(SegmentsTest, HundredsOfShortOnes) {
-  std::vector<DecaySegment> segments;
+  std::vector<AdamSegment> segments;
   std::int64_t end = 0;
   for (std::int64_t k = 0; k < 300; ++k) {
     const std::int64_t begin = end;

@@ -271,7 +271,7 @@ PolicyNetwork::Outcome PolicyNetwork::add_gradient(const PolicyGraph& graph,
 }
 
 void PolicyNetwork::step(const OptimizerConfig& config, int step) {
-  const Optimizer optimizer(config, weights_->parameters);
+  Optimizer optimizer(config, weights_->parameters, *weights_->backend);
   const EpochState state = optimizer.state_of(step);
   optimizer.step(*weights_->backend, *weights_->queue, weights_->parameters, &state);
   weights_->backend->fill_zero(*weights_->queue, weights_->parameters.gradients());

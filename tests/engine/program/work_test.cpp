@@ -101,7 +101,7 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted,
     rank.exchange->keep_alive(network.memory());
     network.allocate();
     Loss loss(*rank.backend, targets, parts);
-    const Optimizer optimizer({}, network.parameters());
+    Optimizer optimizer({}, network.parameters(), *rank.backend);
     EpochState state = optimizer.state_of(1);
     const Round round{.epoch = 1, .state = &state};
 

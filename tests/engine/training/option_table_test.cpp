@@ -72,6 +72,17 @@ TEST(Fingerprint, HoldsWhatAScheduleAndMessagesDependOn) {
             R"("bits":"random","reassign-every":10,"epochs":3})");
 }
 
+TEST(Fingerprint, HoldsOptionsOfTheOptimizerWhereTheyDiffer) {
+  TrainOptions options;
+  options.optimizer.kind = OptimizerKind::kAdamW;
+  options.optimizer.warmup_epochs = 10;
+  options.optimizer.clip_norm = 1;
+  options.optimizer.parameter_groups = "layers.*: lr=0.5";
+  EXPECT_THAT(recorded(options),
+              ::testing::HasSubstr(R"("lr-schedule":"constant","optimizer":"adamw","lr-warmup":10,)"
+                                   R"("clip-norm":1.0,"parameter-groups":"layers.*: lr=0.5",)"));
+}
+
 TEST(TrainOptionTable, NamesAreThereOnce) {
   std::set<std::string> names;
   for (const auto& row : train_options()) {
