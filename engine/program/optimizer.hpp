@@ -28,9 +28,9 @@ struct OptimizerConfig {
   int epochs = 1;         // of the whole run, for kCosine
   int step_epochs = 100;  // for kStep
   double step_factor = 0.5;
-  int warmup_epochs = 0;         // in which the rate rises in equal steps to that of the schedule
-  double clip_norm = 0;          // most L2 norm of all gradients together; 0: any
-  std::string parameter_groups;  // see parameter_groups_problem()
+  int warmup_epochs = 0;  // in which the rate rises in equal steps to that of the schedule
+  double clip_norm = 0;   // most L2 norm of all gradients together; 0: any
+  std::string parameter_groups = {};  // see parameter_groups_problem()
 };
 
 // Learning rate of epoch `epoch` (1-based).

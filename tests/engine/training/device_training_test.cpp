@@ -201,6 +201,27 @@ TEST_F(DeviceTraining, FollowsTheReferenceByCusparseOnSeveralRanks) {
   }
 }
 
+// The norm of all gradients stays on the device, so that steps that need it are replayed, too.
+TEST_F(DeviceTraining, ClippedStepsAreReplayed) {
+  const std::filesystem::path dataset = make_sbm(dir_, true);
+  TrainOptions options = on_device();
+  options.optimizer.kind = OptimizerKind::kAdamW;
+  options.optimizer.weight_decay = 0.05;
+  options.optimizer.warmup_epochs = 4;
+  options.optimizer.clip_norm = 0.01;
+  options.optimizer.parameter_groups = "*.weight: lr=0.02";
+  TrainOptions reference = options;
+  reference.backend = "reference";
+  const RunResult expected = run_epochs(dataset, 1, reference, 1, 5);
+  options.cuda_graph = GraphReplay::kOff;
+  const RunResult queued = run_epochs(dataset, 1, options, 1, 5);
+  EXPECT_LT(distance(queued, expected, 5), 1e-5);
+  options.cuda_graph = GraphReplay::kOn;
+  const RunResult replayed = run_epochs(dataset, 1, options, 1, 5);
+  EXPECT_TRUE(replayed.replayed);
+  expect_same_run(replayed, queued);
+}
+
 TEST_F(DeviceTraining, NcclGivesTheBitsOfStaging) {
   constexpr int kRanks = 3;
   if (devices_ < kRanks) GTEST_SKIP() << devices_ << " devices, " << kRanks << " needed";

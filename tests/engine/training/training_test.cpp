@@ -75,6 +75,27 @@ TEST(Training, GoesOnFromItsStateBitForBit) {
   EXPECT_NEAR(elsewhere.losses[2], whole.losses[5], 1e-4 * whole.losses[5]);
 }
 
+// Warm-up, clipping that bites in every epoch, and groups: on any number of ranks, and resumed.
+TEST(Training, OptionsOfTheOptimizerKeepRunsTheSame) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, false);
+  const TrainOptions plain = small_options();
+  TrainOptions options = plain;
+  options.optimizer.kind = OptimizerKind::kAdamW;
+  options.optimizer.weight_decay = 0.05;
+  options.optimizer.warmup_epochs = 4;
+  options.optimizer.clip_norm = 0.01;
+  options.optimizer.parameter_groups = "layers.2.*: lr=0.02; *.norm.*: weight-decay=0";
+  const RunResult whole = run_epochs(dataset, 2, options, 1, 6);
+  const RunResult half = run_epochs(dataset, 2, options, 1, 3);
+  const RunResult rest = run_epochs(dataset, 2, options, 4, 6, half.state);
+  EXPECT_TRUE(same_tensors(whole.state, rest.state));
+  const RunResult alone = run_epochs(dataset, 1, options, 1, 6);
+  EXPECT_NEAR(alone.losses[5], whole.losses[5], 1e-4 * whole.losses[5]);
+  EXPECT_NE(whole.losses[5], run_epochs(dataset, 2, plain, 1, 6).losses[5]);
+  EXPECT_LT(whole.losses[5], whole.losses[0]);
+}
+
 TEST(Training, SendsTheBytesOfTheFormula) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, true);
