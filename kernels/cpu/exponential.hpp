@@ -11,27 +11,26 @@ namespace atl {
 // Below it results are 0: that of the number itself is 2^-126, the least normal one.
 inline constexpr float kLeastExponent = -87.33654F;
 
-// exp(x) = scale * exp(r) for x from kLeastExponent to 0: x = n log 2 + r with |r| <= log(2) / 2,
-// where log 2 is a number of few bits, of which n multiples are exact, and a rest; scale = 2^n.
-// exp(r) = squares * r^2 + r + 1 by the polynomial of Cephes (Moshier, expf.c).
+// exp(x) = scale * (less_one + 1) for x from kLeastExponent to 0: x = n log 2 + r with |r| <=
+// log(2) / 2, where log 2 is a number of few bits, of which n multiples are exact, and a rest;
+// scale = 2^n, less_one = exp(r) - 1 by the polynomial of Cephes (Moshier, expf.c).
 template <int kBytes>
 ATOLL_INLINE inline void exp_parts(const typename Vectors<kBytes>::Floats& x,
                                    typename Vectors<kBytes>::Floats& scale,
-                                   typename Vectors<kBytes>::Floats& r,
-                                   typename Vectors<kBytes>::Floats& squares) {
+                                   typename Vectors<kBytes>::Floats& less_one) {
   using Floats = typename Vectors<kBytes>::Floats;
   using Words = typename Vectors<kBytes>::Words;
   // A sum with 1.5 * 2^23 is rounded to a whole number, which its lowest bits hold.
   constexpr float kRound = 0x1.8p23F;
   const Floats rounded = x * 1.44269504F + kRound;
   const Floats n = rounded - kRound;
-  r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
+  const Floats r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
   Floats sum = r * 1.9875691500e-4F + 1.3981999507e-3F;
   sum = sum * r + 8.3334519073e-3F;
   sum = sum * r + 4.1665795894e-2F;
   sum = sum * r + 1.6666665459e-1F;
   sum = sum * r + 5.0000001201e-1F;
-  squares = sum;
+  less_one = sum * (r * r) + r;
   Words power;
   std::memcpy(&power, &rounded, kBytes);
   power = (power << 23U) + 0x3F800000U;
@@ -43,26 +42,19 @@ ATOLL_INLINE inline void exp_parts(const typename Vectors<kBytes>::Floats& x,
 template <int kBytes>
 ATOLL_INLINE inline void exp_of_negative(const typename Vectors<kBytes>::Floats& x,
                                          typename Vectors<kBytes>::Floats& y) {
-  using Floats = typename Vectors<kBytes>::Floats;
-  Floats scale;
-  Floats r;
-  Floats squares;
-  exp_parts<kBytes>(x, scale, r, squares);
-  const Floats sum = squares * (r * r) + r + 1.0F;
-  y = x < kLeastExponent ? Floats{} : sum * scale;
+  typename Vectors<kBytes>::Floats scale, less_one;
+  exp_parts<kBytes>(x, scale, less_one);
+  y = x < kLeastExponent ? typename Vectors<kBytes>::Floats{} : (less_one + 1.0F) * scale;
 }
 
-// y = exp(x) - 1 for x <= 0, with the relative error of few units in the last place also where it
-// is close to 0; NaN of NaN. For x > 0 some number.
+// y = exp(x) - 1 for x <= 0, to 2.5e-7 of itself, also where it is close to 0; NaN of NaN. For
+// x > 0 some number.
 template <int kBytes>
 ATOLL_INLINE inline void expm1_of_negative(const typename Vectors<kBytes>::Floats& x,
                                            typename Vectors<kBytes>::Floats& y) {
   using Floats = typename Vectors<kBytes>::Floats;
-  Floats scale;
-  Floats r;
-  Floats squares;
-  exp_parts<kBytes>(x, scale, r, squares);
-  const Floats less_one = squares * (r * r) + r;
+  Floats scale, less_one;
+  exp_parts<kBytes>(x, scale, less_one);
   y = x < kLeastExponent ? Floats{} - 1.0F : less_one * scale + (scale - 1.0F);
 }
 

@@ -164,23 +164,15 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // dy times f' for another function than relu.
 template <typename T, int kElements>
-struct SlopedRows {
-  struct Held {
-    Packed<T, kElements> from;
-    Packed<T, kElements> gradient;
-  };
+struct SlopedRows : RowPairs<T, kElements> {
+  using Held = typename RowPairs<T, kElements>::Held;
   static constexpr int kUnit = kElements;
-  Rows<const T> from;
-  Rows<const T> dy;
   ActivationFunction function;
   float unscaled;
 
-  __device__ Held load(std::int64_t i, std::int64_t col) const {
-    return {cuda::load<kUnit>(from.at(i, col)), cuda::load<kUnit>(dy.at(i, col))};
-  }
   __device__ Packed<float, kUnit> take(std::int64_t, std::int64_t, const Held& held) const {
-    const Packed<float, kUnit> at = widen(held.from);
-    Packed<float, kUnit> gradient = widen(held.gradient);
+    const Packed<float, kUnit> at = widen(held.first);
+    Packed<float, kUnit> gradient = widen(held.second);
 #pragma unroll
     for (int k = 0; k < kUnit; ++k) {
       gradient.values[k] *= curved_slope(function, at.values[k], unscaled);
@@ -380,8 +372,8 @@ void activation_backward(const Launch& where, ConstMatrixView dy,
   const EpilogueArgs args = epilogue_args(rest);
   with_element_type(dy.dtype, [&, from = from, dx = dx, function = function]<typename T>(T) {
     with_padded_unit<T>({from, dy, dx}, [&](auto unit) {
-      const SlopedRows<T, unit> terms{rows_of<T>(from), rows_of<T>(dy), function,
-                                      1 / args.dropout_scale};
+      const SlopedRows<T, unit> terms{
+          {rows_of<T>(from), rows_of<T>(dy)}, function, 1 / args.dropout_scale};
       launch_epilogue<false, false>(where, terms, args, rows_of<T>(dx), dy.rows, dy.cols);
     });
   });

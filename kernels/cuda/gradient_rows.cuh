@@ -35,27 +35,36 @@ struct StoredRows {
   }
 };
 
+// Rows of two matrices, read together.
 template <typename T, int kElements>
-struct ActivationRows {
+struct RowPairs {
   using Element = T;
   struct Held {
-    Packed<T, kElements> output;
-    Packed<T, kElements> gradient;
+    Packed<T, kElements> first;
+    Packed<T, kElements> second;
   };
   static constexpr int kUnit = kElements;
-  Rows<const T> y;
-  Rows<const T> dy;
+  Rows<const T> a;
+  Rows<const T> b;
+
+  __device__ Held load(std::int64_t i, std::int64_t col) const {
+    return {cuda::load<kUnit>(a.at(i, col)), cuda::load<kUnit>(b.at(i, col))};
+  }
+};
+
+// Outputs of relu and dropout, and gradients.
+template <typename T, int kElements>
+struct ActivationRows : RowPairs<T, kElements> {
+  using Held = typename RowPairs<T, kElements>::Held;
+  static constexpr int kUnit = kElements;
   float scale;
   Rows<T> dx;
   std::int64_t cols;
 
-  __device__ Held load(std::int64_t i, std::int64_t col) const {
-    return {cuda::load<kUnit>(y.at(i, col)), cuda::load<kUnit>(dy.at(i, col))};
-  }
   // The term is what is stored, rounded.
   __device__ Packed<float, kUnit> take(std::int64_t i, std::int64_t col, const Held& held) const {
-    const Packed<float, kUnit> output = widen(held.output);
-    Packed<float, kUnit> wide = widen(held.gradient);
+    const Packed<float, kUnit> output = widen(held.first);
+    Packed<float, kUnit> wide = widen(held.second);
 #pragma unroll
     for (int k = 0; k < kUnit; ++k) {
       wide.values[k] = relu_gradient(output.values[k], wide.values[k], scale);
@@ -86,10 +95,11 @@ void with_gradient_rows(ConstMatrixView dy, const ActivationGradient& activation
     } else {
       with_padded_unit<T>({dy, beside, activation.from, activation.dx}, [&](auto unit) {
         body([&](std::int64_t first) {
-          return ActivationRows<T, unit>{
-              rows_of<T>(columns_from(activation.from, first)), rows_of<T>(columns_from(dy, first)),
-              activation.dropout.rate.scale, rows_of<T>(columns_from(activation.dx, first)),
-              dy.cols - first};
+          return ActivationRows<T, unit>{{rows_of<T>(columns_from(activation.from, first)),
+                                          rows_of<T>(columns_from(dy, first))},
+                                         activation.dropout.rate.scale,
+                                         rows_of<T>(columns_from(activation.dx, first)),
+                                         dy.cols - first};
         });
       });
     }

@@ -33,13 +33,6 @@ __device__ Doubles<kCount> load_doubles(const double* from, std::int64_t count) 
   return doubles;
 }
 
-// Two matrices at the same place.
-template <typename T, int kCount>
-struct Pair {
-  Packed<T, kCount> first;
-  Packed<T, kCount> second;
-};
-
 // --- column sums --------------------------------------------------------------------------------
 
 // Terms: StoredRows or ActivationRows.
@@ -94,19 +87,14 @@ __global__ void __launch_bounds__(kBlockThreads)
 // --- dot product --------------------------------------------------------------------------------
 
 template <typename T, int kElements>
-struct Products {
+struct Products : RowPairs<T, kElements> {
+  using Held = typename RowPairs<T, kElements>::Held;
   static constexpr int kSums = 1;
   static constexpr int kUnit = kElements;
   static constexpr int kBatch = kRowBatch / 2;
   struct Columns {};
-  using Held = Pair<T, kUnit>;
-  Rows<const T> x;
-  Rows<const T> z;
 
   __device__ Columns columns(std::int64_t) const { return {}; }
-  __device__ Held load(std::int64_t i, std::int64_t col) const {
-    return {cuda::load<kUnit>(x.at(i, col)), cuda::load<kUnit>(z.at(i, col))};
-  }
   __device__ void add(const Columns&, std::int64_t, std::int64_t, const Held& held,
                       double (&sums)[1][kUnit]) const {
     const Packed<float, kUnit> first = widen(held.first);
@@ -283,12 +271,10 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int k = 0; k < kUnit; ++k) {
     if (place.col + k < walk.cols) factors[k] = backward_factors(args, place.col + k);
   }
+  const RowPairs<T, kUnit> pairs{dy, x};
   for_rows<kRowBatch / 2>(
-      walk, place, down, rows,
-      [&](std::int64_t i) {
-        return Pair<T, kUnit>{load<kUnit>(dy.at(i, place.col)), load<kUnit>(x.at(i, place.col))};
-      },
-      [&](std::int64_t i, const Pair<T, kUnit>& row) {
+      walk, place, down, rows, [&](std::int64_t i) { return pairs.load(i, place.col); },
+      [&](std::int64_t i, const typename RowPairs<T, kUnit>::Held& row) {
         Packed<float, kUnit> gradient = widen(row.first);
         const Packed<float, kUnit> value = widen(row.second);
 #pragma unroll
@@ -329,8 +315,8 @@ void dot(const Launch& where, ConstMatrixView x, ConstMatrixView z, bool accumul
   with_element_type(x.dtype, [&]<typename T>(T) {
     with_padded_unit<T>({x, z}, [&](auto unit) {
       for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
-        const Products<T, unit> op{rows_of<T>(columns_from(x, first)),
-                                   rows_of<T>(columns_from(z, first))};
+        const Products<T, unit> op{
+            {rows_of<T>(columns_from(x, first)), rows_of<T>(columns_from(z, first))}};
         sum_columns(where, x.rows, cols, op, StoreColumn{sums}, partials_of(where));
         const bool adds = accumulate || first > 0;
         if (out.dtype == DType::kF64) {
