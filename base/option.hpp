@@ -81,12 +81,16 @@ struct Option {
   struct File {  // that is there
     Place<std::filesystem::path> place;
   };
+  struct Document {  // a file that is there: what it says, as records hold it
+    Place<std::string> place;
+    std::function<std::string(const std::filesystem::path&)> read;  // throws if it says nonsense
+  };
   using Value = std::variant<Number<int>, Number<std::int64_t>, Number<std::uint64_t>,
-                             Number<double>, Switch, Word, Text, File>;
+                             Number<double>, Switch, Word, Text, File, Document>;
 
-  std::string name;   // on the command line without dashes, in files, in records
-  std::string group;  // heading in --help
-  std::string help;
+  std::string name;        // on the command line without dashes, in files, in records
+  std::string group = {};  // heading in --help
+  std::string help = {};
   Value value;
   // Whether records of what a run computes hold it, with these options; no function: never. An
   // option that comes later is recorded only where it differs from its default, so that records of
@@ -124,6 +128,11 @@ struct Option {
   template <typename Field>
   static Value file(Field field) {
     return File{{field, field}};
+  }
+  template <typename Field>
+  static Value document(Field field,
+                        std::function<std::string(const std::filesystem::path&)> read) {
+    return Document{{field, field}, std::move(read)};
   }
   template <typename T, typename Field>
   static Value word(Field field, std::vector<std::pair<std::string, T>> named) {
@@ -173,6 +182,8 @@ Option<Outer> Option<Config>::inside(Member member) const {
       return typename Result::Text{place(own.place), own.problem, own.words};
     } else if constexpr (std::is_same_v<V, File>) {
       return typename Result::File{place(own.place)};
+    } else if constexpr (std::is_same_v<V, Document>) {
+      return typename Result::Document{place(own.place), own.read};
     } else {
       using T = decltype(own.limits.least);
       return typename Result::template Number<T>{place(own.place), own.limits};
@@ -219,6 +230,16 @@ Json option_json(const Option<Config>& option, const Config& config) {
       option.value);
 }
 
+// The same options, recorded where they are not what they are by default: what a row that came
+// later is given, so that records from before it stay as they are.
+template <typename Config>
+Option<Config> recorded_if_set(Option<Config> option) {
+  option.recorded = [option](const Config& config) {
+    return option_json(option, config) != option_json(option, Config());
+  };
+  return option;
+}
+
 // Sets an option from json[field]. Throws Error{kInput} naming `place`, the field, the value found
 // and those allowed.
 template <typename Config>
@@ -239,7 +260,8 @@ void read_option_json(const Option<Config>& option, const Json& json, const char
           value.edit(config, which(value.words, json_field<std::string>(json, field, place)));
         } else if constexpr (std::is_same_v<V, typename Row::Switch>) {
           value.place.edit(config) = json_field<bool>(json, field, place);
-        } else if constexpr (std::is_same_v<V, typename Row::File>) {
+        } else if constexpr (std::is_same_v<V, typename Row::File> ||
+                             std::is_same_v<V, typename Row::Document>) {
           value.place.edit(config) = json_field<std::string>(json, field, place);
         } else if constexpr (std::is_same_v<V, typename Row::Text>) {
           auto text = json_field<std::string>(json, field, place);

@@ -166,7 +166,7 @@ int run_program(int argc, char** argv, const Extensions& extensions, JobStart& j
   CLI::App program{"Atoll trains graph neural networks on the whole graph, split over MPI ranks.",
                    name_of(argv[0], extensions)};
   try {
-    add_model_kinds(extensions.convolutions);  // before the options' tables are made
+    add_convolutions(extensions.convolutions);  // before the options' tables are made
     declare(program);
     // Runs before the subcommand's own callback.
     program.parse_complete_callback([&] { job.compare(program); });

@@ -11,7 +11,7 @@ namespace atl {
 
 // What a program adds to what `atoll` has.
 struct Extensions {
-  std::vector<ModelKind> convolutions = {};  // see add_model_kinds()
+  std::vector<ConvolutionKind> convolutions = {};  // see add_convolutions()
 };
 
 // Runs the command line and returns the exit code. It handles signals and messages as `atoll`

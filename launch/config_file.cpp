@@ -1,15 +1,14 @@
 #include "launch/config_file.hpp"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <memory>
 #include <sstream>
 #include <vector>
 
+#include "base/config_text.hpp"
 #include "base/error.hpp"
-#include "launch/config_text.hpp"
 #include "launch/suggest.hpp"
 
 namespace atl {
@@ -26,16 +25,6 @@ std::string place_of(const toml::key& key, const std::string& file) {
 }
 
 bool is_flag(const CLI::Option& option) { return option.get_expected_min() == 0; }
-
-toml::table parse_config(const std::string& text, const std::string& file) {
-  try {
-    return toml::parse(text, file);
-  } catch (const toml::parse_error& error) {
-    const toml::source_position begin = error.source().begin;
-    fail_option("{}:{}:{}: not valid TOML: {}", file, begin.line, begin.column,
-                error.description());
-  }
-}
 
 // The names under which an option may stand in a file: long names, or the name of a positional.
 std::vector<std::string> keys_of(const CLI::Option& option) {

@@ -39,6 +39,15 @@ CLI::Option* add_option_flag(CLI::App& command, const Option<Config>& option, Co
                   option.help)
               ->default_str(value.place.read(config) ? "on" : "off")
               ->check(CLI::IsMember({"on", "off"}));
+        } else if constexpr (std::is_same_v<V, typename Row::Document>) {
+          return command
+              .add_option_function<std::string>(
+                  flag,
+                  [&config, value](const std::string& path) {
+                    value.place.edit(config) = value.read(path);
+                  },
+                  option.help)
+              ->check(CLI::ExistingFile);
         } else if constexpr (std::is_same_v<V, typename Row::File>) {
           return command.add_option(flag, value.place.edit(config), option.help)
               ->check(CLI::ExistingFile);

@@ -10,6 +10,20 @@ const char* to_string(Direction direction) {
   return direction == Direction::kForward ? "forward" : "backward";
 }
 
+const char* to_string(Normalisation normalisation) {
+  switch (normalisation) {
+    case Normalisation::kSymmetric:
+      return "symmetric";
+    case Normalisation::kMean:
+      return "mean";
+    case Normalisation::kSum:
+      return "sum";
+    case Normalisation::kSumAndSelf:
+      return "sum and self";
+  }
+  return "";
+}
+
 namespace {
 
 // `inner` factors followed by ones for the halo rows, whose factor the sender has applied.
@@ -19,44 +33,58 @@ std::vector<float> with_halo_ones(const std::vector<float>& inner, std::int64_t 
   return scale;
 }
 
-}  // namespace
+// A + I of the symmetric normalisation gets exactly one self-loop per node: an explicit one keeps
+// its place.
+std::vector<float> self_weights(const LocalGraphView& graph, Normalisation normalisation) {
+  std::vector<float> self(static_cast<std::size_t>(graph.inner()), 1.0F);
+  if (normalisation != Normalisation::kSymmetric) return self;
+  for (std::size_t i = 0; i < self.size(); ++i) self[i] = graph.has_self_loop[i] != 0 ? 0.0F : 1.0F;
+  return self;
+}
 
-GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
-                               Normalisation normalisation, const Recomputation& recomputation) {
-  const auto inner = static_cast<std::size_t>(graph.inner());
-  const bool symmetric_norm = normalisation == Normalisation::kSymmetric;
-  std::vector<float> row(inner);
-  std::vector<float> self;
-  if (symmetric_norm) self.resize(inner);
-  for (std::size_t i = 0; i < inner; ++i) {
+std::vector<float> row_factors(const LocalGraphView& graph, Normalisation normalisation) {
+  const bool symmetric = normalisation == Normalisation::kSymmetric;
+  std::vector<float> row(static_cast<std::size_t>(graph.inner()));
+  for (std::size_t i = 0; i < row.size(); ++i) {
     double degree = graph.in_degree[i];
-    if (symmetric_norm) {
-      // A + I gets exactly one self-loop per node: an explicit one keeps its place.
-      self[i] = graph.has_self_loop[i] != 0 ? 0.0F : 1.0F;
-      degree += self[i];
-    }
+    if (symmetric && graph.has_self_loop[i] == 0) degree += 1;
     if (degree < 0) {
       fail_input(
           "edge weights: those of the in-edges of node {} sum to {}; the normalisation needs "
           "a sum of at least 0",
           to_index(graph.inner_ids[i]), degree);
     }
-    const double factor = symmetric_norm ? 1 / std::sqrt(degree) : 1 / degree;
+    const double factor = symmetric ? 1 / std::sqrt(degree) : 1 / degree;
     row[i] = degree > 0 ? static_cast<float>(factor) : 0.0F;
   }
-  if (symmetric_norm) {
-    forward_col_scale_ = {backend, queue, with_halo_ones(row, graph.forward.halo.halo_rows())};
-    self_weight_ = {backend, queue, std::move(self)};
+  return row;
+}
+
+}  // namespace
+
+GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
+                               Normalisation normalisation, const Recomputation& recomputation) {
+  const bool scales_rows = has_row_factors(normalisation);
+  const bool scales_columns = has_column_factors(normalisation);
+  if (adds_self(normalisation)) {
+    self_weight_ = {backend, queue, self_weights(graph, normalisation)};
   }
-  backward_col_scale_ = {backend, queue, with_halo_ones(row, graph.backward.halo.halo_rows())};
-  host_row_factor_ = std::move(row);
-  row_factor_ = {backend, queue, std::span<const float>(host_row_factor_)};
+  if (scales_rows) {
+    host_row_factor_ = row_factors(graph, normalisation);
+    row_factor_ = {backend, queue, std::span<const float>(host_row_factor_)};
+    backward_col_scale_ = {backend, queue,
+                           with_halo_ones(host_row_factor_, graph.backward.halo.halo_rows())};
+  }
+  if (scales_columns) {
+    forward_col_scale_ = {backend, queue,
+                          with_halo_ones(host_row_factor_, graph.forward.halo.halo_rows())};
+  }
 
   forward_ = make(backend, queue, graph, graph.forward, Direction::kForward, forward_structure_);
   forward_.matrix.row_scale = row_factor_.span();
   forward_.matrix.col_scale = forward_col_scale_.span();
   forward_.row_scale = host_row_factor_;
-  forward_.message_scale = symmetric_norm ? row_factor_.span() : std::span<const float>();
+  if (scales_columns) forward_.message_scale = row_factor_.span();
 
   if (graph.symmetric) {
     backward_ = forward_;
@@ -65,11 +93,11 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
     backward_ =
         make(backend, queue, graph, graph.backward, Direction::kBackward, backward_structure_);
   }
-  // S^T = diag(c) (A^T + diag(self)) diag(r); the mean has c = 1.
-  backward_.matrix.row_scale = symmetric_norm ? row_factor_.span() : std::span<const float>();
+  // S^T = diag(c) (A^T + diag(self)) diag(r); only the symmetric one has c.
+  backward_.matrix.row_scale = scales_columns ? row_factor_.span() : std::span<const float>();
   backward_.matrix.col_scale = backward_col_scale_.span();
   backward_.row_scale =
-      symmetric_norm ? std::span<const float>(host_row_factor_) : std::span<const float>();
+      scales_columns ? std::span<const float>(host_row_factor_) : std::span<const float>();
   backward_.message_scale = row_factor_.span();
 
   const auto prepare = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
@@ -80,7 +108,7 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   };
   prepare(forward_, graph.forward);
   // What is prepared may hold the factors, too: the mean's differ between the directions.
-  if (graph.symmetric && symmetric_norm) {
+  if (graph.symmetric && scales_rows == scales_columns) {
     backward_.matrix.prepared = forward_.matrix.prepared;
   } else {
     prepare(backward_, graph.symmetric ? graph.forward : graph.backward);

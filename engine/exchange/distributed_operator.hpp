@@ -34,10 +34,21 @@ struct DistributedOperator {
 };
 
 enum class Normalisation {
-  kSymmetric,  // D^-1/2 (A + I) D^-1/2 with D = in-degree with self-loop (Kipf & Welling 2017, eq.
-               // 2)
-  kMean,       // D^-1 A with D = in-degree, rows without in-edges give 0 (Hamilton et al. 2017)
+  kSymmetric,   // D^-1/2 (A + I) D^-1/2 with D = in-degree with self-loop (Kipf & Welling 2017, eq.
+                // 2)
+  kMean,        // D^-1 A with D = in-degree, rows without in-edges give 0 (Hamilton et al. 2017)
+  kSum,         // A
+  kSumAndSelf,  // A + I, with a self-loop more for nodes that have one (Xu et al. 2019, eq. 4.1)
 };
+const char* to_string(Normalisation normalisation);  // "symmetric", "mean", "sum", "sum and self"
+// Whether S has factors of rows and of columns, S itself not transposed, and adds the node's row.
+constexpr bool has_row_factors(Normalisation n) {
+  return n == Normalisation::kSymmetric || n == Normalisation::kMean;
+}
+constexpr bool has_column_factors(Normalisation n) { return n == Normalisation::kSymmetric; }
+constexpr bool adds_self(Normalisation n) {
+  return n == Normalisation::kSymmetric || n == Normalisation::kSumAndSelf;
+}
 
 // Owns what the two operators of one normalisation refer to. The graph must outlive it. Throws
 // Error{kInput} naming a node whose in-edges have weights of negative sum.

@@ -1,18 +1,171 @@
 #include "engine/models/convolutions.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "base/error.hpp"
+
 namespace atl {
 
-Value gcn_convolution(Builder& builder, Value x, std::int64_t columns) {
-  const Value weight = builder.weight("weight", x, columns);
-  return builder.propagate(Normalisation::kSymmetric, x, weight);
+namespace {
+
+// S x W for the neighbours, and what `root` adds of the node's own row.
+Value weighted_convolution(Builder& builder, const ConvolutionInput& input,
+                           Normalisation normalisation, Root root) {
+  const Value x = input.x;
+  const Value weight = builder.weight("weight", x, input.columns);
+  // A + I is an operator of its own.
+  if (root == Root::kIdentity && normalisation == Normalisation::kSum) {
+    return builder.propagate(Normalisation::kSumAndSelf, x, weight);
+  }
+  if (root == Root::kNone) return builder.propagate(normalisation, x, weight);
+  if (root == Root::kLinear) {
+    const Value root_weight = builder.weight("root_weight", x, input.columns);
+    const Value neighbours = builder.propagate(normalisation, x, weight);
+    const Value own = builder.linear(x, root_weight);
+    return builder.add(neighbours, own);
+  }
+  Value sum = builder.add(builder.aggregate(normalisation, x), x);
+  if (root == Root::kEpsilon)
+    sum = builder.add(sum, builder.scale(x, builder.scalar("epsilon", Initialisation::kZeros)));
+  return builder.linear(sum, weight);
 }
 
-Value sage_convolution(Builder& builder, Value x, std::int64_t columns) {
-  const Value weight = builder.weight("weight", x, columns);
-  const Value root_weight = builder.weight("root_weight", x, columns);
-  const Value neighbours = builder.propagate(Normalisation::kMean, x, weight);
-  const Value own = builder.linear(x, root_weight);
-  return builder.add(neighbours, own);
+Root root_of(const ConvolutionInput& input, Root usual) {
+  return input.options.root == Root::kUsual ? usual : input.options.root;
+}
+
+// (1 - alpha) S x + alpha first.
+Value with_first(Builder& builder, const ConvolutionInput& input) {
+  const auto alpha = static_cast<float>(input.options.alpha);
+  return builder.combine(1 - alpha, builder.aggregate(Normalisation::kSymmetric, input.x), alpha,
+                         input.first);
+}
+
+}  // namespace
+
+Value norm_or_bias(Builder& builder, Value x, Norm norm, const std::string& prefix) {
+  switch (norm) {
+    case Norm::kNone:
+      return builder.bias(x, prefix + "bias");
+    case Norm::kLayer:
+      return builder.layer_norm(x, prefix + "norm");
+    case Norm::kBatch:
+      return builder.batch_norm(x, prefix + "norm");
+  }
+  return x;
+}
+
+Value gcn_convolution(Builder& builder, const ConvolutionInput& input) {
+  return weighted_convolution(builder, input, Normalisation::kSymmetric,
+                              root_of(input, Root::kNone));
+}
+
+Value sage_convolution(Builder& builder, const ConvolutionInput& input) {
+  return weighted_convolution(builder, input, Normalisation::kMean, root_of(input, Root::kLinear));
+}
+
+Value mean_convolution(Builder& builder, const ConvolutionInput& input) {
+  return weighted_convolution(builder, input, Normalisation::kMean, root_of(input, Root::kNone));
+}
+
+Value sum_convolution(Builder& builder, const ConvolutionInput& input) {
+  return weighted_convolution(builder, input, Normalisation::kSum, root_of(input, Root::kNone));
+}
+
+Value gin_convolution(Builder& builder, const ConvolutionInput& input) {
+  Value hidden =
+      weighted_convolution(builder, input, Normalisation::kSum, root_of(input, Root::kIdentity));
+  hidden = norm_or_bias(builder, hidden, input.options.norm, "hidden_");
+  const bool has_activation = input.options.activation != ActivationFunction::kNone;
+  hidden = builder.activate(
+      hidden, has_activation ? input.options.activation : ActivationFunction::kRelu, 0);
+  return builder.linear(hidden, builder.weight("second_weight", hidden, input.columns));
+}
+
+Value gcnii_convolution(Builder& builder, const ConvolutionInput& input) {
+  const Value support = with_first(builder, input);
+  const auto beta = static_cast<float>(std::log(input.options.theta / input.number + 1));
+  const Value product = builder.linear(support, builder.weight("weight", support, input.columns));
+  return builder.combine(1 - beta, support, beta, product);
+}
+
+Value appnp_convolution(Builder& builder, const ConvolutionInput& input) {
+  return with_first(builder, input);
+}
+
+Value sgc_convolution(Builder& builder, const ConvolutionInput& input) {
+  return builder.aggregate(Normalisation::kSymmetric, input.x);
+}
+
+Value no_convolution(Builder& builder, const ConvolutionInput& input) {
+  return builder.linear(input.x, builder.weight("weight", input.x, input.columns));
+}
+
+namespace {
+
+std::vector<ConvolutionKind>& all_kinds() {
+  static std::vector<ConvolutionKind> kinds = {
+      {"gcn", gcn_convolution},
+      {"sage", sage_convolution},
+      {"gin", gin_convolution},
+      {"mean", mean_convolution},
+      {"sum", sum_convolution},
+      {"none", no_convolution},
+      {"gcnii", gcnii_convolution, /*keeps_columns=*/true, /*has_bias=*/false, /*has_weight=*/true,
+       /*reads_first=*/true},
+      {"appnp", appnp_convolution, true, false, /*has_weight=*/false, true},
+      {"sgc", sgc_convolution, true, false, false},
+  };
+  return kinds;
+}
+
+}  // namespace
+
+const std::vector<ConvolutionKind>& convolution_kinds() { return all_kinds(); }
+
+void add_convolutions(const std::vector<ConvolutionKind>& kinds) {
+  // It is also part of a run folder's name.
+  const auto is_word = [](const std::string& name) {
+    return !name.empty() && name.size() <= 64 && name.front() != '-' &&
+           std::ranges::all_of(
+               name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; });
+  };
+  for (const ConvolutionKind& kind : kinds) {
+    if (!is_word(kind.name)) {
+      fail_option(
+          "a model of this program is named '{}'; allowed are 1 to 64 letters, digits, '_' and "
+          "'-', the first of them no '-'",
+          kind.name);
+    }
+    if (std::ranges::count(convolution_names(), kind.name) > 0 || kind.name == "mlp") {
+      fail_option("a model of this program is named '{}', and so is another; taken are: {}, mlp",
+                  kind.name, fmt::join(convolution_names(), ", "));
+    }
+    if (kind.make == nullptr) {
+      fail_option("model '{}' of this program has no function that writes it", kind.name);
+    }
+    all_kinds().push_back(kind);
+  }
+}
+
+std::vector<std::string> convolution_names() {
+  std::vector<std::string> names;
+  for (const ConvolutionKind& kind : convolution_kinds()) names.push_back(kind.name);
+  return names;
+}
+
+const ConvolutionKind& convolution_named(const std::string& name) {
+  const auto& kinds = convolution_kinds();
+  const auto found = std::ranges::find(kinds, name, &ConvolutionKind::name);
+  if (found == kinds.end()) {
+    fail_option("convolution '{}': unknown; allowed are {}", name,
+                fmt::join(convolution_names(), ", "));
+  }
+  return *found;
 }
 
 }  // namespace atl

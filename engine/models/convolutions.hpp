@@ -1,16 +1,67 @@
 // The convolutions that layers are made of: what a row takes from its neighbours' rows.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "engine/models/description.hpp"
 #include "engine/program/builder.hpp"
 
 namespace atl {
 
-// Each returns a value of `columns` columns, without bias.
+// What a convolution is made from.
+struct ConvolutionInput {
+  Value x = kNoValue;  // what the layer gets
+  // What the first layer of a run of layers with this convolution gets, before dropout; only for
+  // those that read it (ConvolutionKind::reads_first).
+  Value first = kNoValue;
+  int number = 1;            // of the layer in that run
+  std::int64_t columns = 0;  // of the result
+  LayerOptions options = {};
+};
+
+struct ConvolutionKind {
+  std::string name;
+  // Returns a value of input.columns columns, without bias.
+  Value (*make)(Builder& builder, const ConvolutionInput& input) = nullptr;
+  bool keeps_columns = false;  // the result has as many columns as x
+  bool has_bias = true;        // unless a norm follows
+  bool has_weight = true;      // without one there is no activation either, unless it is asked for
+  bool reads_first = false;
+};
+
+// All of them, in the order of help texts: those below and those that were added.
+const std::vector<ConvolutionKind>& convolution_kinds();
+// Adds those of a program's own, which are models, too. For its start: flags, files of options and
+// checks are made from the names once. Throws Error{kOption} for a name that is taken, that is no
+// word of a command line or has more than 64 characters, or if there is no function.
+void add_convolutions(const std::vector<ConvolutionKind>& kinds);
+std::vector<std::string> convolution_names();
+// Throws Error{kOption} for an unknown name.
+const ConvolutionKind& convolution_named(const std::string& name);
+
+// A norm's shift serves as the bias of what comes before it. prefix: of the parameters' names.
+Value norm_or_bias(Builder& builder, Value x, Norm norm, const std::string& prefix = "");
 
 // Kipf & Welling 2017, eq. 2: D^-1/2 (A + I) D^-1/2 x W.
-Value gcn_convolution(Builder& builder, Value x, std::int64_t columns);
+Value gcn_convolution(Builder& builder, const ConvolutionInput& input);
 // GraphSAGE with the mean aggregator (Hamilton et al. 2017, algorithm 1): mean_j(x_j) W + x R, the
 // concatenation of the paper written as two weights.
-Value sage_convolution(Builder& builder, Value x, std::int64_t columns);
+Value sage_convolution(Builder& builder, const ConvolutionInput& input);
+// The mean or the sum over in-neighbours, times W.
+Value mean_convolution(Builder& builder, const ConvolutionInput& input);
+Value sum_convolution(Builder& builder, const ConvolutionInput& input);
+// GIN (Xu et al. 2019, eq. 4.1): an MLP of two layers of x + sum_j(x_j); between them the layer's
+// norm and activation (ReLU where it has none).
+Value gin_convolution(Builder& builder, const ConvolutionInput& input);
+// GCNII (Chen et al. 2020, eq. 5): z = (1 - alpha) S x + alpha first, S as gcn's; then
+// (1 - beta) z + beta z W with beta = log(theta / number + 1).
+Value gcnii_convolution(Builder& builder, const ConvolutionInput& input);
+// One step of APPNP (Gasteiger et al. 2019, eq. 4): (1 - alpha) S x + alpha first.
+Value appnp_convolution(Builder& builder, const ConvolutionInput& input);
+// One hop of SGC (Wu et al. 2019, eq. 8): S x.
+Value sgc_convolution(Builder& builder, const ConvolutionInput& input);
+// x W.
+Value no_convolution(Builder& builder, const ConvolutionInput& input);
 
 }  // namespace atl

@@ -2,8 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cctype>
+#include <array>
 
 #include "engine/models/convolutions.hpp"
 #include "engine/program/differentiate.hpp"
@@ -14,41 +13,233 @@ namespace atl {
 
 namespace {
 
-// One line per model: its name and its convolution. A program's own follow.
-std::vector<ModelKind>& all_kinds() {
-  static std::vector<ModelKind> kinds = {
-      {"gcn", gcn_convolution},
-      {"sage", sage_convolution},
-  };
-  return kinds;
-}
+// Models that are not called after the convolution of all their layers.
+constexpr std::array kNamedOtherwise = {std::pair{"mlp", "none"}};
 
-const ModelKind& find_kind(const std::string& name) {
-  for (const ModelKind& kind : all_kinds()) {
-    if (name == kind.name) return kind;
+std::string convolution_of(const std::string& kind) {
+  for (const auto& [name, convolution] : kNamedOtherwise) {
+    if (kind == name) return convolution;
   }
-  fail_option("--model {}: unknown model; allowed are: {}", name, fmt::join(model_kinds(), ", "));
+  return kind;
 }
 
-// What a layer's convolution gives; functions of a user's own program may give anything.
-Value write_convolution(Builder& builder, const ModelKind& kind, Value x, std::int64_t columns) {
-  const Value result = kind.convolution(builder, x, columns);
-  const std::int64_t given = builder.has_rows(result) ? builder.columns(result) : 0;
-  if (given == columns) return result;
-  fail_option("--model {}: its convolution gives {}; needed is a value of {} columns", kind.name,
-              given == 0 ? std::string("no value with a row per node")
-                         : fmt::format("a value of {} columns", given),
-              columns);
+// Writes a described model, layer after layer.
+class Writer {
+ public:
+  Writer(const ModelConfig& config, Pass pass)
+      : config_(config),
+        model_(describe(config)),
+        builder_(pass, config.features, {config.order, config.cache_aggregate, config.layer_orders},
+                 config.input_dropout) {}
+
+  Program run() {
+    x_ = before_dropout_ = builder_.input();
+    if (model_.input) add_input();
+    first_ = before_dropout_;
+    Value embeddings = x_;
+    for (std::size_t l = 0; l < model_.layers.size(); ++l) {
+      if (!model_.has_head) embeddings = x_;
+      add_layer(l);
+    }
+    if (!model_.has_head) return builder_.finish(x_, embeddings);
+    builder_.begin_head();
+    embeddings = jumped();
+    return builder_.finish(add_head(embeddings), embeddings);
+  }
+
+ private:
+  // Sets x_, and what it was before dropout where somebody reads that.
+  void activate(Value x, ActivationFunction function, double dropout, bool keeps) {
+    before_dropout_ = keeps ? builder_.activate(x, function, 0) : kNoValue;
+    x_ = keeps ? builder_.dropout(before_dropout_, dropout)
+               : builder_.activate(x, function, dropout);
+    if (dropout == 0) before_dropout_ = x_;
+  }
+
+  // True if layer `l`, or the layers behind the input layer (-1), give what is read before dropout.
+  bool is_read_as_first(int l) const {
+    const auto next = static_cast<std::size_t>(l + 1);
+    if (l == -1) {
+      for (const LayerDescription& layer : model_.layers) {
+        if (layer.skip != Skip::kNone && layer.skip_from == SkipFrom::kFirst) return true;
+      }
+    }
+    return next < model_.layers.size() && begins_run(next) &&
+           convolution_named(model_.layers[next].convolution).reads_first;
+  }
+  bool begins_run(std::size_t l) const {
+    return l == 0 || model_.layers[l].convolution != model_.layers[l - 1].convolution;
+  }
+
+  void add_input() {
+    const ModelDescription::InputLayer& input = *model_.input;
+    const Value product = builder_.linear(x_, builder_.weight("weight", x_, input.columns));
+    activate(builder_.bias(product), input.activation, input.dropout, is_read_as_first(-1));
+  }
+
+  Value activated(Value x, const LayerOptions& options) {
+    if (options.norm != Norm::kNone) x = norm_or_bias(builder_, x, options.norm);
+    return builder_.activate(x, options.activation, options.dropout);
+  }
+
+  void add_layer(std::size_t l) {
+    const LayerDescription& layer = model_.layers[l];
+    const ConvolutionKind& kind = convolution_named(layer.convolution);
+    builder_.begin_layer();
+    if (begins_run(l)) {
+      run_first_ = before_dropout_;
+      number_ = 0;
+    }
+    ++number_;
+    const bool is_last = l + 1 == model_.layers.size();
+    const std::int64_t columns = layer.columns > 0    ? layer.columns
+                                 : kind.keeps_columns ? builder_.columns(x_)
+                                                      : config_.outputs;
+    const bool norm_before = layer.norm_place == NormPlace::kBefore;
+    const Value x = norm_before ? activated(x_, layer) : x_;
+    Value y =
+        kind.make(builder_, {x, kind.reads_first ? run_first_ : kNoValue, number_, columns, layer});
+    // Functions of a user's own program may give anything.
+    const std::int64_t given = builder_.has_rows(y) ? builder_.columns(y) : 0;
+    if (given != columns) {
+      fail_option("{}: its convolution gives {}; needed is a value of {} columns", name_of(l),
+                  given == 0 ? std::string("no value with a row per node")
+                             : fmt::format("a value of {} columns", given),
+                  columns);
+    }
+    y = with_skip(y, l);
+    if (norm_before) {
+      x_ = before_dropout_ = kind.has_bias ? builder_.bias(y) : y;
+    } else {
+      if (kind.has_bias || layer.norm != Norm::kNone) y = norm_or_bias(builder_, y, layer.norm);
+      activate(y, layer.activation, layer.dropout, is_read_as_first(static_cast<int>(l)));
+    }
+    if (is_last && !model_.has_head && builder_.columns(x_) != config_.outputs) {
+      fail_option(
+          "{}: it gives {} columns, but the dataset has {} logits per node; a linear head "
+          "turns them into logits",
+          name_of(l), builder_.columns(x_), config_.outputs);
+    }
+    builder_.end_layer(x_);
+    outputs_.push_back(x_);
+  }
+
+  std::string name_of(std::size_t l) const {
+    return fmt::format("layer {} ({})", l, model_.layers[l].convolution);
+  }
+
+  Value with_skip(Value y, std::size_t l) {
+    const LayerDescription& layer = model_.layers[l];
+    if (layer.skip == Skip::kNone) return y;
+    const Value from = layer.skip_from == SkipFrom::kFirst ? first_ : x_;
+    if (layer.skip == Skip::kLinear) {
+      const Value weight = builder_.weight("skip_weight", from, builder_.columns(y));
+      return builder_.add(y, builder_.linear(from, weight));
+    }
+    if (builder_.columns(from) != builder_.columns(y)) {
+      fail_option(
+          "{}: an identity skip adds {} columns to {}; use a linear skip, or an input "
+          "layer and a head, between which all layers have the same columns",
+          name_of(l), builder_.columns(from), builder_.columns(y));
+    }
+    return builder_.add(y, from);
+  }
+
+  // What the head gets, but for concatenation, which is in its product.
+  Value jumped() {
+    if (model_.jump == Jump::kLast || model_.jump == Jump::kConcatenate) return outputs_.back();
+    Value all = outputs_.front();
+    for (std::size_t l = 1; l < outputs_.size(); ++l) {
+      if (builder_.columns(outputs_[l]) != builder_.columns(all)) {
+        fail_option(
+            "{}: it gives {} columns, those before it {}; a {} over layers needs as many "
+            "of each",
+            name_of(l), builder_.columns(outputs_[l]), builder_.columns(all),
+            to_string(model_.jump));
+      }
+      all = model_.jump == Jump::kSum ? builder_.add(all, outputs_[l])
+                                      : builder_.maximum(all, outputs_[l]);
+    }
+    return all;
+  }
+
+  Value add_head(Value x) {
+    const LayerDescription& last = model_.layers.back();
+    const bool norm_before = last.norm_place == NormPlace::kBefore;
+    if (model_.jump != Jump::kConcatenate) {
+      if (norm_before) x = activated(x, last);
+      return builder_.bias(builder_.linear(x, builder_.weight("weight", x, config_.outputs)));
+    }
+    std::vector<Value> all = outputs_;
+    if (norm_before) all.back() = activated(all.back(), last);
+    return builder_.bias(builder_.linear_of_all("weight", all, config_.outputs));
+  }
+
+  const ModelConfig& config_;
+  ModelDescription model_;
+  Builder builder_;
+  Value x_ = kNoValue;               // what the next layer gets
+  Value before_dropout_ = kNoValue;  // of x_, if it is read
+  Value first_ = kNoValue;           // what the first layer gets, before dropout
+  Value run_first_ = kNoValue;       // the same of the run at hand
+  int number_ = 0;                   // of the layer in it
+  std::vector<Value> outputs_;       // by layer
+};
+
+// A layer that gives logits, or a hop between layers.
+LayerDescription plain(LayerDescription layer) {
+  layer.columns = 0;
+  layer.norm = Norm::kNone;
+  layer.activation = ActivationFunction::kNone;
+  layer.dropout = 0;
+  layer.skip = Skip::kNone;
+  return layer;
 }
 
-// What follows a convolution: norm or bias, and, unless the layer is the last one, ReLU and
-// dropout. A norm's shift serves as the bias of the convolution before it.
-Value finish_layer(Builder& builder, Value x, const ModelConfig& config, bool last) {
-  if (last) return builder.bias(x);
-  x = config.norm == Norm::kBatch   ? builder.batch_norm(x)
-      : config.norm == Norm::kLayer ? builder.layer_norm(x)
-                                    : builder.bias(x);
-  return builder.activate(x, ActivationFunction::kRelu, config.dropout);
+ModelDescription describe_options(const ModelConfig& config) {
+  const std::vector<std::string> kinds = model_kinds();
+  if (std::ranges::find(kinds, config.kind) == kinds.end()) {
+    fail_option("--model {}: unknown model; allowed are: {}", config.kind, fmt::join(kinds, ", "));
+  }
+  ModelDescription model;
+  const bool is_gcnii = config.kind == "gcnii";
+  model.jump = config.jump;
+  model.has_head = config.head == HeadChoice::kLinear ||
+                   (config.head == HeadChoice::kAuto && (is_gcnii || config.jump != Jump::kLast));
+  if (!model.has_head && config.jump != Jump::kLast) {
+    fail_option("--jump {}: what it gives needs a linear layer; leave out --head none",
+                to_string(config.jump));
+  }
+  InputLayerChoice input = config.input_layer;
+  if (input == InputLayerChoice::kAuto) {
+    input = is_gcnii ? InputLayerChoice::kActivated : InputLayerChoice::kNone;
+  }
+  if (input != InputLayerChoice::kNone) {
+    const bool activated = input == InputLayerChoice::kActivated;
+    model.input = {config.hidden, activated ? config.activation : ActivationFunction::kNone,
+                   config.dropout};
+  }
+
+  LayerDescription layer;
+  static_cast<LayerOptions&>(layer) = config;
+  const auto count = static_cast<std::size_t>(config.layers);
+  const auto add = [&](std::size_t layers, const char* convolution) {
+    LayerDescription hop = plain(layer);
+    hop.convolution = convolution;
+    model.layers.insert(model.layers.end(), layers, hop);
+  };
+  layer.columns = config.hidden;
+  if (config.kind == "sgc") {
+    add(count, "sgc");
+    add(model.has_head ? 0 : 1, "none");
+    return model;
+  }
+  layer.convolution = config.kind == "appnp" ? "none" : convolution_of(config.kind);
+  if (convolution_named(layer.convolution).keeps_columns) layer.columns = 0;
+  model.layers.assign(count, layer);
+  if (!model.has_head) model.layers.back() = plain(layer);
+  if (config.kind == "appnp") add(static_cast<std::size_t>(config.hops), "appnp");
+  return model;
 }
 
 }  // namespace
@@ -62,62 +253,49 @@ ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits
 }
 
 std::vector<std::string> model_kinds() {
-  std::vector<std::string> names;
-  for (const ModelKind& kind : all_kinds()) names.push_back(kind.name);
+  std::vector<std::string> names = convolution_names();
+  for (const auto& [name, convolution] : kNamedOtherwise) {
+    std::ranges::replace(names, std::string(convolution), std::string(name));
+  }
   return names;
 }
 
-void add_model_kinds(const std::vector<ModelKind>& kinds) {
-  // It is also part of a run folder's name.
-  const auto is_word = [](const std::string& name) {
-    return !name.empty() && name.size() <= 64 && name.front() != '-' &&
-           std::ranges::all_of(
-               name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; });
-  };
-  for (const ModelKind& kind : kinds) {
-    if (!is_word(kind.name)) {
-      fail_option(
-          "a model of this program is named '{}'; allowed are 1 to 64 letters, digits, '_' and "
-          "'-', the first of them no '-'",
-          kind.name);
-    }
-    if (std::ranges::count(all_kinds(), kind.name, &ModelKind::name) > 0) {
-      fail_option("a model of this program is named '{}', and so is another; taken are: {}",
-                  kind.name, fmt::join(model_kinds(), ", "));
-    }
-    if (kind.convolution == nullptr) {
-      fail_option("model '{}' of this program has no function that writes it", kind.name);
-    }
-    all_kinds().push_back(kind);
-  }
+std::string model_name(const ModelConfig& config) {
+  return config.description.empty() ? config.kind : "model file";
 }
 
-int layer_count(const ModelConfig& config) { return config.layers; }
+ModelDescription describe(const ModelConfig& config) {
+  ModelDescription model =
+      config.description.empty()
+          ? describe_options(config)
+          : parse_description(parse_json(config.description, "model file"), "model file");
+  if (model.layers.size() > kMostLayers) {
+    fail_option("--layers {}: {} layers with those for hops; allowed are {} in all", config.layers,
+                model.layers.size(), kMostLayers);
+  }
+  return model;
+}
+
+int layer_count(const ModelConfig& config) {
+  return static_cast<int>(describe(config).layers.size());
+}
+
+bool can_recompute(const ModelConfig& config) {
+  ModelConfig plain = config;
+  plain.recomputation = Recomputation();
+  Program program = model_program(plain, Pass::kTraining);
+  return compute_halo_rows(program);
+}
 
 Program model_program(const ModelConfig& config, Pass pass) {
-  const ModelKind& kind = find_kind(config.kind);
-  Builder builder(pass, config.features,
-                  {config.order, config.cache_aggregate, config.layer_orders},
-                  config.input_dropout);
-  Value x = builder.input();
-  Value embeddings = x;
-  for (int layer = 0; layer < config.layers; ++layer) {
-    const bool last = layer + 1 == config.layers;
-    builder.begin_layer();
-    embeddings = x;
-    x = write_convolution(builder, kind, x, last ? config.outputs : config.hidden);
-    x = finish_layer(builder, x, config, last);
-    builder.end_layer(x);
-  }
-  Program program = builder.finish(x, embeddings);
+  Program program = Writer(config, pass).run();
   if (pass == Pass::kTraining) differentiate(program);
   fuse(program);
   if (config.recomputation.any() && !compute_halo_rows(program)) {
     fail_option(
-        "--recompute: only a first layer that keeps its one aggregate can be computed for halo "
-        "rows, and only a layer after it needs them; this takes --layers 2 or more, "
-        "--input-dropout 0, --cache-aggregate on, an order that aggregates first there and a "
-        "--model that makes a row of the features and one aggregate of them alone");
+        "--recompute: only a first layer that keeps its aggregate can be computed for halo rows, "
+        "and only a layer after it needs them; this takes --layers 2 or more, --input-dropout 0, "
+        "--cache-aggregate on, no input layer and an order that aggregates first there");
   }
   return program;
 }

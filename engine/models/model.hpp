@@ -1,25 +1,34 @@
-// The models that users choose by name, each written as a program.
+// The models that users choose by name, by options or by a file, each written as a program.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/models/description.hpp"
 #include "engine/program/builder.hpp"
 
 namespace atl {
 
-enum class Norm { kNone, kLayer, kBatch };
+// auto: what the model has where it was published.
+enum class InputLayerChoice { kAuto, kNone, kLinear, kActivated };
+enum class HeadChoice { kAuto, kNone, kLinear };
+const char* to_string(InputLayerChoice choice);  // "auto", "none", "linear" or "activated"
+const char* to_string(HeadChoice choice);        // "auto", "none" or "linear"
 
-struct ModelConfig {
+// The options of a model; those of layers hold for all that do not give the logits.
+struct ModelConfig : LayerOptions {
   std::string kind = "gcn";  // see model_kinds()
   int layers = 3;
   std::int64_t hidden = 256;
   std::int64_t features = 0;  // input columns
   std::int64_t outputs = 0;   // logits per node
-  double dropout = 0.5;
   double input_dropout = 0;
-  Norm norm = Norm::kNone;
+  InputLayerChoice input_layer = InputLayerChoice::kAuto;
+  HeadChoice head = HeadChoice::kAuto;
+  Jump jump = Jump::kLast;
+  int hops = 10;            // of appnp
+  std::string description;  // a model file as JSON, instead of all above but input_dropout
   OrderChoice order = OrderChoice::kAuto;
   bool cache_aggregate = true;           // keep S x of the first layer where its input is constant
   std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
@@ -31,28 +40,24 @@ struct ModelConfig {
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks) const;
 };
 
-// A model that --model can name.
-struct ModelKind {
-  std::string name;
-  // Writes a layer's convolution, see convolutions.hpp.
-  Value (*convolution)(Builder& builder, Value x, std::int64_t columns) = nullptr;
-};
+std::vector<std::string> model_kinds();  // "gcn", "sage", ...
+// As reports name it: its kind, or "model file".
+std::string model_name(const ModelConfig& config);
 
-std::vector<std::string> model_kinds();  // "gcn", "sage" and those that were added
-// Adds models of a program's own. For its start: flags, files of options and checks are made from
-// model_kinds() once. Throws Error{kOption} for a name that is taken, that is no word of a command
-// line or has more than 64 characters, or if there is no function.
-void add_model_kinds(const std::vector<ModelKind>& kinds);
-
-// The model as a program: forward alone for kEvaluation, with loss, gradients and step for
-// kTraining; fused. Throws Error{kOption} for an unknown kind, or if rows can't be recomputed.
-Program model_program(const ModelConfig& config, Pass pass);
-
+// What the options say, layer by layer. Throws Error{kOption} for an unknown kind, or for options
+// that contradict each other.
+ModelDescription describe(const ModelConfig& config);
 // Of what model_program() gives.
 int layer_count(const ModelConfig& config);
 
-// Names of a model's parts in options, files and logs.
-const char* to_string(Norm norm);            // "none", "layer" or "batch"
+// The model as a program: forward alone for kEvaluation, with loss, gradients and step for
+// kTraining; fused. Throws Error{kOption} as describe() does, if columns of values that are added
+// differ, or if rows can't be recomputed.
+Program model_program(const ModelConfig& config, Pass pass);
+
+// True if halo rows of the first layer's output can be computed, in the orders of `config`.
+bool can_recompute(const ModelConfig& config);
+
 const char* to_string(MultiplyOrder order);  // "multiply-first" or "aggregate-first"
 // The reverse; empty for other names.
 std::optional<MultiplyOrder> multiply_order_named(const std::string& name);

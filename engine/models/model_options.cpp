@@ -17,44 +17,98 @@ std::string trace_field(const std::string& option) {
 }  // namespace
 
 const OptionTable<ModelConfig>& model_options() {
-  static const OptionTable<ModelConfig> table = {
-      {.name = "model",
-       .group = "Model",
-       .help = "Layer type: gcn or sage (mean aggregator)",
-       .value = ModelRow::text_of(ATOLL_FIELD(kind), model_kinds()),
-       .recorded = kAlwaysRecorded,
-       .plan = PlanRole::kMadeFor},
-      {.name = "layers",
-       .group = "Model",
-       .help = "Number of layers",
-       .value = ModelRow::number(ATOLL_FIELD(layers), 1, 200),
-       .recorded = kAlwaysRecorded,
-       .plan = PlanRole::kMadeFor},
-      {.name = "hidden",
-       .group = "Model",
-       .help = "Columns of every hidden layer",
-       .value = ModelRow::number(ATOLL_FIELD(hidden), 1, 65536),
-       .recorded = kAlwaysRecorded,
-       .plan = PlanRole::kMadeFor},
-      {.name = "dropout",
-       .group = "Model",
-       .help = "Dropout after each hidden layer, in [0, 1)",
-       .value = ModelRow::number(ATOLL_FIELD(dropout), 0.0, 0.999),
-       .recorded = kAlwaysRecorded},
-      {.name = "input-dropout",
-       .group = "Model",
-       .help = "Dropout of the features, in [0, 1)",
-       .value = ModelRow::number(ATOLL_FIELD(input_dropout), 0.0, 0.999),
-       .recorded = kAlwaysRecorded,
-       .plan = PlanRole::kMadeFor},
-      {.name = "norm",
-       .group = "Model",
-       .help = "Normalisation after each hidden layer",
-       .value = ModelRow::name_of(ATOLL_FIELD(norm), {Norm::kNone, Norm::kLayer, Norm::kBatch}),
-       .recorded = kAlwaysRecorded,
-       .plan = PlanRole::kMadeFor},
-  };
+  static const OptionTable<ModelConfig> table = [] {
+    const auto of_layers = [](const char* name) {
+      return option_named(layer_options(), name).inside<ModelConfig>([](auto& model) -> auto& {
+        using Base = std::conditional_t<std::is_const_v<std::remove_reference_t<decltype(model)>>,
+                                        const LayerOptions, LayerOptions>;
+        return static_cast<Base&>(model);
+      });
+    };
+    OptionTable<ModelConfig> rows = {
+        {.name = "model",
+         .group = "Model",
+         .help = "What the layers are, see docs/models.md",
+         .value = ModelRow::text_of(ATOLL_FIELD(kind), model_kinds()),
+         .recorded = kAlwaysRecorded,
+         .plan = PlanRole::kMadeFor},
+        {.name = "layers",
+         .group = "Model",
+         .help = "Number of layers",
+         .value = ModelRow::number(ATOLL_FIELD(layers), 1, kMostLayers),
+         .recorded = kAlwaysRecorded,
+         .plan = PlanRole::kMadeFor},
+        {.name = "hidden",
+         .group = "Model",
+         .help = "Columns of every hidden layer",
+         .value = ModelRow::number(ATOLL_FIELD(hidden), 1, 65536),
+         .recorded = kAlwaysRecorded,
+         .plan = PlanRole::kMadeFor},
+        of_layers("dropout"),
+        {.name = "input-dropout",
+         .group = "Model",
+         .help = "Dropout of the features, in [0, 1)",
+         .value = ModelRow::number(ATOLL_FIELD(input_dropout), 0.0, 0.999),
+         .recorded = kAlwaysRecorded,
+         .plan = PlanRole::kMadeFor},
+        of_layers("norm"),
+    };
+    const OptionTable<ModelConfig> later = {
+        of_layers("norm-place"),
+        of_layers("activation"),
+        of_layers("skip"),
+        of_layers("skip-from"),
+        of_layers("root"),
+        {.name = "input-layer",
+         .group = "Model",
+         .help = "A layer x W + b before the first convolution: none, linear, activated, or auto: "
+                 "activated for gcnii, else none",
+         .value = ModelRow::name_of(ATOLL_FIELD(input_layer),
+                                    {InputLayerChoice::kAuto, InputLayerChoice::kNone,
+                                     InputLayerChoice::kLinear, InputLayerChoice::kActivated}),
+         .plan = PlanRole::kMadeFor},
+        {.name = "head",
+         .group = "Model",
+         .help = "A layer x W + b that gives the logits: none (the last layer gives them), linear, "
+                 "or auto: linear for gcnii and with --jump, else none",
+         .value = ModelRow::name_of(ATOLL_FIELD(head),
+                                    {HeadChoice::kAuto, HeadChoice::kNone, HeadChoice::kLinear}),
+         .plan = PlanRole::kMadeFor},
+        {.name = "jump",
+         .group = "Model",
+         .help = "What the head gets of all layers (jumping knowledge)",
+         .value = ModelRow::name_of(ATOLL_FIELD(jump),
+                                    {Jump::kLast, Jump::kSum, Jump::kConcatenate, Jump::kMax}),
+         .plan = PlanRole::kMadeFor},
+        {.name = "hops",
+         .group = "Model",
+         .help = "appnp: steps of propagation",
+         .value = ModelRow::number(ATOLL_FIELD(hops), 1, kMostLayers - 1),
+         .plan = PlanRole::kMadeFor},
+        of_layers("alpha"),
+        of_layers("theta"),
+        {.name = "model-file",
+         .group = "Model",
+         .help = "TOML file that describes the model layer by layer, instead of the options of "
+                 "this group (docs/models.md)",
+         .value = ModelRow::document(ATOLL_FIELD(description), read_model_file),
+         .plan = PlanRole::kMadeFor},
+    };
+    for (const ModelRow& row : later) rows.push_back(recorded_if_set(row));
+    return rows;
+  }();
   return table;
+}
+
+void check_model_options(const ModelConfig& model) {
+  if (!model.description.empty()) {
+    for (const ModelRow& row : model_options()) {
+      const bool says_the_same = row.name == "model-file" || row.name == "input-dropout";
+      if (says_the_same || option_json(row, model) == option_json(row, ModelConfig())) continue;
+      fail_option("--{}: the file of --model-file says this; leave one of them out", row.name);
+    }
+  }
+  describe(model);
 }
 
 const OptionTable<ModelConfig>& computation_options() {
@@ -90,7 +144,7 @@ const OptionTable<ModelConfig>& computation_options() {
 Json trace_json(const ModelConfig& model) {
   Json json;
   for (const ModelRow& row : model_options()) {
-    if (row.plan == PlanRole::kMadeFor) json[trace_field(row.name)] = option_json(row, model);
+    if (is_made_for(row, model)) json[trace_field(row.name)] = option_json(row, model);
   }
   json["features"] = model.features;
   json["outputs"] = model.outputs;
@@ -103,6 +157,8 @@ ModelConfig read_trace_model(const Json& json, const std::filesystem::path& plac
   model.outputs = json_field<std::int64_t>(json, "outputs", place);
   for (const ModelRow& row : model_options()) {
     if (row.plan != PlanRole::kMadeFor) continue;
+    // Options that came later are there if they were set.
+    if (!json.contains(trace_field(row.name)) && !row.recorded(ModelConfig())) continue;
     read_option_json(row, json, trace_field(row.name).c_str(), place, model);
   }
   return model;

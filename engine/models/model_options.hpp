@@ -9,8 +9,16 @@ namespace atl {
 
 // What is computed.
 const OptionTable<ModelConfig>& model_options();
+// Throws Error{kOption} for options that contradict each other.
+void check_model_options(const ModelConfig& model);
 // How: storage and algebra.
 const OptionTable<ModelConfig>& computation_options();
+
+// Whether a plan that is made for this model says what the option is.
+template <typename Config>
+bool is_made_for(const Option<Config>& option, const Config& config) {
+  return option.plan == PlanRole::kMadeFor && option.recorded(config);
+}
 
 // The model as a trace's metadata has it: sizes, and the options that a simulation depends on,
 // which are those that a plan is made for.

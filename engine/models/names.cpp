@@ -1,17 +1,15 @@
+#include <array>
+
 #include "engine/models/model.hpp"
 
 namespace atl {
 
-const char* to_string(Norm norm) {
-  switch (norm) {
-    case Norm::kNone:
-      return "none";
-    case Norm::kLayer:
-      return "layer";
-    case Norm::kBatch:
-      return "batch";
-  }
-  return "";
+const char* to_string(InputLayerChoice choice) {
+  return std::array{"auto", "none", "linear", "activated"}.at(static_cast<std::size_t>(choice));
+}
+
+const char* to_string(HeadChoice choice) {
+  return std::array{"auto", "none", "linear"}.at(static_cast<std::size_t>(choice));
 }
 
 const char* to_string(MultiplyOrder order) {

@@ -200,10 +200,10 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
     case OpKind::kLinear:
     case OpKind::kWeightGradient: {
       const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
-      return gemm_seconds(device, rows, weight.rows, weight.columns);
+      return gemm_seconds(device, rows, weight_rows(program, op), weight.columns);
     }
     case OpKind::kAggregate: {
-      const bool has_self = op.normalisation == Normalisation::kSymmetric;
+      const bool has_self = adds_self(op.normalisation);
       const std::int64_t edges = shape.edges_in(call.rows);
       return spmm_seconds(device, has_self ? edges + rows : edges, rows, op.columns);
     }

@@ -10,12 +10,12 @@ namespace {
 
 // The product over the rows of all other ranks, on the rank that takes longest for it.
 double others_seconds(const EpochSetting& setting, const std::vector<std::int64_t>& rows,
-                      const DeclaredParameter& weight) {
+                      std::int64_t inputs, std::int64_t outputs) {
   const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
   double slowest = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    slowest = std::max(slowest, gemm_seconds(setting.topology.devices[r], total - rows[r],
-                                             weight.rows, weight.columns));
+    slowest = std::max(slowest,
+                       gemm_seconds(setting.topology.devices[r], total - rows[r], inputs, outputs));
   }
   return slowest;
 }
@@ -43,9 +43,12 @@ FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerS
   for (const Operation& op : program.operations) {
     if (op.kind != OpKind::kWeightGradient) continue;
     const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
-    problem.weights.push_back(
-        {weight.name, weight.rows, weight.columns, factor(op.inputs[0], weight.layer),
-         factor(op.inputs[1], weight.layer), others_seconds(setting, problem.rows, weight)});
+    // Of a weight that several values are multiplied with, rows of its own for each.
+    const std::int64_t inputs = weight_rows(program, op);
+    problem.weights.push_back({weight.name, inputs, weight.columns,
+                               factor(op.inputs[0], weight.layer),
+                               factor(op.inputs[1], weight.layer),
+                               others_seconds(setting, problem.rows, inputs, weight.columns)});
   }
   // As they were declared: backward goes through the layers from the last one.
   const auto declared = [&](const WeightMatrix& weight) {

@@ -1,7 +1,5 @@
 #include "engine/placement/strategy.hpp"
 
-#include "engine/program/place_halo.hpp"
-
 namespace atl {
 
 std::vector<LayerStrategy> default_strategy(const ModelConfig& model) {
@@ -47,8 +45,7 @@ ModelConfig ProgramsByOrder::ordered(const Wish& wish) const {
 }
 
 bool ProgramsByOrder::can_recompute(const LayerOrder& order) const {
-  Program program = model_program(ordered({order, true}), Pass::kTraining);
-  return compute_halo_rows(program);
+  return atl::can_recompute(ordered({order, true}));
 }
 
 }  // namespace atl

@@ -152,8 +152,24 @@ Value Builder::combine(float u, Value a, float v, Value b) {
                  .second_factor = v});
 }
 
-Value Builder::bias(Value x) {
-  const Value b = parameter("bias", 1, columns(x), Initialisation::kZeros);
+Value Builder::linear_of_all(const std::string& name, const std::vector<Value>& x,
+                             std::int64_t columns) {
+  std::int64_t rows = 0;
+  for (const Value part : x) rows += this->columns(part);
+  const Value all = parameter(name, rows, columns, Initialisation::kGlorotUniform);
+  Value sum = kNoValue;
+  std::int64_t row = 0;
+  for (const Value part : x) {
+    const Value product = linear(part, all);
+    program_.at(product).first_row = row;
+    row += this->columns(part);
+    sum = sum == kNoValue ? product : add(sum, product);
+  }
+  return sum;
+}
+
+Value Builder::bias(Value x, const std::string& name) {
+  const Value b = parameter(name, 1, columns(x), Initialisation::kZeros);
   return append({.kind = OpKind::kBias,
                  .inputs = {x},
                  .columns = columns(x),
@@ -192,9 +208,9 @@ Value Builder::scale(Value x, Value scalar) {
                  .parameter = program_.at(scalar).parameter});
 }
 
-Value Builder::layer_norm(Value x) {
-  const Value gamma = parameter("norm.weight", 1, columns(x), Initialisation::kOnes);
-  const Value beta = parameter("norm.bias", 1, columns(x), Initialisation::kZeros);
+Value Builder::layer_norm(Value x, const std::string& name) {
+  const Value gamma = parameter(name + ".weight", 1, columns(x), Initialisation::kOnes);
+  const Value beta = parameter(name + ".bias", 1, columns(x), Initialisation::kZeros);
   return append({.kind = OpKind::kLayerNorm,
                  .inputs = {x, gamma, beta},
                  .columns = columns(x),
@@ -202,10 +218,10 @@ Value Builder::layer_norm(Value x) {
                  .second_parameter = program_.at(beta).parameter});
 }
 
-Value Builder::batch_norm(Value x) {
-  const Value gamma = parameter("norm.weight", 1, columns(x), Initialisation::kOnes);
-  const Value beta = parameter("norm.bias", 1, columns(x), Initialisation::kZeros);
-  program_.norms.push_back({own("norm"), columns(x)});
+Value Builder::batch_norm(Value x, const std::string& name) {
+  const Value gamma = parameter(name + ".weight", 1, columns(x), Initialisation::kOnes);
+  const Value beta = parameter(name + ".bias", 1, columns(x), Initialisation::kZeros);
+  program_.norms.push_back({own(name), columns(x)});
   Operation part{.columns = columns(x),
                  .parameter = program_.at(gamma).parameter,
                  .second_parameter = program_.at(beta).parameter,

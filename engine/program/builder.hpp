@@ -31,7 +31,7 @@ class Builder {
   // first layer has parameters called "input. ...".
   Value input() const { return input_; }
   // Operations from here on belong to the next layer; its parameters are called "layers.N. ...".
-  // It reads values of its own or of earlier layers, and has one aggregate at most.
+  // It reads values of its own or of earlier layers.
   void begin_layer();
   void end_layer(Value output) { program_.layers.back().output = output; }
   // Operations from here on come after the last layer; their parameters are called "head. ...".
@@ -49,7 +49,10 @@ class Builder {
   Value propagate(Normalisation normalisation, Value x, Value weight);
   Value combine(float u, Value a, float v, Value b);  // u a + v b
   Value add(Value a, Value b) { return combine(1, a, 1, b); }
-  Value bias(Value x);  // x + b with a new parameter "bias" that starts at 0
+  // Sum of x_k W_k, as the concatenation of all x_k times one matrix, which holds the W_k one below
+  // the other: a new weight.
+  Value linear_of_all(const std::string& name, const std::vector<Value>& x, std::int64_t columns);
+  Value bias(Value x, const std::string& name = "bias");  // x + b, b a new parameter, at first 0
   // dropout(f(x)), in an evaluation f(x); x itself where that is all. A layer may draw dropout
   // once: its number keys what falls.
   Value activate(Value x, ActivationFunction function, double dropout);
@@ -58,8 +61,10 @@ class Builder {
   // A trained number that starts at 0 or 1.
   Value scalar(const std::string& name, Initialisation initialisation);
   Value scale(Value x, Value scalar);  // e x
-  Value layer_norm(Value x);           // epsilon 1e-5; parameters "norm.weight" and "norm.bias"
-  Value batch_norm(Value x);  // epsilon 1e-5, momentum 0.1, unbiased running variance; the same
+  // Epsilon 1e-5; parameters "norm.weight" and "norm.bias".
+  Value layer_norm(Value x, const std::string& name = "norm");
+  // The same; momentum 0.1, unbiased running variance.
+  Value batch_norm(Value x, const std::string& name = "norm");
 
   std::int64_t columns(Value x) const { return program_.at(x).columns; }
   // True of a value of this program that is a matrix with a row per node.

@@ -120,7 +120,8 @@ class Differentiation {
                        .inputs = {dy, op.inputs[1]},
                        .columns = columns,
                        .parameter = op.parameter,
-                       .transposed = true});
+                       .transposed = true,
+                       .first_row = op.first_row});
       case OpKind::kAggregate:
         return append({.kind = OpKind::kAggregate,
                        .inputs = {dy},
@@ -196,12 +197,16 @@ class Differentiation {
       append({.kind = OpKind::kWeightGradient,
               .inputs = {op.inputs[0], dy},
               .columns = op.columns,
-              .parameter = op.parameter});
+              .parameter = op.parameter,
+              .first_row = op.first_row});
     } else if (op.kind == OpKind::kBias) {
       append({.kind = OpKind::kBiasGradient,
               .inputs = {dy},
               .columns = op.columns,
               .parameter = op.parameter});
+    } else if (op.kind == OpKind::kLayerNorm || op.kind == OpKind::kNormalise) {
+      // On the way to the gradient of what it normalises, unless that needs none.
+      if (!has_gradient(op.inputs[0])) gradient_through(v, 0);
     } else if (op.kind == OpKind::kScale) {
       append({.kind = OpKind::kScaleGradient,
               .inputs = {op.inputs[0], dy},

@@ -63,8 +63,9 @@ class Fusion {
     }
     Operation op = program_.at(joined);
     const bool joins = writes_with_tail(op.kind) && op.tail.absent() && op.added_to == kNoValue &&
-                       op.scope == add.scope && first != joined && !program_.at(first).constant &&
-                       is_only_reader(v, joined) && is_only_reader(v, first);
+                       op.scope == add.scope && !op.constant && first != joined &&
+                       !program_.at(first).constant && is_only_reader(v, joined) &&
+                       is_only_reader(v, first);
     if (!joins) return;
     op.added_to = first;
     move_to(v, joined, std::move(op));

@@ -18,6 +18,10 @@ bool are_equal_forward(const Program& a, const Program& b) {
                     b.operations.begin());
 }
 
+RowRange weight_range(const Program& program, const Operation& op) {
+  return {op.first_row, op.first_row + weight_rows(program, op)};
+}
+
 }  // namespace
 
 Network::Network(Program training, Program evaluation, const NetworkOptions& options,
@@ -295,12 +299,14 @@ void Network::run_call(const Execution& execution, const Call& call) {
     case OpKind::kLinear:
       rank_.backend.gemm(rank_.queue, Transpose::kNo, rows(input(0)),
                          op.transposed ? Transpose::kYes : Transpose::kNo,
-                         parameters_.operand(op.parameter), op.added_to == kNoValue ? 0 : 1,
-                         rows(call.value), epilogue_of(execution, op, call.rows));
+                         parameters_.operand(op.parameter).rows_in(weight_range(pass.program, op)),
+                         op.added_to == kNoValue ? 0 : 1, rows(call.value),
+                         epilogue_of(execution, op, call.rows));
       return;
     case OpKind::kWeightGradient:
-      rank_.backend.gemm(rank_.queue, Transpose::kYes, rows(input(0)), Transpose::kNo,
-                         rows(input(1)), 1, parameters_.gradient(op.parameter));
+      rank_.backend.gemm(
+          rank_.queue, Transpose::kYes, rows(input(0)), Transpose::kNo, rows(input(1)), 1,
+          parameters_.gradient(op.parameter).rows_in(weight_range(pass.program, op)));
       return;
     case OpKind::kAggregate: {
       const DistributedOperator& by = operator_of(op);

@@ -63,7 +63,7 @@ bool compute_halo_rows(Program& program) {
     }
   }
   // The features' halo rows are those that the aggregate got, which a symmetric one has scaled.
-  const bool has_features = first->normalisation != Normalisation::kSymmetric;
+  const bool has_features = !has_column_factors(first->normalisation);
   if (output == aggregate || !computed.contains(aggregate) || (reads_features && !has_features)) {
     return false;
   }

@@ -66,6 +66,10 @@ ParameterSizes parameter_sizes(const Program& program, bool pads_operands) {
   return sizes;
 }
 
+std::int64_t weight_rows(const Program& program, const Operation& product) {
+  return product.transposed ? product.columns : program.at(product.inputs[0]).columns;
+}
+
 std::vector<Value> reads_of(const Operation& operation) {
   std::vector<Value> reads;
   Operation copy = operation;
@@ -92,9 +96,8 @@ std::string to_string(const Program& program, Value value) {
   if (op.transposed) text += " transposed";
   if (op.of_second) text += " of second";
   if (op.kind == OpKind::kAggregate) {
-    text += fmt::format(" {} {} channel {}",
-                        op.normalisation == Normalisation::kMean ? "mean" : "symmetric",
-                        to_string(op.direction), op.channel);
+    text += fmt::format(" {} {} channel {}", to_string(op.normalisation), to_string(op.direction),
+                        op.channel);
   }
   for (const Value input : op.inputs) text += fmt::format(" %{}", input);
   if (op.kind == OpKind::kCombine && !adds) {
@@ -104,6 +107,7 @@ std::string to_string(const Program& program, Value value) {
   if (op.parameter >= 0) {
     text += " '" + program.parameters[static_cast<std::size_t>(op.parameter)].name + "'";
   }
+  if (op.first_row > 0) text += fmt::format(" from row {}", op.first_row);
   if (op.through != kNoValue) text += fmt::format(", through activation %{}", op.through);
   if (op.added_to != kNoValue) text += fmt::format(", added to %{}", op.added_to);
   if (op.tail.statistics != kNoValue) {

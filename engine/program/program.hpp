@@ -106,6 +106,8 @@ struct Operation {
   int second_parameter = -1;  // of a norm: parameter is gamma's, this is beta's
   int norm = -1;              // which batch norm
   bool transposed = false;    // linear: by W^T
+  // Of a weight: the first of its rows that it multiplies with; as many as its input has columns.
+  std::int64_t first_row = 0;
   // An aggregate: by which operator, and the number of its messages in order of the forward pass,
   // the same backward.
   Normalisation normalisation = Normalisation::kSymmetric;
@@ -202,6 +204,9 @@ struct Program {
 
 // What its parameters take; pads_operands: see ParameterSizes.
 ParameterSizes parameter_sizes(const Program& program, bool pads_operands);
+
+// How many rows of its weight a product reads, or a weight gradient adds to.
+std::int64_t weight_rows(const Program& program, const Operation& product);
 
 // All values that an operation reads, whatever for.
 std::vector<Value> reads_of(const Operation& operation);

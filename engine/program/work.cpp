@@ -36,17 +36,17 @@ ConstMatrixView counted(std::int64_t rows, std::int64_t columns, DType dtype) {
 SpanWork product_work(const Program& program, const Call& call, std::int64_t rows, DType dtype) {
   const Operation& op = program.at(call.value);
   const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
+  const std::int64_t weight_rows = atl::weight_rows(program, op);
   const ConstMatrixView x = counted(rows, program.at(op.inputs[0]).columns, dtype);
   if (op.kind == OpKind::kWeightGradient) {
     return gemm_work(Transpose::kYes, x, counted(rows, op.columns, dtype), 1,
-                     counted(weight.rows, weight.columns, parameter_dtype(dtype)));
+                     counted(weight_rows, weight.columns, parameter_dtype(dtype)));
   }
-  return gemm_work(Transpose::kNo, x, counted(weight.rows, weight.columns, dtype),
+  return gemm_work(Transpose::kNo, x, counted(weight_rows, weight.columns, dtype),
                    op.added_to == kNoValue ? 0 : 1, counted(rows, op.columns, dtype));
 }
 
 SpanWork aggregate_work(const Operation& op, Rows rows, const RankShape& shape, DType dtype) {
-  const bool symmetric = op.normalisation == Normalisation::kSymmetric;
   const bool forward = op.direction == Direction::kForward;
   const std::int64_t columns = shape.rows.inner + shape.rows.halo(op.direction);
   // The mean's factors belong to its rows; to columns where it is transposed.
@@ -54,9 +54,11 @@ SpanWork aggregate_work(const Operation& op, Rows rows, const RankShape& shape, 
                           .edges = static_cast<double>(shape.edges_in(rows)),
                           .columns = columns,
                           .has_values = shape.weighted,
-                          .has_row_scale = symmetric || forward,
-                          .has_col_scale = symmetric || !forward,
-                          .has_self_weight = symmetric};
+                          .has_row_scale = forward ? has_row_factors(op.normalisation)
+                                                   : has_column_factors(op.normalisation),
+                          .has_col_scale = forward ? has_column_factors(op.normalisation)
+                                                   : has_row_factors(op.normalisation),
+                          .has_self_weight = adds_self(op.normalisation)};
   return spmm_work(sparse, counted(columns, op.columns, dtype), op.added_to == kNoValue ? 0 : 1,
                    counted(shape.rows.inner, op.columns, dtype));
 }

@@ -223,7 +223,7 @@ const OptionTable<TrainOptions>& train_options() {
 Json planned_options(const TrainOptions& options) {
   Json result = Json::object();
   for (const TrainRow& row : train_options()) {
-    if (row.plan == PlanRole::kMadeFor) result[row.name] = option_json(row, options);
+    if (is_made_for(row, options)) result[row.name] = option_json(row, options);
   }
   return result;
 }

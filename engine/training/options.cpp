@@ -1,10 +1,12 @@
 #include "engine/training/options.hpp"
 
+#include "engine/models/model_options.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
 
 void check_options(const TrainOptions& options) {
+  check_model_options(options.model);
   const std::string& bits = options.message_bits.bits;
   const std::size_t widths = fixed_bits(bits).size();
   if (widths > 1 && widths != static_cast<std::size_t>(layer_count(options.model))) {

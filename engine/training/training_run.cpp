@@ -241,7 +241,7 @@ class Run {
                     {"messages", job_.device_transport().reason},
                     {"exchange", options_.exchange},
                     {"overlap", options_.overlap},
-                    {"model", options_.model.kind},
+                    {"model", model_name(options_.model)},
                     {"metric", metric_name(data_.dataset().task)},
                     {"epochs", done_},
                     {"stopped_by", stopped_by_},

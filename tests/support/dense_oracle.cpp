@@ -47,9 +47,9 @@ double row_sum(const Matrix& a, int i) {
   return sum;
 }
 
-// Kipf & Welling 2017, eq. 2: D^-1/2 (A + I) D^-1/2 X W, D the row sums (in-degrees) of A + I. A
-// node that has a self-loop already gets no second one.
-Matrix gcn(const Graph& graph, const Matrix& x, const Matrix& weight) {
+// Kipf & Welling 2017, eq. 2: D^-1/2 (A + I) D^-1/2, D the row sums (in-degrees) of A + I. A node
+// that has a self-loop already gets no second one.
+Matrix symmetric(const Graph& graph) {
   Matrix a = adjacency(graph);
   std::vector<bool> has_loop(static_cast<std::size_t>(graph.nodes), false);
   for (const Edge& edge : graph.edges) {
@@ -64,26 +64,32 @@ Matrix gcn(const Graph& graph, const Matrix& x, const Matrix& weight) {
       if (a(v, u) != 0) normalised(v, u) = a(v, u) / std::sqrt(row_sum(a, v) * row_sum(a, u));
     }
   }
-  return normalised * x * weight;
+  return normalised;
 }
 
-// GraphSAGE (Hamilton et al. 2017) with the mean aggregator, in the form of a weight for the node
-// and one for the weighted mean of what it reads, which is 0 for a node that reads nothing.
-Matrix sage(const Graph& graph, const Matrix& x, const Matrix& weight, const Matrix& root_weight) {
+// The weighted mean of what a node reads, which is 0 for a node that reads nothing.
+Matrix mean(const Graph& graph) {
   Matrix mean = adjacency(graph);
   for (int v = 0; v < graph.nodes; ++v) {
     const double degree = row_sum(mean, v);
     for (int u = 0; u < graph.nodes; ++u) mean(v, u) = degree > 0 ? mean(v, u) / degree : 0;
   }
-  return x * root_weight + mean * x * weight;
+  return mean;
 }
 
-Matrix convolution(const Model& model, const std::string& layer, const Graph& graph,
-                   const Matrix& x) {
-  const auto tensor = [&](const char* name) { return model.tensors.at(layer + name); };
-  if (model.kind == "gcn") return gcn(graph, x, tensor(".weight"));
-  if (model.kind == "sage") return sage(graph, x, tensor(".weight"), tensor(".root_weight"));
-  throw std::logic_error("no oracle for model " + model.kind);
+Matrix operator*(double factor, Matrix a) {
+  for (double& value : a.values) value *= factor;
+  return a;
+}
+
+Matrix activated(Matrix z, const std::string& function) {
+  for (double& v : z.values) {
+    if (function == "relu") v = std::max(v, 0.0);
+    if (function == "leaky-relu") v = v > 0 ? v : 0.01 * v;
+    if (function == "elu") v = v > 0 ? v : std::exp(v) - 1;
+    if (function == "gelu") v = 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)));
+  }
+  return z;
 }
 
 struct Moments {
@@ -143,37 +149,131 @@ Matrix batch_norm(const Matrix& z, Matrix& running_mean, Matrix& running_varianc
   return y;
 }
 
-// What stands between two convolutions: a bias, or a norm with its own scale and shift; then ReLU.
-Matrix hidden(Model& model, const std::string& layer, Matrix z, Mode mode) {
+// A bias, or a norm with its own scale and shift. prefix: of the names of tensors.
+Matrix norm_or_bias(Model& model, const std::string& prefix, const std::string& norm, Matrix z,
+                    Mode mode) {
   auto& tensors = model.tensors;
-  if (model.norm == "none") {
-    z = z + tensors.at(layer + ".bias");
-  } else {
-    const std::string norm = layer + ".norm.";
-    z = model.norm == "layer" ? layer_norm(z)
-                              : batch_norm(z, tensors.at(norm + "running_mean"),
-                                           tensors.at(norm + "running_var"), mode);
-    const Matrix& scale = tensors.at(norm + "weight");
-    for (int i = 0; i < z.rows; ++i) {
-      for (int j = 0; j < z.cols; ++j) z(i, j) *= scale(0, j);
-    }
-    z = z + tensors.at(norm + "bias");
+  if (norm == "none") return z + tensors.at(prefix + "bias");
+  const std::string name = prefix + "norm.";
+  z = norm == "layer" ? layer_norm(z)
+                      : batch_norm(z, tensors.at(name + "running_mean"),
+                                   tensors.at(name + "running_var"), mode);
+  const Matrix& scale = tensors.at(name + "weight");
+  for (int i = 0; i < z.rows; ++i) {
+    for (int j = 0; j < z.cols; ++j) z(i, j) *= scale(0, j);
   }
-  for (double& value : z.values) value = std::max(value, 0.0);
-  return z;
+  return z + tensors.at(name + "bias");
+}
+
+// Without bias. first: what the first of `number` layers alike up to this one got.
+Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, const Graph& graph,
+                   const Matrix& x, const Matrix& first, int number, Mode mode) {
+  const auto tensor = [&](const char* name) { return model.tensors.at(prefix + name); };
+  const std::string& kind = layer.convolution;
+  if (kind == "none") return x * tensor("weight");
+  if (kind == "sgc") return symmetric(graph) * x;
+  if (kind == "appnp" || kind == "gcnii") {
+    const Matrix z = (1 - layer.alpha) * (symmetric(graph) * x) + layer.alpha * first;
+    if (kind == "appnp") return z;
+    const double beta = std::log(layer.theta / number + 1);
+    return (1 - beta) * z + beta * (z * tensor("weight"));
+  }
+  const std::string usual = kind == "sage" ? "linear" : kind == "gin" ? "identity" : "none";
+  const std::string root = layer.root == "usual" ? usual : layer.root;
+  const Matrix neighbours = kind == "gcn"                      ? symmetric(graph) * x
+                            : kind == "sage" || kind == "mean" ? mean(graph) * x
+                                                               : adjacency(graph) * x;
+  if (kind != "gcn" && kind != "sage" && kind != "mean" && kind != "sum" && kind != "gin") {
+    throw std::logic_error("no oracle for convolution " + kind);
+  }
+  Matrix z = neighbours * tensor("weight");
+  if (root == "identity") z = (neighbours + x) * tensor("weight");
+  if (root == "epsilon") {
+    z = (neighbours + (1 + tensor("epsilon")(0, 0)) * x) * tensor("weight");
+  }
+  if (root == "linear") z = z + x * tensor("root_weight");
+  if (kind != "gin") return z;
+  const std::string inner = layer.activation == "none" ? "relu" : layer.activation;
+  z = activated(norm_or_bias(model, prefix + "hidden_", layer.norm, z, mode), inner);
+  return z * tensor("second_weight");
 }
 
 }  // namespace
 
 Matrix logits(Model& model, const Graph& graph, const Matrix& features, Mode mode) {
   Matrix x = features;
-  for (int index = 0; index < model.layers; ++index) {
-    const std::string layer = "layers." + std::to_string(index);
-    x = convolution(model, layer, graph, x);
-    if (index + 1 == model.layers) return x + model.tensors.at(layer + ".bias");
-    x = hidden(model, layer, std::move(x), mode);
+  if (!model.input_activation.empty()) {
+    x = activated(x * model.tensors.at("input.weight") + model.tensors.at("input.bias"),
+                  model.input_activation);
   }
-  return x;
+  const Matrix very_first = x;
+  Matrix first;
+  int number = 0;
+  std::vector<Matrix> outputs;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const Layer& layer = model.layers[l];
+    const std::string prefix = "layers." + std::to_string(l) + ".";
+    const bool is_linear = layer.convolution == "gcnii" || layer.convolution == "appnp" ||
+                           layer.convolution == "sgc";  // without bias
+    if (l == 0 || layer.convolution != model.layers[l - 1].convolution) {
+      first = x;
+      number = 0;
+    }
+    ++number;
+    Matrix into = x;
+    if (layer.norm_before) {
+      if (layer.norm != "none") into = norm_or_bias(model, prefix, layer.norm, into, mode);
+      into = activated(into, layer.activation);
+    }
+    Matrix y = convolution(model, prefix, layer, graph, into, first, number, mode);
+    const Matrix& from = layer.skip_from_first ? very_first : x;
+    if (layer.skip == "identity") y = y + from;
+    if (layer.skip == "linear") y = y + from * model.tensors.at(prefix + "skip_weight");
+    if (layer.norm_before) {
+      if (!is_linear) y = y + model.tensors.at(prefix + "bias");
+    } else {
+      if (!is_linear || layer.norm != "none") {
+        y = norm_or_bias(model, prefix, layer.norm, y, mode);
+      }
+      y = activated(y, layer.activation);
+    }
+    x = y;
+    outputs.push_back(x);
+  }
+  if (!model.has_head) return x;
+  const Layer& last = model.layers.back();
+  const auto finished = [&](Matrix z) {
+    if (!last.norm_before) return z;
+    if (last.norm != "none") z = norm_or_bias(model, "head.", last.norm, z, mode);
+    return activated(z, last.activation);
+  };
+  Matrix all = outputs.back();
+  if (model.jump == "sum" || model.jump == "max") {
+    all = outputs.front();
+    for (std::size_t l = 1; l < outputs.size(); ++l) {
+      for (std::size_t i = 0; i < all.values.size(); ++i) {
+        const double other = outputs[l].values[i];
+        all.values[i] =
+            model.jump == "sum" ? all.values[i] + other : std::max(all.values[i], other);
+      }
+    }
+    all = finished(all);
+  } else if (model.jump == "concatenate") {
+    outputs.back() = finished(outputs.back());
+    all = Matrix(x.rows, 0);
+    for (const Matrix& part : outputs) {
+      Matrix wider(all.rows, all.cols + part.cols);
+      for (int i = 0; i < all.rows; ++i) {
+        for (int j = 0; j < wider.cols; ++j) {
+          wider(i, j) = j < all.cols ? all(i, j) : part(i, j - all.cols);
+        }
+      }
+      all = wider;
+    }
+  } else {
+    all = finished(all);
+  }
+  return all * model.tensors.at("head.weight") + model.tensors.at("head.bias");
 }
 
 double loss(const Matrix& logits, const Targets& targets) {

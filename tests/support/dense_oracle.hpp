@@ -1,6 +1,6 @@
 // What the models compute, said once more as plainly as possible: edge lists, dense matrices of
 // doubles, and loops that follow the papers. Tests hold the engine against it, so it uses nothing
-// of the engine. A new model is one more function in convolution().
+// of the engine. A new convolution is one more function in convolution().
 #pragma once
 
 #include <cstdint>
@@ -36,10 +36,24 @@ struct Graph {
   std::vector<Edge> edges;  // node `to` reads node `from`; both directions if undirected
 };
 
+// One layer; names of things are those of options.
+struct Layer {
+  std::string convolution;
+  std::string norm = "none";
+  bool norm_before = false;  // norm and activation come before the convolution
+  std::string activation = "relu";
+  std::string skip = "none";
+  bool skip_from_first = false;
+  std::string root = "usual";
+  double alpha = 0.1;
+  double theta = 0.5;
+};
+
 struct Model {
-  std::string kind;  // "gcn", "sage"
-  int layers = 0;
-  std::string norm;  // "none", "layer", "batch"; not behind the last layer
+  std::string input_activation;  // of a linear layer before the first; empty: there is none
+  std::vector<Layer> layers;
+  std::string jump = "last";
+  bool has_head = false;
   // Weights, biases and running statistics, named as in model.safetensors; vectors are one row.
   std::map<std::string, Matrix> tensors;
 };

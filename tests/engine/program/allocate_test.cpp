@@ -64,8 +64,8 @@ struct Columns {
 // Calls body(case) for all models with these columns on ranks with these rows.
 template <typename Body>
 void for_all_cases(const std::vector<Columns>& columns, const std::vector<RankRows>& all_rows,
-                   const Body& body) {
-  for (const std::string& kind : model_kinds()) {
+                   const Body& body, const std::vector<std::string>& kinds = model_kinds()) {
+  for (const std::string& kind : kinds) {
     for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
       for (const Orders& orders : kOrders) {
         for (const double input_dropout : {0.0, 0.5}) {
@@ -83,8 +83,7 @@ void for_all_cases(const std::vector<Columns>& columns, const std::vector<RankRo
                 config.order = orders.choice;
                 config.cache_aggregate = orders.cache;
                 if (recomputes) {
-                  const Program plain = model_program(config, Pass::kEvaluation);
-                  if (layers < 2 || !plain.layers[0].order.cache_aggregate) continue;
+                  if (!can_recompute(config)) continue;
                   config.recomputation = Recomputation::of_all_pairs(2);
                 }
                 Case model(config);
@@ -418,7 +417,7 @@ TEST(Allocate, ALayoutWithTwoLivingValuesInOnePlaceIsFound) {
               << to_string(program, a) << "; " << to_string(program, b);
         }
       }
-      EXPECT_GT(broken, 30);
+      EXPECT_GT(broken, kind == "gcn" || kind == "sage" ? 30 : 5);
     }
   }
 }
@@ -601,14 +600,16 @@ TEST(Allocate, NeverTakesMoreThanTheEngineBeforeProgramsDid) {
   std::vector<double> shares;
   const std::vector<Columns> columns = {
       {128, 256, 40}, {100, 256, 47}, {600, 64, 41}, {16, 64, 200}, {56, 56, 56}};
-  for_all_cases(columns, rank_rows(10000), [&](const Case& model) {
-    const std::int64_t elements =
-        std::max(allocate(model.training, model.training_schedule, model.rows).elements,
-                 allocate(model.evaluation, model.evaluation_schedule, model.rows).elements);
-    const std::int64_t former = former_elements(model);
-    shares.push_back(static_cast<double>(elements) / static_cast<double>(former));
-    EXPECT_LE(elements, former) << model.name();
-  });
+  for_all_cases(columns, rank_rows(10000),
+                [&](const Case& model) {
+                  const std::int64_t elements = std::max(
+                      allocate(model.training, model.training_schedule, model.rows).elements,
+                      allocate(model.evaluation, model.evaluation_schedule, model.rows).elements);
+                  const std::int64_t former = former_elements(model);
+                  shares.push_back(static_cast<double>(elements) / static_cast<double>(former));
+                  EXPECT_LE(elements, former) << model.name();
+                },
+                {"gcn", "sage"});
   ASSERT_GT(shares.size(), 10000U);
   std::ranges::sort(shares);
   RecordProperty("cases", static_cast<int>(shares.size()));

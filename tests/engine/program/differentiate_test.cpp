@@ -36,7 +36,7 @@ Program sage(LayerOrder order) {
   Value x = b.input();
   for (int layer = 0; layer < 2; ++layer) {
     b.begin_layer();
-    x = sage_convolution(b, x, 4);
+    x = sage_convolution(b, {.x = x, .columns = 4});
     b.end_layer(x);
   }
   Program program = b.finish(x, x);
@@ -251,7 +251,7 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
 // models of one aggregate per layer, also where a layer keeps its aggregate or is computed for halo
 // rows.
 TEST(Channels, AreNumberedByLayerInModelsOfOneAggregateEach) {
-  for (const std::string& kind : model_kinds()) {
+  for (const char* kind : {"gcn", "sage", "gin", "mean", "sum", "gcnii", "sgc"}) {
     for (const OrderChoice order :
          {OrderChoice::kAuto, OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
       for (const bool recomputes : {false, true}) {
@@ -264,6 +264,7 @@ TEST(Channels, AreNumberedByLayerInModelsOfOneAggregateEach) {
         config.order = order;
         Recomputation recomputation(2);
         recomputation.set(0, 1);
+        if (recomputes && !can_recompute(config)) continue;
         if (recomputes) config.recomputation = recomputation;
         for (const Pass pass : {Pass::kTraining, Pass::kEvaluation}) {
           const Program program = model_program(config, pass);
@@ -284,11 +285,11 @@ TEST(Channels, AreNumberedByLayerInModelsOfOneAggregateEach) {
 TEST(Channels, AreNumberedInOrderOfTheForwardPass) {
   Builder b(Pass::kTraining, 6, {OrderChoice::kMultiplyFirst}, 0);
   b.begin_layer();
-  const Value once = gcn_convolution(b, b.input(), 4);
+  const Value once = gcn_convolution(b, {.x = b.input(), .columns = 4});
   const Value twice = b.aggregate(Normalisation::kSymmetric, once);
   b.end_layer(twice);
   b.begin_layer();
-  const Value logits = gcn_convolution(b, twice, 3);
+  const Value logits = gcn_convolution(b, {.x = twice, .columns = 3});
   b.end_layer(logits);
   Program program = b.finish(logits, b.input());
   differentiate(program);

@@ -48,7 +48,8 @@ Lines fused(Pass pass, LayerOrder order, const Layer& layer) {
 }
 
 Value gcn_layer(Builder& b, Value x) {
-  return b.activate(b.bias(gcn_convolution(b, x, 4)), ActivationFunction::kRelu, 0.5);
+  return b.activate(b.bias(gcn_convolution(b, {.x = x, .columns = 4})), ActivationFunction::kRelu,
+                    0.5);
 }
 
 TEST(Fuse, BiasAndActivationJoinTheProductOrAggregateBeforeThem) {
@@ -160,7 +161,8 @@ TEST(Fuse, LeavesAKeptAggregateAlone) {
 // Batch norm of training first needs sums over all rows of what it normalises.
 TEST(Fuse, BatchNormJoinsByKnownStatisticsOnly) {
   const auto layer = [](Builder& b, Value x) {
-    return b.activate(b.batch_norm(gcn_convolution(b, x, 4)), ActivationFunction::kRelu, 0.5);
+    return b.activate(b.batch_norm(gcn_convolution(b, {.x = x, .columns = 4})),
+                      ActivationFunction::kRelu, 0.5);
   };
   EXPECT_EQ(fused(Pass::kTraining, kAggregateFirst, layer),
             (Lines{"%2 = copy %0, once", "%3 = aggregate symmetric forward channel 0 %2",
@@ -177,7 +179,8 @@ TEST(Fuse, BatchNormJoinsByKnownStatisticsOnly) {
 
 TEST(Fuse, LayerNormStaysApart) {
   const auto layer = [](Builder& b, Value x) {
-    return b.activate(b.layer_norm(gcn_convolution(b, x, 4)), ActivationFunction::kRelu, 0.5);
+    return b.activate(b.layer_norm(gcn_convolution(b, {.x = x, .columns = 4})),
+                      ActivationFunction::kRelu, 0.5);
   };
   const Lines lines = fused(Pass::kTraining, kMultiplyFirst, layer);
   EXPECT_EQ(lines, (Lines{"%2 = linear %0 %1 'layers.0.weight'",
@@ -198,7 +201,9 @@ TEST(Fuse, KeepsTheOrderOfATail) {
 
 // An aggregate can wait for its messages while the other term is computed; else the later one adds.
 TEST(Fuse, AnAdditionJoinsTheAggregateOrTheLaterTerm) {
-  const auto sage = [](Builder& b, Value x) { return b.bias(sage_convolution(b, x, 4)); };
+  const auto sage = [](Builder& b, Value x) {
+    return b.bias(sage_convolution(b, {.x = x, .columns = 4}));
+  };
   EXPECT_EQ(
       fused(Pass::kTraining, kMultiplyFirst, sage),
       (Lines{"%3 = linear %0 %1 'layers.0.weight'", "%4 = linear %0 %2 'layers.0.root_weight'",
@@ -231,7 +236,8 @@ TEST(Fuse, TheGradientOfAnActivationJoinsTheSums) {
              "%9 = weight gradient %3 %8 'layers.0.weight'", "%10 = sum gradients", "%11 = step"}));
 
   const auto batch = [](Builder& b, Value x) {
-    return b.activate(b.batch_norm(gcn_convolution(b, x, 4)), ActivationFunction::kRelu, 0);
+    return b.activate(b.batch_norm(gcn_convolution(b, {.x = x, .columns = 4})),
+                      ActivationFunction::kRelu, 0);
   };
   program = one_layer(Pass::kTraining, kAggregateFirst, batch);
   differentiate(program);
@@ -247,7 +253,8 @@ TEST(Fuse, TheGradientOfAnActivationJoinsTheSums) {
 // Layer norm's sums are not of the activation's gradient alone: both stay.
 TEST(Fuse, TheGradientOfAnActivationStaysBesideLayerNorm) {
   Program program = one_layer(Pass::kTraining, kAggregateFirst, [](Builder& b, Value x) {
-    return b.activate(b.layer_norm(gcn_convolution(b, x, 4)), ActivationFunction::kRelu, 0);
+    return b.activate(b.layer_norm(gcn_convolution(b, {.x = x, .columns = 4})),
+                      ActivationFunction::kRelu, 0);
   });
   differentiate(program);
   fuse(program);

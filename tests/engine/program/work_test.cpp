@@ -127,7 +127,7 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted,
           std::string_view(span.name) == "convert" ? "adam_step" : std::string(span.name);
       if (expected.contains(name)) found[name].add(span.work);
     }
-    ASSERT_GT(found.size(), 5U);
+    ASSERT_GT(found.size(), 4U);
     for (const auto& [name, counted] : expected) {
       EXPECT_EQ(counted.flops, found[name].flops) << name << ", " << parts << " ranks";
       EXPECT_EQ(counted.bytes, found[name].bytes) << name << ", " << parts << " ranks";
@@ -181,6 +181,7 @@ TEST(Work, IsWhatABackendCounts) {
             const bool weighted = parts == 3;
             compare_epoch(config, parts, weighted);
             if (parts == 1 || order == OrderChoice::kMultiplyFirst) continue;
+            if (!can_recompute(config)) continue;
             config.recomputation = Recomputation::of_all_pairs(parts);
             compare_epoch(config, parts, weighted);
             config.layer_orders = {{MultiplyOrder::kAggregateFirst, true},

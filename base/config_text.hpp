@@ -1,6 +1,8 @@
 // Reads the text of a configuration file, refusing what the TOML library could not read safely.
 #pragma once
 
+#include <toml++/toml.h>
+
 #include <filesystem>
 #include <string>
 
@@ -10,5 +12,7 @@ namespace atl {
 // would be waited for), more than 1 MiB, or keys, arrays or tables nested more than 100 deep, on
 // which the library would recurse.
 std::string read_config_text(const std::filesystem::path& path);
+// Throws Error{kOption} naming `file`, line and column of what is no TOML.
+toml::table parse_config(const std::string& text, const std::string& file);
 
 }  // namespace atl

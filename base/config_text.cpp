@@ -1,4 +1,4 @@
-#include "launch/config_text.hpp"
+#include "base/config_text.hpp"
 
 #include <algorithm>
 #include <string_view>
@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
-constexpr int kDeepest = 100;
+constexpr int kDeepestKeys = 100;
 
 // Walks over TOML just far enough to know what lies outside of strings and comments.
 class DepthCheck {
@@ -53,9 +53,9 @@ class DepthCheck {
         --depth_;
       }
     }
-    if (depth_ > kDeepest) {
+    if (depth_ > kDeepestKeys) {
       fail_option("{}:{}: keys, arrays and tables are nested more than {} deep", file_, line_,
-                  kDeepest);
+                  kDeepestKeys);
     }
   }
 
@@ -103,6 +103,16 @@ std::string read_config_text(const fs::path& path) {
   byte_order_mark(text, file);  // the parser skips that of UTF-8 itself
   DepthCheck(text, file).run();
   return text;
+}
+
+toml::table parse_config(const std::string& text, const std::string& file) {
+  try {
+    return toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    const toml::source_position begin = error.source().begin;
+    fail_option("{}:{}:{}: not valid TOML: {}", file, begin.line, begin.column,
+                error.description());
+  }
 }
 
 }  // namespace atl

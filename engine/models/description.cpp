@@ -1,0 +1,286 @@
+#include "engine/models/description.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/config_text.hpp"
+#include "engine/models/convolutions.hpp"
+
+namespace atl {
+
+const char* to_string(Norm norm) {
+  return std::array{"none", "layer", "batch"}.at(static_cast<std::size_t>(norm));
+}
+const char* to_string(NormPlace place) { return place == NormPlace::kAfter ? "after" : "before"; }
+const char* to_string(Skip skip) {
+  return std::array{"none", "identity", "linear"}.at(static_cast<std::size_t>(skip));
+}
+const char* to_string(SkipFrom from) { return from == SkipFrom::kPrevious ? "previous" : "first"; }
+const char* to_string(Root root) {
+  return std::array{"usual", "none", "identity", "epsilon", "linear"}.at(
+      static_cast<std::size_t>(root));
+}
+const char* to_string(Jump jump) {
+  return std::array{"last", "sum", "concatenate", "max"}.at(static_cast<std::size_t>(jump));
+}
+
+namespace {
+
+using LayerRow = Option<LayerOptions>;
+
+constexpr auto kActivations = {ActivationFunction::kRelu, ActivationFunction::kLeakyRelu,
+                               ActivationFunction::kElu, ActivationFunction::kGelu,
+                               ActivationFunction::kNone};
+
+template <typename Table>
+std::vector<std::string> names_of(const Table& table) {
+  std::vector<std::string> names;
+  for (const auto& row : table) names.push_back(row.name);
+  return names;
+}
+
+// Fields of an entry that a file gives from a table. `others`: keys that the caller reads itself.
+template <typename Config>
+void read_fields(const OptionTable<Config>& table, const Json& entry, const std::string& place,
+                 std::vector<std::string> others, Config& to) {
+  if (!entry.is_object()) fail_option("{}: it is no table of keys and values", place);
+  std::vector<std::string> allowed = names_of(table);
+  allowed.insert(allowed.begin(), others.begin(), others.end());
+  for (const auto& [key, value] : entry.items()) {
+    if (std::ranges::find(others, key) != others.end()) continue;
+    const auto row = std::ranges::find(table, key, &Option<Config>::name);
+    if (row == table.end()) {
+      fail_option("{}: unknown key '{}'; allowed are {}", place, key, fmt::join(allowed, ", "));
+    }
+    read_option_json(*row, entry, key.c_str(), place, to);
+  }
+}
+
+using InputLayer = ModelDescription::InputLayer;
+
+const OptionTable<InputLayer>& input_fields() {
+  using Row = Option<InputLayer>;
+  static const OptionTable<InputLayer> table = {
+      {.name = "columns", .value = Row::number(ATOLL_FIELD(columns), 1, 65536)},
+      {.name = "activation", .value = Row::name_of(ATOLL_FIELD(activation), kActivations)},
+      {.name = "dropout", .value = Row::number(ATOLL_FIELD(dropout), 0.0, 0.999)},
+  };
+  return table;
+}
+
+struct HeadFields {
+  Jump jump = Jump::kLast;
+  bool linear = false;
+};
+
+const OptionTable<HeadFields>& head_fields() {
+  using Row = Option<HeadFields>;
+  static const OptionTable<HeadFields> table = {
+      {.name = "jump",
+       .value = Row::name_of(ATOLL_FIELD(jump),
+                             {Jump::kLast, Jump::kSum, Jump::kConcatenate, Jump::kMax})},
+      {.name = "layer",
+       .value = Row::word<bool>(ATOLL_FIELD(linear), {{"linear", true}, {"none", false}})},
+  };
+  return table;
+}
+
+struct LayerEntry {
+  int repeat = 1;
+  LayerDescription layer;
+};
+
+const OptionTable<LayerEntry>& layer_fields() {
+  using Row = Option<LayerEntry>;
+  static const OptionTable<LayerEntry> table = [] {
+    OptionTable<LayerEntry> rows = {
+        {.name = "repeat", .value = Row::number(ATOLL_FIELD(repeat), 1, kMostLayers)},
+        {.name = "convolution",
+         .value = Row::text_of(ATOLL_FIELD(layer.convolution), convolution_names())},
+        {.name = "columns", .value = Row::number(ATOLL_FIELD(layer.columns), 1, 65536)},
+    };
+    for (const LayerRow& row : layer_options()) {
+      rows.push_back(row.inside<LayerEntry>([](auto& entry) -> auto& {
+        using Base = std::conditional_t<std::is_const_v<std::remove_reference_t<decltype(entry)>>,
+                                        const LayerOptions, LayerOptions>;
+        return static_cast<Base&>(entry.layer);
+      }));
+    }
+    return rows;
+  }();
+  return table;
+}
+
+// TOML as JSON; dates and times as text.
+Json to_json(const toml::node& node) {
+  Json json;
+  if (const auto* table = node.as_table()) {
+    json = Json::object();
+    for (const auto& [key, value] : *table) json[std::string(key.str())] = to_json(value);
+  } else if (const auto* array = node.as_array()) {
+    json = Json::array();
+    for (const toml::node& item : *array) json.push_back(to_json(item));
+  } else if (const auto* text = node.as_string()) {
+    json = text->get();
+  } else if (const auto* whole = node.as_integer()) {
+    json = whole->get();
+  } else if (const auto* number = node.as_floating_point()) {
+    json = number->get();
+  } else if (const auto* flag = node.as_boolean()) {
+    json = flag->get();
+  } else {
+    json = "date or time";
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string read_model_file(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  const Json json = to_json(parse_config(read_config_text(path), file));
+  parse_description(json, file);
+  return json.dump();
+}
+
+const OptionTable<LayerOptions>& layer_options() {
+  static const OptionTable<LayerOptions> table = {
+      {.name = "dropout",
+       .group = "Model",
+       .help = "Dropout after each hidden layer, in [0, 1)",
+       .value = LayerRow::number(ATOLL_FIELD(dropout), 0.0, 0.999),
+       .recorded = kAlwaysRecorded},
+      {.name = "norm",
+       .group = "Model",
+       .help = "Normalisation of each hidden layer",
+       .value = LayerRow::name_of(ATOLL_FIELD(norm), {Norm::kNone, Norm::kLayer, Norm::kBatch}),
+       .recorded = kAlwaysRecorded,
+       .plan = PlanRole::kMadeFor},
+      {.name = "norm-place",
+       .group = "Model",
+       .help = "Norm, activation and dropout after each convolution or before it",
+       .value = LayerRow::name_of(ATOLL_FIELD(norm_place), {NormPlace::kAfter, NormPlace::kBefore}),
+       .plan = PlanRole::kMadeFor},
+      {.name = "activation",
+       .group = "Model",
+       .help = "Activation of each hidden layer",
+       .value = LayerRow::name_of(ATOLL_FIELD(activation), kActivations),
+       .plan = PlanRole::kMadeFor},
+      {.name = "skip",
+       .group = "Model",
+       .help = "What is added to each hidden layer's convolution: nothing, its input, or a linear "
+               "layer of it",
+       .value = LayerRow::name_of(ATOLL_FIELD(skip), {Skip::kNone, Skip::kIdentity, Skip::kLinear}),
+       .plan = PlanRole::kMadeFor},
+      {.name = "skip-from",
+       .group = "Model",
+       .help = "Which input --skip adds: the layer's own, or the first layer's",
+       .value = LayerRow::name_of(ATOLL_FIELD(skip_from), {SkipFrom::kPrevious, SkipFrom::kFirst}),
+       .plan = PlanRole::kMadeFor},
+      {.name = "root",
+       .group = "Model",
+       .help = "What a convolution adds of the node's own row: what is usual for it, nothing, the "
+               "row, (1 + a trained number) times the row, or a linear layer of it",
+       .value = LayerRow::name_of(ATOLL_FIELD(root), {Root::kUsual, Root::kNone, Root::kIdentity,
+                                                      Root::kEpsilon, Root::kLinear}),
+       .plan = PlanRole::kMadeFor},
+      {.name = "alpha",
+       .group = "Model",
+       .help = "gcnii, appnp: share of the first row in every layer, in [0, 1]",
+       .value = LayerRow::number(ATOLL_FIELD(alpha), 0.0, 1.0)},
+      {.name = "theta",
+       .group = "Model",
+       .help = "gcnii: layer l multiplies by its weight with share log(theta / l + 1)",
+       .value = LayerRow::above(ATOLL_FIELD(theta), 0)},
+  };
+  return table;
+}
+
+ModelDescription parse_description(const Json& file, const std::string& place) {
+  if (!file.is_object()) fail_option("{}: it is no table of keys and values", place);
+  for (const auto& [key, value] : file.items()) {
+    if (key != "input" && key != "head" && key != "layer") {
+      fail_option("{}: unknown key '{}'; allowed are input, head and [[layer]]", place, key);
+    }
+  }
+  ModelDescription model;
+  if (file.contains("input")) {
+    const std::string at = place + ": input";
+    InputLayer& input = model.input.emplace();
+    read_fields(input_fields(), file.at("input"), at, {}, input);
+    if (input.columns == 0) fail_option("{}: 'columns' is missing", at);
+  }
+  if (file.contains("head")) {
+    HeadFields head;
+    const std::string at = place + ": head";
+    read_fields(head_fields(), file.at("head"), at, {}, head);
+    model.jump = head.jump;
+    model.has_head = head.linear;
+    if (head.jump != Jump::kLast && !head.linear) {
+      fail_option("{}: jump = \"{}\" needs layer = \"linear\"", at, to_string(head.jump));
+    }
+  }
+  const Json layers = file.contains("layer") ? file.at("layer") : Json::array();
+  if (!layers.is_array() || layers.empty()) {
+    fail_option("{}: it has no [[layer]]; a model has at least one", place);
+  }
+  // Which layer gives the logits if no head does: the last one that changes columns.
+  std::size_t output = layers.size();
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::string name = layers[i].is_object() && layers[i].contains("convolution") &&
+                                     layers[i].at("convolution").is_string()
+                                 ? layers[i].at("convolution").get<std::string>()
+                                 : LayerDescription().convolution;
+    const auto kind = std::ranges::find(convolution_kinds(), name, &ConvolutionKind::name);
+    if (kind != convolution_kinds().end() && !kind->keeps_columns) output = i;
+  }
+  if (!model.has_head && output == layers.size()) {
+    fail_option(
+        "{}: no layer gives the logits: it needs head = {{layer = \"linear\"}}, or a layer "
+        "with a weight that changes the number of columns",
+        place);
+  }
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    LayerEntry entry;
+    entry.layer.dropout = 0;
+    read_fields(layer_fields(), layers[i], fmt::format("{}: [[layer]] {}", place, i + 1), {},
+                entry);
+    const ConvolutionKind& kind = convolution_named(entry.layer.convolution);
+    const std::string at = fmt::format("{}: [[layer]] {}", place, i + 1);
+    const bool gives_logits = !model.has_head && i == output;
+    if (gives_logits) {
+      if (entry.repeat != 1) {
+        fail_option(
+            "{}: it gives the logits, so 'repeat' is left out; a model with "
+            "head = {{layer = \"linear\"}} has no such layer",
+            at);
+      }
+      for (const char* key : {"columns", "norm", "activation", "dropout"}) {
+        if (!layers[i].contains(key)) continue;
+        fail_option(
+            "{}: it gives the logits, so '{}' is left out; a model with "
+            "head = {{layer = \"linear\"}} has no such layer",
+            at, key);
+      }
+    } else if (kind.keeps_columns && entry.layer.columns > 0) {
+      fail_option("{}: {} gives as many columns as it gets; leave out 'columns'", at, kind.name);
+    } else if (!kind.keeps_columns && entry.layer.columns == 0) {
+      fail_option("{}: 'columns' is missing", at);
+    }
+    const bool is_plain = gives_logits || !kind.has_weight;
+    if (is_plain && !layers[i].contains("activation")) {
+      entry.layer.activation = ActivationFunction::kNone;
+    }
+    const auto repeat = static_cast<std::size_t>(entry.repeat);
+    if (model.layers.size() + repeat > kMostLayers) {
+      fail_option("{}: more than {} layers", place, kMostLayers);
+    }
+    model.layers.insert(model.layers.end(), repeat, entry.layer);
+  }
+  return model;
+}
+
+}  // namespace atl

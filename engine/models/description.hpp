@@ -1,0 +1,75 @@
+// What a model is made of, layer by layer: what options and model files are turned into, and what
+// the program is written from.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "base/option.hpp"
+#include "kernels/views.hpp"
+
+namespace atl {
+
+enum class Norm { kNone, kLayer, kBatch };
+// Norm, activation and dropout follow a convolution, or come before it (pre-activation; He et al.
+// 2016, Li et al. 2020).
+enum class NormPlace { kAfter, kBefore };
+// What is added to what a convolution gives.
+enum class Skip { kNone, kIdentity, kLinear };
+enum class SkipFrom { kPrevious, kFirst };  // the layer's input, or that of the first layer
+// What of the node's own row a convolution adds: nothing, the row, (1 + e) times the row with a
+// trained e that starts at 0, or a product with a weight of its own.
+enum class Root { kUsual, kNone, kIdentity, kEpsilon, kLinear };
+// What the head gets of the layers' outputs (jumping knowledge; Xu et al. 2018).
+enum class Jump { kLast, kSum, kConcatenate, kMax };
+
+const char* to_string(Norm norm);        // "none", "layer" or "batch"
+const char* to_string(NormPlace place);  // "after" or "before"
+const char* to_string(Skip skip);        // "none", "identity" or "linear"
+const char* to_string(SkipFrom from);    // "previous" or "first"
+const char* to_string(Root root);        // "usual", "none", "identity", "epsilon" or "linear"
+const char* to_string(Jump jump);        // "last", "sum", "concatenate" or "max"
+
+// What can be chosen for every layer.
+struct LayerOptions {
+  Norm norm = Norm::kNone;
+  NormPlace norm_place = NormPlace::kAfter;
+  ActivationFunction activation = ActivationFunction::kRelu;
+  double dropout = 0.5;
+  Skip skip = Skip::kNone;
+  SkipFrom skip_from = SkipFrom::kPrevious;
+  Root root = Root::kUsual;
+  double alpha = 0.1;  // gcnii, appnp: share of the first row
+  double theta = 0.5;  // gcnii: layer l multiplies with the weight by log(theta / l + 1)
+};
+const OptionTable<LayerOptions>& layer_options();
+
+struct LayerDescription : LayerOptions {
+  std::string convolution = "gcn";  // see convolution_names()
+  std::int64_t columns = 0;         // of its output; 0: as many as its input has
+};
+
+struct ModelDescription {
+  struct InputLayer {
+    std::int64_t columns = 0;
+    ActivationFunction activation = ActivationFunction::kNone;
+    double dropout = 0;
+  };
+  std::optional<InputLayer> input;  // x W + b before the first layer
+  std::vector<LayerDescription> layers;
+  Jump jump = Jump::kLast;
+  bool has_head = false;  // x W + b behind the last layer, which gives the logits then
+};
+
+// Of all layers of all kinds.
+inline constexpr int kMostLayers = 200;
+
+// A model file (docs/models.md) as JSON, or, from TOML, as ModelConfig::description holds it.
+// Layers that give the logits have 0 columns. Both throw Error{kOption} naming the file, the layer,
+// the key, the value found and those allowed.
+ModelDescription parse_description(const Json& file, const std::string& place);
+std::string read_model_file(const std::filesystem::path& path);
+
+}  // namespace atl
