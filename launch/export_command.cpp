@@ -31,8 +31,8 @@ void run_export(const ExportArguments& arguments) {
   write_atomically(folder.path() / "model.safetensors", to_safetensors(to_pyg(weights, model)));
   write_atomically(folder.path() / "model.py", text);
   folder.commit();
-  print("{} of {} layers in {}: model.safetensors, and model.py, which loads it\n", model.kind,
-        model.layers, arguments.out.string());
+  print("{} of {} layers in {}: model.safetensors, and model.py, which loads it\n",
+        model_name(model), layer_count(model), arguments.out.string());
   if (model.dtype == DType::kBf16) {
     print("  trained with --dtype bf16; PyTorch computes in f32, so logits differ by rounding\n");
   }

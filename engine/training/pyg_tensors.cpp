@@ -8,31 +8,14 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "engine/training/pyg_convolutions.hpp"
 
 namespace atl {
 
 namespace {
 
-// PyG's mean takes no weights of edges.
-constexpr std::string_view kWeightedSage = R"(
-class WeightedSAGE(SAGEConv):
-    """SAGEConv whose mean takes a weight per edge, if there are any."""
-
-    def forward(self, x, edge_index, edge_weight=None):
-        if edge_weight is None:
-            return super().forward(x, edge_index)
-        source, target = edge_index
-        total = x.new_zeros(len(x)).index_add_(0, target, edge_weight)
-        weight = (edge_weight / total[target]).nan_to_num(0, 0, 0)
-        mean = torch.zeros_like(x).index_add_(0, target, weight[:, None] * x[source])
-        return self.lin_l(mean) + self.lin_r(x)
-)";
-
-// What layers have beside their convolutions, behind "norms.N.".
-constexpr PygTensor kNormTensors[] = {
-    {"norm.weight", "weight", PygShape::kRow},
-    {"norm.bias", "bias", PygShape::kRow},
-};
+// PyTorch counts the batches that its batch norms have seen.
+constexpr const char* kCounter = ".num_batches_tracked";
 
 // A tensor that a file must hold.
 struct ExpectedTensor {
@@ -86,50 +69,82 @@ std::vector<ExpectedTensor> own_tensors(const ModelConfig& model) {
   return tensors;
 }
 
-TensorPair pair_of(const DeclaredParameter& parameter, const std::string& pyg, PygShape shape) {
-  TensorPair pair{.own = own_tensor(parameter), .pyg = {pyg, "F32", {parameter.columns}}};
-  if (shape == PygShape::kTransposed) {
-    pair.pyg.shape.push_back(parameter.rows);
-    pair.transposed = true;
+// What stands behind `own` in `rest`, which is a tensor of that name or one of a norm that is
+// called so: "" or ".weight".
+std::optional<std::string_view> tail_of(std::string_view rest, std::string_view own) {
+  if (!rest.starts_with(own)) return std::nullopt;
+  rest.remove_prefix(own.size());
+  if (!rest.empty() && rest.front() != '.') return std::nullopt;
+  return rest;
+}
+
+struct PygName {
+  std::string name;
+  bool multiplies_as_is = false;
+};
+
+PygName pyg_name(const std::string& own, const ModelDescription& model) {
+  const std::optional<LayerName> name = layer_name(own);
+  if (!name) {  // input.weight, head.bias, head.norm.weight
+    constexpr std::string_view kHeadNorm = "head.norm.";
+    return {own.starts_with(kHeadNorm) ? "head_norm." + own.substr(kHeadNorm.size()) : own};
   }
+  const auto layer = static_cast<std::size_t>(name->layer);
+  for (const PygTensor& tensor : pyg_convolution(model.layers.at(layer), layer).tensors) {
+    if (const auto tail = tail_of(name->rest, tensor.own)) {
+      return {fmt::format("convs.{}.{}{}", layer, tensor.pyg, *tail), tensor.multiplies_as_is};
+    }
+  }
+  if (const auto tail = tail_of(name->rest, "norm")) {
+    return {fmt::format("norms.{}{}", layer, *tail)};
+  }
+  ATOLL_ASSERT(name->rest == "skip_weight", "{} has no name in PyTorch Geometric", own);
+  return {fmt::format("skips.{}.weight", layer)};
+}
+
+TensorPair pair_of(const DeclaredParameter& parameter, const ModelDescription& model) {
+  const PygName pyg = pyg_name(parameter.name, model);
+  const bool is_matrix = parameter.initialisation == Initialisation::kGlorotUniform;
+  TensorPair pair{.own = own_tensor(parameter), .pyg = {pyg.name, "F32", {parameter.columns}}};
+  pair.transposed = is_matrix && !pyg.multiplies_as_is;
+  if (pair.transposed) pair.pyg.shape.push_back(parameter.rows);
+  if (is_matrix && !pair.transposed) pair.pyg.shape = pair.own.shape;
   return pair;
 }
 
-TensorPair pair_of(const DeclaredParameter& parameter, const PygConvolution& convolution) {
-  const std::optional<LayerName> name = layer_name(parameter.name);
-  if (name) {
-    for (const PygTensor& tensor : convolution.tensors) {
-      if (tensor.own == name->rest) {
-        return pair_of(parameter, fmt::format("convs.{}.{}", name->layer, tensor.pyg),
-                       tensor.shape);
-      }
-    }
-    for (const PygTensor& tensor : kNormTensors) {
-      if (tensor.own == name->rest) {
-        return pair_of(parameter, fmt::format("norms.{}.{}", name->layer, tensor.pyg),
-                       tensor.shape);
-      }
-    }
-  }
-  ATOLL_ASSERT(false, "{} has no name in PyG", parameter.name);
-}
-
-std::vector<TensorPair> all_pairs(const ModelConfig& model) {
-  const PygConvolution& convolution = pyg_convolution(model.kind);
-  const Program program = model_program(model, Pass::kEvaluation);
+std::vector<TensorPair> all_pairs(const ModelConfig& config) {
+  const ModelDescription model = describe(config);
+  const Program program = model_program(config, Pass::kEvaluation);
   std::vector<TensorPair> pairs;
   for (const DeclaredParameter& parameter : program.parameters) {
-    pairs.push_back(pair_of(parameter, convolution));
+    pairs.push_back(pair_of(parameter, model));
   }
   for (const DeclaredNorm& norm : program.norms) {
     for (ExpectedTensor& own : own_statistics(norm)) {
-      const std::string_view rest = layer_name(own.name)->rest;  // norm.running_mean
-      const std::string name =
-          fmt::format("norms.{}.{}", layer_name(own.name)->layer, rest.substr(rest.find('.') + 1));
+      const std::string name = pyg_name(own.name, model).name;
       pairs.push_back({.own = own, .pyg = {name, "F32", own.shape}});
     }
   }
   return pairs;
+}
+
+// Tensors of PyG's classes that are no weights of the model.
+std::map<std::string, NamedTensor> constants(const ModelConfig& config) {
+  std::map<std::string, NamedTensor> result;
+  const ModelDescription model = describe(config);
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const LayerDescription& layer = model.layers[l];
+    if (!pyg_convolution(layer, l).has_epsilon || layer.root == Root::kEpsilon) continue;
+    const float epsilon = layer.root == Root::kNone ? -1.0F : 0.0F;
+    NamedTensor tensor{"F32", {1}, std::vector<std::byte>(sizeof(float))};
+    std::memcpy(tensor.bytes.data(), &epsilon, sizeof(float));
+    result[fmt::format("convs.{}.eps", l)] = tensor;
+  }
+  for (const DeclaredNorm& norm : model_program(config, Pass::kEvaluation).norms) {
+    result[pyg_name(norm.name + kCounter, model).name] = {
+        "I64", {}, std::vector<std::byte>(sizeof(std::int64_t))};
+  }
+  return result;
 }
 
 // Its elements as numbers of another type.
@@ -172,6 +187,12 @@ NamedTensor carried_over(const NamedTensor& tensor, const ExpectedTensor& from,
   return result;
 }
 
+float first_number(const NamedTensor& tensor) {
+  float number = 0;
+  std::memcpy(&number, tensor.bytes.data(), sizeof(float));
+  return number;
+}
+
 // The first few of `items`, and how many more there are.
 std::string listed(const std::vector<std::string>& items) {
   constexpr std::size_t kShown = 6;
@@ -185,9 +206,6 @@ std::string listed(const std::vector<std::string>& items) {
 std::string in_words(const std::string& dtype, const std::vector<std::int64_t>& shape) {
   return fmt::format("{} [{}]", dtype, fmt::join(shape, ", "));
 }
-
-// PyTorch counts the batches that its batch norms have seen.
-bool is_counter(std::string_view name) { return name.ends_with(".num_batches_tracked"); }
 
 void require_tensors(const SafetensorsFile& file, const std::vector<ExpectedTensor>& expected,
                      const ModelConfig& model, const std::string& place) {
@@ -206,7 +224,7 @@ void require_tensors(const SafetensorsFile& file, const std::vector<ExpectedTens
   std::vector<std::string> surplus;
   for (const auto& [name, tensor] : file.tensors) {
     const bool known =
-        is_counter(name) || std::ranges::count(expected, name, &ExpectedTensor::name) > 0;
+        name.ends_with(kCounter) || std::ranges::count(expected, name, &ExpectedTensor::name) > 0;
     if (!known) surplus.push_back(name);
   }
   std::string problems;
@@ -217,71 +235,18 @@ void require_tensors(const SafetensorsFile& file, const std::vector<ExpectedTens
   add("surplus", surplus);
   add("of another type or shape", other);
   if (problems.empty()) return;
-  fail_input("{}: not the weights of this model ({}, {} layers){}", place, model.kind, model.layers,
-             problems);
+  fail_input("{}: not the weights of this model ({} of {} layers){}", place, model_name(model),
+             layer_count(model), problems);
 }
 
 }  // namespace
 
-const std::vector<PygConvolution>& pyg_convolutions() {
-  static const std::vector<PygConvolution> rows = {
-      {.kind = "gcn",
-       .import = "GCNConv",
-       .definition = "",
-       .constructor = "GCNConv({in}, {out}, bias={bias})",
-       .tensors = {{"weight", "lin.weight"}, {"bias", "bias", PygShape::kRow}}},
-      {.kind = "sage",
-       .import = "SAGEConv",
-       .definition = kWeightedSage,
-       .constructor = "WeightedSAGE({in}, {out}, bias={bias})",
-       .tensors = {{"weight", "lin_l.weight"},
-                   {"root_weight", "lin_r.weight"},
-                   {"bias", "lin_l.bias", PygShape::kRow}}},
-  };
-  return rows;
-}
-
-const PygConvolution& pyg_convolution(const std::string& kind) {
-  std::vector<std::string_view> known;
-  for (const PygConvolution& row : pyg_convolutions()) {
-    if (row.kind == kind) return row;
-    known.push_back(row.kind);
-  }
-  fail_option(
-      "model {}: PyTorch Geometric has no class for it that this program knows; it knows {}", kind,
-      fmt::join(known, ", "));
-}
-
-std::vector<PygLayer> pyg_layers(const ModelConfig& model) {
-  const Program program = model_program(model, Pass::kEvaluation);
-  std::vector<PygLayer> layers(program.layers.size());
-  for (const DeclaredParameter& parameter : program.parameters) {
-    const std::optional<LayerName> name = layer_name(parameter.name);
-    if (!name) continue;
-    PygLayer& layer = layers.at(static_cast<std::size_t>(name->layer));
-    if (name->rest == "weight") {
-      layer.in = parameter.rows;
-      layer.out = parameter.columns;
-    }
-    if (name->rest == "bias") layer.has_bias = true;
-    if (name->rest == "norm.weight") layer.norm = Norm::kLayer;
-  }
-  for (const DeclaredNorm& norm : program.norms) {
-    layers.at(static_cast<std::size_t>(layer_name(norm.name + ".")->layer)).norm = Norm::kBatch;
-  }
-  return layers;
-}
-
 SafetensorsFile to_pyg(const SafetensorsFile& own, const ModelConfig& model) {
   SafetensorsFile result;
+  result.tensors = constants(model);
   for (const TensorPair& pair : all_pairs(model)) {
     result.tensors[pair.pyg.name] =
         carried_over(own.tensors.at(pair.own.name), pair.own, pair.pyg, pair.transposed);
-  }
-  for (const DeclaredNorm& norm : model_program(model, Pass::kEvaluation).norms) {
-    const int layer = layer_name(norm.name + ".")->layer;
-    result.tensors[fmt::format("norms.{}.num_batches_tracked", layer)] = {
-        "I64", {}, std::vector<std::byte>(sizeof(std::int64_t))};
   }
   return result;
 }
@@ -296,7 +261,16 @@ SafetensorsFile initial_weights(const SafetensorsFile& file, const ModelConfig& 
   const std::vector<TensorPair> pairs = all_pairs(model);
   std::vector<ExpectedTensor> expected;
   for (const TensorPair& pair : pairs) expected.push_back(pair.pyg);
+  const std::map<std::string, NamedTensor> fixed = constants(model);
+  for (const auto& [name, tensor] : fixed) {
+    if (!name.ends_with(kCounter)) expected.push_back({name, tensor.dtype, tensor.shape});
+  }
   require_tensors(file, expected, model, place);
+  for (const auto& [name, tensor] : fixed) {
+    if (name.ends_with(kCounter) || file.tensors.at(name).bytes == tensor.bytes) continue;
+    fail_input("{}: tensor '{}' is {}; this model has {} there", place, name,
+               first_number(file.tensors.at(name)), first_number(tensor));
+  }
   SafetensorsFile result;
   for (const TensorPair& pair : pairs) {
     result.tensors[pair.own.name] =

@@ -58,8 +58,9 @@ class ExportTest(OneFolderTest):
         self.assertEqual({entry.get("dtype") for entry in tensors.values()}, {"F32", "I64", None})
         text = self.read("exported/model.py").decode()
         compile(text, "model.py", "exec")
-        self.assertIn("            WeightedSAGE(6, 8, bias=False),\n"
-                      "            WeightedSAGE(8, 4, bias=True),\n", text)
+        self.assertIn("            WeightedSAGE(6, 8, aggr=\"mean\", root_weight=True, bias=False),\n"
+                      "            WeightedSAGE(8, 4, aggr=\"mean\", root_weight=True, bias=True),\n",
+                      text)
 
     def test_training_starts_with_the_weights_of_a_file(self):
         epochs = ["--epochs", "4", "--lr", "0.02"]
@@ -85,6 +86,21 @@ class ExportTest(OneFolderTest):
                      "--checkpoint-every", "1")
         self.succeed("train", "--config", "in-two/config.toml", "--epochs", "4", "--resume")
         self.assertEqual(self.read("in-two/model.safetensors"), self.read("whole/model.safetensors"))
+
+    def test_every_kind_of_model_is_exported(self):
+        write(self.path("model.toml"), 'input = {columns = 8}\n[[layer]]\nconvolution = "gin"\n'
+                                       'columns = 8\n[[layer]]\nconvolution = "gcn"\n')
+        for number, words in enumerate((
+                "--model gin --root epsilon", "--model gcnii", "--model appnp", "--model sgc",
+                "--model mlp", "--model mean", "--model sum", "--model gcn --jump max",
+                "--model gcn --skip linear --input-layer linear --head linear --norm-place before",
+                "--model-file model.toml")):
+            self.succeed("train", "data", *words.split(), "--epochs", "1", "--run-dir",
+                         f"kind-{number}")
+            self.succeed("export", f"kind-{number}", "--out", f"kind-{number}-pyg")
+            compile(self.read(f"kind-{number}-pyg/model.py"), "model.py", "exec")
+            self.succeed("train", "data", *words.split(), "--epochs", "1", "--run-dir",
+                         f"kind-{number}-again", "--init", f"kind-{number}-pyg/model.safetensors")
 
     def test_weights_of_another_model_are_refused(self):
         for options, texts in (
@@ -121,6 +137,10 @@ class ExportTest(OneFolderTest):
                             (["run", "--to", "onnx", "--out", "new"], "onnx not in {pyg}"),
                             (["run"], "--out is required")):
             self.assertIn(text, self.refuse("export", *words))
+        self.succeed("train", "data", "--model", "gcn", "--root", "epsilon", "--epochs", "1",
+                     "--run-dir", "epsilon")
+        self.assertIn("layer 0 (gcn): PyTorch Geometric has no class for it with root epsilon; it "
+                      "has none", self.refuse("export", "epsilon", "--out", "new"))
 
 
 if __name__ == "__main__":

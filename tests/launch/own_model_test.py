@@ -28,25 +28,28 @@ MISTAKES = r"""
 #include <atoll/atoll.hpp>
 #include <cstdlib>
 
-atl::Value good(atl::Builder& builder, atl::Value x, std::int64_t columns) {
-  const atl::Value weight = builder.weight("weight", x, columns);
-  return builder.propagate(atl::Normalisation::kMean, x, weight);
+atl::Value good(atl::Builder& builder, const atl::ConvolutionInput& input) {
+  const atl::Value weight = builder.weight("weight", input.x, input.columns);
+  return builder.propagate(atl::Normalisation::kMean, input.x, weight);
 }
-atl::Value narrow(atl::Builder& builder, atl::Value x, std::int64_t columns) {
-  return good(builder, x, columns + 1);
+atl::Value narrow(atl::Builder& builder, const atl::ConvolutionInput& input) {
+  atl::ConvolutionInput other = input;
+  ++other.columns;
+  return good(builder, other);
 }
-atl::Value twice(atl::Builder& builder, atl::Value x, std::int64_t columns) {
-  const atl::Value first = good(builder, x, columns);
-  const atl::Value second = good(builder, x, columns);
+atl::Value twice(atl::Builder& builder, const atl::ConvolutionInput& input) {
+  const atl::Value first = good(builder, input);
+  const atl::Value second = good(builder, input);
   return builder.add(first, second);
 }
-atl::Value nothing(atl::Builder&, atl::Value, std::int64_t) { return atl::kNoValue; }
-atl::Value parameter(atl::Builder& builder, atl::Value x, std::int64_t columns) {
-  return builder.weight("weight", x, columns);
+atl::Value nothing(atl::Builder&, const atl::ConvolutionInput&) { return atl::kNoValue; }
+atl::Value parameter(atl::Builder& builder, const atl::ConvolutionInput& input) {
+  return builder.weight("weight", input.x, input.columns);
 }
-atl::Value endless(atl::Builder& builder, atl::Value x, std::int64_t columns) {
-  for (int i = 0; i < 300; ++i) x = builder.aggregate(atl::Normalisation::kMean, x);
-  return good(builder, x, columns);
+atl::Value endless(atl::Builder& builder, const atl::ConvolutionInput& input) {
+  atl::ConvolutionInput hops = input;
+  for (int i = 0; i < 300; ++i) hops.x = builder.aggregate(atl::Normalisation::kMean, hops.x);
+  return good(builder, hops);
 }
 
 int main(int argc, char** argv) {
@@ -125,7 +128,7 @@ class OwnModelTest(unittest.TestCase):
             self.assertIn(f"'shape': {shape}", read_npy(self.path("rows.npy"))[0])
 
     def test_it_has_the_whole_command_line(self):
-        self.assertIn("{gcn,sage,mine}", self.succeed("train", "--help").replace(" ", ""))
+        self.assertRegex(self.succeed("train", "--help"), r"--model TEXT:\{gcn,sage,.*,mine\}")
         self.assertIn("layers.1.second_weight", self.succeed("program", "data", *MODEL))
         self.succeed("bench", "data", *MODEL, *LOCAL, "--ranks", "2", "--warmup", "1", "--epochs",
                      "2")
@@ -138,7 +141,18 @@ class OwnModelTest(unittest.TestCase):
         result = run(["train", "data", *MODEL, *LOCAL, "--ranks", "2", "--recompute", "all",
                       "--run-dir", "none"], self.folder, program=self.program)
         self.assertEqual(result.returncode, 2)
-        self.assertIn("keeps its one aggregate", result.stderr)
+        self.assertIn("only a first layer that keeps its aggregate", result.stderr)
+        # It is a convolution of model files, too; the function's parameters are what it says.
+        write(self.path("model.toml"), 'head = {jump = "sum", layer = "linear"}\n[[layer]]\n'
+                                       'convolution = "mine"\ncolumns = 8\nrepeat = 2\n')
+        self.succeed("train", "data", "--model-file", "model.toml", "--epochs", "2", "--run-dir",
+                     "from-file")
+        self.succeed("predict", "from-file", "data", "--out", "labels-of-file.npy")
+        # PyTorch Geometric has no such convolution, but weights can start another run.
+        result = run(["export", "planned", "--out", "exported"], self.folder, program=self.program)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("layer 0 (mine): PyTorch Geometric has no class for it", result.stderr)
+        self.train("further", "--epochs", "1", "--init", "planned/model.safetensors")
         result = run(["train", "data", "--modle", "mine"], self.folder, program=self.program)
         self.assertIn("own_model: error: unknown option '--modle'", result.stderr)
 
@@ -150,11 +164,13 @@ class OwnModelTest(unittest.TestCase):
                          program=program)
             self.assertEqual(result.returncode, 2)
             self.assertIn("model.safetensors: it is a model 'mine', which this program does not "
-                          "have; it has gcn, sage", result.stderr)
+                          "have; it has gcn, sage, ", result.stderr)
             result = run(["train", "--config", "foreign/config.toml", "--resume"], self.folder,
                          program=program)
             self.assertEqual(result.returncode, 2)
             self.assertRegex(result.stderr, r"config\.toml.*mine.*gcn.*sage")
+            result = run(["export", "foreign", "--out", "exported"], self.folder, program=program)
+            self.assertIn("it is a model 'mine', which this program does not", result.stderr)
             self.assertFalse(os.path.exists(self.path("labels.npy")))
 
     def refuse_mistake(self, model, name="usual", **environment):
@@ -174,8 +190,8 @@ class OwnModelTest(unittest.TestCase):
         for name in ("", "two words", "-mine", "a/b", "ümlaut", "x" * 65, "a,b", "a\n"):
             self.assertIn("a model of this program is named '", self.refuse_mistake("gcn", name))
         for name in ("gcn", "narrow"):
-            self.assertIn(f"named '{name}', and so is another; taken are: gcn, sage, narrow, ",
-                          self.refuse_mistake("gcn", name))
+            self.assertRegex(self.refuse_mistake("gcn", name),
+                             f"named '{name}', and so is another; taken are: gcn, sage, .*narrow")
         self.assertIn("model 'usual' of this program has no function",
                       self.refuse_mistake("gcn", MODEL_FUNCTION="none"))
 

@@ -76,22 +76,34 @@ std::string refusal(const SafetensorsFile& file, const ModelConfig& model) {
 
 class PygTensors : public ::testing::TestWithParam<Norm> {};
 
+void expect_comes_back(const ModelConfig& model, const std::string& label) {
+  const SafetensorsFile own = state_of(model);
+  const SafetensorsFile there = to_pyg(own, model);
+  const SafetensorsFile back = initial_weights(there, model, "weights.safetensors");
+  ASSERT_EQ(back.tensors.size(), own.tensors.size()) << label;
+  for (const auto& [name, tensor] : own.tensors) {
+    EXPECT_EQ(back.tensors.at(name).dtype, tensor.dtype) << label << name;
+    EXPECT_EQ(back.tensors.at(name).shape, tensor.shape) << label << name;
+    EXPECT_EQ(back.tensors.at(name).bytes, tensor.bytes) << label << name;
+  }
+  for (const auto& [name, tensor] : there.tensors) {
+    const bool counter = name.ends_with("num_batches_tracked");
+    EXPECT_EQ(tensor.dtype, counter ? "I64" : "F32") << label << name;
+  }
+}
+
 TEST_P(PygTensors, EveryModelComesBackAsItWent) {
-  for (const PygConvolution& convolution : pyg_convolutions()) {
-    const ModelConfig model = small_model(convolution.kind, GetParam());
-    const SafetensorsFile own = state_of(model);
-    const SafetensorsFile there = to_pyg(own, model);
-    const SafetensorsFile back = initial_weights(there, model, "weights.safetensors");
-    ASSERT_EQ(back.tensors.size(), own.tensors.size()) << convolution.kind;
-    for (const auto& [name, tensor] : own.tensors) {
-      EXPECT_EQ(back.tensors.at(name).dtype, tensor.dtype) << name;
-      EXPECT_EQ(back.tensors.at(name).shape, tensor.shape) << name;
-      EXPECT_EQ(back.tensors.at(name).bytes, tensor.bytes) << name;
-    }
-    for (const auto& [name, tensor] : there.tensors) {
-      const bool counter = name.ends_with("num_batches_tracked");
-      EXPECT_EQ(tensor.dtype, counter ? "I64" : "F32") << name;
-    }
+  for (const std::string& kind : model_kinds()) {
+    ModelConfig model = small_model(kind, GetParam());
+    expect_comes_back(model, kind + " ");
+    model.input_layer = InputLayerChoice::kLinear;
+    model.head = HeadChoice::kLinear;
+    model.skip = Skip::kLinear;
+    expect_comes_back(model, kind + " with skips ");
+    model.norm_place = NormPlace::kBefore;
+    model.jump = Jump::kConcatenate;
+    model.skip_from = SkipFrom::kFirst;
+    expect_comes_back(model, kind + " with norms before ");
   }
 }
 
@@ -121,15 +133,64 @@ TEST(PygNames, AreThoseOfItsClasses) {
             (std::vector<float>{200, 202, 204, 201, 203, 205}));
 }
 
-TEST(PygNames, LayersSayWhatTheirModulesNeed) {
-  const std::vector<PygLayer> layers = pyg_layers(small_model("gcn", Norm::kBatch));
-  ASSERT_EQ(layers.size(), 3U);
-  EXPECT_EQ(layers[0].in, 3);
-  EXPECT_EQ(layers[0].out, 4);
-  EXPECT_EQ(layers[1].norm, Norm::kBatch);
-  EXPECT_FALSE(layers[1].has_bias);
-  EXPECT_EQ(layers[2].norm, Norm::kNone);
-  EXPECT_TRUE(layers[2].has_bias);
+std::vector<std::string> names_in_pyg(const ModelConfig& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : to_pyg(state_of(model), model).tensors) names.push_back(name);
+  return names;
+}
+
+TEST(PygNames, GinHasAnMlpAndAnEpsilon) {
+  ModelConfig model = small_model("gin", Norm::kLayer);
+  model.layers = 2;
+  EXPECT_THAT(names_in_pyg(model),
+              ::testing::ElementsAre(
+                  "convs.0.eps", "convs.0.nn.0.weight", "convs.0.nn.1.bias", "convs.0.nn.1.weight",
+                  "convs.0.nn.3.weight", "convs.1.eps", "convs.1.nn.0.bias", "convs.1.nn.0.weight",
+                  "convs.1.nn.3.bias", "convs.1.nn.3.weight", "norms.0.bias", "norms.0.weight"));
+  EXPECT_EQ(values_of<float>(to_pyg(state_of(model), model).tensors.at("convs.0.eps")),
+            std::vector<float>{0});
+  model.root = Root::kNone;  // -1 + 1 times the node's row
+  EXPECT_EQ(values_of<float>(to_pyg(state_of(model), model).tensors.at("convs.0.eps")),
+            std::vector<float>{-1});
+  model.root = Root::kEpsilon;
+  EXPECT_EQ(to_pyg(state_of(model), model).tensors.at("convs.0.eps").bytes,
+            state_of(model).tensors.at("layers.0.epsilon").bytes);
+}
+
+TEST(PygNames, SkipsInputAndHeadAreLinearLayers) {
+  ModelConfig model = small_model("gcn", Norm::kLayer);
+  model.layers = 1;
+  model.input_layer = InputLayerChoice::kLinear;
+  model.head = HeadChoice::kLinear;
+  model.skip = Skip::kLinear;
+  model.norm_place = NormPlace::kBefore;
+  EXPECT_THAT(
+      names_in_pyg(model),
+      ::testing::ElementsAre("convs.0.bias", "convs.0.lin.weight", "head.bias", "head.weight",
+                             "head_norm.bias", "head_norm.weight", "input.bias", "input.weight",
+                             "norms.0.bias", "norms.0.weight", "skips.0.weight"));
+  EXPECT_EQ(to_pyg(state_of(model), model).tensors.at("head.weight").shape,
+            (std::vector<std::int64_t>{2, 4}));
+}
+
+TEST(PygNames, TheWeightOfGcniiIsNotTransposed) {
+  const ModelConfig model = small_model("gcnii");
+  const SafetensorsFile own = state_of(model);
+  EXPECT_EQ(to_pyg(own, model).tensors.at("convs.1.weight1").bytes,
+            own.tensors.at("layers.1.weight").bytes);
+}
+
+TEST(PygNames, WhatPygHasNoClassForIsRefused) {
+  ModelConfig model = small_model("gcn");
+  model.root = Root::kEpsilon;
+  try {
+    to_pyg(state_of(model), model);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kOption);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("layer 0 (gcn)"), HasSubstr("root epsilon"),
+                                    HasSubstr("it has none")));
+  }
 }
 
 TEST(InitialWeights, AllThatDoesNotFitIsListed) {
@@ -138,11 +199,19 @@ TEST(InitialWeights, AllThatDoesNotFitIsListed) {
   file.tensors["convs.0.weight"] = file.tensors.extract("convs.0.lin.weight").mapped();
   file.tensors["convs.1.lin.weight"].shape = {2, 8};
   file.tensors["convs.2.bias"] = counted<double>("F64", {2}, 0);
-  EXPECT_THAT(refusal(file, model),
-              AllOf(HasSubstr("weights.safetensors: not the weights of this model (gcn, 3 layers)"),
-                    HasSubstr("missing: convs.0.lin.weight"), HasSubstr("surplus: convs.0.weight"),
-                    HasSubstr("convs.1.lin.weight is F32 [2, 8] and must be F32 [4, 4]"),
-                    HasSubstr("convs.2.bias is F64 [2] and must be F32 [2]")));
+  EXPECT_THAT(
+      refusal(file, model),
+      AllOf(HasSubstr("weights.safetensors: not the weights of this model (gcn of 3 layers)"),
+            HasSubstr("missing: convs.0.lin.weight"), HasSubstr("surplus: convs.0.weight"),
+            HasSubstr("convs.1.lin.weight is F32 [2, 8] and must be F32 [4, 4]"),
+            HasSubstr("convs.2.bias is F64 [2] and must be F32 [2]")));
+}
+
+TEST(InitialWeights, AnotherFixedEpsilonIsRefused) {
+  ModelConfig model = small_model("gin");
+  const SafetensorsFile file = to_pyg(state_of(model), model);
+  model.root = Root::kNone;
+  EXPECT_THAT(refusal(file, model), HasSubstr("tensor 'convs.0.eps' is 0; this model has -1"));
 }
 
 TEST(InitialWeights, LongListsAreCut) {
