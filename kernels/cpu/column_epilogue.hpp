@@ -23,6 +23,11 @@ struct ColumnEpilogue {
   const float* shift;
   ActivationFunction function;
   DropoutSpec dropout;  // with the key that counts now
+
+  // True of a function that is neither none nor relu.
+  bool curved() const {
+    return function != ActivationFunction::kNone && function != ActivationFunction::kRelu;
+  }
 };
 
 inline constexpr std::int64_t kColumnFactors = 3;
@@ -112,9 +117,10 @@ ATOLL_INLINE inline void finish_columns(const ColumnEpilogue& epilogue, std::int
   });
 }
 
+// y = epilogue(x) for row i; kCurved: as of finish_columns().
 template <int kBytes, bool kCurved, typename From, typename To>
-ATOLL_INLINE inline void finish_row_of(const ColumnEpilogue& epilogue, std::int64_t i,
-                                       std::int64_t cols, const From* x, To* y) {
+ATOLL_INLINE inline void finish_row(const ColumnEpilogue& epilogue, std::int64_t i,
+                                    std::int64_t cols, const From* x, To* y) {
   const DropoutSpec& dropout = epilogue.dropout;
   if (!dropout.active()) {
     return finish_columns<kBytes, kCurved, false>(epilogue, 0, cols, nullptr, x, y);
@@ -126,16 +132,6 @@ ATOLL_INLINE inline void finish_row_of(const ColumnEpilogue& epilogue, std::int6
     draw_halves<kBytes>(dropout.key, node, first, count, halves);
     finish_columns<kBytes, kCurved, true>(epilogue, first, count, halves, x, y);
   }
-}
-
-// y = epilogue(x) for row i.
-template <int kBytes, typename From, typename To>
-ATOLL_INLINE inline void finish_row(const ColumnEpilogue& epilogue, std::int64_t i,
-                                    std::int64_t cols, const From* x, To* y) {
-  const bool curved = epilogue.function != ActivationFunction::kNone &&
-                      epilogue.function != ActivationFunction::kRelu;
-  if (curved) return finish_row_of<kBytes, true>(epilogue, i, cols, x, y);
-  finish_row_of<kBytes, false>(epilogue, i, cols, x, y);
 }
 
 }  // namespace atl

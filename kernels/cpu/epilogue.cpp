@@ -34,15 +34,20 @@ void CpuBackend::apply_to_rows(const ColumnEpilogue& epilogue, RowRange range, C
     const std::int64_t x_bytes = y.cols * static_cast<std::int64_t>(sizeof(From));
     const std::int64_t y_bytes = y.cols * static_cast<std::int64_t>(sizeof(To));
     const std::int64_t ahead = rows_ahead(x_bytes, kBytesAheadL1);
-    run_with_vectors(isa_, [&]<int kBytes>() ATOLL_INLINE {
+    const auto finish = [&]<int kBytes, bool kCurved>() ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         // So that memory is read while numbers are drawn; what is written is read first.
         if (const std::int64_t next = i + ahead; next < range.end) {
           prefetch<3>(x.row<From>(next - range.begin), x_bytes);
           prefetch<3>(y.row<To>(next), y_bytes);
         }
-        finish_row<kBytes>(epilogue, i, y.cols, x.row<From>(i - range.begin), y.row<To>(i));
+        finish_row<kBytes, kCurved>(epilogue, i, y.cols, x.row<From>(i - range.begin),
+                                    y.row<To>(i));
       }
+    };
+    run_with_vectors(isa_, [&]<int kBytes>() ATOLL_INLINE {
+      if (epilogue.curved()) return finish.template operator()<kBytes, true>();
+      finish.template operator()<kBytes, false>();
     });
   };
   with_element(y.dtype, [&](auto element) {
@@ -114,7 +119,7 @@ void CpuBackend::do_curved_backward(ConstMatrixView dy, const ActivationGradient
         const MatrixView to{wide, 1, dy.cols, dy.cols, DType::kF32};
         write_rows<kBytes, T, float>(std::array{dy.rows_in({i, i + 1}), from.rows_in({i, i + 1})},
                                      to, {0, 1}, slope);
-        finish_row<kBytes>(drop, i, dy.cols, wide, dx.row<T>(i));
+        finish_row<kBytes, false>(drop, i, dy.cols, wide, dx.row<T>(i));
       }
     });
   });

@@ -123,7 +123,7 @@ void expect_dropout(Isa isa, std::int64_t cols, double rate) {
   epilogue.dropout.row_ids = rows;
   run_with_vectors(isa, [&]<int kBytes>() ATOLL_INLINE {
     convert_columns<kBytes>(x.data(), cols, from.data());
-    finish_row<kBytes>(epilogue, 0, cols, from.data(), y.data());
+    finish_row<kBytes, false>(epilogue, 0, cols, from.data(), y.data());
     convert_columns<kBytes>(y.data(), cols + 1, wide.data());
   });
   const auto [threshold, scale] = epilogue.dropout.rate;
