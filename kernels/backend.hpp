@@ -147,8 +147,8 @@ class Backend {
   void dot(Queue& queue, ConstMatrixView x, ConstMatrixView z, bool accumulate, MatrixView out);
   // y = max(x, z), of equal ones x; NaN if either is. All of one shape; y may be x or z.
   void maximum(Queue& queue, ConstMatrixView x, ConstMatrixView z, MatrixView y);
-  // The gradient of x in max(x, z), or of z: dx = dy where maximum() takes it, else 0. dx may be
-  // dy.
+  // The gradient of x in max(x, z): dx = dy where x >= z, else 0; or that of z, which has the rest.
+  // dx may be dy.
   void maximum_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x, ConstMatrixView z,
                         MaximumOf of, MatrixView dx);
   // activation.dx from dy, both [N, F] as activation.from is: see ActivationGradient, which must

@@ -11,23 +11,21 @@
 namespace atl {
 
 // y = erfc(z), the complementary error function, for z >= 0, at most 2e-7 off; 0 from 4 on, where
-// it is less than 2e-8. NaN is taken for 4. -log(erfc(z)) is close to a polynomial: the one here
+// it is less than 2e-8, and of NaN. -log(erfc(z)) is close to a polynomial: the one here
 // makes the largest error of erfc on [0, 4] the least (Lawson's weighted least squares), 1.6e-8.
 template <int kBytes>
 ATOLL_INLINE inline void erfc_of_positive(const typename Vectors<kBytes>::Floats& z,
                                           typename Vectors<kBytes>::Floats& y) {
   using Floats = typename Vectors<kBytes>::Floats;
-  constexpr float kEnd = 4;
-  const Floats x = z < kEnd ? z : Floats{} + kEnd;
-  Floats sum = x * 3.144156445e-5F - 3.088113534e-4F;
-  sum = sum * x + 1.03242461e-3F;
-  sum = sum * x + 5.36905678e-4F;
-  sum = sum * x - 1.958394372e-2F;
-  sum = sum * x + 1.029196089e-1F;
-  sum = sum * x + 6.365977338e-1F;
-  sum = sum * x + 1.128380252F;
-  exp_of_negative<kBytes>(-x * sum, y);
-  y = z < kEnd ? y : Floats{};
+  Floats sum = z * 3.144156445e-5F - 3.088113534e-4F;
+  sum = sum * z + 1.03242461e-3F;
+  sum = sum * z + 5.36905678e-4F;
+  sum = sum * z - 1.958394372e-2F;
+  sum = sum * z + 1.029196089e-1F;
+  sum = sum * z + 6.365977338e-1F;
+  sum = sum * z + 1.128380252F;
+  // Of less than kLeastExponent exp is 0.
+  exp_of_negative<kBytes>(z < 4.0F ? -z * sum : Floats{} - 100.0F, y);
 }
 
 // y = Phi(x) of the normal distribution.
@@ -35,8 +33,13 @@ template <int kBytes>
 ATOLL_INLINE inline void normal_distribution(const typename Vectors<kBytes>::Floats& x,
                                              typename Vectors<kBytes>::Floats& y) {
   constexpr float kRootHalf = 0.70710678F;
+  typename Vectors<kBytes>::Words bits;
+  typename Vectors<kBytes>::Floats size;
   typename Vectors<kBytes>::Floats tail;
-  erfc_of_positive<kBytes>((x < 0.0F ? -x : x) * kRootHalf, tail);
+  std::memcpy(&bits, &x, kBytes);
+  bits &= 0x7FFFFFFFU;
+  std::memcpy(&size, &bits, kBytes);
+  erfc_of_positive<kBytes>(size * kRootHalf, tail);
   tail *= 0.5F;
   y = x < 0.0F ? tail : 1.0F - tail;
 }

@@ -1,6 +1,7 @@
 // Element by element: what follows a convolution (normalisation, bias, activation, dropout in one
 // pass), its gradient, and what makes one matrix of several.
 #include <array>
+#include <cstring>
 
 #include "kernels/cpu/activation.hpp"
 #include "kernels/cpu/activation_gradient.hpp"
@@ -78,23 +79,34 @@ void CpuBackend::do_scale(Queue&, ConstMatrixView x, ConstMatrixView factor, Mat
                [=]<typename Floats>(Floats& value) ATOLL_INLINE { value = value * e; });
 }
 
+// Of masks that are combined, or used twice, GCC makes single lanes; so each selection has a
+// comparison of its own. The two here differ where one number is NaN: one of them gives it, and
+// with the other's bits it stays NaN.
 void CpuBackend::do_maximum(Queue&, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
   write_matrix(std::array{x, z}, y,
-               []<typename Floats>(Floats& first, const Floats& second)
-                   ATOLL_INLINE { first = second > first || second != second ? second : first; });
+               []<typename Floats>(Floats& first, const Floats& second) ATOLL_INLINE {
+                 typename Vectors<sizeof(Floats)>::Words bits[2];
+                 const Floats or_first = second > first ? second : first;
+                 const Floats or_second = first > second ? first : second;
+                 std::memcpy(&bits[0], &or_first, sizeof(Floats));
+                 std::memcpy(&bits[1], &or_second, sizeof(Floats));
+                 bits[0] |= bits[1];
+                 std::memcpy(&first, &bits[0], sizeof(Floats));
+               });
 }
 
 void CpuBackend::do_maximum_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
                                      ConstMatrixView z, MaximumOf of, MatrixView dx) {
-  const bool of_first = of == MaximumOf::kFirst;
-  write_matrix(std::array{dy, x, z}, dx,
-               [=]<typename Floats>(Floats& value, const Floats& first, const Floats& second)
-                   ATOLL_INLINE {
-                     const auto takes_second = second > first || second != second;
-                     const Floats to_second = takes_second ? value : Floats{};
-                     const Floats to_first = takes_second ? Floats{} : value;
-                     value = of_first ? to_first : to_second;
-                   });
+  const std::array inputs{dy, x, z};
+  if (of == MaximumOf::kFirst) {
+    return write_matrix(
+        inputs, dx,
+        []<typename Floats>(Floats& value, const Floats& first, const Floats& second)
+            ATOLL_INLINE { value = first >= second ? value : Floats{}; });
+  }
+  write_matrix(inputs, dx,
+               []<typename Floats>(Floats& value, const Floats& first, const Floats& second)
+                   ATOLL_INLINE { value = first >= second ? Floats{} : value; });
 }
 
 // Through another function than relu: dy times the slope in f32, then dropout as in the forward

@@ -103,20 +103,17 @@ struct Scaling {
   __device__ float operator()(const float (&values)[1]) const { return e * values[0]; }
 };
 
-__device__ bool takes_second(float first, float second) {
-  return second > first || second != second;
-}
-
 struct Maximum : NoPreparation {
   __device__ float operator()(const float (&values)[2]) const {
-    return takes_second(values[0], values[1]) ? values[1] : values[0];
+    const bool takes_second = values[1] > values[0] || values[1] != values[1];
+    return takes_second ? values[1] : values[0];
   }
 };
 
 struct MaximumGradient : NoPreparation {
   bool of_second;
   __device__ float operator()(const float (&values)[3]) const {
-    return takes_second(values[1], values[2]) == of_second ? values[0] : 0.0F;
+    return (values[1] >= values[2]) != of_second ? values[0] : 0.0F;
   }
 };
 

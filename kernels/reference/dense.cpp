@@ -92,17 +92,13 @@ void ReferenceBackend::do_dot(Queue&, ConstMatrixView x, ConstMatrixView z, bool
   });
 }
 
-namespace {
-bool takes_second(double first, double second) { return second > first || std::isnan(second); }
-}  // namespace
-
 void ReferenceBackend::do_maximum(Queue&, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < x.rows; ++i) {
       for (std::int64_t j = 0; j < x.cols; ++j) {
         const double first = at<T>(x, i, j);
         const double second = at<T>(z, i, j);
-        set<T>(y, i, j, takes_second(first, second) ? second : first);
+        set<T>(y, i, j, second > first || std::isnan(second) ? second : first);
       }
     }
   });
@@ -113,8 +109,8 @@ void ReferenceBackend::do_maximum_backward(Queue&, ConstMatrixView dy, ConstMatr
   with_value_type(dy.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < dy.rows; ++i) {
       for (std::int64_t j = 0; j < dy.cols; ++j) {
-        const bool second = takes_second(at<T>(x, i, j), at<T>(z, i, j));
-        set<T>(dx, i, j, second == (of == MaximumOf::kSecond) ? at<T>(dy, i, j) : 0);
+        const bool is_first = at<T>(x, i, j) >= at<T>(z, i, j);
+        set<T>(dx, i, j, is_first == (of == MaximumOf::kFirst) ? at<T>(dy, i, j) : 0);
       }
     }
   });

@@ -1,4 +1,7 @@
 // The machine's limits, the products of a model 256 wide, what follows them, and the optimizer.
+#include <cmath>
+#include <numbers>
+
 #include "tests/benchmarks/bench.hpp"
 
 namespace atl {
@@ -64,18 +67,39 @@ Case layer_gemm(Bench& bench, Product product, DType dtype) {
   return gemm(bench, product, dtype);
 }
 
-Case bias_relu(Bench& bench, DType dtype) {
+double normal_distribution(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
+
+Case bias_activation(Bench& bench, ActivationFunction function, DType dtype) {
   const std::int64_t rows = bench.scaled(kArxivNodes);
   const MatrixView x = bench.matrix(rows, kColumns, dtype);
   const MatrixView y = bench.matrix(rows, kColumns, dtype);
   Epilogue epilogue;
   epilogue.beta = bench.matrix(1, kColumns, DType::kF32);
-  epilogue.function = ActivationFunction::kRelu;
+  epilogue.function = function;
   Case made;
   made.run = [=, &bench] { bench.backend().apply_epilogue(bench.queue(), x, epilogue, y); };
   made.no_reuse_bytes = made.compulsory_bytes = 2 * bytes_in(x);
   made.checked = element(y, rows - 1, 0);
-  made.expected = std::max(0.0, Bench::value((rows - 1) * kColumns) + Bench::value(0));
+  const double sum = Bench::value((rows - 1) * kColumns) + Bench::value(0);
+  made.expected =
+      function == ActivationFunction::kGelu ? sum * normal_distribution(sum) : std::max(0.0, sum);
+  return made;
+}
+
+Case gelu_backward(Bench& bench, DType dtype) {
+  const std::int64_t rows = bench.scaled(kArxivNodes);
+  const MatrixView x = bench.matrix(rows, kColumns, dtype);
+  const MatrixView dy = bench.matrix(rows, kColumns, dtype);
+  const MatrixView dx = bench.matrix(rows, kColumns, dtype);
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().activation_backward(bench.queue(), dy, {x, dx, ActivationFunction::kGelu});
+  };
+  made.no_reuse_bytes = made.compulsory_bytes = 3 * bytes_in(x);
+  made.checked = element(dx, rows - 1, 0);
+  const double value = Bench::value((rows - 1) * kColumns);
+  const double density = std::exp(-value * value / 2) / std::sqrt(2 * std::numbers::pi);
+  made.expected = value * (normal_distribution(value) + value * density);
   return made;
 }
 
@@ -155,7 +179,9 @@ std::vector<Benchmark> dense_benchmarks() {
   for (const Product& product : products) {
     add_types(list, std::string("gemm/") + product.name, layer_gemm, product);
   }
-  add_types(list, "epilogue/bias_relu", bias_relu);
+  add_types(list, "epilogue/bias_relu", bias_activation, ActivationFunction::kRelu);
+  add_types(list, "epilogue/bias_gelu", bias_activation, ActivationFunction::kGelu);
+  add_types(list, "gelu_backward", gelu_backward);
   add_types(list, "epilogue/norm_relu_dropout", norm_relu_dropout);
   list.push_back({"adam/16M", [](Bench& bench) { return adam(bench, bench.limit_size(1 << 24)); }});
   // The parameters of those three layers.
