@@ -235,7 +235,8 @@ ModelDescription parse_description(const Json& file, const std::string& place) {
                                  ? layers[i].at("convolution").get<std::string>()
                                  : LayerDescription().convolution;
     const auto kind = std::ranges::find(convolution_kinds(), name, &ConvolutionKind::name);
-    if (kind != convolution_kinds().end() && !kind->keeps_columns) output = i;
+    // An unknown one gets its own message below.
+    if (kind == convolution_kinds().end() || !kind->keeps_columns) output = i;
   }
   if (!model.has_head && output == layers.size()) {
     fail_option(
