@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/text.hpp"
+#include "engine/comm/transport.hpp"
 #include "engine/training/prediction.hpp"
 #include "engine/training/pyg_tensors.hpp"
 #include "launch/command.hpp"
@@ -21,6 +22,7 @@ struct ExportArguments {
 };
 
 void run_export(const ExportArguments& arguments) {
+  if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
   const SafetensorsFile file = read_run_model(arguments.run);
   const ModelConfig model = read_model_options(file, path).model;

@@ -44,11 +44,12 @@ struct SharedContents {
   const char* name;
   std::string (*checksum)(const fs::path&);
 };
-constexpr std::array<SharedContents, 5> kContents = {{
+constexpr std::array<SharedContents, 6> kContents = {{
     {"dataset", "the checksum of the dataset", dataset_checksum},
     {"plan", "the checksum of --plan", checksum_of},
     {"calibration", "the checksum of --calibration", checksum_of},
     {"init", "the checksum of --init", checksum_of},
+    {"model-file", "the checksum of --model-file", checksum_of},
     {"run", "the checksum of the run's model", model_checksum},
 }};
 

@@ -93,9 +93,16 @@ class AgreementTest(unittest.TestCase):
     def test_files_that_every_rank_reads(self):
         for name, text in (("a.json", "{}"), ("b.json", "{ }")):
             write(os.path.join(self.folder, name), text)
-        for option in ("--plan", "--calibration"):
+        for option in ("--plan", "--calibration", "--init"):
             self.refuse([TRAIN + [option, "a.json"], TRAIN + [option, "b.json"]],
                         f"the checksum of {option} is", "(a.json) on rank 0", "(b.json) on rank 1")
+
+    def test_model_files(self):
+        for name, convolution in (("a.toml", "gcn"), ("b.toml", "sage")):
+            write(os.path.join(self.folder, name), f'[[layer]]\nconvolution = "{convolution}"\n')
+        words = ["train", "data", "--epochs", "1", "--model-file"]
+        self.refuse([words + ["a.toml"], words + ["b.toml"]], "the checksum of --model-file is",
+                    "(a.toml) on rank 0", "(b.toml) on rank 1")
 
     def test_environment(self):
         self.refuse([TRAIN, TRAIN], "ATOLL_VECTORS is not set on rank 0 and baseline on rank 1",
@@ -135,6 +142,10 @@ class AgreementTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         result = run(["partition", "data", "--parts", "3"], self.folder, ranks=2)
         self.assertEqual(result.returncode, 0, result.stderr)
+        for words in ([*TRAIN, "--run-dir", "exported-run"],
+                      ["export", "exported-run", "--out", "exported"]):
+            result = run(words, self.folder, ranks=2)
+            self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(run(["--version"], self.folder, ranks=2).stdout.count("atoll"), 1)
 
     def test_more_ranks_than_nodes(self):
