@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -65,6 +66,8 @@ std::int64_t group_room(const fs::path& group, const GroupFiles& files) {
 
 }  // namespace
 
+std::int64_t resident_bytes() { return proc_field("/proc/self/status", "VmRSS:"); }
+
 std::int64_t peak_resident_bytes() { return proc_field("/proc/self/status", "VmHWM:"); }
 
 std::int64_t available_memory_bytes(const fs::path& root) {
@@ -81,6 +84,23 @@ void drop_mapped_pages(std::span<const std::byte> mapped) {
   const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size()) / page * page;
   // Only advice: where it is not taken, the pages stay.
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+std::optional<std::int64_t> parse_bytes(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  std::string_view unit(end, text.data() + text.size());
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"B", 1},           {"KB", 1e3},        {"MB", 1e6},        {"GB", 1e9},       {"TB", 1e12},
+      {"KiB", 1LL << 10}, {"MiB", 1LL << 20}, {"GiB", 1LL << 30}, {"TiB", 1LL << 40}};
+  for (const auto& [name, bytes] : kUnits) {
+    if (unit != name) continue;
+    const double all = number * bytes;
+    if (all >= 1 && all < 9e18) return static_cast<std::int64_t>(all);
+  }
+  return std::nullopt;
 }
 
 std::string format_bytes(std::int64_t bytes) {

@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace atl {
 
+std::int64_t resident_bytes();       // of this process now (VmRSS)
 std::int64_t peak_resident_bytes();  // of this process since its start (VmHWM)
 // Memory the kernel estimates to be available without swapping, capped by what is left of the
 // limits of this process's control groups (version 1 and 2) and of all groups around them. root: of
@@ -18,5 +21,7 @@ std::int64_t available_memory_bytes(const std::filesystem::path& root = "/");
 // read.
 void drop_mapped_pages(std::span<const std::byte> mapped);
 std::string format_bytes(std::int64_t bytes);  // "1.50 GiB"
+// "8GiB", "1.5 GB", "500MB", "4096B" as bytes; empty for other text, and for less than one byte.
+std::optional<std::int64_t> parse_bytes(std::string_view text);
 
 }  // namespace atl

@@ -7,6 +7,7 @@
 
 #include "engine/models/description.hpp"
 #include "engine/program/builder.hpp"
+#include "engine/program/drop_values.hpp"
 
 namespace atl {
 
@@ -35,6 +36,8 @@ struct ModelConfig : LayerOptions {
   bool recompute_all = false;            // by every pair of ranks: see sized()
   Recomputation recomputation;           // of halo rows of the first layer's output
   DType dtype = DType::kF32;             // storage of activations and messages: f32 or bf16
+  std::string memory;                    // what a rank may take, see parse_bytes(); empty: all
+  Dropping dropping;                     // of values in training
 
   // The model for a dataset, on so many ranks.
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks) const;

@@ -1,5 +1,7 @@
 #include "engine/models/model_options.hpp"
 
+#include "base/memory.hpp"
+
 namespace atl {
 
 namespace {
@@ -12,6 +14,14 @@ std::string trace_field(const std::string& option) {
   std::string field = option;
   std::replace(field.begin(), field.end(), '-', '_');
   return field;
+}
+
+std::string memory_problem(const std::string& text) {
+  if (text.empty() || parse_bytes(text)) return "";
+  return fmt::format(
+      "'{}' is no amount of memory; allowed are a number and a unit, as 8GiB, "
+      "500MB or 2e9B",
+      text);
 }
 
 }  // namespace
@@ -131,6 +141,11 @@ const OptionTable<ModelConfig>& computation_options() {
        .help = "Keep the first aggregate of constant features",
        .value = ModelRow::on_or_off(ATOLL_FIELD(cache_aggregate)),
        .plan = PlanRole::kFixes},
+      {.name = "memory",
+       .group = "Machine",
+       .help = "Most memory of each rank for graph, features and training, as 8GiB or 500MB: "
+               "values are dropped and computed again if they must be; the numbers stay",
+       .value = ModelRow::text(ATOLL_FIELD(memory), memory_problem)},
       {.name = "recompute",
        .group = "Machine",
        .help = "Compute the first layer's output for other ranks' nodes instead of receiving it: "

@@ -47,7 +47,10 @@ double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
   std::int64_t elements =
       std::max(allocate(programs.training, programs.training_schedule, rows.held).elements,
                allocate(programs.evaluation, programs.evaluation_schedule, rows.held).elements);
-  for (const Operation& op : programs.training.operations) elements += buffer_elements(op, rows);
+  for (Value v = 0; v < programs.training.size(); ++v) {
+    if (is_made_again(programs.training, v)) continue;
+    elements += buffer_elements(programs.training.at(v), rows);
+  }
   for (const Operation& op : programs.evaluation.operations) {
     // Evaluation finds kept aggregates.
     if (!op.constant) elements += buffer_elements(op, rows);

@@ -74,13 +74,20 @@ Network::Pass Network::prepare(Program program) const {
   return pass;
 }
 
+std::int64_t Network::value_bytes(const Program& training) const {
+  const Layout layout = atl::allocate(training, atl::schedule(training), rows_, options_.sharing);
+  return std::max(layout.elements, evaluation_.layout.elements) * bytes_of(options_.dtype);
+}
+
 std::int64_t Network::bytes() const { return block_->bytes() + parameters_.bytes(); }
 
 std::int64_t Network::buffer_bytes(const HaloExchange& training,
                                    const HaloExchange& evaluation) const {
   std::int64_t total = 0;
-  for (const Operation& op : training_.program.operations) {
-    if (!op.needs_messages()) continue;
+  const Program& program = training_.program;
+  for (Value v = 0; v < program.size(); ++v) {
+    const Operation& op = program.at(v);
+    if (!op.needs_messages() || is_made_again(program, v)) continue;
     total += training.buffer_bytes(operator_of(op), op.columns, options_.dtype);
   }
   for (const Operation& op : evaluation_.program.operations) {

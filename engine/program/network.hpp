@@ -62,6 +62,9 @@ class Network {
   ~Network();
 
   std::int64_t bytes() const;
+  // Of bytes(), all but parameters, if `training` were the program of training; by default its own.
+  std::int64_t value_bytes(const Program& training) const;
+  std::int64_t value_bytes() const { return block_->bytes(); }
   // At most so many bytes of buffers for messages, those of training by `training`, those of
   // evaluations by `evaluation`.
   std::int64_t buffer_bytes(const HaloExchange& training, const HaloExchange& evaluation) const;
@@ -78,6 +81,7 @@ class Network {
   ConstMatrixView logits() const;
   // The program's embeddings of the last run_forward() of an evaluation; [inner, columns].
   ConstMatrixView embeddings() const;
+  const RankRows& rank_rows() const { return rows_; }
   // True if a forward pass of training computes what one of an evaluation does.
   bool trains_as_it_evaluates() const { return shares_forward_; }
   // Loss and gradients of this rank after run_forward() of training. Collective.

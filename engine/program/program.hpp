@@ -202,6 +202,12 @@ struct Program {
   int forward_end() const;
 };
 
+// True if v is computed a second time in a pass: its messages use the buffers of the first.
+inline bool is_made_again(const Program& program, Value v) {
+  return v > program.forward_end() && program.scope_of(v).kind == Scope::Kind::kLayer &&
+         program.scope_of(v).direction == Direction::kForward;
+}
+
 // What its parameters take; pads_operands: see ParameterSizes.
 ParameterSizes parameter_sizes(const Program& program, bool pads_operands);
 

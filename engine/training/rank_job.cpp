@@ -11,6 +11,7 @@
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/host_share.hpp"
+#include "engine/training/memory_limit.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
@@ -80,7 +81,8 @@ std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
 RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  const PartitionOptions& partition, const TrainOptions& options,
                  std::int64_t model_outputs)
-    : shard_(shard_of_rank(transport, dataset, partition, options.split_index,
+    : options_(options),
+      shard_(shard_of_rank(transport, dataset, partition, options.split_index,
                            /*training=*/model_outputs == 0, partition_quality_)),
       threads_(threads_per_rank(transport, options.threads)) {
   const Activity activity("preparing", 0, transport.rank() == 0);
@@ -115,10 +117,17 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                                        options.model.dtype, model_outputs);
     transport.barrier({"the data of each rank"});
   }
-  on_all_ranks(transport, [&] {
-    trainer_ = std::make_unique<Trainer>(options, *data_, *backend_, *queue_, transport,
-                                         device_.transport.get());
-  });
+  const auto make_trainer = [&] {
+    on_all_ranks(transport, [&] {
+      trainer_ = std::make_unique<Trainer>(options_, *data_, *backend_, *queue_, transport,
+                                           device_.transport.get());
+    });
+  };
+  make_trainer();
+  if (const auto limit = parse_bytes(options.model.memory)) {
+    options_.model.dropping = dropping_within(*limit, *trainer_, transport);
+    if (options_.model.dropping.any()) make_trainer();
+  }
   require_memory(transport, *backend_, trainer_->bytes_needed());
   {
     const HeartbeatScope scope(transport, {"the memory of each rank"});
@@ -132,6 +141,12 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     log::info("{} ranks ({}), backend {}; rank 0: {} nodes ({} central), {} halo rows, {}",
               transport.size(), transport.name(), backend_->device(), graph.inner(), graph.central,
               graph.forward.halo.halo_rows(), format_bytes(trainer_->bytes_needed()));
+    if (const Dropping& dropping = trainer_->model().dropping; dropping.any()) {
+      const std::vector<int> runs = runs_of(dropping, layer_count(trainer_->model()));
+      log::info("--memory {}: values of {} of {} layers are computed again for backward{}",
+                options.model.memory, std::ranges::count_if(runs, [](int run) { return run > 0; }),
+                runs.size(), dropping.keeps_aggregates ? ", but for aggregates" : "");
+    }
     if (some_device) log::info("{}", device_.reason);
   }
 }

@@ -14,7 +14,7 @@ namespace atl {
 // Everything one rank holds. Members are destroyed in reverse order of use.
 class RankJob {
  public:
-  // Collective. `options` must outlive it; `model_outputs`: see RankData.
+  // Collective. `model_outputs`: see RankData.
   RankJob(Transport& transport, const std::filesystem::path& dataset,
           const PartitionOptions& partition, const TrainOptions& options,
           std::int64_t model_outputs = 0);
@@ -39,6 +39,7 @@ class RankJob {
   // Throws Error{kOption} on all ranks if --cuda-graph on asks for what can't be.
   void require_replay(const TrainOptions& options, Transport& transport) const;
 
+  TrainOptions options_;
   Json partition_quality_;
   Shard shard_;
   int threads_ = 0;

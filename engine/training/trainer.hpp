@@ -86,7 +86,10 @@ class Trainer {
   void swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overlap);
 
   Network& network() { return network_; }
+  const Network& network() const { return network_; }
   const ModelConfig& model() const { return model_; }
+  const RankData& data() const { return data_; }
+  bool sends_exactly() const { return exchange_->is_exact(); }
   TraceRecorder& trace() { return trace_; }
   const std::vector<TraceSpan>& all_spans() const { return kept_spans_; }
   const Rank& rank() const { return rank_; }

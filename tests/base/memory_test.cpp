@@ -114,5 +114,16 @@ TEST_F(Groups, UnreadableFilesLimitNothing) {
   EXPECT_EQ(available(), 1000);
 }
 
+TEST(ParseBytes, TakesANumberAndAUnit) {
+  EXPECT_EQ(parse_bytes("4096B"), 4096);
+  EXPECT_EQ(parse_bytes("8GiB"), std::int64_t{8} << 30);
+  EXPECT_EQ(parse_bytes("1.5 GB"), 1500000000);
+  EXPECT_EQ(parse_bytes("500MB"), 500000000);
+  for (const char* text :
+       {"", "8", "GiB", "0B", "-1GiB", "8gib", "8GiBs", "1e30TiB", "nanGB", "0.5B"}) {
+    EXPECT_EQ(parse_bytes(text), std::nullopt) << text;
+  }
+}
+
 }  // namespace
 }  // namespace atl

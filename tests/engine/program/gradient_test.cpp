@@ -33,6 +33,7 @@ struct ModelCase {
   int recompute = 0;
   int layers = 3;
   ActivationFunction function = ActivationFunction::kRelu;
+  Dropping dropping = {};
 };
 
 Value normalised(Builder& builder, Value x, Norm norm) {
@@ -176,6 +177,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
       }
     }
     config.recomputation = recomputation;
+    config.dropping = setup.dropping;
     Network network(program_of(config, setup.function, Pass::kTraining),
                     program_of(config, setup.function, Pass::kEvaluation),
                     {.dtype = DType::kF64,
@@ -310,6 +312,52 @@ TEST_P(GradientTest, IsTheSameOnAnyNumberOfRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GradientTest, ::testing::ValuesIn(setups()));
+
+// Values that are dropped and computed again are the same to the bit, and nothing reads a dropped
+// one: dead values are poisoned.
+TEST(Dropping, ChangesNoBit) {
+  for (const std::string& kind : model_kinds()) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+      for (const OrderChoice order : {OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
+        ModelCase setup{.kind = kind, .norm = norm, .order = order, .layers = 7};
+        for (const int parts : {1, 3}) {
+          setup.dropping = {};
+          const Outcome base = run_model(setup, parts, -1, 0);
+          for (const Dropping& dropping :
+               {Dropping{1, false}, Dropping{1, true}, Dropping{2, false}, Dropping{3, true}}) {
+            setup.dropping = dropping;
+            const Outcome other = run_model(setup, parts, -1, 0);
+            EXPECT_EQ(other.loss, base.loss) << kind;
+            EXPECT_EQ(other.gradient, base.gradient) << kind;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Dropping, RunsGrowByHalfALayerTowardsTheFirst) {
+  EXPECT_EQ(runs_of({2, false}, 10), (std::vector{3, 3, 3, 2, 2, 2, 1, 1, 0, 0}));
+  EXPECT_EQ(runs_of({}, 3), (std::vector{0, 0, 0}));
+  EXPECT_EQ(runs_of({5, false}, 3), (std::vector{0, 0, 0}));
+}
+
+TEST(Dropping, TakesLessMemoryOfDeepModels) {
+  ModelConfig model;
+  model.kind = "gcnii";
+  model.layers = 64;
+  model.hidden = 32;
+  const auto elements = [&](const Dropping& dropping) {
+    model.dropping = dropping;
+    const Program program = model_program(model.sized(8, 4, 1), Pass::kTraining);
+    return allocate(program, schedule(program), {.inner = 1000}).elements / (1000 * 32);
+  };
+  // A sum and an output of each layer; inputs of 15 runs and what one of them computes again;
+  // aggregates besides.
+  EXPECT_GE(elements({}), 128);
+  EXPECT_LE(elements({1, false}), 24);
+  EXPECT_LE(elements({1, true}), 88);
+}
 
 // The exact algebra changes what travels, never the result.
 TEST(Algebra, EveryOrderGivesTheSameLossAndGradient) {
