@@ -23,6 +23,13 @@
 
 namespace atl {
 
+// For rows of a table: the base of that type, where a struct has the option's value from there.
+template <typename Base>
+struct InBase {
+  Base& operator()(Base& config) const { return config; }
+  const Base& operator()(const Base& config) const { return config; }
+};
+
 // What numbers are allowed: `least` to `most`, or above `least`.
 template <typename T>
 struct Limits {

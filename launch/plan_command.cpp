@@ -66,9 +66,11 @@ PhaseCorrections measured_corrections(const std::string& folder, const ModelConf
                                       const Topology& topology) {
   if (folder.empty()) return {};
   const TracedRun run = read_traced_run(folder);
-  if (run.model.layers != model.layers || run.model.kind != model.kind) {
-    fail_input("{}: a run of {} with {} layers, but the plan is for {} with {}", folder,
-               run.model.kind, run.model.layers, model.kind, model.layers);
+  if (layer_count(run.model) != layer_count(model) || run.model.kind != model.kind ||
+      run.model.description != model.description) {
+    fail_input("{}: a run of {} with {} layers, but the plan is for {} with {}{}", folder,
+               model_name(run.model), layer_count(run.model), model_name(model), layer_count(model),
+               model_name(run.model) == model_name(model) ? ", other ones" : "");
   }
   return common_corrections(run, topology);
 }

@@ -102,7 +102,7 @@ void run_program_command(ProgramArguments arguments) {
   const ProgramListing listing(model, pass, shape, layer_bits(job.options));
   if (arguments.json) {
     Json document = {{"dataset", info.name},
-                     {"model", model.kind},
+                     {"model", model_name(model)},
                      {"pass", arguments.pass},
                      {"dtype", to_string(model.dtype)},
                      {"parts", arguments.parts.value_or(1)},
@@ -113,7 +113,7 @@ void run_program_command(ProgramArguments arguments) {
     return;
   }
   const std::string& plan = arguments.flags.plan;
-  print("{} on {}, {} in {}{}: {} nodes and {} edges", model.kind, info.name, arguments.pass,
+  print("{} on {}, {} in {}{}: {} nodes and {} edges", model_name(model), info.name, arguments.pass,
         to_string(model.dtype), plan.empty() ? "" : " by " + plan, shape.rows.inner, shape.edges);
   if (arguments.parts) {
     fmt::print(" of part {} of {}, {} halo rows forward and {} backward", *arguments.part,

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/duration.hpp"
+#include "base/files.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "engine/training/agreement.hpp"
@@ -81,7 +82,7 @@ void choose_run_dir(const TrainArguments& arguments, Transport& transport, Train
   if (arguments.run_dir.empty()) {
     on_all_ranks(transport, [&] {
       if (transport.rank() != 0) return;
-      folder = make_new_run_dir(arguments.flags.dataset, options.model.kind).string();
+      folder = make_new_run_dir(arguments.flags.dataset, model_word(options.model)).string();
       options.start = RunStart::kNew;
     });
     share_text(transport, folder, {"run folder"});
@@ -152,6 +153,11 @@ void print_end(const std::string& program, const Json& summary, const Transport&
 std::string config_of_run(CLI::App& command, const TrainOptions& options) {
   CLI::Option* run_dir = command.get_option("--run-dir");
   if (run_dir->empty() && !options.run_dir.empty()) run_dir->add_result(options.run_dir.string());
+  CLI::Option* model_file = command.get_option("--model-file");
+  if (!model_file->empty()) {
+    model_file->clear();
+    model_file->add_result((options.run_dir / kModelFileName).string());
+  }
   return effective_config(command);
 }
 
@@ -165,6 +171,9 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
   require_sense(arguments);
   arguments.flags.resolve();  // what is wrong with it is known before any rank starts
   require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
+  const CLI::Option* file = command.get_option("--model-file");
+  const std::string model_file =
+      file->empty() ? "" : read_text(std::filesystem::path(file->results().front()));
   std::atomic<int> signal = 0;
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     TrainFlags flags = arguments.flags;
@@ -175,8 +184,8 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     const auto [options, partition] = tried_job(flags, arguments.plan_trial, transport);
     RankJob job(transport, flags.dataset, partition, options);
     const std::string config = folder->active() ? config_of_run(command, options) : "";
-    const Json summary =
-        train(options, {config, program_commit(), flags.dataset}, job, transport, *folder);
+    const Json summary = train(options, {config, program_commit(), flags.dataset, model_file}, job,
+                               transport, *folder);
     if (transport.rank() == 0) {
       print_end(command.get_parent()->get_name(), summary, transport, options);
     }

@@ -103,11 +103,8 @@ const OptionTable<LayerEntry>& layer_fields() {
         {.name = "columns", .value = Row::number(ATOLL_FIELD(layer.columns), 1, 65536)},
     };
     for (const LayerRow& row : layer_options()) {
-      rows.push_back(row.inside<LayerEntry>([](auto& entry) -> auto& {
-        using Base = std::conditional_t<std::is_const_v<std::remove_reference_t<decltype(entry)>>,
-                                        const LayerOptions, LayerOptions>;
-        return static_cast<Base&>(entry.layer);
-      }));
+      rows.push_back(row.inside<LayerDescription>(InBase<LayerOptions>())
+                         .inside<LayerEntry>(ATOLL_FIELD(layer)));
     }
     return rows;
   }();

@@ -264,6 +264,10 @@ std::string model_name(const ModelConfig& config) {
   return config.description.empty() ? config.kind : "model file";
 }
 
+std::string model_word(const ModelConfig& config) {
+  return config.description.empty() ? config.kind : "file";
+}
+
 ModelDescription describe(const ModelConfig& config) {
   ModelDescription model =
       config.description.empty()

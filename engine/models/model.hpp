@@ -44,8 +44,9 @@ struct ModelConfig : LayerOptions {
 };
 
 std::vector<std::string> model_kinds();  // "gcn", "sage", ...
-// As reports name it: its kind, or "model file".
+// As reports name it: its kind, or "model file"; as names of folders have it: "file".
 std::string model_name(const ModelConfig& config);
+std::string model_word(const ModelConfig& config);
 
 // What the options say, layer by layer. Throws Error{kOption} for an unknown kind, or for options
 // that contradict each other.

@@ -1,5 +1,7 @@
 #include "engine/models/model_options.hpp"
 
+#include <algorithm>
+
 #include "base/memory.hpp"
 
 namespace atl {
@@ -29,11 +31,7 @@ std::string memory_problem(const std::string& text) {
 const OptionTable<ModelConfig>& model_options() {
   static const OptionTable<ModelConfig> table = [] {
     const auto of_layers = [](const char* name) {
-      return option_named(layer_options(), name).inside<ModelConfig>([](auto& model) -> auto& {
-        using Base = std::conditional_t<std::is_const_v<std::remove_reference_t<decltype(model)>>,
-                                        const LayerOptions, LayerOptions>;
-        return static_cast<Base&>(model);
-      });
+      return option_named(layer_options(), name).inside<ModelConfig>(InBase<LayerOptions>());
     };
     OptionTable<ModelConfig> rows = {
         {.name = "model",
@@ -117,6 +115,33 @@ void check_model_options(const ModelConfig& model) {
       if (says_the_same || option_json(row, model) == option_json(row, ModelConfig())) continue;
       fail_option("--{}: the file of --model-file says this; leave one of them out", row.name);
     }
+  }
+  // What is set and read by nobody would be a mistake that nothing shows. Convolutions of a user's
+  // own program may read what they like.
+  struct Unread {
+    const char* option;
+    std::vector<std::string> kinds;  // that don't read it
+  };
+  static const std::vector<Unread> unread = {
+      {"hops", {"gcn", "sage", "gin", "mean", "sum", "mlp", "gcnii", "sgc"}},
+      {"alpha", {"gcn", "sage", "gin", "mean", "sum", "mlp", "sgc"}},
+      {"theta", {"gcn", "sage", "gin", "mean", "sum", "mlp", "appnp", "sgc"}},
+      {"root", {"mlp", "gcnii", "appnp", "sgc"}},
+      {"norm", {"sgc"}},
+      {"norm-place", {"sgc"}},
+      {"activation", {"sgc"}},
+      {"skip", {"sgc"}},
+  };
+  for (const auto& [option, kinds] : unread) {
+    const ModelRow& row = option_named(model_options(), option);
+    const bool is_set = option_json(row, model) != option_json(row, ModelConfig());
+    if (is_set && std::ranges::find(kinds, model.kind) != kinds.end()) {
+      fail_option("--{}: {} has no use for it; leave it out", option, model.kind);
+    }
+  }
+  if (model.skip_from != SkipFrom::kPrevious && model.skip == Skip::kNone) {
+    fail_option("--skip-from {}: nothing is added without --skip identity or linear",
+                to_string(model.skip_from));
   }
   describe(model);
 }

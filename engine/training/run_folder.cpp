@@ -30,7 +30,7 @@ constexpr const char* kConfigMark = "# Written by atoll train, checksum ";
 // What a run writes beside config.toml and checkpoints.
 constexpr std::array kOwnFiles = {kMetrics,           "summary.json", "model.safetensors",
                                   "calibration.json", "trace.json",   "trace-merged.json",
-                                  "dataflow.json"};
+                                  "dataflow.json",    kModelFileName};
 
 std::string sealed(const std::string& config) {
   return kConfigMark + to_hex(checksum(config)) + "\n" + config;

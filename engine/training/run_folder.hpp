@@ -15,6 +15,9 @@
 
 namespace atl {
 
+// The copy of --model-file in a run folder, which RUN/config.toml names.
+inline constexpr const char* kModelFileName = "model.toml";
+
 // `assignment` in metrics.jsonl (docs/quantization.md).
 Json to_json(const ExchangeReport& report);
 

@@ -51,7 +51,12 @@ class Run {
 
   Json execute() {
     const int start = resume();
-    on_all_ranks(transport_, [&] { folder_.begin(description_.config_toml, start); });
+    on_all_ranks(transport_, [&] {
+      folder_.begin(description_.config_toml, start);
+      if (!description_.model_file.empty()) {
+        folder_.write(kModelFileName, description_.model_file);
+      }
+    });
     recall(folder_.earlier_epochs());
     const int last = options_.optimizer.epochs;
     {

@@ -14,6 +14,7 @@ struct RunDescription {
   std::string config_toml;
   std::string commit;
   std::string dataset_folder;
+  std::string model_file = "";  // the text of --model-file, kept as model.toml
 };
 
 // Trains from the first epoch, or from the folder's checkpoint if options.resume, and returns the
