@@ -127,7 +127,8 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted,
           std::string_view(span.name) == "convert" ? "adam_step" : std::string(span.name);
       if (expected.contains(name)) found[name].add(span.work);
     }
-    ASSERT_GT(found.size(), 4U);
+    // mlp has no sparse product, sgc no activation.
+    ASSERT_GT(found.size(), config.kind == "mlp" || config.kind == "sgc" ? 4U : 5U);
     for (const auto& [name, counted] : expected) {
       EXPECT_EQ(counted.flops, found[name].flops) << name << ", " << parts << " ranks";
       EXPECT_EQ(counted.bytes, found[name].bytes) << name << ", " << parts << " ranks";

@@ -480,8 +480,10 @@ struct Bounds {
   double gradient;   // of each parameter
   double gradients;  // of all together
 };
-Bounds bounds_of(DType dtype) {
-  return dtype == DType::kF32 ? Bounds{1e-5, 1e-5, 1e-5} : Bounds{0.1, 1, 0.2};
+Bounds bounds_of(const OracleCase& c, DType dtype) {
+  if (dtype == DType::kF32) return {1e-5, 1e-5, 1e-5};
+  const bool is_shallow = c.variant == &kVariants[0] && (c.model == "gcn" || c.model == "sage");
+  return is_shallow ? Bounds{0.08, 0.3, 0.2} : Bounds{0.1, 1, 0.2};
 }
 
 void expect_as_oracle(const OracleCase& c, const std::vector<Way>& ways) {
@@ -492,7 +494,7 @@ void expect_as_oracle(const OracleCase& c, const std::vector<Way>& ways) {
   for (const Way& way : ways) {
     SCOPED_TRACE(fmt::format("{} {}, {} ranks, order {}", way.backend, to_string(way.dtype),
                              way.ranks, static_cast<int>(way.order)));
-    const Bounds bounds = bounds_of(way.dtype);
+    const Bounds bounds = bounds_of(c, way.dtype);
     const StepOutcome found = run_engine(c, way, dataset);
     if (expected.after.empty()) expected = run_oracle(c, csr, found);
     EXPECT_LT(deviation(found.training_logits, expected.training_logits), bounds.logits);
@@ -501,12 +503,12 @@ void expect_as_oracle(const OracleCase& c, const std::vector<Way>& ways) {
     for (const auto& [name, gradient] : expected.gradients) {
       largest = std::max(largest, largest_of(gradient));
     }
-    // A norm takes away what a bias before it adds: such gradients are rounding alone.
-    constexpr double kSmallGradient = 0.01;
+    // A norm takes away what a bias before it adds: such gradients are rounding alone, and found
+    // where a layer begins with a norm.
+    const bool begins_with_norm = std::string(c.variant->name).starts_with("before");
+    const double small = begins_with_norm ? 0.01 * largest : 0;
     for (const auto& [name, gradient] : expected.gradients) {
-      EXPECT_LT(deviation(found.gradients.at(name), gradient, kSmallGradient * largest),
-                bounds.gradient)
-          << name;
+      EXPECT_LT(deviation(found.gradients.at(name), gradient, small), bounds.gradient) << name;
     }
     EXPECT_LT(gradient_distance(found.gradients, expected.gradients), bounds.gradients);
     // The engine's weights of behind the step, but the oracle's own running statistics.
