@@ -45,6 +45,8 @@ constexpr const char* npy_descr() {
     return "<i4";
   } else if constexpr (std::is_same_v<T, std::int64_t>) {
     return "<i8";
+  } else if constexpr (std::is_same_v<T, std::uint16_t>) {
+    return "<u2";
   } else if constexpr (std::is_same_v<T, std::uint8_t>) {
     return "|u1";
   } else {

@@ -173,17 +173,31 @@ void Dataset::open_graph(const Json& json) {
   agree(json, file, "nodes", info_.nodes);
   agree(json, file, "edges", info_.edges);
   narrow_col_idx();
+  open_edge_arrays(json);
+  info_.directed = json_field<bool>(json, "directed", file);
+}
+
+void Dataset::open_edge_arrays(const Json& json) {
+  const fs::path file = folder_ / "dataset.json";
   if (auto weights = open_if_there(folder_ / "edge_weights.npy")) {
     edge_weights_ = std::move(*weights);
     edge_weights_.require_descr("<f4");
     edge_weights_.require_shape(std::vector{info_.edges});
     info_.weighted = true;
   }
-  info_.directed = json_field<bool>(json, "directed", file);
   if (json_field_or<bool>(json, "weighted", file, info_.weighted) != info_.weighted) {
     fail_input("{}: field 'weighted' is {}, but edge_weights.npy is {}", file.string(),
                !info_.weighted, info_.weighted ? "there" : "not there");
   }
+  edge_types_ = TypeArray(folder_ / "edge_types.npy", info_.edges);
+  info_.relations = edge_types_.count(json, "relations", file);
+  if (auto features = open_if_there(folder_ / "edge_features.npy")) {
+    edge_features_ = std::move(*features);
+    edge_features_.require_descr("<f4");
+    edge_features_.require_shape(std::vector<std::int64_t>{info_.edges, -1});
+    info_.edge_features = edge_features_.columns();
+  }
+  agree(json, file, "edge_features", info_.edge_features);
 }
 
 void Dataset::narrow_col_idx() {
@@ -212,6 +226,8 @@ void Dataset::open_node_arrays(const Json& json) {
     info_.features = features_.columns();
   }
   agree(json, file, "features", info_.features);
+  node_types_ = TypeArray(folder_ / "node_types.npy", info_.nodes);
+  info_.node_types = node_types_.count(json, "node_types", file);
   if (auto split = with_split_ ? open_if_there(folder_ / kSplitFile) : std::nullopt) {
     split_ = std::move(*split);
     split_.require_descr("|u1");
@@ -259,7 +275,11 @@ GraphView Dataset::graph() const {
       col_idx_.is("<i4") ? col_idx_.values<std::int32_t>() : narrowed_col_idx_;
   return {{row_ptr_.values<std::int64_t>(), columns,
            info_.weighted ? edge_weights_.values<float>() : std::span<const float>()},
-          !info_.directed};
+          !info_.directed,
+          edge_types_.values(),
+          info_.edge_features > 0 ? edge_features_.values<float>() : std::span<const float>(),
+          info_.edge_features,
+          node_types_.values()};
 }
 
 std::span<const float> Dataset::features() const {

@@ -9,6 +9,7 @@
 
 #include "base/json.hpp"
 #include "base/npy.hpp"
+#include "datasets/type_array.hpp"
 #include "partition/local_graph.hpp"
 
 namespace atl {
@@ -30,6 +31,9 @@ struct DatasetInfo {
   std::int64_t features = 0;      // columns; 0 = structure only
   std::int64_t classes = 0;       // 0 = no labels
   std::int64_t splits = 0;        // rows of split.npy; 0 = none
+  std::int64_t relations = 0;     // types of edges; 0 = edges have none
+  std::int64_t edge_features = 0;  // columns; 0 = none
+  std::int64_t node_types = 0;     // 0 = nodes have none
   bool directed = false;
   bool weighted = false;
   Task task = Task::kSingleLabel;
@@ -47,16 +51,16 @@ class Dataset {
 
   const DatasetInfo& info() const { return info_; }
   const std::filesystem::path& folder() const { return folder_; }
-  GraphView graph() const;
+  GraphView graph() const;                             // with types and features of edges
   std::span<const float> features() const;             // [nodes, info.features]
   std::span<const std::int32_t> labels() const;        // single-label, binary: [nodes], -1 = none
   std::span<const std::uint8_t> multi_labels() const;  // multi-label: [nodes, classes], 255 = none
   // [nodes] of split `index`; throws Error{kOption} naming the valid indices if there is none.
   std::span<const std::uint8_t> split(std::int64_t index) const;
 
-  // Checks checksums, ids, finite features and weights, labels and splits in range, training nodes
-  // in every split, symmetry if `directed` is false. Throws Error{kInput} with file, place, value
-  // and allowed values.
+  // Checks checksums, ids, finite features and weights, types, labels and splits in range, training
+  // nodes in every split, symmetry if `directed` is false. Throws Error{kInput} with file, place,
+  // value and allowed values.
   void validate() const;
   // Only compares every file with its checksum in dataset.json, if it states one.
   void validate_checksums() const;
@@ -72,6 +76,7 @@ class Dataset {
 
  private:
   void open_graph(const Json& json);
+  void open_edge_arrays(const Json& json);
   void narrow_col_idx();
   void open_node_arrays(const Json& json);
   void open_labels(const Json& json);
@@ -82,7 +87,8 @@ class Dataset {
   std::filesystem::path folder_;
   bool with_split_ = true;
   DatasetInfo info_;
-  NpyFile row_ptr_, col_idx_, edge_weights_, features_, labels_, split_;
+  NpyFile row_ptr_, col_idx_, edge_weights_, edge_features_, features_, labels_, split_;
+  TypeArray edge_types_, node_types_;
   std::vector<std::int32_t> narrowed_col_idx_;  // only if col_idx.npy is int64
 };
 

@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <ranges>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
@@ -22,6 +25,15 @@ std::int64_t first_wrong(std::int64_t count, const Predicate& wrong) {
     if (i < first && wrong(i)) first = i;
   }
   return first;
+}
+
+void require_finite(std::span<const float> values, std::int64_t columns, const fs::path& file) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  const std::int64_t wrong =
+      first_wrong(count, [&](std::int64_t i) { return !std::isfinite(values[i]); });
+  if (wrong == count) return;
+  fail_input("{}: row {}, column {} is {}; allowed are finite numbers", file.string(),
+             wrong / columns, wrong % columns, values[wrong]);
 }
 
 // The position of (row, column) in its sorted row, or -1.
@@ -56,6 +68,121 @@ Csr merged_rows(const CsrView& csr) {
     merged.row_ptr.push_back(static_cast<std::int64_t>(merged.col_idx.size()));
   }
   return merged;
+}
+
+// What entries `a` and `b` of a graph differ in, or nothing.
+std::string difference(const GraphView& graph, std::int64_t a, std::int64_t b) {
+  const auto differ = [](const std::string& what, auto first, auto second) {
+    return fmt::format("{} is {} one way and {} the other", what, first, second);
+  };
+  if (!graph.edge_types.empty() && graph.edge_types[a] != graph.edge_types[b]) {
+    return differ("type", graph.edge_types[a], graph.edge_types[b]);
+  }
+  if (graph.in_edges.value(a) != graph.in_edges.value(b)) {
+    return differ("weight", graph.in_edges.value(a), graph.in_edges.value(b));
+  }
+  const std::int64_t columns = graph.edge_feature_columns;
+  for (std::int64_t k = 0; k < columns; ++k) {
+    const float first = graph.edge_features[a * columns + k];
+    const float second = graph.edge_features[b * columns + k];
+    if (first != second) return differ(fmt::format("feature {}", k), first, second);
+  }
+  return {};
+}
+
+// Entries of a graph whose edges have types or features, in an order in which those between two
+// nodes can be compared one by one with those back.
+class OrderedEntries {
+ public:
+  explicit OrderedEntries(const GraphView& graph);
+
+  // Of the entries (row, column); positions for entry().
+  std::pair<std::int64_t, std::int64_t> between(std::int64_t row, std::int64_t column) const;
+  std::int64_t entry(std::int64_t position) const {
+    return order_.empty() ? position : order_[position];
+  }
+  std::int32_t column(std::int64_t position) const {
+    return graph_.in_edges.col_idx[entry(position)];
+  }
+
+ private:
+  bool less(std::int64_t a, std::int64_t b) const;
+
+  const GraphView& graph_;
+  std::vector<std::int64_t> order_;  // empty: as they are
+};
+
+bool OrderedEntries::less(std::int64_t a, std::int64_t b) const {
+  const auto key = [&](std::int64_t e) {
+    return std::tuple(graph_.in_edges.col_idx[e],
+                      graph_.edge_types.empty() ? 0 : graph_.edge_types[e],
+                      graph_.in_edges.value(e));
+  };
+  if (key(a) != key(b)) return key(a) < key(b);
+  const std::int64_t columns = graph_.edge_feature_columns;
+  return std::ranges::lexicographical_compare(graph_.edge_features.subspan(a * columns, columns),
+                                              graph_.edge_features.subspan(b * columns, columns));
+}
+
+OrderedEntries::OrderedEntries(const GraphView& graph) : graph_(graph) {
+  // Every import writes them in this order; only a hand-made folder pays for another.
+  const CsrView csr = graph.in_edges;
+  const bool ordered = first_wrong(csr.rows(), [&](std::int64_t i) {
+                         for (std::int64_t e = csr.row_ptr[i] + 1; e < csr.row_ptr[i + 1]; ++e) {
+                           if (less(e, e - 1)) return true;
+                         }
+                         return false;
+                       }) == csr.rows();
+  if (ordered) return;
+  order_.resize(csr.col_idx.size());
+  std::iota(order_.begin(), order_.end(), 0);
+#pragma omp parallel for schedule(dynamic, 256)
+  for (std::int64_t i = 0; i < csr.rows(); ++i) {
+    std::sort(order_.begin() + csr.row_ptr[i], order_.begin() + csr.row_ptr[i + 1],
+              [&](std::int64_t a, std::int64_t b) { return less(a, b); });
+  }
+}
+
+std::pair<std::int64_t, std::int64_t> OrderedEntries::between(std::int64_t row,
+                                                              std::int64_t column) const {
+  const CsrView& csr = graph_.in_edges;
+  const auto positions = std::views::iota(csr.row_ptr[row], csr.row_ptr[row + 1]);
+  const auto range = std::ranges::equal_range(
+      positions, column, {}, [&](std::int64_t p) { return std::int64_t{this->column(p)}; });
+  return {csr.row_ptr[row] + (range.begin() - positions.begin()),
+          csr.row_ptr[row] + (range.end() - positions.begin())};
+}
+
+// What an edge into `row` and the one back differ in, or nothing.
+std::string difference_in_row(const GraphView& graph, const OrderedEntries& entries,
+                              std::int64_t row) {
+  const CsrView& csr = graph.in_edges;
+  for (std::int64_t p = csr.row_ptr[row]; p < csr.row_ptr[row + 1];) {
+    const std::int64_t source = entries.column(p);
+    const auto [begin, end] = entries.between(row, source);
+    const auto [back, back_end] = entries.between(source, row);
+    if (end - begin != back_end - back) {
+      return fmt::format("row {} holds {} {} time(s), row {} holds {} {} time(s)", row, source,
+                         end - begin, source, row, back_end - back);
+    }
+    for (std::int64_t k = 0; k < end - begin; ++k) {
+      const std::string found =
+          difference(graph, entries.entry(begin + k), entries.entry(back + k));
+      if (found.empty()) continue;
+      return fmt::format("between nodes {} and {}, the {}", source, row, found);
+    }
+    p = end;
+  }
+  return {};
+}
+
+// Every edge must have one back of its type, weight and features.
+void check_equal_both_ways(const GraphView& graph, const std::string& file) {
+  const OrderedEntries entries(graph);
+  const std::int64_t row = first_wrong(
+      graph.nodes(), [&](std::int64_t i) { return !difference_in_row(graph, entries, i).empty(); });
+  if (row == graph.nodes()) return;
+  fail_input("{}: {}; 'directed' must be true", file, difference_in_row(graph, entries, row));
 }
 
 // The matrix must equal its transpose, weights and numbers of parallel edges included.
@@ -95,7 +222,8 @@ void check_symmetry(const CsrView& graph, const std::string& file) {
 }  // namespace
 
 void Dataset::validate_graph() const {
-  const CsrView csr = graph().in_edges;
+  const GraphView whole = graph();
+  const CsrView& csr = whole.in_edges;
   const std::string file = col_idx_.path().string();
   const std::int64_t edge = first_wrong(csr.nnz(), [&](std::int64_t e) {
     return csr.col_idx[e] < 0 || csr.col_idx[e] >= info_.nodes;
@@ -111,7 +239,11 @@ void Dataset::validate_graph() const {
     fail_input("{}: entry {} is {}; allowed are finite numbers", edge_weights_.path().string(),
                weight, csr.values[weight]);
   }
-  if (!info_.directed) check_symmetry(csr, file);
+  edge_types_.check(info_.relations);
+  require_finite(whole.edge_features, info_.edge_features, edge_features_.path());
+  if (info_.directed) return;
+  const bool plain = info_.relations == 0 && info_.edge_features == 0;
+  plain ? check_symmetry(csr, file) : check_equal_both_ways(whole, file);
 }
 
 void Dataset::validate_labels() const {
@@ -170,14 +302,8 @@ void Dataset::validate() const {
   const Activity activity("checking " + info_.name);
   validate_checksums();
   validate_graph();
-  const auto values = features();
-  const auto count = static_cast<std::int64_t>(values.size());
-  const std::int64_t wrong =
-      first_wrong(count, [&](std::int64_t i) { return !std::isfinite(values[i]); });
-  if (wrong < count) {
-    fail_input("{}: row {}, column {} is {}; allowed are finite numbers", features_.path().string(),
-               wrong / info_.features, wrong % info_.features, values[wrong]);
-  }
+  require_finite(features(), info_.features, features_.path());
+  node_types_.check(info_.node_types);
   validate_labels();
   validate_splits();
 }

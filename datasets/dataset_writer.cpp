@@ -27,6 +27,12 @@ Json describe_files(const fs::path& folder, bool with_split) {
   return files;
 }
 
+void add_type_fields(Json& json, const DatasetInfo& info) {
+  if (info.relations > 0) json["relations"] = info.relations;
+  if (info.edge_features > 0) json["edge_features"] = info.edge_features;
+  if (info.node_types > 0) json["node_types"] = info.node_types;
+}
+
 DatasetWriter::DatasetWriter(const fs::path& out) : folder_(out) {}
 
 void DatasetWriter::write_graph(const Csr& csr) {
@@ -38,18 +44,41 @@ void DatasetWriter::write_graph(const Csr& csr) {
   if (info_.weighted) write_npy(folder_.path() / "edge_weights.npy", csr.values);
 }
 
-std::unique_ptr<NpyWriter> DatasetWriter::write_features(std::int64_t columns) {
-  info_.features = columns;
+void DatasetWriter::write_edge_types(std::span<const std::uint16_t> types, std::int64_t relations) {
+  ATOLL_ASSERT(static_cast<std::int64_t>(types.size()) == info_.edges);
+  info_.relations = relations;
+  write_npy(folder_.path() / "edge_types.npy", types, {info_.edges});
+}
+
+void DatasetWriter::write_node_types(std::span<const std::uint16_t> types, std::int64_t count) {
+  ATOLL_ASSERT(static_cast<std::int64_t>(types.size()) == info_.nodes);
+  info_.node_types = count;
+  write_npy(folder_.path() / "node_types.npy", types, {info_.nodes});
+}
+
+std::unique_ptr<NpyWriter> DatasetWriter::matrix_writer(const char* name, std::int64_t rows,
+                                                        std::int64_t columns,
+                                                        const char* what) const {
   std::error_code error;
-  const double needed = 4.0 * static_cast<double>(info_.nodes) * static_cast<double>(columns);
+  const double needed = 4.0 * static_cast<double>(rows) * static_cast<double>(columns);
   const std::filesystem::space_info disk = std::filesystem::space(folder_.path(), error);
   if (!error && needed > static_cast<double>(disk.available)) {
-    fail_input("{}: features of {} nodes x {} columns need {:.2f} GB, the disk has {:.2f} GB left",
-               folder_.path().string(), info_.nodes, columns, needed / 1e9,
+    fail_input("{}: features of {} {} x {} columns need {:.2f} GB, the disk has {:.2f} GB left",
+               folder_.path().string(), rows, what, columns, needed / 1e9,
                static_cast<double>(disk.available) / 1e9);
   }
-  return std::make_unique<NpyWriter>(folder_.path() / "features.npy", npy_descr<float>(),
-                                     std::vector<std::int64_t>{info_.nodes, columns});
+  return std::make_unique<NpyWriter>(folder_.path() / name, npy_descr<float>(),
+                                     std::vector<std::int64_t>{rows, columns});
+}
+
+std::unique_ptr<NpyWriter> DatasetWriter::write_features(std::int64_t columns) {
+  info_.features = columns;
+  return matrix_writer("features.npy", info_.nodes, columns, "nodes");
+}
+
+std::unique_ptr<NpyWriter> DatasetWriter::write_edge_features(std::int64_t columns) {
+  info_.edge_features = columns;
+  return matrix_writer("edge_features.npy", info_.edges, columns, "edges");
 }
 
 void DatasetWriter::write_labels(std::span<const std::int32_t> labels,
@@ -98,6 +127,7 @@ DatasetInfo DatasetWriter::commit() {
   json["features"] = info_.features;
   json["classes"] = info_.classes;
   json["splits"] = info_.splits;
+  add_type_fields(json, info_);
   json["directed"] = info_.directed;
   json["weighted"] = info_.weighted;
   json["task"] = to_string(info_.task);

@@ -18,14 +18,18 @@ namespace atl {
 
 // Every array file that a dataset folder may hold, in the order of the checksum.
 inline constexpr const char* kSplitFile = "split.npy";
-inline constexpr const char* kDatasetFiles[] = {"row_ptr.npy",  "col_idx.npy", "edge_weights.npy",
-                                                "features.npy", "labels.npy",  kSplitFile};
+inline constexpr const char* kDatasetFiles[] = {
+    "row_ptr.npy",    "col_idx.npy",  "edge_weights.npy", "edge_types.npy", "edge_features.npy",
+    "node_types.npy", "features.npy", "labels.npy",       kSplitFile};
 
 // The checksum over all files: XXH3 of the lines "name checksum\n" of the files that are there, in
 // the order of kDatasetFiles. `files` is the object of dataset.json.
 std::string overall_checksum(const Json& files);
 // {name: {"bytes": n, "xxh3": hex}} of every array file in `folder`, or of all but split.npy.
 Json describe_files(const std::filesystem::path& folder, bool with_split = true);
+
+// The fields of what few datasets have, for dataset.json and shard.json, each where it is not 0.
+void add_type_fields(Json& json, const DatasetInfo& info);
 
 // Writes the arrays in any order, each at most once, then commit(). Destroyed before, it leaves
 // nothing behind. Throws Error{kOption} if `out` exists, Error{kInput} if the disk fails.
@@ -38,6 +42,11 @@ class DatasetWriter {
   const DatasetInfo& info() const { return info_; }
 
   void write_graph(const Csr& csr);
+  // One entry per edge, below `relations`; per node, below `count`.
+  void write_edge_types(std::span<const std::uint16_t> types, std::int64_t relations);
+  void write_node_types(std::span<const std::uint16_t> types, std::int64_t count);
+  // A writer for [info().edges, columns] floats, row by row; the caller closes it.
+  std::unique_ptr<NpyWriter> write_edge_features(std::int64_t columns);
   // A writer for [info().nodes, columns] floats, row by row; the caller closes it.
   std::unique_ptr<NpyWriter> write_features(std::int64_t columns);
   // One entry per node, -1 = none. Without `classes`: largest label + 1.
@@ -49,7 +58,13 @@ class DatasetWriter {
   // Throws Error{kInput} if a split has no training node. Returns the final dataset.json values.
   DatasetInfo commit();
 
+  // Where the arrays lie until commit().
+  const std::filesystem::path& folder() const { return folder_.path(); }
+
  private:
+  std::unique_ptr<NpyWriter> matrix_writer(const char* name, std::int64_t rows,
+                                           std::int64_t columns, const char* what) const;
+
   AtomicFolder folder_;
   DatasetInfo info_;
 };

@@ -15,6 +15,7 @@
 #include "base/memory.hpp"
 #include "base/progress.hpp"
 #include "base/seal.hpp"
+#include "datasets/dataset_writer.hpp"
 #include "datasets/file_list.hpp"
 #include "partition/quality.hpp"
 
@@ -46,9 +47,12 @@ void require_writable(const fs::path& folder) {
 
 // What of a dataset a partition depends on, besides options.
 Json dataset_identity(const DatasetInfo& info) {
-  return {{"name", info.name},         {"nodes", info.nodes},          {"edges", info.edges},
-          {"directed", info.directed}, {"task", to_string(info.task)}, {"classes", info.classes},
-          {"checksum", info.checksum}};
+  Json json = {
+      {"name", info.name},         {"nodes", info.nodes},          {"edges", info.edges},
+      {"directed", info.directed}, {"task", to_string(info.task)}, {"classes", info.classes},
+      {"checksum", info.checksum}};
+  add_type_fields(json, info);
+  return json;
 }
 
 void make_partition(const Dataset& dataset, int parts, const PartitionOptions& options,

@@ -29,9 +29,9 @@ const std::regex kTemporaryName(R"(\d+-[a-z]+-[a-z]+-[0-9a-f]{8}\.tmp-.+)");
 const std::regex kOwnFile(R"((partition|quality)\.json(\.tmp.*)?)");
 const std::regex kShardName(R"(part-\d+)");
 const std::regex kShardFile(
-    R"((shard\.json|((inner_ids|in_degree|out_degree|has_self_loop|features|labels|split)|)"
-    R"((forward|backward)_(row_ptr|col_idx|values|split|recv_offset|send_offset|send_rows|)"
-    R"(halo_ids))\.npy)(\.tmp.*)?)");
+    R"((shard\.json|((inner_ids|in_degree|out_degree|has_self_loop|node_types|features|labels|split)|)"
+    R"((forward|backward)_(row_ptr|col_idx|values|edge_types|edge_features|split|recv_offset|)"
+    R"(send_offset|send_rows|halo_ids))\.npy)(\.tmp.*)?)");
 
 bool has_name(const fs::path& path, const std::regex& pattern) {
   return std::regex_match(path.filename().string(), pattern);

@@ -22,12 +22,16 @@ DatasetInfo parse_info(const Json& json, const fs::path& file) {
   info.features = json_field<std::int64_t>(json, "features", file);
   info.classes = json_field<std::int64_t>(json, "classes", file);
   info.splits = json_field<std::int64_t>(json, "splits", file);
+  info.relations = json_field_or<std::int64_t>(json, "relations", file, 0);
+  info.edge_features = json_field_or<std::int64_t>(json, "edge_features", file, 0);
+  info.node_types = json_field_or<std::int64_t>(json, "node_types", file, 0);
   info.directed = json_field<bool>(json, "directed", file);
   info.weighted = json_field<bool>(json, "weighted", file);
   info.task = parse_task(json_field<std::string>(json, "task", file), file.string());
   info.provenance = json_field<Json>(json, "provenance", file);
   info.checksum = json_field<std::string>(json, "checksum", file);
-  for (const std::int64_t size : {info.nodes, info.features, info.classes, info.splits}) {
+  for (const std::int64_t size : {info.nodes, info.features, info.classes, info.splits,
+                                  info.relations, info.edge_features, info.node_types}) {
     if (size < 0) fail_input("{}: size {} in 'dataset'; allowed is 0 or more", file.string(), size);
   }
   if (info.nodes > std::numeric_limits<std::int32_t>::max()) {
@@ -99,6 +103,7 @@ class ShardReader {
   }
   void mark(const std::string& name, std::span<const GlobalId> ids, std::vector<bool>& taken) const;
   LocalMatrixView matrix(const std::string& direction, std::vector<bool>& taken);
+  void read_edge_arrays();
   void check_columns(const std::string& direction, const LocalMatrixView& matrix) const;
 
   fs::path folder_;
@@ -148,6 +153,21 @@ LocalMatrixView ShardReader::matrix(const std::string& direction, std::vector<bo
   return matrix;
 }
 
+void ShardReader::read_edge_arrays() {
+  const DatasetInfo& info = shard_.dataset_;
+  LocalMatrixView& matrix = shard_.graph_.forward;
+  const std::int64_t nnz = matrix.csr.nnz();
+  if (info.relations > 0) {
+    matrix.edge_types = array<std::uint16_t>("forward_edge_types", {nnz});
+    check_range("forward_edge_types", matrix.edge_types, 0, info.relations);
+  }
+  if (info.edge_features > 0) {
+    matrix.edge_feature_columns = info.edge_features;
+    matrix.edge_features =
+        array<float>("forward_edge_features", {nnz, matrix.edge_feature_columns});
+  }
+}
+
 void ShardReader::check_columns(const std::string& direction, const LocalMatrixView& matrix) const {
   const std::int64_t inner = shard_.graph_.inner();
   const std::int64_t columns = inner + matrix.halo.halo_rows();
@@ -179,6 +199,11 @@ void ShardReader::read_graph(std::int64_t inner) {
   graph.in_degree = array<float>("in_degree", {inner});
   graph.has_self_loop = array<std::uint8_t>("has_self_loop", {inner});
   graph.forward = matrix("forward", taken);
+  read_edge_arrays();
+  if (shard_.dataset_.node_types > 0) {
+    graph.node_types = array<std::uint16_t>("node_types", {inner});
+    check_range("node_types", graph.node_types, 0, shard_.dataset_.node_types);
+  }
   graph.out_degree = graph.symmetric ? graph.in_degree : array<float>("out_degree", {inner});
   graph.backward = graph.symmetric ? graph.forward : matrix("backward", taken);
 }

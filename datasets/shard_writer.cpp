@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "datasets/dataset_writer.hpp"
 #include "datasets/file_list.hpp"
 #include "datasets/shard.hpp"
 
@@ -20,6 +21,7 @@ Json to_json(const DatasetInfo& info) {
   json["features"] = info.features;
   json["classes"] = info.classes;
   json["splits"] = info.splits;
+  add_type_fields(json, info);
   json["directed"] = info.directed;
   json["weighted"] = info.weighted;
   json["task"] = to_string(info.task);
@@ -29,18 +31,27 @@ Json to_json(const DatasetInfo& info) {
 }
 
 // One direction's arrays; the name of each file starts with the direction.
-void write_matrix(const fs::path& folder, const std::string& direction, const LocalMatrix& matrix) {
+void write_matrix(const fs::path& folder, const std::string& direction, const DatasetInfo& info,
+                  const LocalMatrix& matrix) {
   const auto write = [&](const char* name, const auto& values) {
     write_npy(folder / (direction + "_" + name + ".npy"), values);
   };
   write("row_ptr", matrix.csr.row_ptr);
   write("col_idx", matrix.csr.col_idx);
-  if (!matrix.csr.values.empty()) write("values", matrix.csr.values);
+  if (info.weighted) write("values", matrix.csr.values);
   write("split", matrix.split);
   write("recv_offset", matrix.halo.recv_offset);
   write("send_offset", matrix.halo.send_offset);
   write("send_rows", matrix.halo.send_rows);
   write("halo_ids", matrix.halo_ids);
+}
+
+void write_edge_arrays(const fs::path& folder, const DatasetInfo& info, const LocalMatrix& matrix) {
+  if (info.relations > 0) write_npy(folder / "forward_edge_types.npy", matrix.edge_types);
+  if (info.edge_features > 0) {
+    write_npy<float>(folder / "forward_edge_features.npy", matrix.edge_features,
+                     {matrix.csr.view().nnz(), info.edge_features});
+  }
 }
 
 // The rows `ids` of a [*, columns] array.
@@ -83,12 +94,14 @@ Json describe_arrays(const fs::path& folder) {
 
 void write_shard(const fs::path& folder, const Dataset& dataset, const LocalGraph& graph) {
   const DatasetInfo& info = dataset.info();
-  write_matrix(folder, "forward", graph.forward);
-  if (!graph.symmetric) write_matrix(folder, "backward", graph.backward);
+  write_matrix(folder, "forward", info, graph.forward);
+  write_edge_arrays(folder, info, graph.forward);
+  if (!graph.symmetric) write_matrix(folder, "backward", info, graph.backward);
   write_npy(folder / "inner_ids.npy", graph.inner_ids);
   write_npy(folder / "in_degree.npy", graph.in_degree);
   if (!graph.symmetric) write_npy(folder / "out_degree.npy", graph.out_degree);
   write_npy(folder / "has_self_loop.npy", graph.has_self_loop);
+  if (info.node_types > 0) write_npy(folder / "node_types.npy", graph.node_types);
   const std::span<const GlobalId> ids = graph.inner_ids;
   if (info.features > 0) {
     write_rows(folder / "features.npy", dataset.features(), info.features, ids, true);

@@ -68,6 +68,21 @@ void describe_labels(const Dataset& dataset, DatasetStatistics& result) {
   }
 }
 
+std::vector<std::int64_t> count_types(std::span<const std::uint16_t> types, std::int64_t count) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(count), 0);
+  for (const std::uint16_t type : types) {
+    if (type < count) ++counts[type];
+  }
+  return counts;
+}
+
+// The first counts of a list.
+std::string listed(const std::vector<std::int64_t>& counts) {
+  constexpr std::size_t kMost = 16;
+  const std::span<const std::int64_t> first(counts.data(), std::min(counts.size(), kMost));
+  return fmt::format("{}{}", fmt::join(first, ", "), counts.size() > kMost ? ", ..." : "");
+}
+
 std::vector<std::string> usable_parts(const Dataset& dataset) {
   std::vector<std::string> parts;
   for (const PartitionEntry& entry : list_partitions(dataset, {}, /*every_byte=*/false)) {
@@ -96,6 +111,8 @@ DatasetStatistics describe_dataset(const Dataset& dataset) {
     result.splits.push_back(count_split(dataset, k));
   }
   describe_labels(dataset, result);
+  result.relation_counts = count_types(dataset.graph().edge_types, dataset.info().relations);
+  result.node_type_counts = count_types(dataset.graph().node_types, dataset.info().node_types);
   result.parts = usable_parts(dataset);
   return result;
 }
@@ -119,6 +136,11 @@ Json statistics_json(const Dataset& dataset, const DatasetStatistics& s,
   for (const auto& split : s.splits) {
     json["splits"].push_back({{"train", split[0]}, {"valid", split[1]}, {"test", split[2]}});
   }
+  json["relations"] = info.relations;
+  json["edge_features"] = info.edge_features;
+  json["node_types"] = info.node_types;
+  json["relation_counts"] = s.relation_counts;
+  json["node_type_counts"] = s.node_type_counts;
   json["class_counts"] = s.class_counts;
   json["unlabelled"] = s.unlabelled;
   json["parts"] = s.parts;
@@ -145,7 +167,15 @@ std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
        fmt::format("min {}, median {}, mean {:.2f}, max {}; {} isolated nodes", s.degrees.minimum,
                    s.degrees.median, s.degrees.mean, s.degrees.maximum, s.isolated));
   line("self-loops", fmt::format("{}", s.self_loops));
-  line("features", fmt::format("{}", info.features));
+  if (info.relations > 0) {
+    line("relations", fmt::format("{}; {} edges", info.relations, listed(s.relation_counts)));
+  }
+  if (info.node_types > 0) {
+    line("node types", fmt::format("{}; {} nodes", info.node_types, listed(s.node_type_counts)));
+  }
+  line("features",
+       fmt::format("{}{}", info.features,
+                   info.edge_features > 0 ? fmt::format("; {} of edges", info.edge_features) : ""));
   line("classes", fmt::format("{}; {} nodes without label", info.classes, s.unlabelled));
   if (!s.class_counts.empty()) {
     const auto [low, high] = std::minmax_element(s.class_counts.begin(), s.class_counts.end());

@@ -24,6 +24,8 @@ struct DatasetStatistics {
   std::int64_t self_loops = 0;
   std::vector<std::array<std::int64_t, 3>> splits;  // per split: train, valid, test nodes
   std::vector<std::int64_t> class_counts;           // nodes with that class
+  std::vector<std::int64_t> relation_counts;        // edges of each type; empty: they have none
+  std::vector<std::int64_t> node_type_counts;       // nodes of each type; empty: they have none
   std::int64_t unlabelled = 0;                      // nodes without any label
   // Share of edges between two labelled nodes that join equal labels; -1 without such edges or
   // for multi-label sets.

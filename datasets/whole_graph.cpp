@@ -15,9 +15,11 @@ bool fits_into_memory(const Dataset& dataset) {
   // The local graph, and what building it takes: a structure to order, and a transpose of directed
   // graphs.
   const std::int64_t graph = (info.directed ? 5 : 2) * matrix + 32 * info.nodes;
+  const std::int64_t edge_arrays =
+      info.edges * ((info.relations > 0 ? 2 : 0) + 4 * info.edge_features);
   const std::int64_t rows = info.nodes * (4 * info.features + label_bytes + info.splits);
   // Training takes at least as much again as the features.
-  return graph + 2 * rows < available_memory_bytes();
+  return graph + edge_arrays + 2 * rows < available_memory_bytes();
 }
 
 WholeGraph whole_graph(const Dataset& dataset, const PartitionOptions& options) {

@@ -24,23 +24,6 @@ std::vector<float> weighted_degrees(const CsrView& csr, std::span<const GlobalId
   return degrees;
 }
 
-// Sorts the columns [begin, end) of a row ascending and takes the values along; equal columns keep
-// their order.
-void sort_columns(Csr& csr, std::int64_t begin, std::int64_t end,
-                  std::vector<std::pair<std::int32_t, float>>& scratch) {
-  if (csr.values.empty()) {
-    std::sort(csr.col_idx.begin() + begin, csr.col_idx.begin() + end);
-    return;
-  }
-  scratch.clear();
-  for (std::int64_t e = begin; e < end; ++e) scratch.emplace_back(csr.col_idx[e], csr.values[e]);
-  std::stable_sort(scratch.begin(), scratch.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (std::int64_t e = begin; e < end; ++e) {
-    std::tie(csr.col_idx[e], csr.values[e]) = scratch[e - begin];
-  }
-}
-
 }  // namespace
 
 LocalGraphView LocalGraph::view() const {
@@ -53,6 +36,7 @@ LocalGraphView LocalGraph::view() const {
   view.in_degree = in_degree;
   view.out_degree = symmetric ? in_degree : out_degree;
   view.has_self_loop = has_self_loop;
+  view.node_types = node_types;
   view.forward = forward.view();
   view.backward = symmetric ? forward.view() : backward.view();
   view.symmetric = symmetric;
@@ -180,6 +164,12 @@ LocalGraph LocalGraphBuilder::build(int part) {
     const auto row = graph_.in_edges.row(to_index(id));
     graph.has_self_loop.push_back(std::ranges::find(row, to_index(id)) != row.end() ? 1 : 0);
   }
+  if (!graph_.node_types.empty()) {
+    graph.node_types.reserve(graph.inner_ids.size());
+    for (const GlobalId id : graph.inner_ids) {
+      graph.node_types.push_back(graph_.node_types[to_index(id)]);
+    }
+  }
   graph.forward = build_matrix(part, Direction::kForward);
   if (!graph_.symmetric) {
     graph.out_degree = weighted_degrees(transposed_.view(), graph.inner_ids);
@@ -215,31 +205,59 @@ LocalMatrix LocalGraphBuilder::build_matrix(int part, Direction direction) {
     const auto degree = static_cast<std::int64_t>(rows.row(to_index(id)).size());
     csr.row_ptr.push_back(csr.row_ptr.back() + degree);
   }
-  csr.col_idx.resize(csr.row_ptr.back());
-  csr.values.resize(rows.values.empty() ? 0 : csr.row_ptr.back());
+  const std::int64_t entries = csr.row_ptr.back();
+  csr.col_idx.resize(entries);
+  csr.values.resize(rows.values.empty() ? 0 : entries);
+  if (direction == Direction::kForward) {
+    matrix.edge_types.resize(graph_.edge_types.empty() ? 0 : entries);
+    matrix.edge_feature_columns = graph_.edge_feature_columns;
+    matrix.edge_features.resize(entries * matrix.edge_feature_columns);
+  }
   matrix.split.resize(inner.size());
+  fill_rows(part, direction, matrix);
+  return matrix;
+}
+
+// Local columns before remote ones, both ascending; equal columns keep their order.
+void LocalGraphBuilder::fill_rows(int part, Direction direction, LocalMatrix& matrix) const {
+  const CsrView rows = direction == Direction::kForward ? graph_.in_edges : out_edges();
+  const std::span<const GlobalId> inner = order_[part];
+  Csr& csr = matrix.csr;
+  const bool columns_only =
+      csr.values.empty() && matrix.edge_types.empty() && matrix.edge_features.empty();
+  const auto take = [&](std::int64_t from, std::int64_t to) {
+    if (!csr.values.empty()) csr.values[to] = rows.values[from];
+    if (!matrix.edge_types.empty()) matrix.edge_types[to] = graph_.edge_types[from];
+    const std::int64_t features = matrix.edge_feature_columns;
+    std::copy_n(graph_.edge_features.begin() + from * features, features,
+                matrix.edge_features.begin() + to * features);
+  };
 #pragma omp parallel
   {
-    std::vector<std::pair<std::int32_t, float>> scratch;
+    std::vector<std::pair<std::int32_t, std::int64_t>> sorted;  // column, entry of `rows`
 #pragma omp for schedule(dynamic, 256)
     for (std::size_t i = 0; i < inner.size(); ++i) {
       const std::int64_t row = to_index(inner[i]);
       std::int64_t next = csr.row_ptr[i];
       for (const bool local : {true, false}) {
         const std::int64_t begin = next;
+        sorted.clear();
         for (std::int64_t e = rows.row_ptr[row]; e < rows.row_ptr[row + 1]; ++e) {
           const std::int32_t u = rows.col_idx[e];
           if ((part_of_[u] == part) != local) continue;
           csr.col_idx[next] = local ? local_of_[u] : halo_column_[u];
-          if (!csr.values.empty()) csr.values[next] = rows.values[e];
+          if (!columns_only) sorted.emplace_back(csr.col_idx[next], e);
           ++next;
         }
-        sort_columns(csr, begin, next, scratch);
+        std::sort(csr.col_idx.begin() + begin, csr.col_idx.begin() + next);
+        std::ranges::sort(sorted);
+        for (std::size_t k = 0; k < sorted.size(); ++k) {
+          take(sorted[k].second, begin + static_cast<std::int64_t>(k));
+        }
         if (local) matrix.split[i] = next;
       }
     }
   }
-  return matrix;
 }
 
 }  // namespace atl

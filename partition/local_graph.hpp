@@ -44,6 +44,11 @@ struct LocalMatrixView {
   std::span<const std::int64_t> split;  // per row: index into col_idx of its first remote column
   HaloListsView halo;
   std::span<const GlobalId> halo_ids;  // global id of each halo row
+  // Of every entry of csr, in its order; empty: edges have none. The forward matrix alone has them:
+  // that of a directed graph's transpose is without.
+  std::span<const std::uint16_t> edge_types = {};
+  std::span<const float> edge_features = {};  // [entries, edge_feature_columns]
+  std::int64_t edge_feature_columns = 0;
 };
 
 struct LocalGraphView {
@@ -57,6 +62,7 @@ struct LocalGraphView {
   std::span<const float> in_degree;
   std::span<const float> out_degree;            // same for out-edges; equals in_degree if symmetric
   std::span<const std::uint8_t> has_self_loop;  // 1 where the graph itself has the edge (i, i)
+  std::span<const std::uint16_t> node_types;    // of each inner node; empty: nodes have none
   LocalMatrixView forward;                      // A: row i reads its in-neighbours
   LocalMatrixView backward;                     // A^T: same spans as forward for a symmetric graph
   bool symmetric = true;
@@ -78,7 +84,13 @@ struct LocalMatrix {
   std::vector<std::int64_t> split;
   HaloLists halo;
   std::vector<GlobalId> halo_ids;
-  LocalMatrixView view() const { return {csr.view(), split, halo.view(), halo_ids}; }
+  std::vector<std::uint16_t> edge_types;
+  std::vector<float> edge_features;
+  std::int64_t edge_feature_columns = 0;
+  LocalMatrixView view() const {
+    return {csr.view(), split,         halo.view(),         halo_ids,
+            edge_types, edge_features, edge_feature_columns};
+  }
 };
 
 struct LocalGraph {
@@ -90,6 +102,7 @@ struct LocalGraph {
   std::vector<float> in_degree;
   std::vector<float> out_degree;  // empty if symmetric
   std::vector<std::uint8_t> has_self_loop;
+  std::vector<std::uint16_t> node_types;
   LocalMatrix forward;
   LocalMatrix backward;  // empty if symmetric
   bool symmetric = true;
@@ -101,7 +114,12 @@ struct LocalGraph {
 // into i (global ids fit int32; larger graphs are refused when a dataset is opened).
 struct GraphView {
   CsrView in_edges;
-  bool symmetric = true;  // in_edges equals its transpose, values included
+  bool symmetric = true;  // in_edges equals its transpose, values, types and features included
+  // Of every entry of in_edges; empty: edges have none.
+  std::span<const std::uint16_t> edge_types = {};
+  std::span<const float> edge_features = {};  // [entries, edge_feature_columns]
+  std::int64_t edge_feature_columns = 0;
+  std::span<const std::uint16_t> node_types = {};  // of every node; empty: nodes have none
 
   std::int64_t nodes() const { return in_edges.rows(); }
 };
@@ -143,6 +161,7 @@ class LocalGraphBuilder {
   void order_nodes(NodeOrder order);
   std::vector<NodeList> find_messages(const CsrView& readers) const;
   LocalMatrix build_matrix(int part, Direction direction);
+  void fill_rows(int part, Direction direction, LocalMatrix& matrix) const;
 
   GraphView graph_;
   std::span<const std::int32_t> part_of_;

@@ -110,6 +110,24 @@ def damaged_shard(folder):
     os.truncate(os.path.join(shard, name), 40)
 
 
+def extra_array(name, make, **fields):
+    """Gives data/ an array of what make(number of edges) says, as somebody else would."""
+    def setup(folder):
+        edges = len(read_npy(os.path.join(folder, "data/col_idx.npy"))[1]) // 4
+        write(os.path.join(folder, "data", name), make(edges))
+        edit_json(os.path.join(folder, "data/dataset.json"), files=None, checksum=None, seal=None,
+                  **fields)
+    return setup
+
+
+def types_with(position, value):
+    def make(edges):
+        types = [0] * edges
+        types[position] = value
+        return npy("<i4", [edges], struct.pack(f"<{edges}i", *types))
+    return make
+
+
 def existing_out(folder):
     os.mkdir(os.path.join(folder, "there"))
     write(os.path.join(folder, "there/mine.txt"), "precious")
@@ -327,6 +345,34 @@ CASES = [
     ("not a npy", file_of("data/labels.npy", "labels"), TRAIN, ["labels.npy"]),
     ("column out of range", npy_data("col_idx.npy", 0, struct.pack("<i", 5000)), TRAIN,
      ["col_idx.npy", "5000", "199"]),
+    ("edge types of another length",
+     extra_array("edge_types.npy", lambda edges: npy("<i4", [7], b"\0" * 28)), TRAIN,
+     ["edge_types.npy", "shape (7)"]),
+    ("negative edge type", extra_array("edge_types.npy", types_with(3, -4)), TRAIN,
+     ["edge_types.npy", "entry 3", "-4", "0 to 65535"]),
+    ("edge type beyond those stated", extra_array("edge_types.npy", types_with(3, 9), relations=2),
+     TRAIN, ["edge_types.npy", "9", "0 to 1"]),
+    ("fractional edge types",
+     extra_array("edge_types.npy", lambda edges: npy("<f4", [edges], b"\0" * 4 * edges)), TRAIN,
+     ["edge_types.npy", "<f4", "integers"]),
+    ("edge type of one direction only", extra_array("edge_types.npy", types_with(0, 1)), TRAIN,
+     ["type", "'directed' must be true"]),
+    ("relations without their array", extra_array("note.txt", lambda edges: b"", relations=2),
+     TRAIN, ["dataset.json", "relations", "2"]),
+    ("NaN among features of edges",
+     extra_array("edge_features.npy",
+                 lambda edges: npy("<f4", [edges, 1], NAN + b"\0" * 4 * (edges - 1))), TRAIN,
+     ["edge_features.npy", "row 0", "nan"]),
+    ("features of too few edges",
+     extra_array("edge_features.npy", lambda edges: npy("<f4", [3, 1], b"\0" * 12)), TRAIN,
+     ["edge_features.npy", "shape (3, 1)"]),
+    ("negative node type",
+     extra_array("node_types.npy",
+                 lambda edges: npy("<i4", [200], struct.pack("<200i", -1, *[0] * 199))), TRAIN,
+     ["node_types.npy", "entry 0", "-1"]),
+    ("node types of another length",
+     extra_array("node_types.npy", lambda edges: npy("|u1", [199], b"\0" * 199)), TRAIN,
+     ["node_types.npy", "199", "200"]),
     ("NaN in the features", npy_data("features.npy", 36, NAN), TRAIN, ["features.npy", "nan"]),
     ("asymmetric undirected graph", npy_data("col_idx.npy", 0, struct.pack("<i", 0)), TRAIN,
      ["col_idx.npy", "'directed'"]),

@@ -1,0 +1,76 @@
+#include "datasets/type_array.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "datasets/array_reader.hpp"
+
+namespace atl {
+
+namespace {
+
+std::vector<std::uint16_t> narrow_types(const std::filesystem::path& path) {
+  constexpr std::int64_t kBlock = 1 << 15;
+  ArrayReader reader = ArrayReader::open_npy(path);
+  if (reader.kind() != 'i' && reader.kind() != 'u') {
+    fail_input("{}: element type '{}' found, integers of 8 to 64 bits expected", path.string(),
+               reader.header().descr);
+  }
+  std::vector<std::uint16_t> types;
+  types.reserve(static_cast<std::size_t>(reader.elements()));
+  std::vector<std::int64_t> block;
+  for (std::int64_t at = 0; at < reader.elements(); at += kBlock) {
+    block.resize(static_cast<std::size_t>(std::min(kBlock, reader.elements() - at)));
+    reader.read(block);
+    for (const std::int64_t type : block) {
+      if (type < 0 || type >= kMaxTypes) {
+        fail_input("{}: entry {} is {}; allowed are types 0 to {}", path.string(), types.size(),
+                   type, kMaxTypes - 1);
+      }
+      types.push_back(static_cast<std::uint16_t>(type));
+    }
+  }
+  return types;
+}
+
+}  // namespace
+
+TypeArray::TypeArray(const std::filesystem::path& path, std::int64_t length) {
+  there_ = is_there(path);
+  if (!there_) return;
+  file_ = NpyFile(path);
+  file_.require_shape(std::vector{length});
+  if (!file_.is(npy_descr<std::uint16_t>())) narrowed_ = narrow_types(path);
+}
+
+std::span<const std::uint16_t> TypeArray::values() const {
+  return file_.is(npy_descr<std::uint16_t>()) ? file_.values<std::uint16_t>() : narrowed_;
+}
+
+std::int64_t TypeArray::count(const Json& json, const char* field,
+                              const std::filesystem::path& file) const {
+  if (json.contains(field)) {
+    const auto stated = json_field<std::int64_t>(json, field, file);
+    const std::int64_t least = there_ ? 1 : 0;
+    const std::int64_t most = there_ ? kMaxTypes : 0;
+    if (stated < least || stated > most) {
+      fail_input("{}: field '{}' is {}; allowed are {} to {}{}", file.string(), field, stated,
+                 least, most, there_ ? "" : " without the array of types");
+    }
+    return stated;
+  }
+  const std::span<const std::uint16_t> types = values();
+  if (types.empty()) return there_ ? 1 : 0;
+  return std::int64_t{*std::ranges::max_element(types)} + 1;
+}
+
+void TypeArray::check(std::int64_t count) const {
+  const std::span<const std::uint16_t> types = values();
+  const auto wrong = std::ranges::find_if(types, [&](std::uint16_t type) { return type >= count; });
+  if (wrong == types.end()) return;
+  fail_input("{}: entry {} is {}; allowed are types 0 to {}", file_.path().string(),
+             wrong - types.begin(), *wrong, count - 1);
+}
+
+}  // namespace atl
