@@ -19,6 +19,7 @@ enum class RandomStream : std::uint8_t {
   kGenerator = 7,      // meaning of row and column: the generator's
   kPartition = 8,      // row = position in the permutation
   kMessageBits = 9,    // row = message of the sender, column = 2 * sender + direction
+  kAttentionDropout = 10,  // see kernels/attention.hpp
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;

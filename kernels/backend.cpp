@@ -19,8 +19,7 @@ void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstM
   ProfiledOperation profiled(profile_of(queue), "spmm",
                              [&] { return spmm_work(op, rows, x, beta, y, host_accessible()); });
   check_view(*this, x, "spmm x");
-  ATOLL_ASSERT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= op.rows,
-               "spmm rows {}..{} of {}", rows.begin, rows.end, op.rows);
+  check_rows(rows, op.rows, "spmm rows");
   check_shape(*this, x, op.cols, x.cols, x.dtype, "spmm x");
   check_shape(*this, y, op.rows, x.cols, x.dtype, "spmm y");
   if (rows.size() == 0 || x.cols == 0) return;
@@ -34,6 +33,147 @@ void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstM
     const auto label = fmt::format("{} wide by {}", x.cols, last_kernel_);
     profiled.set_what(labels_.insert(label).first->c_str());
   }
+}
+
+void Backend::attend(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView z,
+                     ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
+                     const Epilogue& epilogue) {
+  const ProfiledOperation profiled(profile_of(queue), "attend", [&] {
+    return attention_work(op, rows, z, 2, 0, {t, y}, host_accessible());
+  });
+  check_view(*this, z, "attend z");
+  check_rows(rows, op.rows, "attend rows");
+  check_attention(*this, attention, op, z, t);
+  check_shape(*this, y, op.rows, z.cols, z.dtype, "attend y");
+  if (rows.size() == 0 || z.cols == 0) return;
+  for (const ConstMatrixView input : {z, t, attention.vector, attention.source_scores}) {
+    check_disjoint(y.rows_in(rows), input, "attend y and an input");
+  }
+  check_epilogue(*this, epilogue, y.rows_in(rows));
+  do_attend(queue, op, rows, z, t, attention, y, epilogue);
+}
+
+void Backend::attend_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
+                                      ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
+                                      const AttentionSpec& attention, MatrixView dt,
+                                      MatrixView coefficients, MatrixView dvector) {
+  const ProfiledOperation profiled(profile_of(queue), "attend_backward_targets", [&] {
+    return attention_work(op, rows, z, 4, 2 * attention.heads * bytes_of(coefficients.dtype),
+                          {t, dy, dt}, host_accessible());
+  });
+  check_view(*this, z, "attend_backward_targets z");
+  check_rows(rows, op.rows, "attend_backward_targets rows");
+  check_attention(*this, attention, op, z, t);
+  check_shape(*this, dy, op.rows, z.cols, z.dtype, "attend_backward_targets dy");
+  check_shape(*this, dt, t.rows, t.cols, t.dtype, "attend_backward_targets dt");
+  check_coefficients(*this, attention, op, coefficients, parameter_dtype(z.dtype));
+  check_dvector(*this, dvector, attention.score == AttentionScore::kGatv2, z);
+  if (rows.size() == 0 || z.cols == 0) return;
+  for (const MatrixView output : {dt.rows_in(rows), coefficients, dvector}) {
+    for (const ConstMatrixView input : {z, t, dy, attention.vector, attention.source_scores}) {
+      check_disjoint(output, input, "attend_backward_targets: an output and an input");
+    }
+  }
+  check_disjoint(dt, coefficients, "attend_backward_targets dt and coefficients");
+  check_disjoint(dvector, dt, "attend_backward_targets dvector and dt");
+  check_disjoint(dvector, coefficients, "attend_backward_targets dvector and coefficients");
+  do_attend_backward_targets(queue, op, rows, z, t, dy, attention, dt, coefficients, dvector);
+}
+
+void Backend::attend_backward_sources(Queue& queue, const SparseOperator& op,
+                                      const SourceEdges& edges, RowRange sources,
+                                      ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
+                                      ConstMatrixView coefficients, const AttentionSpec& attention,
+                                      MatrixView dz, MatrixView dvector) {
+  const bool additive = attention.score == AttentionScore::kAdditive;
+  const ProfiledOperation profiled(profile_of(queue), "attend_backward_sources", [&] {
+    SparseOperator by_source;
+    by_source.rows = op.cols;
+    by_source.cols = op.rows;
+    by_source.row_ptr = edges.row_ptr;
+    by_source.col_idx = edges.targets;
+    const std::int64_t of_score = additive ? 0 : t.cols * bytes_of(t.dtype);
+    return attention_work(by_source, sources, dy, additive ? 1 : 2,
+                          8 + 2 * attention.heads * bytes_of(coefficients.dtype) + of_score,
+                          {z, dy}, host_accessible());
+  });
+  check_view(*this, z, "attend_backward_sources z");
+  check_rows(sources, op.cols, "attend_backward_sources sources");
+  check_attention(*this, attention, op, z, t);
+  check_length(length(edges.row_ptr), op.cols + 1, "attend_backward_sources row_ptr");
+  check_length(length(edges.targets), length(op.col_idx), "attend_backward_sources targets");
+  check_length(length(edges.edges), length(op.col_idx), "attend_backward_sources edges");
+  check_shape(*this, dy, op.rows, z.cols, z.dtype, "attend_backward_sources dy");
+  check_shape(*this, dz, sources.size(), z.cols, z.dtype, "attend_backward_sources dz");
+  check_coefficients(*this, attention, op, coefficients, parameter_dtype(z.dtype));
+  check_dvector(*this, dvector, additive, z);
+  if (dz.empty()) return;
+  for (const MatrixView output : {dz, dvector}) {
+    for (const ConstMatrixView input :
+         {z, t, dy, coefficients, attention.vector, attention.source_scores}) {
+      check_disjoint(output, input, "attend_backward_sources: an output and an input");
+    }
+  }
+  check_disjoint(dvector, dz, "attend_backward_sources dvector and dz");
+  do_attend_backward_sources(queue, op, edges, sources, z, t, dy, coefficients, attention, dz,
+                             dvector);
+}
+
+void Backend::head_dots(Queue& queue, ConstMatrixView x, ConstMatrixView vector, MatrixView out) {
+  const ProfiledOperation profiled(profile_of(queue), "head_dots", [&] {
+    return streaming_work({x, out});
+  });
+  check_view(*this, x, "head_dots x");
+  check_shape(*this, vector, 1, x.cols, parameter_dtype(x.dtype), "head_dots vector");
+  check_shape(*this, out, x.rows, out.cols, parameter_dtype(x.dtype), "head_dots out");
+  check_heads(out.cols, x.cols, "head_dots");
+  check_disjoint(out, x, "head_dots out and x");
+  check_disjoint(out, vector, "head_dots out and vector");
+  if (out.empty()) return;
+  if (x.cols == 0) return do_fill_zero(queue, out);
+  do_head_dots(queue, x, vector, out);
+}
+
+void Backend::head_dots_backward(Queue& queue, ConstMatrixView d, ConstMatrixView x,
+                                 ConstMatrixView vector, MatrixView dx, MatrixView dvector) {
+  const ProfiledOperation profiled(profile_of(queue), "head_dots_backward", [&] {
+    return streaming_work({d, x, dx});
+  });
+  check_view(*this, x, "head_dots_backward x");
+  check_shape(*this, d, x.rows, d.cols, parameter_dtype(x.dtype), "head_dots_backward d");
+  check_heads(d.cols, x.cols, "head_dots_backward");
+  check_shape(*this, vector, 1, x.cols, parameter_dtype(x.dtype), "head_dots_backward vector");
+  check_shape(*this, dx, x.rows, x.cols, x.dtype, "head_dots_backward dx");
+  check_shape(*this, dvector, 1, x.cols, parameter_dtype(x.dtype), "head_dots_backward dvector");
+  for (const MatrixView output : {dx, dvector}) {
+    for (const ConstMatrixView input : {d, x, vector}) {
+      check_disjoint(output, input, "head_dots_backward: an output and an input");
+    }
+  }
+  check_disjoint(dvector, dx, "head_dots_backward dvector and dx");
+  if (!x.empty()) do_head_dots_backward(queue, d, x, vector, dx, dvector);
+}
+
+void Backend::head_mean(Queue& queue, ConstMatrixView x, MatrixView y) {
+  const ProfiledOperation profiled(profile_of(queue), "head_mean", [&] {
+    return streaming_work({x, y});
+  });
+  check_view(*this, x, "head_mean x");
+  check_shape(*this, y, x.rows, y.cols, x.dtype, "head_mean y");
+  check_heads(y.cols, x.cols, "head_mean");
+  check_disjoint(y, x, "head_mean y and x");
+  if (!x.empty()) do_head_mean(queue, x, y);
+}
+
+void Backend::head_mean_backward(Queue& queue, ConstMatrixView dy, MatrixView dx) {
+  const ProfiledOperation profiled(profile_of(queue), "head_mean_backward", [&] {
+    return streaming_work({dy, dx});
+  });
+  check_view(*this, dy, "head_mean_backward dy");
+  check_shape(*this, dx, dy.rows, dx.cols, dy.dtype, "head_mean_backward dx");
+  check_heads(dy.cols, dx.cols, "head_mean_backward");
+  check_disjoint(dx, dy, "head_mean_backward dx and dy");
+  if (!dx.empty()) do_head_mean_backward(queue, dy, dx);
 }
 
 void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "base/trace.hpp"
+#include "kernels/attention.hpp"
 #include "kernels/views.hpp"
 #include "kernels/wire.hpp"
 
@@ -103,6 +104,46 @@ class Backend {
   // 0 or 1 (0 ignores what y held). x [op.cols, F], y [op.rows, F]; dropout.row_ids [rows.size()].
   void spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x, double beta,
             MatrixView y, const Epilogue& epilogue = {});
+  // y[i, :] = epilogue of row i of the attention that kernels/attention.hpp defines, over the edges
+  // of `op`, whose factors and values are not read. A row without edges, and not attending to
+  // itself, gives epilogue(0). z [op.cols, H C]; t [op.rows, H C], additive: [op.rows, H] of the
+  // parameters' type; y [op.rows, H C]. rows, y and dropout as in spmm. Nothing of size edges x
+  // columns exists.
+  void attend(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView z,
+              ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
+              const Epilogue& epilogue = {});
+  // The half of attend's gradient that goes along the edges of rows i in `rows`, from dy [op.rows,
+  // H C] = d loss / d (the attention before the epilogue):
+  //   dt[i, :], of t's shape and type, is written;
+  //   coefficients[e, h] = dropped(alpha) and coefficients[e, H + h] = the gradient of what stands
+  //   behind it: e_ij, additive: s_j + t_i; e is the edge's place in col_idx, nnz + i for the row
+  //   itself. [nnz + (with_self ? op.rows : 0), 2 H] of the parameters' type; edges that with_self
+  //   passes over get 0. Only edges of `rows` are written;
+  //   gatv2: the gradient of `vector` is added to dvector [1, H C]; else dvector is absent.
+  void attend_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
+                               ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
+                               const AttentionSpec& attention, MatrixView dt,
+                               MatrixView coefficients, MatrixView dvector);
+  // The other half: what reaches z[j, :] for sources j in `sources`, columns of `op`, from the
+  // targets whose coefficients are there:
+  //   dz[j - sources.begin, :] = sum over its edges of dropped(alpha) dy_i + the gradient of the
+  //   score with respect to z_j, of additive with s_j = <vector, z_j>. dz [sources.size(), H C];
+  //   additive: the gradient of `vector` from these sources is added to dvector; else absent.
+  void attend_backward_sources(Queue& queue, const SparseOperator& op, const SourceEdges& edges,
+                               RowRange sources, ConstMatrixView z, ConstMatrixView t,
+                               ConstMatrixView dy, ConstMatrixView coefficients,
+                               const AttentionSpec& attention, MatrixView dz, MatrixView dvector);
+  // out[i, h] = <x[i, slice h], vector[slice h]>, summed in f32 or wider. x [N, H C], vector
+  // [1, H C], out [N, H], the latter two of the parameters' type.
+  void head_dots(Queue& queue, ConstMatrixView x, ConstMatrixView vector, MatrixView out);
+  // Its gradients: dx[i, slice h] = d[i, h] vector[slice h]; dvector[slice h] += sum_i d[i, h]
+  // x[i, slice h], summed in double. d [N, H] and dvector [1, H C] of the parameters' type.
+  void head_dots_backward(Queue& queue, ConstMatrixView d, ConstMatrixView x,
+                          ConstMatrixView vector, MatrixView dx, MatrixView dvector);
+  // y[i, c] = sum_h x[i, h C + c] / H, and its gradient dx[i, h C + c] = dy[i, c] / H. x, dx
+  // [N, H C], y, dy [N, C].
+  void head_mean(Queue& queue, ConstMatrixView x, MatrixView y);
+  void head_mean_backward(Queue& queue, ConstMatrixView dy, MatrixView dx);
   // The kernel that ran the last spmm, where the backend has several; else "".
   const char* last_kernel() const { return last_kernel_; }
   // Works out how to run spmm of `op` on each of `ranges` fast. host_row_ptr: op.row_ptr in host
@@ -240,6 +281,24 @@ class Backend {
  private:
   virtual void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, double beta,
                        MatrixView, const Epilogue&) = 0;
+  virtual void do_attend(Queue&, const SparseOperator&, RowRange, ConstMatrixView z,
+                         ConstMatrixView t, const AttentionSpec&, MatrixView y,
+                         const Epilogue&) = 0;
+  virtual void do_attend_backward_targets(Queue&, const SparseOperator&, RowRange,
+                                          ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
+                                          const AttentionSpec&, MatrixView dt,
+                                          MatrixView coefficients, MatrixView dvector) = 0;
+  virtual void do_attend_backward_sources(Queue&, const SparseOperator&, const SourceEdges&,
+                                          RowRange, ConstMatrixView z, ConstMatrixView t,
+                                          ConstMatrixView dy, ConstMatrixView coefficients,
+                                          const AttentionSpec&, MatrixView dz,
+                                          MatrixView dvector) = 0;
+  virtual void do_head_dots(Queue&, ConstMatrixView, ConstMatrixView vector, MatrixView) = 0;
+  virtual void do_head_dots_backward(Queue&, ConstMatrixView d, ConstMatrixView x,
+                                     ConstMatrixView vector, MatrixView dx,
+                                     MatrixView dvector) = 0;
+  virtual void do_head_mean(Queue&, ConstMatrixView, MatrixView) = 0;
+  virtual void do_head_mean_backward(Queue&, ConstMatrixView, MatrixView) = 0;
   virtual void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>,
                               std::span<const float>, MatrixView) = 0;
   virtual void do_quantize_rows(Queue&, ConstMatrixView, const PackList&, std::span<const float>,

@@ -36,6 +36,16 @@ inline void check_length(std::int64_t found, std::int64_t expected, const char* 
   ATOLL_ASSERT(found == expected, "{}: {} entries found, {} expected", name, found, expected);
 }
 
+inline void check_rows(RowRange range, std::int64_t rows, const char* name) {
+  ATOLL_ASSERT(0 <= range.begin && range.begin <= range.end && range.end <= rows,
+               "{} {}..{} of {}", name, range.begin, range.end, rows);
+}
+
+// `part` columns belong to each head, or one to each of `part` heads.
+inline void check_heads(std::int64_t part, std::int64_t cols, const char* name) {
+  ATOLL_ASSERT(part > 0 ? cols % part == 0 : cols == 0, "{}: {} columns of {}", name, part, cols);
+}
+
 inline void check_optional_length(std::int64_t found, std::int64_t expected, const char* name) {
   if (found != 0) check_length(found, expected, name);
 }
@@ -122,6 +132,54 @@ inline void check_activation(const Backend& backend, const ActivationGradient& a
 inline void check_sums_through(const ActivationGradient& activation) {
   ATOLL_ASSERT(activation.absent() || activation.function == ActivationFunction::kRelu,
                "sums through {}", to_string(activation.function));
+}
+
+// What the operations of attention share.
+inline void check_attention(const Backend& backend, const AttentionSpec& attention,
+                            const SparseOperator& op, ConstMatrixView z, ConstMatrixView t) {
+  check_operator(op);
+  const bool additive = attention.score == AttentionScore::kAdditive;
+  const DType parameters = parameter_dtype(z.dtype);
+  ATOLL_ASSERT(attention.heads >= 1 && z.cols % attention.heads == 0,
+               "attention of {} heads, {} columns", attention.heads, z.cols);
+  ATOLL_ASSERT(attention.slope >= 0, "attention slope {}", attention.slope);
+  check_shape(backend, z, op.cols, z.cols, z.dtype, "attention z");
+  check_shape(backend, t, op.rows, additive ? attention.heads : z.cols,
+              additive ? parameters : z.dtype, "attention t");
+  if (attention.score == AttentionScore::kDot) {
+    ATOLL_ASSERT(attention.vector.absent(), "attention vector of score dot");
+  } else {
+    check_shape(backend, attention.vector, 1, z.cols, parameters, "attention vector");
+  }
+  if (additive) {
+    check_shape(backend, attention.source_scores, op.cols, attention.heads, parameters,
+                "attention source_scores");
+  } else {
+    ATOLL_ASSERT(attention.source_scores.absent(), "attention source_scores of score {}",
+                 to_string(attention.score));
+  }
+  if (!attention.dropout.active()) return;
+  check_length(length(attention.dropout.row_ids), op.rows, "attention dropout row_ids");
+  check_length(length(attention.dropout.col_ids), op.cols, "attention dropout col_ids");
+  const std::uint32_t threshold = attention.dropout.rate.threshold;
+  ATOLL_ASSERT(threshold >= 1 && threshold < 65536, "attention dropout threshold {}", threshold);
+}
+
+inline void check_coefficients(const Backend& backend, const AttentionSpec& attention,
+                               const SparseOperator& op, ConstMatrixView coefficients,
+                               DType parameters) {
+  check_shape(backend, coefficients, length(op.col_idx) + (attention.with_self ? op.rows : 0),
+              2 * attention.heads, parameters, "attention coefficients");
+}
+
+// The gradient of `vector` where `present`, else an absent view.
+inline void check_dvector(const Backend& backend, MatrixView dvector, bool present,
+                          ConstMatrixView z) {
+  if (!present) {
+    ATOLL_ASSERT(dvector.absent(), "attention dvector of {} columns, none expected", dvector.cols);
+    return;
+  }
+  check_shape(backend, dvector, 1, z.cols, parameter_dtype(z.dtype), "attention dvector");
 }
 
 inline void check_epilogue(const Backend& backend, const Epilogue& epilogue, ConstMatrixView y) {

@@ -10,6 +10,16 @@ double bytes_in(ConstMatrixView view) {
   return static_cast<double>(view.rows * view.cols * bytes_of(view.dtype));
 }
 
+// Evenly spread over the rows where the host may not read which have how many.
+double edges_of(const SparseOperator& op, RowRange rows, bool readable) {
+  if (!readable) {
+    return static_cast<double>(op.col_idx.size()) * static_cast<double>(rows.size()) /
+           static_cast<double>(op.rows);
+  }
+  return static_cast<double>(op.row_ptr[static_cast<std::size_t>(rows.end)] -
+                             op.row_ptr[static_cast<std::size_t>(rows.begin)]);
+}
+
 }  // namespace
 
 SpanWork streaming_work(std::initializer_list<ConstMatrixView> views) {
@@ -59,20 +69,32 @@ SpanWork spmm_work(const SparseRows& rows, ConstMatrixView x, double beta, Const
 SpanWork spmm_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, double beta,
                    ConstMatrixView y, bool readable) {
   if (rows.size() == 0) return {};
-  const auto all_edges = static_cast<double>(op.col_idx.size());
-  const auto count = static_cast<double>(rows.size());
-  const double edges = readable
-                           ? static_cast<double>(op.row_ptr[static_cast<std::size_t>(rows.end)] -
-                                                 op.row_ptr[static_cast<std::size_t>(rows.begin)])
-                           : all_edges * count / static_cast<double>(op.rows);
-  return spmm_work({.rows = count,
-                    .edges = edges,
+  return spmm_work({.rows = static_cast<double>(rows.size()),
+                    .edges = edges_of(op, rows, readable),
                     .columns = op.cols,
                     .has_values = !op.values.empty(),
                     .has_row_scale = !op.row_scale.empty(),
                     .has_col_scale = !op.col_scale.empty(),
                     .has_self_weight = !op.self_weight.empty()},
                    x, beta, y);
+}
+
+SpanWork attention_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, int products,
+                        std::int64_t edge_bytes, std::initializer_list<ConstMatrixView> beside,
+                        bool readable) {
+  if (rows.size() == 0) return {};
+  const double edges = edges_of(op, rows, readable);
+  SpanWork work = spmm_work({.rows = static_cast<double>(rows.size()), .edges = edges,
+                             .columns = op.cols},
+                            x, 0, {nullptr, rows.size(), 0, 0, x.dtype});
+  work.flops *= products;
+  double bytes = edges * static_cast<double>(edge_bytes);
+  for (const ConstMatrixView& view : beside) {
+    bytes += bytes_in(view) / static_cast<double>(op.rows) * static_cast<double>(rows.size());
+  }
+  work.bytes += bytes;
+  work.no_reuse_bytes += bytes;
+  return work;
 }
 
 SpanWork pack_work(ConstMatrixView x, std::size_t rows, std::span<const std::byte> packets) {

@@ -39,6 +39,12 @@ SpanWork spmm_work(const SparseRows& rows, ConstMatrixView x, double beta, Const
 SpanWork spmm_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, double beta,
                    ConstMatrixView y, bool readable);
 
+// Along the edges of `rows`: per edge an index, `edge_bytes` and a row of x, of which `products`
+// sums or inner products of all columns are made; per row its offset and its share of `beside`.
+SpanWork attention_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, int products,
+                        std::int64_t edge_bytes, std::initializer_list<ConstMatrixView> beside,
+                        bool readable);
+
 // `rows` rows like those of x read or written, and the packets.
 SpanWork pack_work(ConstMatrixView x, std::size_t rows, std::span<const std::byte> packets);
 

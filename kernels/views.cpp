@@ -1,5 +1,7 @@
 #include "kernels/views.hpp"
 
+#include "kernels/attention.hpp"
+
 namespace atl {
 
 namespace {
@@ -23,6 +25,18 @@ const char* to_string(ActivationFunction function) {
       return "gelu";
   }
   ATOLL_ASSERT(false, "activation function {}", static_cast<int>(function));
+}
+
+const char* to_string(AttentionScore score) {
+  switch (score) {
+    case AttentionScore::kAdditive:
+      return "additive";
+    case AttentionScore::kGatv2:
+      return "gatv2";
+    case AttentionScore::kDot:
+      return "dot";
+  }
+  ATOLL_ASSERT(false, "attention score {}", static_cast<int>(score));
 }
 
 const char* to_string(DType dtype) {

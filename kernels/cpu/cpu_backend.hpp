@@ -12,12 +12,15 @@
 #include <memory>
 
 #include "kernels/cpu/column_epilogue.hpp"
+#include "kernels/cpu/edge_chunks.hpp"
 #include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/workers.hpp"
 #include "kernels/cpu/write_rows.hpp"
 #include "kernels/host_backend.hpp"
 
 namespace atl {
+
+struct HeadShape;  // of attention.cpp
 
 class CpuBackend final : public HostBackend {
  public:
@@ -31,6 +34,20 @@ class CpuBackend final : public HostBackend {
  private:
   void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, double, MatrixView,
                const Epilogue&) override;
+  void do_attend(Queue&, const SparseOperator&, RowRange, ConstMatrixView, ConstMatrixView,
+                 const AttentionSpec&, MatrixView, const Epilogue&) override;
+  void do_attend_backward_targets(Queue&, const SparseOperator&, RowRange, ConstMatrixView,
+                                  ConstMatrixView, ConstMatrixView, const AttentionSpec&,
+                                  MatrixView, MatrixView, MatrixView) override;
+  void do_attend_backward_sources(Queue&, const SparseOperator&, const SourceEdges&, RowRange,
+                                  ConstMatrixView, ConstMatrixView, ConstMatrixView,
+                                  ConstMatrixView, const AttentionSpec&, MatrixView,
+                                  MatrixView) override;
+  void do_head_dots(Queue&, ConstMatrixView, ConstMatrixView, MatrixView) override;
+  void do_head_dots_backward(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, MatrixView,
+                             MatrixView) override;
+  void do_head_mean(Queue&, ConstMatrixView, MatrixView) override;
+  void do_head_mean_backward(Queue&, ConstMatrixView, MatrixView) override;
   void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>, std::span<const float>,
                       MatrixView) override;
   void do_quantize_rows(Queue&, ConstMatrixView, const PackList&, std::span<const float>,
@@ -97,6 +114,62 @@ class CpuBackend final : public HostBackend {
       });
     });
   }
+  // Rows `rows` of y = epilogue(sums over edges), in chunks of about equal cost, where
+  // sum(T{}, range, out, out_first, out_stride, memory) writes the sums of rows `range`, row i to
+  // out + (i - out_first) * out_stride. T is the type of y; sums of a narrow type that an epilogue
+  // follows are written as f32. start(shared) comes first; memory and shared hold as many floats as
+  // `extra` says.
+  struct EdgeScratch {
+    std::int64_t shared = 0;
+    std::int64_t each = 0;  // of a chunk
+  };
+  template <typename Start, typename Sum>
+  void sum_over_edges(std::span<const std::int64_t> row_ptr, RowRange rows, MatrixView y,
+                      const Epilogue& epilogue, const EdgeScratch& extra, const Start& start,
+                      const Sum& sum) {
+    constexpr std::int64_t kBlockRows = 16;       // summed as f32 before an epilogue, where y is not
+    constexpr std::int64_t kEdgesPerElement = 2;  // that take as long as one of threads_for
+    const bool plain = epilogue.identity();
+    const std::int64_t factors = plain ? 0 : kColumnFactors * y.cols;
+    const std::int64_t block = kBlockRows * y.cols;
+    const std::int64_t each = extra.each + block;
+    const std::span<float> memory =
+        scratch<float>(extra.shared + workers_.threads() * each + factors);
+    float* const slots = memory.data() + extra.shared;
+    const ColumnEpilogue columns =
+        column_epilogue(epilogue, plain ? 0 : y.cols,
+                        memory.last(static_cast<std::size_t>(factors)));
+    start(memory.data());
+    const std::int64_t cost = cost_of_rows(row_ptr, rows);
+    with_element(y.dtype, [&]<typename T>(T element) {
+      const auto finish = [&](RowRange range, ConstMatrixView sums) {
+        apply_to_rows(columns, {range.begin - rows.begin, range.end - rows.begin}, sums,
+                      y.rows_in(rows));
+      };
+      const auto sum_chunk = [&](RowRange costs, int slot) {
+        const RowRange range = rows_of_chunk(row_ptr, rows, costs);
+        float* const own = slots + slot * each;
+        if (plain || std::is_same_v<T, float>) {
+          sum(element, range, y.row<T>(0), 0, y.stride, own);
+          if (!plain) finish(range, y.rows_in(range));
+          return;
+        }
+        // Sums of a narrow type are rounded once, behind the epilogue.
+        float* const sums = own + extra.each;
+        for (std::int64_t first = range.begin; first < range.end; first += kBlockRows) {
+          const RowRange some{first, std::min(first + kBlockRows, range.end)};
+          sum(element, some, sums, first, y.cols, own);
+          finish(some, {sums, some.size(), y.cols, y.cols, DType::kF32});
+        }
+      };
+      for_chunks(cost, kCostPerChunk, cost * y.cols / kEdgesPerElement, sum_chunk);
+    });
+  }
+  template <typename Start, typename Body>
+  void for_attention_rows(std::span<const std::int64_t> row_ptr, RowRange rows,
+                          const HeadShape& shape, MatrixView dvector,
+                          const Start& start, const Body& body);
+
   void do_curved_backward(ConstMatrixView dy, const ActivationGradient& activation);
 
   int most_threads(std::int64_t chunks) const {

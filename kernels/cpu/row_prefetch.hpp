@@ -33,6 +33,17 @@ inline std::int64_t rows_ahead(std::int64_t row_bytes, std::int64_t bytes_ahead)
   return std::max<std::int64_t>(1, bytes_ahead / std::max<std::int64_t>(1, row_bytes));
 }
 
+// How many edges ahead rows of neighbours are fetched into the second cache and into the first.
+struct Prefetching {
+  std::int64_t far;
+  std::int64_t near;
+};
+inline Prefetching prefetching(std::int64_t row_bytes) {
+  constexpr std::int64_t kMostNearEdges = 8;
+  return {rows_ahead(row_bytes, kBytesAheadL2),
+          std::min(rows_ahead(row_bytes, kBytesAheadL1), kMostNearEdges)};
+}
+
 // Fetches rows[k + some], where a loop over k gathers rows of x.
 template <typename T>
 class Prefetcher {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/row_prefetch.hpp"
@@ -12,12 +11,6 @@
 namespace atl {
 
 namespace {
-
-// Chunks are taken dynamically. Of about equal cost, or a chunk of hubs would be waited for.
-constexpr std::int64_t kCostPerChunk = 4096;  // in edges
-constexpr std::int64_t kRowCost = 4;          // of a row without edges, in edges
-constexpr std::int64_t kEdgesPerElement = 2;  // that take as long as an element of threads_for
-constexpr std::int64_t kBlockRows = 16;       // summed as f32 before an epilogue, where y is not
 
 // The operator in plain pointers; absent factors are null. x and what y held are of type T, sums
 // are written as Out.
@@ -39,17 +32,6 @@ struct SpmmArguments {
   std::int64_t cols;
   std::int64_t nnz;
 };
-
-// How many edges ahead rows of neighbours are fetched into the second cache and into the first.
-struct Prefetching {
-  std::int64_t far;
-  std::int64_t near;
-};
-Prefetching prefetching(std::int64_t row_bytes) {
-  constexpr std::int64_t kMostNearEdges = 8;
-  return {rows_ahead(row_bytes, kBytesAheadL2),
-          std::min(rows_ahead(row_bytes, kBytesAheadL1), kMostNearEdges)};
-}
 
 // kCount units of row i: one after another from column `first`, but the last one from column
 // `last`, so that a number of columns that units don't divide ends with two that overlap.
@@ -237,76 +219,32 @@ const T* pointer(std::span<const T> values) {
   return values.empty() ? nullptr : values.data();
 }
 
-// Rows that end chunk k of equal cost: the chunks cover `rows` in order.
-std::int64_t chunk_end(std::span<const std::int64_t> row_ptr, RowRange rows, std::int64_t cost) {
-  const std::int64_t base = row_ptr[rows.begin];
-  std::int64_t low = rows.begin;
-  std::int64_t high = rows.end;
-  while (low < high) {
-    const std::int64_t middle = (low + high) / 2;
-    if (row_ptr[middle] - base + kRowCost * (middle - rows.begin) < cost) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
 }  // namespace
 
 void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                          double beta, MatrixView y, const Epilogue& epilogue) {
-  const bool plain = epilogue.identity();
-  const std::int64_t factors = plain ? 0 : kColumnFactors * x.cols;
-  const std::int64_t block = kBlockRows * x.cols;
-  const std::span<float> memory = scratch<float>(factors + workers_.threads() * block);
-  const ColumnEpilogue columns = column_epilogue(epilogue, plain ? 0 : x.cols, memory);
-  const std::int64_t cost = op.row_ptr[rows.end] - op.row_ptr[rows.begin] + kRowCost * rows.size();
-  with_element(x.dtype, [&](auto element) {
-    using T = decltype(element);
-    const auto sum_rows = [&]<typename Out>(RowRange range, Out* out, std::int64_t out_first,
-                                            std::int64_t out_stride) {
-      const SpmmArguments<T, Out> arguments{op.row_ptr.data(),
-                                            op.col_idx.data(),
-                                            pointer(op.values),
-                                            pointer(op.row_scale),
-                                            pointer(op.col_scale),
-                                            pointer(op.self_weight),
-                                            x.row<T>(0),
-                                            x.stride,
-                                            beta == 0 ? nullptr : y.row<T>(0),
-                                            y.stride,
-                                            out,
-                                            out_first,
-                                            out_stride,
-                                            x.cols,
-                                            static_cast<std::int64_t>(op.col_idx.size())};
-      run_with_vectors(isa_,
-                       [&]<int kBytes>() ATOLL_INLINE { spmm_rows<kBytes>(arguments, range); });
-    };
-    const auto finish = [&](RowRange range, ConstMatrixView sums) {
-      apply_to_rows(columns, {range.begin - rows.begin, range.end - rows.begin}, sums,
-                    y.rows_in(rows));
-    };
-    const auto sum_chunk = [&](RowRange costs, int slot) {
-      const RowRange range{chunk_end(op.row_ptr, rows, costs.begin),
-                           chunk_end(op.row_ptr, rows, costs.end)};
-      if (plain || std::is_same_v<T, float>) {
-        sum_rows(range, y.row<T>(0), 0, y.stride);
-        if (!plain) finish(range, y.rows_in(range));
-        return;
-      }
-      // Sums of a narrow type are rounded once, behind the epilogue.
-      float* const sums = memory.data() + factors + slot * block;
-      for (std::int64_t first = range.begin; first < range.end; first += kBlockRows) {
-        const RowRange some{first, std::min(first + kBlockRows, range.end)};
-        sum_rows(some, sums, first, x.cols);
-        finish(some, {sums, some.size(), x.cols, x.cols, DType::kF32});
-      }
-    };
-    for_chunks(cost, kCostPerChunk, cost * x.cols / kEdgesPerElement, sum_chunk);
-  });
+  sum_over_edges(
+      op.row_ptr, rows, y, epilogue, {}, [](float*) {},
+      [&]<typename T, typename Out>(T, RowRange range, Out* out, std::int64_t out_first,
+                                    std::int64_t out_stride, float*) {
+        const SpmmArguments<T, Out> arguments{op.row_ptr.data(),
+                                              op.col_idx.data(),
+                                              pointer(op.values),
+                                              pointer(op.row_scale),
+                                              pointer(op.col_scale),
+                                              pointer(op.self_weight),
+                                              x.row<T>(0),
+                                              x.stride,
+                                              beta == 0 ? nullptr : y.row<T>(0),
+                                              y.stride,
+                                              out,
+                                              out_first,
+                                              out_stride,
+                                              x.cols,
+                                              static_cast<std::int64_t>(op.col_idx.size())};
+        run_with_vectors(isa_,
+                         [&]<int kBytes>() ATOLL_INLINE { spmm_rows<kBytes>(arguments, range); });
+      });
 }
 
 }  // namespace atl

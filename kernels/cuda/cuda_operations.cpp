@@ -5,6 +5,49 @@
 
 namespace atl::cuda {
 
+void CudaBackend::do_attend(Queue& queue, const SparseOperator& op, RowRange rows,
+                            ConstMatrixView z, ConstMatrixView t, const AttentionSpec& attention,
+                            MatrixView y, const Epilogue& epilogue) {
+  cuda::attend(use(queue).launch(), op, rows, z, t, attention, y, epilogue);
+}
+
+void CudaBackend::do_attend_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
+                                             ConstMatrixView z, ConstMatrixView t,
+                                             ConstMatrixView dy, const AttentionSpec& attention,
+                                             MatrixView dt, MatrixView coefficients,
+                                             MatrixView dvector) {
+  cuda::attend_backward_targets(use(queue).launch(), op, rows, z, t, dy, attention, dt,
+                                coefficients, dvector);
+}
+
+void CudaBackend::do_attend_backward_sources(Queue& queue, const SparseOperator& op,
+                                             const SourceEdges& edges, RowRange sources,
+                                             ConstMatrixView z, ConstMatrixView t,
+                                             ConstMatrixView dy, ConstMatrixView coefficients,
+                                             const AttentionSpec& attention, MatrixView dz,
+                                             MatrixView dvector) {
+  cuda::attend_backward_sources(use(queue).launch(), op, edges, sources, z, t, dy, coefficients,
+                                attention, dz, dvector);
+}
+
+void CudaBackend::do_head_dots(Queue& queue, ConstMatrixView x, ConstMatrixView vector,
+                               MatrixView out) {
+  cuda::head_dots(use(queue).launch(), x, vector, out);
+}
+
+void CudaBackend::do_head_dots_backward(Queue& queue, ConstMatrixView d, ConstMatrixView x,
+                                        ConstMatrixView vector, MatrixView dx, MatrixView dvector) {
+  cuda::head_dots_backward(use(queue).launch(), d, x, vector, dx, dvector);
+}
+
+void CudaBackend::do_head_mean(Queue& queue, ConstMatrixView x, MatrixView y) {
+  cuda::head_mean(use(queue).launch(), x, y);
+}
+
+void CudaBackend::do_head_mean_backward(Queue& queue, ConstMatrixView dy, MatrixView dx) {
+  cuda::head_mean_backward(use(queue).launch(), dy, dx);
+}
+
 void CudaBackend::do_gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
                                  std::span<const float> scale, MatrixView y) {
   cuda::gather_rows(use(queue).launch(), x, rows, scale, y);

@@ -416,4 +416,24 @@ __device__ inline void apply_epilogue(const EpilogueArgs& args,
   }
 }
 
+// Elements (i, col ...) of a row of `cols` after the epilogue, rounded once.
+template <typename T, int kUnit>
+__device__ inline void store_finished(const EpilogueArgs& epilogue, T* to, std::int64_t i,
+                                      std::int64_t col, std::int64_t cols,
+                                      Packed<float, kUnit> values) {
+  unsigned kept = ~0U;
+  if (epilogue.drops()) {
+    kept = dropout_bits(epilogue, epilogue.key_now(), i, col / kDropoutGroup) >>
+           static_cast<unsigned>(col % kDropoutGroup);
+  }
+  ColumnFactors factors[kUnit];
+  if (epilogue.affine()) {
+    load_factors(epilogue, col, cols, factors);
+    apply_epilogue<true, true>(epilogue, factors, kept, values);
+  } else {
+    apply_epilogue<false, true>(epilogue, factors, kept, values);
+  }
+  store_some(to, values, cols - col);
+}
+
 }  // namespace atl::cuda

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/attention.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/views.hpp"
 #include "kernels/wire.hpp"
@@ -34,6 +35,24 @@ void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epil
 // which it overwrites. beta 0 or 1; row_scale empty: 1.
 void finish_sums(const Launch& where, MatrixView sums, std::span<const float> row_scale,
                  double beta, const Epilogue& epilogue, MatrixView y);
+
+// attention.cu
+void attend(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView z,
+            ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
+            const Epilogue& epilogue);
+void attend_backward_targets(const Launch& where, const SparseOperator& op, RowRange rows,
+                             ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
+                             const AttentionSpec& attention, MatrixView dt, MatrixView coefficients,
+                             MatrixView dvector);
+void attend_backward_sources(const Launch& where, const SparseOperator& op,
+                             const SourceEdges& edges, RowRange sources, ConstMatrixView z,
+                             ConstMatrixView t, ConstMatrixView dy, ConstMatrixView coefficients,
+                             const AttentionSpec& attention, MatrixView dz, MatrixView dvector);
+void head_dots(const Launch& where, ConstMatrixView x, ConstMatrixView vector, MatrixView out);
+void head_dots_backward(const Launch& where, ConstMatrixView d, ConstMatrixView x,
+                        ConstMatrixView vector, MatrixView dx, MatrixView dvector);
+void head_mean(const Launch& where, ConstMatrixView x, MatrixView y);
+void head_mean_backward(const Launch& where, ConstMatrixView dy, MatrixView dx);
 
 // wire.cu
 void quantize_rows(const Launch& where, ConstMatrixView x, const PackList& list,

@@ -37,19 +37,7 @@ __device__ void finish(const Arguments<T>& a, std::int64_t row, std::int64_t col
 #pragma unroll
     for (int k = 0; k < kUnit; ++k) sum.values[k] += before.values[k];
   }
-  unsigned kept = ~0U;
-  if (a.epilogue.drops()) {
-    kept = dropout_bits(a.epilogue, a.epilogue.key_now(), row - a.first_row, col / kDropoutGroup) >>
-           static_cast<unsigned>(col % kDropoutGroup);
-  }
-  ColumnFactors factors[kUnit];
-  if (a.epilogue.affine()) {
-    load_factors(a.epilogue, col, a.cols, factors);
-    apply_epilogue<true, true>(a.epilogue, factors, kept, sum);
-  } else {
-    apply_epilogue<false, true>(a.epilogue, factors, kept, sum);
-  }
-  store_some(to, sum, a.cols - col);
+  store_finished(a.epilogue, to, row - a.first_row, col, a.cols, sum);
 }
 
 template <typename S>

@@ -15,6 +15,20 @@ class ReferenceBackend final : public HostBackend {
  private:
   void do_spmm(Queue&, const SparseOperator&, RowRange, ConstMatrixView, double, MatrixView,
                const Epilogue&) override;
+  void do_attend(Queue&, const SparseOperator&, RowRange, ConstMatrixView, ConstMatrixView,
+                 const AttentionSpec&, MatrixView, const Epilogue&) override;
+  void do_attend_backward_targets(Queue&, const SparseOperator&, RowRange, ConstMatrixView,
+                                  ConstMatrixView, ConstMatrixView, const AttentionSpec&,
+                                  MatrixView, MatrixView, MatrixView) override;
+  void do_attend_backward_sources(Queue&, const SparseOperator&, const SourceEdges&, RowRange,
+                                  ConstMatrixView, ConstMatrixView, ConstMatrixView,
+                                  ConstMatrixView, const AttentionSpec&, MatrixView,
+                                  MatrixView) override;
+  void do_head_dots(Queue&, ConstMatrixView, ConstMatrixView, MatrixView) override;
+  void do_head_dots_backward(Queue&, ConstMatrixView, ConstMatrixView, ConstMatrixView, MatrixView,
+                             MatrixView) override;
+  void do_head_mean(Queue&, ConstMatrixView, MatrixView) override;
+  void do_head_mean_backward(Queue&, ConstMatrixView, MatrixView) override;
   void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>, std::span<const float>,
                       MatrixView) override;
   void do_quantize_rows(Queue&, ConstMatrixView, const PackList&, std::span<const float>,

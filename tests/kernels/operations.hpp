@@ -24,6 +24,7 @@ void PrintTo(const Operation& operation, std::ostream* out);
 
 const std::vector<Operation>& operations();
 std::vector<Operation> sparse_operations();
+std::vector<Operation> attention_operations();
 std::vector<Operation> wire_operations();
 std::vector<Operation> dense_operations();
 std::vector<Operation> gemm_operations();
@@ -43,6 +44,18 @@ struct EpilogueParts {
 Epilogue make_epilogue(Harness& h, std::int64_t rows, std::int64_t cols, EpilogueParts parts);
 std::string label(EpilogueParts parts);
 std::vector<EpilogueParts> all_epilogues();
+
+// A directed graph: row 2 is a hub, every fifth row is empty, the rest have 1 to 6 in-edges, some
+// of them duplicates; a third as many halo columns as rows.
+struct TestGraph {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::vector<std::int64_t> row_ptr{0};
+  std::vector<std::int32_t> col_idx;
+
+  TestGraph(std::int64_t n, std::int64_t hub);
+};
+SparseOperator upload(Harness& h, const TestGraph& graph);
 
 struct SpmmCase {
   bool values = false;

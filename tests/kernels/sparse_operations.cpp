@@ -2,27 +2,15 @@
 
 namespace atl {
 
-namespace {
-
-// A directed graph: row 2 is a hub, every fifth row is empty, the rest have 1 to 6 in-edges, some
-// of them duplicates; a third as many halo columns as rows.
-struct TestGraph {
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  std::vector<std::int64_t> row_ptr{0};
-  std::vector<std::int32_t> col_idx;
-
-  TestGraph(std::int64_t n, std::int64_t hub) : rows(n), cols(n + n / 3) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t degree = i == 2 ? hub : i % 5 == 1 ? 0 : 1 + i % 6;
-      for (const std::int32_t c :
-           random_integers(degree, static_cast<std::int32_t>(cols), 100 + i)) {
-        col_idx.push_back(c);
-      }
-      row_ptr.push_back(static_cast<std::int64_t>(col_idx.size()));
+TestGraph::TestGraph(std::int64_t n, std::int64_t hub) : rows(n), cols(n + n / 3) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t degree = i == 2 ? hub : i % 5 == 1 ? 0 : 1 + i % 6;
+    for (const std::int32_t c : random_integers(degree, static_cast<std::int32_t>(cols), 100 + i)) {
+      col_idx.push_back(c);
     }
+    row_ptr.push_back(static_cast<std::int64_t>(col_idx.size()));
   }
-};
+}
 
 SparseOperator upload(Harness& h, const TestGraph& graph) {
   SparseOperator op;
@@ -32,6 +20,8 @@ SparseOperator upload(Harness& h, const TestGraph& graph) {
   op.col_idx = h.input_span(graph.col_idx);
   return op;
 }
+
+namespace {
 
 // A hub so large that a device gives it more than one block. Nothing cancels: a sum of signed
 // numbers would be known to fewer digits than its size says.

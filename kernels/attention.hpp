@@ -1,0 +1,65 @@
+// Attention over in-edges: what its three operations (Backend::attend, attend_backward_targets,
+// attend_backward_sources) need to know besides matrices.
+//
+// A matrix of H heads with C columns each has H C columns; those of head h are [h C, (h + 1) C).
+// Row i attends to the rows j that it has an edge from:
+//
+//   alpha_ij = exp(e_ij) / sum_k exp(e_ik)     per head; the sum runs over the in-edges of i
+//   y_i      = sum_j dropped(alpha_ij) z_j     columns of each head times that head's alpha
+//
+// "dropped" is dropout of the normalised coefficient, 0 or alpha times the rate's scale.
+#pragma once
+
+#include "kernels/views.hpp"
+
+namespace atl {
+
+// e_ij of a head: u is the slice of that head.
+enum class AttentionScore : std::uint8_t {
+  kAdditive,  // leaky(s_j + t_i): GAT (Velickovic et al. 2018, eq. 3), s_j = <a_source, z_j>
+  kGatv2,     // <a, leaky(z_j + t_i)>: Brody et al. 2022, eq. 7
+  kDot,       // <t_i, z_j> / sqrt(C)
+};
+const char* to_string(AttentionScore score);  // "additive", "gatv2", "dot"
+
+// Dropout of coefficients: that of edge j -> i in head h uses half-word h % 8 of the block of row
+// (i | (h / 8) << 32), column block j, where i and j are global ids. So it does not depend on ranks;
+// parallel edges fall together.
+struct AttentionDropout {
+  RandomKey key;
+  DropoutThreshold rate{65536, 1.0F};
+  std::span<const GlobalId> row_ids;   // of the operator's rows, all of them
+  std::span<const GlobalId> col_ids;   // of its columns
+  const EpochState* state = nullptr;   // as in DropoutSpec
+
+  bool active() const { return rate.threshold != 65536; }
+  ATOLL_HOST_DEVICE RandomKey key_now() const {
+    RandomKey now = key;
+    if (state != nullptr) now.epoch = state->epoch;
+    return now;
+  }
+};
+
+struct AttentionSpec {
+  AttentionScore score = AttentionScore::kAdditive;
+  std::int64_t heads = 1;
+  double slope = 0.2;  // of leaky relu
+  // [1, H C], of the parameters' type: a of gatv2, a_source of additive; absent: of dot.
+  ConstMatrixView vector;
+  // additive: s, [op.cols, H], of the parameters' type; else absent.
+  ConstMatrixView source_scores;
+  // Each row attends to itself once, whether there is an edge i -> i or not: such edges of col_idx
+  // are passed over.
+  bool with_self = false;
+  AttentionDropout dropout;
+};
+
+// In-edges by their source: those that leave column j of an operator are
+// [row_ptr[j], row_ptr[j + 1]). Edges of a row to itself that with_self adds are not among them.
+struct SourceEdges {
+  std::span<const std::int64_t> row_ptr;  // op.cols + 1
+  std::span<const std::int32_t> targets;  // the row that edge k enters, ascending for each source
+  std::span<const std::int64_t> edges;    // its place in the operator's col_idx
+};
+
+}  // namespace atl

@@ -1,0 +1,1027 @@
+// Attention over in-edges: a few neighbours at a time, as many as a vector has lanes, whose rows
+// stay in the first cache between their scores and what is summed of them. Softmax is made as the
+// blocks come (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018): what was
+// summed before is scaled down where a block brings a greater score.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/cpu/cpu_backend.hpp"
+#include "kernels/cpu/edge_chunks.hpp"
+#include "kernels/cpu/exponential.hpp"
+#include "kernels/cpu/row_prefetch.hpp"
+#include "kernels/cpu/vectors.hpp"
+
+namespace atl {
+
+// How vectors take the columns of heads. Each head has whole ones: either its columns are so many,
+// or rows are copied to f32 with zeros behind each head ("staged").
+//
+// Rows in f32 that are read beside these lie in the order of registers: as Unit loads them.
+struct HeadShape {
+  std::int64_t heads = 0;
+  std::int64_t each = 0;    // columns of a head
+  std::int64_t padded = 0;  // with zeros
+  std::int64_t unit = 0;    // columns of a Unit
+  int bytes = 0;            // of a vector
+  int registers = 0;        // of a Unit
+  bool staged = false;
+
+  std::int64_t width() const { return heads * padded; }
+  std::int64_t lanes() const { return bytes / 4; }
+  // Of column c of head h, in the order of registers.
+  std::int64_t place(std::int64_t h, std::int64_t c) const {
+    const std::int64_t within = c % unit;
+    const std::int64_t lane = registers == 1 ? within : within % 2 * lanes() + within / 2;
+    return h * padded + c - within + lane;
+  }
+};
+
+namespace {
+
+constexpr float kNoScore = -std::numeric_limits<float>::infinity();
+constexpr std::int64_t kMostVectorChunks = 256;  // that have sums of `vector`'s gradient
+constexpr std::int64_t kHeldEdges = 128;         // of a row whose scores stay beside it
+constexpr std::int64_t kMostLanes = 16;
+
+constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) {
+  return (count + unit - 1) / unit * unit;
+}
+
+// The widest vectors that fit a head, or that pad it least.
+HeadShape head_shape(Isa isa, DType dtype, std::int64_t heads, std::int64_t cols) {
+  const auto size = static_cast<int>(bytes_of(dtype));
+  HeadShape shape;
+  shape.heads = heads;
+  shape.each = cols / heads;
+  shape.bytes = isa == Isa::kAvx512 ? 64 : isa == Isa::kAvx2 ? 32 : 16;
+  const auto fits = [&](int bytes) { return shape.each % (bytes / size) == 0; };
+  const bool narrow = fits(shape.bytes / 2) || shape.each <= shape.bytes / 8;
+  if (shape.bytes == 64 && !fits(64) && narrow) shape.bytes = 32;
+  shape.staged = !fits(shape.bytes);
+  shape.unit = shape.bytes / (shape.staged ? 4 : size);
+  shape.registers = shape.staged || dtype == DType::kF32 ? 1 : 2;
+  shape.padded = round_up(shape.each, shape.unit);
+  return shape;
+}
+
+// `row`, of the columns of heads, in the order of registers.
+void put_in_order(const HeadShape& shape, const float* row, float* to) {
+  std::fill_n(to, shape.width(), 0.0F);
+  for (std::int64_t h = 0; h < shape.heads; ++h) {
+    for (std::int64_t c = 0; c < shape.each; ++c) to[shape.place(h, c)] = row[h * shape.each + c];
+  }
+}
+
+// What all rows share.
+struct Attending {
+  HeadShape shape;
+  const SparseOperator* op = nullptr;
+  const SourceEdges* by_source = nullptr;  // of the half along sources
+  const AttentionSpec* spec = nullptr;
+  RandomKey key = {};  // of dropout, with the epoch that counts
+  ConstMatrixView z = {};
+  ConstMatrixView t = {};
+  ConstMatrixView dy = {};
+  ConstMatrixView coefficients = {};
+  const float* vector = nullptr;  // in the order of registers
+  float slope = 0;
+  float root = 1;  // 1 / sqrt(columns of a head) of dot, else 1
+  Prefetching ahead = {};
+};
+
+Attending attending(const HeadShape& shape, const SparseOperator& op, const AttentionSpec& spec,
+                    ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy, float* vector) {
+  Attending a;
+  a.shape = shape;
+  a.op = &op;
+  a.spec = &spec;
+  if (spec.dropout.active()) a.key = spec.dropout.key_now();
+  a.z = z;
+  a.t = t;
+  a.dy = dy;
+  if (!spec.vector.absent()) {
+    put_in_order(shape, spec.vector.row<float>(0), vector);
+    a.vector = vector;
+  }
+  a.slope = static_cast<float>(spec.slope);
+  if (spec.score == AttentionScore::kDot) {
+    a.root = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.each)));
+  }
+  a.ahead = prefetching(z.cols * bytes_of(z.dtype));
+  return a;
+}
+
+// What a thread keeps of the row that it is at. Arrays of `columns` lie in the order of registers;
+// of a block of edges, lane e of head h is at h * lanes + e.
+struct AttentionScratch {
+  // columns
+  float* target;    // t_i times `root`; along sources: z_j
+  float* gradient;  // dy_i
+  float* sums;
+  float* more_sums;
+  float* staged;       // rows of a block
+  float* more_staged;  // the same of a second matrix
+  // Of a block: vectors whose lanes add up to a score each, lanes of edge e of head h from
+  // (h * lanes + e) * lanes on; and to <dy_i, z_j>.
+  float* score_parts;
+  float* gradient_parts;
+  float* scores;
+  float* gradients;
+  float* factors;  // of dropout
+  float* weights;
+  float* slopes;  // gradients of scores
+  // The first three of these of all edges of a row, of kHeldEdges at most.
+  float* held;
+  // heads, a vector of each: sums over edges by lane
+  float* norm;
+  float* mean;
+  // heads
+  float* most;
+  float* new_most;
+  float* scale;
+
+  // Takes the arrays from `memory`, if there is any; returns how many floats they have.
+  std::int64_t take(const HeadShape& shape, float* memory) {
+    std::int64_t taken = 0;
+    const auto array = [&](float*& data, std::int64_t count) {
+      data = memory == nullptr ? nullptr : memory + taken;
+      taken += round_up(count, kMostLanes);
+    };
+    const std::int64_t lanes = shape.lanes();
+    const std::int64_t block = shape.heads * lanes;
+    for (float** data : {&target, &gradient, &sums, &more_sums}) array(*data, shape.width());
+    for (float** data : {&staged, &more_staged}) {
+      array(*data, shape.staged ? lanes * shape.width() : 0);
+    }
+    for (float** data : {&score_parts, &gradient_parts}) array(*data, block * lanes);
+    for (float** data : {&scores, &gradients, &factors, &weights, &slopes, &norm, &mean}) {
+      array(*data, block);
+    }
+    array(held, 3 * shape.heads * round_up(kHeldEdges, lanes));
+    for (float** data : {&most, &new_most, &scale}) array(*data, shape.heads);
+    return taken;
+  }
+};
+
+// sums[k] = the sum of the lanes of vector k of `parts`, k < lanes. Neighbours are added inside 16
+// bytes, then pieces of 16 bytes.
+template <int kBytes, int kCount>
+ATOLL_INLINE inline void fold_lanes(typename Vectors<kBytes>::Floats* v) {
+  using Words = typename Vectors<kBytes>::Words;
+  constexpr std::uint32_t kLanes = kBytes / 4;
+  constexpr bool kInside = kCount * 4 > static_cast<int>(kLanes) || kLanes == 4;
+  Words even;
+  Words odd;
+  for (std::uint32_t k = 0; k < kLanes; ++k) {
+    const std::uint32_t piece = k / 4;
+    const std::uint32_t within = k % 4;
+    if (kInside) {
+      even[k] = within < 2 ? 4 * piece + 2 * within : kLanes + 4 * piece + 2 * (within - 2);
+      odd[k] = even[k] + 1;
+    } else {
+      even[k] = 2 * piece * 4 + within;  // counts on into the second vector
+      odd[k] = even[k] + 4;
+    }
+  }
+#pragma GCC unroll 8
+  for (int k = 0; k < kCount / 2; ++k) {
+    v[k] = __builtin_shuffle(v[2 * k], v[2 * k + 1], even) +
+           __builtin_shuffle(v[2 * k], v[2 * k + 1], odd);
+  }
+  if constexpr (kCount > 2) fold_lanes<kBytes, kCount / 2>(v);
+}
+
+template <int kBytes>
+ATOLL_INLINE inline void lane_sums(const float* parts, typename Vectors<kBytes>::Floats& sums) {
+  constexpr int kLanes = kBytes / 4;
+  typename Vectors<kBytes>::Floats v[kLanes];
+#pragma GCC unroll 16
+  for (int k = 0; k < kLanes; ++k) std::memcpy(&v[k], parts + k * kLanes, kBytes);
+  fold_lanes<kBytes, kLanes>(v);
+  sums = v[0];
+}
+
+// NaN counts or not.
+template <int kBytes>
+ATOLL_INLINE inline float lane_max(const typename Vectors<kBytes>::Floats& of) {
+  typename Vectors<kBytes>::Floats v = of;
+  constexpr std::uint32_t kLanes = kBytes / 4;
+#pragma GCC unroll 4
+  for (std::uint32_t step = kLanes / 2; step > 0; step /= 2) {
+    typename Vectors<kBytes>::Words other;
+    for (std::uint32_t k = 0; k < kLanes; ++k) other[k] = k ^ step;
+    const typename Vectors<kBytes>::Floats moved = __builtin_shuffle(v, other);
+    v = moved > v ? moved : v;
+  }
+  return v[0];
+}
+
+template <int kBytes>
+ATOLL_INLINE inline float lane_sum(const float* from) {
+  float sum = 0;
+#pragma GCC unroll 16
+  for (int k = 0; k < kBytes / 4; ++k) sum += from[k];
+  return sum;
+}
+
+// What dropout multiplies alpha of the edges from `sources` to row i with.
+void draw_factors(const Attending& a, std::int64_t i, std::span<const std::int32_t> sources,
+                  float* factors) {
+  constexpr std::int64_t kHeadsPerBlock = 8;
+  const AttentionDropout& dropout = a.spec->dropout;
+  const auto target = static_cast<std::uint64_t>(to_index(dropout.row_ids[i]));
+  for (std::int64_t first = 0; first < a.shape.heads; first += kHeadsPerBlock) {
+    const std::uint64_t row = target | static_cast<std::uint64_t>(first / kHeadsPerBlock) << 32U;
+    for (std::size_t e = 0; e < sources.size(); ++e) {
+      const auto source = static_cast<std::uint32_t>(to_index(dropout.col_ids[sources[e]]));
+      const PhiloxBlock drawn = random_block(a.key, row, source);
+      for (std::int64_t h = first; h < std::min(a.shape.heads, first + kHeadsPerBlock); ++h) {
+        const std::uint32_t half =
+            dropout_half_word(drawn, static_cast<std::uint32_t>(h - first));
+        factors[h * a.shape.lanes() + static_cast<std::int64_t>(e)] =
+            half < dropout.rate.threshold ? dropout.rate.scale : 0.0F;
+      }
+    }
+  }
+}
+
+// Row i of `from` times `factor`, between the zeros that `to` has behind every head; and the other
+// way.
+void stage_row(const HeadShape& shape, ConstMatrixView from, std::int64_t i, float factor,
+               float* to) {
+  with_element(from.dtype, [&]<typename T>(T) {
+    const T* row = from.row<T>(i);
+    for (std::int64_t h = 0; h < shape.heads; ++h, row += shape.each, to += shape.padded) {
+      for (std::int64_t c = 0; c < shape.each; ++c) to[c] = load(row, c) * factor;
+    }
+  });
+}
+void unstage_row(const HeadShape& shape, const float* from, MatrixView to, std::int64_t i) {
+  with_element(to.dtype, [&]<typename T>(T) {
+    T* row = to.row<T>(i);
+    for (std::int64_t h = 0; h < shape.heads; ++h, row += shape.each, from += shape.padded) {
+      for (std::int64_t c = 0; c < shape.each; ++c) store(row, c, from[c]);
+    }
+  });
+}
+
+ATOLL_INLINE inline const char* bytes_at(ConstMatrixView view, std::int64_t i) {
+  return static_cast<const char*>(view.data) + i * view.stride * bytes_of(view.dtype);
+}
+
+// The work on single rows, by one thread.
+template <int kBytes, typename T, bool kStaged>
+class RowAttention {
+ public:
+  using Element = T;  // of rows as vectors read them: f32 of staged ones
+  using Columns = Unit<kBytes, Element>;
+  using Floats = typename Vectors<kBytes>::Floats;
+  static constexpr int kEach = Columns::kRegisters;
+  static constexpr std::int64_t kLanes = Vectors<kBytes>::kLanes;
+
+  ATOLL_INLINE RowAttention(const Attending& a, const AttentionScratch& s)
+      : a_(a),
+        s_(s),
+        heads_(a.shape.heads),
+        padded_(a.shape.padded),
+        width_(a.shape.width()),
+        nnz_(static_cast<std::int64_t>(a.op->col_idx.size())),
+        score_(a.spec->score) {
+    // Padding stays zero from here on.
+    if constexpr (kStaged) {
+      std::fill_n(s.target, width_, 0.0F);
+      std::fill_n(s.gradient, width_, 0.0F);
+      std::fill_n(s.staged, kLanes * width_, 0.0F);
+      std::fill_n(s.more_staged, kLanes * width_, 0.0F);
+    }
+    // Lanes of heads that are not there.
+    for (float* array : {s.most, s.new_most, s.scale}) {
+      std::fill_n(array, round_up(heads_, kMostLanes), 0.0F);
+    }
+  }
+
+  ATOLL_INLINE void attend(std::int64_t i, MatrixView out, std::int64_t out_row) const {
+    Cursor cursor = start(i);
+    prepare_target(i);
+    std::fill_n(s_.sums, width_, 0.0F);
+    Block block;
+    for (; fill(cursor, block);) {
+      score<false>(block, i);
+      find_most(block);
+      for (std::int64_t h = 0; h < heads_; ++h) {
+        Floats weight;
+        Floats norm;
+        raise(h, weight, norm);
+        if (a_.spec->dropout.active()) weight *= at(s_.factors + h * kLanes);
+        put(weight, s_.weights + h * kLanes);
+      }
+      add_rows(block, s_.weights, s_.scale, s_.sums);
+    }
+    for (std::int64_t h = 0; h < heads_ && cursor.found; ++h) {
+      const float factor = 1 / lane_sum<kBytes>(s_.norm + h * kLanes);
+      for (std::int64_t c = h * padded_; c < (h + 1) * padded_; c += kLanes) {
+        put(at(s_.sums + c) * factor, s_.sums + c);
+      }
+    }
+    write(s_.sums, out, out_row);
+  }
+
+  // dvector: doubles in the order of registers, added to.
+  ATOLL_INLINE void backward_target(std::int64_t i, MatrixView dt, MatrixView coefficients,
+                                    double* dvector) const {
+    Cursor cursor = start(i);
+    prepare_target(i);
+    prepare(a_.dy, i, 1, s_.gradient);
+    std::fill_n(s_.mean, heads_ * kLanes, 0.0F);
+    Block block;
+    std::int64_t first = 0;
+    for (; fill(cursor, block, &coefficients); first += kLanes) {
+      score<true>(block, i);
+      find_most(block);
+      for (std::int64_t h = 0; h < heads_; ++h) {
+        Floats weight;
+        Floats norm;
+        raise(h, weight, norm);
+        Floats gradient;
+        lane_sums<kBytes>(s_.gradient_parts + h * kLanes * kLanes, gradient);
+        mask(block, 0, gradient);
+        put(gradient, s_.gradients + h * kLanes);
+        put(at(s_.mean + h * kLanes) * s_.scale[h] +
+                weight * gradient * at(s_.factors + h * kLanes),
+            s_.mean + h * kLanes);
+      }
+      hold(block, first, coefficients);
+    }
+    finish_target(i, dt, coefficients, dvector, cursor.found);
+  }
+
+  ATOLL_INLINE void backward_source(std::int64_t j, MatrixView dz, std::int64_t dz_row,
+                                    double* dvector) const {
+    prepare(a_.z, j, 1, s_.target);
+    std::fill_n(s_.sums, width_, 0.0F);
+    std::fill_n(s_.more_sums, width_, 0.0F);
+    std::fill_n(s_.norm, heads_, 0.0F);
+    const SourceEdges& edges = *a_.by_source;
+    Targets block;
+    std::int64_t k = edges.row_ptr[j];
+    const std::int64_t end = edges.row_ptr[j + 1];
+    bool self = a_.spec->with_self && j < a_.op->rows;
+    while (self || k < end) {
+      block.count = 0;
+      if (self) add_target(j, nnz_ + j, 0, block);
+      self = false;
+      for (; k < end && block.count < kLanes; ++k) {
+        add_target(edges.targets[k], edges.edges[k], k, block);
+      }
+      add_targets(block);
+    }
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      for (std::int64_t c = h * padded_; c < (h + 1) * padded_; c += kLanes) {
+        Floats sum = at(s_.sums + c);
+        if (score_ == AttentionScore::kGatv2) {
+          sum += at(a_.vector + c) * at(s_.more_sums + c);
+        } else if (score_ == AttentionScore::kDot) {
+          sum += a_.root * at(s_.more_sums + c);
+        } else {
+          sum += s_.norm[h] * at(a_.vector + c);
+          add_to(s_.norm[h] * at(s_.target + c), dvector + c);
+        }
+        put(sum, s_.sums + c);
+      }
+    }
+    write(s_.sums, dz, dz_row);
+  }
+
+ private:
+  // What is left of the in-edges of a row.
+  struct Cursor {
+    std::int64_t row;
+    std::int64_t next;
+    std::int64_t end;
+    bool self;
+    bool found = false;  // any
+  };
+  // Edges whose rows are at hand.
+  struct Block {
+    std::int64_t count;
+    const Element* rows[kLanes];
+    std::int64_t places[kLanes];  // of coefficients
+    std::int32_t sources[kLanes];
+  };
+  // The same along a source: rows of dy and t, and coefficients.
+  struct Targets {
+    std::int64_t count;
+    const Element* gradients[kLanes];
+    const Element* targets[kLanes];
+    const float* coefficients[kLanes];
+    std::int64_t ahead[kLanes];  // a place in the edges whose rows will be needed
+  };
+
+  typedef float InMemory __attribute__((vector_size(kBytes), aligned(4), may_alias));
+  static ATOLL_INLINE const InMemory& at(const float* from) {
+    return *reinterpret_cast<const InMemory*>(from);
+  }
+  static ATOLL_INLINE void put(const Floats& v, float* to) {
+    *reinterpret_cast<InMemory*>(to) = v;
+  }
+  static ATOLL_INLINE void add_to(const Floats& v, double* to) {
+    for (std::int64_t k = 0; k < kLanes; ++k) to[k] += static_cast<double>(v[k]);
+  }
+  // value = that of an edge that is there, else `otherwise`.
+  static ATOLL_INLINE void mask(const Block& block, float otherwise, Floats& value) {
+    Floats lanes;
+    for (std::int64_t k = 0; k < kLanes; ++k) lanes[k] = static_cast<float>(k);
+    value = lanes < static_cast<float>(block.count) ? value : Floats{} + otherwise;
+  }
+
+  ATOLL_INLINE Cursor start(std::int64_t i) const {
+    std::fill_n(s_.most, heads_, kNoScore);
+    std::fill_n(s_.norm, heads_ * kLanes, 0.0F);
+    return {i, a_.op->row_ptr[i], a_.op->row_ptr[i + 1], a_.spec->with_self};
+  }
+
+  // The next edges; false: there are none. Coefficients of edges that are passed over become 0.
+  ATOLL_INLINE bool fill(Cursor& cursor, Block& block,
+                         const MatrixView* coefficients = nullptr) const {
+    block.count = 0;
+    const auto add = [&](std::int64_t j, std::int64_t place) ATOLL_INLINE {
+      if constexpr (kStaged) {
+        float* const to = s_.staged + block.count * width_;
+        stage_row(a_.shape, a_.z, j, 1, to);
+        block.rows[block.count] = to;
+      } else {
+        block.rows[block.count] = a_.z.row<T>(j);
+      }
+      block.places[block.count] = place;
+      block.sources[block.count] = static_cast<std::int32_t>(j);
+      ++block.count;
+    };
+    if (cursor.self) add(cursor.row, nnz_ + cursor.row);
+    cursor.self = false;
+    for (; cursor.next < cursor.end && block.count < kLanes; ++cursor.next) {
+      const std::int64_t j = a_.op->col_idx[cursor.next];
+      if (!a_.spec->with_self || j != cursor.row) {
+        add(j, cursor.next);
+      } else if (coefficients != nullptr) {
+        std::fill_n(coefficients->row<float>(cursor.next), 2 * heads_, 0.0F);
+      }
+    }
+    cursor.found = cursor.found || block.count > 0;
+    return block.count > 0;
+  }
+
+  // Row i of `from` times `factor` in the order of registers.
+  ATOLL_INLINE void prepare(ConstMatrixView from, std::int64_t i, float factor, float* to) const {
+    if constexpr (kStaged) {
+      stage_row(a_.shape, from, i, factor, to);
+    } else {
+      for (std::int64_t c = 0; c < width_; c += Columns::kColumns) {
+        Floats registers[kEach];
+        Columns::load(from.row<T>(i) + c, registers);
+#pragma GCC unroll 2
+        for (int r = 0; r < kEach; ++r) put(registers[r] * factor, to + c + r * kLanes);
+      }
+    }
+  }
+  ATOLL_INLINE void prepare_target(std::int64_t i) const {
+    if (score_ != AttentionScore::kAdditive) prepare(a_.t, i, a_.root, s_.target);
+  }
+
+  // The other way, rounded once to the type of `to`: that of z, or f32.
+  ATOLL_INLINE void write(const float* from, MatrixView to, std::int64_t i) const {
+    if constexpr (kStaged) {
+      unstage_row(a_.shape, from, to, i);
+    } else if (to.dtype == DType::kF32) {
+      write_units(from, to.row<float>(i));
+    } else if constexpr (!std::is_same_v<T, float>) {
+      write_units(from, to.row<T>(i));
+    }
+  }
+  template <typename Out>
+  ATOLL_INLINE void write_units(const float* from, Out* to) const {
+    for (std::int64_t c = 0; c < width_; c += Columns::kColumns) {
+      Floats registers[kEach];
+#pragma GCC unroll 2
+      for (int r = 0; r < kEach; ++r) registers[r] = at(from + c + r * kLanes);
+      Columns::store(registers, to + c);
+    }
+  }
+
+  ATOLL_INLINE void prefetch_after(std::int64_t place) const {
+    if (nnz_ == 0) return;
+    const auto row = [&](std::int64_t ahead) ATOLL_INLINE {
+      return bytes_at(a_.z, a_.op->col_idx[std::min(place + ahead, nnz_ - 1)]);
+    };
+    const std::int64_t bytes = a_.z.cols * bytes_of(a_.z.dtype);
+    prefetch<2>(row(a_.ahead.far), bytes);
+    prefetch<3>(row(a_.ahead.near), bytes);
+  }
+
+  // scores, of gatv2 and dot in parts; kGradients: parts of <dy_i, z_j> too. And the factors of
+  // dropout.
+  template <bool kGradients>
+  ATOLL_INLINE void score(const Block& block, std::int64_t i) const {
+    if (score_ == AttentionScore::kGatv2) {
+      parts<AttentionScore::kGatv2, kGradients>(block);
+    } else if (score_ == AttentionScore::kDot) {
+      parts<AttentionScore::kDot, kGradients>(block);
+    } else {
+      const float* const target = a_.t.row<float>(i);
+      for (std::int64_t e = 0; e < block.count; ++e) {
+        const float* const source = a_.spec->source_scores.row<float>(block.sources[e]);
+        for (std::int64_t h = 0; h < heads_; ++h) {
+          const float sum = source[h] + target[h];
+          s_.scores[h * kLanes + e] = sum > 0.0F ? sum : sum * a_.slope;
+        }
+      }
+      if constexpr (kGradients) {
+        parts<AttentionScore::kAdditive, true>(block);
+      } else {
+        for (std::int64_t e = 0; e < block.count; ++e) prefetch_after(block.places[e]);
+      }
+    }
+    if (a_.spec->dropout.active()) {
+      draw(block, i);
+    } else if (kGradients) {
+      std::fill_n(s_.factors, heads_ * kLanes, 1.0F);
+    }
+  }
+
+  template <AttentionScore kScore, bool kGradients>
+  ATOLL_INLINE void parts(const Block& block) const {
+    for (std::int64_t e = 0; e < block.count; ++e) {
+      prefetch_after(block.places[e]);
+      for (std::int64_t h = 0; h < heads_; ++h) {
+        Floats score{};
+        Floats gradient{};
+        for (std::int64_t c = h * padded_; c < (h + 1) * padded_; c += Columns::kColumns) {
+          Floats row[kEach];
+          Columns::load(block.rows[e] + c, row);
+#pragma GCC unroll 2
+          for (int r = 0; r < kEach; ++r) {
+            const std::int64_t place = c + r * kLanes;
+            if constexpr (kScore == AttentionScore::kGatv2) {
+              const Floats sum = row[r] + at(s_.target + place);
+              score += (sum > 0.0F ? sum : sum * a_.slope) * at(a_.vector + place);
+            } else if constexpr (kScore == AttentionScore::kDot) {
+              score += row[r] * at(s_.target + place);
+            }
+            if constexpr (kGradients) gradient += row[r] * at(s_.gradient + place);
+          }
+        }
+        const std::int64_t part = (h * kLanes + e) * kLanes;
+        if constexpr (kScore != AttentionScore::kAdditive) put(score, s_.score_parts + part);
+        if constexpr (kGradients) put(gradient, s_.gradient_parts + part);
+      }
+    }
+  }
+
+  ATOLL_INLINE void draw(const Block& block, std::int64_t i) const {
+    std::fill_n(s_.factors, heads_ * kLanes, 0.0F);
+    draw_factors(a_, i, {block.sources, static_cast<std::size_t>(block.count)}, s_.factors);
+  }
+
+  // Whole scores, the greatest so far, and by what sums made with the one before are scaled.
+  ATOLL_INLINE void find_most(const Block& block) const {
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      Floats score;
+      if (score_ == AttentionScore::kAdditive) {
+        score = at(s_.scores + h * kLanes);
+      } else {
+        lane_sums<kBytes>(s_.score_parts + h * kLanes * kLanes, score);
+      }
+      mask(block, kNoScore, score);
+      put(score, s_.scores + h * kLanes);
+      const float most = lane_max<kBytes>(score);
+      s_.new_most[h] = most > s_.most[h] ? most : s_.most[h];
+    }
+    for (std::int64_t h = 0; h < heads_; h += kLanes) {
+      Floats scale;
+      exp_of_negative<kBytes>(at(s_.most + h) - at(s_.new_most + h), scale);
+      put(scale, s_.scale + h);
+    }
+    std::memcpy(s_.most, s_.new_most, static_cast<std::size_t>(heads_) * sizeof(float));
+  }
+
+  // weight = exp(score - most) of head h, added to the scaled norm.
+  ATOLL_INLINE void raise(std::int64_t h, Floats& weight, Floats& norm) const {
+    exp_of_negative<kBytes>(at(s_.scores + h * kLanes) - s_.most[h], weight);
+    norm = at(s_.norm + h * kLanes) * s_.scale[h] + weight;
+    put(norm, s_.norm + h * kLanes);
+  }
+
+  // Calls body.template operator()<kCount>(c) for kCount units from column c on that cover those of
+  // a head.
+  template <typename Body>
+  ATOLL_INLINE void for_units(std::int64_t h, const Body& body) const {
+    constexpr std::int64_t kUnit = Columns::kColumns;
+    constexpr int kMost = 4 / kEach;
+    std::int64_t c = h * padded_;
+    const std::int64_t end = c + padded_;
+    for (; c + kMost * kUnit <= end; c += kMost * kUnit) body.template operator()<kMost>(c);
+    if constexpr (kMost > 2) {
+      for (; c + 2 * kUnit <= end; c += 2 * kUnit) body.template operator()<2>(c);
+    }
+    for (; c < end; c += kUnit) body.template operator()<1>(c);
+  }
+
+  // sums = sums * scale[h] + the rows times their weights.
+  ATOLL_INLINE void add_rows(const Block& block, const float* weights, const float* scale,
+                             float* sums) const {
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      const float* const weight = weights + h * kLanes;
+      for_units(h, [&]<int kCount>(std::int64_t c) ATOLL_INLINE {
+        constexpr int kRegisters = kCount * kEach;
+        Floats sum[kRegisters];
+#pragma GCC unroll 4
+        for (int r = 0; r < kRegisters; ++r) {
+          sum[r] = at(sums + c + r * kLanes) * (scale == nullptr ? 1.0F : scale[h]);
+        }
+        for (std::int64_t e = 0; e < block.count; ++e) {
+#pragma GCC unroll 4
+          for (int k = 0; k < kCount; ++k) {
+            Floats row[kEach];
+            Columns::load(block.rows[e] + c + k * Columns::kColumns, row);
+#pragma GCC unroll 2
+            for (int r = 0; r < kEach; ++r) sum[k * kEach + r] += row[r] * weight[e];
+          }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < kRegisters; ++r) put(sum[r], sums + c + r * kLanes);
+      });
+    }
+  }
+
+  // Scores, gradients of alpha and factors of a block that starts with edge `first` of its row are
+  // kept beside it, or, of a long row, the first two in their coefficients.
+  ATOLL_INLINE float* held(std::int64_t first) const {
+    return first < kHeldEdges ? s_.held + 3 * heads_ * first : nullptr;
+  }
+  ATOLL_INLINE void hold(const Block& block, std::int64_t first, MatrixView coefficients) const {
+    const auto bytes = static_cast<std::size_t>(heads_ * kLanes) * sizeof(float);
+    if (float* const to = held(first); to != nullptr) {
+      std::memcpy(to, s_.scores, bytes);
+      std::memcpy(to + heads_ * kLanes, s_.gradients, bytes);
+      std::memcpy(to + 2 * heads_ * kLanes, s_.factors, bytes);
+    } else {
+      write_coefficients(block, s_.scores, s_.gradients, coefficients);
+    }
+  }
+  ATOLL_INLINE void recall(const Block& block, std::int64_t i, std::int64_t first,
+                           MatrixView coefficients) const {
+    const auto bytes = static_cast<std::size_t>(heads_ * kLanes) * sizeof(float);
+    if (const float* const from = held(first); from != nullptr) {
+      std::memcpy(s_.scores, from, bytes);
+      std::memcpy(s_.gradients, from + heads_ * kLanes, bytes);
+      std::memcpy(s_.factors, from + 2 * heads_ * kLanes, bytes);
+      return;
+    }
+    std::fill_n(s_.scores, heads_ * kLanes, kNoScore);
+    std::fill_n(s_.gradients, heads_ * kLanes, 0.0F);
+    for (std::int64_t e = 0; e < block.count; ++e) {
+      const float* const from = coefficients.row<float>(block.places[e]);
+      for (std::int64_t h = 0; h < heads_; ++h) {
+        s_.scores[h * kLanes + e] = from[h];
+        s_.gradients[h * kLanes + e] = from[heads_ + h];
+      }
+    }
+    if (a_.spec->dropout.active()) draw(block, i);
+  }
+  ATOLL_INLINE void write_coefficients(const Block& block, const float* first, const float* second,
+                                       MatrixView coefficients) const {
+    for (std::int64_t e = 0; e < block.count; ++e) {
+      float* const to = coefficients.row<float>(block.places[e]);
+      for (std::int64_t h = 0; h < heads_; ++h) {
+        to[h] = first[h * kLanes + e];
+        to[heads_ + h] = second[h * kLanes + e];
+      }
+    }
+  }
+
+  // Once all scores of row i are known: coefficients, dt_i and the part of dvector.
+  ATOLL_INLINE void finish_target(std::int64_t i, MatrixView dt, MatrixView coefficients,
+                                  double* dvector, bool any) const {
+    for (std::int64_t h = 0; h < heads_ && any; ++h) {
+      s_.scale[h] = 1 / lane_sum<kBytes>(s_.norm + h * kLanes);
+      s_.new_most[h] = lane_sum<kBytes>(s_.mean + h * kLanes) * s_.scale[h];
+    }
+    const float* const mean = s_.new_most;
+    float* const slope_sums = s_.norm;  // of additive, a vector of each head
+    std::fill_n(slope_sums, heads_ * kLanes, 0.0F);
+    std::fill_n(s_.sums, width_, 0.0F);
+    std::fill_n(s_.more_sums, width_, 0.0F);
+    Cursor cursor{i, a_.op->row_ptr[i], a_.op->row_ptr[i + 1], a_.spec->with_self};
+    Block block;
+    for (std::int64_t first = 0; fill(cursor, block); first += kLanes) {
+      recall(block, i, first, coefficients);
+      for (std::int64_t h = 0; h < heads_; ++h) {
+        const Floats score = at(s_.scores + h * kLanes);
+        const Floats factor = at(s_.factors + h * kLanes);
+        Floats alpha;
+        exp_of_negative<kBytes>(score - s_.most[h], alpha);
+        alpha *= s_.scale[h];
+        Floats slope = alpha * (factor * at(s_.gradients + h * kLanes) - mean[h]);
+        if (score_ == AttentionScore::kAdditive) {
+          slope *= score > 0.0F ? Floats{} + 1.0F : Floats{} + a_.slope;
+          put(at(slope_sums + h * kLanes) + slope, slope_sums + h * kLanes);
+        }
+        put(alpha * factor, s_.weights + h * kLanes);
+        put(slope, s_.slopes + h * kLanes);
+      }
+      write_coefficients(block, s_.weights, s_.slopes, coefficients);
+      if (score_ == AttentionScore::kGatv2) add_slopes(block);
+      if (score_ == AttentionScore::kDot) add_rows(block, s_.slopes, nullptr, s_.sums);
+    }
+    if (score_ == AttentionScore::kAdditive) {
+      float* const to = dt.row<float>(i);
+      for (std::int64_t h = 0; h < heads_; ++h) to[h] = lane_sum<kBytes>(slope_sums + h * kLanes);
+      return;
+    }
+    for (std::int64_t c = 0; c < width_; c += kLanes) {
+      const Floats sum = at(s_.sums + c);
+      if (score_ == AttentionScore::kGatv2) {
+        put(sum * at(a_.vector + c), s_.sums + c);
+        add_to(at(s_.more_sums + c), dvector + c);
+      } else {
+        put(sum * a_.root, s_.sums + c);
+      }
+    }
+    write(s_.sums, dt, i);
+  }
+
+  // gatv2: sums += gradients of scores times leaky'(z_j + t_i), more_sums += times leaky(.).
+  ATOLL_INLINE void add_slopes(const Block& block) const {
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      const float* const slopes = s_.slopes + h * kLanes;
+      for_units(h, [&]<int kCount>(std::int64_t c) ATOLL_INLINE {
+        constexpr int kRegisters = kCount * kEach;
+        Floats sum[kRegisters];
+        Floats more[kRegisters];
+        Floats target[kRegisters];
+#pragma GCC unroll 4
+        for (int r = 0; r < kRegisters; ++r) {
+          sum[r] = at(s_.sums + c + r * kLanes);
+          more[r] = at(s_.more_sums + c + r * kLanes);
+          target[r] = at(s_.target + c + r * kLanes);
+        }
+        for (std::int64_t e = 0; e < block.count; ++e) {
+          const Floats above = Floats{} + slopes[e];
+          const Floats below = above * a_.slope;
+#pragma GCC unroll 4
+          for (int k = 0; k < kCount; ++k) {
+            Floats row[kEach];
+            Columns::load(block.rows[e] + c + k * Columns::kColumns, row);
+#pragma GCC unroll 2
+            for (int r = 0; r < kEach; ++r) {
+              const Floats inner = row[r] + target[k * kEach + r];
+              const Floats slope = inner > 0.0F ? above : below;
+              sum[k * kEach + r] += slope;
+              more[k * kEach + r] += slope * inner;
+            }
+          }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < kRegisters; ++r) {
+          put(sum[r], s_.sums + c + r * kLanes);
+          put(more[r], s_.more_sums + c + r * kLanes);
+        }
+      });
+    }
+  }
+
+  ATOLL_INLINE void add_target(std::int64_t i, std::int64_t place, std::int64_t k,
+                               Targets& block) const {
+    const auto row = [&](ConstMatrixView view, float* staged) ATOLL_INLINE -> const Element* {
+      if constexpr (kStaged) {
+        float* const to = staged + block.count * width_;
+        stage_row(a_.shape, view, i, 1, to);
+        return to;
+      } else {
+        return view.row<T>(i);
+      }
+    };
+    block.gradients[block.count] = row(a_.dy, s_.staged);
+    if (score_ != AttentionScore::kAdditive) {
+      block.targets[block.count] = row(a_.t, s_.more_staged);
+    }
+    block.coefficients[block.count] = a_.coefficients.row<float>(place);
+    block.ahead[block.count] = k;
+    ++block.count;
+  }
+
+  // Rows that edges further on will need, from column `first` on.
+  ATOLL_INLINE void prefetch_targets(const Targets& block, std::int64_t first) const {
+    const SourceEdges& edges = *a_.by_source;
+    if (edges.targets.empty()) return;
+    const std::int64_t size = bytes_of(a_.dy.dtype);
+    const std::int64_t bytes = a_.shape.each * size;
+    const auto last = static_cast<std::int64_t>(edges.targets.size()) - 1;
+    for (std::int64_t e = 0; e < block.count; ++e) {
+      const auto fetch = [&]<int kCache>(std::int64_t ahead) ATOLL_INLINE {
+        const std::int64_t k = std::min(block.ahead[e] + ahead, last);
+        const std::int64_t i = edges.targets[k];
+        prefetch<kCache>(bytes_at(a_.dy, i) + first * size, bytes);
+        if (score_ != AttentionScore::kAdditive) {
+          prefetch<kCache>(bytes_at(a_.t, i) + first * size, bytes);
+        }
+        if (first == 0) {
+          prefetch<kCache>(a_.coefficients.row<float>(edges.edges[k]), 2 * heads_ * 4);
+        }
+      };
+      fetch.template operator()<2>(a_.ahead.far);
+      fetch.template operator()<3>(a_.ahead.near);
+    }
+  }
+
+  // sums += weights times rows of dy, more_sums += what is behind the scores' gradients.
+  ATOLL_INLINE void add_targets(const Targets& block) const {
+    if (score_ == AttentionScore::kGatv2) return add_targets_of<AttentionScore::kGatv2>(block);
+    if (score_ == AttentionScore::kDot) return add_targets_of<AttentionScore::kDot>(block);
+    add_targets_of<AttentionScore::kAdditive>(block);
+  }
+  template <AttentionScore kScore>
+  ATOLL_INLINE void add_targets_of(const Targets& block) const {
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      prefetch_targets(block, h * a_.shape.each);
+      if constexpr (kScore == AttentionScore::kAdditive) {
+        for (std::int64_t e = 0; e < block.count; ++e) {
+          s_.norm[h] += block.coefficients[e][heads_ + h];
+        }
+      }
+      for_units(h, [&]<int kCount>(std::int64_t c) ATOLL_INLINE {
+        constexpr int kRegisters = kCount * kEach;
+        Floats sum[kRegisters];
+        Floats more[kRegisters];
+        Floats source[kRegisters];
+#pragma GCC unroll 4
+        for (int r = 0; r < kRegisters; ++r) {
+          sum[r] = at(s_.sums + c + r * kLanes);
+          more[r] = at(s_.more_sums + c + r * kLanes);
+          source[r] = at(s_.target + c + r * kLanes);
+        }
+        for (std::int64_t e = 0; e < block.count; ++e) {
+          const float weight = block.coefficients[e][h];
+          const Floats above = Floats{} + block.coefficients[e][heads_ + h];
+          const Floats below = above * a_.slope;
+#pragma GCC unroll 4
+          for (int k = 0; k < kCount; ++k) {
+            Floats gradient[kEach];
+            Floats target[kEach];
+            Columns::load(block.gradients[e] + c + k * Columns::kColumns, gradient);
+            if constexpr (kScore != AttentionScore::kAdditive) {
+              Columns::load(block.targets[e] + c + k * Columns::kColumns, target);
+            }
+#pragma GCC unroll 2
+            for (int r = 0; r < kEach; ++r) {
+              const int to = k * kEach + r;
+              sum[to] += gradient[r] * weight;
+              if constexpr (kScore == AttentionScore::kGatv2) {
+                more[to] += source[to] + target[r] > 0.0F ? above : below;
+              } else if constexpr (kScore == AttentionScore::kDot) {
+                more[to] += target[r] * above;
+              }
+            }
+          }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < kRegisters; ++r) {
+          put(sum[r], s_.sums + c + r * kLanes);
+          if constexpr (kScore != AttentionScore::kAdditive) {
+            put(more[r], s_.more_sums + c + r * kLanes);
+          }
+        }
+      });
+    }
+  }
+
+  const Attending& a_;
+  const AttentionScratch& s_;
+  const std::int64_t heads_;
+  const std::int64_t padded_;
+  const std::int64_t width_;
+  const std::int64_t nnz_;
+  const AttentionScore score_;
+};
+
+// Calls body(rows) with the RowAttention of a.shape, inside run_with_vectors<kBytes>.
+template <int kBytes, typename Body>
+ATOLL_INLINE inline void with_row_attention(const Attending& a, const AttentionScratch& s,
+                                            const Body& body) {
+  if constexpr (kBytes == 64) {
+    if (a.shape.bytes < kBytes) return with_row_attention<kBytes / 2>(a, s, body);
+  }
+  if (a.shape.staged) return body(RowAttention<kBytes, float, true>(a, s));
+  if (a.z.dtype == DType::kF32) return body(RowAttention<kBytes, float, false>(a, s));
+  body(RowAttention<kBytes, Bf16, false>(a, s));
+}
+
+void attend_rows(Isa isa, const Attending& a, const AttentionScratch& scratch, RowRange range,
+                 MatrixView out, std::int64_t out_first) {
+  run_with_vectors(isa, [&]<int kBytes>() ATOLL_INLINE {
+    with_row_attention<kBytes>(a, scratch, [&](const auto& row) ATOLL_INLINE {
+      for (std::int64_t i = range.begin; i < range.end; ++i) row.attend(i, out, i - out_first);
+    });
+  });
+}
+
+}  // namespace
+
+void CpuBackend::do_attend(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView z,
+                           ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
+                           const Epilogue& epilogue) {
+  const HeadShape shape = head_shape(isa_, z.dtype, attention.heads, z.cols);
+  Attending a;
+  sum_over_edges(
+      op.row_ptr, rows, y, epilogue,
+      {round_up(shape.width(), kMostLanes), AttentionScratch().take(shape, nullptr)},
+      [&](float* shared) { a = attending(shape, op, attention, z, t, {}, shared); },
+      [&]<typename T, typename Out>(T, RowRange range, Out* out, std::int64_t out_first,
+                                    std::int64_t out_stride, float* memory) {
+        AttentionScratch scratch;
+        scratch.take(shape, memory);
+        const DType dtype = std::is_same_v<Out, Bf16> ? DType::kBf16 : DType::kF32;
+        attend_rows(isa_, a, scratch, range,
+                    {out, range.end - out_first, z.cols, out_stride, dtype}, out_first);
+      });
+}
+
+// Calls body(row, i, partial) for all i of `rows`, where row is the RowAttention of `shape`, and
+// adds what the chunks' partials have got to dvector, unless that is absent. start(shared) makes
+// what the rows share.
+template <typename Start, typename Body>
+void CpuBackend::for_attention_rows(std::span<const std::int64_t> row_ptr, RowRange rows,
+                                    const HeadShape& shape, MatrixView dvector,
+                                    const Start& start, const Body& body) {
+  const std::int64_t cost = cost_of_rows(row_ptr, rows);
+  const std::int64_t chunk =
+      dvector.absent()
+          ? kCostPerChunk
+          : std::max(kCostPerChunk, (cost + kMostVectorChunks - 1) / kMostVectorChunks);
+  const std::int64_t chunks = dvector.absent() ? 0 : (cost + chunk - 1) / chunk;
+  const std::int64_t shared = round_up(shape.width(), kMostLanes);
+  const std::int64_t each = AttentionScratch().take(shape, nullptr);
+  const std::int64_t floats = shared + workers_.threads() * each;
+  const auto bytes = static_cast<std::int64_t>(sizeof(double));
+  float* const memory = scratch<float>(floats + chunks * shape.width() * bytes / 4).data();
+  auto* const partials = reinterpret_cast<double*>(memory + floats);
+  const Attending a = start(memory);
+  for_chunks(cost, chunk, cost * shape.width(), [&](RowRange costs, int slot) {
+    const RowRange range = rows_of_chunk(row_ptr, rows, costs);
+    double* const partial =
+        dvector.absent() ? nullptr : partials + costs.begin / chunk * shape.width();
+    if (partial != nullptr) std::fill_n(partial, shape.width(), 0.0);
+    AttentionScratch arrays;
+    arrays.take(shape, memory + shared + slot * each);
+    run_with_vectors(isa_, [&]<int kBytes>() ATOLL_INLINE {
+      with_row_attention<kBytes>(a, arrays, [&](const auto& row) ATOLL_INLINE {
+        for (std::int64_t i = range.begin; i < range.end; ++i) body(row, i, partial);
+      });
+    });
+  });
+  if (dvector.absent()) return;
+  float* const to = dvector.row<float>(0);
+  for (std::int64_t h = 0; h < shape.heads; ++h) {
+    for (std::int64_t c = 0; c < shape.each; ++c) {
+      double sum = static_cast<double>(to[h * shape.each + c]);
+      for (std::int64_t k = 0; k < chunks; ++k) sum += partials[k * shape.width() + shape.place(h, c)];
+      to[h * shape.each + c] = static_cast<float>(sum);
+    }
+  }
+}
+
+void CpuBackend::do_attend_backward_targets(Queue&, const SparseOperator& op, RowRange rows,
+                                            ConstMatrixView z, ConstMatrixView t,
+                                            ConstMatrixView dy, const AttentionSpec& attention,
+                                            MatrixView dt, MatrixView coefficients,
+                                            MatrixView dvector) {
+  const HeadShape shape = head_shape(isa_, z.dtype, attention.heads, z.cols);
+  for_attention_rows(
+      op.row_ptr, rows, shape, dvector,
+      [&](float* shared) { return attending(shape, op, attention, z, t, dy, shared); },
+      [&](const auto& row, std::int64_t i, double* partial)
+          ATOLL_INLINE { row.backward_target(i, dt, coefficients, partial); });
+}
+
+void CpuBackend::do_attend_backward_sources(Queue&, const SparseOperator& op,
+                                            const SourceEdges& edges, RowRange sources,
+                                            ConstMatrixView z, ConstMatrixView t,
+                                            ConstMatrixView dy, ConstMatrixView coefficients,
+                                            const AttentionSpec& attention, MatrixView dz,
+                                            MatrixView dvector) {
+  const HeadShape shape = head_shape(isa_, z.dtype, attention.heads, z.cols);
+  for_attention_rows(
+      edges.row_ptr, sources, shape, dvector,
+      [&](float* shared) {
+        Attending a = attending(shape, op, attention, z, t, dy, shared);
+        a.by_source = &edges;
+        a.coefficients = coefficients;
+        return a;
+      },
+      [&](const auto& row, std::int64_t j, double* partial)
+          ATOLL_INLINE { row.backward_source(j, dz, j - sources.begin, partial); });
+}
+
+}  // namespace atl

@@ -1,0 +1,96 @@
+// What is small about heads: inner products with a vector and means.
+#include <algorithm>
+
+#include "kernels/cpu/cpu_backend.hpp"
+
+namespace atl {
+
+void CpuBackend::do_head_dots(Queue&, ConstMatrixView x, ConstMatrixView vector, MatrixView out) {
+  const std::int64_t each = x.cols / out.cols;
+  for_rows(x.rows, x.cols, [&](RowRange range) {
+    run_vectorised(isa_, x.dtype, [&](auto element) ATOLL_INLINE {
+      using T = decltype(element);
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        for (std::int64_t h = 0; h < out.cols; ++h) {
+          const T* const row = x.row<T>(i) + h * each;
+          const float* const factors = vector.row<float>(0) + h * each;
+          float sum = 0;
+#pragma omp simd reduction(+ : sum)
+          for (std::int64_t c = 0; c < each; ++c) sum += load(row, c) * factors[c];
+          out.row<float>(i)[h] = sum;
+        }
+      }
+    });
+  });
+}
+
+void CpuBackend::do_head_dots_backward(Queue&, ConstMatrixView d, ConstMatrixView x,
+                                       ConstMatrixView vector, MatrixView dx, MatrixView dvector) {
+  const std::int64_t each = x.cols / d.cols;
+  const auto sums = sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
+    run_vectorised(isa_, x.dtype, [&](auto element) ATOLL_INLINE {
+      using T = decltype(element);
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        for (std::int64_t h = 0; h < d.cols; ++h) {
+          const float gradient = d.row<float>(i)[h];
+          const T* const row = x.row<T>(i) + h * each;
+          T* const to = dx.row<T>(i) + h * each;
+          const float* const factors = vector.row<float>(0) + h * each;
+          double* const sum = partial + h * each;
+#pragma omp simd
+          for (std::int64_t c = 0; c < each; ++c) {
+            store(to, c, gradient * factors[c]);
+            sum[c] += static_cast<double>(gradient) * static_cast<double>(load(row, c));
+          }
+        }
+      }
+    });
+  });
+  float* const to = dvector.row<float>(0);
+  for (std::int64_t c = 0; c < x.cols; ++c) {
+    to[c] = static_cast<float>(static_cast<double>(to[c]) + sums[c]);
+  }
+}
+
+void CpuBackend::do_head_mean(Queue&, ConstMatrixView x, MatrixView y) {
+  const std::int64_t heads = x.cols / y.cols;
+  const float share = 1 / static_cast<float>(heads);
+  for_rows(x.rows, x.cols, [&](RowRange range) {
+    WideRows memory(1, y.cols);
+    run_vectorised(isa_, x.dtype, [&](auto element) ATOLL_INLINE {
+      using T = decltype(element);
+      float* __restrict const sums = memory.row(0);
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        std::fill_n(sums, y.cols, 0.0F);
+        for (std::int64_t h = 0; h < heads; ++h) {
+          const T* const row = x.row<T>(i) + h * y.cols;
+#pragma omp simd
+          for (std::int64_t c = 0; c < y.cols; ++c) sums[c] += load(row, c);
+        }
+        T* const to = y.row<T>(i);
+#pragma omp simd
+        for (std::int64_t c = 0; c < y.cols; ++c) store(to, c, sums[c] * share);
+      }
+    });
+  });
+}
+
+void CpuBackend::do_head_mean_backward(Queue&, ConstMatrixView dy, MatrixView dx) {
+  const std::int64_t heads = dx.cols / dy.cols;
+  const float share = 1 / static_cast<float>(heads);
+  for_rows(dx.rows, dx.cols, [&](RowRange range) {
+    run_vectorised(isa_, dy.dtype, [&](auto element) ATOLL_INLINE {
+      using T = decltype(element);
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        const T* const from = dy.row<T>(i);
+        for (std::int64_t h = 0; h < heads; ++h) {
+          T* const to = dx.row<T>(i) + h * dy.cols;
+#pragma omp simd
+          for (std::int64_t c = 0; c < dy.cols; ++c) store(to, c, load(from, c) * share);
+        }
+      }
+    });
+  });
+}
+
+}  // namespace atl

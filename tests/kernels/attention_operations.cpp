@@ -1,0 +1,204 @@
+#include <cmath>
+#include <numeric>
+
+#include "tests/kernels/attention_graph.hpp"
+#include "tests/kernels/operations.hpp"
+
+namespace atl {
+
+namespace {
+
+// How columns are divided: some heads of many columns each, or many heads of few.
+enum class Heads { kOne, kFew, kMany };
+
+struct AttentionCase {
+  AttentionScore score = AttentionScore::kAdditive;
+  Heads heads = Heads::kFew;
+  bool with_self = false;
+  bool dropout = false;
+  bool part = false;  // some rows only
+  std::int64_t hub = 300;
+  EpilogueParts epilogue{};
+};
+
+std::int64_t heads_of(std::int64_t cols, Heads heads) {
+  if (heads == Heads::kOne) return 1;
+  return std::gcd(cols, heads == Heads::kFew ? 8 : 300);
+}
+
+// Some rows have an edge to themselves.
+TestGraph attention_graph(std::int64_t rows, std::int64_t hub) {
+  TestGraph graph(rows, hub);
+  for (std::int64_t i = 0; i < rows; i += 3) {
+    if (graph.row_ptr[i + 1] > graph.row_ptr[i]) {
+      graph.col_idx[graph.row_ptr[i]] = static_cast<std::int32_t>(i);
+    }
+  }
+  return graph;
+}
+
+// So that sums over the columns of a head are of order one, as those of trained models are.
+std::vector<float> of_order_one(std::vector<float> values, std::int64_t each) {
+  for (float& value : values) value /= std::sqrt(static_cast<float>(each));
+  return values;
+}
+
+struct AttentionInputs {
+  SparseOperator op;
+  AttentionSpec spec;
+  ConstMatrixView z;
+  ConstMatrixView t;
+};
+
+AttentionInputs upload_attention(Harness& h, const TestGraph& graph, std::int64_t cols,
+                                 const AttentionCase& which) {
+  AttentionInputs in;
+  in.op = upload(h, graph);
+  in.spec.score = which.score;
+  in.spec.heads = heads_of(cols, which.heads);
+  in.spec.slope = 0.2;
+  in.spec.with_self = which.with_self;
+  if (which.dropout) in.spec.dropout = attention_dropout(h, graph.rows, graph.cols);
+  in.z = h.input(graph.cols, cols, random_floats(graph.cols * cols, 1));
+  if (which.score == AttentionScore::kAdditive) {
+    in.t = h.input<float>(graph.rows, in.spec.heads, random_floats(graph.rows * in.spec.heads, 2));
+    in.spec.source_scores =
+        h.input<float>(graph.cols, in.spec.heads, random_floats(graph.cols * in.spec.heads, 3));
+  } else {
+    in.t = h.input(graph.rows, cols, random_floats(graph.rows * cols, 2));
+  }
+  if (which.score != AttentionScore::kDot) {
+    in.spec.vector =
+        h.input<float>(1, cols, of_order_one(random_floats(cols, 4), cols / in.spec.heads));
+  }
+  return in;
+}
+
+// As the engine runs it: rows without halo neighbours first, the others when the halo is there.
+std::vector<RowRange> ranges_of(std::int64_t rows, bool part) {
+  if (part) return {{rows / 3, rows - rows / 4}};
+  return {{0, rows * 2 / 3}, {rows * 2 / 3, rows}};
+}
+
+Outputs run_attend(Harness& h, std::int64_t rows, std::int64_t cols, const AttentionCase& which) {
+  const TestGraph graph = attention_graph(rows, which.hub);
+  const AttentionInputs in = upload_attention(h, graph, cols, which);
+  const MatrixView y = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 6));
+  const Epilogue whole = make_epilogue(h, rows, cols, which.epilogue);
+  for (const RowRange range : ranges_of(rows, which.part)) {
+    Epilogue epilogue = whole;
+    if (whole.dropout.active()) {
+      epilogue.dropout.row_ids = whole.dropout.row_ids.subspan(
+          static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
+    }
+    h.backend().attend(h.queue(), in.op, range, in.z, in.t, in.spec, y, epilogue);
+  }
+  return {h.result(y)};
+}
+
+Outputs run_attend_backward(Harness& h, std::int64_t rows, std::int64_t cols,
+                            const AttentionCase& which) {
+  const TestGraph graph = attention_graph(rows, which.hub);
+  const AttentionInputs in = upload_attention(h, graph, cols, which);
+  const HostSourceEdges by_source(graph.row_ptr, graph.col_idx, graph.cols);
+  const SourceEdges edges = upload(h, by_source);
+  const ConstMatrixView dy = h.input(
+      rows, cols, of_order_one(random_floats(rows * cols, 5), cols / in.spec.heads));
+  const MatrixView dt =
+      in.t.dtype == DType::kF32
+          ? h.matrix<float>(rows, in.t.cols, Use::kInOut, random_floats(rows * in.t.cols, 7))
+          : h.matrix(rows, in.t.cols, Use::kInOut, random_floats(rows * in.t.cols, 7));
+  const std::int64_t places =
+      static_cast<std::int64_t>(graph.col_idx.size()) + (which.with_self ? rows : 0);
+  const std::int64_t both = 2 * in.spec.heads;
+  const MatrixView coefficients =
+      h.matrix<float>(places, both, Use::kInOut, random_floats(places * both, 8));
+  const bool additive = which.score == AttentionScore::kAdditive;
+  const MatrixView dvector = which.score == AttentionScore::kDot
+                                 ? MatrixView{}
+                                 : h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 9));
+  for (const RowRange range : ranges_of(rows, which.part)) {
+    h.backend().attend_backward_targets(h.queue(), in.op, range, in.z, in.t, dy, in.spec, dt,
+                                        coefficients, additive ? MatrixView{} : dvector);
+  }
+  Outputs outputs{h.result(dt), h.result(coefficients)};
+  for (const RowRange range : ranges_of(graph.cols, which.part)) {
+    const MatrixView dz = h.output(range.size(), cols);
+    h.backend().attend_backward_sources(h.queue(), in.op, edges, range, in.z, in.t, dy,
+                                        coefficients, in.spec, dz,
+                                        additive ? dvector : MatrixView{});
+    outputs.push_back(h.result(dz));
+  }
+  if (!dvector.absent()) outputs.push_back(h.result(dvector));
+  return outputs;
+}
+
+Outputs run_head_dots(Harness& h, std::int64_t rows, std::int64_t cols, Heads heads) {
+  const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
+  const ConstMatrixView vector = h.input<float>(1, cols, random_floats(cols, 2));
+  const MatrixView out = h.output<float>(rows, heads_of(cols, heads));
+  h.backend().head_dots(h.queue(), x, vector, out);
+  return {h.result(out)};
+}
+
+Outputs run_head_dots_backward(Harness& h, std::int64_t rows, std::int64_t cols, Heads heads) {
+  const std::int64_t count = heads_of(cols, heads);
+  const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
+  const ConstMatrixView vector = h.input<float>(1, cols, random_floats(cols, 2));
+  const ConstMatrixView d = h.input<float>(rows, count, random_floats(rows * count, 3));
+  const MatrixView dx = h.output(rows, cols);
+  const MatrixView dvector = h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 4));
+  h.backend().head_dots_backward(h.queue(), d, x, vector, dx, dvector);
+  return {h.result(dx), h.result(dvector)};
+}
+
+Outputs run_head_mean(Harness& h, std::int64_t rows, std::int64_t cols, Heads heads) {
+  const std::int64_t each = cols / heads_of(cols, heads);
+  const MatrixView y = h.output(rows, each);
+  h.backend().head_mean(h.queue(), h.input(rows, cols, random_floats(rows * cols, 1)), y);
+  const MatrixView dx = h.output(rows, cols);
+  h.backend().head_mean_backward(h.queue(), h.input(rows, each, random_floats(rows * each, 2)), dx);
+  return {h.result(y), h.result(dx)};
+}
+
+}  // namespace
+
+std::vector<Operation> attention_operations() {
+  const EpilogueParts all{true, true, true, ActivationFunction::kRelu, Dropout::kState};
+  struct Named {
+    const char* name;
+    AttentionCase which;
+  };
+  const std::vector<Named> cases{
+      {"", {}},
+      {"_one_head", {.heads = Heads::kOne, .with_self = true}},
+      {"_self_dropout", {.heads = Heads::kMany, .with_self = true, .dropout = true}},
+      {"_part", {.with_self = true, .dropout = true, .part = true}}};
+  std::vector<Operation> list;
+  const auto add = [&](const std::string& name, auto run, double tolerance, auto which) {
+    list.push_back({name,
+                    [run, which](Harness& h, std::int64_t rows, std::int64_t cols) {
+                      return run(h, rows, cols, which);
+                    },
+                    tolerance});
+  };
+  for (const AttentionScore score : kAttentionScores) {
+    for (const auto& [name, which] : cases) {
+      AttentionCase one = which;
+      one.score = score;
+      add(std::string("attend_") + to_string(score) + name, run_attend, 1e-5, one);
+      add(std::string("attend_backward_") + to_string(score) + name, run_attend_backward, 2e-5,
+          one);
+    }
+  }
+  add("attend_epilogue", run_attend, 1e-5,
+      AttentionCase{.score = AttentionScore::kGatv2, .part = true, .epilogue = all});
+  for (const auto& [name, heads] : {std::pair("", Heads::kFew), std::pair("_many", Heads::kMany)}) {
+    add(std::string("head_dots") + name, run_head_dots, 5e-6, heads);
+    add(std::string("head_dots_backward") + name, run_head_dots_backward, 5e-6, heads);
+    add(std::string("head_mean") + name, run_head_mean, 1e-6, heads);
+  }
+  return list;
+}
+
+}  // namespace atl
