@@ -10,15 +10,15 @@
 namespace atl {
 
 enum class RandomStream : std::uint8_t {
-  kInit = 1,           // row, column of a weight; layer = index of the parameter
-  kDropout = 2,        // row = global node id
-  kInputDropout = 3,   // row = global node id
-  kRoundForward = 4,   // row = global node id
-  kRoundBackward = 5,  // row = global node id
-  kSplit = 6,          // row = node
-  kGenerator = 7,      // meaning of row and column: the generator's
-  kPartition = 8,      // row = position in the permutation
-  kMessageBits = 9,    // row = message of the sender, column = 2 * sender + direction
+  kInit = 1,               // row, column of a weight; layer = index of the parameter
+  kDropout = 2,            // row = global node id
+  kInputDropout = 3,       // row = global node id
+  kRoundForward = 4,       // row = global node id
+  kRoundBackward = 5,      // row = global node id
+  kSplit = 6,              // row = node
+  kGenerator = 7,          // meaning of row and column: the generator's
+  kPartition = 8,          // row = position in the permutation
+  kMessageBits = 9,        // row = message of the sender, column = 2 * sender + direction
   kAttentionDropout = 10,  // see kernels/attention.hpp
 };
 

@@ -81,8 +81,8 @@ void Backend::attend_backward_targets(Queue& queue, const SparseOperator& op, Ro
 }
 
 void Backend::attend_backward_sources(Queue& queue, const SparseOperator& op,
-                                      const SourceEdges& edges, RowRange sources,
-                                      ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
+                                      const SourceEdges& edges, RowRange sources, ConstMatrixView z,
+                                      ConstMatrixView t, ConstMatrixView dy,
                                       ConstMatrixView coefficients, const AttentionSpec& attention,
                                       MatrixView dz, MatrixView dvector) {
   const bool additive = attention.score == AttentionScore::kAdditive;

@@ -295,8 +295,7 @@ class Backend {
                                           MatrixView dvector) = 0;
   virtual void do_head_dots(Queue&, ConstMatrixView, ConstMatrixView vector, MatrixView) = 0;
   virtual void do_head_dots_backward(Queue&, ConstMatrixView d, ConstMatrixView x,
-                                     ConstMatrixView vector, MatrixView dx,
-                                     MatrixView dvector) = 0;
+                                     ConstMatrixView vector, MatrixView dx, MatrixView dvector) = 0;
   virtual void do_head_mean(Queue&, ConstMatrixView, MatrixView) = 0;
   virtual void do_head_mean_backward(Queue&, ConstMatrixView, MatrixView) = 0;
   virtual void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>,

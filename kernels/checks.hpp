@@ -37,8 +37,8 @@ inline void check_length(std::int64_t found, std::int64_t expected, const char* 
 }
 
 inline void check_rows(RowRange range, std::int64_t rows, const char* name) {
-  ATOLL_ASSERT(0 <= range.begin && range.begin <= range.end && range.end <= rows,
-               "{} {}..{} of {}", name, range.begin, range.end, rows);
+  ATOLL_ASSERT(0 <= range.begin && range.begin <= range.end && range.end <= rows, "{} {}..{} of {}",
+               name, range.begin, range.end, rows);
 }
 
 // `part` columns belong to each head, or one to each of `part` heads.

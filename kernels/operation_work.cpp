@@ -84,9 +84,9 @@ SpanWork attention_work(const SparseOperator& op, RowRange rows, ConstMatrixView
                         bool readable) {
   if (rows.size() == 0) return {};
   const double edges = edges_of(op, rows, readable);
-  SpanWork work = spmm_work({.rows = static_cast<double>(rows.size()), .edges = edges,
-                             .columns = op.cols},
-                            x, 0, {nullptr, rows.size(), 0, 0, x.dtype});
+  SpanWork work =
+      spmm_work({.rows = static_cast<double>(rows.size()), .edges = edges, .columns = op.cols}, x,
+                0, {nullptr, rows.size(), 0, 0, x.dtype});
   work.flops *= products;
   double bytes = edges * static_cast<double>(edge_bytes);
   for (const ConstMatrixView& view : beside) {

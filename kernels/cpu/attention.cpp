@@ -239,8 +239,7 @@ void draw_factors(const Attending& a, std::int64_t i, std::span<const std::int32
       const auto source = static_cast<std::uint32_t>(to_index(dropout.col_ids[sources[e]]));
       const PhiloxBlock drawn = random_block(a.key, row, source);
       for (std::int64_t h = first; h < std::min(a.shape.heads, first + kHeadsPerBlock); ++h) {
-        const std::uint32_t half =
-            dropout_half_word(drawn, static_cast<std::uint32_t>(h - first));
+        const std::uint32_t half = dropout_half_word(drawn, static_cast<std::uint32_t>(h - first));
         factors[h * a.shape.lanes() + static_cast<std::int64_t>(e)] =
             half < dropout.rate.threshold ? dropout.rate.scale : 0.0F;
       }
@@ -424,9 +423,7 @@ class RowAttention {
   static ATOLL_INLINE const InMemory& at(const float* from) {
     return *reinterpret_cast<const InMemory*>(from);
   }
-  static ATOLL_INLINE void put(const Floats& v, float* to) {
-    *reinterpret_cast<InMemory*>(to) = v;
-  }
+  static ATOLL_INLINE void put(const Floats& v, float* to) { *reinterpret_cast<InMemory*>(to) = v; }
   static ATOLL_INLINE void add_to(const Floats& v, double* to) {
     for (std::int64_t k = 0; k < kLanes; ++k) to[k] += static_cast<double>(v[k]);
   }
@@ -953,8 +950,8 @@ void CpuBackend::do_attend(Queue&, const SparseOperator& op, RowRange rows, Cons
 // what the rows share.
 template <typename Start, typename Body>
 void CpuBackend::for_attention_rows(std::span<const std::int64_t> row_ptr, RowRange rows,
-                                    const HeadShape& shape, MatrixView dvector,
-                                    const Start& start, const Body& body) {
+                                    const HeadShape& shape, MatrixView dvector, const Start& start,
+                                    const Body& body) {
   const std::int64_t cost = cost_of_rows(row_ptr, rows);
   const std::int64_t chunk =
       dvector.absent()
@@ -986,7 +983,8 @@ void CpuBackend::for_attention_rows(std::span<const std::int64_t> row_ptr, RowRa
   for (std::int64_t h = 0; h < shape.heads; ++h) {
     for (std::int64_t c = 0; c < shape.each; ++c) {
       double sum = static_cast<double>(to[h * shape.each + c]);
-      for (std::int64_t k = 0; k < chunks; ++k) sum += partials[k * shape.width() + shape.place(h, c)];
+      for (std::int64_t k = 0; k < chunks; ++k)
+        sum += partials[k * shape.width() + shape.place(h, c)];
       to[h * shape.each + c] = static_cast<float>(sum);
     }
   }

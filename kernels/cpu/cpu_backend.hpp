@@ -127,7 +127,7 @@ class CpuBackend final : public HostBackend {
   void sum_over_edges(std::span<const std::int64_t> row_ptr, RowRange rows, MatrixView y,
                       const Epilogue& epilogue, const EdgeScratch& extra, const Start& start,
                       const Sum& sum) {
-    constexpr std::int64_t kBlockRows = 16;       // summed as f32 before an epilogue, where y is not
+    constexpr std::int64_t kBlockRows = 16;  // summed as f32 before an epilogue, where y is not
     constexpr std::int64_t kEdgesPerElement = 2;  // that take as long as one of threads_for
     const bool plain = epilogue.identity();
     const std::int64_t factors = plain ? 0 : kColumnFactors * y.cols;
@@ -136,9 +136,8 @@ class CpuBackend final : public HostBackend {
     const std::span<float> memory =
         scratch<float>(extra.shared + workers_.threads() * each + factors);
     float* const slots = memory.data() + extra.shared;
-    const ColumnEpilogue columns =
-        column_epilogue(epilogue, plain ? 0 : y.cols,
-                        memory.last(static_cast<std::size_t>(factors)));
+    const ColumnEpilogue columns = column_epilogue(epilogue, plain ? 0 : y.cols,
+                                                   memory.last(static_cast<std::size_t>(factors)));
     start(memory.data());
     const std::int64_t cost = cost_of_rows(row_ptr, rows);
     with_element(y.dtype, [&]<typename T>(T element) {
@@ -167,8 +166,8 @@ class CpuBackend final : public HostBackend {
   }
   template <typename Start, typename Body>
   void for_attention_rows(std::span<const std::int64_t> row_ptr, RowRange rows,
-                          const HeadShape& shape, MatrixView dvector,
-                          const Start& start, const Body& body);
+                          const HeadShape& shape, MatrixView dvector, const Start& start,
+                          const Body& body);
 
   void do_curved_backward(ConstMatrixView dy, const ActivationGradient& activation);
 

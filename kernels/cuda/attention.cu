@@ -39,7 +39,7 @@ struct AttentionArgs {
   float slope;
   float root;  // 1 / sqrt(each)
   bool with_self;
-  int team;           // lanes of a head
+  int team;            // lanes of a head
   std::int64_t tiles;  // warps that share a head's columns
   std::uint32_t threshold;
   float dropout_scale;
@@ -430,15 +430,11 @@ __global__ void __launch_bounds__(kAttentionThreads)
       if (a.score == AttentionScore::kDot) {
         for_lane_columns([&](float& sum, float value) { sum = fmaf(slope, value, sum); }, sums, z);
       } else if (!additive) {
+        for_lane_columns([&](float& sum, float value,
+                             float t) { sum = fmaf(slope, a.leaky_slope(value + t), sum); },
+                         sums, z, row.t);
         for_lane_columns(
-            [&](float& sum, float value, float t) {
-              sum = fmaf(slope, a.leaky_slope(value + t), sum);
-            },
-            sums, z, row.t);
-        for_lane_columns(
-            [&](float& sum, float value, float t) {
-              sum = fmaf(slope, a.leaky(value + t), sum);
-            },
+            [&](float& sum, float value, float t) { sum = fmaf(slope, a.leaky(value + t), sum); },
             leaky_sums, z, row.t);
       }
     }
@@ -716,14 +712,13 @@ void attend_backward_targets(const Launch& where, const SparseOperator& op, RowR
   auto* const partials =
       dvector.absent() ? nullptr : reinterpret_cast<double*>(where.workspace.data());
   with_element_type(z.dtype, [&]<typename T>(T) {
-    with_head_lanes(
-        attention_args<T>(op, z, t, dy, attention),
-        {z, dy, additive ? z : t, additive ? z : ConstMatrixView(dt)},
-        [&](const auto& a, const auto& grid, auto unit, auto units) {
-          launch(where, grid(chunks.chunks), kAttentionThreads,
-                 attend_targets_kernel<T, unit, units>, a, rows, chunks, rows_of<T>(dt),
-                 rows_of<float>(dt), rows_of<float>(coefficients), partials);
-        });
+    with_head_lanes(attention_args<T>(op, z, t, dy, attention),
+                    {z, dy, additive ? z : t, additive ? z : ConstMatrixView(dt)},
+                    [&](const auto& a, const auto& grid, auto unit, auto units) {
+                      launch(where, grid(chunks.chunks), kAttentionThreads,
+                             attend_targets_kernel<T, unit, units>, a, rows, chunks, rows_of<T>(dt),
+                             rows_of<float>(dt), rows_of<float>(coefficients), partials);
+                    });
   });
   if (!dvector.absent()) add_partials(where, chunks, dvector);
 }
@@ -752,8 +747,7 @@ void head_dots(const Launch& where, ConstMatrixView x, ConstMatrixView vector, M
   const std::int64_t each = x.cols / out.cols;
   const int team = team_lanes(each, 1, 1);
   with_element_type(x.dtype, [&]<typename T>(T) {
-    launch(where,
-           dim3(static_cast<unsigned>(ceil_divide(x.rows * out.cols * team, kBlockThreads))),
+    launch(where, dim3(static_cast<unsigned>(ceil_divide(x.rows * out.cols * team, kBlockThreads))),
            kBlockThreads, head_dots_kernel<T>, team, x.rows, out.cols, each, rows_of<T>(x),
            static_cast<const float*>(vector.data), rows_of<float>(out));
   });

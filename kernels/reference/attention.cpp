@@ -17,8 +17,7 @@ struct AttendedEdge {
   std::int64_t place;
 };
 
-std::vector<AttendedEdge> attended_edges(const SparseOperator& op, bool with_self,
-                                         std::int64_t i) {
+std::vector<AttendedEdge> attended_edges(const SparseOperator& op, bool with_self, std::int64_t i) {
   std::vector<AttendedEdge> edges;
   ATOLL_ASSERT(op.row_ptr[i] <= op.row_ptr[i + 1], "row {}", i);
   for (std::int64_t e = op.row_ptr[i]; e < op.row_ptr[i + 1]; ++e) {

@@ -22,7 +22,7 @@ SourceEdges upload(Harness& h, const HostSourceEdges& edges);
 // Dropout of half of the coefficients, with ids that are no row numbers.
 AttentionDropout attention_dropout(Harness& h, std::int64_t rows, std::int64_t cols);
 
-inline constexpr AttentionScore kAttentionScores[] = {
-    AttentionScore::kAdditive, AttentionScore::kGatv2, AttentionScore::kDot};
+inline constexpr AttentionScore kAttentionScores[] = {AttentionScore::kAdditive,
+                                                      AttentionScore::kGatv2, AttentionScore::kDot};
 
 }  // namespace atl

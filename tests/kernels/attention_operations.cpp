@@ -102,8 +102,8 @@ Outputs run_attend_backward(Harness& h, std::int64_t rows, std::int64_t cols,
   const AttentionInputs in = upload_attention(h, graph, cols, which);
   const HostSourceEdges by_source(graph.row_ptr, graph.col_idx, graph.cols);
   const SourceEdges edges = upload(h, by_source);
-  const ConstMatrixView dy = h.input(
-      rows, cols, of_order_one(random_floats(rows * cols, 5), cols / in.spec.heads));
+  const ConstMatrixView dy =
+      h.input(rows, cols, of_order_one(random_floats(rows * cols, 5), cols / in.spec.heads));
   const MatrixView dt =
       in.t.dtype == DType::kF32
           ? h.matrix<float>(rows, in.t.cols, Use::kInOut, random_floats(rows * in.t.cols, 7))

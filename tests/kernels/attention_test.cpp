@@ -96,9 +96,8 @@ TEST_P(LiteralAttention, CoefficientsWithSelf) {
   const MatrixView dt = h.output(3, 1);
   const MatrixView coefficients = h.output(7, 2);
   h.backend().attend_backward_targets(h.queue(), directed_graph(h), {0, 3}, h.input(4, 2, z_),
-                                      additive_targets(h),
-                                      h.input<float>(3, 2, {0, 0, 5, 5, 0, 1}), spec, dt,
-                                      coefficients, {});
+                                      additive_targets(h), h.input<float>(3, 2, {0, 0, 5, 5, 0, 1}),
+                                      spec, dt, coefficients, {});
   expect_close(h.download(coefficients),
                {0.2, 0, 0.6, 0, 0.75, -0.375, 0, 0, 0.2, 0, 1, 0, 0.25, 0.375}, 2e-6,
                "coefficients");
@@ -125,8 +124,7 @@ TEST_P(LiteralAttention, DotIsDividedByTheRootOfColumns) {
   const auto log3 = static_cast<float>(kLogThree);
   AttentionSpec spec;
   spec.score = AttentionScore::kDot;
-  const ConstMatrixView z =
-      h.input<float>(4, 4, {9, 9, 9, 9, 0, 4, 0, 0, 9, 9, 9, 9, 1, 8, 0, 0});
+  const ConstMatrixView z = h.input<float>(4, 4, {9, 9, 9, 9, 0, 4, 0, 0, 9, 9, 9, 9, 1, 8, 0, 0});
   const ConstMatrixView t = h.input<float>(3, 4, {2 * log3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
   const MatrixView y = h.output(3, 4);
   h.backend().attend(h.queue(), directed_graph(h), {0, 3}, z, t, spec, y);
@@ -218,11 +216,10 @@ class AttentionPieces : public ::testing::TestWithParam<BackendAndType> {
  protected:
   void SetUp() override { require_backend(std::get<0>(GetParam())); }
 };
-INSTANTIATE_TEST_SUITE_P(
-    Backends, AttentionPieces,
-    ::testing::Combine(::testing::ValuesIn(backend_names()),
-                       ::testing::Values(DType::kF32, DType::kBf16)),
-    typed_test_name);
+INSTANTIATE_TEST_SUITE_P(Backends, AttentionPieces,
+                         ::testing::Combine(::testing::ValuesIn(backend_names()),
+                                            ::testing::Values(DType::kF32, DType::kBf16)),
+                         typed_test_name);
 
 TEST_P(AttentionPieces, EqualOneCall) {
   constexpr std::int64_t kRows = 60;

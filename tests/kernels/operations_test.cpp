@@ -10,9 +10,9 @@ namespace atl {
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = [] {
     std::vector<Operation> list;
-    for (const auto& group : {sparse_operations(), attention_operations(), wire_operations(),
-                              dense_operations(), gemm_operations(), normalization_operations(),
-                              loss_operations()}) {
+    for (const auto& group :
+         {sparse_operations(), attention_operations(), wire_operations(), dense_operations(),
+          gemm_operations(), normalization_operations(), loss_operations()}) {
       list.insert(list.end(), group.begin(), group.end());
     }
     return list;
