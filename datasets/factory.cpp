@@ -36,6 +36,9 @@ std::vector<std::string> import_formats() {
 }
 
 ImportReport import_dataset(const std::string& format, const ImportOptions& options) {
+  if (options.relation_column && format != std::string_view("edges")) {
+    fail_option("--relation-column: only the lines of format edges have columns, not {}", format);
+  }
   for (const Format& candidate : kFormats) {
     if (format != candidate.name) continue;
     const Activity activity("importing " + options.source.string());

@@ -11,6 +11,7 @@
 #include "base/progress.hpp"
 #include "datasets/community_graph.hpp"
 #include "datasets/dataset_writer.hpp"
+#include "datasets/relational_graph.hpp"
 #include "datasets/rmat.hpp"
 
 namespace atl {
@@ -122,10 +123,13 @@ void write_features(DatasetWriter& writer, std::span<const std::int32_t> labels,
 void write_split(DatasetWriter& writer, const GenerateOptions& options,
                  std::span<const std::int32_t> labels,
                  const std::optional<std::array<std::int64_t, 3>>& counts) {
-  const std::vector<std::uint8_t> all(labels.size(), 1);
+  std::vector<std::uint8_t> labelled(labels.size());
+  std::ranges::transform(labels, labelled.begin(), [](std::int32_t label) {
+    return label >= 0 ? std::uint8_t{1} : std::uint8_t{0};
+  });
   const SplitSpec spec = options.split.value_or(SplitSpec{false, {0.6, 0.2, 0.2}});
-  writer.write_splits(counts && !options.split ? make_split(*counts, all, options.seed)
-                                               : make_split(spec, all, labels, options.seed),
+  writer.write_splits(counts && !options.split ? make_split(*counts, labelled, options.seed)
+                                               : make_split(spec, labelled, labels, options.seed),
                       1);
 }
 
@@ -175,6 +179,52 @@ DatasetInfo generate_rmat(DatasetWriter& writer, const GenerateOptions& options)
   return writer.commit();
 }
 
+DatasetInfo generate_relational(DatasetWriter& writer, const GenerateOptions& options) {
+  const RelationalGraph graph({.nodes = options.nodes,
+                               .classes = options.classes,
+                               .relations = options.relations,
+                               .degree = std::llround(options.degree),
+                               .agreement = options.homophily,
+                               .seed = options.seed});
+  const EdgeSampler sampler = [&](std::uint64_t i) { return graph.edge(i); };
+  GraphBuildOptions build;
+  build.place = "generated graph";
+  build.nodes = options.nodes;
+  build.trust_nodes = true;
+  build.directed = true;
+  build.typed = true;
+  build.relations = options.relations;
+  const BuiltGraph built = build_graph(sampled_stream(sampler, graph.edges()), build);
+  writer.info().directed = true;
+  writer.info().edges_source = built.csr.view().nnz();
+  writer.write_graph(built.csr);
+  writer.write_edge_types(built.types, built.relations);
+
+  std::vector<std::int32_t> groups(static_cast<std::size_t>(options.nodes));
+  for (std::size_t v = 0; v < groups.size(); ++v) {
+    groups[v] = graph.group(static_cast<std::int64_t>(v));
+  }
+  writer.write_node_types(std::vector<std::uint16_t>(groups.begin(), groups.end()),
+                          options.classes);
+  const std::vector<std::int32_t> labels = graph.labels(built.csr.view(), built.types);
+  writer.write_labels(labels, options.classes);
+  write_features(writer, groups, options.features,
+                 class_centres(options.classes, options.features, options.seed), options.signal,
+                 options.seed);
+  write_split(writer, options, labels, std::nullopt);
+  return writer.commit();
+}
+
+// Beyond what check_options asks of every kind.
+void check_relational(const GenerateOptions& o) {
+  require(o.relations >= 1 && o.relations <= kMaxTypes, "--relations",
+          static_cast<double>(o.relations), "1 to 65536");
+  if (o.relations % o.classes != 0) {
+    fail_option("--relations {}: allowed are multiples of --classes {}", o.relations, o.classes);
+  }
+  require(o.degree >= 1, "--degree", o.degree, "1 and more");
+}
+
 std::int64_t scaled(std::int64_t count, double scale) {
   return std::llround(static_cast<double>(count) * scale);
 }
@@ -215,7 +265,7 @@ DatasetInfo generate_like(DatasetWriter& writer, const Published& set,
 }  // namespace
 
 std::vector<std::string> generator_kinds() {
-  std::vector<std::string> kinds = {"sbm", "rmat"};
+  std::vector<std::string> kinds = {"sbm", "rmat", "relational"};
   for (const Published& set : kPublished) kinds.push_back(std::string("like:") + set.name);
   return kinds;
 }
@@ -223,21 +273,23 @@ std::vector<std::string> generator_kinds() {
 DatasetInfo generate_dataset(const std::string& kind, const GenerateOptions& options) {
   check_options(options);
   const std::vector<std::string> kinds = generator_kinds();
-  const auto found = std::find(kinds.begin(), kinds.end(), kind);
-  if (found == kinds.end()) {
+  if (std::ranges::find(kinds, kind) == kinds.end()) {
     fail_option("unknown kind '{}'; allowed are {}", kind, fmt::join(kinds, ", "));
   }
+  if (kind == "relational") check_relational(options);
   const Activity activity("generating " + kind);
   DatasetWriter writer(options.out);
   writer.info().name = options.name.empty() ? kind : options.name;
   writer.info().provenance = {{"generator", kind},
                               {"seed", options.seed},
-                              {"directed", options.directed},
+                              {"directed", options.directed || kind == "relational"},
                               {"version", ATOLL_VERSION}};
   Json& provenance = writer.info().provenance;
   if (kind.starts_with("like:")) {
     provenance["scale"] = options.scale;
-    return generate_like(writer, kPublished[found - kinds.begin() - 2], options);
+    const auto* set = std::ranges::find(kPublished, kind.substr(std::string_view("like:").size()),
+                                        [](const Published& p) { return std::string(p.name); });
+    return generate_like(writer, *set, options);
   }
   // Edges are sampled before features are written: say at once what can't be held.
   const double edges = static_cast<double>(options.nodes) * options.degree;
@@ -254,9 +306,11 @@ DatasetInfo generate_dataset(const std::string& kind, const GenerateOptions& opt
     provenance["c"] = options.rmat_c;
     return generate_rmat(writer, options);
   }
+  if (kind == "relational") provenance["relations"] = options.relations;
   provenance["homophily"] = options.homophily;
   provenance["signal"] = options.signal;
-  return generate_sbm(writer, options);
+  return kind == "relational" ? generate_relational(writer, options)
+                              : generate_sbm(writer, options);
 }
 
 }  // namespace atl

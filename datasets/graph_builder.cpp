@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <compare>
+#include <limits>
 #include <memory>
-#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -49,12 +50,25 @@ class Builder {
     merge_rows();
     if (options_.keep_edges) trim(*options_.keep_edges);
     if (!options_.directed) expand();
+    if (options_.reverse_relations) {  // everything was counted both ways
+      graph_.duplicates /= 2;
+      graph_.merged /= 2;
+    }
     return std::move(graph_);
   }
 
  private:
   bool dropped(const Edge& edge) const {
     return edge.source == edge.target && !options_.keep_self_loops;
+  }
+  // The edges that one of the stream is stored as.
+  template <typename Visit>
+  void each_stored(const Edge& edge, const Visit& visit) const {
+    if (dropped(edge)) return;
+    visit(edge);
+    if (!options_.reverse_relations) return;
+    visit(Edge{edge.target, edge.source, edge.weight,
+               static_cast<std::uint16_t>(edge.type + first_reverse_)});
   }
   std::int32_t row_of(const Edge& edge) const {
     return options_.directed ? edge.target : std::min(edge.source, edge.target);
@@ -68,6 +82,39 @@ class Builder {
   std::vector<std::int64_t>& row_ptr() { return graph_.csr.row_ptr; }
   const std::vector<std::int64_t>& row_ptr() const { return graph_.csr.row_ptr; }
 
+  // An entry of a row while it is sorted: by column, type, direction, weight and origin.
+  struct Stored {
+    std::int32_t column;
+    std::uint16_t type;
+    std::uint8_t direction;
+    float weight;
+    std::int64_t origin;
+    auto operator<=>(const Stored&) const = default;
+  };
+  Stored stored(std::int64_t e) const {
+    return {column_of(e), type_of(e), direction_of(e), graph_.csr.view().value(e),
+            options_.with_origins ? graph_.origins[e] : 0};
+  }
+  void store(std::int64_t e, const Stored& entry) {
+    const auto column = static_cast<std::uint32_t>(entry.column);
+    graph_.csr.col_idx[e] =
+        static_cast<std::int32_t>(options_.directed ? column : 2 * column + entry.direction);
+    if (options_.weighted) graph_.csr.values[e] = entry.weight;
+    if (options_.typed) graph_.types[e] = entry.type;
+    if (options_.with_origins) graph_.origins[e] = entry.origin;
+  }
+  // Of what fill() has stored.
+  std::int32_t column_of(std::int64_t e) const {
+    const auto key = static_cast<std::uint32_t>(graph_.csr.col_idx[e]);
+    return static_cast<std::int32_t>(options_.directed ? key : key >> 1U);
+  }
+  std::uint8_t direction_of(std::int64_t e) const {
+    return options_.directed ? 0 : static_cast<std::uint8_t>(graph_.csr.col_idx[e] & 1);
+  }
+  std::uint16_t type_of(std::int64_t e) const {
+    return options_.typed ? graph_.types[e] : std::uint16_t{0};
+  }
+
   std::uint64_t edge_hash(std::int64_t row, std::int32_t column) const {
     const std::uint64_t pair =
         static_cast<std::uint64_t>(row) << 32U | static_cast<std::uint32_t>(column);
@@ -75,6 +122,7 @@ class Builder {
   }
 
   void count();
+  void count_relations(std::int64_t largest);
   std::int64_t node_count(std::int64_t largest) const;
   void fill();
   void sort_rows();
@@ -87,26 +135,47 @@ class Builder {
   const EdgeStream& stream_;
   const GraphBuildOptions& options_;
   BuiltGraph graph_;
-  std::int64_t kept_ = 0;  // edges of the stream that are stored
+  std::int64_t kept_ = 0;           // edges that are stored before any are merged
+  std::int64_t first_reverse_ = 0;  // type of the reverse of edges of type 0
 };
 
 void Builder::count() {
   SparseCounters counters;
   std::int64_t largest = -1;
+  std::int64_t largest_type = -1;
   stream_([&](std::span<const Edge> edges) {
     for (const Edge& edge : edges) {
       ATOLL_ASSERT(edge.source >= 0 && edge.target >= 0);
       largest = std::max<std::int64_t>({largest, edge.source, edge.target});
+      largest_type = std::max<std::int64_t>(largest_type, edge.type);
       graph_.self_loops += edge.source == edge.target ? 1 : 0;
-      if (dropped(edge)) continue;
-      counters.add(row_of(edge));
-      ++kept_;
+      each_stored(edge, [&](const Edge& stored) {
+        counters.add(row_of(stored));
+        ++kept_;
+      });
     }
     graph_.edges_source += static_cast<std::int64_t>(edges.size());
   });
+  if (options_.typed) count_relations(largest_type);
   const std::int64_t total = node_count(largest);
   row_ptr().resize(static_cast<std::size_t>(total) + 1);
   for (std::int64_t i = 0; i < total; ++i) row_ptr()[i + 1] = row_ptr()[i] + counters[i];
+}
+
+void Builder::count_relations(std::int64_t largest) {
+  ATOLL_ASSERT(options_.relations == 0 || largest < options_.relations, "{}: type {}",
+               options_.place, largest);
+  const std::int64_t relations =
+      options_.relations > 0 ? options_.relations : std::max<std::int64_t>(1, largest + 1);
+  graph_.relations = relations;
+  if (!options_.reverse_relations) return;
+  ATOLL_ASSERT(options_.directed);
+  if (2 * relations > kMaxTypes) {
+    fail_input("{}: {} relations and their reverses; allowed are at most {} in all", options_.place,
+               relations, kMaxTypes);
+  }
+  first_reverse_ = relations;
+  graph_.relations = 2 * relations;
 }
 
 std::int64_t Builder::node_count(std::int64_t largest) const {
@@ -130,24 +199,30 @@ void Builder::fill() {
   auto& keys = graph_.csr.col_idx;
   auto& weights = graph_.csr.values;
   // Room for both directions; pages that are never touched cost no memory.
-  const auto room = static_cast<std::size_t>(options_.directed ? kept_ : 2 * kept_);
-  keys.reserve(room);
-  keys.resize(static_cast<std::size_t>(kept_));
-  if (options_.weighted) {
-    weights.reserve(room);
-    weights.resize(static_cast<std::size_t>(kept_));
-  }
+  const auto make_room = [&](auto& values) {
+    values.reserve(static_cast<std::size_t>(options_.directed ? kept_ : 2 * kept_));
+    values.resize(static_cast<std::size_t>(kept_));
+  };
+  make_room(keys);
+  if (options_.weighted) make_room(weights);
+  if (options_.typed) make_room(graph_.types);
+  if (options_.with_origins) make_room(graph_.origins);
   std::int64_t filled = 0;
+  std::int64_t origin = 0;
   const auto changed = [&] { fail_input("{}: changed while it was being read", options_.place); };
   stream_([&](std::span<const Edge> edges) {
     for (const Edge& edge : edges) {
-      if (dropped(edge)) continue;
-      if (row_of(edge) >= nodes()) changed();
-      const std::int64_t at = row_ptr()[row_of(edge)]++;
-      if (at >= kept_) changed();
-      keys[at] = key_of(edge);
-      if (options_.weighted) weights[at] = edge.weight;
-      ++filled;
+      each_stored(edge, [&](const Edge& stored) {
+        if (row_of(stored) >= nodes()) changed();
+        const std::int64_t at = row_ptr()[row_of(stored)]++;
+        if (at >= kept_) changed();
+        keys[at] = key_of(stored);
+        if (options_.weighted) weights[at] = stored.weight;
+        if (options_.typed) graph_.types[at] = stored.type;
+        if (options_.with_origins) graph_.origins[at] = origin;
+        ++filled;
+      });
+      ++origin;
     }
   });
   if (filled != kept_) changed();
@@ -158,26 +233,24 @@ void Builder::fill() {
 
 void Builder::sort_rows() {
   auto* keys = reinterpret_cast<std::uint32_t*>(graph_.csr.col_idx.data());
-  float* weights = graph_.csr.values.data();
+  const bool keys_only = !options_.weighted && !options_.typed && !options_.with_origins;
   const std::int64_t rows = nodes();
   const Activity activity("sorting edges");
 #pragma omp parallel
   {
-    std::vector<std::pair<std::uint32_t, float>> pairs;
+    std::vector<Stored> entries;
 #pragma omp for schedule(dynamic, 256)
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t begin = row_ptr()[i];
       const std::int64_t end = row_ptr()[i + 1];
-      if (!options_.weighted) {
+      if (keys_only) {
         std::sort(keys + begin, keys + end);
         continue;
       }
-      pairs.clear();
-      for (std::int64_t e = begin; e < end; ++e) pairs.emplace_back(keys[e], weights[e]);
-      std::sort(pairs.begin(), pairs.end());
-      for (std::int64_t e = begin; e < end; ++e) {
-        std::tie(keys[e], weights[e]) = pairs[static_cast<std::size_t>(e - begin)];
-      }
+      entries.clear();
+      for (std::int64_t e = begin; e < end; ++e) entries.push_back(stored(e));
+      std::sort(entries.begin(), entries.end());
+      for (std::int64_t e = begin; e < end; ++e) store(e, entries[e - begin]);
     }
   }
 }
@@ -194,6 +267,8 @@ void Builder::merge_rows() {
   }
   graph_.csr.col_idx.resize(static_cast<std::size_t>(out));
   if (options_.weighted) graph_.csr.values.resize(static_cast<std::size_t>(out));
+  if (options_.typed) graph_.types.resize(static_cast<std::size_t>(out));
+  if (options_.with_origins) graph_.origins.resize(static_cast<std::size_t>(out));
 }
 
 // Merges the sorted keys [begin, end) to position `out` and returns the position after them.
@@ -201,22 +276,21 @@ std::int64_t Builder::merge_row(std::int64_t row, std::int64_t begin, std::int64
                                 std::int64_t out) {
   auto& keys = graph_.csr.col_idx;
   auto& weights = graph_.csr.values;
-  const bool directed = options_.directed;
-  const auto column = [&](std::int64_t e) {
-    return directed ? keys[e]
-                    : static_cast<std::int32_t>(static_cast<std::uint32_t>(keys[e]) >> 1U);
-  };
   for (std::int64_t e = begin; e < end;) {
-    const std::int32_t target = column(e);
+    const std::int32_t target = column_of(e);
+    const std::uint16_t type = type_of(e);
     std::array<std::int64_t, 2> count{};
     std::array<double, 2> sum{};
-    for (; e < end && column(e) == target; ++e) {
-      const auto direction = static_cast<std::size_t>(directed ? 0 : keys[e] & 1);
+    std::int64_t origin = std::numeric_limits<std::int64_t>::max();
+    for (; e < end && column_of(e) == target && type_of(e) == type; ++e) {
+      const std::uint8_t direction = direction_of(e);
       ++count[direction];
       if (options_.weighted) sum[direction] += static_cast<double>(weights[e]);
+      if (options_.with_origins) origin = std::min(origin, graph_.origins[e]);
     }
     graph_.duplicates += count[0] + count[1] - (count[0] > 0 ? 1 : 0) - (count[1] > 0 ? 1 : 0);
-    if (!directed && target != row && (count[0] == 0 || count[1] == 0)) {
+    graph_.merged += count[0] + count[1] - 1;
+    if (!options_.directed && target != row && (count[0] == 0 || count[1] == 0)) {
       const auto other = static_cast<std::int32_t>(row);
       if (graph_.one_way == 0) {
         graph_.first_one_way = count[0] > 0 ? Edge{other, target} : Edge{target, other};
@@ -224,6 +298,8 @@ std::int64_t Builder::merge_row(std::int64_t row, std::int64_t begin, std::int64
       ++graph_.one_way;
     }
     keys[out] = target;
+    if (options_.typed) graph_.types[out] = type;
+    if (options_.with_origins) graph_.origins[out] = origin;
     if (options_.weighted) {
       const double merged = count[1] == 0   ? sum[0]
                             : count[0] == 0 ? sum[1]
@@ -266,7 +342,7 @@ std::uint64_t Builder::trim_threshold(std::int64_t surplus) const {
 void Builder::trim(std::int64_t keep) {
   const std::int64_t surplus = graph_.csr.view().nnz() - keep;
   if (surplus <= 0) return;
-  ATOLL_ASSERT(!options_.weighted);
+  ATOLL_ASSERT(!options_.weighted && !options_.typed && !options_.with_origins);
   const Activity activity("dropping surplus edges");
   const std::uint64_t threshold = trim_threshold(surplus);
   auto& columns = graph_.csr.col_idx;
@@ -315,6 +391,8 @@ void Builder::expand() {
   };
   shift(columns);
   if (options_.weighted) shift(weights);
+  if (options_.typed) shift(graph_.types);
+  if (options_.with_origins) shift(graph_.origins);
   std::int64_t before = 0;  // smaller neighbours of rows before i
   for (std::int64_t i = 0; i <= nodes(); ++i) {
     row_ptr()[i] += before;
@@ -327,6 +405,8 @@ void Builder::expand() {
       const std::int64_t at = row_ptr()[j] + smaller[j]++;
       columns[at] = static_cast<std::int32_t>(i);
       if (options_.weighted) weights[at] = weights[e];
+      if (options_.typed) graph_.types[at] = graph_.types[e];
+      if (options_.with_origins) graph_.origins[at] = graph_.origins[e];
     }
   }
 }

@@ -19,6 +19,10 @@ struct ImportOptions {
   std::string name;              // "" = from the source
   bool directed = false;         // else edges count in both directions
   bool keep_self_loops = false;
+  // Every edge of relation r also gives the one back, of relation r + the number of relations; the
+  // graph is directed then.
+  bool reverse_relations = false;
+  std::optional<int> relation_column;   // edges: which column, from 1, is the relation
   bool row_normalize = false;           // scale feature rows to sum 1
   std::optional<SplitSpec> split;       // replaces the set's own
   std::uint64_t seed = 0;               // of `split`

@@ -23,8 +23,8 @@ void import_gnn_benchmark(ImportSession& session) {
   const NpzArchive archive(session.source());
   const std::string adjacency_prefix = prefix_of(archive, "adj");
   const SparseMember adjacency(archive, adjacency_prefix.empty() ? "adj_" : adjacency_prefix);
-  session.graph([&](const EdgeSink& sink) { adjacency.stream_edges(sink); }, adjacency.rows(),
-                false, archive.path().string());
+  session.graph([&](const EdgeSink& sink) { adjacency.stream_edges(sink); }, adjacency.rows(), {},
+                archive.path().string());
   const std::string attribute_prefix = prefix_of(archive, "attr");
   if (!attribute_prefix.empty()) {
     const SparseMember attributes(archive, attribute_prefix);

@@ -210,8 +210,8 @@ void import_graphsaint(ImportSession& session) {
   const fs::path& folder = session.source();
   const NpzArchive archive(folder / "adj_full.npz");
   const SparseMember adjacency(archive, "");
-  session.graph([&](const EdgeSink& sink) { adjacency.stream_edges(sink); }, adjacency.rows(),
-                false, archive.path().string());
+  session.graph([&](const EdgeSink& sink) { adjacency.stream_edges(sink); }, adjacency.rows(), {},
+                archive.path().string());
   session.features(ArrayReader::open_npy(folder / "feats.npy"));
   ClassReader classes(folder / "class_map.json", session.nodes());
   classes.read();

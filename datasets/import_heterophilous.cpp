@@ -63,7 +63,7 @@ void read_masks(ImportSession& session, const NpzArchive& archive) {
 void import_heterophilous(ImportSession& session) {
   const NpzArchive archive(session.source());
   const std::int64_t nodes = archive.open("node_labels").length(0);
-  session.graph([&](const EdgeSink& sink) { stream_pairs(archive, nodes, sink); }, nodes, false,
+  session.graph([&](const EdgeSink& sink) { stream_pairs(archive, nodes, sink); }, nodes, {},
                 archive.path().string());
   session.features(archive.open("node_features"));
   session.labels(archive.open("node_labels"));

@@ -98,7 +98,8 @@ void import_metis(ImportSession& session) {
   const MetisHeader header = read_header(session.source());
   session.set_edges_source(header.edges);
   const EdgeStream stream = [&](const EdgeSink& sink) { stream_rows(session.source(), sink); };
-  const BuiltGraph built = session.graph(stream, header.nodes, header.edge_weights, file);
+  const BuiltGraph built =
+      session.graph(stream, header.nodes, {.weighted = header.edge_weights}, file);
   if (built.one_way > 0) {
     const Edge& edge = built.first_one_way;
     fail_input("{}: node {} lists {}, but node {} doesn't list {} (numbered from 1)", file,

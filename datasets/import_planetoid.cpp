@@ -148,7 +148,7 @@ void write_planetoid_graph(ImportSession& session, const std::string& prefix, st
     }
     block.flush();
   };
-  session.graph(stream, nodes, false, pickle.file());
+  session.graph(stream, nodes, {}, pickle.file());
 }
 
 void write_planetoid_split(ImportSession& session, std::int64_t train, std::int64_t trained,

@@ -18,6 +18,8 @@ Json describe_options(const ImportOptions& options) {
   Json json = {{"directed", options.directed},
                {"keep_self_loops", options.keep_self_loops},
                {"row_normalize", options.row_normalize}};
+  if (options.reverse_relations) json["reverse_relations"] = true;
+  if (options.relation_column) json["relation_column"] = *options.relation_column;
   if (options.split) {
     json["split"] = {{"per_class", options.split->per_class},
                      {"train", options.split->amount[0]},
@@ -34,11 +36,12 @@ Json describe_options(const ImportOptions& options) {
 }  // namespace
 
 FeatureWriter::FeatureWriter(std::unique_ptr<NpyWriter> writer, std::int64_t columns,
-                             bool normalize, std::string place)
+                             bool normalize, std::string place, const char* whose)
     : writer_(std::move(writer)),
       columns_(columns),
       normalize_(normalize),
-      place_(std::move(place)) {}
+      place_(std::move(place)),
+      whose_(whose) {}
 
 void FeatureWriter::add_rows(std::span<float> values) {
   for (std::size_t begin = 0; begin < values.size(); begin += static_cast<std::size_t>(columns_)) {
@@ -46,8 +49,8 @@ void FeatureWriter::add_rows(std::span<float> values) {
     double sum = 0;
     for (std::size_t j = 0; j < row.size(); ++j) {
       if (!std::isfinite(row[j])) {
-        fail_input("{}: feature {} of node {} is {}; allowed are finite numbers", place_, j, row_,
-                   row[j]);
+        fail_input("{}: feature {} of {} {} is {}; allowed are finite numbers", place_, j, whose_,
+                   row_, row[j]);
       }
       sum += static_cast<double>(row[j]);
     }
@@ -75,20 +78,35 @@ void ImportSession::set_name(const std::string& name) {
   writer_.info().name = options_.name.empty() ? name : options_.name;
 }
 
-BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes, bool weighted,
-                                const std::string& place) {
+BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes,
+                                const EdgeColumns& columns, const std::string& place) {
+  if (options_.reverse_relations && !columns.typed) {
+    fail_option("--reverse-relations: the edges of '{}' have no relations", writer_.info().name);
+  }
+  const bool directed = options_.directed || options_.reverse_relations;
   GraphBuildOptions build;
   build.place = place;
   build.nodes = nodes;
   build.trust_nodes = options_.nodes.has_value();
-  build.directed = options_.directed;
+  build.directed = directed;
   build.keep_self_loops = options_.keep_self_loops;
-  build.weighted = weighted;
+  build.weighted = columns.weighted;
+  build.typed = columns.typed;
+  build.relations = columns.relations;
+  build.reverse_relations = options_.reverse_relations;
+  build.with_origins = columns.open_features != nullptr;
   BuiltGraph built = build_graph(stream, build);
   writer_.write_graph(built.csr);
   built.csr = {};
+  if (columns.typed) writer_.write_edge_types(built.types, built.relations);
+  built.types = {};
+  if (columns.open_features) {
+    edge_features(columns.open_features(), built);
+    built.origins = {};
+    provenance_["edge_features_dropped"] = built.merged;
+  }
   DatasetInfo& info = writer_.info();
-  info.directed = options_.directed;
+  info.directed = directed;
   if (info.edges_source < 0) info.edges_source = built.edges_source;
   report_.self_loops = built.self_loops;
   report_.duplicates = built.duplicates;
@@ -96,6 +114,50 @@ BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes, bo
   provenance_["self_loops_kept"] = options_.keep_self_loops;
   provenance_["duplicates_merged"] = built.duplicates;
   return built;
+}
+
+// Features come in the order of the source and are written in that of the graph, by way of a file
+// of their own: neither needs to fit into memory.
+void ImportSession::edge_features(ArrayReader reader, const BuiltGraph& built) {
+  const std::int64_t edges = built.edges_source;
+  if (reader.dimensions() == 1) {
+    reader.require_shape({edges});
+  } else {
+    reader.require_shape({edges, -1});
+  }
+  const std::int64_t columns = reader.length(1);
+  const std::filesystem::path path = writer_.folder() / "edge_features.source.npy";
+  const std::int64_t block = std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(kBlock) / std::max<std::int64_t>(columns, 1));
+  {
+    FeatureWriter source(
+        std::make_unique<NpyWriter>(path, npy_descr<float>(), std::vector{edges, columns}), columns,
+        false, reader.place(), "edge");
+    std::vector<float> rows;
+    Activity activity("reading features of edges", edges);
+    for (std::int64_t row = 0; row < edges; row += block) {
+      activity.advance_to(row);
+      rows.resize(static_cast<std::size_t>(std::min(block, edges - row) * columns));
+      reader.read(rows);
+      source.add_rows(rows);
+    }
+    reader.finish();
+    source.close();
+  }
+  const NpyFile source(path);
+  const auto values = source.values<float>();
+  const auto writer = writer_.write_edge_features(columns);
+  const Activity activity("writing features of edges");
+  for (const std::int64_t origin : built.origins) {
+    writer->write(values.subspan(origin * columns, columns));
+  }
+  writer->close();
+  std::filesystem::remove(path);
+}
+
+void ImportSession::node_types(std::span<const std::uint16_t> types, std::int64_t count) {
+  const auto largest = std::ranges::max_element(types);
+  writer_.write_node_types(types, count > 0 ? count : std::int64_t{*largest} + 1);
 }
 
 FeatureWriter ImportSession::features(std::int64_t columns, const std::string& place) {
@@ -237,20 +299,44 @@ void check_node_id(std::int64_t id, std::int64_t nodes, const std::string& place
   }
 }
 
+EdgeValues::EdgeValues(const EdgeValueFiles& files, std::int64_t edges) {
+  if (files.open_weights) weights_.emplace(files.open_weights()).require_shape({edges});
+  if (files.open_types) types_.emplace(files.open_types()).require_shape({edges});
+}
+
+void EdgeValues::read(std::size_t count) {
+  weight_.assign(count, 1.0F);
+  if (weights_) weights_->read(weight_);
+  type_.assign(count, 0);
+  if (types_) types_->read(type_);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t position = at_ + static_cast<std::int64_t>(i);
+    if (!std::isfinite(weight_[i])) {
+      fail_input("{}: element {} is {}; allowed are finite weights", weights_->place(), position,
+                 weight_[i]);
+    }
+    if (type_[i] < 0 || type_[i] >= kMaxTypes) {
+      fail_input("{}: element {} is {}; allowed are types 0 to {}", types_->place(), position,
+                 type_[i], kMaxTypes - 1);
+    }
+  }
+  at_ += static_cast<std::int64_t>(count);
+}
+
+void EdgeValues::finish() {
+  if (weights_) weights_->finish();
+  if (types_) types_->finish();
+}
+
 void stream_edge_index(const std::function<ArrayReader()>& open, std::int64_t nodes,
-                       const std::function<ArrayReader()>* open_weights, const EdgeSink& sink) {
+                       const EdgeValueFiles& files, const EdgeSink& sink) {
   ArrayReader sources = open();
   ArrayReader targets = open();
   sources.require_shape({2, -1});
   const std::int64_t edges = sources.length(1);
   targets.skip(edges);
-  std::optional<ArrayReader> weights;
-  if (open_weights != nullptr) {
-    weights.emplace((*open_weights)());
-    weights->require_shape({edges});
-  }
+  EdgeValues values(files, edges);
   std::vector<std::int64_t> from, to;
-  std::vector<float> weight;
   EdgeBlock block(sink);
   Activity activity("reading edges", edges);
   for (std::int64_t at = 0; at < edges; at += static_cast<std::int64_t>(from.size())) {
@@ -259,22 +345,17 @@ void stream_edge_index(const std::function<ArrayReader()>& open, std::int64_t no
     to.resize(from.size());
     sources.read(from);
     targets.read(to);
-    weight.assign(from.size(), 1.0F);
-    if (weights) weights->read(weight);
+    values.read(from.size());
     for (std::size_t i = 0; i < from.size(); ++i) {
       const std::int64_t position = at + static_cast<std::int64_t>(i);
       check_node_id(from[i], nodes, sources.place(), position);
       check_node_id(to[i], nodes, targets.place(), edges + position);
-      if (!std::isfinite(weight[i])) {
-        fail_input("{}: element {} is {}; allowed are finite weights", weights->place(), position,
-                   weight[i]);
-      }
-      block.add(from[i], to[i], weight[i]);
+      block.add(from[i], to[i], values.weight(i), values.type(i));
     }
   }
   block.flush();
   targets.finish();
-  if (weights) weights->finish();
+  values.finish();
 }
 
 std::vector<std::int64_t> read_row_ptr(ArrayReader reader, std::int64_t rows) {

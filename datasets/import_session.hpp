@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,8 +21,9 @@ namespace atl {
 // writes them.
 class FeatureWriter {
  public:
+  // whose: what a row belongs to, in errors.
   FeatureWriter(std::unique_ptr<NpyWriter> writer, std::int64_t columns, bool normalize,
-                std::string place);
+                std::string place, const char* whose = "node");
   // Any number of whole rows; they are changed in place.
   void add_rows(std::span<float> values);
   void close() { writer_->close(); }
@@ -31,7 +33,17 @@ class FeatureWriter {
   std::int64_t columns_;
   bool normalize_;
   std::string place_;
+  const char* whose_;
   std::int64_t row_ = 0;
+};
+
+// What a source says of its edges beside their ends.
+struct EdgeColumns {
+  bool weighted = false;
+  bool typed = false;
+  std::int64_t relations = 0;  // types, which all are below; 0: the largest + 1
+  // Opens the features: [edges of the stream, columns] or [edges of the stream].
+  std::function<ArrayReader()> open_features = {};
 };
 
 class ImportSession {
@@ -50,10 +62,12 @@ class ImportSession {
   // Where the source counts its edges otherwise than by listing them.
   void set_edges_source(std::int64_t edges) { writer_.info().edges_source = edges; }
 
-  // Builds, writes and frees the graph; first of all the arrays. nodes = -1: largest id + 1.
-  // Returns the counts, without the graph.
-  BuiltGraph graph(const EdgeStream& stream, std::int64_t nodes, bool weighted,
+  // Builds, writes and frees the graph with the types and features of its edges; first of all the
+  // arrays. nodes = -1: largest id + 1. Returns the counts, without the graph.
+  BuiltGraph graph(const EdgeStream& stream, std::int64_t nodes, const EdgeColumns& columns,
                    const std::string& place);
+  // One per node, below `count` (0: the largest + 1).
+  void node_types(std::span<const std::uint16_t> types, std::int64_t count = 0);
   FeatureWriter features(std::int64_t columns, const std::string& place);
   // The same for a source that stores `stored` elements and leaves out the zeros; throws
   // Error{kInput} if its shape can only be a mistake.
@@ -70,6 +84,7 @@ class ImportSession {
   ImportReport finish();
 
  private:
+  void edge_features(ArrayReader reader, const BuiltGraph& built);
   void write_made_split();
 
   ImportOptions options_;
@@ -82,10 +97,32 @@ class ImportSession {
   bool have_split_ = false;
 };
 
+// Arrays with a value per edge, in the order of the edges; without the function there is none.
+struct EdgeValueFiles {
+  std::function<ArrayReader()> open_weights = {};
+  std::function<ArrayReader()> open_types = {};
+};
+
+// Reads them along with the edges, checked to be finite and types. Weight 1 and type 0 without.
+class EdgeValues {
+ public:
+  EdgeValues(const EdgeValueFiles& files, std::int64_t edges);
+  void read(std::size_t count);  // those of the next edges
+  float weight(std::size_t i) const { return weight_[i]; }
+  std::uint16_t type(std::size_t i) const { return static_cast<std::uint16_t>(type_[i]); }
+  void finish();
+
+ private:
+  std::optional<ArrayReader> weights_, types_;
+  std::vector<float> weight_;
+  std::vector<std::int64_t> type_;
+  std::int64_t at_ = 0;
+};
+
 // Edges of a [2, E] array (all sources, then all targets), checked to lie in [0, nodes). Two
 // readers of the same array run side by side; `open` opens it. nodes = -1: any.
 void stream_edge_index(const std::function<ArrayReader()>& open, std::int64_t nodes,
-                       const std::function<ArrayReader()>* open_weights, const EdgeSink& sink);
+                       const EdgeValueFiles& files, const EdgeSink& sink);
 // Throws Error{kInput} naming place and position unless 0 <= id < nodes (or any int32 if nodes <
 // 0).
 void check_node_id(std::int64_t id, std::int64_t nodes, const std::string& place,

@@ -46,19 +46,31 @@ void add_generate_command(CLI::App& app) {
   command->add_option("--seed", options.seed, "Same seed, same files")
       ->check(seed_number())
       ->capture_default_str();
-  command->add_flag("--directed", options.directed, "Make a directed graph");
+  command->add_flag("--directed", options.directed,
+                    "Make a directed graph, as relational always does");
   command->add_option(
       "--split", arguments->split,
       "0.6,0.2,0.2 or per-class:20,500,1000; default: 0.6,0.2,0.2 or the published");
-  command->add_option("--nodes", options.nodes, "sbm, rmat: nodes")->capture_default_str();
-  command->add_option("--classes", options.classes, "sbm, rmat: classes")->capture_default_str();
-  command->add_option("--features", options.features, "sbm, rmat: feature columns")
+  command->add_option("--nodes", options.nodes, "sbm, rmat, relational: nodes")
       ->capture_default_str();
-  command->add_option("--degree", options.degree, "sbm, rmat: mean number of neighbours")
+  command->add_option("--classes", options.classes, "sbm, rmat, relational: classes")
       ->capture_default_str();
-  command->add_option("--homophily", options.homophily, "sbm: share of edges inside a class")
+  command->add_option("--features", options.features, "sbm, rmat, relational: feature columns")
       ->capture_default_str();
-  command->add_option("--signal", options.signal, "sbm: how clearly features show the class")
+  command
+      ->add_option("--degree", options.degree, "sbm, rmat, relational: mean number of neighbours")
+      ->capture_default_str();
+  command
+      ->add_option("--relations", options.relations,
+                   "relational: relations of edges, a multiple of the classes")
+      ->capture_default_str();
+  command
+      ->add_option("--homophily", options.homophily,
+                   "sbm: share of edges inside a class; relational: of those that agree on one")
+      ->capture_default_str();
+  command
+      ->add_option("--signal", options.signal,
+                   "sbm, relational: how clearly features show the class")
       ->capture_default_str();
   command->add_option("--a", options.rmat_a, "rmat: chance of the upper left quarter")
       ->capture_default_str();
@@ -69,6 +81,7 @@ void add_generate_command(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  atoll generate sbm --nodes 10000 --classes 8 --degree 10 --out data/sbm\n"
+      "  atoll generate relational --classes 4 --relations 4 --signal 4 --out data/relational\n"
       "  atoll generate like:ogbn-products --scale 0.1 --out data/products-tenth");
   command->callback([arguments] {
     if (launcher_info().rank == 0) run_generate(*arguments);  // under mpirun one process is enough

@@ -21,6 +21,7 @@ struct ImportArguments {
   std::string task;
   std::int64_t nodes = -1;
   std::int64_t classes = -1;
+  int relation_column = 0;
 };
 
 void run_import(ImportArguments arguments) {
@@ -35,6 +36,7 @@ void run_import(ImportArguments arguments) {
   }
   if (arguments.nodes >= 0) options.nodes = arguments.nodes;
   if (arguments.classes >= 0) options.classes = arguments.classes;
+  if (arguments.relation_column > 0) options.relation_column = arguments.relation_column;
   const auto start = std::chrono::steady_clock::now();
   const ImportReport report = import_dataset(arguments.format, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -45,6 +47,10 @@ void run_import(ImportArguments arguments) {
       info.name, info.nodes, info.edges, info.edges_source, report.self_loops,
       options.keep_self_loops ? "kept" : "dropped", report.duplicates, info.features, info.classes,
       info.splits, info.splits == 1 ? "" : "s");
+  if (info.relations > 0 || info.edge_features > 0 || info.node_types > 0) {
+    fmt::print("{} relations, {} features of edges, {} node types\n", info.relations,
+               info.edge_features, info.node_types);
+  }
   fmt::print("written to {} in {:.1f} s, peak memory {}\n", options.out.string(), seconds.count(),
              format_bytes(peak_resident_bytes()));
 }
@@ -64,6 +70,12 @@ void add_import_command(CLI::App& app) {
   command->add_option("--name", options.name, "Name of the set; default: from the source");
   command->add_flag("--directed", options.directed, "Keep the direction of edges");
   command->add_flag("--keep-self-loops", options.keep_self_loops, "Keep edges u -> u");
+  command->add_flag("--reverse-relations", options.reverse_relations,
+                    "Add every edge's reverse as a relation of its own; the graph is directed");
+  command
+      ->add_option("--relation-column", arguments->relation_column,
+                   "edges: the column, from 1, that says the relation of the edge")
+      ->check(CLI::Range(1, 4));
   command->add_flag("--row-normalize", options.row_normalize, "Scale feature rows to sum 1");
   command->add_option("--split", arguments->split,
                       "Make a split: 0.6,0.2,0.2 or per-class:20,500,1000");
@@ -83,6 +95,7 @@ void add_import_command(CLI::App& app) {
       "  atoll import ogb downloads/ogbn_arxiv --out data/arxiv\n"
       "  atoll import planetoid planetoid/ind.cora --row-normalize --out data/cora\n"
       "  atoll import edges graph.txt.gz --directed --out data/graph\n"
+      "  atoll import edges triples.txt --relation-column 2 --reverse-relations --out data/kg\n"
       "  atoll import gnn-benchmark amazon_photo.npz --split per-class:20,500,1000 --out "
       "data/photo");
   command->callback([arguments] {

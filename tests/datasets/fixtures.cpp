@@ -211,4 +211,35 @@ fs::path make_metis(const fs::path& folder) {
   return folder / "tiny.graph";
 }
 
+// 0 -> 1 of types 0 and 1, of type 0 once more, 2 -> 1, a self-loop, 1 -> 0.
+fs::path make_npy_typed(const fs::path& folder) {
+  write_file(folder / "edge_index.npy",
+             npy_bytes<std::int32_t>({0, 0, 2, 0, 3, 1, 1, 1, 1, 1, 3, 0}, {2, 6}));
+  write_file(folder / "edge_type.npy", npy_bytes<std::int64_t>({0, 1, 0, 0, 1, 0}));
+  write_file(folder / "edge_attr.npy", npy_bytes<double>({1, 2, 3, 4, 5, 6}, {6, 1}));
+  write_file(folder / "node_type.npy", npy_bytes<std::int64_t>({0, 0, 2, 1}));
+  return folder;
+}
+
+// Source, relation, target, weight.
+fs::path make_edges_typed(const fs::path& folder) {
+  write_file(folder / "graph.txt", "0 2 1 0.5\n# comment\n3,0,1,2\n0 2 1 1\n1 1 0 4\n");
+  return folder / "graph.txt";
+}
+
+fs::path make_ogb_heterogeneous(const fs::path& folder) {
+  const fs::path raw = folder / "raw";
+  write_gz(raw / "num-node-dict.csv.gz", "author,venue,paper\n2,1,3\n");
+  write_gz(raw / "relations/author___writes___paper/edge.csv.gz", "0,0\n1,0\n1,2\n");
+  write_gz(raw / "relations/author___writes___paper/num-edge-list.csv.gz", "3\n");
+  write_gz(raw / "relations/paper___in___venue/edge.csv.gz", "0,0\n");
+  write_gz(raw / "relations/paper___cites___paper/edge.csv.gz", "0,1\n2,1\n");
+  write_gz(raw / "node-feat/paper/node-feat.csv.gz", "1,2\n3,4\n5,6\n");
+  write_gz(raw / "node-label/paper/node-label.csv.gz", "1\nnan\n0\n");
+  write_gz(folder / "split/time/paper/train.csv.gz", "0\n");
+  write_gz(folder / "split/time/paper/valid.csv.gz", "1\n");
+  write_gz(folder / "split/time/paper/test.csv.gz", "2\n");
+  return folder;
+}
+
 }  // namespace atl::fixtures

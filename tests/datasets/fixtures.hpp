@@ -56,4 +56,10 @@ fs::path make_npy_rows(const fs::path& folder);
 fs::path make_edges(const fs::path& folder);
 fs::path make_metis(const fs::path& folder);
 
+// Four nodes whose edges have types, and where there is an array also features; see the .cpp.
+fs::path make_npy_typed(const fs::path& folder);
+fs::path make_edges_typed(const fs::path& folder);
+// Two authors, a venue and three papers, in this order.
+fs::path make_ogb_heterogeneous(const fs::path& folder);
+
 }  // namespace atl::fixtures

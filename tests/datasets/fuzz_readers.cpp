@@ -27,7 +27,19 @@ struct Target {
   const char* name;
   const char* format;  // "" = open the folder as a dataset
   fs::path (*make)(const fs::path&);
+
+  bool typed() const { return std::string_view(name).find("type") != std::string_view::npos; }
 };
+
+fs::path make_typed_dataset(const fs::path& folder) {
+  ImportOptions options;
+  options.source = fixtures::make_npy_typed(folder / "source");
+  options.out = folder / "set";
+  import_dataset("npy", options);
+  fs::remove_all(folder / "source");
+  fixtures::write_file(folder / "set/dataset.json", R"({"directed": false, "relations": 2})");
+  return folder / "set";
+}
 
 fs::path make_dataset(const fs::path& folder) {
   ImportOptions options;
@@ -53,7 +65,11 @@ constexpr Target kTargets[] = {
     {"npy-rows", "npy", fixtures::make_npy_rows},
     {"edges", "edges", fixtures::make_edges},
     {"metis", "metis", fixtures::make_metis},
+    {"npy-typed", "npy", fixtures::make_npy_typed},
+    {"edges-typed", "edges", fixtures::make_edges_typed},
+    {"ogb-types", "ogb", fixtures::make_ogb_heterogeneous},
     {"dataset", "", make_dataset},
+    {"typed-dataset", "", make_typed_dataset},
 };
 
 using Random = std::mt19937_64;
@@ -151,6 +167,8 @@ bool accepts(const Target& target, const fs::path& source, const fs::path& out, 
       options.directed = random() % 2 == 0;
       options.keep_self_loops = random() % 2 == 0;
       options.row_normalize = random() % 2 == 0;
+      if (target.name == std::string_view("edges-typed")) options.relation_column = 2;
+      options.reverse_relations = target.typed() && random() % 2 == 0;
       import_dataset(target.format, options);
       Dataset::open(out).validate();
     } else {

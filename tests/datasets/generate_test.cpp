@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 
 #include "base/error.hpp"
 #include "datasets/statistics.hpp"
@@ -104,7 +107,7 @@ TEST_F(Generate, SbmHasTheSizesAskedForAndNeighboursHelp) {
 TEST_F(Generate, SameFilesForAnyNumberOfThreads) {
   options_.nodes = 3000;
   const int before = omp_get_max_threads();
-  for (const char* kind : {"sbm", "rmat"}) {
+  for (const char* kind : {"sbm", "rmat", "relational"}) {
     omp_set_num_threads(1);
     const std::string one = generate(kind).info().checksum;
     omp_set_num_threads(3);
@@ -149,6 +152,74 @@ TEST_F(Generate, LikeTheDenseSets) {
   EXPECT_EQ(generate("like:reddit").info().edges, 2 * 286540);
 }
 
+// The first of the classes with most votes, in the order of the edges; -1 without edges.
+std::int32_t voted(const std::vector<std::int32_t>& votes) {
+  std::map<std::int32_t, int> counts;
+  for (const std::int32_t vote : votes) ++counts[vote];
+  std::int32_t best = -1;
+  for (const std::int32_t vote : votes) {
+    if (best < 0 || counts[vote] > counts[best]) best = vote;
+  }
+  return best;
+}
+
+TEST_F(Generate, RelationalLabelsFollowTheRelationsAndNothingElse) {
+  options_.nodes = 3001;
+  options_.classes = 4;
+  options_.relations = 8;
+  options_.degree = 6;
+  const Dataset dataset = generate("relational");
+  EXPECT_TRUE(dataset.info().directed);
+  EXPECT_EQ(dataset.info().relations, 8);
+  EXPECT_EQ(dataset.info().node_types, 4);
+  EXPECT_GT(dataset.info().edges, 3001 * 6 - 100);
+  const GraphView graph = dataset.graph();
+  const CsrView& csr = graph.in_edges;
+  std::array<int, 4> blind{};  // how often the neighbours' group plus a constant is the label
+  std::map<std::uint16_t, int> relations;
+  double agreement = 0;
+  for (std::int64_t v = 0; v < csr.rows(); ++v) {
+    EXPECT_EQ(graph.node_types[v], v % 4);
+    std::vector<std::int32_t> votes;
+    std::vector<std::int32_t> groups;
+    for (std::int64_t e = csr.row_ptr[v]; e < csr.row_ptr[v + 1]; ++e) {
+      ++relations[graph.edge_types[e]];
+      groups.push_back(csr.col_idx[e] % 4);
+      votes.push_back((groups.back() + graph.edge_types[e]) % 4);
+    }
+    const std::int32_t label = dataset.labels()[v];
+    ASSERT_EQ(label, voted(votes)) << v;
+    for (int shift = 0; shift < 4; ++shift) blind[shift] += (voted(groups) + shift) % 4 == label;
+    agreement += static_cast<double>(std::ranges::count(votes, label)) /
+                 static_cast<double>(std::max<std::size_t>(1, votes.size()));
+  }
+  for (const int right : blind) EXPECT_NEAR(right / 3001.0, 0.25, 0.04);
+  EXPECT_NEAR(agreement / 3001, 0.85, 0.03);  // 0.8 that agree and a quarter of the rest
+  ASSERT_EQ(relations.size(), 8U);
+  for (const auto& [relation, edges] : relations) EXPECT_NEAR(edges, 3001 * 6 / 8, 250) << relation;
+}
+
+TEST_F(Generate, RelationalFeaturesShowTheGroup) {
+  options_.nodes = 400;
+  options_.classes = 2;
+  options_.relations = 2;
+  options_.signal = 20;
+  const Dataset dataset = generate("relational");
+  const std::int64_t columns = dataset.info().features;
+  const auto distance = [&](std::int64_t a, std::int64_t b) {
+    double sum = 0;
+    for (std::int64_t j = 0; j < columns; ++j) {
+      const double difference = static_cast<double>(dataset.features()[a * columns + j]) -
+                                static_cast<double>(dataset.features()[b * columns + j]);
+      sum += difference * difference;
+    }
+    return sum;
+  };
+  for (std::int64_t v = 2; v < 400; ++v) {
+    EXPECT_LT(distance(v, v % 2), distance(v, 1 - v % 2)) << v;
+  }
+}
+
 TEST_F(Generate, OneNode) {
   options_.nodes = 1;
   options_.classes = 1;
@@ -166,7 +237,8 @@ TEST_F(Generate, RefusesBadOptions) {
     EXPECT_FALSE(std::filesystem::exists(options_.out));
     options_ = {};
   };
-  refuse("grid", "allowed are sbm, rmat, like:ogbn-arxiv, like:ogbn-products, like:reddit");
+  refuse("grid",
+         "allowed are sbm, rmat, relational, like:ogbn-arxiv, like:ogbn-products, like:reddit");
   options_.nodes = 0;
   refuse("sbm", "--nodes 0");
   options_.nodes = 4;
@@ -176,6 +248,12 @@ TEST_F(Generate, RefusesBadOptions) {
   refuse("sbm", "distinct edges are too many");
   options_.scale = 1e-6;
   refuse("like:reddit", "--scale 1e-06");
+  options_.relations = 12;
+  refuse("relational", "--relations 12: allowed are multiples of --classes 8");
+  options_.relations = 0;
+  refuse("relational", "--relations 0: allowed are 1 to 65536");
+  options_.degree = 0.5;
+  refuse("relational", "--degree 0.5: allowed are 1 and more");
   options_.rmat_a = 0.9;
   refuse("rmat", "their sum at most 1");
 }

@@ -142,7 +142,7 @@ const BadCase kCases[] = {
      "more than one graph"},
     {"OgbNothingThere", "ogb", make_ogb_text,
      [](const fs::path& d, ImportOptions&) { fs::remove_all(d / "raw"); },
-     "neither raw/edge.csv.gz nor raw/data.npz is there"},
+     "neither raw/edge.csv.gz nor raw/data.npz nor raw/relations is there"},
     {"OgbBinaryDamagedMember", "ogb", make_ogb_binary,
      [](const fs::path& d, ImportOptions&) {
        std::string bytes = read_text(d / "raw/node-label.npz");

@@ -211,7 +211,30 @@ def reverse_time(trace):
             event["ts"] -= 3.6e9
 
 
+def typed_arrays(**arrays):
+    """Writes arrays/, two edges between three nodes with types and features, or what is given."""
+    def setup(folder):
+        made = {"edge_index": npy("<i4", [2, 2], struct.pack("<4i", 0, 1, 1, 2)),
+                "edge_type": npy("<i4", [2], struct.pack("<2i", 0, 1)),
+                "edge_attr": npy("<f4", [2, 1], struct.pack("<2f", 0, 1)), **arrays}
+        for name, content in made.items():
+            write(os.path.join(folder, f"arrays/{name}.npy"), content)
+    return setup
+
+
+def typed_ogb(name=None, content=""):
+    """Writes mag/, in OGB's layout of sets with types, and after it one other file."""
+    def setup(folder):
+        files = {"num-node-dict.csv.gz": "author,paper\n1,2\n",
+                 "relations/author___writes___paper/edge.csv.gz": "0,0\n0,1\n"}
+        for path, text in (files | ({name: content} if name else {})).items():
+            write(os.path.join(folder, "mag/raw", path), gzip.compress(text.encode()))
+    return setup
+
+
 IMPORT = ["import", "ogb", "ogb", "--out", "new"]
+ARRAYS = ["import", "npy", "arrays", "--out", "new"]
+TYPED_OGB = ["import", "ogb", "mag", "--out", "new"]
 TRAIN = ["train", "data", "--epochs", "2", "--hidden", "4", "--run-dir", "new-run"]
 NAN = struct.pack("<f", float("nan"))
 QUANTIZED = TRAIN + ["--exchange", "quantized"]
@@ -326,6 +349,34 @@ CASES = [
     ("npy shape that overflows",
      file_of("arrays/edge_index.npy", npy("<i8", [2, 2**62], b"\0" * 16)),
      ["import", "npy", "arrays", "--out", "new"], ["edge_index.npy"]),
+    ("negative relation", typed_arrays(edge_type=npy("<i4", [2], struct.pack("<2i", 0, -1))), ARRAYS,
+     ["edge_type.npy", "element 1", "-1", "0 to 65535"]),
+    ("relations of other edges", typed_arrays(edge_type=npy("|u1", [3], b"\0" * 3)), ARRAYS,
+     ["edge_type.npy", "(3)", "(2)"]),
+    ("NaN of an edge", typed_arrays(edge_attr=npy("<f4", [2, 1], b"\0" * 4 + NAN)), ARRAYS,
+     ["edge_attr.npy", "edge 1", "nan"]),
+    ("negative type of a node", typed_arrays(node_type=npy("<i4", [3], struct.pack("<3i", 0, 0, -9))),
+     ARRAYS, ["node_type.npy", "entry 2", "-9"]),
+    ("types by two names", typed_arrays(edge_types=npy("|u1", [2], b"\0" * 2)), ARRAYS,
+     ["edge_types.npy", "edge_type.npy"]),
+    ("reverses without relations", file_of("g.txt", "0 1\n"),
+     ["import", "edges", "g.txt", "--reverse-relations", "--out", "new"],
+     ["--reverse-relations", "no relations"]),
+    ("relation column of arrays", typed_arrays(), ARRAYS + ["--relation-column", "3"],
+     ["--relation-column", "edges", "npy"]),
+    ("fifth column", file_of("g.txt", "0 1 2\n"),
+     ["import", "edges", "g.txt", "--relation-column", "5", "--out", "new"],
+     ["--relation-column", "5"]),
+    ("relation that is missing", file_of("g.txt", "0 1 2\n1 2\n"),
+     ["import", "edges", "g.txt", "--relation-column", "3", "--out", "new"],
+     ["g.txt", "line 2", "relation"]),
+    ("relation between unknown types", typed_ogb("relations/author___in___city/edge.csv.gz", "0,0\n"),
+     TYPED_OGB, ["author___in___city", "author, paper"]),
+    ("paper beyond its type", typed_ogb("relations/author___writes___paper/edge.csv.gz", "0,2\n"),
+     TYPED_OGB, ["edge.csv.gz", "line 1", "2", "0 to 1"]),
+    ("relations that classes don't divide", nothing,
+     ["generate", "relational", "--relations", "3", "--classes", "2", "--out", "new"],
+     ["--relations 3", "--classes 2"]),
     ("pickle that calls a program",
      lambda folder: [write(os.path.join(folder, f"p/ind.x.{part}"),
                            b"cos\nsystem\n(S'touch hacked'\ntR.")

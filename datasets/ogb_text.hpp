@@ -1,0 +1,44 @@
+// The text files of which the Open Graph Benchmark's raw layouts consist: one node or edge per
+// line, gzip. Internal to datasets/. All throw Error{kInput} naming file and line.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace atl {
+
+class ImportSession;
+
+// The only number of a list with one graph.
+std::int64_t read_ogb_count(const std::filesystem::path& path, std::int64_t maximum);
+
+// Hands every "source,target" of FOLDER/edge.csv.gz to `add`; as many as num-edge-list.csv.gz says,
+// where it is there.
+void read_ogb_edges(const std::filesystem::path& folder, std::int64_t sources, std::int64_t targets,
+                    const std::function<void(std::int64_t, std::int64_t)>& add);
+
+// Hands each of `nodes` rows, which are equally long, to `add`.
+void read_ogb_features(const std::filesystem::path& path, std::int64_t nodes,
+                       const std::function<void(std::span<float>)>& add);
+
+// One column: a class, -1 = none. Several: 0 or 1 per class, -1 = none.
+struct OgbLabels {
+  std::vector<std::int32_t> values;  // [nodes, columns]
+  std::int64_t columns = 0;
+  std::string file;
+};
+OgbLabels read_ogb_labels(const std::filesystem::path& path, std::int64_t nodes);
+// Labels of all nodes of the session.
+void write_ogb_labels(ImportSession& session, OgbLabels labels);
+
+// The only folder in split/.
+std::filesystem::path ogb_split_scheme(const std::filesystem::path& folder);
+// Sets the nodes that train.csv.gz, valid.csv.gz and test.csv.gz of `folder` list; the others must
+// be 255 before and stay so.
+void read_ogb_split(const std::filesystem::path& folder, std::span<std::uint8_t> split);
+
+}  // namespace atl
