@@ -115,6 +115,7 @@ inline std::string with_type(const std::string& name, DType dtype) {
 
 std::vector<Benchmark> limit_benchmarks();
 std::vector<Benchmark> sparse_benchmarks();
+std::vector<Benchmark> attention_benchmarks();
 std::vector<Benchmark> dense_benchmarks();
 std::vector<Benchmark> normalization_benchmarks();
 std::vector<Benchmark> wire_benchmarks();

@@ -59,8 +59,8 @@ BenchOptions take_options(int& argc, char** argv) {
 void register_benchmarks(Bench& bench) {
   const std::string backend = bench.backend().name();
   benchmark::AddCustomContext(backend, bench.backend().device());
-  for (const auto& group : {limit_benchmarks(), sparse_benchmarks(), wire_benchmarks(),
-                            dense_benchmarks(), normalization_benchmarks()}) {
+  for (const auto& group : {limit_benchmarks(), sparse_benchmarks(), attention_benchmarks(),
+                            wire_benchmarks(), dense_benchmarks(), normalization_benchmarks()}) {
     for (const Benchmark& one : group) {
       if (!bench.backend().supports(one.dtype)) continue;
       if (!one.kernel.empty() && bench.backend().host_accessible()) continue;

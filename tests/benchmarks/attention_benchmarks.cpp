@@ -1,0 +1,168 @@
+// Attention of 8 heads of 32 columns along a graph's edges, forward and both halves of backward;
+// SpMM of as many columns is beside it in sparse_benchmarks.cpp.
+#include <cmath>
+
+#include "tests/benchmarks/bench.hpp"
+#include "tests/benchmarks/graph_shapes.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr std::int64_t kBenchHeads = 8;
+constexpr std::int64_t kBenchEach = kColumns / kBenchHeads;
+constexpr double kBenchSlope = 0.2;
+
+// Everything that the operations read, all matrices with Bench::value.
+struct AttentionData {
+  RandomGraph graph;
+  SparseOperator op;
+  SourceEdges edges;
+  AttentionSpec spec;
+  ConstMatrixView z;
+  ConstMatrixView t;
+};
+
+SourceEdges upload_by_source(Bench& bench, const RandomGraph& graph) {
+  const auto nnz = static_cast<std::size_t>(graph.nnz());
+  std::vector<std::int64_t> row_ptr(static_cast<std::size_t>(graph.rows()) + 1, 0);
+  for (const std::int32_t j : graph.col_idx) ++row_ptr[j + 1];
+  for (std::int64_t j = 0; j < graph.rows(); ++j) row_ptr[j + 1] += row_ptr[j];
+  std::vector<std::int32_t> targets(nnz);
+  std::vector<std::int64_t> places(nnz);
+  std::vector<std::int64_t> next = row_ptr;
+  for (std::int64_t i = 0; i < graph.rows(); ++i) {
+    for (std::int64_t e = graph.row_ptr[i]; e < graph.row_ptr[i + 1]; ++e) {
+      const std::int64_t k = next[graph.col_idx[e]]++;
+      targets[k] = static_cast<std::int32_t>(i);
+      places[k] = e;
+    }
+  }
+  return {bench.upload(row_ptr), bench.upload(targets), bench.upload(places)};
+}
+
+AttentionData attention_data(Bench& bench, AttentionScore score, DType dtype) {
+  const GraphShape& shape = kGraphShapes[0];
+  AttentionData data;
+  data.graph = make_graph(
+      shape, static_cast<double>(bench.scaled(shape.nodes)) / static_cast<double>(shape.nodes));
+  const std::int64_t rows = data.graph.rows();
+  data.op.rows = rows;
+  data.op.cols = rows;
+  data.op.row_ptr = bench.upload(data.graph.row_ptr);
+  data.op.col_idx = bench.upload(data.graph.col_idx);
+  data.edges = upload_by_source(bench, data.graph);
+  const bool additive = score == AttentionScore::kAdditive;
+  data.spec.score = score;
+  data.spec.heads = kBenchHeads;
+  data.spec.slope = kBenchSlope;
+  data.spec.with_self = true;
+  if (score != AttentionScore::kDot) data.spec.vector = bench.matrix(1, kColumns, DType::kF32);
+  if (additive) data.spec.source_scores = bench.matrix(rows, kBenchHeads, DType::kF32);
+  data.z = bench.matrix(rows, kColumns, dtype);
+  data.t = bench.matrix(rows, additive ? kBenchHeads : kColumns, additive ? DType::kF32 : dtype);
+  return data;
+}
+
+double bench_leaky(double x) { return x > 0 ? x : kBenchSlope * x; }
+
+// e_ij of head 0.
+double expected_score(AttentionScore score, std::int64_t i, std::int64_t j) {
+  if (score == AttentionScore::kAdditive) {
+    return bench_leaky(Bench::value(j * kBenchHeads) + Bench::value(i * kBenchHeads));
+  }
+  double sum = 0;
+  for (std::int64_t c = 0; c < kBenchEach; ++c) {
+    const double z = Bench::value(j * kColumns + c);
+    const double t = Bench::value(i * kColumns + c);
+    sum += score == AttentionScore::kDot ? z * t : Bench::value(c) * bench_leaky(z + t);
+  }
+  return score == AttentionScore::kDot ? sum / std::sqrt(static_cast<double>(kBenchEach)) : sum;
+}
+
+// Of head 0 and the last row: its y in column 0 and its alpha of itself.
+struct ExpectedAttention {
+  double y = 0;
+  double alpha = 0;
+};
+ExpectedAttention expected_attention(const RandomGraph& graph, AttentionScore score) {
+  const std::int64_t i = graph.rows() - 1;
+  const double self = std::exp(expected_score(score, i, i));
+  double norm = self;
+  ExpectedAttention expected{self * Bench::value(i * kColumns), self};
+  for (std::int64_t e = graph.row_ptr[i]; e < graph.row_ptr[i + 1]; ++e) {
+    const std::int64_t j = graph.col_idx[e];
+    if (j == i) continue;
+    const double weight = std::exp(expected_score(score, i, j));
+    norm += weight;
+    expected.y += weight * Bench::value(j * kColumns);
+  }
+  return {expected.y / norm, expected.alpha / norm};
+}
+
+// Bytes that edges and nodes move: of a node so many rows, of an edge rows and f32 numbers.
+void set_bytes(Case& made, const AttentionData& data, int edge_rows, int edge_floats,
+               int node_rows) {
+  const auto size = static_cast<double>(kColumns * bytes_of(data.z.dtype));
+  const auto edges = static_cast<double>(data.graph.nnz());
+  const auto nodes = static_cast<double>(data.graph.rows());
+  made.compulsory_bytes = edges * (4 + 4 * edge_floats) + nodes * (8 + node_rows * size);
+  made.no_reuse_bytes = made.compulsory_bytes + edges * edge_rows * size;
+}
+
+Case attend(Bench& bench, AttentionScore score, DType dtype) {
+  const AttentionData data = attention_data(bench, score, dtype);
+  const std::int64_t rows = data.graph.rows();
+  const MatrixView y = bench.matrix(rows, kColumns, dtype);
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().attend(bench.queue(), data.op, {0, rows}, data.z, data.t, data.spec, y);
+  };
+  set_bytes(made, data, 1, 0, 3);
+  made.checked = element(y, rows - 1, 0);
+  made.expected = expected_attention(data.graph, score).y;
+  return made;
+}
+
+Case attend_backward(Bench& bench, AttentionScore score, DType dtype) {
+  const AttentionData data = attention_data(bench, score, dtype);
+  const std::int64_t rows = data.graph.rows();
+  const std::int64_t nnz = data.graph.nnz();
+  const ConstMatrixView dy = bench.matrix(rows, kColumns, dtype);
+  const MatrixView dt = bench.matrix(rows, data.t.cols, data.t.dtype);
+  const MatrixView dz = bench.matrix(rows, kColumns, dtype);
+  const MatrixView coefficients = bench.matrix(nnz + rows, 2 * kBenchHeads, DType::kF32);
+  const MatrixView sums = bench.matrix(1, kColumns, DType::kF32);
+  const MatrixView of_targets = score == AttentionScore::kGatv2 ? sums : MatrixView{};
+  const MatrixView of_sources = score == AttentionScore::kAdditive ? sums : MatrixView{};
+  Case made;
+  made.run = [=, &bench] {
+    bench.backend().attend_backward_targets(bench.queue(), data.op, {0, rows}, data.z, data.t, dy,
+                                            data.spec, dt, coefficients, of_targets);
+    bench.backend().attend_backward_sources(bench.queue(), data.op, data.edges, {0, rows}, data.z,
+                                            data.t, dy, coefficients, data.spec, dz, of_sources);
+  };
+  set_bytes(made, data, score == AttentionScore::kAdditive ? 2 : 3, 4 * kBenchHeads + 3, 8);
+  made.checked = element(coefficients, nnz + rows - 1, 0);
+  made.expected = expected_attention(data.graph, score).alpha;
+  return made;
+}
+
+}  // namespace
+
+std::vector<Benchmark> attention_benchmarks() {
+  std::vector<Benchmark> list;
+  for (const AttentionScore score :
+       {AttentionScore::kAdditive, AttentionScore::kGatv2, AttentionScore::kDot}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      const std::string name = with_type(std::string(to_string(score)) + "/arxiv", dtype);
+      list.push_back(
+          {"attend/" + name, [=](Bench& bench) { return attend(bench, score, dtype); }, dtype});
+      list.push_back({"attend_backward/" + name,
+                      [=](Bench& bench) { return attend_backward(bench, score, dtype); }, dtype});
+    }
+  }
+  return list;
+}
+
+}  // namespace atl
