@@ -73,11 +73,16 @@ struct Unit<kBytes, float> {
   static constexpr int kRegisters = 1;
   static constexpr std::int64_t kColumns = Vectors<kBytes>::kLanes;
 
+  // By way of a variable: what is copied to or from a pointer, GCC moves in pieces of 16 bytes
+  // through memory, and then waits for them.
   static ATOLL_INLINE void load(const float* from, Floats* registers) {
-    std::memcpy(registers, from, kBytes);
+    Floats values;
+    std::memcpy(&values, from, kBytes);
+    registers[0] = values;
   }
   static ATOLL_INLINE void store(const Floats* registers, float* to) {
-    std::memcpy(to, registers, kBytes);
+    const Floats values = registers[0];
+    std::memcpy(to, &values, kBytes);
   }
 };
 
