@@ -204,7 +204,7 @@ ATOLL_INLINE inline void lane_sums(const float* parts, typename Vectors<kBytes>:
   sums = v[0];
 }
 
-// NaN counts or not.
+// A lane that is NaN may be passed over: its weight is NaN all the same.
 template <int kBytes>
 ATOLL_INLINE inline float lane_max(const typename Vectors<kBytes>::Floats& of) {
   typename Vectors<kBytes>::Floats v = of;
@@ -307,7 +307,7 @@ class RowAttention {
     prepare_target(i);
     std::fill_n(s_.sums, width_, 0.0F);
     Block block;
-    for (; fill(cursor, block);) {
+    while (fill(cursor, block)) {
       score<false>(block, i);
       find_most(block);
       for (std::int64_t h = 0; h < heads_; ++h) {
@@ -554,21 +554,25 @@ class RowAttention {
       for (std::int64_t h = 0; h < heads_; ++h) {
         Floats score{};
         Floats gradient{};
-        for (std::int64_t c = h * padded_; c < (h + 1) * padded_; c += Columns::kColumns) {
-          Floats row[kEach];
-          Columns::load(block.rows[e] + c, row);
+        for_units(h, [&]<int kCount>(std::int64_t first) ATOLL_INLINE {
+#pragma GCC unroll 4
+          for (int k = 0; k < kCount; ++k) {
+            const std::int64_t c = first + k * Columns::kColumns;
+            Floats row[kEach];
+            Columns::load(block.rows[e] + c, row);
 #pragma GCC unroll 2
-          for (int r = 0; r < kEach; ++r) {
-            const std::int64_t place = c + r * kLanes;
-            if constexpr (kScore == AttentionScore::kGatv2) {
-              const Floats sum = row[r] + at(s_.target + place);
-              score += (sum > 0.0F ? sum : sum * a_.slope) * at(a_.vector + place);
-            } else if constexpr (kScore == AttentionScore::kDot) {
-              score += row[r] * at(s_.target + place);
+            for (int r = 0; r < kEach; ++r) {
+              const std::int64_t place = c + r * kLanes;
+              if constexpr (kScore == AttentionScore::kGatv2) {
+                const Floats sum = row[r] + at(s_.target + place);
+                score += (sum > 0.0F ? sum : sum * a_.slope) * at(a_.vector + place);
+              } else if constexpr (kScore == AttentionScore::kDot) {
+                score += row[r] * at(s_.target + place);
+              }
+              if constexpr (kGradients) gradient += row[r] * at(s_.gradient + place);
             }
-            if constexpr (kGradients) gradient += row[r] * at(s_.gradient + place);
           }
-        }
+        });
         const std::int64_t part = (h * kLanes + e) * kLanes;
         if constexpr (kScore != AttentionScore::kAdditive) put(score, s_.score_parts + part);
         if constexpr (kGradients) put(gradient, s_.gradient_parts + part);

@@ -420,7 +420,8 @@ __device__ inline void apply_epilogue(const EpilogueArgs& args,
 template <typename T, int kUnit>
 __device__ inline void store_finished(const EpilogueArgs& epilogue, T* to, std::int64_t i,
                                       std::int64_t col, std::int64_t cols,
-                                      Packed<float, kUnit> values) {
+                                      const Packed<float, kUnit>& of) {
+  Packed<float, kUnit> values = of;
   unsigned kept = ~0U;
   if (epilogue.drops()) {
     kept = dropout_bits(epilogue, epilogue.key_now(), i, col / kDropoutGroup) >>

@@ -118,6 +118,59 @@ TEST_F(ContractDeathTest, RowsAndFactorsOfSpmm) {
                "row_scale: 3 entries found, 2 expected");
 }
 
+TEST_F(ContractDeathTest, PartsOfAttention) {
+  const std::vector<std::int64_t> row_ptr{0, 1, 1};
+  const std::vector<std::int32_t> col_idx{1};
+  SparseOperator op;
+  op.rows = 2;
+  op.cols = 2;
+  op.row_ptr = row_ptr;
+  op.col_idx = col_idx;
+  AttentionSpec spec;
+  spec.score = AttentionScore::kGatv2;
+  spec.heads = 2;
+  spec.vector = view(1, 4, 16);
+  ConstMatrixView t = view(2, 4, 8);
+  RowRange rows{0, 2};
+  const auto attend = [&] {
+    h.backend().attend(h.queue(), op, rows, view(2, 4), t, spec, other(2, 4));
+  };
+  const auto backward = [&](MatrixView coefficients, MatrixView dvector) {
+    h.backend().attend_backward_targets(h.queue(), op, rows, view(2, 4), t, view(2, 4), spec,
+                                        other(2, 4), coefficients, dvector);
+  };
+  attend();
+  rows.end = 3;
+  EXPECT_DEATH(attend(), "attend rows 0..3 of 2");
+  rows.end = 2;
+  spec.heads = 3;
+  EXPECT_DEATH(attend(), "attention of 3 heads, 4 columns");
+  spec.heads = 2;
+  t = view(2, 2, 8);
+  EXPECT_DEATH(attend(), "attention t: 2 x 2 found, 2 x 4 expected");
+  t = view(2, 4, 8);
+  spec.source_scores = view(2, 2, 32);
+  EXPECT_DEATH(attend(), "attention source_scores of score gatv2");
+  spec.source_scores = {};
+  spec.dropout.rate = dropout_threshold(0.5);
+  EXPECT_DEATH(attend(), "attention dropout row_ids: 0 entries found, 2 expected");
+  spec.dropout = {};
+  spec.slope = -1;
+  EXPECT_DEATH(attend(), "attention slope -1");
+  spec.slope = 0.2;
+  spec.with_self = true;
+  const MatrixView sums = view(1, 4, 200);
+  EXPECT_DEATH(backward(view(1, 4, 160), sums),
+               "attention coefficients: 1 x 4 found, 3 x 4 expected");
+  EXPECT_DEATH(backward(view(3, 4, 160), {}), "attention dvector: 0 x 0 found, 1 x 4 expected");
+  spec.score = AttentionScore::kDot;
+  EXPECT_DEATH(attend(), "attention vector of score dot");
+  spec.vector = {};
+  EXPECT_DEATH(backward(view(3, 4, 160), sums), "attention dvector of 4 columns, none expected");
+  EXPECT_DEATH(h.backend().head_dots(h.queue(), view(2, 4), view(1, 4, 16), other(2, 3)),
+               "head_dots: 3 columns of 4");
+}
+
 TEST_F(ContractDeathTest, SegmentsOfAdamCoverTheArray) {
   const std::vector<AdamSegment> hole{{0, 1, 0}, {2, 4, 0}};
   const EpochState state;

@@ -66,6 +66,23 @@ TEST(OperationWork, OfSpmmWithAndWithoutReuse) {
   EXPECT_EQ(spmm_work(op, {1, 1}, shape(4, 8), 0, shape(3, 8), true).bytes, 0);
 }
 
+TEST(OperationWork, OfAttentionAlongTheSameEdges) {
+  const std::array<std::int64_t, 4> row_ptr = {0, 3, 5, 6};
+  const std::array<std::int32_t, 6> col_idx = {0, 1, 2, 0, 1, 3};
+  SparseOperator op;
+  op.rows = 3;
+  op.cols = 4;
+  op.row_ptr = row_ptr;
+  op.col_idx = col_idx;
+  // Five edges with 16 bytes each; two of the three rows of two matrices.
+  const SpanWork work =
+      attention_work(op, {0, 2}, shape(4, 8), 3, 16, {shape(3, 8), shape(3, 8)}, true);
+  EXPECT_EQ(work.flops, 3 * 2 * 5 * 8);
+  EXPECT_EQ(work.no_reuse_bytes, 5 * (4 + 16 + 32) + 2 * (8 + 2 * 32));
+  EXPECT_EQ(work.bytes, 5 * (4 + 16) + 4 * 32 + 2 * (8 + 2 * 32));
+  EXPECT_EQ(attention_work(op, {1, 1}, shape(4, 8), 3, 16, {shape(3, 8)}, true).bytes, 0);
+}
+
 TEST(Ceilings, AreMeasuredRates) {
   const auto backend = make_backend("cpu", {.threads = 1});
   const auto queue = backend->make_queue();
