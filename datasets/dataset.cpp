@@ -22,15 +22,19 @@ std::string to_string(Task task) {
       return "multi-label";
     case Task::kBinary:
       return "binary";
+    case Task::kRegression:
+      return "regression";
   }
   ATOLL_ASSERT(false);
 }
 
 Task parse_task(const std::string& text, const std::string& place) {
-  for (const Task task : {Task::kSingleLabel, Task::kMultiLabel, Task::kBinary}) {
+  for (const Task task :
+       {Task::kSingleLabel, Task::kMultiLabel, Task::kBinary, Task::kRegression}) {
     if (text == to_string(task)) return task;
   }
-  fail_input("{}: unknown task '{}'; allowed are single-label, multi-label, binary", place, text);
+  fail_input("{}: unknown task '{}'; allowed are single-label, multi-label, binary, regression",
+             place, text);
 }
 
 namespace {
@@ -247,10 +251,20 @@ void Dataset::open_node_arrays(const Json& json) {
 
 void Dataset::open_labels(const Json& json) {
   const fs::path file = folder_ / "dataset.json";
-  const bool multi = labels_.is("|u1");
-  const auto task =
-      json_field_or<std::string>(json, "task", file, multi ? "multi-label" : "single-label");
+  const Task usual = labels_.is("|u1")   ? Task::kMultiLabel
+                     : labels_.is("<f4") ? Task::kRegression
+                                         : Task::kSingleLabel;
+  const auto task = json_field_or<std::string>(json, "task", file, to_string(usual));
   info_.task = parse_task(task, file.string());
+  if (info_.task == Task::kRegression) {
+    labels_.require_descr("<f4");
+    const bool one = labels_.header().shape.size() == 1;
+    labels_.require_shape(one ? std::vector{info_.nodes}
+                              : std::vector<std::int64_t>{info_.nodes, -1});
+    info_.classes = labels_.columns();
+    agree(json, file, "classes", info_.classes);
+    return;
+  }
   if (info_.task == Task::kMultiLabel) {
     labels_.require_descr("|u1");
     labels_.require_shape(std::vector<std::int64_t>{info_.nodes, -1});
@@ -287,13 +301,18 @@ std::span<const float> Dataset::features() const {
 }
 
 std::span<const std::int32_t> Dataset::labels() const {
-  if (info_.classes == 0 || info_.task == Task::kMultiLabel) return {};
+  if (info_.classes == 0 || !labels_.is("<i4")) return {};
   return labels_.values<std::int32_t>();
 }
 
 std::span<const std::uint8_t> Dataset::multi_labels() const {
   if (info_.classes == 0 || info_.task != Task::kMultiLabel) return {};
   return labels_.values<std::uint8_t>();
+}
+
+std::span<const float> Dataset::real_labels() const {
+  if (info_.classes == 0 || info_.task != Task::kRegression) return {};
+  return labels_.values<float>();
 }
 
 std::span<const std::uint8_t> Dataset::split(std::int64_t index) const {

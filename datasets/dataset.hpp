@@ -14,8 +14,9 @@
 
 namespace atl {
 
-enum class Task { kSingleLabel, kMultiLabel, kBinary };
-std::string to_string(Task task);  // "single-label", "multi-label", "binary"
+enum class Task { kSingleLabel, kMultiLabel, kBinary, kRegression };
+// "single-label", "multi-label", "binary", "regression"
+std::string to_string(Task task);
 Task parse_task(const std::string& text, const std::string& place);
 
 // A model has an output per class: more than this is a mistake in the labels, not a task.
@@ -29,7 +30,7 @@ struct DatasetInfo {
   std::int64_t edges = 0;         // entries of col_idx
   std::int64_t edges_source = 0;  // edges in the source, before symmetrising and merging duplicates
   std::int64_t features = 0;      // columns; 0 = structure only
-  std::int64_t classes = 0;       // 0 = no labels
+  std::int64_t classes = 0;       // regression: numbers per node; 0 = no labels
   std::int64_t splits = 0;        // rows of split.npy; 0 = none
   std::int64_t relations = 0;     // types of edges; 0 = edges have none
   std::int64_t edge_features = 0;  // columns; 0 = none
@@ -55,6 +56,7 @@ class Dataset {
   std::span<const float> features() const;             // [nodes, info.features]
   std::span<const std::int32_t> labels() const;        // single-label, binary: [nodes], -1 = none
   std::span<const std::uint8_t> multi_labels() const;  // multi-label: [nodes, classes], 255 = none
+  std::span<const float> real_labels() const;          // regression: [nodes, classes], NaN = none
   // [nodes] of split `index`; throws Error{kOption} naming the valid indices if there is none.
   std::span<const std::uint8_t> split(std::int64_t index) const;
 
@@ -71,7 +73,7 @@ class Dataset {
   // for an index that there isn't.
   void require_trainable(std::int64_t split_index) const;
   void require_predictable(std::int64_t split_index) const;
-  // Per node whether it has a label, of multi-label sets at least one.
+  // Per node whether it has a label, of several at least one.
   std::vector<std::uint8_t> labelled() const;
 
  private:

@@ -255,6 +255,14 @@ void Dataset::validate_labels() const {
                  info_.classes - 1);
     }
   }
+  const auto real = real_labels();
+  for (std::size_t i = 0; i < real.size(); ++i) {
+    if (std::isinf(real[i])) {
+      fail_input("{}: row {}, column {} is {}; allowed are finite numbers, and NaN for none",
+                 labels_.path().string(), static_cast<std::int64_t>(i) / info_.classes,
+                 static_cast<std::int64_t>(i) % info_.classes, real[i]);
+    }
+  }
   const auto multi = multi_labels();
   for (std::size_t i = 0; i < multi.size(); ++i) {
     if (multi[i] > 1 && multi[i] != 255) {
@@ -315,6 +323,10 @@ std::vector<std::uint8_t> Dataset::labelled() const {
   const auto multi = multi_labels();
   for (std::size_t i = 0; i < multi.size(); ++i) {
     if (multi[i] != 255) result[i / static_cast<std::size_t>(info_.classes)] = 1;
+  }
+  const auto real = real_labels();
+  for (std::size_t i = 0; i < real.size(); ++i) {
+    if (!std::isnan(real[i])) result[i / static_cast<std::size_t>(info_.classes)] = 1;
   }
   return result;
 }

@@ -100,6 +100,14 @@ void DatasetWriter::write_multi_labels(std::span<const std::uint8_t> labels, std
   write_npy(folder_.path() / "labels.npy", labels, {info_.nodes, classes});
 }
 
+void DatasetWriter::write_real_labels(std::span<const float> labels, std::int64_t columns) {
+  ATOLL_ASSERT(static_cast<std::int64_t>(labels.size()) == info_.nodes * columns);
+  info_.classes = columns;
+  info_.task = Task::kRegression;
+  write_npy(folder_.path() / "labels.npy", labels,
+            columns == 1 ? std::vector{info_.nodes} : std::vector{info_.nodes, columns});
+}
+
 void DatasetWriter::write_splits(std::span<const std::uint8_t> splits, std::int64_t count) {
   ATOLL_ASSERT(static_cast<std::int64_t>(splits.size()) == info_.nodes * count);
   for (std::int64_t k = 0; k < count; ++k) {

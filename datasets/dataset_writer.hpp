@@ -52,6 +52,8 @@ class DatasetWriter {
   // One entry per node, -1 = none. Without `classes`: largest label + 1.
   void write_labels(std::span<const std::int32_t> labels, std::optional<std::int64_t> classes = {});
   void write_multi_labels(std::span<const std::uint8_t> labels, std::int64_t classes);
+  // Task regression: [nodes, columns], NaN = none; one column is written as [nodes].
+  void write_real_labels(std::span<const float> labels, std::int64_t columns);
   // [splits, nodes]; one split is written as [nodes].
   void write_splits(std::span<const std::uint8_t> splits, std::int64_t count);
 

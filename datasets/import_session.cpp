@@ -216,7 +216,34 @@ void ImportSession::multi_labels(const std::vector<std::uint8_t>& labels, std::i
   writer_.write_multi_labels(labels, classes);
 }
 
+void ImportSession::real_labels(ArrayReader reader) {
+  default_task_ = Task::kRegression;
+  if (options_.classes) {
+    fail_option("--classes {}: '{}' has numbers to predict, not classes", *options_.classes,
+                writer_.info().name);
+  }
+  reader.dimensions() == 1 ? reader.require_shape({nodes()}) : reader.require_shape({nodes(), -1});
+  const std::int64_t columns = reader.length(1);
+  if (columns < 1 || columns > kMaxClasses) {
+    fail_input("{}: {} numbers per node; allowed are 1 to {}", reader.place(), columns,
+               kMaxClasses);
+  }
+  std::vector<float> values(static_cast<std::size_t>(reader.elements()));
+  reader.read(values);
+  labelled_.assign(static_cast<std::size_t>(nodes()), 0);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isinf(values[i])) {
+      fail_input("{}: label {} at element {}; allowed are numbers within float32, and NaN for none",
+                 reader.place(), values[i], i);
+    }
+    if (!std::isnan(values[i])) labelled_[i / static_cast<std::size_t>(columns)] = 1;
+  }
+  reader.finish();
+  writer_.write_real_labels(values, columns);
+}
+
 void ImportSession::labels(ArrayReader reader) {
+  if (options_.task == Task::kRegression) return real_labels(std::move(reader));
   const bool multi = reader.dimensions() == 2 && reader.length(1) != 1;
   if (multi) {
     reader.require_shape({nodes(), -1});
@@ -278,6 +305,11 @@ ImportReport ImportSession::finish() {
   DatasetInfo& info = writer_.info();
   if (options_.split) write_made_split();
   info.task = options_.task.value_or(default_task_);
+  const bool real = default_task_ == Task::kRegression;
+  if (info.classes > 0 && real != (info.task == Task::kRegression)) {
+    fail_option("--task {}: '{}' has {}", to_string(info.task), info.name,
+                real ? "numbers to predict" : "classes that are not read as numbers");
+  }
   const bool multi = default_task_ == Task::kMultiLabel;
   if (info.classes > 0 && multi != (info.task == Task::kMultiLabel)) {
     fail_option("--task {}: '{}' has {} label{} per node", to_string(info.task), info.name,

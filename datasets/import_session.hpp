@@ -77,8 +77,11 @@ class ImportSession {
   void features(ArrayReader reader);
   void labels(std::vector<std::int32_t> labels, const std::string& place);           // -1 = none
   void multi_labels(const std::vector<std::uint8_t>& labels, std::int64_t classes);  // 255 = none
-  // From a [nodes], [nodes, 1] or (multi-label) [nodes, classes] array; NaN = none.
+  // From a [nodes], [nodes, 1] or (multi-label) [nodes, classes] array; NaN = none. With --task
+  // regression: real_labels().
   void labels(ArrayReader reader);
+  // From a [nodes] or [nodes, columns] array; NaN = none.
+  void real_labels(ArrayReader reader);
   void splits(const std::vector<std::uint8_t>& splits, std::int64_t count);
 
   ImportReport finish();

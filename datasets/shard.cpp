@@ -65,6 +65,8 @@ Shard Shard::copy(const Dataset& dataset, LocalGraph graph) {
   shard.labels_ = shard.label_rows_;
   shard.multi_label_rows_ = copied_rows(dataset.multi_labels(), info.classes, ids);
   shard.multi_labels_ = shard.multi_label_rows_;
+  shard.real_label_rows_ = copied_rows(dataset.real_labels(), info.classes, ids);
+  shard.real_labels_ = shard.real_label_rows_;
   for (std::int64_t k = 0; k < info.splits; ++k) {
     const std::vector<std::uint8_t> rows = copied_rows(dataset.split(k), 1, ids);
     shard.split_rows_.insert(shard.split_rows_.end(), rows.begin(), rows.end());

@@ -33,6 +33,7 @@ class Shard {
   std::span<const float> features() const { return features_; }     // [inner, dataset().features]
   std::span<const std::int32_t> labels() const { return labels_; }  // as Dataset, inner nodes only
   std::span<const std::uint8_t> multi_labels() const { return multi_labels_; }
+  std::span<const float> real_labels() const { return real_labels_; }
   std::span<const std::uint8_t> split(std::int64_t index) const;  // [inner]
 
   // Gives back the memory of features(), which must not be used afterwards.
@@ -49,6 +50,7 @@ class Shard {
   std::span<const float> features_;
   std::span<const std::int32_t> labels_;
   std::span<const std::uint8_t> multi_labels_;
+  std::span<const float> real_labels_;
   std::span<const std::uint8_t> splits_;  // [splits, inner]
 
   // What the spans show: mapped files, or memory.
@@ -57,6 +59,7 @@ class Shard {
   std::unique_ptr<float, Free> feature_rows_;
   std::vector<std::int32_t> label_rows_;
   std::vector<std::uint8_t> multi_label_rows_;
+  std::vector<float> real_label_rows_;
   std::vector<std::uint8_t> split_rows_;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -215,6 +216,14 @@ void ShardReader::read_node_data() {
   if (info.classes > 0 && info.task == Task::kMultiLabel) {
     shard_.multi_labels_ = array<std::uint8_t>("labels", {inner, info.classes});
     check_codes("labels", shard_.multi_labels_, 1);
+  } else if (info.classes > 0 && info.task == Task::kRegression) {
+    shard_.real_labels_ = array<float>("labels", {inner, info.classes});
+    const auto infinite =
+        std::ranges::find_if(shard_.real_labels_, [](float value) { return std::isinf(value); });
+    if (infinite != shard_.real_labels_.end()) {
+      fail_input("{}: entry {} is {}; allowed are finite numbers, and NaN for none",
+                 place("labels"), infinite - shard_.real_labels_.begin(), *infinite);
+    }
   } else if (info.classes > 0) {
     shard_.labels_ = array<std::int32_t>("labels", {inner});
     check_range("labels", shard_.labels_, -1, info.classes);

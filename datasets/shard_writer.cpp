@@ -108,6 +108,8 @@ void write_shard(const fs::path& folder, const Dataset& dataset, const LocalGrap
   }
   if (info.classes > 0 && info.task == Task::kMultiLabel) {
     write_rows(folder / "labels.npy", dataset.multi_labels(), info.classes, ids, true);
+  } else if (info.classes > 0 && info.task == Task::kRegression) {
+    write_rows(folder / "labels.npy", dataset.real_labels(), info.classes, ids, true);
   } else if (info.classes > 0) {
     write_rows(folder / "labels.npy", dataset.labels(), 1, ids, false);
   }

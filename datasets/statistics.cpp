@@ -1,6 +1,7 @@
 #include "datasets/statistics.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -9,6 +10,8 @@
 namespace atl {
 
 namespace {
+
+constexpr std::size_t kShownNumbers = 8;  // described one by one; all of them in JSON
 
 DegreeStatistics describe_degrees(const CsrView& csr) {
   std::vector<std::int64_t> degrees(static_cast<std::size_t>(csr.rows()));
@@ -49,8 +52,35 @@ void describe_edges(const CsrView& csr, std::span<const std::int32_t> labels,
   if (labelled > 0) result.homophily = static_cast<double>(equal) / static_cast<double>(labelled);
 }
 
+void describe_numbers(const Dataset& dataset, DatasetStatistics& result) {
+  const DatasetInfo& info = dataset.info();
+  const auto values = dataset.real_labels();
+  result.unlabelled = std::ranges::count(dataset.labelled(), std::uint8_t{0});
+  result.numbers.resize(static_cast<std::size_t>(info.classes));
+  for (std::int64_t c = 0; c < info.classes; ++c) {
+    DatasetStatistics::Numbers& numbers = result.numbers[static_cast<std::size_t>(c)];
+    const auto for_labels = [&](auto&& use) {
+      for (std::int64_t i = 0; i < info.nodes; ++i) {
+        const auto value = static_cast<double>(values[i * info.classes + c]);
+        if (!std::isnan(value)) use(value);
+      }
+    };
+    double sum = 0;
+    for_labels([&](double value) {
+      sum += value;
+      ++numbers.labelled;
+    });
+    const double count = static_cast<double>(std::max<std::int64_t>(numbers.labelled, 1));
+    numbers.mean = sum / count;
+    double squares = 0;
+    for_labels([&](double v) { squares += (v - numbers.mean) * (v - numbers.mean); });
+    numbers.deviation = std::sqrt(squares / count);
+  }
+}
+
 void describe_labels(const Dataset& dataset, DatasetStatistics& result) {
   const DatasetInfo& info = dataset.info();
+  if (info.task == Task::kRegression) return describe_numbers(dataset, result);
   result.class_counts.assign(static_cast<std::size_t>(info.classes), 0);
   for (const std::int32_t label : dataset.labels()) {
     if (label < 0) {
@@ -142,6 +172,10 @@ Json statistics_json(const Dataset& dataset, const DatasetStatistics& s,
   json["relation_counts"] = s.relation_counts;
   json["node_type_counts"] = s.node_type_counts;
   json["class_counts"] = s.class_counts;
+  for (const DatasetStatistics::Numbers& numbers : s.numbers) {
+    json["numbers"].push_back(
+        {{"labelled", numbers.labelled}, {"mean", numbers.mean}, {"deviation", numbers.deviation}});
+  }
   json["unlabelled"] = s.unlabelled;
   json["parts"] = s.parts;
   json["checksum"] = info.checksum;
@@ -176,7 +210,14 @@ std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
   line("features",
        fmt::format("{}{}", info.features,
                    info.edge_features > 0 ? fmt::format("; {} of edges", info.edge_features) : ""));
-  line("classes", fmt::format("{}; {} nodes without label", info.classes, s.unlabelled));
+  line(info.task == Task::kRegression ? "numbers" : "classes",
+       fmt::format("{}; {} nodes without label", info.classes, s.unlabelled));
+  for (std::size_t k = 0; k < s.numbers.size() && k < kShownNumbers; ++k) {
+    const DatasetStatistics::Numbers& numbers = s.numbers[k];
+    line(fmt::format("number {}", k).c_str(),
+         fmt::format("{} nodes, mean {:.4g}, standard deviation {:.4g}", numbers.labelled,
+                     numbers.mean, numbers.deviation));
+  }
   if (!s.class_counts.empty()) {
     const auto [low, high] = std::minmax_element(s.class_counts.begin(), s.class_counts.end());
     line("class sizes",

@@ -26,7 +26,13 @@ struct DatasetStatistics {
   std::vector<std::int64_t> class_counts;           // nodes with that class
   std::vector<std::int64_t> relation_counts;        // edges of each type; empty: they have none
   std::vector<std::int64_t> node_type_counts;       // nodes of each type; empty: they have none
-  std::int64_t unlabelled = 0;                      // nodes without any label
+  struct Numbers {
+    std::int64_t labelled = 0;
+    double mean = 0;
+    double deviation = 0;  // standard deviation of the labelled nodes
+  };
+  std::vector<Numbers> numbers;  // regression: of each number per node
+  std::int64_t unlabelled = 0;   // nodes without any label
   // Share of edges between two labelled nodes that join equal labels; -1 without such edges or
   // for multi-label sets.
   double homophily = -1;

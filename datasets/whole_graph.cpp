@@ -10,7 +10,9 @@ namespace atl {
 
 bool fits_into_memory(const Dataset& dataset) {
   const DatasetInfo& info = dataset.info();
-  const std::int64_t label_bytes = info.task == Task::kMultiLabel ? info.classes : 4;
+  const std::int64_t label_bytes = info.task == Task::kMultiLabel   ? info.classes
+                                   : info.task == Task::kRegression ? 4 * info.classes
+                                                                    : 4;
   const std::int64_t matrix = 16 * info.nodes + (info.weighted ? 8 : 4) * info.edges;
   // The local graph, and what building it takes: a structure to order, and a transpose of directed
   // graphs.

@@ -531,7 +531,8 @@ void Backend::layer_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixV
 void Backend::softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
                                     std::span<const std::int32_t> labels,
                                     std::span<const LocalId> rows, double grad_scale,
-                                    MatrixView dlogits, std::span<double> loss_sum) {
+                                    MatrixView dlogits, std::span<double> loss_sum,
+                                    const SoftmaxTarget& target) {
   const ProfiledOperation profiled(profile_of(queue), "softmax_cross_entropy", [&] {
     return streaming_work({logits, dlogits});
   });
@@ -540,7 +541,16 @@ void Backend::softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
   check_length(length(labels), logits.rows, "softmax_cross_entropy labels");
   check_length(length(loss_sum), 1, "softmax_cross_entropy loss_sum");
   check_disjoint(dlogits, logits, "softmax_cross_entropy dlogits and logits");
+  if (!target.class_weights.empty()) {
+    check_length(length(target.class_weights), logits.cols, "softmax_cross_entropy weights");
+  }
+  ATOLL_ASSERT(0 <= target.smoothing && target.smoothing < 1, "softmax_cross_entropy smoothing {}",
+               target.smoothing);
   if (!rows.empty() && logits.cols > 0) {
+    if (!target.label_only()) {
+      return do_spread_cross_entropy(queue, logits, labels, rows, grad_scale, dlogits, loss_sum,
+                                     target);
+    }
     return do_softmax_cross_entropy(queue, logits, labels, rows, grad_scale, dlogits, loss_sum);
   }
   if (!dlogits.empty()) do_fill_zero(queue, dlogits);
@@ -563,6 +573,24 @@ void Backend::sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
     return do_sigmoid_cross_entropy(queue, logits, targets, rows, grad_scale, dlogits, loss_sum);
   }
   if (!dlogits.empty()) do_fill_zero(queue, dlogits);
+  do_fill_zero(queue, eight_byte_view(loss_sum));
+}
+
+void Backend::error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
+                         std::span<const float> targets, std::span<const LocalId> rows,
+                         double grad_scale, MatrixView dvalues, std::span<double> loss_sum) {
+  const ProfiledOperation profiled(profile_of(queue), "error_loss", [&] {
+    return streaming_work({values, dvalues});
+  });
+  check_view(*this, values, "error_loss values");
+  check_shape(*this, dvalues, values.rows, values.cols, values.dtype, "error_loss dvalues");
+  check_length(length(targets), values.rows * values.cols, "error_loss targets");
+  check_length(length(loss_sum), 1, "error_loss loss_sum");
+  check_disjoint(dvalues, values, "error_loss dvalues and values");
+  if (!rows.empty() && values.cols > 0) {
+    return do_error_loss(queue, measure, values, targets, rows, grad_scale, dvalues, loss_sum);
+  }
+  if (!dvalues.empty()) do_fill_zero(queue, dvalues);
   do_fill_zero(queue, eight_byte_view(loss_sum));
 }
 

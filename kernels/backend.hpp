@@ -251,12 +251,18 @@ class Backend {
   // loss_sum[0] = sum of losses (double); dlogits = grad_scale * d(loss_sum)/dlogits, 0 elsewhere.
   void softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
                              std::span<const std::int32_t> labels, std::span<const LocalId> rows,
-                             double grad_scale, MatrixView dlogits, std::span<double> loss_sum);
+                             double grad_scale, MatrixView dlogits, std::span<double> loss_sum,
+                             const SoftmaxTarget& target = {});
   // Sigmoid cross-entropy with logits, summed over the listed rows and all classes; targets are
   // 0, 1, or 255 = missing (no loss), row-major [N, cols].
   void sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                              std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
                              double grad_scale, MatrixView dlogits, std::span<double> loss_sum);
+  // Losses of values - targets, summed over the listed rows and all columns. targets: row-major
+  // [N, cols], NaN = missing (no loss). dvalues = grad_scale * d(loss_sum)/dvalues, 0 elsewhere.
+  void error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
+                  std::span<const float> targets, std::span<const LocalId> rows, double grad_scale,
+                  MatrixView dvalues, std::span<double> loss_sum);
   // counts[2 * s] = rows with split[row] == s, label >= 0 and argmax == label (the first maximum
   // wins), counts[2 * s + 1] = rows with split[row] == s and label >= 0; s in {0, 1, 2}. counts: 6.
   // A row whose first logit is NaN is never correct; later NaNs are passed over.
@@ -341,9 +347,15 @@ class Backend {
   virtual void do_softmax_cross_entropy(Queue&, ConstMatrixView, std::span<const std::int32_t>,
                                         std::span<const LocalId>, double, MatrixView,
                                         std::span<double>) = 0;
+  // Called where the label is not all.
+  virtual void do_spread_cross_entropy(Queue&, ConstMatrixView, std::span<const std::int32_t>,
+                                       std::span<const LocalId>, double, MatrixView,
+                                       std::span<double>, const SoftmaxTarget&) = 0;
   virtual void do_sigmoid_cross_entropy(Queue&, ConstMatrixView, std::span<const std::uint8_t>,
                                         std::span<const LocalId>, double, MatrixView,
                                         std::span<double>) = 0;
+  virtual void do_error_loss(Queue&, ErrorMeasure, ConstMatrixView, std::span<const float>,
+                             std::span<const LocalId>, double, MatrixView, std::span<double>) = 0;
   virtual void do_count_correct(Queue&, ConstMatrixView, std::span<const std::int32_t>,
                                 std::span<const std::uint8_t>, std::span<std::int64_t>) = 0;
   virtual void do_count_multi_label(Queue&, ConstMatrixView, std::span<const std::uint8_t>,

@@ -173,6 +173,19 @@ struct ActivationGradient {
   bool absent() const { return from.absent(); }
 };
 
+// What softmax cross-entropy asks for beside the label itself, as PyTorch's CrossEntropyLoss
+// defines it: with weights w and smoothing s, the loss of a row with label y and C classes is the
+// sum over classes c of -a_c log p_c, a_c = (1 - s) w_y [c = y] + s / C w_c.
+struct SoftmaxTarget {
+  std::span<const float> class_weights;  // [classes], in the backend's memory; empty: 1
+  double smoothing = 0;                  // [0, 1)
+
+  bool label_only() const { return class_weights.empty() && smoothing == 0; }
+};
+
+// The loss of a number d off its target: d^2, or |d|, whose derivative at 0 is 0.
+enum class ErrorMeasure : std::uint8_t { kSquared, kAbsolute };
+
 // Elements [begin, end) of the flat parameter array, which decay alike and have one rate.
 struct AdamSegment {
   std::int64_t begin = 0;

@@ -43,10 +43,11 @@ void run_import(ImportArguments arguments) {
   const DatasetInfo& info = report.info;
   print(
       "{}: {} nodes, {} edges ({} in the source; {} self-loops {}, {} duplicates merged), {} "
-      "features, {} classes, {} split{}\n",
+      "features, {} {}, {} split{}\n",
       info.name, info.nodes, info.edges, info.edges_source, report.self_loops,
       options.keep_self_loops ? "kept" : "dropped", report.duplicates, info.features, info.classes,
-      info.splits, info.splits == 1 ? "" : "s");
+      info.task == Task::kRegression ? "numbers to predict" : "classes", info.splits,
+      info.splits == 1 ? "" : "s");
   if (info.relations > 0 || info.edge_features > 0 || info.node_types > 0) {
     fmt::print("{} relations, {} features of edges, {} node types\n", info.relations,
                info.edge_features, info.node_types);
@@ -82,7 +83,8 @@ void add_import_command(CLI::App& app) {
   command->add_option("--seed", options.seed, "Seed of --split")
       ->check(seed_number())
       ->capture_default_str();
-  command->add_option("--task", arguments->task, "single-label | multi-label | binary");
+  command->add_option("--task", arguments->task,
+                      "single-label | multi-label | binary | regression");
   command
       ->add_option("--nodes", arguments->nodes, "Number of nodes, for formats that don't state it")
       ->check(non_negative_number());

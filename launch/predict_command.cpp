@@ -33,12 +33,14 @@ void run_predict(const PredictArguments& arguments) {
   run_ranks(arguments.transport, [&](Transport& transport) {
     Activity activity("predicting " + arguments.what, 0, transport.rank() == 0);
     const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
+    bool numbers = false;
     SafetensorsFile file;
     TrainOptions options;
     on_all_ranks(transport, [&] {
       check_output_file(arguments.out, "--out");
       file = read_run_model(arguments.run);
       options = read_model_options(file, path);
+      numbers = predicts_numbers(file, path);
     });
     options.backend = arguments.backend;
     options.messages = messages_of(arguments.transport.name);
@@ -52,14 +54,23 @@ void run_predict(const PredictArguments& arguments) {
         fail_input("{}: it has {} feature columns, the model in {} needs {}", arguments.dataset,
                    job.data().dataset().features, path.string(), options.model.features);
       }
+      const Task task = job.data().dataset().task;
+      if (job.data().labelled() && numbers != (task == Task::kRegression)) {
+        fail_input("{}: its task is {}, the model in {} predicts {}", arguments.dataset,
+                   to_string(task), path.string(), numbers ? "numbers" : "classes");
+      }
     });
     on_all_ranks(transport,
                  [&] { job.trainer().load_state(file, /*optimizer=*/false, path.string()); });
-    const Metrics metrics = predict(job.trainer(), job.data(), transport, kind, arguments.out);
+    const bool as_numbers = numbers && kind == PredictionKind::kLabels;
+    const Metrics metrics = predict(job.trainer(), job.data(), transport,
+                                    as_numbers ? PredictionKind::kNumbers : kind, arguments.out);
     activity.end();
     if (transport.rank() != 0) return;
-    fmt::print("{} of {} nodes in {}\n", arguments.what, job.data().dataset().nodes, arguments.out);
+    fmt::print("{} of {} nodes in {}\n", as_numbers ? "numbers" : arguments.what,
+               job.data().dataset().nodes, arguments.out);
     fmt::print("  {}: {}\n", metric_name(job.data().dataset().task), to_text(metrics));
+    if (numbers) fmt::print("{}", errors_text(metrics));
   });
 }
 

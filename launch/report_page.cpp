@@ -137,13 +137,16 @@ std::string draw_curves(const CurveChart& curve, const Page& page) {
   return draw_lines(chart);
 }
 
+// R2 is no share: it may be negative.
+bool is_share(const std::string& metric) { return metric != "R2"; }
+
 // Scores of different metrics can't be compared: each has charts of its own.
 std::string draw_scores(const char* split, std::optional<double> EpochRecord::*field,
                         const Page& page) {
   std::string charts;
   for (const std::string& metric : page.distinct_metrics) {
-    charts += draw_curves({fmt::format("{} {}", split, metric), metric, field, 1, true, false,
-                           [&](std::size_t i) { return page.metrics[i] == metric; }},
+    charts += draw_curves({fmt::format("{} {}", split, metric), metric, field, 1, is_share(metric),
+                           false, [&](std::size_t i) { return page.metrics[i] == metric; }},
                           page);
   }
   return charts;
@@ -275,8 +278,10 @@ std::string draw_results(const Page& page) {
     const bool score = column.kind == CellKind::kPercent;
     TableColumn cells{column.heading, true, {}};
     if (score && one_metric) cells.heading += " " + page.distinct_metrics.front();
-    for (const Json& summary : summaries) {
-      cells.cells.push_back(format_cell(summary.value(column.field, Json()), column.kind));
+    for (std::size_t i = 0; i < summaries.size(); ++i) {
+      const bool plain = score && !is_share(page.metrics[i]);
+      cells.cells.push_back(format_cell(summaries[i].value(column.field, Json()),
+                                        plain ? CellKind::kNumber : column.kind));
     }
     columns.push_back(std::move(cells));
   }

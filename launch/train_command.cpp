@@ -26,6 +26,19 @@
 namespace atl {
 namespace {
 
+// Of a regression.
+void print_errors(const Json& summary) {
+  const auto shown = [](const Json& value) {
+    return value.is_null() ? std::string("-") : fmt::format("{:.4f}", value.get<double>());
+  };
+  for (const auto& [field, name] : {std::pair{"mae", "MAE"}, {"rmse", "RMSE"}}) {
+    if (!summary.contains(field)) continue;
+    const Json& errors = summary.at(field);
+    fmt::print("  {}: train {}  valid {}  test {}\n", name, shown(errors.at("train")),
+               shown(errors.at("valid")), shown(errors.at("test")));
+  }
+}
+
 void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
   const auto number = [&](const char* field) {
     return summary.at(field).is_null() ? std::string("-")
@@ -37,6 +50,7 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
         summary.at("valid").is_null() ? "train (no labelled valid node)" : "valid");
   fmt::print("  {}: train {}  valid {}  test {}\n", summary.at("metric").get<std::string>(),
              number("train"), number("valid"), number("test"));
+  print_errors(summary);
   const Json& exposed = summary.at("exposed_comm_ms_median");
   const bool known = exposed.is_number() && !std::isnan(exposed.get<double>());
   fmt::print("  {:.1f} ms per epoch (median), {} ms of it waiting for messages, {:.2f} MB sent\n",

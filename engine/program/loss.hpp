@@ -12,16 +12,20 @@ namespace atl {
 struct LossTargets {
   std::span<const std::int32_t> labels;        // softmax: class per node
   std::span<const std::uint8_t> multi_labels;  // sigmoid: [inner, classes], 255 = missing
+  std::span<const float> numbers;              // errors: [inner, outputs], NaN = missing
   std::span<const LocalId> rows;               // training nodes with a label
+  SoftmaxTarget softmax = {};
+  ErrorMeasure measure = ErrorMeasure::kSquared;
 };
 
-// Mean over all ranks' training nodes of softmax cross-entropy, or mean over their labelled
-// (node, class) pairs of sigmoid cross-entropy.
+// Mean over all ranks' training nodes of softmax cross-entropy, weighted by the classes' weights if
+// there are any, or mean over their labelled (node, output) pairs of sigmoid cross-entropy or of
+// the error.
 class Loss {
  public:
-  // total: nodes, or (node, class) pairs, that the mean runs over, all ranks together; > 0 where
-  // compute() is called.
-  Loss(Backend& backend, const LossTargets& targets, std::int64_t total);
+  // total: nodes, their weights, or (node, output) pairs that the mean runs over, all ranks
+  // together; > 0 where compute() is called.
+  Loss(Backend& backend, const LossTargets& targets, double total);
 
   // Queues d loss / d logits [inner, outputs], and this rank's part of the loss on its way to the
   // host.
@@ -29,11 +33,11 @@ class Loss {
   // This rank's sum of the last compute(); all ranks' sums together, by total(), are the loss.
   // Once the queue has run.
   double local_sum() const { return sum_.host()[0]; }
-  double total() const { return static_cast<double>(total_); }
+  double total() const { return total_; }
 
  private:
   LossTargets targets_;
-  std::int64_t total_;
+  double total_;
   ReadBackArray<double> sum_;
 };
 

@@ -1,5 +1,6 @@
 #include "engine/training/checkpoint.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -13,6 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kBestPrefix = "best.";
+constexpr const char* kSplitNames[] = {"train", "valid", "test"};
 constexpr const char* kMetadata = "atoll checkpoint";
 
 fs::path folder_of(const fs::path& run) { return run / "checkpoint"; }
@@ -24,6 +26,14 @@ double number(const Json& object, const char* field, const fs::path& place) {
     return std::numeric_limits<double>::quiet_NaN();
   }
   return json_field<double>(object, field, place);
+}
+
+// Errors of a regression; unknown ones of other tasks.
+std::array<double, 3> errors(const Json& metrics, const char* field, const fs::path& place) {
+  if (!metrics.contains(field)) return {kUnknownMetric, kUnknownMetric, kUnknownMetric};
+  const auto splits = json_field<Json>(metrics, field, place);
+  return {number(splits, "train", place), number(splits, "valid", place),
+          number(splits, "test", place)};
 }
 
 void require_same(const Json& found, const Json& wanted, const fs::path& place) {
@@ -97,9 +107,16 @@ Json describe(const Checkpoint& checkpoint) {
 }  // namespace
 
 Json to_json(const Metrics& metrics) {
-  return {{"train", number_or_null(metrics.train)},
-          {"valid", number_or_null(metrics.valid)},
-          {"test", number_or_null(metrics.test)}};
+  Json json = {{"train", number_or_null(metrics.train)},
+               {"valid", number_or_null(metrics.valid)},
+               {"test", number_or_null(metrics.test)}};
+  for (const auto& [name, errors] : {std::pair{"mae", &metrics.mae}, {"rmse", &metrics.rmse}}) {
+    if (std::ranges::all_of(*errors, [](double error) { return std::isnan(error); })) continue;
+    for (std::size_t s = 0; s < 3; ++s) {
+      json[name][kSplitNames[s]] = number_or_null((*errors)[s]);
+    }
+  }
+  return json;
 }
 
 void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint,
@@ -169,7 +186,8 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
   checkpoint.best.epoch = json_field<int>(json, "best_epoch", path);
   const Json metrics = json_field<Json>(json, "best_metrics", path);
   checkpoint.best.metrics = {number(metrics, "train", path), number(metrics, "valid", path),
-                             number(metrics, "test", path)};
+                             number(metrics, "test", path), errors(metrics, "mae", path),
+                             errors(metrics, "rmse", path)};
   checkpoint.best.evaluations_since = json_field<int>(json, "evaluations_since_best", path);
   return checkpoint;
 }

@@ -9,14 +9,16 @@ namespace atl {
 
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 Metrics from_splits(const std::array<double, 3>& values) {
-  return {values[0], values[1], values[2]};
+  Metrics metrics;
+  metrics.train = values[0];
+  metrics.valid = values[1];
+  metrics.test = values[2];
+  return metrics;
 }
 
 double ratio(double numerator, double denominator) {
-  return denominator > 0 ? numerator / denominator : kNaN;
+  return denominator > 0 ? numerator / denominator : kUnknownMetric;
 }
 
 // The first `size` of the queued counts of all ranks, `what`.
@@ -77,7 +79,7 @@ Metrics binary_roc_auc(const Rank& rank, int epoch, const RankData& data, ConstM
   }
   const OperationLabel label{"ROC-AUC", "", -1, epoch};
   const auto gathered = rank.transport.gather(std::as_bytes(std::span(nodes)), 0, label);
-  std::array<double, 3> values{kNaN, kNaN, kNaN};
+  std::array<double, 3> values{kUnknownMetric, kUnknownMetric, kUnknownMetric};
   for (std::uint8_t s = 0; rank.transport.rank() == 0 && s < 3; ++s) {
     std::vector<float> split_scores;
     std::vector<std::uint8_t> positive;
@@ -96,6 +98,53 @@ Metrics binary_roc_auc(const Rank& rank, int epoch, const RankData& data, ConstM
   return from_splits(values);
 }
 
+double mean_or_unknown(double sum, double count) {
+  return count > 0 ? sum / count : kUnknownMetric;
+}
+
+// R2 of each number is 1 - (sum of squared errors) / spread; the metric is the mean over the
+// numbers, without those whose labels are all alike. MAE and RMSE are over all labels.
+Metrics r_squared(const Rank& rank, int epoch, const RankData& data, ConstMatrixView predictions) {
+  rank.reducer.synchronize();
+  const std::vector<float> found = download_f32(rank.backend, rank.queue, predictions);
+  const std::span<const float> labels = data.host_numbers();
+  const LabelSpread& spread = data.label_spread();
+  const std::size_t places = spread.count.size();
+  std::vector<double> sums(2 * places, 0.0);  // squared errors, absolute errors
+  for_labels(labels, data.host_split(), data.outputs(), [&](std::size_t place, std::size_t k) {
+    const double error = static_cast<double>(found[k]) - static_cast<double>(labels[k]);
+    sums[place] += error * error;
+    sums[places + place] += std::abs(error);
+  });
+  rank.transport.all_reduce(std::span(sums), {"R2", "", -1, epoch});
+  std::array<double, 3> r2{};
+  std::array<double, 3> mae{};
+  std::array<double, 3> rmse{};
+  const std::size_t columns = places / 3;
+  for (std::size_t s = 0; s < 3; ++s) {
+    double explained = 0;
+    double varied = 0;
+    double squares = 0;
+    double distances = 0;
+    double count = 0;
+    for (std::size_t place = s * columns; place < (s + 1) * columns; ++place) {
+      squares += sums[place];
+      distances += sums[places + place];
+      count += spread.count[place];
+      if (spread.squares[place] == 0) continue;
+      explained += 1 - sums[place] / spread.squares[place];
+      varied += 1;
+    }
+    r2[s] = mean_or_unknown(explained, varied);
+    mae[s] = mean_or_unknown(distances, count);
+    rmse[s] = std::sqrt(mean_or_unknown(squares, count));
+  }
+  Metrics metrics = from_splits(r2);
+  metrics.mae = mae;
+  metrics.rmse = rmse;
+  return metrics;
+}
+
 }  // namespace
 
 std::string to_text(const Metrics& metrics) {
@@ -106,6 +155,15 @@ std::string to_text(const Metrics& metrics) {
                      number(metrics.test));
 }
 
+std::string errors_text(const Metrics& metrics) {
+  std::string text;
+  for (const auto& [name, errors] : {std::pair{"MAE", &metrics.mae}, {"RMSE", &metrics.rmse}}) {
+    if (std::ranges::all_of(*errors, [](double error) { return std::isnan(error); })) continue;
+    text += fmt::format("  {}: {}\n", name, to_text(from_splits(*errors)));
+  }
+  return text;
+}
+
 const char* metric_name(Task task) {
   switch (task) {
     case Task::kSingleLabel:
@@ -114,13 +172,16 @@ const char* metric_name(Task task) {
       return "micro-F1";
     case Task::kBinary:
       return "ROC-AUC";
+    case Task::kRegression:
+      return "R2";
   }
   return "";
 }
 
 double roc_auc(std::span<const float> scores, std::span<const std::uint8_t> positive) {
   // They have no order, and sorting by one that is none may run out of the array.
-  if (std::ranges::any_of(scores, [](float score) { return std::isnan(score); })) return kNaN;
+  if (std::ranges::any_of(scores, [](float score) { return std::isnan(score); }))
+    return kUnknownMetric;
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(),
@@ -155,6 +216,8 @@ Metrics compute_metrics(const Rank& rank, int epoch, const RankData& data, Const
       return micro_f1(rank, epoch, data, logits, counts);
     case Task::kBinary:
       return binary_roc_auc(rank, epoch, data, logits);
+    case Task::kRegression:
+      return r_squared(rank, epoch, data, logits);
   }
   return {};
 }

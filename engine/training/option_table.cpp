@@ -99,6 +99,32 @@ OptionTable<OptimizerConfig> schedule_options() {
   };
 }
 
+OptionTable<LossOptions> loss_options() {
+  using Row = Option<LossOptions>;
+  return {
+      {.name = "loss",
+       .group = "Optimizer",
+       .help = "auto: cross-entropy of classes, mse of numbers to predict; or cross-entropy, mse "
+               "(mean squared error), mae (mean absolute error)",
+       .value = Row::word<LossKind>(ATOLL_FIELD(kind), {{"auto", LossKind::kAuto},
+                                                        {"cross-entropy", LossKind::kCrossEntropy},
+                                                        {"mse", LossKind::kSquaredError},
+                                                        {"mae", LossKind::kAbsoluteError}}),
+       .recorded = [](const LossOptions& loss) { return loss.kind == LossKind::kAbsoluteError; }},
+      {.name = "class-weights",
+       .group = "Optimizer",
+       .help = "Weight of each class in the loss (single-label): balanced (training nodes / "
+               "(classes * nodes of the class)), or a .npy file with one number per class",
+       .value = Row::text(ATOLL_FIELD(class_weights)),
+       .recorded = [](const LossOptions& loss) { return !loss.class_weights.empty(); }},
+      {.name = "label-smoothing",
+       .group = "Optimizer",
+       .help = "Share of each label that is spread evenly over all classes (single-label)",
+       .value = Row::number(ATOLL_FIELD(label_smoothing), 0, 0.999),
+       .recorded = [](const LossOptions& loss) { return loss.label_smoothing > 0; }},
+  };
+}
+
 Table message_options() {
   const auto quantized = [](const TrainOptions& options) {
     return options.exchange == "quantized";
@@ -191,6 +217,7 @@ Table make_table() {
   Table table;
   append_inside(table, model_options(), ATOLL_FIELD(model));
   append_inside(table, optimizer_options(), ATOLL_FIELD(optimizer));
+  append_inside(table, loss_options(), ATOLL_FIELD(loss));
   table.push_back({.name = "seed",
                    .group = "Optimizer",
                    .help = "Seed of weights and dropout",

@@ -150,6 +150,14 @@ SafetensorsFile read_run_model(const std::filesystem::path& run) {
   return read_safetensors(path);
 }
 
+bool predicts_numbers(const SafetensorsFile& file, const std::filesystem::path& path) {
+  const auto found = file.metadata.find("atoll");
+  if (found == file.metadata.end()) return false;
+  const Json metadata = parse_json(found->second, path.string() + ": metadata entry 'atoll'");
+  const auto task = json_field_or<std::string>(metadata, "task", path, "");
+  return !task.empty() && parse_task(task, path.string()) == Task::kRegression;
+}
+
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path) {
   const auto found = file.metadata.find("atoll");
   if (found == file.metadata.end()) {
@@ -182,6 +190,8 @@ Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, Pr
   const std::vector<float> host_logits = download_f32(rank.backend, rank.queue, logits);
   if (kind == PredictionKind::kLabels) {
     write_labels(data, transport, host_logits, out);
+  } else if (kind == PredictionKind::kNumbers) {
+    write_rows(data, transport, host_logits, logits.cols, logits.cols == 1, out);
   } else if (kind == PredictionKind::kLogits) {
     write_rows(data, transport, host_logits, logits.cols, false, out);
   } else {

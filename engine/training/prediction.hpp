@@ -10,6 +10,7 @@ namespace atl {
 
 enum class PredictionKind {
   kLabels,      // int32 [N] class, or uint8 [N, classes] for multi-label, int32 0/1 for binary
+  kNumbers,     // f32 [N], or [N, outputs] if there are several: of a regression, instead of labels
   kLogits,      // f32 [N, outputs]
   kEmbeddings,  // f32 [N, hidden]: input of the last layer
 };
@@ -22,6 +23,9 @@ SafetensorsFile read_run_model(const std::filesystem::path& run);
 // columns of the features and the logits. Throws Error{kInput} naming `path` if the file is not a
 // model of this program.
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path);
+
+// Whether the model is of task regression: it has predictions where others have logits.
+bool predicts_numbers(const SafetensorsFile& file, const std::filesystem::path& path);
 
 // One forward pass with the trainer's weights; rank 0 writes the array to `out`, atomically.
 // Collective.

@@ -1,5 +1,8 @@
 #include "engine/training/rank_data.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace atl {
 
 namespace {
@@ -18,7 +21,8 @@ std::vector<std::uint8_t> binary_targets(std::span<const std::int32_t> labels) {
 }  // namespace
 
 RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
-                   std::int64_t split_index, DType dtype, std::int64_t model_outputs)
+                   std::int64_t split_index, DType dtype, const LossOptions& loss,
+                   std::int64_t model_outputs)
     : dataset_(shard.dataset()), graph_(shard.graph()) {
   const bool training = model_outputs == 0;
   const std::span<const float> features = shard.features();
@@ -38,13 +42,42 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
   split_ = {backend, queue, split};
   host_split_ = split;
   std::int64_t trained = make_targets(backend, queue, shard, split);
-  targets_ = {labels_.span(), multi_labels_.span(), training_rows_.span()};
   transport.all_reduce(std::span(&trained, 1), {"training node count"});
+  training_total_ = static_cast<double>(trained);
+  if (training && !loss.class_weights.empty()) {
+    training_total_ = weigh_classes(backend, queue, transport, shard.labels(), loss);
+  }
+  if (dataset_.task == Task::kRegression) {
+    label_spread_ = atl::label_spread(host_numbers_, split, outputs_, transport);
+  }
+  targets_ = {.labels = labels_.span(),
+              .multi_labels = multi_labels_.span(),
+              .numbers = numbers_.span(),
+              .rows = training_rows_.span(),
+              .softmax = {class_weights_.span(), loss.label_smoothing},
+              .measure = loss.kind == LossKind::kAbsoluteError ? ErrorMeasure::kAbsolute
+                                                               : ErrorMeasure::kSquared};
   if (!training && outputs_ != model_outputs) {
     fail_input("dataset {}: its labels need {} outputs per node, the model has {}", dataset_.name,
                outputs_, model_outputs);
   }
-  training_total_ = trained;
+}
+
+double RankData::weigh_classes(Backend& backend, Queue& queue, Transport& transport,
+                               std::span<const std::int32_t> labels, const LossOptions& loss) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(dataset_.classes), 0);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (host_split_[i] == kTrain && labels[i] >= 0) ++counts[labels[i]];
+  }
+  transport.all_reduce(std::span(counts), {"training nodes by class"});
+  std::vector<float> weights = atl::class_weights(loss, counts, transport);
+  // By class and not by node, so that it is the same for any number of ranks.
+  double total = 0;
+  for (std::size_t c = 0; c < counts.size(); ++c) {
+    total += static_cast<double>(weights[c]) * static_cast<double>(counts[c]);
+  }
+  class_weights_ = {backend, queue, std::move(weights)};
+  return total;
 }
 
 std::int64_t RankData::bytes() const {
@@ -70,6 +103,17 @@ std::int64_t RankData::make_targets(Backend& backend, Queue& queue, const Shard&
     trained = static_cast<std::int64_t>(rows.size());
     labels_ = {backend, queue, labels};
     outputs_ = dataset_.classes;
+  } else if (dataset_.task == Task::kRegression) {
+    outputs_ = dataset_.classes;
+    host_numbers_ = shard.real_labels();
+    for (std::int64_t i = 0; i < inner; ++i) {
+      if (split[i] != kTrain) continue;
+      const auto numbers = host_numbers_.subspan(i * outputs_, outputs_);
+      const auto missing = std::ranges::count_if(numbers, [](float v) { return std::isnan(v); });
+      if (missing < outputs_) rows.push_back(static_cast<LocalId>(i));
+      trained += outputs_ - missing;
+    }
+    numbers_ = {backend, queue, host_numbers_};
   } else {
     const bool binary = dataset_.task == Task::kBinary;
     outputs_ = binary ? 1 : dataset_.classes;

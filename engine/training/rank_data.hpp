@@ -4,6 +4,8 @@
 #include "datasets/shard.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/program/loss.hpp"
+#include "engine/training/label_spread.hpp"
+#include "engine/training/loss_options.hpp"
 
 namespace atl {
 
@@ -15,19 +17,22 @@ class RankData {
   // `model_outputs` > 0: only to be predicted, by a model with so many logits per node; throws
   // Error{kInput} if the labels need another number.
   RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
-           std::int64_t split_index, DType dtype, std::int64_t model_outputs = 0);
+           std::int64_t split_index, DType dtype, const LossOptions& loss = {},
+           std::int64_t model_outputs = 0);
 
   const LocalGraphView& graph() const { return graph_; }
   const DatasetInfo& dataset() const { return dataset_; }
   ConstMatrixView features() const { return features_; }
   std::span<const GlobalId> inner_ids() const { return inner_ids_.span(); }
   std::span<const std::uint8_t> split() const { return split_.span(); }
-  // The same on the host; the targets of binary tasks only.
+  // The same on the host; the targets of binary tasks and the numbers of regression only.
   std::span<const std::uint8_t> host_split() const { return host_split_; }
   std::span<const std::uint8_t> host_targets() const { return host_targets_; }
+  std::span<const float> host_numbers() const { return host_numbers_; }
+  const LabelSpread& label_spread() const { return label_spread_; }  // regression
   const LossTargets& targets() const { return targets_; }
-  std::int64_t outputs() const { return outputs_; }                // logits per node
-  std::int64_t training_total() const { return training_total_; }  // see Loss
+  std::int64_t outputs() const { return outputs_; }          // logits per node
+  double training_total() const { return training_total_; }  // see Loss
 
   // Of what training can't do without: features, and the graph in both directions.
   std::int64_t bytes() const;
@@ -38,6 +43,9 @@ class RankData {
   // Which nodes are trained on, and their labels; returns how many labels that is on this rank.
   std::int64_t make_targets(Backend& backend, Queue& queue, const Shard& shard,
                             std::span<const std::uint8_t> split);
+  // Weights of classes from the labels of all ranks; returns the sum of those of training nodes.
+  double weigh_classes(Backend& backend, Queue& queue, Transport& transport,
+                       std::span<const std::int32_t> labels, const LossOptions& loss);
 
   const DatasetInfo& dataset_;
   LocalGraphView graph_;
@@ -49,10 +57,14 @@ class RankData {
   std::vector<std::uint8_t> host_targets_;
   ConstDeviceArray<std::int32_t> labels_;
   ConstDeviceArray<std::uint8_t> multi_labels_;
+  std::span<const float> host_numbers_;
+  LabelSpread label_spread_;
+  ConstDeviceArray<float> numbers_;
+  ConstDeviceArray<float> class_weights_;
   ConstDeviceArray<LocalId> training_rows_;
   LossTargets targets_;
   std::int64_t outputs_ = 0;
-  std::int64_t training_total_ = 0;
+  double training_total_ = 0;
 };
 
 }  // namespace atl

@@ -21,7 +21,7 @@ namespace {
 // Rank 0 makes the partition if it is not there; then every rank opens its own shard. One rank
 // alone needs none on disk. `quality` becomes the partition's quality.json on rank 0.
 Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_folder,
-                    const PartitionOptions& options, std::int64_t split_index, bool training,
+                    const PartitionOptions& options, const TrainOptions& train, bool training,
                     Json& quality) {
   std::string folder;
   std::string checksum;
@@ -29,7 +29,12 @@ Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_f
   const auto make_or_find = [&] {
     if (transport.rank() != 0) return;
     const Dataset dataset = Dataset::open(dataset_folder);
-    training ? dataset.require_trainable(split_index) : dataset.require_predictable(split_index);
+    if (training) {
+      dataset.require_trainable(train.split_index);
+      check_loss_options(train.loss, dataset.info().task);
+    } else {
+      dataset.require_predictable(train.split_index);
+    }
     if (transport.size() == 1 && !has_partition(dataset, 1, options) && fits_into_memory(dataset)) {
       WholeGraph whole = whole_graph(dataset, options);
       shard = std::move(whole.shard);
@@ -82,7 +87,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  const PartitionOptions& partition, const TrainOptions& options,
                  std::int64_t model_outputs)
     : options_(options),
-      shard_(shard_of_rank(transport, dataset, partition, options.split_index,
+      shard_(shard_of_rank(transport, dataset, partition, options,
                            /*training=*/model_outputs == 0, partition_quality_)),
       threads_(threads_per_rank(transport, options.threads)) {
   const Activity activity("preparing", 0, transport.rank() == 0);
@@ -114,7 +119,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     // The first read of features and labels, which ends with a sum over ranks.
     const HeartbeatScope scope(transport, {"the data of each rank"});
     data_ = std::make_unique<RankData>(*backend_, *queue_, transport, shard_, options.split_index,
-                                       options.model.dtype, model_outputs);
+                                       options.model.dtype, options.loss, model_outputs);
     transport.barrier({"the data of each rank"});
   }
   const auto make_trainer = [&] {

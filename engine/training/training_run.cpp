@@ -221,12 +221,14 @@ class Run {
   // The weights of the best epoch become the run's model.
   void write_model() {
     SafetensorsFile weights = best_.weights;
-    weights.metadata["atoll"] = Json{
-        {"dataset", data_.dataset().name},
-        {"options", fingerprint_},
-        {"features", trainer_.model().features},
-        {"outputs", trainer_.model().outputs},
-        {"epoch", best_.epoch}}.dump(-1, ' ', false, kReplace);
+    Json metadata = {{"dataset", data_.dataset().name},
+                     {"options", fingerprint_},
+                     {"features", trainer_.model().features},
+                     {"outputs", trainer_.model().outputs},
+                     {"epoch", best_.epoch}};
+    // Of classes a prediction asks the dataset, which says how many labels a node has.
+    if (data_.dataset().task == Task::kRegression) metadata["task"] = to_string(Task::kRegression);
+    weights.metadata["atoll"] = metadata.dump(-1, ' ', false, kReplace);
     folder_.write("model.safetensors", to_safetensors(weights));
   }
 

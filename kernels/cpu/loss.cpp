@@ -107,6 +107,35 @@ ATOLL_INLINE inline double softmax_row(const T* logits, std::int64_t classes, st
   return std::log(sum) - (static_cast<double>(load(logits, label)) - static_cast<double>(largest));
 }
 
+// The same where the label is not all; `spread`: what every class is wanted for beside the label,
+// times its weight (SoftmaxTarget). weights: null where all are 1.
+template <int kBytes, typename T>
+ATOLL_INLINE inline double spread_row(const T* logits, std::int64_t classes, std::int32_t label,
+                                      const float* weights, double smoothing, double grad_scale,
+                                      float* memory, T* dlogits) {
+  const auto [largest, sum] = exponentials<kBytes>(logits, classes, memory);
+  const double spread = smoothing / static_cast<double>(classes);
+  const double label_weight = weights == nullptr ? 1 : static_cast<double>(weights[label]);
+  const auto above = [&, most = static_cast<double>(largest)](std::int64_t j) {
+    return static_cast<double>(load(logits, j)) - most;
+  };
+  double all_wanted = (1 - smoothing) * label_weight;
+  double wanted_above = all_wanted * above(label);
+  for (std::int64_t j = 0; spread > 0 && j < classes; ++j) {
+    const double wanted = spread * (weights == nullptr ? 1 : static_cast<double>(weights[j]));
+    all_wanted += wanted;
+    wanted_above += wanted * above(j);
+  }
+  const double factor = grad_scale * all_wanted / sum;
+  for (std::int64_t j = 0; j < classes; ++j) {
+    const double wanted = spread * (weights == nullptr ? 1 : static_cast<double>(weights[j])) +
+                          (j == label ? (1 - smoothing) * label_weight : 0);
+    const double power = memory[j];
+    store(dlogits, j, static_cast<float>(factor * power - grad_scale * wanted));
+  }
+  return all_wanted * std::log(sum) - wanted_above;
+}
+
 template <typename T>
 double sigmoid_row(const T* logits, const std::uint8_t* targets, std::int64_t classes,
                    float grad_scale, T* dlogits) {
@@ -120,6 +149,25 @@ double sigmoid_row(const T* logits, const std::uint8_t* targets, std::int64_t cl
     loss += static_cast<double>((z < 0.0F ? 0.0F : z) - z * target + std::log1p(small));
     const float probability = (z < 0.0F ? small : 1.0F) / (1.0F + small);
     store(dlogits, j, grad_scale * (probability - target));
+  }
+  return loss;
+}
+
+template <typename T>
+double error_row(ErrorMeasure measure, const T* values, const float* targets, std::int64_t columns,
+                 float grad_scale, T* dvalues) {
+  double loss = 0;
+  for (std::int64_t j = 0; j < columns; ++j) {
+    if (std::isnan(targets[j])) continue;
+    const float error = load(values, j) - targets[j];
+    const auto wide = static_cast<double>(error);
+    if (measure == ErrorMeasure::kSquared) {
+      loss += wide * wide;
+      store(dvalues, j, grad_scale * (2 * error));
+    } else {
+      loss += std::abs(wide);
+      store(dvalues, j, grad_scale * (error > 0 ? 1.0F : error < 0 ? -1.0F : error));
+    }
   }
   return loss;
 }
@@ -169,6 +217,27 @@ void CpuBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
   })[0];
 }
 
+void CpuBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView logits,
+                                         std::span<const std::int32_t> labels,
+                                         std::span<const LocalId> rows, double grad_scale,
+                                         MatrixView dlogits, std::span<double> loss_sum,
+                                         const SoftmaxTarget& target) {
+  do_fill_zero(queue, dlogits);
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const float* weights = target.class_weights.empty() ? nullptr : target.class_weights.data();
+  loss_sum[0] = sum_chunks(count, logits.cols, 1, [&](RowRange range, double* loss) {
+    WideRows memory(1, whole_units(logits.cols));
+    run_with_vectors(isa_, logits.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+      for (std::int64_t k = range.begin; k < range.end; ++k) {
+        const std::int64_t i = to_index(rows[k]);
+        ATOLL_ASSERT(0 <= labels[i] && labels[i] < logits.cols, "row {}: label {}", i, labels[i]);
+        *loss += spread_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], weights,
+                                    target.smoothing, grad_scale, memory.row(0), dlogits.row<T>(i));
+      }
+    });
+  })[0];
+}
+
 void CpuBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                                           std::span<const std::uint8_t> targets,
                                           std::span<const LocalId> rows, double grad_scale,
@@ -182,6 +251,23 @@ void CpuBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
         const std::int64_t i = to_index(rows[k]);
         *loss += sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols, scale,
                              dlogits.row<T>(i));
+      }
+    });
+  })[0];
+}
+
+void CpuBackend::do_error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
+                               std::span<const float> targets, std::span<const LocalId> rows,
+                               double grad_scale, MatrixView dvalues, std::span<double> loss_sum) {
+  do_fill_zero(queue, dvalues);
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const auto scale = static_cast<float>(grad_scale);
+  loss_sum[0] = sum_chunks(count, values.cols, 1, [&](RowRange range, double* loss) {
+    with_element(values.dtype, [&]<typename T>(T) {
+      for (std::int64_t k = range.begin; k < range.end; ++k) {
+        const std::int64_t i = to_index(rows[k]);
+        *loss += error_row(measure, values.row<T>(i), targets.data() + i * values.cols, values.cols,
+                           scale, dvalues.row<T>(i));
       }
     });
   })[0];

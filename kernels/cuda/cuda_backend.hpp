@@ -106,9 +106,14 @@ class CudaBackend final : public Backend {
   void do_softmax_cross_entropy(Queue&, ConstMatrixView, std::span<const std::int32_t>,
                                 std::span<const LocalId>, double, MatrixView,
                                 std::span<double>) override;
+  void do_spread_cross_entropy(Queue&, ConstMatrixView, std::span<const std::int32_t>,
+                               std::span<const LocalId>, double, MatrixView, std::span<double>,
+                               const SoftmaxTarget&) override;
   void do_sigmoid_cross_entropy(Queue&, ConstMatrixView, std::span<const std::uint8_t>,
                                 std::span<const LocalId>, double, MatrixView,
                                 std::span<double>) override;
+  void do_error_loss(Queue&, ErrorMeasure, ConstMatrixView, std::span<const float>,
+                     std::span<const LocalId>, double, MatrixView, std::span<double>) override;
   void do_count_correct(Queue&, ConstMatrixView, std::span<const std::int32_t>,
                         std::span<const std::uint8_t>, std::span<std::int64_t>) override;
   void do_count_multi_label(Queue&, ConstMatrixView, std::span<const std::uint8_t>,

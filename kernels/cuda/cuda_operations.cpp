@@ -176,6 +176,22 @@ void CudaBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
                               loss_sum);
 }
 
+void CudaBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView logits,
+                                          std::span<const std::int32_t> labels,
+                                          std::span<const LocalId> rows, double grad_scale,
+                                          MatrixView dlogits, std::span<double> loss_sum,
+                                          const SoftmaxTarget& target) {
+  cuda::spread_cross_entropy(use(queue).launch(), logits, labels, rows, grad_scale, dlogits,
+                             loss_sum, target);
+}
+
+void CudaBackend::do_error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
+                                std::span<const float> targets, std::span<const LocalId> rows,
+                                double grad_scale, MatrixView dvalues, std::span<double> loss_sum) {
+  cuda::error_loss(use(queue).launch(), measure, values, targets, rows, grad_scale, dvalues,
+                   loss_sum);
+}
+
 void CudaBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                                            std::span<const std::uint8_t> targets,
                                            std::span<const LocalId> rows, double grad_scale,

@@ -17,7 +17,7 @@ constexpr std::int64_t kLossBlocks = 1584;  // partial sums; the same number on 
 constexpr int kLaneClasses = 32;            // classes that a lane can hold
 constexpr std::int64_t kTeamClasses = 32 * kLaneClasses;
 
-// What the kernels of both losses are given beside logits and labels.
+// What the kernels of all losses are given beside labels or targets.
 template <typename T>
 struct LossArgs {
   Rows<const T> logits;
@@ -158,6 +158,59 @@ __global__ void __launch_bounds__(kBlockThreads)
   store_partial(loss, args.partials);
 }
 
+// Where the label is not all (SoftmaxTarget): a warp per row, which reads the row three times
+// rather than hold it, so that one kernel serves any number of classes.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    spread_softmax_kernel(LossArgs<T> args, const std::int32_t* labels, const float* weights,
+                          double smoothing) {
+  constexpr int kTeams = kBlockThreads / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int team = static_cast<int>(threadIdx.x) / 32;
+  const double spread = smoothing / static_cast<double>(args.cols);
+  double loss = 0;
+  for (std::int64_t k = std::int64_t{blockIdx.x} * kTeams + team; k < args.listed;
+       k += std::int64_t{gridDim.x} * kTeams) {
+    const std::int64_t i = args.row(k);
+    const std::int32_t label = labels[i];
+    const bool known = label >= 0 && label < args.cols;
+    const T* row = args.logits.at(i, 0);
+    float largest = -INFINITY;
+    for (std::int64_t j = lane; j < args.cols; j += 32) largest = fmaxf(largest, to_f32(row[j]));
+    largest = team_max(largest, 32);
+    const auto most = static_cast<double>(largest);
+    const auto weight = [&](std::int64_t j) {
+      return weights == nullptr ? 1.0 : static_cast<double>(weights[j]);
+    };
+    const double label_wanted = known ? (1 - smoothing) * weight(label) : 0.0;
+    double sum = 0;
+    double all_wanted = 0;
+    double wanted_above = 0;
+    for (std::int64_t j = lane; j < args.cols; j += 32) {
+      const float logit = to_f32(row[j]);
+      sum += static_cast<double>(expf(logit - largest));
+      const double wanted = (spread > 0 ? spread * weight(j) : 0) + (j == label ? label_wanted : 0);
+      if (wanted == 0) continue;
+      all_wanted += wanted;
+      wanted_above += wanted * (static_cast<double>(logit) - most);
+    }
+    sum = team_sum(sum, 32);
+    all_wanted = team_sum(all_wanted, 32);
+    wanted_above = team_sum(wanted_above, 32);
+    if (lane == 0) {
+      loss += known ? all_wanted * ::log(sum) - wanted_above : static_cast<double>(NAN);
+    }
+    const double factor = args.grad_scale * all_wanted / sum;
+    for (std::int64_t j = lane; j < args.cols; j += 32) {
+      const auto power = static_cast<double>(expf(to_f32(row[j]) - largest));
+      const double wanted = spread * weight(j) + (j == label ? label_wanted : 0);
+      const Packed<float, 1> value{{static_cast<float>(factor * power - args.grad_scale * wanted)}};
+      store(args.dlogits.at(i, j), narrow<T>(value));
+    }
+  }
+  store_partial(loss, args.partials);
+}
+
 // --- sigmoid ------------------------------------------------------------------------------------
 
 template <typename T, int kUnit>
@@ -195,6 +248,52 @@ __global__ void __launch_bounds__(kBlockThreads)
           loss += static_cast<double>((z < 0.0F ? 0.0F : z) - z * target + log1pf(small));
           const float probability = (z < 0.0F ? small : 1.0F) / (1.0F + small);
           gradient.values[j] = grad_scale * (probability - target);
+        }
+        store(args.dlogits.at(args.row(k), place.col), narrow<T>(gradient));
+      });
+  store_partial(loss, args.partials);
+}
+
+// --- errors -------------------------------------------------------------------------------------
+
+template <typename T, int kUnit>
+__global__ void __launch_bounds__(kBlockThreads)
+    error_kernel(Walk walk, std::int64_t down, LossArgs<T> args, const float* targets,
+                 ErrorMeasure measure) {
+  struct Loaded {
+    Packed<T, kUnit> values;
+    float targets[kUnit];
+  };
+  const Place place = place_of(walk, blockIdx.x, threadIdx.x);
+  const auto grad_scale = static_cast<float>(args.grad_scale);
+  double loss = 0;
+  for_rows<2>(
+      walk, place, down, args.listed,
+      [&](std::int64_t k) {
+        const std::int64_t i = args.row(k);
+        Loaded loaded;
+        loaded.values = load<kUnit>(args.logits.at(i, place.col));
+#pragma unroll
+        for (int j = 0; j < kUnit; ++j) loaded.targets[j] = targets[i * args.cols + place.col + j];
+        return loaded;
+      },
+      [&](std::int64_t k, const Loaded& loaded) {
+        const Packed<float, kUnit> values = widen(loaded.values);
+        Packed<float, kUnit> gradient;
+#pragma unroll
+        for (int j = 0; j < kUnit; ++j) {
+          gradient.values[j] = 0;
+          const float target = loaded.targets[j];
+          if (target != target) continue;
+          const float error = values.values[j] - target;
+          const auto wide = static_cast<double>(error);
+          if (measure == ErrorMeasure::kSquared) {
+            loss += wide * wide;
+            gradient.values[j] = grad_scale * (2 * error);
+          } else {
+            loss += fabs(wide);
+            gradient.values[j] = grad_scale * (error > 0 ? 1.0F : error < 0 ? -1.0F : error);
+          }
         }
         store(args.dlogits.at(args.row(k), place.col), narrow<T>(gradient));
       });
@@ -258,6 +357,37 @@ void sigmoid_cross_entropy(const Launch& where, ConstMatrixView logits,
       const std::int64_t down = blocks_down(walk, args.listed, 2, kLossBlocks);
       launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
              sigmoid_kernel<T, unit>, walk, down, args, targets.data());
+      sum_partials(where, walk.tiles * down, loss_sum);
+    });
+  });
+}
+
+void spread_cross_entropy(const Launch& where, ConstMatrixView logits,
+                          std::span<const std::int32_t> labels, std::span<const LocalId> rows,
+                          double grad_scale, MatrixView dlogits, std::span<double> loss_sum,
+                          const SoftmaxTarget& target) {
+  fill_zero(where, dlogits);
+  const float* weights = target.class_weights.empty() ? nullptr : target.class_weights.data();
+  with_element_type(logits.dtype, [&]<typename T>(T) {
+    const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
+    const std::int64_t blocks = std::min(kLossBlocks, ceil_divide(args.listed, kBlockThreads / 32));
+    launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, spread_softmax_kernel<T>,
+           args, labels.data(), weights, target.smoothing);
+    sum_partials(where, blocks, loss_sum);
+  });
+}
+
+void error_loss(const Launch& where, ErrorMeasure measure, ConstMatrixView values,
+                std::span<const float> targets, std::span<const LocalId> rows, double grad_scale,
+                MatrixView dvalues, std::span<double> loss_sum) {
+  fill_zero(where, dvalues);
+  with_element_type(values.dtype, [&]<typename T>(T) {
+    const auto args = loss_args<T>(where, values, rows, grad_scale, dvalues);
+    with_unit<T>({values, dvalues}, [&](auto unit) {
+      const Walk walk = make_walk(values.cols, unit);
+      const std::int64_t down = blocks_down(walk, args.listed, 2, kLossBlocks);
+      launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
+             error_kernel<T, unit>, walk, down, args, targets.data(), measure);
       sum_partials(where, walk.tiles * down, loss_sum);
     });
   });

@@ -95,6 +95,13 @@ void layer_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixVie
 void softmax_cross_entropy(const Launch& where, ConstMatrixView logits,
                            std::span<const std::int32_t> labels, std::span<const LocalId> rows,
                            double grad_scale, MatrixView dlogits, std::span<double> loss_sum);
+void spread_cross_entropy(const Launch& where, ConstMatrixView logits,
+                          std::span<const std::int32_t> labels, std::span<const LocalId> rows,
+                          double grad_scale, MatrixView dlogits, std::span<double> loss_sum,
+                          const SoftmaxTarget& target);
+void error_loss(const Launch& where, ErrorMeasure measure, ConstMatrixView values,
+                std::span<const float> targets, std::span<const LocalId> rows, double grad_scale,
+                MatrixView dvalues, std::span<double> loss_sum);
 void sigmoid_cross_entropy(const Launch& where, ConstMatrixView logits,
                            std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
                            double grad_scale, MatrixView dlogits, std::span<double> loss_sum);

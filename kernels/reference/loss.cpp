@@ -35,6 +35,45 @@ void ReferenceBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView lo
   loss_sum[0] = loss;
 }
 
+void ReferenceBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView logits,
+                                               std::span<const std::int32_t> labels,
+                                               std::span<const LocalId> rows, double grad_scale,
+                                               MatrixView dlogits, std::span<double> loss_sum,
+                                               const SoftmaxTarget& target) {
+  do_fill_zero(queue, dlogits);
+  const std::int64_t classes = logits.cols;
+  const auto weight = [&](std::int64_t c) {
+    return target.class_weights.empty() ? 1.0 : static_cast<double>(target.class_weights[c]);
+  };
+  double loss = 0;
+  with_value_type(logits.dtype, [&]<typename T>(T) {
+    for (const LocalId id : rows) {
+      const std::int64_t i = to_index(id);
+      ATOLL_ASSERT(0 <= i && i < logits.rows, "row {} of {}", i, logits.rows);
+      const std::int32_t label = labels[i];
+      ATOLL_ASSERT(0 <= label && label < classes, "row {}: label {}", i, label);
+      const auto wanted = [&](std::int64_t c) {
+        return (c == label ? (1 - target.smoothing) * weight(label) : 0) +
+               target.smoothing / static_cast<double>(classes) * weight(c);
+      };
+      double largest = at<T>(logits, i, 0);
+      for (std::int64_t j = 1; j < classes; ++j) largest = std::max(largest, at<T>(logits, i, j));
+      double sum = 0;
+      double all_wanted = 0;
+      for (std::int64_t j = 0; j < classes; ++j) {
+        sum += std::exp(at<T>(logits, i, j) - largest);
+        all_wanted += wanted(j);
+      }
+      for (std::int64_t j = 0; j < classes; ++j) {
+        const double above = at<T>(logits, i, j) - largest;
+        loss += wanted(j) * (std::log(sum) - above);
+        set<T>(dlogits, i, j, grad_scale * (all_wanted * std::exp(above) / sum - wanted(j)));
+      }
+    }
+  });
+  loss_sum[0] = loss;
+}
+
 void ReferenceBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                                                 std::span<const std::uint8_t> targets,
                                                 std::span<const LocalId> rows, double grad_scale,
@@ -53,6 +92,30 @@ void ReferenceBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView lo
         // log(1 + exp(z)) - target * z without overflow.
         loss += std::max(z, 0.0) - z * target + std::log1p(std::exp(-std::abs(z)));
         set<T>(dlogits, i, j, grad_scale * (1 / (1 + std::exp(-z)) - target));
+      }
+    }
+  });
+  loss_sum[0] = loss;
+}
+
+void ReferenceBackend::do_error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
+                                     std::span<const float> targets, std::span<const LocalId> rows,
+                                     double grad_scale, MatrixView dvalues,
+                                     std::span<double> loss_sum) {
+  do_fill_zero(queue, dvalues);
+  double loss = 0;
+  with_value_type(values.dtype, [&]<typename T>(T) {
+    for (const LocalId id : rows) {
+      const std::int64_t i = to_index(id);
+      ATOLL_ASSERT(0 <= i && i < values.rows, "row {} of {}", i, values.rows);
+      for (std::int64_t j = 0; j < values.cols; ++j) {
+        const auto target = static_cast<double>(targets[i * values.cols + j]);
+        if (std::isnan(target)) continue;
+        const double error = at<T>(values, i, j) - target;
+        const bool squared = measure == ErrorMeasure::kSquared;
+        loss += squared ? error * error : std::abs(error);
+        const double sign = error > 0 ? 1 : error < 0 ? -1 : error;
+        set<T>(dvalues, i, j, grad_scale * (squared ? 2 * error : sign));
       }
     }
   });

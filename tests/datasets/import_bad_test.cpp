@@ -362,6 +362,31 @@ const BadCase kCases[] = {
     {"MetisNodeZero", "metis", make_metis,
      [](const fs::path& d, ImportOptions&) { write_file(d / "tiny.graph", "2 1\n0\n1\n"); },
      "node number '0' is out of range; allowed are 1 to 2"},
+    {"NpyInfiniteNumber", "npy", make_npy,
+     [](const fs::path& d, ImportOptions&) {
+       write_file(d / "labels.npy", npy_bytes<double>({0, 1e39, 1, 2}));
+     },
+     "labels.npy: label inf at element 1"},
+    {"NpyNumbersForOtherNodes", "npy", make_npy,
+     [](const fs::path& d, ImportOptions&) {
+       write_file(d / "labels.npy", npy_bytes<float>({0, 1, 2}, {3, 1}));
+     },
+     "shape (3, 1) found"},
+    {"NpyClassesOfNumbers", "npy", make_npy,
+     [](const fs::path& d, ImportOptions& options) {
+       write_file(d / "labels.npy", npy_bytes<float>({0, 1, 2, 3}));
+       options.classes = 4;
+     },
+     "has numbers to predict, not classes", ErrorKind::kOption},
+    {"NpyPerClassSplitOfNumbers", "npy", make_npy,
+     [](const fs::path& d, ImportOptions& options) {
+       write_file(d / "labels.npy", npy_bytes<float>({0, 1, 2, 3}));
+       options.split = parse_split("per-class:1,1,1");
+     },
+     "a split per class needs one class per node", ErrorKind::kOption},
+    {"TextLabelsAsNumbers", "ogb", make_ogb_text,
+     [](const fs::path&, ImportOptions& options) { options.task = Task::kRegression; },
+     "has classes that are not read as numbers", ErrorKind::kOption},
     {"TaskThatDoesNotFit", "npy", make_npy,
      [](const fs::path&, ImportOptions& options) { options.task = Task::kBinary; },
      "'in' has 3 classes; 2 are needed", ErrorKind::kOption},

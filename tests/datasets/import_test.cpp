@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.hpp"
+#include "datasets/statistics.hpp"
 #include "tests/datasets/fixtures.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -16,6 +19,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsNan;
 
 class Import : public ::testing::Test {
  protected:
@@ -200,6 +204,43 @@ TEST_F(Import, OneNode) {
   EXPECT_EQ(dataset.info().edges, 0);
   EXPECT_EQ(report_.self_loops, 1);
   EXPECT_THAT(dataset.split(0), ElementsAre(0));
+}
+
+// Floating-point labels of plain arrays are numbers to predict.
+TEST_F(Import, NpyWithRealLabels) {
+  fixtures::make_npy(in());
+  fixtures::write_file(in() / "labels.npy",
+                       fixtures::npy_bytes<float>({0, 2.5F, std::nanf(""), -1}));
+  const Dataset dataset = import("npy", in());
+  EXPECT_EQ(dataset.info().task, Task::kRegression);
+  EXPECT_EQ(dataset.info().classes, 1);
+  EXPECT_THAT(dataset.labels(), IsEmpty());
+  EXPECT_THAT(dataset.real_labels(), ElementsAre(0, 2.5F, IsNan(), -1));
+  EXPECT_THAT(dataset.labelled(), ElementsAre(1, 1, 0, 1));
+  const DatasetStatistics statistics = describe_dataset(dataset);
+  ASSERT_EQ(statistics.numbers.size(), 1U);
+  EXPECT_EQ(statistics.numbers[0].labelled, 3);
+  EXPECT_DOUBLE_EQ(statistics.numbers[0].mean, 0.5);
+  EXPECT_DOUBLE_EQ(statistics.numbers[0].deviation, std::sqrt((0.25 + 4 + 2.25) / 3));
+  EXPECT_EQ(statistics.unlabelled, 1);
+}
+
+TEST_F(Import, NpyWithSeveralRealLabelsPerNode) {
+  fixtures::make_npy(in());
+  fixtures::write_file(in() / "labels.npy",
+                       fixtures::npy_bytes<double>({0, 1, 2, 3, 4, 5, 6, 0.1}, {4, 2}));
+  const Dataset dataset = import("npy", in());
+  EXPECT_EQ(dataset.info().classes, 2);
+  EXPECT_THAT(dataset.real_labels(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 0.1F));
+}
+
+TEST_F(Import, TaskSaysWhatLabelsAre) {
+  fixtures::make_npy(in());
+  options_.task = Task::kRegression;
+  EXPECT_THAT(import("npy", in()).real_labels(), ElementsAre(0, 2, -1, 2));
+  fixtures::write_file(in() / "labels.npy", fixtures::npy_bytes<float>({0, 2, std::nanf(""), 2}));
+  options_.task = Task::kSingleLabel;
+  EXPECT_THAT(import("npy", in()).labels(), ElementsAre(0, 2, -1, 2));
 }
 
 TEST_F(Import, SelfLoopsStayOnRequest) {

@@ -13,7 +13,8 @@ namespace atl {
 // `nodes` nodes with 3 feature columns (value 10 * node + column), labels node % 4 (or multi-label,
 // 4 classes, bit c of the node) and two splits.
 inline void write_example_dataset(const std::filesystem::path& folder, std::int32_t nodes,
-                                  bool directed, bool multi_label, bool structure_only = false) {
+                                  bool directed, bool multi_label, bool structure_only = false,
+                                  bool real_labels = false) {
   DatasetWriter writer(folder);
   DatasetInfo& info = writer.info();
   info.name = "example";
@@ -27,6 +28,7 @@ inline void write_example_dataset(const std::filesystem::path& folder, std::int3
     const auto features = writer.write_features(3);
     std::vector<std::int32_t> labels;
     std::vector<std::uint8_t> multi_labels;
+    std::vector<float> numbers;
     std::vector<std::uint8_t> splits(2 * static_cast<std::size_t>(nodes));
     for (std::int32_t v = 0; v < nodes; ++v) {
       for (int column = 0; column < 3; ++column) {
@@ -34,12 +36,15 @@ inline void write_example_dataset(const std::filesystem::path& folder, std::int3
         features->write(std::span<const float>(&value, 1));
       }
       labels.push_back(v % 4);
+      for (int c = 0; c < 2; ++c) numbers.push_back(0.5F * static_cast<float>(v + 100 * c));
       for (int c = 0; c < 4; ++c) multi_labels.push_back((v >> c & 1) != 0 ? 1 : 0);
       splits[v] = static_cast<std::uint8_t>(v % 3);
       splits[nodes + v] = static_cast<std::uint8_t>((v + 1) % 3);
     }
     features->close();
-    if (multi_label) {
+    if (real_labels) {
+      writer.write_real_labels(numbers, 2);
+    } else if (multi_label) {
       writer.write_multi_labels(multi_labels, 4);
     } else {
       writer.write_labels(labels);

@@ -37,8 +37,10 @@ void expect_equal(const LocalMatrixView& found, const LocalMatrixView& expected)
 // One dataset and the shards of its three parts, in a temporary folder.
 class ShardTest : public testing::Test {
  protected:
-  void write(bool directed, bool multi_label, bool structure_only = false) {
-    write_example_dataset(temp_.path() / "set", 60, directed, multi_label, structure_only);
+  void write(bool directed, bool multi_label, bool structure_only = false,
+             bool real_labels = false) {
+    write_example_dataset(temp_.path() / "set", 60, directed, multi_label, structure_only,
+                          real_labels);
     dataset_ = Dataset::open(temp_.path() / "set");
     part_of_ = scattered_parts(60, 3);
     const GraphView graph = dataset_->graph();
@@ -107,6 +109,20 @@ TEST_F(ShardTest, SymmetricMultiLabelRoundTrip) {
     const std::int64_t id = to_index(shard.graph().inner_ids[i]);
     for (int c = 0; c < 4; ++c) EXPECT_EQ(shard.multi_labels()[4 * i + c], id >> c & 1);
   }
+}
+
+TEST_F(ShardTest, RealLabelsRoundTrip) {
+  write(false, false, false, true);
+  const Shard shard = open(1);
+  EXPECT_EQ(shard.dataset().task, Task::kRegression);
+  EXPECT_TRUE(shard.labels().empty());
+  for (std::size_t i = 0; i < shard.graph().inner_ids.size(); ++i) {
+    const auto id = static_cast<float>(to_index(shard.graph().inner_ids[i]));
+    EXPECT_EQ(shard.real_labels()[2 * i], 0.5F * id);
+    EXPECT_EQ(shard.real_labels()[2 * i + 1], 0.5F * (id + 100));
+  }
+  const Shard copied = Shard::copy(*dataset_, graphs_[1]);
+  expect_equal(copied.real_labels(), shard.real_labels(), "real_labels");
 }
 
 TEST_F(ShardTest, StructureOnly) {

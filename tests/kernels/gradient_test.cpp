@@ -173,6 +173,39 @@ TEST_F(Gradient, SoftmaxCrossEntropy) {
   expect_close(h.download(dlogits), expected, 1e-8, "dlogits");
 }
 
+TEST_F(Gradient, WeightedAndSmoothedCrossEntropy) {
+  const auto labels = h.input_span<std::int32_t>({0, 2, 1, 2});
+  const auto rows = h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{3}});
+  const MatrixView dlogits = h.output<double>(kProbeRows, kProbeCols);
+  const auto sum = h.output_span<double>(1);
+  const SoftmaxTarget target{h.input_span<float>({0.5F, 2, 1.25F}), 0.3};
+  const auto loss = [&](const std::vector<double>& x) {
+    h.backend().softmax_cross_entropy(h.queue(), h.input(kProbeRows, kProbeCols, x), labels, rows,
+                                      1, dlogits, sum, target);
+    return h.download_span(sum)[0];
+  };
+  const auto expected = differences(loss, x_);
+  loss(x_);
+  expect_close(h.download(dlogits), expected, 1e-8, "dlogits");
+}
+
+TEST_F(Gradient, Errors) {
+  const auto targets = h.input_span<float>({0, 5, 5, kNaN, -5, 5, 5, 5, 0, 0, -5, 5});
+  const auto rows = h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{3}});
+  const MatrixView dvalues = h.output<double>(kProbeRows, kProbeCols);
+  const auto sum = h.output_span<double>(1);
+  for (const ErrorMeasure measure : {ErrorMeasure::kSquared, ErrorMeasure::kAbsolute}) {
+    const auto loss = [&](const std::vector<double>& x) {
+      h.backend().error_loss(h.queue(), measure, h.input(kProbeRows, kProbeCols, x), targets, rows,
+                             1, dvalues, sum);
+      return h.download_span(sum)[0];
+    };
+    const auto expected = differences(loss, x_);
+    loss(x_);
+    expect_close(h.download(dvalues), expected, 1e-8, "dvalues");
+  }
+}
+
 TEST_F(Gradient, SigmoidCrossEntropy) {
   const auto targets = h.input_span<std::uint8_t>({0, 1, 1, 255, 0, 1, 1, 1, 0, 0, 0, 1});
   const auto rows = h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{3}});

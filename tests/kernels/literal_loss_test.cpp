@@ -28,6 +28,60 @@ TEST_P(LiteralLoss, SoftmaxCrossEntropy) {
   expect_close(h.download_span(loss), {1.6739764335716716}, 1e-4, "loss");
 }
 
+// The numbers are those of torch.nn.CrossEntropyLoss(weight=[1, 3], label_smoothing=0.2,
+// reduction="sum") worked out by hand: a = 0.8 w_y [c = y] + 0.1 w_c.
+TEST_P(LiteralLoss, WeightedAndSmoothedCrossEntropy) {
+  Harness h(GetParam());
+  // Probabilities {1/4, 3/4}, as above. Labels 1 and 0: a = {0.1, 2.7} and {0.9, 0.3}.
+  const ConstMatrixView logits = h.input<float>(3, 2, {0, kLog3, 5, 5, 1000, 1000 + kLog3});
+  const MatrixView dlogits = h.output(3, 2);
+  const auto loss = h.output_span<double>(1);
+  h.backend().softmax_cross_entropy(
+      h.queue(), logits, h.input_span<std::int32_t>({1, -1, 0}),
+      h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 2, dlogits, loss,
+      {.class_weights = h.input_span<float>({1, 3}), .smoothing = 0.2});
+  expect_close(h.download(dlogits), {1.2, -1.2, 0, 0, -1.2, 1.2}, 1e-4, "dlogits");
+  // 0.1 log 4 + 2.7 log(4/3) + 0.9 log 4 + 0.3 log(4/3)
+  expect_close(h.download_span(loss), {1.3862943611198906 + 3 * 0.28768207245178085}, 1e-4, "loss");
+}
+
+// A label of weight 0 has neither a loss nor a gradient.
+TEST_P(LiteralLoss, WeightsCountOnceAndWithTheirLabel) {
+  Harness h(GetParam());
+  const ConstMatrixView logits = h.input<float>(2, 2, {0, kLog3, 0, kLog3});
+  const MatrixView dlogits = h.output(2, 2);
+  const auto loss = h.output_span<double>(1);
+  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span<std::int32_t>({0, 1}),
+                                    h.input_span<LocalId>({LocalId{0}, LocalId{1}}), 1, dlogits,
+                                    loss, {.class_weights = h.input_span<float>({2, 0})});
+  expect_close(h.download(dlogits), {-1.5, 1.5, 0, 0}, 1e-6, "dlogits");
+  expect_close(h.download_span(loss), {2 * 1.3862943611198906}, 1e-6, "loss");
+}
+
+TEST_P(LiteralLoss, SquaredError) {
+  Harness h(GetParam());
+  const ConstMatrixView values = h.input<float>(3, 2, {1, 2, 3, 4, 5, 6});
+  const MatrixView dvalues = h.output(3, 2);
+  const auto loss = h.output_span<double>(1);
+  h.backend().error_loss(h.queue(), ErrorMeasure::kSquared, values,
+                         h.input_span<float>({3, kNaN, 0, 0, 4.5, 9}),
+                         h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 0.5, dvalues, loss);
+  EXPECT_EQ(h.download(dvalues), (std::vector<double>{-2, 0, 0, 0, 0.5, -3}));
+  EXPECT_EQ(h.download_span(loss), (std::vector<double>{4 + 0.25 + 9}));
+}
+
+TEST_P(LiteralLoss, AbsoluteError) {
+  Harness h(GetParam());
+  const ConstMatrixView values = h.input<float>(3, 2, {1, 2, 3, 4, 5, 6});
+  const MatrixView dvalues = h.output(3, 2);
+  const auto loss = h.output_span<double>(1);
+  h.backend().error_loss(h.queue(), ErrorMeasure::kAbsolute, values,
+                         h.input_span<float>({3, kNaN, 0, 0, 4.5, 6}),
+                         h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 0.5, dvalues, loss);
+  EXPECT_EQ(h.download(dvalues), (std::vector<double>{-0.5, 0, 0, 0, 0.5, 0}));
+  EXPECT_EQ(h.download_span(loss), (std::vector<double>{2.5}));
+}
+
 TEST_P(LiteralLoss, SigmoidCrossEntropy) {
   Harness h(GetParam());
   const ConstMatrixView logits = h.input<float>(3, 2, {0, kLog3, -kLog3, 8, 200, -200});

@@ -48,6 +48,35 @@ Outputs softmax_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols) 
   return {h.result(dlogits), h.result(loss)};
 }
 
+Outputs spread_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols, bool weighted,
+                             double smoothing) {
+  const auto labels = random_integers(rows, static_cast<std::int32_t>(cols), 4);
+  const ConstMatrixView logits = h.input(rows, cols, random_logits(rows * cols));
+  const MatrixView dlogits = h.output(rows, cols);
+  const auto loss = h.output_span<double>(1);
+  SoftmaxTarget target;
+  target.smoothing = smoothing;
+  if (weighted) {
+    std::vector<float> weights = random_floats(cols, 6);
+    for (float& weight : weights) weight = weight < -0.5F ? 0 : weight + 1;
+    target.class_weights = h.input_span(weights);
+  }
+  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span(labels),
+                                    h.input_span(loss_rows(rows)), 0.5, dlogits, loss, target);
+  return {h.result(dlogits), h.result(loss)};
+}
+
+Outputs error_loss(Harness& h, std::int64_t rows, std::int64_t cols, ErrorMeasure measure) {
+  std::vector<float> targets = random_logits(rows * cols);
+  for (std::size_t k = 0; k < targets.size(); k += 5) targets[k] = kNaN;
+  const ConstMatrixView values = h.input(rows, cols, random_floats(rows * cols, 2));
+  const MatrixView dvalues = h.output(rows, cols);
+  const auto loss = h.output_span<double>(1);
+  h.backend().error_loss(h.queue(), measure, values, h.input_span(targets),
+                         h.input_span(loss_rows(rows)), 0.5, dvalues, loss);
+  return {h.result(dvalues), h.result(loss)};
+}
+
 Outputs sigmoid_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols) {
   const ConstMatrixView logits = h.input(rows, cols, random_logits(rows * cols));
   const MatrixView dlogits = h.output(rows, cols);
@@ -81,7 +110,22 @@ Outputs count_multi_label(Harness& h, std::int64_t rows, std::int64_t cols) {
 }  // namespace
 
 std::vector<Operation> loss_operations() {
+  const auto spread = [](bool weighted, double smoothing) {
+    return [=](Harness& h, std::int64_t rows, std::int64_t cols) {
+      return spread_cross_entropy(h, rows, cols, weighted, smoothing);
+    };
+  };
+  const auto error = [](ErrorMeasure measure) {
+    return [=](Harness& h, std::int64_t rows, std::int64_t cols) {
+      return error_loss(h, rows, cols, measure);
+    };
+  };
   return {{"softmax_cross_entropy", softmax_cross_entropy, 1e-6},
+          {"weighted_cross_entropy", spread(true, 0), 1e-6},
+          {"smoothed_cross_entropy", spread(false, 0.1), 1e-6},
+          {"weighted_smoothed_cross_entropy", spread(true, 0.3), 1e-6},
+          {"squared_error_loss", error(ErrorMeasure::kSquared), 1e-6},
+          {"absolute_error_loss", error(ErrorMeasure::kAbsolute), 1e-6},
           {"sigmoid_cross_entropy", sigmoid_cross_entropy, 1e-6},
           {"count_correct", count_correct, 0, Bf16Case::kSame},
           {"count_multi_label", count_multi_label, 0, Bf16Case::kSame}};

@@ -4,6 +4,7 @@ what is wrong and where, in time, and leaves nothing behind."""
 
 import gzip
 import json
+import math
 import os
 import shutil
 import struct
@@ -70,6 +71,18 @@ def as_fortran(folder):
 def shorter_labels(folder):
     path = os.path.join(folder, "data/labels.npy")
     write(path, npy("<i4", [199], bytes(read_npy(path)[1][:796])))
+
+
+def numbers_to_predict(third):
+    """Labels become numbers: those of classes, and `third` for node 3."""
+    def setup(folder):
+        path = os.path.join(folder, "data/labels.npy")
+        values = list(struct.unpack("<200i", read_npy(path)[1]))
+        values[3] = third
+        write(path, npy("<f4", [200], struct.pack("<200f", *values)))
+        hand_made(folder)
+        edit_json(os.path.join(folder, "data/dataset.json"), task="regression", classes=1)
+    return setup
 
 
 def truncated_npy(folder):
@@ -433,6 +446,31 @@ CASES = [
     ("label out of range", npy_data("labels.npy", 0, struct.pack("<i", 77)), TRAIN,
      ["labels.npy", "77"]),
     ("no training node", no_training_node, TRAIN, ["training node"]),
+    ("infinite number to predict", numbers_to_predict(math.inf), TRAIN,
+     ["labels.npy", "row 3", "inf", "NaN"]),
+    # losses
+    ("classes weighted in a regression", numbers_to_predict(0.5),
+     TRAIN + ["--class-weights", "balanced"], ["--class-weights", "regression", "single-label"]),
+    ("labels smoothed in a regression", numbers_to_predict(0.5),
+     TRAIN + ["--label-smoothing", "0.1"], ["--label-smoothing", "regression", "single-label"]),
+    ("cross-entropy of numbers", numbers_to_predict(0.5), TRAIN + ["--loss", "cross-entropy"],
+     ["--loss", "regression", "mse", "mae"]),
+    ("squared error of classes", nothing, TRAIN + ["--loss", "mse"],
+     ["--loss mse", "single-label", "cross-entropy"]),
+    ("unknown loss", nothing, TRAIN + ["--loss", "hinge"], ["--loss", "hinge", "mae"]),
+    ("all of a label smoothed away", nothing, TRAIN + ["--label-smoothing", "1"],
+     ["--label-smoothing", "1", "0.999"]),
+    ("no file of class weights", nothing, TRAIN + ["--class-weights", "nowhere.npy"],
+     ["nowhere.npy"]),
+    ("class weights for other classes",
+     file_of("w.npy", npy("<f4", [3], struct.pack("<3f", 1, 1, 1))),
+     TRAIN + ["--class-weights", "w.npy"], ["w.npy", "3", "4"]),
+    ("negative class weight", file_of("w.npy", npy("<f8", [4], struct.pack("<4d", 1, -2, 1, 1))),
+     TRAIN + ["--class-weights", "w.npy"], ["w.npy", "-2", "class 1", "0 or more"]),
+    ("class weights that are whole numbers", file_of("w.npy", npy("<i4", [4], b"\0" * 16)),
+     TRAIN + ["--class-weights", "w.npy"], ["w.npy", "<i4", "<f4"]),
+    ("no class has a weight", file_of("w.npy", npy("<f4", [4], b"\0" * 16)),
+     TRAIN + ["--class-weights", "w.npy"], ["--class-weights", "weight 0"]),
     # partitions
     ("more parts than nodes", nothing, ["partition", "data", "--parts", "201"], ["201", "200"]),
     ("zero parts", nothing, ["partition", "data", "--parts", "0"], ["0"]),

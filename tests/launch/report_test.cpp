@@ -282,6 +282,15 @@ TEST_F(RunFolderTest, UnfinishedRunsShowTheirBestEpochSoFar) {
   EXPECT_THAT(page, HasSubstr("data-label=\"best epoch\">2</td>"));
 }
 
+// R2 may be negative: it is a number, where other scores are shares.
+TEST_F(RunFolderTest, ShowsR2AsANumber) {
+  const std::string page = make_report({read_run(
+      write_run("a", kTwoEpochs,
+                R"({"metric": "R2", "valid": -0.25, "test": 0.5, "mae": {"test": 3}})"))});
+  EXPECT_THAT(page, HasSubstr("data-label=\"valid R2\">-0.25</td>"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"test R2\">0.5</td>"));
+}
+
 TEST_F(RunFolderTest, NamesOptionsThatDiffer) {
   const auto a = write_run("a", kTwoEpochs, R"({"ranks": 2, "commit": "abc"})");
   const auto b = write_run("b", kTwoEpochs, R"({"ranks": 4, "commit": "abc"})");
