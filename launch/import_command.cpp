@@ -46,8 +46,10 @@ void run_import(ImportArguments arguments) {
       "features, {} {}, {} split{}\n",
       info.name, info.nodes, info.edges, info.edges_source, report.self_loops,
       options.keep_self_loops ? "kept" : "dropped", report.duplicates, info.features, info.classes,
-      info.task == Task::kRegression ? "numbers to predict" : "classes", info.splits,
-      info.splits == 1 ? "" : "s");
+      info.task != Task::kRegression ? "classes"
+      : info.classes == 1            ? "number to predict"
+                                     : "numbers to predict",
+      info.splits, info.splits == 1 ? "" : "s");
   if (info.relations > 0 || info.edge_features > 0 || info.node_types > 0) {
     fmt::print("{} relations, {} features of edges, {} node types\n", info.relations,
                info.edge_features, info.node_types);

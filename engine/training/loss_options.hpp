@@ -20,7 +20,7 @@ enum class LossKind : std::uint8_t {
 
 struct LossOptions {
   LossKind kind = LossKind::kAuto;
-  std::string class_weights;  // empty: none; "balanced"; or a .npy file with one per class
+  std::string class_weights = {};  // empty: none; "balanced"; or a .npy file with one per class
   double label_smoothing = 0;
 };
 
