@@ -85,8 +85,8 @@ std::vector<std::uint8_t> make_per_class_split(const SplitSpec& spec,
                                                std::uint64_t seed) {
   if (labels.empty()) {
     fail_option(
-        "a split per class needs one class per node; this set has none, several, or numbers "
-        "instead");
+        "a split per class needs one label per node, a class; this set has numbers to predict, "
+        "several labels per node or none");
   }
   const std::int64_t classes = std::int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
   std::vector<std::int64_t> missing(static_cast<std::size_t>(std::max<std::int64_t>(classes, 0)),

@@ -383,7 +383,7 @@ const BadCase kCases[] = {
        write_file(d / "labels.npy", npy_bytes<float>({0, 1, 2, 3}));
        options.split = parse_split("per-class:1,1,1");
      },
-     "a split per class needs one class per node", ErrorKind::kOption},
+     "needs one label per node, a class", ErrorKind::kOption},
     {"TextLabelsAsNumbers", "ogb", make_ogb_text,
      [](const fs::path&, ImportOptions& options) { options.task = Task::kRegression; },
      "has classes that are not read as numbers", ErrorKind::kOption},
