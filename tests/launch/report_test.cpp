@@ -284,9 +284,8 @@ TEST_F(RunFolderTest, UnfinishedRunsShowTheirBestEpochSoFar) {
 
 // R2 may be negative: it is a number, where other scores are shares.
 TEST_F(RunFolderTest, ShowsR2AsANumber) {
-  const std::string page = make_report({read_run(
-      write_run("a", kTwoEpochs,
-                R"({"metric": "R2", "valid": -0.25, "test": 0.5, "mae": {"test": 3}})"))});
+  const std::string page = make_report({read_run(write_run(
+      "a", kTwoEpochs, R"({"metric": "R2", "valid": -0.25, "test": 0.5, "mae": {"test": 3}})"))});
   EXPECT_THAT(page, HasSubstr("data-label=\"valid R2\">-0.25</td>"));
   EXPECT_THAT(page, HasSubstr("data-label=\"test R2\">0.5</td>"));
 }
