@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/exchange/computed_halo.hpp"
+#include "engine/exchange/halo_return.hpp"
 
 namespace atl {
 
@@ -20,6 +21,8 @@ const char* to_string(Normalisation normalisation) {
       return "sum";
     case Normalisation::kSumAndSelf:
       return "sum and self";
+    case Normalisation::kEdges:
+      return "edges";
   }
   return "";
 }
@@ -85,6 +88,18 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   forward_.matrix.col_scale = forward_col_scale_.span();
   forward_.row_scale = host_row_factor_;
   if (scales_columns) forward_.message_scale = row_factor_.span();
+
+  if (normalisation == Normalisation::kEdges) {
+    for (std::int64_t i = 0; i < graph.inner(); ++i) {
+      const auto row = graph.forward.csr.row(i);
+      host_row_factor_.push_back(row.empty() ? 0.0F : 1.0F / static_cast<float>(row.size()));
+    }
+    forward_.row_scale = host_row_factor_;
+    forward_.matrix.values = {};
+    halo_return_ = std::make_unique<HaloReturn>(backend, queue, graph);
+    backward_ = halo_return_->messages();
+    return;
+  }
 
   if (graph.symmetric) {
     backward_ = forward_;

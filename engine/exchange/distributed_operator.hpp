@@ -11,6 +11,7 @@
 namespace atl {
 
 class ComputedHalo;
+class HaloReturn;
 class Transport;
 
 const char* to_string(Direction direction);
@@ -26,6 +27,9 @@ struct DistributedOperator {
   std::span<const float> row_scale;      // its row factors; empty = 1
   std::span<const LocalId> send_rows;    // halo.send_rows in the backend's memory
   std::span<const float> message_scale;  // [inner]: column factor applied before sending; empty = 1
+  // [inner], in the backend's memory: what keys the rounding noise of each row, node_of_message()
+  // of which is its node; empty: the rank's inner_ids.
+  std::span<const GlobalId> message_ids;
   RowRange central;
   RowRange marginal;
 
@@ -33,14 +37,26 @@ struct DistributedOperator {
   std::int64_t with_halo() const { return matrix.cols; }
 };
 
+// Above the bits of global ids, below 2^48: who sends a row, where several ranks send one of a
+// node.
+inline constexpr int kSenderShift = 32;
+constexpr GlobalId node_of_message(GlobalId id) {
+  return GlobalId{to_index(id) & ((std::int64_t{1} << kSenderShift) - 1)};
+}
+
 enum class Normalisation {
   kSymmetric,   // D^-1/2 (A + I) D^-1/2 with D = in-degree with self-loop (Kipf & Welling 2017, eq.
                 // 2)
   kMean,        // D^-1 A with D = in-degree, rows without in-edges give 0 (Hamilton et al. 2017)
   kSum,         // A
   kSumAndSelf,  // A + I, with a self-loop more for nodes that have one (Xu et al. 2019, eq. 4.1)
+  // Edges alone, whose coefficients are computed from rows (Backend::attend). Its backward
+  // operator is that of HaloReturn. Row factors are those of equal coefficients, for choices that
+  // are made before these are known.
+  kEdges,
 };
-const char* to_string(Normalisation normalisation);  // "symmetric", "mean", "sum", "sum and self"
+// "symmetric", "mean", "sum", "sum and self" or "edges"
+const char* to_string(Normalisation normalisation);
 // Whether S has factors of rows and of columns, S itself not transposed, and adds the node's row.
 constexpr bool has_row_factors(Normalisation n) {
   return n == Normalisation::kSymmetric || n == Normalisation::kMean;
@@ -62,6 +78,8 @@ class GraphOperators {
 
   const DistributedOperator& forward() const { return forward_; }    // S
   const DistributedOperator& backward() const { return backward_; }  // S^T
+  // Of kEdges; else null.
+  const HaloReturn* halo_return() const { return halo_return_.get(); }
   // Halo rows that are not fetched but computed here; null: none on any rank.
   const ComputedHalo* computed_halo() const { return computed_halo_.get(); }
   // What their computing needs to know of other ranks; nothing to do without. Collective; once.
@@ -90,6 +108,7 @@ class GraphOperators {
   DistributedOperator forward_;
   DistributedOperator backward_;
   std::unique_ptr<ComputedHalo> computed_halo_;
+  std::unique_ptr<HaloReturn> halo_return_;
 };
 
 }  // namespace atl

@@ -77,6 +77,10 @@ void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
   sent_bits_ = std::move(sent);
 }
 
+std::span<const GlobalId> QuantizedChannel::row_ids() const {
+  return op_.message_ids.empty() ? rank_.inner_ids : op_.message_ids;
+}
+
 PackList QuantizedChannel::pack_list() const {
   return {group_rows_.span(), group_first_.span(), send_offset_.span(), send_bits_.span()};
 }
@@ -97,7 +101,7 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
                                   : RandomStream::kRoundBackward,
                     .layer = static_cast<std::uint8_t>(channel_.number),
                     .epoch = static_cast<std::uint32_t>(round.epoch)};
-    rounding.row_ids = rank_.inner_ids;
+    rounding.row_ids = row_ids();
     rounding.state = round.state;
     const PackTrace trace{range_.span(), variance_.span(), bad_row_.span()};
     rank_.backend.quantize_rows(packets.packing_queue(), x.rows_in({0, op_.inner()}), pack_list(),
@@ -142,9 +146,10 @@ void QuantizedChannel::require_sendable(int epoch) {
   GlobalId node{};
   const auto row =
       static_cast<std::size_t>(to_index(groups_.rows[static_cast<std::size_t>(group)]));
-  rank_.backend.copy(rank_.queue, &node, rank_.inner_ids.data() + row, sizeof(node),
+  rank_.backend.copy(rank_.queue, &node, row_ids().data() + row, sizeof(node),
                      CopyKind::kDeviceToHost);
   rank_.backend.synchronize(rank_.queue);
+  node = node_of_message(node);
   fail_input(
       "epoch {}, layer {}, {} messages: the row of node {} on rank {} holds NaN, infinity or "
       "values "

@@ -59,6 +59,7 @@ class QuantizedChannel {
   };
 
   PackList pack_list() const;
+  std::span<const GlobalId> row_ids() const;  // that key rounding noise
   void reserve(DeviceMemory& memory, std::int64_t& have, std::int64_t need);
 
   const Rank& rank_;

@@ -1,0 +1,87 @@
+#include "engine/exchange/halo_return.hpp"
+
+#include <numeric>
+
+namespace atl {
+
+namespace {
+
+// Two ranks return rows of one node: their rounding noise must differ.
+GlobalId id_of_part(GlobalId node, int part) {
+  return GlobalId{to_index(node) | static_cast<std::int64_t>(part + 1) << kSenderShift};
+}
+
+}  // namespace
+
+HaloReturn::HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& graph) {
+  const LocalMatrixView& forward = graph.forward;
+  const std::int64_t inner = graph.inner();
+  const std::int64_t halo = forward.halo.halo_rows();
+  const std::int64_t received = forward.halo.sent_rows();
+
+  counting_.resize(static_cast<std::size_t>(halo));
+  for (std::size_t k = 0; k < counting_.size(); ++k) counting_[k] = LocalId(k);
+  device_counting_ = {backend, queue, std::span<const LocalId>(counting_)};
+  std::vector<GlobalId> ids;
+  for (const GlobalId id : forward.halo_ids) ids.push_back(id_of_part(id, graph.part));
+  message_ids_ = {backend, queue, std::move(ids)};
+
+  // Row k of those received is for the inner node that was sent k-th forward. A node's rows are
+  // added in the order of their senders.
+  sum_row_ptr_.assign(static_cast<std::size_t>(inner) + 1, 0);
+  for (const LocalId row : forward.halo.send_rows) {
+    ++sum_row_ptr_[static_cast<std::size_t>(to_index(row)) + 1];
+  }
+  std::partial_sum(sum_row_ptr_.begin(), sum_row_ptr_.end(), sum_row_ptr_.begin());
+  sum_col_idx_.resize(static_cast<std::size_t>(received));
+  std::vector<std::int64_t> next(sum_row_ptr_.begin(), sum_row_ptr_.end() - 1);
+  for (std::int64_t k = 0; k < received; ++k) {
+    const auto row = static_cast<std::size_t>(to_index(forward.halo.send_rows[k]));
+    sum_col_idx_[static_cast<std::size_t>(next[row]++)] = static_cast<std::int32_t>(halo + k);
+  }
+  device_sum_row_ptr_ = {backend, queue, std::span<const std::int64_t>(sum_row_ptr_)};
+  device_sum_col_idx_ = {backend, queue, std::span<const std::int32_t>(sum_col_idx_)};
+  sums_.rows = inner;
+  sums_.cols = halo + received;
+  sums_.row_ptr = device_sum_row_ptr_.span();
+  sums_.col_idx = device_sum_col_idx_.span();
+
+  messages_.direction = Direction::kBackward;
+  messages_.matrix.rows = halo;
+  messages_.matrix.cols = halo + received;
+  messages_.halo = {forward.halo.send_offset, forward.halo.recv_offset, counting_};
+  messages_.csr = {sum_row_ptr_, sum_col_idx_, {}};
+  messages_.send_rows = device_counting_.span();
+  messages_.message_ids = message_ids_.span();
+  messages_.central = {0, graph.central};
+  messages_.marginal = {graph.central, inner};
+
+  std::vector<GlobalId> columns(graph.inner_ids.begin(), graph.inner_ids.end());
+  columns.insert(columns.end(), forward.halo_ids.begin(), forward.halo_ids.end());
+  column_ids_ = {backend, queue, std::move(columns)};
+  sort_edges(backend, queue, forward, inner + halo);
+}
+
+// A counting sort: the edges of a source stay in the order of their targets.
+void HaloReturn::sort_edges(Backend& backend, Queue& queue, const LocalMatrixView& forward,
+                            std::int64_t columns) {
+  const CsrView& csr = forward.csr;
+  std::vector<std::int64_t> row_ptr(static_cast<std::size_t>(columns) + 1, 0);
+  for (const std::int32_t column : csr.col_idx) ++row_ptr[static_cast<std::size_t>(column) + 1];
+  std::partial_sum(row_ptr.begin(), row_ptr.end(), row_ptr.begin());
+  std::vector<std::int64_t> next(row_ptr.begin(), row_ptr.end() - 1);
+  std::vector<std::int32_t> targets(csr.col_idx.size());
+  std::vector<std::int64_t> edges(csr.col_idx.size());
+  for (std::int64_t i = 0; i < csr.rows(); ++i) {
+    for (std::int64_t e = csr.row_ptr[i]; e < csr.row_ptr[i + 1]; ++e) {
+      const auto at = static_cast<std::size_t>(next[static_cast<std::size_t>(csr.col_idx[e])]++);
+      targets[at] = static_cast<std::int32_t>(i);
+      edges[at] = e;
+    }
+  }
+  row_ptr_ = {backend, queue, std::move(row_ptr)};
+  targets_ = {backend, queue, std::move(targets)};
+  edges_ = {backend, queue, std::move(edges)};
+}
+
+}  // namespace atl

@@ -1,0 +1,51 @@
+// The reverse of a halo exchange: what a rank has summed up for its halo rows travels to their
+// owners, who add it, rank after rank. So go gradients along edges whose coefficients only the
+// receiver of a row knows, such as attention's.
+#pragma once
+
+#include <vector>
+
+#include "engine/exchange/distributed_operator.hpp"
+
+namespace atl {
+
+// Of the forward direction. The matrices that travel have a row for every halo row of this rank, in
+// their order, and behind these, as their halo rows, those that other ranks send, by sender.
+class HaloReturn {
+ public:
+  // The graph must outlive it.
+  HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& graph);
+  HaloReturn(const HaloReturn&) = delete;
+  HaloReturn& operator=(const HaloReturn&) = delete;
+
+  // What an exchange needs to know: inner() are the rows sent, halo rows those received.
+  const DistributedOperator& messages() const { return messages_; }
+  // [inner nodes, messages().with_halo()]: adds the rows received to those they are for.
+  const SparseOperator& sums() const { return sums_; }
+  // The edges of the forward operator by their source.
+  SourceEdges edges() const { return {row_ptr_.span(), targets_.span(), edges_.span()}; }
+  // Global ids of inner nodes and of the halo rows behind them, in the backend's memory.
+  std::span<const GlobalId> column_ids() const { return column_ids_.span(); }
+
+ private:
+  void sort_edges(Backend& backend, Queue& queue, const LocalMatrixView& forward,
+                  std::int64_t columns);
+
+  // On the host.
+  std::vector<LocalId> counting_;  // 0, 1, 2, ...: all rows are sent
+  std::vector<std::int64_t> sum_row_ptr_;
+  std::vector<std::int32_t> sum_col_idx_;
+
+  ConstDeviceArray<LocalId> device_counting_;
+  ConstDeviceArray<GlobalId> message_ids_;
+  ConstDeviceArray<std::int64_t> device_sum_row_ptr_;
+  ConstDeviceArray<std::int32_t> device_sum_col_idx_;
+  ConstDeviceArray<std::int64_t> row_ptr_;
+  ConstDeviceArray<std::int32_t> targets_;
+  ConstDeviceArray<std::int64_t> edges_;
+  ConstDeviceArray<GlobalId> column_ids_;
+  DistributedOperator messages_;
+  SparseOperator sums_;
+};
+
+}  // namespace atl
