@@ -83,15 +83,23 @@ SpanWork attention_work(const SparseOperator& op, RowRange rows, ConstMatrixView
                         std::int64_t edge_bytes, std::initializer_list<ConstMatrixView> beside,
                         bool readable) {
   if (rows.size() == 0) return {};
-  const double edges = edges_of(op, rows, readable);
-  SpanWork work =
-      spmm_work({.rows = static_cast<double>(rows.size()), .edges = edges, .columns = op.cols}, x,
-                0, {nullptr, rows.size(), 0, 0, x.dtype});
-  work.flops *= products;
-  double bytes = edges * static_cast<double>(edge_bytes);
+  double beside_bytes = 0;
   for (const ConstMatrixView& view : beside) {
-    bytes += bytes_in(view) / static_cast<double>(op.rows) * static_cast<double>(rows.size());
+    beside_bytes +=
+        bytes_in(view) / static_cast<double>(op.rows) * static_cast<double>(rows.size());
   }
+  return attention_work({.rows = static_cast<double>(rows.size()),
+                         .edges = edges_of(op, rows, readable),
+                         .columns = op.cols},
+                        x, products, edge_bytes, beside_bytes);
+}
+
+SpanWork attention_work(const SparseRows& rows, ConstMatrixView x, int products,
+                        std::int64_t edge_bytes, double beside_bytes) {
+  SpanWork work =
+      spmm_work(rows, x, 0, {nullptr, static_cast<std::int64_t>(rows.rows), 0, 0, x.dtype});
+  work.flops *= products;
+  const double bytes = rows.edges * static_cast<double>(edge_bytes) + beside_bytes;
   work.bytes += bytes;
   work.no_reuse_bytes += bytes;
   return work;

@@ -44,6 +44,9 @@ SpanWork spmm_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, d
 SpanWork attention_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, int products,
                         std::int64_t edge_bytes, std::initializer_list<ConstMatrixView> beside,
                         bool readable);
+// The same by counts.
+SpanWork attention_work(const SparseRows& rows, ConstMatrixView x, int products,
+                        std::int64_t edge_bytes, double beside_bytes);
 
 // `rows` rows like those of x read or written, and the packets.
 SpanWork pack_work(ConstMatrixView x, std::size_t rows, std::span<const std::byte> packets);

@@ -51,7 +51,6 @@ RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& argument
   const PartQuality& own = quality.parts[static_cast<std::size_t>(part)];
   return {.rows = row_counts(quality, part, &recomputation).held,
           .marginal = own.nodes - own.central,
-          .edges = own.edges,
           .marginal_edges = own.marginal_edges,
           .weighted = dataset.info().weighted};
 }
@@ -63,7 +62,7 @@ std::vector<int> layer_bits(const TrainOptions& options) {
 }
 
 RankShape shape_of_graph(const DatasetInfo& info) {
-  return {.rows = {.inner = info.nodes}, .edges = info.edges, .weighted = info.weighted};
+  return {.rows = {.inner = info.nodes, .edges = info.edges}, .weighted = info.weighted};
 }
 
 // The job of the options, as the plan changes it if there is one. That also says of how many parts.
@@ -114,7 +113,8 @@ void run_program_command(ProgramArguments arguments) {
   }
   const std::string& plan = arguments.flags.plan;
   print("{} on {}, {} in {}{}: {} nodes and {} edges", model_name(model), info.name, arguments.pass,
-        to_string(model.dtype), plan.empty() ? "" : " by " + plan, shape.rows.inner, shape.edges);
+        to_string(model.dtype), plan.empty() ? "" : " by " + plan, shape.rows.inner,
+        shape.rows.edges);
   if (arguments.parts) {
     fmt::print(" of part {} of {}, {} halo rows forward and {} backward", *arguments.part,
                *arguments.parts, shape.rows.forward_halo, shape.rows.backward_halo);

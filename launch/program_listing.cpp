@@ -35,8 +35,8 @@ ProgramListing::Messages ProgramListing::messages_of(Value value) const {
   Messages messages{.columns = op.columns};
   if (op.kind == OpKind::kFetchComputed) {
     messages.rows = rows.computed;
-  } else if (op.kind == OpKind::kAggregate) {
-    messages.rows = rows.halo(op.direction) - (op.fetches_rest ? rows.computed : 0);
+  } else if (op.needs_messages()) {
+    messages.rows = rows.received_for(op) - (op.fetches_rest ? rows.computed : 0);
     messages.direction = op.direction;
   } else {
     return {};
@@ -62,18 +62,18 @@ std::int64_t ProgramListing::rows_of(const Operation& op) const {
   if (reach == Reach::kSmall || reach == Reach::kRanks) return 0;
   // What is made of a kept aggregate is computed for halo rows, too; that itself is fetched.
   const bool more = op.for_placed || (op.for_computed && !op.constant);
-  return shape_.rows.inner + (more ? shape_.rows.computed : 0);
+  return shape_.rows.own(op.rows_of()) + (more ? shape_.rows.computed : 0);
 }
 
 std::int64_t ProgramListing::place_bytes(Value value) const {
   const Place& place = layout_.places[static_cast<std::size_t>(value)];
-  return bytes(place.rows() * padded_columns(program_.at(value).columns));
+  return bytes(place.elements(program_, value));
 }
 
 std::int64_t ProgramListing::columns_per_halo_row() const {
   std::int64_t sum = 0;
   for (const Operation& op : program_.operations) {
-    if (op.kind == OpKind::kAggregate && !op.constant) sum += op.columns;
+    if (op.needs_messages() && !op.constant) sum += op.columns;
   }
   return sum;
 }
@@ -82,7 +82,7 @@ std::int64_t ProgramListing::bytes_per_halo_row() const {
   std::int64_t sum = 0;
   for (Value value = 0; value < program_.size(); ++value) {
     const Operation& op = program_.at(value);
-    if (op.kind == OpKind::kAggregate && !op.constant) sum += messages_of(value).row_bytes;
+    if (op.needs_messages() && !op.constant) sum += messages_of(value).row_bytes;
   }
   return sum;
 }
@@ -176,7 +176,7 @@ Json ProgramListing::to_json() const {
             {"halo_forward", rows.forward_halo},
             {"halo_backward", rows.backward_halo},
             {"computed", rows.computed}}},
-          {"edges", shape_.edges},
+          {"edges", rows.edges},
           {"operations", std::move(operations)},
           {"block_bytes", bytes(layout_.elements)},
           {"kept_bytes", bytes(layout_.kept_elements)},

@@ -204,10 +204,15 @@ class Module {
     const LayerDescription& layer = model_.layers[l];
     const std::string prefix = fmt::format("layers.{}.", l);
     const DeclaredParameter* weight = find(prefix + "weight");
+    const std::int64_t columns = weight == nullptr ? 0 : weight->columns;
     const bool activates = layer.activation != ActivationFunction::kNone;
     return fmt::format(
         fmt::runtime(rows_[l]->constructor), fmt::arg("in", weight == nullptr ? 0 : weight->rows),
-        fmt::arg("out", weight == nullptr ? 0 : weight->columns),
+        fmt::arg("out", columns), fmt::arg("heads", layer.heads),
+        fmt::arg("head_out", columns / layer.heads),
+        fmt::arg("concat", python(!layer.averages_heads)),
+        fmt::arg("attention_dropout", layer.attention_dropout),
+        fmt::arg("self", python(layer.root != Root::kNone)),
         fmt::arg("bias", python(has(l, "bias"))), fmt::arg("root", python(has(l, "root_weight"))),
         fmt::arg("alpha", layer.alpha), fmt::arg("theta", layer.theta), fmt::arg("number", number),
         fmt::arg("hidden_bias", python(has(l, "hidden_bias"))),

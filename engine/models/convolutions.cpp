@@ -101,6 +101,68 @@ Value sgc_convolution(Builder& builder, const ConvolutionInput& input) {
   return builder.aggregate(Normalisation::kSymmetric, input.x);
 }
 
+namespace {
+
+// What all kinds of attention have in common: checks, and how many columns z has.
+struct AttentionLayer {
+  AttentionOptions options;
+  std::int64_t columns = 0;
+
+  AttentionLayer(const ConvolutionInput& input, AttentionScore score)
+      : options{.score = score,
+                .heads = input.options.heads,
+                .with_self = input.options.root != Root::kNone,
+                .dropout = input.options.attention_dropout},
+        columns(input.options.averages_heads ? input.columns * options.heads : input.columns) {
+    if (columns % options.heads != 0) {
+      fail_option(
+          "heads {}: a layer of {} columns can't be divided among them; needed is a number of "
+          "columns that {} divides, or the mean of the heads",
+          options.heads, columns, options.heads);
+    }
+    if (input.options.root != Root::kUsual && input.options.root != Root::kNone &&
+        input.options.root != Root::kIdentity) {
+      fail_option(
+          "root {}: a node attends to itself or not; allowed with attention are usual, identity "
+          "and none (a linear layer of its own row is what a skip adds)",
+          to_string(input.options.root));
+    }
+  }
+  Value joined(Builder& builder, const ConvolutionInput& input, Value y) const {
+    return input.options.averages_heads ? builder.head_mean(y, options.heads) : y;
+  }
+};
+
+}  // namespace
+
+Value gat_convolution(Builder& builder, const ConvolutionInput& input) {
+  const AttentionLayer layer(input, AttentionScore::kAdditive);
+  const Value z = builder.linear(input.x, builder.weight("weight", input.x, layer.columns));
+  const Value source = builder.head_vector("attention_source", z, layer.options.heads);
+  const Value target = builder.head_vector("attention_target", z, layer.options.heads);
+  const Value t = builder.head_dots(z, target, layer.options.heads);
+  return layer.joined(builder, input, builder.attend(layer.options, z, t, source));
+}
+
+Value gatv2_convolution(Builder& builder, const ConvolutionInput& input) {
+  const AttentionLayer layer(input, AttentionScore::kGatv2);
+  const Value x = input.x;
+  const Value product = builder.linear(x, builder.weight("weight", x, layer.columns));
+  const Value z = builder.bias(product, "source_bias");
+  const Value own = builder.linear(x, builder.weight("target_weight", x, layer.columns));
+  const Value t = builder.bias(own, "target_bias");
+  const Value vector = builder.head_vector("attention", z, layer.options.heads);
+  return layer.joined(builder, input, builder.attend(layer.options, z, t, vector));
+}
+
+Value dot_convolution(Builder& builder, const ConvolutionInput& input) {
+  const AttentionLayer layer(input, AttentionScore::kDot);
+  const Value x = input.x;
+  const Value z = builder.linear(x, builder.weight("weight", x, layer.columns));
+  const Value t = builder.linear(x, builder.weight("target_weight", x, layer.columns));
+  return layer.joined(builder, input, builder.attend(layer.options, z, t, kNoValue));
+}
+
 Value no_convolution(Builder& builder, const ConvolutionInput& input) {
   return builder.linear(input.x, builder.weight("weight", input.x, input.columns));
 }
@@ -115,6 +177,9 @@ std::vector<ConvolutionKind>& all_kinds() {
       {"mean", mean_convolution},
       {"sum", sum_convolution},
       {"none", no_convolution},
+      {"gat", gat_convolution},
+      {"gatv2", gatv2_convolution},
+      {"dot", dot_convolution},
       {"gcnii", gcnii_convolution, /*keeps_columns=*/true, /*has_bias=*/false, /*has_weight=*/true,
        /*reads_first=*/true},
       {"appnp", appnp_convolution, true, false, /*has_weight=*/false, true},

@@ -61,6 +61,13 @@ Value gcnii_convolution(Builder& builder, const ConvolutionInput& input);
 Value appnp_convolution(Builder& builder, const ConvolutionInput& input);
 // One hop of SGC (Wu et al. 2019, eq. 8): S x.
 Value sgc_convolution(Builder& builder, const ConvolutionInput& input);
+// GAT (Velickovic et al. 2018): z = x W, e_ij = leaky(<a_source, z_j> + <a_target, z_i>).
+Value gat_convolution(Builder& builder, const ConvolutionInput& input);
+// GATv2 (Brody et al. 2022, eq. 7): z = x W + b, e_ij = <a, leaky(z_j + x_i R + c)>.
+Value gatv2_convolution(Builder& builder, const ConvolutionInput& input);
+// Scaled dot products, keys and values alike: z = x W, e_ij = <x_i Q, z_j> / sqrt(columns of a
+// head).
+Value dot_convolution(Builder& builder, const ConvolutionInput& input);
 // x W.
 Value no_convolution(Builder& builder, const ConvolutionInput& input);
 

@@ -192,6 +192,20 @@ const OptionTable<LayerOptions>& layer_options() {
        .group = "Model",
        .help = "gcnii: layer l multiplies by its weight with share log(theta / l + 1)",
        .value = LayerRow::above(ATOLL_FIELD(theta), 0)},
+      {.name = "heads",
+       .group = "Model",
+       .help = "gat, gatv2, dot: heads of attention",
+       .value = LayerRow::number(ATOLL_FIELD(heads), 1, kMostHeads),
+       .plan = PlanRole::kMadeFor},
+      {.name = "average-heads",
+       .group = "Model",
+       .help = "gat, gatv2, dot: a layer gives the mean of its heads instead of all side by side",
+       .value = LayerRow::on_or_off(ATOLL_FIELD(averages_heads)),
+       .plan = PlanRole::kMadeFor},
+      {.name = "attention-dropout",
+       .group = "Model",
+       .help = "gat, gatv2, dot: dropout of the coefficients of edges, in [0, 1)",
+       .value = LayerRow::number(ATOLL_FIELD(attention_dropout), 0.0, 0.999)},
   };
   return table;
 }

@@ -43,6 +43,10 @@ struct LayerOptions {
   Root root = Root::kUsual;
   double alpha = 0.1;  // gcnii, appnp: share of the first row
   double theta = 0.5;  // gcnii: layer l multiplies with the weight by log(theta / l + 1)
+  // gat, gatv2, dot: their columns are those of all heads side by side, or the mean of the heads.
+  int heads = 1;
+  bool averages_heads = false;
+  double attention_dropout = 0;  // of coefficients
 };
 const OptionTable<LayerOptions>& layer_options();
 
@@ -65,6 +69,7 @@ struct ModelDescription {
 
 // Of all layers of all kinds.
 inline constexpr int kMostLayers = 200;
+inline constexpr int kMostHeads = 1024;
 
 // A model file (docs/models.md) as JSON, or, from TOML, as ModelConfig::description holds it.
 // Layers that give the logits have 0 columns. Both throw Error{kOption} naming the file, the layer,

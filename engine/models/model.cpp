@@ -237,7 +237,11 @@ ModelDescription describe_options(const ModelConfig& config) {
   layer.convolution = config.kind == "appnp" ? "none" : convolution_of(config.kind);
   if (convolution_named(layer.convolution).keeps_columns) layer.columns = 0;
   model.layers.assign(count, layer);
-  if (!model.has_head) model.layers.back() = plain(layer);
+  if (!model.has_head) {
+    model.layers.back() = plain(layer);
+    model.layers.back().heads = config.output_heads;
+    model.layers.back().averages_heads = true;
+  }
   if (config.kind == "appnp") add(static_cast<std::size_t>(config.hops), "appnp");
   return model;
 }
@@ -293,6 +297,8 @@ bool can_recompute(const ModelConfig& config) {
 
 Program model_program(const ModelConfig& config, Pass pass) {
   Program program = Writer(config, pass).run();
+  program.wide_elements =
+      static_cast<int>(bytes_of(parameter_dtype(config.dtype)) / bytes_of(config.dtype));
   if (pass == Pass::kTraining) differentiate(program);
   fuse(program);
   if (config.recomputation.any() && !compute_halo_rows(program)) {

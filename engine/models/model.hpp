@@ -29,6 +29,7 @@ struct ModelConfig : LayerOptions {
   HeadChoice head = HeadChoice::kAuto;
   Jump jump = Jump::kLast;
   int hops = 10;            // of appnp
+  int output_heads = 1;     // of a layer of attention that gives the logits: their mean
   std::string description;  // a model file as JSON, instead of all above but input_dropout
   OrderChoice order = OrderChoice::kAuto;
   bool cache_aggregate = true;           // keep S x of the first layer where its input is constant

@@ -95,6 +95,14 @@ const OptionTable<ModelConfig>& model_options() {
          .plan = PlanRole::kMadeFor},
         of_layers("alpha"),
         of_layers("theta"),
+        of_layers("heads"),
+        {.name = "output-heads",
+         .group = "Model",
+         .help = "gat, gatv2, dot: heads of the last layer, whose mean gives the logits",
+         .value = ModelRow::number(ATOLL_FIELD(output_heads), 1, kMostHeads),
+         .plan = PlanRole::kMadeFor},
+        of_layers("average-heads"),
+        of_layers("attention-dropout"),
         {.name = "model-file",
          .group = "Model",
          .help = "TOML file that describes the model layer by layer, instead of the options of "
@@ -122,10 +130,17 @@ void check_model_options(const ModelConfig& model) {
     const char* option;
     std::vector<std::string> kinds;  // that don't read it
   };
+  const std::vector<std::string> without_heads = {"gcn", "sage",  "gin",   "mean", "sum",
+                                                  "mlp", "gcnii", "appnp", "sgc"};
   static const std::vector<Unread> unread = {
-      {"hops", {"gcn", "sage", "gin", "mean", "sum", "mlp", "gcnii", "sgc"}},
-      {"alpha", {"gcn", "sage", "gin", "mean", "sum", "mlp", "sgc"}},
-      {"theta", {"gcn", "sage", "gin", "mean", "sum", "mlp", "appnp", "sgc"}},
+      {"hops", {"gcn", "sage", "gin", "mean", "sum", "mlp", "gcnii", "sgc", "gat", "gatv2", "dot"}},
+      {"alpha", {"gcn", "sage", "gin", "mean", "sum", "mlp", "sgc", "gat", "gatv2", "dot"}},
+      {"theta",
+       {"gcn", "sage", "gin", "mean", "sum", "mlp", "appnp", "sgc", "gat", "gatv2", "dot"}},
+      {"heads", without_heads},
+      {"output-heads", without_heads},
+      {"average-heads", without_heads},
+      {"attention-dropout", without_heads},
       {"root", {"mlp", "gcnii", "appnp", "sgc"}},
       {"norm", {"sgc"}},
       {"norm-place", {"sgc"}},

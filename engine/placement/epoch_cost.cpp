@@ -37,7 +37,6 @@ RankShape shape_of(const PartitionQuality& partition, int rank,
   const PartQuality& part = partition.parts[static_cast<std::size_t>(rank)];
   return {.rows = row_counts(partition, rank, recomputation).held,
           .marginal = part.nodes - part.central,
-          .edges = part.edges,
           .marginal_edges = part.marginal_edges};
 }
 
@@ -141,6 +140,7 @@ class ScopeReader {
   MessageCost messages_of(const Block& block, const Operation& op) const {
     const bool quantized = decisions_.bits < 32;
     MessageCost cost{.direction = op.direction,
+                     .returned = op.returns_rows(),
                      .recomputation = op.fetches_rest ? decisions_.recomputation : nullptr,
                      .row_bytes = mean_message_bytes(decisions_.bits, op.columns)};
     const auto moved = [&](int rank, std::int64_t rows) {
@@ -186,8 +186,10 @@ class ScopeReader {
 
 std::int64_t MessageCost::rows(const PartitionQuality& partition, int from, int to) const {
   if (recomputation != nullptr && recomputation->computes(to, from)) return 0;
-  const std::vector<std::int64_t>& rows =
-      direction == Direction::kBackward ? partition.backward_rows : partition.forward_rows;
+  if (returned) std::swap(from, to);
+  const std::vector<std::int64_t>& rows = direction == Direction::kBackward && !returned
+                                              ? partition.backward_rows
+                                              : partition.forward_rows;
   return rows[static_cast<std::size_t>(to) * partition.parts.size() +
               static_cast<std::size_t>(from)];
 }
@@ -206,6 +208,18 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
       const bool has_self = adds_self(op.normalisation);
       const std::int64_t edges = shape.edges_in(call.rows);
       return spmm_seconds(device, has_self ? edges + rows : edges, rows, op.columns);
+    }
+    case OpKind::kAttend:
+    case OpKind::kAttendTargets:
+    case OpKind::kAttendSources: {
+      // Rows of neighbours are gathered as by a sparse product, with more work on each.
+      const std::int64_t edges = shape.edges_in(call.rows);
+      const std::int64_t columns =
+          op.kind == OpKind::kAttendTargets ? program.at(op.inputs[2]).columns : op.columns;
+      const double one_product = 2 * static_cast<double>(edges * columns);
+      const double products =
+          work_of(program, call, shape, DType::kF32).flops / std::max(one_product, 1.0);
+      return products * spmm_seconds(device, edges + rows, rows, columns);
     }
     default:
       // Rates were measured with f32.

@@ -26,6 +26,7 @@ struct EpochSetting {
 // The messages of one aggregate.
 struct MessageCost {
   Direction direction = Direction::kForward;
+  bool returned = false;  // by those who get them forward
   // Pairs of ranks between which nothing travels; null: none.
   std::shared_ptr<const Recomputation> recomputation = nullptr;
   double row_bytes = 0;

@@ -9,9 +9,10 @@ namespace {
 // What exact messages of an aggregate are packed into.
 std::int64_t buffer_elements(const Operation& op, const RowCounts& rows) {
   if (!op.needs_messages()) return 0;
-  const std::int64_t sent = op.direction == Direction::kBackward ? rows.sent_backward
-                            : op.fetches_rest                    ? rows.sent_rest
-                                                                 : rows.sent_forward;
+  const std::int64_t sent = op.returns_rows()                      ? rows.held.forward_halo
+                            : op.direction == Direction::kBackward ? rows.sent_backward
+                            : op.fetches_rest                      ? rows.sent_rest
+                                                                   : rows.sent_forward;
   return sent * padded_columns(op.columns);
 }
 
@@ -39,6 +40,8 @@ RowCounts row_counts(const PartitionQuality& partition, int rank,
     counts.sent_forward += sent;
     counts.sent_backward += partition.backward_rows[peer * ranks + r];
   }
+  counts.held.returned = counts.sent_forward;
+  counts.held.edges = partition.parts[r].edges;
   return counts;
 }
 
@@ -64,6 +67,9 @@ double bytes_bound(const TrainingPrograms& programs, int layer, const RowCounts&
   const RankRows& held = rows.held;
   const std::int64_t most_rows =
       held.inner + std::max(held.forward_halo, held.backward_halo) + held.computed;
+  const auto rows_of = [&](const Operation& op) {
+    return op.rows_of() == RowsOf::kNodes ? most_rows : held.own(op.rows_of()) + held.returned;
+  };
   std::int64_t elements = 0;
   for (const Program* program : {&programs.training, &programs.evaluation}) {
     for (Value v = 0; v < program->size(); ++v) {
@@ -74,7 +80,7 @@ double bytes_bound(const TrainingPrograms& programs, int layer, const RowCounts&
       constexpr std::int64_t kGap = 64;
       elements += buffer_elements(op, rows) + kGap;
       if (program == &programs.training && op.has_rows()) {
-        elements += most_rows * padded_columns(op.columns);
+        elements += rows_of(op) * program->row_elements(op);
       }
     }
   }

@@ -75,13 +75,17 @@ class Allocator {
     for (const Value reader : readers_[index(v)]) {
       const Operation& by = program_.at(reader);
       if (by.needs_messages() && by.inputs[0] == v) {
-        p.halo = std::max(p.halo, rows_.halo(by.direction));
+        p.halo = std::max(p.halo, rows_.received_for(by));
+      }
+      // Scores of halo rows are computed from what arrives.
+      if (by.kind == OpKind::kAttend && op.kind == OpKind::kHeadDots && by.inputs.back() == v) {
+        p.halo = rows_.forward_halo;
       }
       if (by.for_placed) p.halo = std::max(p.halo, rows_.forward_halo);
     }
     // Without halo rows the features are as good as their copy.
     if (op.kind == OpKind::kCopy && p.halo == 0) return;
-    p.inner = rows_.inner;
+    p.inner = rows_.own(op.rows_of());
     if (op.for_computed) p.computed = rows_.computed;
   }
 
@@ -111,7 +115,8 @@ class Allocator {
     const Value input = op.inputs[0];
     const Operation& from = program_.at(input);
     if (instant(input) < 0 || from.constant || ends_[index(input)] == kForever ||
-        from.columns != op.columns || !has_place(input) || from.kind == OpKind::kCopy) {
+        from.columns != op.columns || from.wide != op.wide || !has_place(input) ||
+        from.kind == OpKind::kCopy) {
       return false;
     }
     return std::ranges::all_of(readers_[index(input)], [&](Value reader) {
@@ -128,7 +133,7 @@ class Allocator {
       if (!has_place(v)) continue;
       const Place& p = place(v);
       Slot& slot = this->slot(v);
-      const std::int64_t elements = p.rows() * padded_columns(program_.at(v).columns);
+      const std::int64_t elements = p.elements(program_, v);
       slot.elements =
           std::max(slot.elements, (elements + kAlignment - 1) / kAlignment * kAlignment);
       slot.begin = std::min(slot.begin, instant(v));

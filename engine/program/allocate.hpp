@@ -15,13 +15,25 @@ struct RankRows {
   std::int64_t forward_halo = 0;
   std::int64_t backward_halo = 0;
   std::int64_t computed = 0;  // of the forward halo rows, those of ComputedHalo
+  std::int64_t returned = 0;  // by other ranks, where ranks return rows (HaloReturn)
+  std::int64_t edges = 0;     // that come in, as stored
 
   std::int64_t halo(Direction direction) const {
     return direction == Direction::kForward ? forward_halo : backward_halo;
   }
+  // Rows that come in for a halo operation.
+  std::int64_t received_for(const Operation& op) const {
+    return op.returns_rows() ? returned : halo(op.direction);
+  }
+  // That a value has, but for halo and computed rows.
+  std::int64_t own(RowsOf rows_of) const {
+    return rows_of == RowsOf::kNodes   ? inner
+           : rows_of == RowsOf::kEdges ? edges + inner
+                                       : forward_halo;
+  }
 };
 
-// Where a matrix lies: its inner rows, right behind them its halo rows, where it is aggregated, and
+// Where a matrix lies: its own rows, right behind them its halo rows, where it is aggregated, and
 // behind these its computed rows, where it has them.
 struct Place {
   std::int64_t offset = -1;  // elements from the start of the block; -1: nowhere
@@ -31,6 +43,10 @@ struct Place {
 
   bool is_nowhere() const { return offset < 0; }
   std::int64_t rows() const { return inner + halo + computed; }
+  // Of the storage type, that a value takes here.
+  std::int64_t elements(const Program& program, Value value) const {
+    return rows() * program.row_elements(program.at(value));
+  }
 };
 
 struct Layout {

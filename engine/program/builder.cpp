@@ -88,11 +88,16 @@ Value Builder::linear(Value x, Value weight) {
 
 bool Builder::is_constant(Value x) const { return has_constants_ && program_.at(x).constant; }
 
-Value Builder::aggregate(Normalisation normalisation, Value x) {
+int Builder::next_channel() {
   if (channels_ == kMostChannels) {
     fail_option("--model, --layers: the model aggregates more than {} times; allowed are {}",
                 kMostChannels, kMostChannels);
   }
+  return channels_++;
+}
+
+Value Builder::aggregate(Normalisation normalisation, Value x) {
+  const int channel = next_channel();
   ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
   const bool constant = is_constant(x);
   ProgramLayer& made = program_.layers.back();
@@ -110,7 +115,50 @@ Value Builder::aggregate(Normalisation normalisation, Value x) {
                  .columns = columns(x),
                  .constant = constant && keeps_aggregates(),
                  .normalisation = normalisation,
-                 .channel = channels_++});
+                 .channel = channel});
+}
+
+Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector) {
+  ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
+  ATOLL_ASSERT(columns(z) % options.heads == 0, "{} columns, {} heads", columns(z), options.heads);
+  const int channel = next_channel();
+  if (pass_ == Pass::kEvaluation) options.dropout = 0;
+  options.site = layer();
+  Operation op{.kind = OpKind::kAttend,
+               .inputs = {z, t},
+               .columns = columns(z),
+               .normalisation = Normalisation::kEdges,
+               .channel = channel,
+               .attention = options};
+  if (options.score != AttentionScore::kDot) {
+    op.parameter = program_.at(vector).parameter;
+    op.inputs.push_back(vector);
+  }
+  if (options.score == AttentionScore::kAdditive) {
+    op.inputs.push_back(head_dots(z, vector, options.heads));
+  }
+  return append(std::move(op));
+}
+
+Value Builder::head_vector(const std::string& name, Value x, int heads) {
+  return parameter(name, heads, columns(x) / heads, Initialisation::kGlorotUniform);
+}
+
+Value Builder::head_dots(Value x, Value vector, int heads) {
+  return append({.kind = OpKind::kHeadDots,
+                 .inputs = {x, vector},
+                 .columns = heads,
+                 .parameter = program_.at(vector).parameter,
+                 .attention = {.heads = heads},
+                 .wide = true});
+}
+
+Value Builder::head_mean(Value x, int heads) {
+  if (heads == 1) return x;
+  return append({.kind = OpKind::kHeadMean,
+                 .inputs = {x},
+                 .columns = columns(x) / heads,
+                 .attention = {.heads = heads}});
 }
 
 Value Builder::propagate(Normalisation normalisation, Value x, Value weight) {

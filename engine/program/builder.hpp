@@ -47,6 +47,16 @@ class Builder {
   // moves fewer columns across the cut in one epoch, backward included, and at a tie keeps less
   // memory.
   Value propagate(Normalisation normalisation, Value x, Value weight);
+  // Attention of every node over its in-neighbours (kernels/attention.hpp). z holds what is
+  // weighted, H C columns; t what scores read of the target: as many columns as z, or, of the
+  // additive score, H: head_dots of a vector of its own. vector: the weight of the score, none of
+  // the dot product. z is a value that no other aggregate reads. A layer may draw dropout of
+  // coefficients once: its number, which this sets, keys what falls.
+  Value attend(AttentionOptions options, Value z, Value t, Value vector);
+  // A weight with a row per head, for x of as many columns as all its rows together.
+  Value head_vector(const std::string& name, Value x, int heads);
+  Value head_dots(Value x, Value vector, int heads);  // [nodes, heads]
+  Value head_mean(Value x, int heads);                // of x's columns, as many as a head has
   Value combine(float u, Value a, float v, Value b);  // u a + v b
   Value add(Value a, Value b) { return combine(1, a, 1, b); }
   // Sum of x_k W_k, as the concatenation of all x_k times one matrix, which holds the W_k one below
@@ -82,6 +92,7 @@ class Builder {
   std::string own(const std::string& name) const;  // "layers.0.bias"
   bool is_constant(Value x) const;
   bool is_trained(Value x) const;  // it depends on a parameter
+  int next_channel();
   // Of an aggregate in this layer that reads x, and is multiplied by `weight`.
   MultiplyOrder choose_order(Value x, Value weight) const;
   bool keeps_aggregates() const;

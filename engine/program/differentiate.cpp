@@ -1,6 +1,7 @@
 #include "engine/program/differentiate.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.hpp"
@@ -144,6 +145,22 @@ class Differentiation {
                        .inputs = {dy, op.inputs[1]},
                        .columns = columns,
                        .parameter = op.parameter});
+      case OpKind::kHeadDots:
+        return append({.kind = OpKind::kHeadDotsBackward,
+                       .inputs = {dy, v, op.inputs[1]},
+                       .columns = columns,
+                       .parameter = op.parameter,
+                       .attention = op.attention});
+      case OpKind::kHeadMean:
+        return append({.kind = OpKind::kHeadMeanBackward,
+                       .inputs = {dy},
+                       .columns = columns,
+                       .attention = op.attention});
+      case OpKind::kAttend:
+        // The gradient of its scores of sources is in that of z.
+        return i == 0   ? through_sources(reader, dy)
+               : i == 1 ? through_targets(reader, dy)
+                        : kNoValue;
       case OpKind::kLayerNorm:
         return append({.kind = OpKind::kLayerNormBackward,
                        .inputs = {dy, v, op.inputs[1]},
@@ -171,6 +188,50 @@ class Differentiation {
     op.kind = OpKind::kActivateBackward;
     op.inputs.push_back(activation.function == ActivationFunction::kGelu ? activate.inputs[0] : y);
     return append(op);
+  }
+
+  // What both halves of the gradient of attention have in common.
+  Operation part_of_attention(OpKind kind, const Operation& attend) const {
+    return {.kind = kind,
+            .columns = attend.columns,
+            .parameter = attend.parameter,
+            .normalisation = attend.normalisation,
+            .direction = Direction::kBackward,
+            .channel = attend.channel,
+            .attention = attend.attention};
+  }
+
+  // The half along the in-edges, which comes first whichever is asked for first.
+  Value through_targets(Value reader, Value dy) {
+    const auto made = targets_.find(reader);
+    if (made != targets_.end()) return made->second;
+    const Operation attend = program_.at(reader);
+    Operation room = part_of_attention(OpKind::kCoefficients, attend);
+    room.columns = 2 * std::int64_t{attend.attention.heads};
+    room.wide = true;
+    const Value coefficients = append(room);
+    Operation targets = part_of_attention(OpKind::kAttendTargets, attend);
+    const Operation& t = program_.at(attend.inputs[1]);
+    targets.columns = t.columns;
+    targets.wide = t.wide;
+    targets.inputs = {dy, coefficients};
+    targets.inputs.insert(targets.inputs.end(), attend.inputs.begin(), attend.inputs.end());
+    return targets_[reader] = append(targets);
+  }
+
+  // The half along the out-edges, with the rows that travel back.
+  Value through_sources(Value reader, Value dy) {
+    const Value targets = through_targets(reader, dy);
+    const Operation attend = program_.at(reader);
+    // The targets' half is read for the coefficients, which it has filled.
+    std::vector<Value> reads = {dy, program_.at(targets).inputs[1], targets};
+    reads.insert(reads.end(), attend.inputs.begin(), attend.inputs.end());
+    Operation halo = part_of_attention(OpKind::kAttendHalo, attend);
+    halo.inputs = reads;
+    reads.insert(reads.begin(), append(halo));
+    Operation sources = part_of_attention(OpKind::kAttendSources, attend);
+    sources.inputs = reads;
+    return append(sources);
   }
 
   Value through_batch_norm(const Operation& normalise, Value dy, Value x) {
@@ -204,7 +265,8 @@ class Differentiation {
               .inputs = {dy},
               .columns = op.columns,
               .parameter = op.parameter});
-    } else if (op.kind == OpKind::kLayerNorm || op.kind == OpKind::kNormalise) {
+    } else if (op.kind == OpKind::kLayerNorm || op.kind == OpKind::kNormalise ||
+               op.kind == OpKind::kHeadDots) {
       // On the way to the gradient of what it normalises, unless that needs none.
       if (!has_gradient(op.inputs[0])) gradient_through(v, 0);
     } else if (op.kind == OpKind::kScale) {
@@ -220,6 +282,7 @@ class Differentiation {
   std::vector<std::vector<Value>> readers_;  // of forward values
   std::vector<bool> trained_;                // by forward value: it depends on a parameter
   std::vector<Value> gradients_;             // by forward value, so far
+  std::map<Value, Value> targets_;           // by kAttend: its kAttendTargets
 };
 
 }  // namespace

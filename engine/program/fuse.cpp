@@ -24,9 +24,8 @@ class Fusion {
   }
 
  private:
-  static bool writes_with_tail(OpKind kind) {
-    return kind == OpKind::kLinear || kind == OpKind::kAggregate;
-  }
+  static bool can_add(OpKind kind) { return kind == OpKind::kLinear || kind == OpKind::kAggregate; }
+  static bool writes_with_tail(OpKind kind) { return can_add(kind) || kind == OpKind::kAttend; }
 
   bool is_output(Value v) const {
     return std::ranges::find(program_.outputs, v) != program_.outputs.end();
@@ -62,7 +61,7 @@ class Fusion {
       std::swap(first, joined);
     }
     Operation op = program_.at(joined);
-    const bool joins = writes_with_tail(op.kind) && op.tail.absent() && op.added_to == kNoValue &&
+    const bool joins = can_add(op.kind) && op.tail.absent() && op.added_to == kNoValue &&
                        op.scope == add.scope && !op.constant && first != joined &&
                        !program_.at(first).constant && is_only_reader(v, joined) &&
                        is_only_reader(v, first);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/exchange/halo_return.hpp"
+
 namespace atl {
 
 namespace {
@@ -32,7 +34,7 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
       // Libraries of devices are slow where rows start anywhere; a CPU arranges operands anew.
       parameters_(options.dtype, /*pads_operands=*/!rank.backend.host_accessible()) {
   for (const Operation& op : training.operations) {
-    if (op.kind != OpKind::kAggregate || operators_.contains(op.normalisation)) continue;
+    if (!op.needs_messages() || operators_.contains(op.normalisation)) continue;
     operators_[op.normalisation] = std::make_unique<GraphOperators>(
         rank.backend, rank.queue, graph, op.normalisation, options.recomputation);
     if (op.constant) computed_halo_ = operators_[op.normalisation]->computed_halo();
@@ -40,7 +42,9 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
   rows_ = {.inner = graph.inner(),
            .forward_halo = graph.forward.halo.halo_rows(),
            .backward_halo = graph.backward.halo.halo_rows(),
-           .computed = computed_halo_ != nullptr ? computed_halo_->rows() : 0};
+           .computed = computed_halo_ != nullptr ? computed_halo_->rows() : 0,
+           .returned = graph.forward.halo.sent_rows(),
+           .edges = graph.forward.csr.nnz()};
   central_ = {0, graph.central};
   marginal_ = {graph.central, graph.inner()};
   for (const DeclaredParameter& p : training.parameters) {
@@ -107,7 +111,7 @@ std::int64_t Network::activation_bytes() const {
     const auto& by = readers[static_cast<std::size_t>(v)];
     const Place& place = training_.layout.places[static_cast<std::size_t>(v)];
     if (by.empty() || by.back() < loss || place.is_nowhere()) continue;
-    elements += place.inner * padded_columns(program.at(v).columns);
+    elements += place.inner * program.row_elements(program.at(v));
   }
   return elements * bytes_of(options_.dtype);
 }
@@ -169,10 +173,10 @@ MatrixView Network::whole(const Pass& pass, Value value) const {
     return {const_cast<void*>(features_.data), features_.rows, features_.cols, features_.stride,
             features_.dtype};
   }
-  const std::int64_t columns = pass.program.at(value).columns;
+  const Operation& op = pass.program.at(value);
   auto* const start = static_cast<std::byte*>(block_->view().data);
-  return {start + place.offset * bytes_of(options_.dtype), place.inner + place.halo, columns,
-          padded_columns(columns), options_.dtype};
+  return {start + place.offset * bytes_of(options_.dtype), place.inner + place.halo, op.columns,
+          padded_columns(op.columns), op.wide ? parameter_dtype(options_.dtype) : options_.dtype};
 }
 
 MatrixView Network::computed_rows(const Pass& pass, Value value) const {
@@ -323,6 +327,28 @@ void Network::run_call(const Execution& execution, const Call& call) {
                          epilogue_of(execution, op, call.rows));
       return;
     }
+    case OpKind::kAttend:
+    case OpKind::kCoefficients:
+    case OpKind::kAttendTargets:
+    case OpKind::kAttendHalo:
+    case OpKind::kAttendSources:
+      run_attention(execution, call);
+      return;
+    case OpKind::kHeadDots:
+      rank_.backend.head_dots(rank_.queue, rows(input(0)), row_vector(op.parameter),
+                              rows(call.value));
+      return;
+    case OpKind::kHeadDotsBackward:
+      rank_.backend.head_dots_backward(rank_.queue, rows(input(0)), rows(input(1)),
+                                       row_vector(op.parameter), rows(call.value),
+                                       row_gradient(op.parameter));
+      return;
+    case OpKind::kHeadMean:
+      rank_.backend.head_mean(rank_.queue, rows(input(0)), rows(call.value));
+      return;
+    case OpKind::kHeadMeanBackward:
+      rank_.backend.head_mean_backward(rank_.queue, rows(input(0)), rows(call.value));
+      return;
     case OpKind::kBias:
     case OpKind::kActivate:
     case OpKind::kNormalise:
@@ -425,6 +451,96 @@ void Network::run_call(const Execution& execution, const Call& call) {
   }
 }
 
+namespace {
+
+// A matrix without gaps between its rows as one row.
+MatrixView flat(MatrixView m) {
+  ATOLL_ASSERT(m.stride == m.cols);
+  return {m.data, 1, m.rows * m.cols, m.rows * m.cols, m.dtype};
+}
+
+}  // namespace
+
+ConstMatrixView Network::row_vector(int parameter) { return flat(parameters_.value(parameter)); }
+
+MatrixView Network::row_gradient(int parameter) { return flat(parameters_.gradient(parameter)); }
+
+// Inputs: see Builder::attend and Differentiation.
+void Network::run_attention(const Execution& execution, const Call& call) {
+  const Pass& pass = execution.pass;
+  const Operation& op = pass.program.at(call.value);
+  if (op.kind == OpKind::kCoefficients) return;
+  const GraphOperators& operators = *operators_.at(op.normalisation);
+  const HaloReturn& back = *operators.halo_return();
+  const SparseOperator& matrix = operators.forward().matrix;
+  const RowRange range = range_of(call.rows);
+
+  const std::size_t first = op.kind == OpKind::kAttend          ? 0
+                            : op.kind == OpKind::kAttendTargets ? 2
+                            : op.kind == OpKind::kAttendHalo    ? 3
+                                                                : 4;
+  const auto of_forward = [&](std::size_t i) { return op.inputs[first + i]; };
+  const MatrixView z = whole(pass, of_forward(0));
+  const ConstMatrixView t = whole(pass, of_forward(1));
+  AttentionSpec attention;
+  attention.score = op.attention.score;
+  attention.heads = op.attention.heads;
+  attention.with_self = op.attention.with_self;
+  if (op.parameter >= 0) attention.vector = row_vector(op.parameter);
+  if (op.attention.score == AttentionScore::kAdditive) {
+    MatrixView scores = whole(pass, of_forward(3));
+    attention.source_scores = scores;
+    // Marginal rows come when halo rows are there.
+    if (op.kind == OpKind::kAttend && call.rows != Rows::kCentral && z.rows > rows_.inner) {
+      const RowRange halo{rows_.inner, z.rows};
+      rank_.backend.head_dots(rank_.queue, z.rows_in(halo), attention.vector, scores.rows_in(halo));
+    }
+  }
+  attention.dropout = {.key = {rank_.seed, RandomStream::kAttentionDropout,
+                               static_cast<std::uint8_t>(op.attention.site),
+                               static_cast<std::uint32_t>(execution.round.epoch)},
+                       .rate = dropout_threshold(op.attention.dropout),
+                       .row_ids = rank_.inner_ids,
+                       .col_ids = back.column_ids(),
+                       .state = execution.round.state};
+  const auto coefficients = [&](Value value) {
+    const std::int64_t rows = rows_.edges + (attention.with_self ? rows_.inner : 0);
+    return whole(pass, value).rows_in({0, rows});
+  };
+  const auto inner = [&](Value value) { return whole(pass, value).rows_in({0, rows_.inner}); };
+  const auto gradient_of = [&](AttentionScore score) {
+    return op.attention.score == score ? row_gradient(op.parameter) : MatrixView{};
+  };
+  switch (op.kind) {
+    case OpKind::kAttend:
+      rank_.backend.attend(rank_.queue, matrix, range, z, t, attention, inner(call.value),
+                           epilogue_of(execution, op, call.rows));
+      return;
+    case OpKind::kAttendTargets:
+      rank_.backend.attend_backward_targets(
+          rank_.queue, matrix, range, z, t, inner(op.inputs[0]), attention, inner(call.value),
+          coefficients(op.inputs[1]), gradient_of(AttentionScore::kGatv2));
+      return;
+    case OpKind::kAttendHalo:
+      // Only marginal rows have halo rows among their sources.
+      if (call.rows == Rows::kCentral || z.rows == rows_.inner) return;
+      rank_.backend.attend_backward_sources(
+          rank_.queue, matrix, back.edges(), {rows_.inner, z.rows}, z, t, inner(op.inputs[0]),
+          coefficients(op.inputs[1]), attention,
+          whole(pass, call.value).rows_in({0, rows_.forward_halo}),
+          gradient_of(AttentionScore::kAdditive));
+      return;
+    default:
+      rank_.backend.attend_backward_sources(rank_.queue, matrix, back.edges(), range, z, t,
+                                            inner(op.inputs[1]), coefficients(op.inputs[2]),
+                                            attention, inner(call.value).rows_in(range),
+                                            gradient_of(AttentionScore::kAdditive));
+      if (call.rows == Rows::kCentral || rows_.returned == 0) return;
+      rank_.backend.spmm(rank_.queue, back.sums(), range, whole(pass, op.inputs[0]), 1,
+                         inner(call.value));
+  }
+}
+
 void Network::run_small(const Execution& execution, const Operation& op) {
   switch (op.kind) {
     case OpKind::kStatistics: {
@@ -492,7 +608,7 @@ void Network::poison_dead(const Pass& pass, const Block& block) {
                                                  : begins)[static_cast<std::size_t>(first.value)];
   const auto bytes_of_place = [&](Value v) {
     const Place& place = pass.layout.places[static_cast<std::size_t>(v)];
-    const std::int64_t elements = place.rows() * padded_columns(pass.program.at(v).columns);
+    const std::int64_t elements = place.elements(pass.program, v);
     return std::pair(place.offset * bytes_of(options_.dtype),
                      (place.offset + elements) * bytes_of(options_.dtype));
   };

@@ -126,6 +126,10 @@ class Network {
   void run_blocks(const Execution& execution, std::span<const Block> blocks);
   void run_call(const Execution& execution, const Call& call);
   void run_small(const Execution& execution, const Operation& op);
+  void run_attention(const Execution& execution, const Call& call);
+  // A parameter with a row per head, and its gradient, as one row.
+  ConstMatrixView row_vector(int parameter);
+  MatrixView row_gradient(int parameter);
   std::span<const Block> backward_blocks() const;
   std::span<const Block> step_blocks() const;
   void poison_dead(const Pass& pass, const Block& block);

@@ -27,6 +27,15 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"maximum gradient", Reach::kRow, true, true},
     {"scale", Reach::kRow, true, true},
     {"scale gradient", Reach::kSum, false, false},
+    {"head dots", Reach::kRow, true, false},
+    {"head dots backward", Reach::kRow, true, false},
+    {"head mean", Reach::kRow, true, false},
+    {"head mean backward", Reach::kRow, true, false},
+    {"attend", Reach::kHalo, true, false},
+    {"coefficients", Reach::kRow, true, false, RowsOf::kEdges},
+    {"attend backward, targets", Reach::kRow, true, false},
+    {"attend backward, halo rows", Reach::kRow, true, false, RowsOf::kHalo},
+    {"attend backward, sources", Reach::kHalo, true, false},
     {"layer norm", Reach::kRow, true, false},
     {"layer norm backward", Reach::kRow, true, true},
     {"moments", Reach::kWhole, false, false},
@@ -50,6 +59,8 @@ constexpr auto kTraits = std::to_array<OpTraits>({
 const OpTraits& traits_of(OpKind kind) { return kTraits[static_cast<std::size_t>(kind)]; }
 
 bool Operation::has_rows() const { return traits_of(kind).has_rows || through != kNoValue; }
+
+RowsOf Operation::rows_of() const { return traits_of(kind).rows_of; }
 
 bool Operation::needs_messages() const { return traits_of(kind).reach == Reach::kHalo; }
 
@@ -99,6 +110,12 @@ std::string to_string(const Program& program, Value value) {
     text += fmt::format(" {} {} channel {}", to_string(op.normalisation), to_string(op.direction),
                         op.channel);
   }
+  if (op.kind == OpKind::kAttend) {
+    text += fmt::format(" {} heads {} channel {}", to_string(op.attention.score),
+                        op.attention.heads, op.channel);
+    if (op.attention.dropout > 0) text += fmt::format(" dropout {}", op.attention.dropout);
+  }
+  if (op.returns_rows()) text += fmt::format(" channel {}", op.channel);
   for (const Value input : op.inputs) text += fmt::format(" %{}", input);
   if (op.kind == OpKind::kCombine && !adds) {
     text += fmt::format(" times {}", op.first_factor);

@@ -10,6 +10,7 @@
 #include "base/philox.hpp"
 #include "engine/exchange/distributed_operator.hpp"
 #include "engine/program/parameters.hpp"
+#include "kernels/attention.hpp"
 
 namespace atl {
 
@@ -27,14 +28,25 @@ enum class OpKind : std::uint8_t {
   // u a + v b, or u a; where both factors are 1, fuse lets the later one add to the other if it
   // can.
   kCombine,
-  kBias,               // x + b
-  kBiasGradient,       // adds column sums of dy to the gradient of b
-  kActivate,           // dropout(f(x))
-  kActivateBackward,   // dx from dy and y, or, of gelu, x
-  kMaximum,            // the larger of a and b, element by element
-  kMaximumGradient,    // dy where a was taken (ties too), or where b was
-  kScale,              // e x with a trained number e
-  kScaleGradient,      // adds the sum of dy x to the gradient of e
+  kBias,              // x + b
+  kBiasGradient,      // adds column sums of dy to the gradient of b
+  kActivate,          // dropout(f(x))
+  kActivateBackward,  // dx from dy and y, or, of gelu, x
+  kMaximum,           // the larger of a and b, element by element
+  kMaximumGradient,   // dy where a was taken (ties too), or where b was
+  kScale,             // e x with a trained number e
+  kScaleGradient,     // adds the sum of dy x to the gradient of e
+  // Attention (kernels/attention.hpp). z, t and the scores of z's rows are values.
+  kHeadDots,          // per head the product of a row with a trained vector
+  kHeadDotsBackward,  // dx; adds to the gradient of the vector
+  kHeadMean,          // the mean over heads
+  kHeadMeanBackward,
+  kAttend,         // rows of neighbours of z, weighted
+  kCoefficients,   // room for what the next one finds out about edges
+  kAttendTargets,  // dt; fills the coefficients
+  // What halo rows of z get, for their owners; and dz, with what other ranks return.
+  kAttendHalo,
+  kAttendSources,
   kLayerNorm,          // Ba et al. 2016
   kLayerNormBackward,  // dx; adds to the gradients of gamma and beta
   // Batch norm (Ioffe & Szegedy 2015) with statistics over all ranks, see Backend.
@@ -64,11 +76,19 @@ enum class Reach : std::uint8_t {
   kSmall,  // none
 };
 
+// What the rows of a value stand for.
+enum class RowsOf : std::uint8_t {
+  kNodes,  // inner nodes, and halo rows behind them where neighbours are read
+  kEdges,  // in-edges of inner nodes, then the nodes themselves
+  kHalo,   // forward halo rows, and behind them those that other ranks return (HaloReturn)
+};
+
 struct OpTraits {
   const char* name;
   Reach reach;
   bool has_rows;   // see Operation::has_rows
   bool may_be_in;  // its value may lie where its first input lies
+  RowsOf rows_of = RowsOf::kNodes;
 };
 const OpTraits& traits_of(OpKind kind);
 
@@ -93,6 +113,16 @@ struct Tail {
 
   bool absent() const { return statistics == kNoValue && bias == kNoValue && activation.absent(); }
   bool operator==(const Tail&) const = default;
+};
+
+// Of an operation on heads.
+struct AttentionOptions {
+  AttentionScore score = AttentionScore::kAdditive;
+  int heads = 1;
+  bool with_self = true;  // nodes attend to themselves
+  double dropout = 0;     // of coefficients
+  int site = 0;           // keys the random numbers
+  bool operator==(const AttentionOptions&) const = default;
 };
 
 struct Operation {
@@ -122,6 +152,9 @@ struct Operation {
   float second_factor = 1;
   bool ordered = false;    // an addition whose second term must be added to the first
   bool of_second = false;  // the gradient of a maximum: for the second of the two
+  AttentionOptions attention = {};
+  // Its value has the parameters' type, also where others are stored in a narrower one.
+  bool wide = false;
   // Boundary recomputation: it is run for computed rows, too, where its first input's rows may
   // lie in another value; or for halo rows that were computed.
   bool for_computed = false;
@@ -131,8 +164,12 @@ struct Operation {
 
   // True if its value is a matrix with a row per node.
   bool has_rows() const;
+  RowsOf rows_of() const;
   // True for a halo operation: it reads rows of neighbours in its first input, so messages.
   bool needs_messages() const;
+  // True if its messages are rows that ranks return to their owners, against the direction of the
+  // forward ones (HaloReturn).
+  bool returns_rows() const { return kind == OpKind::kAttendSources; }
   bool operator==(const Operation&) const = default;
 };
 
@@ -191,12 +228,17 @@ struct Program {
   std::vector<Value> outputs;  // that are read when the program has run
   Value logits = kNoValue;
   Value embeddings = kNoValue;  // what the last layer gets, or, where there is one, the head
+  int wide_elements = 1;        // of the storage type, that a wide one takes (Operation::wide)
 
   const Operation& at(Value value) const { return operations[static_cast<std::size_t>(value)]; }
   Operation& at(Value value) { return operations[static_cast<std::size_t>(value)]; }
   int size() const { return static_cast<int>(operations.size()); }
   const Scope& scope_of(Value value) const {
     return scopes[static_cast<std::size_t>(at(value).scope)];
+  }
+  // Of the storage type, with padding, in a row of its value.
+  std::int64_t row_elements(const Operation& op) const {
+    return padded_columns(op.columns) * (op.wide ? wide_elements : 1);
   }
   // The first operation of the scope kLoss, or size().
   int forward_end() const;

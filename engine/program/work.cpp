@@ -22,8 +22,8 @@ std::int64_t RankShape::rows_in(Rows range) const {
 
 std::int64_t RankShape::edges_in(Rows range) const {
   return range == Rows::kMarginal  ? marginal_edges
-         : range == Rows::kCentral ? edges - marginal_edges
-                                   : edges;
+         : range == Rows::kCentral ? rows.edges - marginal_edges
+                                   : rows.edges;
 }
 
 namespace {
@@ -63,6 +63,37 @@ SpanWork aggregate_work(const Operation& op, Rows rows, const RankShape& shape, 
                    counted(shape.rows.inner, op.columns, dtype));
 }
 
+// Of the three parts of attention. How many edges leave halo rows is not known from counts: the
+// work along them is that of the inner rows as well.
+SpanWork attention_part_work(const Program& program, const Operation& op, Rows rows,
+                             const RankShape& shape, DType dtype) {
+  if (op.kind == OpKind::kAttendHalo) return {};
+  const AttentionOptions& attention = op.attention;
+  const DType wide = parameter_dtype(dtype);
+  const auto bytes = [&](std::int64_t columns, DType type) {
+    return static_cast<double>(shape.rows_in(rows) * columns * bytes_of(type));
+  };
+  const bool additive = attention.score == AttentionScore::kAdditive;
+  const std::int64_t t_columns = additive ? attention.heads : op.columns;
+  const double t_bytes = bytes(t_columns, additive ? wide : dtype);
+  const std::int64_t coefficient_bytes = 2 * attention.heads * bytes_of(wide);
+  const SparseRows sparse{.rows = static_cast<double>(shape.rows_in(rows)),
+                          .edges = static_cast<double>(shape.edges_in(rows)),
+                          .columns = shape.rows.inner + shape.rows.forward_halo};
+  if (op.kind == OpKind::kAttend) {
+    return attention_work(sparse, counted(sparse.columns, op.columns, dtype), 2, 0,
+                          t_bytes + bytes(op.columns, dtype));
+  }
+  if (op.kind == OpKind::kAttendTargets) {
+    const std::int64_t columns = program.at(op.inputs[2]).columns;
+    return attention_work(sparse, counted(sparse.columns, columns, dtype), 4, coefficient_bytes,
+                          2 * t_bytes + bytes(columns, dtype));
+  }
+  const std::int64_t of_score = additive ? 0 : t_columns * bytes_of(dtype);
+  return attention_work(sparse, counted(shape.rows.inner, op.columns, dtype), additive ? 1 : 2,
+                        8 + coefficient_bytes + of_score, 2 * bytes(op.columns, dtype));
+}
+
 SpanWork step_work(const Program& program, DType dtype) {
   const DType wide = parameter_dtype(dtype);
   const std::int64_t elements = parameter_sizes(program, /*pads_operands=*/false).values();
@@ -91,6 +122,20 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
       return product_work(program, call, rows, dtype);
     case OpKind::kAggregate:
       return aggregate_work(op, call.rows, shape, dtype);
+    case OpKind::kAttend:
+    case OpKind::kAttendTargets:
+    case OpKind::kAttendHalo:
+    case OpKind::kAttendSources:
+      return attention_part_work(program, op, call.rows, shape, dtype);
+    case OpKind::kHeadDots:
+      return streaming_work({counted(rows, program.at(op.inputs[0]).columns, dtype),
+                             counted(rows, op.columns, parameter_dtype(dtype))});
+    case OpKind::kHeadDotsBackward:
+      return streaming_work({counted(rows, op.attention.heads, parameter_dtype(dtype)), x, x});
+    case OpKind::kHeadMean:
+      return streaming_work({x, counted(rows, op.columns * op.attention.heads, dtype)});
+    case OpKind::kHeadMeanBackward:
+      return streaming_work({x, counted(rows, op.columns / op.attention.heads, dtype)});
     case OpKind::kCopy:
       // Without halo rows the features are as good as their copy, see allocate().
       return shape.rows.forward_halo == 0 ? SpanWork{} : streaming_work({x, x});

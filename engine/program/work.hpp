@@ -9,12 +9,9 @@ namespace atl {
 // What a rank holds of a graph.
 struct RankShape {
   RankRows rows;
-  std::int64_t marginal = 0;  // of the inner rows
-  // Edges of the inner rows, as stored; of a directed graph those that come in, which count
-  // backward too.
-  std::int64_t edges = 0;
-  std::int64_t marginal_edges = 0;
-  bool weighted = false;  // edges have values
+  std::int64_t marginal = 0;        // of the inner rows
+  std::int64_t marginal_edges = 0;  // of rows.edges, which count backward too
+  bool weighted = false;            // edges have values
 
   std::int64_t rows_in(Rows range) const;
   std::int64_t edges_in(Rows range) const;

@@ -93,7 +93,6 @@ class Chooser {
     };
     const RankShape shape{.rows = trainer_.network().rank_rows(),
                           .marginal = graph.marginal(),
-                          .edges = edges_in(0, graph.inner()),
                           .marginal_edges = edges_in(graph.central, graph.inner()),
                           .weighted = !graph.forward.csr.values.empty()};
     double bytes = 0;
@@ -103,7 +102,7 @@ class Chooser {
     }
     for (const Operation& op : program.operations) {
       if (!op.needs_messages()) continue;
-      const std::int64_t values = shape.rows.halo(op.direction) * op.columns;
+      const std::int64_t values = shape.rows.received_for(op) * op.columns;
       bytes +=
           kBytesPerMessageByte * static_cast<double>(values * bytes_of(trainer_.model().dtype));
     }

@@ -50,6 +50,8 @@ PygConvolution sage_row(std::string_view convolution, std::string_view construct
 
 constexpr std::string_view kMean =
     "WeightedSAGE({in}, {out}, aggr=\"mean\", root_weight={root}, bias={bias})";
+// Weights of edges are not read.
+constexpr std::string_view kAttend = "{conv}({x}, edge_index)";
 constexpr std::string_view kSum =
     "WeightedSAGE({in}, {out}, aggr=\"sum\", root_weight={root}, bias={bias})";
 
@@ -84,13 +86,37 @@ const std::vector<PygConvolution>& pyg_convolutions() {
        .import = "GCN2Conv",
        .constructor = "GCN2Conv({out}, alpha={alpha}, theta={theta}, layer={number})",
        .call = "{conv}({x}, start, edge_index, edge_weight)",
-       .tensors = {{"weight", "weight1", /*multiplies_as_is=*/true}}},
+       .tensors = {{"weight", "weight1", PygTensor::Form::kAsItIs}}},
       // A step of APPNP without its share of the first row is S x.
       {.convolution = "appnp",
        .import = "APPNP",
        .constructor = "APPNP(K=1, alpha=0)",
        .call = "(1 - {alpha}) * {conv}({x}, edge_index, edge_weight) + {alpha} * start"},
       {.convolution = "sgc", .import = "APPNP", .constructor = "APPNP(K=1, alpha=0)"},
+      {.convolution = "gat",
+       .import = "GATConv",
+       .constructor = "GATConv({in}, {head_out}, {heads}, concat={concat}, "
+                      "dropout={attention_dropout}, add_self_loops={self}, bias={bias})",
+       .call = kAttend,
+       .roots = {Root::kNone, Root::kIdentity},
+       .tensors = {{"weight", "lin.weight"},
+                   {"attention_source", "att_src", PygTensor::Form::kPerHead},
+                   {"attention_target", "att_dst", PygTensor::Form::kPerHead},
+                   {"bias", "bias"}}},
+      // Its flag `bias` is about all three.
+      {.convolution = "gatv2",
+       .import = "GATv2Conv",
+       .constructor = "GATv2Conv({in}, {head_out}, {heads}, concat={concat}, "
+                      "dropout={attention_dropout}, add_self_loops={self})",
+       .call = kAttend,
+       .roots = {Root::kNone, Root::kIdentity},
+       .tensors = {{"weight", "lin_l.weight"},
+                   {"source_bias", "lin_l.bias"},
+                   {"target_weight", "lin_r.weight"},
+                   {"target_bias", "lin_r.bias"},
+                   {"attention", "att", PygTensor::Form::kPerHead},
+                   {"bias", "bias"}},
+       .has_bias = true},
       {.convolution = "none",
        .import = "",
        .constructor = "torch.nn.Linear({in}, {out}, bias={bias})",

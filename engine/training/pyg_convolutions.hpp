@@ -11,15 +11,20 @@ namespace atl {
 
 // One tensor, or a norm with several, of a layer in both programs.
 struct PygTensor {
-  std::string_view own;           // behind "layers.N."
-  std::string_view pyg;           // behind "convs.N."
-  bool multiplies_as_is = false;  // a weight that PyG doesn't transpose
+  // Weights are transposed in PyG, but for those that it multiplies with as they are and for
+  // vectors of heads, [heads, columns], which it has as [1, heads, columns].
+  enum class Form : std::uint8_t { kTransposed, kAsItIs, kPerHead };
+
+  std::string_view own;  // behind "layers.N."
+  std::string_view pyg;  // behind "convs.N."
+  Form form = Form::kTransposed;
 };
 
 // Text of these is Python, in which names in braces are replaced: {in} and {out} columns, {bias},
 // {root} (a weight of its own for the node's row), {alpha}, {theta}, {number} (of the layer in its
 // run), {epsilon} and {trains_epsilon} of GIN with {hidden_bias}, {hidden_norm} and {activation}
-// inside its MLP.
+// inside its MLP, {heads}, {head_out} (columns of each), {concat}, {attention_dropout} and {self}
+// of attention.
 struct PygConvolution {
   std::string_view convolution;      // see convolution_names()
   std::string_view import;           // from torch_geometric.nn; "": nothing
@@ -30,6 +35,7 @@ struct PygConvolution {
   std::vector<Root> roots = {};  // that it can do; kUsual: what the convolution usually has
   std::vector<PygTensor> tensors = {};
   bool has_epsilon = false;  // as a tensor, also where it isn't trained
+  bool has_bias = false;     // the same
 };
 
 // One row per convolution that PyG has a class for.

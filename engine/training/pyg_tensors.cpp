@@ -80,7 +80,7 @@ std::optional<std::string_view> tail_of(std::string_view rest, std::string_view 
 
 struct PygName {
   std::string name;
-  bool multiplies_as_is = false;
+  PygTensor::Form form = PygTensor::Form::kTransposed;
 };
 
 PygName pyg_name(const std::string& own, const ModelDescription& model) {
@@ -92,7 +92,7 @@ PygName pyg_name(const std::string& own, const ModelDescription& model) {
   const auto layer = static_cast<std::size_t>(name->layer);
   for (const PygTensor& tensor : pyg_convolution(model.layers.at(layer), layer).tensors) {
     if (const auto tail = tail_of(name->rest, tensor.own)) {
-      return {fmt::format("convs.{}.{}{}", layer, tensor.pyg, *tail), tensor.multiplies_as_is};
+      return {fmt::format("convs.{}.{}{}", layer, tensor.pyg, *tail), tensor.form};
     }
   }
   if (const auto tail = tail_of(name->rest, "norm")) {
@@ -106,9 +106,12 @@ TensorPair pair_of(const DeclaredParameter& parameter, const ModelDescription& m
   const PygName pyg = pyg_name(parameter.name, model);
   const bool is_matrix = parameter.initialisation == Initialisation::kGlorotUniform;
   TensorPair pair{.own = own_tensor(parameter), .pyg = {pyg.name, "F32", {parameter.columns}}};
-  pair.transposed = is_matrix && !pyg.multiplies_as_is;
+  pair.transposed = is_matrix && pyg.form == PygTensor::Form::kTransposed;
   if (pair.transposed) pair.pyg.shape.push_back(parameter.rows);
   if (is_matrix && !pair.transposed) pair.pyg.shape = pair.own.shape;
+  if (pyg.form == PygTensor::Form::kPerHead) {
+    pair.pyg.shape = {1, parameter.rows, parameter.columns};
+  }
   return pair;
 }
 
@@ -132,15 +135,25 @@ std::vector<TensorPair> all_pairs(const ModelConfig& config) {
 std::map<std::string, NamedTensor> constants(const ModelConfig& config) {
   std::map<std::string, NamedTensor> result;
   const ModelDescription model = describe(config);
+  const Program program = model_program(config, Pass::kEvaluation);
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerDescription& layer = model.layers[l];
+    const std::string bias = fmt::format("layers.{}.bias", l);
+    if (pyg_convolution(layer, l).has_bias &&
+        std::ranges::count(program.parameters, bias, &DeclaredParameter::name) == 0) {
+      const auto columns = program.at(program.layers[l].output).columns;
+      result[fmt::format("convs.{}.bias", l)] = {
+          "F32",
+          {columns},
+          std::vector<std::byte>(static_cast<std::size_t>(columns) * sizeof(float))};
+    }
     if (!pyg_convolution(layer, l).has_epsilon || layer.root == Root::kEpsilon) continue;
     const float epsilon = layer.root == Root::kNone ? -1.0F : 0.0F;
     NamedTensor tensor{"F32", {1}, std::vector<std::byte>(sizeof(float))};
     std::memcpy(tensor.bytes.data(), &epsilon, sizeof(float));
     result[fmt::format("convs.{}.eps", l)] = tensor;
   }
-  for (const DeclaredNorm& norm : model_program(config, Pass::kEvaluation).norms) {
+  for (const DeclaredNorm& norm : program.norms) {
     result[pyg_name(norm.name + kCounter, model).name] = {
         "I64", {}, std::vector<std::byte>(sizeof(std::int64_t))};
   }
@@ -187,10 +200,15 @@ NamedTensor carried_over(const NamedTensor& tensor, const ExpectedTensor& from,
   return result;
 }
 
-float first_number(const NamedTensor& tensor) {
-  float number = 0;
-  std::memcpy(&number, tensor.bytes.data(), sizeof(float));
-  return number;
+// The first number that differs from that of another tensor of the same shape, and that one.
+std::pair<float, float> first_difference(const NamedTensor& tensor, const NamedTensor& other) {
+  std::pair<float, float> numbers;
+  for (std::size_t at = 0; at < tensor.bytes.size(); at += sizeof(float)) {
+    std::memcpy(&numbers.first, tensor.bytes.data() + at, sizeof(float));
+    std::memcpy(&numbers.second, other.bytes.data() + at, sizeof(float));
+    if (numbers.first != numbers.second) break;
+  }
+  return numbers;
 }
 
 // The first few of `items`, and how many more there are.
@@ -268,8 +286,8 @@ SafetensorsFile initial_weights(const SafetensorsFile& file, const ModelConfig& 
   require_tensors(file, expected, model, place);
   for (const auto& [name, tensor] : fixed) {
     if (name.ends_with(kCounter) || file.tensors.at(name).bytes == tensor.bytes) continue;
-    fail_input("{}: tensor '{}' is {}; this model has {} there", place, name,
-               first_number(file.tensors.at(name)), first_number(tensor));
+    const auto [found, fixed_number] = first_difference(file.tensors.at(name), tensor);
+    fail_input("{}: tensor '{}' has {}; this model has {} there", place, name, found, fixed_number);
   }
   SafetensorsFile result;
   for (const TensorPair& pair : pairs) {

@@ -52,6 +52,10 @@ MODELS = [words.split() for words in (
     "--model gcn --jump sum --norm-place before --norm batch",
     "--model sage --jump max --norm batch",
     "--model gcn --jump concatenate --norm layer --norm-place before",
+    "--model gat --heads 4 --activation elu --attention-dropout 0.3 --output-heads 2",
+    "--model gat --heads 2 --average-heads on --norm batch --root none",
+    "--model gatv2 --heads 4 --skip linear --layers 2",
+    "--model gatv2 --heads 2 --norm layer --jump concatenate --root none",
     "--model-file model.toml")]
 MODEL_FILE = """
 input = {columns = 8, activation = "gelu", dropout = 0.3}

@@ -165,6 +165,67 @@ Matrix norm_or_bias(Model& model, const std::string& prefix, const std::string& 
   return z + tensors.at(name + "bias");
 }
 
+double leaky(double value) { return value > 0 ? value : 0.2 * value; }
+
+// Of edge from -> to, in head h: Velickovic et al. 2018, eq. 3; Brody et al. 2022, eq. 7; the
+// scaled dot product. z of the source, t of the target.
+double attention_score(const Model& model, const std::string& prefix, const std::string& kind,
+                       const Matrix& z, const Matrix& t, int from, int to, int h, int columns) {
+  double score = 0;
+  for (int c = 0; c < columns; ++c) {
+    const int j = h * columns + c;
+    if (kind == "gat") {
+      score += model.tensors.at(prefix + "attention_source")(h, c) * z(from, j) +
+               model.tensors.at(prefix + "attention_target")(h, c) * z(to, j);
+    } else if (kind == "gatv2") {
+      score += model.tensors.at(prefix + "attention")(h, c) * leaky(z(from, j) + t(to, j));
+    } else {
+      score += z(from, j) * t(to, j) / std::sqrt(columns);
+    }
+  }
+  return kind == "gat" ? leaky(score) : score;
+}
+
+Matrix attention(const Model& model, const std::string& prefix, const Layer& layer,
+                 const Graph& graph, const Matrix& x) {
+  const auto tensor = [&](const char* name) { return model.tensors.at(prefix + name); };
+  const bool is_v2 = layer.convolution == "gatv2";
+  Matrix z = x * tensor("weight");
+  Matrix t;
+  if (layer.convolution != "gat") t = x * tensor("target_weight");
+  if (is_v2) z = z + tensor("source_bias"), t = t + tensor("target_bias");
+  const int columns = z.cols / layer.heads;
+  Matrix y(z.rows, z.cols);
+  for (int to = 0; to < graph.nodes; ++to) {
+    std::vector<int> sources;  // parallel edges count as often as they are there
+    const bool with_self = layer.root != "none";
+    for (const Edge& edge : graph.edges) {
+      if (edge.to == to && !(with_self && edge.from == to)) sources.push_back(edge.from);
+    }
+    if (with_self) sources.push_back(to);
+    for (int h = 0; h < layer.heads; ++h) {
+      double total = 0;
+      std::vector<double> weights;
+      for (const int from : sources) {
+        weights.push_back(std::exp(
+            attention_score(model, prefix, layer.convolution, z, t, from, to, h, columns)));
+        total += weights.back();
+      }
+      for (std::size_t k = 0; k < sources.size(); ++k) {
+        for (int c = 0; c < columns; ++c) {
+          y(to, h * columns + c) += weights[k] / total * z(sources[k], h * columns + c);
+        }
+      }
+    }
+  }
+  if (!layer.averages_heads) return y;
+  Matrix mean(y.rows, columns);
+  for (int i = 0; i < y.rows; ++i) {
+    for (int j = 0; j < y.cols; ++j) mean(i, j % columns) += y(i, j) / layer.heads;
+  }
+  return mean;
+}
+
 // Without bias. first: what the first of `number` layers alike up to this one got.
 Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, const Graph& graph,
                    const Matrix& x, const Matrix& first, int number, Mode mode) {
@@ -172,6 +233,9 @@ Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, 
   const std::string& kind = layer.convolution;
   if (kind == "none") return x * tensor("weight");
   if (kind == "sgc") return symmetric(graph) * x;
+  if (kind == "gat" || kind == "gatv2" || kind == "dot") {
+    return attention(model, prefix, layer, graph, x);
+  }
   if (kind == "appnp" || kind == "gcnii") {
     const Matrix z = (1 - layer.alpha) * (symmetric(graph) * x) + layer.alpha * first;
     if (kind == "appnp") return z;

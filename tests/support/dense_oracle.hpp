@@ -47,6 +47,8 @@ struct Layer {
   std::string root = "usual";
   double alpha = 0.1;
   double theta = 0.5;
+  int heads = 1;  // of attention
+  bool averages_heads = false;
 };
 
 struct Model {

@@ -263,7 +263,6 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
             const RankShape shape{
                 .rows = row_counts(parts, 0, strategy[1].recomputation.get()).held,
                 .marginal = parts.parts[0].nodes - parts.parts[0].central,
-                .edges = parts.parts[0].edges,
                 .marginal_edges = parts.parts[0].marginal_edges};
             for (const Call& call : block.calls) {
               seconds += call_seconds(topology.devices[0], whole.training, call, shape);

@@ -103,15 +103,20 @@ void for_all_cases(const std::vector<Columns>& columns, const std::vector<RankRo
 
 // Halo rows of none to four times the inner ones, alike in both directions or not.
 std::vector<RankRows> rank_rows(std::int64_t inner) {
-  return {{inner, 0, 0, 0},
-          {inner, inner / 2, inner / 2, 0},
-          {inner, 2 * inner, 2 * inner, 0},
-          {inner, 4 * inner, 4 * inner, 0},
-          {inner, 3 * inner, inner / 4, 0},
-          {inner, inner / 4, 3 * inner, 0},
-          {inner, 0, inner, 0},
-          {inner, 2 * inner, inner, inner / 2},
-          {inner, 2 * inner, 2 * inner, 2 * inner}};
+  std::vector<RankRows> all = {{inner, 0, 0, 0},
+                               {inner, inner / 2, inner / 2, 0},
+                               {inner, 2 * inner, 2 * inner, 0},
+                               {inner, 4 * inner, 4 * inner, 0},
+                               {inner, 3 * inner, inner / 4, 0},
+                               {inner, inner / 4, 3 * inner, 0},
+                               {inner, 0, inner, 0},
+                               {inner, 2 * inner, inner, inner / 2},
+                               {inner, 2 * inner, 2 * inner, 2 * inner}};
+  for (RankRows& rows : all) {
+    rows.returned = rows.backward_halo;
+    rows.edges = 3 * inner;
+  }
+  return all;
 }
 
 // --- the first judge: lives and places ----------------------------------------------------------
@@ -166,7 +171,7 @@ class Overwriting {
       const bool is_last = std::ranges::all_of(readers[at(under)], [&](Value reader) {
         const int then = schedule.instants[at(reader)];
         const bool reads_neighbours =
-            reader != v && program.at(reader).kind == OpKind::kAggregate && then == now;
+            reader != v && program.at(reader).needs_messages() && then == now;
         return reader <= v && then <= now && !reads_neighbours;
       });
       if (is_last) under_[at(v)] = under;
@@ -272,6 +277,7 @@ class RememberingMemory {
 
   RowRange range_of(Value v, Rows rows) const {
     const Place& place = layout_->places[at(v)];
+    if (program_->at(v).rows_of() != RowsOf::kNodes) return {0, place.inner};
     const std::int64_t halo_end = rows_.inner + place.halo;
     switch (rows) {
       case Rows::kMarginal:
@@ -304,10 +310,32 @@ class RememberingMemory {
     const Value x = program_->at(aggregate).inputs[0];
     const std::string when = fmt::format("when messages of %{} have arrived", aggregate);
     expect(x, halo_of(aggregate), when);
-    expect(x, {0, marginal_}, when);
+    expect(x, range_of(x, Rows::kMarginal), when);
   }
   RowRange halo_of(Value aggregate) const {
-    return {rows_.inner, rows_.inner + rows_.halo(program_->at(aggregate).direction)};
+    const Operation& op = program_->at(aggregate);
+    const std::int64_t own = op.returns_rows() ? rows_.forward_halo : rows_.inner;
+    return {own, own + rows_.received_for(op)};
+  }
+
+  // Attention reads the rows of z, and their scores, that have arrived forward, in both halves of
+  // its gradient, too; its marginal rows give halo rows their scores.
+  void run_attention(const Call& call, const std::string& when) {
+    const Operation& op = program_->at(call.value);
+    const bool central = call.rows == Rows::kCentral;
+    if (op.kind == OpKind::kAttendHalo && central) return;
+    const RowRange arrived{0, rows_.inner + (central ? 0 : rows_.forward_halo)};
+    for (const Value read : op.inputs) {
+      const Operation& from = program_->at(read);
+      if (!from.has_rows()) continue;
+      const bool has_halo = from.rows_of() == RowsOf::kNodes && layout_->places[at(read)].halo > 0;
+      if (has_halo && op.kind == OpKind::kAttend && read == op.inputs.back() && !central) {
+        write(read, {rows_.inner, rows_.inner + rows_.forward_halo});
+      }
+      if (from.rows_of() == RowsOf::kHalo && central) continue;
+      expect(read, has_halo ? arrived : range_of(read, call.rows), when);
+    }
+    write(call.value, range_of(call.value, call.rows));
   }
 
   void run(const Call& call) {
@@ -326,6 +354,11 @@ class RememberingMemory {
         expect(x, range_of(x, Rows::kComputed), when);
         return write(x, {rows_.inner, rows_.inner + rows_.forward_halo});
       }
+      case OpKind::kAttend:
+      case OpKind::kAttendTargets:
+      case OpKind::kAttendHalo:
+      case OpKind::kAttendSources:
+        return run_attention(call, when);
       default:
         break;
     }

@@ -218,8 +218,14 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
         for (const Operation& op : program.operations) {
           const bool adds_two =
               op.kind == OpKind::kLayerNormBackward || op.kind == OpKind::kNormSums;
-          const bool adds =
-              adds_two || op.kind == OpKind::kWeightGradient || op.kind == OpKind::kBiasGradient;
+          // Of additive scores the halo rows' part comes with kAttendHalo, too.
+          const bool adds_to_score = op.kind == OpKind::kAttendTargets
+                                         ? op.attention.score == AttentionScore::kGatv2
+                                         : op.kind == OpKind::kAttendSources &&
+                                               op.attention.score == AttentionScore::kAdditive;
+          const bool adds = adds_two || adds_to_score || op.kind == OpKind::kWeightGradient ||
+                            op.kind == OpKind::kBiasGradient ||
+                            op.kind == OpKind::kHeadDotsBackward;
           if (adds) ++gradients[static_cast<std::size_t>(op.parameter)];
           if (adds_two) ++gradients[static_cast<std::size_t>(op.second_parameter)];
         }

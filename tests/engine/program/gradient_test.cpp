@@ -166,6 +166,8 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     config.outputs = kClasses;
     config.dropout = setup.dropout;
     config.input_dropout = setup.input_dropout;
+    config.attention_dropout = setup.dropout;
+    config.output_heads = 3;
     config.norm = setup.norm;
     config.order = setup.order;
     config.cache_aggregate = setup.cache;

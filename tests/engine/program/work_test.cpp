@@ -53,6 +53,16 @@ const char* backend_name(const Operation& op) {
       return "scale";
     case OpKind::kScaleGradient:
       return "dot";
+    case OpKind::kAttend:
+      return "attend";
+    case OpKind::kAttendTargets:
+      return "attend_backward_targets";
+    case OpKind::kHeadDotsBackward:
+      return "head_dots_backward";
+    case OpKind::kHeadMean:
+      return "head_mean";
+    case OpKind::kHeadMeanBackward:
+      return "head_mean_backward";
     case OpKind::kLayerNorm:
       return "layer_norm";
     case OpKind::kLayerNormBackward:
@@ -76,9 +86,13 @@ RankShape shape_of(const LocalGraphView& local, const Recomputation& recomputati
   };
   const std::int64_t inner = local.inner();
   const std::int64_t halo = local.forward.halo.halo_rows();
-  return {.rows = {inner, halo, local.backward.halo.halo_rows(), recomputation.any() ? halo : 0},
+  return {.rows = {.inner = inner,
+                   .forward_halo = halo,
+                   .backward_halo = local.backward.halo.halo_rows(),
+                   .computed = recomputation.any() ? halo : 0,
+                   .returned = local.forward.halo.sent_rows(),
+                   .edges = offset(inner)},
           .marginal = inner - local.central,
-          .edges = offset(inner),
           .marginal_edges = offset(inner) - offset(local.central),
           .weighted = !local.forward.csr.values.empty()};
 }
