@@ -100,7 +100,8 @@ MatrixView eight_byte_view(std::span<T> values) {
 }
 
 inline void check_operator(const SparseOperator& op) {
-  ATOLL_ASSERT(op.rows >= 0 && op.cols >= op.rows, "operator of {} x {}", op.rows, op.cols);
+  ATOLL_ASSERT(op.rows >= 0 && op.cols >= (op.self_weight.empty() ? 0 : op.rows),
+               "operator of {} x {}", op.rows, op.cols);
   check_length(length(op.row_ptr), op.rows + 1, "row_ptr");
   check_optional_length(length(op.values), length(op.col_idx), "values");
   check_optional_length(length(op.row_scale), op.rows, "row_scale");
@@ -138,6 +139,7 @@ inline void check_sums_through(const ActivationGradient& activation) {
 inline void check_attention(const Backend& backend, const AttentionSpec& attention,
                             const SparseOperator& op, ConstMatrixView z, ConstMatrixView t) {
   check_operator(op);
+  ATOLL_ASSERT(op.cols >= op.rows, "attention of {} rows over {} columns", op.rows, op.cols);
   const bool additive = attention.score == AttentionScore::kAdditive;
   const DType parameters = parameter_dtype(z.dtype);
   ATOLL_ASSERT(attention.heads >= 1 && z.cols % attention.heads == 0,

@@ -86,7 +86,7 @@ class PreparedSparse {
 
 // A sparse matrix with its normalisation kept as row and column factors:
 //   S = diag(row_scale) * (A + diag(self_weight)) * diag(col_scale).
-// Columns [0, rows) are the rows themselves (inner nodes), columns [rows, cols) are halo rows.
+// With self_weight, columns [0, rows) are the rows themselves, and [rows, cols) are halo rows.
 // An empty span means all ones (row_scale, col_scale, values) or all zeros (self_weight).
 struct SparseOperator {
   std::int64_t rows = 0;

@@ -1,6 +1,7 @@
 #include "engine/program/builder.hpp"
 
 #include <algorithm>
+#include <map>
 #include <ranges>
 
 #include "base/error.hpp"
@@ -99,6 +100,7 @@ int Builder::next_channel() {
 Value Builder::aggregate(Normalisation normalisation, Value x) {
   const int channel = next_channel();
   ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
+  ATOLL_ASSERT(normalisation != Normalisation::kEdges, "see attend()");
   const bool constant = is_constant(x);
   ProgramLayer& made = program_.layers.back();
   made.input_is_constant = constant;
@@ -291,7 +293,26 @@ Value Builder::batch_norm(Value x, const std::string& name) {
   return append_part(OpKind::kNormalise, {x});
 }
 
+// Backward reads the rows of neighbours that came for attention once more: other messages must not
+// have overwritten them.
+void Builder::check_attended() const {
+  std::map<Value, int> aggregates;
+  for (const Operation& op : program_.operations) {
+    if (op.needs_messages()) ++aggregates[op.inputs[0]];
+  }
+  for (Value v = 0; v < program_.size(); ++v) {
+    const Operation& op = program_.at(v);
+    if (op.kind != OpKind::kAttend || aggregates[op.inputs[0]] == 1) continue;
+    fail_option(
+        "--model: attention of layer {} reads a value that {} aggregates read; allowed is one: "
+        "give each a "
+        "product of its own",
+        program_.scope_of(v).layer, aggregates[op.inputs[0]]);
+  }
+}
+
 Program Builder::finish(Value logits, Value embeddings) {
+  check_attended();
   program_.logits = logits;
   program_.embeddings = embeddings;
   // Training has no use for its logits once it has their gradient.

@@ -93,6 +93,7 @@ class Builder {
   bool is_constant(Value x) const;
   bool is_trained(Value x) const;  // it depends on a parameter
   int next_channel();
+  void check_attended() const;
   // Of an aggregate in this layer that reads x, and is multiplied by `weight`.
   MultiplyOrder choose_order(Value x, Value weight) const;
   bool keeps_aggregates() const;

@@ -41,6 +41,20 @@ TEST_P(LiteralSparse, AbsentFactorsAreOnes) {
   EXPECT_EQ(multiply(h, directed_graph(h)), (std::vector<double>{6, 60, 0, 0, 5, 50}));
 }
 
+// Rows that are no columns: without self weights none is needed.
+TEST_P(LiteralSparse, FewerColumnsThanRows) {
+  Harness h(GetParam());
+  SparseOperator op;
+  op.rows = 3;
+  op.cols = 2;
+  op.row_ptr = h.input_span<std::int64_t>({0, 1, 1, 3});
+  op.col_idx = h.input_span<std::int32_t>({1, 0, 1});
+  const ConstMatrixView x = h.input(2, 2, std::vector<float>{1, 10, 2, 20});
+  const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {1, 1, 2, 2, 3, 3});
+  h.backend().spmm(h.queue(), op, {0, 3}, x, 1, y);
+  EXPECT_EQ(h.download(y), (std::vector<double>{3, 21, 2, 2, 6, 33}));
+}
+
 TEST_P(LiteralSparse, EdgeValues) {
   Harness h(GetParam());
   SparseOperator op = directed_graph(h);

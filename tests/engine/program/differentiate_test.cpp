@@ -7,6 +7,7 @@
 
 #include "engine/models/convolutions.hpp"
 #include "engine/models/model.hpp"
+#include "tests/support/thrown_error.hpp"
 
 namespace atl {
 namespace {
@@ -197,6 +198,43 @@ TEST(Differentiate, MaximaAndTrainedFactors) {
                 "%8 = maximum gradient %6 %4 %2", "%9 = scale gradient %2 %8 'layers.0.epsilon'",
                 "%10 = scale %8 %3 'layers.0.epsilon'", "%11 = maximum gradient of second %6 %4 %2",
                 "%12 = add %10 %11", "%13 = weight gradient %0 %12 'layers.0.weight'"}));
+}
+
+// Backward reads the halo rows of z again, which other messages would have overwritten.
+TEST(Builder, RefusesOtherAggregatesOfWhatAttentionReads) {
+  Builder builder(Pass::kTraining, 6, {}, 0);
+  builder.begin_layer();
+  const Value z = builder.linear(builder.input(), builder.weight("weight", builder.input(), 4));
+  const Value attended =
+      builder.attend({.score = AttentionScore::kDot, .heads = 2}, z, z, kNoValue);
+  const Value sum = builder.add(attended, builder.aggregate(Normalisation::kMean, z));
+  builder.end_layer(sum);
+  const Error error = thrown_error([&] { builder.finish(sum, z); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_NE(std::string(error.what()).find("reads a value that 2 aggregates read"),
+            std::string::npos)
+      << error.what();
+}
+
+// What the gradient of attention is made of: a half by targets, halo rows that travel back, and a
+// half by sources.
+TEST(Differentiate, AttentionReturnsRowsToTheirOwners) {
+  Builder builder(Pass::kTraining, 6, {}, 0);
+  builder.begin_layer();
+  const Value weight = builder.weight("weight", builder.input(), 4);
+  const Value z = builder.linear(builder.input(), weight);
+  const Value vector = builder.head_vector("vector", z, 2);
+  const Value y = builder.attend({.score = AttentionScore::kGatv2, .heads = 2}, z, z, vector);
+  builder.end_layer(y);
+  Program program = builder.finish(y, z);
+  differentiate(program);
+  EXPECT_EQ(backward_lines(program, 0),
+            (Operations{"%7 = coefficients",
+                        "%8 = attend backward, targets %5 %7 %2 %2 %3 'layers.0.vector'",
+                        "%9 = attend backward, halo rows %5 %7 %8 %2 %2 %3 'layers.0.vector'",
+                        "%10 = attend backward, sources channel 0 %9 %5 %7 %8 %2 %2 %3 "
+                        "'layers.0.vector'",
+                        "%11 = add %10 %8", "%12 = weight gradient %0 %11 'layers.0.weight'"}));
 }
 
 // By model, norm and order.
