@@ -207,6 +207,7 @@ class Differentiation {
     if (made != targets_.end()) return made->second;
     const Operation attend = program_.at(reader);
     Operation room = part_of_attention(OpKind::kCoefficients, attend);
+    room.parameter = -1;
     room.columns = 2 * std::int64_t{attend.attention.heads};
     room.wide = true;
     const Value coefficients = append(room);
