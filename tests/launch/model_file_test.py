@@ -97,7 +97,7 @@ class ModelFileTest(OneFolderTest):
         self.refuse_file("layer = [", "not valid TOML")
         self.refuse_file("head = {layer = 'linear'}", "no [[layer]]")
         self.refuse_file(STACK + "\nwidth = 3\n", "unknown key 'width'", "[[layer]] 2")
-        self.refuse_file(STACK.replace('"gin"', '"gat"'), "[[layer]] 2", "'gat'", "allowed are gcn")
+        self.refuse_file(STACK.replace('"gin"', '"cheb"'), "[[layer]] 2", "'cheb'", "allowed are gcn")
         self.refuse_file(STACK.replace("repeat = 2", "repeat = 0"), "[[layer]] 1", "repeat",
                          "from 1 to 200")
         self.refuse_file(STACK.replace("columns = 8", ""), "[[layer]] 2", "'columns' is missing")

@@ -236,7 +236,7 @@ class ProgramTest(OneFolderTest):
         self.assertIn("--recompute", self.refuse(*program, "--parts", "3", "--part", "0",
                                                  "--recompute", "all", "--order",
                                                  "multiply-first"))
-        self.assertIn("--model", self.refuse(*program, "--model", "gat"))
+        self.assertIn("--model", self.refuse(*program, "--model", "cheb"))
         self.assertIn("--pass", self.refuse(*program, "--pass", "both"))
         self.assertIn("unknown option '--epochs'", self.refuse(*program, "--epochs", "3"))
         self.assertIn("none", self.refuse("program", "none"))
