@@ -37,6 +37,17 @@ class WeightedGIN(GINConv):
         return self.nn(rows + (1 + self.eps) * x)
 )";
 
+// Its flag `bias` is about its products, too.
+constexpr std::string_view kGatv2 = R"(
+class LaterBiasedGATv2(GATv2Conv):
+    """GATv2Conv whose products always have a bias; `bias` is about what it gives."""
+
+    def __init__(self, *arguments, bias=True, **options):
+        super().__init__(*arguments, **options)
+        if not bias:
+            self.bias = None
+)";
+
 // Sums and means over in-neighbours times a weight, and the node's row times another.
 PygConvolution sage_row(std::string_view convolution, std::string_view constructor) {
   return {.convolution = convolution,
@@ -103,11 +114,11 @@ const std::vector<PygConvolution>& pyg_convolutions() {
                    {"attention_source", "att_src", PygTensor::Form::kPerHead},
                    {"attention_target", "att_dst", PygTensor::Form::kPerHead},
                    {"bias", "bias"}}},
-      // Its flag `bias` is about all three.
       {.convolution = "gatv2",
        .import = "GATv2Conv",
-       .constructor = "GATv2Conv({in}, {head_out}, {heads}, concat={concat}, "
-                      "dropout={attention_dropout}, add_self_loops={self})",
+       .definition = kGatv2,
+       .constructor = "LaterBiasedGATv2({in}, {head_out}, {heads}, concat={concat}, "
+                      "dropout={attention_dropout}, add_self_loops={self}, bias={bias})",
        .call = kAttend,
        .roots = {Root::kNone, Root::kIdentity},
        .tensors = {{"weight", "lin_l.weight"},
@@ -115,8 +126,7 @@ const std::vector<PygConvolution>& pyg_convolutions() {
                    {"target_weight", "lin_r.weight"},
                    {"target_bias", "lin_r.bias"},
                    {"attention", "att", PygTensor::Form::kPerHead},
-                   {"bias", "bias"}},
-       .has_bias = true},
+                   {"bias", "bias"}}},
       {.convolution = "none",
        .import = "",
        .constructor = "torch.nn.Linear({in}, {out}, bias={bias})",

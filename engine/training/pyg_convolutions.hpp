@@ -35,7 +35,6 @@ struct PygConvolution {
   std::vector<Root> roots = {};  // that it can do; kUsual: what the convolution usually has
   std::vector<PygTensor> tensors = {};
   bool has_epsilon = false;  // as a tensor, also where it isn't trained
-  bool has_bias = false;     // the same
 };
 
 // One row per convolution that PyG has a class for.

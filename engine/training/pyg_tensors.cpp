@@ -138,15 +138,6 @@ std::map<std::string, NamedTensor> constants(const ModelConfig& config) {
   const Program program = model_program(config, Pass::kEvaluation);
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerDescription& layer = model.layers[l];
-    const std::string bias = fmt::format("layers.{}.bias", l);
-    if (pyg_convolution(layer, l).has_bias &&
-        std::ranges::count(program.parameters, bias, &DeclaredParameter::name) == 0) {
-      const auto columns = program.at(program.layers[l].output).columns;
-      result[fmt::format("convs.{}.bias", l)] = {
-          "F32",
-          {columns},
-          std::vector<std::byte>(static_cast<std::size_t>(columns) * sizeof(float))};
-    }
     if (!pyg_convolution(layer, l).has_epsilon || layer.root == Root::kEpsilon) continue;
     const float epsilon = layer.root == Root::kNone ? -1.0F : 0.0F;
     NamedTensor tensor{"F32", {1}, std::vector<std::byte>(sizeof(float))};
