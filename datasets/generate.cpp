@@ -133,6 +133,17 @@ void write_split(DatasetWriter& writer, const GenerateOptions& options,
                       1);
 }
 
+// Writes what is beside the graph: labels, features that show the groups of the nodes, a split.
+DatasetInfo finish(DatasetWriter& writer, const GenerateOptions& options,
+                   std::span<const std::int32_t> labels, std::span<const std::int32_t> groups) {
+  writer.write_labels(labels, options.classes);
+  write_features(writer, groups, options.features,
+                 class_centres(options.classes, options.features, options.seed), options.signal,
+                 options.seed);
+  write_split(writer, options, labels, std::nullopt);
+  return writer.commit();
+}
+
 std::int64_t wanted_edges(const GenerateOptions& options) {
   const double ends = static_cast<double>(options.nodes) * options.degree;
   const double edges = options.directed ? ends : ends / 2;
@@ -152,12 +163,7 @@ DatasetInfo generate_sbm(DatasetWriter& writer, const GenerateOptions& options) 
       writer, [&](std::uint64_t i) { return graph.edge(i); }, options.nodes, wanted_edges(options),
       options);
   const std::vector<std::int32_t> labels = graph.labels();
-  writer.write_labels(labels, options.classes);
-  write_features(writer, labels, options.features,
-                 class_centres(options.classes, options.features, options.seed), options.signal,
-                 options.seed);
-  write_split(writer, options, labels, std::nullopt);
-  return writer.commit();
+  return finish(writer, options, labels, labels);
 }
 
 DatasetInfo generate_rmat(DatasetWriter& writer, const GenerateOptions& options) {
@@ -207,12 +213,7 @@ DatasetInfo generate_relational(DatasetWriter& writer, const GenerateOptions& op
   writer.write_node_types(std::vector<std::uint16_t>(groups.begin(), groups.end()),
                           options.classes);
   const std::vector<std::int32_t> labels = graph.labels(built.csr.view(), built.types);
-  writer.write_labels(labels, options.classes);
-  write_features(writer, groups, options.features,
-                 class_centres(options.classes, options.features, options.seed), options.signal,
-                 options.seed);
-  write_split(writer, options, labels, std::nullopt);
-  return writer.commit();
+  return finish(writer, options, labels, groups);
 }
 
 // Beyond what check_options asks of every kind.

@@ -427,6 +427,22 @@ class RowAttention {
   static ATOLL_INLINE void add_to(const Floats& v, double* to) {
     for (std::int64_t k = 0; k < kLanes; ++k) to[k] += static_cast<double>(v[k]);
   }
+  // Columns of a row of floats, in registers.
+  template <int kCount>
+  struct Registers {
+    Floats each[kCount];
+
+    ATOLL_INLINE explicit Registers(const float* from) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kCount; ++r) each[r] = at(from + r * kLanes);
+    }
+    ATOLL_INLINE void store(float* to) const {
+#pragma GCC unroll 4
+      for (int r = 0; r < kCount; ++r) put(each[r], to + r * kLanes);
+    }
+    ATOLL_INLINE Floats& operator[](int r) { return each[r]; }
+    ATOLL_INLINE const Floats& operator[](int r) const { return each[r]; }
+  };
   // value = that of an edge that is there, else `otherwise`.
   static ATOLL_INLINE void mask(const Block& block, float otherwise, Floats& value) {
     Floats lanes;
@@ -635,11 +651,10 @@ class RowAttention {
     for (std::int64_t h = 0; h < heads_; ++h) {
       const float* const weight = weights + h * kLanes;
       for_units(h, [&]<int kCount>(std::int64_t c) ATOLL_INLINE {
-        constexpr int kRegisters = kCount * kEach;
-        Floats sum[kRegisters];
+        Registers<kCount * kEach> sum(sums + c);
+        if (scale != nullptr) {
 #pragma GCC unroll 4
-        for (int r = 0; r < kRegisters; ++r) {
-          sum[r] = at(sums + c + r * kLanes) * (scale == nullptr ? 1.0F : scale[h]);
+          for (Floats& each : sum.each) each *= scale[h];
         }
         for (std::int64_t e = 0; e < block.count; ++e) {
 #pragma GCC unroll 4
@@ -650,8 +665,7 @@ class RowAttention {
             for (int r = 0; r < kEach; ++r) sum[k * kEach + r] += row[r] * weight[e];
           }
         }
-#pragma GCC unroll 4
-        for (int r = 0; r < kRegisters; ++r) put(sum[r], sums + c + r * kLanes);
+        sum.store(sums + c);
       });
     }
   }
@@ -758,16 +772,9 @@ class RowAttention {
     for (std::int64_t h = 0; h < heads_; ++h) {
       const float* const slopes = s_.slopes + h * kLanes;
       for_units(h, [&]<int kCount>(std::int64_t c) ATOLL_INLINE {
-        constexpr int kRegisters = kCount * kEach;
-        Floats sum[kRegisters];
-        Floats more[kRegisters];
-        Floats target[kRegisters];
-#pragma GCC unroll 4
-        for (int r = 0; r < kRegisters; ++r) {
-          sum[r] = at(s_.sums + c + r * kLanes);
-          more[r] = at(s_.more_sums + c + r * kLanes);
-          target[r] = at(s_.target + c + r * kLanes);
-        }
+        Registers<kCount * kEach> sum(s_.sums + c);
+        Registers<kCount * kEach> more(s_.more_sums + c);
+        const Registers<kCount * kEach> target(s_.target + c);
         for (std::int64_t e = 0; e < block.count; ++e) {
           const Floats above = Floats{} + slopes[e];
           const Floats below = above * a_.slope;
@@ -784,11 +791,8 @@ class RowAttention {
             }
           }
         }
-#pragma GCC unroll 4
-        for (int r = 0; r < kRegisters; ++r) {
-          put(sum[r], s_.sums + c + r * kLanes);
-          put(more[r], s_.more_sums + c + r * kLanes);
-        }
+        sum.store(s_.sums + c);
+        more.store(s_.more_sums + c);
       });
     }
   }
@@ -853,16 +857,9 @@ class RowAttention {
         }
       }
       for_units(h, [&]<int kCount>(std::int64_t c) ATOLL_INLINE {
-        constexpr int kRegisters = kCount * kEach;
-        Floats sum[kRegisters];
-        Floats more[kRegisters];
-        Floats source[kRegisters];
-#pragma GCC unroll 4
-        for (int r = 0; r < kRegisters; ++r) {
-          sum[r] = at(s_.sums + c + r * kLanes);
-          more[r] = at(s_.more_sums + c + r * kLanes);
-          source[r] = at(s_.target + c + r * kLanes);
-        }
+        Registers<kCount * kEach> sum(s_.sums + c);
+        Registers<kCount * kEach> more(s_.more_sums + c);
+        const Registers<kCount * kEach> source(s_.target + c);
         for (std::int64_t e = 0; e < block.count; ++e) {
           const float weight = block.coefficients[e][h];
           const Floats above = Floats{} + block.coefficients[e][heads_ + h];
@@ -887,13 +884,8 @@ class RowAttention {
             }
           }
         }
-#pragma GCC unroll 4
-        for (int r = 0; r < kRegisters; ++r) {
-          put(sum[r], s_.sums + c + r * kLanes);
-          if constexpr (kScore != AttentionScore::kAdditive) {
-            put(more[r], s_.more_sums + c + r * kLanes);
-          }
-        }
+        sum.store(s_.sums + c);
+        if constexpr (kScore != AttentionScore::kAdditive) more.store(s_.more_sums + c);
       });
     }
   }

@@ -197,24 +197,56 @@ void count_labels(const T* logits, const std::uint8_t* targets, std::int64_t cla
 
 }  // namespace
 
+// loss_sum = sum of what body(range, loss) adds to *loss over the listed rows, in chunks; dlogits
+// is zero elsewhere.
+template <typename Body>
+void CpuBackend::sum_losses(Queue& queue, std::span<const LocalId> rows, MatrixView dlogits,
+                            std::span<double> loss_sum, const Body& body) {
+  do_fill_zero(queue, dlogits);
+  const auto count = static_cast<std::int64_t>(rows.size());
+  loss_sum[0] = sum_chunks(count, dlogits.cols, 1, body)[0];
+}
+
+// ... where row_loss.operator()<kBytes>(T(), i, wide) is the loss of row i, `wide` room for a row
+// of floats.
+template <typename RowLoss>
+void CpuBackend::sum_label_losses(Queue& queue, std::span<const std::int32_t> labels,
+                                  std::span<const LocalId> rows, MatrixView dlogits,
+                                  std::span<double> loss_sum, const RowLoss& row_loss) {
+  sum_losses(queue, rows, dlogits, loss_sum, [&](RowRange range, double* loss) {
+    WideRows memory(1, whole_units(dlogits.cols));
+    run_with_vectors(isa_, dlogits.dtype, [&]<int kBytes, typename T>(T type) ATOLL_INLINE {
+      for (std::int64_t k = range.begin; k < range.end; ++k) {
+        const std::int64_t i = to_index(rows[k]);
+        ATOLL_ASSERT(0 <= labels[i] && labels[i] < dlogits.cols, "row {}: label {}", i, labels[i]);
+        *loss += row_loss.template operator()<kBytes>(type, i, memory.row(0));
+      }
+    });
+  });
+}
+
+// ... where row_loss(T(), i) is the loss of row i.
+template <typename RowLoss>
+void CpuBackend::sum_entry_losses(Queue& queue, std::span<const LocalId> rows, MatrixView dlogits,
+                                  std::span<double> loss_sum, const RowLoss& row_loss) {
+  sum_losses(queue, rows, dlogits, loss_sum, [&](RowRange range, double* loss) {
+    with_element(dlogits.dtype, [&](auto type) {
+      for (std::int64_t k = range.begin; k < range.end; ++k)
+        *loss += row_loss(type, to_index(rows[k]));
+    });
+  });
+}
+
 void CpuBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
                                           std::span<const std::int32_t> labels,
                                           std::span<const LocalId> rows, double grad_scale,
                                           MatrixView dlogits, std::span<double> loss_sum) {
-  do_fill_zero(queue, dlogits);
-  const auto count = static_cast<std::int64_t>(rows.size());
   const auto scale = static_cast<float>(grad_scale);
-  loss_sum[0] = sum_chunks(count, logits.cols, 1, [&](RowRange range, double* loss) {
-    WideRows memory(1, whole_units(logits.cols));
-    run_with_vectors(isa_, logits.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      for (std::int64_t k = range.begin; k < range.end; ++k) {
-        const std::int64_t i = to_index(rows[k]);
-        ATOLL_ASSERT(0 <= labels[i] && labels[i] < logits.cols, "row {}: label {}", i, labels[i]);
-        *loss += softmax_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], scale, memory.row(0),
-                                     dlogits.row<T>(i));
-      }
-    });
-  })[0];
+  sum_label_losses(queue, labels, rows, dlogits, loss_sum,
+                   [&]<int kBytes, typename T>(T, std::int64_t i, float* wide) ATOLL_INLINE {
+                     return softmax_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], scale,
+                                                wide, dlogits.row<T>(i));
+                   });
 }
 
 void CpuBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView logits,
@@ -222,55 +254,34 @@ void CpuBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView logits,
                                          std::span<const LocalId> rows, double grad_scale,
                                          MatrixView dlogits, std::span<double> loss_sum,
                                          const SoftmaxTarget& target) {
-  do_fill_zero(queue, dlogits);
-  const auto count = static_cast<std::int64_t>(rows.size());
   const float* weights = target.class_weights.empty() ? nullptr : target.class_weights.data();
-  loss_sum[0] = sum_chunks(count, logits.cols, 1, [&](RowRange range, double* loss) {
-    WideRows memory(1, whole_units(logits.cols));
-    run_with_vectors(isa_, logits.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      for (std::int64_t k = range.begin; k < range.end; ++k) {
-        const std::int64_t i = to_index(rows[k]);
-        ATOLL_ASSERT(0 <= labels[i] && labels[i] < logits.cols, "row {}: label {}", i, labels[i]);
-        *loss += spread_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], weights,
-                                    target.smoothing, grad_scale, memory.row(0), dlogits.row<T>(i));
-      }
-    });
-  })[0];
+  sum_label_losses(queue, labels, rows, dlogits, loss_sum,
+                   [&]<int kBytes, typename T>(T, std::int64_t i, float* wide) ATOLL_INLINE {
+                     return spread_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], weights,
+                                               target.smoothing, grad_scale, wide,
+                                               dlogits.row<T>(i));
+                   });
 }
 
 void CpuBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                                           std::span<const std::uint8_t> targets,
                                           std::span<const LocalId> rows, double grad_scale,
                                           MatrixView dlogits, std::span<double> loss_sum) {
-  do_fill_zero(queue, dlogits);
-  const auto count = static_cast<std::int64_t>(rows.size());
   const auto scale = static_cast<float>(grad_scale);
-  loss_sum[0] = sum_chunks(count, logits.cols, 1, [&](RowRange range, double* loss) {
-    with_element(logits.dtype, [&]<typename T>(T) {
-      for (std::int64_t k = range.begin; k < range.end; ++k) {
-        const std::int64_t i = to_index(rows[k]);
-        *loss += sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols, scale,
-                             dlogits.row<T>(i));
-      }
-    });
-  })[0];
+  sum_entry_losses(queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
+    return sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols, scale,
+                       dlogits.row<T>(i));
+  });
 }
 
 void CpuBackend::do_error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
                                std::span<const float> targets, std::span<const LocalId> rows,
                                double grad_scale, MatrixView dvalues, std::span<double> loss_sum) {
-  do_fill_zero(queue, dvalues);
-  const auto count = static_cast<std::int64_t>(rows.size());
   const auto scale = static_cast<float>(grad_scale);
-  loss_sum[0] = sum_chunks(count, values.cols, 1, [&](RowRange range, double* loss) {
-    with_element(values.dtype, [&]<typename T>(T) {
-      for (std::int64_t k = range.begin; k < range.end; ++k) {
-        const std::int64_t i = to_index(rows[k]);
-        *loss += error_row(measure, values.row<T>(i), targets.data() + i * values.cols, values.cols,
-                           scale, dvalues.row<T>(i));
-      }
-    });
-  })[0];
+  sum_entry_losses(queue, rows, dvalues, loss_sum, [&]<typename T>(T, std::int64_t i) {
+    return error_row(measure, values.row<T>(i), targets.data() + i * values.cols, values.cols,
+                     scale, dvalues.row<T>(i));
+  });
 }
 
 // Counts are summed as doubles, exact up to 2^53.

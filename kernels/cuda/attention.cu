@@ -287,6 +287,35 @@ struct Softmax {
   }
 };
 
+// In-edges of a row that are read together, so that their rows travel at the same time.
+template <int kUnit, int kUnits>
+struct EdgesAhead {
+  InEdge edges[kNeighboursAhead];
+  LaneColumns<kUnit, kUnits> z[kNeighboursAhead];
+  float scores[kNeighboursAhead];     // -infinity of those that don't count
+  float gradients[kNeighboursAhead];  // dy . z, if asked for
+};
+
+// The k-th edge of row i and those behind it. All lanes of the warp must call.
+template <bool kGradient, typename T, int kUnit, int kUnits>
+__device__ void score_ahead(const AttentionArgs<T>& a, const HeadLane<kUnit, kUnits>& at,
+                            std::int64_t i, const InEdges& edges, std::int64_t k,
+                            const AttendingRow<kUnit, kUnits>& row,
+                            EdgesAhead<kUnit, kUnits>& ahead) {
+#pragma unroll
+  for (int n = 0; n < kNeighboursAhead; ++n) {
+    ahead.edges[n] = in_edge(a, edges, k + n);
+    at.load_row(a.z, ahead.edges[n].source, ahead.z[n]);
+  }
+#pragma unroll
+  for (int n = 0; n < kNeighboursAhead; ++n) {
+    const InEdge& edge = ahead.edges[n];
+    const EdgeProducts found = edge_products<kGradient>(a, at, i, edge.source, row, ahead.z[n]);
+    ahead.scores[n] = edge.counts ? score_of(a, found) : -INFINITY;
+    ahead.gradients[n] = found.gradient;
+  }
+}
+
 template <typename T, int kUnit, int kUnits>
 __global__ void __launch_bounds__(kAttentionThreads)
     attend_kernel(AttentionArgs<T> a, RowRange range, EpilogueArgs epilogue, Rows<T> y) {
@@ -300,28 +329,18 @@ __global__ void __launch_bounds__(kAttentionThreads)
   LaneColumns<kUnit, kUnits> sums{};
   Softmax softmax;
   for (std::int64_t k = 0; k < edges.count; k += kNeighboursAhead) {
-    InEdge edge[kNeighboursAhead];
-    LaneColumns<kUnit, kUnits> z[kNeighboursAhead];
-    float scores[kNeighboursAhead];
-#pragma unroll
-    for (int n = 0; n < kNeighboursAhead; ++n) {
-      edge[n] = in_edge(a, edges, k + n);
-      at.load_row(a.z, edge[n].source, z[n]);
-    }
-#pragma unroll
-    for (int n = 0; n < kNeighboursAhead; ++n) {
-      const EdgeProducts found = edge_products<false>(a, at, i, edge[n].source, row, z[n]);
-      scores[n] = edge[n].counts ? score_of(a, found) : -INFINITY;
-    }
-    const float scale = softmax.raise(scores);
+    EdgesAhead<kUnit, kUnits> ahead;
+    score_ahead<false>(a, at, i, edges, k, row, ahead);
+    const float scale = softmax.raise(ahead.scores);
     for_lane_columns([&](float& sum) { sum *= scale; }, sums);
 #pragma unroll
     for (int n = 0; n < kNeighboursAhead; ++n) {
-      if (!edge[n].counts) continue;
+      const InEdge& edge = ahead.edges[n];
+      if (!edge.counts) continue;
       const float weight =
-          expf(scores[n] - softmax.most) * kept_factor(a, key, i, edge[n].source, at.head);
+          expf(ahead.scores[n] - softmax.most) * kept_factor(a, key, i, edge.source, at.head);
       for_lane_columns([&](float& sum, float value) { sum = fmaf(weight, value, sum); }, sums,
-                       z[n]);
+                       ahead.z[n]);
     }
   }
   if (edges.count > 0) {
@@ -379,27 +398,14 @@ __global__ void __launch_bounds__(kAttentionThreads)
     Softmax softmax;
     float mean = 0;
     for (std::int64_t k = 0; k < edges.count; k += kNeighboursAhead) {
-      InEdge edge[kNeighboursAhead];
-      LaneColumns<kUnit, kUnits> z[kNeighboursAhead];
-      float scores[kNeighboursAhead];
-      float gradients[kNeighboursAhead];
+      EdgesAhead<kUnit, kUnits> ahead;
+      score_ahead<true>(a, at, i, edges, k, row, ahead);
+      mean *= softmax.raise(ahead.scores);
 #pragma unroll
       for (int n = 0; n < kNeighboursAhead; ++n) {
-        edge[n] = in_edge(a, edges, k + n);
-        at.load_row(a.z, edge[n].source, z[n]);
-      }
-#pragma unroll
-      for (int n = 0; n < kNeighboursAhead; ++n) {
-        const EdgeProducts found = edge_products<true>(a, at, i, edge[n].source, row, z[n]);
-        scores[n] = edge[n].counts ? score_of(a, found) : -INFINITY;
-        gradients[n] = found.gradient;
-      }
-      mean *= softmax.raise(scores);
-#pragma unroll
-      for (int n = 0; n < kNeighboursAhead; ++n) {
-        if (!edge[n].counts) continue;
-        const float factor = kept_factor(a, key, i, edge[n].source, at.head);
-        mean = fmaf(expf(scores[n] - softmax.most) * factor, gradients[n], mean);
+        if (!ahead.edges[n].counts) continue;
+        const float factor = kept_factor(a, key, i, ahead.edges[n].source, at.head);
+        mean = fmaf(expf(ahead.scores[n] - softmax.most) * factor, ahead.gradients[n], mean);
       }
     }
     const float norm = 1 / softmax.norm;

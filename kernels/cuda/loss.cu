@@ -211,58 +211,18 @@ __global__ void __launch_bounds__(kBlockThreads)
   store_partial(loss, args.partials);
 }
 
-// --- sigmoid ------------------------------------------------------------------------------------
+// --- losses of entries --------------------------------------------------------------------------
 
-template <typename T, int kUnit>
+// Loss and gradient of every entry of the listed rows against a target each. loss_of(value, target,
+// gradient) returns the one and sets the other, which stays zero where a target is unknown.
+template <typename T, int kUnit, typename EntryLoss>
 __global__ void __launch_bounds__(kBlockThreads)
-    sigmoid_kernel(Walk walk, std::int64_t down, LossArgs<T> args, const std::uint8_t* targets) {
-  struct Loaded {
-    Packed<T, kUnit> logits;
-    std::uint8_t targets[kUnit];
-  };
-  const Place place = place_of(walk, blockIdx.x, threadIdx.x);
-  const auto grad_scale = static_cast<float>(args.grad_scale);
-  double loss = 0;
-  for_rows<2>(
-      walk, place, down, args.listed,
-      [&](std::int64_t k) {
-        const std::int64_t i = args.row(k);
-        Loaded loaded;
-        loaded.logits = load<kUnit>(args.logits.at(i, place.col));
-#pragma unroll
-        for (int j = 0; j < kUnit; ++j) loaded.targets[j] = targets[i * args.cols + place.col + j];
-        return loaded;
-      },
-      [&](std::int64_t k, const Loaded& loaded) {
-        const Packed<float, kUnit> logits = widen(loaded.logits);
-        Packed<float, kUnit> gradient;
-#pragma unroll
-        for (int j = 0; j < kUnit; ++j) {
-          gradient.values[j] = 0;
-          if (loaded.targets[j] == 255) continue;
-          const float z = logits.values[j];
-          const auto target = static_cast<float>(loaded.targets[j]);
-          // log(1 + exp(z)) - target * z and its derivative from one exponential that can't
-          // overflow.
-          const float small = expf(-fabsf(z));
-          loss += static_cast<double>((z < 0.0F ? 0.0F : z) - z * target + log1pf(small));
-          const float probability = (z < 0.0F ? small : 1.0F) / (1.0F + small);
-          gradient.values[j] = grad_scale * (probability - target);
-        }
-        store(args.dlogits.at(args.row(k), place.col), narrow<T>(gradient));
-      });
-  store_partial(loss, args.partials);
-}
-
-// --- errors -------------------------------------------------------------------------------------
-
-template <typename T, int kUnit>
-__global__ void __launch_bounds__(kBlockThreads)
-    error_kernel(Walk walk, std::int64_t down, LossArgs<T> args, const float* targets,
-                 ErrorMeasure measure) {
+    entries_kernel(Walk walk, std::int64_t down, LossArgs<T> args,
+                   const typename EntryLoss::Target* targets, EntryLoss loss_of) {
+  using Target = typename EntryLoss::Target;
   struct Loaded {
     Packed<T, kUnit> values;
-    float targets[kUnit];
+    Target targets[kUnit];
   };
   const Place place = place_of(walk, blockIdx.x, threadIdx.x);
   const auto grad_scale = static_cast<float>(args.grad_scale);
@@ -282,23 +242,44 @@ __global__ void __launch_bounds__(kBlockThreads)
         Packed<float, kUnit> gradient;
 #pragma unroll
         for (int j = 0; j < kUnit; ++j) {
-          gradient.values[j] = 0;
-          const float target = loaded.targets[j];
-          if (target != target) continue;
-          const float error = values.values[j] - target;
-          const auto wide = static_cast<double>(error);
-          if (measure == ErrorMeasure::kSquared) {
-            loss += wide * wide;
-            gradient.values[j] = grad_scale * (2 * error);
-          } else {
-            loss += fabs(wide);
-            gradient.values[j] = grad_scale * (error > 0 ? 1.0F : error < 0 ? -1.0F : error);
-          }
+          float slope = 0;
+          loss += loss_of(values.values[j], loaded.targets[j], slope);
+          gradient.values[j] = grad_scale * slope;
         }
         store(args.dlogits.at(args.row(k), place.col), narrow<T>(gradient));
       });
   store_partial(loss, args.partials);
 }
+
+struct SigmoidLoss {
+  using Target = std::uint8_t;
+
+  __device__ double operator()(float z, Target wanted, float& slope) const {
+    if (wanted == 255) return 0;
+    const auto target = static_cast<float>(wanted);
+    // log(1 + exp(z)) - target * z and its derivative from one exponential that can't overflow.
+    const float small = expf(-fabsf(z));
+    slope = (z < 0.0F ? small : 1.0F) / (1.0F + small) - target;
+    return static_cast<double>((z < 0.0F ? 0.0F : z) - z * target + log1pf(small));
+  }
+};
+
+struct ErrorLoss {
+  using Target = float;
+  ErrorMeasure measure;
+
+  __device__ double operator()(float value, Target target, float& slope) const {
+    if (target != target) return 0;
+    const float error = value - target;
+    const auto wide = static_cast<double>(error);
+    if (measure == ErrorMeasure::kSquared) {
+      slope = 2 * error;
+      return wide * wide;
+    }
+    slope = error > 0 ? 1.0F : error < 0 ? -1.0F : error;
+    return fabs(wide);
+  }
+};
 
 void sum_partials(const Launch& where, std::int64_t blocks, std::span<double> loss_sum) {
   launch(where, dim3(1), kBlockThreads, sum_partials_kernel, static_cast<int>(blocks),
@@ -315,6 +296,24 @@ LossArgs<T> loss_args(const Launch& where, ConstMatrixView logits, std::span<con
           grad_scale,
           rows_of<T>(dlogits),
           reinterpret_cast<double*>(where.workspace.data())};
+}
+
+template <typename EntryLoss>
+void entry_losses(const Launch& where, ConstMatrixView values,
+                  const typename EntryLoss::Target* targets, std::span<const LocalId> rows,
+                  double grad_scale, MatrixView dvalues, std::span<double> loss_sum,
+                  const EntryLoss& loss_of) {
+  fill_zero(where, dvalues);
+  with_element_type(values.dtype, [&]<typename T>(T) {
+    const auto args = loss_args<T>(where, values, rows, grad_scale, dvalues);
+    with_unit<T>({values, dvalues}, [&](auto unit) {
+      const Walk walk = make_walk(values.cols, unit);
+      const std::int64_t down = blocks_down(walk, args.listed, 2, kLossBlocks);
+      launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
+             entries_kernel<T, unit, EntryLoss>, walk, down, args, targets, loss_of);
+      sum_partials(where, walk.tiles * down, loss_sum);
+    });
+  });
 }
 
 }  // namespace
@@ -349,17 +348,7 @@ void softmax_cross_entropy(const Launch& where, ConstMatrixView logits,
 void sigmoid_cross_entropy(const Launch& where, ConstMatrixView logits,
                            std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
                            double grad_scale, MatrixView dlogits, std::span<double> loss_sum) {
-  fill_zero(where, dlogits);
-  with_element_type(logits.dtype, [&]<typename T>(T) {
-    const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
-    with_unit<T>({logits, dlogits}, [&](auto unit) {
-      const Walk walk = make_walk(logits.cols, unit);
-      const std::int64_t down = blocks_down(walk, args.listed, 2, kLossBlocks);
-      launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
-             sigmoid_kernel<T, unit>, walk, down, args, targets.data());
-      sum_partials(where, walk.tiles * down, loss_sum);
-    });
-  });
+  entry_losses(where, logits, targets.data(), rows, grad_scale, dlogits, loss_sum, SigmoidLoss{});
 }
 
 void spread_cross_entropy(const Launch& where, ConstMatrixView logits,
@@ -380,17 +369,8 @@ void spread_cross_entropy(const Launch& where, ConstMatrixView logits,
 void error_loss(const Launch& where, ErrorMeasure measure, ConstMatrixView values,
                 std::span<const float> targets, std::span<const LocalId> rows, double grad_scale,
                 MatrixView dvalues, std::span<double> loss_sum) {
-  fill_zero(where, dvalues);
-  with_element_type(values.dtype, [&]<typename T>(T) {
-    const auto args = loss_args<T>(where, values, rows, grad_scale, dvalues);
-    with_unit<T>({values, dvalues}, [&](auto unit) {
-      const Walk walk = make_walk(values.cols, unit);
-      const std::int64_t down = blocks_down(walk, args.listed, 2, kLossBlocks);
-      launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
-             error_kernel<T, unit>, walk, down, args, targets.data(), measure);
-      sum_partials(where, walk.tiles * down, loss_sum);
-    });
-  });
+  entry_losses(where, values, targets.data(), rows, grad_scale, dvalues, loss_sum,
+               ErrorLoss{measure});
 }
 
 }  // namespace atl::cuda

@@ -7,32 +7,54 @@
 
 namespace atl {
 
+namespace {
+
+// Sum of row_loss(T(), i) over the listed rows, in their order; T is the type of the values.
+template <typename RowLoss>
+double sum_over_rows(ConstMatrixView values, std::span<const LocalId> rows,
+                     const RowLoss& row_loss) {
+  double loss = 0;
+  with_value_type(values.dtype, [&]<typename T>(T type) {
+    for (const LocalId id : rows) {
+      const std::int64_t i = to_index(id);
+      ATOLL_ASSERT(0 <= i && i < values.rows, "row {} of {}", i, values.rows);
+      loss += row_loss(type, i);
+    }
+  });
+  return loss;
+}
+
+// The label of row i, and the largest of its logits.
+std::int32_t label_of(std::span<const std::int32_t> labels, std::int64_t i, std::int64_t classes) {
+  ATOLL_ASSERT(0 <= labels[i] && labels[i] < classes, "row {}: label {}", i, labels[i]);
+  return labels[i];
+}
+template <typename T>
+double largest_of(ConstMatrixView logits, std::int64_t i) {
+  double largest = at<T>(logits, i, 0);
+  for (std::int64_t j = 1; j < logits.cols; ++j) largest = std::max(largest, at<T>(logits, i, j));
+  return largest;
+}
+
+}  // namespace
+
 void ReferenceBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
                                                 std::span<const std::int32_t> labels,
                                                 std::span<const LocalId> rows, double grad_scale,
                                                 MatrixView dlogits, std::span<double> loss_sum) {
   do_fill_zero(queue, dlogits);
-  double loss = 0;
-  with_value_type(logits.dtype, [&]<typename T>(T) {
-    for (const LocalId id : rows) {
-      const std::int64_t i = to_index(id);
-      ATOLL_ASSERT(0 <= i && i < logits.rows, "row {} of {}", i, logits.rows);
-      const std::int32_t label = labels[i];
-      ATOLL_ASSERT(0 <= label && label < logits.cols, "row {}: label {}", i, label);
-      double largest = at<T>(logits, i, 0);
-      for (std::int64_t j = 1; j < logits.cols; ++j) {
-        largest = std::max(largest, at<T>(logits, i, j));
-      }
-      double sum = 0;
-      for (std::int64_t j = 0; j < logits.cols; ++j) sum += std::exp(at<T>(logits, i, j) - largest);
-      loss += std::log(sum) - (at<T>(logits, i, label) - largest);
-      for (std::int64_t j = 0; j < logits.cols; ++j) {
-        const double probability = std::exp(at<T>(logits, i, j) - largest) / sum;
-        set<T>(dlogits, i, j, grad_scale * (probability - (j == label ? 1 : 0)));
-      }
+  loss_sum[0] = sum_over_rows(logits, rows, [&]<typename T>(T, std::int64_t i) {
+    const std::int32_t label = label_of(labels, i, logits.cols);
+    const double largest = largest_of<T>(logits, i);
+    double sum = 0;
+    for (std::int64_t j = 0; j < logits.cols; ++j) sum += std::exp(at<T>(logits, i, j) - largest);
+    const double loss = std::log(sum) - (at<T>(logits, i, label) - largest);
+    for (std::int64_t j = 0; j < logits.cols; ++j) {
+      const double probability = std::exp(at<T>(logits, i, j) - largest) / sum;
+      set<T>(dlogits, i, j, grad_scale * (probability - (j == label ? 1 : 0)));
     }
+    return loss;
   });
-  loss_sum[0] = loss;
 }
 
 void ReferenceBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView logits,
@@ -45,33 +67,27 @@ void ReferenceBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView log
   const auto weight = [&](std::int64_t c) {
     return target.class_weights.empty() ? 1.0 : static_cast<double>(target.class_weights[c]);
   };
-  double loss = 0;
-  with_value_type(logits.dtype, [&]<typename T>(T) {
-    for (const LocalId id : rows) {
-      const std::int64_t i = to_index(id);
-      ATOLL_ASSERT(0 <= i && i < logits.rows, "row {} of {}", i, logits.rows);
-      const std::int32_t label = labels[i];
-      ATOLL_ASSERT(0 <= label && label < classes, "row {}: label {}", i, label);
-      const auto wanted = [&](std::int64_t c) {
-        return (c == label ? (1 - target.smoothing) * weight(label) : 0) +
-               target.smoothing / static_cast<double>(classes) * weight(c);
-      };
-      double largest = at<T>(logits, i, 0);
-      for (std::int64_t j = 1; j < classes; ++j) largest = std::max(largest, at<T>(logits, i, j));
-      double sum = 0;
-      double all_wanted = 0;
-      for (std::int64_t j = 0; j < classes; ++j) {
-        sum += std::exp(at<T>(logits, i, j) - largest);
-        all_wanted += wanted(j);
-      }
-      for (std::int64_t j = 0; j < classes; ++j) {
-        const double above = at<T>(logits, i, j) - largest;
-        loss += wanted(j) * (std::log(sum) - above);
-        set<T>(dlogits, i, j, grad_scale * (all_wanted * std::exp(above) / sum - wanted(j)));
-      }
+  loss_sum[0] = sum_over_rows(logits, rows, [&]<typename T>(T, std::int64_t i) {
+    const std::int32_t label = label_of(labels, i, classes);
+    const auto wanted = [&](std::int64_t c) {
+      return (c == label ? (1 - target.smoothing) * weight(label) : 0) +
+             target.smoothing / static_cast<double>(classes) * weight(c);
+    };
+    const double largest = largest_of<T>(logits, i);
+    double sum = 0;
+    double all_wanted = 0;
+    for (std::int64_t j = 0; j < classes; ++j) {
+      sum += std::exp(at<T>(logits, i, j) - largest);
+      all_wanted += wanted(j);
     }
+    double loss = 0;
+    for (std::int64_t j = 0; j < classes; ++j) {
+      const double above = at<T>(logits, i, j) - largest;
+      loss += wanted(j) * (std::log(sum) - above);
+      set<T>(dlogits, i, j, grad_scale * (all_wanted * std::exp(above) / sum - wanted(j)));
+    }
+    return loss;
   });
-  loss_sum[0] = loss;
 }
 
 void ReferenceBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
@@ -79,23 +95,19 @@ void ReferenceBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView lo
                                                 std::span<const LocalId> rows, double grad_scale,
                                                 MatrixView dlogits, std::span<double> loss_sum) {
   do_fill_zero(queue, dlogits);
-  double loss = 0;
-  with_value_type(logits.dtype, [&]<typename T>(T) {
-    for (const LocalId id : rows) {
-      const std::int64_t i = to_index(id);
-      ATOLL_ASSERT(0 <= i && i < logits.rows, "row {} of {}", i, logits.rows);
-      for (std::int64_t j = 0; j < logits.cols; ++j) {
-        const std::uint8_t target = targets[i * logits.cols + j];
-        if (target == 255) continue;
-        ATOLL_ASSERT(target <= 1, "row {}, class {}: target {}", i, j, target);
-        const double z = at<T>(logits, i, j);
-        // log(1 + exp(z)) - target * z without overflow.
-        loss += std::max(z, 0.0) - z * target + std::log1p(std::exp(-std::abs(z)));
-        set<T>(dlogits, i, j, grad_scale * (1 / (1 + std::exp(-z)) - target));
-      }
+  loss_sum[0] = sum_over_rows(logits, rows, [&]<typename T>(T, std::int64_t i) {
+    double loss = 0;
+    for (std::int64_t j = 0; j < logits.cols; ++j) {
+      const std::uint8_t target = targets[i * logits.cols + j];
+      if (target == 255) continue;
+      ATOLL_ASSERT(target <= 1, "row {}, class {}: target {}", i, j, target);
+      const double z = at<T>(logits, i, j);
+      // log(1 + exp(z)) - target * z without overflow.
+      loss += std::max(z, 0.0) - z * target + std::log1p(std::exp(-std::abs(z)));
+      set<T>(dlogits, i, j, grad_scale * (1 / (1 + std::exp(-z)) - target));
     }
+    return loss;
   });
-  loss_sum[0] = loss;
 }
 
 void ReferenceBackend::do_error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
@@ -103,23 +115,19 @@ void ReferenceBackend::do_error_loss(Queue& queue, ErrorMeasure measure, ConstMa
                                      double grad_scale, MatrixView dvalues,
                                      std::span<double> loss_sum) {
   do_fill_zero(queue, dvalues);
-  double loss = 0;
-  with_value_type(values.dtype, [&]<typename T>(T) {
-    for (const LocalId id : rows) {
-      const std::int64_t i = to_index(id);
-      ATOLL_ASSERT(0 <= i && i < values.rows, "row {} of {}", i, values.rows);
-      for (std::int64_t j = 0; j < values.cols; ++j) {
-        const auto target = static_cast<double>(targets[i * values.cols + j]);
-        if (std::isnan(target)) continue;
-        const double error = at<T>(values, i, j) - target;
-        const bool squared = measure == ErrorMeasure::kSquared;
-        loss += squared ? error * error : std::abs(error);
-        const double sign = error > 0 ? 1 : error < 0 ? -1 : error;
-        set<T>(dvalues, i, j, grad_scale * (squared ? 2 * error : sign));
-      }
+  const bool squared = measure == ErrorMeasure::kSquared;
+  loss_sum[0] = sum_over_rows(values, rows, [&]<typename T>(T, std::int64_t i) {
+    double loss = 0;
+    for (std::int64_t j = 0; j < values.cols; ++j) {
+      const auto target = static_cast<double>(targets[i * values.cols + j]);
+      if (std::isnan(target)) continue;
+      const double error = at<T>(values, i, j) - target;
+      loss += squared ? error * error : std::abs(error);
+      const double sign = error > 0 ? 1 : error < 0 ? -1 : error;
+      set<T>(dvalues, i, j, grad_scale * (squared ? 2 * error : sign));
     }
+    return loss;
   });
-  loss_sum[0] = loss;
 }
 
 void ReferenceBackend::do_count_correct(Queue&, ConstMatrixView logits,

@@ -31,26 +31,25 @@ struct Target {
   bool typed() const { return std::string_view(name).find("type") != std::string_view::npos; }
 };
 
-fs::path make_typed_dataset(const fs::path& folder) {
+// The set that `make` describes, with `info` as its dataset.json: without checksums, so that damage
+// reaches the value checks.
+fs::path imported(const fs::path& folder, fs::path (*make)(const fs::path&), const char* info) {
   ImportOptions options;
-  options.source = fixtures::make_npy_typed(folder / "source");
+  options.source = make(folder / "source");
   options.out = folder / "set";
   import_dataset("npy", options);
   fs::remove_all(folder / "source");
-  fixtures::write_file(folder / "set/dataset.json", R"({"directed": false, "relations": 2})");
+  fixtures::write_file(folder / "set/dataset.json", info);
   return folder / "set";
 }
 
+fs::path make_typed_dataset(const fs::path& folder) {
+  return imported(folder, fixtures::make_npy_typed, R"({"directed": false, "relations": 2})");
+}
+
 fs::path make_dataset(const fs::path& folder) {
-  ImportOptions options;
-  options.source = fixtures::make_npy(folder / "source");
-  options.out = folder / "set";
-  import_dataset("npy", options);
-  fs::remove_all(folder / "source");
-  // Without checksums, so that damage reaches the value checks.
-  fixtures::write_file(folder / "set/dataset.json",
-                       R"({"directed": false, "nodes": 4, "classes": 3, "task": "single-label"})");
-  return folder / "set";
+  return imported(folder, fixtures::make_npy,
+                  R"({"directed": false, "nodes": 4, "classes": 3, "task": "single-label"})");
 }
 
 constexpr Target kTargets[] = {

@@ -9,8 +9,7 @@
 #include "base/error.hpp"
 #include "datasets/statistics.hpp"
 #include "tests/datasets/fixtures.hpp"
-#include "tests/support/temp_dir.hpp"
-#include "tests/support/thrown_error.hpp"
+#include "tests/datasets/import_fixture.hpp"
 
 namespace atl {
 namespace {
@@ -21,27 +20,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsNan;
 
-class Import : public ::testing::Test {
+class Import : public ImportFixture {
  protected:
-  // Imports with options_, opens and validates.
-  Dataset import(const std::string& format, const fs::path& source) {
-    options_.source = source;
-    options_.out = dir_.path() / "out";
-    fs::remove_all(options_.out);
-    report_ = import_dataset(format, options_);
-    Dataset dataset = Dataset::open(options_.out);
-    dataset.validate();
-    return dataset;
-  }
-  fs::path in() const { return dir_.path() / "in"; }
   static std::vector<std::int32_t> columns(const Dataset& dataset) {
     const auto span = dataset.graph().in_edges.col_idx;
     return {span.begin(), span.end()};
   }
-
-  TempDir dir_;
-  ImportOptions options_;
-  ImportReport report_;
 };
 
 // The triangle 0-1-2 and the isolated node 3.

@@ -8,11 +8,9 @@
 #include <tuple>
 
 #include "base/files.hpp"
-#include "datasets/import.hpp"
 #include "datasets/partition_folder.hpp"
 #include "tests/datasets/fixtures.hpp"
-#include "tests/support/temp_dir.hpp"
-#include "tests/support/thrown_error.hpp"
+#include "tests/datasets/import_fixture.hpp"
 #include "tests/support/typed_edges.hpp"
 
 namespace atl {
@@ -26,29 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class TypedImport : public ::testing::Test {
- protected:
-  Dataset import(const std::string& format, const fs::path& source) {
-    options_.source = source;
-    options_.out = dir_.path() / "out";
-    fs::remove_all(options_.out);
-    report_ = import_dataset(format, options_);
-    Dataset dataset = Dataset::open(options_.out);
-    dataset.validate();
-    return dataset;
-  }
-  std::string refused(const std::string& format, const fs::path& source) {
-    const Error error = thrown_error([&] { import(format, source); });
-    EXPECT_EQ(error.exit_code(), 2);
-    EXPECT_FALSE(fs::exists(dir_.path() / "out"));
-    return error.what();
-  }
-  fs::path in() const { return dir_.path() / "in"; }
-
-  TempDir dir_;
-  ImportOptions options_;
-  ImportReport report_;
-};
+class TypedImport : public ImportFixture {};
 
 TEST_F(TypedImport, DirectedArrays) {
   options_.directed = true;

@@ -276,17 +276,8 @@ class AttentionGradient : public ::testing::TestWithParam<std::tuple<AttentionSc
   using Values = std::vector<double>;
 
   void expect_gradient(const Values& found, const std::function<double(const Values&)>& loss,
-                       Values at, const char* what) {
-    Values expected;
-    for (double& value : at) {
-      const double centre = value;
-      value = centre + kStep;
-      const double above = loss(at);
-      value = centre - kStep;
-      expected.push_back((above - loss(at)) / (2 * kStep));
-      value = centre;
-    }
-    expect_close(found, expected, 1e-7, what);
+                       const Values& at, const char* what) {
+    expect_close(found, central_differences(loss, at, kStep), 1e-7, what);
   }
 
   Harness h{"reference"};

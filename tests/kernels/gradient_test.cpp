@@ -19,17 +19,8 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 std::vector<double> differences(const std::function<double(const std::vector<double>&)>& loss,
-                                std::vector<double> at) {
-  std::vector<double> gradient;
-  for (double& value : at) {
-    const double centre = value;
-    value = centre + kStep;
-    const double above = loss(at);
-    value = centre - kStep;
-    gradient.push_back((above - loss(at)) / (2 * kStep));
-    value = centre;
-  }
-  return gradient;
+                                const std::vector<double>& at) {
+  return central_differences(loss, at, kStep);
 }
 
 class Gradient : public ::testing::Test {

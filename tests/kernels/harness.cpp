@@ -214,6 +214,21 @@ void compare(const std::vector<double>& found, const std::vector<double>& expect
 
 }  // namespace
 
+std::vector<double> central_differences(
+    const std::function<double(const std::vector<double>&)>& loss, std::vector<double> at,
+    double step) {
+  std::vector<double> gradient;
+  for (double& value : at) {
+    const double centre = value;
+    value = centre + step;
+    const double above = loss(at);
+    value = centre - step;
+    gradient.push_back((above - loss(at)) / (2 * step));
+    value = centre;
+  }
+  return gradient;
+}
+
 void expect_close(const std::vector<double>& found, const std::vector<double>& expected,
                   double tolerance, const std::string& what) {
   compare(found, expected, tolerance, what, [](double, double) { return 0.0; });

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -126,6 +127,11 @@ using BackendAndType = std::tuple<std::string, DType>;
 inline std::string typed_test_name(const ::testing::TestParamInfo<BackendAndType>& test) {
   return std::get<0>(test.param) + "_" + to_string(std::get<1>(test.param));
 }
+
+// d loss / d at, from differences over twice `step`.
+std::vector<double> central_differences(
+    const std::function<double(const std::vector<double>&)>& loss, std::vector<double> at,
+    double step);
 
 // Fails unless |found - expected| <= tolerance * (1 + |expected|) everywhere; NaN never passes.
 void expect_close(const std::vector<double>& found, const std::vector<double>& expected,

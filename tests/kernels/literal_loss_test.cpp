@@ -58,28 +58,28 @@ TEST_P(LiteralLoss, WeightsCountOnceAndWithTheirLabel) {
   expect_close(h.download_span(loss), {2 * 1.3862943611198906}, 1e-6, "loss");
 }
 
-TEST_P(LiteralLoss, SquaredError) {
-  Harness h(GetParam());
+// Of the values 1 to 6 in three rows, of which the first and the last count.
+void expect_errors(const std::string& backend, ErrorMeasure measure,
+                   const std::vector<float>& targets, const std::vector<double>& gradient,
+                   double loss) {
+  Harness h(backend);
   const ConstMatrixView values = h.input<float>(3, 2, {1, 2, 3, 4, 5, 6});
   const MatrixView dvalues = h.output(3, 2);
-  const auto loss = h.output_span<double>(1);
-  h.backend().error_loss(h.queue(), ErrorMeasure::kSquared, values,
-                         h.input_span<float>({3, kNaN, 0, 0, 4.5, 9}),
-                         h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 0.5, dvalues, loss);
-  EXPECT_EQ(h.download(dvalues), (std::vector<double>{-2, 0, 0, 0, 0.5, -3}));
-  EXPECT_EQ(h.download_span(loss), (std::vector<double>{4 + 0.25 + 9}));
+  const auto loss_sum = h.output_span<double>(1);
+  h.backend().error_loss(h.queue(), measure, values, h.input_span(targets),
+                         h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 0.5, dvalues, loss_sum);
+  EXPECT_EQ(h.download(dvalues), gradient);
+  EXPECT_EQ(h.download_span(loss_sum), std::vector<double>{loss});
+}
+
+TEST_P(LiteralLoss, SquaredError) {
+  expect_errors(GetParam(), ErrorMeasure::kSquared, {3, kNaN, 0, 0, 4.5, 9}, {-2, 0, 0, 0, 0.5, -3},
+                4 + 0.25 + 9);
 }
 
 TEST_P(LiteralLoss, AbsoluteError) {
-  Harness h(GetParam());
-  const ConstMatrixView values = h.input<float>(3, 2, {1, 2, 3, 4, 5, 6});
-  const MatrixView dvalues = h.output(3, 2);
-  const auto loss = h.output_span<double>(1);
-  h.backend().error_loss(h.queue(), ErrorMeasure::kAbsolute, values,
-                         h.input_span<float>({3, kNaN, 0, 0, 4.5, 6}),
-                         h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 0.5, dvalues, loss);
-  EXPECT_EQ(h.download(dvalues), (std::vector<double>{-0.5, 0, 0, 0, 0.5, 0}));
-  EXPECT_EQ(h.download_span(loss), (std::vector<double>{2.5}));
+  expect_errors(GetParam(), ErrorMeasure::kAbsolute, {3, kNaN, 0, 0, 4.5, 6},
+                {-0.5, 0, 0, 0, 0.5, 0}, 2.5);
 }
 
 TEST_P(LiteralLoss, SigmoidCrossEntropy) {

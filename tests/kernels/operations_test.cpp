@@ -52,7 +52,10 @@ std::vector<Size> sizes() {
   if (small_tests()) return {{0, 3}, {1, 1}, {33, 3}, {33, 64, 0}, {9, 13, 3}};
   std::vector<Size> list;
   for (const std::int64_t rows : {0, 1, 31, 32, 33, 257}) {
-    for (const std::int64_t cols : {1, 3, 64, 100, 256}) list.push_back({rows, cols});
+    for (const std::int64_t cols : {3, 100}) list.push_back({rows, cols});
+  }
+  for (const std::int64_t rows : {33, 257}) {
+    for (const std::int64_t cols : {1, 64, 256}) list.push_back({rows, cols});
   }
   list.push_back({2600, 5});  // several chunks of every sum over rows
   // Rows that start at multiples of 16 bytes, as the engine lays them out.
