@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/memory.hpp"
+#include "engine/comm/max_over_ranks.hpp"
 #include "engine/program/work.hpp"
 
 namespace atl {
@@ -15,8 +16,10 @@ namespace {
 constexpr double kBytesPerMessageByte = 20;
 constexpr double kBytesPerFlop = 0.1;
 
-// What the process holds already: libraries and, on a host, what has been read of the data.
-std::int64_t resident_here(const Trainer& trainer) {
+// What the process holds already: libraries and, on a host, what has been read of the data; by all
+// ranks, since they may be in one process.
+std::int64_t resident_here(const Trainer& trainer, Transport& transport) {
+  transport.barrier({"resident memory"});
   return trainer.rank().backend.host_accessible() ? resident_bytes() : 0;
 }
 
@@ -27,7 +30,8 @@ class Chooser {
         trainer_(trainer),
         transport_(transport),
         layers_(layer_count(trainer.model())),
-        others_(trainer.bytes_needed() + trainer.data().bytes() + resident_here(trainer) -
+        resident_(resident_here(trainer, transport)),
+        others_(trainer.bytes_needed() + trainer.data().bytes() + resident_ -
                 trainer.network().value_bytes()) {
     ModelConfig model = trainer.model();
     plain_work_ = work_of_training(model_program(model, Pass::kTraining));
@@ -118,6 +122,10 @@ class Chooser {
   [[noreturn]] void refuse() {
     std::int64_t least = bytes({});
     for (const auto& [dropping, bytes] : known_) least = std::min(least, bytes);
+    // So that it is enough in the next run, too, whose resident memory is not quite the same.
+    double resident = static_cast<double>(resident_);
+    max_over_ranks(transport_, std::span(&resident, 1), {"resident memory"});
+    least += static_cast<std::int64_t>(resident / 32);
     // Rounded up to what a user would type.
     constexpr std::int64_t kMiB = std::int64_t{1} << 20;
     fail(ErrorKind::kMemory,
@@ -131,6 +139,7 @@ class Chooser {
   const Trainer& trainer_;
   Transport& transport_;
   const int layers_;
+  const std::int64_t resident_;
   const std::int64_t others_;  // but values
   double plain_work_ = 0;
   std::map<std::pair<int, bool>, std::int64_t> known_;
