@@ -604,7 +604,8 @@ class DenseOracleOfDevice : public ::testing::TestWithParam<OracleCase> {
 };
 
 TEST_P(DenseOracleOfDevice, HasTheSameLogitsLossAndGradients) {
-  // Emulation is slow: both types meet both orders and both numbers of ranks, not all of their pairs.
+  // Emulation is slow: both types meet both orders and both numbers of ranks, not all of their
+  // pairs.
   expect_as_oracle(GetParam(), {{"cuda", DType::kF32, 1, OrderChoice::kMultiplyFirst},
                                 {"cuda", DType::kF32, 3, OrderChoice::kAggregateFirst},
                                 {"cuda", DType::kBf16, 1, OrderChoice::kAggregateFirst},
