@@ -122,12 +122,13 @@ class Chooser {
   [[noreturn]] void refuse() {
     std::int64_t least = bytes({});
     for (const auto& [dropping, bytes] : known_) least = std::min(least, bytes);
-    // So that it is enough in the next run, too, whose resident memory is not quite the same.
+    // So that it is enough in the next run, too: resident memory differs by some 2 MiB from one run
+    // to the next (heaps of threads, pages of libraries), more where there is more of it.
     double resident = static_cast<double>(resident_);
     max_over_ranks(transport_, std::span(&resident, 1), {"resident memory"});
-    least += static_cast<std::int64_t>(resident / 32);
-    // Rounded up to what a user would type.
     constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+    least += 4 * kMiB + static_cast<std::int64_t>(resident / 32);
+    // Rounded up to what a user would type.
     fail(ErrorKind::kMemory,
          "--memory: training takes {} per rank, {} where values are computed again as far as that "
          "helps; allowed is --memory {}MiB or more; use more ranks, --dtype bf16, a smaller "
