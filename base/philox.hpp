@@ -20,6 +20,7 @@ enum class RandomStream : std::uint8_t {
   kPartition = 8,          // row = position in the permutation
   kMessageBits = 9,        // row = message of the sender, column = 2 * sender + direction
   kAttentionDropout = 10,  // see kernels/attention.hpp
+  kLinkNegatives = 11,     // row = edge to be predicted, column = negative: see random_node
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
@@ -77,6 +78,18 @@ ATOLL_HOST_DEVICE constexpr std::uint32_t random_bits(const RandomKey& key, std:
 ATOLL_HOST_DEVICE constexpr float random_uniform(const RandomKey& key, std::uint64_t row,
                                                  std::uint32_t column) {
   return static_cast<float>(random_bits(key, row, column) >> 8U) * 0x1p-24F;
+}
+
+// Uniform over nodes 0 .. nodes - 1, to 2^-32 of each one's share: 64 bits, words 2 (column % 2)
+// and the next of block column / 2, the first one low, times the nodes, divided by 2^64.
+ATOLL_HOST_DEVICE constexpr std::int64_t random_node(const RandomKey& key, std::uint64_t row,
+                                                     std::uint32_t column, std::int64_t nodes) {
+  const PhiloxBlock block = random_block(key, row, column / 2);
+  const std::uint64_t low =
+      std::uint64_t{block[column % 2 * 2]} * static_cast<std::uint64_t>(nodes);
+  const std::uint64_t high =
+      std::uint64_t{block[column % 2 * 2 + 1]} * static_cast<std::uint64_t>(nodes);
+  return static_cast<std::int64_t>((high + (low >> 32U)) >> 32U);
 }
 
 // Dropout draws 16 bits per element: element (row, column) uses half-word column % 8 (low half

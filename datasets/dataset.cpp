@@ -1,5 +1,7 @@
 #include "datasets/dataset.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -24,17 +26,21 @@ std::string to_string(Task task) {
       return "binary";
     case Task::kRegression:
       return "regression";
+    case Task::kLinkPrediction:
+      return "link-prediction";
   }
   ATOLL_ASSERT(false);
 }
 
 Task parse_task(const std::string& text, const std::string& place) {
-  for (const Task task :
-       {Task::kSingleLabel, Task::kMultiLabel, Task::kBinary, Task::kRegression}) {
+  for (const Task task : {Task::kSingleLabel, Task::kMultiLabel, Task::kBinary, Task::kRegression,
+                          Task::kLinkPrediction}) {
     if (text == to_string(task)) return task;
   }
-  fail_input("{}: unknown task '{}'; allowed are single-label, multi-label, binary, regression",
-             place, text);
+  fail_input(
+      "{}: unknown task '{}'; allowed are single-label, multi-label, binary, regression, "
+      "link-prediction",
+      place, text);
 }
 
 namespace {
@@ -247,6 +253,33 @@ void Dataset::open_node_arrays(const Json& json) {
   } else {
     agree(json, file, "classes", 0);
   }
+  open_links(json);
+}
+
+void Dataset::open_links(const Json& json) {
+  const fs::path file = folder_ / "dataset.json";
+  links_ = Links::open(folder_);
+  info_.links = links_.counts();
+  if (json.contains("links")) {
+    const auto stated = json_field<std::array<std::int64_t, 3>>(json, "links", file);
+    if (stated != info_.links) {
+      fail_input("{}: field 'links' is [{}], but the arrays hold {}", file.string(),
+                 fmt::join(stated, ", "), fmt::join(info_.links, ", "));
+    }
+  }
+  for (const auto& [array, there] :
+       {std::pair{"labels.npy", info_.classes > 0}, std::pair{kSplitFile, info_.splits > 0}}) {
+    if (!links_.there() || !there) continue;
+    fail_input("{}: is there beside {}; a dataset has labels of nodes or links to predict",
+               (folder_ / array).string(), kLinkFiles[0]);
+  }
+  const std::string name = to_string(Task::kLinkPrediction);
+  const auto task = json_field_or<std::string>(json, "task", file, links_.there() ? name : "");
+  if (links_.there() != (task == name)) {
+    fail_input("{}: field 'task' is '{}', but {} is {}", file.string(), task, kLinkFiles[0],
+               links_.there() ? "there" : "not there");
+  }
+  if (links_.there()) info_.task = Task::kLinkPrediction;
 }
 
 void Dataset::open_labels(const Json& json) {

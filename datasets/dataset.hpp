@@ -9,13 +9,14 @@
 
 #include "base/json.hpp"
 #include "base/npy.hpp"
+#include "datasets/links.hpp"
 #include "datasets/type_array.hpp"
 #include "partition/local_graph.hpp"
 
 namespace atl {
 
-enum class Task { kSingleLabel, kMultiLabel, kBinary, kRegression };
-// "single-label", "multi-label", "binary", "regression"
+enum class Task { kSingleLabel, kMultiLabel, kBinary, kRegression, kLinkPrediction };
+// "single-label", "multi-label", "binary", "regression", "link-prediction"
 std::string to_string(Task task);
 Task parse_task(const std::string& text, const std::string& place);
 
@@ -33,8 +34,9 @@ struct DatasetInfo {
   std::int64_t classes = 0;       // regression: numbers per node; 0 = no labels
   std::int64_t splits = 0;        // rows of split.npy; 0 = none
   std::int64_t relations = 0;     // types of edges; 0 = edges have none
-  std::int64_t edge_features = 0;  // columns; 0 = none
-  std::int64_t node_types = 0;     // 0 = nodes have none
+  std::int64_t edge_features = 0;       // columns; 0 = none
+  std::int64_t node_types = 0;          // 0 = nodes have none
+  std::array<std::int64_t, 3> links{};  // edges to be predicted: train, valid, test
   bool directed = false;
   bool weighted = false;
   Task task = Task::kSingleLabel;
@@ -60,6 +62,8 @@ class Dataset {
   // [nodes] of split `index`; throws Error{kOption} naming the valid indices if there is none.
   std::span<const std::uint8_t> split(std::int64_t index) const;
 
+  const Links& links() const { return links_; }
+
   // Checks checksums, ids, finite features and weights, types, labels and splits in range, training
   // nodes in every split, symmetry if `directed` is false. Throws Error{kInput} with file, place,
   // value and allowed values.
@@ -82,6 +86,7 @@ class Dataset {
   void narrow_col_idx();
   void open_node_arrays(const Json& json);
   void open_labels(const Json& json);
+  void open_links(const Json& json);
   void validate_graph() const;
   void validate_splits() const;
   std::string split_remedy() const;  // against a split.npy that dataset.json doesn't know
@@ -91,6 +96,7 @@ class Dataset {
   DatasetInfo info_;
   NpyFile row_ptr_, col_idx_, edge_weights_, edge_features_, features_, labels_, split_;
   TypeArray edge_types_, node_types_;
+  Links links_;
   std::vector<std::int32_t> narrowed_col_idx_;  // only if col_idx.npy is int64
 };
 

@@ -314,6 +314,7 @@ void Dataset::validate() const {
   node_types_.check(info_.node_types);
   validate_labels();
   validate_splits();
+  links_.check(info_.nodes);
 }
 
 std::vector<std::uint8_t> Dataset::labelled() const {
@@ -344,6 +345,10 @@ void Dataset::require_predictable(std::int64_t split_index) const {
 
 void Dataset::require_trainable(std::int64_t split_index) const {
   require_predictable(split_index);
+  if (links_.there()) {
+    fail_input("{}: the dataset has links to predict, which training does not know",
+               folder_.string());
+  }
   if (info_.classes == 0) {
     fail_input(
         "{}: the dataset has no labels to train on; import it again with some (atoll import "

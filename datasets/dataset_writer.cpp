@@ -31,6 +31,7 @@ void add_type_fields(Json& json, const DatasetInfo& info) {
   if (info.relations > 0) json["relations"] = info.relations;
   if (info.edge_features > 0) json["edge_features"] = info.edge_features;
   if (info.node_types > 0) json["node_types"] = info.node_types;
+  if (info.links[0] > 0) json["links"] = info.links;
 }
 
 DatasetWriter::DatasetWriter(const fs::path& out) : folder_(out) {}
@@ -120,6 +121,19 @@ void DatasetWriter::write_splits(std::span<const std::uint8_t> splits, std::int6
   const bool single = count == 1;
   write_npy(folder_.path() / kSplitFile, splits,
             single ? std::vector{info_.nodes} : std::vector{count, info_.nodes});
+}
+
+void DatasetWriter::write_links(const std::array<std::vector<std::int64_t>, 3>& sets) {
+  info_.task = Task::kLinkPrediction;
+  for (std::size_t s = 0; s < sets.size(); ++s) {
+    info_.links[s] = static_cast<std::int64_t>(sets[s].size()) / 2;
+    write_npy<std::int64_t>(folder_.path() / kLinkFiles[s], sets[s], {info_.links[s], 2});
+  }
+}
+
+void DatasetWriter::write_link_negatives(const char* name, std::span<const std::int64_t> ids,
+                                         std::int64_t columns) {
+  write_npy(folder_.path() / name, ids, {static_cast<std::int64_t>(ids.size()) / columns, columns});
 }
 
 DatasetInfo DatasetWriter::commit() {

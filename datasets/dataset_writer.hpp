@@ -19,8 +19,11 @@ namespace atl {
 // Every array file that a dataset folder may hold, in the order of the checksum.
 inline constexpr const char* kSplitFile = "split.npy";
 inline constexpr const char* kDatasetFiles[] = {
-    "row_ptr.npy",    "col_idx.npy",  "edge_weights.npy", "edge_types.npy", "edge_features.npy",
-    "node_types.npy", "features.npy", "labels.npy",       kSplitFile};
+    "row_ptr.npy",         "col_idx.npy",        "edge_weights.npy",
+    "edge_types.npy",      "edge_features.npy",  "node_types.npy",
+    "features.npy",        "labels.npy",         kSplitFile,
+    kLinkFiles[0],         kLinkFiles[1],        kLinkFiles[2],
+    kLinkNegativeFiles[0], kLinkNegativeFiles[1]};
 
 // The checksum over all files: XXH3 of the lines "name checksum\n" of the files that are there, in
 // the order of kDatasetFiles. `files` is the object of dataset.json.
@@ -56,6 +59,12 @@ class DatasetWriter {
   void write_real_labels(std::span<const float> labels, std::int64_t columns);
   // [splits, nodes]; one split is written as [nodes].
   void write_splits(std::span<const std::uint8_t> splits, std::int64_t count);
+
+  // Task link-prediction, as Links says; `sets` are kLinkFiles, each [m, 2].
+  void write_links(const std::array<std::vector<std::int64_t>, 3>& sets);
+  // `name`: one of kLinkNegativeFiles.
+  void write_link_negatives(const char* name, std::span<const std::int64_t> ids,
+                            std::int64_t columns);
 
   // Throws Error{kInput} if a split has no training node. Returns the final dataset.json values.
   DatasetInfo commit();

@@ -1,6 +1,6 @@
 // Plain NumPy arrays in a folder: edge_index.npy [2, E], or row_ptr.npy and col_idx.npy (row i
 // holds the in-edges of node i); optional edge_weights.npy, edge_types.npy, edge_features.npy,
-// node_types.npy, features.npy, labels.npy, split.npy.
+// node_types.npy, features.npy, labels.npy, split.npy; or, without these two, files of links.
 // Floating-point labels are numbers to predict, unless --task says that they are classes.
 #include <algorithm>
 
@@ -107,6 +107,7 @@ void read_node_arrays(ImportSession& session, const fs::path& folder) {
     real ? session.real_labels(std::move(labels)) : session.labels(std::move(labels));
   }
   if (is_there(folder / "split.npy")) read_split_array(session, folder / "split.npy");
+  if (const Links links = Links::open(folder); links.there()) session.links(links);
   if (const fs::path types = one_of(folder, "node_types.npy", "node_type.npy"); !types.empty()) {
     session.node_types(TypeArray(types, session.nodes()).values());
   }

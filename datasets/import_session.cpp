@@ -293,6 +293,30 @@ void ImportSession::splits(const std::vector<std::uint8_t>& splits, std::int64_t
   writer_.write_splits(splits, count);
 }
 
+void ImportSession::links(const Links& links) {
+  if (classes() > 0 || have_split_) {
+    fail_input("{}: labels.npy or split.npy is there beside {}; import labels or links",
+               source().string(), kLinkFiles[0]);
+  }
+  links.check(nodes());
+  const auto ids_of = [](const NodeIdMatrix& matrix) {
+    std::vector<std::int64_t> ids;
+    for (std::int64_t i = 0; i < matrix.rows(); ++i) {
+      for (std::int64_t j = 0; j < matrix.columns(); ++j) ids.push_back(matrix.at(i, j));
+    }
+    return ids;
+  };
+  std::array<std::vector<std::int64_t>, 3> sets;
+  for (std::size_t s = 0; s < sets.size(); ++s) sets[s] = ids_of(*links.edges[s]);
+  writer_.write_links(sets);
+  for (std::size_t s = 0; s < links.negatives.size(); ++s) {
+    if (!links.negatives[s]) continue;
+    const NodeIdMatrix& ids = links.negatives[s]->ids;
+    writer_.write_link_negatives(kLinkNegativeFiles[s], ids_of(ids), ids.columns());
+  }
+  default_task_ = Task::kLinkPrediction;
+}
+
 void ImportSession::write_made_split() {
   if (labelled_.empty()) {
     fail_option("--split: '{}' has no labels, so there is nothing to split", writer_.info().name);
@@ -305,6 +329,11 @@ ImportReport ImportSession::finish() {
   DatasetInfo& info = writer_.info();
   if (options_.split) write_made_split();
   info.task = options_.task.value_or(default_task_);
+  const bool links = default_task_ == Task::kLinkPrediction;
+  if (links != (info.task == Task::kLinkPrediction)) {
+    fail_option("--task {}: '{}' has {}", to_string(info.task), info.name,
+                links ? "links to predict" : "no links to predict");
+  }
   const bool real = default_task_ == Task::kRegression;
   if (info.classes > 0 && real != (info.task == Task::kRegression)) {
     fail_option("--task {}: '{}' has {}", to_string(info.task), info.name,

@@ -83,6 +83,8 @@ class ImportSession {
   // From a [nodes] or [nodes, columns] array; NaN = none.
   void real_labels(ArrayReader reader);
   void splits(const std::vector<std::uint8_t>& splits, std::int64_t count);
+  // Task link-prediction; links as Links::open gives them.
+  void links(const Links& links);
 
   ImportReport finish();
 

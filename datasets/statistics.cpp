@@ -163,6 +163,7 @@ Json statistics_json(const Dataset& dataset, const DatasetStatistics& s,
   json["self_loops"] = s.self_loops;
   json["homophily"] = s.homophily >= 0 ? Json(s.homophily) : Json(nullptr);
   json["splits"] = Json::array();
+  if (dataset.links().there()) json["links"] = info.links;
   for (const auto& split : s.splits) {
     json["splits"].push_back({{"train", split[0]}, {"valid", split[1]}, {"test", split[2]}});
   }
@@ -210,8 +211,13 @@ std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
   line("features",
        fmt::format("{}{}", info.features,
                    info.edge_features > 0 ? fmt::format("; {} of edges", info.edge_features) : ""));
-  line(info.task == Task::kRegression ? "numbers" : "classes",
-       fmt::format("{}; {} nodes without label", info.classes, s.unlabelled));
+  if (dataset.links().there()) {
+    line("links",
+         fmt::format("{} train, {} valid, {} test", info.links[0], info.links[1], info.links[2]));
+  } else {
+    line(info.task == Task::kRegression ? "numbers" : "classes",
+         fmt::format("{}; {} nodes without label", info.classes, s.unlabelled));
+  }
   for (std::size_t k = 0; k < s.numbers.size() && k < kShownNumbers; ++k) {
     const DatasetStatistics::Numbers& numbers = s.numbers[k];
     line(fmt::format("number {}", k).c_str(),

@@ -54,6 +54,9 @@ void run_import(ImportArguments arguments) {
     fmt::print("{} relations, {} features of edges, {} node types\n", info.relations,
                info.edge_features, info.node_types);
   }
+  if (info.task == Task::kLinkPrediction) {
+    fmt::print("links: {} train, {} valid, {} test\n", info.links[0], info.links[1], info.links[2]);
+  }
   fmt::print("written to {} in {:.1f} s, peak memory {}\n", options.out.string(), seconds.count(),
              format_bytes(peak_resident_bytes()));
 }

@@ -174,6 +174,8 @@ const char* metric_name(Task task) {
       return "ROC-AUC";
     case Task::kRegression:
       return "R2";
+    case Task::kLinkPrediction:
+      break;
   }
   return "";
 }
@@ -218,6 +220,8 @@ Metrics compute_metrics(const Rank& rank, int epoch, const RankData& data, Const
       return binary_roc_auc(rank, epoch, data, logits);
     case Task::kRegression:
       return r_squared(rank, epoch, data, logits);
+    case Task::kLinkPrediction:
+      break;
   }
   return {};
 }

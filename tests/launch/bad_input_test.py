@@ -455,6 +455,18 @@ CASES = [
     ("no training node", no_training_node, TRAIN, ["training node"]),
     ("infinite number to predict", numbers_to_predict(math.inf), TRAIN,
      ["labels.npy", "row 3", "inf", "NaN"]),
+    # links
+    ("links held out into nowhere", nothing, ["split", "data", "--links"], ["--links", "--out"]),
+    ("no edge held out", nothing,
+     ["split", "data", "--links", "--valid", "1e-9", "--out", "new"], ["--valid", "no edge"]),
+    ("no edge left", nothing,
+     ["split", "data", "--links", "--valid", "0.5", "--test", "0.5", "--out", "new"],
+     ["--valid", "--test", "left"]),
+    ("two negatives of an edge", nothing,
+     ["split", "data", "--links", "--negatives", "2", "--out", "new"], ["--negatives 2", "3"]),
+    ("neither shares nor links", nothing, ["split", "data"], ["--split", "--links"]),
+    ("links beside labels", extra_array("links_train.npy", lambda edges: npy("<i8", [0, 2], b"")),
+     TRAIN, ["links_valid.npy", "missing"]),
     # losses
     ("classes weighted in a regression", numbers_to_predict(0.5),
      TRAIN + ["--class-weights", "balanced"], ["--class-weights", "regression", "single-label"]),
