@@ -18,8 +18,14 @@ GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,
     fail_input("dataset {} has {} features and {} classes; a shape needs both", info.name,
                info.features, info.classes);
   }
-  return {info.name,        info.nodes, info.edges,        info.features,
-          outputs_of(info), options,    std::move(quality)};
+  return {.name = info.name,
+          .nodes = info.nodes,
+          .edges = info.edges,
+          .features = info.features,
+          .classes = outputs_of(info),
+          .relations = info.relations,
+          .partition = options,
+          .quality = std::move(quality)};
 }
 
 namespace {
@@ -38,7 +44,8 @@ void require_same(const NamedShape& first, const NamedShape& other) {
   for (const auto& [field, expected, found] : {std::tuple("nodes", a.nodes, b.nodes),
                                                {"edges", a.edges, b.edges},
                                                {"features", a.features, b.features},
-                                               {"classes", a.classes, b.classes}}) {
+                                               {"classes", a.classes, b.classes},
+                                               {"relations", a.relations, b.relations}}) {
     if (expected == found) continue;
     fail_input("{}: '{}' is {}; allowed is {}, as in {}: all shapes are cuts of one graph",
                other.file, field, found, expected, first.file);

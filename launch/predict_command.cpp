@@ -54,6 +54,11 @@ void run_predict(const PredictArguments& arguments) {
         fail_input("{}: it has {} feature columns, the model in {} needs {}", arguments.dataset,
                    job.data().dataset().features, path.string(), options.model.features);
       }
+      const std::int64_t relations = job.data().dataset().relations;
+      if (options.model.relations > 0 && options.model.relations != relations) {
+        fail_input("{}: it has {} types of edges, the model in {} needs {}", arguments.dataset,
+                   relations, path.string(), options.model.relations);
+      }
       const Task task = job.data().dataset().task;
       if (job.data().labelled() && numbers != (task == Task::kRegression)) {
         fail_input("{}: its task is {}, the model in {} predicts {}", arguments.dataset,

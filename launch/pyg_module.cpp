@@ -35,9 +35,9 @@ class Model(torch.nn.Module):
         super().__init__()
 {modules}
 
-    def forward(self, x, edge_index, edge_weight=None):
+    def forward(self, x, edge_index, edge_weight=None, edge_type=None):
         """Logits [nodes, {outputs}] of x [nodes, {features}]; edge_index [2, edges] has sources and targets."""
-{forward}
+{checks}{forward}
 
 
 def load():
@@ -48,14 +48,16 @@ def load():
 
 
 def read_dataset(folder):
-    """x, edge_index and, if edges have weights, edge_weight of a dataset folder of Atoll."""
+    """x, edge_index and, if edges have them, edge_weight and edge_type of a dataset folder of Atoll."""
     def read(name):
         return torch.from_numpy(numpy.load(pathlib.Path(folder) / f"{{name}}.npy"))
 
     x, row_ptr, source = read("features"), read("row_ptr"), read("col_idx").long()
     target = torch.repeat_interleave(torch.arange(len(x)), row_ptr.diff())
-    weighted = (pathlib.Path(folder) / "edge_weights.npy").exists()
-    return (x, torch.stack([source, target]), *([read("edge_weights")] if weighted else []))
+    weighted, typed = ((pathlib.Path(folder) / name).exists()
+                       for name in ("edge_weights.npy", "edge_types.npy"))
+    return (x, torch.stack([source, target]), read("edge_weights") if weighted else None,
+            read("edge_types").long() if typed else None)
 )";
 
 using Lines = std::vector<std::string>;
@@ -147,7 +149,7 @@ class Module {
                        fmt::arg("definitions", definitions()),
                        fmt::arg("modules", indented(modules())),
                        fmt::arg("outputs", config_.outputs), fmt::arg("features", config_.features),
-                       fmt::arg("forward", indented(forward())));
+                       fmt::arg("checks", checks()), fmt::arg("forward", indented(forward())));
   }
 
  private:
@@ -181,6 +183,16 @@ class Module {
     return result;
   }
 
+  // Lines before those of the layers.
+  std::string checks() const {
+    const bool refuses_weights =
+        std::ranges::any_of(rows_, [](const PygConvolution* row) { return row->refuses_weights; });
+    if (!refuses_weights) return "";
+    return indented({"if edge_weight is not None:",
+                     "    raise ValueError(\"RGCNConv takes no weights of edges\")"}) +
+           "\n";
+  }
+
   bool has(std::size_t l, const char* parameter) const {
     return parameters_.contains(fmt::format("layers.{}.{}", l, parameter));
   }
@@ -207,7 +219,10 @@ class Module {
     const std::int64_t columns = weight == nullptr ? 0 : weight->columns;
     const bool activates = layer.activation != ActivationFunction::kNone;
     return fmt::format(
-        fmt::runtime(rows_[l]->constructor), fmt::arg("in", weight == nullptr ? 0 : weight->rows),
+        fmt::runtime(rows_[l]->constructor),
+        fmt::arg("in", weight == nullptr ? 0 : weight->rows / weight->stacked),
+        fmt::arg("relations", config_.relations),
+        fmt::arg("bases", layer.bases == 0 ? "None" : std::to_string(layer.bases)),
         fmt::arg("out", columns), fmt::arg("heads", layer.heads),
         fmt::arg("head_out", columns / layer.heads),
         fmt::arg("concat", python(!layer.averages_heads)),

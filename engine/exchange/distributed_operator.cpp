@@ -4,6 +4,7 @@
 
 #include "engine/exchange/computed_halo.hpp"
 #include "engine/exchange/halo_return.hpp"
+#include "engine/exchange/relation_operators.hpp"
 
 namespace atl {
 
@@ -23,6 +24,8 @@ const char* to_string(Normalisation normalisation) {
       return "sum and self";
     case Normalisation::kEdges:
       return "edges";
+    case Normalisation::kRelations:
+      return "relations";
   }
   return "";
 }
@@ -66,7 +69,8 @@ std::vector<float> row_factors(const LocalGraphView& graph, Normalisation normal
 }  // namespace
 
 GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
-                               Normalisation normalisation, const Recomputation& recomputation) {
+                               Normalisation normalisation, const Recomputation& recomputation,
+                               std::int64_t relations) {
   const bool scales_rows = has_row_factors(normalisation);
   const bool scales_columns = has_column_factors(normalisation);
   if (adds_self(normalisation)) {
@@ -96,7 +100,14 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
     }
     forward_.row_scale = host_row_factor_;
     forward_.matrix.values = {};
-    halo_return_ = std::make_unique<HaloReturn>(backend, queue, graph);
+    halo_return_ = std::make_unique<HaloReturn>(backend, queue, graph, EdgesBySource::kSorted);
+    backward_ = halo_return_->messages();
+    return;
+  }
+  if (normalisation == Normalisation::kRelations) {
+    relations_ = std::make_unique<RelationOperators>(backend, queue, graph, relations);
+    forward_.csr.values = relations_->coefficients();
+    halo_return_ = std::make_unique<HaloReturn>(backend, queue, graph, EdgesBySource::kNone);
     backward_ = halo_return_->messages();
     return;
   }

@@ -12,6 +12,7 @@ namespace atl {
 
 class ComputedHalo;
 class HaloReturn;
+class RelationOperators;
 class Transport;
 
 const char* to_string(Direction direction);
@@ -54,8 +55,11 @@ enum class Normalisation {
   // operator is that of HaloReturn. Row factors are those of equal coefficients, for choices that
   // are made before these are known.
   kEdges,
+  // The mean of every relation (RelationOperators), which is what computes it; the operators here
+  // are for its messages. Backward as kEdges.
+  kRelations,
 };
-// "symmetric", "mean", "sum", "sum and self" or "edges"
+// "symmetric", "mean", "sum", "sum and self", "edges" or "relations"
 const char* to_string(Normalisation normalisation);
 // Whether S has factors of rows and of columns, S itself not transposed, and adds the node's row.
 constexpr bool has_row_factors(Normalisation n) {
@@ -70,16 +74,20 @@ constexpr bool adds_self(Normalisation n) {
 // Error{kInput} naming a node whose in-edges have weights of negative sum.
 class GraphOperators {
  public:
+  // relations: of kRelations, how many types edges have.
   GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
-                 Normalisation normalisation, const Recomputation& recomputation = {});
+                 Normalisation normalisation, const Recomputation& recomputation = {},
+                 std::int64_t relations = 0);
   ~GraphOperators();
   GraphOperators(const GraphOperators&) = delete;
   GraphOperators& operator=(const GraphOperators&) = delete;
 
   const DistributedOperator& forward() const { return forward_; }    // S
   const DistributedOperator& backward() const { return backward_; }  // S^T
-  // Of kEdges; else null.
+  // Of kEdges and kRelations; else null.
   const HaloReturn* halo_return() const { return halo_return_.get(); }
+  // Of kRelations; else null.
+  const RelationOperators* relations() const { return relations_.get(); }
   // Halo rows that are not fetched but computed here; null: none on any rank.
   const ComputedHalo* computed_halo() const { return computed_halo_.get(); }
   // What their computing needs to know of other ranks; nothing to do without. Collective; once.
@@ -109,6 +117,7 @@ class GraphOperators {
   DistributedOperator backward_;
   std::unique_ptr<ComputedHalo> computed_halo_;
   std::unique_ptr<HaloReturn> halo_return_;
+  std::unique_ptr<RelationOperators> relations_;
 };
 
 }  // namespace atl

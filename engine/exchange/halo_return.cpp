@@ -13,7 +13,8 @@ GlobalId id_of_part(GlobalId node, int part) {
 
 }  // namespace
 
-HaloReturn::HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& graph) {
+HaloReturn::HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& graph,
+                       EdgesBySource edges) {
   const LocalMatrixView& forward = graph.forward;
   const std::int64_t inner = graph.inner();
   const std::int64_t halo = forward.halo.halo_rows();
@@ -59,7 +60,7 @@ HaloReturn::HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& gra
   std::vector<GlobalId> columns(graph.inner_ids.begin(), graph.inner_ids.end());
   columns.insert(columns.end(), forward.halo_ids.begin(), forward.halo_ids.end());
   column_ids_ = {backend, queue, std::move(columns)};
-  sort_edges(backend, queue, forward, inner + halo);
+  if (edges == EdgesBySource::kSorted) sort_edges(backend, queue, forward, inner + halo);
 }
 
 // A counting sort: the edges of a source stay in the order of their targets.

@@ -9,12 +9,14 @@
 
 namespace atl {
 
+enum class EdgesBySource : std::uint8_t { kNone, kSorted };
+
 // Of the forward direction. The matrices that travel have a row for every halo row of this rank, in
 // their order, and behind these, as their halo rows, those that other ranks send, by sender.
 class HaloReturn {
  public:
   // The graph must outlive it.
-  HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& graph);
+  HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& graph, EdgesBySource edges);
   HaloReturn(const HaloReturn&) = delete;
   HaloReturn& operator=(const HaloReturn&) = delete;
 
@@ -22,7 +24,7 @@ class HaloReturn {
   const DistributedOperator& messages() const { return messages_; }
   // [inner nodes, messages().with_halo()]: adds the rows received to those they are for.
   const SparseOperator& sums() const { return sums_; }
-  // The edges of the forward operator by their source.
+  // The edges of the forward operator by their source, if it was asked for them.
   SourceEdges edges() const { return {row_ptr_.span(), targets_.span(), edges_.span()}; }
   // Global ids of inner nodes and of the halo rows behind them, in the backend's memory.
   std::span<const GlobalId> column_ids() const { return column_ids_.span(); }

@@ -163,6 +163,28 @@ Value dot_convolution(Builder& builder, const ConvolutionInput& input) {
   return layer.joined(builder, input, builder.attend(layer.options, z, t, kNoValue));
 }
 
+Value rgcn_convolution(Builder& builder, const ConvolutionInput& input) {
+  if (input.relations == 0) {
+    fail_option("rgcn: edges of the dataset have no types; give it edge_types.npy, or choose sage, "
+                "which takes all edges alike");
+  }
+  const Root root = root_of(input, Root::kLinear);
+  if (root == Root::kIdentity || root == Root::kEpsilon) {
+    fail_option("root {}: allowed with rgcn are usual, linear and none", to_string(root));
+  }
+  const Value means = builder.aggregate_relations(input.x, input.relations);
+  const Value weight =
+      input.options.bases == 0
+          ? builder.stacked_weight("weight", input.relations, input.x, input.columns)
+          : builder.composed_weight("weight", input.relations, input.options.bases, input.x,
+                                    input.columns);
+  const Value neighbours = builder.linear(means, weight);
+  if (root == Root::kNone) return neighbours;
+  const Value own =
+      builder.linear(input.x, builder.weight("root_weight", input.x, input.columns));
+  return builder.add(neighbours, own);
+}
+
 Value no_convolution(Builder& builder, const ConvolutionInput& input) {
   return builder.linear(input.x, builder.weight("weight", input.x, input.columns));
 }
@@ -180,6 +202,7 @@ std::vector<ConvolutionKind>& all_kinds() {
       {"gat", gat_convolution},
       {"gatv2", gatv2_convolution},
       {"dot", dot_convolution},
+      {"rgcn", rgcn_convolution},
       {"gcnii", gcnii_convolution, /*keeps_columns=*/true, /*has_bias=*/false, /*has_weight=*/true,
        /*reads_first=*/true},
       {"appnp", appnp_convolution, true, false, /*has_weight=*/false, true},

@@ -17,6 +17,7 @@ struct ConvolutionInput {
   Value first = kNoValue;
   int number = 1;            // of the layer in that run
   std::int64_t columns = 0;  // of the result
+  std::int64_t relations = 0;  // types of edges that the dataset has
   LayerOptions options = {};
 };
 
@@ -68,6 +69,9 @@ Value gatv2_convolution(Builder& builder, const ConvolutionInput& input);
 // Scaled dot products, keys and values alike: z = x W, e_ij = <x_i Q, z_j> / sqrt(columns of a
 // head).
 Value dot_convolution(Builder& builder, const ConvolutionInput& input);
+// R-GCN (Schlichtkrull et al. 2018, eq. 2): sum over relations r of mean_{j in N_r}(x_j) W_r, and
+// x W_0.
+Value rgcn_convolution(Builder& builder, const ConvolutionInput& input);
 // x W.
 Value no_convolution(Builder& builder, const ConvolutionInput& input);
 

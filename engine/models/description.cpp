@@ -206,6 +206,12 @@ const OptionTable<LayerOptions>& layer_options() {
        .group = "Model",
        .help = "gat, gatv2, dot: dropout of the coefficients of edges, in [0, 1)",
        .value = LayerRow::number(ATOLL_FIELD(attention_dropout), 0.0, 0.999)},
+      {.name = "bases",
+       .group = "Model",
+       .help = "rgcn: the weights of relations are sums of so many matrices, with trained factors; "
+               "0: each relation has a matrix of its own",
+       .value = LayerRow::number(ATOLL_FIELD(bases), 0, kMostBases),
+       .plan = PlanRole::kMadeFor},
   };
   return table;
 }

@@ -47,6 +47,8 @@ struct LayerOptions {
   int heads = 1;
   bool averages_heads = false;
   double attention_dropout = 0;  // of coefficients
+  // rgcn: the weights of relations are sums of so many matrices; 0: each is one of its own.
+  int bases = 0;
 };
 const OptionTable<LayerOptions>& layer_options();
 
@@ -70,6 +72,7 @@ struct ModelDescription {
 // Of all layers of all kinds.
 inline constexpr int kMostLayers = 200;
 inline constexpr int kMostHeads = 1024;
+inline constexpr int kMostBases = 1024;
 
 // A model file (docs/models.md) as JSON, or, from TOML, as ModelConfig::description holds it.
 // Layers that give the logits have 0 columns. Both throw Error{kOption} naming the file, the layer,

@@ -98,7 +98,8 @@ class Writer {
     const bool norm_before = layer.norm_place == NormPlace::kBefore;
     const Value x = norm_before ? activated(x_, layer) : x_;
     Value y =
-        kind.make(builder_, {x, kind.reads_first ? run_first_ : kNoValue, number_, columns, layer});
+        kind.make(builder_, {x, kind.reads_first ? run_first_ : kNoValue, number_, columns,
+                             config_.relations, layer});
     // Functions of a user's own program may give anything.
     const std::int64_t given = builder_.has_rows(y) ? builder_.columns(y) : 0;
     if (given != columns) {
@@ -248,10 +249,12 @@ ModelDescription describe_options(const ModelConfig& config) {
 
 }  // namespace
 
-ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks) const {
+ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
+                               std::int64_t edge_types) const {
   ModelConfig result = *this;
   result.features = feature_columns;
   result.outputs = logits;
+  result.relations = edge_types;
   if (recompute_all) result.recomputation = Recomputation::of_all_pairs(ranks);
   return result;
 }
@@ -286,6 +289,13 @@ ModelDescription describe(const ModelConfig& config) {
 
 int layer_count(const ModelConfig& config) {
   return static_cast<int>(describe(config).layers.size());
+}
+
+bool reads_relations(const ModelConfig& config) {
+  const Program program = model_program(config, Pass::kEvaluation);
+  return std::ranges::any_of(program.operations, [](const Operation& op) {
+    return op.kind == OpKind::kAggregateRelations;
+  });
 }
 
 bool can_recompute(const ModelConfig& config) {

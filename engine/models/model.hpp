@@ -24,6 +24,7 @@ struct ModelConfig : LayerOptions {
   std::int64_t hidden = 256;
   std::int64_t features = 0;  // input columns
   std::int64_t outputs = 0;   // logits per node
+  std::int64_t relations = 0;  // types of edges
   double input_dropout = 0;
   InputLayerChoice input_layer = InputLayerChoice::kAuto;
   HeadChoice head = HeadChoice::kAuto;
@@ -41,7 +42,8 @@ struct ModelConfig : LayerOptions {
   Dropping dropping;                     // of values in training
 
   // The model for a dataset, on so many ranks.
-  ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks) const;
+  ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
+                    std::int64_t edge_types = 0) const;
 };
 
 std::vector<std::string> model_kinds();  // "gcn", "sage", ...
@@ -59,6 +61,9 @@ int layer_count(const ModelConfig& config);
 // kTraining; fused. Throws Error{kOption} as describe() does, if columns of values that are added
 // differ, or if rows can't be recomputed.
 Program model_program(const ModelConfig& config, Pass pass);
+
+// True if it tells types of edges apart.
+bool reads_relations(const ModelConfig& config);
 
 // True if halo rows of the first layer's output can be computed, in the orders of `config`.
 bool can_recompute(const ModelConfig& config);

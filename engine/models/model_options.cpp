@@ -103,6 +103,7 @@ const OptionTable<ModelConfig>& model_options() {
          .plan = PlanRole::kMadeFor},
         of_layers("average-heads"),
         of_layers("attention-dropout"),
+        of_layers("bases"),
         {.name = "model-file",
          .group = "Model",
          .help = "TOML file that describes the model layer by layer, instead of the options of "
@@ -130,17 +131,25 @@ void check_model_options(const ModelConfig& model) {
     const char* option;
     std::vector<std::string> kinds;  // that don't read it
   };
-  const std::vector<std::string> without_heads = {"gcn", "sage",  "gin",   "mean", "sum",
-                                                  "mlp", "gcnii", "appnp", "sgc"};
+  // This program's own kinds but these.
+  const auto all_but = [](const std::vector<std::string>& readers) {
+    std::vector<std::string> kinds = {"gcn",   "sage",  "gin", "mean", "sum",   "mlp", "gcnii",
+                                      "appnp", "sgc",   "gat", "gatv2", "dot",  "rgcn"};
+    std::erase_if(kinds, [&](const std::string& kind) {
+      return std::ranges::find(readers, kind) != readers.end();
+    });
+    return kinds;
+  };
+  const std::vector<std::string> without_heads = all_but({"gat", "gatv2", "dot"});
   static const std::vector<Unread> unread = {
-      {"hops", {"gcn", "sage", "gin", "mean", "sum", "mlp", "gcnii", "sgc", "gat", "gatv2", "dot"}},
-      {"alpha", {"gcn", "sage", "gin", "mean", "sum", "mlp", "sgc", "gat", "gatv2", "dot"}},
-      {"theta",
-       {"gcn", "sage", "gin", "mean", "sum", "mlp", "appnp", "sgc", "gat", "gatv2", "dot"}},
+      {"hops", all_but({"appnp"})},
+      {"alpha", all_but({"appnp", "gcnii"})},
+      {"theta", all_but({"gcnii"})},
       {"heads", without_heads},
       {"output-heads", without_heads},
       {"average-heads", without_heads},
       {"attention-dropout", without_heads},
+      {"bases", all_but({"rgcn"})},
       {"root", {"mlp", "gcnii", "appnp", "sgc"}},
       {"norm", {"sgc"}},
       {"norm-place", {"sgc"}},
@@ -203,6 +212,7 @@ Json trace_json(const ModelConfig& model) {
   }
   json["features"] = model.features;
   json["outputs"] = model.outputs;
+  if (model.relations > 0) json["relations"] = model.relations;
   return json;
 }
 
@@ -210,6 +220,9 @@ ModelConfig read_trace_model(const Json& json, const std::filesystem::path& plac
   ModelConfig model;
   model.features = json_field<std::int64_t>(json, "features", place);
   model.outputs = json_field<std::int64_t>(json, "outputs", place);
+  if (json.contains("relations")) {
+    model.relations = json_field<std::int64_t>(json, "relations", place);
+  }
   for (const ModelRow& row : model_options()) {
     if (row.plan != PlanRole::kMadeFor) continue;
     // Options that came later are there if they were set.

@@ -142,12 +142,13 @@ class ScopeReader {
     MessageCost cost{.direction = op.direction,
                      .returned = op.returns_rows(),
                      .recomputation = op.fetches_rest ? decisions_.recomputation : nullptr,
-                     .row_bytes = mean_message_bytes(decisions_.bits, op.columns)};
+                     .row_bytes = mean_message_bytes(decisions_.bits, op.message_columns())};
     const auto moved = [&](int rank, std::int64_t rows) {
       return quantized
-                 ? quantize_seconds(device(rank), rows, op.columns)
-                 : elementwise_seconds(device(rank), kFloatBytes * static_cast<double>(2 * rows) *
-                                                         static_cast<double>(op.columns));
+                 ? quantize_seconds(device(rank), rows, op.message_columns())
+                 : elementwise_seconds(device(rank),
+                                       kFloatBytes * static_cast<double>(2 * rows) *
+                                           static_cast<double>(op.message_columns()));
     };
     std::vector<std::int64_t> sent(static_cast<std::size_t>(ranks_), 0);
     std::vector<std::int64_t> received = sent;
@@ -209,6 +210,11 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
       const std::int64_t edges = shape.edges_in(call.rows);
       return spmm_seconds(device, has_self ? edges + rows : edges, rows, op.columns);
     }
+    case OpKind::kAggregateRelations:
+      return spmm_seconds(device, shape.edges_in(call.rows), rows * op.relations,
+                          op.message_columns());
+    case OpKind::kRelationsSources:
+      return spmm_seconds(device, shape.edges_in(call.rows), rows, op.columns);
     case OpKind::kAttend:
     case OpKind::kAttendTargets:
     case OpKind::kAttendSources: {

@@ -17,6 +17,8 @@ constexpr std::int64_t kMostNodes = 100'000'000'000;
 constexpr std::int64_t kMostEdges = 10'000'000'000'000;
 constexpr std::int64_t kMostColumns = 1 << 20;
 
+constexpr std::int64_t kMostRelations = 1 << 16;
+
 struct Count {
   const char* name;
   std::int64_t PartQuality::*member;
@@ -34,8 +36,8 @@ class ShapeReader {
  public:
   ShapeReader(const Json& json, const std::string& place)
       : root_(json, place,
-              {"format", "name", "nodes", "edges", "features", "classes", "partition", "parts",
-               "forward_rows", "backward_rows"}) {}
+              {"format", "name", "nodes", "edges", "features", "classes", "relations", "partition",
+               "parts", "forward_rows", "backward_rows"}) {}
 
   GraphShape read() {
     const Json& format = root_.required("format", std::to_string(kShapeFormat));
@@ -45,6 +47,7 @@ class ShapeReader {
     shape_.edges = root_.whole("edges", 0, kMostEdges);
     shape_.features = root_.whole("features", 1, kMostColumns);
     shape_.classes = root_.whole("classes", 1, kMostColumns);
+    if (root_.has("relations")) shape_.relations = root_.whole("relations", 1, kMostRelations);
     const Json& parts = root_.required("parts", "lists of parts, and objects for equal parts");
     if (parts.is_array() && !parts.empty() && parts.size() <= kMaxParts) {
       read_parts(parts);
@@ -233,6 +236,7 @@ Json to_json(const GraphShape& shape) {
                {"partition", to_json(shape.partition)},
                {"parts", parts},
                {"forward_rows", quality.at("forward_rows")}};
+  if (shape.relations > 0) json["relations"] = shape.relations;
   if (shape.quality.backward_rows != shape.quality.forward_rows) {
     json["backward_rows"] = quality.at("backward_rows");
   }

@@ -13,7 +13,7 @@ std::int64_t buffer_elements(const Operation& op, const RowCounts& rows) {
                             : op.direction == Direction::kBackward ? rows.sent_backward
                             : op.fetches_rest                      ? rows.sent_rest
                                                                    : rows.sent_forward;
-  return sent * padded_columns(op.columns);
+  return sent * padded_columns(op.message_columns());
 }
 
 std::int64_t parameter_bytes(const TrainingPrograms& programs, const Device& device) {

@@ -115,7 +115,8 @@ class Allocator {
     const Value input = op.inputs[0];
     const Operation& from = program_.at(input);
     if (instant(input) < 0 || from.constant || ends_[index(input)] == kForever ||
-        from.columns != op.columns || from.wide != op.wide || !has_place(input) ||
+        from.columns != op.columns || from.wide != op.wide || from.packed != op.packed ||
+        !has_place(input) ||
         from.kind == OpKind::kCopy) {
       return false;
     }

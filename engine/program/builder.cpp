@@ -80,6 +80,27 @@ Value Builder::weight(const std::string& name, Value x, std::int64_t columns) {
   return parameter(name, this->columns(x), columns, Initialisation::kGlorotUniform);
 }
 
+Value Builder::stacked_weight(const std::string& name, std::int64_t count, Value x,
+                              std::int64_t columns) {
+  const Value weight =
+      parameter(name, count * this->columns(x), columns, Initialisation::kGlorotUniform);
+  program_.parameters.back().stacked = count;
+  return weight;
+}
+
+Value Builder::composed_weight(const std::string& name, std::int64_t count, std::int64_t bases,
+                               Value x, std::int64_t columns) {
+  const Value base = stacked_weight("bases", bases, x, columns);
+  const Value coefficients =
+      parameter("coefficients", count, bases, Initialisation::kGlorotUniform);
+  const Value weight =
+      parameter(name, count * this->columns(x), columns, Initialisation::kZeros);
+  program_.parameters.back().stacked = count;
+  program_.parameters.back().composition = {program_.at(coefficients).parameter,
+                                            program_.at(base).parameter};
+  return weight;
+}
+
 Value Builder::linear(Value x, Value weight) {
   return append({.kind = OpKind::kLinear,
                  .inputs = {x, weight},
@@ -98,13 +119,28 @@ int Builder::next_channel() {
 }
 
 Value Builder::aggregate(Normalisation normalisation, Value x) {
-  const int channel = next_channel();
+  ATOLL_ASSERT(normalisation != Normalisation::kEdges && normalisation != Normalisation::kRelations,
+               "see attend() and aggregate_relations()");
+  return append_aggregate({.kind = OpKind::kAggregate, .normalisation = normalisation}, x);
+}
+
+Value Builder::aggregate_relations(Value x, std::int64_t relations) {
+  return append_aggregate({.kind = OpKind::kAggregateRelations,
+                           .normalisation = Normalisation::kRelations,
+                           .relations = relations,
+                           .packed = true},
+                          x);
+}
+
+Value Builder::append_aggregate(Operation op, Value x) {
+  op.channel = next_channel();
   ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
-  ATOLL_ASSERT(normalisation != Normalisation::kEdges, "see attend()");
   const bool constant = is_constant(x);
   ProgramLayer& made = program_.layers.back();
   made.input_is_constant = constant;
   made.order.cache_aggregate = constant && keeps_aggregates();
+  op.constant = made.order.cache_aggregate;
+  op.columns = columns(x) * op.relations;
   if (program_.at(x).kind == OpKind::kFeatures) {
     if (copy_ == kNoValue) {
       copy_ = append(
@@ -112,12 +148,8 @@ Value Builder::aggregate(Normalisation normalisation, Value x) {
     }
     x = copy_;
   }
-  return append({.kind = OpKind::kAggregate,
-                 .inputs = {x},
-                 .columns = columns(x),
-                 .constant = constant && keeps_aggregates(),
-                 .normalisation = normalisation,
-                 .channel = channel});
+  op.inputs = {x};
+  return append(std::move(op));
 }
 
 Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector) {

@@ -40,9 +40,18 @@ class Builder {
   // A weight of as many rows as x has columns, Glorot-uniform. Parameters of a layer have different
   // names: Error{kOption}.
   Value weight(const std::string& name, Value x, std::int64_t columns);
+  // So many of them, one below the other.
+  Value stacked_weight(const std::string& name, std::int64_t count, Value x, std::int64_t columns);
+  // The same, each a sum of `bases` matrices with factors of its own (Schlichtkrull et al. 2018,
+  // eq. 3): parameters "bases" and "coefficients".
+  Value composed_weight(const std::string& name, std::int64_t count, std::int64_t bases, Value x,
+                        std::int64_t columns);
   Value linear(Value x, Value weight);  // x W
   // S x; S: see Normalisation. Throws Error{kOption} above kMostChannels of them.
   Value aggregate(Normalisation normalisation, Value x);
+  // The means over in-neighbours along edges of each of so many types, side by side: relation after
+  // relation as many columns as x has. Only a product may read them.
+  Value aggregate_relations(Value x, std::int64_t relations);
   // S x W: (S x) W or S (x W), as the layer's order says: the one that a plan fixes, or that which
   // moves fewer columns across the cut in one epoch, backward included, and at a tie keeps less
   // memory.
@@ -87,6 +96,7 @@ class Builder {
 
  private:
   Value append(Operation operation);
+  Value append_aggregate(Operation op, Value x);
   Value parameter(const std::string& name, std::int64_t rows, std::int64_t columns,
                   Initialisation initialisation);
   std::string own(const std::string& name) const;  // "layers.0.bias"

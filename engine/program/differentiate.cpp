@@ -35,6 +35,9 @@ class Differentiation {
     append({.kind = OpKind::kZeroGradients});
     for (int scope = forward_scopes - 1; scope >= 0; --scope) back_through(scope);
     begin_scope({Scope::Kind::kStep, -1, Direction::kBackward});
+    const bool composes = std::ranges::any_of(
+        program_.parameters, [](const auto& p) { return p.composition.present(); });
+    if (composes) append({.kind = OpKind::kComposedGradients});
     append({.kind = OpKind::kSumGradients});
     append({.kind = OpKind::kStep});
   }
@@ -161,6 +164,8 @@ class Differentiation {
         return i == 0   ? through_sources(reader, dy)
                : i == 1 ? through_targets(reader, dy)
                         : kNoValue;
+      case OpKind::kAggregateRelations:
+        return through_relations(op, dy, columns);
       case OpKind::kLayerNorm:
         return append({.kind = OpKind::kLayerNormBackward,
                        .inputs = {dy, v, op.inputs[1]},
@@ -233,6 +238,21 @@ class Differentiation {
     Operation sources = part_of_attention(OpKind::kAttendSources, attend);
     sources.inputs = reads;
     return append(sources);
+  }
+
+  Value through_relations(const Operation& aggregate, Value dy, std::int64_t columns) {
+    ATOLL_ASSERT(program_.at(dy).kind == OpKind::kLinear, "{}", to_string(program_, dy));
+    program_.at(dy).packed = true;
+    Operation part{.kind = OpKind::kRelationsHalo,
+                   .inputs = {dy},
+                   .columns = columns,
+                   .normalisation = aggregate.normalisation,
+                   .direction = Direction::kBackward,
+                   .channel = aggregate.channel};
+    const Value halo = append(part);
+    part.kind = OpKind::kRelationsSources;
+    part.inputs = {halo, dy};
+    return append(part);
   }
 
   Value through_batch_norm(const Operation& normalise, Value dy, Value x) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/exchange/halo_return.hpp"
+#include "engine/exchange/relation_operators.hpp"
 
 namespace atl {
 
@@ -35,8 +36,9 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
       parameters_(options.dtype, /*pads_operands=*/!rank.backend.host_accessible()) {
   for (const Operation& op : training.operations) {
     if (!op.needs_messages() || operators_.contains(op.normalisation)) continue;
-    operators_[op.normalisation] = std::make_unique<GraphOperators>(
-        rank.backend, rank.queue, graph, op.normalisation, options.recomputation);
+    operators_[op.normalisation] =
+        std::make_unique<GraphOperators>(rank.backend, rank.queue, graph, op.normalisation,
+                                         options.recomputation, op.relations);
     if (op.constant) computed_halo_ = operators_[op.normalisation]->computed_halo();
   }
   rows_ = {.inner = graph.inner(),
@@ -48,7 +50,11 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
   central_ = {0, graph.central};
   marginal_ = {graph.central, graph.inner()};
   for (const DeclaredParameter& p : training.parameters) {
-    parameters_.declare(p.name, p.layer, p.rows, p.columns, p.initialisation);
+    if (p.composition.present()) {
+      parameters_.declare_composed(p.name, p.layer, p.rows, p.columns, p.composition);
+    } else {
+      parameters_.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked);
+    }
   }
   for (const DeclaredNorm& norm : training.norms) {
     norms_.push_back({.name = norm.name, .columns = norm.columns});
@@ -92,12 +98,12 @@ std::int64_t Network::buffer_bytes(const HaloExchange& training,
   for (Value v = 0; v < program.size(); ++v) {
     const Operation& op = program.at(v);
     if (!op.needs_messages() || is_made_again(program, v)) continue;
-    total += training.buffer_bytes(operator_of(op), op.columns, options_.dtype);
+    total += training.buffer_bytes(operator_of(op), op.message_columns(), options_.dtype);
   }
   for (const Operation& op : evaluation_.program.operations) {
     // A kept aggregate is exchanged once, and its buffer stays: training's.
     if (!op.needs_messages() || op.constant) continue;
-    total += evaluation.buffer_bytes(operator_of(op), op.columns, options_.dtype);
+    total += evaluation.buffer_bytes(operator_of(op), op.message_columns(), options_.dtype);
   }
   return total;
 }
@@ -149,7 +155,7 @@ std::vector<LayerMessages> Network::layer_messages() const {
     const std::int64_t rows = operator_of(op).halo.sent_rows();
     const bool forward = op.direction == Direction::kForward;
     (forward ? layer.forward_rows : layer.backward_rows) = rows;
-    if (!op.constant) (forward ? layer.forward_columns : layer.backward_columns) += op.columns;
+    if (!op.constant) (forward ? layer.forward_columns : layer.backward_columns) += op.message_columns();
   }
   return layers;
 }
@@ -167,7 +173,7 @@ MatrixView Network::whole(const Pass& pass, Value value) const {
   if (place.is_nowhere()) {
     const Operation& op = pass.program.at(value);
     if (op.kind != OpKind::kFeatures && op.kind != OpKind::kCopy) {
-      return {nullptr, 0, op.columns, padded_columns(op.columns), options_.dtype};
+      return {nullptr, 0, op.columns, op.stride(), options_.dtype};
     }
     // Nothing writes it: without halo rows nothing is received into it.
     return {const_cast<void*>(features_.data), features_.rows, features_.cols, features_.stride,
@@ -176,7 +182,7 @@ MatrixView Network::whole(const Pass& pass, Value value) const {
   const Operation& op = pass.program.at(value);
   auto* const start = static_cast<std::byte*>(block_->view().data);
   return {start + place.offset * bytes_of(options_.dtype), place.inner + place.halo, op.columns,
-          padded_columns(op.columns), op.wide ? parameter_dtype(options_.dtype) : options_.dtype};
+          op.stride(), op.wide ? parameter_dtype(options_.dtype) : options_.dtype};
 }
 
 MatrixView Network::computed_rows(const Pass& pass, Value value) const {
@@ -333,6 +339,11 @@ void Network::run_call(const Execution& execution, const Call& call) {
     case OpKind::kAttendHalo:
     case OpKind::kAttendSources:
       run_attention(execution, call);
+      return;
+    case OpKind::kAggregateRelations:
+    case OpKind::kRelationsHalo:
+    case OpKind::kRelationsSources:
+      run_relations(execution, call);
       return;
     case OpKind::kHeadDots:
       rank_.backend.head_dots(rank_.queue, rows(input(0)), row_vector(op.parameter),
@@ -541,6 +552,46 @@ void Network::run_attention(const Execution& execution, const Call& call) {
   }
 }
 
+// Inputs: see Builder::aggregate_relations and Differentiation.
+void Network::run_relations(const Execution& execution, const Call& call) {
+  const Pass& pass = execution.pass;
+  const Operation& op = pass.program.at(call.value);
+  const GraphOperators& operators = *operators_.at(op.normalisation);
+  const RelationOperators& relations = *operators.relations();
+  const RowRange range = range_of(call.rows);
+  const auto inner = [&](Value value) { return whole(pass, value).rows_in({0, rows_.inner}); };
+  // Rows of one relation each.
+  const auto by_relation = [&](Value value) {
+    const MatrixView means = inner(value);
+    ATOLL_ASSERT(means.stride == means.cols);
+    const std::int64_t columns = means.cols / relations.relations();
+    return MatrixView{means.data, means.rows * relations.relations(), columns, columns,
+                      means.dtype};
+  };
+  switch (op.kind) {
+    case OpKind::kAggregateRelations:
+      rank_.backend.spmm(
+          rank_.queue, relations.forward(),
+          {range.begin * relations.relations(), range.end * relations.relations()},
+          whole(pass, op.inputs[0]), 0, by_relation(call.value));
+      return;
+    case OpKind::kRelationsHalo: {
+      // Only marginal rows have halo rows among their sources.
+      const RowRange halo{0, rows_.forward_halo};
+      if (call.rows == Rows::kCentral || halo.size() == 0) return;
+      rank_.backend.spmm(rank_.queue, relations.halo_backward(), halo, by_relation(op.inputs[0]), 0,
+                         whole(pass, call.value).rows_in(halo));
+      return;
+    }
+    default:
+      rank_.backend.spmm(rank_.queue, relations.backward(), range, by_relation(op.inputs[1]), 0,
+                         inner(call.value));
+      if (call.rows == Rows::kCentral || rows_.returned == 0) return;
+      rank_.backend.spmm(rank_.queue, operators.halo_return()->sums(), range,
+                         whole(pass, op.inputs[0]), 1, inner(call.value));
+  }
+}
+
 void Network::run_small(const Execution& execution, const Operation& op) {
   switch (op.kind) {
     case OpKind::kStatistics: {
@@ -557,7 +608,10 @@ void Network::run_small(const Execution& execution, const Operation& op) {
       return;
     }
     case OpKind::kZeroGradients:
-      rank_.backend.fill_zero(rank_.queue, parameters_.gradients());
+      parameters_.zero_gradients(rank_.backend, rank_.queue);
+      return;
+    case OpKind::kComposedGradients:
+      parameters_.add_composed_gradients(rank_.backend, rank_.queue);
       return;
     case OpKind::kStep:
       execution.optimizer->step(rank_.backend, rank_.queue, parameters_, execution.round.state);

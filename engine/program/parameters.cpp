@@ -6,25 +6,57 @@
 
 namespace atl {
 
+namespace {
+
+// Each starts at a multiple of 16 elements, so that it is aligned as the flat array is.
+std::int64_t aligned(std::int64_t elements) { return (elements + 15) / 16 * 16; }
+
+// `count` matrices, one below the other, as one in each row.
+MatrixView in_rows(MatrixView stacked, std::int64_t count) {
+  const std::int64_t each = stacked.rows / count * stacked.cols;
+  return {stacked.data, count, each, each, stacked.dtype};
+}
+
+}  // namespace
+
 void ParameterSizes::add(std::int64_t rows, std::int64_t cols) {
-  // Each starts at a multiple of 16 elements, so that it is aligned as the flat array is.
-  const auto aligned = [](std::int64_t elements) { return (elements + 15) / 16 * 16; };
   values_ += aligned(rows * cols);
+  add_operand(rows, cols);
+}
+
+void ParameterSizes::add_composed(std::int64_t rows, std::int64_t cols) {
+  composed_ += aligned(rows * cols);
+  add_operand(rows, cols);
+}
+
+void ParameterSizes::add_operand(std::int64_t rows, std::int64_t cols) {
   operands_ += aligned(rows * (pads(rows, cols) ? padded_columns(cols) : cols));
 }
 
 std::int64_t ParameterSizes::bytes(DType dtype) const {
   const DType own = parameter_dtype(dtype);
-  return 4 * values_ * bytes_of(own) + (own != dtype ? operands_ * bytes_of(dtype) : 0);
+  return (4 * values_ + 2 * composed_) * bytes_of(own) +
+         (own != dtype ? operands_ * bytes_of(dtype) : 0);
 }
 
 int ParameterStore::declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
-                            Initialisation initialisation) {
+                            Initialisation initialisation, std::int64_t stacked) {
   const bool is_weight = initialisation == Initialisation::kGlorotUniform;
   parameters_.push_back(
-      {std::move(name), layer, rows, cols, sizes_.values(), is_weight, sizes_.operands()});
+      {std::move(name), layer, rows, cols, sizes_.values(), is_weight, sizes_.operands(), stacked});
+  trained_.push_back(parameters_.back());
   initialisations_.push_back(initialisation);
   sizes_.add(rows, cols);
+  return static_cast<int>(parameters_.size()) - 1;
+}
+
+int ParameterStore::declare_composed(std::string name, int layer, std::int64_t rows,
+                                     std::int64_t cols, Composition composition) {
+  const std::int64_t count = at(composition.coefficients).rows;
+  parameters_.push_back({std::move(name), layer, rows, cols, sizes_.composed(), true,
+                         sizes_.operands(), count, composition});
+  initialisations_.push_back(Initialisation::kZeros);
+  sizes_.add_composed(rows, cols);
   return static_cast<int>(parameters_.size()) - 1;
 }
 
@@ -33,12 +65,19 @@ void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed
     *flat = Tensor(backend, 1, size(), dtype_);
     backend.fill_zero(queue, flat->view());
   }
+  if (has_composed()) {
+    for (Tensor* flat : {&composed_values_, &composed_gradients_}) {
+      *flat = Tensor(backend, 1, sizes_.composed(), dtype_);
+      backend.fill_zero(queue, flat->view());
+    }
+  }
   std::vector<double> initial(static_cast<std::size_t>(size()));
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     const Parameter& parameter = parameters_[p];
+    if (parameter.composition.present()) continue;
     const RandomKey key{seed, RandomStream::kInit, static_cast<std::uint8_t>(p & 0xFFU),
                         static_cast<std::uint32_t>(p >> 8U)};
-    const double limit = std::sqrt(6.0 / static_cast<double>(parameter.rows + parameter.cols));
+    const double limit = std::sqrt(6.0 / static_cast<double>(parameter.rows / parameter.stacked + parameter.cols));
     for (std::int64_t i = 0; i < parameter.rows; ++i) {
       for (std::int64_t j = 0; j < parameter.cols; ++j) {
         const double uniform =
@@ -63,21 +102,53 @@ void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed
   backend.synchronize(queue);
 }
 
+template <typename Body>
+void ParameterStore::for_composed(Tensor& flat, const Body& body) {
+  for (int index = 0; index < static_cast<int>(parameters_.size()); ++index) {
+    const Composition& composition = at(index).composition;
+    if (!composition.present()) continue;
+    const MatrixView coefficients = part(flat, composition.coefficients);
+    body(in_rows(part(flat, index), coefficients.rows), composition,
+         in_rows(part(flat, composition.bases), coefficients.cols));
+  }
+}
+
+void ParameterStore::zero_gradients(Backend& backend, Queue& queue) {
+  backend.fill_zero(queue, gradients());
+  if (has_composed()) backend.fill_zero(queue, composed_gradients_.view());
+}
+
+void ParameterStore::add_composed_gradients(Backend& backend, Queue& queue) {
+  for_composed(gradients_, [&](MatrixView composed, const Composition& of, MatrixView bases) {
+    const MatrixView values = in_rows(value(of.bases), bases.rows);
+    backend.gemm(queue, Transpose::kYes, value(of.coefficients), Transpose::kNo, composed, 1,
+                 bases);
+    backend.gemm(queue, Transpose::kNo, composed, Transpose::kYes, values, 1,
+                 gradient(of.coefficients));
+  });
+}
+
 void ParameterStore::refresh_operands(Backend& backend, Queue& queue) {
+  for_composed(values_, [&](MatrixView composed, const Composition& of, MatrixView bases) {
+    backend.gemm(queue, Transpose::kNo, value(of.coefficients), Transpose::kNo, bases, 0, composed);
+  });
   if (!has_operands()) return;
+  const auto lies_alone = [&](const Parameter& parameter) {
+    return is_padded(parameter) || parameter.composition.present();
+  };
   const auto count = static_cast<int>(parameters_.size());
   for (int first = 0, next = 0; first < count; first = next) {
-    const Parameter& parameter = parameters_[static_cast<std::size_t>(first)];
+    const Parameter& parameter = at(first);
     next = first + 1;
     if (!parameter.is_weight) continue;
     MatrixView from = value(first);
     MatrixView to = operand_copy(parameter);
-    if (!is_padded(parameter)) {
-      // All up to the next padded one lie alike in both arrays: one conversion, with what is
+    if (!lies_alone(parameter)) {
+      // All up to the next one that does lie alike in both arrays: one conversion, with what is
       // between the weights.
-      while (next < count && !is_padded(parameters_[static_cast<std::size_t>(next)])) ++next;
-      const std::int64_t end =
-          next < count ? parameters_[static_cast<std::size_t>(next)].offset : size();
+      while (next < count && !lies_alone(at(next))) ++next;
+      const Parameter& last = at(next - 1);
+      const std::int64_t end = last.offset + aligned(last.rows * last.cols);
       const std::int64_t elements = end - parameter.offset;
       from = {from.data, 1, elements, elements, dtype_};
       to = {to.data, 1, elements, elements, operand_dtype_};
@@ -87,7 +158,7 @@ void ParameterStore::refresh_operands(Backend& backend, Queue& queue) {
 }
 
 ConstMatrixView ParameterStore::operand(int index) {
-  const Parameter& parameter = parameters_[static_cast<std::size_t>(index)];
+  const Parameter& parameter = at(index);
   ATOLL_ASSERT(parameter.is_weight, "{}", parameter.name);
   return has_operands() ? operand_copy(parameter) : value(index);
 }
@@ -98,8 +169,13 @@ MatrixView ParameterStore::operand_copy(const Parameter& parameter) {
 }
 
 MatrixView ParameterStore::part(Tensor& flat, int index) {
-  const Parameter& parameter = parameters_[static_cast<std::size_t>(index)];
-  const MatrixView row = flat.view();
+  const Parameter& parameter = at(index);
+  const bool composed = parameter.composition.present();
+  ATOLL_ASSERT(&flat == &values_ || &flat == &gradients_);
+  Tensor& array = !composed          ? flat
+                  : &flat == &values_ ? composed_values_
+                                      : composed_gradients_;
+  const MatrixView row = array.view();
   return {static_cast<std::byte*>(row.data) + parameter.offset * bytes_of(row.dtype),
           parameter.rows, parameter.cols, parameter.cols, row.dtype};
 }

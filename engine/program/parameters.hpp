@@ -10,7 +10,17 @@
 
 namespace atl {
 
-// One parameter: matrix [rows, cols] at `offset` of the flat arrays.
+// A weight that is made of two others: K matrices stacked one below the other, each a sum of B bases
+// with factors of its own, coefficients [K, B]. Both are parameters, the bases stacked as it is.
+struct Composition {
+  int coefficients = -1;
+  int bases = -1;
+
+  bool present() const { return bases >= 0; }
+};
+
+// One parameter: matrix [rows, cols] at `offset` of the flat arrays, or, composed, of arrays that
+// only hold such.
 struct Parameter {
   std::string name;  // e.g. "layers.0.weight"
   int layer = 0;
@@ -21,6 +31,8 @@ struct Parameter {
   // terms of columns.
   bool is_weight = false;
   std::int64_t operand_offset = 0;  // in the flat array of copies
+  std::int64_t stacked = 1;         // see DeclaredParameter
+  Composition composition = {};
 };
 
 // How a parameter starts.
@@ -36,7 +48,9 @@ class ParameterSizes {
  public:
   explicit ParameterSizes(bool pads_operands) : pads_operands_(pads_operands) {}
   void add(std::int64_t rows, std::int64_t cols);
-  std::int64_t values() const { return values_; }
+  void add_composed(std::int64_t rows, std::int64_t cols);
+  std::int64_t values() const { return values_; }      // of those that are trained
+  std::int64_t composed() const { return composed_; }  // of the others
   std::int64_t operands() const { return operands_; }
   // What all of them take, with gradients and two moments, beside activations stored as `dtype`.
   std::int64_t bytes(DType dtype) const;
@@ -46,8 +60,11 @@ class ParameterSizes {
   }
 
  private:
+  void add_operand(std::int64_t rows, std::int64_t cols);
+
   bool pads_operands_;
   std::int64_t values_ = 0;
+  std::int64_t composed_ = 0;
   std::int64_t operands_ = 0;
 };
 
@@ -60,21 +77,28 @@ class ParameterStore {
 
   // Declares a parameter and returns its index; all are declared before allocate().
   int declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
-              Initialisation initialisation);
+              Initialisation initialisation, std::int64_t stacked = 1);
+  // Behind what it is made of. It is not trained, saved or summed over ranks itself.
+  int declare_composed(std::string name, int layer, std::int64_t rows, std::int64_t cols,
+                       Composition composition);
   std::int64_t bytes() const { return sizes_.bytes(operand_dtype_); }
   // Allocates values, gradients and the two moments of Adam, and initialises them from `seed`: the
   // same values for any world size.
   void allocate(Backend& backend, Queue& queue, std::uint64_t seed);
 
-  const std::vector<Parameter>& list() const { return parameters_; }
+  const std::vector<Parameter>& list() const { return trained_; }  // all but composed ones
   std::int64_t size() const { return sizes_.values(); }  // elements of a flat array
 
   MatrixView value(int index) { return part(values_, index); }
   // A weight in the activations' type, as products with them need it.
   ConstMatrixView operand(int index);
-  // After any change of the values: renews the operands.
+  // After any change of the values: renews composed weights and the operands.
   void refresh_operands(Backend& backend, Queue& queue);
   MatrixView gradient(int index) { return part(gradients_, index); }
+  void zero_gradients(Backend& backend, Queue& queue);
+  bool has_composed() const { return sizes_.composed() > 0; }
+  // Adds what the gradients of composed weights say of bases and coefficients.
+  void add_composed_gradients(Backend& backend, Queue& queue);
   // Flat arrays [1, size()].
   MatrixView values() { return values_.view(); }
   MatrixView gradients() { return gradients_.view(); }
@@ -86,15 +110,22 @@ class ParameterStore {
   bool is_padded(const Parameter& parameter) const {
     return sizes_.pads(parameter.rows, parameter.cols);
   }
+  // `flat` is values_ or gradients_.
   MatrixView part(Tensor& flat, int index);
+  const Parameter& at(int index) const { return parameters_[static_cast<std::size_t>(index)]; }
+  // Calls body(composed, coefficients, bases), each of these two rows of a matrix per row.
+  template <typename Body>
+  void for_composed(Tensor& flat, const Body& body);
   MatrixView operand_copy(const Parameter& parameter);
 
   DType dtype_;
   DType operand_dtype_;
   ParameterSizes sizes_;
   std::vector<Parameter> parameters_;
+  std::vector<Parameter> trained_;
   std::vector<Initialisation> initialisations_;
   Tensor values_, gradients_, first_moments_, second_moments_;
+  Tensor composed_values_, composed_gradients_;
   Tensor operands_;  // weights in the activations' type, where that is another
 };
 

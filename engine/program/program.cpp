@@ -36,6 +36,9 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"attend backward, targets", Reach::kRow, true, false},
     {"attend backward, halo rows", Reach::kRow, true, false, RowsOf::kHalo},
     {"attend backward, sources", Reach::kHalo, true, false},
+    {"aggregate relations", Reach::kHalo, true, false},
+    {"relations backward, halo rows", Reach::kRow, true, false, RowsOf::kHalo},
+    {"relations backward, sources", Reach::kHalo, true, false},
     {"layer norm", Reach::kRow, true, false},
     {"layer norm backward", Reach::kRow, true, true},
     {"moments", Reach::kWhole, false, false},
@@ -47,6 +50,7 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"sum over ranks", Reach::kRanks, false, false},
     {"loss", Reach::kWhole, true, false},
     {"zero gradients", Reach::kSmall, false, false},
+    {"composed gradients", Reach::kSmall, false, false},
     {"sum gradients", Reach::kRanks, false, false},
     {"step", Reach::kSmall, false, false},
     {"fetch computed", Reach::kWhole, false, false},
@@ -73,7 +77,9 @@ int Program::forward_end() const {
 
 ParameterSizes parameter_sizes(const Program& program, bool pads_operands) {
   ParameterSizes sizes(pads_operands);
-  for (const DeclaredParameter& p : program.parameters) sizes.add(p.rows, p.columns);
+  for (const DeclaredParameter& p : program.parameters) {
+    p.composition.present() ? sizes.add_composed(p.rows, p.columns) : sizes.add(p.rows, p.columns);
+  }
   return sizes;
 }
 
@@ -114,6 +120,9 @@ std::string to_string(const Program& program, Value value) {
     text += fmt::format(" {} heads {} channel {}", to_string(op.attention.score),
                         op.attention.heads, op.channel);
     if (op.attention.dropout > 0) text += fmt::format(" dropout {}", op.attention.dropout);
+  }
+  if (op.kind == OpKind::kAggregateRelations) {
+    text += fmt::format(" {} channel {}", op.relations, op.channel);
   }
   if (op.returns_rows()) text += fmt::format(" channel {}", op.channel);
   for (const Value input : op.inputs) text += fmt::format(" %{}", input);

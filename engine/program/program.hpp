@@ -47,6 +47,10 @@ enum class OpKind : std::uint8_t {
   // What halo rows of z get, for their owners; and dz, with what other ranks return.
   kAttendHalo,
   kAttendSources,
+  kAggregateRelations,  // S_r x of every relation r, side by side (RelationOperators)
+  // Its gradient in two parts, as attention's.
+  kRelationsHalo,
+  kRelationsSources,
   kLayerNorm,          // Ba et al. 2016
   kLayerNormBackward,  // dx; adds to the gradients of gamma and beta
   // Batch norm (Ioffe & Szegedy 2015) with statistics over all ranks, see Backend.
@@ -59,6 +63,7 @@ enum class OpKind : std::uint8_t {
   kSumRanks,       // of small sums over all ranks
   kLoss,           // d loss / d logits, and this rank's part of the loss
   kZeroGradients,  // of all parameters
+  kComposedGradients,  // of what composed weights are made of, from theirs
   kSumGradients,   // over all ranks
   kStep,           // of the optimizer
   kFetchComputed,  // the aggregates of computed rows from their owners (ComputedHalo)
@@ -153,6 +158,9 @@ struct Operation {
   bool ordered = false;    // an addition whose second term must be added to the first
   bool of_second = false;  // the gradient of a maximum: for the second of the two
   AttentionOptions attention = {};
+  std::int64_t relations = 1;  // of kAggregateRelations
+  // Its value's rows have no gaps between them: an operator of relations reads them as rows of one.
+  bool packed = false;
   // Its value has the parameters' type, also where others are stored in a narrower one.
   bool wide = false;
   // Boundary recomputation: it is run for computed rows, too, where its first input's rows may
@@ -169,7 +177,13 @@ struct Operation {
   bool needs_messages() const;
   // True if its messages are rows that ranks return to their owners, against the direction of the
   // forward ones (HaloReturn).
-  bool returns_rows() const { return kind == OpKind::kAttendSources; }
+  bool returns_rows() const {
+    return kind == OpKind::kAttendSources || kind == OpKind::kRelationsSources;
+  }
+  // Columns of the rows that travel for it.
+  std::int64_t message_columns() const { return columns / relations; }
+  // From one row of its value to the next, in elements of its type.
+  std::int64_t stride() const { return packed ? columns : padded_columns(columns); }
   bool operator==(const Operation&) const = default;
 };
 
@@ -193,6 +207,8 @@ struct DeclaredParameter {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   Initialisation initialisation = Initialisation::kZeros;
+  std::int64_t stacked = 1;  // matrices, one below the other, initialised as if each stood alone
+  Composition composition = {};
 };
 
 struct DeclaredNorm {
@@ -238,7 +254,7 @@ struct Program {
   }
   // Of the storage type, with padding, in a row of its value.
   std::int64_t row_elements(const Operation& op) const {
-    return padded_columns(op.columns) * (op.wide ? wide_elements : 1);
+    return op.stride() * (op.wide ? wide_elements : 1);
   }
   // The first operation of the scope kLoss, or size().
   int forward_end() const;

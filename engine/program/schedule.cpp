@@ -20,6 +20,7 @@ const char* span_of(const Program& program, Value v) {
     case OpKind::kStatistics:
     case OpKind::kInverseStd:
     case OpKind::kZeroGradients:
+    case OpKind::kComposedGradients:
     case OpKind::kFetchComputed:
     case OpKind::kTakeComputed:
       return nullptr;

@@ -94,6 +94,25 @@ SpanWork attention_part_work(const Program& program, const Operation& op, Rows r
                         8 + coefficient_bytes + of_score, 2 * bytes(op.columns, dtype));
 }
 
+// Of the parts of an aggregate per relation, as of attention's.
+SpanWork relations_work(const Program& program, const Operation& op, Rows rows,
+                        const RankShape& shape, DType dtype) {
+  if (op.kind == OpKind::kRelationsHalo) return {};
+  const bool forward = op.kind == OpKind::kAggregateRelations;
+  const std::int64_t relations =
+      forward ? op.relations : program.at(op.inputs[1]).columns / op.columns;
+  const std::int64_t with_halo = shape.rows.inner + shape.rows.forward_halo;
+  const std::int64_t pairs = shape.rows.inner * relations;
+  const SparseRows sparse{
+      .rows = static_cast<double>(shape.rows_in(rows) * (forward ? relations : 1)),
+      .edges = static_cast<double>(shape.edges_in(rows)),
+      .columns = forward ? with_halo : pairs,
+      .has_values = true};
+  const std::int64_t columns = op.message_columns();
+  return spmm_work(sparse, counted(sparse.columns, columns, dtype), 0,
+                   counted(forward ? pairs : shape.rows.inner, columns, dtype));
+}
+
 SpanWork step_work(const Program& program, DType dtype) {
   const DType wide = parameter_dtype(dtype);
   const std::int64_t elements = parameter_sizes(program, /*pads_operands=*/false).values();
@@ -127,6 +146,10 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kAttendHalo:
     case OpKind::kAttendSources:
       return attention_part_work(program, op, call.rows, shape, dtype);
+    case OpKind::kAggregateRelations:
+    case OpKind::kRelationsHalo:
+    case OpKind::kRelationsSources:
+      return relations_work(program, op, call.rows, shape, dtype);
     case OpKind::kHeadDots:
       return streaming_work({counted(rows, program.at(op.inputs[0]).columns, dtype),
                              counted(rows, op.columns, parameter_dtype(dtype))});

@@ -106,7 +106,7 @@ class Chooser {
     }
     for (const Operation& op : program.operations) {
       if (!op.needs_messages()) continue;
-      const std::int64_t values = shape.rows.received_for(op) * op.columns;
+      const std::int64_t values = shape.rows.received_for(op) * op.message_columns();
       bytes +=
           kBytesPerMessageByte * static_cast<double>(values * bytes_of(trainer_.model().dtype));
     }

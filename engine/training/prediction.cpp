@@ -122,6 +122,7 @@ void read_sizes(const Json& metadata, const SafetensorsFile& file,
   };
   model.features = read("features");
   model.outputs = read("outputs");
+  if (metadata.contains("relations")) model.relations = read("relations");
 }
 
 // Says more than the option's own check: the model may be of another program.

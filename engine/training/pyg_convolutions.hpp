@@ -12,8 +12,9 @@ namespace atl {
 // One tensor, or a norm with several, of a layer in both programs.
 struct PygTensor {
   // Weights are transposed in PyG, but for those that it multiplies with as they are and for
-  // vectors of heads, [heads, columns], which it has as [1, heads, columns].
-  enum class Form : std::uint8_t { kTransposed, kAsItIs, kPerHead };
+  // vectors of heads, [heads, columns], which it has as [1, heads, columns]; stacked matrices have a
+  // dimension of their own.
+  enum class Form : std::uint8_t { kTransposed, kAsItIs, kPerHead, kStacked };
 
   std::string_view own;  // behind "layers.N."
   std::string_view pyg;  // behind "convs.N."
@@ -23,7 +24,7 @@ struct PygTensor {
 // Text of these is Python, in which names in braces are replaced: {in} and {out} columns, {bias},
 // {root} (a weight of its own for the node's row), {alpha}, {theta}, {number} (of the layer in its
 // run), {epsilon} and {trains_epsilon} of GIN with {hidden_bias}, {hidden_norm} and {activation}
-// inside its MLP, {heads}, {head_out} (columns of each), {concat}, {attention_dropout} and {self}
+// inside its MLP, {relations} and {bases} of R-GCN, {heads}, {head_out} (columns of each), {concat}, {attention_dropout} and {self}
 // of attention.
 struct PygConvolution {
   std::string_view convolution;      // see convolution_names()
@@ -35,6 +36,7 @@ struct PygConvolution {
   std::vector<Root> roots = {};  // that it can do; kUsual: what the convolution usually has
   std::vector<PygTensor> tensors = {};
   bool has_epsilon = false;  // as a tensor, also where it isn't trained
+  bool refuses_weights = false;  // of edges, which PyG's class would leave out
 };
 
 // One row per convolution that PyG has a class for.

@@ -61,6 +61,7 @@ std::vector<ExpectedTensor> own_tensors(const ModelConfig& model) {
   const Program program = model_program(model, Pass::kEvaluation);
   std::vector<ExpectedTensor> tensors;
   for (const DeclaredParameter& parameter : program.parameters) {
+    if (parameter.composition.present()) continue;  // what it is made of says it
     tensors.push_back(own_tensor(parameter));
   }
   for (const DeclaredNorm& norm : program.norms) {
@@ -112,6 +113,9 @@ TensorPair pair_of(const DeclaredParameter& parameter, const ModelDescription& m
   if (pyg.form == PygTensor::Form::kPerHead) {
     pair.pyg.shape = {1, parameter.rows, parameter.columns};
   }
+  if (pyg.form == PygTensor::Form::kStacked) {
+    pair.pyg.shape = {parameter.stacked, parameter.rows / parameter.stacked, parameter.columns};
+  }
   return pair;
 }
 
@@ -120,6 +124,7 @@ std::vector<TensorPair> all_pairs(const ModelConfig& config) {
   const Program program = model_program(config, Pass::kEvaluation);
   std::vector<TensorPair> pairs;
   for (const DeclaredParameter& parameter : program.parameters) {
+    if (parameter.composition.present()) continue;  // what it is made of says it
     pairs.push_back(pair_of(parameter, model));
   }
   for (const DeclaredNorm& norm : program.norms) {

@@ -226,6 +226,7 @@ class Run {
                      {"features", trainer_.model().features},
                      {"outputs", trainer_.model().outputs},
                      {"epoch", best_.epoch}};
+    if (reads_relations(trainer_.model())) metadata["relations"] = trainer_.model().relations;
     // Of classes a prediction asks the dataset, which says how many labels a node has.
     if (data_.dataset().task == Task::kRegression) metadata["task"] = to_string(Task::kRegression);
     weights.metadata["atoll"] = metadata.dump(-1, ' ', false, kReplace);

@@ -56,6 +56,8 @@ MODELS = [words.split() for words in (
     "--model gat --heads 2 --average-heads on --norm batch --root none",
     "--model gatv2 --heads 4 --skip linear --layers 2",
     "--model gatv2 --heads 2 --norm layer --jump concatenate --root none",
+    "--model rgcn",
+    "--model rgcn --bases 2 --norm layer --skip linear --root none",
     "--model-file model.toml")]
 MODEL_FILE = """
 input = {columns = 8, activation = "gelu", dropout = 0.3}
@@ -84,7 +86,7 @@ columns = 5
 """
 
 
-def write_dataset(folder, directed, weighted, task):
+def write_dataset(folder, directed, weighted, task, typed=False):
     """A random graph with self-loops and nodes that read nobody."""
     random = np.random.default_rng(7)
     adjacency = np.where(random.random((NODES, NODES)) < 0.1, random.random((NODES, NODES)) + 0.1, 0)
@@ -102,6 +104,8 @@ def write_dataset(folder, directed, weighted, task):
               "split": (np.arange(NODES) % 3).astype(np.uint8)}
     if weighted:
         arrays["edge_weights"] = adjacency[rows, columns].astype(np.float32)
+    if typed:
+        arrays["edge_types"] = ((rows + 2 * columns) % 3).astype(np.uint8)
     folder.mkdir()
     for name, values in arrays.items():
         np.save(folder / f"{name}.npy", values)
@@ -111,7 +115,12 @@ def write_dataset(folder, directed, weighted, task):
 
 DATASETS = {"plain": (False, False, "single-label"), "directed": (True, False, "single-label"),
             "weighted": (True, True, "single-label"), "binary": (False, True, "binary"),
-            "multi": (True, False, "multi-label")}
+            "multi": (True, False, "multi-label"),
+            "typed": (True, False, "single-label", True)}
+
+
+def sets_for(options):
+    return ["typed"] if "rgcn" in options else DATASETS
 
 
 class ExportTest(unittest.TestCase):
@@ -155,7 +164,7 @@ class ExportTest(unittest.TestCase):
 
     def test_exported_models_give_the_same_logits(self):
         for number, options in enumerate(MODELS):
-            for dataset in DATASETS:
+            for dataset in sets_for(options):
                 with self.subTest(options=options, dataset=dataset):
                     name = f"{dataset}-{number}"
                     self.train(dataset, name, *options)
@@ -170,12 +179,13 @@ class ExportTest(unittest.TestCase):
             if "batch" in options or "--model-file" in options:
                 continue  # its statistics move with the epoch that a run has at least
             name = f"run-{number}"
-            self.train("weighted", name, *options)
+            dataset = "typed" if "rgcn" in options else "weighted"
+            self.train(dataset, name, *options)
             self.atoll("export", name, "--out", f"{name}-pyg")
             module = self.load(f"{name}-pyg")
-            model, data = module.load(), module.read_dataset(self.folder / "weighted")
+            model, data = module.load(), module.read_dataset(self.folder / dataset)
             optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-            labels = torch.from_numpy(np.load(self.folder / "weighted" / "labels.npy")).long()
+            labels = torch.from_numpy(np.load(self.folder / dataset / "labels.npy")).long()
             for _ in range(5):
                 optimizer.zero_grad()
                 torch.nn.functional.cross_entropy(model(*data), labels).backward()
@@ -184,9 +194,9 @@ class ExportTest(unittest.TestCase):
                 expected = model(*data).numpy()
             save_file(model.state_dict(), self.folder / f"{name}.safetensors")
             # Steps too small for the weights to change.
-            self.train("weighted", f"{name}-back", *options, "--init", f"{name}.safetensors",
+            self.train(dataset, f"{name}-back", *options, "--init", f"{name}.safetensors",
                        "--epochs", "1", "--lr", "1e-30")
-            self.assert_close(self.own_logits(f"{name}-back", "weighted"), expected)
+            self.assert_close(self.own_logits(f"{name}-back", dataset), expected)
 
     def test_statistics_of_batch_norm_come_back(self):
         self.train("plain", "batch", "--norm", "batch")

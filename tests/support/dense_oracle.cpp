@@ -226,6 +226,37 @@ Matrix attention(const Model& model, const std::string& prefix, const Layer& lay
   return mean;
 }
 
+// Schlichtkrull et al. 2018, eq. 3: rows of W_r below those of W_(r-1).
+Matrix composed(const Matrix& coefficients, const Matrix& bases) {
+  const int each = bases.rows / coefficients.cols;
+  Matrix weight(coefficients.rows * each, bases.cols);
+  for (int i = 0; i < weight.rows; ++i) {
+    for (int j = 0; j < weight.cols; ++j) {
+      for (int b = 0; b < coefficients.cols; ++b) {
+        weight(i, j) += coefficients(i / each, b) * bases(b * each + i % each, j);
+      }
+    }
+  }
+  return weight;
+}
+
+// Schlichtkrull et al. 2018, eq. 2, without self-loop; W_r are blocks of the rows of `weight`.
+Matrix relational(const Graph& graph, const Matrix& x, const Matrix& weight) {
+  Matrix y(x.rows, weight.cols);
+  for (int r = 0; r < graph.relations; ++r) {
+    Graph of_relation{graph.nodes, {}};
+    for (const Edge& edge : graph.edges) {
+      if (edge.type == r) of_relation.edges.push_back(edge);
+    }
+    Matrix block(x.cols, weight.cols);
+    for (int i = 0; i < x.cols; ++i) {
+      for (int j = 0; j < weight.cols; ++j) block(i, j) = weight(r * x.cols + i, j);
+    }
+    y = y + mean(of_relation) * x * block;
+  }
+  return y;
+}
+
 // Without bias. first: what the first of `number` layers alike up to this one got.
 Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, const Graph& graph,
                    const Matrix& x, const Matrix& first, int number, Mode mode) {
@@ -241,6 +272,12 @@ Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, 
     if (kind == "appnp") return z;
     const double beta = std::log(layer.theta / number + 1);
     return (1 - beta) * z + beta * (z * tensor("weight"));
+  }
+  if (kind == "rgcn") {
+    const bool has_bases = model.tensors.contains(prefix + "bases");
+    const Matrix y = relational(
+        graph, x, has_bases ? composed(tensor("coefficients"), tensor("bases")) : tensor("weight"));
+    return layer.root == "none" ? y : y + x * tensor("root_weight");
   }
   const std::string usual = kind == "sage" ? "linear" : kind == "gin" ? "identity" : "none";
   const std::string root = layer.root == "usual" ? usual : layer.root;

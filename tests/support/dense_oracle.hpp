@@ -29,11 +29,13 @@ struct Edge {
   int from;
   int to;
   double weight;
+  int type = 0;  // its relation
 };
 
 struct Graph {
   int nodes = 0;
   std::vector<Edge> edges;  // node `to` reads node `from`; both directions if undirected
+  int relations = 1;
 };
 
 // One layer; names of things are those of options.

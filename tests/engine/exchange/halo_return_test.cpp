@@ -41,7 +41,7 @@ TEST(HaloReturn, OwnersGetTheSumOfWhatEveryPartReturns) {
       run_parts({csr.view(), !directed}, parts,
                 [&](Transport& transport, const LocalGraphView& local) {
                   TestRank rank(transport, local, "cpu");
-                  const HaloReturn back(*rank.backend, *rank.queue, local);
+                  const HaloReturn back(*rank.backend, *rank.queue, local, EdgesBySource::kSorted);
                   const DistributedOperator& messages = back.messages();
                   ASSERT_EQ(messages.inner(), local.forward.halo.halo_rows());
                   Tensor rows(*rank.backend, messages.with_halo(), kReturnColumns, DType::kF32);
@@ -87,7 +87,7 @@ TEST(HaloReturn, ListsEveryEdgeOnceByItsSource) {
   const Csr csr = random_graph(kReturnNodes, 4, true, false, 3);
   run_parts({csr.view(), false}, 3, [&](Transport& transport, const LocalGraphView& local) {
     TestRank rank(transport, local, "cpu");
-    const HaloReturn back(*rank.backend, *rank.queue, local);
+    const HaloReturn back(*rank.backend, *rank.queue, local, EdgesBySource::kSorted);
     const SourceEdges edges = back.edges();
     const CsrView& forward = local.forward.csr;
     std::vector<int> seen(forward.col_idx.size(), 0);

@@ -74,6 +74,7 @@ void for_all_cases(const std::vector<Columns>& columns, const std::vector<RankRo
               for (const bool recomputes : {false, true}) {
                 ModelConfig config;
                 config.kind = kind;
+                config.relations = 3;
                 config.layers = layers;
                 config.hidden = c.hidden;
                 config.features = c.features;
@@ -359,6 +360,15 @@ class RememberingMemory {
       case OpKind::kAttendHalo:
       case OpKind::kAttendSources:
         return run_attention(call, when);
+      case OpKind::kRelationsHalo:
+        // Only marginal rows have halo rows among their sources.
+        if (call.rows == Rows::kCentral) return;
+        break;
+      case OpKind::kRelationsSources:
+        // Rows of all inner nodes, and of what other ranks have returned.
+        expect(op.inputs[1], {0, rows_.inner}, when);
+        if (call.rows != Rows::kCentral) expect(op.inputs[0], halo_of(call.value), when);
+        return write(call.value, range_of(call.value, call.rows));
       default:
         break;
     }
@@ -367,7 +377,8 @@ class RememberingMemory {
       if (call.rows == Rows::kComputed) {
         const bool elsewhere = op.computed_input != kNoValue && read == op.inputs[0];
         if (!elsewhere) expect(read, range_of(read, Rows::kComputed), when);
-      } else if (op.kind == OpKind::kAggregate && read == op.inputs[0]) {
+      } else if ((op.kind == OpKind::kAggregate || op.kind == OpKind::kAggregateRelations) &&
+                 read == op.inputs[0]) {
         // Central rows have no neighbours that travel.
         const RowRange halo = halo_of(call.value);
         expect(read, {0, call.rows == Rows::kCentral ? rows_.inner : halo.end}, when);
@@ -419,6 +430,7 @@ TEST(Allocate, ALayoutWithTwoLivingValuesInOnePlaceIsFound) {
     for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
       ModelConfig config;
       config.kind = kind;
+      config.relations = 3;
       config.hidden = 16;
       config.features = 24;
       config.outputs = 5;

@@ -237,6 +237,26 @@ TEST(Differentiate, AttentionReturnsRowsToTheirOwners) {
                         "%11 = add %10 %8", "%12 = weight gradient %0 %11 'layers.0.weight'"}));
 }
 
+// The product behind the means gets the gradient that is read relation by relation.
+TEST(Differentiate, RelationsReturnRowsToTheirOwners) {
+  Builder builder(Pass::kTraining, 6, {}, 0);
+  builder.begin_layer();
+  const Value x = builder.linear(builder.input(), builder.weight("weight", builder.input(), 3));
+  const Value weight = builder.composed_weight("relations", 5, 2, x, 4);
+  const Value y = builder.linear(builder.aggregate_relations(x, 5), weight);
+  builder.end_layer(y);
+  Program program = builder.finish(y, x);
+  differentiate(program);
+  EXPECT_EQ(backward_lines(program, 0),
+            (Operations{"%10 = weight gradient %6 %8 'layers.0.relations'",
+                        "%11 = linear transposed %8 %5 'layers.0.relations'",
+                        "%12 = relations backward, halo rows %11",
+                        "%13 = relations backward, sources channel 0 %12 %11",
+                        "%14 = weight gradient %0 %13 'layers.0.weight'"}));
+  EXPECT_TRUE(program.at(11).packed);
+  EXPECT_TRUE(program.at(6).packed);
+}
+
 // By model, norm and order.
 TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
   for (const std::string& kind : model_kinds()) {
@@ -248,6 +268,7 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
         config.layers = 4;
         config.features = 6;
         config.outputs = 3;
+        config.relations = 2;
         config.norm = norm;
         config.order = order;
         const Program program = model_program(config, Pass::kTraining);

@@ -11,6 +11,7 @@
 #include "engine/program/fuse.hpp"
 #include "engine/program/network.hpp"
 #include "tests/support/random_graph.hpp"
+#include "tests/support/typed_edges.hpp"
 #include "tests/support/test_rank.hpp"
 
 namespace atl {
@@ -109,9 +110,16 @@ Program mixed_program(const ModelConfig& config, ActivationFunction function, Pa
   return program;
 }
 
+Program bases_program(ModelConfig config, Pass pass) {
+  config.kind = "rgcn";
+  config.bases = 2;
+  return model_program(config, pass);
+}
+
 Program program_of(const ModelConfig& config, ActivationFunction function, Pass pass) {
   return config.kind == "skips"   ? skips_program(config, pass)
          : config.kind == "mixed" ? mixed_program(config, function, pass)
+         : config.kind == "bases" ? bases_program(config, pass)
                                   : model_program(config, pass);
 }
 
@@ -129,7 +137,10 @@ double feature(std::int64_t node, std::int64_t column) {
 Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, double delta,
                   bool overlap = true, Sharing sharing = Sharing::kPacked) {
   const Csr csr = random_graph(kNodes, 4, setup.directed, true, 5);
-  const GraphView graph{csr.view(), !setup.directed};
+  const bool typed = setup.kind == "rgcn" || setup.kind == "bases";
+  const EdgeArrays arrays = typed ? make_edge_arrays(csr) : EdgeArrays();
+  const GraphView graph =
+      typed ? arrays.on(csr, !setup.directed) : GraphView{csr.view(), !setup.directed};
   Outcome outcome;
   std::mutex mutex;
   run_parts(graph, parts, [&](Transport& transport, const LocalGraphView& local) {
@@ -164,6 +175,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     config.hidden = 5;
     config.features = kFeatures;
     config.outputs = kClasses;
+    config.relations = EdgeArrays::kTypes;
     config.dropout = setup.dropout;
     config.input_dropout = setup.input_dropout;
     config.attention_dropout = setup.dropout;
@@ -195,6 +207,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
       parameters.values().row<double>(0)[p] += 0.1 * std::sin(static_cast<double>(3 * p + 1));
     }
     if (shifted >= 0) parameters.values().row<double>(0)[shifted] += delta;
+    parameters.refresh_operands(*rank.backend, *rank.queue);
     Loss loss(*rank.backend, loss_targets, total);
     const Round round{.epoch = 1, .overlap = overlap};
     double value = 0;
@@ -211,6 +224,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
       }
       value = again;
     }
+    parameters.add_composed_gradients(*rank.backend, *rank.queue);
     rank.reducer.sum(parameters.gradients(), "gradients", 1);
     if (transport.rank() == 0) {
       const std::lock_guard lock(mutex);
@@ -247,13 +261,14 @@ std::vector<ModelCase> setups() {
     ModelConfig config;
     config.kind = kind;
     config.order = OrderChoice::kAggregateFirst;
-    if (can_recompute(config.sized(kFeatures, kClasses, 2))) {
+    if (can_recompute(config.sized(kFeatures, kClasses, 2, EdgeArrays::kTypes))) {
       all.push_back({kind, Norm::kBatch, config.order, true, 0.4, 0, false, true, 1});
     }
     // Gradients change places more often.
     all.push_back({.kind = kind, .order = OrderChoice::kMultiplyFirst, .layers = 5});
     all.push_back({.kind = kind, .norm = Norm::kBatch, .layers = 5});
   }
+  all.push_back({.kind = "bases", .layers = 2});
   for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
     for (const OrderChoice order : {OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
       all.push_back({.kind = "skips", .norm = norm, .order = order, .layers = 4});

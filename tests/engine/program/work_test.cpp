@@ -10,6 +10,7 @@
 #include "engine/program/fuse.hpp"
 #include "engine/program/network.hpp"
 #include "tests/support/random_graph.hpp"
+#include "tests/support/typed_edges.hpp"
 #include "tests/support/test_rank.hpp"
 
 namespace atl {
@@ -35,6 +36,8 @@ const char* backend_name(const Operation& op) {
     case OpKind::kWeightGradient:
       return "gemm";
     case OpKind::kAggregate:
+    case OpKind::kAggregateRelations:
+    case OpKind::kRelationsSources:
       return "spmm";
     case OpKind::kCopy:
     case OpKind::kBias:
@@ -101,7 +104,8 @@ RankShape shape_of(const LocalGraphView& local, const Recomputation& recomputati
 void compare_epoch(const ModelConfig& config, int parts, bool weighted,
                    Program (*write)(const ModelConfig&, Pass) = model_program) {
   const Csr csr = random_graph(70, 4, /*directed=*/false, weighted, 5);
-  run_parts({csr.view(), true}, parts, [&](Transport& transport, const LocalGraphView& local) {
+  const EdgeArrays arrays = make_edge_arrays(csr);
+  run_parts(arrays.on(csr, true), parts, [&](Transport& transport, const LocalGraphView& local) {
     TestRank rank(transport, local, "reference");
     Tensor features(*rank.backend, local.inner(), config.features, config.dtype);
     std::vector<std::int32_t> labels(static_cast<std::size_t>(local.inner()), 0);
@@ -134,6 +138,8 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted,
       const char* name = backend_name(program.at(v));
       if (name != nullptr) expected[name].add(work[static_cast<std::size_t>(v)]);
     }
+    // How many edges leave halo rows is not known from counts.
+    if (config.kind == "rgcn" && parts > 1) expected.erase("spmm");
     WorkByName found;
     for (const TraceSpan& span : recorder.spans()) {
       // Copies of weights in another type belong to the step.
@@ -187,6 +193,7 @@ TEST(Work, IsWhatABackendCounts) {
             SCOPED_TRACE(fmt::format("{}, norm {}, {}", kind, to_string(norm), to_string(dtype)));
             ModelConfig config;
             config.kind = kind;
+            config.relations = EdgeArrays::kTypes;
             config.hidden = 10;
             config.features = 6;
             config.outputs = 4;

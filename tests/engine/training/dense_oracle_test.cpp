@@ -22,6 +22,7 @@ constexpr int kNodes = 52;
 constexpr int kFeatures = 6;
 constexpr int kHidden = 5;
 constexpr int kHiddenOfHeads = 6;
+constexpr int kRelations = 3;
 
 // A choice of options beside the model, said twice: to the engine and to the oracle.
 struct Variant {
@@ -158,6 +159,8 @@ constexpr Variant kVariantsOfAttention[] = {
        m.jump = "concatenate";
      }},
 };
+constexpr Variant kBases = {
+    "bases", [](ModelConfig& m) { m.bases = 2; }, [](oracle::Model&) {}};
 constexpr int kHeads = 2;
 constexpr int kOutputHeads = 3;
 
@@ -170,6 +173,7 @@ struct OracleCase {
   Task task;
   const Variant* variant = &kVariants[0];
 
+  bool has_relations() const { return model == "rgcn"; }
   bool attends() const { return model == "gat" || model == "gatv2" || model == "dot"; }
   int outputs() const { return task == Task::kBinary ? 1 : task == Task::kSingleLabel ? 4 : 3; }
 };
@@ -203,6 +207,16 @@ std::vector<OracleCase> all_cases() {
                        Task::kSingleLabel, &variant});
     }
   }
+  for (const Norm norm : {Norm::kNone, Norm::kLayer}) {
+    cases.push_back({"rgcn", norm, norm == Norm::kNone, false, 2, Task::kSingleLabel, &kBases});
+  }
+  for (const Variant& variant : kVariants) {
+    const std::string name = variant.name;
+    if (name != "linear_skips" && name != "largest" && name != "before_concatenated") continue;
+    const auto number = static_cast<int>(cases.size());
+    cases.push_back({"rgcn", number % 2 == 0 ? Norm::kBatch : Norm::kLayer, number % 2 == 1, true,
+                     3, Task::kSingleLabel, &variant});
+  }
   return cases;
 }
 
@@ -224,13 +238,17 @@ Csr graph_of(const OracleCase& c) {
   return csr;
 }
 
+// The same in both directions.
+int type_of(int from, int to) { return (from * to + from + to) % kRelations; }
+
 oracle::Graph edges_of(const Csr& csr) {
-  oracle::Graph graph{kNodes, {}};
+  oracle::Graph graph{kNodes, {}, kRelations};
   for (int to = 0; to < kNodes; ++to) {
     for (auto e = static_cast<std::size_t>(csr.row_ptr[static_cast<std::size_t>(to)]);
          e < static_cast<std::size_t>(csr.row_ptr[static_cast<std::size_t>(to) + 1]); ++e) {
       graph.edges.push_back(
-          {csr.col_idx[e], to, csr.values.empty() ? 1.0 : static_cast<double>(csr.values[e])});
+          {csr.col_idx[e], to, csr.values.empty() ? 1.0 : static_cast<double>(csr.values[e]),
+           type_of(csr.col_idx[e], to)});
     }
   }
   return graph;
@@ -271,6 +289,13 @@ std::filesystem::path write_dataset(const TempDir& dir, const OracleCase& c, con
   writer.info().directed = c.directed;
   writer.info().task = c.task;
   writer.write_graph(csr);
+  if (c.has_relations()) {
+    std::vector<std::uint16_t> types;
+    for (const oracle::Edge& edge : edges_of(csr).edges) {
+      types.push_back(static_cast<std::uint16_t>(edge.type));
+    }
+    writer.write_edge_types(types, kRelations);
+  }
   const auto features = writer.write_features(kFeatures);
   for (int i = 0; i < kNodes; ++i) {
     for (int j = 0; j < kFeatures; ++j) {
