@@ -80,11 +80,11 @@ RelationOperators::RelationOperators(Backend& backend, Queue& queue, const Local
                                      {central * relations, inner * relations}};
   const Csr transposed = transpose(stacked.view(), columns);
   const RowRange backward_ranges[] = {{0, central}, {central, inner}};
-  backward_ = make(backend, queue, rows_of(transposed, {0, inner}), inner * relations,
-                   backward_ranges);
+  backward_ =
+      make(backend, queue, rows_of(transposed, {0, inner}), inner * relations, backward_ranges);
   const RowRange halo_ranges[] = {{0, columns - inner}};
-  halo_backward_ = make(backend, queue, rows_of(transposed, {inner, columns}), inner * relations,
-                        halo_ranges);
+  halo_backward_ =
+      make(backend, queue, rows_of(transposed, {inner, columns}), inner * relations, halo_ranges);
   forward_ = make(backend, queue, std::move(stacked), columns, forward_ranges);
 }
 

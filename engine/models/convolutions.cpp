@@ -165,8 +165,9 @@ Value dot_convolution(Builder& builder, const ConvolutionInput& input) {
 
 Value rgcn_convolution(Builder& builder, const ConvolutionInput& input) {
   if (input.relations == 0) {
-    fail_option("rgcn: edges of the dataset have no types; give it edge_types.npy, or choose sage, "
-                "which takes all edges alike");
+    fail_option(
+        "rgcn: edges of the dataset have no types; give it edge_types.npy, or choose sage, "
+        "which takes all edges alike");
   }
   const Root root = root_of(input, Root::kLinear);
   if (root == Root::kIdentity || root == Root::kEpsilon) {
@@ -180,8 +181,7 @@ Value rgcn_convolution(Builder& builder, const ConvolutionInput& input) {
                                     input.columns);
   const Value neighbours = builder.linear(means, weight);
   if (root == Root::kNone) return neighbours;
-  const Value own =
-      builder.linear(input.x, builder.weight("root_weight", input.x, input.columns));
+  const Value own = builder.linear(input.x, builder.weight("root_weight", input.x, input.columns));
   return builder.add(neighbours, own);
 }
 

@@ -15,8 +15,8 @@ struct ConvolutionInput {
   // What the first layer of a run of layers with this convolution gets, before dropout; only for
   // those that read it (ConvolutionKind::reads_first).
   Value first = kNoValue;
-  int number = 1;            // of the layer in that run
-  std::int64_t columns = 0;  // of the result
+  int number = 1;              // of the layer in that run
+  std::int64_t columns = 0;    // of the result
   std::int64_t relations = 0;  // types of edges that the dataset has
   LayerOptions options = {};
 };

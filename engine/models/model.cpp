@@ -97,9 +97,8 @@ class Writer {
                                                       : config_.outputs;
     const bool norm_before = layer.norm_place == NormPlace::kBefore;
     const Value x = norm_before ? activated(x_, layer) : x_;
-    Value y =
-        kind.make(builder_, {x, kind.reads_first ? run_first_ : kNoValue, number_, columns,
-                             config_.relations, layer});
+    Value y = kind.make(builder_, {x, kind.reads_first ? run_first_ : kNoValue, number_, columns,
+                                   config_.relations, layer});
     // Functions of a user's own program may give anything.
     const std::int64_t given = builder_.has_rows(y) ? builder_.columns(y) : 0;
     if (given != columns) {

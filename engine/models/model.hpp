@@ -22,8 +22,8 @@ struct ModelConfig : LayerOptions {
   std::string kind = "gcn";  // see model_kinds()
   int layers = 3;
   std::int64_t hidden = 256;
-  std::int64_t features = 0;  // input columns
-  std::int64_t outputs = 0;   // logits per node
+  std::int64_t features = 0;   // input columns
+  std::int64_t outputs = 0;    // logits per node
   std::int64_t relations = 0;  // types of edges
   double input_dropout = 0;
   InputLayerChoice input_layer = InputLayerChoice::kAuto;

@@ -133,8 +133,8 @@ void check_model_options(const ModelConfig& model) {
   };
   // This program's own kinds but these.
   const auto all_but = [](const std::vector<std::string>& readers) {
-    std::vector<std::string> kinds = {"gcn",   "sage",  "gin", "mean", "sum",   "mlp", "gcnii",
-                                      "appnp", "sgc",   "gat", "gatv2", "dot",  "rgcn"};
+    std::vector<std::string> kinds = {"gcn",   "sage", "gin", "mean",  "sum", "mlp", "gcnii",
+                                      "appnp", "sgc",  "gat", "gatv2", "dot", "rgcn"};
     std::erase_if(kinds, [&](const std::string& kind) {
       return std::ranges::find(readers, kind) != readers.end();
     });

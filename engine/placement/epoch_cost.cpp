@@ -146,9 +146,8 @@ class ScopeReader {
     const auto moved = [&](int rank, std::int64_t rows) {
       return quantized
                  ? quantize_seconds(device(rank), rows, op.message_columns())
-                 : elementwise_seconds(device(rank),
-                                       kFloatBytes * static_cast<double>(2 * rows) *
-                                           static_cast<double>(op.message_columns()));
+                 : elementwise_seconds(device(rank), kFloatBytes * static_cast<double>(2 * rows) *
+                                                         static_cast<double>(op.message_columns()));
     };
     std::vector<std::int64_t> sent(static_cast<std::size_t>(ranks_), 0);
     std::vector<std::int64_t> received = sent;

@@ -116,8 +116,7 @@ class Allocator {
     const Operation& from = program_.at(input);
     if (instant(input) < 0 || from.constant || ends_[index(input)] == kForever ||
         from.columns != op.columns || from.wide != op.wide || from.packed != op.packed ||
-        !has_place(input) ||
-        from.kind == OpKind::kCopy) {
+        !has_place(input) || from.kind == OpKind::kCopy) {
       return false;
     }
     return std::ranges::all_of(readers_[index(input)], [&](Value reader) {

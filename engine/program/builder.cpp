@@ -93,8 +93,7 @@ Value Builder::composed_weight(const std::string& name, std::int64_t count, std:
   const Value base = stacked_weight("bases", bases, x, columns);
   const Value coefficients =
       parameter("coefficients", count, bases, Initialisation::kGlorotUniform);
-  const Value weight =
-      parameter(name, count * this->columns(x), columns, Initialisation::kZeros);
+  const Value weight = parameter(name, count * this->columns(x), columns, Initialisation::kZeros);
   program_.parameters.back().stacked = count;
   program_.parameters.back().composition = {program_.at(coefficients).parameter,
                                             program_.at(base).parameter};

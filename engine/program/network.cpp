@@ -36,9 +36,8 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
       parameters_(options.dtype, /*pads_operands=*/!rank.backend.host_accessible()) {
   for (const Operation& op : training.operations) {
     if (!op.needs_messages() || operators_.contains(op.normalisation)) continue;
-    operators_[op.normalisation] =
-        std::make_unique<GraphOperators>(rank.backend, rank.queue, graph, op.normalisation,
-                                         options.recomputation, op.relations);
+    operators_[op.normalisation] = std::make_unique<GraphOperators>(
+        rank.backend, rank.queue, graph, op.normalisation, options.recomputation, op.relations);
     if (op.constant) computed_halo_ = operators_[op.normalisation]->computed_halo();
   }
   rows_ = {.inner = graph.inner(),
@@ -155,7 +154,8 @@ std::vector<LayerMessages> Network::layer_messages() const {
     const std::int64_t rows = operator_of(op).halo.sent_rows();
     const bool forward = op.direction == Direction::kForward;
     (forward ? layer.forward_rows : layer.backward_rows) = rows;
-    if (!op.constant) (forward ? layer.forward_columns : layer.backward_columns) += op.message_columns();
+    if (!op.constant)
+      (forward ? layer.forward_columns : layer.backward_columns) += op.message_columns();
   }
   return layers;
 }
@@ -570,10 +570,9 @@ void Network::run_relations(const Execution& execution, const Call& call) {
   };
   switch (op.kind) {
     case OpKind::kAggregateRelations:
-      rank_.backend.spmm(
-          rank_.queue, relations.forward(),
-          {range.begin * relations.relations(), range.end * relations.relations()},
-          whole(pass, op.inputs[0]), 0, by_relation(call.value));
+      rank_.backend.spmm(rank_.queue, relations.forward(),
+                         {range.begin * relations.relations(), range.end * relations.relations()},
+                         whole(pass, op.inputs[0]), 0, by_relation(call.value));
       return;
     case OpKind::kRelationsHalo: {
       // Only marginal rows have halo rows among their sources.

@@ -77,7 +77,8 @@ void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed
     if (parameter.composition.present()) continue;
     const RandomKey key{seed, RandomStream::kInit, static_cast<std::uint8_t>(p & 0xFFU),
                         static_cast<std::uint32_t>(p >> 8U)};
-    const double limit = std::sqrt(6.0 / static_cast<double>(parameter.rows / parameter.stacked + parameter.cols));
+    const double limit =
+        std::sqrt(6.0 / static_cast<double>(parameter.rows / parameter.stacked + parameter.cols));
     for (std::int64_t i = 0; i < parameter.rows; ++i) {
       for (std::int64_t j = 0; j < parameter.cols; ++j) {
         const double uniform =
@@ -172,9 +173,7 @@ MatrixView ParameterStore::part(Tensor& flat, int index) {
   const Parameter& parameter = at(index);
   const bool composed = parameter.composition.present();
   ATOLL_ASSERT(&flat == &values_ || &flat == &gradients_);
-  Tensor& array = !composed          ? flat
-                  : &flat == &values_ ? composed_values_
-                                      : composed_gradients_;
+  Tensor& array = !composed ? flat : &flat == &values_ ? composed_values_ : composed_gradients_;
   const MatrixView row = array.view();
   return {static_cast<std::byte*>(row.data) + parameter.offset * bytes_of(row.dtype),
           parameter.rows, parameter.cols, parameter.cols, row.dtype};

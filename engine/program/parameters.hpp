@@ -10,8 +10,9 @@
 
 namespace atl {
 
-// A weight that is made of two others: K matrices stacked one below the other, each a sum of B bases
-// with factors of its own, coefficients [K, B]. Both are parameters, the bases stacked as it is.
+// A weight that is made of two others: K matrices stacked one below the other, each a sum of B
+// bases with factors of its own, coefficients [K, B]. Both are parameters, the bases stacked as it
+// is.
 struct Composition {
   int coefficients = -1;
   int bases = -1;
@@ -87,7 +88,7 @@ class ParameterStore {
   void allocate(Backend& backend, Queue& queue, std::uint64_t seed);
 
   const std::vector<Parameter>& list() const { return trained_; }  // all but composed ones
-  std::int64_t size() const { return sizes_.values(); }  // elements of a flat array
+  std::int64_t size() const { return sizes_.values(); }            // elements of a flat array
 
   MatrixView value(int index) { return part(values_, index); }
   // A weight in the activations' type, as products with them need it.

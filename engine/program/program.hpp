@@ -54,21 +54,21 @@ enum class OpKind : std::uint8_t {
   kLayerNorm,          // Ba et al. 2016
   kLayerNormBackward,  // dx; adds to the gradients of gamma and beta
   // Batch norm (Ioffe & Szegedy 2015) with statistics over all ranks, see Backend.
-  kMoments,        // this rank's sums of x and x^2
-  kStatistics,     // mean and deviation of all ranks' sums; moves the running statistics
-  kInverseStd,     // the same of the running statistics
-  kNormalise,      // (x - mean) / deviation * gamma + beta
-  kNormSums,       // this rank's sums of dy and dy * normalised x; adds to gamma and beta
-  kNormBackward,   // dx
-  kSumRanks,       // of small sums over all ranks
-  kLoss,           // d loss / d logits, and this rank's part of the loss
-  kZeroGradients,  // of all parameters
+  kMoments,            // this rank's sums of x and x^2
+  kStatistics,         // mean and deviation of all ranks' sums; moves the running statistics
+  kInverseStd,         // the same of the running statistics
+  kNormalise,          // (x - mean) / deviation * gamma + beta
+  kNormSums,           // this rank's sums of dy and dy * normalised x; adds to gamma and beta
+  kNormBackward,       // dx
+  kSumRanks,           // of small sums over all ranks
+  kLoss,               // d loss / d logits, and this rank's part of the loss
+  kZeroGradients,      // of all parameters
   kComposedGradients,  // of what composed weights are made of, from theirs
-  kSumGradients,   // over all ranks
-  kStep,           // of the optimizer
-  kFetchComputed,  // the aggregates of computed rows from their owners (ComputedHalo)
-  kTakeComputed,   // the computed rows of a matrix with halo rows
-  kPlaceComputed,  // computed rows times their factors among the halo rows of the same value
+  kSumGradients,       // over all ranks
+  kStep,               // of the optimizer
+  kFetchComputed,      // the aggregates of computed rows from their owners (ComputedHalo)
+  kTakeComputed,       // the computed rows of a matrix with halo rows
+  kPlaceComputed,      // computed rows times their factors among the halo rows of the same value
 };
 
 // Which rows of its inputs a row of the result needs.

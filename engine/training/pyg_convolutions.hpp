@@ -12,8 +12,8 @@ namespace atl {
 // One tensor, or a norm with several, of a layer in both programs.
 struct PygTensor {
   // Weights are transposed in PyG, but for those that it multiplies with as they are and for
-  // vectors of heads, [heads, columns], which it has as [1, heads, columns]; stacked matrices have a
-  // dimension of their own.
+  // vectors of heads, [heads, columns], which it has as [1, heads, columns]; stacked matrices have
+  // a dimension of their own.
   enum class Form : std::uint8_t { kTransposed, kAsItIs, kPerHead, kStacked };
 
   std::string_view own;  // behind "layers.N."
@@ -24,8 +24,8 @@ struct PygTensor {
 // Text of these is Python, in which names in braces are replaced: {in} and {out} columns, {bias},
 // {root} (a weight of its own for the node's row), {alpha}, {theta}, {number} (of the layer in its
 // run), {epsilon} and {trains_epsilon} of GIN with {hidden_bias}, {hidden_norm} and {activation}
-// inside its MLP, {relations} and {bases} of R-GCN, {heads}, {head_out} (columns of each), {concat}, {attention_dropout} and {self}
-// of attention.
+// inside its MLP, {relations} and {bases} of R-GCN, {heads}, {head_out} (columns of each),
+// {concat}, {attention_dropout} and {self} of attention.
 struct PygConvolution {
   std::string_view convolution;      // see convolution_names()
   std::string_view import;           // from torch_geometric.nn; "": nothing
@@ -35,7 +35,7 @@ struct PygConvolution {
   std::string_view call = "{conv}({x}, edge_index, edge_weight)";
   std::vector<Root> roots = {};  // that it can do; kUsual: what the convolution usually has
   std::vector<PygTensor> tensors = {};
-  bool has_epsilon = false;  // as a tensor, also where it isn't trained
+  bool has_epsilon = false;      // as a tensor, also where it isn't trained
   bool refuses_weights = false;  // of edges, which PyG's class would leave out
 };
 

@@ -36,7 +36,8 @@ inline EdgeArrays make_edge_arrays(const Csr& csr) {
       const std::int64_t k = seen[column]++;
       const std::int64_t low = std::min(row, column);
       const std::int64_t high = std::max(row, column);
-      arrays.types.push_back(static_cast<std::uint16_t>((7 * low + 3 * high + 2 * k) % EdgeArrays::kTypes));
+      arrays.types.push_back(
+          static_cast<std::uint16_t>((7 * low + 3 * high + 2 * k) % EdgeArrays::kTypes));
       arrays.features.push_back(static_cast<float>(1000 * low + high));
       arrays.features.push_back(static_cast<float>(k) + 0.5F);
     }

@@ -10,8 +10,8 @@
 #include "engine/program/fuse.hpp"
 #include "engine/program/network.hpp"
 #include "tests/support/random_graph.hpp"
-#include "tests/support/typed_edges.hpp"
 #include "tests/support/test_rank.hpp"
+#include "tests/support/typed_edges.hpp"
 
 namespace atl {
 namespace {

@@ -159,8 +159,7 @@ constexpr Variant kVariantsOfAttention[] = {
        m.jump = "concatenate";
      }},
 };
-constexpr Variant kBases = {
-    "bases", [](ModelConfig& m) { m.bases = 2; }, [](oracle::Model&) {}};
+constexpr Variant kBases = {"bases", [](ModelConfig& m) { m.bases = 2; }, [](oracle::Model&) {}};
 constexpr int kHeads = 2;
 constexpr int kOutputHeads = 3;
 
@@ -246,9 +245,9 @@ oracle::Graph edges_of(const Csr& csr) {
   for (int to = 0; to < kNodes; ++to) {
     for (auto e = static_cast<std::size_t>(csr.row_ptr[static_cast<std::size_t>(to)]);
          e < static_cast<std::size_t>(csr.row_ptr[static_cast<std::size_t>(to) + 1]); ++e) {
-      graph.edges.push_back(
-          {csr.col_idx[e], to, csr.values.empty() ? 1.0 : static_cast<double>(csr.values[e]),
-           type_of(csr.col_idx[e], to)});
+      graph.edges.push_back({csr.col_idx[e], to,
+                             csr.values.empty() ? 1.0 : static_cast<double>(csr.values[e]),
+                             type_of(csr.col_idx[e], to)});
     }
   }
   return graph;
