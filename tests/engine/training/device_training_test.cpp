@@ -56,7 +56,7 @@ TEST_P(DeviceSteps, FollowTheReferenceFor50Epochs) {
   }
   const RunResult expected = run_epochs(dataset, 1, reference, 1, 50);
   EXPECT_LT(expected.losses.back(), 0.7 * expected.losses.front());
-  for (const int ranks : {1, 2, 4}) {
+  for (const int ranks : {1, 4}) {
     const RunResult found = run_epochs(dataset, ranks, device, 1, 50);
     EXPECT_LT(distance(found, expected, 1), 1e-6) << ranks;
     EXPECT_LT(distance(found, expected, 2), 1e-5) << ranks;
