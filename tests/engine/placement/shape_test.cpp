@@ -86,7 +86,7 @@ TEST(GraphShape, EqualPartsAreEqualUpToRounding) {
 }
 
 TEST(GraphShape, ReadsBackAsWritten) {
-  GraphShape shape{"made", 0, 0, 100, 7, {}, make_parts(5)};
+  GraphShape shape{.name = "made", .features = 100, .classes = 7, .relations = 3, .quality = make_parts(5)};
   for (const PartQuality& part : shape.quality.parts) {
     shape.nodes += part.nodes;
     shape.edges += part.edges;
@@ -99,6 +99,7 @@ TEST(GraphShape, ReadsBackAsWritten) {
   write_json(dir.path() / "shape.json", to_json(shape));
   const GraphShape back = read_shape(dir.path() / "shape.json");
   EXPECT_EQ(to_json(back), to_json(shape));
+  EXPECT_EQ(back.relations, 3);
   EXPECT_EQ(back.quality.forward_rows, shape.quality.forward_rows);
   EXPECT_EQ(back.quality.backward_rows, shape.quality.backward_rows);
   EXPECT_EQ(to_json(back.partition), to_json(shape.partition));
