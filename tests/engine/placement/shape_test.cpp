@@ -86,7 +86,8 @@ TEST(GraphShape, EqualPartsAreEqualUpToRounding) {
 }
 
 TEST(GraphShape, ReadsBackAsWritten) {
-  GraphShape shape{.name = "made", .features = 100, .classes = 7, .relations = 3, .quality = make_parts(5)};
+  GraphShape shape{
+      .name = "made", .features = 100, .classes = 7, .relations = 3, .quality = make_parts(5)};
   for (const PartQuality& part : shape.quality.parts) {
     shape.nodes += part.nodes;
     shape.edges += part.edges;
