@@ -27,17 +27,21 @@ class Climb {
         loads_(loads),
         graph_(graph),
         part_of_(part_of),
-        moved_(part_of.size()) {}
+        moved_(part_of.size()),
+        changed_(part_of.size(), true) {}
 
-  // Searches from every node that may gain, in rounds until one gains at most `least`. A node moves
-  // once in a round. Returns what was gained, never less than 0. One thread.
+  // Searches from every node that may gain, then from those whose surroundings have changed, in
+  // rounds until one gains at most `least`. A node moves once in a round. Returns what was gained,
+  // never less than 0. One thread.
   std::int64_t run(double least, std::uint64_t seed) {
-    constexpr int kRounds = 3;
+    constexpr int kRounds = 6;
     std::int64_t gained = 0;
     for (int round = 0; round < kRounds; ++round) {
       std::fill(moved_.begin(), moved_.end(), false);
       std::int64_t gain = 0;
-      for (const std::int32_t node : starts(seed + static_cast<std::uint64_t>(round))) {
+      const std::vector<std::int32_t> nodes = starts(seed + static_cast<std::uint64_t>(round));
+      std::fill(changed_.begin(), changed_.end(), false);
+      for (const std::int32_t node : nodes) {
         if (!moved_[node]) gain += search(node);
       }
       gained += gain;
@@ -57,7 +61,7 @@ class Climb {
     std::vector<std::pair<std::uint64_t, std::int32_t>> keys;
     for (std::size_t v = 0; v < part_of_.size(); ++v) {
       const auto node = static_cast<std::int32_t>(v);
-      if (objective_.may_gain(node)) keys.emplace_back(mixed_bits(seed, v), node);
+      if (changed_[v] && objective_.may_gain(node)) keys.emplace_back(mixed_bits(seed, v), node);
     }
     std::sort(keys.begin(), keys.end());
     std::vector<std::int32_t> nodes;
@@ -102,14 +106,22 @@ class Climb {
       offer_neighbours(now.node);
     }
     for (; moves_.size() > kept; moves_.pop_back()) move(moves_.back().node, moves_.back().to);
+    for (const Proposal& p : moves_) {
+      changed_[p.node] = true;
+      for_each_near(p.node, [&](std::int32_t u) { changed_[u] = true; });
+    }
     return best;
   }
   // Hubs are near everything: following them would make every search one of the whole graph.
-  void offer_neighbours(std::int32_t node) {
+  template <typename F>
+  void for_each_near(std::int32_t node, const F& f) const {
     constexpr std::int64_t kMostNeighbours = 500;
-    constexpr std::int64_t kMostDegree = 2000;
     if (graph_.degree(node) > kMostNeighbours) return;
-    graph_.for_each_neighbour(node, [&](std::int32_t u, std::int64_t) {
+    graph_.for_each_neighbour(node, [&](std::int32_t u, std::int64_t) { f(u); });
+  }
+  void offer_neighbours(std::int32_t node) {
+    constexpr std::int64_t kMostDegree = 2000;
+    for_each_near(node, [&](std::int32_t u) {
       if (!moved_[u] && graph_.degree(u) <= kMostDegree) offer(u);
     });
   }
@@ -119,6 +131,7 @@ class Climb {
   const GraphLevel& graph_;
   std::span<std::int32_t> part_of_;
   std::vector<bool> moved_;
+  std::vector<bool> changed_;  // nodes that this round moved for good, and those near them
   std::priority_queue<Proposal, std::vector<Proposal>, Worse> queue_;
   std::vector<Proposal> moves_;  // to: where the node came from
 };

@@ -1,6 +1,7 @@
 #include "partition/halo_rows.hpp"
 
-#include "base/error.hpp"
+#include <bit>
+#include <utility>
 
 namespace atl {
 
@@ -41,6 +42,31 @@ std::int64_t PinCounts::slot(std::int64_t net, int part) const {
   return free;
 }
 
+namespace {
+
+// Of a net: the parts with pins, and those with one. Counts lie too far apart to be read for every
+// pin of every net.
+struct PartBits {
+  std::uint64_t present = 0;
+  std::uint64_t single = 0;
+};
+constexpr int kMostBits = 64;
+
+std::vector<PartBits> part_bits(const PinCounts& counts) {
+  std::vector<PartBits> bits(static_cast<std::size_t>(counts.nets()));
+#pragma omp parallel for schedule(static)
+  for (std::int64_t n = 0; n < counts.nets(); ++n) {
+    counts.for_each_count(n, [&](int part, std::int32_t pins) {
+      const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(part);
+      bits[n].present |= bit;
+      if (pins == 1) bits[n].single |= bit;
+    });
+  }
+  return bits;
+}
+
+}  // namespace
+
 HaloRows::HaloRows(std::span<const Nets> directions, std::span<std::int32_t> part_of, int parts)
     : directions_(directions),
       part_of_(part_of),
@@ -49,11 +75,27 @@ HaloRows::HaloRows(std::span<const Nets> directions, std::span<std::int32_t> par
       alone_(part_of.size(), 0) {
   for (const Nets& nets : directions) {
     const PinCounts& counts = counts_.emplace_back(nets, part_of, parts);
+    const auto nodes = static_cast<std::int64_t>(part_of.size());
+    if (parts <= kMostBits) {
+      const std::vector<PartBits> bits = part_bits(counts);
 #pragma omp parallel for schedule(dynamic, 1024)
-    for (std::int64_t v = 0; v < static_cast<std::int64_t>(part_of.size()); ++v) {
+      for (std::int64_t v = 0; v < nodes; ++v) {
+        const auto node = static_cast<std::int32_t>(v);
+        nets.for_each_net(node, [&](std::int32_t net) {
+          const std::int32_t weight = nets.weight(net);
+          for (std::uint64_t left = bits[net].present; left != 0; left &= left - 1) {
+            near(node, std::countr_zero(left)) += weight;
+          }
+          if ((bits[net].single >> part_of[v] & 1U) != 0) alone_[v] += weight;
+        });
+      }
+      continue;
+    }
+#pragma omp parallel for schedule(dynamic, 1024)
+    for (std::int64_t v = 0; v < nodes; ++v) {
       const auto node = static_cast<std::int32_t>(v);
       nets.for_each_net(node, [&](std::int32_t net) {
-        counts.add_presence(net, nets.weight(net), &near(node, 0));
+        counts.for_each(net, [&](int part) { near(node, part) += nets.weight(net); });
         if (counts.count(net, part_of[v]) == 1) alone_[v] += nets.weight(net);
       });
     }

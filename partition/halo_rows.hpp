@@ -69,16 +69,6 @@ class PinCounts {
       if (count_[i] > 0) f(static_cast<int>(part_[i]), count_[i]);
     }
   }
-  // Adds `weight` to near[part] for each of these.
-  void add_presence(std::int64_t net, std::int32_t weight, std::int32_t* near) const {
-    const std::int64_t begin = first_[net];
-    if (first_[net + 1] - begin == parts_) {  // a slot per part: in vectors
-      const std::int32_t* counts = count_.data() + begin;
-      for (int part = 0; part < parts_; ++part) near[part] += counts[part] > 0 ? weight : 0;
-    } else {
-      for_each(net, [&](int part) { near[part] += weight; });
-    }
-  }
   std::int64_t nets() const { return static_cast<std::int64_t>(first_.size()) - 1; }
 
  private:

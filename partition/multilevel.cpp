@@ -18,7 +18,7 @@ namespace atl {
 
 namespace {
 
-constexpr double kLeastGain = 0.002;  // of all rows, for another round
+constexpr double kLeastGain = 0.001;  // of all rows, for another round
 
 constexpr std::uint64_t kSeedStep = 1000;  // between seeds of one cut
 
@@ -62,9 +62,9 @@ Multilevel::Multilevel(const PartitionProblem& problem)
   detailed_ = detailed(finest_.entries());
 }
 
-std::vector<double> Multilevel::limits() const {
+std::vector<double> Multilevel::limits(double imbalance) const {
   std::vector<double> limits = load_shares(problem_);
-  for (double& limit : limits) limit *= 1 + problem_.imbalance;
+  for (double& limit : limits) limit *= 1 + imbalance;
   return limits;
 }
 
@@ -80,7 +80,8 @@ std::vector<std::int32_t> Multilevel::cut(bool climb) const {
   // The graph itself may have loops, duplicates and edges in one direction only.
   if (levels.empty()) return make_metis_partitioner()->partition(problem_);
   std::vector<std::int32_t> part_of = cut_last(levels.back());
-  return uncoarsen(std::move(levels), std::move(part_of), climb);
+  return uncoarsen(std::move(levels), std::move(part_of),
+                   climb ? Search::kClimb : Search::kDescent);
 }
 
 std::vector<Multilevel::Level> Multilevel::coarsen(std::vector<std::int32_t> part_of,
@@ -133,10 +134,10 @@ std::vector<ContractedNets> Multilevel::contracted_rows(
 
 std::vector<std::int32_t> Multilevel::uncoarsen(std::vector<Level> levels,
                                                 std::vector<std::int32_t> part_of,
-                                                bool climb) const {
+                                                Search search) const {
   const Activity activity("improving the cut");
   for (; !levels.empty(); levels.pop_back()) {
-    improve(levels.back(), part_of, climb);
+    improve(levels.back(), part_of, search);
     part_of = taken_apart(levels.back().communities, part_of);
   }
   if (problem_.objective == PartitionObjective::kCut) descend_cut(finest_, part_of);
@@ -191,15 +192,19 @@ std::vector<std::int32_t> Multilevel::cut_last(const Level& level) const {
   return best;
 }
 
-void Multilevel::improve(const Level& level, std::span<std::int32_t> part_of, bool climb) const {
+void Multilevel::improve(const Level& level, std::span<std::int32_t> part_of, Search search) const {
+  // On R-MAT in 16 parts 3 leaves 4 % fewer rows than 1 or 2.
+  constexpr double kLoosely = 3;
   const GraphLevel graph = level.graph.level();
   if (level.rows.empty()) return descend_cut(graph, part_of);
   const LevelNets nets(level);
   HaloRows rows(nets.directions(), part_of, problem_.parts);
-  PartLoads loads(problem_.constraints, graph.node_weights, limits(), part_of);
+  const double room = search == Search::kLooseClimb ? kLoosely : 1;
+  PartLoads loads(problem_.constraints, graph.node_weights, limits(room * problem_.imbalance),
+                  part_of);
   const double least = kLeastGain * static_cast<double>(rows.rows());
   Descent(rows, loads, part_of).run(0);
-  if (climb) Climb(rows, loads, graph, part_of).run(least, problem_.seed);
+  if (search != Search::kDescent) Climb(rows, loads, graph, part_of).run(least, problem_.seed);
 }
 
 void Multilevel::descend_cut(const GraphLevel& graph, std::span<std::int32_t> part_of) const {
@@ -216,8 +221,20 @@ auto Multilevel::with_rows(std::span<std::int32_t> part_of, const Use& use) cons
   return use(rows, loads);
 }
 
-std::int64_t Multilevel::rows(std::span<std::int32_t> part_of) const {
-  return with_rows(part_of, [](const HaloRows& rows, const PartLoads&) { return rows.rows(); });
+std::int64_t Multilevel::rows(std::span<const std::int32_t> part_of) const {
+  std::int64_t sum = 0;
+  for (const Nets& of : nets()) {
+    std::vector<std::int64_t> seen(static_cast<std::size_t>(problem_.parts), -1);  // last net there
+    for (std::int64_t n = 0; n < of.pins.rows(); ++n) {
+      of.for_each_pin(static_cast<std::int32_t>(n), [&](std::int32_t pin) {
+        std::int64_t& last = seen[part_of[pin]];
+        sum += last != n ? 1 : 0;
+        last = n;
+      });
+      --sum;
+    }
+  }
+  return sum;
 }
 
 void Multilevel::search(std::span<std::int32_t> part_of) const {
@@ -229,12 +246,12 @@ void Multilevel::search(std::span<std::int32_t> part_of) const {
   });
 }
 
-void Multilevel::cycle(std::span<std::int32_t> part_of, std::vector<std::int32_t> cells, bool climb,
+void Multilevel::cycle(std::span<std::int32_t> part_of, std::vector<std::int32_t> cells, Search how,
                        std::uint64_t seed) const {
   std::vector<std::int32_t> above(part_of.begin(), part_of.end());
   std::vector<Level> levels = coarsen(std::move(cells), seed);
   for (const Level& level : levels) above = gathered(level.communities, above);
-  std::ranges::copy(uncoarsen(std::move(levels), std::move(above), climb), part_of.begin());
+  std::ranges::copy(uncoarsen(std::move(levels), std::move(above), how), part_of.begin());
   search(part_of);
 }
 
@@ -242,8 +259,9 @@ std::vector<std::int32_t> Multilevel::combine(std::vector<std::int32_t> one,
                                               std::vector<std::int32_t> other) const {
   if (rows(other) < rows(one)) std::swap(one, other);
   for (std::size_t v = 0; v < one.size(); ++v) other[v] += problem_.parts * one[v];
-  cycle(one, std::move(other), /*climb=*/true, problem_.seed);
-  return one;
+  std::vector<std::int32_t> combined = one;
+  cycle(combined, std::move(other), Search::kLooseClimb, problem_.seed);
+  return rows(combined) <= rows(one) ? combined : one;
 }
 
 void Multilevel::refine(std::span<std::int32_t> part_of) const {
@@ -254,7 +272,7 @@ void Multilevel::refine(std::span<std::int32_t> part_of) const {
   const Activity activity("improving the cut");
   if (!combined) search(part_of);
   for (int i = 1; detailed_ && i <= cycles; ++i) {
-    cycle(part_of, {part_of.begin(), part_of.end()}, /*climb=*/false,
+    cycle(part_of, {part_of.begin(), part_of.end()}, Search::kDescent,
           problem_.seed + kSeedStep * static_cast<std::uint64_t>(i));
   }
 }

@@ -40,10 +40,11 @@ class Multilevel {
   bool detailed() const { return detailed_; }
   // Whether there is anything to contract.
   bool is_small() const { return finest_.nodes() <= last_level_; }
-  std::int64_t rows(std::span<std::int32_t> part_of) const;
+  std::int64_t rows(std::span<const std::int32_t> part_of) const;
   // Single nodes move while that lowers the rows; where detailed, also through worse cuts.
   void search(std::span<std::int32_t> part_of) const;
-  // The better of two cuts, improved by moving groups of nodes that both leave together.
+  // The better of two cuts, improved by moving groups of nodes that both leave together; never
+  // more rows than that one.
   std::vector<std::int32_t> combine(std::vector<std::int32_t> one,
                                     std::vector<std::int32_t> other) const;
   // Fewer halo rows by moving nodes, within (1 + imbalance) * share where that can be had; never
@@ -65,22 +66,27 @@ class Multilevel {
 
   class LevelNets;
 
+  // How a contracted level is improved. Loosely: parts may exceed their share by more meanwhile,
+  // because groups of nodes don't fit into the room that is left; the graph's own nodes mend that.
+  enum class Search { kDescent, kClimb, kLooseClimb };
+
   // With part_of, no community spans two parts.
   std::vector<Level> coarsen(std::vector<std::int32_t> part_of, std::uint64_t seed) const;
   std::vector<std::int32_t> cut_last(const Level& level) const;
   // Takes a cut of the last level down to the graph's own nodes.
   std::vector<std::int32_t> uncoarsen(std::vector<Level> levels, std::vector<std::int32_t> part_of,
-                                      bool climb) const;
-  void improve(const Level& level, std::span<std::int32_t> part_of, bool climb) const;
+                                      Search search) const;
+  void improve(const Level& level, std::span<std::int32_t> part_of, Search search) const;
   void descend_cut(const GraphLevel& graph, std::span<std::int32_t> part_of) const;
   // use(HaloRows&, PartLoads&) of the graph's own nodes.
   template <typename Use>
   auto with_rows(std::span<std::int32_t> part_of, const Use& use) const;
   // Coarsens inside the cells, each of which lies in one part, and improves on the way back.
-  void cycle(std::span<std::int32_t> part_of, std::vector<std::int32_t> cells, bool climb,
+  void cycle(std::span<std::int32_t> part_of, std::vector<std::int32_t> cells, Search search,
              std::uint64_t seed) const;
   // (1 + imbalance) * share of every quantity, [parts, constraints].
-  std::vector<double> limits() const;
+  std::vector<double> limits() const { return limits(problem_.imbalance); }
+  std::vector<double> limits(double imbalance) const;
   // The halo rows of the graph's own nodes, by direction; one where both are the same.
   std::vector<Nets> nets() const;
   std::vector<ContractedNets> contracted_rows(const std::vector<Level>& levels,
