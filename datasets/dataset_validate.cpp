@@ -345,10 +345,7 @@ void Dataset::require_predictable(std::int64_t split_index) const {
 
 void Dataset::require_trainable(std::int64_t split_index) const {
   require_predictable(split_index);
-  if (links_.there()) {
-    fail_input("{}: the dataset has links to predict, which training does not know",
-               folder_.string());
-  }
+  if (links_.there()) return links_.check(info_.nodes);
   if (info_.classes == 0) {
     fail_input(
         "{}: the dataset has no labels to train on; import it again with some (atoll import "

@@ -176,6 +176,23 @@ void Backend::head_mean_backward(Queue& queue, ConstMatrixView dy, MatrixView dx
   if (!dx.empty()) do_head_mean_backward(queue, dy, dx);
 }
 
+void Backend::pair_dots(Queue& queue, ConstMatrixView x, std::span<const LocalId> first,
+                        std::span<const LocalId> second, MatrixView out) {
+  const ProfiledOperation profiled(profile_of(queue), "pair_dots", [&] {
+    SpanWork work = streaming_work({out, out, out});  // with the lists
+    const double elements = static_cast<double>(out.rows) * static_cast<double>(x.cols);
+    work.flops += 2 * elements;
+    work.bytes += 2 * elements * static_cast<double>(bytes_of(x.dtype));
+    return work;
+  });
+  check_view(*this, x, "pair_dots x");
+  check_shape(*this, out, length(first), 1, parameter_dtype(x.dtype), "pair_dots out");
+  check_length(length(second), length(first), "pair_dots second");
+  if (out.empty()) return;
+  check_disjoint(out, x, "pair_dots out and x");
+  do_pair_dots(queue, x, first, second, out);
+}
+
 void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
                           std::span<const float> scale, MatrixView y) {
   const ProfiledOperation profiled(profile_of(queue), "gather_rows", [&] {

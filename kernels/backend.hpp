@@ -144,6 +144,10 @@ class Backend {
   // [N, H C], y, dy [N, C].
   void head_mean(Queue& queue, ConstMatrixView x, MatrixView y);
   void head_mean_backward(Queue& queue, ConstMatrixView dy, MatrixView dx);
+  // out[k, 0] = <x[first[k], :], x[second[k], :]>, summed in f32 or wider: the same bits wherever a
+  // pair stands in the lists. x [N, F], out [first.size(), 1] of the parameters' type.
+  void pair_dots(Queue& queue, ConstMatrixView x, std::span<const LocalId> first,
+                 std::span<const LocalId> second, MatrixView out);
   // The kernel that ran the last spmm, where the backend has several; else "".
   const char* last_kernel() const { return last_kernel_; }
   // Works out how to run spmm of `op` on each of `ranges` fast. host_row_ptr: op.row_ptr in host
@@ -304,6 +308,8 @@ class Backend {
                                      ConstMatrixView vector, MatrixView dx, MatrixView dvector) = 0;
   virtual void do_head_mean(Queue&, ConstMatrixView, MatrixView) = 0;
   virtual void do_head_mean_backward(Queue&, ConstMatrixView, MatrixView) = 0;
+  virtual void do_pair_dots(Queue&, ConstMatrixView, std::span<const LocalId> first,
+                            std::span<const LocalId> second, MatrixView) = 0;
   virtual void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>,
                               std::span<const float>, MatrixView) = 0;
   virtual void do_quantize_rows(Queue&, ConstMatrixView, const PackList&, std::span<const float>,

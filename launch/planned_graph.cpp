@@ -14,6 +14,9 @@ std::int64_t outputs_of(const DatasetInfo& info) {
 
 GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,
                     PartitionQuality quality) {
+  if (info.task == Task::kLinkPrediction) {
+    fail_input("dataset {}: its task is link-prediction, whose epochs are not planned", info.name);
+  }
   if (info.features == 0 || outputs_of(info) == 0) {
     fail_input("dataset {} has {} features and {} classes; a shape needs both", info.name,
                info.features, info.classes);

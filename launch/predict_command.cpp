@@ -1,5 +1,6 @@
 // `atoll predict`: applies the model of a run to a dataset folder.
 #include <memory>
+#include <optional>
 
 #include "base/files.hpp"
 #include "base/progress.hpp"
@@ -34,13 +35,20 @@ void run_predict(const PredictArguments& arguments) {
     Activity activity("predicting " + arguments.what, 0, transport.rank() == 0);
     const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
     bool numbers = false;
+    bool links = false;
     SafetensorsFile file;
     TrainOptions options;
     on_all_ranks(transport, [&] {
       check_output_file(arguments.out, "--out");
       file = read_run_model(arguments.run);
       options = read_model_options(file, path);
-      numbers = predicts_numbers(file, path);
+      const std::optional<Task> task = task_of_model(file, path);
+      numbers = task == Task::kRegression;
+      links = task == Task::kLinkPrediction;
+      if (links && kind == PredictionKind::kLabels) {
+        fail_option("--what labels: the model in {} predicts links; allowed are embeddings, logits",
+                    path.string());
+      }
     });
     options.backend = arguments.backend;
     options.messages = messages_of(arguments.transport.name);
@@ -60,6 +68,10 @@ void run_predict(const PredictArguments& arguments) {
                    relations, path.string(), options.model.relations);
       }
       const Task task = job.data().dataset().task;
+      if (links != (task == Task::kLinkPrediction)) {
+        fail_input("{}: its task is {}, the model in {} {} links", arguments.dataset,
+                   to_string(task), path.string(), links ? "predicts" : "does not predict");
+      }
       if (job.data().labelled() && numbers != (task == Task::kRegression)) {
         fail_input("{}: its task is {}, the model in {} predicts {}", arguments.dataset,
                    to_string(task), path.string(), numbers ? "numbers" : "classes");
@@ -74,8 +86,8 @@ void run_predict(const PredictArguments& arguments) {
     if (transport.rank() != 0) return;
     fmt::print("{} of {} nodes in {}\n", as_numbers ? "numbers" : arguments.what,
                job.data().dataset().nodes, arguments.out);
-    fmt::print("  {}: {}\n", metric_name(job.data().dataset().task), to_text(metrics));
-    if (numbers) fmt::print("{}", errors_text(metrics));
+    fmt::print("  {}: {}\n", job.trainer().metric_name(), to_text(metrics));
+    fmt::print("{}", further_text(metrics));
   });
 }
 

@@ -26,13 +26,18 @@
 namespace atl {
 namespace {
 
-// Of a regression.
-void print_errors(const Json& summary) {
+// What stands beside the metric, of a regression or of links.
+void print_further(const Json& summary) {
   const auto shown = [](const Json& value) {
     return value.is_null() ? std::string("-") : fmt::format("{:.4f}", value.get<double>());
   };
-  for (const auto& [field, name] : {std::pair{"mae", "MAE"}, {"rmse", "RMSE"}}) {
-    if (!summary.contains(field)) continue;
+  std::vector<std::pair<const char*, const char*>> fields{{"mae", "MAE"}, {"rmse", "RMSE"}};
+  for (std::size_t m = 0; m < kLinkMetrics; ++m) {
+    const auto metric = static_cast<LinkMetric>(m);
+    fields.emplace_back(to_string(metric), shown_name(metric));
+  }
+  for (const auto& [field, name] : fields) {
+    if (!summary.contains(field) || name == summary.at("metric")) continue;
     const Json& errors = summary.at(field);
     fmt::print("  {}: train {}  valid {}  test {}\n", name, shown(errors.at("train")),
                shown(errors.at("valid")), shown(errors.at("test")));
@@ -50,7 +55,7 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
         summary.at("valid").is_null() ? "train (no labelled valid node)" : "valid");
   fmt::print("  {}: train {}  valid {}  test {}\n", summary.at("metric").get<std::string>(),
              number("train"), number("valid"), number("test"));
-  print_errors(summary);
+  print_further(summary);
   const Json& exposed = summary.at("exposed_comm_ms_median");
   const bool known = exposed.is_number() && !std::isnan(exposed.get<double>());
   fmt::print("  {:.1f} ms per epoch (median), {} ms of it waiting for messages, {:.2f} MB sent\n",

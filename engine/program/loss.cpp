@@ -5,7 +5,8 @@ namespace atl {
 Loss::Loss(Backend& backend, const LossTargets& targets, double total)
     : targets_(targets), total_(total), sum_(backend, 1) {}
 
-void Loss::compute(const Rank& rank, ConstMatrixView logits, MatrixView gradient) {
+void Loss::compute(const Rank& rank, const Round& /*round*/, ConstMatrixView logits,
+                   MatrixView gradient) {
   ATOLL_ASSERT(total_ > 0);
   const double scale = 1 / total_;
   if (!targets_.numbers.empty()) {

@@ -23,17 +23,23 @@ struct LossTargets {
 // the error.
 class Loss {
  public:
+  virtual ~Loss() = default;
+  Loss(const Loss&) = delete;
+  Loss& operator=(const Loss&) = delete;
   // total: nodes, their weights, or (node, output) pairs that the mean runs over, all ranks
   // together; > 0 where compute() is called.
   Loss(Backend& backend, const LossTargets& targets, double total);
 
   // Queues d loss / d logits [inner, outputs], and this rank's part of the loss on its way to the
   // host.
-  void compute(const Rank& rank, ConstMatrixView logits, MatrixView gradient);
+  virtual void compute(const Rank& rank, const Round& round, ConstMatrixView logits,
+                       MatrixView gradient);
   // This rank's sum of the last compute(); all ranks' sums together, by total(), are the loss.
   // Once the queue has run.
-  double local_sum() const { return sum_.host()[0]; }
+  virtual double local_sum() const { return sum_.host()[0]; }
   double total() const { return total_; }
+  // Whether compute() queues the same in every epoch.
+  virtual bool repeats() const { return true; }
 
  private:
   LossTargets targets_;

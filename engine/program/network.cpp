@@ -427,7 +427,7 @@ void Network::run_call(const Execution& execution, const Call& call) {
       return;
     }
     case OpKind::kLoss:
-      execution.loss->compute(rank_, rows(input(0)), rows(call.value));
+      execution.loss->compute(rank_, round, rows(input(0)), rows(call.value));
       return;
     case OpKind::kSumGradients:
       rank_.reducer.sum(parameters_.gradients(), "gradient all-reduce", round.epoch);

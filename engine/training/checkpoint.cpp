@@ -28,8 +28,8 @@ double number(const Json& object, const char* field, const fs::path& place) {
   return json_field<double>(object, field, place);
 }
 
-// Errors of a regression; unknown ones of other tasks.
-std::array<double, 3> errors(const Json& metrics, const char* field, const fs::path& place) {
+// What stands beside the metric of some tasks; unknown ones of other tasks.
+std::array<double, 3> further(const Json& metrics, const char* field, const fs::path& place) {
   if (!metrics.contains(field)) return {kUnknownMetric, kUnknownMetric, kUnknownMetric};
   const auto splits = json_field<Json>(metrics, field, place);
   return {number(splits, "train", place), number(splits, "valid", place),
@@ -116,6 +116,12 @@ Json to_json(const Metrics& metrics) {
       json[name][kSplitNames[s]] = number_or_null((*errors)[s]);
     }
   }
+  for (std::size_t m = 0; m < metrics.links.size(); ++m) {
+    for (std::size_t s = 0; s < 3; ++s) {
+      json[to_string(static_cast<LinkMetric>(m))][kSplitNames[s]] =
+          number_or_null(metrics.links[m][s]);
+    }
+  }
   return json;
 }
 
@@ -186,8 +192,13 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
   checkpoint.best.epoch = json_field<int>(json, "best_epoch", path);
   const Json metrics = json_field<Json>(json, "best_metrics", path);
   checkpoint.best.metrics = {number(metrics, "train", path), number(metrics, "valid", path),
-                             number(metrics, "test", path), errors(metrics, "mae", path),
-                             errors(metrics, "rmse", path)};
+                             number(metrics, "test", path), further(metrics, "mae", path),
+                             further(metrics, "rmse", path)};
+  for (std::size_t m = 0; m < kLinkMetrics; ++m) {
+    const char* name = to_string(static_cast<LinkMetric>(m));
+    if (!metrics.contains(name)) break;
+    checkpoint.best.metrics.links.push_back(further(metrics, name, path));
+  }
   checkpoint.best.evaluations_since = json_field<int>(json, "evaluations_since_best", path);
   return checkpoint;
 }

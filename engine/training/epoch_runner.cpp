@@ -35,7 +35,8 @@ bool EpochRunner::replay(HaloExchange& exchange, const Round& round) {
   constexpr int kEpochsBefore = 2;
   const bool alone = rank_.transport.size() == 1;
   const bool wanted = wish_ == GraphReplay::kOn || (wish_ == GraphReplay::kAuto && alone);
-  const bool possible = alone || (rank_.device != nullptr && exchange.repeats());
+  const bool possible =
+      loss_.repeats() && (alone || (rank_.device != nullptr && exchange.repeats()));
   if (!wanted || !possible || recording_refused_ || epochs_run_ < kEpochsBefore) return false;
   if (recording_ == nullptr) {
     const std::int64_t before = rank_.bytes_sent();

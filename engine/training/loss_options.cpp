@@ -55,6 +55,15 @@ void check_loss_options(const LossOptions& loss, Task task) {
     fail_option("--loss {}: the task is {}; allowed is cross-entropy",
                 loss.kind == LossKind::kSquaredError ? "mse" : "mae", to_string(task));
   }
+  const LinkOptions usual;
+  const bool links = loss.links.negatives != usual.negatives || loss.links.batch != usual.batch ||
+                     loss.links.best_by != usual.best_by;
+  if (links && task != Task::kLinkPrediction) {
+    fail_option(
+        "--negatives, --link-batch, --best-by: the task is {}; they are for task "
+        "link-prediction only",
+        to_string(task));
+  }
   if (task == Task::kSingleLabel) return;
   if (!loss.class_weights.empty()) {
     fail_option("--class-weights: the task is {}; classes are weighted for task single-label only",

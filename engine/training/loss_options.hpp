@@ -8,6 +8,7 @@
 
 #include "datasets/dataset.hpp"
 #include "engine/comm/transport.hpp"
+#include "engine/training/link_ranking.hpp"
 
 namespace atl {
 
@@ -18,10 +19,18 @@ enum class LossKind : std::uint8_t {
   kAbsoluteError,
 };
 
+// Of task link-prediction.
+struct LinkOptions {
+  std::int64_t negatives = 1;    // drawn for each edge in each epoch
+  std::int64_t batch = 1 << 20;  // edges that a rank scores at a time
+  LinkMetric best_by = LinkMetric::kMrr;
+};
+
 struct LossOptions {
   LossKind kind = LossKind::kAuto;
   std::string class_weights = {};  // empty: none; "balanced"; or a .npy file with one per class
   double label_smoothing = 0;
+  LinkOptions links = {};
 };
 
 // Throws Error{kOption} for what the task of the dataset has no use for.

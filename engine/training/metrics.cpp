@@ -155,11 +155,15 @@ std::string to_text(const Metrics& metrics) {
                      number(metrics.test));
 }
 
-std::string errors_text(const Metrics& metrics) {
+std::string further_text(const Metrics& metrics) {
   std::string text;
   for (const auto& [name, errors] : {std::pair{"MAE", &metrics.mae}, {"RMSE", &metrics.rmse}}) {
     if (std::ranges::all_of(*errors, [](double error) { return std::isnan(error); })) continue;
     text += fmt::format("  {}: {}\n", name, to_text(from_splits(*errors)));
+  }
+  for (std::size_t m = 1; m < metrics.links.size(); ++m) {
+    text += fmt::format("  {}: {}\n", shown_name(static_cast<LinkMetric>(m)),
+                        to_text(from_splits(metrics.links[m])));
   }
   return text;
 }
@@ -175,7 +179,7 @@ const char* metric_name(Task task) {
     case Task::kRegression:
       return "R2";
     case Task::kLinkPrediction:
-      break;
+      return "MRR";
   }
   return "";
 }
@@ -221,7 +225,7 @@ Metrics compute_metrics(const Rank& rank, int epoch, const RankData& data, Const
     case Task::kRegression:
       return r_squared(rank, epoch, data, logits);
     case Task::kLinkPrediction:
-      break;
+      break;  // LinkTask::evaluate()
   }
   return {};
 }

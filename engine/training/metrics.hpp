@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/training/rank_data.hpp"
 
@@ -23,13 +24,16 @@ struct Metrics {
   // Regression only: mean absolute error and root of the mean squared error of train, valid, test.
   std::array<double, 3> mae = {kUnknownMetric, kUnknownMetric, kUnknownMetric};
   std::array<double, 3> rmse = {kUnknownMetric, kUnknownMetric, kUnknownMetric};
+  // Link prediction only, by LinkMetric: of train (unknown), valid, test.
+  std::vector<std::array<double, 3>> links = {};
 };
 
 // "train 0.1234  valid 0.1234  test 0.1234", with - for what is not known.
 std::string to_text(const Metrics& metrics);
 
-// Of a regression: a line each for MAE and RMSE, indented by two; empty where nothing is known.
-std::string errors_text(const Metrics& metrics);
+// A line each, indented by two, for MAE and RMSE of a regression, or Hits@K of links; empty
+// where nothing is known.
+std::string further_text(const Metrics& metrics);
 
 // The name of the task's metric: "accuracy", "micro-F1", "ROC-AUC" or "R2".
 const char* metric_name(Task task);

@@ -122,6 +122,25 @@ OptionTable<LossOptions> loss_options() {
        .help = "Share of each label that is spread evenly over all classes (single-label)",
        .value = Row::number(ATOLL_FIELD(label_smoothing), 0, 0.999),
        .recorded = [](const LossOptions& loss) { return loss.label_smoothing > 0; }},
+      recorded_if_set<LossOptions>(
+          {.name = "negatives",
+           .group = "Optimizer",
+           .help = "Pairs drawn for each training edge in each epoch, all of them to be told from "
+                   "edges (link-prediction)",
+           .value = Row::number(ATOLL_FIELD(links.negatives), 1, 1000)}),
+      {.name = "link-batch",
+       .group = "Machine",
+       .help = "Training edges that a rank scores at a time: fewer take less memory and send more "
+               "rows (link-prediction)",
+       .value = Row::number(ATOLL_FIELD(links.batch), 1, 1 << 30)},
+      recorded_if_set<LossOptions>(
+          {.name = "best-by",
+           .group = "Optimizer",
+           .help = "Metric of validation that the best epoch is chosen by (link-prediction): mrr, "
+                   "hits@10, hits@20, hits@50, hits@100",
+           .value = Row::name_of(ATOLL_FIELD(links.best_by),
+                                 {LinkMetric::kMrr, LinkMetric::kHits10, LinkMetric::kHits20,
+                                  LinkMetric::kHits50, LinkMetric::kHits100})}),
   };
 }
 

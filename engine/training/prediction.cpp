@@ -151,12 +151,13 @@ SafetensorsFile read_run_model(const std::filesystem::path& run) {
   return read_safetensors(path);
 }
 
-bool predicts_numbers(const SafetensorsFile& file, const std::filesystem::path& path) {
+std::optional<Task> task_of_model(const SafetensorsFile& file, const std::filesystem::path& path) {
   const auto found = file.metadata.find("atoll");
-  if (found == file.metadata.end()) return false;
+  if (found == file.metadata.end()) return std::nullopt;
   const Json metadata = parse_json(found->second, path.string() + ": metadata entry 'atoll'");
   const auto task = json_field_or<std::string>(metadata, "task", path, "");
-  return !task.empty() && parse_task(task, path.string()) == Task::kRegression;
+  if (task.empty()) return std::nullopt;
+  return parse_task(task, path.string());
 }
 
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path) {
@@ -196,12 +197,11 @@ Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, Pr
   } else if (kind == PredictionKind::kLogits) {
     write_rows(data, transport, host_logits, logits.cols, false, out);
   } else {
-    const ConstMatrixView rows = trainer.network().embeddings();
+    const ConstMatrixView rows = data.links() != nullptr ? logits : trainer.network().embeddings();
     write_rows(data, transport, download_f32(rank.backend, rank.queue, rows), rows.cols, false,
                out);
   }
-  ReadBackArray<std::int64_t> counts(rank.backend, kMetricCounts);
-  return compute_metrics(rank, 0, data, logits, counts);
+  return trainer.measure(0, logits);
 }
 
 }  // namespace atl

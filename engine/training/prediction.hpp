@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "engine/training/trainer.hpp"
@@ -24,8 +25,8 @@ SafetensorsFile read_run_model(const std::filesystem::path& run);
 // model of this program.
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path);
 
-// Whether the model is of task regression: it has predictions where others have logits.
-bool predicts_numbers(const SafetensorsFile& file, const std::filesystem::path& path);
+// The task that the model says it is for: regression and link-prediction; of classes none is said.
+std::optional<Task> task_of_model(const SafetensorsFile& file, const std::filesystem::path& path);
 
 // One forward pass with the trainer's weights; rank 0 writes the array to `out`, atomically.
 // Collective.

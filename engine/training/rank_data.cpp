@@ -36,7 +36,7 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
   }
   inner_ids_ = {backend, queue, graph_.inner_ids};
   outputs_ = model_outputs;
-  if (!training && !labelled()) return;
+  if (!labelled() && (!training || dataset_.task == Task::kLinkPrediction)) return;
 
   const std::span<const std::uint8_t> split = shard.split(split_index);
   split_ = {backend, queue, split};

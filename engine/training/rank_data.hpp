@@ -1,10 +1,13 @@
 // One rank's shard in the memory of its backend: what training reads and never writes.
 #pragma once
 
+#include <optional>
+
 #include "datasets/shard.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/program/loss.hpp"
 #include "engine/training/label_spread.hpp"
+#include "engine/training/link_share.hpp"
 #include "engine/training/loss_options.hpp"
 
 namespace atl {
@@ -31,11 +34,15 @@ class RankData {
   std::span<const float> host_numbers() const { return host_numbers_; }
   const LabelSpread& label_spread() const { return label_spread_; }  // regression
   const LossTargets& targets() const { return targets_; }
-  std::int64_t outputs() const { return outputs_; }          // logits per node
+  std::int64_t outputs() const { return outputs_; }          // logits per node; 0: of links
   double training_total() const { return training_total_; }  // see Loss
 
   // Of what training can't do without: features, and the graph in both directions.
   std::int64_t bytes() const;
+
+  // Of task link-prediction, once it was given; else null.
+  const LinkShare* links() const { return links_ ? &*links_ : nullptr; }
+  void set_links(LinkShare links) { links_ = std::move(links); }
 
   bool labelled() const { return dataset_.classes > 0 && dataset_.splits > 0; }
 
@@ -65,6 +72,7 @@ class RankData {
   LossTargets targets_;
   std::int64_t outputs_ = 0;
   double training_total_ = 0;
+  std::optional<LinkShare> links_;
 };
 
 }  // namespace atl

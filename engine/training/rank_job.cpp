@@ -120,6 +120,10 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     const HeartbeatScope scope(transport, {"the data of each rank"});
     data_ = std::make_unique<RankData>(*backend_, *queue_, transport, shard_, options.split_index,
                                        options.model.dtype, options.loss, model_outputs);
+    if (data_->dataset().task == Task::kLinkPrediction) {
+      data_->set_links(
+          LinkShare::read(transport, dataset, data_->graph().inner_ids, data_->dataset().nodes));
+    }
     transport.barrier({"the data of each rank"});
   }
   const auto make_trainer = [&] {
@@ -158,6 +162,9 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
 
 void RankJob::require_replay(const TrainOptions& options, Transport& transport) const {
   if (options.cuda_graph != GraphReplay::kOn) return;
+  if (shard_.dataset().task == Task::kLinkPrediction) {
+    fail_option("--cuda-graph on: other pairs are drawn for links in every epoch; use auto");
+  }
   const bool recorded =
       !backend_->host_accessible() && (transport.size() == 1 || device_.transport != nullptr);
   on_all_ranks(transport, [&] {

@@ -24,6 +24,12 @@ void add_wishes(double number, EpochWishes& wishes) {
   wishes.time_is_up = wishes.time_is_up || (bits & 2 * kSignals) != 0;
 }
 
+// Columns of logits; of links, of embeddings.
+std::int64_t outputs_of(const TrainOptions& options, const RankData& data) {
+  if (data.outputs() > 0) return data.outputs();
+  return data.links() != nullptr ? options.model.hidden : 0;
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
@@ -46,17 +52,27 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       overlap_(options.overlap),
       exchange_(make_exchange({options.exchange, calibrated_bits(options, transport.size())})),
       eval_exchange_(make_exchange({})),
-      model_(options.model.sized(data.dataset().features, data.outputs(), transport.size(),
-                                 data.dataset().relations)),
+      model_(options.model.sized(data.dataset().features, outputs_of(options, data),
+                                 transport.size(), data.dataset().relations)),
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
                {.dtype = model_.dtype, .recomputation = model_.recomputation}, rank_, data.graph(),
                data.features()),
-      loss_(backend, data.targets(), data.training_total()),
+      loss_(make_loss()),
       optimizer_(options.optimizer, network_.parameters(), backend),
-      runner_(rank_, network_, loss_, optimizer_, options.cuda_graph) {
+      runner_(rank_, network_, *loss_, optimizer_, options.cuda_graph) {
   exchange_->keep_alive(network_.memory());
   eval_exchange_->keep_alive(network_.memory());
   trace_.use_clock(clock_.get());
+}
+
+std::unique_ptr<Loss> Trainer::make_loss() {
+  if (data_.links() == nullptr) {
+    return std::make_unique<Loss>(rank_.backend, data_.targets(), data_.training_total());
+  }
+  auto links = std::make_unique<LinkTask>(rank_, *data_.links(), options_.loss.links,
+                                          data_.graph().inner(), model_.outputs, model_.dtype);
+  links_ = links.get();
+  return links;
 }
 
 void Trainer::swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overlap) {
@@ -90,7 +106,7 @@ EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wi
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
   record_whole("epoch", epoch, start_us);
   result.bytes_sent = rank_.bytes_sent() - bytes_before;
-  result.loss = loss_.local_sum();
+  result.loss = loss_->local_sum();
   if (wishes) result.wishes = wishes();
   share_result(result);
   return result;
@@ -154,7 +170,7 @@ void Trainer::share_result(EpochResult& result) {
   rank_.transport.all_reduce(std::span(shared), {"epoch report", "", -1, result.epoch});
   result.bytes_sent = static_cast<std::int64_t>(shared[0]);
   result.exposed_comm_ms = shared[1] / static_cast<double>(size);
-  result.loss = shared[2] / loss_.total();
+  result.loss = shared[2] / loss_->total();
   result.epoch_ms = *std::ranges::max_element(times);
   for (const double wish : wishes) add_wishes(wish, result.wishes);
 }
@@ -179,11 +195,21 @@ ConstMatrixView Trainer::queue_evaluation(int epoch) {
   return network_.logits();
 }
 
+Metrics Trainer::measure(int epoch, ConstMatrixView logits) {
+  if (links_ != nullptr) return links_->evaluate(epoch, logits);
+  return compute_metrics(rank_, epoch, data_, logits, counts_);
+}
+
+const char* Trainer::metric_name() const {
+  if (links_ != nullptr) return shown_name(links_->main_metric());
+  return atl::metric_name(data_.dataset().task);
+}
+
 Metrics Trainer::evaluate(int epoch) {
   trace_.clear();
   const double start_us = trace_.now_us();
   const ConstMatrixView logits = queue_evaluation(epoch);
-  const Metrics metrics = compute_metrics(rank_, epoch, data_, logits, counts_);
+  const Metrics metrics = measure(epoch, logits);
   runner_.set_forward_done(network_.trains_as_it_evaluates() && exchange_->is_exact());
   trace_.resolve();
   record_whole("evaluation", epoch, start_us);

@@ -9,6 +9,7 @@
 
 #include "engine/training/epoch_profile.hpp"
 #include "engine/training/epoch_runner.hpp"
+#include "engine/training/link_task.hpp"
 #include "engine/training/metrics.hpp"
 #include "engine/training/network_state.hpp"
 
@@ -44,7 +45,8 @@ class Trainer {
 
   // Bytes that allocate() and the exchange buffers take on this rank.
   std::int64_t bytes_needed() const {
-    return network_.bytes() + network_.buffer_bytes(*exchange_, *eval_exchange_);
+    return network_.bytes() + network_.buffer_bytes(*exchange_, *eval_exchange_) +
+           (links_ != nullptr ? links_->bytes() : 0);
   }
   // Bytes of what training can't do without: features, graph, activations that backward reads.
   std::int64_t bytes_held() const { return data_.bytes() + network_.activation_bytes(); }
@@ -58,6 +60,9 @@ class Trainer {
   // Metrics of the current weights by one forward pass with exact messages, which the next epoch
   // need not repeat where training computes the same. Collective.
   Metrics evaluate(int epoch);
+  // Of `logits` of the last pass, queued or computed. Collective.
+  Metrics measure(int epoch, ConstMatrixView logits);
+  const char* metric_name() const;
   // Queues the forward pass of an evaluation and gives its logits, until anything else runs.
   // Collective.
   ConstMatrixView queue_evaluation(int epoch);
@@ -99,6 +104,7 @@ class Trainer {
   bool replays() const { return runner_.replays(); }
 
  private:
+  std::unique_ptr<Loss> make_loss();
   double exposed_ms(const EpochResult& result) const;
   void share_result(EpochResult& result);
   // A span around all others since start_us, on a lane of its own.
@@ -117,7 +123,8 @@ class Trainer {
   std::unique_ptr<HaloExchange> eval_exchange_;  // always exact
   ModelConfig model_;
   Network network_;
-  Loss loss_;
+  LinkTask* links_ = nullptr;  // loss_, of task link-prediction
+  std::unique_ptr<Loss> loss_;
   Optimizer optimizer_;
   EpochRunner runner_;
   bool profiling_ = false;

@@ -60,7 +60,7 @@ class Run {
     recall(folder_.earlier_epochs());
     const int last = options_.optimizer.epochs;
     {
-      Progress progress(start + 1, last, metric_name(data_.dataset().task), transport_.rank() == 0);
+      Progress progress(start + 1, last, trainer_.metric_name(), transport_.rank() == 0);
       for (int epoch = start + 1; epoch <= last && !stopped_early() && stopped_by_.is_null();
            ++epoch) {
         one_epoch(epoch, progress);
@@ -228,7 +228,10 @@ class Run {
                      {"epoch", best_.epoch}};
     if (reads_relations(trainer_.model())) metadata["relations"] = trainer_.model().relations;
     // Of classes a prediction asks the dataset, which says how many labels a node has.
-    if (data_.dataset().task == Task::kRegression) metadata["task"] = to_string(Task::kRegression);
+    if (const Task task = data_.dataset().task;
+        task == Task::kRegression || task == Task::kLinkPrediction) {
+      metadata["task"] = to_string(task);
+    }
     weights.metadata["atoll"] = metadata.dump(-1, ' ', false, kReplace);
     folder_.write("model.safetensors", to_safetensors(weights));
   }
@@ -250,7 +253,7 @@ class Run {
                     {"exchange", options_.exchange},
                     {"overlap", options_.overlap},
                     {"model", model_name(options_.model)},
-                    {"metric", metric_name(data_.dataset().task)},
+                    {"metric", trainer_.metric_name()},
                     {"epochs", done_},
                     {"stopped_by", stopped_by_},
                     {"loss", loss_},

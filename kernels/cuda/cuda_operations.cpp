@@ -48,6 +48,11 @@ void CudaBackend::do_head_mean_backward(Queue& queue, ConstMatrixView dy, Matrix
   cuda::head_mean_backward(use(queue).launch(), dy, dx);
 }
 
+void CudaBackend::do_pair_dots(Queue& queue, ConstMatrixView x, std::span<const LocalId> first,
+                               std::span<const LocalId> second, MatrixView out) {
+  cuda::pair_dots(use(queue).launch(), x, first, second, out);
+}
+
 void CudaBackend::do_gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
                                  std::span<const float> scale, MatrixView y) {
   cuda::gather_rows(use(queue).launch(), x, rows, scale, y);

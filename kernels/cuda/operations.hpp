@@ -17,6 +17,8 @@ namespace atl::cuda {
 // elementwise.cu
 void fill_zero(const Launch& where, MatrixView y);
 void convert(const Launch& where, ConstMatrixView x, MatrixView y);
+void pair_dots(const Launch& where, ConstMatrixView x, std::span<const LocalId> first,
+               std::span<const LocalId> second, MatrixView out);
 void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId> rows,
                  std::span<const float> scale, MatrixView y);
 void combine(const Launch& where, float a, ConstMatrixView x, float b, ConstMatrixView z,

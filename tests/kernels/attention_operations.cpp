@@ -152,6 +152,23 @@ Outputs run_head_dots_backward(Harness& h, std::int64_t rows, std::int64_t cols,
   return {h.result(dx), h.result(dvector)};
 }
 
+Outputs run_pair_dots(Harness& h, std::int64_t rows, std::int64_t cols, Heads) {
+  const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
+  const auto ends = [&](std::uint64_t seed) {
+    std::vector<LocalId> ids;
+    for (const std::int32_t row :
+         random_integers(rows == 0 ? 0 : 2 * rows + 1,
+                         std::max<std::int32_t>(1, static_cast<std::int32_t>(rows)), seed)) {
+      ids.push_back(LocalId{row});
+    }
+    return ids;
+  };
+  const std::vector<LocalId> first = ends(2);
+  const MatrixView out = h.output<float>(static_cast<std::int64_t>(first.size()), 1);
+  h.backend().pair_dots(h.queue(), x, h.input_span(first), h.input_span(ends(3)), out);
+  return {h.result(out)};
+}
+
 Outputs run_head_mean(Harness& h, std::int64_t rows, std::int64_t cols, Heads heads) {
   const std::int64_t each = cols / heads_of(cols, heads);
   const MatrixView y = h.output(rows, each);
@@ -201,6 +218,7 @@ std::vector<Operation> attention_operations() {
     add(std::string("head_dots_backward") + name, run_head_dots_backward, 5e-6, heads);
     add(std::string("head_mean") + name, run_head_mean, 1e-6, heads);
   }
+  add("pair_dots", run_pair_dots, 5e-6, Heads::kOne);
   return list;
 }
 

@@ -164,6 +164,16 @@ TEST_P(LiteralAttention, DropoutOfCoefficients) {
   expect_close(h.download(y), expected, 1e-6, "y");
 }
 
+TEST_P(LiteralAttention, PairDots) {
+  Harness h(GetParam());
+  const ConstMatrixView x = h.input<float>(3, 2, {1, 2, 3, 4, -5, 6});
+  const MatrixView dots = h.output(4, 1);
+  h.backend().pair_dots(
+      h.queue(), x, h.input_span<LocalId>({LocalId{0}, LocalId{2}, LocalId{1}, LocalId{1}}),
+      h.input_span<LocalId>({LocalId{1}, LocalId{0}, LocalId{1}, LocalId{2}}), dots);
+  EXPECT_EQ(h.download(dots), (std::vector<double>{11, 7, 25, 9}));
+}
+
 TEST_P(LiteralAttention, HeadOperations) {
   Harness h(GetParam());
   const ConstMatrixView x = h.input<float>(2, 4, {1, 2, 3, 4, 5, 6, 7, 8});

@@ -472,6 +472,10 @@ CASES = [
     ("neither shares nor links", nothing, ["split", "data"], ["--split", "--links"]),
     ("links beside labels", extra_array("links_train.npy", lambda edges: npy("<i8", [0, 2], b"")),
      TRAIN, ["links_valid.npy", "missing"]),
+    ("negatives without links", nothing, TRAIN + ["--negatives", "3"],
+     ["--negatives", "single-label", "link-prediction"]),
+    ("no negatives", nothing, TRAIN + ["--negatives", "0"], ["--negatives", "0", "1 to"]),
+    ("unknown metric of links", nothing, TRAIN + ["--best-by", "hits@7"], ["hits@7", "hits@10"]),
     # losses
     ("classes weighted in a regression", numbers_to_predict(0.5),
      TRAIN + ["--class-weights", "balanced"], ["--class-weights", "regression", "single-label"]),

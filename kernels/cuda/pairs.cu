@@ -1,0 +1,40 @@
+// Inner products of pairs of rows: a team of lanes per pair.
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/walk.hpp"
+
+namespace atl::cuda {
+
+namespace {
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    pair_dots_kernel(int lanes, std::int64_t pairs, std::int64_t cols, Rows<const T> x,
+                     const LocalId* first, const LocalId* second, Rows<float> out) {
+  const std::int64_t index =
+      (std::int64_t{blockIdx.x} * kBlockThreads + static_cast<int>(threadIdx.x)) / lanes;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const bool inside = index < pairs;
+  const std::int64_t i = inside ? to_index(first[index]) : 0;
+  const std::int64_t j = inside ? to_index(second[index]) : 0;
+  float sum = 0;
+  for (std::int64_t c = lane; inside && c < cols; c += lanes) {
+    sum = fmaf(to_f32(*x.at(i, c)), to_f32(*x.at(j, c)), sum);
+  }
+  sum = team_sum(sum, lanes);
+  if (inside && lane == 0) *out.at(index, 0) = sum;
+}
+
+}  // namespace
+
+void pair_dots(const Launch& where, ConstMatrixView x, std::span<const LocalId> first,
+               std::span<const LocalId> second, MatrixView out) {
+  const int lanes = team_lanes(x.cols, 1, 1);
+  with_element_type(x.dtype, [&]<typename T>(T) {
+    launch(where, dim3(static_cast<unsigned>(ceil_divide(out.rows * lanes, kBlockThreads))),
+           kBlockThreads, pair_dots_kernel<T>, lanes, out.rows, x.cols, rows_of<T>(x), first.data(),
+           second.data(), rows_of<float>(out));
+  });
+}
+
+}  // namespace atl::cuda

@@ -1,0 +1,21 @@
+#include "kernels/reference/elements.hpp"
+#include "kernels/reference/reference_backend.hpp"
+
+namespace atl {
+
+void ReferenceBackend::do_pair_dots(Queue&, ConstMatrixView x, std::span<const LocalId> first,
+                                    std::span<const LocalId> second, MatrixView out) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t k = 0; k < out.rows; ++k) {
+      const std::int64_t i = to_index(first[k]);
+      const std::int64_t j = to_index(second[k]);
+      ATOLL_ASSERT(0 <= i && i < x.rows && 0 <= j && j < x.rows, "pair {}, {} of {} rows", i, j,
+                   x.rows);
+      double sum = 0;
+      for (std::int64_t c = 0; c < x.cols; ++c) sum += at<T>(x, i, c) * at<T>(x, j, c);
+      set<Parameter<T>>(out, k, 0, sum);
+    }
+  });
+}
+
+}  // namespace atl

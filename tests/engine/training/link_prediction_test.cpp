@@ -1,0 +1,331 @@
+// Link prediction: loss, gradient and ranking against plain loops, on any number of ranks.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <map>
+
+#include "base/files.hpp"
+#include "base/npy.hpp"
+#include "datasets/split_links.hpp"
+#include "engine/training/prediction.hpp"
+#include "engine/training/training_run.hpp"
+#include "tests/engine/training/example_runs.hpp"
+#include "tests/support/require_device.hpp"
+#include "tests/support/thrown_error.hpp"
+
+namespace atl {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(LinkRanking, HalvesTies) {
+  const auto scores_of = [](float edge, std::vector<float> negatives) {
+    LinkScores scores;
+    scores.add(edge, negatives);
+    return scores;
+  };
+  // One is higher and two are equal: rank 3.
+  EXPECT_DOUBLE_EQ(scores_of(2, {3, 2, 1, 2}).mean(LinkMetric::kMrr), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(scores_of(2, {}).mean(LinkMetric::kMrr), 1);
+  // All of 18 are equal: rank 10; of 19: 10.5.
+  EXPECT_EQ(scores_of(1, std::vector<float>(18, 1)).mean(LinkMetric::kHits10), 1);
+  EXPECT_EQ(scores_of(1, std::vector<float>(19, 1)).mean(LinkMetric::kHits10), 0);
+  EXPECT_EQ(scores_of(1, std::vector<float>(19, 1)).mean(LinkMetric::kHits20), 1);
+  const float nan = std::nanf("");
+  EXPECT_DOUBLE_EQ(scores_of(nan, {1, 2, 3}).mean(LinkMetric::kMrr), 1.0 / 4);
+  EXPECT_DOUBLE_EQ(scores_of(5, {nan, 2, 3}).mean(LinkMetric::kMrr), 1.0 / 2);
+  EXPECT_TRUE(std::isnan(LinkScores().mean(LinkMetric::kMrr)));
+}
+
+// OGB: above the K-th highest negative, or there are fewer than K.
+TEST(LinkRanking, HitsAmongSharedNegatives) {
+  std::vector<float> ascending(5, 0);
+  ascending.insert(ascending.end(), 10, 1);  // the 10th highest is 1, the 11th 0
+  const auto scores_of = [&](float edge) {
+    LinkScores scores;
+    scores.add_to_shared(edge, ascending);
+    return scores;
+  };
+  EXPECT_EQ(scores_of(2).mean(LinkMetric::kHits10), 1);
+  EXPECT_EQ(scores_of(1).mean(LinkMetric::kHits10), 0);
+  EXPECT_EQ(scores_of(1).mean(LinkMetric::kHits20), 1);  // there are 15
+  EXPECT_DOUBLE_EQ(scores_of(1).mean(LinkMetric::kMrr), 1.0 / 6);
+  EXPECT_DOUBLE_EQ(scores_of(0.5).mean(LinkMetric::kMrr), 1.0 / 11);
+}
+
+fs::path make_links(const TempDir& dir, bool directed, std::int64_t negatives = 9) {
+  const fs::path out = dir.path() / (directed ? "directed-links" : "links");
+  split_links(make_sbm(dir, directed), {.negatives = negatives, .seed = 5}, out);
+  return out;
+}
+
+// Negatives that all edges of a set share, in place of their own.
+void share_negatives(const fs::path& dataset) {
+  for (const char* name : kLinkNegativeFiles) {
+    std::vector<std::int64_t> pairs;
+    for (std::int64_t k = 0; k < 150; ++k) {
+      pairs.push_back(k * 17 % 600);
+      pairs.push_back(k * 31 % 600);
+    }
+    fs::remove(dataset / name);
+    write_npy<std::int64_t>(dataset / name, pairs, {150, 2});
+  }
+  write_atomically(dataset / "dataset.json", R"({"directed": false})");
+}
+
+// Embeddings in which no two nodes are alike.
+constexpr std::int64_t kWidth = 5;
+float embedding(std::int64_t node, std::int64_t column) {
+  return std::sin(static_cast<float>(node * 7 + column * 3)) * 0.8F;
+}
+
+double dot_of(std::int64_t a, std::int64_t b) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < kWidth; ++c) {
+    sum += static_cast<double>(embedding(a, c)) * static_cast<double>(embedding(b, c));
+  }
+  return sum;
+}
+
+struct LossAndGradient {
+  double loss = 0;
+  std::vector<double> gradient;  // [nodes, kWidth]
+};
+
+// In double, as the formula says.
+LossAndGradient by_formula(const Dataset& dataset, std::int64_t negatives, std::uint64_t seed,
+                           int epoch) {
+  const std::int64_t nodes = dataset.info().nodes;
+  const NodeIdMatrix& edges = *dataset.links().edges[0];
+  const double total = static_cast<double>(edges.rows() * (1 + negatives));
+  LossAndGradient result{0, std::vector<double>(static_cast<std::size_t>(nodes * kWidth), 0.0)};
+  const auto add = [&](std::int64_t a, std::int64_t b, bool is_edge) {
+    const double score = dot_of(a, b);
+    result.loss += std::log1p(std::exp(is_edge ? -score : score)) / total;
+    const double d = (1 / (1 + std::exp(-score)) - (is_edge ? 1 : 0)) / total;
+    for (std::int64_t c = 0; c < kWidth; ++c) {
+      result.gradient[static_cast<std::size_t>(a * kWidth + c)] +=
+          d * static_cast<double>(embedding(b, c));
+      result.gradient[static_cast<std::size_t>(b * kWidth + c)] +=
+          d * static_cast<double>(embedding(a, c));
+    }
+  };
+  const RandomKey key{seed, RandomStream::kLinkNegatives, 0, static_cast<std::uint32_t>(epoch)};
+  for (std::int64_t i = 0; i < edges.rows(); ++i) {
+    add(edges.at(i, 0), edges.at(i, 1), true);
+    for (std::uint32_t k = 0; k < negatives; ++k) {
+      add(edges.at(i, 0), random_node(key, static_cast<std::uint64_t>(i), k, nodes), false);
+    }
+  }
+  return result;
+}
+
+LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions& options,
+                         int epoch) {
+  LossAndGradient result;
+  std::mutex mutex;
+  PartitionOptions partition;
+  partition.method = "random";
+  run_local_ranks(ranks, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, partition, options);
+    const Rank& rank = job.trainer().rank();
+    const std::span<const GlobalId> ids = job.data().graph().inner_ids;
+    LinkTask task(rank, *job.data().links(), options.loss.links, std::ssize(ids), kWidth,
+                  DType::kF32);
+    std::vector<float> rows;
+    for (const GlobalId id : ids) {
+      for (std::int64_t c = 0; c < kWidth; ++c) rows.push_back(embedding(to_index(id), c));
+    }
+    Tensor z(rank.backend, std::ssize(ids), kWidth, DType::kF32);
+    Tensor gradient(rank.backend, std::ssize(ids), kWidth, DType::kF32);
+    upload_f32(rank.backend, rank.queue, rows, z.view());
+    task.compute(rank, {.epoch = epoch}, z.view(), gradient.view());
+    rank.backend.synchronize(rank.queue);
+    const std::vector<float> found = download_f32(rank.backend, rank.queue, gradient.view());
+    const std::lock_guard lock(mutex);
+    result.gradient.resize(static_cast<std::size_t>(job.data().dataset().nodes * kWidth));
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      const std::int64_t node = to_index(ids[k / kWidth]);
+      result.gradient[static_cast<std::size_t>(node) * kWidth + k % kWidth] =
+          static_cast<double>(found[k]);
+    }
+    result.loss += task.local_sum() / task.total();
+  });
+  return result;
+}
+
+void expect_formula(const std::string& backend) {
+  const TempDir dir;
+  for (const bool directed : {false, true}) {
+    const fs::path folder = make_links(dir, directed);
+    const Dataset dataset = Dataset::open(folder);
+    for (const std::int64_t negatives : {1, 3}) {
+      TrainOptions options = small_options();
+      options.backend = backend;
+      options.loss.links.negatives = negatives;
+      const LossAndGradient expected = by_formula(dataset, negatives, options.seed, 4);
+      for (const int ranks : {1, 2, 3}) {
+        for (const std::int64_t batch : {std::int64_t{1} << 20, std::int64_t{97}}) {
+          options.loss.links.batch = batch;
+          const LossAndGradient found = by_ranks(folder, ranks, options, 4);
+          EXPECT_NEAR(found.loss, expected.loss, 1e-6 * expected.loss);
+          double most = 0;
+          for (const double value : expected.gradient) most = std::max(most, std::abs(value));
+          for (std::size_t k = 0; k < expected.gradient.size(); ++k) {
+            ASSERT_NEAR(found.gradient[k], expected.gradient[k], 2e-6 * most) << k;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(LinkPrediction, LossAndGradientAreThoseOfTheFormula) {
+  expect_formula("cpu");
+  expect_formula("reference");
+}
+
+TEST(DeviceLinks, LossAndGradientAreThoseOfTheFormula) {
+  require_backend("cuda");
+  if (IsSkipped() || HasFailure()) return;
+  expect_formula("cuda");
+}
+
+TrainOptions link_options() {
+  TrainOptions options = small_options();
+  options.model.layers = 2;
+  options.loss.links.negatives = 2;
+  options.optimizer.learning_rate = 0.01;
+  return options;
+}
+
+TEST(LinkPrediction, GivesTheSameNumbersOnAnyNumberOfRanks) {
+  const TempDir dir;
+  const fs::path dataset = make_links(dir, false);
+  const RunResult one = run_epochs(dataset, 1, link_options(), 1, 20);
+  EXPECT_LT(one.losses.back(), 0.9 * one.losses.front());
+  EXPECT_TRUE(std::isnan(one.metrics.train));
+  EXPECT_GT(one.metrics.valid, 0.3);
+  ASSERT_EQ(one.metrics.links.size(), kLinkMetrics);
+  EXPECT_EQ(one.metrics.links[0][1], one.metrics.valid);
+  EXPECT_EQ(one.metrics.links[1][1], 1);  // there are nine negatives
+  for (const int ranks : {2, 3, 4}) {
+    const RunResult some = run_epochs(dataset, ranks, link_options(), 1, 20);
+    for (std::size_t e = 0; e < one.losses.size(); ++e) {
+      EXPECT_NEAR(some.losses[e], one.losses[e], 2e-4 * one.losses[e]) << ranks << ", " << e;
+    }
+    EXPECT_NEAR(some.metrics.valid, one.metrics.valid, 0.01);
+    EXPECT_NEAR(some.metrics.test, one.metrics.test, 0.01);
+  }
+  const RunResult again = run_epochs(dataset, 3, link_options(), 1, 5);
+  expect_same_run(run_epochs(dataset, 3, link_options(), 1, 5), again);
+}
+
+TEST(LinkPrediction, PiecesGiveTheSameNumbers) {
+  const TempDir dir;
+  const fs::path dataset = make_links(dir, true);
+  TrainOptions options = link_options();
+  const RunResult whole = run_epochs(dataset, 2, options, 1, 4);
+  options.loss.links.batch = 100;
+  const RunResult pieces = run_epochs(dataset, 2, options, 1, 4);
+  for (std::size_t e = 0; e < whole.losses.size(); ++e) {
+    EXPECT_NEAR(pieces.losses[e], whole.losses[e], 1e-4 * whole.losses[e]);
+  }
+  EXPECT_GT(pieces.bytes.back(), whole.bytes.back());
+}
+
+// Every edge of a set against plain loops over the embeddings that a model has.
+void expect_ranking(const fs::path& folder, const TempDir& dir, int ranks) {
+  const fs::path out = dir.path() / "embeddings.npy";
+  Metrics found;
+  PartitionOptions partition;
+  partition.method = "random";
+  run_local_ranks(ranks, 30, [&](Transport& transport) {
+    RankJob job(transport, folder, partition, link_options());
+    for (int epoch = 1; epoch <= 3; ++epoch) job.trainer().run_epoch(epoch);
+    const Metrics metrics =
+        predict(job.trainer(), job.data(), transport, PredictionKind::kEmbeddings, out);
+    if (transport.rank() == 0) found = metrics;
+  });
+  const Dataset dataset = Dataset::open(folder);
+  const NpyFile file(out);
+  const auto z = file.values<float>();
+  const std::int64_t width = file.columns();
+  const auto score = [&](std::int64_t a, std::int64_t b) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < width; ++c) {
+      sum += static_cast<double>(z[a * width + c]) * static_cast<double>(z[b * width + c]);
+    }
+    return sum;
+  };
+  for (const std::size_t s : {0, 1}) {
+    const NodeIdMatrix& edges = *dataset.links().edges[s + 1];
+    const LinkNegatives& negatives = *dataset.links().negatives[s];
+    double mrr = 0;
+    double hits = 0;
+    for (std::int64_t i = 0; i < edges.rows(); ++i) {
+      const double edge = score(edges.at(i, 0), edges.at(i, 1));
+      int higher = 0;
+      const std::int64_t count =
+          negatives.shared() ? negatives.ids.rows() : negatives.ids.columns();
+      for (std::int64_t k = 0; k < count; ++k) {
+        higher += negatives.shared() ? score(negatives.ids.at(k, 0), negatives.ids.at(k, 1)) > edge
+                                     : score(edges.at(i, 0), negatives.ids.at(i, k)) > edge;
+      }
+      mrr += 1.0 / (1 + higher) / static_cast<double>(edges.rows());
+      hits += (higher < 20 ? 1.0 : 0.0) / static_cast<double>(edges.rows());
+    }
+    EXPECT_NEAR(found.links[0][s + 1], mrr, 0.01);
+    EXPECT_NEAR(found.links[2][s + 1], hits, 0.01);
+  }
+}
+
+TEST(LinkPrediction, RankingIsThatOfTheEmbeddings) {
+  const TempDir dir;
+  const fs::path dataset = make_links(dir, false, 40);
+  for (const int ranks : {1, 3}) expect_ranking(dataset, dir, ranks);
+  share_negatives(dataset);
+  for (const int ranks : {1, 3}) expect_ranking(dataset, dir, ranks);
+}
+
+TEST(LinkPrediction, DrawsNegativesWhereThereAreNone) {
+  const TempDir dir;
+  const fs::path dataset = make_links(dir, false, 0);
+  const RunResult one = run_epochs(dataset, 1, link_options(), 1, 1);
+  EXPECT_GT(one.metrics.valid, 0.01);
+  EXPECT_NEAR(run_epochs(dataset, 3, link_options(), 1, 1).metrics.valid, one.metrics.valid, 0.01);
+}
+
+TEST(LinkPrediction, ResumesToTheByte) {
+  const TempDir dir;
+  const fs::path dataset = make_links(dir, false);
+  const auto run = [&](const std::string& name, int epochs, bool resume) {
+    TrainOptions options = link_options();
+    options.loss.links.best_by = LinkMetric::kHits10;
+    options.optimizer.epochs = epochs;
+    options.checkpoint_every = 2;
+    options.start = resume ? RunStart::kResume : RunStart::kFresh;
+    options.run_dir = dir.path() / name;
+    run_local_ranks(2, 30, [&](Transport& transport) {
+      TrainOptions own = options;
+      const auto folder = open_run_folder(transport, own);
+      RankJob job(transport, dataset, PartitionOptions{}, own);
+      train(own, {"", "commit", dataset.string()}, job, transport, *folder);
+    });
+  };
+  run("whole", 6, false);
+  run("parts", 4, false);
+  run("parts", 6, true);
+  for (const std::string name : {"model.safetensors", "checkpoint/epoch-6.safetensors"}) {
+    EXPECT_EQ(read_text(dir.path() / "whole" / name), read_text(dir.path() / "parts" / name));
+  }
+  const Json summary = read_json(dir.path() / "parts" / "summary.json");
+  EXPECT_EQ(summary.at("metric"), "Hits@10");
+  EXPECT_EQ(summary.at("valid"), summary.at("hits@10").at("valid"));
+  EXPECT_TRUE(summary.at("mrr").at("test").is_number());
+}
+
+}  // namespace
+}  // namespace atl
