@@ -9,14 +9,14 @@
 namespace atl {
 
 std::int64_t outputs_of(const DatasetInfo& info) {
+  if (info.task == Task::kLinkPrediction) {
+    fail_input("dataset {}: its task is link-prediction, whose epochs are neither listed nor planned", info.name);
+  }
   return info.task == Task::kBinary ? 1 : info.classes;
 }
 
 GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,
                     PartitionQuality quality) {
-  if (info.task == Task::kLinkPrediction) {
-    fail_input("dataset {}: its task is link-prediction, whose epochs are not planned", info.name);
-  }
   if (info.features == 0 || outputs_of(info) == 0) {
     fail_input("dataset {} has {} features and {} classes; a shape needs both", info.name,
                info.features, info.classes);
