@@ -10,7 +10,9 @@ namespace atl {
 
 std::int64_t outputs_of(const DatasetInfo& info) {
   if (info.task == Task::kLinkPrediction) {
-    fail_input("dataset {}: its task is link-prediction, whose epochs are neither listed nor planned", info.name);
+    fail_input(
+        "dataset {}: its task is link-prediction, whose epochs are neither listed nor planned",
+        info.name);
   }
   return info.task == Task::kBinary ? 1 : info.classes;
 }

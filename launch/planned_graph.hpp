@@ -9,7 +9,8 @@
 
 namespace atl {
 
-// Columns of the model's output. Throws Error{kInput} for a task that is neither listed nor planned.
+// Columns of the model's output. Throws Error{kInput} for a task that is neither listed nor
+// planned.
 std::int64_t outputs_of(const DatasetInfo& info);
 
 // The shape of a dataset that was cut by `options`. Throws Error{kInput} for a dataset that nothing

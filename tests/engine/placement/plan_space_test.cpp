@@ -238,6 +238,7 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
         model.kind = kind;
         model.norm = norm;
         model.input_dropout = input_dropout;
+        if (reads_relations(model)) model.relations = 2;
         if (layer_count(model) != 3) continue;
         for (int choice = 0; choice < 54; ++choice) {
           std::vector<LayerStrategy> strategy;
