@@ -23,6 +23,7 @@ ModelConfig three_layers() {
   model.hidden = 16;
   model.outputs = 4;
   model.norm = Norm::kBatch;
+  model.relations = 2;
   return model;
 }
 
@@ -238,7 +239,6 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
         model.kind = kind;
         model.norm = norm;
         model.input_dropout = input_dropout;
-        if (reads_relations(model)) model.relations = 2;
         if (layer_count(model) != 3) continue;
         for (int choice = 0; choice < 54; ++choice) {
           std::vector<LayerStrategy> strategy;

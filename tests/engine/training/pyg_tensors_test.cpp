@@ -46,7 +46,7 @@ ModelConfig small_model(std::string_view kind, Norm norm = Norm::kNone) {
   model.features = 3;
   model.outputs = 2;
   model.norm = norm;
-  if (reads_relations(model)) model.relations = 2;
+  model.relations = 2;
   return model;
 }
 
