@@ -12,6 +12,16 @@ namespace {
 
 using namespace checks;
 
+// The operator whose rows are the sources of `op`, without factors.
+SparseOperator by_source(const SparseOperator& op, const SourceEdges& edges) {
+  SparseOperator reverse;
+  reverse.rows = op.cols;
+  reverse.cols = op.rows;
+  reverse.row_ptr = edges.row_ptr;
+  reverse.col_idx = edges.targets;
+  return reverse;
+}
+
 }  // namespace
 
 void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
@@ -87,22 +97,15 @@ void Backend::attend_backward_sources(Queue& queue, const SparseOperator& op,
                                       MatrixView dz, MatrixView dvector) {
   const bool additive = attention.score == AttentionScore::kAdditive;
   const ProfiledOperation profiled(profile_of(queue), "attend_backward_sources", [&] {
-    SparseOperator by_source;
-    by_source.rows = op.cols;
-    by_source.cols = op.rows;
-    by_source.row_ptr = edges.row_ptr;
-    by_source.col_idx = edges.targets;
     const std::int64_t of_score = additive ? 0 : t.cols * bytes_of(t.dtype);
-    return attention_work(by_source, sources, dy, additive ? 1 : 2,
+    return attention_work(by_source(op, edges), sources, dy, additive ? 1 : 2,
                           8 + 2 * attention.heads * bytes_of(coefficients.dtype) + of_score,
                           {z, dy}, host_accessible());
   });
   check_view(*this, z, "attend_backward_sources z");
   check_rows(sources, op.cols, "attend_backward_sources sources");
   check_attention(*this, attention, op, z, t);
-  check_length(length(edges.row_ptr), op.cols + 1, "attend_backward_sources row_ptr");
-  check_length(length(edges.targets), length(op.col_idx), "attend_backward_sources targets");
-  check_length(length(edges.edges), length(op.col_idx), "attend_backward_sources edges");
+  check_source_edges(edges, op);
   check_shape(*this, dy, op.rows, z.cols, z.dtype, "attend_backward_sources dy");
   check_shape(*this, dz, sources.size(), z.cols, z.dtype, "attend_backward_sources dz");
   check_coefficients(*this, attention, op, coefficients, parameter_dtype(z.dtype));
@@ -117,6 +120,62 @@ void Backend::attend_backward_sources(Queue& queue, const SparseOperator& op,
   check_disjoint(dvector, dz, "attend_backward_sources dvector and dz");
   do_attend_backward_sources(queue, op, edges, sources, z, t, dy, coefficients, attention, dz,
                              dvector);
+}
+
+void Backend::pool(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+                   const PoolSpec& spec, MatrixView y) {
+  const ProfiledOperation profiled(profile_of(queue), "pool", [&] {
+    return attention_work(op, rows, x, 1, 0, {y}, host_accessible());
+  });
+  check_operator(op);
+  check_rows(rows, op.rows, "pool rows");
+  check_shape(*this, x, op.cols, x.cols, x.dtype, "pool x");
+  check_shape(*this, y, op.rows, x.cols, x.dtype, "pool y");
+  check_disjoint(y.rows_in(rows), x, "pool y and x");
+  if (rows.size() == 0 || x.cols == 0) return;
+  do_pool(queue, op, rows, x, spec, y);
+}
+
+void Backend::pool_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
+                                    ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
+                                    const PoolSpec& spec, MatrixView g) {
+  const ProfiledOperation profiled(profile_of(queue), "pool_backward_targets", [&] {
+    return attention_work(op, rows, x, 1, 0, {y, dy, g}, host_accessible());
+  });
+  check_operator(op);
+  check_rows(rows, op.rows, "pool_backward_targets rows");
+  check_shape(*this, x, op.cols, x.cols, x.dtype, "pool_backward_targets x");
+  for (const ConstMatrixView view : {y, dy}) {
+    check_shape(*this, view, op.rows, x.cols, x.dtype, "pool_backward_targets y or dy");
+  }
+  check_shape(*this, g, op.rows, x.cols, parameter_dtype(x.dtype), "pool_backward_targets g");
+  for (const ConstMatrixView input : {x, y, dy}) {
+    check_disjoint(g.rows_in(rows), input, "pool_backward_targets g and an input");
+  }
+  if (rows.size() == 0 || x.cols == 0) return;
+  do_pool_backward_targets(queue, op, rows, x, y, dy, spec, g);
+}
+
+void Backend::pool_backward_sources(Queue& queue, const SparseOperator& op,
+                                    const SourceEdges& edges, RowRange sources, ConstMatrixView x,
+                                    ConstMatrixView y, ConstMatrixView g, const PoolSpec& spec,
+                                    MatrixView dx) {
+  const ProfiledOperation profiled(profile_of(queue), "pool_backward_sources", [&] {
+    return attention_work(by_source(op, edges), sources, y, 2, g.cols * bytes_of(g.dtype), {x, dx},
+                          host_accessible());
+  });
+  check_operator(op);
+  check_rows(sources, op.cols, "pool_backward_sources sources");
+  check_source_edges(edges, op);
+  check_shape(*this, x, op.cols, x.cols, x.dtype, "pool_backward_sources x");
+  check_shape(*this, y, op.rows, x.cols, x.dtype, "pool_backward_sources y");
+  check_shape(*this, g, op.rows, x.cols, parameter_dtype(x.dtype), "pool_backward_sources g");
+  check_shape(*this, dx, sources.size(), x.cols, x.dtype, "pool_backward_sources dx");
+  for (const ConstMatrixView input : {x, y, g}) {
+    check_disjoint(dx, input, "pool_backward_sources dx and an input");
+  }
+  if (dx.empty()) return;
+  do_pool_backward_sources(queue, op, edges, sources, x, y, g, spec, dx);
 }
 
 void Backend::head_dots(Queue& queue, ConstMatrixView x, ConstMatrixView vector, MatrixView out) {

@@ -20,6 +20,7 @@
 
 #include "base/trace.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/pool.hpp"
 #include "kernels/views.hpp"
 #include "kernels/wire.hpp"
 
@@ -148,6 +149,24 @@ class Backend {
   // pair stands in the lists. x [N, F], out [first.size(), 1] of the parameters' type.
   void pair_dots(Queue& queue, ConstMatrixView x, std::span<const LocalId> first,
                  std::span<const LocalId> second, MatrixView out);
+  // y[i, :] = the rows of x that row i of `op` has edges from, pooled as kernels/pool.hpp defines
+  // it; 0 where it has none. Factors and values of `op` are not read. x [op.cols, F], y [op.rows,
+  // F]; a NaN among the numbers that are pooled gives NaN.
+  void pool(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+            const PoolSpec& spec, MatrixView y);
+  // The half of pool's gradient that belongs to rows i in `rows`, from y as pool wrote it and dy:
+  //   g_ic = dy_ic / how many edges have the maximum, which share the gradient;
+  //   softmax: dy_ic / sum_j exp(t (x_jc - y_ic)), where no term exceeds the number of edges.
+  // g [op.rows, F] of the parameters' type; 0 for rows without edges.
+  void pool_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
+                             ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
+                             const PoolSpec& spec, MatrixView g);
+  // The other half: what reaches x[j, :] for sources j in `sources`, columns of `op`:
+  //   dx[j - sources.begin, c] = sum over its edges of g_ic where x_jc = y_ic; or, softmax,
+  //   g_ic exp(d) (1 + d) with d = t (x_jc - y_ic). dx [sources.size(), F].
+  void pool_backward_sources(Queue& queue, const SparseOperator& op, const SourceEdges& edges,
+                             RowRange sources, ConstMatrixView x, ConstMatrixView y,
+                             ConstMatrixView g, const PoolSpec& spec, MatrixView dx);
   // The kernel that ran the last spmm, where the backend has several; else "".
   const char* last_kernel() const { return last_kernel_; }
   // Works out how to run spmm of `op` on each of `ranges` fast. host_row_ptr: op.row_ptr in host
@@ -310,6 +329,14 @@ class Backend {
   virtual void do_head_mean_backward(Queue&, ConstMatrixView, MatrixView) = 0;
   virtual void do_pair_dots(Queue&, ConstMatrixView, std::span<const LocalId> first,
                             std::span<const LocalId> second, MatrixView) = 0;
+  virtual void do_pool(Queue&, const SparseOperator&, RowRange, ConstMatrixView x, const PoolSpec&,
+                       MatrixView y) = 0;
+  virtual void do_pool_backward_targets(Queue&, const SparseOperator&, RowRange, ConstMatrixView x,
+                                        ConstMatrixView y, ConstMatrixView dy, const PoolSpec&,
+                                        MatrixView g) = 0;
+  virtual void do_pool_backward_sources(Queue&, const SparseOperator&, const SourceEdges&, RowRange,
+                                        ConstMatrixView x, ConstMatrixView y, ConstMatrixView g,
+                                        const PoolSpec&, MatrixView dx) = 0;
   virtual void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>,
                               std::span<const float>, MatrixView) = 0;
   virtual void do_quantize_rows(Queue&, ConstMatrixView, const PackList&, std::span<const float>,

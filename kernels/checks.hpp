@@ -109,6 +109,12 @@ inline void check_operator(const SparseOperator& op) {
   check_optional_length(length(op.self_weight), op.rows, "self_weight");
 }
 
+inline void check_source_edges(const SourceEdges& edges, const SparseOperator& op) {
+  check_length(length(edges.row_ptr), op.cols + 1, "row_ptr of edges by source");
+  check_length(length(edges.targets), length(op.col_idx), "targets of edges by source");
+  check_length(length(edges.edges), length(op.col_idx), "edges by source");
+}
+
 // Of a matrix of so many rows.
 inline void check_dropout(const DropoutSpec& dropout, std::int64_t rows) {
   if (!dropout.active()) return;

@@ -1,6 +1,7 @@
 #include "kernels/views.hpp"
 
 #include "kernels/attention.hpp"
+#include "kernels/pool.hpp"
 
 namespace atl {
 
@@ -26,6 +27,8 @@ const char* to_string(ActivationFunction function) {
   }
   ATOLL_ASSERT(false, "activation function {}", static_cast<int>(function));
 }
+
+const char* to_string(PoolKind kind) { return kind == PoolKind::kMaximum ? "maximum" : "softmax"; }
 
 const char* to_string(AttentionScore score) {
   switch (score) {

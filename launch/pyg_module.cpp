@@ -212,6 +212,14 @@ class Module {
                        python(has_bias));
   }
 
+  // With the options of its class.
+  static std::string aggregator(const LayerDescription& layer) {
+    const char* const name = to_string(layer.aggregator);
+    if (layer.aggregator != Aggregator::kSoftmax) return fmt::format("\"{}\"", name);
+    return fmt::format("\"{}\", aggr_kwargs={{\"t\": {}}}", name,
+                       static_cast<float>(layer.temperature));
+  }
+
   std::string convolution(std::size_t l, int number) const {
     const LayerDescription& layer = model_.layers[l];
     const std::string prefix = fmt::format("layers.{}.", l);
@@ -221,7 +229,7 @@ class Module {
     return fmt::format(
         fmt::runtime(rows_[l]->constructor),
         fmt::arg("in", weight == nullptr ? 0 : weight->rows / weight->stacked),
-        fmt::arg("relations", config_.relations),
+        fmt::arg("aggregator", aggregator(layer)), fmt::arg("relations", config_.relations),
         fmt::arg("bases", layer.bases == 0 ? "None" : std::to_string(layer.bases)),
         fmt::arg("out", columns), fmt::arg("heads", layer.heads),
         fmt::arg("head_out", columns / layer.heads),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <optional>
 
 #include "base/error.hpp"
 
@@ -12,23 +13,39 @@ namespace atl {
 
 namespace {
 
-// S x W for the neighbours, and what `root` adds of the node's own row.
+// How rows of neighbours become one: a sparse product, or pooled.
+struct Neighbourhood {
+  Normalisation normalisation = Normalisation::kMean;
+  std::optional<PoolSpec> pool = {};
+
+  Value aggregate(Builder& builder, Value x) const {
+    return pool ? builder.pool(*pool, x) : builder.aggregate(normalisation, x);
+  }
+  // Pooled rows can't be pooled behind the weight instead.
+  Value propagate(Builder& builder, Value x, Value weight) const {
+    return pool ? builder.linear(aggregate(builder, x), weight)
+                : builder.propagate(normalisation, x, weight);
+  }
+};
+
+// (Neighbours of x) W, and what `root` adds of the node's own row.
 Value weighted_convolution(Builder& builder, const ConvolutionInput& input,
-                           Normalisation normalisation, Root root) {
+                           const Neighbourhood& neighbours, Root root) {
   const Value x = input.x;
   const Value weight = builder.weight("weight", x, input.columns);
   // A + I is an operator of its own.
-  if (root == Root::kIdentity && normalisation == Normalisation::kSum) {
+  if (root == Root::kIdentity && !neighbours.pool &&
+      neighbours.normalisation == Normalisation::kSum) {
     return builder.propagate(Normalisation::kSumAndSelf, x, weight);
   }
-  if (root == Root::kNone) return builder.propagate(normalisation, x, weight);
+  if (root == Root::kNone) return neighbours.propagate(builder, x, weight);
   if (root == Root::kLinear) {
     const Value root_weight = builder.weight("root_weight", x, input.columns);
-    const Value neighbours = builder.propagate(normalisation, x, weight);
+    const Value of_neighbours = neighbours.propagate(builder, x, weight);
     const Value own = builder.linear(x, root_weight);
-    return builder.add(neighbours, own);
+    return builder.add(of_neighbours, own);
   }
-  Value sum = builder.add(builder.aggregate(normalisation, x), x);
+  Value sum = builder.add(neighbours.aggregate(builder, x), x);
   if (root == Root::kEpsilon)
     sum = builder.add(sum, builder.scale(x, builder.scalar("epsilon", Initialisation::kZeros)));
   return builder.linear(sum, weight);
@@ -60,25 +77,39 @@ Value norm_or_bias(Builder& builder, Value x, Norm norm, const std::string& pref
 }
 
 Value gcn_convolution(Builder& builder, const ConvolutionInput& input) {
-  return weighted_convolution(builder, input, Normalisation::kSymmetric,
+  return weighted_convolution(builder, input, {Normalisation::kSymmetric},
                               root_of(input, Root::kNone));
 }
 
 Value sage_convolution(Builder& builder, const ConvolutionInput& input) {
-  return weighted_convolution(builder, input, Normalisation::kMean, root_of(input, Root::kLinear));
+  Neighbourhood neighbours;
+  switch (input.options.aggregator) {
+    case Aggregator::kMean:
+      break;
+    case Aggregator::kSum:
+      neighbours.normalisation = Normalisation::kSum;
+      break;
+    case Aggregator::kMax:
+      neighbours.pool = PoolSpec{PoolKind::kMaximum};
+      break;
+    case Aggregator::kSoftmax:
+      neighbours.pool = PoolSpec{PoolKind::kSoftmax, static_cast<float>(input.options.temperature)};
+      break;
+  }
+  return weighted_convolution(builder, input, neighbours, root_of(input, Root::kLinear));
 }
 
 Value mean_convolution(Builder& builder, const ConvolutionInput& input) {
-  return weighted_convolution(builder, input, Normalisation::kMean, root_of(input, Root::kNone));
+  return weighted_convolution(builder, input, {Normalisation::kMean}, root_of(input, Root::kNone));
 }
 
 Value sum_convolution(Builder& builder, const ConvolutionInput& input) {
-  return weighted_convolution(builder, input, Normalisation::kSum, root_of(input, Root::kNone));
+  return weighted_convolution(builder, input, {Normalisation::kSum}, root_of(input, Root::kNone));
 }
 
 Value gin_convolution(Builder& builder, const ConvolutionInput& input) {
   Value hidden =
-      weighted_convolution(builder, input, Normalisation::kSum, root_of(input, Root::kIdentity));
+      weighted_convolution(builder, input, {Normalisation::kSum}, root_of(input, Root::kIdentity));
   hidden = norm_or_bias(builder, hidden, input.options.norm, "hidden_");
   const bool has_activation = input.options.activation != ActivationFunction::kNone;
   hidden = builder.activate(

@@ -46,8 +46,8 @@ Value norm_or_bias(Builder& builder, Value x, Norm norm, const std::string& pref
 
 // Kipf & Welling 2017, eq. 2: D^-1/2 (A + I) D^-1/2 x W.
 Value gcn_convolution(Builder& builder, const ConvolutionInput& input);
-// GraphSAGE with the mean aggregator (Hamilton et al. 2017, algorithm 1): mean_j(x_j) W + x R, the
-// concatenation of the paper written as two weights.
+// GraphSAGE (Hamilton et al. 2017, algorithm 1): aggregate_j(x_j) W + x R, the concatenation of the
+// paper written as two weights. The aggregator: options.aggregator.
 Value sage_convolution(Builder& builder, const ConvolutionInput& input);
 // The mean or the sum over in-neighbours, times W.
 Value mean_convolution(Builder& builder, const ConvolutionInput& input);

@@ -23,6 +23,9 @@ const char* to_string(Root root) {
   return std::array{"usual", "none", "identity", "epsilon", "linear"}.at(
       static_cast<std::size_t>(root));
 }
+const char* to_string(Aggregator aggregator) {
+  return std::array{"mean", "sum", "max", "softmax"}.at(static_cast<std::size_t>(aggregator));
+}
 const char* to_string(Jump jump) {
   return std::array{"last", "sum", "concatenate", "max"}.at(static_cast<std::size_t>(jump));
 }
@@ -184,6 +187,17 @@ const OptionTable<LayerOptions>& layer_options() {
        .value = LayerRow::name_of(ATOLL_FIELD(root), {Root::kUsual, Root::kNone, Root::kIdentity,
                                                       Root::kEpsilon, Root::kLinear}),
        .plan = PlanRole::kMadeFor},
+      {.name = "aggregator",
+       .group = "Model",
+       .help = "sage: what it makes of the rows of neighbours",
+       .value = LayerRow::name_of(
+           ATOLL_FIELD(aggregator),
+           {Aggregator::kMean, Aggregator::kSum, Aggregator::kMax, Aggregator::kSoftmax}),
+       .plan = PlanRole::kMadeFor},
+      {.name = "temperature",
+       .group = "Model",
+       .help = "sage with --aggregator softmax: what numbers are multiplied with before exp()",
+       .value = LayerRow::number(ATOLL_FIELD(temperature), -1000.0, 1000.0)},
       {.name = "alpha",
        .group = "Model",
        .help = "gcnii, appnp: share of the first row in every layer, in [0, 1]",

@@ -22,15 +22,18 @@ enum class SkipFrom { kPrevious, kFirst };  // the layer's input, or that of the
 // What of the node's own row a convolution adds: nothing, the row, (1 + e) times the row with a
 // trained e that starts at 0, or a product with a weight of its own.
 enum class Root { kUsual, kNone, kIdentity, kEpsilon, kLinear };
+// What sage makes of the rows of neighbours.
+enum class Aggregator { kMean, kSum, kMax, kSoftmax };
 // What the head gets of the layers' outputs (jumping knowledge; Xu et al. 2018).
 enum class Jump { kLast, kSum, kConcatenate, kMax };
 
-const char* to_string(Norm norm);        // "none", "layer" or "batch"
-const char* to_string(NormPlace place);  // "after" or "before"
-const char* to_string(Skip skip);        // "none", "identity" or "linear"
-const char* to_string(SkipFrom from);    // "previous" or "first"
-const char* to_string(Root root);        // "usual", "none", "identity", "epsilon" or "linear"
-const char* to_string(Jump jump);        // "last", "sum", "concatenate" or "max"
+const char* to_string(Norm norm);              // "none", "layer" or "batch"
+const char* to_string(NormPlace place);        // "after" or "before"
+const char* to_string(Skip skip);              // "none", "identity" or "linear"
+const char* to_string(SkipFrom from);          // "previous" or "first"
+const char* to_string(Root root);              // "usual", "none", "identity", "epsilon" or "linear"
+const char* to_string(Aggregator aggregator);  // "mean", "sum", "max" or "softmax"
+const char* to_string(Jump jump);              // "last", "sum", "concatenate" or "max"
 
 // What can be chosen for every layer.
 struct LayerOptions {
@@ -41,7 +44,9 @@ struct LayerOptions {
   Skip skip = Skip::kNone;
   SkipFrom skip_from = SkipFrom::kPrevious;
   Root root = Root::kUsual;
-  double alpha = 0.1;  // gcnii, appnp: share of the first row
+  Aggregator aggregator = Aggregator::kMean;  // of sage
+  double temperature = 1;                     // of aggregator softmax
+  double alpha = 0.1;                         // gcnii, appnp: share of the first row
   double theta = 0.5;  // gcnii: layer l multiplies with the weight by log(theta / l + 1)
   // gat, gatv2, dot: their columns are those of all heads side by side, or the mean of the heads.
   int heads = 1;

@@ -93,6 +93,8 @@ const OptionTable<ModelConfig>& model_options() {
          .help = "appnp: steps of propagation",
          .value = ModelRow::number(ATOLL_FIELD(hops), 1, kMostLayers - 1),
          .plan = PlanRole::kMadeFor},
+        of_layers("aggregator"),
+        of_layers("temperature"),
         of_layers("alpha"),
         of_layers("theta"),
         of_layers("heads"),
@@ -143,6 +145,8 @@ void check_model_options(const ModelConfig& model) {
   const std::vector<std::string> without_heads = all_but({"gat", "gatv2", "dot"});
   static const std::vector<Unread> unread = {
       {"hops", all_but({"appnp"})},
+      {"aggregator", all_but({"sage"})},
+      {"temperature", all_but({"sage"})},
       {"alpha", all_but({"appnp", "gcnii"})},
       {"theta", all_but({"gcnii"})},
       {"heads", without_heads},
@@ -162,6 +166,10 @@ void check_model_options(const ModelConfig& model) {
     if (is_set && std::ranges::find(kinds, model.kind) != kinds.end()) {
       fail_option("--{}: {} has no use for it; leave it out", option, model.kind);
     }
+  }
+  if (model.temperature != ModelConfig().temperature && model.aggregator != Aggregator::kSoftmax) {
+    fail_option("--temperature: only --aggregator softmax reads it; found {}",
+                to_string(model.aggregator));
   }
   if (model.skip_from != SkipFrom::kPrevious && model.skip == Skip::kNone) {
     fail_option("--skip-from {}: nothing is added without --skip identity or linear",

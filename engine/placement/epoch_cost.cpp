@@ -216,7 +216,10 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
       return spmm_seconds(device, shape.edges_in(call.rows), rows, op.columns);
     case OpKind::kAttend:
     case OpKind::kAttendTargets:
-    case OpKind::kAttendSources: {
+    case OpKind::kAttendSources:
+    case OpKind::kPool:
+    case OpKind::kPoolTargets:
+    case OpKind::kPoolSources: {
       // Rows of neighbours are gathered as by a sparse product, with more work on each.
       const std::int64_t edges = shape.edges_in(call.rows);
       const std::int64_t columns =

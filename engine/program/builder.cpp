@@ -119,7 +119,7 @@ int Builder::next_channel() {
 
 Value Builder::aggregate(Normalisation normalisation, Value x) {
   ATOLL_ASSERT(normalisation != Normalisation::kEdges && normalisation != Normalisation::kRelations,
-               "see attend() and aggregate_relations()");
+               "see attend(), pool() and aggregate_relations()");
   return append_aggregate({.kind = OpKind::kAggregate, .normalisation = normalisation}, x);
 }
 
@@ -129,6 +129,11 @@ Value Builder::aggregate_relations(Value x, std::int64_t relations) {
                            .relations = relations,
                            .packed = true},
                           x);
+}
+
+Value Builder::pool(const PoolSpec& spec, Value x) {
+  return append_aggregate(
+      {.kind = OpKind::kPool, .normalisation = Normalisation::kEdges, .pool = spec}, x);
 }
 
 Value Builder::append_aggregate(Operation op, Value x) {
@@ -324,26 +329,27 @@ Value Builder::batch_norm(Value x, const std::string& name) {
   return append_part(OpKind::kNormalise, {x});
 }
 
-// Backward reads the rows of neighbours that came for attention once more: other messages must not
-// have overwritten them.
-void Builder::check_attended() const {
+// Backward reads the rows of neighbours that came for attention and pooling once more: other
+// messages must not have overwritten them.
+void Builder::check_read_again() const {
   std::map<Value, int> aggregates;
   for (const Operation& op : program_.operations) {
     if (op.needs_messages()) ++aggregates[op.inputs[0]];
   }
   for (Value v = 0; v < program_.size(); ++v) {
     const Operation& op = program_.at(v);
-    if (op.kind != OpKind::kAttend || aggregates[op.inputs[0]] == 1) continue;
+    const bool reads_again = op.kind == OpKind::kAttend || op.kind == OpKind::kPool;
+    if (!reads_again || aggregates[op.inputs[0]] == 1) continue;
     fail_option(
-        "--model: attention of layer {} reads a value that {} aggregates read; allowed is one: "
-        "give each a "
-        "product of its own",
-        program_.scope_of(v).layer, aggregates[op.inputs[0]]);
+        "--model: {} of layer {} reads a value that {} aggregates read; allowed is one: give each "
+        "a product of its own",
+        op.kind == OpKind::kPool ? "pooling" : "attention", program_.scope_of(v).layer,
+        aggregates[op.inputs[0]]);
   }
 }
 
 Program Builder::finish(Value logits, Value embeddings) {
-  check_attended();
+  check_read_again();
   program_.logits = logits;
   program_.embeddings = embeddings;
   // Training has no use for its logits once it has their gradient.

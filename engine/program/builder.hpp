@@ -52,6 +52,8 @@ class Builder {
   // The means over in-neighbours along edges of each of so many types, side by side: relation after
   // relation as many columns as x has. Only a product may read them.
   Value aggregate_relations(Value x, std::int64_t relations);
+  // What in-neighbours have in each column, pooled. No other aggregate may read x.
+  Value pool(const PoolSpec& spec, Value x);
   // S x W: (S x) W or S (x W), as the layer's order says: the one that a plan fixes, or that which
   // moves fewer columns across the cut in one epoch, backward included, and at a tie keeps less
   // memory.
@@ -103,7 +105,7 @@ class Builder {
   bool is_constant(Value x) const;
   bool is_trained(Value x) const;  // it depends on a parameter
   int next_channel();
-  void check_attended() const;
+  void check_read_again() const;
   // Of an aggregate in this layer that reads x, and is multiplied by `weight`.
   MultiplyOrder choose_order(Value x, Value weight) const;
   bool keeps_aggregates() const;

@@ -166,6 +166,8 @@ class Differentiation {
                         : kNoValue;
       case OpKind::kAggregateRelations:
         return through_relations(op, dy, columns);
+      case OpKind::kPool:
+        return through_pool(op, reader, dy);
       case OpKind::kLayerNorm:
         return append({.kind = OpKind::kLayerNormBackward,
                        .inputs = {dy, v, op.inputs[1]},
@@ -252,6 +254,26 @@ class Differentiation {
     const Value halo = append(part);
     part.kind = OpKind::kRelationsSources;
     part.inputs = {halo, dy};
+    return append(part);
+  }
+
+  Value through_pool(const Operation& pool, Value y, Value dy) {
+    const Value x = pool.inputs[0];
+    Operation part{.kind = OpKind::kPoolTargets,
+                   .inputs = {dy, y, x},
+                   .columns = pool.columns,
+                   .normalisation = pool.normalisation,
+                   .direction = Direction::kBackward,
+                   .channel = pool.channel,
+                   .pool = pool.pool,
+                   .wide = true};
+    const Value g = append(part);
+    part.wide = false;
+    part.kind = OpKind::kPoolHalo;
+    part.inputs = {g, y, x};
+    const Value halo = append(part);
+    part.kind = OpKind::kPoolSources;
+    part.inputs = {halo, g, y, x};
     return append(part);
   }
 

@@ -68,6 +68,10 @@ class Dropper {
           op.needs_messages() || (op.added_to != kNoValue && aggregates(op.added_to));
       if (dropping_.keeps_aggregates && is_aggregated) keep(v);
       // Backward reads rows of neighbours again: they came with messages.
+      if (op.kind == OpKind::kPool) {
+        keep(op.inputs.front());
+        keep(v);
+      }
       if (op.kind != OpKind::kAttend) continue;
       keep(op.inputs.front());
       keep(op.inputs.back());

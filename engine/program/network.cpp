@@ -340,6 +340,11 @@ void Network::run_call(const Execution& execution, const Call& call) {
     case OpKind::kAttendSources:
       run_attention(execution, call);
       return;
+    case OpKind::kPool:
+    case OpKind::kPoolTargets:
+    case OpKind::kPoolHalo:
+    case OpKind::kPoolSources:
+      return run_pool(execution, call);
     case OpKind::kAggregateRelations:
     case OpKind::kRelationsHalo:
     case OpKind::kRelationsSources:
@@ -546,9 +551,7 @@ void Network::run_attention(const Execution& execution, const Call& call) {
                                             inner(op.inputs[1]), coefficients(op.inputs[2]),
                                             attention, inner(call.value).rows_in(range),
                                             gradient_of(AttentionScore::kAdditive));
-      if (call.rows == Rows::kCentral || rows_.returned == 0) return;
-      rank_.backend.spmm(rank_.queue, back.sums(), range, whole(pass, op.inputs[0]), 1,
-                         inner(call.value));
+      add_returned_rows(execution, call);
   }
 }
 
@@ -585,10 +588,53 @@ void Network::run_relations(const Execution& execution, const Call& call) {
     default:
       rank_.backend.spmm(rank_.queue, relations.backward(), range, by_relation(op.inputs[1]), 0,
                          inner(call.value));
-      if (call.rows == Rows::kCentral || rows_.returned == 0) return;
-      rank_.backend.spmm(rank_.queue, operators.halo_return()->sums(), range,
-                         whole(pass, op.inputs[0]), 1, inner(call.value));
+      add_returned_rows(execution, call);
   }
+}
+
+// Inputs: see Differentiation::through_pool.
+void Network::run_pool(const Execution& execution, const Call& call) {
+  const Pass& pass = execution.pass;
+  const Operation& op = pass.program.at(call.value);
+  const GraphOperators& operators = *operators_.at(op.normalisation);
+  const HaloReturn& back = *operators.halo_return();
+  const SparseOperator& matrix = operators.forward().matrix;
+  const RowRange range = range_of(call.rows);
+  const auto inner = [&](Value value) { return whole(pass, value).rows_in({0, rows_.inner}); };
+  const MatrixView x = whole(pass, op.inputs.back());
+  switch (op.kind) {
+    case OpKind::kPool:
+      rank_.backend.pool(rank_.queue, matrix, range, x, op.pool, inner(call.value));
+      return;
+    case OpKind::kPoolTargets:
+      rank_.backend.pool_backward_targets(rank_.queue, matrix, range, x, inner(op.inputs[1]),
+                                          inner(op.inputs[0]), op.pool, inner(call.value));
+      return;
+    case OpKind::kPoolHalo: {
+      // Only marginal rows have halo rows among their sources.
+      const RowRange halo{0, rows_.forward_halo};
+      if (call.rows == Rows::kCentral || halo.size() == 0) return;
+      rank_.backend.pool_backward_sources(rank_.queue, matrix, back.edges(), {rows_.inner, x.rows},
+                                          x, inner(op.inputs[1]), inner(op.inputs[0]), op.pool,
+                                          whole(pass, call.value).rows_in(halo));
+      return;
+    }
+    default:
+      rank_.backend.pool_backward_sources(rank_.queue, matrix, back.edges(), range, x,
+                                          inner(op.inputs[2]), inner(op.inputs[1]), op.pool,
+                                          inner(call.value).rows_in(range));
+      add_returned_rows(execution, call);
+  }
+}
+
+// To what the sources' half of a gradient has written, what other ranks return.
+void Network::add_returned_rows(const Execution& execution, const Call& call) {
+  if (call.rows == Rows::kCentral || rows_.returned == 0) return;
+  const Pass& pass = execution.pass;
+  const Operation& op = pass.program.at(call.value);
+  rank_.backend.spmm(rank_.queue, operators_.at(op.normalisation)->halo_return()->sums(),
+                     range_of(call.rows), whole(pass, op.inputs[0]), 1,
+                     whole(pass, call.value).rows_in({0, rows_.inner}));
 }
 
 void Network::run_small(const Execution& execution, const Operation& op) {

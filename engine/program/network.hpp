@@ -128,6 +128,8 @@ class Network {
   void run_small(const Execution& execution, const Operation& op);
   void run_attention(const Execution& execution, const Call& call);
   void run_relations(const Execution& execution, const Call& call);
+  void run_pool(const Execution& execution, const Call& call);
+  void add_returned_rows(const Execution& execution, const Call& call);
   // A parameter with a row per head, and its gradient, as one row.
   ConstMatrixView row_vector(int parameter);
   MatrixView row_gradient(int parameter);

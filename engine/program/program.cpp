@@ -39,6 +39,10 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"aggregate relations", Reach::kHalo, true, false},
     {"relations backward, halo rows", Reach::kRow, true, false, RowsOf::kHalo},
     {"relations backward, sources", Reach::kHalo, true, false},
+    {"pool", Reach::kHalo, true, false},
+    {"pool backward, targets", Reach::kRow, true, false},
+    {"pool backward, halo rows", Reach::kRow, true, false, RowsOf::kHalo},
+    {"pool backward, sources", Reach::kHalo, true, false},
     {"layer norm", Reach::kRow, true, false},
     {"layer norm backward", Reach::kRow, true, true},
     {"moments", Reach::kWhole, false, false},
@@ -123,6 +127,11 @@ std::string to_string(const Program& program, Value value) {
   }
   if (op.kind == OpKind::kAggregateRelations) {
     text += fmt::format(" {} channel {}", op.relations, op.channel);
+  }
+  if (op.kind == OpKind::kPool) {
+    text += fmt::format(" {}", to_string(op.pool.kind));
+    if (op.pool.kind == PoolKind::kSoftmax) text += fmt::format(" of {} x", op.pool.temperature);
+    text += fmt::format(" channel {}", op.channel);
   }
   if (op.returns_rows()) text += fmt::format(" channel {}", op.channel);
   for (const Value input : op.inputs) text += fmt::format(" %{}", input);

@@ -11,6 +11,7 @@
 #include "engine/exchange/distributed_operator.hpp"
 #include "engine/program/parameters.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/pool.hpp"
 
 namespace atl {
 
@@ -51,6 +52,11 @@ enum class OpKind : std::uint8_t {
   // Its gradient in two parts, as attention's.
   kRelationsHalo,
   kRelationsSources,
+  kPool,         // rows of neighbours column by column (kernels/pool.hpp)
+  kPoolTargets,  // the half of its gradient along in-edges
+  // The other half in two parts, as attention's.
+  kPoolHalo,
+  kPoolSources,
   kLayerNorm,          // Ba et al. 2016
   kLayerNormBackward,  // dx; adds to the gradients of gamma and beta
   // Batch norm (Ioffe & Szegedy 2015) with statistics over all ranks, see Backend.
@@ -159,6 +165,7 @@ struct Operation {
   bool of_second = false;  // the gradient of a maximum: for the second of the two
   AttentionOptions attention = {};
   std::int64_t relations = 1;  // of kAggregateRelations
+  PoolSpec pool = {};
   // Its value's rows have no gaps between them: an operator of relations reads them as rows of one.
   bool packed = false;
   // Its value has the parameters' type, also where others are stored in a narrower one.
@@ -178,7 +185,8 @@ struct Operation {
   // True if its messages are rows that ranks return to their owners, against the direction of the
   // forward ones (HaloReturn).
   bool returns_rows() const {
-    return kind == OpKind::kAttendSources || kind == OpKind::kRelationsSources;
+    return kind == OpKind::kAttendSources || kind == OpKind::kRelationsSources ||
+           kind == OpKind::kPoolSources;
   }
   // Columns of the rows that travel for it.
   std::int64_t message_columns() const { return columns / relations; }

@@ -113,6 +113,21 @@ SpanWork relations_work(const Program& program, const Operation& op, Rows rows,
                    counted(forward ? pairs : shape.rows.inner, columns, dtype));
 }
 
+// Of the parts of pooling, as of attention's.
+SpanWork pool_work(const Operation& op, Rows rows, const RankShape& shape, DType dtype) {
+  if (op.kind == OpKind::kPoolHalo) return {};
+  const std::int64_t wide = op.columns * bytes_of(parameter_dtype(dtype));
+  const std::int64_t row = op.columns * bytes_of(dtype);
+  const bool by_source = op.kind == OpKind::kPoolSources;
+  const std::int64_t beside = op.kind == OpKind::kPool ? row : by_source ? 2 * row : 2 * row + wide;
+  const SparseRows sparse{
+      .rows = static_cast<double>(shape.rows_in(rows)),
+      .edges = static_cast<double>(shape.edges_in(rows)),
+      .columns = by_source ? shape.rows.inner : shape.rows.inner + shape.rows.forward_halo};
+  return attention_work(sparse, counted(sparse.columns, op.columns, dtype), by_source ? 2 : 1,
+                        by_source ? wide : 0, static_cast<double>(shape.rows_in(rows) * beside));
+}
+
 SpanWork step_work(const Program& program, DType dtype) {
   const DType wide = parameter_dtype(dtype);
   const std::int64_t elements = parameter_sizes(program, /*pads_operands=*/false).values();
@@ -150,6 +165,11 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kRelationsHalo:
     case OpKind::kRelationsSources:
       return relations_work(program, op, call.rows, shape, dtype);
+    case OpKind::kPool:
+    case OpKind::kPoolTargets:
+    case OpKind::kPoolHalo:
+    case OpKind::kPoolSources:
+      return pool_work(op, call.rows, shape, dtype);
     case OpKind::kHeadDots:
       return streaming_work({counted(rows, program.at(op.inputs[0]).columns, dtype),
                              counted(rows, op.columns, parameter_dtype(dtype))});

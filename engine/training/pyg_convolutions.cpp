@@ -16,7 +16,7 @@ class WeightedSAGE(SAGEConv):
     """SAGEConv that takes a weight per edge, if there are any."""
 
     def forward(self, x, edge_index, edge_weight=None):
-        if edge_weight is None:
+        if edge_weight is None or self.aggr not in ("mean", "sum"):
             return super().forward(x, edge_index)
         source, target = edge_index
         if self.aggr == "mean":
@@ -75,7 +75,8 @@ const std::vector<PygConvolution>& pyg_convolutions() {
        .constructor = "GCNConv({in}, {out}, bias={bias})",
        .roots = {Root::kNone},
        .tensors = {{"weight", "lin.weight"}, {"bias", "bias"}}},
-      sage_row("sage", kMean),
+      sage_row("sage",
+               "WeightedSAGE({in}, {out}, aggr={aggregator}, root_weight={root}, bias={bias})"),
       sage_row("mean", kMean),
       sage_row("sum", kSum),
       {.convolution = "gin",

@@ -25,7 +25,7 @@ ATOLL_INLINE inline void erfc_of_positive(const typename Vectors<kBytes>::Floats
   sum = sum * z + 6.365977338e-1F;
   sum = sum * z + 1.128380252F;
   // Of less than kLeastExponent exp is 0.
-  exp_of_negative<kBytes>(z < 4.0F ? -z * sum : Floats{} - 100.0F, y);
+  exponential<kBytes>(z < 4.0F ? -z * sum : Floats{} - 100.0F, y);
 }
 
 // y = Phi(x) of the normal distribution.
@@ -82,7 +82,7 @@ ATOLL_INLINE inline void multiply_by_slope(ActivationFunction function, float un
       break;
     default: {
       Floats density;
-      exp_of_negative<kBytes>(from * from * -0.5F, density);
+      exponential<kBytes>(from * from * -0.5F, density);
       normal_distribution<kBytes>(from, slope);
       gradient *= slope + from * density * 0.39894228F;
       return;

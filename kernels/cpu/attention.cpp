@@ -617,7 +617,7 @@ class RowAttention {
     }
     for (std::int64_t h = 0; h < heads_; h += kLanes) {
       Floats scale;
-      exp_of_negative<kBytes>(at(s_.most + h) - at(s_.new_most + h), scale);
+      exponential<kBytes>(at(s_.most + h) - at(s_.new_most + h), scale);
       put(scale, s_.scale + h);
     }
     std::memcpy(s_.most, s_.new_most, static_cast<std::size_t>(heads_) * sizeof(float));
@@ -625,7 +625,7 @@ class RowAttention {
 
   // weight = exp(score - most) of head h, added to the scaled norm.
   ATOLL_INLINE void raise(std::int64_t h, Floats& weight, Floats& norm) const {
-    exp_of_negative<kBytes>(at(s_.scores + h * kLanes) - s_.most[h], weight);
+    exponential<kBytes>(at(s_.scores + h * kLanes) - s_.most[h], weight);
     norm = at(s_.norm + h * kLanes) * s_.scale[h] + weight;
     put(norm, s_.norm + h * kLanes);
   }
@@ -736,7 +736,7 @@ class RowAttention {
         const Floats score = at(s_.scores + h * kLanes);
         const Floats factor = at(s_.factors + h * kLanes);
         Floats alpha;
-        exp_of_negative<kBytes>(score - s_.most[h], alpha);
+        exponential<kBytes>(score - s_.most[h], alpha);
         alpha *= s_.scale[h];
         Floats slope = alpha * (factor * at(s_.gradients + h * kLanes) - mean[h]);
         if (score_ == AttentionScore::kAdditive) {

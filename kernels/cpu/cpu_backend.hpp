@@ -109,6 +109,11 @@ class CpuBackend final : public HostBackend {
                           const HeadShape& shape, MatrixView dvector, const Start& start,
                           const Body& body);
 
+  template <typename Body>
+  void for_pooled_rows(std::span<const std::int64_t> row_ptr,
+                       std::span<const std::int32_t> neighbours, RowRange rows, ConstMatrixView x,
+                       const Body& body);
+
   // Losses over listed rows: loss.cpp.
   template <typename Body>
   void sum_losses(Queue& queue, std::span<const LocalId> rows, MatrixView dlogits,

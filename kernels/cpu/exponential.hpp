@@ -10,10 +10,11 @@ namespace atl {
 
 // Below it results are 0: that of the number itself is 2^-126, the least normal one.
 inline constexpr float kLeastExponent = -87.33654F;
+inline constexpr float kMostExponent = 87.0F;
 
-// exp(x) = scale * (less_one + 1) for x from kLeastExponent to 0: x = n log 2 + r with |r| <=
-// log(2) / 2, where log 2 is a number of few bits, of which n multiples are exact, and a rest;
-// scale = 2^n, less_one = exp(r) - 1 by the polynomial of Cephes (Moshier, expf.c).
+// exp(x) = scale * (less_one + 1) for x from kLeastExponent to kMostExponent: x = n log 2 + r with
+// |r| <= log(2) / 2, where log 2 is a number of few bits, of which n multiples are exact, and a
+// rest; scale = 2^n, less_one = exp(r) - 1 by the polynomial of Cephes (Moshier, expf.c).
 template <int kBytes>
 ATOLL_INLINE inline void exp_parts(const typename Vectors<kBytes>::Floats& x,
                                    typename Vectors<kBytes>::Floats& scale,
@@ -37,11 +38,11 @@ ATOLL_INLINE inline void exp_parts(const typename Vectors<kBytes>::Floats& x,
   std::memcpy(&scale, &power, kBytes);
 }
 
-// y = exp(x) for x <= 0, at most 1.5 units in the last place off; 0 below kLeastExponent, NaN of
-// NaN.
+// y = exp(x) for x <= kMostExponent, at most 1.5 units in the last place off; 0 below
+// kLeastExponent, NaN of NaN.
 template <int kBytes>
-ATOLL_INLINE inline void exp_of_negative(const typename Vectors<kBytes>::Floats& x,
-                                         typename Vectors<kBytes>::Floats& y) {
+ATOLL_INLINE inline void exponential(const typename Vectors<kBytes>::Floats& x,
+                                     typename Vectors<kBytes>::Floats& y) {
   typename Vectors<kBytes>::Floats scale, less_one;
   exp_parts<kBytes>(x, scale, less_one);
   y = x < kLeastExponent ? typename Vectors<kBytes>::Floats{} : (less_one + 1.0F) * scale;

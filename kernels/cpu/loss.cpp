@@ -74,7 +74,7 @@ ATOLL_INLINE inline std::pair<float, double> exponentials(const T* logits, std::
   for (std::int64_t j = 0; j < whole; j += kLanes) {
     Floats some;
     std::memcpy(&some, values + j, kBytes);
-    exp_of_negative<kBytes>(some - largest, some);
+    exponential<kBytes>(some - largest, some);
     std::memcpy(values + j, &some, kBytes);
 #pragma GCC unroll 2
     for (int k = 0; k < 2; ++k) {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "kernels/cuda/column_reduction.cuh"
-#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/each_element.cuh"
 #include "kernels/cuda/operations.hpp"
 
 namespace atl::cuda {
@@ -615,24 +615,6 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   sum = team_sum(sum, team);
   if (inside && lane == 0) *out.at(i, h) = sum;
-}
-
-// y = f(i, c), an element per thread.
-template <typename T, typename Function>
-__global__ void __launch_bounds__(kBlockThreads)
-    element_kernel(std::int64_t rows, std::int64_t cols, Function f, Rows<T> y) {
-  const std::int64_t index =
-      std::int64_t{blockIdx.x} * kBlockThreads + static_cast<int>(threadIdx.x);
-  if (index >= rows * cols) return;
-  const std::int64_t i = index / cols;
-  const std::int64_t c = index % cols;
-  store(y.at(i, c), narrow<T>(Packed<float, 1>{{f(i, c)}}));
-}
-
-template <typename T, typename Function>
-void for_elements(const Launch& where, MatrixView y, const Function& f) {
-  launch(where, dim3(static_cast<unsigned>(ceil_divide(y.rows * y.cols, kBlockThreads))),
-         kBlockThreads, element_kernel<T, Function>, y.rows, y.cols, f, rows_of<T>(y));
 }
 
 template <typename T>

@@ -53,6 +53,24 @@ void CudaBackend::do_pair_dots(Queue& queue, ConstMatrixView x, std::span<const 
   cuda::pair_dots(use(queue).launch(), x, first, second, out);
 }
 
+void CudaBackend::do_pool(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+                          const PoolSpec& spec, MatrixView y) {
+  cuda::pool(use(queue).launch(), op, rows, x, spec, y);
+}
+
+void CudaBackend::do_pool_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
+                                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
+                                           const PoolSpec& spec, MatrixView g) {
+  cuda::pool_backward_targets(use(queue).launch(), op, rows, x, y, dy, spec, g);
+}
+
+void CudaBackend::do_pool_backward_sources(Queue& queue, const SparseOperator& op,
+                                           const SourceEdges& edges, RowRange sources,
+                                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView g,
+                                           const PoolSpec& spec, MatrixView dx) {
+  cuda::pool_backward_sources(use(queue).launch(), op, edges, sources, x, y, g, spec, dx);
+}
+
 void CudaBackend::do_gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
                                  std::span<const float> scale, MatrixView y) {
   cuda::gather_rows(use(queue).launch(), x, rows, scale, y);

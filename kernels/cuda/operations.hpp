@@ -9,6 +9,7 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/pool.hpp"
 #include "kernels/views.hpp"
 #include "kernels/wire.hpp"
 
@@ -55,6 +56,16 @@ void head_dots_backward(const Launch& where, ConstMatrixView d, ConstMatrixView 
                         ConstMatrixView vector, MatrixView dx, MatrixView dvector);
 void head_mean(const Launch& where, ConstMatrixView x, MatrixView y);
 void head_mean_backward(const Launch& where, ConstMatrixView dy, MatrixView dx);
+
+// pool.cu
+void pool(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+          const PoolSpec& spec, MatrixView y);
+void pool_backward_targets(const Launch& where, const SparseOperator& op, RowRange rows,
+                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
+                           const PoolSpec& spec, MatrixView g);
+void pool_backward_sources(const Launch& where, const SparseOperator& op, const SourceEdges& edges,
+                           RowRange sources, ConstMatrixView x, ConstMatrixView y,
+                           ConstMatrixView g, const PoolSpec& spec, MatrixView dx);
 
 // wire.cu
 void quantize_rows(const Launch& where, ConstMatrixView x, const PackList& list,

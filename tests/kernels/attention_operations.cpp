@@ -133,6 +133,57 @@ Outputs run_attend_backward(Harness& h, std::int64_t rows, std::int64_t cols,
   return outputs;
 }
 
+// Numbers that are often equal, as those behind ReLU are.
+std::vector<float> pooled_numbers(std::int64_t count) {
+  std::vector<float> values = activations(count, 1);
+  for (float& value : values) value = std::round(8 * value) / 4;
+  return values;
+}
+
+Outputs run_pool(Harness& h, std::int64_t rows, std::int64_t cols, PoolSpec spec) {
+  const TestGraph graph(rows, 300);
+  const SparseOperator op = upload(h, graph);
+  const ConstMatrixView x = h.input(graph.cols, cols, pooled_numbers(graph.cols * cols));
+  const MatrixView y = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 2));
+  for (const RowRange range : ranges_of(rows, false)) {
+    h.backend().pool(h.queue(), op, range, x, spec, y);
+  }
+  const MatrixView part = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 3));
+  for (const RowRange range : ranges_of(rows, true)) {
+    h.backend().pool(h.queue(), op, range, x, spec, part);
+  }
+  return {h.result(y), h.result(part)};
+}
+
+Outputs run_pool_backward(Harness& h, std::int64_t rows, std::int64_t cols, PoolSpec spec) {
+  const TestGraph graph(rows, 300);
+  const SparseOperator op = upload(h, graph);
+  const SourceEdges edges = upload(h, HostSourceEdges(graph.row_ptr, graph.col_idx, graph.cols));
+  const std::vector<float> numbers = pooled_numbers(graph.cols * cols);
+  const ConstMatrixView x = h.input(graph.cols, cols, numbers);
+  // The same y on every backend, of which softmax is not repeatable to the last bit.
+  Harness oracle("reference", 1, x.dtype);
+  const MatrixView pooled = oracle.output(rows, cols);
+  oracle.backend().pool(oracle.queue(), upload(oracle, graph), {0, rows},
+                        oracle.input(graph.cols, cols, numbers), spec, pooled);
+  const std::vector<double> of_oracle = oracle.download(pooled);
+  const ConstMatrixView y = h.input(rows, cols, {of_oracle.begin(), of_oracle.end()});
+  const ConstMatrixView dy = h.input(rows, cols, random_floats(rows * cols, 2));
+  const MatrixView g = h.matrix<float>(rows, cols, Use::kInOut, random_floats(rows * cols, 3));
+  for (const RowRange range : ranges_of(rows, false)) {
+    h.backend().pool_backward_targets(h.queue(), op, range, x, y, dy, spec, g);
+  }
+  Outputs outputs{h.result(g)};
+  for (const bool part : {false, true}) {
+    for (const RowRange range : ranges_of(graph.cols, part)) {
+      const MatrixView dx = h.output(range.size(), cols);
+      h.backend().pool_backward_sources(h.queue(), op, edges, range, x, y, g, spec, dx);
+      outputs.push_back(h.result(dx));
+    }
+  }
+  return outputs;
+}
+
 Outputs run_head_dots(Harness& h, std::int64_t rows, std::int64_t cols, Heads heads) {
   const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
   const ConstMatrixView vector = h.input<float>(1, cols, random_floats(cols, 2));
@@ -217,6 +268,13 @@ std::vector<Operation> attention_operations() {
     add(std::string("head_dots") + name, run_head_dots, 5e-6, heads);
     add(std::string("head_dots_backward") + name, run_head_dots_backward, 5e-6, heads);
     add(std::string("head_mean") + name, run_head_mean, 1e-6, heads);
+  }
+  for (const auto& [name, spec] :
+       {std::pair("_maximum", PoolSpec{}),
+        std::pair("_softmax", PoolSpec{PoolKind::kSoftmax, 1.5F}),
+        std::pair("_softmax_of_least", PoolSpec{PoolKind::kSoftmax, -0.5F})}) {
+    add(std::string("pool") + name, run_pool, spec.kind == PoolKind::kSoftmax ? 5e-6 : 0, spec);
+    add(std::string("pool_backward") + name, run_pool_backward, 2e-5, spec);
   }
   add("pair_dots", run_pair_dots, 5e-6, Heads::kOne);
   return list;

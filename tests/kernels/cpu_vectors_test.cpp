@@ -206,8 +206,8 @@ std::vector<float> values_of(Isa isa, const std::vector<float>& x, const Functio
 }
 
 std::vector<float> exponentials(Isa isa, const std::vector<float>& x) {
-  return values_of(
-      isa, x, []<int kUnit>(auto& value) ATOLL_INLINE { exp_of_negative<kUnit>(value, value); });
+  return values_of(isa, x,
+                   []<int kUnit>(auto& value) ATOLL_INLINE { exponential<kUnit>(value, value); });
 }
 
 // Every 997th number from 0 to `last`, which is among them, with its sign.

@@ -56,6 +56,9 @@ MODELS = [words.split() for words in (
     "--model gat --heads 2 --average-heads on --norm batch --root none",
     "--model gatv2 --heads 4 --skip linear --layers 2",
     "--model gatv2 --heads 2 --norm layer --jump concatenate --root none",
+    "--model sage --aggregator max --norm batch",
+    "--model sage --aggregator softmax --temperature 2 --root none",
+    "--model sage --aggregator sum",
     "--model rgcn",
     "--model rgcn --bases 2 --norm layer --skip linear --root none",
     "--model-file model.toml")]

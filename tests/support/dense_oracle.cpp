@@ -226,6 +226,30 @@ Matrix attention(const Model& model, const std::string& prefix, const Layer& lay
   return mean;
 }
 
+// Hamilton et al. 2017, section 3.3, max; Li et al. 2020, section 3.3, softmax: column by column.
+Matrix pooled(const Layer& layer, const Graph& graph, const Matrix& x) {
+  Matrix y(x.rows, x.cols);
+  for (int to = 0; to < graph.nodes; ++to) {
+    for (int c = 0; c < x.cols; ++c) {
+      std::vector<double> values;
+      for (const Edge& edge : graph.edges) {
+        if (edge.to == to) values.push_back(x(edge.from, c));
+      }
+      if (values.empty()) continue;
+      if (layer.aggregator == "max") {
+        y(to, c) = *std::max_element(values.begin(), values.end());
+        continue;
+      }
+      double total = 0;
+      for (const double value : values) total += std::exp(layer.temperature * value);
+      for (const double value : values) {
+        y(to, c) += std::exp(layer.temperature * value) / total * value;
+      }
+    }
+  }
+  return y;
+}
+
 // Schlichtkrull et al. 2018, eq. 3: rows of W_r below those of W_(r-1).
 Matrix composed(const Matrix& coefficients, const Matrix& bases) {
   const int each = bases.rows / coefficients.cols;
@@ -281,7 +305,10 @@ Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, 
   }
   const std::string usual = kind == "sage" ? "linear" : kind == "gin" ? "identity" : "none";
   const std::string root = layer.root == "usual" ? usual : layer.root;
-  const Matrix neighbours = kind == "gcn"                      ? symmetric(graph) * x
+  const bool pools = layer.aggregator == "max" || layer.aggregator == "softmax";
+  const Matrix neighbours = pools                              ? pooled(layer, graph, x)
+                            : kind == "gcn"                    ? symmetric(graph) * x
+                            : layer.aggregator == "sum"        ? adjacency(graph) * x
                             : kind == "sage" || kind == "mean" ? mean(graph) * x
                                                                : adjacency(graph) * x;
   if (kind != "gcn" && kind != "sage" && kind != "mean" && kind != "sum" && kind != "gin") {

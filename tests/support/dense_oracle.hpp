@@ -47,6 +47,8 @@ struct Layer {
   std::string skip = "none";
   bool skip_from_first = false;
   std::string root = "usual";
+  std::string aggregator = "mean";  // of sage
+  double temperature = 1;
   double alpha = 0.1;
   double theta = 0.5;
   int heads = 1;  // of attention

@@ -110,17 +110,24 @@ Program mixed_program(const ModelConfig& config, ActivationFunction function, Pa
   return program;
 }
 
-Program bases_program(ModelConfig config, Pass pass) {
-  config.kind = "rgcn";
-  config.bases = 2;
-  return model_program(config, pass);
+// Models with an option beside their kind.
+ModelConfig named_model(ModelConfig config) {
+  const std::string name = config.kind;
+  if (name == "bases") {
+    config.kind = "rgcn";
+    config.bases = 2;
+  } else if (name == "max" || name == "softmax") {
+    config.kind = "sage";
+    config.aggregator = name == "max" ? Aggregator::kMax : Aggregator::kSoftmax;
+    config.temperature = 1.5;
+  }
+  return config;
 }
 
 Program program_of(const ModelConfig& config, ActivationFunction function, Pass pass) {
   return config.kind == "skips"   ? skips_program(config, pass)
          : config.kind == "mixed" ? mixed_program(config, function, pass)
-         : config.kind == "bases" ? bases_program(config, pass)
-                                  : model_program(config, pass);
+                                  : model_program(named_model(config), pass);
 }
 
 struct Outcome {
@@ -269,6 +276,11 @@ std::vector<ModelCase> setups() {
     all.push_back({.kind = kind, .norm = Norm::kBatch, .layers = 5});
   }
   all.push_back({.kind = "bases", .layers = 2});
+  for (const char* aggregator : {"max", "softmax"}) {
+    all.push_back({.kind = aggregator, .norm = Norm::kLayer, .input_dropout = 0.5});
+    all.push_back({.kind = aggregator, .norm = Norm::kBatch, .directed = true, .layers = 4});
+    all.push_back({.kind = aggregator, .sigmoid = true});
+  }
   for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
     for (const OrderChoice order : {OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
       all.push_back({.kind = "skips", .norm = norm, .order = order, .layers = 4});

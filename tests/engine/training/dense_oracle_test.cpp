@@ -159,6 +159,29 @@ constexpr Variant kVariantsOfAttention[] = {
        m.jump = "concatenate";
      }},
 };
+constexpr Variant kVariantsOfSage[] = {
+    {"sum", [](ModelConfig& m) { m.aggregator = Aggregator::kSum; },
+     [](oracle::Model& m) {
+       for (oracle::Layer& l : m.layers) l.aggregator = "sum";
+     }},
+    {"max", [](ModelConfig& m) { m.aggregator = Aggregator::kMax; },
+     [](oracle::Model& m) {
+       for (oracle::Layer& l : m.layers) l.aggregator = "max";
+     }},
+    {"softmax",
+     [](ModelConfig& m) {
+       m.aggregator = Aggregator::kSoftmax;
+       m.temperature = 1.5;
+       m.root = Root::kNone;
+       m.skip = Skip::kLinear;
+     },
+     [](oracle::Model& m) {
+       for (oracle::Layer& l : m.layers) {
+         l.aggregator = "softmax", l.temperature = 1.5, l.root = "none";
+       }
+       for_hidden(m, [](oracle::Layer& l) { l.skip = "linear"; });
+     }},
+};
 constexpr Variant kBases = {"bases", [](ModelConfig& m) { m.bases = 2; }, [](oracle::Model&) {}};
 constexpr int kHeads = 2;
 constexpr int kOutputHeads = 3;
@@ -195,6 +218,12 @@ std::vector<OracleCase> all_cases() {
       const auto number = static_cast<int>(cases.size());
       cases.push_back({model, number % 2 == 0 ? Norm::kLayer : Norm::kNone, number % 4 < 2, false,
                        2, Task::kSingleLabel, &variant});
+    }
+  }
+  for (const Variant& variant : kVariantsOfSage) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+      cases.push_back({"sage", norm, norm != Norm::kLayer, norm == Norm::kLayer, 3,
+                       Task::kSingleLabel, &variant});
     }
   }
   // Where all layers have weights and columns of their own.
