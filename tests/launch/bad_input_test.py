@@ -270,7 +270,7 @@ CASES = [
     ("relations of edges without types", nothing, TRAIN + ["--model", "rgcn"],
      ["rgcn", "edge_types.npy", "sage"]),
     ("an unknown aggregator", nothing, TRAIN + ["--model", "sage", "--aggregator", "min"],
-     ["--aggregator", "min", "mean, sum, max, softmax"]),
+     ["--aggregator", "min", "mean,sum,max,softmax"]),
     ("an aggregator of gcn", nothing, TRAIN + ["--aggregator", "max"],
      ["--aggregator", "gcn has no use for it"]),
     ("a temperature of means", nothing, TRAIN + ["--model", "sage", "--temperature", "2"],

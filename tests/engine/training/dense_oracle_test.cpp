@@ -220,12 +220,6 @@ std::vector<OracleCase> all_cases() {
                        2, Task::kSingleLabel, &variant});
     }
   }
-  for (const Variant& variant : kVariantsOfSage) {
-    for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
-      cases.push_back({"sage", norm, norm != Norm::kLayer, norm == Norm::kLayer, 3,
-                       Task::kSingleLabel, &variant});
-    }
-  }
   // Where all layers have weights and columns of their own.
   for (const char* model : {"gcn", "sage", "gin", "sum", "mlp"}) {
     for (const Variant& variant : std::span(kVariants).subspan(1)) {
@@ -244,6 +238,12 @@ std::vector<OracleCase> all_cases() {
     const auto number = static_cast<int>(cases.size());
     cases.push_back({"rgcn", number % 2 == 0 ? Norm::kBatch : Norm::kLayer, number % 2 == 1, true,
                      3, Task::kSingleLabel, &variant});
+  }
+  for (const Variant& variant : kVariantsOfSage) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+      cases.push_back({"sage", norm, norm != Norm::kLayer, norm == Norm::kLayer, 3,
+                       Task::kSingleLabel, &variant});
+    }
   }
   return cases;
 }
