@@ -22,6 +22,11 @@ SparseOperator by_source(const SparseOperator& op, const SourceEdges& edges) {
   return reverse;
 }
 
+// Of one edge.
+std::int64_t feature_bytes(const EdgeTerms& terms) {
+  return terms.weight.rows * bytes_of(DType::kF32);
+}
+
 }  // namespace
 
 void Backend::spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
@@ -176,6 +181,68 @@ void Backend::pool_backward_sources(Queue& queue, const SparseOperator& op,
   }
   if (dx.empty()) return;
   do_pool_backward_sources(queue, op, edges, sources, x, y, g, spec, dx);
+}
+
+void Backend::aggregate_edges(Queue& queue, const SparseOperator& op, RowRange rows,
+                              ConstMatrixView x, const EdgeTerms& terms, MatrixView y) {
+  const ProfiledOperation profiled(profile_of(queue), "aggregate_edges", [&] {
+    return attention_work(op, rows, x, static_cast<int>(terms.weight.rows) + 1,
+                          feature_bytes(terms), {y}, host_accessible());
+  });
+  check_edge_terms(*this, terms, op, x);
+  check_rows(rows, op.rows, "aggregate_edges rows");
+  check_shape(*this, y, op.rows, x.cols, x.dtype, "aggregate_edges y");
+  if (rows.size() == 0 || x.cols == 0) return;
+  for (const ConstMatrixView input : {x, terms.weight, terms.bias}) {
+    check_disjoint(y.rows_in(rows), input, "aggregate_edges y and an input");
+  }
+  do_aggregate_edges(queue, op, rows, x, terms, y);
+}
+
+void Backend::aggregate_edges_backward_sources(Queue& queue, const SparseOperator& op,
+                                               const SourceEdges& edges, RowRange sources,
+                                               ConstMatrixView x, const EdgeTerms& terms,
+                                               ConstMatrixView dy, MatrixView dx) {
+  const ProfiledOperation profiled(profile_of(queue), "aggregate_edges_backward_sources", [&] {
+    return attention_work(by_source(op, edges), sources, dy,
+                          static_cast<int>(terms.weight.rows) + 1, 8 + feature_bytes(terms), {x, x},
+                          host_accessible());
+  });
+  check_edge_terms(*this, terms, op, x);
+  check_rows(sources, op.cols, "aggregate_edges_backward_sources sources");
+  check_source_edges(edges, op);
+  check_shape(*this, dy, op.rows, x.cols, x.dtype, "aggregate_edges_backward_sources dy");
+  check_shape(*this, dx, sources.size(), x.cols, x.dtype, "aggregate_edges_backward_sources dx");
+  if (dx.empty()) return;
+  for (const ConstMatrixView input : {x, dy, terms.weight, terms.bias}) {
+    check_disjoint(dx, input, "aggregate_edges_backward_sources dx and an input");
+  }
+  do_aggregate_edges_backward_sources(queue, op, edges, sources, x, terms, dy, dx);
+}
+
+void Backend::aggregate_edges_backward_terms(Queue& queue, const SparseOperator& op, RowRange rows,
+                                             ConstMatrixView x, const EdgeTerms& terms,
+                                             ConstMatrixView dy, MatrixView dweight,
+                                             MatrixView dbias) {
+  const ProfiledOperation profiled(profile_of(queue), "aggregate_edges_backward_terms", [&] {
+    return attention_work(op, rows, x, 2 * (static_cast<int>(terms.weight.rows) + 1),
+                          feature_bytes(terms), {dy}, host_accessible());
+  });
+  const DType parameters = parameter_dtype(x.dtype);
+  check_edge_terms(*this, terms, op, x);
+  check_rows(rows, op.rows, "aggregate_edges_backward_terms rows");
+  check_shape(*this, dy, op.rows, x.cols, x.dtype, "aggregate_edges_backward_terms dy");
+  check_shape(*this, dweight, terms.weight.rows, x.cols, parameters,
+              "aggregate_edges_backward_terms dweight");
+  check_shape(*this, dbias, 1, x.cols, parameters, "aggregate_edges_backward_terms dbias");
+  if (rows.size() == 0 || x.cols == 0) return;
+  for (const MatrixView output : {dweight, dbias}) {
+    for (const ConstMatrixView input : {x, dy, terms.weight, terms.bias}) {
+      check_disjoint(output, input, "aggregate_edges_backward_terms: an output and an input");
+    }
+  }
+  check_disjoint(dbias, dweight, "aggregate_edges_backward_terms dbias and dweight");
+  do_aggregate_edges_backward_terms(queue, op, rows, x, terms, dy, dweight, dbias);
 }
 
 void Backend::head_dots(Queue& queue, ConstMatrixView x, ConstMatrixView vector, MatrixView out) {

@@ -20,6 +20,7 @@
 
 #include "base/trace.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/edge_terms.hpp"
 #include "kernels/pool.hpp"
 #include "kernels/views.hpp"
 #include "kernels/wire.hpp"
@@ -134,6 +135,22 @@ class Backend {
                                RowRange sources, ConstMatrixView z, ConstMatrixView t,
                                ConstMatrixView dy, ConstMatrixView coefficients,
                                const AttentionSpec& attention, MatrixView dz, MatrixView dvector);
+  // y[i, :] = sum of max(m_e, 0) over the edges e of row i, i in `rows`, with m_e of
+  // kernels/edge_terms.hpp; the operator's factors and values are not read. x [op.cols, F], y
+  // [op.rows, F]. Nothing of size edges x columns exists, here and in both halves of the gradient.
+  void aggregate_edges(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+                       const EdgeTerms& terms, MatrixView y);
+  // dx[j - sources.begin, :] = sum of dy_i over the edges e from j, each to its i, in the columns
+  // where m_e > 0. dy [op.rows, F], dx [sources.size(), F].
+  void aggregate_edges_backward_sources(Queue& queue, const SparseOperator& op,
+                                        const SourceEdges& edges, RowRange sources,
+                                        ConstMatrixView x, const EdgeTerms& terms,
+                                        ConstMatrixView dy, MatrixView dx);
+  // Along the edges of rows in `rows`, the gradients of W and b are added to dweight and dbias, of
+  // their shapes and types.
+  void aggregate_edges_backward_terms(Queue& queue, const SparseOperator& op, RowRange rows,
+                                      ConstMatrixView x, const EdgeTerms& terms, ConstMatrixView dy,
+                                      MatrixView dweight, MatrixView dbias);
   // out[i, h] = <x[i, slice h], vector[slice h]>, summed in f32 or wider. x [N, H C], vector
   // [1, H C], out [N, H], the latter two of the parameters' type.
   void head_dots(Queue& queue, ConstMatrixView x, ConstMatrixView vector, MatrixView out);
@@ -322,6 +339,16 @@ class Backend {
                                           ConstMatrixView dy, ConstMatrixView coefficients,
                                           const AttentionSpec&, MatrixView dz,
                                           MatrixView dvector) = 0;
+  virtual void do_aggregate_edges(Queue&, const SparseOperator&, RowRange, ConstMatrixView,
+                                  const EdgeTerms&, MatrixView) = 0;
+  virtual void do_aggregate_edges_backward_sources(Queue&, const SparseOperator&,
+                                                   const SourceEdges&, RowRange, ConstMatrixView,
+                                                   const EdgeTerms&, ConstMatrixView dy,
+                                                   MatrixView dx) = 0;
+  virtual void do_aggregate_edges_backward_terms(Queue&, const SparseOperator&, RowRange,
+                                                 ConstMatrixView, const EdgeTerms&,
+                                                 ConstMatrixView dy, MatrixView dweight,
+                                                 MatrixView dbias) = 0;
   virtual void do_head_dots(Queue&, ConstMatrixView, ConstMatrixView vector, MatrixView) = 0;
   virtual void do_head_dots_backward(Queue&, ConstMatrixView d, ConstMatrixView x,
                                      ConstMatrixView vector, MatrixView dx, MatrixView dvector) = 0;

@@ -141,6 +141,24 @@ inline void check_sums_through(const ActivationGradient& activation) {
                "sums through {}", to_string(activation.function));
 }
 
+inline void check_source_edges(const SourceEdges& edges, const SparseOperator& op) {
+  check_length(length(edges.row_ptr), op.cols + 1, "source edges row_ptr");
+  check_length(length(edges.targets), length(op.col_idx), "source edges targets");
+  check_length(length(edges.edges), length(op.col_idx), "source edges edges");
+}
+
+// What the aggregates with features of edges share.
+inline void check_edge_terms(const Backend& backend, const EdgeTerms& terms,
+                             const SparseOperator& op, ConstMatrixView x) {
+  check_operator(op);
+  const DType parameters = parameter_dtype(x.dtype);
+  check_shape(backend, x, op.cols, x.cols, x.dtype, "edge terms x");
+  check_shape(backend, terms.weight, terms.weight.rows, x.cols, parameters, "edge terms weight");
+  check_shape(backend, terms.bias, 1, x.cols, parameters, "edge terms bias");
+  check_length(length(terms.features), length(op.col_idx) * terms.weight.rows,
+               "edge terms features");
+}
+
 // What the operations of attention share.
 inline void check_attention(const Backend& backend, const AttentionSpec& attention,
                             const SparseOperator& op, ConstMatrixView z, ConstMatrixView t) {

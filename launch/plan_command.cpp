@@ -90,8 +90,8 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   dataset.validate();  // partitioners trust every id and value
   const DatasetInfo& info = dataset.info();
   PlanInput input;
-  input.model =
-      options.model.sized(info.features, outputs_of(info), topology.ranks(), info.relations);
+  input.model = options.model.sized(info.features, outputs_of(info), topology.ranks(),
+                                    info.relations, info.edge_features);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
@@ -110,8 +110,8 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
   const std::vector<NamedShape> shapes = read_shapes(arguments.shapes, topology.ranks());
   const GraphShape& first = shapes.front().shape;
   PlanInput input;
-  input.model =
-      options.model.sized(first.features, first.classes, topology.ranks(), first.relations);
+  input.model = options.model.sized(first.features, first.classes, topology.ranks(),
+                                    first.relations, first.edge_features);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   input.plan.dataset = first.name;
   for (const NamedShape& shape : shapes) {

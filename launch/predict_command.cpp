@@ -67,6 +67,11 @@ void run_predict(const PredictArguments& arguments) {
         fail_input("{}: it has {} types of edges, the model in {} needs {}", arguments.dataset,
                    relations, path.string(), options.model.relations);
       }
+      const std::int64_t edge_features = job.data().dataset().edge_features;
+      if (options.model.edge_features > 0 && options.model.edge_features != edge_features) {
+        fail_input("{}: its edges have {} features, the model in {} needs {}", arguments.dataset,
+                   edge_features, path.string(), options.model.edge_features);
+      }
       const Task task = job.data().dataset().task;
       if (links != (task == Task::kLinkPrediction)) {
         fail_input("{}: its task is {}, the model in {} {} links", arguments.dataset,

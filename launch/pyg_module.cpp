@@ -35,7 +35,7 @@ class Model(torch.nn.Module):
         super().__init__()
 {modules}
 
-    def forward(self, x, edge_index, edge_weight=None, edge_type=None):
+    def forward(self, x, edge_index, edge_weight=None, edge_type=None, edge_attr=None):
         """Logits [nodes, {outputs}] of x [nodes, {features}]; edge_index [2, edges] has sources and targets."""
 {checks}{forward}
 
@@ -48,16 +48,17 @@ def load():
 
 
 def read_dataset(folder):
-    """x, edge_index and, if edges have them, edge_weight and edge_type of a dataset folder of Atoll."""
+    """x, edge_index and, if edges have them, edge_weight, edge_type and edge_attr of a dataset folder of Atoll."""
     def read(name):
         return torch.from_numpy(numpy.load(pathlib.Path(folder) / f"{{name}}.npy"))
 
     x, row_ptr, source = read("features"), read("row_ptr"), read("col_idx").long()
     target = torch.repeat_interleave(torch.arange(len(x)), row_ptr.diff())
-    weighted, typed = ((pathlib.Path(folder) / name).exists()
-                       for name in ("edge_weights.npy", "edge_types.npy"))
-    return (x, torch.stack([source, target]), read("edge_weights") if weighted else None,
-            read("edge_types").long() if typed else None)
+    weights, types, features = (
+        read(name) if (pathlib.Path(folder) / f"{{name}}.npy").exists() else None
+        for name in ("edge_weights", "edge_types", "edge_features"))
+    return (x, torch.stack([source, target]), weights, None if types is None else types.long(),
+            features)
 )";
 
 using Lines = std::vector<std::string>;
@@ -229,7 +230,8 @@ class Module {
     return fmt::format(
         fmt::runtime(rows_[l]->constructor),
         fmt::arg("in", weight == nullptr ? 0 : weight->rows / weight->stacked),
-        fmt::arg("aggregator", aggregator(layer)), fmt::arg("relations", config_.relations),
+        fmt::arg("aggregator", aggregator(layer)),
+        fmt::arg("relations", config_.relations), fmt::arg("edge_features", config_.edge_features),
         fmt::arg("bases", layer.bases == 0 ? "None" : std::to_string(layer.bases)),
         fmt::arg("out", columns), fmt::arg("heads", layer.heads),
         fmt::arg("head_out", columns / layer.heads),

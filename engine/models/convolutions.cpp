@@ -13,6 +13,13 @@ namespace atl {
 
 namespace {
 
+// x or (1 + epsilon) x added to a sum over neighbours.
+Value with_own_row(Builder& builder, Value neighbours, Value x, Root root) {
+  const Value sum = builder.add(neighbours, x);
+  if (root != Root::kEpsilon) return sum;
+  return builder.add(sum, builder.scale(x, builder.scalar("epsilon", Initialisation::kZeros)));
+}
+
 // How rows of neighbours become one: a sparse product, or pooled.
 struct Neighbourhood {
   Normalisation normalisation = Normalisation::kMean;
@@ -45,10 +52,16 @@ Value weighted_convolution(Builder& builder, const ConvolutionInput& input,
     const Value own = builder.linear(x, root_weight);
     return builder.add(of_neighbours, own);
   }
-  Value sum = builder.add(neighbours.aggregate(builder, x), x);
-  if (root == Root::kEpsilon)
-    sum = builder.add(sum, builder.scale(x, builder.scalar("epsilon", Initialisation::kZeros)));
-  return builder.linear(sum, weight);
+  return builder.linear(with_own_row(builder, neighbours.aggregate(builder, x), x, root), weight);
+}
+
+// GIN's MLP behind its first product: the layer's norm and activation, and the second product.
+Value rest_of_mlp(Builder& builder, const ConvolutionInput& input, Value hidden) {
+  hidden = norm_or_bias(builder, hidden, input.options.norm, "hidden_");
+  const bool has_activation = input.options.activation != ActivationFunction::kNone;
+  hidden = builder.activate(
+      hidden, has_activation ? input.options.activation : ActivationFunction::kRelu, 0);
+  return builder.linear(hidden, builder.weight("second_weight", hidden, input.columns));
 }
 
 Root root_of(const ConvolutionInput& input, Root usual) {
@@ -108,13 +121,26 @@ Value sum_convolution(Builder& builder, const ConvolutionInput& input) {
 }
 
 Value gin_convolution(Builder& builder, const ConvolutionInput& input) {
-  Value hidden =
-      weighted_convolution(builder, input, {Normalisation::kSum}, root_of(input, Root::kIdentity));
-  hidden = norm_or_bias(builder, hidden, input.options.norm, "hidden_");
-  const bool has_activation = input.options.activation != ActivationFunction::kNone;
-  hidden = builder.activate(
-      hidden, has_activation ? input.options.activation : ActivationFunction::kRelu, 0);
-  return builder.linear(hidden, builder.weight("second_weight", hidden, input.columns));
+  return rest_of_mlp(
+      builder, input,
+      weighted_convolution(builder, input, {Normalisation::kSum}, root_of(input, Root::kIdentity)));
+}
+
+Value gine_convolution(Builder& builder, const ConvolutionInput& input) {
+  if (input.edge_features == 0) {
+    fail_option(
+        "gine: edges of the dataset have no features; give it edge_features.npy, or choose gin, "
+        "which reads none");
+  }
+  const Root root = root_of(input, Root::kIdentity);
+  if (root == Root::kLinear) {
+    fail_option("root {}: allowed with gine are usual, identity, epsilon and none",
+                to_string(root));
+  }
+  Value sum = builder.aggregate_edges(input.x, input.edge_features);
+  if (root != Root::kNone) sum = with_own_row(builder, sum, input.x, root);
+  const Value weight = builder.weight("weight", input.x, input.columns);
+  return rest_of_mlp(builder, input, builder.linear(sum, weight));
 }
 
 Value gcnii_convolution(Builder& builder, const ConvolutionInput& input) {
@@ -227,6 +253,7 @@ std::vector<ConvolutionKind>& all_kinds() {
       {"gcn", gcn_convolution},
       {"sage", sage_convolution},
       {"gin", gin_convolution},
+      {"gine", gine_convolution},
       {"mean", mean_convolution},
       {"sum", sum_convolution},
       {"none", no_convolution},

@@ -18,6 +18,7 @@ struct ConvolutionInput {
   int number = 1;              // of the layer in that run
   std::int64_t columns = 0;    // of the result
   std::int64_t relations = 0;  // types of edges that the dataset has
+  std::int64_t edge_features = 0;
   LayerOptions options = {};
 };
 
@@ -55,6 +56,9 @@ Value sum_convolution(Builder& builder, const ConvolutionInput& input);
 // GIN (Xu et al. 2019, eq. 4.1): an MLP of two layers of x + sum_j(x_j); between them the layer's
 // norm and activation (ReLU where it has none).
 Value gin_convolution(Builder& builder, const ConvolutionInput& input);
+// GINE (Hu et al. 2020, eq. 3.2 of the appendix): the same MLP of x + sum_e(relu(x_j + f_e W + b))
+// over in-edges e: j -> i with features f_e.
+Value gine_convolution(Builder& builder, const ConvolutionInput& input);
 // GCNII (Chen et al. 2020, eq. 5): z = (1 - alpha) S x + alpha first, S as gcn's; then
 // (1 - beta) z + beta z W with beta = log(theta / number + 1).
 Value gcnii_convolution(Builder& builder, const ConvolutionInput& input);

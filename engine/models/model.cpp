@@ -98,7 +98,7 @@ class Writer {
     const bool norm_before = layer.norm_place == NormPlace::kBefore;
     const Value x = norm_before ? activated(x_, layer) : x_;
     Value y = kind.make(builder_, {x, kind.reads_first ? run_first_ : kNoValue, number_, columns,
-                                   config_.relations, layer});
+                                   config_.relations, config_.edge_features, layer});
     // Functions of a user's own program may give anything.
     const std::int64_t given = builder_.has_rows(y) ? builder_.columns(y) : 0;
     if (given != columns) {
@@ -249,11 +249,12 @@ ModelDescription describe_options(const ModelConfig& config) {
 }  // namespace
 
 ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
-                               std::int64_t edge_types) const {
+                               std::int64_t edge_types, std::int64_t edge_columns) const {
   ModelConfig result = *this;
   result.features = feature_columns;
   result.outputs = logits;
   result.relations = edge_types;
+  result.edge_features = edge_columns;
   if (recompute_all) result.recomputation = Recomputation::of_all_pairs(ranks);
   return result;
 }
@@ -295,6 +296,10 @@ bool reads_relations(const ModelConfig& config) {
   return std::ranges::any_of(program.operations, [](const Operation& op) {
     return op.kind == OpKind::kAggregateRelations;
   });
+}
+
+bool reads_edge_features(const ModelConfig& config) {
+  return reads_edge_features(model_program(config, Pass::kEvaluation));
 }
 
 bool can_recompute(const ModelConfig& config) {

@@ -22,9 +22,10 @@ struct ModelConfig : LayerOptions {
   std::string kind = "gcn";  // see model_kinds()
   int layers = 3;
   std::int64_t hidden = 256;
-  std::int64_t features = 0;   // input columns
-  std::int64_t outputs = 0;    // logits per node
-  std::int64_t relations = 0;  // types of edges
+  std::int64_t features = 0;       // input columns
+  std::int64_t outputs = 0;        // logits per node
+  std::int64_t relations = 0;      // types of edges
+  std::int64_t edge_features = 0;  // columns
   double input_dropout = 0;
   InputLayerChoice input_layer = InputLayerChoice::kAuto;
   HeadChoice head = HeadChoice::kAuto;
@@ -43,7 +44,7 @@ struct ModelConfig : LayerOptions {
 
   // The model for a dataset, on so many ranks.
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
-                    std::int64_t edge_types = 0) const;
+                    std::int64_t edge_types = 0, std::int64_t edge_columns = 0) const;
 };
 
 std::vector<std::string> model_kinds();  // "gcn", "sage", ...
@@ -64,6 +65,8 @@ Program model_program(const ModelConfig& config, Pass pass);
 
 // True if it tells types of edges apart.
 bool reads_relations(const ModelConfig& config);
+// True if it reads features of edges.
+bool reads_edge_features(const ModelConfig& config);
 
 // True if halo rows of the first layer's output can be computed, in the orders of `config`.
 bool can_recompute(const ModelConfig& config);

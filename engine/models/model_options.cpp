@@ -221,6 +221,7 @@ Json trace_json(const ModelConfig& model) {
   json["features"] = model.features;
   json["outputs"] = model.outputs;
   if (model.relations > 0) json["relations"] = model.relations;
+  if (model.edge_features > 0) json["edge_features"] = model.edge_features;
   return json;
 }
 
@@ -230,6 +231,9 @@ ModelConfig read_trace_model(const Json& json, const std::filesystem::path& plac
   model.outputs = json_field<std::int64_t>(json, "outputs", place);
   if (json.contains("relations")) {
     model.relations = json_field<std::int64_t>(json, "relations", place);
+  }
+  if (json.contains("edge_features")) {
+    model.edge_features = json_field<std::int64_t>(json, "edge_features", place);
   }
   for (const ModelRow& row : model_options()) {
     if (row.plan != PlanRole::kMadeFor) continue;

@@ -219,7 +219,10 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
     case OpKind::kAttendSources:
     case OpKind::kPool:
     case OpKind::kPoolTargets:
-    case OpKind::kPoolSources: {
+    case OpKind::kPoolSources:
+    case OpKind::kAggregateEdges:
+    case OpKind::kEdgesSources:
+    case OpKind::kEdgesTerms: {
       // Rows of neighbours are gathered as by a sparse product, with more work on each.
       const std::int64_t edges = shape.edges_in(call.rows);
       const std::int64_t columns =

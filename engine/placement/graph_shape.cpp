@@ -36,8 +36,8 @@ class ShapeReader {
  public:
   ShapeReader(const Json& json, const std::string& place)
       : root_(json, place,
-              {"format", "name", "nodes", "edges", "features", "classes", "relations", "partition",
-               "parts", "forward_rows", "backward_rows"}) {}
+              {"format", "name", "nodes", "edges", "features", "classes", "relations",
+               "edge_features", "partition", "parts", "forward_rows", "backward_rows"}) {}
 
   GraphShape read() {
     const Json& format = root_.required("format", std::to_string(kShapeFormat));
@@ -48,6 +48,9 @@ class ShapeReader {
     shape_.features = root_.whole("features", 1, kMostColumns);
     shape_.classes = root_.whole("classes", 1, kMostColumns);
     if (root_.has("relations")) shape_.relations = root_.whole("relations", 1, kMostRelations);
+    if (root_.has("edge_features")) {
+      shape_.edge_features = root_.whole("edge_features", 1, kMostColumns);
+    }
     const Json& parts = root_.required("parts", "lists of parts, and objects for equal parts");
     if (parts.is_array() && !parts.empty() && parts.size() <= kMaxParts) {
       read_parts(parts);
@@ -237,6 +240,7 @@ Json to_json(const GraphShape& shape) {
                {"parts", parts},
                {"forward_rows", quality.at("forward_rows")}};
   if (shape.relations > 0) json["relations"] = shape.relations;
+  if (shape.edge_features > 0) json["edge_features"] = shape.edge_features;
   if (shape.quality.backward_rows != shape.quality.forward_rows) {
     json["backward_rows"] = quality.at("backward_rows");
   }

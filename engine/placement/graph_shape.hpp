@@ -13,10 +13,11 @@ namespace atl {
 struct GraphShape {
   std::string name;
   std::int64_t nodes = 0;
-  std::int64_t edges = 0;      // stored: an undirected edge counts twice
-  std::int64_t features = 0;   // input columns
-  std::int64_t classes = 0;    // output columns: 1 for a binary task
-  std::int64_t relations = 0;  // types of edges
+  std::int64_t edges = 0;          // stored: an undirected edge counts twice
+  std::int64_t features = 0;       // input columns
+  std::int64_t classes = 0;        // output columns: 1 for a binary task
+  std::int64_t relations = 0;      // types of edges
+  std::int64_t edge_features = 0;  // columns
   PartitionOptions partition;
   // Equal shares; without cut_edges and costs, which a plan does not need.
   PartitionQuality quality;

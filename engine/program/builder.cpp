@@ -119,7 +119,7 @@ int Builder::next_channel() {
 
 Value Builder::aggregate(Normalisation normalisation, Value x) {
   ATOLL_ASSERT(normalisation != Normalisation::kEdges && normalisation != Normalisation::kRelations,
-               "see attend(), pool() and aggregate_relations()");
+               "see attend(), pool(), aggregate_edges() and aggregate_relations()");
   return append_aggregate({.kind = OpKind::kAggregate, .normalisation = normalisation}, x);
 }
 
@@ -145,15 +145,32 @@ Value Builder::append_aggregate(Operation op, Value x) {
   made.order.cache_aggregate = constant && keeps_aggregates();
   op.constant = made.order.cache_aggregate;
   op.columns = columns(x) * op.relations;
-  if (program_.at(x).kind == OpKind::kFeatures) {
-    if (copy_ == kNoValue) {
-      copy_ = append(
-          {.kind = OpKind::kCopy, .inputs = {x}, .columns = columns(x), .constant = constant});
-    }
-    x = copy_;
-  }
-  op.inputs = {x};
+  op.inputs = {with_halo(x)};
   return append(std::move(op));
+}
+
+Value Builder::with_halo(Value x) {
+  if (program_.at(x).kind != OpKind::kFeatures) return x;
+  if (copy_ == kNoValue) {
+    copy_ = append(
+        {.kind = OpKind::kCopy, .inputs = {x}, .columns = columns(x), .constant = is_constant(x)});
+  }
+  return copy_;
+}
+
+Value Builder::aggregate_edges(Value x, std::int64_t features) {
+  ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
+  const int channel = next_channel();
+  const std::int64_t columns = this->columns(x);
+  const Value weight = parameter("edge_weight", features, columns, Initialisation::kGlorotUniform);
+  const Value bias = parameter("edge_bias", 1, columns, Initialisation::kZeros);
+  return append({.kind = OpKind::kAggregateEdges,
+                 .inputs = {with_halo(x), weight, bias},
+                 .columns = columns,
+                 .parameter = program_.at(weight).parameter,
+                 .second_parameter = program_.at(bias).parameter,
+                 .normalisation = Normalisation::kEdges,
+                 .channel = channel});
 }
 
 Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector) {
@@ -329,8 +346,8 @@ Value Builder::batch_norm(Value x, const std::string& name) {
   return append_part(OpKind::kNormalise, {x});
 }
 
-// Backward reads the rows of neighbours that came for attention and pooling once more: other
-// messages must not have overwritten them.
+// Backward reads the rows of neighbours that came for some aggregates once more: other messages
+// must not have overwritten them.
 void Builder::check_read_again() const {
   std::map<Value, int> aggregates;
   for (const Operation& op : program_.operations) {
@@ -338,13 +355,11 @@ void Builder::check_read_again() const {
   }
   for (Value v = 0; v < program_.size(); ++v) {
     const Operation& op = program_.at(v);
-    const bool reads_again = op.kind == OpKind::kAttend || op.kind == OpKind::kPool;
-    if (!reads_again || aggregates[op.inputs[0]] == 1) continue;
+    if (!op.keeps_halo() || aggregates[op.inputs[0]] == 1) continue;
     fail_option(
-        "--model: {} of layer {} reads a value that {} aggregates read; allowed is one: give each "
-        "a product of its own",
-        op.kind == OpKind::kPool ? "pooling" : "attention", program_.scope_of(v).layer,
-        aggregates[op.inputs[0]]);
+        "--model: '{}' of layer {} reads a value that {} aggregates read; allowed is one: give "
+        "each a product of its own",
+        traits_of(op.kind).name, program_.scope_of(v).layer, aggregates[op.inputs[0]]);
   }
 }
 

@@ -54,6 +54,9 @@ class Builder {
   Value aggregate_relations(Value x, std::int64_t relations);
   // What in-neighbours have in each column, pooled. No other aggregate may read x.
   Value pool(const PoolSpec& spec, Value x);
+  // The sum over in-edges e: j -> i of relu(x_j + f_e W + b), where f_e are so many features of the
+  // edge: parameters "edge_weight" and "edge_bias". x is a value that no other aggregate reads.
+  Value aggregate_edges(Value x, std::int64_t features);
   // S x W: (S x) W or S (x W), as the layer's order says: the one that a plan fixes, or that which
   // moves fewer columns across the cut in one epoch, backward included, and at a tie keeps less
   // memory.
@@ -99,6 +102,7 @@ class Builder {
  private:
   Value append(Operation operation);
   Value append_aggregate(Operation op, Value x);
+  Value with_halo(Value x);  // x, or a copy of the features with room for halo rows
   Value parameter(const std::string& name, std::int64_t rows, std::int64_t columns,
                   Initialisation initialisation);
   std::string own(const std::string& name) const;  // "layers.0.bias"

@@ -168,6 +168,8 @@ class Differentiation {
         return through_relations(op, dy, columns);
       case OpKind::kPool:
         return through_pool(op, reader, dy);
+      case OpKind::kAggregateEdges:
+        return through_edges(op, dy);
       case OpKind::kLayerNorm:
         return append({.kind = OpKind::kLayerNormBackward,
                        .inputs = {dy, v, op.inputs[1]},
@@ -277,6 +279,24 @@ class Differentiation {
     return append(part);
   }
 
+  Operation part_of_edges(OpKind kind, const Operation& aggregate,
+                          std::vector<Value> gradients) const {
+    gradients.insert(gradients.end(), aggregate.inputs.begin(), aggregate.inputs.end());
+    return {.kind = kind,
+            .inputs = std::move(gradients),
+            .columns = aggregate.columns,
+            .parameter = aggregate.parameter,
+            .second_parameter = aggregate.second_parameter,
+            .normalisation = aggregate.normalisation,
+            .direction = Direction::kBackward,
+            .channel = aggregate.channel};
+  }
+
+  Value through_edges(const Operation& aggregate, Value dy) {
+    const Value halo = append(part_of_edges(OpKind::kEdgesHalo, aggregate, {dy}));
+    return append(part_of_edges(OpKind::kEdgesSources, aggregate, {halo, dy}));
+  }
+
   Value through_batch_norm(const Operation& normalise, Value dy, Value x) {
     Operation part{.columns = normalise.columns,
                    .parameter = normalise.parameter,
@@ -312,6 +332,8 @@ class Differentiation {
                op.kind == OpKind::kHeadDots) {
       // On the way to the gradient of what it normalises, unless that needs none.
       if (!has_gradient(op.inputs[0])) gradient_through(v, 0);
+    } else if (op.kind == OpKind::kAggregateEdges) {
+      append(part_of_edges(OpKind::kEdgesTerms, op, {dy}));
     } else if (op.kind == OpKind::kScale) {
       append({.kind = OpKind::kScaleGradient,
               .inputs = {op.inputs[0], dy},

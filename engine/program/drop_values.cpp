@@ -68,13 +68,10 @@ class Dropper {
           op.needs_messages() || (op.added_to != kNoValue && aggregates(op.added_to));
       if (dropping_.keeps_aggregates && is_aggregated) keep(v);
       // Backward reads rows of neighbours again: they came with messages.
-      if (op.kind == OpKind::kPool) {
-        keep(op.inputs.front());
-        keep(v);
-      }
-      if (op.kind != OpKind::kAttend) continue;
+      if (!op.keeps_halo()) continue;
+      if (op.kind == OpKind::kPool) keep(v);
       keep(op.inputs.front());
-      keep(op.inputs.back());
+      if (op.kind == OpKind::kAttend) keep(op.inputs.back());
     }
     for (const Value output : program_.outputs) keep(output);
     // Also what another run reads, or what comes after the layers.

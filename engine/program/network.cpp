@@ -40,6 +40,9 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
         rank.backend, rank.queue, graph, op.normalisation, options.recomputation, op.relations);
     if (op.constant) computed_halo_ = operators_[op.normalisation]->computed_halo();
   }
+  if (reads_edge_features(training)) {
+    edge_features_ = {rank.backend, rank.queue, graph.forward.edge_features};
+  }
   rows_ = {.inner = graph.inner(),
            .forward_halo = graph.forward.halo.halo_rows(),
            .backward_halo = graph.backward.halo.halo_rows(),
@@ -350,6 +353,12 @@ void Network::run_call(const Execution& execution, const Call& call) {
     case OpKind::kRelationsSources:
       run_relations(execution, call);
       return;
+    case OpKind::kAggregateEdges:
+    case OpKind::kEdgesHalo:
+    case OpKind::kEdgesSources:
+    case OpKind::kEdgesTerms:
+      run_edges(execution, call);
+      return;
     case OpKind::kHeadDots:
       rank_.backend.head_dots(rank_.queue, rows(input(0)), row_vector(op.parameter),
                               rows(call.value));
@@ -635,6 +644,42 @@ void Network::add_returned_rows(const Execution& execution, const Call& call) {
   rank_.backend.spmm(rank_.queue, operators_.at(op.normalisation)->halo_return()->sums(),
                      range_of(call.rows), whole(pass, op.inputs[0]), 1,
                      whole(pass, call.value).rows_in({0, rows_.inner}));
+}
+
+// Inputs: see Builder::aggregate_edges and Differentiation.
+void Network::run_edges(const Execution& execution, const Call& call) {
+  const Pass& pass = execution.pass;
+  const Operation& op = pass.program.at(call.value);
+  const GraphOperators& operators = *operators_.at(op.normalisation);
+  const HaloReturn& back = *operators.halo_return();
+  const SparseOperator& matrix = operators.forward().matrix;
+  const RowRange range = range_of(call.rows);
+  const auto inner = [&](Value value) { return whole(pass, value).rows_in({0, rows_.inner}); };
+  const MatrixView x = whole(pass, op.inputs[op.inputs.size() - 3]);
+  const EdgeTerms terms{edge_features_.span(), parameters_.value(op.parameter),
+                        parameters_.value(op.second_parameter)};
+  switch (op.kind) {
+    case OpKind::kAggregateEdges:
+      rank_.backend.aggregate_edges(rank_.queue, matrix, range, x, terms, inner(call.value));
+      return;
+    case OpKind::kEdgesTerms:
+      rank_.backend.aggregate_edges_backward_terms(
+          rank_.queue, matrix, range, x, terms, inner(op.inputs[0]),
+          parameters_.gradient(op.parameter), parameters_.gradient(op.second_parameter));
+      return;
+    case OpKind::kEdgesHalo:
+      // Only marginal rows have halo rows among their sources.
+      if (call.rows == Rows::kCentral || x.rows == rows_.inner) return;
+      rank_.backend.aggregate_edges_backward_sources(
+          rank_.queue, matrix, back.edges(), {rows_.inner, x.rows}, x, terms, inner(op.inputs[0]),
+          whole(pass, call.value).rows_in({0, rows_.forward_halo}));
+      return;
+    default:
+      rank_.backend.aggregate_edges_backward_sources(rank_.queue, matrix, back.edges(), range, x,
+                                                     terms, inner(op.inputs[1]),
+                                                     inner(call.value).rows_in(range));
+      add_returned_rows(execution, call);
+  }
 }
 
 void Network::run_small(const Execution& execution, const Operation& op) {

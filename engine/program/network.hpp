@@ -130,6 +130,7 @@ class Network {
   void run_relations(const Execution& execution, const Call& call);
   void run_pool(const Execution& execution, const Call& call);
   void add_returned_rows(const Execution& execution, const Call& call);
+  void run_edges(const Execution& execution, const Call& call);
   // A parameter with a row per head, and its gradient, as one row.
   ConstMatrixView row_vector(int parameter);
   MatrixView row_gradient(int parameter);
@@ -157,6 +158,7 @@ class Network {
   const Rank& rank_;
   ConstMatrixView features_;
   std::map<Normalisation, std::unique_ptr<GraphOperators>> operators_;
+  ConstDeviceArray<float> edge_features_;  // empty where nothing reads them
   const ComputedHalo* computed_halo_ = nullptr;
   RankRows rows_;
   RowRange central_, marginal_;

@@ -43,6 +43,10 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"pool backward, targets", Reach::kRow, true, false},
     {"pool backward, halo rows", Reach::kRow, true, false, RowsOf::kHalo},
     {"pool backward, sources", Reach::kHalo, true, false},
+    {"aggregate edges", Reach::kHalo, true, false},
+    {"edges backward, halo rows", Reach::kRow, true, false, RowsOf::kHalo},
+    {"edges backward, sources", Reach::kHalo, true, false},
+    {"edges backward, terms", Reach::kSum, false, false},
     {"layer norm", Reach::kRow, true, false},
     {"layer norm backward", Reach::kRow, true, true},
     {"moments", Reach::kWhole, false, false},
@@ -85,6 +89,11 @@ ParameterSizes parameter_sizes(const Program& program, bool pads_operands) {
     p.composition.present() ? sizes.add_composed(p.rows, p.columns) : sizes.add(p.rows, p.columns);
   }
   return sizes;
+}
+
+bool reads_edge_features(const Program& program) {
+  return std::ranges::any_of(
+      program.operations, [](const Operation& op) { return op.kind == OpKind::kAggregateEdges; });
 }
 
 std::int64_t weight_rows(const Program& program, const Operation& product) {
@@ -133,7 +142,9 @@ std::string to_string(const Program& program, Value value) {
     if (op.pool.kind == PoolKind::kSoftmax) text += fmt::format(" of {} x", op.pool.temperature);
     text += fmt::format(" channel {}", op.channel);
   }
-  if (op.returns_rows()) text += fmt::format(" channel {}", op.channel);
+  if (op.returns_rows() || op.kind == OpKind::kAggregateEdges) {
+    text += fmt::format(" channel {}", op.channel);
+  }
   for (const Value input : op.inputs) text += fmt::format(" %{}", input);
   if (op.kind == OpKind::kCombine && !adds) {
     text += fmt::format(" times {}", op.first_factor);

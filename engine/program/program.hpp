@@ -57,6 +57,11 @@ enum class OpKind : std::uint8_t {
   // The other half in two parts, as attention's.
   kPoolHalo,
   kPoolSources,
+  kAggregateEdges,  // sum of rows with what features of edges add to them (Backend)
+  // Its gradient: in two parts, as attention's; and adds to those of what multiplies features.
+  kEdgesHalo,
+  kEdgesSources,
+  kEdgesTerms,
   kLayerNorm,          // Ba et al. 2016
   kLayerNormBackward,  // dx; adds to the gradients of gamma and beta
   // Batch norm (Ioffe & Szegedy 2015) with statistics over all ranks, see Backend.
@@ -143,10 +148,11 @@ struct Operation {
   int scope = 0;
   // Of constants alone: computed once, by the first pass (Program::constants).
   bool constant = false;
-  int parameter = -1;         // read, or whose gradient is added to
-  int second_parameter = -1;  // of a norm: parameter is gamma's, this is beta's
-  int norm = -1;              // which batch norm
-  bool transposed = false;    // linear: by W^T
+  int parameter = -1;  // read, or whose gradient is added to
+  // Of a norm: parameter is gamma's, this is beta's. Of kAggregateEdges: a weight's and a bias's.
+  int second_parameter = -1;
+  int norm = -1;            // which batch norm
+  bool transposed = false;  // linear: by W^T
   // Of a weight: the first of its rows that it multiplies with; as many as its input has columns.
   std::int64_t first_row = 0;
   // An aggregate: by which operator, and the number of its messages in order of the forward pass,
@@ -186,10 +192,14 @@ struct Operation {
   // forward ones (HaloReturn).
   bool returns_rows() const {
     return kind == OpKind::kAttendSources || kind == OpKind::kRelationsSources ||
-           kind == OpKind::kPoolSources;
+           kind == OpKind::kPoolSources || kind == OpKind::kEdgesSources;
   }
   // Columns of the rows that travel for it.
   std::int64_t message_columns() const { return columns / relations; }
+  // True if backward reads the rows of neighbours again that came for it.
+  bool keeps_halo() const {
+    return kind == OpKind::kAttend || kind == OpKind::kPool || kind == OpKind::kAggregateEdges;
+  }
   // From one row of its value to the next, in elements of its type.
   std::int64_t stride() const { return packed ? columns : padded_columns(columns); }
   bool operator==(const Operation&) const = default;
@@ -276,6 +286,8 @@ inline bool is_made_again(const Program& program, Value v) {
 
 // What its parameters take; pads_operands: see ParameterSizes.
 ParameterSizes parameter_sizes(const Program& program, bool pads_operands);
+
+bool reads_edge_features(const Program& program);
 
 // How many rows of its weight a product reads, or a weight gradient adds to.
 std::int64_t weight_rows(const Program& program, const Operation& product);

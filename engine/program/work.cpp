@@ -128,6 +128,27 @@ SpanWork pool_work(const Operation& op, Rows rows, const RankShape& shape, DType
                         by_source ? wide : 0, static_cast<double>(shape.rows_in(rows) * beside));
 }
 
+// Of the parts of an aggregate of edges, as of attention's.
+SpanWork edges_work(const Program& program, const Operation& op, Rows rows, const RankShape& shape,
+                    DType dtype) {
+  if (op.kind == OpKind::kEdgesHalo) return {};
+  const auto features =
+      static_cast<int>(program.parameters[static_cast<std::size_t>(op.parameter)].rows);
+  const std::int64_t feature_bytes = features * bytes_of(DType::kF32);
+  const auto one = static_cast<double>(shape.rows_in(rows) * op.columns * bytes_of(dtype));
+  const std::int64_t with_halo = shape.rows.inner + shape.rows.forward_halo;
+  const SparseRows sparse{.rows = static_cast<double>(shape.rows_in(rows)),
+                          .edges = static_cast<double>(shape.edges_in(rows)),
+                          .columns = with_halo};
+  if (op.kind == OpKind::kEdgesSources) {
+    return attention_work(sparse, counted(shape.rows.inner, op.columns, dtype), features + 1,
+                          8 + feature_bytes, 2 * one);
+  }
+  const int products = op.kind == OpKind::kAggregateEdges ? features + 1 : 2 * (features + 1);
+  return attention_work(sparse, counted(with_halo, op.columns, dtype), products, feature_bytes,
+                        one);
+}
+
 SpanWork step_work(const Program& program, DType dtype) {
   const DType wide = parameter_dtype(dtype);
   const std::int64_t elements = parameter_sizes(program, /*pads_operands=*/false).values();
@@ -170,6 +191,11 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kPoolHalo:
     case OpKind::kPoolSources:
       return pool_work(op, call.rows, shape, dtype);
+    case OpKind::kAggregateEdges:
+    case OpKind::kEdgesHalo:
+    case OpKind::kEdgesSources:
+    case OpKind::kEdgesTerms:
+      return edges_work(program, op, call.rows, shape, dtype);
     case OpKind::kHeadDots:
       return streaming_work({counted(rows, program.at(op.inputs[0]).columns, dtype),
                              counted(rows, op.columns, parameter_dtype(dtype))});

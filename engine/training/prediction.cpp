@@ -123,6 +123,7 @@ void read_sizes(const Json& metadata, const SafetensorsFile& file,
   model.features = read("features");
   model.outputs = read("outputs");
   if (metadata.contains("relations")) model.relations = read("relations");
+  if (metadata.contains("edge_features")) model.edge_features = read("edge_features");
 }
 
 // Says more than the option's own check: the model may be of another program.

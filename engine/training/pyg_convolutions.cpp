@@ -94,6 +94,23 @@ const std::vector<PygConvolution>& pyg_convolutions() {
                    {"bias", "nn.3.bias"},
                    {"epsilon", "eps"}},
        .has_epsilon = true},
+      {.convolution = "gine",
+       .import = "GINEConv",
+       .constructor =
+           "GINEConv(torch.nn.Sequential(torch.nn.Linear({in}, {out}, bias={hidden_bias}), "
+           "{hidden_norm}, {activation}, torch.nn.Linear({out}, {out}, bias={bias})), "
+           "eps={epsilon}, train_eps={trains_epsilon}, edge_dim={edge_features})",
+       .call = "{conv}({x}, edge_index, edge_attr)",
+       .roots = {Root::kNone, Root::kIdentity, Root::kEpsilon},
+       .tensors = {{"edge_weight", "lin.weight"},
+                   {"edge_bias", "lin.bias"},
+                   {"weight", "nn.0.weight"},
+                   {"hidden_bias", "nn.0.bias"},
+                   {"hidden_norm", "nn.1"},
+                   {"second_weight", "nn.3.weight"},
+                   {"bias", "nn.3.bias"},
+                   {"epsilon", "eps"}},
+       .has_epsilon = true},
       {.convolution = "gcnii",
        .import = "GCN2Conv",
        .constructor = "GCN2Conv({out}, alpha={alpha}, theta={theta}, layer={number})",

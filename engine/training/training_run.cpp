@@ -227,6 +227,9 @@ class Run {
                      {"outputs", trainer_.model().outputs},
                      {"epoch", best_.epoch}};
     if (reads_relations(trainer_.model())) metadata["relations"] = trainer_.model().relations;
+    if (reads_edge_features(trainer_.model())) {
+      metadata["edge_features"] = trainer_.model().edge_features;
+    }
     // Of classes a prediction asks the dataset, which says how many labels a node has.
     if (const Task task = data_.dataset().task;
         task == Task::kRegression || task == Task::kLinkPrediction) {

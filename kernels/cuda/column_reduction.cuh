@@ -136,8 +136,8 @@ template <typename Op, typename Finish>
 void sum_columns(const Launch& where, std::int64_t rows, std::int64_t cols, const Op& op,
                  const Finish& finish, double* partials) {
   const Walk walk = make_walk(cols, Op::kUnit);
-  static_assert(kPartialsBytes >= Op::kSums * std::int64_t{sizeof(double)} * kReductionCols);
   const std::int64_t held = kPartialsBytes / (Op::kSums * std::int64_t{sizeof(double)} * cols);
+  ATOLL_ASSERT(held >= 1, "{} sums of {} columns", Op::kSums, cols);
   const std::int64_t most =
       std::max<std::int64_t>(std::min(kReductionBlocks / walk.tiles, held), 1);
   const Chunks chunks = make_chunks(rows, std::int64_t{walk.rows} * Op::kBatch, most);

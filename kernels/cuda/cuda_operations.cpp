@@ -30,6 +30,25 @@ void CudaBackend::do_attend_backward_sources(Queue& queue, const SparseOperator&
                                 attention, dz, dvector);
 }
 
+void CudaBackend::do_aggregate_edges(Queue& queue, const SparseOperator& op, RowRange rows,
+                                     ConstMatrixView x, const EdgeTerms& terms, MatrixView y) {
+  cuda::aggregate_edges(use(queue).launch(), op, rows, x, terms, y);
+}
+
+void CudaBackend::do_aggregate_edges_backward_sources(Queue& queue, const SparseOperator& op,
+                                                      const SourceEdges& edges, RowRange sources,
+                                                      ConstMatrixView x, const EdgeTerms& terms,
+                                                      ConstMatrixView dy, MatrixView dx) {
+  cuda::aggregate_edges_backward_sources(use(queue).launch(), op, edges, sources, x, terms, dy, dx);
+}
+
+void CudaBackend::do_aggregate_edges_backward_terms(Queue& queue, const SparseOperator& op,
+                                                    RowRange rows, ConstMatrixView x,
+                                                    const EdgeTerms& terms, ConstMatrixView dy,
+                                                    MatrixView dweight, MatrixView dbias) {
+  cuda::aggregate_edges_backward_terms(use(queue).launch(), op, rows, x, terms, dy, dweight, dbias);
+}
+
 void CudaBackend::do_head_dots(Queue& queue, ConstMatrixView x, ConstMatrixView vector,
                                MatrixView out) {
   cuda::head_dots(use(queue).launch(), x, vector, out);

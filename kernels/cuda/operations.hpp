@@ -9,6 +9,7 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/edge_terms.hpp"
 #include "kernels/pool.hpp"
 #include "kernels/views.hpp"
 #include "kernels/wire.hpp"
@@ -73,6 +74,16 @@ void quantize_rows(const Launch& where, ConstMatrixView x, const PackList& list,
                    std::span<std::byte> packets, const PackTrace& trace);
 void dequantize_rows(const Launch& where, std::span<const std::byte> packets,
                      const UnpackList& list, MatrixView y);
+
+// edges.cu
+void aggregate_edges(const Launch& where, const SparseOperator& op, RowRange rows,
+                     ConstMatrixView x, const EdgeTerms& terms, MatrixView y);
+void aggregate_edges_backward_sources(const Launch& where, const SparseOperator& op,
+                                      const SourceEdges& edges, RowRange sources, ConstMatrixView x,
+                                      const EdgeTerms& terms, ConstMatrixView dy, MatrixView dx);
+void aggregate_edges_backward_terms(const Launch& where, const SparseOperator& op, RowRange rows,
+                                    ConstMatrixView x, const EdgeTerms& terms, ConstMatrixView dy,
+                                    MatrixView dweight, MatrixView dbias);
 
 // reduction.cu. All sums go through the workspace, in an order that depends on the shape alone.
 void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out,

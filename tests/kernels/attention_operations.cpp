@@ -184,6 +184,52 @@ Outputs run_pool_backward(Harness& h, std::int64_t rows, std::int64_t cols, Pool
   return outputs;
 }
 
+// Numbers of which no sum is 0: where a term is cut off, no rounding decides.
+std::vector<float> quarters(std::int64_t count, std::uint64_t seed, float shift = 0) {
+  std::vector<float> values;
+  for (const std::int32_t value : random_integers(count, 9, seed)) {
+    values.push_back(static_cast<float>(value - 4) / 4 + shift);
+  }
+  return values;
+}
+
+struct EdgeCase {
+  std::int64_t features = 3;
+  bool part = false;
+};
+
+// Forward, along sources, and the gradients of what multiplies features.
+Outputs run_aggregate_edges(Harness& h, std::int64_t rows, std::int64_t cols,
+                            const EdgeCase& which) {
+  const TestGraph graph = attention_graph(rows, 300);
+  const SparseOperator op = upload(h, graph);
+  const HostSourceEdges by_source(graph.row_ptr, graph.col_idx, graph.cols);
+  const SourceEdges edges = upload(h, by_source);
+  const auto nnz = static_cast<std::int64_t>(graph.col_idx.size());
+  std::vector<float> features = quarters(nnz * which.features, 2);
+  for (float& value : features) value = std::round(value);
+  const EdgeTerms terms{h.input_span(features),
+                        h.input<float>(which.features, cols, quarters(which.features * cols, 3)),
+                        h.input<float>(1, cols, quarters(cols, 4, 0.125F))};
+  const ConstMatrixView x = h.input(graph.cols, cols, quarters(graph.cols * cols, 1));
+  const ConstMatrixView dy = h.input(rows, cols, random_floats(rows * cols, 5));
+  const MatrixView y = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 6));
+  const MatrixView dweight =
+      h.matrix<float>(which.features, cols, Use::kInOut, random_floats(which.features * cols, 7));
+  const MatrixView dbias = h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 8));
+  for (const RowRange range : ranges_of(rows, which.part)) {
+    h.backend().aggregate_edges(h.queue(), op, range, x, terms, y);
+    h.backend().aggregate_edges_backward_terms(h.queue(), op, range, x, terms, dy, dweight, dbias);
+  }
+  Outputs outputs{h.result(y), h.result(dweight), h.result(dbias)};
+  for (const RowRange range : ranges_of(graph.cols, which.part)) {
+    const MatrixView dx = h.output(range.size(), cols);
+    h.backend().aggregate_edges_backward_sources(h.queue(), op, edges, range, x, terms, dy, dx);
+    outputs.push_back(h.result(dx));
+  }
+  return outputs;
+}
+
 Outputs run_head_dots(Harness& h, std::int64_t rows, std::int64_t cols, Heads heads) {
   const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
   const ConstMatrixView vector = h.input<float>(1, cols, random_floats(cols, 2));
@@ -276,6 +322,8 @@ std::vector<Operation> attention_operations() {
     add(std::string("pool") + name, run_pool, spec.kind == PoolKind::kSoftmax ? 5e-6 : 0, spec);
     add(std::string("pool_backward") + name, run_pool_backward, 2e-5, spec);
   }
+  add("aggregate_edges", run_aggregate_edges, 2e-5, EdgeCase{});
+  add("aggregate_edges_part", run_aggregate_edges, 2e-5, EdgeCase{.features = 9, .part = true});
   add("pair_dots", run_pair_dots, 5e-6, Heads::kOne);
   return list;
 }

@@ -59,6 +59,9 @@ MODELS = [words.split() for words in (
     "--model sage --aggregator max --norm batch",
     "--model sage --aggregator softmax --temperature 2 --root none",
     "--model sage --aggregator sum",
+    "--model gine",
+    "--model gine --norm layer --activation elu --root epsilon",
+    "--model gine --root none --skip linear --head linear --layers 3",
     "--model rgcn",
     "--model rgcn --bases 2 --norm layer --skip linear --root none",
     "--model-file model.toml")]
@@ -109,6 +112,7 @@ def write_dataset(folder, directed, weighted, task, typed=False):
         arrays["edge_weights"] = adjacency[rows, columns].astype(np.float32)
     if typed:
         arrays["edge_types"] = ((rows + 2 * columns) % 3).astype(np.uint8)
+        arrays["edge_features"] = random.standard_normal((len(rows), 4)).astype(np.float32)
     folder.mkdir()
     for name, values in arrays.items():
         np.save(folder / f"{name}.npy", values)
@@ -123,7 +127,8 @@ DATASETS = {"plain": (False, False, "single-label"), "directed": (True, False, "
 
 
 def sets_for(options):
-    return ["typed"] if "rgcn" in options else DATASETS
+    """Datasets for a model: with types and features of edges where it reads them."""
+    return ["typed"] if "rgcn" in options or "gine" in options else DATASETS
 
 
 class ExportTest(unittest.TestCase):
@@ -182,7 +187,7 @@ class ExportTest(unittest.TestCase):
             if "batch" in options or "--model-file" in options:
                 continue  # its statistics move with the epoch that a run has at least
             name = f"run-{number}"
-            dataset = "typed" if "rgcn" in options else "weighted"
+            dataset = "typed" if sets_for(options) == ["typed"] else "weighted"
             self.train(dataset, name, *options)
             self.atoll("export", name, "--out", f"{name}-pyg")
             module = self.load(f"{name}-pyg")

@@ -281,6 +281,22 @@ Matrix relational(const Graph& graph, const Matrix& x, const Matrix& weight) {
   return y;
 }
 
+// Hu et al. 2020: what PyTorch Geometric's GINEConv sums up.
+Matrix with_edge_features(const Graph& graph, const Matrix& x, const Matrix& weight,
+                          const Matrix& bias) {
+  Matrix y(x.rows, x.cols);
+  for (const Edge& edge : graph.edges) {
+    for (int c = 0; c < x.cols; ++c) {
+      double sum = x(edge.from, c) + bias(0, c);
+      for (int k = 0; k < weight.rows; ++k) {
+        sum += edge.features[static_cast<std::size_t>(k)] * weight(k, c);
+      }
+      y(edge.to, c) += std::max(sum, 0.0);
+    }
+  }
+  return y;
+}
+
 // Without bias. first: what the first of `number` layers alike up to this one got.
 Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, const Graph& graph,
                    const Matrix& x, const Matrix& first, int number, Mode mode) {
@@ -303,15 +319,20 @@ Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, 
         graph, x, has_bases ? composed(tensor("coefficients"), tensor("bases")) : tensor("weight"));
     return layer.root == "none" ? y : y + x * tensor("root_weight");
   }
-  const std::string usual = kind == "sage" ? "linear" : kind == "gin" ? "identity" : "none";
+  const std::string usual = kind == "sage"                    ? "linear"
+                            : kind == "gin" || kind == "gine" ? "identity"
+                                                              : "none";
   const std::string root = layer.root == "usual" ? usual : layer.root;
   const bool pools = layer.aggregator == "max" || layer.aggregator == "softmax";
-  const Matrix neighbours = pools                              ? pooled(layer, graph, x)
-                            : kind == "gcn"                    ? symmetric(graph) * x
-                            : layer.aggregator == "sum"        ? adjacency(graph) * x
-                            : kind == "sage" || kind == "mean" ? mean(graph) * x
-                                                               : adjacency(graph) * x;
-  if (kind != "gcn" && kind != "sage" && kind != "mean" && kind != "sum" && kind != "gin") {
+  const Matrix neighbours =
+      pools                              ? pooled(layer, graph, x)
+      : kind == "gcn"                    ? symmetric(graph) * x
+      : layer.aggregator == "sum"        ? adjacency(graph) * x
+      : kind == "sage" || kind == "mean" ? mean(graph) * x
+      : kind == "gine" ? with_edge_features(graph, x, tensor("edge_weight"), tensor("edge_bias"))
+                       : adjacency(graph) * x;
+  if (kind != "gcn" && kind != "sage" && kind != "mean" && kind != "sum" && kind != "gin" &&
+      kind != "gine") {
     throw std::logic_error("no oracle for convolution " + kind);
   }
   Matrix z = neighbours * tensor("weight");
@@ -320,7 +341,7 @@ Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, 
     z = (neighbours + (1 + tensor("epsilon")(0, 0)) * x) * tensor("weight");
   }
   if (root == "linear") z = z + x * tensor("root_weight");
-  if (kind != "gin") return z;
+  if (kind != "gin" && kind != "gine") return z;
   const std::string inner = layer.activation == "none" ? "relu" : layer.activation;
   z = activated(norm_or_bias(model, prefix + "hidden_", layer.norm, z, mode), inner);
   return z * tensor("second_weight");

@@ -30,6 +30,7 @@ struct Edge {
   int to;
   double weight;
   int type = 0;  // its relation
+  std::vector<double> features = {};
 };
 
 struct Graph {

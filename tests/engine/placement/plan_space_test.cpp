@@ -24,6 +24,7 @@ ModelConfig three_layers() {
   model.outputs = 4;
   model.norm = Norm::kBatch;
   model.relations = 2;
+  model.edge_features = 2;
   return model;
 }
 

@@ -86,8 +86,12 @@ TEST(GraphShape, EqualPartsAreEqualUpToRounding) {
 }
 
 TEST(GraphShape, ReadsBackAsWritten) {
-  GraphShape shape{
-      .name = "made", .features = 100, .classes = 7, .relations = 3, .quality = make_parts(5)};
+  GraphShape shape{.name = "made",
+                   .features = 100,
+                   .classes = 7,
+                   .relations = 3,
+                   .edge_features = 6,
+                   .quality = make_parts(5)};
   for (const PartQuality& part : shape.quality.parts) {
     shape.nodes += part.nodes;
     shape.edges += part.edges;
@@ -101,6 +105,7 @@ TEST(GraphShape, ReadsBackAsWritten) {
   const GraphShape back = read_shape(dir.path() / "shape.json");
   EXPECT_EQ(to_json(back), to_json(shape));
   EXPECT_EQ(back.relations, 3);
+  EXPECT_EQ(back.edge_features, 6);
   EXPECT_EQ(back.quality.forward_rows, shape.quality.forward_rows);
   EXPECT_EQ(back.quality.backward_rows, shape.quality.backward_rows);
   EXPECT_EQ(to_json(back.partition), to_json(shape.partition));

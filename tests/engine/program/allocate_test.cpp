@@ -75,6 +75,7 @@ void for_all_cases(const std::vector<Columns>& columns, const std::vector<RankRo
                 ModelConfig config;
                 config.kind = kind;
                 config.relations = 3;
+                config.edge_features = 3;
                 config.layers = layers;
                 config.hidden = c.hidden;
                 config.features = c.features;
@@ -320,15 +321,16 @@ class RememberingMemory {
   }
 
   // Attention reads the rows of z, and their scores, that have arrived forward, in both halves of
-  // its gradient, too; its marginal rows give halo rows their scores.
+  // its gradient, too; its marginal rows give halo rows their scores. So do aggregates of edges,
+  // without scores.
   void run_attention(const Call& call, const std::string& when) {
     const Operation& op = program_->at(call.value);
     const bool central = call.rows == Rows::kCentral;
-    if (op.kind == OpKind::kAttendHalo && central) return;
+    if (op.rows_of() == RowsOf::kHalo && central) return;
     const RowRange arrived{0, rows_.inner + (central ? 0 : rows_.forward_halo)};
     for (const Value read : op.inputs) {
       const Operation& from = program_->at(read);
-      if (!from.has_rows()) continue;
+      if (!from.has_rows() || !has_place(read)) continue;
       const bool has_halo = from.rows_of() == RowsOf::kNodes && layout_->places[at(read)].halo > 0;
       if (has_halo && op.kind == OpKind::kAttend && read == op.inputs.back() && !central) {
         write(read, {rows_.inner, rows_.inner + rows_.forward_halo});
@@ -336,7 +338,7 @@ class RememberingMemory {
       if (from.rows_of() == RowsOf::kHalo && central) continue;
       expect(read, has_halo ? arrived : range_of(read, call.rows), when);
     }
-    write(call.value, range_of(call.value, call.rows));
+    if (op.has_rows()) write(call.value, range_of(call.value, call.rows));
   }
 
   void run(const Call& call) {
@@ -359,6 +361,10 @@ class RememberingMemory {
       case OpKind::kAttendTargets:
       case OpKind::kAttendHalo:
       case OpKind::kAttendSources:
+      case OpKind::kAggregateEdges:
+      case OpKind::kEdgesHalo:
+      case OpKind::kEdgesSources:
+      case OpKind::kEdgesTerms:
         return run_attention(call, when);
       case OpKind::kRelationsHalo:
         // Only marginal rows have halo rows among their sources.
@@ -431,6 +437,7 @@ TEST(Allocate, ALayoutWithTwoLivingValuesInOnePlaceIsFound) {
       ModelConfig config;
       config.kind = kind;
       config.relations = 3;
+      config.edge_features = 3;
       config.hidden = 16;
       config.features = 24;
       config.outputs = 5;

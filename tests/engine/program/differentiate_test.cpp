@@ -269,14 +269,15 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
         config.features = 6;
         config.outputs = 3;
         config.relations = 2;
+        config.edge_features = 2;
         config.norm = norm;
         config.order = order;
         const Program program = model_program(config, Pass::kTraining);
         SCOPED_TRACE(to_string(program));
         std::vector<int> gradients(program.parameters.size(), 0);
         for (const Operation& op : program.operations) {
-          const bool adds_two =
-              op.kind == OpKind::kLayerNormBackward || op.kind == OpKind::kNormSums;
+          const bool adds_two = op.kind == OpKind::kLayerNormBackward ||
+                                op.kind == OpKind::kNormSums || op.kind == OpKind::kEdgesTerms;
           // Of additive scores the halo rows' part comes with kAttendHalo, too.
           const bool adds_to_score = op.kind == OpKind::kAttendTargets
                                          ? op.attention.score == AttentionScore::kGatv2

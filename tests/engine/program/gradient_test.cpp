@@ -144,8 +144,9 @@ double feature(std::int64_t node, std::int64_t column) {
 Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, double delta,
                   bool overlap = true, Sharing sharing = Sharing::kPacked) {
   const Csr csr = random_graph(kNodes, 4, setup.directed, true, 5);
-  const bool typed = setup.kind == "rgcn" || setup.kind == "bases";
-  const EdgeArrays arrays = typed ? make_edge_arrays(csr) : EdgeArrays();
+  const bool typed = setup.kind == "rgcn" || setup.kind == "bases" || setup.kind == "gine";
+  EdgeArrays arrays = typed ? make_edge_arrays(csr) : EdgeArrays();
+  for (float& value : arrays.features) value = std::sin(value);
   const GraphView graph =
       typed ? arrays.on(csr, !setup.directed) : GraphView{csr.view(), !setup.directed};
   Outcome outcome;
@@ -183,6 +184,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     config.features = kFeatures;
     config.outputs = kClasses;
     config.relations = EdgeArrays::kTypes;
+    config.edge_features = EdgeArrays::kColumns;
     config.dropout = setup.dropout;
     config.input_dropout = setup.input_dropout;
     config.attention_dropout = setup.dropout;
@@ -268,7 +270,8 @@ std::vector<ModelCase> setups() {
     ModelConfig config;
     config.kind = kind;
     config.order = OrderChoice::kAggregateFirst;
-    if (can_recompute(config.sized(kFeatures, kClasses, 2, EdgeArrays::kTypes))) {
+    if (can_recompute(
+            config.sized(kFeatures, kClasses, 2, EdgeArrays::kTypes, EdgeArrays::kColumns))) {
       all.push_back({kind, Norm::kBatch, config.order, true, 0.4, 0, false, true, 1});
     }
     // Gradients change places more often.

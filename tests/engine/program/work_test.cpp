@@ -56,6 +56,10 @@ const char* backend_name(const Operation& op) {
       return "scale";
     case OpKind::kScaleGradient:
       return "dot";
+    case OpKind::kAggregateEdges:
+      return "aggregate_edges";
+    case OpKind::kEdgesTerms:
+      return "aggregate_edges_backward_terms";
     case OpKind::kAttend:
       return "attend";
     case OpKind::kAttendTargets:
@@ -194,6 +198,7 @@ TEST(Work, IsWhatABackendCounts) {
             ModelConfig config;
             config.kind = kind;
             config.relations = EdgeArrays::kTypes;
+            config.edge_features = EdgeArrays::kColumns;
             config.hidden = 10;
             config.features = 6;
             config.outputs = 4;

@@ -196,6 +196,7 @@ struct OracleCase {
   const Variant* variant = &kVariants[0];
 
   bool has_relations() const { return model == "rgcn"; }
+  bool has_edge_features() const { return model == "gine"; }
   bool attends() const { return model == "gat" || model == "gatv2" || model == "dot"; }
   int outputs() const { return task == Task::kBinary ? 1 : task == Task::kSingleLabel ? 4 : 3; }
 };
@@ -228,6 +229,12 @@ std::vector<OracleCase> all_cases() {
       cases.push_back({model, norms[number % 3], number % 2 == 0, number % 4 < 2, 3,
                        Task::kSingleLabel, &variant});
     }
+  }
+  for (const Variant& variant : kVariants) {
+    if (std::string_view(variant.name) == "summed") continue;  // its root is linear
+    const auto number = static_cast<int>(cases.size());
+    cases.push_back({"gine", number % 2 == 0 ? Norm::kBatch : Norm::kLayer, number % 2 == 1, false,
+                     3, Task::kSingleLabel, &variant});
   }
   for (const Norm norm : {Norm::kNone, Norm::kLayer}) {
     cases.push_back({"rgcn", norm, norm == Norm::kNone, false, 2, Task::kSingleLabel, &kBases});
@@ -269,6 +276,16 @@ Csr graph_of(const OracleCase& c) {
 // The same in both directions.
 int type_of(int from, int to) { return (from * to + from + to) % kRelations; }
 
+constexpr int kEdgeFeatures = 3;
+std::vector<double> edge_features_of(int from, int to) {
+  std::vector<double> features;
+  for (int k = 0; k < kEdgeFeatures; ++k) {
+    features.push_back(
+        static_cast<double>(std::sin(static_cast<float>(from * to + from + to + 5 * k))));
+  }
+  return features;
+}
+
 oracle::Graph edges_of(const Csr& csr) {
   oracle::Graph graph{kNodes, {}, kRelations};
   for (int to = 0; to < kNodes; ++to) {
@@ -276,7 +293,7 @@ oracle::Graph edges_of(const Csr& csr) {
          e < static_cast<std::size_t>(csr.row_ptr[static_cast<std::size_t>(to) + 1]); ++e) {
       graph.edges.push_back({csr.col_idx[e], to,
                              csr.values.empty() ? 1.0 : static_cast<double>(csr.values[e]),
-                             type_of(csr.col_idx[e], to)});
+                             type_of(csr.col_idx[e], to), edge_features_of(csr.col_idx[e], to)});
     }
   }
   return graph;
@@ -324,6 +341,14 @@ std::filesystem::path write_dataset(const TempDir& dir, const OracleCase& c, con
     }
     writer.write_edge_types(types, kRelations);
   }
+  if (c.has_edge_features()) {
+    const auto array = writer.write_edge_features(kEdgeFeatures);
+    for (const oracle::Edge& edge : edges_of(csr).edges) {
+      const std::vector<float> row(edge.features.begin(), edge.features.end());
+      array->write(std::span<const float>(row));
+    }
+    array->close();
+  }
   const auto features = writer.write_features(kFeatures);
   for (int i = 0; i < kNodes; ++i) {
     for (int j = 0; j < kFeatures; ++j) {
@@ -357,7 +382,8 @@ double start_value(const OracleCase& c, const std::string& name, std::size_t ele
   const double wave =
       std::sin(static_cast<double>(seed % 1000) + 3.7 * static_cast<double>(element));
   const bool around_one = name.ends_with("norm.weight") || name.ends_with("running_var");
-  const bool sums = (c.model == "gin" || c.model == "sum") && name.ends_with(".weight");
+  const bool sums =
+      (c.model == "gin" || c.model == "gine" || c.model == "sum") && name.ends_with(".weight");
   const double size = sums ? 0.2 : 0.6;
   return static_cast<double>(static_cast<float>(around_one ? 1 + 0.5 * wave : size * wave));
 }

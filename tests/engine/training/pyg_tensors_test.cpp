@@ -47,6 +47,7 @@ ModelConfig small_model(std::string_view kind, Norm norm = Norm::kNone) {
   model.outputs = 2;
   model.norm = norm;
   model.relations = 2;
+  model.edge_features = 2;
   return model;
 }
 
