@@ -141,12 +141,6 @@ inline void check_sums_through(const ActivationGradient& activation) {
                "sums through {}", to_string(activation.function));
 }
 
-inline void check_source_edges(const SourceEdges& edges, const SparseOperator& op) {
-  check_length(length(edges.row_ptr), op.cols + 1, "source edges row_ptr");
-  check_length(length(edges.targets), length(op.col_idx), "source edges targets");
-  check_length(length(edges.edges), length(op.col_idx), "source edges edges");
-}
-
 // What the aggregates with features of edges share.
 inline void check_edge_terms(const Backend& backend, const EdgeTerms& terms,
                              const SparseOperator& op, ConstMatrixView x) {

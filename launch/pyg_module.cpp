@@ -230,8 +230,8 @@ class Module {
     return fmt::format(
         fmt::runtime(rows_[l]->constructor),
         fmt::arg("in", weight == nullptr ? 0 : weight->rows / weight->stacked),
-        fmt::arg("aggregator", aggregator(layer)),
-        fmt::arg("relations", config_.relations), fmt::arg("edge_features", config_.edge_features),
+        fmt::arg("aggregator", aggregator(layer)), fmt::arg("relations", config_.relations),
+        fmt::arg("edge_features", config_.edge_features),
         fmt::arg("bases", layer.bases == 0 ? "None" : std::to_string(layer.bases)),
         fmt::arg("out", columns), fmt::arg("heads", layer.heads),
         fmt::arg("head_out", columns / layer.heads),

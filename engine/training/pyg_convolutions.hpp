@@ -24,9 +24,9 @@ struct PygTensor {
 // Text of these is Python, in which names in braces are replaced: {in} and {out} columns, {bias},
 // {root} (a weight of its own for the node's row), {alpha}, {theta}, {number} (of the layer in its
 // run), {epsilon} and {trains_epsilon} of GIN with {hidden_bias}, {hidden_norm} and {activation}
-// inside its MLP, {aggregator} of SAGE with what it needs to know, {edge_features} of GINE, {relations} and {bases} of
-// R-GCN, {heads}, {head_out} (columns of each), {concat}, {attention_dropout} and {self} of
-// attention.
+// inside its MLP, {aggregator} of SAGE with what it needs to know, {edge_features} of GINE,
+// {relations} and {bases} of R-GCN, {heads}, {head_out} (columns of each), {concat},
+// {attention_dropout} and {self} of attention.
 struct PygConvolution {
   std::string_view convolution;      // see convolution_names()
   std::string_view import;           // from torch_geometric.nn; "": nothing
