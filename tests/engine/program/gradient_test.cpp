@@ -226,7 +226,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
       }
       network.run_forward(*rank.exchange, round);
       network.run_backward(*rank.exchange, round, loss);
-      double again = loss.local_sum() / loss.total();
+      double again = loss.local_sum() / static_cast<double>(loss.total());
       transport.all_reduce(std::span(&again, 1), {"loss"});
       if (pass == 1) {
         EXPECT_EQ(value, again);
