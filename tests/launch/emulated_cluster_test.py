@@ -27,15 +27,33 @@ CONTROLS = ["/proc/sys/net/ipv4/tcp_congestion_control",
             "/proc/sys/net/ipv4/tcp_allowed_congestion_control"]
 
 
-def run(*arguments, **options):
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=TIMEOUT,
-                          check=False, **options)
-
-
-def start(*arguments):
+def start(*arguments, **options):
     """In a process group of its own, as a terminal would."""
-    return subprocess.Popen([PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, start_new_session=True)
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([PROGRAM, *arguments], text=True, start_new_session=True,
+                            **{**pipes, **options})
+
+
+def end(process):
+    """Kills a command, and what it started on the hosts of this test, which would otherwise outlive
+    it and hold its pipes open. Returns what was printed."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    subprocess.run([PROGRAM, "down", "--name", NAME], stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, timeout=TIMEOUT, check=False)
+    return process.communicate(timeout=TIMEOUT)
+
+
+def run(*arguments, text=None, **options):
+    """`text` is its standard input."""
+    process = start(*arguments, stdin=subprocess.PIPE if text else subprocess.DEVNULL, **options)
+    try:
+        output, error = process.communicate(text, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        output, error = end(process)
+        raise AssertionError(f"{' '.join(arguments)} ran for {TIMEOUT} s and printed:\n"
+                             f"{output}{error}") from None
+    return subprocess.CompletedProcess(process.args, process.returncode, output, error)
 
 
 def interrupt(process):
@@ -63,11 +81,11 @@ def commands_in(namespace):
 
 
 def wait_for(condition, what):
-    for _ in range(200):
-        if condition():
-            return
+    limit = time.monotonic() + TIMEOUT
+    while not condition():
+        if time.monotonic() > limit:
+            raise AssertionError(f"waited in vain for {what}, {TIMEOUT} s")
         time.sleep(0.05)
-    raise AssertionError(f"in vain waited for: {what}")
 
 
 def quota_groups():
@@ -354,17 +372,17 @@ class ClusterTest(Refusals):
     def test_ctrl_c_ends_all_ranks(self):
         self.done("up", "2")
         process = start("run", "--name", NAME, "sleep", "100")
-        with process:
-            wait_for(lambda: "sleep" in commands_in(f"{NAME}-h2") or process.poll() is not None,
-                     "a rank on the second host")
-            if process.poll() is not None:
-                self.skipTest(process.stderr.read())
-            self.assertNotEqual(interrupt(process), 0)
+        self.addCleanup(end, process)
+        wait_for(lambda: "sleep" in commands_in(f"{NAME}-h2") or process.poll() is not None,
+                 "a rank on the second host")
+        if process.poll() is not None:
+            self.skipTest(process.stderr.read())
+        self.assertNotEqual(interrupt(process), 0)
         for host in ("h1", "h2"):
             wait_for(lambda: not commands_in(f"{NAME}-{host}"), f"{host} to be empty")
 
-    # Every rank computes for three seconds, in so many processes. It prints the seconds passed and
-    # the CPU seconds, then waits until it is told to end.
+    # Every rank computes for three seconds, in so many processes. It writes the seconds passed and
+    # the CPU seconds into a file of its own, then waits until it is told to end.
     BUSY = """
 import os, sys, time
 start, before = time.monotonic(), sum(os.times()[:4])
@@ -373,8 +391,11 @@ while 0 not in children and len(children) + 1 < int(sys.argv[2]): children.appen
 while time.monotonic() - start < 3: pass
 if 0 in children: os._exit(0)
 for child in children: os.waitpid(child, 0)
-print(os.environ["OMPI_COMM_WORLD_RANK"], time.monotonic() - start, sum(os.times()[:4]) - before, flush=True)
-while not os.path.exists(sys.argv[1]): time.sleep(0.05)
+rank = os.path.join(sys.argv[1], os.environ["OMPI_COMM_WORLD_RANK"])
+with open(rank + ".part", "w") as file:
+    print(time.monotonic() - start, sum(os.times()[:4]) - before, file=file)
+os.rename(rank + ".part", rank)
+while not os.path.exists(os.path.join(sys.argv[1], "end")): time.sleep(0.05)
 """
 
     def skip_without_quotas(self, process):
@@ -390,8 +411,7 @@ while not os.path.exists(sys.argv[1]): time.sleep(0.05)
     def start_limited(self, shares, *program):
         """`run --cpu` as a process whose ranks are in their groups."""
         process = start("run", "--name", NAME, "--cpu", shares, *program)
-        self.addCleanup(process.communicate)
-        self.addCleanup(lambda: process.poll() is None and process.kill())
+        self.addCleanup(end, process)
         wait_for(lambda: process.poll() is not None or
                  (len(quota_groups()) == 2 and all(self.members(group) for group in quota_groups())),
                  "ranks in their groups")
@@ -410,21 +430,23 @@ while not os.path.exists(sys.argv[1]): time.sleep(0.05)
         """CPU seconds per second of two ranks with quotas, and whether these, rather than other
         work on this machine, were what held them back."""
         with tempfile.TemporaryDirectory() as folder:
-            end = os.path.join(folder, "end")
-            process = self.start_limited(quotas, sys.executable, "-c", self.BUSY, end,
+            process = self.start_limited(quotas, sys.executable, "-c", self.BUSY, folder,
                                          str(processes))
-            shares, held = {}, True
-            for _ in range(2):
-                rank, seconds, used = process.stdout.readline().split()
-                shares[int(rank)] = float(used) / float(seconds)
+            shares, held = [], True
+            for rank in range(2):
+                path = os.path.join(folder, str(rank))
+                wait_for(lambda path=path: os.path.exists(path), f"rank {rank} to have computed")
+                with open(path, encoding="ascii") as file:
+                    seconds, used = map(float, file.read().split())
+                shares.append(used / seconds)
             for group in quota_groups():
                 counts = read_fields(os.path.join(group, "cpu.stat"))
                 held = held and counts["nr_throttled"] > 0.9 * counts["nr_periods"]
-            with open(end, "w", encoding="ascii"):
+            with open(os.path.join(folder, "end"), "w", encoding="ascii"):
                 pass
             self.assertEqual(process.wait(TIMEOUT), 0)
             self.assertEqual(quota_groups(), [])
-        return shares[0], shares[1], held
+        return *shares, held
 
     def test_cpu_quotas_hold(self):
         self.done("up", "2")
@@ -460,7 +482,7 @@ while not os.path.exists(sys.argv[1]): time.sleep(0.05)
     def test_a_sum_above_the_machine_is_a_warning(self):
         self.done("up", "2")
         for share, warned in ((100 * CORES, True), (50 * CORES, False)):
-            result = self.own("run", "--cpu", str(share), "sh", "-c", "cat; exit 7", input="words\n")
+            result = self.own("run", "--cpu", str(share), "sh", "-c", "cat; exit 7", text="words\n")
             if "cpu controller" in result.stderr or "a writable" in result.stderr:
                 self.skipTest(result.stderr.strip())
             self.assertEqual((result.returncode, result.stdout), (7, "words\n"), result.stderr)
@@ -522,10 +544,10 @@ while not os.path.exists(sys.argv[1]): time.sleep(0.05)
 
     def test_an_interrupted_start_leaves_nothing(self):
         process = start("up", "64", "--name", NAME, "--net", f"{NET}.0/24")
-        with process:
-            wait_for(lambda: len(namespaces(NAME)) > 3, "the first hosts")
-            self.assert_refused(self.own("status"), "incomplete", "down")
-            self.assertEqual(interrupt(process), 128 + signal.SIGINT)
+        self.addCleanup(end, process)
+        wait_for(lambda: len(namespaces(NAME)) > 3, "the first hosts")
+        self.assert_refused(self.own("status"), "incomplete", "down")
+        self.assertEqual(interrupt(process), 128 + signal.SIGINT)
         self.assertEqual(namespaces(NAME), [])
 
     def test_a_failing_start_leaves_nothing(self):
@@ -570,4 +592,6 @@ while not os.path.exists(sys.argv[1]): time.sleep(0.05)
 
 
 if __name__ == "__main__":
+    # Whoever starts this in the background may have it ignore Ctrl-C, which commands would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     unittest.main(verbosity=2)
