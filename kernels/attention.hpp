@@ -16,7 +16,9 @@ namespace atl {
 
 // e_ij of a head: u is the slice of that head.
 enum class AttentionScore : std::uint8_t {
-  kAdditive,  // leaky(s_j + t_i): GAT (Velickovic et al. 2018, eq. 3), s_j = <a_source, z_j>
+  // leaky(s_j + t_i + g): GAT (Velickovic et al. 2018, eq. 3), s_j = <a_source, z_j>, and g of the
+  // edge, if there is any
+  kAdditive,
   kGatv2,     // <a, leaky(z_j + t_i)>: Brody et al. 2022, eq. 7
   kDot,       // <t_i, z_j> / sqrt(C)
 };
@@ -48,6 +50,9 @@ struct AttentionSpec {
   ConstMatrixView vector;
   // additive: s, [op.cols, H], of the parameters' type; else absent.
   ConstMatrixView source_scores;
+  // additive: g, [nnz + (with_self ? op.rows : 0), H], of the parameters' type: of edges by their
+  // place in col_idx, then of what rows have with themselves. May be absent.
+  ConstMatrixView edge_scores;
   // Each row attends to itself once, whether there is an edge i -> i or not: such edges of col_idx
   // are passed over.
   bool with_self = false;

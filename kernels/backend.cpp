@@ -22,7 +22,11 @@ SparseOperator by_source(const SparseOperator& op, const SourceEdges& edges) {
   return reverse;
 }
 
-// Of one edge.
+// Of one edge, in both.
+std::int64_t score_bytes(const AttentionSpec& attention) {
+  return attention.edge_scores.absent() ? 0
+                                        : attention.heads * bytes_of(attention.edge_scores.dtype);
+}
 std::int64_t feature_bytes(const EdgeTerms& terms) {
   return terms.weight.rows * bytes_of(DType::kF32);
 }
@@ -54,14 +58,15 @@ void Backend::attend(Queue& queue, const SparseOperator& op, RowRange rows, Cons
                      ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
                      const Epilogue& epilogue) {
   const ProfiledOperation profiled(profile_of(queue), "attend", [&] {
-    return attention_work(op, rows, z, 2, 0, {t, y}, host_accessible());
+    return attention_work(op, rows, z, 2, score_bytes(attention), {t, y}, host_accessible());
   });
   check_view(*this, z, "attend z");
   check_rows(rows, op.rows, "attend rows");
   check_attention(*this, attention, op, z, t);
   check_shape(*this, y, op.rows, z.cols, z.dtype, "attend y");
   if (rows.size() == 0 || z.cols == 0) return;
-  for (const ConstMatrixView input : {z, t, attention.vector, attention.source_scores}) {
+  for (const ConstMatrixView input :
+       {z, t, attention.vector, attention.source_scores, attention.edge_scores}) {
     check_disjoint(y.rows_in(rows), input, "attend y and an input");
   }
   check_epilogue(*this, epilogue, y.rows_in(rows));
@@ -73,7 +78,7 @@ void Backend::attend_backward_targets(Queue& queue, const SparseOperator& op, Ro
                                       const AttentionSpec& attention, MatrixView dt,
                                       MatrixView coefficients, MatrixView dvector) {
   const ProfiledOperation profiled(profile_of(queue), "attend_backward_targets", [&] {
-    return attention_work(op, rows, z, 4, 2 * attention.heads * bytes_of(coefficients.dtype),
+    return attention_work(op, rows, z, 4, 2 * attention.heads * bytes_of(coefficients.dtype) + score_bytes(attention),
                           {t, dy, dt}, host_accessible());
   });
   check_view(*this, z, "attend_backward_targets z");
@@ -85,7 +90,7 @@ void Backend::attend_backward_targets(Queue& queue, const SparseOperator& op, Ro
   check_dvector(*this, dvector, attention.score == AttentionScore::kGatv2, z);
   if (rows.size() == 0 || z.cols == 0) return;
   for (const MatrixView output : {dt.rows_in(rows), coefficients, dvector}) {
-    for (const ConstMatrixView input : {z, t, dy, attention.vector, attention.source_scores}) {
+    for (const ConstMatrixView input : {z, t, dy, attention.vector, attention.source_scores, attention.edge_scores}) {
       check_disjoint(output, input, "attend_backward_targets: an output and an input");
     }
   }

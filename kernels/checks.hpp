@@ -153,6 +153,11 @@ inline void check_edge_terms(const Backend& backend, const EdgeTerms& terms,
                "edge terms features");
 }
 
+// How many edges have coefficients: those of the operator, and of rows with themselves.
+inline std::int64_t attention_places(const AttentionSpec& attention, const SparseOperator& op) {
+  return length(op.col_idx) + (attention.with_self ? op.rows : 0);
+}
+
 // What the operations of attention share.
 inline void check_attention(const Backend& backend, const AttentionSpec& attention,
                             const SparseOperator& op, ConstMatrixView z, ConstMatrixView t) {
@@ -177,6 +182,12 @@ inline void check_attention(const Backend& backend, const AttentionSpec& attenti
   } else {
     ATOLL_ASSERT(attention.source_scores.absent(), "attention source_scores of score {}",
                  to_string(attention.score));
+    ATOLL_ASSERT(attention.edge_scores.absent(), "attention edge_scores of score {}",
+                 to_string(attention.score));
+  }
+  if (!attention.edge_scores.absent()) {
+    check_shape(backend, attention.edge_scores, attention_places(attention, op), attention.heads,
+                parameters, "attention edge_scores");
   }
   if (!attention.dropout.active()) return;
   check_length(length(attention.dropout.row_ids), op.rows, "attention dropout row_ids");
@@ -188,8 +199,8 @@ inline void check_attention(const Backend& backend, const AttentionSpec& attenti
 inline void check_coefficients(const Backend& backend, const AttentionSpec& attention,
                                const SparseOperator& op, ConstMatrixView coefficients,
                                DType parameters) {
-  check_shape(backend, coefficients, length(op.col_idx) + (attention.with_self ? op.rows : 0),
-              2 * attention.heads, parameters, "attention coefficients");
+  check_shape(backend, coefficients, attention_places(attention, op), 2 * attention.heads,
+              parameters, "attention coefficients");
 }
 
 // The gradient of `vector` where `present`, else an absent view.

@@ -545,8 +545,11 @@ class RowAttention {
       const float* const target = a_.t.row<float>(i);
       for (std::int64_t e = 0; e < block.count; ++e) {
         const float* const source = a_.spec->source_scores.row<float>(block.sources[e]);
+        const ConstMatrixView& edges = a_.spec->edge_scores;
+        const float* const edge = edges.absent() ? nullptr : edges.row<float>(block.places[e]);
         for (std::int64_t h = 0; h < heads_; ++h) {
-          const float sum = source[h] + target[h];
+          float sum = source[h] + target[h];
+          if (edge != nullptr) sum += edge[h];
           s_.scores[h * kLanes + e] = sum > 0.0F ? sum : sum * a_.slope;
         }
       }

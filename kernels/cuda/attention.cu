@@ -31,6 +31,7 @@ struct AttentionArgs {
   Rows<const T> t;
   Rows<const float> target_scores;  // t of additive
   Rows<const float> source_scores;
+  Rows<const float> edge_scores;  // may be null
   const float* vector;
   Rows<const T> dy;
   std::int64_t heads;
@@ -69,6 +70,7 @@ AttentionArgs<T> attention_args(const SparseOperator& op, ConstMatrixView z, Con
   if (spec.score == AttentionScore::kAdditive) {
     a.target_scores = rows_of<float>(t);
     a.source_scores = rows_of<float>(spec.source_scores);
+    a.edge_scores = rows_of<float>(spec.edge_scores);
   } else {
     a.t = rows_of<T>(t);
   }
@@ -180,53 +182,6 @@ struct AttendingRow {
   LaneColumns<kUnit, kUnits> dy;
 };
 
-// Both sums in all lanes of the team. All lanes of the warp must call.
-template <bool kGradient, typename T, int kUnit, int kUnits>
-__device__ EdgeProducts edge_products(const AttentionArgs<T>& a, const HeadLane<kUnit, kUnits>& at,
-                                      std::int64_t i, std::int64_t j,
-                                      const AttendingRow<kUnit, kUnits>& row,
-                                      LaneColumns<kUnit, kUnits>& z) {
-  EdgeProducts sums;
-  if (a.tiles == 1) {
-    for_lane_columns([&](float value, float t, float factor,
-                         float dy) { add_products(a, value, t, factor, dy, sums); },
-                     z, row.t, row.vector, row.dy);
-  } else {
-    for (std::int64_t c = at.lane; c < a.each; c += a.team) {
-      const std::int64_t col = at.head * a.each + c;
-      const float t = a.t.data != nullptr ? to_f32(*a.t.at(i, col)) : 0.0F;
-      const float factor = a.vector != nullptr ? a.vector[col] : 0.0F;
-      const float dy = kGradient ? to_f32(*a.dy.at(i, col)) : 0.0F;
-      add_products(a, to_f32(*a.z.at(j, col)), t, factor, dy, sums);
-    }
-  }
-  if (a.score == AttentionScore::kAdditive) {
-    sums.score = *a.source_scores.at(j, at.head) + *a.target_scores.at(i, at.head);
-  } else {
-    sums.score = team_sum(sums.score, a.team);
-  }
-  if constexpr (kGradient) sums.gradient = team_sum(sums.gradient, a.team);
-  return sums;
-}
-
-template <typename T>
-__device__ float score_of(const AttentionArgs<T>& a, const EdgeProducts& sums) {
-  if (a.score == AttentionScore::kAdditive) return a.leaky(sums.score);
-  return a.score == AttentionScore::kDot ? sums.score * a.root : sums.score;
-}
-
-// What dropout multiplies alpha with.
-template <typename T>
-__device__ float kept_factor(const AttentionArgs<T>& a, const RandomKey& key, std::int64_t i,
-                             std::int64_t j, std::int64_t head) {
-  if (a.threshold == 65536) return 1;
-  const std::uint64_t row =
-      static_cast<std::uint64_t>(a.row_ids[i]) | static_cast<std::uint64_t>(head / 8) << 32U;
-  const PhiloxBlock block = random_block(key, row, static_cast<std::uint32_t>(a.col_ids[j]));
-  const bool keep = dropout_half_word(block, static_cast<std::uint32_t>(head % 8)) < a.threshold;
-  return keep ? a.dropout_scale : 0.0F;
-}
-
 // The in-edges of row i, the row itself first where it counts.
 struct InEdges {
   std::int64_t row;
@@ -254,6 +209,55 @@ __device__ InEdge in_edge(const AttentionArgs<T>& a, const InEdges& of, std::int
   const std::int64_t place = of.begin + k - (of.self ? 1 : 0);
   const std::int64_t source = a.col_idx[place];
   return {source, place, there && !(of.self && source == of.row)};
+}
+
+// Both sums in all lanes of the team. All lanes of the warp must call.
+template <bool kGradient, typename T, int kUnit, int kUnits>
+__device__ EdgeProducts edge_products(const AttentionArgs<T>& a, const HeadLane<kUnit, kUnits>& at,
+                                      std::int64_t i, const InEdge& edge,
+                                      const AttendingRow<kUnit, kUnits>& row,
+                                      LaneColumns<kUnit, kUnits>& z) {
+  const std::int64_t j = edge.source;
+  EdgeProducts sums;
+  if (a.tiles == 1) {
+    for_lane_columns([&](float value, float t, float factor,
+                         float dy) { add_products(a, value, t, factor, dy, sums); },
+                     z, row.t, row.vector, row.dy);
+  } else {
+    for (std::int64_t c = at.lane; c < a.each; c += a.team) {
+      const std::int64_t col = at.head * a.each + c;
+      const float t = a.t.data != nullptr ? to_f32(*a.t.at(i, col)) : 0.0F;
+      const float factor = a.vector != nullptr ? a.vector[col] : 0.0F;
+      const float dy = kGradient ? to_f32(*a.dy.at(i, col)) : 0.0F;
+      add_products(a, to_f32(*a.z.at(j, col)), t, factor, dy, sums);
+    }
+  }
+  if (a.score == AttentionScore::kAdditive) {
+    sums.score = *a.source_scores.at(j, at.head) + *a.target_scores.at(i, at.head);
+    if (a.edge_scores.data != nullptr) sums.score += *a.edge_scores.at(edge.place, at.head);
+  } else {
+    sums.score = team_sum(sums.score, a.team);
+  }
+  if constexpr (kGradient) sums.gradient = team_sum(sums.gradient, a.team);
+  return sums;
+}
+
+template <typename T>
+__device__ float score_of(const AttentionArgs<T>& a, const EdgeProducts& sums) {
+  if (a.score == AttentionScore::kAdditive) return a.leaky(sums.score);
+  return a.score == AttentionScore::kDot ? sums.score * a.root : sums.score;
+}
+
+// What dropout multiplies alpha with.
+template <typename T>
+__device__ float kept_factor(const AttentionArgs<T>& a, const RandomKey& key, std::int64_t i,
+                             std::int64_t j, std::int64_t head) {
+  if (a.threshold == 65536) return 1;
+  const std::uint64_t row =
+      static_cast<std::uint64_t>(a.row_ids[i]) | static_cast<std::uint64_t>(head / 8) << 32U;
+  const PhiloxBlock block = random_block(key, row, static_cast<std::uint32_t>(a.col_ids[j]));
+  const bool keep = dropout_half_word(block, static_cast<std::uint32_t>(head % 8)) < a.threshold;
+  return keep ? a.dropout_scale : 0.0F;
 }
 
 // The row as the kernels need it.
@@ -310,7 +314,7 @@ __device__ void score_ahead(const AttentionArgs<T>& a, const HeadLane<kUnit, kUn
 #pragma unroll
   for (int n = 0; n < kNeighboursAhead; ++n) {
     const InEdge& edge = ahead.edges[n];
-    const EdgeProducts found = edge_products<kGradient>(a, at, i, edge.source, row, ahead.z[n]);
+    const EdgeProducts found = edge_products<kGradient>(a, at, i, edge, row, ahead.z[n]);
     ahead.scores[n] = edge.counts ? score_of(a, found) : -INFINITY;
     ahead.gradients[n] = found.gradient;
   }
@@ -418,7 +422,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
       const InEdge edge = in_edge(a, edges, k);
       LaneColumns<kUnit, kUnits> z;
       at.load_row(a.z, edge.source, z);
-      const EdgeProducts found = edge_products<true>(a, at, i, edge.source, row, z);
+      const EdgeProducts found = edge_products<true>(a, at, i, edge, row, z);
       float alpha = 0;
       float slope = 0;
       if (edge.counts) {

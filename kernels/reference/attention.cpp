@@ -49,16 +49,20 @@ double attention_leaky(const AttentionSpec& attention, double x) {
 // What stands behind e_ij of the additive score.
 template <typename T>
 double additive_sum(const AttentionSpec& attention, ConstMatrixView t, std::int64_t i,
-                    std::int64_t j, std::int64_t head) {
-  return at<Parameter<T>>(attention.source_scores, j, head) + at<Parameter<T>>(t, i, head);
+                    const AttendedEdge& edge, std::int64_t head) {
+  using P = Parameter<T>;
+  const double of_edge =
+      attention.edge_scores.absent() ? 0 : at<P>(attention.edge_scores, edge.place, head);
+  return at<P>(attention.source_scores, edge.source, head) + at<P>(t, i, head) + of_edge;
 }
 
 template <typename T>
 double attention_score(const AttentionSpec& attention, ConstMatrixView z, ConstMatrixView t,
-                       std::int64_t i, std::int64_t j, std::int64_t head) {
+                       std::int64_t i, const AttendedEdge& edge, std::int64_t head) {
   if (attention.score == AttentionScore::kAdditive) {
-    return attention_leaky(attention, additive_sum<T>(attention, t, i, j, head));
+    return attention_leaky(attention, additive_sum<T>(attention, t, i, edge, head));
   }
+  const std::int64_t j = edge.source;
   const auto [begin, end] = head_columns(attention, z.cols, head);
   double sum = 0;
   for (std::int64_t c = begin; c < end; ++c) {
@@ -81,7 +85,7 @@ std::vector<double> attention_weights(const AttentionSpec& attention, ConstMatri
   std::vector<double> weights;
   double most = -std::numeric_limits<double>::infinity();
   for (const AttendedEdge& edge : edges) {
-    weights.push_back(attention_score<T>(attention, z, t, i, edge.source, head));
+    weights.push_back(attention_score<T>(attention, z, t, i, edge, head));
     most = std::max(most, weights.back());
   }
   double sum = 0;
@@ -185,7 +189,7 @@ void ReferenceBackend::do_attend_backward_targets(Queue&, const SparseOperator& 
             }
           }
           if (attention.score == AttentionScore::kAdditive) {
-            gradient *= attention_slope(attention, additive_sum<T>(attention, t, i, j, head));
+            gradient *= attention_slope(attention, additive_sum<T>(attention, t, i, edges[k], head));
             dt_sum += gradient;
           }
           set<P>(coefficients, place, head, weights[k] * kept[k]);

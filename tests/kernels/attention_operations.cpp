@@ -17,6 +17,7 @@ struct AttentionCase {
   bool with_self = false;
   bool dropout = false;
   bool part = false;  // some rows only
+  bool edges = false;  // additive: edges have scores of their own
   std::int64_t hub = 300;
   EpilogueParts epilogue{};
 };
@@ -50,6 +51,11 @@ struct AttentionInputs {
   ConstMatrixView t;
 };
 
+// How many edges have coefficients.
+std::int64_t places_of(const TestGraph& graph, const AttentionCase& which) {
+  return static_cast<std::int64_t>(graph.col_idx.size()) + (which.with_self ? graph.rows : 0);
+}
+
 AttentionInputs upload_attention(Harness& h, const TestGraph& graph, std::int64_t cols,
                                  const AttentionCase& which) {
   AttentionInputs in;
@@ -66,6 +72,11 @@ AttentionInputs upload_attention(Harness& h, const TestGraph& graph, std::int64_
         h.input<float>(graph.cols, in.spec.heads, random_floats(graph.cols * in.spec.heads, 3));
   } else {
     in.t = h.input(graph.rows, cols, random_floats(graph.rows * cols, 2));
+  }
+  if (which.edges) {
+    const std::int64_t places = places_of(graph, which);
+    in.spec.edge_scores =
+        h.input<float>(places, in.spec.heads, random_floats(places * in.spec.heads, 10));
   }
   if (which.score != AttentionScore::kDot) {
     in.spec.vector =
@@ -108,8 +119,7 @@ Outputs run_attend_backward(Harness& h, std::int64_t rows, std::int64_t cols,
       in.t.dtype == DType::kF32
           ? h.matrix<float>(rows, in.t.cols, Use::kInOut, random_floats(rows * in.t.cols, 7))
           : h.matrix(rows, in.t.cols, Use::kInOut, random_floats(rows * in.t.cols, 7));
-  const std::int64_t places =
-      static_cast<std::int64_t>(graph.col_idx.size()) + (which.with_self ? rows : 0);
+  const std::int64_t places = places_of(graph, which);
   const std::int64_t both = 2 * in.spec.heads;
   const MatrixView coefficients =
       h.matrix<float>(places, both, Use::kInOut, random_floats(places * both, 8));
@@ -287,7 +297,9 @@ std::vector<Operation> attention_operations() {
       {"", {}},
       {"_one_head", {.heads = Heads::kOne, .with_self = true}},
       {"_self_dropout", {.heads = Heads::kMany, .with_self = true, .dropout = true}},
-      {"_part", {.with_self = true, .dropout = true, .part = true}}};
+      {"_part", {.with_self = true, .dropout = true, .part = true}},
+      {"_edges", {.part = true, .edges = true}},
+      {"_edges_self", {.with_self = true, .dropout = true, .edges = true}}};
   std::vector<Operation> list;
   const auto add = [&](const std::string& name, auto run, double tolerance, auto which) {
     list.push_back({name,
@@ -300,7 +312,7 @@ std::vector<Operation> attention_operations() {
     for (const AttentionScore score : kAttentionScores) {
       // One score is enough for what has nothing to do with it: an emulated device takes long.
       if (which.heads == Heads::kOne && score != AttentionScore::kGatv2) continue;
-      if (which.part && score != AttentionScore::kAdditive) continue;
+      if ((which.part || which.edges) && score != AttentionScore::kAdditive) continue;
       AttentionCase one = which;
       one.score = score;
       add(std::string("attend_") + to_string(score) + name, run_attend, 1e-5, one);

@@ -88,6 +88,36 @@ TEST_P(LiteralAttention, AdditiveBackward) {
   expect_close(h.download(dvector), {6.625, 8}, 2e-6, "dvector");
 }
 
+// As above: what the scores of sources lack, or have too much, edges have, and rows with themselves.
+TEST_P(LiteralAttention, AdditiveScoresOfEdges) {
+  Harness h(GetParam());
+  const auto log3 = static_cast<float>(kLogThree);
+  AttentionSpec spec = additive(h);
+  spec.source_scores = h.input<float>(4, 1, {0, 3, 1 - 2 * log3, 1});
+  // 0 from 1 and 3, 2 from 0 and itself.
+  spec.edge_scores = h.input<float>(4, 1, {-2, log3, 1, 0});
+  const ConstMatrixView z = h.input(4, 2, z_);
+  const ConstMatrixView t = additive_targets(h);
+  const MatrixView y = h.output(3, 2);
+  h.backend().attend(h.queue(), directed_graph(h), {0, 3}, z, t, spec, y);
+  expect_close(h.download(y), {6, 5, 0, 0, 2, 3}, 1e-6, "y");
+
+  // The edge 2 -> 2 of the operator is passed over, whatever its score.
+  spec.with_self = true;
+  spec.edge_scores = h.input<float>(7, 1, {-2, log3, 1, 77, 1, 5, 2 * log3});
+  h.backend().attend(h.queue(), directed_graph(h), {0, 3}, z, t, spec, y);
+  // Scores of row 2: 0 and 0.
+  expect_close(h.download(y), {5, 4.4, 3, -4, 3, 4}, 1e-6, "y with itself");
+  const MatrixView dt = h.output(3, 1);
+  const MatrixView coefficients = h.output(7, 2);
+  h.backend().attend_backward_targets(h.queue(), directed_graph(h), {0, 3}, z, t,
+                                      h.input<float>(3, 2, {0, 0, 5, 5, 0, 1}), spec, dt,
+                                      coefficients, {});
+  // Gradients of alpha are 2 and 6, mean 4: -1 and 1, times leaky'(0).
+  expect_close(h.download(coefficients), {0.2, 0, 0.6, 0, 0.5, -0.5, 0, 0, 0.2, 0, 1, 0, 0.5, 0.5},
+               2e-6, "coefficients");
+}
+
 // Edges that a row passes over have coefficients, which are 0; those it adds come behind all.
 TEST_P(LiteralAttention, CoefficientsWithSelf) {
   Harness h(GetParam());
@@ -309,6 +339,9 @@ TEST_P(AttentionGradient, OfAllInputs) {
   const Values t = random_doubles(kRows * t_cols, 2);
   const Values vector = random_doubles(kCols, 3);
   const Values dy = random_doubles(kRows * kCols, 4);
+  const std::int64_t places =
+      static_cast<std::int64_t>(col_idx.size()) + (with_self ? kRows : 0);
+  const Values of_edges = random_doubles(places * kHeads, 5);
   AttentionDropout dropout;
   if (drop) dropout = attention_dropout(h, kRows, kAll);
 
@@ -318,7 +351,7 @@ TEST_P(AttentionGradient, OfAllInputs) {
     AttentionSpec spec;
   };
   const auto upload_inputs = [&](const Values& z_values, const Values& t_values,
-                                 const Values& vector_values) {
+                                 const Values& vector_values, const Values& edge_values) {
     Inputs in;
     in.spec.score = score;
     in.spec.heads = kHeads;
@@ -331,12 +364,13 @@ TEST_P(AttentionGradient, OfAllInputs) {
       const MatrixView scores = h.output<double>(kAll, kHeads);
       h.backend().head_dots(h.queue(), in.z, in.spec.vector, scores);
       in.spec.source_scores = scores;
+      in.spec.edge_scores = h.input(places, kHeads, edge_values);
     }
     return in;
   };
   const auto loss = [&](const Values& z_values, const Values& t_values,
-                        const Values& vector_values) {
-    const Inputs in = upload_inputs(z_values, t_values, vector_values);
+                        const Values& vector_values, const Values& edge_values) {
+    const Inputs in = upload_inputs(z_values, t_values, vector_values, edge_values);
     const MatrixView y = h.output<double>(kRows, kCols);
     h.backend().attend(h.queue(), op, {0, kRows}, in.z, in.t, in.spec, y);
     double sum = 0;
@@ -345,11 +379,10 @@ TEST_P(AttentionGradient, OfAllInputs) {
     return sum;
   };
 
-  const Inputs in = upload_inputs(z, t, vector);
+  const Inputs in = upload_inputs(z, t, vector, of_edges);
   const ConstMatrixView gradient = h.input(kRows, kCols, dy);
   const MatrixView dt = h.output<double>(kRows, t_cols);
-  const MatrixView coefficients = h.output<double>(
-      static_cast<std::int64_t>(col_idx.size()) + (with_self ? kRows : 0), 2 * kHeads);
+  const MatrixView coefficients = h.output<double>(places, 2 * kHeads);
   MatrixView dvector;
   if (score != AttentionScore::kDot) dvector = h.matrix(1, kCols, Use::kInOut, Values(kCols, 0));
   h.backend().attend_backward_targets(h.queue(), op, {0, kRows}, in.z, in.t, gradient, in.spec, dt,
@@ -360,12 +393,21 @@ TEST_P(AttentionGradient, OfAllInputs) {
       gradient, coefficients, in.spec, dz, additive ? dvector : MatrixView{});
 
   expect_gradient(
-      h.download(dz), [&](const Values& v) { return loss(v, t, vector); }, z, "dz");
+      h.download(dz), [&](const Values& v) { return loss(v, t, vector, of_edges); }, z, "dz");
   expect_gradient(
-      h.download(dt), [&](const Values& v) { return loss(z, v, vector); }, t, "dt");
+      h.download(dt), [&](const Values& v) { return loss(z, v, vector, of_edges); }, t, "dt");
   if (dvector.absent()) return;
   expect_gradient(
-      h.download(dvector), [&](const Values& v) { return loss(z, t, v); }, vector, "dvector");
+      h.download(dvector), [&](const Values& v) { return loss(z, t, v, of_edges); }, vector, "dvector");
+  if (!additive) return;
+  Values of_scores;  // what stands behind the coefficients
+  const Values both = h.download(coefficients);
+  for (std::int64_t place = 0; place < places; ++place) {
+    const auto row = both.begin() + 2 * kHeads * place + kHeads;
+    of_scores.insert(of_scores.end(), row, row + kHeads);
+  }
+  expect_gradient(
+      of_scores, [&](const Values& v) { return loss(z, t, vector, v); }, of_edges, "edge scores");
 }
 
 INSTANTIATE_TEST_SUITE_P(Reference, AttentionGradient,

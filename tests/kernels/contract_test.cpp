@@ -152,6 +152,9 @@ TEST_F(ContractDeathTest, PartsOfAttention) {
   spec.source_scores = view(2, 2, 32);
   EXPECT_DEATH(attend(), "attention source_scores of score gatv2");
   spec.source_scores = {};
+  spec.edge_scores = view(1, 2, 32);
+  EXPECT_DEATH(attend(), "attention edge_scores of score gatv2");
+  spec.edge_scores = {};
   spec.dropout.rate = dropout_threshold(0.5);
   EXPECT_DEATH(attend(), "attention dropout row_ids: 0 entries found, 2 expected");
   spec.dropout = {};
