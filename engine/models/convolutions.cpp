@@ -184,6 +184,16 @@ struct AttentionLayer {
           "and none (a linear layer of its own row is what a skip adds)",
           to_string(input.options.root));
     }
+    if (!input.options.edge_scores) return;
+    if (score != AttentionScore::kAdditive) {
+      fail_option("edge-scores: scores of {} read no features of edges; allowed are those of gat",
+                  to_string(score));
+    }
+    if (input.edge_features == 0) {
+      fail_option(
+          "edge-scores: edges of the dataset have no features; give it edge_features.npy, or leave "
+          "edge-scores out");
+    }
   }
   Value joined(Builder& builder, const ConvolutionInput& input, Value y) const {
     return input.options.averages_heads ? builder.head_mean(y, options.heads) : y;
@@ -198,7 +208,10 @@ Value gat_convolution(Builder& builder, const ConvolutionInput& input) {
   const Value source = builder.head_vector("attention_source", z, layer.options.heads);
   const Value target = builder.head_vector("attention_target", z, layer.options.heads);
   const Value t = builder.head_dots(z, target, layer.options.heads);
-  return layer.joined(builder, input, builder.attend(layer.options, z, t, source));
+  const Value of_edges = input.options.edge_scores
+                             ? builder.edge_scores(layer.options, z, input.edge_features)
+                             : kNoValue;
+  return layer.joined(builder, input, builder.attend(layer.options, z, t, source, of_edges));
 }
 
 Value gatv2_convolution(Builder& builder, const ConvolutionInput& input) {

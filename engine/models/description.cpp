@@ -220,6 +220,11 @@ const OptionTable<LayerOptions>& layer_options() {
        .group = "Model",
        .help = "gat, gatv2, dot: dropout of the coefficients of edges, in [0, 1)",
        .value = LayerRow::number(ATOLL_FIELD(attention_dropout), 0.0, 0.999)},
+      {.name = "edge-scores",
+       .group = "Model",
+       .help = "gat: features of edges (edge_features.npy) take part in the scores of attention",
+       .value = LayerRow::on_or_off(ATOLL_FIELD(edge_scores)),
+       .plan = PlanRole::kMadeFor},
       {.name = "bases",
        .group = "Model",
        .help = "rgcn: the weights of relations are sums of so many matrices, with trained factors; "

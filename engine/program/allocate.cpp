@@ -78,9 +78,7 @@ class Allocator {
         p.halo = std::max(p.halo, rows_.received_for(by));
       }
       // Scores of halo rows are computed from what arrives.
-      if (by.kind == OpKind::kAttend && op.kind == OpKind::kHeadDots && by.inputs.back() == v) {
-        p.halo = rows_.forward_halo;
-      }
+      if (by.kind == OpKind::kAttend && by.source_scores() == v) p.halo = rows_.forward_halo;
       if (by.for_placed) p.halo = std::max(p.halo, rows_.forward_halo);
     }
     // Without halo rows the features are as good as their copy.

@@ -95,8 +95,8 @@ Value Builder::composed_weight(const std::string& name, std::int64_t count, std:
       parameter("coefficients", count, bases, Initialisation::kGlorotUniform);
   const Value weight = parameter(name, count * this->columns(x), columns, Initialisation::kZeros);
   program_.parameters.back().stacked = count;
-  program_.parameters.back().composition = {program_.at(coefficients).parameter,
-                                            program_.at(base).parameter};
+  program_.parameters.back().composition = {.coefficients = program_.at(coefficients).parameter,
+                                            .bases = program_.at(base).parameter};
   return weight;
 }
 
@@ -173,7 +173,23 @@ Value Builder::aggregate_edges(Value x, std::int64_t features) {
                  .channel = channel});
 }
 
-Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector) {
+Value Builder::edge_scores(AttentionOptions options, Value z, std::int64_t features) {
+  const Value weight =
+      parameter("edge_weight", features, columns(z), Initialisation::kGlorotUniform);
+  const Value vector = head_vector("attention_edge", z, options.heads);
+  const Value both = parameter("edge_scores", features, options.heads, Initialisation::kZeros);
+  program_.parameters.back().composition = {.coefficients = program_.at(vector).parameter,
+                                            .bases = program_.at(weight).parameter,
+                                            .per_head = true};
+  return append({.kind = OpKind::kEdgeScores,
+                 .inputs = {both},
+                 .columns = options.heads,
+                 .parameter = program_.at(both).parameter,
+                 .attention = options,
+                 .wide = true});
+}
+
+Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector, Value edge_scores) {
   ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
   ATOLL_ASSERT(columns(z) % options.heads == 0, "{} columns, {} heads", columns(z), options.heads);
   const int channel = next_channel();
@@ -192,6 +208,8 @@ Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector) 
   if (options.score == AttentionScore::kAdditive) {
     op.inputs.push_back(head_dots(z, vector, options.heads));
   }
+  ATOLL_ASSERT(edge_scores == kNoValue || options.score == AttentionScore::kAdditive);
+  if (edge_scores != kNoValue) op.inputs.push_back(edge_scores);
   return append(std::move(op));
 }
 

@@ -66,7 +66,13 @@ class Builder {
   // additive score, H: head_dots of a vector of its own. vector: the weight of the score, none of
   // the dot product. z is a value that no other aggregate reads. A layer may draw dropout of
   // coefficients once: its number, which this sets, keys what falls.
-  Value attend(AttentionOptions options, Value z, Value t, Value vector);
+  // edge_scores: of edge_scores() with the same options, or none.
+  Value attend(AttentionOptions options, Value z, Value t, Value vector,
+               Value edge_scores = kNoValue);
+  // What so many features of edges add to the additive score of rows z: <a, f_e W> per head,
+  // parameters "edge_weight" (W, of as many columns as z) and "attention_edge" (a). A row's edge to
+  // itself has the mean of the features of its other in-edges.
+  Value edge_scores(AttentionOptions options, Value z, std::int64_t features);
   // A weight with a row per head, for x of as many columns as all its rows together.
   Value head_vector(const std::string& name, Value x, int heads);
   Value head_dots(Value x, Value vector, int heads);  // [nodes, heads]

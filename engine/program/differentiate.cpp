@@ -334,6 +334,13 @@ class Differentiation {
       if (!has_gradient(op.inputs[0])) gradient_through(v, 0);
     } else if (op.kind == OpKind::kAggregateEdges) {
       append(part_of_edges(OpKind::kEdgesTerms, op, {dy}));
+    } else if (op.kind == OpKind::kAttend && op.edge_scores() != kNoValue) {
+      const Value targets = through_targets(v, dy);
+      append({.kind = OpKind::kEdgeScoresGradient,
+              .inputs = {program_.at(targets).inputs[1], targets},
+              .columns = op.attention.heads,
+              .parameter = program_.at(op.edge_scores()).parameter,
+              .attention = op.attention});
     } else if (op.kind == OpKind::kScale) {
       append({.kind = OpKind::kScaleGradient,
               .inputs = {op.inputs[0], dy},

@@ -71,7 +71,7 @@ class Dropper {
       if (!op.keeps_halo()) continue;
       if (op.kind == OpKind::kPool) keep(v);
       keep(op.inputs.front());
-      if (op.kind == OpKind::kAttend) keep(op.inputs.back());
+      if (op.kind == OpKind::kAttend && op.source_scores() != kNoValue) keep(op.source_scores());
     }
     for (const Value output : program_.outputs) keep(output);
     // Also what another run reads, or what comes after the layers.

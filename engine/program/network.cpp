@@ -25,7 +25,48 @@ RowRange weight_range(const Program& program, const Operation& op) {
   return {op.first_row, op.first_row + weight_rows(program, op)};
 }
 
+// Means of features over the in-edges of each inner row but those from itself; 0 where it has no
+// others.
+std::vector<float> mean_edge_features(const LocalGraphView& graph) {
+  const CsrView& edges = graph.forward.csr;
+  const std::int64_t columns = graph.forward.edge_feature_columns;
+  std::vector<float> means;
+  means.reserve(static_cast<std::size_t>(graph.inner() * columns));
+  std::vector<double> sums(static_cast<std::size_t>(columns));
+  for (std::int64_t i = 0; i < graph.inner(); ++i) {
+    std::ranges::fill(sums, 0.0);
+    std::int64_t others = 0;
+    for (std::int64_t e = edges.row_ptr[i]; e < edges.row_ptr[i + 1]; ++e) {
+      if (edges.col_idx[e] == i) continue;
+      ++others;
+      const auto features = graph.forward.edge_features.subspan(
+          static_cast<std::size_t>(e * columns), static_cast<std::size_t>(columns));
+      for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += static_cast<double>(features[k]);
+    }
+    for (const double sum : sums) {
+      means.push_back(others == 0 ? 0 : static_cast<float>(sum / static_cast<double>(others)));
+    }
+  }
+  return means;
+}
+
 }  // namespace
+
+EdgeFeatures::EdgeFeatures(const Rank& rank, ConstDeviceArray<float> values, std::int64_t columns,
+                           DType parameters)
+    : values_(std::move(values)), columns_(columns) {
+  if (parameters == DType::kF32) return;
+  const ConstMatrixView narrow = matrix();
+  in_f64_ = Tensor(rank.backend, narrow.rows, columns, parameters);
+  rank.backend.convert(rank.queue, narrow, in_f64_.view());
+}
+
+ConstMatrixView EdgeFeatures::matrix() const {
+  if (in_f64_.rows() > 0) return in_f64_.view();
+  const auto count = static_cast<std::int64_t>(values_.span().size());
+  return {values_.span().data(), columns_ == 0 ? 0 : count / columns_, columns_, columns_,
+          DType::kF32};
+}
 
 Network::Network(Program training, Program evaluation, const NetworkOptions& options,
                  const Rank& rank, const LocalGraphView& graph, ConstMatrixView features)
@@ -41,7 +82,17 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
     if (op.constant) computed_halo_ = operators_[op.normalisation]->computed_halo();
   }
   if (reads_edge_features(training)) {
-    edge_features_ = {rank.backend, rank.queue, graph.forward.edge_features};
+    edge_features_ =
+        EdgeFeatures(rank, {rank.backend, rank.queue, graph.forward.edge_features},
+                     graph.forward.edge_feature_columns, parameter_dtype(options.dtype));
+  }
+  const auto attends = std::ranges::find_if(training.operations, [](const Operation& op) {
+    return op.kind == OpKind::kEdgeScores && op.attention.with_self;
+  });
+  if (attends != training.operations.end()) {
+    mean_edge_features_ =
+        EdgeFeatures(rank, {rank.backend, rank.queue, mean_edge_features(graph)},
+                     graph.forward.edge_feature_columns, parameter_dtype(options.dtype));
   }
   rows_ = {.inner = graph.inner(),
            .forward_halo = graph.forward.halo.halo_rows(),
@@ -50,6 +101,7 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
            .returned = graph.forward.halo.sent_rows(),
            .edges = graph.forward.csr.nnz()};
   central_ = {0, graph.central};
+  central_edges_ = graph.forward.csr.row_ptr[graph.central];
   marginal_ = {graph.central, graph.inner()};
   for (const DeclaredParameter& p : training.parameters) {
     if (p.composition.present()) {
@@ -336,6 +388,9 @@ void Network::run_call(const Execution& execution, const Call& call) {
                          epilogue_of(execution, op, call.rows));
       return;
     }
+    case OpKind::kEdgeScores:
+    case OpKind::kEdgeScoresGradient:
+      return run_edge_scores(execution, call);
     case OpKind::kAttend:
     case OpKind::kCoefficients:
     case OpKind::kAttendTargets:
@@ -511,8 +566,13 @@ void Network::run_attention(const Execution& execution, const Call& call) {
   attention.score = op.attention.score;
   attention.heads = op.attention.heads;
   attention.with_self = op.attention.with_self;
+  // Edges that have coefficients.
+  const auto places = [&](MatrixView of_edges) {
+    return of_edges.rows_in({0, rows_.edges + (attention.with_self ? rows_.inner : 0)});
+  };
   if (op.parameter >= 0) attention.vector = row_vector(op.parameter);
   if (op.attention.score == AttentionScore::kAdditive) {
+    if (op.inputs.size() > first + 4) attention.edge_scores = places(whole(pass, of_forward(4)));
     MatrixView scores = whole(pass, of_forward(3));
     attention.source_scores = scores;
     // Marginal rows come when halo rows are there.
@@ -528,10 +588,7 @@ void Network::run_attention(const Execution& execution, const Call& call) {
                        .row_ids = rank_.inner_ids,
                        .col_ids = back.column_ids(),
                        .state = execution.round.state};
-  const auto coefficients = [&](Value value) {
-    const std::int64_t rows = rows_.edges + (attention.with_self ? rows_.inner : 0);
-    return whole(pass, value).rows_in({0, rows});
-  };
+  const auto coefficients = [&](Value value) { return places(whole(pass, value)); };
   const auto inner = [&](Value value) { return whole(pass, value).rows_in({0, rows_.inner}); };
   const auto gradient_of = [&](AttentionScore score) {
     return op.attention.score == score ? row_gradient(op.parameter) : MatrixView{};
@@ -562,6 +619,37 @@ void Network::run_attention(const Execution& execution, const Call& call) {
                                             gradient_of(AttentionScore::kAdditive));
       add_returned_rows(execution, call);
   }
+}
+
+// Inputs: see Builder::edge_scores and Differentiation.
+void Network::run_edge_scores(const Execution& execution, const Call& call) {
+  const Pass& pass = execution.pass;
+  const Operation& op = pass.program.at(call.value);
+  const MatrixView weight = parameters_.value(op.parameter);
+  const bool forward = op.kind == OpKind::kEdgeScores;
+  const MatrixView of_edges = whole(pass, forward ? call.value : op.inputs[0]);
+  // Of `rows` of the features, whose scores start at row `first`.
+  const auto run = [&](ConstMatrixView features, RowRange rows, std::int64_t first) {
+    if (rows.size() == 0) return;
+    const ConstMatrixView x = features.rows_in(rows);
+    const MatrixView scores = of_edges.rows_in({first + rows.begin, first + rows.end});
+    if (forward) {
+      rank_.backend.gemm(rank_.queue, Transpose::kNo, x, Transpose::kNo, weight, 0, scores);
+      return;
+    }
+    // The gradients of scores lie behind the coefficients themselves.
+    const ConstMatrixView slopes{
+        static_cast<const std::byte*>(scores.data) + weight.cols * bytes_of(scores.dtype),
+        scores.rows, weight.cols, scores.stride, scores.dtype};
+    rank_.backend.gemm(rank_.queue, Transpose::kYes, x, Transpose::kNo, slopes, 1,
+                       parameters_.gradient(op.parameter));
+  };
+  const RowRange rows = range_of(call.rows);
+  const auto first_edge = [&](std::int64_t row) {
+    return row == 0 ? 0 : row == rows_.inner ? rows_.edges : central_edges_;
+  };
+  run(edge_features_.matrix(), {first_edge(rows.begin), first_edge(rows.end)}, 0);
+  if (op.attention.with_self) run(mean_edge_features_.matrix(), rows, rows_.edges);
 }
 
 // Inputs: see Builder::aggregate_relations and Differentiation.

@@ -50,6 +50,22 @@ struct LayerMessages {
   }
 };
 
+// Numbers of edges, or of rows, in the backend's memory, as kernels and products read them.
+class EdgeFeatures {
+ public:
+  EdgeFeatures() = default;
+  // parameters: the type of what they are multiplied by.
+  EdgeFeatures(const Rank& rank, ConstDeviceArray<float> values, std::int64_t columns,
+               DType parameters);
+  std::span<const float> span() const { return values_.span(); }
+  ConstMatrixView matrix() const;  // in the type of the parameters
+
+ private:
+  ConstDeviceArray<float> values_;
+  std::int64_t columns_ = 0;
+  Tensor in_f64_;  // where parameters are
+};
+
 class Network {
  public:
   // Counts and places everything; allocate() takes the memory. Both programs are of the same model
@@ -131,6 +147,7 @@ class Network {
   void run_pool(const Execution& execution, const Call& call);
   void add_returned_rows(const Execution& execution, const Call& call);
   void run_edges(const Execution& execution, const Call& call);
+  void run_edge_scores(const Execution& execution, const Call& call);
   // A parameter with a row per head, and its gradient, as one row.
   ConstMatrixView row_vector(int parameter);
   MatrixView row_gradient(int parameter);
@@ -158,7 +175,11 @@ class Network {
   const Rank& rank_;
   ConstMatrixView features_;
   std::map<Normalisation, std::unique_ptr<GraphOperators>> operators_;
-  ConstDeviceArray<float> edge_features_;  // empty where nothing reads them
+  // Of in-edges, where operations read them; and, where rows attend to themselves, of each inner
+  // row the means over its in-edges but those from itself.
+  EdgeFeatures edge_features_;
+  EdgeFeatures mean_edge_features_;
+  std::int64_t central_edges_ = 0;  // in-edges of central rows
   const ComputedHalo* computed_halo_ = nullptr;
   RankRows rows_;
   RowRange central_, marginal_;

@@ -24,9 +24,10 @@ void ParameterSizes::add(std::int64_t rows, std::int64_t cols) {
   add_operand(rows, cols);
 }
 
-void ParameterSizes::add_composed(std::int64_t rows, std::int64_t cols) {
+void ParameterSizes::add_composed(std::int64_t rows, std::int64_t cols,
+                                  const Composition& composition) {
   composed_ += aligned(rows * cols);
-  add_operand(rows, cols);
+  if (composition.is_operand()) add_operand(rows, cols);
 }
 
 void ParameterSizes::add_operand(std::int64_t rows, std::int64_t cols) {
@@ -53,10 +54,10 @@ int ParameterStore::declare(std::string name, int layer, std::int64_t rows, std:
 int ParameterStore::declare_composed(std::string name, int layer, std::int64_t rows,
                                      std::int64_t cols, Composition composition) {
   const std::int64_t count = at(composition.coefficients).rows;
-  parameters_.push_back({std::move(name), layer, rows, cols, sizes_.composed(), true,
-                         sizes_.operands(), count, composition});
+  parameters_.push_back({std::move(name), layer, rows, cols, sizes_.composed(),
+                         composition.is_operand(), sizes_.operands(), count, composition});
   initialisations_.push_back(Initialisation::kZeros);
-  sizes_.add_composed(rows, cols);
+  sizes_.add_composed(rows, cols, composition);
   return static_cast<int>(parameters_.size()) - 1;
 }
 
@@ -109,8 +110,13 @@ void ParameterStore::for_composed(Tensor& flat, const Body& body) {
     const Composition& composition = at(index).composition;
     if (!composition.present()) continue;
     const MatrixView coefficients = part(flat, composition.coefficients);
-    body(in_rows(part(flat, index), coefficients.rows), composition,
-         in_rows(part(flat, composition.bases), coefficients.cols));
+    const MatrixView bases = part(flat, composition.bases);
+    if (composition.per_head) {
+      body(part(flat, index), composition, bases);
+    } else {
+      body(in_rows(part(flat, index), coefficients.rows), composition,
+           in_rows(bases, coefficients.cols));
+    }
   }
 }
 
@@ -122,6 +128,12 @@ void ParameterStore::zero_gradients(Backend& backend, Queue& queue) {
 void ParameterStore::add_composed_gradients(Backend& backend, Queue& queue) {
   for_composed(gradients_, [&](MatrixView composed, const Composition& of, MatrixView bases) {
     const MatrixView values = in_rows(value(of.bases), bases.rows);
+    if (of.per_head) {
+      // No other operation adds to the gradient of these bases.
+      backend.head_dots_backward(queue, composed, values, in_rows(value(of.coefficients), 1), bases,
+                                 in_rows(gradient(of.coefficients), 1));
+      return;
+    }
     backend.gemm(queue, Transpose::kYes, value(of.coefficients), Transpose::kNo, composed, 1,
                  bases);
     backend.gemm(queue, Transpose::kNo, composed, Transpose::kYes, values, 1,
@@ -131,11 +143,15 @@ void ParameterStore::add_composed_gradients(Backend& backend, Queue& queue) {
 
 void ParameterStore::refresh_operands(Backend& backend, Queue& queue) {
   for_composed(values_, [&](MatrixView composed, const Composition& of, MatrixView bases) {
+    if (of.per_head) {
+      backend.head_dots(queue, bases, in_rows(value(of.coefficients), 1), composed);
+      return;
+    }
     backend.gemm(queue, Transpose::kNo, value(of.coefficients), Transpose::kNo, bases, 0, composed);
   });
   if (!has_operands()) return;
   const auto lies_alone = [&](const Parameter& parameter) {
-    return is_padded(parameter) || parameter.composition.present();
+    return is_padded(parameter) || (parameter.composition.present() && parameter.is_weight);
   };
   const auto count = static_cast<int>(parameters_.size());
   for (int first = 0, next = 0; first < count; first = next) {
@@ -147,8 +163,11 @@ void ParameterStore::refresh_operands(Backend& backend, Queue& queue) {
     if (!lies_alone(parameter)) {
       // All up to the next one that does lie alike in both arrays: one conversion, with what is
       // between the weights.
-      while (next < count && !lies_alone(at(next))) ++next;
-      const Parameter& last = at(next - 1);
+      int latest = first;
+      for (; next < count && !lies_alone(at(next)); ++next) {
+        if (!at(next).composition.present()) latest = next;
+      }
+      const Parameter& last = at(latest);
       const std::int64_t end = last.offset + aligned(last.rows * last.cols);
       const std::int64_t elements = end - parameter.offset;
       from = {from.data, 1, elements, elements, dtype_};

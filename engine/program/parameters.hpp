@@ -16,8 +16,13 @@ namespace atl {
 struct Composition {
   int coefficients = -1;
   int bases = -1;
+  // Instead [K, heads]: rows of bases [K, columns of heads], of each head the product with its row
+  // of coefficients.
+  bool per_head = false;
 
   bool present() const { return bases >= 0; }
+  // False if only products in the parameters' own type read it.
+  bool is_operand() const { return !per_head; }
 };
 
 // One parameter: matrix [rows, cols] at `offset` of the flat arrays, or, composed, of arrays that
@@ -49,7 +54,7 @@ class ParameterSizes {
  public:
   explicit ParameterSizes(bool pads_operands) : pads_operands_(pads_operands) {}
   void add(std::int64_t rows, std::int64_t cols);
-  void add_composed(std::int64_t rows, std::int64_t cols);
+  void add_composed(std::int64_t rows, std::int64_t cols, const Composition& composition);
   std::int64_t values() const { return values_; }      // of those that are trained
   std::int64_t composed() const { return composed_; }  // of the others
   std::int64_t operands() const { return operands_; }

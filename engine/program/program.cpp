@@ -31,6 +31,8 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"head dots backward", Reach::kRow, true, false},
     {"head mean", Reach::kRow, true, false},
     {"head mean backward", Reach::kRow, true, false},
+    {"edge scores", Reach::kRow, true, false, RowsOf::kEdges},
+    {"edge scores gradient", Reach::kSum, false, false},
     {"attend", Reach::kHalo, true, false},
     {"coefficients", Reach::kRow, true, false, RowsOf::kEdges},
     {"attend backward, targets", Reach::kRow, true, false},
@@ -86,14 +88,19 @@ int Program::forward_end() const {
 ParameterSizes parameter_sizes(const Program& program, bool pads_operands) {
   ParameterSizes sizes(pads_operands);
   for (const DeclaredParameter& p : program.parameters) {
-    p.composition.present() ? sizes.add_composed(p.rows, p.columns) : sizes.add(p.rows, p.columns);
+    if (p.composition.present()) {
+      sizes.add_composed(p.rows, p.columns, p.composition);
+    } else {
+      sizes.add(p.rows, p.columns);
+    }
   }
   return sizes;
 }
 
 bool reads_edge_features(const Program& program) {
-  return std::ranges::any_of(
-      program.operations, [](const Operation& op) { return op.kind == OpKind::kAggregateEdges; });
+  return std::ranges::any_of(program.operations, [](const Operation& op) {
+    return op.kind == OpKind::kAggregateEdges || op.kind == OpKind::kEdgeScores;
+  });
 }
 
 std::int64_t weight_rows(const Program& program, const Operation& product) {

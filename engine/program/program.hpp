@@ -42,9 +42,11 @@ enum class OpKind : std::uint8_t {
   kHeadDotsBackward,  // dx; adds to the gradient of the vector
   kHeadMean,          // the mean over heads
   kHeadMeanBackward,
-  kAttend,         // rows of neighbours of z, weighted
-  kCoefficients,   // room for what the next one finds out about edges
-  kAttendTargets,  // dt; fills the coefficients
+  kEdgeScores,          // features of edges, and means of those of a row's edges, times a weight
+  kEdgeScoresGradient,  // adds to that of the weight, from coefficients
+  kAttend,              // rows of neighbours of z, weighted
+  kCoefficients,        // room for what the next one finds out about edges
+  kAttendTargets,       // dt; fills the coefficients
   // What halo rows of z get, for their owners; and dz, with what other ranks return.
   kAttendHalo,
   kAttendSources,
@@ -196,6 +198,11 @@ struct Operation {
   }
   // Columns of the rows that travel for it.
   std::int64_t message_columns() const { return columns / relations; }
+  // Of kAttend: the scores of rows that it reads, and of edges; kNoValue: none.
+  Value source_scores() const {
+    return attention.score == AttentionScore::kAdditive ? inputs[3] : kNoValue;
+  }
+  Value edge_scores() const { return inputs.size() > 4 ? inputs[4] : kNoValue; }
   // True if backward reads the rows of neighbours again that came for it.
   bool keeps_halo() const {
     return kind == OpKind::kAttend || kind == OpKind::kPool || kind == OpKind::kAggregateEdges;

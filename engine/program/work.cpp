@@ -80,18 +80,43 @@ SpanWork attention_part_work(const Program& program, const Operation& op, Rows r
   const SparseRows sparse{.rows = static_cast<double>(shape.rows_in(rows)),
                           .edges = static_cast<double>(shape.edges_in(rows)),
                           .columns = shape.rows.inner + shape.rows.forward_halo};
+  const bool reads_edge_scores = op.inputs.size() > (op.kind == OpKind::kAttend ? 4U : 6U);
+  const std::int64_t edge_score_bytes = reads_edge_scores ? attention.heads * bytes_of(wide) : 0;
   if (op.kind == OpKind::kAttend) {
-    return attention_work(sparse, counted(sparse.columns, op.columns, dtype), 2, 0,
+    return attention_work(sparse, counted(sparse.columns, op.columns, dtype), 2, edge_score_bytes,
                           t_bytes + bytes(op.columns, dtype));
   }
   if (op.kind == OpKind::kAttendTargets) {
     const std::int64_t columns = program.at(op.inputs[2]).columns;
-    return attention_work(sparse, counted(sparse.columns, columns, dtype), 4, coefficient_bytes,
+    return attention_work(sparse, counted(sparse.columns, columns, dtype), 4,
+                          coefficient_bytes + edge_score_bytes,
                           2 * t_bytes + bytes(columns, dtype));
   }
   const std::int64_t of_score = additive ? 0 : t_columns * bytes_of(dtype);
   return attention_work(sparse, counted(shape.rows.inner, op.columns, dtype), additive ? 1 : 2,
                         8 + coefficient_bytes + of_score, 2 * bytes(op.columns, dtype));
+}
+
+// Of products of the features of edges, and of the means that rows have, as Network runs them.
+SpanWork edge_scores_work(const Program& program, const Operation& op, Rows rows,
+                          const RankShape& shape, DType dtype) {
+  const DType wide = parameter_dtype(dtype);
+  const DeclaredParameter& declared = program.parameters[static_cast<std::size_t>(op.parameter)];
+  const ConstMatrixView weight = counted(declared.rows, declared.columns, wide);
+  const std::int64_t own = op.attention.with_self ? shape.rows_in(rows) : 0;
+  SpanWork sum;
+  for (const std::int64_t edges : {shape.edges_in(rows), own}) {
+    if (edges == 0) continue;
+    const ConstMatrixView features = counted(edges, weight.rows, wide);
+    const ConstMatrixView scores = counted(edges, weight.cols, wide);
+    const SpanWork one = op.kind == OpKind::kEdgeScores
+                             ? gemm_work(Transpose::kNo, features, weight, 0, scores)
+                             : gemm_work(Transpose::kYes, features, scores, 1, weight);
+    sum.flops += one.flops;
+    sum.bytes += one.bytes;
+    sum.no_reuse_bytes += one.no_reuse_bytes;
+  }
+  return sum;
 }
 
 // Of the parts of an aggregate per relation, as of attention's.
@@ -182,6 +207,9 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kAttendHalo:
     case OpKind::kAttendSources:
       return attention_part_work(program, op, call.rows, shape, dtype);
+    case OpKind::kEdgeScores:
+    case OpKind::kEdgeScoresGradient:
+      return edge_scores_work(program, op, call.rows, shape, dtype);
     case OpKind::kAggregateRelations:
     case OpKind::kRelationsHalo:
     case OpKind::kRelationsSources:

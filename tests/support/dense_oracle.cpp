@@ -167,16 +167,48 @@ Matrix norm_or_bias(Model& model, const std::string& prefix, const std::string& 
 
 double leaky(double value) { return value > 0 ? value : 0.2 * value; }
 
+// A source that a node attends to. A node's own features are the means of those of its other edges,
+// as PyTorch Geometric's GATConv has it.
+struct Attended {
+  int from;
+  std::vector<double> features;
+};
+std::vector<Attended> attended(const Graph& graph, int to, bool with_self) {
+  std::vector<Attended> sources;  // parallel edges count as often as they are there
+  for (const Edge& edge : graph.edges) {
+    if (edge.to == to && !(with_self && edge.from == to)) {
+      sources.push_back({edge.from, edge.features});
+    }
+  }
+  if (!with_self) return sources;
+  std::vector<double> means(graph.edges.empty() ? 0 : graph.edges.front().features.size(), 0);
+  for (const Attended& source : sources) {
+    for (std::size_t k = 0; k < means.size(); ++k) {
+      means[k] += source.features[k] / static_cast<double>(sources.size());
+    }
+  }
+  sources.push_back({to, means});
+  return sources;
+}
+
 // Of edge from -> to, in head h: Velickovic et al. 2018, eq. 3; Brody et al. 2022, eq. 7; the
 // scaled dot product. z of the source, t of the target.
 double attention_score(const Model& model, const std::string& prefix, const std::string& kind,
-                       const Matrix& z, const Matrix& t, int from, int to, int h, int columns) {
+                       const Matrix& z, const Matrix& t, const Attended& source, int to, int h,
+                       int columns) {
+  const int from = source.from;
   double score = 0;
   for (int c = 0; c < columns; ++c) {
     const int j = h * columns + c;
     if (kind == "gat") {
       score += model.tensors.at(prefix + "attention_source")(h, c) * z(from, j) +
                model.tensors.at(prefix + "attention_target")(h, c) * z(to, j);
+      if (!model.tensors.contains(prefix + "attention_edge")) continue;
+      for (std::size_t k = 0; k < source.features.size(); ++k) {
+        score += model.tensors.at(prefix + "attention_edge")(h, c) *
+                 model.tensors.at(prefix + "edge_weight")(static_cast<int>(k), j) *
+                 source.features[k];
+      }
     } else if (kind == "gatv2") {
       score += model.tensors.at(prefix + "attention")(h, c) * leaky(z(from, j) + t(to, j));
     } else {
@@ -197,23 +229,18 @@ Matrix attention(const Model& model, const std::string& prefix, const Layer& lay
   const int columns = z.cols / layer.heads;
   Matrix y(z.rows, z.cols);
   for (int to = 0; to < graph.nodes; ++to) {
-    std::vector<int> sources;  // parallel edges count as often as they are there
-    const bool with_self = layer.root != "none";
-    for (const Edge& edge : graph.edges) {
-      if (edge.to == to && !(with_self && edge.from == to)) sources.push_back(edge.from);
-    }
-    if (with_self) sources.push_back(to);
+    const std::vector<Attended> sources = attended(graph, to, layer.root != "none");
     for (int h = 0; h < layer.heads; ++h) {
       double total = 0;
       std::vector<double> weights;
-      for (const int from : sources) {
+      for (const Attended& source : sources) {
         weights.push_back(std::exp(
-            attention_score(model, prefix, layer.convolution, z, t, from, to, h, columns)));
+            attention_score(model, prefix, layer.convolution, z, t, source, to, h, columns)));
         total += weights.back();
       }
       for (std::size_t k = 0; k < sources.size(); ++k) {
         for (int c = 0; c < columns; ++c) {
-          y(to, h * columns + c) += weights[k] / total * z(sources[k], h * columns + c);
+          y(to, h * columns + c) += weights[k] / total * z(sources[k].from, h * columns + c);
         }
       }
     }

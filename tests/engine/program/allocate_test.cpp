@@ -82,6 +82,7 @@ void for_all_cases(const std::vector<Columns>& columns, const std::vector<RankRo
                 config.outputs = c.outputs;
                 config.input_dropout = input_dropout;
                 config.norm = norm;
+                config.edge_scores = kind == "gat" && norm == Norm::kLayer;
                 config.order = orders.choice;
                 config.cache_aggregate = orders.cache;
                 if (recomputes) {
@@ -332,7 +333,7 @@ class RememberingMemory {
       const Operation& from = program_->at(read);
       if (!from.has_rows() || !has_place(read)) continue;
       const bool has_halo = from.rows_of() == RowsOf::kNodes && layout_->places[at(read)].halo > 0;
-      if (has_halo && op.kind == OpKind::kAttend && read == op.inputs.back() && !central) {
+      if (has_halo && op.kind == OpKind::kAttend && read == op.source_scores() && !central) {
         write(read, {rows_.inner, rows_.inner + rows_.forward_halo});
       }
       if (from.rows_of() == RowsOf::kHalo && central) continue;

@@ -271,6 +271,7 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
         config.relations = 2;
         config.edge_features = 2;
         config.norm = norm;
+        config.edge_scores = kind == "gat" && norm == Norm::kLayer;
         config.order = order;
         const Program program = model_program(config, Pass::kTraining);
         SCOPED_TRACE(to_string(program));
@@ -285,9 +286,16 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
                                                op.attention.score == AttentionScore::kAdditive;
           const bool adds = adds_two || adds_to_score || op.kind == OpKind::kWeightGradient ||
                             op.kind == OpKind::kBiasGradient ||
-                            op.kind == OpKind::kHeadDotsBackward;
+                            op.kind == OpKind::kHeadDotsBackward ||
+                            op.kind == OpKind::kEdgeScoresGradient;
           if (adds) ++gradients[static_cast<std::size_t>(op.parameter)];
           if (adds_two) ++gradients[static_cast<std::size_t>(op.second_parameter)];
+        }
+        for (const DeclaredParameter& parameter : program.parameters) {
+          if (!parameter.composition.present()) continue;
+          // From the gradient of what they make, with kComposedGradients.
+          ++gradients[static_cast<std::size_t>(parameter.composition.coefficients)];
+          ++gradients[static_cast<std::size_t>(parameter.composition.bases)];
         }
         EXPECT_EQ(gradients, std::vector(program.parameters.size(), 1));
         EXPECT_EQ(count_of(program, OpKind::kZeroGradients), 1);

@@ -116,6 +116,11 @@ ModelConfig named_model(ModelConfig config) {
   if (name == "bases") {
     config.kind = "rgcn";
     config.bases = 2;
+  } else if (name == "edge_scores") {
+    config.kind = "gat";
+    config.heads = 2;
+    config.hidden = 6;
+    config.edge_scores = true;
   } else if (name == "max" || name == "softmax") {
     config.kind = "sage";
     config.aggregator = name == "max" ? Aggregator::kMax : Aggregator::kSoftmax;
@@ -144,7 +149,8 @@ double feature(std::int64_t node, std::int64_t column) {
 Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, double delta,
                   bool overlap = true, Sharing sharing = Sharing::kPacked) {
   const Csr csr = random_graph(kNodes, 4, setup.directed, true, 5);
-  const bool typed = setup.kind == "rgcn" || setup.kind == "bases" || setup.kind == "gine";
+  const bool typed = setup.kind == "rgcn" || setup.kind == "bases" || setup.kind == "gine" ||
+                     setup.kind == "edge_scores";
   EdgeArrays arrays = typed ? make_edge_arrays(csr) : EdgeArrays();
   for (float& value : arrays.features) value = std::sin(value);
   const GraphView graph =
@@ -217,7 +223,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     }
     if (shifted >= 0) parameters.values().row<double>(0)[shifted] += delta;
     parameters.refresh_operands(*rank.backend, *rank.queue);
-    Loss loss(*rank.backend, loss_targets, total);
+    Loss loss(*rank.backend, loss_targets, static_cast<double>(total));
     const Round round{.epoch = 1, .overlap = overlap};
     double value = 0;
     for (int pass = 0; pass < 2; ++pass) {       // the second one reads the kept aggregate
@@ -279,6 +285,9 @@ std::vector<ModelCase> setups() {
     all.push_back({.kind = kind, .norm = Norm::kBatch, .layers = 5});
   }
   all.push_back({.kind = "bases", .layers = 2});
+  for (const bool directed : {true, false}) {
+    all.push_back({.kind = "edge_scores", .directed = directed, .layers = 2});
+  }
   for (const char* aggregator : {"max", "softmax"}) {
     all.push_back({.kind = aggregator, .norm = Norm::kLayer, .input_dropout = 0.5});
     all.push_back({.kind = aggregator, .norm = Norm::kBatch, .directed = true, .layers = 4});

@@ -159,6 +159,18 @@ constexpr Variant kVariantsOfAttention[] = {
        m.jump = "concatenate";
      }},
 };
+// The second: rows attend to no means of features.
+constexpr Variant kVariantsOfGat[] = {
+    {"edge_scores", [](ModelConfig& m) { m.edge_scores = true; }, [](oracle::Model&) {}},
+    {"edge_scores_without_self",
+     [](ModelConfig& m) {
+       m.edge_scores = true;
+       m.root = Root::kNone;
+     },
+     [](oracle::Model& m) {
+       for (oracle::Layer& l : m.layers) l.root = "none";
+     }},
+};
 constexpr Variant kVariantsOfSage[] = {
     {"sum", [](ModelConfig& m) { m.aggregator = Aggregator::kSum; },
      [](oracle::Model& m) {
@@ -196,7 +208,9 @@ struct OracleCase {
   const Variant* variant = &kVariants[0];
 
   bool has_relations() const { return model == "rgcn"; }
-  bool has_edge_features() const { return model == "gine"; }
+  bool has_edge_features() const {
+    return model == "gine" || std::string_view(variant->name).starts_with("edge_scores");
+  }
   bool attends() const { return model == "gat" || model == "gatv2" || model == "dot"; }
   int outputs() const { return task == Task::kBinary ? 1 : task == Task::kSingleLabel ? 4 : 3; }
 };
@@ -250,6 +264,12 @@ std::vector<OracleCase> all_cases() {
     for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
       cases.push_back({"sage", norm, norm != Norm::kLayer, norm == Norm::kLayer, 3,
                        Task::kSingleLabel, &variant});
+    }
+  }
+  for (const Variant& variant : kVariantsOfGat) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer}) {
+      cases.push_back(
+          {"gat", norm, norm == Norm::kNone, norm == Norm::kNone, 2, Task::kSingleLabel, &variant});
     }
   }
   return cases;
