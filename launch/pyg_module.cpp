@@ -238,6 +238,7 @@ class Module {
         fmt::arg("concat", python(!layer.averages_heads)),
         fmt::arg("attention_dropout", layer.attention_dropout),
         fmt::arg("self", python(layer.root != Root::kNone)),
+        fmt::arg("edge_dim", layer.edge_scores ? std::to_string(config_.edge_features) : "None"),
         fmt::arg("bias", python(has(l, "bias"))), fmt::arg("root", python(has(l, "root_weight"))),
         fmt::arg("alpha", layer.alpha), fmt::arg("theta", layer.theta), fmt::arg("number", number),
         fmt::arg("hidden_bias", python(has(l, "hidden_bias"))),
@@ -315,6 +316,7 @@ class Module {
       if (y != "x") y = "y";
     }
     y = fmt::format(fmt::runtime(rows_[l]->call), fmt::arg("conv", names.conv), fmt::arg("x", y),
+                    fmt::arg("edge_attr", layer.edge_scores ? ", edge_attr" : ""),
                     fmt::arg("alpha", layer.alpha));
     const char* from = layer.skip_from == SkipFrom::kFirst ? "first" : "x";
     if (layer.skip == Skip::kIdentity) y += fmt::format(" + {}", from);

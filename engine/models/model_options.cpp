@@ -105,6 +105,7 @@ const OptionTable<ModelConfig>& model_options() {
          .plan = PlanRole::kMadeFor},
         of_layers("average-heads"),
         of_layers("attention-dropout"),
+        of_layers("edge-scores"),
         of_layers("bases"),
         {.name = "model-file",
          .group = "Model",
@@ -135,8 +136,8 @@ void check_model_options(const ModelConfig& model) {
   };
   // This program's own kinds but these.
   const auto all_but = [](const std::vector<std::string>& readers) {
-    std::vector<std::string> kinds = {"gcn",   "sage", "gin", "mean",  "sum", "mlp", "gcnii",
-                                      "appnp", "sgc",  "gat", "gatv2", "dot", "rgcn"};
+    std::vector<std::string> kinds = {"gcn",   "sage",  "gin", "gine", "mean",  "sum", "mlp",
+                                      "gcnii", "appnp", "sgc", "gat",  "gatv2", "dot", "rgcn"};
     std::erase_if(kinds, [&](const std::string& kind) {
       return std::ranges::find(readers, kind) != readers.end();
     });
@@ -153,6 +154,7 @@ void check_model_options(const ModelConfig& model) {
       {"output-heads", without_heads},
       {"average-heads", without_heads},
       {"attention-dropout", without_heads},
+      {"edge-scores", all_but({"gat"})},
       {"bases", all_but({"rgcn"})},
       {"root", {"mlp", "gcnii", "appnp", "sgc"}},
       {"norm", {"sgc"}},

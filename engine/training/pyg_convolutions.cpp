@@ -125,10 +125,13 @@ const std::vector<PygConvolution>& pyg_convolutions() {
       {.convolution = "gat",
        .import = "GATConv",
        .constructor = "GATConv({in}, {head_out}, {heads}, concat={concat}, "
-                      "dropout={attention_dropout}, add_self_loops={self}, bias={bias})",
-       .call = kAttend,
+                      "dropout={attention_dropout}, add_self_loops={self}, bias={bias}, "
+                      "edge_dim={edge_dim})",
+       .call = "{conv}({x}, edge_index{edge_attr})",
        .roots = {Root::kNone, Root::kIdentity},
        .tensors = {{"weight", "lin.weight"},
+                   {"edge_weight", "lin_edge.weight"},
+                   {"attention_edge", "att_edge", PygTensor::Form::kPerHead},
                    {"attention_source", "att_src", PygTensor::Form::kPerHead},
                    {"attention_target", "att_dst", PygTensor::Form::kPerHead},
                    {"bias", "bias"}}},

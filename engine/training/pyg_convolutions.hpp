@@ -26,13 +26,14 @@ struct PygTensor {
 // run), {epsilon} and {trains_epsilon} of GIN with {hidden_bias}, {hidden_norm} and {activation}
 // inside its MLP, {aggregator} of SAGE with what it needs to know, {edge_features} of GINE,
 // {relations} and {bases} of R-GCN, {heads}, {head_out} (columns of each), {concat},
-// {attention_dropout} and {self} of attention.
+// {attention_dropout}, {self} and {edge_dim} of attention.
 struct PygConvolution {
   std::string_view convolution;      // see convolution_names()
   std::string_view import;           // from torch_geometric.nn; "": nothing
   std::string_view definition = "";  // of a class of its own; "": PyG's serves
   std::string_view constructor;
-  // {conv} of {x}; `start` is what the first layer of a run gets.
+  // {conv} of {x}; `start` is what the first layer of a run gets; {edge_attr} is one more argument
+  // where scores read features of edges.
   std::string_view call = "{conv}({x}, edge_index, edge_weight)";
   std::vector<Root> roots = {};  // that it can do; kUsual: what the convolution usually has
   std::vector<PygTensor> tensors = {};

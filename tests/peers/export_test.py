@@ -54,6 +54,8 @@ MODELS = [words.split() for words in (
     "--model gcn --jump concatenate --norm layer --norm-place before",
     "--model gat --heads 4 --activation elu --attention-dropout 0.3 --output-heads 2",
     "--model gat --heads 2 --average-heads on --norm batch --root none",
+    "--model gat --heads 4 --edge-scores on --layers 2",
+    "--model gat --heads 2 --edge-scores on --average-heads on --norm layer --root none",
     "--model gatv2 --heads 4 --skip linear --layers 2",
     "--model gatv2 --heads 2 --norm layer --jump concatenate --root none",
     "--model sage --aggregator max --norm batch",
@@ -128,7 +130,8 @@ DATASETS = {"plain": (False, False, "single-label"), "directed": (True, False, "
 
 def sets_for(options):
     """Datasets for a model: with types and features of edges where it reads them."""
-    return ["typed"] if "rgcn" in options or "gine" in options else DATASETS
+    reads = {"rgcn", "gine", "--edge-scores"}
+    return ["typed"] if reads.intersection(options) else DATASETS
 
 
 class ExportTest(unittest.TestCase):
