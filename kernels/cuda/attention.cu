@@ -211,13 +211,18 @@ __device__ InEdge in_edge(const AttentionArgs<T>& a, const InEdges& of, std::int
   return {source, place, there && !(of.self && source == of.row)};
 }
 
+// What the additive score has of an edge itself.
+template <typename T>
+__device__ float edge_score(const AttentionArgs<T>& a, const InEdge& edge, std::int64_t head) {
+  return a.edge_scores.data == nullptr ? 0.0F : *a.edge_scores.at(edge.place, head);
+}
+
 // Both sums in all lanes of the team. All lanes of the warp must call.
 template <bool kGradient, typename T, int kUnit, int kUnits>
 __device__ EdgeProducts edge_products(const AttentionArgs<T>& a, const HeadLane<kUnit, kUnits>& at,
-                                      std::int64_t i, const InEdge& edge,
+                                      std::int64_t i, std::int64_t j, float of_edge,
                                       const AttendingRow<kUnit, kUnits>& row,
                                       LaneColumns<kUnit, kUnits>& z) {
-  const std::int64_t j = edge.source;
   EdgeProducts sums;
   if (a.tiles == 1) {
     for_lane_columns([&](float value, float t, float factor,
@@ -233,8 +238,7 @@ __device__ EdgeProducts edge_products(const AttentionArgs<T>& a, const HeadLane<
     }
   }
   if (a.score == AttentionScore::kAdditive) {
-    sums.score = *a.source_scores.at(j, at.head) + *a.target_scores.at(i, at.head);
-    if (a.edge_scores.data != nullptr) sums.score += *a.edge_scores.at(edge.place, at.head);
+    sums.score = *a.source_scores.at(j, at.head) + *a.target_scores.at(i, at.head) + of_edge;
   } else {
     sums.score = team_sum(sums.score, a.team);
   }
@@ -310,11 +314,13 @@ __device__ void score_ahead(const AttentionArgs<T>& a, const HeadLane<kUnit, kUn
   for (int n = 0; n < kNeighboursAhead; ++n) {
     ahead.edges[n] = in_edge(a, edges, k + n);
     at.load_row(a.z, ahead.edges[n].source, ahead.z[n]);
+    ahead.scores[n] = edge_score(a, ahead.edges[n], at.head);
   }
 #pragma unroll
   for (int n = 0; n < kNeighboursAhead; ++n) {
     const InEdge& edge = ahead.edges[n];
-    const EdgeProducts found = edge_products<kGradient>(a, at, i, edge, row, ahead.z[n]);
+    const EdgeProducts found =
+        edge_products<kGradient>(a, at, i, edge.source, ahead.scores[n], row, ahead.z[n]);
     ahead.scores[n] = edge.counts ? score_of(a, found) : -INFINITY;
     ahead.gradients[n] = found.gradient;
   }
@@ -422,7 +428,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
       const InEdge edge = in_edge(a, edges, k);
       LaneColumns<kUnit, kUnits> z;
       at.load_row(a.z, edge.source, z);
-      const EdgeProducts found = edge_products<true>(a, at, i, edge, row, z);
+      const EdgeProducts found =
+          edge_products<true>(a, at, i, edge.source, edge_score(a, edge, at.head), row, z);
       float alpha = 0;
       float slope = 0;
       if (edge.counts) {
