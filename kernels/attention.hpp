@@ -19,8 +19,8 @@ enum class AttentionScore : std::uint8_t {
   // leaky(s_j + t_i + g): GAT (Velickovic et al. 2018, eq. 3), s_j = <a_source, z_j>, and g of the
   // edge, if there is any
   kAdditive,
-  kGatv2,     // <a, leaky(z_j + t_i)>: Brody et al. 2022, eq. 7
-  kDot,       // <t_i, z_j> / sqrt(C)
+  kGatv2,  // <a, leaky(z_j + t_i)>: Brody et al. 2022, eq. 7
+  kDot,    // <t_i, z_j> / sqrt(C)
 };
 const char* to_string(AttentionScore score);  // "additive", "gatv2", "dot"
 

@@ -78,8 +78,9 @@ void Backend::attend_backward_targets(Queue& queue, const SparseOperator& op, Ro
                                       const AttentionSpec& attention, MatrixView dt,
                                       MatrixView coefficients, MatrixView dvector) {
   const ProfiledOperation profiled(profile_of(queue), "attend_backward_targets", [&] {
-    return attention_work(op, rows, z, 4, 2 * attention.heads * bytes_of(coefficients.dtype) + score_bytes(attention),
-                          {t, dy, dt}, host_accessible());
+    return attention_work(
+        op, rows, z, 4, 2 * attention.heads * bytes_of(coefficients.dtype) + score_bytes(attention),
+        {t, dy, dt}, host_accessible());
   });
   check_view(*this, z, "attend_backward_targets z");
   check_rows(rows, op.rows, "attend_backward_targets rows");
@@ -90,7 +91,8 @@ void Backend::attend_backward_targets(Queue& queue, const SparseOperator& op, Ro
   check_dvector(*this, dvector, attention.score == AttentionScore::kGatv2, z);
   if (rows.size() == 0 || z.cols == 0) return;
   for (const MatrixView output : {dt.rows_in(rows), coefficients, dvector}) {
-    for (const ConstMatrixView input : {z, t, dy, attention.vector, attention.source_scores, attention.edge_scores}) {
+    for (const ConstMatrixView input :
+         {z, t, dy, attention.vector, attention.source_scores, attention.edge_scores}) {
       check_disjoint(output, input, "attend_backward_targets: an output and an input");
     }
   }

@@ -189,7 +189,8 @@ void ReferenceBackend::do_attend_backward_targets(Queue&, const SparseOperator& 
             }
           }
           if (attention.score == AttentionScore::kAdditive) {
-            gradient *= attention_slope(attention, additive_sum<T>(attention, t, i, edges[k], head));
+            gradient *=
+                attention_slope(attention, additive_sum<T>(attention, t, i, edges[k], head));
             dt_sum += gradient;
           }
           set<P>(coefficients, place, head, weights[k] * kept[k]);

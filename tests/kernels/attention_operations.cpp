@@ -16,7 +16,7 @@ struct AttentionCase {
   Heads heads = Heads::kFew;
   bool with_self = false;
   bool dropout = false;
-  bool part = false;  // some rows only
+  bool part = false;   // some rows only
   bool edges = false;  // additive: edges have scores of their own
   std::int64_t hub = 300;
   EpilogueParts epilogue{};

@@ -88,7 +88,8 @@ TEST_P(LiteralAttention, AdditiveBackward) {
   expect_close(h.download(dvector), {6.625, 8}, 2e-6, "dvector");
 }
 
-// As above: what the scores of sources lack, or have too much, edges have, and rows with themselves.
+// As above: what the scores of sources lack, or have too much, edges have, and rows with
+// themselves.
 TEST_P(LiteralAttention, AdditiveScoresOfEdges) {
   Harness h(GetParam());
   const auto log3 = static_cast<float>(kLogThree);
@@ -339,8 +340,7 @@ TEST_P(AttentionGradient, OfAllInputs) {
   const Values t = random_doubles(kRows * t_cols, 2);
   const Values vector = random_doubles(kCols, 3);
   const Values dy = random_doubles(kRows * kCols, 4);
-  const std::int64_t places =
-      static_cast<std::int64_t>(col_idx.size()) + (with_self ? kRows : 0);
+  const std::int64_t places = static_cast<std::int64_t>(col_idx.size()) + (with_self ? kRows : 0);
   const Values of_edges = random_doubles(places * kHeads, 5);
   AttentionDropout dropout;
   if (drop) dropout = attention_dropout(h, kRows, kAll);
@@ -368,8 +368,8 @@ TEST_P(AttentionGradient, OfAllInputs) {
     }
     return in;
   };
-  const auto loss = [&](const Values& z_values, const Values& t_values,
-                        const Values& vector_values, const Values& edge_values) {
+  const auto loss = [&](const Values& z_values, const Values& t_values, const Values& vector_values,
+                        const Values& edge_values) {
     const Inputs in = upload_inputs(z_values, t_values, vector_values, edge_values);
     const MatrixView y = h.output<double>(kRows, kCols);
     h.backend().attend(h.queue(), op, {0, kRows}, in.z, in.t, in.spec, y);
@@ -398,7 +398,8 @@ TEST_P(AttentionGradient, OfAllInputs) {
       h.download(dt), [&](const Values& v) { return loss(z, v, vector, of_edges); }, t, "dt");
   if (dvector.absent()) return;
   expect_gradient(
-      h.download(dvector), [&](const Values& v) { return loss(z, t, v, of_edges); }, vector, "dvector");
+      h.download(dvector), [&](const Values& v) { return loss(z, t, v, of_edges); }, vector,
+      "dvector");
   if (!additive) return;
   Values of_scores;  // what stands behind the coefficients
   const Values both = h.download(coefficients);
