@@ -91,7 +91,7 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   const DatasetInfo& info = dataset.info();
   PlanInput input;
   input.model = options.model.sized(info.features, outputs_of(info), topology.ranks(),
-                                    info.relations, info.edge_features);
+                                    info.relations, info.edge_features, info.node_types);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
@@ -111,7 +111,7 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
   const GraphShape& first = shapes.front().shape;
   PlanInput input;
   input.model = options.model.sized(first.features, first.classes, topology.ranks(),
-                                    first.relations, first.edge_features);
+                                    first.relations, first.edge_features, first.node_types);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   input.plan.dataset = first.name;
   for (const NamedShape& shape : shapes) {

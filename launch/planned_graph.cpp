@@ -30,6 +30,7 @@ GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,
           .classes = outputs_of(info),
           .relations = info.relations,
           .edge_features = info.edge_features,
+          .node_types = info.node_types,
           .partition = options,
           .quality = std::move(quality)};
 }
@@ -53,7 +54,8 @@ void require_same(const NamedShape& first, const NamedShape& other) {
         {"features", a.features, b.features},
         {"classes", a.classes, b.classes},
         {"relations", a.relations, b.relations},
-        {"edge_features", a.edge_features, b.edge_features}}) {
+        {"edge_features", a.edge_features, b.edge_features},
+        {"node_types", a.node_types, b.node_types}}) {
     if (expected == found) continue;
     fail_input("{}: '{}' is {}; allowed is {}, as in {}: all shapes are cuts of one graph",
                other.file, field, found, expected, first.file);

@@ -72,6 +72,11 @@ void run_predict(const PredictArguments& arguments) {
         fail_input("{}: its edges have {} features, the model in {} needs {}", arguments.dataset,
                    edge_features, path.string(), options.model.edge_features);
       }
+      const std::int64_t node_types = job.data().dataset().node_types;
+      if (options.model.node_types > 0 && options.model.node_types != node_types) {
+        fail_input("{}: it has {} types of nodes, the model in {} needs {}", arguments.dataset,
+                   node_types, path.string(), options.model.node_types);
+      }
       const Task task = job.data().dataset().task;
       if (links != (task == Task::kLinkPrediction)) {
         fail_input("{}: its task is {}, the model in {} {} links", arguments.dataset,

@@ -35,7 +35,7 @@ class Model(torch.nn.Module):
         super().__init__()
 {modules}
 
-    def forward(self, x, edge_index, edge_weight=None, edge_type=None, edge_attr=None):
+    def forward(self, x, edge_index, edge_weight=None, edge_type=None, edge_attr=None, node_type=None):
         """Logits [nodes, {outputs}] of x [nodes, {features}]; edge_index [2, edges] has sources and targets."""
 {checks}{forward}
 
@@ -48,17 +48,17 @@ def load():
 
 
 def read_dataset(folder):
-    """x, edge_index and, if edges have them, edge_weight, edge_type and edge_attr of a dataset folder of Atoll."""
+    """x, edge_index and, or None, edge_weight, edge_type, edge_attr and node_type of a dataset folder of Atoll."""
     def read(name):
         return torch.from_numpy(numpy.load(pathlib.Path(folder) / f"{{name}}.npy"))
 
     x, row_ptr, source = read("features"), read("row_ptr"), read("col_idx").long()
     target = torch.repeat_interleave(torch.arange(len(x)), row_ptr.diff())
-    weights, types, features = (
+    weights, types, features, node_types = (
         read(name) if (pathlib.Path(folder) / f"{{name}}.npy").exists() else None
-        for name in ("edge_weights", "edge_types", "edge_features"))
-    return (x, torch.stack([source, target]), weights, None if types is None else types.long(),
-            features)
+        for name in ("edge_weights", "edge_types", "edge_features", "node_types"))
+    types, node_types = (None if t is None else t.long() for t in (types, node_types))
+    return x, torch.stack([source, target]), weights, types, features, node_types
 )";
 
 using Lines = std::vector<std::string>;
@@ -169,9 +169,12 @@ class Module {
     for (const PygConvolution* row : rows_) {
       if (!row->import.empty()) names.insert(row->import);
     }
+    if (is_typed()) names.insert("HeteroLinear");
     if (names.empty()) return "";
     return fmt::format("from torch_geometric.nn import {}\n", fmt::join(names, ", "));
   }
+
+  bool is_typed() const { return model_.input && model_.input->typed; }
 
   std::string definitions() const {
     std::vector<std::string_view> texts;
@@ -211,6 +214,13 @@ class Module {
     const DeclaredParameter& matrix = parameters_.at(weight);
     return fmt::format("torch.nn.Linear({}, {}, bias={})", matrix.rows, matrix.columns,
                        python(has_bias));
+  }
+
+  std::string input() const {
+    if (!is_typed()) return linear_of("input.weight", true);
+    const DeclaredParameter& matrices = parameters_.at("input.weight");
+    return fmt::format("HeteroLinear({}, {}, {})", matrices.rows / matrices.stacked,
+                       matrices.columns, matrices.stacked);
   }
 
   // With the options of its class.
@@ -262,7 +272,7 @@ class Module {
       const std::string skip = fmt::format("layers.{}.skip_weight", l);
       skips.push_back(find(skip) == nullptr ? "torch.nn.Identity()" : linear_of(skip, false));
     }
-    if (model_.input) lines.push_back("self.input = " + linear_of("input.weight", true));
+    if (model_.input) lines.push_back("self.input = " + input());
     add_module_list(lines, "convs", convs);
     const auto some = [](const Lines& all) {
       return std::ranges::any_of(all, [](const auto& m) { return m != "torch.nn.Identity()"; });
@@ -367,7 +377,8 @@ class Module {
     Lines lines;
     if (config_.input_dropout > 0) lines.push_back("x = " + dropped(config_.input_dropout, "x"));
     if (model_.input) {
-      lines.push_back("x = " + activated(model_.input->activation, "self.input(x)"));
+      const char* const input = is_typed() ? "self.input(x, node_type)" : "self.input(x)";
+      lines.push_back("x = " + activated(model_.input->activation, input));
     }
     add_dropout(lines, model_.input ? model_.input->dropout : 0, 0);
     if (model_.jump != Jump::kLast) lines.emplace_back("outputs = []");

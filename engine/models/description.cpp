@@ -70,6 +70,7 @@ const OptionTable<InputLayer>& input_fields() {
       {.name = "columns", .value = Row::number(ATOLL_FIELD(columns), 1, 65536)},
       {.name = "activation", .value = Row::name_of(ATOLL_FIELD(activation), kActivations)},
       {.name = "dropout", .value = Row::number(ATOLL_FIELD(dropout), 0.0, 0.999)},
+      {.name = "typed", .value = Row::on_or_off(ATOLL_FIELD(typed))},
   };
   return table;
 }

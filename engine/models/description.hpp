@@ -68,6 +68,7 @@ struct ModelDescription {
     std::int64_t columns = 0;
     ActivationFunction activation = ActivationFunction::kNone;
     double dropout = 0;
+    bool typed = false;  // with a W and a b for each type of nodes
   };
   std::optional<InputLayer> input;  // x W + b before the first layer
   std::vector<LayerDescription> layers;

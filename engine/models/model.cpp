@@ -73,8 +73,19 @@ class Writer {
 
   void add_input() {
     const ModelDescription::InputLayer& input = *model_.input;
-    const Value product = builder_.linear(x_, builder_.weight("weight", x_, input.columns));
-    activate(builder_.bias(product), input.activation, input.dropout, is_read_as_first(-1));
+    activate(input.typed ? input_by_type(input.columns)
+                         : builder_.bias(builder_.linear(
+                               x_, builder_.weight("weight", x_, input.columns))),
+             input.activation, input.dropout, is_read_as_first(-1));
+  }
+
+  Value input_by_type(std::int64_t columns) {
+    if (config_.node_types == 0) {
+      fail_option(
+          "--input-layer typed: nodes of the dataset have no types; give it node_types.npy, or "
+          "choose linear or activated");
+    }
+    return builder_.linear_by_type(x_, config_.node_types, columns);
   }
 
   Value activated(Value x, const LayerOptions& options) {
@@ -215,9 +226,9 @@ ModelDescription describe_options(const ModelConfig& config) {
     input = is_gcnii ? InputLayerChoice::kActivated : InputLayerChoice::kNone;
   }
   if (input != InputLayerChoice::kNone) {
-    const bool activated = input == InputLayerChoice::kActivated;
+    const bool activated = input != InputLayerChoice::kLinear;
     model.input = {config.hidden, activated ? config.activation : ActivationFunction::kNone,
-                   config.dropout};
+                   config.dropout, input == InputLayerChoice::kTyped};
   }
 
   LayerDescription layer;
@@ -249,12 +260,14 @@ ModelDescription describe_options(const ModelConfig& config) {
 }  // namespace
 
 ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
-                               std::int64_t edge_types, std::int64_t edge_columns) const {
+                               std::int64_t edge_types, std::int64_t edge_columns,
+                               std::int64_t types_of_nodes) const {
   ModelConfig result = *this;
   result.features = feature_columns;
   result.outputs = logits;
   result.relations = edge_types;
   result.edge_features = edge_columns;
+  result.node_types = types_of_nodes;
   if (recompute_all) result.recomputation = Recomputation::of_all_pairs(ranks);
   return result;
 }
@@ -300,6 +313,10 @@ bool reads_relations(const ModelConfig& config) {
 
 bool reads_edge_features(const ModelConfig& config) {
   return reads_edge_features(model_program(config, Pass::kEvaluation));
+}
+
+bool reads_node_types(const ModelConfig& config) {
+  return reads_node_types(model_program(config, Pass::kEvaluation));
 }
 
 bool can_recompute(const ModelConfig& config) {

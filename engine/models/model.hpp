@@ -12,9 +12,9 @@
 namespace atl {
 
 // auto: what the model has where it was published.
-enum class InputLayerChoice { kAuto, kNone, kLinear, kActivated };
+enum class InputLayerChoice { kAuto, kNone, kLinear, kActivated, kTyped };
 enum class HeadChoice { kAuto, kNone, kLinear };
-const char* to_string(InputLayerChoice choice);  // "auto", "none", "linear" or "activated"
+const char* to_string(InputLayerChoice choice);  // "auto", "none", "linear", "activated" or "typed"
 const char* to_string(HeadChoice choice);        // "auto", "none" or "linear"
 
 // The options of a model; those of layers hold for all that do not give the logits.
@@ -26,6 +26,7 @@ struct ModelConfig : LayerOptions {
   std::int64_t outputs = 0;        // logits per node
   std::int64_t relations = 0;      // types of edges
   std::int64_t edge_features = 0;  // columns
+  std::int64_t node_types = 0;
   double input_dropout = 0;
   InputLayerChoice input_layer = InputLayerChoice::kAuto;
   HeadChoice head = HeadChoice::kAuto;
@@ -44,7 +45,8 @@ struct ModelConfig : LayerOptions {
 
   // The model for a dataset, on so many ranks.
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
-                    std::int64_t edge_types = 0, std::int64_t edge_columns = 0) const;
+                    std::int64_t edge_types = 0, std::int64_t edge_columns = 0,
+                    std::int64_t types_of_nodes = 0) const;
 };
 
 std::vector<std::string> model_kinds();  // "gcn", "sage", ...
@@ -67,6 +69,8 @@ Program model_program(const ModelConfig& config, Pass pass);
 bool reads_relations(const ModelConfig& config);
 // True if it reads features of edges.
 bool reads_edge_features(const ModelConfig& config);
+// True if it tells types of nodes apart.
+bool reads_node_types(const ModelConfig& config);
 
 // True if halo rows of the first layer's output can be computed, in the orders of `config`.
 bool can_recompute(const ModelConfig& config);

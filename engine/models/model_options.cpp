@@ -69,11 +69,13 @@ const OptionTable<ModelConfig>& model_options() {
         of_layers("root"),
         {.name = "input-layer",
          .group = "Model",
-         .help = "A layer x W + b before the first convolution: none, linear, activated, or auto: "
-                 "activated for gcnii, else none",
+         .help = "A layer x W + b before the first convolution: none, linear, activated, typed "
+                 "(activated, with a W and a b for each type of nodes), or auto: activated for "
+                 "gcnii, else none",
          .value = ModelRow::name_of(ATOLL_FIELD(input_layer),
                                     {InputLayerChoice::kAuto, InputLayerChoice::kNone,
-                                     InputLayerChoice::kLinear, InputLayerChoice::kActivated}),
+                                     InputLayerChoice::kLinear, InputLayerChoice::kActivated,
+                                     InputLayerChoice::kTyped}),
          .plan = PlanRole::kMadeFor},
         {.name = "head",
          .group = "Model",
@@ -224,6 +226,7 @@ Json trace_json(const ModelConfig& model) {
   json["outputs"] = model.outputs;
   if (model.relations > 0) json["relations"] = model.relations;
   if (model.edge_features > 0) json["edge_features"] = model.edge_features;
+  if (model.node_types > 0) json["node_types"] = model.node_types;
   return json;
 }
 
@@ -236,6 +239,9 @@ ModelConfig read_trace_model(const Json& json, const std::filesystem::path& plac
   }
   if (json.contains("edge_features")) {
     model.edge_features = json_field<std::int64_t>(json, "edge_features", place);
+  }
+  if (json.contains("node_types")) {
+    model.node_types = json_field<std::int64_t>(json, "node_types", place);
   }
   for (const ModelRow& row : model_options()) {
     if (row.plan != PlanRole::kMadeFor) continue;

@@ -5,7 +5,8 @@
 namespace atl {
 
 const char* to_string(InputLayerChoice choice) {
-  return std::array{"auto", "none", "linear", "activated"}.at(static_cast<std::size_t>(choice));
+  return std::array{"auto", "none", "linear", "activated", "typed"}.at(
+      static_cast<std::size_t>(choice));
 }
 
 const char* to_string(HeadChoice choice) {

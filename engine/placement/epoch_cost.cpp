@@ -200,7 +200,9 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
   const std::int64_t rows = shape.rows_in(call.rows);
   switch (op.kind) {
     case OpKind::kLinear:
-    case OpKind::kWeightGradient: {
+    case OpKind::kWeightGradient:
+    case OpKind::kLinearByType:
+    case OpKind::kWeightGradientByType: {
       const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
       return gemm_seconds(device, rows, weight_rows(program, op), weight.columns);
     }

@@ -17,7 +17,7 @@ constexpr std::int64_t kMostNodes = 100'000'000'000;
 constexpr std::int64_t kMostEdges = 10'000'000'000'000;
 constexpr std::int64_t kMostColumns = 1 << 20;
 
-constexpr std::int64_t kMostRelations = 1 << 16;
+constexpr std::int64_t kMostTypes = 1 << 16;
 
 struct Count {
   const char* name;
@@ -37,7 +37,7 @@ class ShapeReader {
   ShapeReader(const Json& json, const std::string& place)
       : root_(json, place,
               {"format", "name", "nodes", "edges", "features", "classes", "relations",
-               "edge_features", "partition", "parts", "forward_rows", "backward_rows"}) {}
+               "edge_features", "node_types", "partition", "parts", "forward_rows", "backward_rows"}) {}
 
   GraphShape read() {
     const Json& format = root_.required("format", std::to_string(kShapeFormat));
@@ -47,10 +47,11 @@ class ShapeReader {
     shape_.edges = root_.whole("edges", 0, kMostEdges);
     shape_.features = root_.whole("features", 1, kMostColumns);
     shape_.classes = root_.whole("classes", 1, kMostColumns);
-    if (root_.has("relations")) shape_.relations = root_.whole("relations", 1, kMostRelations);
+    if (root_.has("relations")) shape_.relations = root_.whole("relations", 1, kMostTypes);
     if (root_.has("edge_features")) {
       shape_.edge_features = root_.whole("edge_features", 1, kMostColumns);
     }
+    if (root_.has("node_types")) shape_.node_types = root_.whole("node_types", 1, kMostTypes);
     const Json& parts = root_.required("parts", "lists of parts, and objects for equal parts");
     if (parts.is_array() && !parts.empty() && parts.size() <= kMaxParts) {
       read_parts(parts);
@@ -241,6 +242,7 @@ Json to_json(const GraphShape& shape) {
                {"forward_rows", quality.at("forward_rows")}};
   if (shape.relations > 0) json["relations"] = shape.relations;
   if (shape.edge_features > 0) json["edge_features"] = shape.edge_features;
+  if (shape.node_types > 0) json["node_types"] = shape.node_types;
   if (shape.quality.backward_rows != shape.quality.forward_rows) {
     json["backward_rows"] = quality.at("backward_rows");
   }

@@ -18,6 +18,7 @@ struct GraphShape {
   std::int64_t classes = 0;        // output columns: 1 for a binary task
   std::int64_t relations = 0;      // types of edges
   std::int64_t edge_features = 0;  // columns
+  std::int64_t node_types = 0;
   PartitionOptions partition;
   // Equal shares; without cut_edges and costs, which a plan does not need.
   PartitionQuality quality;

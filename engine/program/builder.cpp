@@ -107,6 +107,25 @@ Value Builder::linear(Value x, Value weight) {
                  .parameter = program_.at(weight).parameter});
 }
 
+Value Builder::linear_by_type(Value x, std::int64_t types, std::int64_t columns) {
+  ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kInput && !is_trained(x));
+  const Value weight = stacked_weight("weight", types, x, columns);
+  const Value bias = parameter("bias", types, columns, Initialisation::kZeros);
+  const Value sorted = append({.kind = OpKind::kSortByType,
+                               .inputs = {x},
+                               .columns = this->columns(x),
+                               .constant = is_constant(x)});
+  const Value products = append({.kind = OpKind::kLinearByType,
+                                 .inputs = {sorted, weight, bias},
+                                 .columns = columns,
+                                 .parameter = program_.at(weight).parameter,
+                                 .second_parameter = program_.at(bias).parameter});
+  return append({.kind = OpKind::kSortByType,
+                 .inputs = {products},
+                 .columns = columns,
+                 .transposed = true});
+}
+
 bool Builder::is_constant(Value x) const { return has_constants_ && program_.at(x).constant; }
 
 int Builder::next_channel() {

@@ -126,6 +126,11 @@ class Differentiation {
                        .parameter = op.parameter,
                        .transposed = true,
                        .first_row = op.first_row});
+      case OpKind::kSortByType:
+        return append({.kind = OpKind::kSortByType,
+                       .inputs = {dy},
+                       .columns = columns,
+                       .transposed = !op.transposed});
       case OpKind::kAggregate:
         return append({.kind = OpKind::kAggregate,
                        .inputs = {dy},
@@ -323,6 +328,15 @@ class Differentiation {
               .columns = op.columns,
               .parameter = op.parameter,
               .first_row = op.first_row});
+    } else if (op.kind == OpKind::kLinearByType) {
+      append({.kind = OpKind::kWeightGradientByType,
+              .inputs = {op.inputs[0], dy},
+              .columns = op.columns,
+              .parameter = op.parameter});
+      append({.kind = OpKind::kBiasGradientByType,
+              .inputs = {dy},
+              .columns = op.columns,
+              .parameter = op.second_parameter});
     } else if (op.kind == OpKind::kBias) {
       append({.kind = OpKind::kBiasGradient,
               .inputs = {dy},

@@ -94,6 +94,7 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
         EdgeFeatures(rank, {rank.backend, rank.queue, mean_edge_features(graph)},
                      graph.forward.edge_feature_columns, parameter_dtype(options.dtype));
   }
+  if (reads_node_types(training)) type_rows_ = {rank.backend, rank.queue, graph.node_types};
   rows_ = {.inner = graph.inner(),
            .forward_halo = graph.forward.halo.halo_rows(),
            .backward_halo = graph.backward.halo.halo_rows(),
@@ -380,6 +381,11 @@ void Network::run_call(const Execution& execution, const Call& call) {
           rank_.queue, Transpose::kYes, rows(input(0)), Transpose::kNo, rows(input(1)), 1,
           parameters_.gradient(op.parameter).rows_in(weight_range(pass.program, op)));
       return;
+    case OpKind::kSortByType:
+    case OpKind::kLinearByType:
+    case OpKind::kWeightGradientByType:
+    case OpKind::kBiasGradientByType:
+      return run_by_type(execution, call);
     case OpKind::kAggregate: {
       const DistributedOperator& by = operator_of(op);
       rank_.backend.spmm(rank_.queue, by.matrix, range_of(call.rows), whole(pass, input(0)),
@@ -767,6 +773,38 @@ void Network::run_edges(const Execution& execution, const Call& call) {
                                                      terms, inner(op.inputs[1]),
                                                      inner(call.value).rows_in(range));
       add_returned_rows(execution, call);
+  }
+}
+
+// Inputs: see Builder::linear_by_type and Differentiation.
+void Network::run_by_type(const Execution& execution, const Call& call) {
+  const Pass& pass = execution.pass;
+  const Operation& op = pass.program.at(call.value);
+  const auto inner = [&](Value value) { return whole(pass, value).rows_in({0, rows_.inner}); };
+  if (op.kind == OpKind::kSortByType) {
+    rank_.backend.gather_rows(rank_.queue, inner(op.inputs[0]),
+                              op.transposed ? type_rows_.places() : type_rows_.sorted(), {},
+                              inner(call.value));
+    return;
+  }
+  for (const auto& [type, rows] : type_rows_.blocks()) {
+    const MatrixView x = inner(op.inputs[0]).rows_in(rows);
+    const RowRange of_weight{type * x.cols, (type + 1) * x.cols};
+    const RowRange of_bias{type, type + 1};
+    if (op.kind == OpKind::kLinearByType) {
+      Epilogue epilogue;
+      epilogue.beta = parameters_.value(op.second_parameter).rows_in(of_bias);
+      rank_.backend.gemm(rank_.queue, Transpose::kNo, x, Transpose::kNo,
+                         parameters_.operand(op.parameter).rows_in(of_weight), 0,
+                         inner(call.value).rows_in(rows), epilogue);
+    } else if (op.kind == OpKind::kWeightGradientByType) {
+      rank_.backend.gemm(rank_.queue, Transpose::kYes, x, Transpose::kNo,
+                         inner(op.inputs[1]).rows_in(rows), 1,
+                         parameters_.gradient(op.parameter).rows_in(of_weight));
+    } else {
+      rank_.backend.column_sums(rank_.queue, x, /*accumulate=*/true,
+                                parameters_.gradient(op.parameter).rows_in(of_bias));
+    }
   }
 }
 

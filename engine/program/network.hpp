@@ -11,6 +11,7 @@
 #include "engine/exchange/halo_exchange.hpp"
 #include "engine/program/allocate.hpp"
 #include "engine/program/loss.hpp"
+#include "engine/program/node_type_rows.hpp"
 #include "engine/program/optimizer.hpp"
 
 namespace atl {
@@ -148,6 +149,7 @@ class Network {
   void add_returned_rows(const Execution& execution, const Call& call);
   void run_edges(const Execution& execution, const Call& call);
   void run_edge_scores(const Execution& execution, const Call& call);
+  void run_by_type(const Execution& execution, const Call& call);
   // A parameter with a row per head, and its gradient, as one row.
   ConstMatrixView row_vector(int parameter);
   MatrixView row_gradient(int parameter);
@@ -180,6 +182,7 @@ class Network {
   EdgeFeatures edge_features_;
   EdgeFeatures mean_edge_features_;
   std::int64_t central_edges_ = 0;  // in-edges of central rows
+  NodeTypeRows type_rows_;          // empty where nothing reads them
   const ComputedHalo* computed_halo_ = nullptr;
   RankRows rows_;
   RowRange central_, marginal_;

@@ -17,6 +17,10 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"copy", Reach::kRow, true, false},
     {"linear", Reach::kRow, true, false},
     {"weight gradient", Reach::kSum, false, false},
+    {"sort by type", Reach::kWhole, true, false},
+    {"linear by type", Reach::kWhole, true, false},
+    {"weight gradient by type", Reach::kWhole, false, false},
+    {"bias gradient by type", Reach::kWhole, false, false},
     {"aggregate", Reach::kHalo, true, false},
     {"combine", Reach::kRow, true, true},
     {"bias", Reach::kRow, true, true},
@@ -68,6 +72,10 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"place computed", Reach::kRow, false, false},
 });
 
+bool has_kind(const Program& program, OpKind kind) {
+  return std::ranges::find(program.operations, kind, &Operation::kind) != program.operations.end();
+}
+
 }  // namespace
 
 const OpTraits& traits_of(OpKind kind) { return kTraits[static_cast<std::size_t>(kind)]; }
@@ -98,9 +106,11 @@ ParameterSizes parameter_sizes(const Program& program, bool pads_operands) {
 }
 
 bool reads_edge_features(const Program& program) {
-  return std::ranges::any_of(program.operations, [](const Operation& op) {
-    return op.kind == OpKind::kAggregateEdges || op.kind == OpKind::kEdgeScores;
-  });
+  return has_kind(program, OpKind::kAggregateEdges) || has_kind(program, OpKind::kEdgeScores);
+}
+
+bool reads_node_types(const Program& program) {
+  return has_kind(program, OpKind::kLinearByType);
 }
 
 std::int64_t weight_rows(const Program& program, const Operation& product) {

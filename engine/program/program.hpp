@@ -25,7 +25,14 @@ enum class OpKind : std::uint8_t {
   kCopy,            // of the features, with room for halo rows
   kLinear,          // x W, or x W^T
   kWeightGradient,  // adds x^T dy to the gradient of a parameter
-  kAggregate,       // S x, or S^T x
+  // By types of nodes (NodeTypeRows): puts the rows of each type together, or, transposed, each row
+  // back to its place. x_v W_t(v) + b_t(v) of such rows, with the W_t one below the other and the b_t
+  // as rows; and what that adds to their gradients.
+  kSortByType,
+  kLinearByType,
+  kWeightGradientByType,
+  kBiasGradientByType,
+  kAggregate,  // S x, or S^T x
   // u a + v b, or u a; where both factors are 1, fuse lets the later one add to the other if it
   // can.
   kCombine,
@@ -151,10 +158,11 @@ struct Operation {
   // Of constants alone: computed once, by the first pass (Program::constants).
   bool constant = false;
   int parameter = -1;  // read, or whose gradient is added to
-  // Of a norm: parameter is gamma's, this is beta's. Of kAggregateEdges: a weight's and a bias's.
+  // Of a norm: parameter is gamma's, this is beta's. Of kAggregateEdges and kLinearByType: a
+  // weight's and a bias's.
   int second_parameter = -1;
   int norm = -1;            // which batch norm
-  bool transposed = false;  // linear: by W^T
+  bool transposed = false;  // linear: by W^T; kSortByType
   // Of a weight: the first of its rows that it multiplies with; as many as its input has columns.
   std::int64_t first_row = 0;
   // An aggregate: by which operator, and the number of its messages in order of the forward pass,
@@ -295,6 +303,7 @@ inline bool is_made_again(const Program& program, Value v) {
 ParameterSizes parameter_sizes(const Program& program, bool pads_operands);
 
 bool reads_edge_features(const Program& program);
+bool reads_node_types(const Program& program);
 
 // How many rows of its weight a product reads, or a weight gradient adds to.
 std::int64_t weight_rows(const Program& program, const Operation& product);

@@ -38,12 +38,29 @@ SpanWork product_work(const Program& program, const Call& call, std::int64_t row
   const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
   const std::int64_t weight_rows = atl::weight_rows(program, op);
   const ConstMatrixView x = counted(rows, program.at(op.inputs[0]).columns, dtype);
-  if (op.kind == OpKind::kWeightGradient) {
+  if (op.kind == OpKind::kWeightGradient || op.kind == OpKind::kWeightGradientByType) {
     return gemm_work(Transpose::kYes, x, counted(rows, op.columns, dtype), 1,
                      counted(weight_rows, weight.columns, parameter_dtype(dtype)));
   }
   return gemm_work(Transpose::kNo, x, counted(weight_rows, weight.columns, dtype),
                    op.added_to == kNoValue ? 0 : 1, counted(rows, op.columns, dtype));
+}
+
+// A block of rows for each type, each with a weight of its own.
+SpanWork product_by_type_work(const Program& program, const Call& call, std::int64_t rows,
+                              DType dtype) {
+  const Operation& op = program.at(call.value);
+  const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
+  const bool is_gradient = op.kind == OpKind::kWeightGradientByType;
+  SpanWork work = product_work(program, call, rows, dtype);
+  const ConstMatrixView others =
+      counted(weight.rows - weight_rows(program, op), weight.columns,
+              is_gradient ? parameter_dtype(dtype) : dtype);
+  const SpanWork beside =
+      is_gradient ? streaming_work({others, others}) : streaming_work({others});
+  work.bytes += beside.bytes;
+  work.no_reuse_bytes += beside.bytes;
+  return work;
 }
 
 SpanWork aggregate_work(const Operation& op, Rows rows, const RankShape& shape, DType dtype) {
@@ -200,6 +217,9 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kLinear:
     case OpKind::kWeightGradient:
       return product_work(program, call, rows, dtype);
+    case OpKind::kLinearByType:
+    case OpKind::kWeightGradientByType:
+      return product_by_type_work(program, call, rows, dtype);
     case OpKind::kAggregate:
       return aggregate_work(op, call.rows, shape, dtype);
     case OpKind::kAttend:
@@ -236,6 +256,7 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kCopy:
       // Without halo rows the features are as good as their copy, see allocate().
       return shape.rows.forward_halo == 0 ? SpanWork{} : streaming_work({x, x});
+    case OpKind::kSortByType:
     case OpKind::kBias:
     case OpKind::kActivate:
     case OpKind::kNormalise:
@@ -247,6 +268,7 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kActivateBackward:
       return gradient(/*through=*/true, {});
     case OpKind::kBiasGradient:
+    case OpKind::kBiasGradientByType:
       return gradient(op.through != kNoValue, {});
     case OpKind::kNormSums:
       return gradient(op.through != kNoValue, {x});

@@ -124,6 +124,7 @@ void read_sizes(const Json& metadata, const SafetensorsFile& file,
   model.outputs = read("outputs");
   if (metadata.contains("relations")) model.relations = read("relations");
   if (metadata.contains("edge_features")) model.edge_features = read("edge_features");
+  if (metadata.contains("node_types")) model.node_types = read("node_types");
 }
 
 // Says more than the option's own check: the model may be of another program.

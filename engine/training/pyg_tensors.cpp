@@ -88,7 +88,10 @@ PygName pyg_name(const std::string& own, const ModelDescription& model) {
   const std::optional<LayerName> name = layer_name(own);
   if (!name) {  // input.weight, head.bias, head.norm.weight
     constexpr std::string_view kHeadNorm = "head.norm.";
-    return {own.starts_with(kHeadNorm) ? "head_norm." + own.substr(kHeadNorm.size()) : own};
+    if (own.starts_with(kHeadNorm)) return {"head_norm." + own.substr(kHeadNorm.size())};
+    if (!model.input || !model.input->typed) return {own};
+    if (own == "input.weight") return {own, PygTensor::Form::kStacked};
+    return {own, own == "input.bias" ? PygTensor::Form::kAsItIs : PygTensor::Form::kTransposed};
   }
   const auto layer = static_cast<std::size_t>(name->layer);
   for (const PygTensor& tensor : pyg_convolution(model.layers.at(layer), layer).tensors) {
@@ -109,7 +112,7 @@ TensorPair pair_of(const DeclaredParameter& parameter, const ModelDescription& m
   TensorPair pair{.own = own_tensor(parameter), .pyg = {pyg.name, "F32", {parameter.columns}}};
   pair.transposed = is_matrix && pyg.form == PygTensor::Form::kTransposed;
   if (pair.transposed) pair.pyg.shape.push_back(parameter.rows);
-  if (is_matrix && !pair.transposed) pair.pyg.shape = pair.own.shape;
+  if (pyg.form == PygTensor::Form::kAsItIs) pair.pyg.shape = pair.own.shape;
   if (pyg.form == PygTensor::Form::kPerHead) {
     pair.pyg.shape = {1, parameter.rows, parameter.columns};
   }

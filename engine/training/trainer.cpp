@@ -54,7 +54,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       eval_exchange_(make_exchange({})),
       model_(options.model.sized(data.dataset().features, outputs_of(options, data),
                                  transport.size(), data.dataset().relations,
-                                 data.dataset().edge_features)),
+                                 data.dataset().edge_features, data.dataset().node_types)),
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
                {.dtype = model_.dtype, .recomputation = model_.recomputation}, rank_, data.graph(),
                data.features()),

@@ -230,6 +230,7 @@ class Run {
     if (reads_edge_features(trainer_.model())) {
       metadata["edge_features"] = trainer_.model().edge_features;
     }
+    if (reads_node_types(trainer_.model())) metadata["node_types"] = trainer_.model().node_types;
     // Of classes a prediction asks the dataset, which says how many labels a node has.
     if (const Task task = data_.dataset().task;
         task == Task::kRegression || task == Task::kLinkPrediction) {

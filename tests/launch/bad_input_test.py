@@ -277,6 +277,8 @@ CASES = [
      ["--temperature", "--aggregator softmax", "mean"]),
     ("edges without features", nothing, TRAIN + ["--model", "gine"],
      ["gine", "edge_features.npy", "gin"]),
+    ("nodes without types", nothing, TRAIN + ["--input-layer", "typed"],
+     ["--input-layer typed", "node_types.npy", "linear"]),
     ("root of gine",
      extra_array("edge_features.npy", lambda edges: npy("<f4", [edges, 1], b"\0" * 4 * edges)),
      TRAIN + ["--model", "gine", "--root", "linear"], ["root linear", "identity, epsilon and none"]),

@@ -4,6 +4,8 @@ what is said of files and options that make no model."""
 
 import json
 import os
+import pathlib
+import shutil
 import sys
 import tempfile
 import unittest
@@ -78,6 +80,30 @@ class ModelFileTest(OneFolderTest):
         self.assertEqual(self.summary("run")["epochs"], 6)
         text = self.succeed("predict", "run", "data", "--out", "labels.npy")
         self.assertIn("labels of 300 nodes", text)
+
+    def test_an_input_layer_per_type_of_nodes(self):
+        self.succeed("generate", "relational", "--nodes", "200", "--classes", "2", "--relations",
+                     "4", "--out", "typed")
+        layer = '[[layer]]\nconvolution = "sage"\n'
+        write(self.path("typed.toml"), 'input = {columns = 8, typed = true}\n' + layer)
+        options = ["typed", "--model-file", "typed.toml", "--checkpoint-every", "2"]
+        text = self.succeed("program", *options[:3])
+        self.assertEqual(text.count("= linear by type"), 1)
+        self.succeed("train", *options, "--epochs", "6", "--run-dir", "whole")
+        self.succeed("train", *options, "--epochs", "4", "--run-dir", "in-two")
+        self.succeed("train", *options, "--epochs", "6", "--run-dir", "in-two", "--resume")
+        whole, in_two = (pathlib.Path(self.path(name, "model.safetensors")).read_bytes()
+                         for name in ("whole", "in-two"))
+        self.assertEqual(whole, in_two)
+        shutil.copytree(self.path("typed"), self.path("more"))
+        with open(self.path("more", "dataset.json"), encoding="utf-8") as file:
+            description = json.load(file)
+        description.pop("seal", None)
+        write(self.path("more", "dataset.json"), json.dumps({**description, "node_types": 5}))
+        message = self.refuse("predict", "whole", "more", "--out", "labels.npy")
+        self.assertIn("more: it has 5 types of nodes, the model in whole", message)
+        self.assertIn("needs 2", message)
+        self.refuse_file('input = {columns = 8, typed = "on"}\n' + layer, "input", "typed")
 
     def test_another_file_is_another_run(self):
         self.succeed("train", "data", "--model-file", "stack.toml", "--epochs", "2", "--run-dir",

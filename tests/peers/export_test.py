@@ -66,6 +66,9 @@ MODELS = [words.split() for words in (
     "--model gine --root none --skip linear --head linear --layers 3",
     "--model rgcn",
     "--model rgcn --bases 2 --norm layer --skip linear --root none",
+    "--model sage --input-layer typed --activation elu",
+    "--model mlp --input-layer typed",
+    "--model rgcn --input-layer typed --norm batch --skip linear --head linear",
     "--model-file model.toml")]
 MODEL_FILE = """
 input = {columns = 8, activation = "gelu", dropout = 0.3}
@@ -113,6 +116,7 @@ def write_dataset(folder, directed, weighted, task, typed=False):
     if weighted:
         arrays["edge_weights"] = adjacency[rows, columns].astype(np.float32)
     if typed:
+        arrays["node_types"] = (random.integers(4, size=NODES)).astype(np.uint8)
         arrays["edge_types"] = ((rows + 2 * columns) % 3).astype(np.uint8)
         arrays["edge_features"] = random.standard_normal((len(rows), 4)).astype(np.float32)
     folder.mkdir()
@@ -129,8 +133,8 @@ DATASETS = {"plain": (False, False, "single-label"), "directed": (True, False, "
 
 
 def sets_for(options):
-    """Datasets for a model: with types and features of edges where it reads them."""
-    reads = {"rgcn", "gine", "--edge-scores"}
+    """Datasets for a model: with types of nodes, and types and features of edges, where it reads them."""
+    reads = {"rgcn", "gine", "--edge-scores", "typed"}
     return ["typed"] if reads.intersection(options) else DATASETS
 
 

@@ -295,7 +295,7 @@ Matrix composed(const Matrix& coefficients, const Matrix& bases) {
 Matrix relational(const Graph& graph, const Matrix& x, const Matrix& weight) {
   Matrix y(x.rows, weight.cols);
   for (int r = 0; r < graph.relations; ++r) {
-    Graph of_relation{graph.nodes, {}};
+    Graph of_relation{graph.nodes, {}, 1, {}};
     for (const Edge& edge : graph.edges) {
       if (edge.type == r) of_relation.edges.push_back(edge);
     }
@@ -374,12 +374,29 @@ Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, 
   return z * tensor("second_weight");
 }
 
+// W_t are blocks of the rows of `weight`, b_t rows of `bias`.
+Matrix linear_by_type(const Matrix& x, const std::vector<int>& types, const Matrix& weight,
+                      const Matrix& bias) {
+  Matrix y(x.rows, weight.cols);
+  for (int i = 0; i < x.rows; ++i) {
+    const int type = types[static_cast<std::size_t>(i)];
+    for (int j = 0; j < y.cols; ++j) {
+      y(i, j) = bias(type, j);
+      for (int k = 0; k < x.cols; ++k) y(i, j) += x(i, k) * weight(type * x.cols + k, j);
+    }
+  }
+  return y;
+}
+
 }  // namespace
 
 Matrix logits(Model& model, const Graph& graph, const Matrix& features, Mode mode) {
   Matrix x = features;
   if (!model.input_activation.empty()) {
-    x = activated(x * model.tensors.at("input.weight") + model.tensors.at("input.bias"),
+    const Matrix& weight = model.tensors.at("input.weight");
+    const Matrix& bias = model.tensors.at("input.bias");
+    x = activated(model.typed_input ? linear_by_type(x, graph.node_types, weight, bias)
+                                    : x * weight + bias,
                   model.input_activation);
   }
   const Matrix very_first = x;

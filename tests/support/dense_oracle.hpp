@@ -37,6 +37,7 @@ struct Graph {
   int nodes = 0;
   std::vector<Edge> edges;  // node `to` reads node `from`; both directions if undirected
   int relations = 1;
+  std::vector<int> node_types;  // of a typed input layer
 };
 
 // One layer; names of things are those of options.
@@ -58,6 +59,7 @@ struct Layer {
 
 struct Model {
   std::string input_activation;  // of a linear layer before the first; empty: there is none
+  bool typed_input = false;      // with a weight and a bias for each type of nodes
   std::vector<Layer> layers;
   std::string jump = "last";
   bool has_head = false;

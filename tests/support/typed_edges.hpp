@@ -16,6 +16,7 @@ namespace atl {
 struct EdgeArrays {
   static constexpr std::int64_t kColumns = 2;
   static constexpr std::int64_t kTypes = 5;
+  static constexpr std::int64_t kNodeTypes = 3;
   std::vector<std::uint16_t> types;
   std::vector<float> features;
   std::vector<std::uint16_t> node_types;
@@ -41,7 +42,7 @@ inline EdgeArrays make_edge_arrays(const Csr& csr) {
       arrays.features.push_back(static_cast<float>(1000 * low + high));
       arrays.features.push_back(static_cast<float>(k) + 0.5F);
     }
-    arrays.node_types.push_back(static_cast<std::uint16_t>(row % 3));
+    arrays.node_types.push_back(static_cast<std::uint16_t>(row % EdgeArrays::kNodeTypes));
   }
   return arrays;
 }

@@ -91,6 +91,7 @@ TEST(GraphShape, ReadsBackAsWritten) {
                    .classes = 7,
                    .relations = 3,
                    .edge_features = 6,
+                   .node_types = 4,
                    .quality = make_parts(5)};
   for (const PartQuality& part : shape.quality.parts) {
     shape.nodes += part.nodes;
@@ -106,6 +107,7 @@ TEST(GraphShape, ReadsBackAsWritten) {
   EXPECT_EQ(to_json(back), to_json(shape));
   EXPECT_EQ(back.relations, 3);
   EXPECT_EQ(back.edge_features, 6);
+  EXPECT_EQ(back.node_types, 4);
   EXPECT_EQ(back.quality.forward_rows, shape.quality.forward_rows);
   EXPECT_EQ(back.quality.backward_rows, shape.quality.backward_rows);
   EXPECT_EQ(to_json(back.partition), to_json(shape.partition));

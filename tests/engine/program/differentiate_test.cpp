@@ -273,6 +273,9 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
         config.norm = norm;
         config.edge_scores = kind == "gat" && norm == Norm::kLayer;
         config.order = order;
+        config.node_types = 2;
+        // A layer per type is one more scope, whichever layers follow.
+        if (norm == Norm::kLayer) config.input_layer = InputLayerChoice::kTyped;
         const Program program = model_program(config, Pass::kTraining);
         SCOPED_TRACE(to_string(program));
         std::vector<int> gradients(program.parameters.size(), 0);
@@ -285,7 +288,9 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
                                          : op.kind == OpKind::kAttendSources &&
                                                op.attention.score == AttentionScore::kAdditive;
           const bool adds = adds_two || adds_to_score || op.kind == OpKind::kWeightGradient ||
+                            op.kind == OpKind::kWeightGradientByType ||
                             op.kind == OpKind::kBiasGradient ||
+                            op.kind == OpKind::kBiasGradientByType ||
                             op.kind == OpKind::kHeadDotsBackward ||
                             op.kind == OpKind::kEdgeScoresGradient;
           if (adds) ++gradients[static_cast<std::size_t>(op.parameter)];

@@ -121,6 +121,9 @@ ModelConfig named_model(ModelConfig config) {
     config.heads = 2;
     config.hidden = 6;
     config.edge_scores = true;
+  } else if (name == "typed") {
+    config.kind = "sage";
+    config.input_layer = InputLayerChoice::kTyped;
   } else if (name == "max" || name == "softmax") {
     config.kind = "sage";
     config.aggregator = name == "max" ? Aggregator::kMax : Aggregator::kSoftmax;
@@ -150,7 +153,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
                   bool overlap = true, Sharing sharing = Sharing::kPacked) {
   const Csr csr = random_graph(kNodes, 4, setup.directed, true, 5);
   const bool typed = setup.kind == "rgcn" || setup.kind == "bases" || setup.kind == "gine" ||
-                     setup.kind == "edge_scores";
+                     setup.kind == "edge_scores" || setup.kind == "typed";
   EdgeArrays arrays = typed ? make_edge_arrays(csr) : EdgeArrays();
   for (float& value : arrays.features) value = std::sin(value);
   const GraphView graph =
@@ -191,6 +194,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     config.outputs = kClasses;
     config.relations = EdgeArrays::kTypes;
     config.edge_features = EdgeArrays::kColumns;
+    config.node_types = EdgeArrays::kNodeTypes;
     config.dropout = setup.dropout;
     config.input_dropout = setup.input_dropout;
     config.attention_dropout = setup.dropout;
@@ -287,6 +291,10 @@ std::vector<ModelCase> setups() {
   all.push_back({.kind = "bases", .layers = 2});
   for (const bool directed : {true, false}) {
     all.push_back({.kind = "edge_scores", .directed = directed, .layers = 2});
+  }
+  for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
+    all.push_back({.kind = "typed", .norm = norm, .layers = 2});
+    all.push_back({.kind = "typed", .norm = norm, .input_dropout = 0.5, .directed = false});
   }
   for (const char* aggregator : {"max", "softmax"}) {
     all.push_back({.kind = aggregator, .norm = Norm::kLayer, .input_dropout = 0.5});

@@ -36,6 +36,8 @@ const char* backend_name(const Operation& op) {
     case OpKind::kWeightGradient:
     case OpKind::kEdgeScores:
     case OpKind::kEdgeScoresGradient:
+    case OpKind::kLinearByType:
+    case OpKind::kWeightGradientByType:
       return "gemm";
     case OpKind::kAggregate:
     case OpKind::kAggregateRelations:
@@ -50,6 +52,8 @@ const char* backend_name(const Operation& op) {
       return "activation_backward";
     case OpKind::kBiasGradient:
       return op.through == kNoValue ? "column_sums" : "relu_dropout_column_sums";
+    case OpKind::kBiasGradientByType:
+      return "column_sums";
     case OpKind::kMaximum:
       return "maximum";
     case OpKind::kMaximumGradient:
@@ -189,6 +193,20 @@ TEST(Work, OfOtherOperationsIsWhatABackendCounts) {
     config.outputs = 4;
     config.dtype = dtype;
     for (const int parts : {1, 3}) compare_epoch(config, parts, false, other_operations);
+  }
+}
+
+TEST(Work, OfALayerPerTypeIsWhatABackendCounts) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    ModelConfig config;
+    config.kind = "sage";
+    config.input_layer = InputLayerChoice::kTyped;
+    config.node_types = EdgeArrays::kNodeTypes;
+    config.hidden = 10;
+    config.features = 6;
+    config.outputs = 4;
+    config.dtype = dtype;
+    for (const int parts : {1, 3}) compare_epoch(config, parts, false);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -194,6 +195,25 @@ constexpr Variant kVariantsOfSage[] = {
        for_hidden(m, [](oracle::Layer& l) { l.skip = "linear"; });
      }},
 };
+constexpr Variant kVariantsOfTypes[] = {
+    {"typed", [](ModelConfig& m) { m.input_layer = InputLayerChoice::kTyped; },
+     [](oracle::Model& m) { m.input_activation = "relu", m.typed_input = true; }},
+    {"typed_linear_skips",
+     [](ModelConfig& m) {
+       m.input_layer = InputLayerChoice::kTyped;
+       m.activation = ActivationFunction::kElu;
+       m.skip = Skip::kLinear;
+       m.skip_from = SkipFrom::kFirst;
+       m.head = HeadChoice::kLinear;
+     },
+     [](oracle::Model& m) {
+       m.input_activation = "elu", m.typed_input = true;
+       add_head(m);
+       for_hidden(m, [](oracle::Layer& l) {
+         l.skip = "linear", l.skip_from_first = true, l.activation = "elu";
+       });
+     }},
+};
 constexpr Variant kBases = {"bases", [](ModelConfig& m) { m.bases = 2; }, [](oracle::Model&) {}};
 constexpr int kHeads = 2;
 constexpr int kOutputHeads = 3;
@@ -211,6 +231,7 @@ struct OracleCase {
   bool has_edge_features() const {
     return model == "gine" || std::string_view(variant->name).starts_with("edge_scores");
   }
+  bool has_node_types() const { return std::string_view(variant->name).starts_with("typed"); }
   bool attends() const { return model == "gat" || model == "gatv2" || model == "dot"; }
   int outputs() const { return task == Task::kBinary ? 1 : task == Task::kSingleLabel ? 4 : 3; }
 };
@@ -272,6 +293,15 @@ std::vector<OracleCase> all_cases() {
           {"gat", norm, norm == Norm::kNone, norm == Norm::kNone, 2, Task::kSingleLabel, &variant});
     }
   }
+  for (const std::string& model : model_kinds()) {
+    cases.push_back({model, Norm::kNone, true, false, 2, Task::kSingleLabel, &kVariantsOfTypes[0]});
+  }
+  for (const auto& [model, norm] :
+       {std::pair("gcn", Norm::kLayer), {"gcn", Norm::kBatch}, {"sage", Norm::kLayer},
+        {"sage", Norm::kBatch}, {"rgcn", Norm::kBatch}}) {
+    cases.push_back({model, norm, norm == Norm::kLayer, model[0] == 'g', 3, Task::kSingleLabel,
+                     &kVariantsOfTypes[1]});
+  }
   return cases;
 }
 
@@ -296,6 +326,10 @@ Csr graph_of(const OracleCase& c) {
 // The same in both directions.
 int type_of(int from, int to) { return (from * to + from + to) % kRelations; }
 
+constexpr int kNodeTypes = 4;
+// Nobody is of type 2.
+int node_type_of(int node) { return std::array{0, 3, 1, 0, 3}.at(static_cast<std::size_t>(node % 5)); }
+
 constexpr int kEdgeFeatures = 3;
 std::vector<double> edge_features_of(int from, int to) {
   std::vector<double> features;
@@ -307,7 +341,8 @@ std::vector<double> edge_features_of(int from, int to) {
 }
 
 oracle::Graph edges_of(const Csr& csr) {
-  oracle::Graph graph{kNodes, {}, kRelations};
+  oracle::Graph graph{kNodes, {}, kRelations, {}};
+  for (int node = 0; node < kNodes; ++node) graph.node_types.push_back(node_type_of(node));
   for (int to = 0; to < kNodes; ++to) {
     for (auto e = static_cast<std::size_t>(csr.row_ptr[static_cast<std::size_t>(to)]);
          e < static_cast<std::size_t>(csr.row_ptr[static_cast<std::size_t>(to) + 1]); ++e) {
@@ -360,6 +395,13 @@ std::filesystem::path write_dataset(const TempDir& dir, const OracleCase& c, con
       types.push_back(static_cast<std::uint16_t>(edge.type));
     }
     writer.write_edge_types(types, kRelations);
+  }
+  if (c.has_node_types()) {
+    std::vector<std::uint16_t> types;
+    for (int node = 0; node < kNodes; ++node) {
+      types.push_back(static_cast<std::uint16_t>(node_type_of(node)));
+    }
+    writer.write_node_types(types, kNodeTypes);
   }
   if (c.has_edge_features()) {
     const auto array = writer.write_edge_features(kEdgeFeatures);

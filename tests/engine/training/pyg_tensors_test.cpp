@@ -167,6 +167,18 @@ TEST(PygNames, GinHasAnMlpAndAnEpsilon) {
             state_of(model).tensors.at("layers.0.epsilon").bytes);
 }
 
+TEST(PygNames, AnInputLayerOfTypesIsAHeteroLinear) {
+  ModelConfig model = small_model("gcn");
+  model.input_layer = InputLayerChoice::kTyped;
+  model.node_types = 4;
+  const auto tensors = to_pyg(state_of(model), model).tensors;
+  EXPECT_EQ(tensors.at("input.weight").shape,
+            (std::vector<std::int64_t>{4, model.features, model.hidden}));
+  EXPECT_EQ(tensors.at("input.bias").shape, (std::vector<std::int64_t>{4, model.hidden}));
+  EXPECT_EQ(tensors.at("input.weight").bytes, state_of(model).tensors.at("input.weight").bytes);
+  expect_comes_back(model, "typed ");
+}
+
 TEST(PygNames, SkipsInputAndHeadAreLinearLayers) {
   ModelConfig model = small_model("gcn", Norm::kLayer);
   model.layers = 1;
