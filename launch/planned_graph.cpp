@@ -48,14 +48,13 @@ NamedShape read_named(const std::string& word) {
 void require_same(const NamedShape& first, const NamedShape& other) {
   const GraphShape& a = first.shape;
   const GraphShape& b = other.shape;
-  for (const auto& [field, expected, found] :
-       {std::tuple("nodes", a.nodes, b.nodes),
-        {"edges", a.edges, b.edges},
-        {"features", a.features, b.features},
-        {"classes", a.classes, b.classes},
-        {"relations", a.relations, b.relations},
-        {"edge_features", a.edge_features, b.edge_features},
-        {"node_types", a.node_types, b.node_types}}) {
+  for (const auto& [field, expected, found] : {std::tuple("nodes", a.nodes, b.nodes),
+                                               {"edges", a.edges, b.edges},
+                                               {"features", a.features, b.features},
+                                               {"classes", a.classes, b.classes},
+                                               {"relations", a.relations, b.relations},
+                                               {"edge_features", a.edge_features, b.edge_features},
+                                               {"node_types", a.node_types, b.node_types}}) {
     if (expected == found) continue;
     fail_input("{}: '{}' is {}; allowed is {}, as in {}: all shapes are cuts of one graph",
                other.file, field, found, expected, first.file);

@@ -73,9 +73,9 @@ class Writer {
 
   void add_input() {
     const ModelDescription::InputLayer& input = *model_.input;
-    activate(input.typed ? input_by_type(input.columns)
-                         : builder_.bias(builder_.linear(
-                               x_, builder_.weight("weight", x_, input.columns))),
+    activate(input.typed
+                 ? input_by_type(input.columns)
+                 : builder_.bias(builder_.linear(x_, builder_.weight("weight", x_, input.columns))),
              input.activation, input.dropout, is_read_as_first(-1));
   }
 

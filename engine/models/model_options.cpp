@@ -72,10 +72,10 @@ const OptionTable<ModelConfig>& model_options() {
          .help = "A layer x W + b before the first convolution: none, linear, activated, typed "
                  "(activated, with a W and a b for each type of nodes), or auto: activated for "
                  "gcnii, else none",
-         .value = ModelRow::name_of(ATOLL_FIELD(input_layer),
-                                    {InputLayerChoice::kAuto, InputLayerChoice::kNone,
-                                     InputLayerChoice::kLinear, InputLayerChoice::kActivated,
-                                     InputLayerChoice::kTyped}),
+         .value = ModelRow::name_of(
+             ATOLL_FIELD(input_layer),
+             {InputLayerChoice::kAuto, InputLayerChoice::kNone, InputLayerChoice::kLinear,
+              InputLayerChoice::kActivated, InputLayerChoice::kTyped}),
          .plan = PlanRole::kMadeFor},
         {.name = "head",
          .group = "Model",

@@ -37,7 +37,8 @@ class ShapeReader {
   ShapeReader(const Json& json, const std::string& place)
       : root_(json, place,
               {"format", "name", "nodes", "edges", "features", "classes", "relations",
-               "edge_features", "node_types", "partition", "parts", "forward_rows", "backward_rows"}) {}
+               "edge_features", "node_types", "partition", "parts", "forward_rows",
+               "backward_rows"}) {}
 
   GraphShape read() {
     const Json& format = root_.required("format", std::to_string(kShapeFormat));

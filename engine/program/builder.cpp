@@ -120,10 +120,8 @@ Value Builder::linear_by_type(Value x, std::int64_t types, std::int64_t columns)
                                  .columns = columns,
                                  .parameter = program_.at(weight).parameter,
                                  .second_parameter = program_.at(bias).parameter});
-  return append({.kind = OpKind::kSortByType,
-                 .inputs = {products},
-                 .columns = columns,
-                 .transposed = true});
+  return append(
+      {.kind = OpKind::kSortByType, .inputs = {products}, .columns = columns, .transposed = true});
 }
 
 bool Builder::is_constant(Value x) const { return has_constants_ && program_.at(x).constant; }

@@ -1,5 +1,5 @@
-// The inner rows of a rank, those of one type of nodes after those of another: products with a weight
-// per type read blocks of rows.
+// The inner rows of a rank, those of one type of nodes after those of another: products with a
+// weight per type read blocks of rows.
 #pragma once
 
 #include <cstdint>

@@ -109,9 +109,7 @@ bool reads_edge_features(const Program& program) {
   return has_kind(program, OpKind::kAggregateEdges) || has_kind(program, OpKind::kEdgeScores);
 }
 
-bool reads_node_types(const Program& program) {
-  return has_kind(program, OpKind::kLinearByType);
-}
+bool reads_node_types(const Program& program) { return has_kind(program, OpKind::kLinearByType); }
 
 std::int64_t weight_rows(const Program& program, const Operation& product) {
   return product.transposed ? product.columns : program.at(product.inputs[0]).columns;

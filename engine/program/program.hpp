@@ -26,8 +26,8 @@ enum class OpKind : std::uint8_t {
   kLinear,          // x W, or x W^T
   kWeightGradient,  // adds x^T dy to the gradient of a parameter
   // By types of nodes (NodeTypeRows): puts the rows of each type together, or, transposed, each row
-  // back to its place. x_v W_t(v) + b_t(v) of such rows, with the W_t one below the other and the b_t
-  // as rows; and what that adds to their gradients.
+  // back to its place. x_v W_t(v) + b_t(v) of such rows, with the W_t one below the other and the
+  // b_t as rows; and what that adds to their gradients.
   kSortByType,
   kLinearByType,
   kWeightGradientByType,

@@ -53,11 +53,9 @@ SpanWork product_by_type_work(const Program& program, const Call& call, std::int
   const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
   const bool is_gradient = op.kind == OpKind::kWeightGradientByType;
   SpanWork work = product_work(program, call, rows, dtype);
-  const ConstMatrixView others =
-      counted(weight.rows - weight_rows(program, op), weight.columns,
-              is_gradient ? parameter_dtype(dtype) : dtype);
-  const SpanWork beside =
-      is_gradient ? streaming_work({others, others}) : streaming_work({others});
+  const ConstMatrixView others = counted(weight.rows - weight_rows(program, op), weight.columns,
+                                         is_gradient ? parameter_dtype(dtype) : dtype);
+  const SpanWork beside = is_gradient ? streaming_work({others, others}) : streaming_work({others});
   work.bytes += beside.bytes;
   work.no_reuse_bytes += beside.bytes;
   return work;

@@ -395,9 +395,9 @@ Matrix logits(Model& model, const Graph& graph, const Matrix& features, Mode mod
   if (!model.input_activation.empty()) {
     const Matrix& weight = model.tensors.at("input.weight");
     const Matrix& bias = model.tensors.at("input.bias");
-    x = activated(model.typed_input ? linear_by_type(x, graph.node_types, weight, bias)
-                                    : x * weight + bias,
-                  model.input_activation);
+    x = activated(
+        model.typed_input ? linear_by_type(x, graph.node_types, weight, bias) : x * weight + bias,
+        model.input_activation);
   }
   const Matrix very_first = x;
   Matrix first;

@@ -287,12 +287,11 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
                                          ? op.attention.score == AttentionScore::kGatv2
                                          : op.kind == OpKind::kAttendSources &&
                                                op.attention.score == AttentionScore::kAdditive;
-          const bool adds = adds_two || adds_to_score || op.kind == OpKind::kWeightGradient ||
-                            op.kind == OpKind::kWeightGradientByType ||
-                            op.kind == OpKind::kBiasGradient ||
-                            op.kind == OpKind::kBiasGradientByType ||
-                            op.kind == OpKind::kHeadDotsBackward ||
-                            op.kind == OpKind::kEdgeScoresGradient;
+          const bool adds =
+              adds_two || adds_to_score || op.kind == OpKind::kWeightGradient ||
+              op.kind == OpKind::kWeightGradientByType || op.kind == OpKind::kBiasGradient ||
+              op.kind == OpKind::kBiasGradientByType || op.kind == OpKind::kHeadDotsBackward ||
+              op.kind == OpKind::kEdgeScoresGradient;
           if (adds) ++gradients[static_cast<std::size_t>(op.parameter)];
           if (adds_two) ++gradients[static_cast<std::size_t>(op.second_parameter)];
         }

@@ -296,9 +296,11 @@ std::vector<OracleCase> all_cases() {
   for (const std::string& model : model_kinds()) {
     cases.push_back({model, Norm::kNone, true, false, 2, Task::kSingleLabel, &kVariantsOfTypes[0]});
   }
-  for (const auto& [model, norm] :
-       {std::pair("gcn", Norm::kLayer), {"gcn", Norm::kBatch}, {"sage", Norm::kLayer},
-        {"sage", Norm::kBatch}, {"rgcn", Norm::kBatch}}) {
+  for (const auto& [model, norm] : {std::pair("gcn", Norm::kLayer),
+                                    {"gcn", Norm::kBatch},
+                                    {"sage", Norm::kLayer},
+                                    {"sage", Norm::kBatch},
+                                    {"rgcn", Norm::kBatch}}) {
     cases.push_back({model, norm, norm == Norm::kLayer, model[0] == 'g', 3, Task::kSingleLabel,
                      &kVariantsOfTypes[1]});
   }
@@ -328,7 +330,9 @@ int type_of(int from, int to) { return (from * to + from + to) % kRelations; }
 
 constexpr int kNodeTypes = 4;
 // Nobody is of type 2.
-int node_type_of(int node) { return std::array{0, 3, 1, 0, 3}.at(static_cast<std::size_t>(node % 5)); }
+int node_type_of(int node) {
+  return std::array{0, 3, 1, 0, 3}.at(static_cast<std::size_t>(node % 5));
+}
 
 constexpr int kEdgeFeatures = 3;
 std::vector<double> edge_features_of(int from, int to) {
