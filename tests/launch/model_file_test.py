@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import sys
 import tempfile
 import unittest
@@ -48,6 +49,8 @@ class ModelFileTest(OneFolderTest):
         cls.folder = cls.home.name
         cls.succeed("generate", "sbm", "--nodes", "300", "--classes", "4", "--features", "6",
                     "--out", "data")
+        cls.succeed("generate", "relational", "--nodes", "200", "--classes", "2", "--relations", "4",
+                    "--out", "typed")
         write(cls.path("stack.toml"), STACK)
         write(cls.path("plain.toml"), PLAIN)
 
@@ -82,8 +85,6 @@ class ModelFileTest(OneFolderTest):
         self.assertIn("labels of 300 nodes", text)
 
     def test_an_input_layer_per_type_of_nodes(self):
-        self.succeed("generate", "relational", "--nodes", "200", "--classes", "2", "--relations",
-                     "4", "--out", "typed")
         layer = '[[layer]]\nconvolution = "sage"\n'
         write(self.path("typed.toml"), 'input = {columns = 8, typed = true}\n' + layer)
         options = ["typed", "--model-file", "typed.toml", "--checkpoint-every", "2"]
@@ -95,15 +96,44 @@ class ModelFileTest(OneFolderTest):
         whole, in_two = (pathlib.Path(self.path(name, "model.safetensors")).read_bytes()
                          for name in ("whole", "in-two"))
         self.assertEqual(whole, in_two)
-        shutil.copytree(self.path("typed"), self.path("more"))
-        with open(self.path("more", "dataset.json"), encoding="utf-8") as file:
-            description = json.load(file)
-        description.pop("seal", None)
-        write(self.path("more", "dataset.json"), json.dumps({**description, "node_types": 5}))
+        self.copy_typed("more", node_types=5)
         message = self.refuse("predict", "whole", "more", "--out", "labels.npy")
         self.assertIn("more: it has 5 types of nodes, the model in whole", message)
         self.assertIn("needs 2", message)
         self.refuse_file('input = {columns = 8, typed = "on"}\n' + layer, "input", "typed")
+
+    def copy_typed(self, name, **fields):
+        shutil.copytree(self.path("typed"), self.path(name))
+        path = self.path(name, "dataset.json")
+        with open(path, encoding="utf-8") as file:
+            description = json.load(file)
+        for field in ("seal", "files", "checksum"):
+            description.pop(field, None)
+        write(path, json.dumps({**description, **fields}))
+        return description
+
+    def input_bias(self, run_dir):
+        data = pathlib.Path(self.path(run_dir, "model.safetensors")).read_bytes()
+        begin = 8 + struct.unpack("<Q", data[:8])[0]
+        first, last = json.loads(data[8:begin])["input.bias"]["data_offsets"]
+        return struct.unpack(f"<{(last - first) // 4}f", data[begin + first:begin + last])
+
+    def test_nodes_of_a_type_without_features_learn_an_embedding(self):
+        features = self.copy_typed("bare")["features"]
+        path = pathlib.Path(self.path("bare", "features.npy"))
+        row = 4 * features
+        data = path.read_bytes()
+        rows = [data[at:at + row] for at in range(len(data) - 200 * row, len(data), row)]
+        rows[1::2] = [bytes(row)] * 100  # node v has type v % 2
+        path.write_bytes(data[:-200 * row] + b"".join(rows))
+        for epochs in ("1", "9"):
+            self.succeed("train", "bare", "--model", "sage", "--layers", "2", "--hidden", "8",
+                         "--input-layer", "typed", "--epochs", epochs, "--run-dir", f"bare-{epochs}",
+                         "--eval-every", epochs)
+        pairs = list(zip(self.input_bias("bare-1"), self.input_bias("bare-9")))
+        self.assertEqual(len(pairs), 16)
+        moved = [early != late for early, late in pairs]
+        self.assertGreaterEqual(sum(moved[8:]), 2)
 
     def test_another_file_is_another_run(self):
         self.succeed("train", "data", "--model-file", "stack.toml", "--epochs", "2", "--run-dir",
