@@ -110,7 +110,8 @@ Value Builder::linear(Value x, Value weight) {
 Value Builder::linear_by_type(Value x, std::int64_t types, std::int64_t columns) {
   ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kInput && !is_trained(x));
   const Value weight = stacked_weight("weight", types, x, columns);
-  // Not 0, from where ReLU would lead nowhere: it is all that nodes of a type without features have.
+  // Not 0, from where ReLU would lead nowhere: it is all that nodes of a type without features
+  // have.
   const Value bias = parameter("bias", types, columns, Initialisation::kGlorotUniform);
   program_.parameters.back().stacked = types;
   const Value sorted = append({.kind = OpKind::kSortByType,
