@@ -45,12 +45,14 @@ class CuttingMemory {
         directions_(graph.symmetric ? 1 : 2),
         parts_(parts),
         options_(options),
-        detailed_(Multilevel::detailed(directions_ * graph.edges)) {}
+        detailed_(Multilevel::detailed(directions_ * graph.edges)),
+        compared_(Multilevel::compared(directions_ * graph.edges)) {}
 
   std::int64_t bytes() const {
     const bool rows_wanted = options_.objective == PartitionObjective::kVolume;
-    const bool both = options_.method == "auto" && detailed_ && rows_wanted;
-    const bool metis = options_.method == "metis" || (options_.method == "auto" && detailed_);
+    const bool both = options_.method == "auto" && compared_ && rows_wanted;
+    const bool metis =
+        both || options_.method == "metis" || (options_.method == "auto" && detailed_);
     const bool communities =
         both || options_.method == "communities" || (options_.method == "auto" && !detailed_);
     std::int64_t cutting = metis ? of_metis() : 0;
@@ -62,7 +64,7 @@ class CuttingMemory {
     } else if (refines(options_)) {
       cutting = std::max(cutting, of_rows());
     }
-    // The two cuts of small graphs are made at the same time.
+    // Two cuts are made at the same time.
     if (both) cutting += std::max(of_metis(), of_rows());
     return of_every_cut() + cutting;
   }
@@ -104,6 +106,7 @@ class CuttingMemory {
   int parts_;
   const PartitionOptions& options_;
   bool detailed_;
+  bool compared_;
 };
 
 }  // namespace

@@ -60,6 +60,7 @@ Multilevel::Multilevel(const PartitionProblem& problem)
   const CsrView in{problem.graph.in_edges.row_ptr, problem.graph.in_edges.col_idx, {}};
   finest_ = {in, out_edges(problem), {}, problem.node_weights, problem.constraints};
   detailed_ = detailed(finest_.entries());
+  compared_ = compared(finest_.entries());
 }
 
 std::vector<double> Multilevel::limits(double imbalance) const {
