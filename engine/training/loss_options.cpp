@@ -78,7 +78,7 @@ void check_loss_options(const LossOptions& loss, Task task) {
 std::vector<float> class_weights(const LossOptions& loss, std::span<const std::int64_t> counts,
                                  Transport& transport) {
   if (loss.class_weights.empty()) return {};
-  if (loss.class_weights == "balanced") return balanced_weights(counts);
+  if (loss.class_weights == kBalancedWeights) return balanced_weights(counts);
   std::vector<float> weights(counts.size());
   const OperationLabel label{"class weights"};
   on_all_ranks(

@@ -26,9 +26,12 @@ struct LinkOptions {
   LinkMetric best_by = LinkMetric::kMrr;
 };
 
+inline constexpr const char* kBalancedWeights = "balanced";
+
 struct LossOptions {
   LossKind kind = LossKind::kAuto;
-  std::string class_weights = {};  // empty: none; "balanced"; or a .npy file with one per class
+  // empty: none; kBalancedWeights; or a .npy file with one per class
+  std::string class_weights = {};
   double label_smoothing = 0;
   LinkOptions links = {};
 };

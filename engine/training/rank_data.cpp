@@ -70,13 +70,13 @@ double RankData::weigh_classes(Backend& backend, Queue& queue, Transport& transp
     if (host_split_[i] == kTrain && labels[i] >= 0) ++counts[labels[i]];
   }
   transport.all_reduce(std::span(counts), {"training nodes by class"});
-  std::vector<float> weights = atl::class_weights(loss, counts, transport);
+  host_class_weights_ = atl::class_weights(loss, counts, transport);
   // By class and not by node, so that it is the same for any number of ranks.
   double total = 0;
   for (std::size_t c = 0; c < counts.size(); ++c) {
-    total += static_cast<double>(weights[c]) * static_cast<double>(counts[c]);
+    total += static_cast<double>(host_class_weights_[c]) * static_cast<double>(counts[c]);
   }
-  class_weights_ = {backend, queue, std::move(weights)};
+  class_weights_ = {backend, queue, std::span<const float>(host_class_weights_)};
   return total;
 }
 

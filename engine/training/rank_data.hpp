@@ -33,6 +33,8 @@ class RankData {
   std::span<const std::uint8_t> host_targets() const { return host_targets_; }
   std::span<const float> host_numbers() const { return host_numbers_; }
   const LabelSpread& label_spread() const { return label_spread_; }  // regression
+  // Of --class-weights, empty without it.
+  std::span<const float> host_class_weights() const { return host_class_weights_; }
   const LossTargets& targets() const { return targets_; }
   std::int64_t outputs() const { return outputs_; }          // logits per node; 0: of links
   double training_total() const { return training_total_; }  // see Loss
@@ -67,6 +69,7 @@ class RankData {
   std::span<const float> host_numbers_;
   LabelSpread label_spread_;
   ConstDeviceArray<float> numbers_;
+  std::vector<float> host_class_weights_;
   ConstDeviceArray<float> class_weights_;
   ConstDeviceArray<LocalId> training_rows_;
   LossTargets targets_;

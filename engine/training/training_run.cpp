@@ -47,7 +47,12 @@ class Run {
         trainer_(job.trainer()),
         transport_(transport),
         folder_(folder),
-        fingerprint_(fingerprint(options, job.data().dataset())) {}
+        fingerprint_(fingerprint(options, job.data().dataset())) {
+    // What a file says, wherever it lies: a resumed run has the same loss.
+    if (!options.loss.class_weights.empty() && options.loss.class_weights != kBalancedWeights) {
+      fingerprint_["class-weights"] = data_.host_class_weights();
+    }
+  }
 
   Json execute() {
     const int start = resume();

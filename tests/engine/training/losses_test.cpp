@@ -160,6 +160,31 @@ INSTANTIATE_TEST_SUITE_P(Losses, ClassWeights,
                                            WeightCase{"file_smoothed", "file", 0.3}),
                          [](const auto& test) { return test.param.name; });
 
+// The loss follows from what the file says, wherever it lies.
+TEST(ClassWeightsFile, OfAResumedRunAreThoseOfItsCheckpoint) {
+  const TempDir dir;
+  const fs::path folder = make_sbm(dir, false);
+  const auto run = [&](const std::string& file, std::vector<double> weights, int epochs) {
+    TrainOptions options = plain_options();
+    options.loss.class_weights = (dir.path() / file).string();
+    write_npy(options.loss.class_weights, weights);
+    options.optimizer.epochs = epochs;
+    options.run_dir = dir.path() / "run";
+    options.start = epochs > 2 ? RunStart::kResume : RunStart::kFresh;
+    run_local_ranks(2, 30, [&](Transport& transport) {
+      TrainOptions own = options;
+      const auto run_folder = open_run_folder(transport, own);
+      RankJob job(transport, folder, PartitionOptions{}, own);
+      train(own, {"", "commit", folder.string()}, job, transport, *run_folder);
+    });
+  };
+  run("weights.npy", {0.5, 2, 0, 1.25}, 2);
+  const Error refused = thrown_error([&] { run("weights.npy", {0.5, 2, 0, 1.5}, 4); });
+  EXPECT_EQ(refused.kind(), ErrorKind::kOption);
+  EXPECT_THAT(refused.what(), HasSubstr("class-weights"));
+  run("moved.npy", {0.5, 2, 0, 1.25}, 4);
+}
+
 TEST(ClassWeightCounts, AreBalancedByHand) {
   run_local_ranks(1, 30, [](Transport& transport) {
     const std::vector<std::int64_t> counts = {6, 0, 2};
