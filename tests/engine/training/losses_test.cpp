@@ -7,6 +7,7 @@
 #include "base/npy.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "engine/training/prediction.hpp"
+#include "engine/training/training_run.hpp"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/support/thrown_error.hpp"
 
@@ -180,7 +181,7 @@ TEST(ClassWeightsFile, OfAResumedRunAreThoseOfItsCheckpoint) {
   };
   run("weights.npy", {0.5, 2, 0, 1.25}, 2);
   const Error refused = thrown_error([&] { run("weights.npy", {0.5, 2, 0, 1.5}, 4); });
-  EXPECT_EQ(refused.kind(), ErrorKind::kOption);
+  EXPECT_EQ(refused.kind(), ErrorKind::kInput);
   EXPECT_THAT(refused.what(), HasSubstr("class-weights"));
   run("moved.npy", {0.5, 2, 0, 1.25}, 4);
 }
