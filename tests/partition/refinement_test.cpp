@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "partition/climb.hpp"
@@ -296,6 +297,44 @@ TEST(Refinement, AndCommunitiesAreTheSameForAnyThreads) {
     }
   }
   omp_set_num_threads(before);
+}
+
+// Behind what is searched in detail, `auto` has no more rows than either of its cuts.
+TEST(Refinement, ComparesTheCutsOfLargerGraphs) {
+  const Csr csr = random_graph(30'000, 120, /*directed=*/true, false, 6);
+  const GraphView graph{csr.view(), false};
+  ASSERT_FALSE(Multilevel::detailed(2 * graph.in_edges.nnz()));
+  ASSERT_TRUE(Multilevel::compared(2 * graph.in_edges.nnz()));
+  const int before = omp_get_max_threads();
+  const auto cut = [&](const char* method, int threads) {
+    PartitionOptions options;
+    options.method = method;
+    options.cuts = 1;
+    omp_set_num_threads(threads);
+    Parts part_of = partition_graph(graph, 3, options, {});
+    omp_set_num_threads(before);
+    return part_of;
+  };
+  // Both directions: which other parts a node's row is read in, and which it reads.
+  const auto rows = [&](const Parts& part_of) {
+    std::vector<unsigned> read_in(part_of.size(), 0);
+    std::vector<unsigned> reads(part_of.size(), 0);
+    for (std::int32_t v = 0; v < graph.nodes(); ++v) {
+      for (const std::int32_t u : graph.in_edges.row(v)) {
+        read_in[u] |= 1U << part_of[v];
+        reads[v] |= 1U << part_of[u];
+      }
+    }
+    std::int64_t sum = 0;
+    for (std::size_t v = 0; v < part_of.size(); ++v) {
+      const unsigned own = 1U << part_of[v];
+      sum += std::popcount(read_in[v] & ~own) + std::popcount(reads[v] & ~own);
+    }
+    return sum;
+  };
+  const Parts found = cut("auto", 1);
+  EXPECT_LE(rows(found), std::min(rows(cut("metis", 1)), rows(cut("communities", 1))));
+  EXPECT_EQ(found, cut("auto", 3));
 }
 
 TEST(Refinement, IsOffForCutsThatAreWantedAsTheyAre) {
