@@ -19,9 +19,9 @@ class Multilevel {
   // gain little: 0.4 % of the rows of the products shape at .3 for 15 times the time.
   static constexpr std::int64_t kDetailedEntries = 6'000'000;
 
-  // Up to so many `auto` compares the cut with one by METIS, which has 11 % fewer rows on a directed
-  // R-MAT graph of 8 million entries in 16 parts, for 25 s in place of 1.5. At 37 million, METIS
-  // takes minutes and has no fewer.
+  // Up to so many `auto` compares the cut with one by METIS, which has 11 % fewer rows on a
+  // directed R-MAT graph of 8 million entries in 16 parts, for 25 s in place of 1.5. At 37 million,
+  // METIS takes minutes and has no fewer.
   static constexpr std::int64_t kComparedEntries = 16'000'000;
 
   // Most rows of all parts that even_out() leaves, of those before. On arxiv in 8 parts, seed 1,
