@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""launch/tools/ogb_links.py on small folders with the layouts of OGB's link sets, up to the dataset
+folder that `atoll import` makes of them. Exits with 77 (skipped) where a package is missing."""
+
+import gzip
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+SCRIPT = HERE.parent.parent / "launch" / "tools" / "ogb_links.py"
+sys.path.insert(0, str(HERE.parent / "launch"))
+SKIPPED = 77
+for package in ("numpy", "torch"):
+    if importlib.util.find_spec(package) is None:
+        print(f"SKIPPED: link sets of OGB ({package} is not installed)")
+        sys.exit(SKIPPED)
+
+import numpy as np
+import torch
+from cli_support import run
+
+NODES = 30
+
+
+class Run:
+    """What is done with an object that unpickling would make."""
+
+    def __reduce__(self):
+        return os.system, ("touch ran",)
+
+
+def edges_of(count, seed):
+    random = np.random.default_rng(seed)
+    first = random.integers(0, NODES, count)
+    return np.stack([first, (first + random.integers(1, NODES, count)) % NODES], axis=1)
+
+
+class OgbLinksTest(unittest.TestCase):
+    def setUp(self):
+        home = tempfile.TemporaryDirectory()
+        self.addCleanup(home.cleanup)
+        self.home = pathlib.Path(home.name)
+        self.set = self.home / "ogbl_small"
+        (self.set / "raw").mkdir(parents=True)
+        (self.set / "split" / "time").mkdir(parents=True)
+        self.graph = edges_of(120, 1)
+        self.features = np.random.default_rng(2).standard_normal((NODES, 3)).astype(np.float32)
+
+    def write_text(self, name, rows):
+        with gzip.open(self.set / "raw" / f"{name}.csv.gz", "wt") as file:
+            for row in rows:
+                file.write(",".join(repr(value.item()) for value in np.atleast_1d(row)) + "\n")
+
+    def write_graph(self):
+        self.write_text("edge", self.graph)
+        self.write_text("num-node-list", np.array([NODES]))
+        self.write_text("node-feat", self.features)
+
+    def write_split(self, make, **saving):
+        for number, name in enumerate(("train", "valid", "test")):
+            torch.save(make(name, edges_of(20, 10 + number)),
+                       self.set / "split" / "time" / f"{name}.pt", **saving)
+
+    def convert(self, out="arrays"):
+        return subprocess.run([sys.executable, SCRIPT, self.set, "--out", self.home / out],
+                              capture_output=True, text=True, check=False, cwd=self.home)
+
+    def converted(self):
+        result = self.convert()
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+        return {path.stem: np.load(path) for path in (self.home / "arrays").iterdir()}
+
+    def assert_refused(self, *parts):
+        result = self.convert()
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        self.assertEqual(result.stderr.count("error:"), 1, result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+        self.assertFalse((self.home / "arrays").exists())
+
+    @staticmethod
+    def shared(name, edges):
+        """As ogbl-collab: pairs that all edges are ranked against."""
+        split = {"edge": edges, "weight": np.ones(len(edges)), "year": np.full(len(edges), 2019)}
+        return split if name == "train" else {**split, "edge_neg": edges_of(15, 20)}
+
+    @staticmethod
+    def own(name, edges):
+        """As ogbl-citation2: ends for each edge."""
+        split = {"source_node": edges[:, 0], "target_node": edges[:, 1]}
+        negatives = edges_of(20 * 4, 21)[:, 1].reshape(20, 4)
+        return split if name == "train" else {**split, "target_node_neg": negatives}
+
+    def test_pairs_shared_by_all_edges(self):
+        self.write_graph()
+        self.write_split(self.shared)
+        arrays = self.converted()
+        np.testing.assert_array_equal(arrays["edge_index"], self.graph.T)
+        np.testing.assert_allclose(arrays["features"], self.features)
+        np.testing.assert_array_equal(arrays["links_valid"], edges_of(20, 11))
+        np.testing.assert_array_equal(arrays["links_test_negatives"], edges_of(15, 20))
+        self.assertNotIn("links_train_negatives", arrays)
+
+    def test_ends_of_each_edge_in_files_of_older_pytorch_and_numpy_graphs(self):
+        np.savez(self.set / "raw" / "data.npz", edge_index=self.graph.T,
+                 num_nodes_list=np.array([NODES]), node_feat=self.features.astype(np.float16))
+        self.write_split(self.own, _use_new_zipfile_serialization=False)
+        for path in (self.set / "split" / "time").iterdir():  # NumPy before version 2
+            path.write_bytes(path.read_bytes().replace(b"numpy._core.", b"numpy.core."))
+        arrays = self.converted()
+        np.testing.assert_array_equal(arrays["links_train"], edges_of(20, 10))
+        self.assertEqual(arrays["links_valid_negatives"].shape, (20, 4))
+        self.assertEqual(arrays["features"].dtype, np.float32)
+
+    def test_tensors_are_as_good_as_arrays(self):
+        self.write_graph()
+        self.write_split(lambda name, edges: {key: torch.from_numpy(value) for key, value in
+                                              self.shared(name, edges).items()})
+        np.testing.assert_array_equal(self.converted()["links_train"], edges_of(20, 10))
+
+    def test_the_arrays_become_a_dataset_that_trains(self):
+        self.write_graph()
+        for make in (self.shared, self.own):
+            self.write_split(make)
+            self.converted()
+            data = self.home / "data"
+            for words in (["import", "npy", "arrays", "--nodes", str(NODES), "--out", "data"],
+                          ["train", "data", "--epochs", "2", "--hidden", "8", "--run-dir", "run"]):
+                result = run(words, self.home)
+                self.assertEqual(result.returncode, 0, result.stderr)
+            summary = json.loads((self.home / "run" / "summary.json").read_text())
+            self.assertEqual(summary["metric"], "MRR")
+            for folder in (data, self.home / "run", self.home / "arrays"):
+                subprocess.run(["rm", "-r", folder], check=True)
+
+    def test_bad_sets(self):
+        self.assert_refused("split", "0 folders with train.pt")
+        self.write_split(self.shared)
+        self.assert_refused("edge.csv.gz", "not there")
+        self.write_graph()
+        self.write_split(lambda name, edges: {"head": edges[:, 0], "tail": edges[:, 1]})
+        self.assert_refused("train.pt", "'head'", "'source_node'")
+        self.write_split(lambda name, edges: {"edge": edges + NODES})
+        self.assert_refused("links_train", f"allowed are 0 to {NODES - 1}")
+        self.write_split(lambda name, edges: {"edge": Run()})
+        self.assert_refused("train.pt", "no plain data of PyTorch")
+        self.assertFalse((self.home / "ran").exists())
+        (self.set / "split" / "time" / "train.pt").write_bytes(b"nothing of PyTorch")
+        self.assert_refused("train.pt")
+        (self.home / "arrays").mkdir()
+        result = self.convert()
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("it is there", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
