@@ -326,6 +326,21 @@ void Backend::pair_dots(Queue& queue, ConstMatrixView x, std::span<const LocalId
   do_pair_dots(queue, x, first, second, out);
 }
 
+void Backend::pair_products(Queue& queue, ConstMatrixView x, std::span<const LocalId> first,
+                            ConstMatrixView z, std::span<const LocalId> second, MatrixView y) {
+  const ProfiledOperation profiled(profile_of(queue), "pair_products", [&] {
+    return streaming_work({y, y, y});
+  });
+  check_view(*this, x, "pair_products x");
+  check_shape(*this, z, z.rows, x.cols, x.dtype, "pair_products z");
+  check_shape(*this, y, length(first), x.cols, x.dtype, "pair_products y");
+  check_length(length(second), length(first), "pair_products second");
+  if (y.empty()) return;
+  check_disjoint(y, x, "pair_products y and x");
+  check_disjoint(y, z, "pair_products y and z");
+  do_pair_products(queue, x, first, z, second, y);
+}
+
 void Backend::gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
                           std::span<const float> scale, MatrixView y) {
   const ProfiledOperation profiled(profile_of(queue), "gather_rows", [&] {

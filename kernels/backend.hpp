@@ -166,6 +166,10 @@ class Backend {
   // pair stands in the lists. x [N, F], out [first.size(), 1] of the parameters' type.
   void pair_dots(Queue& queue, ConstMatrixView x, std::span<const LocalId> first,
                  std::span<const LocalId> second, MatrixView out);
+  // y[k, c] = x[first[k], c] z[second[k], c], rounded once. x, z [., F], y [first.size(), F]; z may
+  // be x.
+  void pair_products(Queue& queue, ConstMatrixView x, std::span<const LocalId> first,
+                     ConstMatrixView z, std::span<const LocalId> second, MatrixView y);
   // y[i, :] = the rows of x that row i of `op` has edges from, pooled as kernels/pool.hpp defines
   // it; 0 where it has none. Factors and values of `op` are not read. x [op.cols, F], y [op.rows,
   // F]; a NaN among the numbers that are pooled gives NaN.
@@ -356,6 +360,9 @@ class Backend {
   virtual void do_head_mean_backward(Queue&, ConstMatrixView, MatrixView) = 0;
   virtual void do_pair_dots(Queue&, ConstMatrixView, std::span<const LocalId> first,
                             std::span<const LocalId> second, MatrixView) = 0;
+  virtual void do_pair_products(Queue&, ConstMatrixView x, std::span<const LocalId> first,
+                                ConstMatrixView z, std::span<const LocalId> second,
+                                MatrixView y) = 0;
   virtual void do_pool(Queue&, const SparseOperator&, RowRange, ConstMatrixView x, const PoolSpec&,
                        MatrixView y) = 0;
   virtual void do_pool_backward_targets(Queue&, const SparseOperator&, RowRange, ConstMatrixView x,

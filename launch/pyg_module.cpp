@@ -38,7 +38,7 @@ class Model(torch.nn.Module):
     def forward(self, x, edge_index, edge_weight=None, edge_type=None, edge_attr=None, node_type=None):
         """Logits [nodes, {outputs}] of x [nodes, {features}]; edge_index [2, edges] has sources and targets."""
 {checks}{forward}
-
+{score}
 
 def load():
     """The model with the weights of model.safetensors beside this file, not in training mode."""
@@ -150,7 +150,8 @@ class Module {
                        fmt::arg("definitions", definitions()),
                        fmt::arg("modules", indented(modules())),
                        fmt::arg("outputs", config_.outputs), fmt::arg("features", config_.features),
-                       fmt::arg("checks", checks()), fmt::arg("forward", indented(forward())));
+                       fmt::arg("checks", checks()), fmt::arg("forward", indented(forward())),
+                       fmt::arg("score", score()));
   }
 
  private:
@@ -195,6 +196,20 @@ class Module {
     return indented({"if edge_weight is not None:",
                      "    raise ValueError(\"RGCNConv takes no weights of edges\")"}) +
            "\n";
+  }
+
+  // What an MLP makes of pairs of nodes.
+  std::string score() const {
+    if (config_.decoder != Decoder::kMlp) return "";
+    return fmt::format(R"(
+    def score(self, z, pairs):
+        """Scores [n] of pairs [2, n] of nodes with embeddings z = self(...)."""
+        x = z[pairs[0]] * z[pairs[1]]
+        for layer in self.decoder[:-1]:
+            x = {}
+        return self.decoder[-1](x).squeeze(1)
+)",
+                       dropped(config_.decoder_dropout, "torch.relu(layer(x))"));
   }
 
   bool has(std::size_t l, const char* parameter) const {
@@ -285,6 +300,11 @@ class Module {
       }
       lines.push_back("self.head = " + linear_of("head.weight", true));
     }
+    Lines decoder;
+    for (int l = 0; find(decoder_names(l).weight) != nullptr; ++l) {
+      decoder.push_back(linear_of(decoder_names(l).weight, true));
+    }
+    if (!decoder.empty()) add_module_list(lines, "decoder", decoder);
     return lines;
   }
 

@@ -257,7 +257,27 @@ ModelDescription describe_options(const ModelConfig& config) {
   return model;
 }
 
+// No operation of a program reads these: the loss does.
+void declare_decoder(Program& program, const ModelConfig& config) {
+  const auto layer = static_cast<int>(program.layers.size());
+  for (int l = 0; l < config.decoder_layers; ++l) {
+    const std::int64_t columns = l + 1 < config.decoder_layers ? config.outputs : 1;
+    const DecoderNames names = decoder_names(l);
+    program.parameters.push_back({.name = names.weight,
+                                  .layer = layer,
+                                  .rows = config.outputs,
+                                  .columns = columns,
+                                  .initialisation = Initialisation::kGlorotUniform});
+    program.parameters.push_back(
+        {.name = names.bias, .layer = layer, .rows = 1, .columns = columns});
+  }
+}
+
 }  // namespace
+
+DecoderNames decoder_names(int layer) {
+  return {fmt::format("decoder.{}.weight", layer), fmt::format("decoder.{}.bias", layer)};
+}
 
 ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
                                std::int64_t edge_types, std::int64_t edge_columns,
@@ -328,6 +348,7 @@ bool can_recompute(const ModelConfig& config) {
 
 Program model_program(const ModelConfig& config, Pass pass) {
   Program program = Writer(config, pass).run();
+  if (config.decoder == Decoder::kMlp) declare_decoder(program, config);
   program.wide_elements =
       static_cast<int>(bytes_of(parameter_dtype(config.dtype)) / bytes_of(config.dtype));
   if (pass == Pass::kTraining) differentiate(program);

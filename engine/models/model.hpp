@@ -17,6 +17,11 @@ enum class HeadChoice { kAuto, kNone, kLinear };
 const char* to_string(InputLayerChoice choice);  // "auto", "none", "linear", "activated" or "typed"
 const char* to_string(HeadChoice choice);        // "auto", "none" or "linear"
 
+// What scores a pair of nodes whose embeddings a model gives: their inner product, or an MLP of
+// their product element by element.
+enum class Decoder { kDot, kMlp };
+const char* to_string(Decoder decoder);  // "dot" or "mlp"
+
 // The options of a model; those of layers hold for all that do not give the logits.
 struct ModelConfig : LayerOptions {
   std::string kind = "gcn";  // see model_kinds()
@@ -34,6 +39,11 @@ struct ModelConfig : LayerOptions {
   int hops = 10;            // of appnp
   int output_heads = 1;     // of a layer of attention that gives the logits: their mean
   std::string description;  // a model file as JSON, instead of all above but input_dropout
+  // Of pairs of nodes, for links. Layers of the MLP, the last of which gives the score; the others
+  // have as many columns as embeddings, ReLU, and dropout.
+  Decoder decoder = Decoder::kDot;
+  int decoder_layers = 3;
+  double decoder_dropout = 0;
   OrderChoice order = OrderChoice::kAuto;
   bool cache_aggregate = true;           // keep S x of the first layer where its input is constant
   std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
@@ -64,6 +74,14 @@ int layer_count(const ModelConfig& config);
 // kTraining; fused. Throws Error{kOption} as describe() does, if columns of values that are added
 // differ, or if rows can't be recomputed.
 Program model_program(const ModelConfig& config, Pass pass);
+
+// Names of the parameters of layer `layer` of the decoder, of which only programs of models with an
+// MLP for a decoder have some.
+struct DecoderNames {
+  std::string weight;  // [columns before, columns]
+  std::string bias;    // [1, columns]
+};
+DecoderNames decoder_names(int layer);
 
 // True if it tells types of edges apart.
 bool reads_relations(const ModelConfig& config);

@@ -109,6 +109,22 @@ const OptionTable<ModelConfig>& model_options() {
         of_layers("attention-dropout"),
         of_layers("edge-scores"),
         of_layers("bases"),
+        {.name = "decoder",
+         .group = "Model",
+         .help = "What scores pairs of nodes: dot, the inner product of their embeddings, or mlp, "
+                 "layers on top of their product element by element (link-prediction)",
+         .value = ModelRow::name_of(ATOLL_FIELD(decoder), {Decoder::kDot, Decoder::kMlp}),
+         .plan = PlanRole::kMadeFor},
+        {.name = "decoder-layers",
+         .group = "Model",
+         .help = "Layers of --decoder mlp; the last one gives the score",
+         .value = ModelRow::number(ATOLL_FIELD(decoder_layers), 1, 64),
+         .plan = PlanRole::kMadeFor},
+        {.name = "decoder-dropout",
+         .group = "Model",
+         .help = "Dropout between layers of --decoder mlp, in [0, 1)",
+         .value = ModelRow::number(ATOLL_FIELD(decoder_dropout), 0.0, 0.999),
+         .plan = PlanRole::kMadeFor},
         {.name = "model-file",
          .group = "Model",
          .help = "TOML file that describes the model layer by layer, instead of the options of "
@@ -125,8 +141,9 @@ const OptionTable<ModelConfig>& model_options() {
 void check_model_options(const ModelConfig& model) {
   if (!model.description.empty()) {
     for (const ModelRow& row : model_options()) {
-      const bool says_the_same = row.name == "model-file" || row.name == "input-dropout";
-      if (says_the_same || option_json(row, model) == option_json(row, ModelConfig())) continue;
+      const bool stands_beside = row.name == "model-file" || row.name == "input-dropout" ||
+                                 row.name.starts_with("decoder");
+      if (stands_beside || option_json(row, model) == option_json(row, ModelConfig())) continue;
       fail_option("--{}: the file of --model-file says this; leave one of them out", row.name);
     }
   }
@@ -178,6 +195,13 @@ void check_model_options(const ModelConfig& model) {
   if (model.skip_from != SkipFrom::kPrevious && model.skip == Skip::kNone) {
     fail_option("--skip-from {}: nothing is added without --skip identity or linear",
                 to_string(model.skip_from));
+  }
+  if (model.decoder == Decoder::kDot) {
+    for (const char* name : {"decoder-layers", "decoder-dropout"}) {
+      const ModelRow& row = option_named(model_options(), name);
+      if (option_json(row, model) == option_json(row, ModelConfig())) continue;
+      fail_option("--{}: only --decoder mlp has layers; found dot", name);
+    }
   }
   describe(model);
 }

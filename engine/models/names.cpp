@@ -9,6 +9,10 @@ const char* to_string(InputLayerChoice choice) {
       static_cast<std::size_t>(choice));
 }
 
+const char* to_string(Decoder decoder) {
+  return std::array{"dot", "mlp"}.at(static_cast<std::size_t>(decoder));
+}
+
 const char* to_string(HeadChoice choice) {
   return std::array{"auto", "none", "linear"}.at(static_cast<std::size_t>(choice));
 }

@@ -29,10 +29,11 @@ class Differentiation {
   void run() {
     const auto forward_scopes = static_cast<int>(program_.scopes.size());
     begin_scope({Scope::Kind::kLoss, -1, Direction::kBackward});
+    // Before the loss, which may add to gradients of parameters that only it reads.
+    append({.kind = OpKind::kZeroGradients});
     const Value logits = program_.logits;
     gradients_[index(logits)] =
         append({.kind = OpKind::kLoss, .inputs = {logits}, .columns = program_.at(logits).columns});
-    append({.kind = OpKind::kZeroGradients});
     for (int scope = forward_scopes - 1; scope >= 0; --scope) back_through(scope);
     begin_scope({Scope::Kind::kStep, -1, Direction::kBackward});
     const bool composes = std::ranges::any_of(

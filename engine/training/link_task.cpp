@@ -31,7 +31,8 @@ std::vector<float> gather_everywhere(Transport& transport, const std::vector<flo
 }  // namespace
 
 LinkTask::LinkTask(const Rank& rank, const LinkShare& links, const LinkOptions& options,
-                   std::int64_t inner, std::int64_t columns, DType dtype)
+                   std::int64_t inner, std::int64_t columns, DType dtype,
+                   std::unique_ptr<PairDecoder> decoder)
     : Loss(rank.backend, {},
            static_cast<double>(links.sets[0].total) * static_cast<double>(1 + options.negatives)),
       rank_(rank),
@@ -40,9 +41,10 @@ LinkTask::LinkTask(const Rank& rank, const LinkShare& links, const LinkOptions& 
       inner_(inner),
       columns_(columns),
       dtype_(dtype),
+      decoder_(std::move(decoder)),
       pieces_(pieces_of(links.sets[0].largest, edges_per_piece(1 + options.negatives))),
       fetch_(rank, links.homes, inner, columns, dtype),
-      sums_(rank.backend, pieces_) {}
+      sums_(rank.backend, count_blocks()) {}
 
 std::int64_t LinkTask::edges_per_piece(std::int64_t pairs_each) const {
   const std::int64_t pairs = options_.batch * (1 + options_.negatives);
@@ -53,7 +55,21 @@ RowRange LinkTask::piece(std::int64_t index, std::int64_t each, std::int64_t cou
   return {std::min(index * each, count), std::min((index + 1) * each, count)};
 }
 
-LinkTask::Pairs LinkTask::score(std::span<const std::int32_t> rows,
+std::int64_t LinkTask::pairs_at_a_time() const {
+  return decoder_ ? PairDecoder::kMostPairs : kMostPairs;
+}
+
+std::int64_t LinkTask::count_blocks() const {
+  const std::int64_t each = 1 + options_.negatives;
+  std::int64_t count = 0;
+  for (std::int64_t p = 0; p < pieces_; ++p) {
+    const RowRange edges = piece(p, edges_per_piece(each), links_.sets[0].edges.size());
+    count += pieces_of(edges.size() * each, pairs_at_a_time());
+  }
+  return count;
+}
+
+LinkTask::Pairs LinkTask::fetch(std::span<const std::int32_t> rows,
                                 std::span<const std::int32_t> nodes, ConstMatrixView embeddings,
                                 int epoch) {
   const OperationLabel label{"links", "forward", -1, epoch};
@@ -69,8 +85,27 @@ LinkTask::Pairs LinkTask::score(std::span<const std::int32_t> rows,
   pairs.device_first = {rank_.backend, rank_.queue, std::span<const LocalId>(pairs.first)};
   pairs.device_second = {rank_.backend, rank_.queue, std::span<const LocalId>(pairs.second)};
   pairs.scores = DeviceArray<float>(rank_.backend, pairs.size());
-  rank_.backend.pair_dots(rank_.queue, pairs.rows, pairs.device_first.span(),
-                          pairs.device_second.span(), pairs.column(pairs.scores));
+  return pairs;
+}
+
+void LinkTask::score(Pairs& pairs, RowRange range, int epoch) {
+  const auto of = [&](const auto& array) {
+    return array.span().empty() ? array.span() : array.span().subspan(range.begin, range.size());
+  };
+  const std::span<const LocalId> first = of(pairs.device_first);
+  const std::span<const LocalId> second = of(pairs.device_second);
+  const MatrixView scores = pairs.column(pairs.scores, range);
+  if (decoder_) return decoder_->score(pairs.rows, first, second, of(pairs.ids), epoch, scores);
+  rank_.backend.pair_dots(rank_.queue, pairs.rows, first, second, scores);
+}
+
+LinkTask::Pairs LinkTask::scored(std::span<const std::int32_t> rows,
+                                 std::span<const std::int32_t> nodes, ConstMatrixView embeddings,
+                                 int epoch) {
+  Pairs pairs = fetch(rows, nodes, embeddings, epoch);
+  for (std::int64_t b = 0; b < pieces_of(pairs.size(), pairs_at_a_time()); ++b) {
+    score(pairs, piece(b, pairs_at_a_time(), pairs.size()), epoch);
+  }
   return pairs;
 }
 
@@ -81,10 +116,12 @@ void LinkTask::compute(const Rank& /*rank*/, const Round& round, ConstMatrixView
   const RandomKey key{rank_.seed, RandomStream::kLinkNegatives, 0,
                       static_cast<std::uint32_t>(round.epoch)};
   const std::int64_t nodes = std::ssize(links_.homes.row);
+  std::size_t block = 0;
   for (std::int64_t p = 0; p < pieces_; ++p) {
     const RowRange edges = piece(p, edges_per_piece(each), set.edges.size());
     std::vector<std::int32_t> rows, others;
     std::vector<std::uint8_t> targets;
+    std::vector<GlobalId> ids;
     for (std::int64_t i = edges.begin; i < edges.end; ++i) {
       rows.insert(rows.end(), static_cast<std::size_t>(each), set.edges.row[i]);
       others.push_back(set.edges.node[i]);
@@ -94,17 +131,29 @@ void LinkTask::compute(const Rank& /*rank*/, const Round& round, ConstMatrixView
         others.push_back(static_cast<std::int32_t>(random_node(key, number, k, nodes)));
         targets.push_back(0);
       }
+      for (std::int64_t k = 0; decoder_ && k < each; ++k) {
+        ids.push_back(GlobalId{set.number[i] * each + k});
+      }
     }
-    Pairs pairs = score(rows, others, embeddings, round.epoch);
-    std::vector<LocalId> all(pairs.first.size());
+    Pairs pairs = fetch(rows, others, embeddings, round.epoch);
+    pairs.ids = {rank_.backend, rank_.queue, std::move(ids)};
+    const std::int64_t at_a_time = std::min(pairs_at_a_time(), pairs.size());
+    std::vector<LocalId> all(static_cast<std::size_t>(at_a_time));
     for (std::size_t k = 0; k < all.size(); ++k) all[k] = LocalId(k);
     const ConstDeviceArray<LocalId> listed(rank_.backend, rank_.queue, std::move(all));
     const ConstDeviceArray<std::uint8_t> wanted(rank_.backend, rank_.queue, std::move(targets));
-    DeviceArray<float> d(rank_.backend, pairs.size());
-    rank_.backend.sigmoid_cross_entropy(rank_.queue, pairs.column(pairs.scores), wanted.span(),
-                                        listed.span(), 1 / total(), pairs.column(d),
-                                        sums_.span().subspan(static_cast<std::size_t>(p), 1));
-    add_gradient(pairs, d, p == 0, gradient, round.epoch);
+    DeviceArray<float> d(rank_.backend, at_a_time);
+    for (std::int64_t b = 0; b < pieces_of(pairs.size(), pairs_at_a_time()); ++b) {
+      const RowRange range = piece(b, pairs_at_a_time(), pairs.size());
+      const auto size = static_cast<std::size_t>(range.size());
+      score(pairs, range, round.epoch);
+      rank_.backend.sigmoid_cross_entropy(
+          rank_.queue, pairs.column(pairs.scores, range), wanted.span().subspan(range.begin, size),
+          listed.span().first(size), 1 / total(), pairs.column(d, {0, range.size()}),
+          sums_.span().subspan(block++, 1));
+      add_gradient(pairs, range, d, p == 0 && b == 0, b == 0, gradient);
+    }
+    fetch_.give_back(gradient, {"links", "backward", -1, round.epoch});
   }
   sums_.queue_copy(rank_.backend, rank_.queue);
 }
@@ -114,27 +163,28 @@ double LinkTask::local_sum() const {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-// The gradient of a row is the sum over its pairs of d times the other row: a symmetric sparse
-// matrix, of which this rank's rows and those to be returned are taken one after the other.
-void LinkTask::add_gradient(const Pairs& pairs, DeviceArray<float>& d, bool first_piece,
-                            MatrixView gradient, int epoch) {
+// The gradient of a row is the sum over its pairs of d times the other row, or, of a decoder, of
+// the gradient of their product times the other row: a sparse matrix, of which this rank's rows and
+// those to be returned are taken one after the other.
+void LinkTask::add_gradient(const Pairs& pairs, RowRange range, DeviceArray<float>& d, bool first,
+                            bool first_here, MatrixView gradient) {
   const std::int64_t all = inner_ + fetch_.fetched();
-  const auto size = static_cast<std::size_t>(pairs.size());
+  const std::int64_t entries = 2 * range.size();
   std::vector<std::int64_t> row_ptr(static_cast<std::size_t>(all) + 1, 0);
   for (const auto* ends : {&pairs.first, &pairs.second}) {
-    for (const LocalId end : *ends) ++row_ptr[static_cast<std::size_t>(to_index(end)) + 1];
+    for (std::int64_t k = range.begin; k < range.end; ++k) ++row_ptr[to_index((*ends)[k]) + 1];
   }
   std::partial_sum(row_ptr.begin(), row_ptr.end(), row_ptr.begin());
   std::vector<std::int64_t> next(row_ptr.begin(), row_ptr.end() - 1);
-  std::vector<std::int32_t> col_idx(2 * size);
-  std::vector<LocalId> pair_of(2 * size);
-  for (std::size_t k = 0; k < size; ++k) {
-    const std::int32_t first = to_index(pairs.first[k]);
-    const std::int32_t second = to_index(pairs.second[k]);
-    for (const auto& [row, column] : {std::pair(first, second), std::pair(second, first)}) {
-      const auto at = static_cast<std::size_t>(next[static_cast<std::size_t>(row)]++);
-      col_idx[at] = column;
-      pair_of[at] = LocalId(k);
+  std::vector<LocalId> other_end(static_cast<std::size_t>(entries));
+  std::vector<LocalId> pair_of(static_cast<std::size_t>(entries));
+  for (std::int64_t k = range.begin; k < range.end; ++k) {
+    const LocalId one = pairs.first[k];
+    const LocalId two = pairs.second[k];
+    for (const auto& [row, other] : {std::pair(one, two), std::pair(two, one)}) {
+      const auto at = static_cast<std::size_t>(next[to_index(row)]++);
+      other_end[at] = other;
+      pair_of[at] = LocalId(k - range.begin);
     }
   }
   // Rows returned begin at 0 again.
@@ -142,31 +192,50 @@ void LinkTask::add_gradient(const Pairs& pairs, DeviceArray<float>& d, bool firs
   const std::int64_t inner_entries = row_ptr[static_cast<std::size_t>(inner_)];
   for (std::int64_t& at : returned_ptr) at -= inner_entries;
   row_ptr.resize(static_cast<std::size_t>(inner_) + 1);
+  // A decoder's entries are rows of their own.
+  std::vector<std::int32_t> col_idx(static_cast<std::size_t>(entries));
+  for (std::size_t at = 0; at < col_idx.size(); ++at) {
+    col_idx[at] = decoder_ ? static_cast<std::int32_t>(at) : to_index(other_end[at]);
+  }
 
   const ConstDeviceArray<std::int64_t> inner_rows(rank_.backend, rank_.queue, std::move(row_ptr));
   const ConstDeviceArray<std::int64_t> returned_rows(rank_.backend, rank_.queue,
                                                      std::move(returned_ptr));
   const ConstDeviceArray<std::int32_t> columns(rank_.backend, rank_.queue, std::move(col_idx));
   const ConstDeviceArray<LocalId> order(rank_.backend, rank_.queue, std::move(pair_of));
-  DeviceArray<float> values(rank_.backend, 2 * pairs.size());
-  rank_.backend.gather_rows(rank_.queue, pairs.column(d), order.span(), {},
-                            {values.span().data(), 2 * pairs.size(), 1, 1, DType::kF32});
-
-  SparseOperator op;
-  op.rows = inner_;
-  op.cols = all;
-  op.row_ptr = inner_rows.span();
-  op.col_idx = columns.span().first(static_cast<std::size_t>(inner_entries));
-  op.values = values.span().first(static_cast<std::size_t>(inner_entries));
-  rank_.backend.spmm(rank_.queue, op, {0, inner_}, pairs.rows, first_piece ? 0 : 1, gradient);
-  if (fetch_.fetched() > 0) {
-    op.rows = fetch_.fetched();
-    op.row_ptr = returned_rows.span();
-    op.col_idx = columns.span().subspan(static_cast<std::size_t>(inner_entries));
-    op.values = values.span().subspan(static_cast<std::size_t>(inner_entries));
-    rank_.backend.spmm(rank_.queue, op, {0, op.rows}, pairs.rows, 0, fetch_.returned());
+  const MatrixView scores = pairs.column(d, {0, range.size()});
+  ConstMatrixView rows = pairs.rows;
+  DeviceArray<float> values;
+  if (decoder_) {
+    const ConstDeviceArray<LocalId> others(rank_.backend, rank_.queue, std::move(other_end));
+    if (contributions_.rows() < entries) {
+      contributions_ = Tensor(rank_.backend, entries, columns_, dtype_);
+    }
+    const MatrixView products = contributions_.view().rows_in({0, entries});
+    rank_.backend.pair_products(rank_.queue, decoder_->backward(scores), order.span(), pairs.rows,
+                                others.span(), products);
+    rows = products;
+  } else {
+    values = DeviceArray<float>(rank_.backend, entries);
+    rank_.backend.gather_rows(rank_.queue, scores, order.span(), {},
+                              {values.span().data(), entries, 1, 1, DType::kF32});
   }
-  fetch_.give_back(gradient, {"links", "backward", -1, epoch});
+
+  const auto add_rows = [&](std::int64_t count, const ConstDeviceArray<std::int64_t>& ends,
+                            RowRange edges, bool writes, MatrixView to) {
+    SparseOperator op;
+    op.rows = count;
+    op.cols = rows.rows;
+    op.row_ptr = ends.span();
+    op.col_idx = columns.span().subspan(edges.begin, edges.size());
+    if (!decoder_) op.values = values.span().subspan(edges.begin, edges.size());
+    rank_.backend.spmm(rank_.queue, op, {0, count}, rows, writes ? 0 : 1, to);
+  };
+  add_rows(inner_, inner_rows, {0, inner_entries}, first, gradient);
+  if (fetch_.fetched() > 0) {
+    add_rows(fetch_.fetched(), returned_rows, {inner_entries, entries}, first_here,
+             fetch_.returned());
+  }
 }
 
 std::vector<float> LinkTask::shared_scores(const LinkSet& set, ConstMatrixView embeddings,
@@ -178,7 +247,7 @@ std::vector<float> LinkTask::shared_scores(const LinkSet& set, ConstMatrixView e
     const auto part = [&](const std::vector<std::int32_t>& values) {
       return std::span(values).subspan(range.begin, range.size());
     };
-    const Pairs pairs = score(part(set.shared.row), part(set.shared.node), embeddings, epoch);
+    const Pairs pairs = scored(part(set.shared.row), part(set.shared.node), embeddings, epoch);
     for (const float value : pairs.scores.download(rank_.backend, rank_.queue)) {
       mine.push_back(ranked_negative(value));
     }
@@ -204,7 +273,7 @@ LinkScores LinkTask::rank_set(const LinkSet& set, ConstMatrixView embeddings, in
       const auto own = std::span(set.others).subspan(i * set.each, set.each);
       others.insert(others.end(), own.begin(), own.end());
     }
-    const Pairs pairs = score(rows, others, embeddings, epoch);
+    const Pairs pairs = scored(rows, others, embeddings, epoch);
     const std::vector<float> scores = pairs.scores.download(rank_.backend, rank_.queue);
     for (std::int64_t k = 0; k < pairs.size(); k += pairs_each) {
       if (shared) {
@@ -241,7 +310,12 @@ std::int64_t LinkTask::bytes() const {
   const std::int64_t pairs =
       std::min(options_.batch, links_.sets[0].edges.size()) * (1 + options_.negatives);
   const std::int64_t fetched = std::min<std::int64_t>(pairs, std::ssize(links_.homes.row) - inner_);
-  return pairs * kBytesOfPair + fetch_.bytes(fetched);
+  std::int64_t bytes = pairs * kBytesOfPair + fetch_.bytes(fetched);
+  if (decoder_) {
+    const std::int64_t entries = 2 * std::min(pairs, PairDecoder::kMostPairs);
+    bytes += decoder_->bytes(pairs) + entries * padded_columns(columns_) * bytes_of(dtype_);
+  }
+  return bytes;
 }
 
 }  // namespace atl

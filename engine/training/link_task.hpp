@@ -1,7 +1,9 @@
 // Link prediction: the loss of a dataset's links and of negatives drawn for each epoch, with its
-// gradient, and their ranking. The score of a pair is the inner product of its embeddings.
+// gradient, and their ranking. The score of a pair is the inner product of its embeddings, or what
+// an MLP makes of their product element by element.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "engine/program/loss.hpp"
@@ -9,6 +11,7 @@
 #include "engine/training/link_share.hpp"
 #include "engine/training/loss_options.hpp"
 #include "engine/training/metrics.hpp"
+#include "engine/training/pair_decoder.hpp"
 
 namespace atl {
 
@@ -16,9 +19,10 @@ namespace atl {
 // Edges are gone through in pieces, so that nothing has a row per edge; see docs/tasks.md.
 class LinkTask final : public Loss {
  public:
-  // All references must outlive it. columns: of the embeddings, `inner` rows of this rank.
+  // All references must outlive it. columns: of the embeddings, `inner` rows of this rank. Without
+  // a decoder scores are inner products.
   LinkTask(const Rank& rank, const LinkShare& links, const LinkOptions& options, std::int64_t inner,
-           std::int64_t columns, DType dtype);
+           std::int64_t columns, DType dtype, std::unique_ptr<PairDecoder> decoder = nullptr);
 
   void compute(const Rank& rank, const Round& round, ConstMatrixView embeddings,
                MatrixView gradient) override;
@@ -39,24 +43,35 @@ class LinkTask final : public Loss {
     std::vector<LocalId> first;
     std::vector<LocalId> second;
     ConstDeviceArray<LocalId> device_first, device_second;
-    ConstMatrixView rows;  // the matrix
+    ConstDeviceArray<GlobalId> ids;  // of training, where a decoder reads them
+    ConstMatrixView rows;            // the matrix
     DeviceArray<float> scores;
 
-    std::int64_t size() const { return static_cast<std::int64_t>(first.size()); }
-    MatrixView column(DeviceArray<float>& values) const {
-      return {values.span().data(), size(), 1, 1, DType::kF32};
+    std::int64_t size() const { return std::ssize(first); }
+    // Of some pairs, as a column.
+    MatrixView column(DeviceArray<float>& values, RowRange range) const {
+      return {values.span().data() + range.begin, range.size(), 1, 1, DType::kF32};
     }
   };
 
   // Edges of a piece where each has so many pairs.
   std::int64_t edges_per_piece(std::int64_t pairs_each) const;
   static RowRange piece(std::int64_t index, std::int64_t each, std::int64_t count);
-  // Fetches what the pairs name and scores them. Collective.
-  Pairs score(std::span<const std::int32_t> rows, std::span<const std::int32_t> nodes,
+  // Pairs of a piece are scored so many at a time.
+  std::int64_t pairs_at_a_time() const;
+  // Those that the pieces of training edges of this rank are scored in.
+  std::int64_t count_blocks() const;
+  // Fetches what the pairs name. Collective.
+  Pairs fetch(std::span<const std::int32_t> rows, std::span<const std::int32_t> nodes,
               ConstMatrixView embeddings, int epoch);
-  // Adds the gradient of pairs whose scores have the gradient `d`, one after the other.
-  void add_gradient(const Pairs& pairs, DeviceArray<float>& d, bool first_piece,
-                    MatrixView gradient, int epoch);
+  void score(Pairs& pairs, RowRange range, int epoch);
+  // Fetches and scores. Collective.
+  Pairs scored(std::span<const std::int32_t> rows, std::span<const std::int32_t> nodes,
+               ConstMatrixView embeddings, int epoch);
+  // Adds the gradient of pairs whose scores, the last ones made, have the gradient `d`; first: of
+  // the epoch, which writes `gradient`; first_here: of the piece, which writes what is returned.
+  void add_gradient(const Pairs& pairs, RowRange range, DeviceArray<float>& d, bool first,
+                    bool first_here, MatrixView gradient);
   // Of all shared negatives of a set, ascending, on every rank.
   std::vector<float> shared_scores(const LinkSet& set, ConstMatrixView embeddings, int epoch);
   LinkScores rank_set(const LinkSet& set, ConstMatrixView embeddings, int epoch);
@@ -67,9 +82,11 @@ class LinkTask final : public Loss {
   std::int64_t inner_;
   std::int64_t columns_;
   DType dtype_;
+  std::unique_ptr<PairDecoder> decoder_;
   std::int64_t pieces_;  // of an epoch of training
   RowFetch fetch_;
-  ReadBackArray<double> sums_;  // by piece
+  Tensor contributions_;        // of a decoder's pairs to the gradients of their ends
+  ReadBackArray<double> sums_;  // by block of pairs
 };
 
 }  // namespace atl

@@ -18,6 +18,12 @@ namespace atl {
 
 namespace {
 
+void check_decoder(const ModelConfig& model, Task task) {
+  if (model.decoder == Decoder::kDot || task == Task::kLinkPrediction) return;
+  fail_option("--decoder {}: the task is {}; pairs of nodes are scored for task link-prediction only",
+              to_string(model.decoder), to_string(task));
+}
+
 // Rank 0 makes the partition if it is not there; then every rank opens its own shard. One rank
 // alone needs none on disk. `quality` becomes the partition's quality.json on rank 0.
 Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_folder,
@@ -32,6 +38,7 @@ Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_f
     if (training) {
       dataset.require_trainable(train.split_index);
       check_loss_options(train.loss, dataset.info().task);
+      check_decoder(train.model, dataset.info().task);
     } else {
       dataset.require_predictable(train.split_index);
     }

@@ -1,4 +1,4 @@
-// Inner products of pairs of rows.
+// Products of pairs of rows.
 #include "kernels/cpu/cpu_backend.hpp"
 
 namespace atl {
@@ -15,6 +15,23 @@ void CpuBackend::do_pair_dots(Queue&, ConstMatrixView x, std::span<const LocalId
 #pragma omp simd reduction(+ : sum)
         for (std::int64_t c = 0; c < x.cols; ++c) sum += load(a, c) * load(b, c);
         *out.row<float>(k) = sum;
+      }
+    });
+  });
+}
+
+void CpuBackend::do_pair_products(Queue&, ConstMatrixView x, std::span<const LocalId> first,
+                                  ConstMatrixView z, std::span<const LocalId> second,
+                                  MatrixView y) {
+  for_rows(y.rows, x.cols, [&](RowRange range) {
+    run_vectorised(isa_, x.dtype, [&](auto element) ATOLL_INLINE {
+      using T = decltype(element);
+      for (std::int64_t k = range.begin; k < range.end; ++k) {
+        const T* const a = x.row<T>(to_index(first[k]));
+        const T* const b = z.row<T>(to_index(second[k]));
+        T* __restrict to = y.row<T>(k);
+#pragma omp simd
+        for (std::int64_t c = 0; c < x.cols; ++c) store(to, c, load(a, c) * load(b, c));
       }
     });
   });

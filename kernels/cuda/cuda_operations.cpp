@@ -72,6 +72,12 @@ void CudaBackend::do_pair_dots(Queue& queue, ConstMatrixView x, std::span<const 
   cuda::pair_dots(use(queue).launch(), x, first, second, out);
 }
 
+void CudaBackend::do_pair_products(Queue& queue, ConstMatrixView x, std::span<const LocalId> first,
+                                   ConstMatrixView z, std::span<const LocalId> second,
+                                   MatrixView y) {
+  cuda::pair_products(use(queue).launch(), x, first, z, second, y);
+}
+
 void CudaBackend::do_pool(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                           const PoolSpec& spec, MatrixView y) {
   cuda::pool(use(queue).launch(), op, rows, x, spec, y);

@@ -21,6 +21,8 @@ void fill_zero(const Launch& where, MatrixView y);
 void convert(const Launch& where, ConstMatrixView x, MatrixView y);
 void pair_dots(const Launch& where, ConstMatrixView x, std::span<const LocalId> first,
                std::span<const LocalId> second, MatrixView out);
+void pair_products(const Launch& where, ConstMatrixView x, std::span<const LocalId> first,
+                   ConstMatrixView z, std::span<const LocalId> second, MatrixView y);
 void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId> rows,
                  std::span<const float> scale, MatrixView y);
 void combine(const Launch& where, float a, ConstMatrixView x, float b, ConstMatrixView z,

@@ -1,4 +1,4 @@
-// Inner products of pairs of rows: a team of lanes per pair.
+// Products of pairs of rows: a team of lanes per pair.
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/walk.hpp"
@@ -25,6 +25,21 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (inside && lane == 0) *out.at(index, 0) = sum;
 }
 
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    pair_products_kernel(int lanes, std::int64_t pairs, std::int64_t cols, Rows<const T> x,
+                         const LocalId* first, Rows<const T> z, const LocalId* second, Rows<T> y) {
+  const std::int64_t index =
+      (std::int64_t{blockIdx.x} * kBlockThreads + static_cast<int>(threadIdx.x)) / lanes;
+  if (index >= pairs) return;
+  const std::int64_t i = to_index(first[index]);
+  const std::int64_t j = to_index(second[index]);
+  for (std::int64_t c = static_cast<int>(threadIdx.x) % lanes; c < cols; c += lanes) {
+    const float product = to_f32(*x.at(i, c)) * to_f32(*z.at(j, c));
+    store(y.at(index, c), narrow<T>(Packed<float, 1>{{product}}));
+  }
+}
+
 }  // namespace
 
 void pair_dots(const Launch& where, ConstMatrixView x, std::span<const LocalId> first,
@@ -34,6 +49,16 @@ void pair_dots(const Launch& where, ConstMatrixView x, std::span<const LocalId> 
     launch(where, dim3(static_cast<unsigned>(ceil_divide(out.rows * lanes, kBlockThreads))),
            kBlockThreads, pair_dots_kernel<T>, lanes, out.rows, x.cols, rows_of<T>(x), first.data(),
            second.data(), rows_of<float>(out));
+  });
+}
+
+void pair_products(const Launch& where, ConstMatrixView x, std::span<const LocalId> first,
+                   ConstMatrixView z, std::span<const LocalId> second, MatrixView y) {
+  const int lanes = team_lanes(x.cols, 1, 1);
+  with_element_type(x.dtype, [&]<typename T>(T) {
+    launch(where, dim3(static_cast<unsigned>(ceil_divide(y.rows * lanes, kBlockThreads))),
+           kBlockThreads, pair_products_kernel<T>, lanes, y.rows, x.cols, rows_of<T>(x),
+           first.data(), rows_of<T>(z), second.data(), rows_of<T>(y));
   });
 }
 

@@ -18,4 +18,18 @@ void ReferenceBackend::do_pair_dots(Queue&, ConstMatrixView x, std::span<const L
   });
 }
 
+void ReferenceBackend::do_pair_products(Queue&, ConstMatrixView x, std::span<const LocalId> first,
+                                        ConstMatrixView z, std::span<const LocalId> second,
+                                        MatrixView y) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    for (std::int64_t k = 0; k < y.rows; ++k) {
+      const std::int64_t i = to_index(first[k]);
+      const std::int64_t j = to_index(second[k]);
+      ATOLL_ASSERT(0 <= i && i < x.rows && 0 <= j && j < z.rows, "pair {}, {} of {} and {} rows", i,
+                   j, x.rows, z.rows);
+      for (std::int64_t c = 0; c < x.cols; ++c) set<T>(y, k, c, at<T>(x, i, c) * at<T>(z, j, c));
+    }
+  });
+}
+
 }  // namespace atl

@@ -276,6 +276,25 @@ Outputs run_pair_dots(Harness& h, std::int64_t rows, std::int64_t cols, Heads) {
   return {h.result(out)};
 }
 
+Outputs run_pair_products(Harness& h, std::int64_t rows, std::int64_t cols, Heads) {
+  const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
+  const ConstMatrixView z = h.input(rows + 3, cols, random_floats((rows + 3) * cols, 2));
+  const auto ends = [&](std::int64_t count, std::uint64_t seed) {
+    std::vector<LocalId> ids;
+    for (const std::int32_t row :
+         random_integers(rows == 0 ? 0 : 2 * rows + 1,
+                         std::max<std::int32_t>(1, static_cast<std::int32_t>(count)), seed)) {
+      ids.push_back(LocalId{row});
+    }
+    return ids;
+  };
+  const std::vector<LocalId> first = ends(rows, 3);
+  const std::vector<LocalId> second = ends(rows + 3, 4);
+  const MatrixView y = h.output(static_cast<std::int64_t>(first.size()), cols);
+  h.backend().pair_products(h.queue(), x, h.input_span(first), z, h.input_span(second), y);
+  return {h.result(y)};
+}
+
 Outputs run_head_mean(Harness& h, std::int64_t rows, std::int64_t cols, Heads heads) {
   const std::int64_t each = cols / heads_of(cols, heads);
   const MatrixView y = h.output(rows, each);
@@ -337,6 +356,7 @@ std::vector<Operation> attention_operations() {
   add("aggregate_edges", run_aggregate_edges, 2e-5, EdgeCase{});
   add("aggregate_edges_part", run_aggregate_edges, 2e-5, EdgeCase{.features = 9, .part = true});
   add("pair_dots", run_pair_dots, 5e-6, Heads::kOne);
+  add("pair_products", run_pair_products, 1e-6, Heads::kOne);
   return list;
 }
 

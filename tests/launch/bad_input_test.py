@@ -493,6 +493,10 @@ CASES = [
      TRAIN, ["links_valid.npy", "missing"]),
     ("negatives without links", nothing, TRAIN + ["--negatives", "3"],
      ["--negatives", "single-label", "link-prediction"]),
+    ("decoder without links", nothing, TRAIN + ["--decoder", "mlp"],
+     ["--decoder mlp", "single-label", "link-prediction"]),
+    ("layers of no decoder", nothing, TRAIN + ["--decoder-layers", "2"],
+     ["--decoder-layers", "--decoder mlp", "dot"]),
     ("no negatives", nothing, TRAIN + ["--negatives", "0"], ["--negatives", "0", "1 to"]),
     ("unknown metric of links", nothing, TRAIN + ["--best-by", "hits@7"], ["hits@7", "hits@10"]),
     # losses

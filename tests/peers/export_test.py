@@ -230,6 +230,32 @@ class ExportTest(unittest.TestCase):
         self.assertLess(difference, 0.5 * state["norms.0.running_mean"].abs().max())
         self.assertTrue(torch.equal(again["convs.1.lin.weight"], state["convs.1.lin.weight"]))
 
+    def test_decoders_score_pairs_alike(self):
+        self.atoll("split", "plain", "--links", "--valid", ".1", "--test", ".1", "--negatives", "20",
+                   "--out", "links")
+        options = ["--decoder", "mlp", "--decoder-layers", "2", "--decoder-dropout", "0.2"]
+        self.train("links", "mlp", *options)
+        self.atoll("export", "mlp", "--out", "mlp-pyg")
+        module = self.load("mlp-pyg")
+        model = module.load()
+        edges, others = (torch.from_numpy(np.load(self.folder / "links" / f"links_test{name}.npy"))
+                         for name in ("", "_negatives"))
+        with torch.no_grad():
+            z = model(*module.read_dataset(self.folder / "links"))
+            score = model.score(z, edges.T).unsqueeze(1)
+            pairs = torch.stack([edges[:, :1].expand_as(others).flatten(), others.flatten()])
+            negatives = model.score(z, pairs).view_as(others)
+        ranks = 1 + ((negatives > score).sum(1) + (negatives >= score).sum(1)) / 2
+        summary = json.loads((self.folder / "mlp" / "summary.json").read_text())
+        self.assertAlmostEqual((1 / ranks).mean().item(), summary["mrr"]["test"], delta=1e-3)
+        # Back again.
+        self.train("links", "back", *options, "--init", "mlp-pyg/model.safetensors", "--epochs", "1",
+                   "--lr", "1e-30")
+        self.atoll("export", "back", "--out", "back-pyg")
+        back = self.load("back-pyg").load().state_dict()
+        for name, tensor in model.state_dict().items():
+            self.assertTrue(torch.equal(back[name], tensor), name)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -231,8 +231,8 @@ TEST(Fuse, TheGradientOfAnActivationJoinsTheSums) {
   const Lines lines = lines_of(program);
   EXPECT_EQ(
       Lines(lines.begin() + 3, lines.end()),
-      (Lines{"%6 = loss %5", "%7 = zero gradients",
-             "%8 = bias gradient %6 'layers.0.bias', through activation %5, relu, dropout 0.5",
+      (Lines{"%6 = zero gradients", "%7 = loss %5",
+             "%8 = bias gradient %7 'layers.0.bias', through activation %5, relu, dropout 0.5",
              "%9 = weight gradient %3 %8 'layers.0.weight'", "%10 = sum gradients", "%11 = step"}));
 
   const auto batch = [](Builder& b, Value x) {

@@ -91,39 +91,121 @@ double dot_of(std::int64_t a, std::int64_t b) {
 
 struct LossAndGradient {
   double loss = 0;
-  std::vector<double> gradient;  // [nodes, kWidth]
+  std::vector<double> gradient;                // [nodes, kWidth]
+  std::vector<std::vector<double>> parameters;  // gradients of a decoder's: weight, bias, weight ...
+};
+
+// Weights and biases of an MLP that scores pairs, none of them 0.
+class HostDecoder {
+ public:
+  HostDecoder(int layers, double dropout) : layers_(layers), dropout_(dropout_threshold(dropout)) {
+    for (int l = 0; l < layers; ++l) {
+      const auto columns = static_cast<std::size_t>(columns_of(l));
+      values_.emplace_back(kWidth * columns);
+      values_.emplace_back(columns);
+      for (std::size_t k = 0; k < values_[2 * l].size(); ++k) {
+        values_[2 * l][k] = std::cos(static_cast<double>(3 * l + 5 * k)) * 0.7;
+      }
+      for (std::size_t k = 0; k < columns; ++k) values_[2 * l + 1][k] = 0.05 * (1.0 + static_cast<double>(k) + l);
+    }
+  }
+  std::int64_t columns_of(int layer) const { return layer + 1 < layers_ ? kWidth : 1; }
+  std::vector<std::vector<double>>& values() { return values_; }
+
+  // The score of a pair whose embeddings have the product x, with what backward() needs.
+  double score(std::vector<double> x, const RandomKey& key, std::uint64_t pair) {
+    inputs_ = {std::move(x)};
+    factors_.clear();
+    for (int l = 0; l < layers_; ++l) {
+      RandomKey of_layer = key;
+      of_layer.layer = static_cast<std::uint8_t>(l);
+      std::vector<double> y = values_[2 * l + 1];
+      std::vector<double> factors(y.size(), 1);
+      for (std::size_t c = 0; c < y.size(); ++c) {
+        for (std::size_t r = 0; r < kWidth; ++r) {
+          y[c] += inputs_.back()[r] * values_[2 * l][r * y.size() + c];
+        }
+        if (l + 1 == layers_) continue;
+        const bool kept = dropout_keeps(of_layer, pair, static_cast<std::uint32_t>(c),
+                                        dropout_.threshold);
+        factors[c] = y[c] > 0 && kept ? dropout_.scale : 0;
+        y[c] *= factors[c];
+      }
+      inputs_.push_back(std::move(y));
+      factors_.push_back(std::move(factors));
+    }
+    return inputs_.back()[0];
+  }
+  // From the gradient of the score: that of x; adds to those of the parameters.
+  std::vector<double> backward(double d, std::vector<std::vector<double>>& gradients) const {
+    std::vector<double> dy{d};
+    for (int l = layers_ - 1; l >= 0; --l) {
+      std::vector<double> dx(kWidth, 0.0);
+      for (std::size_t c = 0; c < dy.size(); ++c) {
+        dy[c] *= factors_[l][c];
+        gradients[2 * l + 1][c] += dy[c];
+        for (std::size_t r = 0; r < kWidth; ++r) {
+          gradients[2 * l][r * dy.size() + c] += inputs_[l][r] * dy[c];
+          dx[r] += values_[2 * l][r * dy.size() + c] * dy[c];
+        }
+      }
+      dy = dx;
+    }
+    return dy;
+  }
+
+ private:
+  int layers_;
+  DropoutThreshold dropout_;
+  std::vector<std::vector<double>> values_;  // weight, bias, weight ...
+  std::vector<std::vector<double>> inputs_;  // by layer, of the last score; behind them, it
+  std::vector<std::vector<double>> factors_;
 };
 
 // In double, as the formula says.
 LossAndGradient by_formula(const Dataset& dataset, std::int64_t negatives, std::uint64_t seed,
-                           int epoch) {
+                           int epoch, HostDecoder* decoder) {
   const std::int64_t nodes = dataset.info().nodes;
   const NodeIdMatrix& edges = *dataset.links().edges[0];
   const double total = static_cast<double>(edges.rows() * (1 + negatives));
-  LossAndGradient result{0, std::vector<double>(static_cast<std::size_t>(nodes * kWidth), 0.0)};
-  const auto add = [&](std::int64_t a, std::int64_t b, bool is_edge) {
-    const double score = dot_of(a, b);
+  LossAndGradient result{0, std::vector<double>(static_cast<std::size_t>(nodes * kWidth), 0.0), {}};
+  if (decoder != nullptr) {
+    for (const auto& values : decoder->values()) result.parameters.emplace_back(values.size(), 0.0);
+  }
+  const RandomKey dropout{seed, RandomStream::kDecoderDropout, 0, static_cast<std::uint32_t>(epoch)};
+  const auto add = [&](std::int64_t a, std::int64_t b, bool is_edge, std::int64_t pair) {
+    std::vector<double> x;
+    for (std::int64_t c = 0; c < kWidth; ++c) {
+      x.push_back(static_cast<double>(embedding(a, c)) * static_cast<double>(embedding(b, c)));
+    }
+    const double score = decoder == nullptr
+                             ? dot_of(a, b)
+                             : decoder->score(x, dropout, static_cast<std::uint64_t>(pair));
     result.loss += std::log1p(std::exp(is_edge ? -score : score)) / total;
     const double d = (1 / (1 + std::exp(-score)) - (is_edge ? 1 : 0)) / total;
+    const std::vector<double> dx = decoder == nullptr ? std::vector<double>(kWidth, d)
+                                                      : decoder->backward(d, result.parameters);
     for (std::int64_t c = 0; c < kWidth; ++c) {
       result.gradient[static_cast<std::size_t>(a * kWidth + c)] +=
-          d * static_cast<double>(embedding(b, c));
+          dx[c] * static_cast<double>(embedding(b, c));
       result.gradient[static_cast<std::size_t>(b * kWidth + c)] +=
-          d * static_cast<double>(embedding(a, c));
+          dx[c] * static_cast<double>(embedding(a, c));
     }
   };
   const RandomKey key{seed, RandomStream::kLinkNegatives, 0, static_cast<std::uint32_t>(epoch)};
   for (std::int64_t i = 0; i < edges.rows(); ++i) {
-    add(edges.at(i, 0), edges.at(i, 1), true);
+    const std::int64_t pair = i * (1 + negatives);
+    add(edges.at(i, 0), edges.at(i, 1), true, pair);
     for (std::uint32_t k = 0; k < negatives; ++k) {
-      add(edges.at(i, 0), random_node(key, static_cast<std::uint64_t>(i), k, nodes), false);
+      add(edges.at(i, 0), random_node(key, static_cast<std::uint64_t>(i), k, nodes), false,
+          pair + 1 + k);
     }
   }
   return result;
 }
 
 LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions& options,
-                         int epoch) {
+                         int epoch, HostDecoder* decoder) {
   LossAndGradient result;
   std::mutex mutex;
   PartitionOptions partition;
@@ -132,8 +214,25 @@ LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions&
     RankJob job(transport, dataset, partition, options);
     const Rank& rank = job.trainer().rank();
     const std::span<const GlobalId> ids = job.data().graph().inner_ids;
+    const ModelConfig model = options.model.sized(3, kWidth, 1);
+    const Program program = model_program(model, Pass::kEvaluation);
+    ParameterStore store(DType::kF32);
+    for (const DeclaredParameter& p : program.parameters) {
+      store.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked);
+    }
+    store.allocate(rank.backend, rank.queue, 1);
+    const int first = static_cast<int>(program.parameters.size()) - 2 * model.decoder_layers;
+    std::unique_ptr<PairDecoder> own;
+    if (decoder != nullptr) {
+      for (std::size_t k = 0; k < decoder->values().size(); ++k) {
+        const std::vector<double>& values = decoder->values()[k];
+        upload_f32(rank.backend, rank.queue, std::vector<float>(values.begin(), values.end()),
+                   store.value(first + static_cast<int>(k)));
+      }
+      own = std::make_unique<PairDecoder>(rank, store, program, model);
+    }
     LinkTask task(rank, *job.data().links(), options.loss.links, std::ssize(ids), kWidth,
-                  DType::kF32);
+                  DType::kF32, std::move(own));
     std::vector<float> rows;
     for (const GlobalId id : ids) {
       for (std::int64_t c = 0; c < kWidth; ++c) rows.push_back(embedding(to_index(id), c));
@@ -151,13 +250,33 @@ LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions&
       result.gradient[static_cast<std::size_t>(node) * kWidth + k % kWidth] =
           static_cast<double>(found[k]);
     }
+    for (std::size_t k = 0; decoder != nullptr && k < decoder->values().size(); ++k) {
+      const std::vector<float> part = download_f32(rank.backend, rank.queue,
+                                                   store.gradient(first + static_cast<int>(k)));
+      if (result.parameters.size() <= k) result.parameters.emplace_back(part.size(), 0.0);
+      for (std::size_t e = 0; e < part.size(); ++e) result.parameters[k][e] += part[e];
+    }
     result.loss += task.local_sum() / task.total();
   });
   return result;
 }
 
-void expect_formula(const std::string& backend) {
+void expect_near(const std::vector<double>& found, const std::vector<double>& expected,
+                 double tolerance, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  double most = 0;
+  for (const double value : expected) most = std::max(most, std::abs(value));
+  ASSERT_GT(most, 0) << what;
+  for (std::size_t k = 0; k < expected.size(); ++k) {
+    ASSERT_NEAR(found[k], expected[k], tolerance * most) << what << ", " << k;
+  }
+}
+
+// layers: of a decoder; 0: none
+void expect_formula(const std::string& backend, int layers = 0, double dropout = 0) {
   const TempDir dir;
+  HostDecoder mlp(std::max(layers, 1), dropout);
+  HostDecoder* const decoder = layers == 0 ? nullptr : &mlp;
   for (const bool directed : {false, true}) {
     const fs::path folder = make_links(dir, directed);
     const Dataset dataset = Dataset::open(folder);
@@ -165,16 +284,20 @@ void expect_formula(const std::string& backend) {
       TrainOptions options = small_options();
       options.backend = backend;
       options.loss.links.negatives = negatives;
-      const LossAndGradient expected = by_formula(dataset, negatives, options.seed, 4);
+      if (layers > 0) options.model.decoder = Decoder::kMlp;
+      options.model.decoder_layers = std::max(layers, 1);
+      options.model.decoder_dropout = dropout;
+      const LossAndGradient expected = by_formula(dataset, negatives, options.seed, 4, decoder);
       for (const int ranks : {1, 2, 3}) {
         for (const std::int64_t batch : {std::int64_t{1} << 20, std::int64_t{97}}) {
           options.loss.links.batch = batch;
-          const LossAndGradient found = by_ranks(folder, ranks, options, 4);
+          const LossAndGradient found = by_ranks(folder, ranks, options, 4, decoder);
           EXPECT_NEAR(found.loss, expected.loss, 1e-6 * expected.loss);
-          double most = 0;
-          for (const double value : expected.gradient) most = std::max(most, std::abs(value));
-          for (std::size_t k = 0; k < expected.gradient.size(); ++k) {
-            ASSERT_NEAR(found.gradient[k], expected.gradient[k], 2e-6 * most) << k;
+          expect_near(found.gradient, expected.gradient, 2e-6, "embeddings");
+          ASSERT_EQ(found.parameters.size(), expected.parameters.size());
+          for (std::size_t k = 0; k < expected.parameters.size(); ++k) {
+            expect_near(found.parameters[k], expected.parameters[k], 1e-5,
+                        "parameter " + std::to_string(k));
           }
         }
       }
@@ -187,10 +310,17 @@ TEST(LinkPrediction, LossAndGradientAreThoseOfTheFormula) {
   expect_formula("reference");
 }
 
+TEST(LinkPrediction, DecodersGiveLossAndGradientOfTheFormula) {
+  for (const int layers : {1, 2, 3}) expect_formula("cpu", layers);
+  expect_formula("cpu", 3, 0.4);
+  expect_formula("reference", 2, 0.25);
+}
+
 TEST(DeviceLinks, LossAndGradientAreThoseOfTheFormula) {
   require_backend("cuda");
   if (IsSkipped() || HasFailure()) return;
   expect_formula("cuda");
+  expect_formula("cuda", 2, 0.4);
 }
 
 TrainOptions link_options() {
@@ -201,10 +331,18 @@ TrainOptions link_options() {
   return options;
 }
 
-TEST(LinkPrediction, GivesTheSameNumbersOnAnyNumberOfRanks) {
+// A decoder of three layers that drops.
+TrainOptions decoder_options() {
+  TrainOptions options = link_options();
+  options.model.decoder = Decoder::kMlp;
+  options.model.decoder_dropout = 0.3;
+  return options;
+}
+
+void expect_same_numbers(const TrainOptions& options) {
   const TempDir dir;
   const fs::path dataset = make_links(dir, false);
-  const RunResult one = run_epochs(dataset, 1, link_options(), 1, 20);
+  const RunResult one = run_epochs(dataset, 1, options, 1, 20);
   EXPECT_LT(one.losses.back(), 0.9 * one.losses.front());
   EXPECT_TRUE(std::isnan(one.metrics.train));
   EXPECT_GT(one.metrics.valid, 0.3);
@@ -212,15 +350,30 @@ TEST(LinkPrediction, GivesTheSameNumbersOnAnyNumberOfRanks) {
   EXPECT_EQ(one.metrics.links[0][1], one.metrics.valid);
   EXPECT_EQ(one.metrics.links[1][1], 1);  // there are nine negatives
   for (const int ranks : {2, 3, 4}) {
-    const RunResult some = run_epochs(dataset, ranks, link_options(), 1, 20);
+    const RunResult some = run_epochs(dataset, ranks, options, 1, 20);
     for (std::size_t e = 0; e < one.losses.size(); ++e) {
       EXPECT_NEAR(some.losses[e], one.losses[e], 2e-4 * one.losses[e]) << ranks << ", " << e;
     }
     EXPECT_NEAR(some.metrics.valid, one.metrics.valid, 0.01);
     EXPECT_NEAR(some.metrics.test, one.metrics.test, 0.01);
   }
-  const RunResult again = run_epochs(dataset, 3, link_options(), 1, 5);
-  expect_same_run(run_epochs(dataset, 3, link_options(), 1, 5), again);
+  const RunResult again = run_epochs(dataset, 3, options, 1, 5);
+  expect_same_run(run_epochs(dataset, 3, options, 1, 5), again);
+}
+
+TEST(LinkPrediction, GivesTheSameNumbersOnAnyNumberOfRanks) { expect_same_numbers(link_options()); }
+
+TEST(LinkPrediction, DecodersGiveTheSameNumbersOnAnyNumberOfRanks) {
+  expect_same_numbers(decoder_options());
+}
+
+TEST(LinkPrediction, OtherTasksHaveNoDecoder) {
+  const TempDir dir;
+  const fs::path dataset = make_sbm(dir, false);
+  TrainOptions options = small_options();
+  options.model.decoder = Decoder::kMlp;
+  EXPECT_THAT(thrown_error([&] { run_epochs(dataset, 1, options, 1, 1); }).what(),
+              HasSubstr("--decoder mlp: the task is single-label"));
 }
 
 TEST(LinkPrediction, PiecesGiveTheSameNumbers) {
@@ -298,11 +451,11 @@ TEST(LinkPrediction, DrawsNegativesWhereThereAreNone) {
   EXPECT_NEAR(run_epochs(dataset, 3, link_options(), 1, 1).metrics.valid, one.metrics.valid, 0.01);
 }
 
-TEST(LinkPrediction, ResumesToTheByte) {
+void expect_resume(const TrainOptions& with) {
   const TempDir dir;
   const fs::path dataset = make_links(dir, false);
   const auto run = [&](const std::string& name, int epochs, bool resume) {
-    TrainOptions options = link_options();
+    TrainOptions options = with;
     options.loss.links.best_by = LinkMetric::kHits10;
     options.optimizer.epochs = epochs;
     options.checkpoint_every = 2;
@@ -325,6 +478,11 @@ TEST(LinkPrediction, ResumesToTheByte) {
   EXPECT_EQ(summary.at("metric"), "Hits@10");
   EXPECT_EQ(summary.at("valid"), summary.at("hits@10").at("valid"));
   EXPECT_TRUE(summary.at("mrr").at("test").is_number());
+}
+
+TEST(LinkPrediction, ResumesToTheByte) {
+  expect_resume(link_options());
+  expect_resume(decoder_options());
 }
 
 }  // namespace
