@@ -52,22 +52,22 @@ TEST(Differentiate, SageStoresTheNeighboursTermAndAddsTheRoots) {
   EXPECT_EQ(to_string(first, 12), "%12 = add %10 %11");
   EXPECT_EQ(
       backward_lines(first, 1),
-      (Operations{"%15 = weight gradient %6 %13 'layers.1.root_weight'",
-                  "%16 = aggregate mean backward channel 1 %13",
+      (Operations{"%15 = weight gradient %6 %14 'layers.1.root_weight'",
+                  "%16 = aggregate mean backward channel 1 %14",
                   "%17 = weight gradient %6 %16 'layers.1.weight'",
                   "%18 = linear transposed %16 %7 'layers.1.weight'",
-                  "%19 = linear transposed %13 %8 'layers.1.root_weight'", "%20 = add %18 %19"}));
+                  "%19 = linear transposed %14 %8 'layers.1.root_weight'", "%20 = add %18 %19"}));
   EXPECT_TRUE(first.at(20).ordered);
 
   // One operation more: the features' copy.
   const Program second = sage(kAggregates);
   EXPECT_EQ(
       backward_lines(second, 1),
-      (Operations{"%16 = weight gradient %7 %14 'layers.1.root_weight'",
-                  "%17 = weight gradient %10 %14 'layers.1.weight'",
-                  "%18 = linear transposed %14 %8 'layers.1.weight'",
+      (Operations{"%16 = weight gradient %7 %15 'layers.1.root_weight'",
+                  "%17 = weight gradient %10 %15 'layers.1.weight'",
+                  "%18 = linear transposed %15 %8 'layers.1.weight'",
                   "%19 = aggregate mean backward channel 1 %18",
-                  "%20 = linear transposed %14 %9 'layers.1.root_weight'", "%21 = add %19 %20"}));
+                  "%20 = linear transposed %15 %9 'layers.1.root_weight'", "%21 = add %19 %20"}));
   EXPECT_TRUE(second.at(21).ordered);
 }
 
@@ -112,12 +112,12 @@ TEST(Differentiate, AddsTermsInForwardOrderOfTheReaders) {
   Program program = builder.finish(logits, builder.input());
   differentiate(program);
   EXPECT_EQ(backward_lines(program, 1),
-            (Operations{"%13 = weight gradient %2 %11 'layers.1.c'",
-                        "%14 = weight gradient %2 %11 'layers.1.b'",
-                        "%15 = weight gradient %2 %11 'layers.1.a'",
-                        "%16 = linear transposed %11 %3 'layers.1.a'",
-                        "%17 = linear transposed %11 %5 'layers.1.b'", "%18 = add %16 %17",
-                        "%19 = linear transposed %11 %7 'layers.1.c'", "%20 = add %18 %19"}));
+            (Operations{"%13 = weight gradient %2 %12 'layers.1.c'",
+                        "%14 = weight gradient %2 %12 'layers.1.b'",
+                        "%15 = weight gradient %2 %12 'layers.1.a'",
+                        "%16 = linear transposed %12 %3 'layers.1.a'",
+                        "%17 = linear transposed %12 %5 'layers.1.b'", "%18 = add %16 %17",
+                        "%19 = linear transposed %12 %7 'layers.1.c'", "%20 = add %18 %19"}));
   EXPECT_EQ(backward_lines(program, 0),
             Operations{"%21 = weight gradient %0 %20 'layers.0.weight'"});
 }
@@ -156,7 +156,7 @@ TEST(Differentiate, AddsBothTermsOfAValueThatIsReadTwiceAtOnce) {
   Program program = builder.finish(logits, builder.input());
   differentiate(program);
   EXPECT_EQ(backward_lines(program, 0),
-            (Operations{"%6 = add %4 %4", "%7 = weight gradient %0 %6 'layers.0.weight'"}));
+            (Operations{"%6 = add %5 %5", "%7 = weight gradient %0 %6 'layers.0.weight'"}));
 }
 
 // Relu, leaky relu and elu from what they gave, gelu from what it got; dropout alone is its own
@@ -173,13 +173,13 @@ TEST(Differentiate, ActivationsPassGradientsByWhatTellsTheirSlope) {
     return backward_lines(program, 0).front();
   };
   EXPECT_EQ(lines(ActivationFunction::kRelu, 0.5),
-            "%6 = activate backward %4 %3, relu, dropout 0.5");
-  EXPECT_EQ(lines(ActivationFunction::kLeakyRelu, 0), "%6 = activate backward %4 %3, leaky-relu");
-  EXPECT_EQ(lines(ActivationFunction::kElu, 0.5), "%6 = activate backward %4 %3, elu, dropout 0.5");
+            "%6 = activate backward %5 %3, relu, dropout 0.5");
+  EXPECT_EQ(lines(ActivationFunction::kLeakyRelu, 0), "%6 = activate backward %5 %3, leaky-relu");
+  EXPECT_EQ(lines(ActivationFunction::kElu, 0.5), "%6 = activate backward %5 %3, elu, dropout 0.5");
   EXPECT_EQ(lines(ActivationFunction::kGelu, 0.5),
-            "%6 = activate backward %4 %2, gelu, dropout 0.5");
-  EXPECT_EQ(lines(ActivationFunction::kNone, 0.5), "%6 = activate %4, dropout 0.5");
-  EXPECT_EQ(lines(ActivationFunction::kNone, 0), "%5 = weight gradient %0 %3 'layers.0.weight'");
+            "%6 = activate backward %5 %2, gelu, dropout 0.5");
+  EXPECT_EQ(lines(ActivationFunction::kNone, 0.5), "%6 = activate %5, dropout 0.5");
+  EXPECT_EQ(lines(ActivationFunction::kNone, 0), "%5 = weight gradient %0 %4 'layers.0.weight'");
 }
 
 TEST(Differentiate, MaximaAndTrainedFactors) {
@@ -195,8 +195,8 @@ TEST(Differentiate, MaximaAndTrainedFactors) {
   EXPECT_EQ(to_string(program, 5), "%5 = maximum %4 %2");
   EXPECT_EQ(backward_lines(program, 0),
             (Operations{
-                "%8 = maximum gradient %6 %4 %2", "%9 = scale gradient %2 %8 'layers.0.epsilon'",
-                "%10 = scale %8 %3 'layers.0.epsilon'", "%11 = maximum gradient of second %6 %4 %2",
+                "%8 = maximum gradient %7 %4 %2", "%9 = scale gradient %2 %8 'layers.0.epsilon'",
+                "%10 = scale %8 %3 'layers.0.epsilon'", "%11 = maximum gradient of second %7 %4 %2",
                 "%12 = add %10 %11", "%13 = weight gradient %0 %12 'layers.0.weight'"}));
 }
 
@@ -228,13 +228,14 @@ TEST(Differentiate, AttentionReturnsRowsToTheirOwners) {
   builder.end_layer(y);
   Program program = builder.finish(y, z);
   differentiate(program);
-  EXPECT_EQ(backward_lines(program, 0),
-            (Operations{"%7 = coefficients",
-                        "%8 = attend backward, targets %5 %7 %2 %2 %3 'layers.0.vector'",
-                        "%9 = attend backward, halo rows %5 %7 %8 %2 %2 %3 'layers.0.vector'",
-                        "%10 = attend backward, sources channel 0 %9 %5 %7 %8 %2 %2 %3 "
-                        "'layers.0.vector'",
-                        "%11 = add %10 %8", "%12 = weight gradient %0 %11 'layers.0.weight'"}));
+  EXPECT_EQ(
+      backward_lines(program, 0),
+      (Operations{"%7 = coefficients",
+                  "%8 = attend backward, targets %6 %7 %2 %2 %3 'layers.0.vector'",
+                  "%9 = attend backward, halo rows %6 %7 %8 %2 %2 %3 'layers.0.vector'",
+                  "%10 = attend backward, sources channel 0 %9 %6 %7 %8 %2 %2 %3 "
+                  "'layers.0.vector'",
+                  "%11 = add %10 %8", "%12 = weight gradient %0 %11 'layers.0.weight'"}));
 }
 
 // The product behind the means gets the gradient that is read relation by relation.
@@ -248,8 +249,8 @@ TEST(Differentiate, RelationsReturnRowsToTheirOwners) {
   Program program = builder.finish(y, x);
   differentiate(program);
   EXPECT_EQ(backward_lines(program, 0),
-            (Operations{"%10 = weight gradient %6 %8 'layers.0.relations'",
-                        "%11 = linear transposed %8 %5 'layers.0.relations'",
+            (Operations{"%10 = weight gradient %6 %9 'layers.0.relations'",
+                        "%11 = linear transposed %9 %5 'layers.0.relations'",
                         "%12 = relations backward, halo rows %11",
                         "%13 = relations backward, sources channel 0 %12 %11",
                         "%14 = weight gradient %0 %13 'layers.0.weight'"}));

@@ -264,7 +264,7 @@ TEST(Schedule, OfEvaluation) {
 
 TEST(Schedule, OfLossAndStep) {
   const Scheduled found(model("gcn", Norm::kNone, kMultiply));
-  EXPECT_EQ(found.scope(Scope::Kind::kLoss, -1, Direction::kBackward), "Y(a) s");
+  EXPECT_EQ(found.scope(Scope::Kind::kLoss, -1, Direction::kBackward), "s Y(a)");
   EXPECT_EQ(found.scope(Scope::Kind::kStep, -1, Direction::kBackward), "Z s");
 }
 
