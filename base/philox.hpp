@@ -21,7 +21,7 @@ enum class RandomStream : std::uint8_t {
   kMessageBits = 9,        // row = message of the sender, column = 2 * sender + direction
   kAttentionDropout = 10,  // see kernels/attention.hpp
   kLinkNegatives = 11,     // row = edge to be predicted, column = negative: see random_node
-  kDecoderDropout = 12,    // row = pair: edge to be predicted times pairs of each, and which of them
+  kDecoderDropout = 12,  // row = pair: edge to be predicted times pairs of each, and which of them
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;

@@ -20,8 +20,9 @@ namespace {
 
 void check_decoder(const ModelConfig& model, Task task) {
   if (model.decoder == Decoder::kDot || task == Task::kLinkPrediction) return;
-  fail_option("--decoder {}: the task is {}; pairs of nodes are scored for task link-prediction only",
-              to_string(model.decoder), to_string(task));
+  fail_option(
+      "--decoder {}: the task is {}; pairs of nodes are scored for task link-prediction only",
+      to_string(model.decoder), to_string(task));
 }
 
 // Rank 0 makes the partition if it is not there; then every rank opens its own shard. One rank

@@ -72,12 +72,12 @@ std::unique_ptr<Loss> Trainer::make_loss() {
   }
   std::unique_ptr<PairDecoder> decoder;
   if (model_.decoder == Decoder::kMlp) {
-    decoder = std::make_unique<PairDecoder>(rank_, network_.parameters(), network_.training(),
-                                            model_);
+    decoder =
+        std::make_unique<PairDecoder>(rank_, network_.parameters(), network_.training(), model_);
   }
-  auto links = std::make_unique<LinkTask>(rank_, *data_.links(), options_.loss.links,
-                                          data_.graph().inner(), model_.outputs, model_.dtype,
-                                          std::move(decoder));
+  auto links =
+      std::make_unique<LinkTask>(rank_, *data_.links(), options_.loss.links, data_.graph().inner(),
+                                 model_.outputs, model_.dtype, std::move(decoder));
   links_ = links.get();
   return links;
 }

@@ -210,8 +210,9 @@ TEST_P(LiteralAttention, PairProducts) {
   const ConstMatrixView x = h.input<float>(3, 2, {1, 2, 3, 4, -5, 6});
   const ConstMatrixView z = h.input<float>(2, 2, {10, 100, -1, 0.5});
   const MatrixView y = h.output(3, 2);
-  h.backend().pair_products(h.queue(), x, h.input_span<LocalId>({LocalId{2}, LocalId{0}, LocalId{2}}),
-                            z, h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{1}}), y);
+  h.backend().pair_products(h.queue(), x,
+                            h.input_span<LocalId>({LocalId{2}, LocalId{0}, LocalId{2}}), z,
+                            h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{1}}), y);
   EXPECT_EQ(h.download(y), (std::vector<double>{-50, 600, -1, 1, 5, 3}));
 }
 

@@ -228,14 +228,13 @@ TEST(Differentiate, AttentionReturnsRowsToTheirOwners) {
   builder.end_layer(y);
   Program program = builder.finish(y, z);
   differentiate(program);
-  EXPECT_EQ(
-      backward_lines(program, 0),
-      (Operations{"%7 = coefficients",
-                  "%8 = attend backward, targets %6 %7 %2 %2 %3 'layers.0.vector'",
-                  "%9 = attend backward, halo rows %6 %7 %8 %2 %2 %3 'layers.0.vector'",
-                  "%10 = attend backward, sources channel 0 %9 %6 %7 %8 %2 %2 %3 "
-                  "'layers.0.vector'",
-                  "%11 = add %10 %8", "%12 = weight gradient %0 %11 'layers.0.weight'"}));
+  EXPECT_EQ(backward_lines(program, 0),
+            (Operations{"%7 = coefficients",
+                        "%8 = attend backward, targets %6 %7 %2 %2 %3 'layers.0.vector'",
+                        "%9 = attend backward, halo rows %6 %7 %8 %2 %2 %3 'layers.0.vector'",
+                        "%10 = attend backward, sources channel 0 %9 %6 %7 %8 %2 %2 %3 "
+                        "'layers.0.vector'",
+                        "%11 = add %10 %8", "%12 = weight gradient %0 %11 'layers.0.weight'"}));
 }
 
 // The product behind the means gets the gradient that is read relation by relation.

@@ -91,8 +91,9 @@ double dot_of(std::int64_t a, std::int64_t b) {
 
 struct LossAndGradient {
   double loss = 0;
-  std::vector<double> gradient;                // [nodes, kWidth]
-  std::vector<std::vector<double>> parameters;  // gradients of a decoder's: weight, bias, weight ...
+  std::vector<double> gradient;  // [nodes, kWidth]
+  std::vector<std::vector<double>>
+      parameters;  // gradients of a decoder's: weight, bias, weight ...
 };
 
 // Weights and biases of an MLP that scores pairs, none of them 0.
@@ -106,7 +107,8 @@ class HostDecoder {
       for (std::size_t k = 0; k < values_[2 * l].size(); ++k) {
         values_[2 * l][k] = std::cos(static_cast<double>(3 * l + 5 * k)) * 0.7;
       }
-      for (std::size_t k = 0; k < columns; ++k) values_[2 * l + 1][k] = 0.05 * (1.0 + static_cast<double>(k) + l);
+      for (std::size_t k = 0; k < columns; ++k)
+        values_[2 * l + 1][k] = 0.05 * (1.0 + static_cast<double>(k) + l);
     }
   }
   std::int64_t columns_of(int layer) const { return layer + 1 < layers_ ? kWidth : 1; }
@@ -126,8 +128,8 @@ class HostDecoder {
           y[c] += inputs_.back()[r] * values_[2 * l][r * y.size() + c];
         }
         if (l + 1 == layers_) continue;
-        const bool kept = dropout_keeps(of_layer, pair, static_cast<std::uint32_t>(c),
-                                        dropout_.threshold);
+        const bool kept =
+            dropout_keeps(of_layer, pair, static_cast<std::uint32_t>(c), dropout_.threshold);
         factors[c] = y[c] > 0 && kept ? dropout_.scale : 0;
         y[c] *= factors[c];
       }
@@ -172,7 +174,8 @@ LossAndGradient by_formula(const Dataset& dataset, std::int64_t negatives, std::
   if (decoder != nullptr) {
     for (const auto& values : decoder->values()) result.parameters.emplace_back(values.size(), 0.0);
   }
-  const RandomKey dropout{seed, RandomStream::kDecoderDropout, 0, static_cast<std::uint32_t>(epoch)};
+  const RandomKey dropout{seed, RandomStream::kDecoderDropout, 0,
+                          static_cast<std::uint32_t>(epoch)};
   const auto add = [&](std::int64_t a, std::int64_t b, bool is_edge, std::int64_t pair) {
     std::vector<double> x;
     for (std::int64_t c = 0; c < kWidth; ++c) {
@@ -204,8 +207,8 @@ LossAndGradient by_formula(const Dataset& dataset, std::int64_t negatives, std::
   return result;
 }
 
-LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions& options,
-                         int epoch, HostDecoder* decoder) {
+LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions& options, int epoch,
+                         HostDecoder* decoder) {
   LossAndGradient result;
   std::mutex mutex;
   PartitionOptions partition;
@@ -251,8 +254,8 @@ LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions&
           static_cast<double>(found[k]);
     }
     for (std::size_t k = 0; decoder != nullptr && k < decoder->values().size(); ++k) {
-      const std::vector<float> part = download_f32(rank.backend, rank.queue,
-                                                   store.gradient(first + static_cast<int>(k)));
+      const std::vector<float> part =
+          download_f32(rank.backend, rank.queue, store.gradient(first + static_cast<int>(k)));
       if (result.parameters.size() <= k) result.parameters.emplace_back(part.size(), 0.0);
       for (std::size_t e = 0; e < part.size(); ++e) result.parameters[k][e] += part[e];
     }
