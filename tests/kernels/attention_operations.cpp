@@ -259,37 +259,31 @@ Outputs run_head_dots_backward(Harness& h, std::int64_t rows, std::int64_t cols,
   return {h.result(dx), h.result(dvector)};
 }
 
+// Ends of some pairs: rows below `bound`; none of a matrix without rows.
+std::vector<LocalId> pair_ends(std::int64_t rows, std::int64_t bound, std::uint64_t seed) {
+  std::vector<LocalId> ids;
+  for (const std::int32_t row :
+       random_integers(rows == 0 ? 0 : 2 * rows + 1,
+                       std::max<std::int32_t>(1, static_cast<std::int32_t>(bound)), seed)) {
+    ids.push_back(LocalId{row});
+  }
+  return ids;
+}
+
 Outputs run_pair_dots(Harness& h, std::int64_t rows, std::int64_t cols, Heads) {
   const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
-  const auto ends = [&](std::uint64_t seed) {
-    std::vector<LocalId> ids;
-    for (const std::int32_t row :
-         random_integers(rows == 0 ? 0 : 2 * rows + 1,
-                         std::max<std::int32_t>(1, static_cast<std::int32_t>(rows)), seed)) {
-      ids.push_back(LocalId{row});
-    }
-    return ids;
-  };
-  const std::vector<LocalId> first = ends(2);
+  const std::vector<LocalId> first = pair_ends(rows, rows, 2);
   const MatrixView out = h.output<float>(static_cast<std::int64_t>(first.size()), 1);
-  h.backend().pair_dots(h.queue(), x, h.input_span(first), h.input_span(ends(3)), out);
+  h.backend().pair_dots(h.queue(), x, h.input_span(first), h.input_span(pair_ends(rows, rows, 3)),
+                        out);
   return {h.result(out)};
 }
 
 Outputs run_pair_products(Harness& h, std::int64_t rows, std::int64_t cols, Heads) {
   const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
   const ConstMatrixView z = h.input(rows + 3, cols, random_floats((rows + 3) * cols, 2));
-  const auto ends = [&](std::int64_t count, std::uint64_t seed) {
-    std::vector<LocalId> ids;
-    for (const std::int32_t row :
-         random_integers(rows == 0 ? 0 : 2 * rows + 1,
-                         std::max<std::int32_t>(1, static_cast<std::int32_t>(count)), seed)) {
-      ids.push_back(LocalId{row});
-    }
-    return ids;
-  };
-  const std::vector<LocalId> first = ends(rows, 3);
-  const std::vector<LocalId> second = ends(rows + 3, 4);
+  const std::vector<LocalId> first = pair_ends(rows, rows, 3);
+  const std::vector<LocalId> second = pair_ends(rows, rows + 3, 4);
   const MatrixView y = h.output(static_cast<std::int64_t>(first.size()), cols);
   h.backend().pair_products(h.queue(), x, h.input_span(first), z, h.input_span(second), y);
   return {h.result(y)};

@@ -342,7 +342,7 @@ TrainOptions decoder_options() {
   return options;
 }
 
-void expect_same_numbers(const TrainOptions& options) {
+void expect_any_ranks_alike(const TrainOptions& options) {
   const TempDir dir;
   const fs::path dataset = make_links(dir, false);
   const RunResult one = run_epochs(dataset, 1, options, 1, 20);
@@ -364,10 +364,12 @@ void expect_same_numbers(const TrainOptions& options) {
   expect_same_run(run_epochs(dataset, 3, options, 1, 5), again);
 }
 
-TEST(LinkPrediction, GivesTheSameNumbersOnAnyNumberOfRanks) { expect_same_numbers(link_options()); }
+TEST(LinkPrediction, GivesTheSameNumbersOnAnyNumberOfRanks) {
+  expect_any_ranks_alike(link_options());
+}
 
 TEST(LinkPrediction, DecodersGiveTheSameNumbersOnAnyNumberOfRanks) {
-  expect_same_numbers(decoder_options());
+  expect_any_ranks_alike(decoder_options());
 }
 
 TEST(LinkPrediction, OtherTasksHaveNoDecoder) {
