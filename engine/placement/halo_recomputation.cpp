@@ -41,15 +41,15 @@ double computing_halo_seconds(const TrainingPrograms& programs, const Device& de
   return seconds;
 }
 
-Recomputation recomputation_by_cost(const EpochSetting& setting,
+Recomputation recomputation_by_cost(const EpochSetting& setting, ProgramsByOrder& programs,
                                     std::span<const LayerStrategy> strategy) {
   const Topology& topology = setting.topology;
   const int ranks = topology.ranks();
-  ModelConfig model = planned_model(setting.model, strategy);
-  model.recomputation = Recomputation::of_all_pairs(ranks);
-  const TrainingPrograms programs(model);
+  // Rows of the first layer's output, as the second one wants them.
+  const TrainingPrograms& recomputing =
+      programs.of({{strategy[1].order, strategy[1].cache_aggregate}, /*recomputes=*/true});
   double row_bytes = 0;
-  for (const Operation& op : programs.training.operations) {
+  for (const Operation& op : recomputing.training.operations) {
     if (op.fetches_rest) row_bytes += mean_message_bytes(strategy[1].bits, op.columns);
   }
   Recomputation result(ranks);
@@ -63,7 +63,7 @@ Recomputation recomputation_by_cost(const EpochSetting& setting,
               .forward_rows[static_cast<std::size_t>(rank) * static_cast<std::size_t>(ranks) +
                             static_cast<std::size_t>(owner)];
       const double bytes = static_cast<double>(rows) * row_bytes;
-      if (computing_halo_seconds(programs, device, rows) <
+      if (computing_halo_seconds(recomputing, device, rows) <
           fetch_seconds(topology, owner, rank, bytes)) {
         result.set(rank, owner);
       }

@@ -8,8 +8,8 @@ namespace atl {
 
 // The pairs of ranks where the time of the messages alone exceeds that of computing their rows. The
 // strategy's own recomputation doesn't count. Costs add up here, so it says nothing of what hides
-// behind what; a simulation does.
-Recomputation recomputation_by_cost(const EpochSetting& setting,
+// behind what; a simulation does. `programs`: of the setting's model and ranks.
+Recomputation recomputation_by_cost(const EpochSetting& setting, ProgramsByOrder& programs,
                                     std::span<const LayerStrategy> strategy);
 
 // Seconds that `device` computes for `rows` halo rows; programs: of a model that recomputes.

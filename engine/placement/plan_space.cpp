@@ -142,7 +142,7 @@ std::shared_ptr<const Recomputation> PlanSpace::recomputation(std::span<const in
   if (is_new) {
     Recomputation made = how == HaloRows::kRecomputed
                              ? Recomputation::of_all_pairs(topology_.ranks())
-                             : recomputation_by_cost(setting(choice), strategy);
+                             : recomputation_by_cost(setting(choice), programs_, strategy);
     if (made.any()) place->second = std::make_shared<const Recomputation>(std::move(made));
   }
   return place->second;

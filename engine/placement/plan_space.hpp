@@ -91,7 +91,7 @@ class PlanSpace final : public SearchSpace {
   std::vector<int> bits_;
   PhaseCorrections corrections_;
   Simulator simulator_;
-  ProgramsByOrder programs_;
+  mutable ProgramsByOrder programs_;
   EpochCosts costs_;
   std::map<MemoryKey, double> missing_;              // bytes
   std::map<MemoryKey, std::vector<double>> bounds_;  // bytes of a part, by rank
