@@ -2,7 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -11,9 +13,11 @@
 namespace atl {
 
 struct PartitionFlags {
+  static constexpr const char* kAuto = "auto";  // of --refine: by the method
+
   PartitionOptions defaults;
   std::string method = defaults.method;
-  std::string refine = "auto";
+  std::string refine = kAuto;
   std::string parts_file;
   std::string objective = to_string(defaults.objective);
   std::string balance = to_string(defaults.balance);
@@ -30,7 +34,7 @@ struct PartitionFlags {
   PartitionOptions resolve(std::uint64_t seed, std::int64_t split_index) const {
     PartitionOptions options;
     options.method = method;
-    options.refine = refine == "auto" ? refines_by_default(method) : refine == "on";
+    options.refine = refine == kAuto ? default_refinement(method) : parse_refinement(refine);
     options.parts_file = parts_file;
     if (!parts_file.empty()) options.parts_checksum = parts_file_checksum(parts_file);
     options.objective = parse_partition_objective(objective);
@@ -57,6 +61,8 @@ inline constexpr std::array kCutFlags = {"--method",        "--refine",     "--o
 
 // `flags` must live until the command's callback has run.
 inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
+  std::vector<std::string> refinements{PartitionFlags::kAuto};
+  std::ranges::copy(refinement_names(), std::back_inserter(refinements));
   command
       .add_option("--method", flags.method,
                   "How to cut: auto (by size: the better one of metis and communities, or "
@@ -64,9 +70,10 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
       ->check(CLI::IsMember(partition_methods()));
   command
       .add_option("--refine", flags.refine,
-                  "Move nodes behind the cut while that saves halo rows: on, off or auto (on for "
-                  "auto, metis and communities)")
-      ->check(CLI::IsMember({"auto", "on", "off"}));
+                  "Move nodes behind the cut while that saves halo rows: off, on, strong (more "
+                  "cuts, combined; about five times the time) or auto (on for auto, metis and "
+                  "communities)")
+      ->check(CLI::IsMember(refinements));
   command.add_option("--parts-file", flags.parts_file,
                      "With --method file: .npy with the part of every node, made elsewhere");
   command

@@ -1,10 +1,7 @@
 // Method `auto`: what was measured to cut best for the size of the graph (docs/partition.md).
-#include <omp.h>
-
-#include <algorithm>
 #include <array>
-#include <exception>
 
+#include "base/openmp_threads.hpp"
 #include "partition/multilevel.hpp"
 #include "partition/partitioner.hpp"
 
@@ -24,18 +21,9 @@ class AutoPartitioner : public Partitioner {
     // Two cuts at once, or one after the other. Each is made by one thread, however many there are.
     // Searching them before they are combined takes half as long again for 0.7 % fewer rows.
     std::array<std::vector<std::int32_t>, 2> cuts;
-    std::array<std::exception_ptr, 2> errors;
-#pragma omp parallel for schedule(static, 1) num_threads(std::min(2, omp_get_max_threads()))
-    for (int i = 0; i < 2; ++i) {
-      try {
-        cuts[i] = i == 0 ? multilevel.cut(/*climb=*/false) : metis->partition(problem);
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-    }
-    for (const std::exception_ptr& error : errors) {
-      if (error) std::rethrow_exception(error);
-    }
+    do_both([&](int i) {
+      cuts[i] = i == 0 ? multilevel.cut(/*climb=*/false) : metis->partition(problem);
+    });
     if (multilevel.detailed()) return multilevel.combine(std::move(cuts[0]), std::move(cuts[1]));
     for (std::vector<std::int32_t>& cut : cuts) multilevel.search(cut);
     return multilevel.rows(cuts[1]) < multilevel.rows(cuts[0]) ? cuts[1] : cuts[0];

@@ -31,12 +31,11 @@ class Climb {
         changed_(part_of.size(), true) {}
 
   // Searches from every node that may gain, then from those whose surroundings have changed, in
-  // rounds until one gains at most `least`. A node moves once in a round. Returns what was gained,
-  // never less than 0. One thread.
-  std::int64_t run(double least, std::uint64_t seed) {
-    constexpr int kRounds = 6;
+  // `rounds` rounds at most, until one gains at most `least`. A node moves once in a round. Returns
+  // what was gained, never less than 0. One thread.
+  std::int64_t run(int rounds, double least, std::uint64_t seed) {
     std::int64_t gained = 0;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       std::fill(moved_.begin(), moved_.end(), false);
       std::int64_t gain = 0;
       const std::vector<std::int32_t> nodes = starts(seed + static_cast<std::uint64_t>(round));

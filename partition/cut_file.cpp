@@ -36,7 +36,7 @@ class FilePartitioner : public Partitioner {
   std::vector<std::int32_t> partition(const PartitionProblem& problem) const override {
     std::vector<std::int32_t> part_of = read(problem);
     // What was made elsewhere is changed on request only.
-    if (!problem.refine) {
+    if (problem.refine == Refinement::kOff) {
       validate_partition(
           problem, part_of,
           fmt::format("add --refine on, which moves nodes of the cut in {}", file_.string()));

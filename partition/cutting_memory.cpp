@@ -58,14 +58,21 @@ class CuttingMemory {
     std::int64_t cutting = metis ? of_metis() : 0;
     if (communities) cutting = std::max(cutting, of_communities());
     // Small graphs count rows on every level, with all levels there.
-    const bool counts_on_levels = detailed_ && rows_wanted && (communities || refines(options_));
+    const Refinement refinement = effective_refinement(options_);
+    const bool refines = refinement != Refinement::kOff;
+    const bool counts_on_levels = detailed_ && rows_wanted && (communities || refines);
     if (counts_on_levels) {
       cutting = std::max(cutting, of_communities() + of_rows());
-    } else if (refines(options_)) {
+    } else if (refines) {
       cutting = std::max(cutting, of_rows());
     }
     // Two cuts are made at the same time.
     if (both) cutting += std::max(of_metis(), of_rows());
+    // So are further ones, each by both ways one after the other, beside the first.
+    if (detailed_ && refinement == Refinement::kStrong) {
+      const std::int64_t start = std::max(of_metis(), of_communities() + of_rows());
+      return 3 * of_every_cut() + std::max(cutting, 2 * start);
+    }
     return of_every_cut() + cutting;
   }
 
@@ -120,10 +127,13 @@ std::string options_for_memory(const GraphSize& graph, int parts, const Partitio
                                std::int64_t available) {
   struct Way {
     const char* method;
-    bool refine;
+    Refinement refine;  // at most
   };
-  constexpr std::array<Way, 4> kWays = {
-      {{"communities", true}, {"", false}, {"communities", false}, {"contiguous", false}}};
+  constexpr std::array<Way, 5> kWays = {{{"", Refinement::kOn},
+                                         {"communities", Refinement::kOn},
+                                         {"", Refinement::kOff},
+                                         {"communities", Refinement::kOff},
+                                         {"contiguous", Refinement::kOff}}};
   const bool made_here = options.method != "file";
   for (const Way& way : kWays) {
     PartitionOptions other = options;
@@ -133,12 +143,13 @@ std::string options_for_memory(const GraphSize& graph, int parts, const Partitio
       if (!made_here || (balances_two && std::string(way.method) == "contiguous")) continue;
       other.method = way.method;
     }
-    other.refine = way.refine && options.refine;
+    other.refine = std::min(way.refine, options.refine);
     if (other.method == options.method && other.refine == options.refine) continue;
     if (most_cutting_bytes(graph, parts, other) > available) continue;
-    if (!changes_method) return "--refine off";
-    const bool says_refine = other.refine != refines_by_default(other.method);
-    return fmt::format("--method {}{}", way.method, says_refine ? " --refine off" : "");
+    const std::string refinement = "--refine " + to_string(other.refine);
+    if (!changes_method) return refinement;
+    const bool says_refine = other.refine != default_refinement(other.method);
+    return fmt::format("--method {}{}", way.method, says_refine ? " " + refinement : "");
   }
   return "";
 }

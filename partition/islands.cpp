@@ -174,7 +174,7 @@ std::vector<std::int32_t> cut_islands(const Partitioner& partitioner,
   const bool better = rows_between(problem, gathered) < rows_between(problem, twice);
   std::vector<std::int32_t> part_of = better ? std::move(gathered) : std::move(twice);
   // Each cut inside an island knew nothing of rows to others.
-  if (problem.refine) Multilevel(problem).refine_islands(part_of);
+  if (problem.refine != Refinement::kOff) Multilevel(problem).refine_islands(part_of);
   return part_of;
 }
 

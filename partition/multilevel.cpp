@@ -18,8 +18,6 @@ namespace atl {
 
 namespace {
 
-constexpr double kLeastGain = 0.001;  // of all rows, for another round
-
 constexpr std::uint64_t kSeedStep = 1000;  // between seeds of one cut
 
 // Of the nodes below what `above` says of their communities, and the reverse.
@@ -55,8 +53,8 @@ std::int64_t Multilevel::nodes_of_last_level(int parts) {
   return std::max(kNodes, kNodesPerPart * parts);
 }
 
-Multilevel::Multilevel(const PartitionProblem& problem)
-    : problem_(problem), last_level_(nodes_of_last_level(problem.parts)) {
+Multilevel::Multilevel(const PartitionProblem& problem, Effort effort)
+    : problem_(problem), effort_(effort), last_level_(nodes_of_last_level(problem.parts)) {
   const CsrView in{problem.graph.in_edges.row_ptr, problem.graph.in_edges.col_idx, {}};
   finest_ = {in, out_edges(problem), {}, problem.node_weights, problem.constraints};
   detailed_ = detailed(finest_.entries());
@@ -203,9 +201,10 @@ void Multilevel::improve(const Level& level, std::span<std::int32_t> part_of, Se
   const double room = search == Search::kLooseClimb ? kLoosely : 1;
   PartLoads loads(problem_.constraints, graph.node_weights, limits(room * problem_.imbalance),
                   part_of);
-  const double least = kLeastGain * static_cast<double>(rows.rows());
+  const double least = effort_.least_gain * static_cast<double>(rows.rows());
   Descent(rows, loads, part_of).run(0);
-  if (search != Search::kDescent) Climb(rows, loads, graph, part_of).run(least, problem_.seed);
+  if (search != Search::kDescent)
+    Climb(rows, loads, graph, part_of).run(effort_.rounds, least, problem_.seed);
 }
 
 void Multilevel::descend_cut(const GraphLevel& graph, std::span<std::int32_t> part_of) const {
@@ -240,9 +239,9 @@ std::int64_t Multilevel::rows(std::span<const std::int32_t> part_of) const {
 
 void Multilevel::search(std::span<std::int32_t> part_of) const {
   with_rows(part_of, [&](HaloRows& rows, PartLoads& loads) {
-    const double least = kLeastGain * static_cast<double>(rows.rows());
+    const double least = effort_.least_gain * static_cast<double>(rows.rows());
     Descent(rows, loads, part_of).run(least);
-    if (detailed_) Climb(rows, loads, finest_, part_of).run(least, problem_.seed);
+    if (detailed_) Climb(rows, loads, finest_, part_of).run(effort_.rounds, least, problem_.seed);
     return 0;
   });
 }
@@ -285,7 +284,7 @@ void Multilevel::refine_islands(std::span<std::int32_t> part_of) const {
   IslandPrices prices(problem_.islands);
   PricedRows rows(directions, part_of, problem_.parts, prices);
   PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
-  Descent(rows, loads, part_of).run(kLeastGain * static_cast<double>(rows.cost()));
+  Descent(rows, loads, part_of).run(effort_.least_gain * static_cast<double>(rows.cost()));
 }
 
 // Descents at rising pressure leave the fullest part, whatever that costs others; those at a low

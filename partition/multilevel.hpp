@@ -28,11 +28,19 @@ class Multilevel {
   // 1.04 would leave the fullest part 0.77 of its rows.
   static constexpr double kMostRowsForPeak = 1.01;
 
+  // How long searches through worse cuts go on.
+  struct Effort {
+    int rounds;
+    double least_gain;  // of all rows, for another round
+  };
+  static constexpr Effort kUsual{.rounds = 6, .least_gain = 0.001};
+  static constexpr Effort kThorough{.rounds = 30, .least_gain = 0.0001};
+
   // METIS cuts so many nodes in a moment, and they leave it room to balance.
   static std::int64_t nodes_of_last_level(int parts);
 
   // The problem, and what its views show, outlives this.
-  explicit Multilevel(const PartitionProblem& problem);
+  explicit Multilevel(const PartitionProblem& problem, Effort effort = kUsual);
   Multilevel(const Multilevel&) = delete;  // its parts show each other
   Multilevel& operator=(const Multilevel&) = delete;
   ~Multilevel() = default;
@@ -100,6 +108,7 @@ class Multilevel {
                                               std::span<const std::int32_t> community_of) const;
 
   const PartitionProblem& problem_;
+  Effort effort_;
   GraphLevel finest_;
   bool detailed_;
   bool compared_;

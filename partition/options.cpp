@@ -24,6 +24,12 @@ constexpr std::array<std::pair<const char*, PartitionBalance>, 4> kBalances = {{
     {"edges,train", PartitionBalance::kEdgesTrain},
 }};
 
+constexpr std::array<std::pair<const char*, Refinement>, 3> kRefinements = {{
+    {"off", Refinement::kOff},
+    {"on", Refinement::kOn},
+    {"strong", Refinement::kStrong},
+}};
+
 template <typename Names, typename Value>
 std::string name_of(const Names& names, Value value) {
   const auto found = std::ranges::find(names, value, [](const auto& pair) { return pair.second; });
@@ -154,15 +160,33 @@ void check_part_order(const std::vector<int>& order, int parts) {
   }
 }
 
+// As to_json writes it. Files from before there was this field are of cuts without.
+Refinement parse_refinement_field(const Json& json, const std::filesystem::path& file) {
+  if (!json.contains("refine")) return Refinement::kOff;
+  if (json.at("refine").is_string()) {
+    return parse_refinement(json_field<std::string>(json, "refine", file));
+  }
+  return json_field<bool>(json, "refine", file) ? Refinement::kOn : Refinement::kOff;
+}
+
 }  // namespace
 
 std::string to_string(PartitionObjective objective) { return name_of(kObjectives, objective); }
 std::string to_string(PartitionBalance balance) { return name_of(kBalances, balance); }
+std::string to_string(Refinement refinement) { return name_of(kRefinements, refinement); }
 PartitionObjective parse_partition_objective(const std::string& text) {
   return parse_name(kObjectives, text, "--objective");
 }
 PartitionBalance parse_partition_balance(const std::string& text) {
   return parse_name(kBalances, text, "--balance");
+}
+Refinement parse_refinement(const std::string& text) {
+  return parse_name(kRefinements, text, "--refine");
+}
+std::vector<std::string> refinement_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : kRefinements) names.emplace_back(name);
+  return names;
 }
 
 std::vector<double> normalised_shares(const std::vector<double>& weights, int parts) {
@@ -185,7 +209,9 @@ std::vector<double> normalised_shares(const std::vector<double>& weights, int pa
 Json to_json(const PartitionOptions& options) {
   Json json;
   json["method"] = options.method;
-  if (refines(options)) json["refine"] = true;
+  const Refinement refinement = effective_refinement(options);
+  if (refinement == Refinement::kOn) json["refine"] = true;
+  if (refinement == Refinement::kStrong) json["refine"] = to_string(refinement);
   if (!options.parts_checksum.empty()) json["parts_checksum"] = options.parts_checksum;
   json["objective"] = to_string(options.objective);
   json["balance"] = to_string(options.balance);
@@ -214,8 +240,7 @@ PartitionOptions parse_partition_options(const Json& json, int parts,
   try {
     options.method = json_field<std::string>(json, "method", file);
     check_partition_method(options.method);
-    options.refine = false;  // what wrote the file did not know of it
-    optional("refine", options.refine);
+    options.refine = parse_refinement_field(json, file);
     optional("parts_checksum", options.parts_checksum);
     options.objective = parse_partition_objective(json_field<std::string>(json, "objective", file));
     options.balance = parse_partition_balance(json_field<std::string>(json, "balance", file));
@@ -280,7 +305,7 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
   problem.imbalance = options.imbalance;
   problem.seed = options.seed;
   problem.cuts = options.cuts > 0 ? options.cuts : default_cuts(graph, options.method);
-  problem.refine = refines(options);
+  problem.refine = effective_refinement(options);
   if (matters(options.islands)) problem.islands = options.islands;
   auto weights = constraint_weights(graph, options, split);
   problem.constraints = static_cast<std::int64_t>(weights.size());

@@ -13,13 +13,14 @@ std::vector<std::string> partition_methods() {
   return {"auto", "metis", "communities", "random", "contiguous", "file"};
 }
 
-bool refines_by_default(const std::string& method) {
-  return method == "auto" || method == "metis" || method == "communities";
+Refinement default_refinement(const std::string& method) {
+  const bool refines = method == "auto" || method == "metis" || method == "communities";
+  return refines ? Refinement::kOn : Refinement::kOff;
 }
 
-bool refines(const PartitionOptions& options) {
-  const bool has_rows = options.objective == PartitionObjective::kVolume;
-  return options.refine && (has_rows || options.method == "file");
+Refinement effective_refinement(const PartitionOptions& options) {
+  if (options.objective == PartitionObjective::kVolume) return options.refine;
+  return options.method == "file" ? std::min(options.refine, Refinement::kOn) : Refinement::kOff;
 }
 
 void check_partition_method(const std::string& method) {
@@ -69,12 +70,14 @@ std::vector<std::int32_t> cut_graph(const Partitioner& partitioner,
   validate_assignment(problem, part_of);
   repair_empty_parts(problem, part_of);
   // Islands were refined already: all rows alike would bring back rows between them.
-  if (problem.refine && problem.islands.empty()) {
+  const bool refines = problem.refine != Refinement::kOff && problem.islands.empty();
+  if (refines) {
     const Multilevel multilevel(problem);
     multilevel.refine(part_of);
     multilevel.even_out(part_of);
   }
   rebalance(problem, part_of);
+  if (refines && problem.refine == Refinement::kStrong) combine_with_other_starts(problem, part_of);
   return part_of;
 }
 

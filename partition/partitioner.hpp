@@ -25,11 +25,20 @@ enum class PartitionBalance {
   kEdges,       // degree
   kEdgesTrain,  // degree and training nodes, both at once
 };
+// Whether nodes are moved behind the partitioner while that lowers the number of halo rows.
+enum class Refinement {
+  kOff,
+  kOn,
+  kStrong,  // also from other cuts, in several times the time (partition/starts.cpp)
+};
 std::string to_string(PartitionObjective objective);
 std::string to_string(PartitionBalance balance);
+std::string to_string(Refinement refinement);
 // Throw Error{kOption} listing the valid names.
 PartitionObjective parse_partition_objective(const std::string& text);
 PartitionBalance parse_partition_balance(const std::string& text);
+Refinement parse_refinement(const std::string& text);
+std::vector<std::string> refinement_names();
 
 // A node costs as much as this many edges: its dense work against one SpMM row read per edge.
 inline constexpr std::int64_t kNodeCost = 48;
@@ -43,9 +52,7 @@ inline constexpr double kMostMarginalCost = 100;
 
 struct PartitionOptions {
   std::string method = "auto";
-  // Whether nodes are moved behind the partitioner while that lowers the number of halo rows; see
-  // refines().
-  bool refine = true;
+  Refinement refine = Refinement::kOn;  // see effective_refinement()
   PartitionObjective objective = PartitionObjective::kVolume;
   PartitionBalance balance = PartitionBalance::kCost;
   std::vector<double> weights;  // share of each part, any scale; empty: equal shares
@@ -97,7 +104,7 @@ struct PartitionProblem {
   double imbalance = 0.03;
   std::uint64_t seed = 1;
   int cuts = 1;
-  bool refine = true;                           // see refines()
+  Refinement refine = Refinement::kOn;          // as effective_refinement() says
   std::vector<int> islands;                     // as in the options; empty if they change nothing
   mutable std::shared_ptr<const Csr> reversed;  // see out_edges; copies share it
 };
@@ -121,12 +128,12 @@ class Partitioner {
   virtual std::vector<std::int32_t> partition(const PartitionProblem& problem) const = 0;
 };
 std::vector<std::string> partition_methods();
-// Whether cuts of a method are refined unless options say otherwise: random and contiguous are
-// wanted for what they are, and a cut from a file was made as its maker wanted it.
-bool refines_by_default(const std::string& method);
-// Whether options.refine has an effect: with objective cut only on a cut from a file, where it
+// How cuts of a method are refined unless options say otherwise: random and contiguous are wanted
+// for what they are, and a cut from a file was made as its maker wanted it.
+Refinement default_refinement(const std::string& method);
+// options.refine where it has an effect: with objective cut only on a cut from a file, where it
 // says that empty and heavy parts may be mended.
-bool refines(const PartitionOptions& options);
+Refinement effective_refinement(const PartitionOptions& options);
 // Throws Error{kOption} listing the valid names.
 void check_partition_method(const std::string& method);
 // Throws as check_partition_method.
@@ -169,6 +176,9 @@ std::string options_for_memory(const GraphSize& graph, int parts, const Partitio
 // Cuts, island by island if there are any, and repairs; `problem.parts` >= 1.
 std::vector<std::int32_t> cut_graph(const Partitioner& partitioner,
                                     const PartitionProblem& problem);
+// With Refinement::kStrong: fewer rows, never more, by combining the cut with others that `auto`
+// makes from other seeds. Where Multilevel::detailed().
+void combine_with_other_starts(const PartitionProblem& problem, std::vector<std::int32_t>& part_of);
 // The cut with fewer rows between islands of two: into islands and then each into its parts, or
 // flat and then gathered into islands.
 std::vector<std::int32_t> cut_islands(const Partitioner& partitioner,

@@ -70,7 +70,7 @@ class CandidateMaker {
   // Trial cuts only say how much each rank gets, which where exactly nodes lie matters little for.
   CutCandidate trial(PartitionOptions options) const {
     options.objective = PartitionObjective::kCut;
-    options.refine = false;
+    options.refine = Refinement::kOff;
     options.cuts = 1;
     return cut("", options);
   }

@@ -17,7 +17,7 @@ UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 CUTS = {
     ("rmat", "--nodes", "60000", "--degree", "12", "--features", "1"): [
         ["--method", "auto", "--refine", "off"], ["--method", "communities"],
-        ["--method", "communities", "--objective", "cut"]],
+        ["--method", "communities", "--objective", "cut"], ["--refine", "strong"]],
     ("rmat", "--nodes", "300000", "--degree", "2", "--features", "1"): [
         ["--method", "communities", "--objective", "cut"], ["--method", "contiguous"],
         ["--method", "random"], ["--method", "contiguous", "--refine", "on"]],

@@ -126,6 +126,19 @@ class PartsFileTest(OneFolderTest):
             self.assertNotEqual(folder, refined)
             self.assertLessEqual(fewer, rows)
 
+    def test_strong_refinement_is_another_cut_with_no_more_rows(self):
+        usual, _, rows = self.cut(*CUT)
+        strong, options, fewer = self.cut(*CUT, "--refine", "strong")
+        self.assertEqual(options["refine"], "strong")
+        self.assertNotEqual(usual, strong)
+        self.assertLessEqual(fewer, rows)
+        self.assertIn("refine=strong", self.succeed("partition", "data", "--list"))
+        made = os.stat(self.path(strong, "partition.json")).st_mtime_ns
+        train = [*TRAIN[:-2], "--refine", "strong", "--run-dir", "run"]
+        self.succeed(*train)
+        self.assertEqual(os.stat(self.path(strong, "partition.json")).st_mtime_ns, made)
+        self.assertEqual(len(os.listdir(self.path("data/parts"))), 2)
+
     def test_training_takes_it(self):
         name = self.parts(HALVES)
         folder, _, _ = self.cut(*FROM_FILE, name)
@@ -220,7 +233,7 @@ class PartsFileTest(OneFolderTest):
         alone = [word if word != "2" else "1" for word in TRAIN]
         self.refuse_cut(*alone, "--parts-file", name, "--run-dir", "none",
                         words=["--method file", "1 part"])
-        self.refuse_cut(*CUT, "--refine", "maybe", words=["--refine", "maybe", "auto,on,off"])
+        self.refuse_cut(*CUT, "--refine", "maybe", words=["--refine", "maybe", "auto,off,on,strong"])
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ TEST(MarginalCost, EvensOutTheBorder) {
   const GraphView graph{csr.view(), true};
   PartitionOptions options;
   options.method = "contiguous";
-  options.refine = false;
+  options.refine = Refinement::kOff;
   options.balance = PartitionBalance::kNodes;
   options.imbalance = 0.2;
   const PartitionProblem problem = make_partition_problem(graph, 4, options, {});

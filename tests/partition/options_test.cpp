@@ -67,7 +67,7 @@ TEST(PartitionOptions, EqualOptionsHaveEqualText) {
 TEST(PartitionOptions, UnusedOptionsLeaveTheTextAlone) {
   PartitionOptions options;
   options.method = "metis";
-  options.refine = false;
+  options.refine = Refinement::kOff;
   const std::string text =
       R"({"method":"metis","objective":"volume","balance":"cost","shares":"equal","seed":1,)"
       R"("cuts":0,"imbalance":0.03,"node_order":"communities"})";
@@ -83,7 +83,10 @@ TEST(PartitionOptions, UsedOptionsAreInTheText) {
   PartitionOptions options;
   std::vector<std::string> texts{to_json(options).dump()};
   EXPECT_THAT(texts.back(), HasSubstr(R"({"method":"auto","refine":true,)"));
-  options.refine = false;
+  options.refine = Refinement::kStrong;
+  texts.push_back(to_json(options).dump());
+  EXPECT_THAT(texts.back(), HasSubstr(R"({"method":"auto","refine":"strong",)"));
+  options.refine = Refinement::kOff;
   texts.push_back(to_json(options).dump());
   options.islands = {2, 2};
   texts.push_back(to_json(options).dump());
@@ -104,17 +107,43 @@ TEST(PartitionOptions, RefinementWithoutAnEffectIsNotInTheText) {
   const PathExample example;
   PartitionOptions options;
   options.objective = PartitionObjective::kCut;
-  options.refine = true;
+  options.refine = Refinement::kOn;
   const std::string text = to_json(options).dump();
-  EXPECT_FALSE(make_partition_problem(example.graph(), 2, options, {}).refine);
-  options.refine = false;
+  EXPECT_EQ(make_partition_problem(example.graph(), 2, options, {}).refine, Refinement::kOff);
+  options.refine = Refinement::kStrong;
+  EXPECT_EQ(to_json(options).dump(), text);
+  options.refine = Refinement::kOff;
   EXPECT_EQ(to_json(options).dump(), text);
   options.method = "file";
   options.parts_checksum = "12";
   const std::string as_it_is = to_json(options).dump();
-  options.refine = true;
+  options.refine = Refinement::kOn;
   EXPECT_NE(to_json(options).dump(), as_it_is);
-  EXPECT_TRUE(make_partition_problem(example.graph(), 2, options, {}).refine);
+  EXPECT_EQ(make_partition_problem(example.graph(), 2, options, {}).refine, Refinement::kOn);
+  const std::string mended = to_json(options).dump();
+  options.refine = Refinement::kStrong;
+  EXPECT_EQ(to_json(options).dump(), mended);
+}
+
+TEST(PartitionOptions, RefinementIsReadAsItIsWritten) {
+  const Json written = to_json(PartitionOptions{});
+  for (const std::string& name : refinement_names()) {
+    PartitionOptions options;
+    options.refine = parse_refinement(name);
+    EXPECT_EQ(to_string(options.refine), name);
+    const Json json = to_json(options);
+    EXPECT_EQ(parse_partition_options(json, 2, "plan.json").refine, options.refine);
+  }
+  for (const Json& wrong : {Json("weak"), Json(3)}) {
+    Json json = written;
+    json["refine"] = wrong;
+    const Error error = thrown_error([&] { parse_partition_options(json, 2, "plan.json"); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("plan.json"), HasSubstr("refine")));
+  }
+  const Error error = thrown_error([] { parse_refinement("weak"); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_THAT(error.what(), HasSubstr("--refine: 'weak' is unknown; allowed are off, on, strong"));
 }
 
 TEST(PartitionOptions, ImpossibleIslandsAndOrdersAreRefused) {

@@ -87,7 +87,7 @@ TEST(PartitionGraph, IsValidAndRepeatableOnSmallGraphs) {
             for (const char* objective : {"volume", "cut"}) {
               PartitionOptions options;
               options.method = method;
-              options.refine = method != "random";
+              options.refine = method != "random" ? Refinement::kOn : Refinement::kOff;
               options.balance = parse_partition_balance(balance);
               options.objective = parse_partition_objective(objective);
               const Parts part_of = partition_graph(graph, parts, options, {});

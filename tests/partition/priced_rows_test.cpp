@@ -181,7 +181,7 @@ TEST(IslandPrices, RefinementLowersThem) {
     const GraphView graph{csr.view(), !directed};
     PartitionOptions options;
     options.islands = islands;
-    options.refine = false;
+    options.refine = Refinement::kOff;
     const Parts plain = partition_graph(graph, 5, options, {});
     Parts refined = plain;
     const PartitionProblem problem = make_partition_problem(graph, 5, options, {});
@@ -190,7 +190,7 @@ TEST(IslandPrices, RefinementLowersThem) {
               97 * weighted_rows(graph, plain, islands));
     expect_within_shares(problem, refined);
     // Cuts by islands end with it: it finds next to nothing more there.
-    options.refine = true;
+    options.refine = Refinement::kOn;
     const Parts made = partition_graph(graph, 5, options, {});
     Parts again = made;
     Multilevel(problem).refine_islands(again);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <tuple>
 
 #include "partition/climb.hpp"
 #include "partition/cut_weight.hpp"
@@ -215,11 +216,11 @@ TEST(Refinement, LowersRowsWithinTheBoundOfEveryBalance) {
         options.method = "metis";
         options.balance = parse_partition_balance(balance);
         options.weights = weights;
-        options.refine = false;
+        options.refine = Refinement::kOff;
         std::vector<std::uint8_t> split(4000, 1);
         for (std::size_t v = 0; v < split.size(); v += 3) split[v] = 0;
         const auto plain = partition_graph(graph, 4, options, split);
-        options.refine = true;
+        options.refine = Refinement::kOn;
         const auto refined = partition_graph(graph, 4, options, split);
         EXPECT_LE(count_rows(graph, refined), count_rows(graph, plain)) << balance;
         gained += count_rows(graph, plain) - count_rows(graph, refined);
@@ -263,6 +264,49 @@ TEST(Refinement, CombinesWhatIsBestInTwoCuts) {
     EXPECT_LE(count_rows(graph, multilevel.combine(combined, combined)),
               count_rows(graph, combined));
   }
+}
+
+// Whoever cut first, whatever is balanced, with levels to contract and without.
+TEST(Refinement, StrongNeverHasMoreRows) {
+  std::int64_t gained = 0;
+  for (const std::int32_t nodes : {1500, 6500}) {
+    for (const bool directed : {false, true}) {
+      const Csr csr = random_graph(nodes, 3, directed, false, 4);
+      const GraphView graph{csr.view(), !directed};
+      for (const auto& [method, balance, weights] :
+           {std::tuple{"auto", "cost", std::vector<double>{}},
+            {"metis", "edges,train", std::vector<double>{}},
+            {"random", "nodes", std::vector<double>{1, 2, 3}}}) {
+        PartitionOptions options;
+        options.method = method;
+        options.balance = parse_partition_balance(balance);
+        options.weights = weights;
+        std::vector<std::uint8_t> split(static_cast<std::size_t>(nodes), 1);
+        for (std::size_t v = 0; v < split.size(); v += 3) split[v] = 0;
+        const Parts usual = partition_graph(graph, 3, options, split);
+        options.refine = Refinement::kStrong;
+        const Parts strong = partition_graph(graph, 3, options, split);
+        const std::int64_t saved = count_rows(graph, usual) - count_rows(graph, strong);
+        EXPECT_GE(saved, 0) << nodes << " " << directed << " " << method;
+        gained += saved;
+        EXPECT_TRUE(within_bounds(make_partition_problem(graph, 3, options, split), strong));
+      }
+    }
+  }
+  EXPECT_GT(gained, 100);
+}
+
+TEST(Refinement, StrongIsTheSameForAnyThreads) {
+  const Csr csr = random_graph(21'000, 2, false, false, 6);
+  const GraphView graph{csr.view(), true};
+  PartitionOptions options;
+  options.refine = Refinement::kStrong;
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const Parts one = partition_graph(graph, 3, options, {});
+  omp_set_num_threads(3);
+  EXPECT_EQ(one, partition_graph(graph, 3, options, {}));
+  omp_set_num_threads(before);
 }
 
 TEST(Refinement, RelievesHeavyParts) {
@@ -338,12 +382,12 @@ TEST(Refinement, ComparesTheCutsOfLargerGraphs) {
 }
 
 TEST(Refinement, IsOffForCutsThatAreWantedAsTheyAre) {
-  EXPECT_TRUE(refines_by_default("auto"));
-  EXPECT_TRUE(refines_by_default("metis"));
-  EXPECT_TRUE(refines_by_default("communities"));
-  EXPECT_FALSE(refines_by_default("random"));
-  EXPECT_FALSE(refines_by_default("contiguous"));
-  EXPECT_FALSE(refines_by_default("file"));
+  EXPECT_EQ(default_refinement("auto"), Refinement::kOn);
+  EXPECT_EQ(default_refinement("metis"), Refinement::kOn);
+  EXPECT_EQ(default_refinement("communities"), Refinement::kOn);
+  EXPECT_EQ(default_refinement("random"), Refinement::kOff);
+  EXPECT_EQ(default_refinement("contiguous"), Refinement::kOff);
+  EXPECT_EQ(default_refinement("file"), Refinement::kOff);
 }
 
 }  // namespace
