@@ -9,6 +9,7 @@
 #include "base/files.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "engine/comm/supervisor_link.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/option_table.hpp"
 #include "engine/training/rank_job.hpp"
@@ -195,6 +196,7 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
       file->empty() ? "" : read_text(std::filesystem::path(file->results().front()));
   std::atomic<int> signal = 0;
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
+    const auto supervisor = SupervisorLink::from_environment(transport.rank(), transport.size());
     TrainFlags flags = arguments.flags;
     set_rhythm(arguments, flags.train);
     choose_run_dir(arguments, transport, flags.train);
@@ -203,8 +205,12 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     const auto [options, partition] = tried_job(flags, arguments.plan_trial, transport);
     RankJob job(transport, flags.dataset, partition, options);
     const std::string config = folder->active() ? config_of_run(command, options) : "";
-    const Json summary = train(options, {config, program_commit(), flags.dataset, model_file}, job,
-                               transport, *folder);
+    RunDescription description{config, program_commit(), flags.dataset, model_file};
+    if (supervisor != nullptr) {
+      description.epoch_done = [&](int epoch) { supervisor->epoch_done(epoch); };
+    }
+    const Json summary = train(options, description, job, transport, *folder);
+    if (supervisor != nullptr) supervisor->say_goodbye();
     if (transport.rank() == 0) {
       print_end(command.get_parent()->get_name(), summary, transport, options);
     }
@@ -250,6 +256,17 @@ void add_train_command(CLI::App& app) {
                    "Write a checkpoint after so much time (10m) or so many epochs (50), and at the "
                    "end; 0: none")
       ->check(epochs_or_duration())
+      ->group("Results");
+  command
+      ->add_option("--snapshot-every", train.snapshot_every,
+                   "Keep the state in the memory of each host every K epochs, for --resume after "
+                   "processes have ended; 0: never")
+      ->check(non_negative_number())
+      ->group("Results");
+  command
+      ->add_option("--snapshot-dir", train.snapshot_dir,
+                   "Where hosts keep it: a file system in memory")
+      ->check(CLI::ExistingDirectory)
       ->group("Results");
   command
       ->add_option(

@@ -55,11 +55,11 @@ void on_all_ranks(Transport& transport, const std::function<void()>& work,
   }
 }
 
-void share_text(Transport& transport, std::string& text, const OperationLabel& label) {
+void share_text(Transport& transport, std::string& text, const OperationLabel& label, int root) {
   auto length = static_cast<std::int64_t>(text.size());
-  transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, label);
+  transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), root, label);
   text.resize(static_cast<std::size_t>(length));
-  transport.broadcast(std::as_writable_bytes(std::span(text)), 0, label);
+  transport.broadcast(std::as_writable_bytes(std::span(text)), root, label);
 }
 
 }  // namespace atl

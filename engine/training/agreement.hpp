@@ -16,7 +16,7 @@ namespace atl {
 void on_all_ranks(Transport& transport, const std::function<void()>& work,
                   const OperationLabel& label = {"agreement of all ranks"});
 
-// Every rank gets rank 0's text, of whatever length. Collective.
-void share_text(Transport& transport, std::string& text, const OperationLabel& label);
+// Every rank gets the text of `root`, of whatever length. Collective.
+void share_text(Transport& transport, std::string& text, const OperationLabel& label, int root = 0);
 
 }  // namespace atl

@@ -97,11 +97,13 @@ std::vector<Found> all_checkpoints(const fs::path& run) {
 }
 
 Json describe(const Checkpoint& checkpoint) {
-  return {{"epoch", checkpoint.epoch},
-          {"best_epoch", checkpoint.best.epoch},
-          {"best_metrics", to_json(checkpoint.best.metrics)},
-          {"evaluations_since_best", checkpoint.best.evaluations_since},
-          {"fingerprint", checkpoint.fingerprint}};
+  Json json = {{"epoch", checkpoint.epoch},
+               {"best_epoch", checkpoint.best.epoch},
+               {"best_metrics", to_json(checkpoint.best.metrics)},
+               {"evaluations_since_best", checkpoint.best.evaluations_since},
+               {"fingerprint", checkpoint.fingerprint}};
+  if (!checkpoint.line.empty()) json["line"] = checkpoint.line;
+  return json;
 }
 
 }  // namespace
@@ -125,19 +127,23 @@ Json to_json(const Metrics& metrics) {
   return json;
 }
 
-void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint,
-                      const std::function<void()>& may_write) {
-  std::error_code error;
-  fs::create_directories(folder_of(run), error);
-  if (error) fail_input("{}: can't create: {}", folder_of(run).string(), error.message());
+std::string to_bytes(const Checkpoint& checkpoint) {
   SafetensorsFile file = checkpoint.state;
   for (const auto& [name, tensor] : checkpoint.best.weights.tensors) {
     file.tensors[kBestPrefix + name] = tensor;
   }
   file.metadata[kMetadata] = describe(checkpoint).dump();
+  return to_safetensors(file);
+}
+
+void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint,
+                      const std::function<void()>& may_write) {
+  std::error_code error;
+  fs::create_directories(folder_of(run), error);
+  if (error) fail_input("{}: can't create: {}", folder_of(run).string(), error.message());
   const fs::path path =
       folder_of(run) / ("epoch-" + std::to_string(checkpoint.epoch) + ".safetensors");
-  write_atomically(path, to_safetensors(file), [&] {
+  write_atomically(path, to_bytes(checkpoint), [&] {
     if (may_write) may_write();
     const std::vector<Found> others = all_checkpoints(run);
     if (!others.empty() && others.back().epoch > checkpoint.epoch) {
@@ -149,6 +155,11 @@ void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint,
   });
   // Only now may the older ones go.
   remove_checkpoints_before(run, checkpoint.epoch);
+}
+
+int newest_checkpoint_epoch(const fs::path& run) {
+  const std::vector<Found> all = all_checkpoints(run);
+  return all.empty() ? 0 : all.back().epoch;
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {
@@ -175,7 +186,8 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
   const Json json = parse_json(found->second, path.string() + ": metadata");
   Checkpoint checkpoint;
   checkpoint.epoch = json_field<int>(json, "epoch", path);
-  if (checkpoint.epoch != epoch_of(path)) {
+  // A snapshot's name says none.
+  if (const int named = epoch_of(path); named >= 0 && checkpoint.epoch != named) {
     fail_input("{}: is the checkpoint of epoch {}; its name says another", path.string(),
                checkpoint.epoch);
   }
@@ -200,6 +212,7 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
     checkpoint.best.metrics.links.push_back(further(metrics, name, path));
   }
   checkpoint.best.evaluations_since = json_field<int>(json, "evaluations_since_best", path);
+  checkpoint.line = json_field_or<std::string>(json, "line", path, "");
   return checkpoint;
 }
 

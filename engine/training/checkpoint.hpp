@@ -25,7 +25,11 @@ struct Checkpoint {
   Json fingerprint;       // what must not change: dataset checksum and mathematical options
   SafetensorsFile state;  // as Trainer::state(true)
   BestEpoch best;
+  std::string line = {};  // of `epoch` in metrics.jsonl; only in snapshots
 };
+
+// The bytes of its file.
+std::string to_bytes(const Checkpoint& checkpoint);
 
 // `run` is the run folder. Writes the checkpoint, then removes older ones of ours; other files stay
 // as they are. `may_write` is asked at the last moment and refuses by throwing. Throws
@@ -33,13 +37,16 @@ struct Checkpoint {
 void write_checkpoint(const std::filesystem::path& run, const Checkpoint& checkpoint,
                       const std::function<void()>& may_write = {});
 
+// Its epoch; 0: none.
+int newest_checkpoint_epoch(const std::filesystem::path& run);
 // The file of the newest checkpoint, judged by its name and that we wrote it.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 // Removes what we wrote of epochs before `epoch`.
 void remove_checkpoints_before(const std::filesystem::path& run, int epoch);
 
-// Reads the bytes of `file`. Throws Error{kInput} if it is damaged (checksum) or malformed, or its
-// fingerprint differs from `fingerprint` (naming the first field, both values).
+// Reads the bytes of `file`, a checkpoint or a snapshot. Throws Error{kInput} if it is damaged
+// (checksum) or malformed, or its fingerprint differs from `fingerprint` (naming the first field,
+// both values).
 Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const std::filesystem::path& file,
                             const Json& fingerprint);
 

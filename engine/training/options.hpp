@@ -48,10 +48,12 @@ struct TrainOptions {
   int patience = 0;          // evaluations without a better valid metric before stopping; 0: never
   int checkpoint_every = 0;  // epochs; 0: by time
   double checkpoint_seconds = 600;  // 0: by epochs; neither: no checkpoints
-  double max_seconds = 0;           // after which training stops as if asked to; 0: never
+  int snapshot_every = 0;           // epochs, see Snapshots; 0: none
+  std::filesystem::path snapshot_dir = "/dev/shm";
+  double max_seconds = 0;  // after which training stops as if asked to; 0: never
   RunStart start = RunStart::kFresh;
   bool take_over = false;  // the run folder, from a process that still holds it
-  bool resume = false;     // goes on from a checkpoint that is there: see open_run_folder
+  bool resume = false;     // goes on from what is there: see open_run_folder
   bool trace = false;
   std::filesystem::path run_dir;  // empty: nothing is written
 };

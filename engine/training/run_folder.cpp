@@ -26,11 +26,12 @@ namespace {
 
 constexpr const char* kConfig = "config.toml";
 constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kSnapshots = "snapshots.json";
 constexpr const char* kConfigMark = "# Written by atoll train, checksum ";
 // What a run writes beside config.toml and checkpoints.
 constexpr std::array kOwnFiles = {kMetrics,           "summary.json", "model.safetensors",
                                   "calibration.json", "trace.json",   "trace-merged.json",
-                                  "dataflow.json",    kModelFileName};
+                                  "dataflow.json",    kModelFileName, kSnapshots};
 
 std::string sealed(const std::string& config) {
   return kConfigMark + to_hex(checksum(config)) + "\n" + config;
@@ -108,6 +109,17 @@ Json to_json(const ExchangeReport& report) {
     result["channels"].push_back(std::move(entry));
   }
   return result;
+}
+
+std::string metrics_line(const EpochResult& result, const Metrics* metrics) {
+  Json line = {{"epoch", result.epoch}, {"loss", result.loss}};
+  if (metrics != nullptr) line.update(to_json(*metrics));
+  line["epoch_ms"] = result.epoch_ms;
+  line["phases"] = result.phase_ms;
+  line["exposed_comm_ms"] = result.exposed_comm_ms;
+  line["bytes_sent"] = result.bytes_sent;
+  if (result.exchange) line["assignment"] = to_json(*result.exchange);
+  return line.dump();
 }
 
 RunFolder::RunFolder(const fs::path& path, RunStart start, bool take_over,
@@ -191,17 +203,18 @@ void RunFolder::remove_run() const {
   for (const char* name : kOwnFiles) fs::remove(path_ / name, error);
 }
 
-void RunFolder::begin(const std::string& config_toml, int resumed_epoch) {
+void RunFolder::begin(const std::string& config_toml, int resumed_epoch,
+                      const std::string& last_line) {
   if (!active()) return;
   require_held();
-  if (resumed_epoch > 0) recall_metrics(resumed_epoch);  // before anything is changed
+  if (resumed_epoch > 0) recall_metrics(resumed_epoch, last_line);  // before anything is changed
   begun_ = true;
   keep_on_signal(path_);
   // A checkpoint that was cut short may have been of an epoch that is no multiple for this run.
   for (const fs::path& folder : {path_, path_ / "checkpoint"}) remove_all_stale_temporaries(folder);
   if (resumed_epoch == 0) remove_run();
   // A kill may have come between the newest one and the removal of the one before it.
-  remove_checkpoints_before(path_, resumed_epoch);
+  remove_checkpoints_before(path_, newest_checkpoint_epoch(path_));
   write_config(config_toml);
   if (std::ssize(earlier_) != resumed_epoch) {
     log::warn("{}: has lines of {} of the {} epochs before; charts and medians lack the others",
@@ -210,6 +223,7 @@ void RunFolder::begin(const std::string& config_toml, int resumed_epoch) {
   std::string lines;
   for (const Json& line : earlier_) lines += line.dump() + "\n";
   write(kMetrics, lines);
+  if (snapshots_ != nullptr) write(kSnapshots, Json{{"id", snapshots_->id()}}.dump() + "\n");
   // It says that a run is complete.
   std::error_code error;
   fs::remove(path_ / "summary.json", error);
@@ -234,11 +248,12 @@ void RunFolder::write_config(const std::string& config_toml) const {
 
 // What came after the checkpoint is trained again. A kill may have cut the last line off; any other
 // damage is somebody's to look at.
-void RunFolder::recall_metrics(int last_epoch) {
+void RunFolder::recall_metrics(int last_epoch, const std::string& last_line) {
   const fs::path file = path_ / kMetrics;
-  if (!something_at(file)) return;
   int before = 0;
-  for (auto& [line, place] : read_json_lines(file).lines) {
+  std::vector<JsonLine> lines;
+  if (something_at(file)) lines = read_json_lines(file).lines;
+  for (auto& [line, place] : lines) {
     const int epoch = json_field<int>(line, "epoch", place);
     if (epoch <= before) {
       fail_input("{}: 'epoch' is {} after {}; allowed are rising numbers", place, epoch, before);
@@ -246,6 +261,10 @@ void RunFolder::recall_metrics(int last_epoch) {
     before = epoch;
     check_figures(line, place);
     if (epoch <= last_epoch) earlier_.push_back(std::move(line));
+  }
+  // Another rank may have been faster with its snapshot than rank 0 with its line.
+  if (before < last_epoch && !last_line.empty()) {
+    earlier_.push_back(parse_json(last_line, "the line of a snapshot"));
   }
 }
 
@@ -259,17 +278,10 @@ void RunFolder::require_held() const {
   if (active()) lock_->require_held();
 }
 
-void RunFolder::append(const EpochResult& result, const Metrics* metrics) {
+void RunFolder::append(const std::string& line) {
   if (!active()) return;
   require_held();
-  Json line = {{"epoch", result.epoch}, {"loss", result.loss}};
-  if (metrics != nullptr) line.update(to_json(*metrics));
-  line["epoch_ms"] = result.epoch_ms;
-  line["phases"] = result.phase_ms;
-  line["exposed_comm_ms"] = result.exposed_comm_ms;
-  line["bytes_sent"] = result.bytes_sent;
-  if (result.exchange) line["assignment"] = to_json(*result.exchange);
-  const std::string text = line.dump() + "\n";
+  const std::string text = line + "\n";
   const fs::path file = path_ / kMetrics;
   struct stat status {};
   if (::fstat(::fileno(metrics_), &status) != 0 || status.st_nlink == 0) {
@@ -292,22 +304,57 @@ void RunFolder::keep_checkpoint(const Checkpoint& checkpoint) const {
   write_checkpoint(path_, checkpoint, [this] { require_held(); });
 }
 
+std::string RunFolder::recorded_snapshot_id() const {
+  const fs::path file = path_ / kSnapshots;
+  if (!something_at(file)) return "";
+  const auto id = json_field<std::string>(parse_json(read_text(file), file.string()), "id", file);
+  const bool valid = id.size() == 32 && id.find_first_not_of("0123456789abcdef") == id.npos;
+  if (!valid) fail_input("{}: 'id' is {}; allowed are 32 hex digits", file.string(), id);
+  return id;
+}
+
+int RunFolder::open_snapshots(Transport& transport, const TrainOptions& options) {
+  const bool resumes = options.start == RunStart::kResume;
+  std::string id;
+  std::string old_id;
+  int done = 0;
+  on_all_ranks(transport, [&] {
+    if (!active()) return;
+    old_id = recorded_snapshot_id();
+    if (options.snapshot_every > 0) id = make_snapshot_id();
+    if (resumes && !old_id.empty()) id = old_id;
+    if (resumes) done = newest_checkpoint_epoch(path_);
+  });
+  share_text(transport, id, {"name of the snapshots"});
+  share_text(transport, old_id, {"name of the snapshots"});
+  transport.broadcast(std::as_writable_bytes(std::span(&done, 1)), 0, {"epochs of the checkpoint"});
+  if (!old_id.empty() && old_id != id) {
+    Snapshots(transport, options.snapshot_dir, old_id).remove();
+  }
+  if (id.empty()) return done;
+  snapshots_ = std::make_unique<Snapshots>(transport, options.snapshot_dir, id);
+  if (!resumes) return done;
+  snapshots_->find();
+  const auto& found = snapshots_->found();
+  from_snapshot_ = found && found->epoch > done;
+  return from_snapshot_ ? found->epoch : done;
+}
+
 std::unique_ptr<RunFolder> open_run_folder(Transport& transport, TrainOptions& options,
                                            const fs::path& config_file) {
   auto folder = std::make_unique<RunFolder>();
-  std::int64_t resumes = 0;
+  options.resume = false;
+  if (options.run_dir.empty()) return folder;
   on_all_ranks(transport, [&] {
-    if (transport.rank() != 0 || options.run_dir.empty()) return;
+    if (transport.rank() != 0) return;
     folder =
         std::make_unique<RunFolder>(options.run_dir, options.start, options.take_over, config_file);
-    resumes = options.start == RunStart::kResume && !folder->checkpoint().empty() ? 1 : 0;
-    if (options.start == RunStart::kResume && resumes == 0) {
-      log::warn("--resume: {} holds no checkpoint yet; the run starts from the beginning",
-                options.run_dir.string());
-    }
   });
-  transport.all_reduce(std::span(&resumes, 1), {"start of the run"});
-  options.resume = resumes > 0;
+  options.resume = folder->open_snapshots(transport, options) > 0;
+  if (options.start == RunStart::kResume && !options.resume && folder->active()) {
+    log::warn("--resume: {} holds no checkpoint yet; the run starts from the beginning",
+              options.run_dir.string());
+  }
   return folder;
 }
 

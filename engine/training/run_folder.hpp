@@ -11,6 +11,7 @@
 #include "base/json.hpp"
 #include "engine/training/checkpoint.hpp"
 #include "engine/training/run_lock.hpp"
+#include "engine/training/snapshot.hpp"
 #include "engine/training/trainer.hpp"
 
 namespace atl {
@@ -20,6 +21,9 @@ inline constexpr const char* kModelFileName = "model.toml";
 
 // `assignment` in metrics.jsonl (docs/quantization.md).
 Json to_json(const ExchangeReport& report);
+
+// The line of an epoch in metrics.jsonl. metrics: null if it was not evaluated.
+std::string metrics_line(const EpochResult& result, const Metrics* metrics);
 
 class RunFolder {
  public:
@@ -44,19 +48,28 @@ class RunFolder {
   std::filesystem::path checkpoint() const;
 
   // From here on the folder holds this run. Cuts off the lines of metrics.jsonl after epoch
-  // `resumed_epoch`; 0: removes what an earlier run has left. A config.toml that we did not write,
-  // or that was edited since, is kept as config.original.toml.
-  void begin(const std::string& config_toml, int resumed_epoch);
+  // `resumed_epoch`, whose own line `last_line` is put in if it is not there and known; 0: removes
+  // what an earlier run has left. A config.toml that we did not write, or that was edited since, is
+  // kept as config.original.toml.
+  void begin(const std::string& config_toml, int resumed_epoch, const std::string& last_line = "");
   // The lines of the epochs before the resumed one.
   const std::vector<Json>& earlier_epochs() const { return earlier_; }
 
   // Every function below throws Error{kInput} if the folder was removed or another process has
   // taken it over, and then writes nothing.
   void require_held() const;
-  // Appends one line to metrics.jsonl and flushes it. metrics: null if the epoch was not evaluated.
-  void append(const EpochResult& result, const Metrics* metrics);
+  // Appends one line to metrics.jsonl, as metrics_line() makes it, and flushes it.
+  void append(const std::string& line);
   void write(const std::string& name, std::string_view bytes) const;
   void keep_checkpoint(const Checkpoint& checkpoint) const;
+
+  // The run's snapshots, on all ranks; null: there are none. What they have found counts where it
+  // is newer than the checkpoint.
+  Snapshots* snapshots() const { return snapshots_.get(); }
+  bool resumes_from_snapshot() const { return from_snapshot_; }
+  // Collective: opens them, and removes those of a run that is overwritten. Returns the epochs that
+  // are done; 0: neither checkpoint nor snapshot.
+  int open_snapshots(Transport& transport, const TrainOptions& options);
 
  private:
   void check_contents(RunStart start, const std::filesystem::path& config_file) const;
@@ -64,7 +77,8 @@ class RunFolder {
   bool holds_run() const;
   void remove_run() const;
   void write_config(const std::string& config_toml) const;
-  void recall_metrics(int last_epoch);
+  std::string recorded_snapshot_id() const;
+  void recall_metrics(int last_epoch, const std::string& last_line);
   void open_metrics();
 
   std::filesystem::path path_;
@@ -72,12 +86,14 @@ class RunFolder {
   bool begun_ = false;
   std::unique_ptr<RunLock> lock_;
   std::vector<Json> earlier_;
+  std::unique_ptr<Snapshots> snapshots_;
+  bool from_snapshot_ = false;
   std::FILE* metrics_ = nullptr;
 };
 
 // Rank 0 opens the folder that `options` ask for, and all ranks learn whether the run goes on from
-// a checkpoint: options.resume. With no --run-dir nothing is opened. Collective; throws on all
-// ranks what RunFolder throws.
+// a checkpoint or a snapshot: options.resume. With no --run-dir nothing is opened. Collective;
+// throws on all ranks what RunFolder throws.
 std::unique_ptr<RunFolder> open_run_folder(Transport& transport, TrainOptions& options,
                                            const std::filesystem::path& config_file = {});
 

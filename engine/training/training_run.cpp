@@ -57,7 +57,7 @@ class Run {
   Json execute() {
     const int start = resume();
     on_all_ranks(transport_, [&] {
-      folder_.begin(description_.config_toml, start);
+      folder_.begin(description_.config_toml, start, last_line_);
       if (!description_.model_file.empty()) {
         folder_.write(kModelFileName, description_.model_file);
       }
@@ -81,6 +81,8 @@ class Run {
       if (complete) folder_.write("summary.json", summary.dump(2, ' ', false, kReplace) + "\n");
     });
     if (options_.trace && done_ > start) write_trace();
+    // What they keep is on the disk now.
+    if (Snapshots* const snapshots = folder_.snapshots(); snapshots != nullptr) snapshots->remove();
     return summary;
   }
 
@@ -92,6 +94,32 @@ class Run {
       return 0;
     }
     std::string place;
+    const bool from_snapshot = folder_.resumes_from_snapshot();
+    const std::string bytes =
+        from_snapshot ? folder_.snapshots()->read_state(place) : read_checkpoint(place);
+    Checkpoint checkpoint;
+    on_all_ranks(transport_, [&] {
+      checkpoint = parse_checkpoint(std::as_bytes(std::span(bytes)), place, fingerprint_);
+      trainer_.load_state(checkpoint.state, /*optimizer=*/true, place);
+      if (from_snapshot) {
+        load_exchange_snapshot(place);
+      } else {
+        trainer_.load_exchange_state(checkpoint.state, place);
+      }
+    });
+    best_ = std::move(checkpoint.best);
+    last_line_ = std::move(checkpoint.line);
+    done_ = checkpoint.epoch;
+    if (done_ > options_.optimizer.epochs) {
+      fail_option("--epochs {}: the run has {} epochs already; allowed are {} or more",
+                  options_.optimizer.epochs, done_, done_);
+    }
+    if (transport_.rank() == 0) log::info("resuming after epoch {}", done_);
+    return done_;
+  }
+
+  // The bytes of the newest one, on all ranks.
+  std::string read_checkpoint(std::string& place) {
     std::string bytes;
     on_all_ranks(transport_, [&] {
       if (!folder_.active()) return;
@@ -100,20 +128,18 @@ class Run {
     });
     share_text(transport_, place, {"name of the checkpoint"});
     share_text(transport_, bytes, {"checkpoint"});
-    Checkpoint checkpoint;
-    on_all_ranks(transport_, [&] {
-      checkpoint = parse_checkpoint(std::as_bytes(std::span(bytes)), place, fingerprint_);
-      trainer_.load_state(checkpoint.state, /*optimizer=*/true, place);
-      trainer_.load_exchange_state(checkpoint.state, place);
-    });
-    best_ = std::move(checkpoint.best);
-    done_ = checkpoint.epoch;
-    if (done_ > options_.optimizer.epochs) {
-      fail_option("--epochs {}: the run has {} epochs already; allowed are {} or more",
-                  options_.optimizer.epochs, done_, done_);
+    return bytes;
+  }
+
+  void load_exchange_snapshot(const std::string& place) {
+    if (folder_.snapshots()->found()->exchange) {
+      trainer_.exchange().load_state(folder_.snapshots()->read_exchange(), place);
+    } else if (!trainer_.exchange().state().empty() && transport_.rank() == 0) {
+      log::warn(
+          "{}: not all ranks have kept the state of their messages; the exchange mode starts "
+          "anew",
+          place);
     }
-    if (transport_.rank() == 0) log::info("resuming after epoch {}", done_);
-    return done_;
   }
 
   void take_initial_weights() {
@@ -180,9 +206,24 @@ class Run {
       metrics = trainer_.evaluate(epoch);
       keep_best(epoch, metrics);
     }
-    folder_.append(result, due || last ? &metrics : nullptr);
+    const std::string line = metrics_line(result, due || last ? &metrics : nullptr);
+    folder_.append(line);
     progress.report(result, due || last ? &metrics : nullptr);
     if (checkpoint_is_due(epoch, result.wishes)) keep_checkpoint(epoch);
+    if (options_.snapshot_every > 0 && epoch % options_.snapshot_every == 0) {
+      keep_snapshot(epoch, line);
+    }
+    if (description_.epoch_done) description_.epoch_done(epoch);
+  }
+
+  void keep_snapshot(int epoch, const std::string& line) {
+    Snapshots* const snapshots = folder_.snapshots();
+    if (snapshots == nullptr) return;
+    std::string state;
+    if (snapshots->keeps_state()) {
+      state = to_bytes({epoch, fingerprint_, trainer_.state(/*optimizer=*/true), best_, line});
+    }
+    snapshots->keep(epoch, state, trainer_.exchange().state());
   }
 
   // With checkpoints at all, one also stands at the end, from where more epochs may follow.
@@ -357,6 +398,7 @@ class Run {
   const SteadyTime start_ = steady_now();
   SteadyTime last_checkpoint_ = start_;
   BestEpoch best_;
+  std::string last_line_;  // of metrics.jsonl, where a snapshot has it
   bool calibration_saved_ = false;
   bool exchange_saved_ = false;
   int done_ = 0;

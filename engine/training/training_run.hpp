@@ -1,6 +1,7 @@
 // A whole run: epochs, evaluations, early stop, checkpoints, run folder.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/json.hpp"
@@ -15,6 +16,8 @@ struct RunDescription {
   std::string commit;
   std::string dataset_folder;
   std::string model_file = "";  // the text of --model-file, kept as model.toml
+  // Called on every rank when an epoch is done and kept.
+  std::function<void(int epoch)> epoch_done = {};
 };
 
 // Trains from the first epoch, or from the folder's checkpoint if options.resume, and returns the

@@ -1,0 +1,135 @@
+#include "engine/comm/supervisor_link.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/host.hpp"
+#include "base/log.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr auto kPause = std::chrono::seconds(1);
+constexpr int kConnectMilliseconds = 5000;
+
+struct AddressListTraits {
+  using Value = addrinfo*;
+  static Value null() { return nullptr; }
+  static void release(Value list) noexcept { ::freeaddrinfo(list); }
+};
+
+// Waits no longer than kConnectMilliseconds: a host whose network is gone answers never.
+Descriptor connected(const addrinfo& address) {
+  Descriptor socket(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                             address.ai_protocol));
+  if (!socket) return socket;
+  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return Descriptor();
+    pollfd ready{socket.get(), POLLOUT, 0};
+    if (::poll(&ready, 1, kConnectMilliseconds) != 1) {
+      errno = ETIMEDOUT;
+      return Descriptor();
+    }
+    int error = 0;
+    socklen_t size = sizeof(error);
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) {
+      errno = error;
+      return Descriptor();
+    }
+  }
+  return socket;
+}
+
+// Null, with the reason in `why`, if nobody answers there.
+Descriptor connected_to(const std::string& place, std::string& why) {
+  const std::size_t colon = place.rfind(':');
+  if (colon == std::string::npos) {
+    why = "allowed is ADDRESS:PORT";
+    return Descriptor();
+  }
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int failed = ::getaddrinfo(place.substr(0, colon).c_str(), place.substr(colon + 1).c_str(),
+                                   &hints, &found);
+  if (failed != 0) {
+    why = ::gai_strerror(failed);
+    return Descriptor();
+  }
+  const UniqueHandle<AddressListTraits> list(found);
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    if (Descriptor socket = connected(*address)) return socket;
+    why = std::strerror(errno);
+  }
+  return Descriptor();
+}
+
+}  // namespace
+
+std::unique_ptr<SupervisorLink> SupervisorLink::from_environment(int rank, int size) {
+  const char* const address = std::getenv(kAddress);
+  if (address == nullptr) return nullptr;
+  std::string why;
+  Descriptor socket = connected_to(address, why);
+  if (!socket) {
+    log::warn("rank {}: can't reach the supervisor at {}: {}", rank, address, why);
+    return nullptr;
+  }
+  const char* const key = std::getenv(kKey);
+  return std::unique_ptr<SupervisorLink>(new SupervisorLink(
+      std::move(socket), fmt::format("hello {} {} {} {} {}", key == nullptr ? "-" : key, rank, size,
+                                     host_name(), ::getpid())));
+}
+
+SupervisorLink::SupervisorLink(Descriptor socket, const std::string& hello)
+    : socket_(std::move(socket)) {
+  send(hello);
+  thread_ = std::thread([this] { beat(); });
+}
+
+SupervisorLink::~SupervisorLink() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  ended_.notify_one();
+  thread_.join();
+}
+
+void SupervisorLink::epoch_done(int epoch) {
+  const std::lock_guard lock(mutex_);
+  send(fmt::format("epoch {}", epoch));
+}
+
+void SupervisorLink::say_goodbye() {
+  const std::lock_guard lock(mutex_);
+  send("bye");
+}
+
+// Never waits: a supervisor that reads nothing for long is none.
+void SupervisorLink::send(const std::string& line) {
+  if (!socket_) return;
+  const std::string bytes = line + "\n";
+  const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (sent == static_cast<ssize_t>(bytes.size())) return;
+  socket_.reset();
+  log::warn("the supervisor can't be reached any more; the run goes on without it");
+}
+
+void SupervisorLink::beat() {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, kPause, [this] { return ends_; })) send("beat");
+}
+
+}  // namespace atl

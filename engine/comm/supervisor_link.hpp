@@ -1,0 +1,49 @@
+// What a rank tells the supervisor that has started its job (`atoll launch`, docs/launch.md): that
+// it lives, and which epochs are done.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/descriptor.hpp"
+
+namespace atl {
+
+// Lines of text over TCP, each ended by a line feed:
+//   hello KEY RANK SIZE HOST PROCESS   first
+//   beat                               every second, from a thread of its own
+//   epoch K                            when epoch K is done
+//   bye                                before an orderly end
+// A supervisor that goes away is no reason to stop: then nothing is told.
+class SupervisorLink {
+ public:
+  // Where the environment names the supervisor, "ADDRESS:PORT".
+  static constexpr const char* kAddress = "ATOLL_SUPERVISOR";
+  // What it knows its own ranks by.
+  static constexpr const char* kKey = "ATOLL_SUPERVISOR_KEY";
+
+  // Null if the environment names none, or it can't be reached: a warning.
+  static std::unique_ptr<SupervisorLink> from_environment(int rank, int size);
+  ~SupervisorLink();
+  SupervisorLink(const SupervisorLink&) = delete;
+  SupervisorLink& operator=(const SupervisorLink&) = delete;
+
+  void epoch_done(int epoch);
+  void say_goodbye();
+
+ private:
+  explicit SupervisorLink(Descriptor socket, const std::string& hello);
+  void send(const std::string& line);  // under mutex_
+  void beat();
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  Descriptor socket_;  // none once the supervisor has gone
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace atl
