@@ -140,7 +140,7 @@ Snapshots::Slots Snapshots::slots(const std::string& name) const {
 
 void Snapshots::find() {
   HeldEpochs mine;
-  for (std::size_t s = 0; s < 2; ++s) {
+  for (std::size_t s = 0; s < 2 && is_trusted(); ++s) {
     if (first_on_host_) mine.state[s] = state_[s].epoch = read_snapshot(state_[s].path).epoch;
     mine.exchange[s] = exchange_[s].epoch = read_snapshot(exchange_[s].path).epoch;
   }
@@ -183,16 +183,20 @@ std::string Snapshots::read_exchange() const {
   return {};
 }
 
+// Whether nobody else can have written there; else errno says why.
+bool Snapshots::is_trusted() const {
+  struct stat status {};
+  if (::lstat(folder_.c_str(), &status) != 0) return false;
+  const bool trusted =
+      S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0;
+  if (!trusted) errno = EPERM;
+  return trusted;
+}
+
 bool Snapshots::make_folder() {
   if (folder_made_) return true;
-  struct stat status {};
   if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) return false;
-  if (::lstat(folder_.c_str(), &status) != 0) return false;
-  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || (status.st_mode & 077) != 0) {
-    errno = EPERM;
-    return false;
-  }
-  return folder_made_ = true;
+  return folder_made_ = is_trusted();
 }
 
 void Snapshots::keep(int epoch, const std::string& state, const std::string& exchange) {

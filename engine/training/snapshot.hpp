@@ -79,6 +79,7 @@ class Snapshots {
   Slots slots(const std::string& name) const;
   // The slot to write next: never the newest one.
   static Slot& oldest(Slots& slots) { return slots[slots[0].epoch <= slots[1].epoch ? 0 : 1]; }
+  bool is_trusted() const;
   bool make_folder();
   void write(Slots& slots, int epoch, const std::string& content);
   void warn(int epoch, const std::string& reason);

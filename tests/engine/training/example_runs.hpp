@@ -38,6 +38,27 @@ inline TrainOptions small_options() {
   return options;
 }
 
+// As an earlier run would have measured two ranks with a slow link from rank 1 to rank 0.
+inline Json slow_calibration(int layers) {
+  Json exchange = {{"ranks", 2}, {"links", Json::array()}, {"channels", Json::array()}};
+  for (const int from : {0, 1}) {
+    exchange["links"].push_back({{"from", from},
+                                 {"to", 1 - from},
+                                 {"theta_s_per_byte", from == 0 ? 1e-8 : 1e-6},
+                                 {"gamma_s", 1e-4}});
+  }
+  for (int layer = 0; layer < layers; ++layer) {
+    for (const char* direction : {"forward", "backward"}) {
+      exchange["channels"].push_back({{"layer", layer},
+                                      {"direction", direction},
+                                      {"central_s", 1e-3},
+                                      {"slowdown_s", 1e-4},
+                                      {"quantize_s", 1e-4}});
+    }
+  }
+  return {{"exchange", exchange}};
+}
+
 struct RunResult {
   std::vector<double> losses;
   std::vector<std::int64_t> bytes;
