@@ -91,6 +91,7 @@ std::string to_safetensors(const SafetensorsFile& file) {
   for (std::size_t byte = 0; byte < 8; ++byte) {
     result[byte] = static_cast<char>(static_cast<std::uint64_t>(text.size()) >> (8 * byte));
   }
+  result.reserve(result.size() + text.size() + static_cast<std::size_t>(offset));
   result += text;
   for (const auto& [name, tensor] : file.tensors) {
     result.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());

@@ -127,10 +127,10 @@ Json to_json(const Metrics& metrics) {
   return json;
 }
 
-std::string to_bytes(const Checkpoint& checkpoint) {
-  SafetensorsFile file = checkpoint.state;
-  for (const auto& [name, tensor] : checkpoint.best.weights.tensors) {
-    file.tensors[kBestPrefix + name] = tensor;
+std::string to_bytes(Checkpoint checkpoint) {
+  SafetensorsFile file = std::move(checkpoint.state);
+  for (auto& [name, tensor] : checkpoint.best.weights.tensors) {
+    file.tensors[kBestPrefix + name] = std::move(tensor);
   }
   file.metadata[kMetadata] = describe(checkpoint).dump();
   return to_safetensors(file);

@@ -29,7 +29,7 @@ struct Checkpoint {
 };
 
 // The bytes of its file.
-std::string to_bytes(const Checkpoint& checkpoint);
+std::string to_bytes(Checkpoint checkpoint);
 
 // `run` is the run folder. Writes the checkpoint, then removes older ones of ours; other files stay
 // as they are. `may_write` is asked at the last moment and refuses by throwing. Throws
