@@ -219,11 +219,13 @@ class Run {
   void keep_snapshot(int epoch, const std::string& line) {
     Snapshots* const snapshots = folder_.snapshots();
     if (snapshots == nullptr) return;
+    const SteadyTime begin = steady_now();
     std::string state;
     if (snapshots->keeps_state()) {
       state = to_bytes({epoch, fingerprint_, trainer_.state(/*optimizer=*/true), best_, line});
     }
     snapshots->keep(epoch, state, trainer_.exchange().state());
+    snapshot_ms_.push_back(1e3 * seconds_since(begin));
   }
 
   // With checkpoints at all, one also stands at the end, from where more epochs may follow.
@@ -324,6 +326,7 @@ class Run {
     summary["wall_seconds"] =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     summary["layers"] = floats;
+    if (!snapshot_ms_.empty()) summary["snapshot_ms_median"] = median(snapshot_ms_);
     if (options_.exchange == "quantized") summary["bits"] = options_.message_bits.bits;
     if (!assignment_.is_null()) summary["mean_bits"] = assignment_.at("mean_bits");
     summary["peak_rss_mb"] =
@@ -404,7 +407,7 @@ class Run {
   int done_ = 0;
   double loss_ = 0;
   Json assignment_;  // how messages travel now; null with exact messages
-  std::vector<double> epoch_ms_, exposed_ms_, bytes_;
+  std::vector<double> epoch_ms_, exposed_ms_, bytes_, snapshot_ms_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
