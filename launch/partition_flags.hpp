@@ -71,7 +71,7 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
   command
       .add_option("--refine", flags.refine,
                   "Move nodes behind the cut while that saves halo rows: off, on, strong (more "
-                  "cuts, combined; about five times the time) or auto (on for auto, metis and "
+                  "cuts, combined; 5 to 6 times the time) or auto (on for auto, metis and "
                   "communities)")
       ->check(CLI::IsMember(refinements));
   command.add_option("--parts-file", flags.parts_file,
