@@ -1,5 +1,6 @@
 #include "base/text.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace atl {
@@ -71,6 +72,16 @@ std::string printable_lines(std::string_view text) { return escape(text, true); 
 void print_lines(std::string_view text) {
   const std::string safe = printable_lines(text);
   std::fwrite(safe.data(), 1, safe.size(), stdout);
+}
+
+std::vector<std::string> words_of(std::string_view line) {
+  std::vector<std::string> words;
+  while (!line.empty()) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    if (end > 0) words.emplace_back(line.substr(0, end));
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  return words;
 }
 
 }  // namespace atl

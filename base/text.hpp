@@ -9,6 +9,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace atl {
 
@@ -34,6 +35,9 @@ auto to_printable(const T& value) {
     return value;
   }
 }
+
+// The words of a line, which blanks separate.
+std::vector<std::string> words_of(std::string_view line);
 
 // fmt::print to standard output with every argument that is text made printable.
 template <typename... Args>

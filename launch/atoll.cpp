@@ -107,6 +107,7 @@ void declare(CLI::App& program) {
   add_partition_command(program);
   add_plan_command(program);
   add_train_command(program);
+  add_launch_command(program);
   add_predict_command(program);
   add_export_command(program);
   add_bench_command(program);

@@ -14,6 +14,7 @@ void add_info_command(CLI::App& app);
 void add_split_command(CLI::App& app);
 void add_partition_command(CLI::App& app);
 void add_train_command(CLI::App& app);
+void add_launch_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_predict_command(CLI::App& app);
 void add_program_command(CLI::App& app);

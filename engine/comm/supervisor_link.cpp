@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/error.hpp"
 #include "base/host.hpp"
 #include "base/log.hpp"
 
@@ -90,6 +91,16 @@ std::unique_ptr<SupervisorLink> SupervisorLink::from_environment(int rank, int s
   return std::unique_ptr<SupervisorLink>(new SupervisorLink(
       std::move(socket), fmt::format("hello {} {} {} {} {}", key == nullptr ? "-" : key, rank, size,
                                      host_name(), ::getpid())));
+}
+
+void SupervisorLink::send_once(const std::string& address, const std::string& line) {
+  std::string why;
+  const Descriptor socket = connected_to(address, why);
+  const std::string bytes = line + "\n";
+  if (socket && ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) {
+    why = std::strerror(errno);
+  }
+  if (!why.empty()) fail(ErrorKind::kCommunication, "{}: can't be reached: {}", address, why);
 }
 
 SupervisorLink::SupervisorLink(Descriptor socket, const std::string& hello)

@@ -27,6 +27,8 @@ class SupervisorLink {
 
   // Null if the environment names none, or it can't be reached: a warning.
   static std::unique_ptr<SupervisorLink> from_environment(int rank, int size);
+  // One line to the supervisor at `address`. Throws Error{kCommunication} if it can't be reached.
+  static void send_once(const std::string& address, const std::string& line);
   ~SupervisorLink();
   SupervisorLink(const SupervisorLink&) = delete;
   SupervisorLink& operator=(const SupervisorLink&) = delete;

@@ -31,7 +31,8 @@ constexpr const char* kConfigMark = "# Written by atoll train, checksum ";
 // What a run writes beside config.toml and checkpoints.
 constexpr std::array kOwnFiles = {kMetrics,           "summary.json", "model.safetensors",
                                   "calibration.json", "trace.json",   "trace-merged.json",
-                                  "dataflow.json",    kModelFileName, kSnapshots};
+                                  "dataflow.json",    kModelFileName, kSnapshots,
+                                  kEventsName};
 
 std::string sealed(const std::string& config) {
   return kConfigMark + to_hex(checksum(config)) + "\n" + config;

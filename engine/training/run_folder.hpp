@@ -18,6 +18,8 @@ namespace atl {
 
 // The copy of --model-file in a run folder, which RUN/config.toml names.
 inline constexpr const char* kModelFileName = "model.toml";
+// What happened to a run under `atoll launch`, a JSON object per line.
+inline constexpr const char* kEventsName = "events.jsonl";
 
 // `assignment` in metrics.jsonl (docs/quantization.md).
 Json to_json(const ExchangeReport& report);

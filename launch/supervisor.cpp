@@ -1,0 +1,307 @@
+#include "launch/supervisor.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/host.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "engine/comm/supervisor_link.hpp"
+#include "engine/training/run_folder.hpp"
+
+namespace atl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// Of a rank that found something that only its user can mend.
+const int kBadInput = Error(ErrorKind::kInput, "").exit_code();
+constexpr milliseconds kLook{50};
+// Within this a launcher ends by itself once a rank is lost.
+constexpr milliseconds kLauncherEnds{1500};
+// From the wish to end to the end by force.
+constexpr milliseconds kTerminates{2000};
+constexpr milliseconds kProbe{5000};
+
+double seconds_between(RankSigns::Clock::time_point from, RankSigns::Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+std::string now_text() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+}  // namespace
+
+int end_processes_of(const std::vector<std::string>& keys) {
+  int ended = 0;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", ignored)) {
+    const std::string name = entry.path().filename().string();
+    int process = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
+    if (error != std::errc() || end != name.data() + name.size() || process == ::getpid()) continue;
+    // Other users' can't be read.
+    std::ifstream file(entry.path() / "environ", std::ios::binary);
+    const std::string environment((std::istreambuf_iterator<char>(file)), {});
+    const bool ours = std::ranges::any_of(keys, [&](const std::string& key) {
+      return environment.find(fmt::format("{}={}", SupervisorLink::kKey, key)) != std::string::npos;
+    });
+    if (ours && ::kill(process, SIGKILL) == 0) ++ended;
+  }
+  return ended;
+}
+
+void answer_probe(const std::string& address, const std::string& key, const std::string& label) {
+  SupervisorLink::send_once(address, fmt::format("probe {} {}", key, label));
+}
+
+Supervisor::Supervisor(const SupervisedJob& job)
+    : job_(job),
+      port_(std::ranges::all_of(job.launcher.hosts,
+                                [this](const std::string& host) { return is_here(host); }) &&
+            job.spares.empty()),
+      policy_(job.restarts) {
+  const bool local = std::ranges::all_of(job.launcher.hosts,
+                                         [this](const std::string& host) { return is_here(host); });
+  const std::string found = local && job.spares.empty() ? "127.0.0.1" : host_name();
+  address_ = fmt::format("{}:{}", job.address.empty() ? found : job.address, port_.port());
+}
+
+bool Supervisor::is_here(const std::string& host) const {
+  return host == "localhost" || host == host_name();
+}
+
+int Supervisor::run() {
+  for (attempt_ = 1;; ++attempt_) {
+    switch (attempt(attempt_)) {
+      case End::kDone:
+        tell("done", fmt::format("done after epoch {}", epoch_),
+             {{"failures", policy_.failures()}});
+        return 0;
+      case End::kBadInput:
+        return kBadInput;
+      case End::kAsked:
+        return 128 + stop_request_.signal();
+      case End::kGivenUp:
+        return 1;
+      case End::kRegrown:
+        break;
+      case End::kFailed: {
+        const std::string why_not = any_started_ ? policy_.failed(epoch_) : "it could not start";
+        if (!why_not.empty()) {
+          tell("gave_up",
+               fmt::format("given up: {}; go on by hand with --resume behind train", why_not));
+          return 1;
+        }
+      }
+    }
+  }
+}
+
+Supervisor::End Supervisor::attempt(int number) {
+  const auto begin = Clock::now();
+  keys_.push_back(make_snapshot_id());
+  port_.begin(keys_.back());
+  choose_hosts();
+  const int ranks = static_cast<int>(hosts_.size()) * job_.launcher.ranks_per_host;
+  if (ranks < job_.min_ranks || ranks == 0) {
+    tell("gave_up", fmt::format("given up: hosts for {} ranks are left, and --min-ranks wants {}",
+                                ranks, job_.min_ranks));
+    return End::kGivenUp;
+  }
+  LauncherWords launcher = job_.launcher;
+  launcher.hosts = hosts_;
+  launcher.exported = {SupervisorLink::kAddress, SupervisorLink::kKey};
+  const std::vector<std::string> words = words_of_attempt(job_.words, number, job_.snapshot_every);
+  ChildProcess job(launcher_command(launcher, job_.program, words),
+                   {fmt::format("{}={}", SupervisorLink::kAddress, address_),
+                    fmt::format("{}={}", SupervisorLink::kKey, keys_.back())});
+  std::string why;
+  const End end = watch(job, why);
+  if (end == End::kFailed) {
+    failed_at_ = Clock::now();
+    stop(job);
+    tell("failed", why, {{"after_s", seconds_between(begin, Clock::now())}});
+  }
+  if (end == End::kRegrown) tell("regrown", "hosts are back: starting with them");
+  return end;
+}
+
+Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
+  const auto started = Clock::now();
+  bool faulty = false;
+  auto faulty_since = started;
+  bool asked = false;
+  bool told = false;
+  regrows_ = false;
+  while (true) {
+    port_.poll(kLook);
+    note_progress();
+    if (const auto code = job.exit_code()) return end_of(*code, why);
+    if (!told && !port_.ranks().empty() &&
+        std::ssize(port_.ranks()) == port_.ranks().front().size) {
+      told = any_started_ = true;
+      tell("started", fmt::format("{} ranks on {}", port_.ranks().size(), fmt::join(hosts_, ", ")));
+    }
+    if (stop_request_.signal() != 0 && !asked) {
+      asked = true;
+      job.signal(SIGUSR1);  // launchers hand it on and kill nobody
+    }
+    if (!asked && !regrows_ && wants_to_regrow()) {
+      regrows_ = true;
+      job.signal(SIGUSR1);
+    }
+    const std::string wrong = fault(started);
+    if (wrong.empty()) {
+      faulty = false;
+      continue;
+    }
+    why = wrong;
+    if (!faulty) faulty_since = Clock::now();
+    faulty = true;
+    if (Clock::now() - faulty_since > kLauncherEnds) return End::kFailed;
+  }
+}
+
+Supervisor::End Supervisor::end_of(int exit_code, std::string& why) const {
+  if (exit_code == 0) return End::kDone;
+  if (exit_code == kBadInput) return End::kBadInput;
+  const bool by_signal = exit_code == 128 + SIGUSR1;
+  if (by_signal && stop_request_.signal() != 0) return End::kAsked;
+  if (by_signal && regrows_) return End::kRegrown;
+  if (stop_request_.signal() != 0) return End::kAsked;
+  const std::string how = fmt::format("the job has ended with exit code {}", exit_code);
+  why = why.empty() ? how : fmt::format("{}; {}", why, how);
+  return End::kFailed;
+}
+
+std::string Supervisor::fault(Clock::time_point started) const {
+  const auto now = Clock::now();
+  for (const RankSigns& rank : port_.ranks()) {
+    if (rank.said_goodbye) continue;
+    if (!rank.connected) return fmt::format("rank {} on {} is gone", rank.rank, rank.host);
+    const double silent = seconds_between(rank.last_sign, now);
+    if (silent > job_.silence_seconds) {
+      return fmt::format("rank {} on {} has been silent for {:.1f} s", rank.rank, rank.host,
+                         silent);
+    }
+  }
+  const auto wanted = std::ssize(hosts_) * job_.launcher.ranks_per_host;
+  if (seconds_between(started, now) > job_.start_seconds && std::ssize(port_.ranks()) < wanted) {
+    return fmt::format("{} of {} ranks have started within {} s", port_.ranks().size(), wanted,
+                       job_.start_seconds);
+  }
+  return "";
+}
+
+void Supervisor::note_progress() {
+  for (const RankSigns& rank : port_.ranks()) {
+    if (rank.epoch == 0) continue;
+    if (failed_at_) {
+      tell("recovered",
+           fmt::format("epoch {} is done {:.1f} s after the failure was noticed", rank.epoch,
+                       seconds_between(*failed_at_, rank.last_sign)),
+           {{"seconds", seconds_between(*failed_at_, rank.last_sign)}});
+      failed_at_.reset();
+    }
+    epoch_ = std::max(epoch_, rank.epoch);
+  }
+}
+
+void Supervisor::stop(ChildProcess& job) {
+  const auto wait = [&](milliseconds most) {
+    const auto begin = Clock::now();
+    while (!job.exit_code() && Clock::now() - begin < most) port_.poll(kLook);
+  };
+  job.signal_group(SIGTERM);
+  wait(kTerminates);
+  job.signal_group(SIGKILL);
+  wait(kTerminates);
+}
+
+void Supervisor::choose_hosts() {
+  std::vector<std::string> all = job_.launcher.hosts;
+  all.insert(all.end(), job_.spares.begin(), job_.spares.end());
+  if (keys_.size() > 1) end_processes_of({keys_.begin(), keys_.end() - 1});
+  const std::vector<std::string> there = probed(all);
+  const std::vector<std::string> before = hosts_;
+  hosts_.clear();
+  for (const std::string& host : all) {
+    if (std::ssize(hosts_) == std::ssize(job_.launcher.hosts)) break;
+    if (std::ranges::find(there, host) != there.end()) hosts_.push_back(host);
+  }
+  for (const std::string& host : before.empty() ? job_.launcher.hosts : before) {
+    if (std::ranges::find(there, host) != there.end()) continue;
+    tell("lost", fmt::format("host {} can't be reached", host), {{"host", host}});
+  }
+}
+
+std::vector<std::string> Supervisor::probed(const std::vector<std::string>& hosts) {
+  std::vector<std::string> there;
+  std::vector<std::unique_ptr<ChildProcess>> probes;
+  for (const std::string& host : hosts) {
+    if (is_here(host)) {
+      there.push_back(host);
+      continue;
+    }
+    std::vector<std::string> words =
+        words_of(job_.launcher.rsh.empty() ? "ssh" : job_.launcher.rsh);
+    words.insert(words.end(), {host, job_.program, "launch-probe", address_, keys_.back(), host});
+    words.insert(words.end(), keys_.begin(), keys_.end() - 1);
+    probes.push_back(
+        std::make_unique<ChildProcess>(words, std::vector<std::string>(), /*quiet=*/true));
+  }
+  const auto begin = Clock::now();
+  while (port_.probes().size() < probes.size() && Clock::now() - begin < kProbe &&
+         stop_request_.signal() == 0) {
+    port_.poll(kLook);
+  }
+  there.insert(there.end(), port_.probes().begin(), port_.probes().end());
+  port_.forget_probes();
+  return there;
+}
+
+bool Supervisor::wants_to_regrow() {
+  if (job_.regrow_seconds <= 0 || hosts_.size() >= job_.launcher.hosts.size()) return false;
+  if (seconds_between(last_look_, Clock::now()) < job_.regrow_seconds) return false;
+  std::vector<std::string> away;
+  for (const auto* list : {&job_.launcher.hosts, &job_.spares}) {
+    for (const std::string& host : *list) {
+      if (std::ranges::find(hosts_, host) == hosts_.end()) away.push_back(host);
+    }
+  }
+  const bool back = !probed(away).empty();
+  last_look_ = Clock::now();
+  return back;
+}
+
+// A line for whoever watches, and one for RUN/events.jsonl once there is a run.
+void Supervisor::tell(const char* event, const std::string& text, Json more) {
+  log::info("launch: attempt {}: {}: {}", attempt_, event, text);
+  std::error_code ignored;
+  if (!fs::exists(job_.run_dir / "config.toml", ignored)) return;
+  Json line = {{"time", now_text()},  {"event", event},
+               {"attempt", attempt_}, {"epoch", epoch_},
+               {"hosts", hosts_},     {"ranks", std::ssize(hosts_) * job_.launcher.ranks_per_host},
+               {"text", text}};
+  line.update(more);
+  std::ofstream(job_.run_dir / kEventsName, std::ios::app) << line.dump() << "\n";
+}
+
+}  // namespace atl

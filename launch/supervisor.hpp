@@ -1,0 +1,82 @@
+// Starts a training on hosts, watches it from outside of MPI, and starts it again when a process, a
+// host or the launcher is lost (docs/launch.md).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/interrupt.hpp"
+#include "base/json.hpp"
+#include "launch/child_process.hpp"
+#include "launch/restart_policy.hpp"
+#include "launch/supervisor_port.hpp"
+
+namespace atl {
+
+struct SupervisedJob {
+  std::vector<std::string> words;  // of `atoll train`, "train" first
+  std::filesystem::path run_dir;
+  std::string program;              // path of this one
+  LauncherWords launcher;           // `hosts`: those that are wanted
+  std::vector<std::string> spares;  // hosts that take the place of lost ones
+  std::string address;              // where ranks reach this process; empty: found by itself
+  int restarts = 10;
+  int min_ranks = 1;
+  int snapshot_every = 1;
+  double silence_seconds = 5;  // after which a rank is taken for lost
+  double start_seconds = 120;  // until every rank has told that it is there
+  double regrow_seconds = 0;   // between looks for hosts that are back; 0: never
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(const SupervisedJob& job);
+
+  // Until the training is done or given up; its exit code.
+  int run();
+
+ private:
+  // How an attempt has ended.
+  enum class End { kDone, kBadInput, kGivenUp, kAsked, kRegrown, kFailed };
+  using Clock = RankSigns::Clock;
+
+  End attempt(int number);
+  // Watches the job until it ends; `why` becomes what is wrong if something is.
+  End watch(ChildProcess& job, std::string& why);
+  End end_of(int exit_code, std::string& why) const;
+  // What is wrong with the ranks; empty: nothing.
+  std::string fault(Clock::time_point started) const;
+  void note_progress();
+  void stop(ChildProcess& job);
+  // Ends what earlier attempts have left on hosts, and finds out which can take part.
+  void choose_hosts();
+  std::vector<std::string> probed(const std::vector<std::string>& hosts);
+  bool wants_to_regrow();
+  void tell(const char* event, const std::string& text, Json more = Json::object());
+  bool is_here(const std::string& host) const;
+
+  const SupervisedJob& job_;
+  SupervisorPort port_;
+  std::string address_;  // with the port
+  const StopRequest stop_request_;
+  RestartPolicy policy_;
+  std::vector<std::string> keys_;   // of all attempts, the newest last
+  std::vector<std::string> hosts_;  // of this attempt
+  int attempt_ = 0;
+  int epoch_ = 0;  // the last one that is done
+  bool any_started_ = false;
+  bool regrows_ = false;
+  Clock::time_point last_look_ = Clock::now();
+  // Of the last failure, until an epoch follows it.
+  std::optional<Clock::time_point> failed_at_;
+};
+
+// Ends the processes of this host that have one of `keys` in their environment, and were started by
+// this user. Returns how many.
+int end_processes_of(const std::vector<std::string>& keys);
+
+// Tells the supervisor at "ADDRESS:PORT" that this host can be reached: see SupervisorPort.
+void answer_probe(const std::string& address, const std::string& key, const std::string& label);
+
+}  // namespace atl

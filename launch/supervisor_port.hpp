@@ -1,0 +1,68 @@
+// Where ranks tell the supervisor that they live: the other end of engine/comm/supervisor_link.hpp.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/descriptor.hpp"
+
+namespace atl {
+
+// What is known of one rank of the job.
+struct RankSigns {
+  using Clock = std::chrono::steady_clock;
+
+  int rank = -1;
+  int size = 0;
+  std::string host;
+  int process = 0;
+  int epoch = 0;  // the last one that it has done in this attempt; 0: none
+  bool connected = true;
+  bool said_goodbye = false;
+  Clock::time_point last_sign = Clock::now();
+};
+
+// Takes in what one line says; false: it is none that a rank sends.
+bool take_line(std::string_view line, RankSigns& signs);
+
+class SupervisorPort {
+ public:
+  // Listens on a free port: of this machine alone, or of all its networks.
+  explicit SupervisorPort(bool local);
+
+  int port() const { return port_; }
+  // Forgets what was said; only who knows `key` is heard from now on.
+  void begin(const std::string& key);
+  // Waits for at most so long, and takes in what has come.
+  void poll(std::chrono::milliseconds most);
+
+  // Of this attempt, in the order in which they came.
+  const std::deque<RankSigns>& ranks() const { return ranks_; }
+  // The hosts whose probes have come ("probe KEY LABEL").
+  const std::vector<std::string>& probes() const { return probes_; }
+  void forget_probes() { probes_.clear(); }
+
+ private:
+  struct Peer {
+    Descriptor socket;
+    std::string text;           // of a line that has not ended yet
+    RankSigns* rank = nullptr;  // once it has said hello
+    bool gone = false;
+  };
+
+  void accept_peer();
+  void read(Peer& peer);
+  void take(Peer& peer, std::string_view line);
+
+  Descriptor listener_;
+  int port_ = 0;
+  std::string key_;
+  std::deque<Peer> peers_;
+  std::deque<RankSigns> ranks_;
+  std::vector<std::string> probes_;
+};
+
+}  // namespace atl
