@@ -294,14 +294,15 @@ bool Supervisor::wants_to_regrow() {
 // A line for whoever watches, and one for RUN/events.jsonl once there is a run.
 void Supervisor::tell(const char* event, const std::string& text, Json more) {
   log::info("launch: attempt {}: {}: {}", attempt_, event, text);
-  std::error_code ignored;
-  if (!fs::exists(job_.run_dir / "config.toml", ignored)) return;
   Json line = {{"time", now_text()},  {"event", event},
                {"attempt", attempt_}, {"epoch", epoch_},
                {"hosts", hosts_},     {"ranks", std::ssize(hosts_) * job_.launcher.ranks_per_host},
                {"text", text}};
   line.update(more);
-  std::ofstream(job_.run_dir / kEventsName, std::ios::app) << line.dump() << "\n";
+  story_ += line.dump() + "\n";
+  if (!is_there(job_.run_dir / "config.toml")) return;
+  std::ofstream(job_.run_dir / kEventsName, std::ios::app) << story_;
+  story_.clear();
 }
 
 }  // namespace atl

@@ -63,6 +63,7 @@ class Supervisor {
   RestartPolicy policy_;
   std::vector<std::string> keys_;   // of all attempts, the newest last
   std::vector<std::string> hosts_;  // of this attempt
+  std::string story_;  // lines for RUN/events.jsonl, until there is a run
   int attempt_ = 0;
   int epoch_ = 0;  // the last one that is done
   bool any_started_ = false;

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""`atoll launch`: runs that lose ranks end with the same model, what is wrong with the words is said
+before anything starts, and a run that can't succeed is given up."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import ATOLL, MPIEXEC, TIMEOUT, OneFolderTest, environment, run
+
+TRAINING = ["--hidden", "32", "--norm", "batch", "--dropout", "0.4", "--threads", "1",
+            "--eval-every", "5", "--checkpoint-every", "0"]
+
+
+def ranks_of(run_dir):
+    """Processes of the job that works in run_dir, by rank."""
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+            with open(f"/proc/{name}/environ", "rb") as file:
+                variables = file.read().split(b"\0")
+        except OSError:
+            continue
+        for variable in variables:
+            if variable.startswith(b"OMPI_COMM_WORLD_RANK=") and run_dir.encode() in words:
+                found[int(variable.split(b"=")[1])] = int(name)
+    return found
+
+
+class LaunchTest(OneFolderTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.folder = cls.place.name
+        cls.succeed("generate", "sbm", "--nodes", "20000", "--features", "32", "--out", "data")
+        cls.succeed("partition", "data", "--parts", "2")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.cleanup()
+
+    def launch(self, run_dir, epochs, *options):
+        return subprocess.Popen(
+            [os.path.abspath(ATOLL), "launch", "--ranks-per-host", "2",
+             "--mpirun", f"{MPIEXEC} --bind-to none", *options, "--",
+             "train", "data", "--run-dir", run_dir, "--epochs", str(epochs), *TRAINING],
+            cwd=self.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def epochs(self, run_dir):
+        try:
+            with open(self.path(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
+                return file.read().count("\n")
+        except OSError:
+            return 0
+
+    def wait_until(self, happened, job):
+        deadline = time.monotonic() + TIMEOUT
+        while not happened():
+            self.assertIsNone(job.poll(), "the job has ended too early")
+            self.assertLess(time.monotonic(), deadline, "nothing happened")
+            time.sleep(0.005)
+
+    def kill_rank(self, rank, run_dir, job):
+        self.wait_until(lambda: rank in ranks_of(run_dir), job)
+        os.kill(ranks_of(run_dir)[rank], signal.SIGKILL)
+
+    def events(self, run_dir):
+        with open(self.path(run_dir, "events.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def read(self, *names):
+        with open(self.path(*names), "rb") as file:
+            return file.read()
+
+    def test_ranks_that_are_killed_cost_an_epoch(self):
+        whole = run(["train", "data", "--run-dir", "whole", "--epochs", "60", *TRAINING],
+                    self.folder, ranks=2)
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        job = self.launch("cut", 60)
+        for rank, epoch in ((1, 8), (0, 30)):
+            self.wait_until(lambda epoch=epoch: self.epochs("cut") >= epoch, job)
+            self.kill_rank(rank, "cut", job)
+            # Until the attempt has ended, which the next kill is not meant for.
+            self.wait_until(lambda: rank not in ranks_of("cut"), job)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 0, output)
+        self.assertEqual(self.read("cut", "model.safetensors"),
+                         self.read("whole", "model.safetensors"))
+        self.assertEqual(self.epochs("cut"), 60)
+        events = self.events("cut")
+        self.assertEqual([event["event"] for event in events],
+                         ["started"] + 2 * ["failed", "started", "recovered"] + ["done"])
+        self.assertGreaterEqual(events[1]["epoch"], 7)
+        self.assertEqual(events[-1]["failures"], 2)
+        self.assertFalse([name for name in os.listdir("/dev/shm")
+                          if name == "atoll-" + json.loads(
+                              self.read("cut", "snapshots.json"))["id"]])
+
+    def test_a_rank_that_stands_still_and_a_launcher_that_is_killed(self):
+        job = self.launch("odd", 400, "--silence", "2")
+        self.wait_until(lambda: self.epochs("odd") >= 5 and len(ranks_of("odd")) == 2, job)
+        os.kill(ranks_of("odd")[1], signal.SIGSTOP)
+        stopped = ranks_of("odd")[1]
+        self.wait_until(lambda: ranks_of("odd").get(1, stopped) != stopped, job)
+        before = self.epochs("odd")
+        self.wait_until(lambda: self.epochs("odd") > before, job)
+        launchers = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True,
+                                   check=True).stdout.split()
+        self.assertEqual(len(launchers), 1)
+        os.kill(int(launchers[0]), signal.SIGKILL)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 0, output)
+        self.assertEqual(self.epochs("odd"), 400)
+        failed = [event["text"] for event in self.events("odd") if event["event"] == "failed"]
+        self.assertEqual(len(failed), 2, output)
+        self.assertIn("has been silent for", failed[0])
+
+    def test_a_signal_ends_the_run_in_good_order(self):
+        job = self.launch("stopped", 2000)
+        self.wait_until(lambda: self.epochs("stopped") >= 3, job)
+        job.send_signal(signal.SIGTERM)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 128 + signal.SIGTERM, output)
+        self.assertTrue(os.listdir(self.path("stopped", "checkpoint")))
+        self.assertEqual(ranks_of("stopped"), {})
+
+    def test_a_run_that_never_gets_on_is_given_up(self):
+        job = self.launch("hopeless", 2000, "--snapshot-every", "0")
+        for _ in range(3):
+            self.wait_until(lambda: ranks_of("hopeless").keys() == {0, 1}, job)
+            if not self.epochs("hopeless"):
+                self.wait_until(lambda: self.epochs("hopeless") >= 1, job)
+            self.kill_rank(1, "hopeless", job)
+            while job.poll() is None and 1 in ranks_of("hopeless"):
+                time.sleep(0.005)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 1, output)
+        self.assertIn("given up", output)
+        self.assertEqual(self.events("hopeless")[-1]["event"], "gave_up")
+
+    def test_a_supervisor_that_is_killed_takes_the_job_with_it(self):
+        job = self.launch("orphan", 2000)
+        self.wait_until(lambda: self.epochs("orphan") >= 2, job)
+        job.kill()
+        job.communicate(timeout=TIMEOUT)
+        deadline = time.monotonic() + TIMEOUT
+        while ranks_of("orphan"):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
+    def test_what_is_wrong_is_said_before_anything_starts(self):
+        for words, text in ((["partition", "data"], "allowed is train"),
+                            (["train", "data"], "needs --run-dir"),
+                            (["train", "data", "--run-dir", "none"], "needs --run-dir"),
+                            (["train", "data", "--run-dir", "r", "--hiden", "3"], "--hiden"),
+                            (["train", "data", "--run-dir", "r", "--hidden", "x"], "--hidden"),
+                            (["train", "data", "--run-dir", "r", "--transport", "local"],
+                             "--transport local")):
+            self.assertIn(text, self.refuse("launch", "--", *words))
+        self.assertIn("words", self.refuse("launch"))
+        self.assertIn("--mpirun", self.refuse("launch", "--mpirun", " ", "--", "train", "data",
+                                              "--run-dir", "r"))
+
+    def test_what_ranks_refuse_is_not_tried_again(self):
+        self.succeed("train", "data", "--run-dir", "there", "--epochs", "1")
+        job = self.launch("there", 5)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 2, output)
+        self.assertEqual(output.count("holds a run already"), 1, output)
+        self.assertNotIn("attempt 2", output)
+
+    def test_a_launcher_that_is_not_there(self):
+        result = run(["launch", "--mpirun", "no-such-launcher", "--", "train", "data", "--run-dir",
+                      "never"], self.folder)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("it could not start", result.stderr)
+        self.assertFalse(os.path.exists(self.path("never")))
+
+
+if __name__ == "__main__":
+    unittest.main()

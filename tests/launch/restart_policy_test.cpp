@@ -1,0 +1,113 @@
+// What `atoll launch` starts, when it gives up, and what it understands of what ranks say.
+#include "launch/restart_policy.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "launch/child_process.hpp"
+#include "launch/supervisor_port.hpp"
+
+namespace atl {
+namespace {
+
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+TEST(RestartPolicy, AllowsSoManyFailures) {
+  RestartPolicy policy(2);
+  EXPECT_EQ(policy.failed(3), "");
+  EXPECT_EQ(policy.failed(4), "");
+  EXPECT_THAT(policy.failed(5), HasSubstr("--restarts 2"));
+  EXPECT_EQ(policy.failures(), 3);
+}
+
+TEST(RestartPolicy, GivesUpWithoutProgress) {
+  RestartPolicy policy(100);
+  EXPECT_EQ(policy.failed(0), "");
+  EXPECT_EQ(policy.failed(0), "");
+  EXPECT_EQ(policy.failed(1), "") << "an epoch is done";
+  EXPECT_EQ(policy.failed(1), "");
+  EXPECT_THAT(policy.failed(1), HasSubstr("3 times in a row without an epoch"));
+}
+
+TEST(RestartPolicy, GoesOnFromTheSecondAttemptOn) {
+  const Words words = {"train", "data", "--overwrite", "--run-dir", "runs/a"};
+  EXPECT_EQ(words_of_attempt(words, 1, 1),
+            (Words{"train", "data", "--overwrite", "--run-dir", "runs/a", "--snapshot-every=1"}));
+  EXPECT_EQ(words_of_attempt(words, 2, 0),
+            (Words{"train", "data", "--run-dir", "runs/a", "--resume", "--take-over"}));
+  const Words own = {"train", "--resume", "--snapshot-every=5"};
+  EXPECT_EQ(words_of_attempt(own, 3, 1),
+            (Words{"train", "--resume", "--snapshot-every=5", "--take-over"}));
+}
+
+TEST(RestartPolicy, StartsRanksOnEveryHost) {
+  LauncherWords launcher;
+  launcher.mpirun = {"mpirun", "--mca", "btl", "tcp,self"};
+  launcher.hosts = {"a", "b"};
+  launcher.ranks_per_host = 2;
+  launcher.exported = {"KEY"};
+  EXPECT_EQ(launcher_command(launcher, "/bin/atoll", {"train", "data"}),
+            (Words{"mpirun", "--mca", "btl", "tcp,self", "--host", "a:2,b:2", "-n", "4", "-x",
+                   "KEY", "/bin/atoll", "train", "data"}));
+  launcher.rsh = "agent --name x";
+  const Words command = launcher_command(launcher, "/bin/atoll", {"train"});
+  const auto agent = std::ranges::find(command, "plm_rsh_agent");
+  ASSERT_NE(agent, command.end());
+  EXPECT_EQ(*(agent + 1), "agent --name x");
+}
+
+TEST(SupervisorPort, UnderstandsRanks) {
+  RankSigns signs;
+  EXPECT_TRUE(take_line("hello key 1 4 host-a 4711", signs));
+  EXPECT_EQ(signs.rank, 1);
+  EXPECT_EQ(signs.size, 4);
+  EXPECT_EQ(signs.host, "host-a");
+  EXPECT_EQ(signs.process, 4711);
+  EXPECT_TRUE(take_line("beat", signs));
+  EXPECT_TRUE(take_line("epoch 17", signs));
+  EXPECT_EQ(signs.epoch, 17);
+  EXPECT_FALSE(signs.said_goodbye);
+  EXPECT_TRUE(take_line("bye", signs));
+  EXPECT_TRUE(signs.said_goodbye);
+}
+
+TEST(SupervisorPort, PassesOverWhatNoRankSays) {
+  for (const char* line :
+       {"", " ", "beat beat", "epoch", "epoch x", "epoch -1", "epoch 99999999999",
+        "hello key 4 4 a 1", "hello key 1 4 a", "hello key x 4 a 1", "bye 1", "GET / HTTP/1.1"}) {
+    RankSigns signs;
+    EXPECT_FALSE(take_line(line, signs)) << line;
+    EXPECT_EQ(signs.rank, -1);
+    EXPECT_EQ(signs.epoch, 0);
+  }
+}
+
+TEST(ChildProcess, EndsWithTheCodeOfItsProgram) {
+  const auto code_of = [](const Words& words, const Words& environment = {}) {
+    ChildProcess child(words, environment, /*quiet=*/true);
+    while (!child.exit_code()) {
+    }
+    return *child.exit_code();
+  };
+  EXPECT_EQ(code_of({"true"}), 0);
+  EXPECT_EQ(code_of({"sh", "-c", "exit 3"}), 3);
+  EXPECT_EQ(code_of({"sh", "-c", "kill -9 $$"}), 137);
+  EXPECT_EQ(code_of({"no such program"}), 127);
+  EXPECT_EQ(code_of({"sh", "-c", "test \"$ATOLL_TEST\" = 5"}, {"ATOLL_TEST=5"}), 0);
+}
+
+TEST(ChildProcess, TakesItsGroupWithIt) {
+  ChildProcess child({"sh", "-c", "sleep 100 & wait"}, {}, /*quiet=*/true);
+  EXPECT_FALSE(child.exit_code());
+  child.signal_group(SIGKILL);
+  while (!child.exit_code()) {
+  }
+  EXPECT_EQ(*child.exit_code(), 137);
+}
+
+}  // namespace
+}  // namespace atl
