@@ -153,6 +153,7 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
   while (true) {
     port_.poll(kLook);
     note_progress();
+    write_story();
     if (const auto code = job.exit_code()) return end_of(*code, why);
     if (!told && !port_.ranks().empty() &&
         std::ssize(port_.ranks()) == port_.ranks().front().size) {
@@ -300,7 +301,11 @@ void Supervisor::tell(const char* event, const std::string& text, Json more) {
                {"text", text}};
   line.update(more);
   story_ += line.dump() + "\n";
-  if (!is_there(job_.run_dir / "config.toml")) return;
+  write_story();
+}
+
+void Supervisor::write_story() {
+  if (story_.empty() || !is_there(job_.run_dir / "config.toml")) return;
   std::ofstream(job_.run_dir / kEventsName, std::ios::app) << story_;
   story_.clear();
 }

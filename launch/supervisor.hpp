@@ -53,6 +53,7 @@ class Supervisor {
   void choose_hosts();
   std::vector<std::string> probed(const std::vector<std::string>& hosts);
   bool wants_to_regrow();
+  void write_story();
   void tell(const char* event, const std::string& text, Json more = Json::object());
   bool is_here(const std::string& host) const;
 
@@ -63,7 +64,7 @@ class Supervisor {
   RestartPolicy policy_;
   std::vector<std::string> keys_;   // of all attempts, the newest last
   std::vector<std::string> hosts_;  // of this attempt
-  std::string story_;  // lines for RUN/events.jsonl, until there is a run
+  std::string story_;               // lines for RUN/events.jsonl, until there is a run
   int attempt_ = 0;
   int epoch_ = 0;  // the last one that is done
   bool any_started_ = false;

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import ATOLL, MPIEXEC, TIMEOUT, OneFolderTest, environment, run
 
 TRAINING = ["--hidden", "32", "--norm", "batch", "--dropout", "0.4", "--threads", "1",
-            "--eval-every", "5", "--checkpoint-every", "0"]
+            "--eval-every", "5", "--checkpoint-every", "0", "--snapshot-dir", "memory"]
 
 
 def ranks_of(run_dir):
@@ -41,6 +41,7 @@ class LaunchTest(OneFolderTest):
         cls.place = tempfile.TemporaryDirectory()
         cls.folder = cls.place.name
         cls.succeed("generate", "sbm", "--nodes", "20000", "--features", "32", "--out", "data")
+        os.mkdir(os.path.join(cls.folder, "memory"))
         cls.succeed("partition", "data", "--parts", "2")
 
     @classmethod
@@ -104,9 +105,8 @@ class LaunchTest(OneFolderTest):
                          ["started"] + 2 * ["failed", "started", "recovered"] + ["done"])
         self.assertGreaterEqual(events[1]["epoch"], 7)
         self.assertEqual(events[-1]["failures"], 2)
-        self.assertFalse([name for name in os.listdir("/dev/shm")
-                          if name == "atoll-" + json.loads(
-                              self.read("cut", "snapshots.json"))["id"]])
+        identity = json.loads(self.read("cut", "snapshots.json"))["id"]
+        self.assertNotIn("atoll-" + identity, os.listdir(self.path("memory")))
 
     def test_a_rank_that_stands_still_and_a_launcher_that_is_killed(self):
         job = self.launch("odd", 400, "--silence", "2")
