@@ -34,9 +34,11 @@ const int kBadInput = Error(ErrorKind::kInput, "").exit_code();
 constexpr milliseconds kLook{50};
 // Within this a launcher ends by itself once a rank is lost.
 constexpr milliseconds kLauncherEnds{1500};
-// From the wish to end to the end by force.
-constexpr milliseconds kTerminates{2000};
+// From the wish to end to the end by force. A job that has failed can end nothing in good order.
+constexpr milliseconds kTerminates{1000};
+// For the first host that answers, and then for each next one: they start at the same time.
 constexpr milliseconds kProbe{5000};
+constexpr milliseconds kNextProbe{2000};
 
 double seconds_between(RankSigns::Clock::time_point from, RankSigns::Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -268,10 +270,12 @@ std::vector<std::string> Supervisor::probed(const std::vector<std::string>& host
     probes.push_back(
         std::make_unique<ChildProcess>(words, std::vector<std::string>(), /*quiet=*/true));
   }
-  const auto begin = Clock::now();
-  while (port_.probes().size() < probes.size() && Clock::now() - begin < kProbe &&
-         stop_request_.signal() == 0) {
+  auto until = Clock::now() + kProbe;
+  std::size_t answered = 0;
+  while (answered < probes.size() && Clock::now() < until && stop_request_.signal() == 0) {
     port_.poll(kLook);
+    if (port_.probes().size() > answered) until = Clock::now() + kNextProbe;
+    answered = port_.probes().size();
   }
   there.insert(there.end(), port_.probes().begin(), port_.probes().end());
   port_.forget_probes();

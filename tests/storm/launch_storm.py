@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Failures of a training under `atoll launch` on an emulated cluster: a rank, the launcher or a
+host's daemon is killed or stopped, again and again, and once all is done the model is compared with
+that of a run that nothing happened to. Prints what each failure cost: seconds from it to the end of
+the first epoch that had not been done, less the time of an epoch. As root, like the cluster.
+
+    tests/storm/launch_storm.py --program build/atoll --dataset data/arxiv --failures 20"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CLUSTER = os.path.join(HERE, "..", "..", "launch", "tools", "emulated-cluster")
+NAME = "storm"
+NET = "10.79.0"
+TRAINING = ["--model", "gcn", "--norm", "batch", "--dropout", "0.5", "--threads", "1",
+            "--eval-every", "10", "--checkpoint-every", "0"]
+KINDS = ["rank killed", "launcher killed", "daemon killed", "rank stopped"]
+
+
+def environment():
+    return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def on_head(words):
+    """The command that runs words on the host without ranks."""
+    return [CLUSTER, "agent", "--name", NAME, f"{NET}.1", " ".join(f"'{word}'" for word in words)]
+
+
+def mpirun_options():
+    return (f"--mca routed direct --mca oob_tcp_if_include {NET}.0/24 --mca pml ob1 --mca btl tcp,self "
+            f"--mca btl_tcp_if_include {NET}.0/24 --mca btl_base_warn_component_unused 0")
+
+
+def launch(options, run_dir):
+    hosts = ",".join(f"{NET}.{2 + host}" for host in range(options.hosts))
+    return [options.program, "launch", "--rsh", f"{CLUSTER} agent --name {NAME}", "--hosts", hosts,
+            "--address", f"{NET}.1", "--restarts", "1000", "--silence", "3",
+            "--mpirun", f"mpirun --bind-to none {mpirun_options()}", "--",
+            "train", options.dataset, *TRAINING, "--hidden", str(options.hidden),
+            "--epochs", str(options.epochs), "--run-dir", run_dir, *options.train]
+
+
+def processes(run_dir):
+    """Ranks by number, launcher and daemons of the job that works in run_dir."""
+    ranks, launchers, daemons = {}, [], []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").split("\0")
+            with open(f"/proc/{name}/environ", "rb") as file:
+                variables = file.read().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        program = os.path.basename(words[0])
+        if program == "orted" and any(NAME in word or NET in word for word in words):
+            daemons.append(int(name))
+        if run_dir not in words:
+            continue
+        if program == "mpirun":
+            launchers.append(int(name))
+        for variable in variables:
+            if variable.startswith("OMPI_COMM_WORLD_RANK=") and program == "atoll":
+                ranks[int(variable.split("=")[1])] = int(name)
+    return ranks, launchers, daemons
+
+
+def epochs_of(run_dir):
+    try:
+        with open(os.path.join(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
+            return file.read().count("\n")
+    except OSError:
+        return 0
+
+
+def wait_for(job, run_dir, event, count, begin, most):
+    """Seconds since begin when the supervisor has told of `count` such events; None: it did not
+    within `most`, or has ended."""
+    while job.poll() is None and time.monotonic() - begin < most:
+        try:
+            with open(os.path.join(run_dir, "events.jsonl"), encoding="utf-8") as file:
+                if sum(json.loads(line)["event"] == event for line in file) >= count:
+                    return time.monotonic() - begin
+        except OSError:
+            pass
+        time.sleep(0.02)
+    return None
+
+
+def strike(kind, run_dir, draws):
+    """Does it; False if what it is for is not there just now."""
+    ranks, launchers, daemons = processes(run_dir)
+    among = {"rank killed": list(ranks.values()), "rank stopped": list(ranks.values()),
+             "launcher killed": launchers, "daemon killed": daemons}[kind]
+    if not among:
+        return False
+    how = signal.SIGSTOP if kind == "rank stopped" else signal.SIGKILL
+    try:
+        os.kill(draws.choice(sorted(among)), how)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def disturbed(options, run_dir, draws):
+    """Runs under failures; what each has cost, and the job's exit code."""
+    log = open(run_dir + ".log", "w", encoding="utf-8")
+    job = subprocess.Popen(on_head(launch(options, run_dir)), stdout=log, stderr=log,
+                           env=environment())
+    costs = []
+    failures = 0
+    next_epoch = 4
+    while job.poll() is None and len(costs) < options.failures:
+        if epochs_of(run_dir) < next_epoch:
+            time.sleep(0.02)
+            continue
+        time.sleep(draws.random() * options.pause)
+        kind = KINDS[len(costs) % len(KINDS)]
+        if not strike(kind, run_dir, draws):
+            continue
+        begin = time.monotonic()
+        seconds = wait_for(job, run_dir, "failed", failures + 1, begin, 20)
+        if seconds is None:  # it has been survived without a new start
+            costs.append((kind, 0))
+        else:
+            failures += 1
+            noticed = seconds
+            seconds = wait_for(job, run_dir, "recovered", failures, begin, 120)
+            if seconds is None:
+                print(f"{kind}: nothing followed within 120 s", flush=True)
+                job.terminate()
+                break
+            costs.append((kind, seconds - options.epoch_s))
+            print(f"{len(costs):3}  {kind:16} {costs[-1][1]:5.1f} s, {noticed:.1f} of them until the "
+                  "job had ended", flush=True)
+        next_epoch = epochs_of(run_dir) + 2
+    return costs, job.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="build/atoll")
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--hosts", type=int, default=4)
+    parser.add_argument("--rate", default="1gbit", help="of each host's card")
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=200)
+    parser.add_argument("--failures", type=int, default=20)
+    parser.add_argument("--pause", type=float, default=2.0, help="most seconds before a failure")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("train", nargs="*", help="more options of train, behind --")
+    options = parser.parse_args()
+    options.program = os.path.abspath(options.program)
+    options.dataset = os.path.abspath(options.dataset)
+    place = tempfile.mkdtemp(prefix="atoll-launch-storm-")
+    whole, cut = os.path.join(place, "whole"), os.path.join(place, "cut")
+    subprocess.run([CLUSTER, "up", str(options.hosts + 1), "--name", NAME, "--net", f"{NET}.0/24",
+                    "--rate", options.rate, "--replace"], check=True)
+    try:
+        subprocess.run(on_head(launch(options, whole)), check=True, env=environment(),
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(os.path.join(whole, "summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        options.epoch_s = summary["epoch_ms_median"] / 1e3
+        print(f"an epoch takes {options.epoch_s:.3f} s, a snapshot "
+              f"{summary['snapshot_ms_median']:.2f} ms")
+        costs, code = disturbed(options, cut, random.Random(options.seed))
+        models = []
+        for run_dir in (whole, cut):
+            with open(os.path.join(run_dir, "model.safetensors"), "rb") as file:
+                models.append(file.read())
+    finally:
+        subprocess.run([CLUSTER, "down", "--name", NAME], check=True)
+    seconds = [cost for _, cost in costs]
+    for kind in KINDS:
+        of_kind = [cost for name, cost in costs if name == kind]
+        if of_kind:
+            print(f"{kind}: {len(of_kind)}, median {statistics.median(of_kind):.1f} s, "
+                  f"worst {max(of_kind):.1f} s")
+    print(f"all: {len(seconds)}, median {statistics.median(seconds):.1f} s, "
+          f"worst {max(seconds):.1f} s; exit code {code}; "
+          f"{epochs_of(cut)} of {options.epochs} epochs; models "
+          f"{'are the same' if models[0] == models[1] else 'DIFFER'}")
+    good = code == 0 and models[0] == models[1] and len(costs) == options.failures
+    if good:
+        shutil.rmtree(place)
+    else:
+        print(f"kept: {place}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
