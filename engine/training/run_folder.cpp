@@ -286,6 +286,7 @@ void RunFolder::append(const std::string& line) {
   const fs::path file = path_ / kMetrics;
   struct stat status {};
   if (::fstat(::fileno(metrics_), &status) != 0 || status.st_nlink == 0) {
+    require_held();  // it may have been taken over since
     fail_input("{}: was removed or replaced while the run went on", file.string());
   }
   if (std::fwrite(text.data(), 1, text.size(), metrics_) != text.size() ||
