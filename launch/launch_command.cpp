@@ -9,6 +9,7 @@
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
 #include "launch/supervisor.hpp"
+#include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {
@@ -19,8 +20,6 @@ struct LaunchArguments {
   std::string mpirun = "mpirun --bind-to none";
   std::string regrow_every;
 };
-
-constexpr const char* kEmptyRunDir = "none";
 
 // Reads the words behind -- as `atoll train` would, so that what is wrong with them is said before
 // anything is started, and finds the run folder.
@@ -48,7 +47,7 @@ std::filesystem::path check_training(const std::vector<std::string>& words) {
                 unknown.empty() ? error.what() : unknown);
   }
   const auto run_dir = train->get_option("--run-dir")->as<std::string>();
-  if (run_dir.empty() || run_dir == kEmptyRunDir) {
+  if (run_dir.empty() || run_dir == kNoRunDir) {
     fail_option(
         "launch: the training needs --run-dir FOLDER behind --, so that every attempt goes on with "
         "the same run");

@@ -11,7 +11,6 @@
 #include <ctime>
 #include <fstream>
 #include <memory>
-#include <thread>
 
 #include "base/error.hpp"
 #include "base/files.hpp"
@@ -44,6 +43,8 @@ double seconds_between(RankSigns::Clock::time_point from, RankSigns::Clock::time
   return std::chrono::duration<double>(to - from).count();
 }
 
+bool is_here(const std::string& host) { return host == "localhost" || host == host_name(); }
+
 std::string now_text() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
@@ -75,18 +76,11 @@ void answer_probe(const std::string& address, const std::string& key, const std:
 
 Supervisor::Supervisor(const SupervisedJob& job)
     : job_(job),
-      port_(std::ranges::all_of(job.launcher.hosts,
-                                [this](const std::string& host) { return is_here(host); }) &&
-            job.spares.empty()),
+      is_local_(job.spares.empty() && std::ranges::all_of(job.launcher.hosts, is_here)),
+      port_(is_local_),
       policy_(job.restarts) {
-  const bool local = std::ranges::all_of(job.launcher.hosts,
-                                         [this](const std::string& host) { return is_here(host); });
-  const std::string found = local && job.spares.empty() ? "127.0.0.1" : host_name();
+  const std::string found = is_local_ ? "127.0.0.1" : host_name();
   address_ = fmt::format("{}:{}", job.address.empty() ? found : job.address, port_.port());
-}
-
-bool Supervisor::is_here(const std::string& host) const {
-  return host == "localhost" || host == host_name();
 }
 
 int Supervisor::run() {
@@ -105,6 +99,7 @@ int Supervisor::run() {
       case End::kRegrown:
         break;
       case End::kFailed: {
+        if (const int signal = stop_request_.signal(); signal != 0) return 128 + signal;
         const std::string why_not = any_started_ ? policy_.failed(epoch_) : "it could not start";
         if (!why_not.empty()) {
           tell("gave_up",
@@ -119,7 +114,8 @@ int Supervisor::run() {
 Supervisor::End Supervisor::attempt(int number) {
   const auto begin = Clock::now();
   keys_.push_back(make_snapshot_id());
-  port_.begin(keys_.back());
+  probe_key_ = make_snapshot_id();
+  port_.begin(keys_.back(), probe_key_);
   choose_hosts();
   const int ranks = static_cast<int>(hosts_.size()) * job_.launcher.ranks_per_host;
   if (ranks < job_.min_ranks || ranks == 0) {
@@ -265,7 +261,7 @@ std::vector<std::string> Supervisor::probed(const std::vector<std::string>& host
     }
     std::vector<std::string> words =
         words_of(job_.launcher.rsh.empty() ? "ssh" : job_.launcher.rsh);
-    words.insert(words.end(), {host, job_.program, "launch-probe", address_, keys_.back(), host});
+    words.insert(words.end(), {host, job_.program, "launch-probe", address_, probe_key_, host});
     words.insert(words.end(), keys_.begin(), keys_.end() - 1);
     probes.push_back(
         std::make_unique<ChildProcess>(words, std::vector<std::string>(), /*quiet=*/true));

@@ -55,14 +55,16 @@ class Supervisor {
   bool wants_to_regrow();
   void write_story();
   void tell(const char* event, const std::string& text, Json more = Json::object());
-  bool is_here(const std::string& host) const;
 
   const SupervisedJob& job_;
+  bool is_local_;  // all hosts are this machine
   SupervisorPort port_;
   std::string address_;  // with the port
   const StopRequest stop_request_;
   RestartPolicy policy_;
-  std::vector<std::string> keys_;   // of all attempts, the newest last
+  std::vector<std::string> keys_;  // of all attempts, the newest last
+  // Another one for probes: words of a command can be read by all users of a host.
+  std::string probe_key_;
   std::vector<std::string> hosts_;  // of this attempt
   std::string story_;               // lines for RUN/events.jsonl, until there is a run
   int attempt_ = 0;

@@ -61,8 +61,9 @@ SupervisorPort::SupervisorPort(bool local) {
   port_ = ntohs(address.sin_port);
 }
 
-void SupervisorPort::begin(const std::string& key) {
+void SupervisorPort::begin(const std::string& key, const std::string& probe_key) {
   key_ = key;
+  probe_key_ = probe_key;
   peers_.clear();
   ranks_.clear();
   probes_.clear();
@@ -112,11 +113,11 @@ void SupervisorPort::take(Peer& peer, std::string_view line) {
   // Whoever does not know the key has come from elsewhere, or from an attempt before this one.
   const std::vector<std::string> words = words_of(line);
   RankSigns signs;
-  if (words.size() < 2 || words[1] != key_) {
-    peer.gone = true;
-  } else if (words[0] == "probe" && words.size() == 3) {
+  const bool is_probe = words.size() == 3 && words[0] == "probe" && words[1] == probe_key_;
+  const bool is_rank = words.size() == 6 && words[0] == "hello" && words[1] == key_;
+  if (is_probe) {
     probes_.push_back(words[2]);
-  } else if (words[0] == "hello" && take_line(line, signs)) {
+  } else if (is_rank && take_line(line, signs)) {
     peer.rank = &ranks_.emplace_back(signs);
   } else {
     peer.gone = true;

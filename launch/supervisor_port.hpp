@@ -34,8 +34,9 @@ class SupervisorPort {
   explicit SupervisorPort(bool local);
 
   int port() const { return port_; }
-  // Forgets what was said; only who knows `key` is heard from now on.
-  void begin(const std::string& key);
+  // Forgets what was said; only ranks that know `key` and probes that know `probe_key` are heard
+  // from now on.
+  void begin(const std::string& key, const std::string& probe_key);
   // Waits for at most so long, and takes in what has come.
   void poll(std::chrono::milliseconds most);
 
@@ -60,6 +61,7 @@ class SupervisorPort {
   Descriptor listener_;
   int port_ = 0;
   std::string key_;
+  std::string probe_key_;
   std::deque<Peer> peers_;
   std::deque<RankSigns> ranks_;
   std::vector<std::string> probes_;

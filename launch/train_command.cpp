@@ -78,8 +78,6 @@ struct TrainArguments {
   bool overwrite = false;
 };
 
-constexpr const char* kNoRunDir = "none";
-
 // A new folder runs/DATASET-MODEL-K with the least K that is free, also if others choose one now.
 std::filesystem::path make_new_run_dir(const std::filesystem::path& dataset,
                                        const std::string& model) {

@@ -10,6 +10,9 @@
 
 namespace atl {
 
+// What --run-dir says where nothing is to be kept.
+inline constexpr const char* kNoRunDir = "none";
+
 struct TrainFlags {
   std::string dataset;
   TrainOptions train;

@@ -43,13 +43,10 @@ Snapshot read_snapshot(const fs::path& path) {
     const std::string text = read_text(path);
     const std::size_t line = text.find('\n');
     int epoch = 0;
-    if (line == std::string::npos || std::sscanf(text.c_str(), "atoll snapshot %d", &epoch) != 1) {
-      return {};
-    }
-    // What a longer snapshot has left behind it does not count, and need not be cut off in time.
     std::uint64_t size = 0;
-    if (std::sscanf(text.c_str(), "atoll snapshot %*d %" SCNu64, &size) != 1) return {};
-    if (size > text.size() - line - 1) return {};
+    if (std::sscanf(text.c_str(), "atoll snapshot %d %" SCNu64, &epoch, &size) != 2) return {};
+    // What a longer snapshot has left behind it does not count, and need not be cut off in time.
+    if (line == std::string::npos || size > text.size() - line - 1) return {};
     Snapshot found{epoch, text.substr(line + 1, size)};
     const bool whole = text.compare(0, line + 1, header_of(epoch, found.content)) == 0;
     return whole ? found : Snapshot{};
@@ -63,7 +60,6 @@ Snapshot read_snapshot(const fs::path& path) {
 int overwrite(const fs::path& path, std::string_view header, std::string_view content) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return errno;
-  off_t at = 0;
   // The header comes last: until then the slot says that it holds something else.
   const auto put = [&](std::string_view bytes, off_t place) {
     while (!bytes.empty()) {
@@ -75,8 +71,7 @@ int overwrite(const fs::path& path, std::string_view header, std::string_view co
     }
     return 0;
   };
-  at = static_cast<off_t>(header.size());
-  if (const int error = put(content, at); error != 0) return error;
+  if (const int error = put(content, static_cast<off_t>(header.size())); error != 0) return error;
   return put(header, 0);
 }
 

@@ -58,9 +58,10 @@ class Snapshots {
   void find();
   // What find() has found.
   const std::optional<SnapshotChoice>& found() const { return found_; }
-  // The state of found(), on all ranks; `place` becomes its file's name. Collective.
+  // The state of found(), on all ranks; `place` becomes its file's name. Throws Error{kInput} on
+  // all of them if it is there no more. Collective.
   std::string read_state(std::string& place) const;
-  // This rank's state of the exchange; only where found()->exchange.
+  // This rank's state of the exchange, empty if it is there no more; only where found()->exchange.
   std::string read_exchange() const;
 
   // Keeps an epoch. `state`: of keeps_state() alone; `exchange`: empty if it has none. What can't

@@ -136,6 +136,15 @@ class LaunchTest(OneFolderTest):
         self.assertTrue(os.listdir(self.path("stopped", "checkpoint")))
         self.assertEqual(ranks_of("stopped"), {})
 
+    def test_a_signal_also_ends_a_run_that_stands_still(self):
+        job = self.launch("still", 2000, "--silence", "2")
+        self.wait_until(lambda: self.epochs("still") >= 3 and len(ranks_of("still")) == 2, job)
+        os.kill(ranks_of("still")[1], signal.SIGSTOP)
+        job.send_signal(signal.SIGTERM)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 128 + signal.SIGTERM, output)
+        self.assertNotIn("attempt 2", output)
+
     def test_a_run_that_never_gets_on_is_given_up(self):
         job = self.launch("hopeless", 2000, "--snapshot-every", "0")
         for _ in range(3):
