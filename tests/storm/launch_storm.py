@@ -69,7 +69,7 @@ def processes(run_dir):
         if program == "mpirun":
             launchers.append(int(name))
         for variable in variables:
-            if variable.startswith("OMPI_COMM_WORLD_RANK=") and program == "atoll":
+            if variable.startswith("OMPI_COMM_WORLD_RANK="):
                 ranks[int(variable.split("=")[1])] = int(name)
     return ranks, launchers, daemons
 
@@ -181,6 +181,10 @@ def main():
                 models.append(file.read())
     finally:
         subprocess.run([CLUSTER, "down", "--name", NAME], check=True)
+    if len(costs) < options.failures:
+        print(f"{len(costs)} of {options.failures} failures happened before the run ended, exit code "
+              f"{code}; use more --epochs, or see {place}")
+        return 1
     seconds = [cost for _, cost in costs]
     for kind in KINDS:
         of_kind = [cost for name, cost in costs if name == kind]
