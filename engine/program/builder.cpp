@@ -30,9 +30,8 @@ Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double in
 }
 
 Value Builder::append(Operation operation) {
-  const auto reads = reads_of(operation);
   trained_.push_back(operation.kind == OpKind::kParameter ||
-                     std::ranges::any_of(reads, [&](Value read) { return is_trained(read); }));
+                     any_read(operation, [&](Value read) { return is_trained(read); }));
   operation.scope = static_cast<int>(program_.scopes.size()) - 1;
   program_.operations.push_back(std::move(operation));
   return program_.size() - 1;

@@ -20,9 +20,8 @@ class Differentiation {
         gradients_(program.operations.size(), kNoValue) {
     for (Value v = 0; v < forward_size_; ++v) {
       const Operation& op = program_.at(v);
-      const auto reads = reads_of(op);
       trained_[index(v)] = op.kind == OpKind::kParameter ||
-                           std::ranges::any_of(reads, [&](Value r) { return trained_[index(r)]; });
+                           any_read(op, [&](Value read) { return trained_[index(read)]; });
     }
   }
 

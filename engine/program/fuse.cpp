@@ -32,25 +32,26 @@ class Fusion {
   }
 
   bool is_only_reader(Value reader, Value v) const {
-    return readers_[static_cast<std::size_t>(v)] == std::vector<Value>{reader} && !is_output(v);
+    const auto& readers = readers_[static_cast<std::size_t>(v)];
+    return readers.size() == 1 && readers.front() == reader && !is_output(v);
   }
 
   // The operation at `producer` happens at `v` instead, whose operation it replaces.
   void move_to(Value v, Value producer, Operation joined) {
     joined.scope = program_.at(v).scope;
-    for (const Value read : reads_of(program_.at(producer))) {
+    for_each_read(program_.at(producer), [&](Value read) {
       auto& list = readers_[static_cast<std::size_t>(read)];
       std::ranges::replace(list, producer, v);
       std::ranges::sort(list);
       list.erase(std::ranges::unique(list).begin(), list.end());
-    }
+    });
     program_.at(v) = std::move(joined);
     readers_[static_cast<std::size_t>(producer)].clear();
     removed_[static_cast<std::size_t>(producer)] = true;
   }
 
   void join_addition(Value v) {
-    const Operation add = program_.at(v);
+    const Operation& add = program_.at(v);
     if (add.inputs.size() < 2 || add.first_factor != 1 || add.second_factor != 1) return;
     const auto is_aggregate = [&](Value x) { return program_.at(x).kind == OpKind::kAggregate; };
     Value first = add.inputs[0];
@@ -60,33 +61,35 @@ class Fusion {
             : !add.ordered && first > joined) {
       std::swap(first, joined);
     }
-    Operation op = program_.at(joined);
+    const Operation& op = program_.at(joined);
     const bool joins = can_add(op.kind) && op.tail.absent() && op.added_to == kNoValue &&
                        op.scope == add.scope && !op.constant && first != joined &&
                        !program_.at(first).constant && is_only_reader(v, joined) &&
                        is_only_reader(v, first);
     if (!joins) return;
-    op.added_to = first;
-    move_to(v, joined, std::move(op));
+    Operation sum = op;
+    sum.added_to = first;
+    move_to(v, joined, std::move(sum));
   }
 
   void join_to_producer(Value v) {
-    const Operation after = program_.at(v);
+    const Operation& after = program_.at(v);
     const bool is_tail = after.kind == OpKind::kBias || after.kind == OpKind::kActivate ||
                          after.kind == OpKind::kNormalise;
     if (!is_tail) return;
     const Value producer = after.inputs[0];
-    Operation joined = program_.at(producer);
-    const bool has_tail = writes_with_tail(joined.kind) || joined.kind == OpKind::kBias ||
-                          joined.kind == OpKind::kNormalise;
+    const Operation& before = program_.at(producer);
+    const bool has_tail = writes_with_tail(before.kind) || before.kind == OpKind::kBias ||
+                          before.kind == OpKind::kNormalise;
     // A tail has its parts in the order norm, bias, activation.
     const bool in_order =
-        after.kind == OpKind::kActivate ? joined.tail.activation.absent() : joined.tail.absent();
+        after.kind == OpKind::kActivate ? before.tail.activation.absent() : before.tail.absent();
     // What a layer gives stays a value of its own, also where the next begins with a tail.
-    const bool in_scope = joined.scope == after.scope;
-    if (!has_tail || !in_order || !in_scope || joined.constant || !is_only_reader(v, producer)) {
+    const bool in_scope = before.scope == after.scope;
+    if (!has_tail || !in_order || !in_scope || before.constant || !is_only_reader(v, producer)) {
       return;
     }
+    Operation joined = before;
     if (after.kind == OpKind::kActivate) {
       joined.tail.activation = after.tail.activation;
     } else {
@@ -100,7 +103,7 @@ class Fusion {
 
   // Sums read the gradient of relu, with dropout or without, that nothing has summed before.
   void join_to_sums(Value v) {
-    const Operation sums = program_.at(v);
+    const Operation& sums = program_.at(v);
     if (sums.kind != OpKind::kBiasGradient && sums.kind != OpKind::kNormSums) return;
     const Value gradient = sums.inputs[0];
     const Operation& through = program_.at(gradient);
@@ -124,6 +127,7 @@ class Fusion {
   void remove_joined() {
     std::vector<Value> renamed(program_.operations.size(), kNoValue);
     std::vector<Operation> kept;
+    kept.reserve(program_.operations.size());
     for (std::size_t v = 0; v < program_.operations.size(); ++v) {
       if (removed_[v]) continue;
       renamed[v] = static_cast<Value>(kept.size());

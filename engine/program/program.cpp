@@ -117,18 +117,18 @@ std::int64_t weight_rows(const Program& program, const Operation& product) {
 
 std::vector<Value> reads_of(const Operation& operation) {
   std::vector<Value> reads;
-  Operation copy = operation;
-  for_each_read(copy, [&](Value& value) { reads.push_back(value); });
+  reads.reserve(8);
+  for_each_read(operation, [&](Value value) { reads.push_back(value); });
   return reads;
 }
 
 std::vector<std::vector<Value>> readers_of(const Program& program) {
   std::vector<std::vector<Value>> readers(program.operations.size());
   for (Value v = 0; v < program.size(); ++v) {
-    for (const Value read : reads_of(program.at(v))) {
+    for_each_read(program.at(v), [&](Value read) {
       auto& list = readers[static_cast<std::size_t>(read)];
       if (list.empty() || list.back() != v) list.push_back(v);
-    }
+    });
   }
   return readers;
 }

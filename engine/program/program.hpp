@@ -310,14 +310,22 @@ std::int64_t weight_rows(const Program& program, const Operation& product);
 
 // All values that an operation reads, whatever for.
 std::vector<Value> reads_of(const Operation& operation);
-// Calls `change` with a reference to each of them, the first input first.
-template <typename Change>
-void for_each_read(Operation& operation, const Change& change) {
-  for (Value& input : operation.inputs) change(input);
-  for (Value* value : {&operation.tail.statistics, &operation.tail.gamma, &operation.tail.bias,
-                       &operation.added_to, &operation.through, &operation.computed_input}) {
-    if (*value != kNoValue) change(*value);
+// Calls `visit` with a reference to each of them, the first input first, of an operation that may be
+// const.
+template <typename AnyOperation, typename Visit>
+void for_each_read(AnyOperation& operation, const Visit& visit) {
+  for (auto& input : operation.inputs) visit(input);
+  for (auto* value : {&operation.tail.statistics, &operation.tail.gamma, &operation.tail.bias,
+                      &operation.added_to, &operation.through, &operation.computed_input}) {
+    if (*value != kNoValue) visit(*value);
   }
+}
+// True if `holds` is true of one of them.
+template <typename Predicate>
+bool any_read(const Operation& operation, const Predicate& holds) {
+  bool any = false;
+  for_each_read(operation, [&](Value read) { any = any || holds(read); });
+  return any;
 }
 // Calls `change` with a reference to each value that the program itself names.
 template <typename Change>

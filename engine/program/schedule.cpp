@@ -100,11 +100,10 @@ class Scheduler {
 
   // True if v reads an aggregate of this segment, or what does.
   bool depends_on_messages(Value v) const {
-    for (const Value read : reads_of(program_.at(v))) {
-      if (std::ranges::find(segment_, read) == segment_.end()) continue;
-      if (program_.at(read).needs_messages() || depends_on_messages(read)) return true;
-    }
-    return false;
+    return any_read(program_.at(v), [&](Value read) {
+      return std::ranges::find(segment_, read) != segment_.end() &&
+             (program_.at(read).needs_messages() || depends_on_messages(read));
+    });
   }
 
   void end_segment() {
@@ -159,12 +158,11 @@ class Scheduler {
     std::vector<bool> overwritten(program_.operations.size(), false);
     for (auto v = before.rbegin(); v != before.rend(); ++v) {
       const Operation& op = program_.at(*v);
-      const std::vector<Value> reads = reads_of(op);
-      const bool reads_overwritten = std::ranges::any_of(
-          reads, [&](Value read) { return overwritten[static_cast<std::size_t>(read)]; });
+      const bool reads_overwritten =
+          any_read(op, [&](Value read) { return overwritten[static_cast<std::size_t>(read)]; });
       if (reads_overwritten) needed[static_cast<std::size_t>(*v)] = true;
       if (!needed[static_cast<std::size_t>(*v)]) continue;
-      for (const Value read : reads) needed[static_cast<std::size_t>(read)] = true;
+      for_each_read(op, [&](Value read) { needed[static_cast<std::size_t>(read)] = true; });
       if (op.added_to != kNoValue) overwritten[static_cast<std::size_t>(op.added_to)] = true;
       if (traits_of(op.kind).may_be_in) overwritten[static_cast<std::size_t>(op.inputs[0])] = true;
     }
