@@ -2,12 +2,12 @@
 """Times full-graph training epochs of DGL on a dataset folder, for comparison.
 
 Trains what pyg_epoch.py trains with DGL's GraphConv and SAGEConv on a graph with 32-bit ids whose
-CSR and CSC are made beforehand. Prints one JSON object. Needs torch and dgl.
+CSR and CSC are made beforehand, or a module of `atoll export` on DGL's layers. Prints one JSON object. Needs torch and dgl.
 """
 
 import os
 
-from peer_options import make_parser, read_options
+from peer_options import add_exported, make_parser, read_options
 
 
 def arguments():
@@ -16,6 +16,7 @@ def arguments():
     parser.add_argument("--normalization", choices=["layer", "edges"], default="layer",
                         help="of gcn: two products with degrees in the layer, or one weight per "
                              "edge made beforehand")
+    add_exported(parser)
     return read_options(parser, ["numpy", "torch", "dgl"])
 
 
@@ -43,10 +44,17 @@ def main():
     options = arguments()
     import dgl
     import torch
-    from peer_training import Task, train_and_report
+    from peer_training import Task, exported_model, train_and_report
 
     task = Task(options)
-    train_and_report(options, task, build_model(options, task),
+    if options.exported:
+        import dgl_as_pyg
+
+        dgl_as_pyg.install()
+        model = exported_model(options, task, task.edge_index())
+    else:
+        model = build_model(options, task)
+    train_and_report(options, task, model,
                      f"DGL {dgl.__version__}, torch {torch.__version__}",
                      {"adjacency": "csc and csr"})
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""`atoll export --to pyg` and `atoll train --init` beside PyTorch Geometric: exported models give
-there the logits that `atoll predict` writes, and what PyTorch has trained further gives here the
-logits of PyTorch. Exits with 77 (skipped) where a package is missing."""
+"""`atoll export --to pyg` and `atoll train --init` beside PyTorch Geometric, or, where only DGL is
+installed, beside DGL's layers under PyG's names (dgl_as_pyg.py), for the models that it has:
+exported models give there the logits that `atoll predict` writes, and what PyTorch has trained
+further gives here the logits of PyTorch. Exits with 77 (skipped) where a package is missing."""
 
 import importlib.util
 import json
@@ -14,7 +15,9 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "launch"))
 SKIPPED = 77
-for package in ("numpy", "torch", "torch_geometric", "safetensors"):
+ON_DGL = (importlib.util.find_spec("torch_geometric") is None and
+          importlib.util.find_spec("dgl") is not None)
+for package in ("numpy", "torch", "safetensors", *(() if ON_DGL else ("torch_geometric",))):
     if importlib.util.find_spec(package) is None:
         print(f"SKIPPED: models exchanged with PyTorch Geometric ({package} is not installed)")
         sys.exit(SKIPPED)
@@ -23,6 +26,13 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from cli_support import run
+
+if ON_DGL:
+    os.environ.setdefault("DGLBACKEND", "pytorch")
+    sys.path.insert(0, str(HERE))
+    import dgl_as_pyg
+
+    dgl_as_pyg.install()
 
 NODES, FEATURES, CLASSES = 40, 6, 4
 BOUND = 1e-4  # of the largest logit
@@ -132,8 +142,17 @@ DATASETS = {"plain": (False, False, "single-label"), "directed": (True, False, "
             "typed": (True, False, "single-label", True)}
 
 
+def is_of_dgl(options):
+    """Whether DGL has the layers: no other aggregators, features or types of edges."""
+    return (options[0] == "--model" and options[1] in ("gcn", "sage", "gcnii", "gat", "gatv2", "mlp")
+            and not {"--aggregator", "--edge-scores", "typed"}.intersection(options)
+            and (options[1] != "sage" or "--root" not in options))
+
+
 def sets_for(options):
     """Datasets for a model: with types of nodes, and types and features of edges, where it reads them."""
+    if ON_DGL:
+        return ["plain", "directed", "multi"] if is_of_dgl(options) else []
     reads = {"rgcn", "gine", "--edge-scores", "typed"}
     return ["typed"] if reads.intersection(options) else DATASETS
 
@@ -191,10 +210,11 @@ class ExportTest(unittest.TestCase):
 
     def test_what_pytorch_has_trained_comes_back(self):
         for number, options in enumerate(MODELS):
-            if "batch" in options or "--model-file" in options:
+            if "batch" in options or "--model-file" in options or not sets_for(options):
                 continue  # its statistics move with the epoch that a run has at least
             name = f"run-{number}"
-            dataset = "typed" if sets_for(options) == ["typed"] else "weighted"
+            dataset = {"typed": "typed", "plain": "directed" if ON_DGL else "weighted"}[
+                list(sets_for(options))[0]]
             self.train(dataset, name, *options)
             self.atoll("export", name, "--out", f"{name}-pyg")
             module = self.load(f"{name}-pyg")

@@ -28,6 +28,12 @@ def make_parser(description, device):
     return parser
 
 
+def add_exported(parser):
+    parser.add_argument("--exported", type=pathlib.Path,
+                        help="folder of `atoll export`, whose module is timed instead of a stack of "
+                             "--model")
+
+
 def read_options(parser, packages):
     """The options, after the packages have been imported with the threads asked for. Ends the
     script with SKIPPED and a line on stderr if one is not installed."""

@@ -39,6 +39,11 @@ class Task:
         self.nodes, self.edges = len(self.row_ptr) - 1, len(self.columns)
         self.directed = bool(self.description["directed"])
 
+    def edge_index(self):
+        """[2, E]: sources and targets."""
+        targets = Csr(self.row_ptr, self.columns).rows()
+        return torch.stack([self.columns.long(), targets.long()])
+
     def read(self, name):
         return np.load(self.folder / f"{name}.npy", mmap_mode="r")
 
@@ -130,6 +135,28 @@ class Stack(torch.nn.Module):
                 x = torch.nn.functional.relu(x, inplace=True)
                 x = torch.nn.functional.dropout(x, self.dropout, self.training)
         return x
+
+
+def exported_model(options, task, edges):
+    """The module of `atoll export`, called with `edges`. PyG's layers that can keep the normalised
+    graph do so, in the first epoch."""
+    sys.path.insert(0, str(options.exported))
+    import model as exported
+
+    module = exported.load().to(task.device).train()
+    for part in module.modules():
+        if hasattr(part, "cached"):
+            part.cached = True
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.module = module
+
+        def forward(self, x):
+            return self.module(x, edges)
+
+    return Model()
 
 
 class Trainer:

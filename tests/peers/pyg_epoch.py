@@ -7,10 +7,9 @@ object. Needs torch and torch_geometric; runs where they install.
 """
 
 import os
-import pathlib
 import sys
 
-from peer_options import make_parser, read_options
+from peer_options import add_exported, make_parser, read_options
 
 
 def arguments():
@@ -18,9 +17,7 @@ def arguments():
     parser.add_argument("--adjacency", choices=["edge_index", "csr", "kept"], default="csr",
                         help="edge list with scatter; sparse CSR matrix; EdgeIndex that keeps its "
                              "CSR and that of its transpose")
-    parser.add_argument("--exported", type=pathlib.Path,
-                        help="folder of `atoll export`, whose module is timed instead of a stack of "
-                             "--model; with --adjacency csr or edge_index")
+    add_exported(parser)  # with --adjacency csr or edge_index
     parser.add_argument("--compile", action="store_true", help="the model by torch.compile")
     parser.add_argument("--memory-gb", type=float, help="of the device; default: all it has")
     return read_options(parser, ["numpy", "torch", "torch_geometric"])
@@ -88,7 +85,7 @@ def build_model(options, task):
     gcn_options = {"normalize": False}
     sage_options = {"aggr": "mean"}
     if options.adjacency == "edge_index":
-        given["edge_index"] = torch.stack([task.columns.long(), graph.rows().long()])
+        given["edge_index"] = task.edge_index()
         gcn_options = {"cached": True}
     elif options.adjacency == "csr":
         given["edge_index"], sage_options["aggr"] = csr_and_sum(options, task)
@@ -109,42 +106,29 @@ def build_model(options, task):
     return Stack(options, task, make_layer, lambda layer, x: layer(x, **given))
 
 
-def exported_model(options, task):
-    """The module of `atoll export`. It normalises the graph in its first epoch only."""
+def exported_graph(options, task):
+    """What a module of `atoll export` takes beside x."""
     import torch
     from peer_training import Csr
 
-    sys.path.insert(0, str(options.exported))
-    import model as exported
-
-    module = exported.load().to(task.device).train()
-    for part in module.modules():
-        if hasattr(part, "cached"):
-            part.cached = True
-    graph = Csr(task.row_ptr, task.columns, torch.ones(task.edges, device=task.device))
-    edges = graph.to_torch(torch.float32) if options.adjacency == "csr" else torch.stack(
-        [task.columns.long(), graph.rows().long()])
-
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.module = module
-
-        def forward(self, x):
-            return self.module(x, edges)
-
-    return Model()
+    if options.adjacency != "csr":
+        return task.edge_index()
+    return Csr(task.row_ptr, task.columns,
+               torch.ones(task.edges, device=task.device)).to_torch(torch.float32)
 
 
 def main():
     options = arguments()
     import torch
     import torch_geometric
-    from peer_training import Task, train_and_report
+    from peer_training import Task, exported_model, train_and_report
 
     task = Task(options)
     refuse_what_does_not_fit(options, task)
-    model = exported_model(options, task) if options.exported else build_model(options, task)
+    if options.exported:
+        model = exported_model(options, task, exported_graph(options, task))
+    else:
+        model = build_model(options, task)
     if options.compile:
         model = torch.compile(model)
     train_and_report(options, task, model,
