@@ -1,5 +1,9 @@
 // `atoll launch`: a training that is started again when processes or hosts are lost.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "base/duration.hpp"
@@ -19,6 +23,7 @@ struct LaunchArguments {
   SupervisedJob job;
   std::string mpirun = "mpirun --bind-to none";
   std::string regrow_every;
+  std::function<bool()> has_ranks;  // whether --ranks-per-host was given
 };
 
 // Reads the words behind -- as `atoll train` would, so that what is wrong with them is said before
@@ -61,6 +66,31 @@ std::filesystem::path check_training(const std::vector<std::string>& words) {
   return run_dir;
 }
 
+// The hosts of the Slurm allocation that this process runs in; none outside of one.
+std::vector<std::string> allocated_hosts() {
+  if (std::getenv("SLURM_JOB_NODELIST") == nullptr) return {};
+  std::string text;
+  // It reads the list from the environment.
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> names(
+      ::popen("scontrol show hostnames", "r"), &::pclose);
+  for (int c = 0; names && (c = std::fgetc(names.get())) != EOF;) text += c == '\n' ? ' ' : static_cast<char>(c);
+  if (text.empty()) {
+    fail_option("launch: 'scontrol show hostnames' names no hosts for SLURM_JOB_NODELIST '{}'",
+                std::getenv("SLURM_JOB_NODELIST"));
+  }
+  return words_of(text);
+}
+
+// Hosts, ranks and the way to them that were not given, from the allocation.
+void take_allocation(SupervisedJob& job, bool has_ranks) {
+  if (!job.launcher.hosts.empty()) return;
+  job.launcher.hosts = allocated_hosts();
+  if (job.launcher.hosts.empty()) return;
+  const char* const tasks = std::getenv("SLURM_NTASKS_PER_NODE");
+  if (!has_ranks && tasks != nullptr) job.launcher.ranks_per_host = std::max(1, std::atoi(tasks));
+  job.agent = "srun --overlap --quiet --mpi=none --nodes=1 --ntasks=1 --nodelist";
+}
+
 int run_launch(LaunchArguments& arguments) {
   SupervisedJob& job = arguments.job;
   if (launched_by_mpi()) {
@@ -69,6 +99,7 @@ int run_launch(LaunchArguments& arguments) {
   job.run_dir = check_training(job.words);
   job.launcher.mpirun = words_of(arguments.mpirun);
   if (job.launcher.mpirun.empty()) fail_option("--mpirun: is empty; an example is 'mpirun'");
+  take_allocation(job, arguments.has_ranks());
   job.regrow_seconds = parse_duration(arguments.regrow_every).value_or(0);
   if (job.launcher.hosts.empty()) job.launcher.hosts = {"localhost"};
   job.program = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -109,18 +140,24 @@ void add_launch_command(CLI::App& app) {
       ->configurable(false);
   command
       ->add_option("--hosts", job.launcher.hosts,
-                   "Hosts to train on, with commas between; none: this machine")
+                   "Hosts to train on, with commas between; none: those of the Slurm job that it runs "
+                   "in, or this machine")
       ->delimiter(',')
       ->group("Hosts");
-  command->add_option("--ranks-per-host", job.launcher.ranks_per_host, "Ranks on each of them")
-      ->check(CLI::Range(1, 1024))
-      ->group("Hosts");
+  const CLI::Option* const ranks_per_host =
+      command
+          ->add_option("--ranks-per-host", job.launcher.ranks_per_host,
+                       "Ranks on each of them; in a Slurm job its tasks per node unless given")
+          ->check(CLI::Range(1, 1024))
+          ->group("Hosts");
+  arguments->has_ranks = [ranks_per_host] { return ranks_per_host->count() > 0; };
   command->add_option("--spare", job.spares, "Hosts that take the place of lost ones")
       ->delimiter(',')
       ->group("Hosts");
   command
       ->add_option("--rsh", job.launcher.rsh,
-                   "Command that starts another on a host, also for mpirun; none: ssh")
+                   "Command that starts another on a host, also for mpirun; none: ssh, in a Slurm job "
+                   "srun")
       ->group("Hosts");
   command
       ->add_option("--mpirun", arguments->mpirun,

@@ -260,7 +260,7 @@ std::vector<std::string> Supervisor::probed(const std::vector<std::string>& host
       continue;
     }
     std::vector<std::string> words =
-        words_of(job_.launcher.rsh.empty() ? "ssh" : job_.launcher.rsh);
+        words_of(job_.launcher.rsh.empty() ? job_.agent : job_.launcher.rsh);
     words.insert(words.end(), {host, job_.program, "launch-probe", address_, probe_key_, host});
     words.insert(words.end(), keys_.begin(), keys_.end() - 1);
     probes.push_back(

@@ -20,6 +20,7 @@ struct SupervisedJob {
   std::string program;              // path of this one
   LauncherWords launcher;           // `hosts`: those that are wanted
   std::vector<std::string> spares;  // hosts that take the place of lost ones
+  std::string agent = "ssh";        // starts a command on a host, unless launcher.rsh is given
   std::string address;              // where ranks reach this process; empty: found by itself
   int restarts = 10;
   int min_ranks = 1;
