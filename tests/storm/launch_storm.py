@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Failures of a training under `atoll launch` on an emulated cluster: a rank, the launcher or a
-host's daemon is killed or stopped, again and again, and once all is done the model is compared with
-that of a run that nothing happened to. Prints what each failure cost: seconds from it to the end of
-the first epoch that had not been done, less the time of an epoch. As root, like the cluster.
+host's daemon is killed or stopped, two at once, /dev/shm is full, again and again, and once all is
+done the model is compared with that of a run that nothing happened to. With `--kinds "network lost"
+"host frozen"` hosts are lost until the run goes on without them, and given back: then all losses are
+compared. Prints what each failure cost: seconds from it to the end of the first epoch that had not
+been done, less the time of an epoch. As root, like the cluster.
 
     tests/storm/launch_storm.py --program build/atoll --dataset data/arxiv --failures 20"""
 
@@ -24,7 +26,13 @@ NAME = "storm"
 NET = "10.79.0"
 TRAINING = ["--model", "gcn", "--norm", "batch", "--dropout", "0.5", "--threads", "1",
             "--eval-every", "10", "--checkpoint-every", "0"]
-KINDS = ["rank killed", "launcher killed", "daemon killed", "rank stopped"]
+# On the same number of ranks ever after.
+SAME_RANKS = ["rank killed", "launcher killed", "daemon killed", "rank stopped",
+              "two ranks killed", "rank and launcher killed", "rank killed, /dev/shm full"]
+# The host is lost until the run goes on without it.
+FEWER_RANKS = ["network lost", "host frozen"]
+FILL = "/dev/shm/atoll-launch-storm-fill"
+LOSS_BOUND = 1e-4  # relative, between runs on different numbers of ranks
 
 
 def environment():
@@ -45,6 +53,7 @@ def launch(options, run_dir):
     hosts = ",".join(f"{NET}.{2 + host}" for host in range(options.hosts))
     return [options.program, "launch", "--rsh", f"{CLUSTER} agent --name {NAME}", "--hosts", hosts,
             "--address", f"{NET}.1", "--restarts", "1000", "--silence", "3",
+            *(["--regrow-every", "3s"] if set(options.kinds) & set(FEWER_RANKS) else []),
             "--mpirun", f"mpirun --bind-to none {mpirun_options()}", "--",
             "train", options.dataset, *TRAINING, "--hidden", str(options.hidden),
             "--epochs", str(options.epochs), "--run-dir", run_dir, *options.train]
@@ -74,41 +83,92 @@ def processes(run_dir):
     return ranks, launchers, daemons
 
 
-def epochs_of(run_dir):
+def lines_of(run_dir, name):
+    """Objects of a file of JSON lines; of a file that is not there: none."""
     try:
-        with open(os.path.join(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
-            return file.read().count("\n")
+        with open(os.path.join(run_dir, name), encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
     except OSError:
-        return 0
+        return []
+
+
+def epochs_of(run_dir):
+    return len(lines_of(run_dir, "metrics.jsonl"))
 
 
 def wait_for(job, run_dir, event, count, begin, most):
     """Seconds since begin when the supervisor has told of `count` such events; None: it did not
     within `most`, or has ended."""
     while job.poll() is None and time.monotonic() - begin < most:
-        try:
-            with open(os.path.join(run_dir, "events.jsonl"), encoding="utf-8") as file:
-                if sum(json.loads(line)["event"] == event for line in file) >= count:
-                    return time.monotonic() - begin
-        except OSError:
-            pass
+        if sum(line["event"] == event for line in lines_of(run_dir, "events.jsonl")) >= count:
+            return time.monotonic() - begin
         time.sleep(0.02)
     return None
 
 
-def strike(kind, run_dir, draws):
-    """Does it; False if what it is for is not there just now."""
+def wait_for_ranks(job, run_dir, ranks):
+    """Until the newest start had so many, or the job has ended."""
+    while job.poll() is None:
+        starts = [line["ranks"] for line in lines_of(run_dir, "events.jsonl")
+                  if line["event"] == "started"]
+        if starts[-1] == ranks:
+            return
+        time.sleep(0.05)
+
+
+def signal_all(processes, how):
+    for process in processes:
+        try:
+            os.kill(process, how)
+        except ProcessLookupError:
+            pass
+
+
+def set_link(host, state):
+    subprocess.run(["ip", "-n", f"{NAME}-h{host}", "link", "set", "eth0", state], check=True)
+
+
+def processes_on(host):
+    pids = subprocess.run(["ip", "netns", "pids", f"{NAME}-h{host}"], check=True, text=True,
+                          capture_output=True).stdout
+    return [int(pid) for pid in pids.split()]
+
+
+def fill_shared_memory(run_dir):
+    """To the last page, for three epochs."""
+    state = os.statvfs("/dev/shm")
+    with open(FILL, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, state.f_bavail * state.f_frsize)
+    until = epochs_of(run_dir) + 3
+    deadline = time.monotonic() + 60
+    while epochs_of(run_dir) < until and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def strike(kind, run_dir, draws, hosts):
+    """Does it. Returns what takes it back when the run has gone on, or None if what it is for is not
+    there just now."""
     ranks, launchers, daemons = processes(run_dir)
-    among = {"rank killed": list(ranks.values()), "rank stopped": list(ranks.values()),
-             "launcher killed": launchers, "daemon killed": daemons}[kind]
-    if not among:
-        return False
-    how = signal.SIGSTOP if kind == "rank stopped" else signal.SIGKILL
-    try:
-        os.kill(draws.choice(sorted(among)), how)
-    except ProcessLookupError:
-        return False
-    return True
+    if not ranks or not launchers or not daemons:
+        return None
+    if kind in FEWER_RANKS:
+        host = draws.randrange(2, hosts + 2)  # the first one has the supervisor
+        frozen = processes_on(host) if kind == "host frozen" else []
+        signal_all(frozen, signal.SIGSTOP)
+        set_link(host, "down")
+
+        def give_back():
+            set_link(host, "up")
+            signal_all(frozen, signal.SIGCONT)
+        return give_back
+    if kind.endswith("/dev/shm full"):
+        fill_shared_memory(run_dir)
+    of_ranks = draws.sample(sorted(ranks.values()), 2)
+    targets = {"launcher killed": launchers, "daemon killed": [draws.choice(sorted(daemons))],
+               "two ranks killed": of_ranks,
+               "rank and launcher killed": of_ranks[:1] + launchers}.get(kind, of_ranks[:1])
+    signal_all(targets, signal.SIGSTOP if kind == "rank stopped" else signal.SIGKILL)
+    return (lambda: os.remove(FILL)) if os.path.exists(FILL) else (lambda: None)
 
 
 def disturbed(options, run_dir, draws):
@@ -124,11 +184,12 @@ def disturbed(options, run_dir, draws):
             time.sleep(0.02)
             continue
         time.sleep(draws.random() * options.pause)
-        kind = KINDS[len(costs) % len(KINDS)]
-        if not strike(kind, run_dir, draws):
+        kind = options.kinds[len(costs) % len(options.kinds)]
+        take_back = strike(kind, run_dir, draws, options.hosts)
+        if take_back is None:
             continue
         begin = time.monotonic()
-        seconds = wait_for(job, run_dir, "failed", failures + 1, begin, 20)
+        seconds = wait_for(job, run_dir, "failed", failures + 1, begin, 40)
         if seconds is None:  # it has been survived without a new start
             costs.append((kind, 0))
         else:
@@ -138,12 +199,22 @@ def disturbed(options, run_dir, draws):
             if seconds is None:
                 print(f"{kind}: nothing followed within 120 s", flush=True)
                 job.terminate()
+                take_back()
                 break
             costs.append((kind, seconds - options.epoch_s))
-            print(f"{len(costs):3}  {kind:16} {costs[-1][1]:5.1f} s, {noticed:.1f} of them until the "
+            print(f"{len(costs):3}  {kind:26} {costs[-1][1]:5.1f} s, {noticed:.1f} of them until the "
                   "job had ended", flush=True)
+        take_back()
+        if kind in FEWER_RANKS:
+            wait_for_ranks(job, run_dir, options.hosts)
         next_epoch = epochs_of(run_dir) + 2
     return costs, job.wait()
+
+
+def loss_difference(run_dir, other):
+    """The largest relative one of an epoch."""
+    return max(abs(a["loss"] - b["loss"]) / abs(a["loss"])
+               for a, b in zip(lines_of(run_dir, "metrics.jsonl"), lines_of(other, "metrics.jsonl")))
 
 
 def main():
@@ -157,6 +228,9 @@ def main():
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--failures", type=int, default=20)
     parser.add_argument("--pause", type=float, default=2.0, help="most seconds before a failure")
+    parser.add_argument("--kinds", nargs="+", choices=SAME_RANKS + FEWER_RANKS,
+                        default=SAME_RANKS, metavar="KIND", help="in turns; of: " + "; ".join(
+                            SAME_RANKS + FEWER_RANKS) + "; default: those without loss of a host")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("train", nargs="*", help="more options of train, behind --")
     options = parser.parse_args()
@@ -186,7 +260,7 @@ def main():
               f"{code}; use more --epochs, or see {place}")
         return 1
     seconds = [cost for _, cost in costs]
-    for kind in KINDS:
+    for kind in options.kinds:
         of_kind = [cost for name, cost in costs if name == kind]
         if of_kind:
             print(f"{kind}: {len(of_kind)}, median {statistics.median(of_kind):.1f} s, "
@@ -194,8 +268,11 @@ def main():
     print(f"all: {len(seconds)}, median {statistics.median(seconds):.1f} s, "
           f"worst {max(seconds):.1f} s; exit code {code}; "
           f"{epochs_of(cut)} of {options.epochs} epochs; models "
-          f"{'are the same' if models[0] == models[1] else 'DIFFER'}")
-    good = code == 0 and models[0] == models[1] and len(costs) == options.failures
+          f"{'are the same' if models[0] == models[1] else 'differ'}; "
+          f"losses differ by at most {loss_difference(whole, cut):.1e}")
+    equal = loss_difference(whole, cut) <= LOSS_BOUND if set(options.kinds) & set(
+        FEWER_RANKS) else models[0] == models[1]
+    good = code == 0 and equal and epochs_of(cut) == options.epochs
     if good:
         shutil.rmtree(place)
     else:
