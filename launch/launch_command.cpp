@@ -73,7 +73,8 @@ std::vector<std::string> allocated_hosts() {
   // It reads the list from the environment.
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> names(
       ::popen("scontrol show hostnames", "r"), &::pclose);
-  for (int c = 0; names && (c = std::fgetc(names.get())) != EOF;) text += c == '\n' ? ' ' : static_cast<char>(c);
+  for (int c = 0; names && (c = std::fgetc(names.get())) != EOF;)
+    text += c == '\n' ? ' ' : static_cast<char>(c);
   if (text.empty()) {
     fail_option("launch: 'scontrol show hostnames' names no hosts for SLURM_JOB_NODELIST '{}'",
                 std::getenv("SLURM_JOB_NODELIST"));
@@ -139,9 +140,10 @@ void add_launch_command(CLI::App& app) {
       ->required()
       ->configurable(false);
   command
-      ->add_option("--hosts", job.launcher.hosts,
-                   "Hosts to train on, with commas between; none: those of the Slurm job that it runs "
-                   "in, or this machine")
+      ->add_option(
+          "--hosts", job.launcher.hosts,
+          "Hosts to train on, with commas between; none: those of the Slurm job that it runs "
+          "in, or this machine")
       ->delimiter(',')
       ->group("Hosts");
   const CLI::Option* const ranks_per_host =
@@ -155,9 +157,10 @@ void add_launch_command(CLI::App& app) {
       ->delimiter(',')
       ->group("Hosts");
   command
-      ->add_option("--rsh", job.launcher.rsh,
-                   "Command that starts another on a host, also for mpirun; none: ssh, in a Slurm job "
-                   "srun")
+      ->add_option(
+          "--rsh", job.launcher.rsh,
+          "Command that starts another on a host, also for mpirun; none: ssh, in a Slurm job "
+          "srun")
       ->group("Hosts");
   command
       ->add_option("--mpirun", arguments->mpirun,
