@@ -310,8 +310,8 @@ std::int64_t weight_rows(const Program& program, const Operation& product);
 
 // All values that an operation reads, whatever for.
 std::vector<Value> reads_of(const Operation& operation);
-// Calls `visit` with a reference to each of them, the first input first, of an operation that may be
-// const.
+// Calls `visit` with a reference to each of them, the first input first, of an operation that may
+// be const.
 template <typename AnyOperation, typename Visit>
 void for_each_read(AnyOperation& operation, const Visit& visit) {
   for (auto& input : operation.inputs) visit(input);
