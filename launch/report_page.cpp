@@ -43,6 +43,7 @@ svg { width: 100%; height: auto; display: block; }
 svg text { fill: var(--quiet); font-size: 12px; font-variant-numeric: tabular-nums; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .axis, svg .tick { stroke: var(--quiet); stroke-width: 1; }
+svg .mark { stroke-width: 1.2; stroke-dasharray: 3 3; opacity: .75; }
 svg polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round; }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
 dl { columns: 15rem; column-gap: 2rem; margin: 0; font-size: .88rem; }
@@ -111,6 +112,11 @@ bool communicates(const RunRecord& run) {
       run.epochs, [](const EpochRecord& epoch) { return epoch.bytes_sent.value_or(0) > 0; });
 }
 
+// What charts mark: where a run was disturbed.
+bool is_mark(const RunEvent& event) {
+  return event.event == "failed" || event.event == "regrown" || event.event == "gave_up";
+}
+
 struct CurveChart {
   std::string title;
   std::string y_label;
@@ -122,7 +128,7 @@ struct CurveChart {
 };
 
 std::string draw_curves(const CurveChart& curve, const Page& page) {
-  LineChart chart{curve.title, "epoch", curve.y_label, curve.percent, curve.from_zero, {}};
+  LineChart chart{curve.title, "epoch", curve.y_label, curve.percent, curve.from_zero, {}, {}};
   for (std::size_t i = 0; i < page.runs.size(); ++i) {
     if (!curve.shows(i)) continue;
     ChartSeries series{page.names[i], static_cast<int>(i), {}};
@@ -133,6 +139,12 @@ std::string draw_curves(const CurveChart& curve, const Page& page) {
       }
     }
     chart.series.push_back(std::move(series));
+    for (const RunEvent& event : page.runs[i].events) {
+      if (!is_mark(event)) continue;
+      chart.marks.push_back({static_cast<double>(event.epoch),
+                             fmt::format("{}: {}: {}", page.names[i], event.event, event.text),
+                             static_cast<int>(i)});
+    }
   }
   return draw_lines(chart);
 }
@@ -314,6 +326,30 @@ std::string draw_same_options(const Page& page, const std::vector<ComparedOption
                      page.runs.size() == 1 ? "Options" : "Options that all runs share", list);
 }
 
+// What happened to runs under `atoll launch`.
+std::string draw_events(const Page& page) {
+  std::vector<TableRow> rows;
+  std::vector<TableColumn> columns = {{"time", false, {}},
+                                      {"event", false, {}},
+                                      {"after epoch", true, {}},
+                                      {"ranks", true, {}},
+                                      {"what happened", false, {}}};
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    for (const RunEvent& event : page.runs[i].events) {
+      rows.push_back({page.names[i], "", static_cast<int>(i)});
+      std::size_t column = 0;
+      for (const std::string& cell : {event.time, event.event, std::to_string(event.epoch),
+                                      std::to_string(event.ranks), event.text}) {
+        columns[column++].cells.push_back(cell);
+      }
+    }
+  }
+  if (rows.empty()) return "";
+  return "<h2>Failures and restarts</h2>\n<p class=\"quiet\">Dashed lines in the curves stand "
+         "where a run failed or hosts came back.</p>\n" +
+         draw_table("events", rows, columns);
+}
+
 std::string draw_all_bits(const Page& page) {
   std::string widths;
   for (std::size_t i = 0; i < page.runs.size(); ++i) {
@@ -341,10 +377,10 @@ std::string make_report(const std::vector<RunRecord>& runs) {
       "<p class=\"quiet\">Written by {}. Scores are those of the epoch with the best validation; "
       "times and bytes are medians over the epochs.</p>\n"
       "<h2>Results</h2>\n{}{}<h2>Curves</h2>\n<p class=\"legend\">{}</p>\n"
-      "<div class=\"charts\">\n{}</div>\n{}{}</body>\n</html>\n",
+      "<div class=\"charts\">\n{}</div>\n{}{}{}</body>\n</html>\n",
       runs.size(), runs.size() == 1 ? "run" : "runs", kStyle, escape_html(version_line()),
       draw_results(page), draw_differences(page, options), legend, draw_charts(page),
-      draw_all_bits(page), draw_same_options(page, options));
+      draw_events(page), draw_all_bits(page), draw_same_options(page, options));
 }
 
 }  // namespace atl

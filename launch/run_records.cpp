@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/json_lines.hpp"
 #include "base/median.hpp"
+#include "engine/training/run_folder.hpp"
 
 namespace atl {
 namespace {
@@ -68,6 +69,25 @@ std::vector<EpochRecord> read_metrics(const fs::path& path) {
   return epochs;
 }
 
+std::vector<RunEvent> read_events(const fs::path& path) {
+  std::vector<RunEvent> events;
+  if (!fs::exists(path)) return events;
+  for (const JsonLine& line : read_json_lines(path).lines) {
+    const auto text = [&](const char* field) {
+      const auto found = line.object.find(field);
+      return found != line.object.end() && found->is_string() ? found->get<std::string>() : "";
+    };
+    const auto number = [&](const char* field) {
+      const auto found = line.object.find(field);
+      return found != line.object.end() && found->is_number_integer() ? found->get<std::int64_t>()
+                                                                      : 0;
+    };
+    events.push_back({text("time"), text("event"), text("text"), number("epoch"), number("ranks")});
+    if (events.back().event.empty()) fail_input("{}: names no event", line.place);
+  }
+  return events;
+}
+
 }  // namespace
 
 RunRecord read_run(const fs::path& folder) {
@@ -82,6 +102,7 @@ RunRecord read_run(const fs::path& folder) {
     fail_input("{}: holds no metrics.jsonl, so it is no run folder", folder.string());
   }
   run.epochs = read_metrics(metrics);
+  run.events = read_events(folder / kEventsName);
   const fs::path summary = folder / "summary.json";
   run.finished = fs::exists(summary);
   if (run.finished) {

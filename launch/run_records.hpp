@@ -1,5 +1,5 @@
-// Reads what a finished or running training left in its run folder: metrics.jsonl, summary.json and
-// config.toml.
+// Reads what a finished or running training left in its run folder: metrics.jsonl, events.jsonl,
+// summary.json and config.toml.
 #pragma once
 
 #include <filesystem>
@@ -30,10 +30,20 @@ struct EpochRecord {
   std::optional<double> mean_bits;                     // of the assignment that holds
 };
 
+// A line of events.jsonl, which `atoll launch` writes.
+struct RunEvent {
+  std::string time;
+  std::string event;  // "failed", "regrown", ...
+  std::string text;
+  std::int64_t epoch = 0;  // the last one that was done
+  std::int64_t ranks = 0;
+};
+
 struct RunRecord {
   std::filesystem::path folder;
   std::string name;  // last part of the folder's path
   std::vector<EpochRecord> epochs;
+  std::vector<RunEvent> events;      // none without atoll launch
   Json summary = Json::object();     // empty object while the run has not ended
   bool finished = false;             // summary.json is there
   std::vector<ConfigValue> options;  // of config.toml; empty without that file

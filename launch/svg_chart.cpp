@@ -110,6 +110,14 @@ std::string draw_series(const ChartSeries& series, const Axis& x, const Axis& y)
                      color(series.color), dashes(series.color), tip);
 }
 
+std::string draw_mark(const ChartMark& mark, const Axis& x, const Axis& y) {
+  if (mark.x < x.low || mark.x > x.high) return "";
+  return fmt::format(
+      "<line class=\"mark\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" "
+      "style=\"stroke:{3}\"><title>{4}</title></line>\n",
+      x.at(mark.x), y.first_pixel, y.last_pixel, color(mark.color), escape_html(mark.text));
+}
+
 struct Bounds {
   double x_low, x_high, y_low, y_high;
 };
@@ -304,6 +312,7 @@ std::string draw_lines(const LineChart& chart) {
   const Axis x{found->x_low, found->x_high, kLeft, kWidth - kRight};
   const Axis y{found->y_low, found->y_high, kHeight - kBottom, kTop};
   std::string svg = open_svg(chart.title, kHeight) + draw_axes(chart, x, y);
+  for (const ChartMark& mark : chart.marks) svg += draw_mark(mark, x, y);
   for (const ChartSeries& series : chart.series) svg += draw_series(series, x, y);
   return figure(chart.title, svg + "</svg>\n");
 }

@@ -24,6 +24,13 @@ struct ChartSeries {
   std::vector<std::pair<double, double>> points;  // x ascending; y finite
 };
 
+// A vertical line at x, with a text for whoever points at it.
+struct ChartMark {
+  double x = 0;
+  std::string text;
+  int color = 0;
+};
+
 struct LineChart {
   std::string title;
   std::string x_label;
@@ -31,6 +38,7 @@ struct LineChart {
   bool percent = false;    // y is a fraction, shown in percent
   bool from_zero = false;  // the y axis starts at 0
   std::vector<ChartSeries> series;
+  std::vector<ChartMark> marks = {};  // those beyond the points are left out
 };
 // "" if no series has a point. At most a thousand points of a series are drawn.
 std::string draw_lines(const LineChart& chart);

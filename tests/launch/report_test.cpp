@@ -290,6 +290,29 @@ TEST_F(RunFolderTest, ShowsR2AsANumber) {
   EXPECT_THAT(page, HasSubstr("data-label=\"test R2\">0.5</td>"));
 }
 
+TEST_F(RunFolderTest, PageTellsWhatHappenedUnderASupervisor) {
+  const auto a = write_run("a", kTwoEpochs);
+  EXPECT_THAT(make_report({read_run(a)}), Not(HasSubstr("Failures and restarts")));
+  write_file(
+      a / "events.jsonl",
+      R"({"time": "T1", "event": "started", "epoch": 0, "ranks": 4, "text": "4 ranks"})"
+      "\n"
+      R"({"time": "T2", "event": "failed", "epoch": 2, "ranks": 4, "text": "rank 1 <is gone>"})"
+      "\n"
+      R"({"time": "T3", "ev)");  // caught writing
+  const RunRecord run = read_run(a);
+  ASSERT_EQ(run.events.size(), 2);
+  EXPECT_EQ(run.events[1].epoch, 2);
+  const std::string page = make_report({run});
+  EXPECT_THAT(page, HasSubstr("<h2>Failures and restarts</h2>"));
+  EXPECT_THAT(page, HasSubstr("<title>a: failed: rank 1 &lt;is gone&gt;</title>"));
+  EXPECT_THAT(page, Not(HasSubstr("a: started")));
+  EXPECT_THAT(page, Not(HasSubstr("<is gone>")));
+  EXPECT_THAT(page, HasSubstr("4 ranks"));  // in the table
+  write_file(a / "events.jsonl", "{\"epoch\": 1}\n");
+  EXPECT_THAT(refusal(a), HasSubstr("names no event"));
+}
+
 TEST_F(RunFolderTest, NamesOptionsThatDiffer) {
   const auto a = write_run("a", kTwoEpochs, R"({"ranks": 2, "commit": "abc"})");
   const auto b = write_run("b", kTwoEpochs, R"({"ranks": 4, "commit": "abc"})");
