@@ -6,7 +6,6 @@
 #include "base/error.hpp"
 #include "base/json_lines.hpp"
 #include "base/median.hpp"
-#include "engine/training/run_folder.hpp"
 
 namespace atl {
 namespace {
@@ -102,7 +101,7 @@ RunRecord read_run(const fs::path& folder) {
     fail_input("{}: holds no metrics.jsonl, so it is no run folder", folder.string());
   }
   run.epochs = read_metrics(metrics);
-  run.events = read_events(folder / kEventsName);
+  run.events = read_events(folder / "events.jsonl");
   const fs::path summary = folder / "summary.json";
   run.finished = fs::exists(summary);
   if (run.finished) {
