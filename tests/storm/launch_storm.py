@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Failures of a training under `atoll launch` on an emulated cluster: a rank, the launcher or a
-host's daemon is killed or stopped, two at once, /dev/shm is full, again and again, and once all is
+host's daemon is killed or stopped, two at once, memory for snapshots is full, again and again, and once all is
 done the model is compared with that of a run that nothing happened to. With `--kinds "network lost"
 "host frozen"` hosts are lost until the run goes on without them, and given back: then all losses are
 compared. Prints what each failure cost: seconds from it to the end of the first epoch that had not
@@ -28,10 +28,10 @@ TRAINING = ["--model", "gcn", "--norm", "batch", "--dropout", "0.5", "--threads"
             "--eval-every", "10", "--checkpoint-every", "0"]
 # On the same number of ranks ever after.
 SAME_RANKS = ["rank killed", "launcher killed", "daemon killed", "rank stopped",
-              "two ranks killed", "rank and launcher killed", "rank killed, /dev/shm full"]
+              "two ranks killed", "rank and launcher killed", "rank killed, memory full"]
 # The host is lost until the run goes on without it.
 FEWER_RANKS = ["network lost", "host frozen"]
-FILL = "/dev/shm/atoll-launch-storm-fill"
+MEMORY_MB = 64  # for snapshots: a file system in memory that is the storm's own, so that it can be full
 LOSS_BOUND = 1e-4  # relative, between runs on different numbers of ranks
 
 
@@ -56,7 +56,8 @@ def launch(options, run_dir):
             *(["--regrow-every", "3s"] if set(options.kinds) & set(FEWER_RANKS) else []),
             "--mpirun", f"mpirun --bind-to none {mpirun_options()}", "--",
             "train", options.dataset, *TRAINING, "--hidden", str(options.hidden),
-            "--epochs", str(options.epochs), "--run-dir", run_dir, *options.train]
+            "--epochs", str(options.epochs), "--run-dir", run_dir, "--snapshot-dir", options.memory,
+            *options.train]
 
 
 def processes(run_dir):
@@ -134,10 +135,10 @@ def processes_on(host):
     return [int(pid) for pid in pids.split()]
 
 
-def fill_shared_memory(run_dir):
+def fill_memory(memory, run_dir):
     """To the last page, for three epochs."""
-    state = os.statvfs("/dev/shm")
-    with open(FILL, "wb") as file:
+    state = os.statvfs(memory)
+    with open(os.path.join(memory, "fill"), "wb") as file:
         os.posix_fallocate(file.fileno(), 0, state.f_bavail * state.f_frsize)
     until = epochs_of(run_dir) + 3
     deadline = time.monotonic() + 60
@@ -145,14 +146,14 @@ def fill_shared_memory(run_dir):
         time.sleep(0.02)
 
 
-def strike(kind, run_dir, draws, hosts):
+def strike(kind, run_dir, draws, options):
     """Does it. Returns what takes it back when the run has gone on, or None if what it is for is not
     there just now."""
     ranks, launchers, daemons = processes(run_dir)
     if not ranks or not launchers or not daemons:
         return None
     if kind in FEWER_RANKS:
-        host = draws.randrange(2, hosts + 2)  # the first one has the supervisor
+        host = draws.randrange(2, options.hosts + 2)  # the first one has the supervisor
         frozen = processes_on(host) if kind == "host frozen" else []
         signal_all(frozen, signal.SIGSTOP)
         set_link(host, "down")
@@ -161,14 +162,15 @@ def strike(kind, run_dir, draws, hosts):
             set_link(host, "up")
             signal_all(frozen, signal.SIGCONT)
         return give_back
-    if kind.endswith("/dev/shm full"):
-        fill_shared_memory(run_dir)
+    fills = kind.endswith("memory full")
+    if fills:
+        fill_memory(options.memory, run_dir)
     of_ranks = draws.sample(sorted(ranks.values()), 2)
     targets = {"launcher killed": launchers, "daemon killed": [draws.choice(sorted(daemons))],
                "two ranks killed": of_ranks,
                "rank and launcher killed": of_ranks[:1] + launchers}.get(kind, of_ranks[:1])
     signal_all(targets, signal.SIGSTOP if kind == "rank stopped" else signal.SIGKILL)
-    return (lambda: os.remove(FILL)) if os.path.exists(FILL) else (lambda: None)
+    return (lambda: os.remove(os.path.join(options.memory, "fill"))) if fills else lambda: None
 
 
 def disturbed(options, run_dir, draws):
@@ -185,7 +187,7 @@ def disturbed(options, run_dir, draws):
             continue
         time.sleep(draws.random() * options.pause)
         kind = options.kinds[len(costs) % len(options.kinds)]
-        take_back = strike(kind, run_dir, draws, options.hosts)
+        take_back = strike(kind, run_dir, draws, options)
         if take_back is None:
             continue
         begin = time.monotonic()
@@ -237,6 +239,10 @@ def main():
     options.program = os.path.abspath(options.program)
     options.dataset = os.path.abspath(options.dataset)
     place = tempfile.mkdtemp(prefix="atoll-launch-storm-")
+    options.memory = os.path.join(place, "memory")
+    os.mkdir(options.memory)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={MEMORY_MB}m", "tmpfs", options.memory],
+                   check=True)
     whole, cut = os.path.join(place, "whole"), os.path.join(place, "cut")
     subprocess.run([CLUSTER, "up", str(options.hosts + 1), "--name", NAME, "--net", f"{NET}.0/24",
                     "--rate", options.rate, "--replace"], check=True)
@@ -255,6 +261,7 @@ def main():
                 models.append(file.read())
     finally:
         subprocess.run([CLUSTER, "down", "--name", NAME], check=True)
+        subprocess.run(["umount", options.memory], check=True)
     if len(costs) < options.failures:
         print(f"{len(costs)} of {options.failures} failures happened before the run ended, exit code "
               f"{code}; use more --epochs, or see {place}")
