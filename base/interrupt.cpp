@@ -99,6 +99,15 @@ StopRequest::~StopRequest() {
 
 int StopRequest::signal() const { return g_noted; }
 
+void note_signal(int signal) {
+  int none = 0;
+  g_noted.compare_exchange_strong(none, signal);
+}
+
+void forget_signal() {
+  if (g_listeners == 0) g_noted = 0;
+}
+
 std::string signal_name(int signal) {
   switch (signal) {
     case SIGINT:

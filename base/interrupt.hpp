@@ -30,6 +30,12 @@ class StopRequest {
   int signal() const;
 };
 
+// For a process that handles its signals itself: as if `signal` had arrived. A StopRequest that is
+// made later finds it, too.
+void note_signal(int signal);
+// Forgets one that nobody has listened for.
+void forget_signal();
+
 // "SIGTERM"; the number of others.
 std::string signal_name(int signal);
 

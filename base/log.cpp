@@ -1,9 +1,11 @@
 #include "base/log.hpp"
 
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -37,6 +39,19 @@ class StandardErrorSink : public spdlog::sinks::stderr_color_sink_mt {
   }
 };
 
+class ReceiverSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit ReceiverSink(Receiver receiver) : receiver_(std::move(receiver)) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    receiver_(message.level, printable({message.payload.data(), message.payload.size()}));
+  }
+  void flush_() override {}
+
+  Receiver receiver_;
+};
+
 }  // namespace
 
 void configure(int rank, int size, bool verbose) {
@@ -53,6 +68,19 @@ void configure(int rank, int size, bool verbose) {
                     : rank == 0 ? spdlog::level::info
                                 : spdlog::level::warn);
   Activity::show_all(rank == 0);
+}
+
+void silence() {
+  spdlog::get("atoll")->set_level(spdlog::level::warn);
+  Activity::show_all(false);
+  StatusLine::standard_error().silence();
+}
+
+void send_to(Receiver receiver) {
+  configure(0, 1, false);
+  Activity::show_all(false);
+  StatusLine::standard_error().silence();
+  spdlog::get("atoll")->sinks() = {std::make_shared<ReceiverSink>(std::move(receiver))};
 }
 
 }  // namespace atl::log

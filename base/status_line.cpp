@@ -26,11 +26,18 @@ StatusLine& StatusLine::standard_error() {
 
 void StatusLine::show(std::string_view text) {
   const std::lock_guard lock(mutex_);
+  if (silent_) return;
   wipe();
   const std::string line = terminal_ ? fitted(printable(text), stream_) : printable(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), stream_);
   open_ = terminal_;
   std::fflush(stream_);
+}
+
+void StatusLine::silence() {
+  const std::lock_guard lock(mutex_);
+  wipe();
+  silent_ = true;
 }
 
 void StatusLine::clear() {

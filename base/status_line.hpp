@@ -22,6 +22,8 @@ class StatusLine {
   bool terminal() const { return terminal_; }
   // Renews the line, cut to the width of the terminal; in a pipe adds one.
   void show(std::string_view text);
+  // From now on nothing is shown.
+  void silence();
   // Takes the line away.
   void clear();
   // Leaves the line where it is and goes to the next.
@@ -35,6 +37,7 @@ class StatusLine {
   std::mutex mutex_;
   std::FILE* stream_;
   bool terminal_;
+  bool silent_ = false;
   bool open_ = false;  // the cursor stands behind the line
 };
 

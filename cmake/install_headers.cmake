@@ -1,8 +1,10 @@
-# While installing: copies launch/atoll.hpp of source_folder, as atoll.hpp, and all headers that it
-# includes, directly or through others, to header_folder below the prefix.
+# While installing: copies launch/atoll.hpp and launch/embed.hpp of source_folder, without their
+# folder, and all headers that they include, directly or through others, to header_folder below the
+# prefix.
 cmake_policy(VERSION 3.25)
 set(root "${CMAKE_INSTALL_PREFIX}/${header_folder}")
-set(waiting launch/atoll.hpp)
+set(public launch/atoll.hpp launch/embed.hpp)
+set(waiting ${public})
 set(seen "")
 while(waiting)
   list(POP_FRONT waiting header)
@@ -13,7 +15,7 @@ while(waiting)
   file(STRINGS "${source_folder}/${header}" lines REGEX "^#include \"")
   list(TRANSFORM lines REPLACE "^#include \"([^\"]+)\".*" "\\1")
   list(APPEND waiting ${lines})
-  if(header STREQUAL "launch/atoll.hpp")
+  if(header IN_LIST public)
     set(folder "${root}")
   else()
     get_filename_component(folder "${root}/${header}" DIRECTORY)

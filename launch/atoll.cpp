@@ -5,9 +5,13 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <new>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,7 +23,9 @@
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
+#include "launch/embed.hpp"
 #include "launch/job_start.hpp"
+#include "launch/short_help.hpp"
 #include "launch/suggest.hpp"
 #include "launch/version.hpp"
 
@@ -88,7 +94,27 @@ std::string where_to_read_on(CLI::App& program) {
   return fmt::format("\nSee '{}{}{} --help'.", program.get_name(), name.empty() ? "" : " ", name);
 }
 
-void declare(CLI::App& program) {
+// What the command line says beside the command's own options.
+struct Manner {
+  bool help_all = false;
+  bool quiet = false;
+  bool verbose = false;
+};
+
+// -q and -v, for every subcommand.
+void add_manner(CLI::App& command, Manner& manner) {
+  CLI::Option* quiet =
+      command.add_flag("-q,--quiet", manner.quiet, "Show warnings and errors only, no progress");
+  CLI::Option* verbose =
+      command.add_flag("-v,--verbose", manner.verbose, "Show what happens, on every rank");
+  quiet->configurable(false)->excludes(verbose);
+  verbose->configurable(false);
+  for (CLI::App* nested : command.get_subcommands({})) add_manner(*nested, manner);
+}
+
+void declare(CLI::App& program, Manner& manner) {
+  program.description(
+      "Atoll trains graph neural networks on the whole graph, split over MPI ranks.");
   program.set_version_flag("--version", version_line(), "Print version and commit, then exit");
   program.require_subcommand(1);
   // Every default belongs into --help and into the effective configuration.
@@ -116,7 +142,26 @@ void declare(CLI::App& program) {
   add_program_command(program);
   add_trace_command(program);
   add_doctor_command(program);
+  for (CLI::App* command : program.get_subcommands({})) add_manner(*command, manner);
   add_config_option(program);
+  add_help_all(program, manner.help_all);
+}
+
+// --bits without --exchange means quantized messages.
+void imply_quantized(CLI::App& program) {
+  CLI::App* command = selected_command(program);
+  if (command == nullptr) return;
+  const CLI::Option* bits = command->get_option_no_throw("--bits");
+  CLI::Option* exchange = command->get_option_no_throw("--exchange");
+  if (bits == nullptr || exchange == nullptr || bits->empty() || !exchange->empty()) return;
+  exchange->add_result("quantized");
+  exchange->run_callback();
+}
+
+std::string help_of(const CLI::App& program, const Manner& manner) {
+  const CLI::App* command = selected_command(const_cast<CLI::App&>(program));
+  const std::string screen = command == nullptr || manner.help_all ? "" : short_help(*command);
+  return screen.empty() ? program.help() : screen;
 }
 
 // After --help or --version: ranks that were asked for something else don't wait for this one.
@@ -154,9 +199,10 @@ Report describe_current_error(CLI::App& program) {
   }
 }
 
-// What messages and hints call the program: a program with models of its own by its file's name.
+// What messages and hints call the program: a user's own by its file's name.
 std::string name_of(const char* path, const Extensions& extensions) {
-  const bool own = path != nullptr && !extensions.convolutions.empty();
+  const bool extended = !extensions.convolutions.empty() || !extensions.partitioners.empty();
+  const bool own = path != nullptr && extended;
   return own ? printable(std::filesystem::path(path).filename().string()) : "atoll";
 }
 
@@ -164,16 +210,26 @@ int run_program(int argc, char** argv, const Extensions& extensions, JobStart& j
   const LauncherInfo launcher = launcher_info();
   log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   if (launcher.size > 1) set_assertion_rank(launcher.rank);
-  CLI::App program{"Atoll trains graph neural networks on the whole graph, split over MPI ranks.",
-                   name_of(argv[0], extensions)};
+  CLI::App program{"", name_of(argv[0], extensions)};
+  Manner manner;
   try {
-    add_convolutions(extensions.convolutions);  // before the options' tables are made
-    declare(program);
+    // Before the options' tables are made.
+    add_convolutions(extensions.convolutions);
+    add_partition_methods(extensions.partitioners);
+    declare(program, manner);
     // Runs before the subcommand's own callback.
-    program.parse_complete_callback([&] { job.compare(program); });
+    program.parse_complete_callback([&] {
+      log::configure(launcher.rank, launcher.size, manner.verbose);
+      if (manner.quiet) log::silence();
+      imply_quantized(program);
+      job.compare(program);
+    });
     program.parse(argc, argv);
     return 0;
-  } catch (const CLI::Success& request) {  // --help, --version
+  } catch (const CLI::CallForHelp& request) {
+    if (launcher.rank == 0) print_lines(help_of(program, manner));
+    return answer_request(program, request.get_name(), 0, launcher, job);
+  } catch (const CLI::Success& request) {  // --version
     const int exit_code = launcher.rank == 0 ? program.exit(request) : 0;
     return answer_request(program, request.get_name(), exit_code, launcher, job);
   } catch (const CLI::RuntimeError& result) {  // a subcommand has reported its result itself
@@ -182,6 +238,57 @@ int run_program(int argc, char** argv, const Extensions& extensions, JobStart& j
     const Report report = describe_current_error(program);
     return report_error(program, launcher, job.share_failure(report.message), report.exit_code,
                         report.everywhere, report.hint);
+  }
+}
+
+// What is printed on standard output while this lives. Commands print with C's functions, and
+// whoever embeds them may have other threads that write to the descriptor: so the stream is
+// exchanged, which glibc allows.
+class CapturedOutput {
+ public:
+  CapturedOutput() : replaced_(stdout), stream_(::open_memstream(&text_, &size_)) {
+    if (stream_ == nullptr) throw std::bad_alloc();
+    stdout = stream_;
+  }
+  CapturedOutput(const CapturedOutput&) = delete;
+  CapturedOutput& operator=(const CapturedOutput&) = delete;
+  ~CapturedOutput() {
+    stdout = replaced_;
+    std::fclose(stream_);
+    std::free(text_);
+  }
+  std::string text() {
+    std::fflush(stream_);
+    return {text_, size_};
+  }
+
+ private:
+  char* text_ = nullptr;
+  std::size_t size_ = 0;
+  std::FILE* replaced_;
+  std::FILE* stream_;
+};
+
+Outcome parse_and_run(const std::vector<std::string>& words) {
+  CLI::App program{"", "atoll"};
+  Manner manner;
+  try {
+    declare(program, manner);
+    program.parse_complete_callback([&] { imply_quantized(program); });
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    program.parse(std::move(reversed));
+    return {};
+  } catch (const CLI::CallForHelp&) {
+    return {.output = help_of(program, manner)};
+  } catch (const CLI::Success& request) {
+    std::ostringstream text;
+    const int exit_code = program.exit(request, text, text);
+    return {.exit_code = exit_code, .output = text.str()};
+  } catch (const CLI::RuntimeError& result) {
+    return {.exit_code = result.get_exit_code()};
+  } catch (...) {
+    const Report report = describe_current_error(program);
+    return {.exit_code = report.exit_code, .error = printable(report.message)};
   }
 }
 
@@ -197,6 +304,45 @@ int main(int argc, char** argv, const Extensions& extensions) {
   const bool failed = exit_code != 0 && exit_code <= 128;
   if (failed && launched_by_mpi()) abort_job(exit_code);
   return exit_code;
+}
+
+Outcome run_command(const std::vector<std::string>& words) {
+  static std::mutex running;
+  const std::unique_lock one_at_a_time(running, std::try_to_lock);
+  if (!one_at_a_time) {
+    return {.exit_code = kUserError,
+            .error = "another command is running in this process; one can at a time"};
+  }
+  forget_signal();
+  CapturedOutput captured;
+  Outcome outcome = parse_and_run(words);
+  outcome.output += captured.text();
+  forget_signal();
+  return outcome;
+}
+
+void stop_command() { note_signal(SIGINT); }
+
+void send_log_to(const std::function<void(bool warning, const std::string& line)>& receiver) {
+  log::send_to([receiver](spdlog::level::level_enum level, const std::string& line) {
+    receiver(level >= spdlog::level::warn, line);
+  });
+}
+
+std::vector<OptionDescription> describe_options(const std::string& command) {
+  CLI::App program{"", "atoll"};
+  Manner manner;
+  declare(program, manner);
+  std::vector<OptionDescription> options;
+  for (const CLI::Option* option : program.get_subcommand(command)->get_options()) {
+    if (option->get_lnames().empty() || option->get_name() == "--help") continue;
+    options.push_back({.name = option->get_lnames().front(),
+                       .group = option->get_group(),
+                       .help = option->get_description(),
+                       .initial = option->get_default_str(),
+                       .is_flag = option->get_expected_min() == 0});
+  }
+  return options;
 }
 
 }  // namespace atl

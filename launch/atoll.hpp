@@ -1,4 +1,4 @@
-// The command line as a function: what a program with models of its own includes.
+// The command line as a function: what a program with models or partitioners of its own includes.
 #pragma once
 
 #include <string>
@@ -6,12 +6,14 @@
 
 #include "engine/models/convolutions.hpp"
 #include "engine/models/model.hpp"
+#include "partition/partitioner.hpp"
 
 namespace atl {
 
 // What a program adds to what `atoll` has.
 struct Extensions {
   std::vector<ConvolutionKind> convolutions = {};  // see add_convolutions()
+  std::vector<PartitionMethod> partitioners = {};  // see add_partition_methods()
 };
 
 // Runs the command line and returns the exit code. It handles signals and messages as `atoll`

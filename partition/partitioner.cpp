@@ -1,21 +1,83 @@
 #include "partition/partitioner.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/openmp_threads.hpp"
+#include "base/own_names.hpp"
 #include "partition/multilevel.hpp"
 #include "partition/transpose.hpp"
 
 namespace atl {
 
+namespace {
+
+// One way to cut.
+struct Method {
+  std::string name;
+  std::function<std::unique_ptr<Partitioner>(const PartitionOptions&)> make;
+  bool refines = false;  // unless options say otherwise
+};
+
+Method without_options(const char* name, std::unique_ptr<Partitioner> (*make)(), bool refines) {
+  return {name, [make](const PartitionOptions&) { return make(); }, refines};
+}
+
+// In the order of help texts; those that a program has added come last.
+std::vector<Method>& all_methods() {
+  static std::vector<Method> methods{
+      without_options("auto", make_auto_partitioner, true),
+      without_options("metis", make_metis_partitioner, true),
+      without_options("communities", make_community_partitioner, true),
+      without_options("random", make_random_partitioner, false),
+      without_options("contiguous", make_contiguous_partitioner, false),
+      {"file", make_file_partitioner, false}};
+  return methods;
+}
+
+const Method* find_method(const std::string& name) {
+  const auto found = std::ranges::find(all_methods(), name, &Method::name);
+  return found == all_methods().end() ? nullptr : &*found;
+}
+
+class OwnPartitioner : public Partitioner {
+ public:
+  explicit OwnPartitioner(PartitionMethod method) : method_(std::move(method)) {}
+
+  std::vector<std::int32_t> partition(const PartitionProblem& problem) const override {
+    return method_.cut(problem);
+  }
+
+ private:
+  PartitionMethod method_;
+};
+
+}  // namespace
+
 std::vector<std::string> partition_methods() {
-  return {"auto", "metis", "communities", "random", "contiguous", "file"};
+  std::vector<std::string> names;
+  for (const Method& method : all_methods()) names.push_back(method.name);
+  return names;
+}
+
+void add_partition_methods(const std::vector<PartitionMethod>& methods) {
+  for (const PartitionMethod& method : methods) {
+    check_own_name("partitioner", method.name, partition_methods());
+    if (method.cut == nullptr) {
+      fail_option("partitioner '{}' of this program has no function that cuts", method.name);
+    }
+    all_methods().push_back({.name = method.name, .make = [method](const PartitionOptions&) {
+                               return std::unique_ptr<Partitioner>(
+                                   std::make_unique<OwnPartitioner>(method));
+                             }});
+  }
 }
 
 Refinement default_refinement(const std::string& method) {
-  const bool refines = method == "auto" || method == "metis" || method == "communities";
-  return refines ? Refinement::kOn : Refinement::kOff;
+  const Method* known = find_method(method);
+  return known != nullptr && known->refines ? Refinement::kOn : Refinement::kOff;
 }
 
 Refinement effective_refinement(const PartitionOptions& options) {
@@ -24,19 +86,14 @@ Refinement effective_refinement(const PartitionOptions& options) {
 }
 
 void check_partition_method(const std::string& method) {
-  if (std::ranges::count(partition_methods(), method) > 0) return;
+  if (find_method(method) != nullptr) return;
   fail_option("--method: '{}' is unknown; allowed are {}", method,
               fmt::join(partition_methods(), ", "));
 }
 
 std::unique_ptr<Partitioner> make_partitioner(const PartitionOptions& options) {
   check_partition_method(options.method);
-  if (options.method == "metis") return make_metis_partitioner();
-  if (options.method == "communities") return make_community_partitioner();
-  if (options.method == "random") return make_random_partitioner();
-  if (options.method == "contiguous") return make_contiguous_partitioner();
-  if (options.method == "file") return make_file_partitioner(options);
-  return make_auto_partitioner();
+  return find_method(options.method)->make(options);
 }
 
 std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,

@@ -128,6 +128,19 @@ class Partitioner {
   virtual std::vector<std::int32_t> partition(const PartitionProblem& problem) const = 0;
 };
 std::vector<std::string> partition_methods();
+// A partitioner of a program's own. `cut` gets the graph, the number of parts, the nodes' weights
+// and the shares of the parts, and returns one part per node, 0 to problem.parts - 1, always the
+// same for the same problem. What follows is not its affair: empty and too heavy parts are
+// repaired, and with --refine on nodes are moved while that saves halo rows.
+struct PartitionMethod {
+  std::string name;
+  std::vector<std::int32_t> (*cut)(const PartitionProblem& problem) = nullptr;
+};
+// From now on --method knows them. For the program's start: flags and checks are made from the
+// names once. Throws Error{kOption} for a name that is taken or no word, or if there is no
+// function. A partition says by name how it was cut, so a function that cuts otherwise wants
+// another name.
+void add_partition_methods(const std::vector<PartitionMethod>& methods);
 // How cuts of a method are refined unless options say otherwise: random and contiguous are wanted
 // for what they are, and a cut from a file was made as its maker wanted it.
 Refinement default_refinement(const std::string& method);

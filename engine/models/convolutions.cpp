@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/own_names.hpp"
 
 namespace atl {
 
@@ -287,23 +288,10 @@ std::vector<ConvolutionKind>& all_kinds() {
 const std::vector<ConvolutionKind>& convolution_kinds() { return all_kinds(); }
 
 void add_convolutions(const std::vector<ConvolutionKind>& kinds) {
-  // It is also part of a run folder's name.
-  const auto is_word = [](const std::string& name) {
-    return !name.empty() && name.size() <= 64 && name.front() != '-' &&
-           std::ranges::all_of(
-               name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; });
-  };
   for (const ConvolutionKind& kind : kinds) {
-    if (!is_word(kind.name)) {
-      fail_option(
-          "a model of this program is named '{}'; allowed are 1 to 64 letters, digits, '_' and "
-          "'-', the first of them no '-'",
-          kind.name);
-    }
-    if (std::ranges::count(convolution_names(), kind.name) > 0 || kind.name == "mlp") {
-      fail_option("a model of this program is named '{}', and so is another; taken are: {}, mlp",
-                  kind.name, fmt::join(convolution_names(), ", "));
-    }
+    std::vector<std::string> taken = convolution_names();
+    taken.emplace_back("mlp");
+    check_own_name("model", kind.name, taken);
     if (kind.make == nullptr) {
       fail_option("model '{}' of this program has no function that writes it", kind.name);
     }

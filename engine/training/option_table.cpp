@@ -161,7 +161,8 @@ Table message_options() {
       {.name = "bits",
        .group = "Messages",
        .help = "Bits per value of quantized messages: 1, 2, 4, 8, 16, 32 (as stored), one per "
-               "layer (8,4,32), random (2, 4 or 8 each), or adaptive",
+               "layer (8,4,32), random (2, 4 or 8 each), or adaptive; without --exchange it "
+               "means quantized",
        .value = TrainRow::text(ATOLL_FIELD(message_bits.bits)),
        .recorded = quantized,
        .plan = PlanRole::kFixes},

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A program outside of the tree, built against the installed package: examples/own_model keeps the
-whole command line, and what is wrong with a model of its own is said."""
+"""Programs outside of the tree, built against the installed package: those of examples/ keep the whole
+command line, and what is wrong with a model or a partitioner of their own is said."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from cli_support import ATOLL, read_npy, run, write
 
 BUILD = os.path.abspath(os.environ.get("ATOLL_BUILD", "build"))
 CMAKE = os.environ.get("CMAKE", "cmake")
-EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/own_model")
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples")
 MODEL = ["--model", "mine", "--layers", "2", "--hidden", "8"]
 LOCAL = ["--transport", "local", "--threads", "1"]
 RANK = {"host": "a", "kind": "cpu", "memory_gib": 4, "spmm_gb_per_s": {"8": 4},
@@ -52,11 +52,19 @@ atl::Value endless(atl::Builder& builder, const atl::ConvolutionInput& input) {
   return good(builder, hops);
 }
 
+std::vector<std::int32_t> outside(const atl::PartitionProblem& problem) {
+  return std::vector<std::int32_t>(problem.graph.nodes(), problem.parts);
+}
+std::vector<std::int32_t> too_few(const atl::PartitionProblem&) { return {0}; }
+
 int main(int argc, char** argv) {
   const bool has_function = std::getenv("MODEL_FUNCTION") == nullptr;
+  const char* cutter = std::getenv("PARTITIONER_NAME");
   return atl::main(argc, argv, {.convolutions = {{"narrow", narrow}, {"twice", twice},
       {"nothing", nothing}, {"parameter", parameter}, {"endless", endless},
-      {std::getenv("MODEL_NAME"), has_function ? good : nullptr}}});
+      {std::getenv("MODEL_NAME"), has_function ? good : nullptr}},
+      .partitioners = {{"outside", outside}, {"short", too_few},
+                       {cutter == nullptr ? "usual" : cutter, has_function ? outside : nullptr}}});
 }
 """
 
@@ -75,15 +83,17 @@ class OwnModelTest(unittest.TestCase):
         command(CMAKE, "--install", BUILD, "--prefix", cls.path("installed"))
         # The prefix may be moved.
         os.rename(cls.path("installed"), cls.path("prefix"))
-        shutil.copytree(EXAMPLE, cls.path("source"))
-        with open(cls.path("source/CMakeLists.txt"), "a", encoding="utf-8") as file:
+        for name in ("own_model", "own_partitioner", "embed"):
+            shutil.copytree(os.path.join(EXAMPLES, name), cls.path("source", name))
+        with open(cls.path("source/own_model/CMakeLists.txt"), "a", encoding="utf-8") as file:
             file.write("add_executable(mistakes mistakes.cpp)\n"
-                       "target_link_libraries(mistakes PRIVATE Atoll::atoll)\n")
-        write(cls.path("source/mistakes.cpp"), MISTAKES)
-        command(CMAKE, "-S", cls.path("source"), "-B", cls.path("built"),
-                "-DCMAKE_PREFIX_PATH=" + cls.path("prefix"))
-        command(CMAKE, "--build", cls.path("built"), "--parallel", "2")
-        cls.program = cls.path("built/own_model")
+                       "target_link_libraries(mistakes PRIVATE Atoll::engine)\n")
+        write(cls.path("source/own_model/mistakes.cpp"), MISTAKES)
+        for name in ("own_model", "own_partitioner", "embed"):
+            command(CMAKE, "-S", cls.path("source", name), "-B", cls.path("built", name),
+                    "-DCMAKE_PREFIX_PATH=" + cls.path("prefix"))
+            command(CMAKE, "--build", cls.path("built", name), "--parallel", "2")
+        cls.program = cls.path("built/own_model/own_model")
         cls.succeed("generate", "sbm", "--nodes", "200", "--classes", "4", "--features", "8",
                     "--out", "data")
 
@@ -128,7 +138,7 @@ class OwnModelTest(unittest.TestCase):
             self.assertIn(f"'shape': {shape}", read_npy(self.path("rows.npy"))[0])
 
     def test_it_has_the_whole_command_line(self):
-        self.assertRegex(self.succeed("train", "--help"), r"--model TEXT:\{gcn,sage,.*,mine\}")
+        self.assertRegex(self.succeed("train", "--help-all"), r"--model TEXT:\{gcn,sage,.*,mine\}")
         self.assertIn("layers.1.second_weight", self.succeed("program", "data", *MODEL))
         self.succeed("bench", "data", *MODEL, *LOCAL, "--ranks", "2", "--warmup", "1", "--epochs",
                      "2")
@@ -173,12 +183,65 @@ class OwnModelTest(unittest.TestCase):
             self.assertIn("it is a model 'mine', which this program does not", result.stderr)
             self.assertFalse(os.path.exists(self.path("labels.npy")))
 
+    def test_an_own_partitioner_is_a_method_like_others(self):
+        program = self.path("built/own_partitioner/own_partitioner")
+
+        def cut(*words):
+            return run(["partition", "data", "--parts", "3", *words], self.folder, program=program)
+        result = cut("--method", "ldg", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        mine, random = [json.loads(text)["quality"]["total"]["halo_forward"] for text in
+                        (result.stdout, cut("--method", "random", "--json").stdout)]
+        self.assertLess(mine, random)
+        for words in (["--islands", "2,1"], ["--refine", "on"], ["--part-order", "2,0,1"]):
+            result = cut("--method", "ldg", *words)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        losses = []
+        for method in ("ldg", "random"):
+            result = run(["train", "data", "--method", method, "--epochs", "4", "--transport",
+                          "local", "--ranks", "3", "--run-dir", "cut-by-" + method], self.folder,
+                         program=program)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            losses.append(self.losses("cut-by-" + method)[-1])
+        self.assertAlmostEqual(*losses, delta=1e-4)
+        result = run(["partition", "data", "--parts", "3", "--method", "ldg"], self.folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, "--method: .*ldg.*metis")
+
+    def test_wrong_partitioners_are_refused(self):
+        def refuse(method, **environment):
+            os.environ.update({"MODEL_NAME": "usual", **environment})
+            try:
+                result = run(["partition", "data", "--parts", "3", "--method", method], self.folder,
+                             program=self.path("built/own_model/mistakes"))
+            finally:
+                for variable in ("MODEL_NAME", *environment):
+                    del os.environ[variable]
+            self.assertEqual(result.returncode, 2, result.stderr)
+            return result.stderr
+        self.assertRegex(refuse("outside"), "node 0 .*part 3")
+        self.assertRegex(refuse("short"), "1 .*200")
+        self.assertIn("a partitioner of this program is named 'metis', and so is another",
+                      refuse("metis", PARTITIONER_NAME="metis"))
+        self.assertIn("a partitioner of this program is named 'a b'",
+                      refuse("metis", PARTITIONER_NAME="a b"))
+
+    def test_a_program_that_trains_in_its_process(self):
+        program = self.path("built/embed/embed")
+        result = run(["data", "embedded"], self.folder, program=program)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("embeddings of 200 nodes", result.stdout)
+        self.assertIn("'shape': (200, 256)", read_npy(self.path("embedded/embeddings.npy"))[0])
+        result = run(["nothing", "other"], self.folder, program=program)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"^embed: train: nothing.*\n$")
+
     def refuse_mistake(self, model, name="usual", **environment):
         """What a program with one wrong model says."""
         os.environ.update({"MODEL_NAME": name, **environment})
         try:
             result = run(["train", "data", "--model", model, "--run-dir", "none", "--epochs", "1"],
-                         self.folder, program=self.path("built/mistakes"))
+                         self.folder, program=self.path("built/own_model/mistakes"))
         finally:
             for variable in ("MODEL_NAME", *environment):
                 del os.environ[variable]

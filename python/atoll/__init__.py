@@ -1,0 +1,32 @@
+"""Full-graph training of graph neural networks, distributed over MPI ranks.
+
+    import atoll
+
+    dataset = atoll.Dataset.from_arrays(edge_index, x, y, train_mask, val_mask, test_mask)
+    run = atoll.train(dataset, model="gat", hidden=8, heads=8, epochs=200)
+    run.summary["test"]
+    rows = run.predict("embeddings")
+
+Everything lies in plain folders that the command line reads, too: `run.path` is what `atoll report`
+and `atoll train --resume` take.
+"""
+
+from atoll._errors import AtollError, InputError
+from atoll._program import options, program_path
+from atoll._report import Report
+from atoll._table import Table
+from atoll.dataset import Dataset
+from atoll.run import Run, train
+
+__all__ = ["AtollError", "Dataset", "InputError", "Report", "Run", "Table", "__version__",
+           "options", "program_path", "train"]
+
+
+def __getattr__(name):
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+        try:
+            return version("atoll-gnn")
+        except PackageNotFoundError:  # a source tree
+            return "0+unknown"
+    raise AttributeError(f"module 'atoll' has no attribute {name!r}")

@@ -1,0 +1,227 @@
+"""Runs commands of Atoll: in a thread of this process, or as a program, perhaps under a launcher."""
+
+import logging
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+
+from atoll._errors import AtollError, InputError, failure
+
+try:
+    from atoll import _engine
+except ImportError:  # a source tree without the compiled part: the program does everything
+    _engine = None
+
+log = logging.getLogger("atoll")
+
+POLL = 0.1  # seconds between looks at a command that runs
+
+
+def program_path():
+    """Path of the program `atoll`: $ATOLL_PROGRAM, that of this package, or the one in PATH."""
+    named = os.environ.get("ATOLL_PROGRAM")
+    carried = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "atoll")
+    if named:
+        found = shutil.which(named)
+    elif os.path.exists(carried):
+        found = carried
+    else:
+        found = shutil.which("atoll")
+    if found is None:
+        raise InputError(f"there is no program atoll ({named or carried}); set ATOLL_PROGRAM to "
+                         "its path")
+    return found
+
+
+def main():
+    """The program that the package carries, as the script `atoll`."""
+    try:
+        program = program_path()
+    except AtollError as error:
+        sys.exit(f"atoll: error: {error}")
+    os.execv(program, ["atoll", *sys.argv[1:]])
+
+
+def environment():
+    """What the program gets: Open MPI starts as root, as it has to in containers, and with more
+    ranks than cores."""
+    variables = dict(os.environ, OMPI_MCA_rmaps_base_oversubscribe="1")
+    if os.geteuid() == 0:
+        variables.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return variables
+
+
+def tell(is_warning, line):
+    """One line of the engine's log."""
+    if is_warning:
+        warnings.warn(line, stacklevel=2)
+    else:
+        log.info("%s", line)
+
+
+class InProcess:
+    """A command in a thread of this process."""
+
+    def __init__(self, words):
+        for variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+            if int(os.environ.get(variable, "1")) > 1:
+                raise InputError(f"this process is one of several that a launcher has started "
+                                 f"({variable} is {os.environ[variable]}); start one process, and "
+                                 "let it start the ranks: train(..., launcher='mpirun')")
+        self._command = _engine.Command(list(words))
+
+    def wait(self, seconds):
+        done = self._command.wait(seconds)
+        for is_warning, line in _engine.take_log():
+            tell(is_warning, line)
+        return done
+
+    def stop(self):
+        _engine.stop()
+
+    def result(self):
+        return self._command.outcome()
+
+
+class Process:
+    """A command as a process of its own, with `launcher` (words) before the program's path."""
+
+    def __init__(self, words, launcher=()):
+        self._words = [*launcher, program_path(), *words]
+        # A file, not a pipe: nothing has to be read while it runs.
+        self._output = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()
+        try:
+            # A group of its own: Ctrl-C in a terminal is handed on in the way that the launcher
+            # understands.
+            self._process = subprocess.Popen(
+                self._words, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors,
+                env=environment(), start_new_session=True)
+        except OSError as error:
+            raise InputError(f"{self._words[0]} can't be started: {error.strerror}") from error
+
+    def wait(self, seconds):
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def stop(self):
+        # mpirun hands SIGUSR1 on at once and kills nobody, unlike SIGINT.
+        self._process.send_signal(signal.SIGUSR1)
+
+    def kill(self):
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _read(self, file):
+        file.seek(0)
+        return file.read().decode(errors="replace")
+
+    def result(self):
+        code = self._process.wait()
+        code = 128 - code if code < 0 else code
+        message = ""
+        errors = self._read(self._errors)
+        for line in errors.splitlines():
+            head, found, text = line.partition("error: ")
+            if found and head.startswith(("atoll", "[")) and not message:
+                message = text
+            elif "] warning " in line:
+                tell(True, line.split("] warning ", 1)[1])
+            elif "] info " in line:
+                tell(False, line.split("] info ", 1)[1])
+        if code != 0 and not message:
+            message = f"{shlex.join(self._words)} ended with exit code {code}: {errors.strip()[-2000:]}"
+        output = self._read(self._output)
+        self._output.close()
+        self._errors.close()
+        return code, output, message
+
+
+def start(words, launcher=None):
+    """A running command. launcher: None for this process, [] for one of its own, or its words."""
+    if launcher is None and _engine is not None:
+        return InProcess(words)
+    return Process(words, launcher or [])
+
+
+def run(words, launcher=None):
+    """Runs a command to its end and returns what it prints. Raises AtollError."""
+    command = start([str(word) for word in words], launcher)
+    interrupted = False
+    while True:
+        try:
+            while not command.wait(POLL):
+                pass
+            break
+        except KeyboardInterrupt:
+            if interrupted and hasattr(command, "kill"):
+                command.kill()
+            else:
+                command.stop()
+            interrupted = True
+    code, output, error = command.result()
+    if interrupted:
+        raise KeyboardInterrupt
+    if code != 0:
+        raise failure(error, code)
+    return output
+
+
+_OPTIONS = {}
+
+
+def option_rows(command):
+    """name, group, help, default and is_flag of every option of a command, by name."""
+    if command not in _OPTIONS:
+        if _engine is None:
+            return None
+        try:
+            _OPTIONS[command] = {row["name"]: row for row in _engine.options(command)}
+        except RuntimeError as error:
+            raise InputError(f"there is no command {command!r}: {error}") from error
+    return _OPTIONS[command]
+
+
+def options(command="train"):
+    """The options of a command as a table: name (as a keyword of atoll.train), default, help."""
+    from atoll._table import Table
+    rows = (option_rows(command) or {}).values()
+    return Table({"option": [row["name"].replace("-", "_") for row in rows],
+                  "default": [row["default"] for row in rows],
+                  "group": [row["group"] for row in rows],
+                  "help": [row["help"] for row in rows]})
+
+
+def option_words(command, values):
+    """Keywords as words of a command line: hidden=64 is --hidden 64, trace=True --trace."""
+    words = []
+    known = option_rows(command)
+    for keyword, value in values.items():
+        name = keyword.replace("_", "-")
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            # Flags have no value, switches are on or off.
+            flag = known[name]["is_flag"] if known and name in known else name in _FLAGS
+            if flag:
+                words += [f"--{name}"] if value else []
+                continue
+            value = "on" if value else "off"
+        elif isinstance(value, (list, tuple)):
+            value = ",".join(str(item) for item in value)
+        elif isinstance(value, float):
+            value = repr(value)
+        words.append(f"--{name}={os.fspath(value) if hasattr(value, '__fspath__') else value}")
+    return words
+
+
+# Of `train`, where the program is not at hand to say it.
+_FLAGS = {"resume", "overwrite", "take-over", "trace", "tf32"}

@@ -1,0 +1,111 @@
+"""Shows how a training goes on: one line that renews itself, on a terminal or in a notebook."""
+
+import html
+import json
+import os
+import sys
+import time
+
+
+class MetricsFollower:
+    """The records that a run adds to its metrics.jsonl, as they come."""
+
+    def __init__(self, path):
+        self._path = path
+        self._file = None
+
+    def skip(self):
+        """Past what is there already."""
+        self.take()
+
+    def close(self):
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _opened(self):
+        """The file of that name. It is kept open: a new one (--overwrite) has another number then."""
+        try:
+            number = os.stat(self._path).st_ino
+        except FileNotFoundError:
+            return None
+        if self._file is None or os.fstat(self._file.fileno()).st_ino != number:
+            self.close()
+            self._file = open(self._path, "rb")
+        return self._file
+
+    def take(self):
+        file = self._opened()
+        if file is None:
+            return []
+        start = file.tell()
+        data = file.read()
+        whole = data[:data.rfind(b"\n") + 1]  # the last line may be half-written
+        file.seek(start + len(whole))
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+class ProgressLine:
+    """epoch 120/200  loss 0.512  valid 0.791 (best 0.794)  12 ms per epoch"""
+
+    INTERVAL = 0.2  # seconds
+
+    def __init__(self, epochs, stream=None):
+        self._epochs = epochs
+        self._stream = stream or sys.stderr
+        self._best = None
+        self._shown = 0.0
+        self._display = _notebook_display()
+        self._terminal = self._stream.isatty() if hasattr(self._stream, "isatty") else False
+        self._text = ""
+
+    def __call__(self, record):
+        valid = record.get("valid")
+        if valid is not None:
+            self._best = valid if self._best is None else max(self._best, valid)
+        self._text = f"epoch {record['epoch']}" + (f"/{self._epochs}" if self._epochs else "")
+        self._text += f"  loss {record['loss']:.4f}"
+        if self._best is not None:
+            self._text += "" if valid is None else f"  valid {valid:.4f}"
+            self._text += f" (best {self._best:.4f})"
+        self._text += f"  {record['epoch_ms']:.0f} ms per epoch"
+        if time.monotonic() - self._shown >= self.INTERVAL:
+            self._show()
+
+    def _show(self):
+        self._shown = time.monotonic()
+        if self._display is not None:
+            self._display.update(_Line(self._text))
+        elif self._terminal:
+            self._stream.write(f"\r\033[K{self._text}")
+            self._stream.flush()
+
+    def end(self):
+        if not self._text:
+            return
+        self._show()
+        if self._display is None and self._terminal:
+            self._stream.write("\n")
+
+
+class _Line:
+    """Text, for notebooks also as HTML."""
+
+    def __init__(self, text):
+        self._text = text
+
+    def __repr__(self):
+        return self._text
+
+    def _repr_html_(self):
+        return f'<code style="background:none">{html.escape(self._text)}</code>'
+
+
+def _notebook_display():
+    """A place of the cell's output that can be renewed, or None where this is no notebook."""
+    shell = sys.modules.get("IPython")
+    shell = shell.get_ipython() if shell is not None else None
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    from IPython.display import display
+    return display(_Line("preparing ..."), display_id=True)

@@ -1,0 +1,283 @@
+"""Datasets: folders of NumPy arrays, made from arrays, from PyTorch Geometric, or from files."""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import weakref
+
+import numpy as np
+
+from atoll._errors import InputError
+from atoll._program import option_words, run
+
+TRAIN, VALID, TEST, NONE = 0, 1, 2, 255  # values of split.npy
+
+
+def _array(value, name, dimensions):
+    """NumPy or anything that gives an array (PyTorch's tensors on the CPU), without a copy."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    array = np.asarray(value)
+    if array.dtype == object or array.dtype.kind not in "biuf":
+        raise InputError(f"{name}: its type is {array.dtype}; allowed are numbers and booleans")
+    if array.ndim not in dimensions:
+        raise InputError(f"{name}: its shape is {array.shape}; allowed are "
+                         f"{' or '.join(str(d) for d in dimensions)} dimensions")
+    return array
+
+
+def _split_of_masks(masks, nodes):
+    """split [N] or [K, N] from masks [N] (PyG's) or [N, K] (K splits)."""
+    split = None
+    for name, value, mask in masks:
+        if mask is None:
+            continue
+        mask = _array(mask, name, (1, 2))
+        if mask.dtype != bool:
+            raise InputError(f"{name}: its type is {mask.dtype}; allowed is bool, one per node")
+        if mask.shape[0] != nodes:
+            raise InputError(f"{name}: it has {mask.shape[0]} rows, and there are {nodes} nodes")
+        mask = mask.T if mask.ndim == 2 else mask[None, :]
+        if split is None:
+            split = np.full(mask.shape, NONE, np.uint8)
+        if split.shape != mask.shape:
+            raise InputError(f"{name}: it has {mask.shape[0]} splits, and other masks "
+                             f"{split.shape[0]}")
+        twice = np.argwhere(mask & (split != NONE))
+        if len(twice):
+            raise InputError(f"{name}: node {twice[0][1]} is in another mask, too")
+        split[mask] = value
+    if split is None:
+        return None
+    return split[0] if len(split) == 1 else split
+
+
+def _is_symmetric(edge_index, nodes):
+    """Whether every edge has one back. Takes 16 bytes per edge meanwhile."""
+    source, target = edge_index[0].astype(np.int64), edge_index[1].astype(np.int64)
+    forward = np.unique(source * nodes + target)
+    return np.array_equal(forward, np.unique(target * nodes + source))
+
+
+class Dataset:
+    """A dataset folder. Its arrays are memory-mapped when they are asked for, and never changed."""
+
+    def __init__(self, path):
+        self._path = os.path.abspath(os.fspath(path))
+        file = os.path.join(self._path, "dataset.json")
+        try:
+            with open(file, encoding="utf-8") as text:
+                self._fields = json.load(text)
+        except FileNotFoundError:
+            raise InputError(f"{self._path}: it has no dataset.json, so it is no dataset folder; "
+                             "Dataset.import_() makes one of files, Dataset.from_arrays() of "
+                             "arrays") from None
+
+    @classmethod
+    def from_folder(cls, path):
+        """A folder that `atoll import` or `atoll generate` has made."""
+        return cls(path)
+
+    @classmethod
+    def from_arrays(cls, edge_index, x=None, y=None, train_mask=None, val_mask=None, test_mask=None,
+                    *, edge_weight=None, edge_attr=None, edge_type=None, node_type=None, split=None,
+                    num_nodes=None, undirected=None, task=None, path=None, name="arrays"):
+        """Makes a dataset of arrays, named and shaped as PyTorch Geometric has them.
+
+        edge_index: [2, E] integers, row 0 the sources and row 1 the targets: node edge_index[1, e]
+            reads the row of node edge_index[0, e].
+        x: [N, F] features. y: [N] classes (-1: none), [N, C] 0 and 1 for several labels per node,
+            or floating-point numbers to predict (NaN: none).
+        train_mask, val_mask, test_mask: bool [N], or [N, K] for K splits. Instead of them, split:
+            "0.6,0.2,0.2" (shares of the labelled nodes) or "per-class:20,500,1000".
+        edge_weight: [E]. edge_attr: [E, G]. edge_type: [E], for relations. node_type: [N].
+        num_nodes: where nothing else says it. undirected: True stores every edge in both
+            directions; False keeps them as they are; None (the default) finds out whether they
+            come in both directions, which is the same graph and takes less memory to train on.
+        task: "single-label", "multi-label", "binary" or "regression", where y leaves it open.
+        path: folder to make; it must not exist. None: a temporary one, gone with this object.
+
+        Self-loops stay, edges that occur several times are merged (their weights are summed).
+        Raises InputError.
+        """
+        edge_index = _array(edge_index, "edge_index", (2,))
+        if edge_index.shape[0] != 2 or edge_index.dtype.kind not in "iu":
+            raise InputError(f"edge_index: it is {edge_index.dtype} {list(edge_index.shape)}; "
+                             "allowed are integers [2, E]")
+        arrays = {"edge_index": edge_index}
+        for key, file, value, dimensions in (
+                ("x", "features", x, (2,)), ("y", "labels", y, (1, 2)),
+                ("edge_weight", "edge_weights", edge_weight, (1,)),
+                ("edge_attr", "edge_features", edge_attr, (1, 2)),
+                ("edge_type", "edge_types", edge_type, (1,)),
+                ("node_type", "node_types", node_type, (1,))):
+            if value is not None:
+                arrays[file] = _array(value, key, dimensions)
+        for key, array in arrays.items():
+            if key.startswith("edge_") and key != "edge_index" and len(array) != edge_index.shape[1]:
+                raise InputError(f"{key}: it has {len(array)} rows, and there are "
+                                 f"{edge_index.shape[1]} edges")
+        nodes = num_nodes
+        for key in ("features", "labels", "node_types"):
+            if key in arrays:
+                nodes = len(arrays[key]) if nodes is None else nodes
+                if len(arrays[key]) != nodes:
+                    raise InputError(f"{key}: it has {len(arrays[key])} rows, and there are "
+                                     f"{nodes} nodes")
+        if nodes is None:
+            nodes = int(edge_index.max()) + 1 if edge_index.size else 0
+        labels = arrays.get("labels")
+        if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
+            arrays["labels"] = labels[:, 0]  # as OGB has it
+        masks = _split_of_masks((("train_mask", TRAIN, train_mask), ("val_mask", VALID, val_mask),
+                                 ("test_mask", TEST, test_mask)), nodes)
+        if masks is not None and split is not None:
+            raise InputError("split: there are masks, too; give one of them")
+        if masks is not None:
+            arrays["split"] = masks
+        if undirected is None:
+            plain = not {"edge_weights", "edge_features", "edge_types"} & set(arrays)
+            undirected = plain and _is_symmetric(edge_index, nodes)
+        words = ["import", "npy", "--nodes", str(nodes), "--keep-self-loops"]
+        words += [] if undirected else ["--directed"]
+        words += ["--split", split] if split is not None else []
+        words += ["--task", task] if task is not None else []
+        with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
+            for key, array in arrays.items():
+                if array.dtype == bool:
+                    array = array.astype(np.uint8)
+                np.save(os.path.join(folder, key + ".npy"), np.ascontiguousarray(array))
+            return cls._make([*words[:2], folder, *words[2:]], path, name)
+
+    @classmethod
+    def from_pyg(cls, data, *, path=None, name="pyg", **options):
+        """Makes a dataset of a torch_geometric.data.Data (or anything with its attributes): x, y,
+        edge_index, masks, edge_weight, edge_attr, edge_type, node_type. A single column of
+        edge_attr is taken for features of edges; pass edge_weight=data.edge_attr for weights."""
+        if isinstance(getattr(data, "edge_index", None), dict) or hasattr(data, "edge_index_dict"):
+            raise InputError("from_pyg: this is a HeteroData; call data.to_homogeneous() first, "
+                             "which numbers nodes and edges of all types and keeps node_type and "
+                             "edge_type")
+        keys = ("edge_index", "x", "y", "train_mask", "val_mask", "test_mask", "edge_weight",
+                "edge_attr", "edge_type", "node_type", "num_nodes")
+        values = {key: getattr(data, key, None) for key in keys}
+        if values["edge_index"] is None:
+            raise InputError("from_pyg: it has no edge_index; of a SparseTensor adj_t take "
+                             "edge_index=torch.stack(data.adj_t.t().coo()[:2])")
+        values.update(options)
+        return cls.from_arrays(values.pop("edge_index"), path=path, name=name, **values)
+
+    @classmethod
+    def import_(cls, format, source, *, path=None, name=None, **options):
+        """Makes a dataset of files: `atoll import FORMAT SOURCE`, with that command's options as
+        keywords (directed=True, split="0.6,0.2,0.2", ...). Formats: docs/formats.md."""
+        words = ["import", format, os.fspath(source), *option_words("import", options)]
+        return cls._make(words, path, name)
+
+    @classmethod
+    def generate(cls, kind, *, path=None, **options):
+        """A synthetic graph: `atoll generate KIND`, with that command's options as keywords."""
+        words = ["generate", kind, *option_words("generate", options)]
+        return cls._make(words, path, None)
+
+    @classmethod
+    def _make(cls, words, path, name):
+        temporary = None
+        if path is None:
+            temporary = tempfile.mkdtemp(prefix="atoll-")
+            path = os.path.join(temporary, re.sub(r"[^\w.-]+", "-", name or "dataset"))
+        words = [*words, "--out", os.fspath(path)]
+        if name is not None:
+            words += ["--name", name]
+        try:
+            run(words)
+            dataset = cls(path)
+        except BaseException:
+            if temporary is not None:
+                shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        if temporary is not None:
+            weakref.finalize(dataset, shutil.rmtree, temporary, ignore_errors=True)
+        return dataset
+
+    @property
+    def path(self):
+        """The folder, as text."""
+        return self._path
+
+    @property
+    def name(self):
+        return self._fields.get("name", os.path.basename(self._path))
+
+    def __fspath__(self):
+        return self._path
+
+    def _read(self, name):
+        file = os.path.join(self._path, name + ".npy")
+        return np.load(file, mmap_mode="r") if os.path.exists(file) else None
+
+    @property
+    def num_nodes(self):
+        return len(self._read("row_ptr")) - 1
+
+    @property
+    def num_edges(self):
+        """Stored edges: an undirected graph has each in both directions."""
+        return int(self._read("row_ptr")[-1])
+
+    @property
+    def num_features(self):
+        return 0 if self.x is None else self.x.shape[1]
+
+    @property
+    def num_classes(self):
+        return int(self._fields.get("classes", 0))
+
+    @property
+    def directed(self):
+        return bool(self._fields["directed"])
+
+    @property
+    def x(self):
+        """Features, f32 [N, F], or None."""
+        return self._read("features")
+
+    @property
+    def y(self):
+        """Labels, or None: int32 [N] (-1: none), uint8 [N, C], or f32 of a regression."""
+        return self._read("labels")
+
+    @property
+    def edge_index(self):
+        """int64 [2, E], sorted by target: a new array."""
+        row_ptr = self._read("row_ptr")
+        target = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(row_ptr))
+        return np.stack([self._read("col_idx").astype(np.int64), target])
+
+    def _mask(self, value):
+        split = self._read("split")
+        return None if split is None else (split == value).T
+
+    @property
+    def train_mask(self):
+        """bool [N], or [N, K] of K splits, or None."""
+        return self._mask(TRAIN)
+
+    @property
+    def val_mask(self):
+        return self._mask(VALID)
+
+    @property
+    def test_mask(self):
+        return self._mask(TEST)
+
+    def info(self):
+        """What `atoll info` says: sizes, degrees, splits."""
+        return run(["info", self._path])
+
+    def __repr__(self):
+        kind = "directed" if self.directed else "undirected"
+        return (f"Dataset({self.name!r}: {self.num_nodes:,} nodes, {self.num_edges:,} edges "
+                f"({kind}), {self.num_features} features, {self.num_classes} classes)")

@@ -1,0 +1,111 @@
+// atoll._engine: a command of Atoll that runs in a thread of the Python process.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "launch/embed.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+// Lines wait here until Python asks for them: no thread of the engine ever needs Python's lock.
+class LogLines {
+ public:
+  void add(bool warning, const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    lines_.emplace_back(warning, line);
+  }
+  std::vector<std::pair<bool, std::string>> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(lines_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<bool, std::string>> lines_;
+};
+
+LogLines& log_lines() {
+  static LogLines lines;
+  return lines;
+}
+
+class Command {
+ public:
+  explicit Command(std::vector<std::string> words) {
+    std::promise<atl::Outcome> promise;
+    outcome_ = promise.get_future().share();
+    thread_ = std::thread([words = std::move(words), promise = std::move(promise)]() mutable {
+      promise.set_value(atl::run_command(words));
+    });
+  }
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+  ~Command() {
+    const nb::gil_scoped_release release;
+    if (!wait(0)) atl::stop_command();
+    thread_.join();
+  }
+
+  bool wait(double seconds) const {
+    return outcome_.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
+  }
+  std::tuple<int, std::string, std::string> outcome() const {
+    const atl::Outcome& outcome = outcome_.get();
+    return {outcome.exit_code, outcome.output, outcome.error};
+  }
+
+ private:
+  std::shared_future<atl::Outcome> outcome_;
+  std::thread thread_;
+};
+
+nb::list take_log() {
+  nb::list lines;
+  for (const auto& [warning, line] : log_lines().take()) {
+    lines.append(nb::make_tuple(warning, nb::str(line.c_str(), line.size())));
+  }
+  return lines;
+}
+
+nb::list options(const std::string& command) {
+  nb::list result;
+  for (const atl::OptionDescription& option : atl::describe_options(command)) {
+    nb::dict row;
+    row["name"] = option.name;
+    row["group"] = option.group;
+    row["help"] = option.help;
+    row["default"] = option.initial;
+    row["is_flag"] = option.is_flag;
+    result.append(row);
+  }
+  return result;
+}
+
+}  // namespace
+
+NB_MODULE(_engine, module) {
+  module.doc() = "Commands of Atoll in threads of this process.";
+  atl::send_log_to([](bool warning, const std::string& line) { log_lines().add(warning, line); });
+  nb::class_<Command>(module, "Command", "One command, from its start on.")
+      .def(nb::init<std::vector<std::string>>(), nb::arg("words"))
+      .def("wait", &Command::wait, nb::arg("seconds"), nb::call_guard<nb::gil_scoped_release>(),
+           "Waits for so many seconds at most; True if the command has ended.")
+      .def("outcome", &Command::outcome, nb::call_guard<nb::gil_scoped_release>(),
+           "Exit code, standard output and error message; waits for the end.");
+  module.def("stop", &atl::stop_command, "A training ends after its epoch, with a checkpoint.");
+  module.def("take_log", &take_log, "(is_warning, line) of what was logged since the last call.");
+  module.def("options", &options, nb::arg("command"),
+             "name, group, help, default and is_flag of every option of a command.");
+}
