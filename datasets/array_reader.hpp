@@ -80,9 +80,9 @@ class NpzArchive {
   // place), saying how to save them as plain arrays.
   ArrayReader open(const std::string& name) const;
   const std::filesystem::path& path() const { return path_; }
+  std::vector<std::string> members() const;  // names of at most 30, without .npy
 
  private:
-  std::vector<std::string> members() const;  // names of at most 30, without .npy
   void refuse_objects(const std::string& name) const;
 
   std::filesystem::path path_;

@@ -24,6 +24,7 @@ constexpr Format kFormats[] = {
     {"heterophilous", import_heterophilous},
     {"npy", import_npy},
     {"edges", import_edges},
+    {"matrix-market", import_matrix_market},
     {"metis", import_metis},
 };
 

@@ -1,14 +1,17 @@
-// Plain NumPy arrays in a folder: edge_index.npy [2, E], or row_ptr.npy and col_idx.npy (row i
-// holds the in-edges of node i); optional edge_weights.npy, edge_types.npy, edge_features.npy,
-// node_types.npy, features.npy, labels.npy, split.npy; or, without these two, files of links.
-// Floating-point labels are numbers to predict, unless --task says that they are classes.
+// Plain NumPy arrays in a folder or a .npz archive: edge_index [2, E], or row_ptr and col_idx (row
+// i holds the in-edges of node i); optional arrays of edges and nodes, by the names of dataset
+// folders or of PyTorch Geometric (docs/formats.md); or, instead of labels and split, files of
+// links. Floating-point labels are numbers to predict, unless --task says that they are classes.
 #include <algorithm>
+#include <array>
 
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/progress.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
+#include "datasets/named_arrays.hpp"
+#include "datasets/type_array.hpp"
 
 namespace atl {
 
@@ -16,12 +19,29 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// From --nodes, or from the first node array that is there; -1 if none says it.
-std::int64_t stated_nodes(const ImportSession& session) {
+constexpr std::uint8_t kNoSet = 255;
+
+// In dataset folders and in PyTorch Geometric.
+const std::vector<std::string> kFeatures = {"features", "x"};
+const std::vector<std::string> kLabels = {"labels", "y"};
+const std::vector<std::string> kNodeTypes = {"node_types", "node_type"};
+
+// The nodes of one set, as masks and as lists of ids, in the order of the sets' numbers.
+struct SetNames {
+  std::vector<std::string> mask;
+  std::vector<std::string> ids;
+};
+const std::array<SetNames, 3> kSets = {{{{"train_mask"}, {"train_idx"}},
+                                        {{"val_mask", "valid_mask"}, {"val_idx", "valid_idx"}},
+                                        {{"test_mask"}, {"test_idx"}}}};
+
+// From --nodes, or from the first array of nodes that is there; -1 if none says it.
+std::int64_t stated_nodes(const ImportSession& session, NamedArrays& arrays) {
   if (session.options().nodes) return *session.options().nodes;
-  for (const char* name : {"features.npy", "labels.npy", "node_types.npy", "node_type.npy"}) {
-    if (!is_there(session.source() / name)) continue;
-    const ArrayReader array = ArrayReader::open_npy(session.source() / name);
+  for (const auto& names : {kFeatures, kLabels, kNodeTypes, kSets[0].mask}) {
+    const NamedArrays::Opener open = arrays.find(names);
+    if (!open) continue;
+    const ArrayReader array = open();
     if (array.dimensions() < 1) fail_input("{}: at least one dimension is expected", array.place());
     return array.length(0);
   }
@@ -29,9 +49,9 @@ std::int64_t stated_nodes(const ImportSession& session) {
 }
 
 // Edges j -> i for every column j of row i.
-void stream_csr_rows(const fs::path& folder, std::span<const std::int64_t> row_ptr,
+void stream_csr_rows(const NamedArrays::Opener& open_columns, std::span<const std::int64_t> row_ptr,
                      const EdgeValueFiles& files, const EdgeSink& sink) {
-  ArrayReader columns = ArrayReader::open_npy(folder / "col_idx.npy");
+  ArrayReader columns = open_columns();
   columns.require_shape({row_ptr.back()});
   EdgeValues values(files, row_ptr.back());
   const auto nodes = static_cast<std::int64_t>(row_ptr.size()) - 1;
@@ -54,8 +74,7 @@ void stream_csr_rows(const fs::path& folder, std::span<const std::int64_t> row_p
   values.finish();
 }
 
-void read_split_array(ImportSession& session, const fs::path& path) {
-  ArrayReader array = ArrayReader::open_npy(path);
+void read_split_array(ImportSession& session, ArrayReader array) {
   const bool single = array.dimensions() == 1;
   single ? array.require_shape({session.nodes()}) : array.require_shape({-1, session.nodes()});
   const std::int64_t count = single ? 1 : array.length(0);
@@ -64,77 +83,151 @@ void read_split_array(ImportSession& session, const fs::path& path) {
   for (std::int64_t k = 0; k < count; ++k) {
     array.read(row);
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const bool none = row[i] == 255 || row[i] == -1;
+      const bool none = row[i] == kNoSet || row[i] == -1;
       if (!none && (row[i] < 0 || row[i] > 2)) {
         fail_input("{}: split {}, node {} is {}; allowed are 0 train, 1 valid, 2 test, 255 none",
                    array.place(), k, i, row[i]);
       }
-      splits.push_back(none ? std::uint8_t{255} : static_cast<std::uint8_t>(row[i]));
+      splits.push_back(none ? kNoSet : static_cast<std::uint8_t>(row[i]));
     }
   }
   array.finish();
   if (count > 0) session.splits(splits, count);
 }
 
-// The file of these names that is there, or an empty path.
-fs::path one_of(const fs::path& folder, const char* name, const char* other) {
-  const bool both = is_there(folder / name) && is_there(folder / other);
-  if (both) fail_input("{}: {} and {} are there; keep one", folder.string(), name, other);
-  for (const char* candidate : {name, other}) {
-    if (is_there(folder / candidate)) return folder / candidate;
-  }
-  return {};
-}
+// Splits [count, nodes] that sets of nodes are added to, one set after the other.
+class SplitSets {
+ public:
+  explicit SplitSets(std::int64_t nodes) : nodes_(nodes) {}
 
-std::function<ArrayReader()> opener(const fs::path& path) {
-  if (path.empty()) return {};
-  return [path] { return ArrayReader::open_npy(path); };
+  // A mask [nodes], or [nodes, count] of several splits.
+  void add_mask(ArrayReader mask, std::uint8_t set) {
+    mask.dimensions() == 1 ? mask.require_shape({nodes_}) : mask.require_shape({nodes_, -1});
+    resize(mask.length(1), mask.place());
+    std::vector<std::int64_t> row(static_cast<std::size_t>(count_));
+    for (std::int64_t node = 0; node < nodes_; ++node) {
+      mask.read(row);
+      for (std::int64_t k = 0; k < count_; ++k) {
+        if (row[k] != 0 && row[k] != 1) {
+          fail_input("{}: node {} is {}; allowed are 0 and 1, or booleans", mask.place(), node,
+                     row[k]);
+        }
+        if (row[k] == 1) put(node, k, set, mask.place());
+      }
+    }
+    mask.finish();
+  }
+
+  void add_ids(ArrayReader ids, std::uint8_t set) {
+    resize(1, ids.place());
+    const std::string place = ids.place();
+    const std::vector<std::int64_t> nodes = read_integers(std::move(ids));
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      check_node_id(nodes[i], nodes_, place, static_cast<std::int64_t>(i));
+      put(nodes[i], 0, set, place);
+    }
+  }
+
+  void hand_over(ImportSession& session) const {
+    if (count_ > 0) session.splits(sets_, count_);
+  }
+
+ private:
+  void resize(std::int64_t count, const std::string& place) {
+    if (count_ == 0) {
+      count_ = count;
+      sets_.assign(static_cast<std::size_t>(count_ * nodes_), kNoSet);
+    } else if (count != count_) {
+      fail_input("{}: {} splits found, and {} in the sets before it", place, count, count_);
+    }
+  }
+  void put(std::int64_t node, std::int64_t split, std::uint8_t set, const std::string& place) {
+    std::uint8_t& known = sets_[static_cast<std::size_t>(split * nodes_ + node)];
+    if (known != kNoSet && known != set) {
+      constexpr std::array kNames = {"training", "validation", "test"};
+      fail_input("{}: node {} is in it and in the {} set; allowed is one set", place, node,
+                 kNames.at(known));
+    }
+    known = set;
+  }
+
+  std::int64_t nodes_;
+  std::int64_t count_ = 0;
+  std::vector<std::uint8_t> sets_;
+};
+
+// split, masks or lists of ids.
+void read_splits(ImportSession& session, NamedArrays& arrays) {
+  const NamedArrays::Opener split = arrays.find({"split"});
+  std::array<NamedArrays::Opener, 3> masks;
+  std::array<NamedArrays::Opener, 3> ids;
+  bool has_masks = false;
+  bool has_ids = false;
+  for (std::size_t s = 0; s < kSets.size(); ++s) {
+    masks.at(s) = arrays.find(kSets.at(s).mask);
+    ids.at(s) = arrays.find(kSets.at(s).ids);
+    has_masks = has_masks || masks.at(s);
+    has_ids = has_ids || ids.at(s);
+  }
+  if ((split ? 1 : 0) + (has_masks ? 1 : 0) + (has_ids ? 1 : 0) > 1) {
+    fail_input("{}: it has several of split, *_mask and *_idx; keep one kind",
+               arrays.source().string());
+  }
+  if (split) return read_split_array(session, split());
+  SplitSets sets(session.nodes());
+  for (std::uint8_t s = 0; s < kSets.size(); ++s) {
+    if (masks.at(s)) sets.add_mask(masks.at(s)(), s);
+    if (ids.at(s)) sets.add_ids(ids.at(s)(), s);
+  }
+  sets.hand_over(session);
 }
 
 }  // namespace
 
-std::function<ArrayReader()> edge_features_opener(const fs::path& folder) {
-  return opener(one_of(folder, "edge_features.npy", "edge_attr.npy"));
+NamedArrays::Opener find_edge_features(NamedArrays& arrays) {
+  return arrays.find({"edge_features", "edge_attr"});
 }
 
-void read_node_arrays(ImportSession& session, const fs::path& folder) {
-  if (is_there(folder / "features.npy")) {
-    session.features(ArrayReader::open_npy(folder / "features.npy"));
-  }
-  if (is_there(folder / "labels.npy")) {
-    ArrayReader labels = ArrayReader::open_npy(folder / "labels.npy");
+void read_node_arrays(ImportSession& session, NamedArrays& arrays) {
+  if (const NamedArrays::Opener features = arrays.find(kFeatures)) session.features(features());
+  if (const NamedArrays::Opener open = arrays.find(kLabels)) {
+    ArrayReader labels = open();
     const bool real = labels.kind() == 'f' && !session.options().task;
     real ? session.real_labels(std::move(labels)) : session.labels(std::move(labels));
   }
-  if (is_there(folder / "split.npy")) read_split_array(session, folder / "split.npy");
-  if (const Links links = Links::open(folder); links.there()) session.links(links);
-  if (const fs::path types = one_of(folder, "node_types.npy", "node_type.npy"); !types.empty()) {
-    session.node_types(TypeArray(types, session.nodes()).values());
+  read_splits(session, arrays);
+  if (arrays.in_folder()) {
+    if (const Links links = Links::open(arrays.source()); links.there()) session.links(links);
+    for (const char* file : kLinkFiles) arrays.find({fs::path(file).stem().string()});
+    for (const char* file : kLinkNegativeFiles) arrays.find({fs::path(file).stem().string()});
   }
+  if (const NamedArrays::Opener types = arrays.find(kNodeTypes)) {
+    session.node_types(read_types(types(), session.nodes()));
+  }
+  arrays.warn_of_others();
 }
 
 void import_npy(ImportSession& session) {
-  const fs::path& folder = session.source();
-  const EdgeValueFiles files{opener(one_of(folder, "edge_weights.npy", "edge_weight.npy")),
-                             opener(one_of(folder, "edge_types.npy", "edge_type.npy"))};
+  NamedArrays arrays(session.source());
+  const EdgeValueFiles files{arrays.find({"edge_weights", "edge_weight"}),
+                             arrays.find({"edge_types", "edge_type"})};
   const EdgeColumns columns{.weighted = files.open_weights != nullptr,
                             .typed = files.open_types != nullptr,
-                            .open_features = edge_features_opener(folder)};
-  if (is_there(folder / "edge_index.npy")) {
-    const fs::path path = folder / "edge_index.npy";
-    const std::int64_t nodes = stated_nodes(session);
-    session.graph(
-        [&](const EdgeSink& sink) { stream_edge_index(opener(path), nodes, files, sink); }, nodes,
-        columns, path.string());
-  } else if (is_there(folder / "row_ptr.npy")) {
-    const fs::path path = folder / "row_ptr.npy";
-    const std::vector<std::int64_t> row_ptr = read_row_ptr(ArrayReader::open_npy(path), -1);
-    session.graph([&](const EdgeSink& sink) { stream_csr_rows(folder, row_ptr, files, sink); },
-                  static_cast<std::int64_t>(row_ptr.size()) - 1, columns, path.string());
+                            .open_features = find_edge_features(arrays)};
+  if (const NamedArrays::Opener edges = arrays.find({"edge_index"})) {
+    const std::int64_t nodes = stated_nodes(session, arrays);
+    session.graph([&](const EdgeSink& sink) { stream_edge_index(edges, nodes, files, sink); },
+                  nodes, columns, arrays.place("edge_index"));
+  } else if (const NamedArrays::Opener rows = arrays.find({"row_ptr"})) {
+    const NamedArrays::Opener col_idx = arrays.find({"col_idx"});
+    if (!col_idx) fail_input("{}: row_ptr is there, but col_idx is not", arrays.source().string());
+    const std::vector<std::int64_t> row_ptr = read_row_ptr(rows(), -1);
+    session.graph([&](const EdgeSink& sink) { stream_csr_rows(col_idx, row_ptr, files, sink); },
+                  static_cast<std::int64_t>(row_ptr.size()) - 1, columns, arrays.place("row_ptr"));
   } else {
-    fail_input("{}: neither edge_index.npy nor row_ptr.npy is there", folder.string());
+    fail_input("{}: neither edge_index.npy nor row_ptr.npy is there", arrays.source().string());
   }
-  read_node_arrays(session, folder);
+  read_node_arrays(session, arrays);
 }
 
 }  // namespace atl

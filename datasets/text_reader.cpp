@@ -127,6 +127,21 @@ void FieldReader::fail_here(const std::string& message) const {
              rest_.data() - begin_ + 1, message);
 }
 
+void FieldReader::skip() {
+  if (done()) fail_here("another column expected, the end of the line found");
+  advance(peek().size());
+}
+
+std::vector<std::string> FieldReader::all() const {
+  FieldReader rest = *this;
+  std::vector<std::string> fields;
+  while (!rest.done()) {
+    fields.emplace_back(rest.peek());
+    rest.advance(rest.peek().size());
+  }
+  return fields;
+}
+
 void FieldReader::expect_end() const {
   if (!done()) fail_here(fmt::format("end of line expected, {} found", in_quotes(peek())));
 }

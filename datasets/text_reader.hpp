@@ -65,6 +65,10 @@ class FieldReader {
   float number(const char* what);
   // The next field as any number, NaN and infinities included.
   double any_number(const char* what);
+  // Past the next field, whatever it is. Throws Error{kInput} if there is none.
+  void skip();
+  // All fields that are left.
+  std::vector<std::string> all() const;
   // Throws Error{kInput} unless the line is used up.
   void expect_end() const;
   // Throws Error{kInput} with file, line and the column of the next field.

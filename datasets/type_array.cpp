@@ -8,15 +8,13 @@
 
 namespace atl {
 
-namespace {
-
-std::vector<std::uint16_t> narrow_types(const std::filesystem::path& path) {
+std::vector<std::uint16_t> read_types(ArrayReader reader, std::int64_t length) {
   constexpr std::int64_t kBlock = 1 << 15;
-  ArrayReader reader = ArrayReader::open_npy(path);
   if (reader.kind() != 'i' && reader.kind() != 'u') {
-    fail_input("{}: element type '{}' found, integers of 8 to 64 bits expected", path.string(),
+    fail_input("{}: element type '{}' found, integers of 8 to 64 bits expected", reader.place(),
                reader.header().descr);
   }
+  reader.require_shape({length});
   std::vector<std::uint16_t> types;
   types.reserve(static_cast<std::size_t>(reader.elements()));
   std::vector<std::int64_t> block;
@@ -25,23 +23,24 @@ std::vector<std::uint16_t> narrow_types(const std::filesystem::path& path) {
     reader.read(block);
     for (const std::int64_t type : block) {
       if (type < 0 || type >= kMaxTypes) {
-        fail_input("{}: entry {} is {}; allowed are types 0 to {}", path.string(), types.size(),
+        fail_input("{}: entry {} is {}; allowed are types 0 to {}", reader.place(), types.size(),
                    type, kMaxTypes - 1);
       }
       types.push_back(static_cast<std::uint16_t>(type));
     }
   }
+  reader.finish();
   return types;
 }
-
-}  // namespace
 
 TypeArray::TypeArray(const std::filesystem::path& path, std::int64_t length) {
   there_ = is_there(path);
   if (!there_) return;
   file_ = NpyFile(path);
   file_.require_shape(std::vector{length});
-  if (!file_.is(npy_descr<std::uint16_t>())) narrowed_ = narrow_types(path);
+  if (!file_.is(npy_descr<std::uint16_t>())) {
+    narrowed_ = read_types(ArrayReader::open_npy(path), length);
+  }
 }
 
 std::span<const std::uint16_t> TypeArray::values() const {

@@ -15,6 +15,12 @@ namespace atl {
 // than this many are a mistake, or call for embeddings instead.
 inline constexpr std::int64_t kMaxTypes = 1 << 16;
 
+class ArrayReader;
+
+// All types of an array of integers of 8 to 64 bits. Throws Error{kInput} unless there are
+// `length`, each from 0 to kMaxTypes - 1.
+std::vector<std::uint16_t> read_types(ArrayReader reader, std::int64_t length);
+
 class TypeArray {
  public:
   TypeArray() = default;

@@ -254,7 +254,7 @@ TEST_F(Import, UnknownFormatListsAll) {
   EXPECT_EQ(error.kind(), ErrorKind::kOption);
   EXPECT_STREQ(error.what(),
                "unknown format 'csv'; allowed are ogb, planetoid, graphsaint, gnn-benchmark, "
-               "heterophilous, npy, edges, metis");
+               "heterophilous, npy, edges, matrix-market, metis");
 }
 
 }  // namespace
