@@ -54,6 +54,9 @@ void run_import(ImportArguments arguments) {
     fmt::print("{} relations, {} features of edges, {} node types\n", info.relations,
                info.edge_features, info.node_types);
   }
+  fmt::print("edges: {}\n",
+             info.directed ? "source -> target, as they are: a node reads the rows of its sources"
+                           : "in both directions: a node reads the rows of all its neighbours");
   if (info.task == Task::kLinkPrediction) {
     fmt::print("links: {} train, {} valid, {} test\n", info.links[0], info.links[1], info.links[2]);
   }
@@ -74,7 +77,8 @@ void add_import_command(CLI::App& app) {
   command->add_option("source", options.source, "Folder, file, or folder/prefix")->required();
   command->add_option("--out", options.out, "Dataset folder to make; must not exist")->required();
   command->add_option("--name", options.name, "Name of the set; default: from the source");
-  command->add_flag("--directed", options.directed, "Keep the direction of edges");
+  command->add_flag("--directed", options.directed,
+                    "Keep edges as they are, source -> target; else both directions are stored");
   command->add_flag("--keep-self-loops", options.keep_self_loops, "Keep edges u -> u");
   command->add_flag("--reverse-relations", options.reverse_relations,
                     "Add every edge's reverse as a relation of its own; the graph is directed");
@@ -101,7 +105,8 @@ void add_import_command(CLI::App& app) {
       "Examples:\n"
       "  atoll import ogb downloads/ogbn_arxiv --out data/arxiv\n"
       "  atoll import planetoid planetoid/ind.cora --row-normalize --out data/cora\n"
-      "  atoll import edges graph.txt.gz --directed --out data/graph\n"
+      "  atoll import npy arrays.npz --directed --out data/mine        (x, edge_index, y, masks)\n"
+      "  atoll import edges graph.csv.gz --directed --out data/graph\n"
       "  atoll import edges triples.txt --relation-column 2 --reverse-relations --out data/kg\n"
       "  atoll import gnn-benchmark amazon_photo.npz --split per-class:20,500,1000 --out "
       "data/photo");

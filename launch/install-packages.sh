@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building Atoll needs, if any is missing; --tests adds those of
-# the tests. As root or with sudo; otherwise names what is missing and exits with code 2.
+# the tests, --python those of `pip install .`. As root or with sudo; otherwise names what is missing and exits with code 2.
 # ATOLL_SKIP_PACKAGES=1 skips this on systems where the libraries come from elsewhere.
 set -euo pipefail
 
@@ -8,14 +8,15 @@ packages=(g++ cmake ninja-build ccache git ca-certificates
   libopenmpi-dev openmpi-bin libmetis-dev libdnnl-dev libhwloc-dev
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
   zlib1g-dev libzip-dev libxxhash-dev libboost-dev pkg-config)
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev python3 xz-utils
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev python3 python3-numpy xz-utils
   clang-format iproute2)
 
 case "${1:-}" in
   "") ;;
   --tests) packages+=("${test_packages[@]}") ;;
+  --python) packages+=(python3 python3-dev python3-venv) ;;
   *)
-    echo "install-packages.sh: unknown option '$1'; the only one is --tests" >&2
+    echo "install-packages.sh: unknown option '$1'; allowed are --tests and --python" >&2
     exit 2
     ;;
 esac

@@ -132,7 +132,8 @@ void add_predict_command(CLI::App& app) {
   command->add_option("--transport", arguments->transport.name, "auto, mpi, local or nccl")
       ->check(CLI::IsMember(transport_names()));
   command
-      ->add_option("--ranks", arguments->transport.ranks, "Number of ranks with --transport local")
+      ->add_option("--ranks", arguments->transport.ranks,
+                   "Number of ranks as threads of one process")
       ->check(CLI::Range(0, kMaxParts));
   command
       ->add_option("--timeout", arguments->transport.timeout_seconds,

@@ -43,7 +43,7 @@ void add_transport_flags(CLI::App& command, TransportOptions& transport) {
                   "auto takes it where it can serve)")
       ->check(CLI::IsMember(transport_names()))
       ->group("Machine");
-  command.add_option("--ranks", transport.ranks, "Number of ranks with --transport local")
+  command.add_option("--ranks", transport.ranks, "Number of ranks as threads of one process")
       ->check(CLI::Range(0, kMaxParts))
       ->group("Machine");
   command

@@ -4,6 +4,7 @@ ones, once, with exit code 2."""
 
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -44,6 +45,50 @@ class HelpTest(unittest.TestCase):
                 self.assertEqual(result.stderr, "")
                 self.assertRegex(result.stdout, rf"Examples?:\n(.*\n)*.*atoll {name}")
                 self.assertIn("--config", result.stdout)
+
+    def test_help_of_train_fits_a_screen(self):
+        short = self.run_atoll("train", "--help").stdout
+        lines = short.splitlines()
+        self.assertLessEqual(len(lines), 50)
+        self.assertLessEqual(max(map(len, lines)), 100)
+        everything = self.run_atoll("train", "--help-all").stdout
+        self.assertGreater(len(everything.splitlines()), 100)
+        for option in re.findall(r"(?m)^  (--[a-z-]+)", short):
+            self.assertRegex(everything, rf"(?m)^  (-\w,)?{option}\b")
+        self.assertRegex(short, r"--hidden N .* \[256\]")
+        # Commands without a screen of their own say the same for both.
+        self.assertEqual(self.run_atoll("info", "--help").stdout,
+                         self.run_atoll("info", "--help-all").stdout)
+
+    def train(self, *words):
+        result = self.run_atoll("train", "graph", "--epochs", "2", "--layers", "2", "--hidden", "8", *words)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def test_options_imply_what_they_need(self):
+        self.run_atoll("generate", "sbm", "--nodes", "60", "--out", "graph")
+        self.train("--ranks", "2", "--bits", "4", "--run-dir", "run")
+        with open(os.path.join(self.folder.name, "run", "config.toml"), encoding="utf-8") as file:
+            config = file.read()
+        self.assertIn("exchange = 'quantized'", config)
+        with open(os.path.join(self.folder.name, "run", "summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        self.assertEqual((summary["ranks"], summary["exchange"]), (2, "quantized"))
+        # What was asked for counts.
+        self.train("--ranks", "2", "--bits", "4", "--exchange", "exact", "--run-dir", "other")
+        with open(os.path.join(self.folder.name, "other", "summary.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["exchange"], "exact")
+
+    def test_quiet_and_verbose(self):
+        self.run_atoll("generate", "sbm", "--nodes", "60", "--out", "graph")
+        self.assertIn("info", self.train("--run-dir", "none").stderr)
+        self.assertEqual(self.train("-q", "--run-dir", "none").stderr, "")
+        self.assertIn("info", self.train("--verbose", "--run-dir", "none").stderr)
+        self.assertIn("--quiet", self.refuse("train", "graph", "-q", "-v"))
+
+    def test_no_escape_sequences_in_a_pipe(self):
+        result = self.run_atoll("train", "nowhere")
+        self.assertNotIn("\x1b", result.stderr + result.stdout)
 
     def test_nested_subcommand(self):
         result = self.run_atoll("trace", "merge", "--help")

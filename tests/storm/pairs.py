@@ -33,7 +33,7 @@ VALUES = {
 }
 # Options that belong to one rank: they may differ, and change nothing that ranks share.
 OWN = {"threads", "backend"}
-SKIPPED = {"help", "ranks", "version", "config"}
+SKIPPED = {"help", "help-all", "quiet", "verbose", "ranks", "version", "config"}
 BASE = {
     "train": ["train", "data", *MODEL, "--epochs", "3"],
     "predict": ["predict", "run", "data", "--threads", "1", "--out", "out.npy"],
@@ -42,7 +42,7 @@ BASE = {
 
 
 def options_of(text):
-    """{option: specification} of what --help prints."""
+    """{option: specification} of what --help-all prints."""
     return {match.group(1): match.group(2) or ""
             for match in map(OPTION.match, text.split("\n")) if match}
 
@@ -78,7 +78,7 @@ class Pair:
 
 def pairs_of(help_of):
     """All pairs: every option of train, then those of predict and bench that train does not have,
-    then what is no option. help_of: subcommand -> text of its --help."""
+    then what is no option. help_of: subcommand -> text of its --help-all."""
     pairs = []
     seen = set()
     for command, base in BASE.items():
@@ -143,7 +143,7 @@ class Pairs:
                 f"named, {number('own')} that ranks may choose for themselves")
 
     def _help(self, command):
-        return subprocess.run([self.program.atoll, command, "--help"], capture_output=True,
+        return subprocess.run([self.program.atoll, command, "--help-all"], capture_output=True,
                               text=True, check=True).stdout
 
     def run(self, case):
