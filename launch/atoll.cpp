@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <new>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
+#include "launch/command_list.hpp"
 #include "launch/config_file.hpp"
 #include "launch/embed.hpp"
 #include "launch/job_start.hpp"
@@ -142,6 +145,8 @@ void declare(CLI::App& program, Manner& manner) {
   add_program_command(program);
   add_trace_command(program);
   add_doctor_command(program);
+  add_completion_command(program);
+  add_reference_command(program);
   for (CLI::App* command : program.get_subcommands({})) add_manner(*command, manner);
   add_config_option(program);
   add_help_all(program, manner.help_all);
@@ -333,16 +338,10 @@ std::vector<OptionDescription> describe_options(const std::string& command) {
   CLI::App program{"", "atoll"};
   Manner manner;
   declare(program, manner);
-  std::vector<OptionDescription> options;
-  for (const CLI::Option* option : program.get_subcommand(command)->get_options()) {
-    if (option->get_lnames().empty() || option->get_name() == "--help") continue;
-    options.push_back({.name = option->get_lnames().front(),
-                       .group = option->get_group(),
-                       .help = option->get_description(),
-                       .initial = option->get_default_str(),
-                       .is_flag = option->get_expected_min() == 0});
-  }
-  return options;
+  const std::vector<ListedCommand> commands = list_commands(program);
+  const auto listed = std::ranges::find(commands, command, &ListedCommand::name);
+  if (listed == commands.end()) throw std::invalid_argument("no command '" + command + "'");
+  return listed->options;
 }
 
 }  // namespace atl

@@ -30,7 +30,8 @@ struct BenchArguments {
   int epochs = 10;
   int profiled = 0;  // epochs
   std::string compare;
-  std::string json;
+  std::string out;
+  bool json = false;
 
   // Adaptive widths measure in their first epochs: what comes after is compared.
   int warmup_epochs() const {
@@ -127,6 +128,11 @@ void print_report(const Json& report) {
       report.at("memory_held_mb").get<double>());
 }
 
+void deliver(const Json& report, const BenchArguments& arguments) {
+  if (arguments.json) fmt::print("{}", json_text(report));
+  if (!arguments.out.empty()) write_json(arguments.out, report);
+}
+
 void run_comparison(const BenchArguments& arguments, TrainOptions options,
                     const PartitionOptions& partition) {
   const int warmup = arguments.warmup_epochs();
@@ -137,7 +143,7 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     std::vector<ComparedMode> modes;
     on_all_ranks(transport, [&] {
-      if (!arguments.json.empty()) check_output_file(arguments.json, "--json");
+      if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
       modes = compared_modes(arguments.compare, calibrated_bits(options, transport.size()));
     });
     RankJob job(transport, arguments.flags.dataset, partition, options);
@@ -150,9 +156,11 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
     report["reassign_every"] = options.message_bits.reassign_every;
     report["epochs"] = arguments.epochs;
     report.update(comparison);
-    print_heading(report);
-    print_comparison(comparison);
-    if (!arguments.json.empty()) write_json(arguments.json, report);
+    if (!arguments.json) {
+      print_heading(report);
+      print_comparison(comparison);
+    }
+    deliver(report, arguments);
   });
 }
 
@@ -168,7 +176,7 @@ void run_bench(const BenchArguments& arguments) {
   const int warmup = arguments.warmup_epochs();
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     on_all_ranks(transport, [&] {
-      if (!arguments.json.empty()) check_output_file(arguments.json, "--json");
+      if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
     });
     const auto [options, partition] = planned_job(arguments.flags, transport);
     RankJob job(transport, arguments.flags.dataset, partition, options);
@@ -196,19 +204,19 @@ void run_bench(const BenchArguments& arguments) {
     }
     std::int64_t halo_bytes = job.trainer().network().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&halo_bytes, 1), {"byte formula"});
-    if (options.spmm != SpmmWish::kOwn && !arguments.json.empty()) {
+    if (options.spmm != SpmmWish::kOwn && !arguments.out.empty()) {
       save_calibration(transport, job.choices(), nullptr,
-                       std::filesystem::absolute(arguments.json).parent_path());
+                       std::filesystem::absolute(arguments.out).parent_path());
     }
     activity.end();
     if (transport.rank() != 0) return;
     Json report = make_report(samples, job, options, transport, halo_bytes, peak);
-    print_report(report);
-    if (profile.epochs > 0) {
-      report["profile"] = to_json(profile);
-      print_profile(report.at("profile"));
+    if (profile.epochs > 0) report["profile"] = to_json(profile);
+    if (!arguments.json) {
+      print_report(report);
+      if (profile.epochs > 0) print_profile(report.at("profile"));
     }
-    if (!arguments.json.empty()) write_json(arguments.json, report);
+    deliver(report, arguments);
   });
 }
 
@@ -220,7 +228,7 @@ void add_bench_command(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  atoll bench data/arxiv --model sage\n"
-      "  mpirun -n 4 atoll bench data/arxiv --norm batch --epochs 20 --json bench.json\n"
+      "  mpirun -n 4 atoll bench data/arxiv --norm batch --epochs 20 --out bench.json\n"
       "  atoll bench data/arxiv --backend cuda --dtype bf16 --profile 5\n"
       "  mpirun -n 2 atoll bench data/arxiv --compare vanilla,exact,4,adaptive");
   const auto arguments = std::make_shared<BenchArguments>();
@@ -246,7 +254,8 @@ void add_bench_command(CLI::App& app) {
                    "Exchange modes to measure side by side, one epoch of each in turn: all, or a "
                    "list of vanilla (exact without overlap), exact and values of --bits")
       ->group("Results");
-  command->add_option("--json", arguments->json, "Also write the figures to this file")
+  command->add_flag("--json", arguments->json, "Print JSON instead of tables")->group("Results");
+  command->add_option("--out", arguments->out, "Also write the figures to this file, as JSON")
       ->group("Results");
   command->callback([arguments] { run_bench(*arguments); });
 }

@@ -24,5 +24,7 @@ void add_doctor_command(CLI::App& app);
 void add_report_command(CLI::App& app);
 void add_topology_command(CLI::App& app);
 void add_trace_command(CLI::App& app);
+void add_completion_command(CLI::App& app);
+void add_reference_command(CLI::App& app);
 
 }  // namespace atl

@@ -114,9 +114,9 @@ class ConfigFile : public CLI::Config {
  public:
   explicit ConfigFile(CLI::App& program) : program_(program) {}
 
-  std::string to_config(const CLI::App* command, bool /*defaults*/, bool /*descriptions*/,
+  std::string to_config(const CLI::App* command, bool defaults, bool /*descriptions*/,
                         std::string /*prefix*/) const override {
-    return effective_config(*command);
+    return effective_config(*command, defaults ? ConfigExtent::kAll : ConfigExtent::kGiven);
   }
 
   // CLI11 has opened the file; it is read by what knows which files to refuse.
@@ -157,6 +157,11 @@ std::string quoted(const std::string& text) {
   std::ostringstream out;
   out << toml::value<std::string>(text);
   return out.str();
+}
+
+bool names_a_path(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  return type.ends_with("FILE") || type.ends_with("DIR");
 }
 
 // Numbers stay bare where the option takes a number, in the shortest form that reads back to the
@@ -263,24 +268,30 @@ std::vector<EffectiveOption> effective_options(const CLI::App& command) {
       toml = words = {fmt::format("{}", option->as<bool>())};
     } else {
       for (const std::string& value : values) {
-        toml.push_back(to_toml(value, *option));
-        words.push_back(toml.back() == quoted(value) ? value : toml.back());
+        const std::string number = to_toml(value, *option);
+        words.push_back(number == quoted(value) ? value : number);
+        const bool is_path = names_a_path(*option) && !value.empty();
+        toml.push_back(is_path
+                           ? quoted(std::filesystem::absolute(value).lexically_normal().string())
+                           : number);
       }
     }
     const bool is_list = !is_flag(*option) && option->get_items_expected_max() > 1;
     options.push_back({.key = keys.front(),
                        .text = fmt::format("{}", fmt::join(words, ",")),
                        .toml = is_list ? fmt::format("[{}]", fmt::join(toml, ", ")) : toml.front(),
+                       .given = !option->empty(),
                        .positional = option->get_positional(),
                        .configurable = option->get_configurable()});
   }
   return options;
 }
 
-std::string effective_config(const CLI::App& command) {
+std::string effective_config(const CLI::App& command, ConfigExtent extent) {
   std::string text = fmt::format("# atoll {} --config THIS_FILE\n", command.get_name());
   for (const EffectiveOption& option : effective_options(command)) {
-    if (option.configurable) text += fmt::format("{} = {}\n", option.key, option.toml);
+    const bool wanted = option.given || extent == ConfigExtent::kAll;
+    if (option.configurable && wanted) text += fmt::format("{} = {}\n", option.key, option.toml);
   }
   return text;
 }

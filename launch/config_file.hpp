@@ -35,17 +35,20 @@ std::vector<ConfigValue> read_config_values(const std::filesystem::path& path);
 
 // One option that has a value or a default.
 struct EffectiveOption {
-  std::string key;   // its name without dashes
-  std::string text;  // its value as on a command line; equal for equal numbers
-  std::string toml;
+  std::string key;     // its name without dashes
+  std::string text;    // its value as on a command line; equal for equal numbers
+  std::string toml;    // paths absolute
+  bool given = false;  // on the command line or in a file, or implied by what is there
   bool positional = false;
   bool configurable = true;  // may stand in a file
 };
 // What `command` runs with, defaults included, without --help.
 std::vector<EffectiveOption> effective_options(const CLI::App& command);
 
-// The configuration `command` runs with, defaults included, as TOML that --config reads back to the
-// same values. Options without value and default are left out.
-std::string effective_config(const CLI::App& command);
+enum class ConfigExtent { kGiven, kAll };  // what was given; and all defaults
+
+// The configuration `command` runs with, as TOML that --config reads back to the same values from
+// any folder: paths are absolute. Options without value and default are left out.
+std::string effective_config(const CLI::App& command, ConfigExtent extent);
 
 }  // namespace atl

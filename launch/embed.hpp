@@ -42,6 +42,9 @@ struct OptionDescription {
   std::string help;
   std::string initial;  // its default, as on a command line; "": none
   bool is_flag = false;
+  std::string letter = "";              // without dash; "": none
+  std::vector<std::string> words = {};  // the only values, if not empty
+  bool required = false;
 };
 // Of a command such as "train". Throws std::exception if there is none of that name.
 std::vector<OptionDescription> describe_options(const std::string& command);

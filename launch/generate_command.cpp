@@ -38,9 +38,9 @@ void add_generate_command(CLI::App& app) {
   auto arguments = std::make_shared<GenerateArguments>();
   CLI::App* command = app.add_subcommand("generate", "Make a synthetic dataset folder");
   GenerateOptions& options = arguments->options;
-  command
-      ->add_option("kind", arguments->kind, fmt::format("{}", fmt::join(generator_kinds(), " | ")))
-      ->required();
+  command->add_option("kind", arguments->kind, "What graph to make")
+      ->required()
+      ->type_name(fmt::format("{{{}}}", fmt::join(generator_kinds(), ",")));
   command->add_option("--out", options.out, "Dataset folder to make; must not exist")->required();
   command->add_option("--name", options.name, "Name of the set; default: its kind");
   command->add_option("--seed", options.seed, "Same seed, same files")

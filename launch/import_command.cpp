@@ -70,10 +70,9 @@ void add_import_command(CLI::App& app) {
   auto arguments = std::make_shared<ImportArguments>();
   CLI::App* command = app.add_subcommand("import", "Make a dataset folder from graph files");
   ImportOptions& options = arguments->options;
-  command
-      ->add_option("format", arguments->format,
-                   fmt::format("{}", fmt::join(import_formats(), " | ")))
-      ->required();
+  command->add_option("format", arguments->format, "What the files are")
+      ->required()
+      ->type_name(fmt::format("{{{}}}", fmt::join(import_formats(), ",")));
   command->add_option("source", options.source, "Folder, file, or folder/prefix")->required();
   command->add_option("--out", options.out, "Dataset folder to make; must not exist")->required();
   command->add_option("--name", options.name, "Name of the set; default: from the source");
@@ -92,8 +91,8 @@ void add_import_command(CLI::App& app) {
   command->add_option("--seed", options.seed, "Seed of --split")
       ->check(seed_number())
       ->capture_default_str();
-  command->add_option("--task", arguments->task,
-                      "single-label | multi-label | binary | regression");
+  command->add_option("--task", arguments->task, "What labels are, where the files don't tell")
+      ->type_name("{single-label,multi-label,binary,regression}");
   command
       ->add_option("--nodes", arguments->nodes, "Number of nodes, for formats that don't state it")
       ->check(non_negative_number());

@@ -184,13 +184,13 @@ void add_launch_command(CLI::App& app) {
       ->group("Failures");
   command
       ->add_option("--silence", job.silence_seconds,
-                   "Seconds without a sign of life after which a rank is taken for lost")
-      ->check(CLI::Range(2.0, 1e6))
+                   "Time without a sign of life after which a rank is taken for lost")
+      ->transform(seconds({.least = 2, .most = 1e6}))
       ->group("Failures");
   command
       ->add_option("--start-timeout", job.start_seconds,
-                   "Seconds until all ranks must have started")
-      ->check(positive_number())
+                   "Time in which all ranks must have started")
+      ->transform(seconds({.least = 0, .above = true}))
       ->group("Failures");
   command
       ->add_option("--regrow-every", arguments->regrow_every,

@@ -61,59 +61,55 @@ inline constexpr std::array kCutFlags = {"--method",        "--refine",     "--o
 
 // `flags` must live until the command's callback has run.
 inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return command.add_option(name, value, text)->group("Partition");
+  };
   std::vector<std::string> refinements{PartitionFlags::kAuto};
   std::ranges::copy(refinement_names(), std::back_inserter(refinements));
-  command
-      .add_option("--method", flags.method,
-                  "How to cut: auto (by size: the better one of metis and communities, or "
-                  "communities), metis, communities, random, contiguous or file (--parts-file)")
+  add("--method", flags.method,
+      "How to cut: auto (by size: the better one of metis and communities, or "
+      "communities), metis, communities, random, contiguous or file (--parts-file)")
       ->check(CLI::IsMember(partition_methods()));
-  command
-      .add_option("--refine", flags.refine,
-                  "Move nodes behind the cut while that saves halo rows: off, on, strong (more "
-                  "cuts, combined; 5 to 6 times the time) or auto (on for auto, metis and "
-                  "communities)")
+  add("--refine", flags.refine,
+      "Move nodes behind the cut while that saves halo rows: off, on, strong (more "
+      "cuts, combined; 5 to 6 times the time) or auto (on for auto, metis and "
+      "communities)")
       ->check(CLI::IsMember(refinements));
-  command.add_option("--parts-file", flags.parts_file,
-                     "With --method file: .npy with the part of every node, made elsewhere");
-  command
-      .add_option("--objective", flags.objective,
-                  "What is minimised: volume (halo rows) or cut (edges between parts)")
+  add("--parts-file", flags.parts_file,
+      "With --method file: .npy with the part of every node, made elsewhere")
+      ->type_name("FILE");
+  add("--objective", flags.objective,
+      "What is minimised: volume (halo rows) or cut (edges between parts)")
       ->check(CLI::IsMember({"volume", "cut"}));
-  command
-      .add_option("--balance", flags.balance,
-                  "What every part gets its share of: cost, nodes, edges or edges,train")
-      ->check(CLI::IsMember({"cost", "nodes", "edges", "edges,train"}));
-  command
-      .add_option("--weights", flags.weights,
-                  "Share of each part, any scale, e.g. 2,1,1; equal shares without it")
+  add("--balance", flags.balance,
+      "What every part gets its share of: cost, nodes, edges or edges,train")
+      ->check(CLI::IsMember({"cost", "nodes", "edges", "edges,train"})
+                  .description("{cost nodes edges edges,train}"));
+  add("--weights", flags.weights,
+      "Share of each part, any scale, e.g. 2,1,1; equal shares without it")
       ->delimiter(',');
-  command.add_option(
-      "--cuts", flags.cuts,
+  add("--cuts", flags.cuts,
       "How many cuts metis makes; the best is kept; 0: four, or one of more than 20 million "
       "edges (auto: half a million)");
-  command.add_option("--imbalance", flags.imbalance,
-                     "How far a part may exceed its share, e.g. 0.03 for 3 %");
-  command
-      .add_option("--islands", flags.islands,
-                  "Parts with fast links among themselves, e.g. 2,2: parts 0 and 1, 2 and 3; few "
-                  "rows travel between islands")
+  add("--imbalance", flags.imbalance, "How far a part may exceed its share, e.g. 0.03 for 3 %");
+  add("--islands", flags.islands,
+      "Parts with fast links among themselves, e.g. 2,2: parts 0 and 1, 2 and 3; few "
+      "rows travel between islands")
       ->delimiter(',');
-  command
-      .add_option("--part-order", flags.part_order,
-                  "Which part of the cut is part 0, 1 ... of the result, e.g. 2,0,1,3")
+  add("--part-order", flags.part_order,
+      "Which part of the cut is part 0, 1 ... of the result, e.g. 2,0,1,3")
       ->delimiter(',');
-  command.add_option("--marginal-cost", flags.marginal_cost,
-                     "Cut again with nodes at the border this much dearer, e.g. 0.5 for half as "
-                     "much again; the more even cut is kept");
-  command
-      .add_option("--node-order", flags.node_order,
-                  "How nodes of a part lie in memory: communities, metis, rcm, breadth-first, "
-                  "degree or natural")
+  add("--marginal-cost", flags.marginal_cost,
+      "Cut again with nodes at the border this much dearer, e.g. 0.5 for half as "
+      "much again; the more even cut is kept");
+  add("--node-order", flags.node_order,
+      "How nodes of a part lie in memory: communities, metis, rcm, breadth-first, "
+      "degree or natural")
       ->check(CLI::IsMember(node_order_names()));
-  command.add_option("--parts-dir", flags.parts_dir,
-                     "Folder that partitions are read from and written to instead of DIR/parts, "
-                     "e.g. for a read-only dataset");
+  add("--parts-dir", flags.parts_dir,
+      "Folder that partitions are read from and written to instead of DIR/parts, e.g. "
+      "for a read-only dataset")
+      ->type_name("DIR");
 }
 
 }  // namespace atl

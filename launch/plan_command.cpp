@@ -243,8 +243,8 @@ void add_plan_command(CLI::App& app) {
   command->add_option("--evaluations", arguments->evaluations, "Simulated epochs that may be spent")
       ->check(CLI::Range(1, 100000000))
       ->group("Plan");
-  command->add_option("--budget", arguments->budget_s, "Seconds that the search may take; 0: any")
-      ->check(non_negative_number())
+  command->add_option("--budget", arguments->budget_s, "Time that the search may take; 0: any")
+      ->transform(seconds({.least = 0}))
       ->group("Plan");
   command->add_option("--search-seed", arguments->search_seed, "Seed of random, mcmc and mcts")
       ->check(seed_number())

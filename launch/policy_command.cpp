@@ -85,7 +85,7 @@ void add_train_policy_command(CLI::App& plan) {
       ->add_option("--evaluations", training.evaluations, "Simulated epochs per searched decision")
       ->check(CLI::Range(2, 1000000))
       ->capture_default_str();
-  command->add_option("--learning-rate", training.learning_rate, "Of Adam")
+  command->add_option("--lr", training.learning_rate, "Learning rate of Adam")
       ->check(positive_number())
       ->capture_default_str();
   command->add_option("--hidden", arguments->hidden, "Columns of the network; without --from")
@@ -93,10 +93,9 @@ void add_train_policy_command(CLI::App& plan) {
       ->capture_default_str();
   command
       ->add_option(
-          "--time", training.seconds,
-          "Seconds after which no instance is searched any more, and the round is the last; "
-          "0: any")
-      ->check(non_negative_number());
+          "--budget", training.seconds,
+          "Time after which no instance is searched any more, and the round is the last; 0: any")
+      ->transform(seconds({.least = 0}));
   command->add_option("--seed", training.seed, "Seed of weights, instances and searches")
       ->check(seed_number());
   command->callback([arguments] { run_train_policy(*arguments); });

@@ -10,6 +10,7 @@
 #include "launch/command.hpp"
 #include "launch/job_start.hpp"
 #include "launch/train_flags.hpp"
+#include "launch/transport_flags.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {
@@ -129,16 +130,7 @@ void add_predict_command(CLI::App& app) {
       ->add_option("--split-index", arguments->split_index,
                    "Split that the metrics are for; -1: that of the run")
       ->check(CLI::Range(-1, 1000000));
-  command->add_option("--transport", arguments->transport.name, "auto, mpi, local or nccl")
-      ->check(CLI::IsMember(transport_names()));
-  command
-      ->add_option("--ranks", arguments->transport.ranks,
-                   "Number of ranks as threads of one process")
-      ->check(CLI::Range(0, kMaxParts));
-  command
-      ->add_option("--timeout", arguments->transport.timeout_seconds,
-                   "Seconds without a sign of life from a peer before all ranks end; 0: never")
-      ->check(non_negative_number());
+  add_transport_flags(*command, arguments->transport, "Options");
   add_partition_flags(*command, arguments->partition);
   command->add_option("--partition-seed", arguments->partition_seed, "Seed of the cut")
       ->check(seed_number());

@@ -108,8 +108,11 @@ RunRecord read_run(const fs::path& folder) {
     run.summary = read_json(summary);
     if (!run.summary.is_object()) fail_input("{}: expected an object", summary.string());
   }
-  const fs::path config = folder / "config.toml";
-  if (fs::exists(config)) run.options = read_config_values(config);
+  for (const char* name :
+       {"config.resolved.toml", "config.toml"}) {  // older runs have the latter alone
+    if (!run.options.empty() || !fs::exists(folder / name)) continue;
+    run.options = read_config_values(folder / name);
+  }
   return run;
 }
 

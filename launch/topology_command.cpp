@@ -15,6 +15,7 @@
 #include "launch/command.hpp"
 #include "launch/topology_table.hpp"
 #include "launch/train_flags.hpp"
+#include "launch/transport_flags.hpp"
 #include "launch/validators.hpp"
 #include "partition/partitioner.hpp"
 
@@ -94,24 +95,11 @@ void add_probe_options(CLI::App& command, TopologyArguments& arguments) {
       .add_option("--threads", arguments.threads, "Threads per rank; 0: cores / ranks on this host")
       ->check(CLI::Range(0, 4096))
       ->group("Probe");
+  add_transport_flags(command, arguments.transport, "Probe");
   command
-      .add_option("--transport", arguments.transport.name,
-                  "auto, mpi, local (ranks as threads of one process), or nccl")
-      ->check(CLI::IsMember(transport_names()))
-      ->group("Probe");
-  command
-      .add_option("--ranks", arguments.transport.ranks, "Number of ranks with --transport local")
-      ->check(CLI::Range(0, kMaxParts))
-      ->group("Probe");
-  command
-      .add_option("--timeout", arguments.transport.timeout_seconds,
-                  "Seconds without a sign of life from a peer before all ranks end; 0: never")
-      ->check(non_negative_number())
-      ->group("Probe");
-  command
-      .add_option("--kernel-seconds", arguments.probe.kernels.seconds,
+      .add_option("--kernel-time", arguments.probe.kernels.seconds,
                   "Time for each kernel and number of columns; shorter is less exact under quotas")
-      ->check(positive_number())
+      ->transform(seconds({.least = 0, .above = true}))
       ->group("Probe");
   command
       .add_option("--rows", arguments.probe.kernels.rows,
@@ -119,14 +107,14 @@ void add_probe_options(CLI::App& command, TopologyArguments& arguments) {
       ->check(CLI::Range(std::int64_t{64}, std::int64_t{1} << 30))
       ->group("Probe");
   command
-      .add_option("--pairs-seconds", arguments.probe.network.pairs_seconds,
+      .add_option("--pairs-time", arguments.probe.network.pairs_seconds,
                   "Most time for pairs of ranks alone; the pairs left are taken from their likes")
-      ->check(positive_number())
+      ->transform(seconds({.least = 0, .above = true}))
       ->group("Probe");
   command
-      .add_option("--progress-seconds", arguments.probe.network.progress_seconds,
+      .add_option("--progress-time", arguments.probe.network.progress_seconds,
                   "Time for what messages take from computing")
-      ->check(positive_number())
+      ->transform(seconds({.least = 0, .above = true}))
       ->group("Probe");
 }
 

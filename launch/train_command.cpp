@@ -108,8 +108,8 @@ void choose_run_dir(const TrainArguments& arguments, Transport& transport, Train
   options.run_dir = folder;
 }
 
-// What only the folder of a run can serve.
-void require_sense(const TrainArguments& arguments) {
+// What only the folder of a run can serve. config: the file of --config, or empty.
+void require_sense(const TrainArguments& arguments, const std::filesystem::path& config) {
   if (arguments.resume && arguments.overwrite) {
     fail_option("--resume, --overwrite: go on with a run or start anew, not both");
   }
@@ -119,6 +119,13 @@ void require_sense(const TrainArguments& arguments) {
   if (arguments.run_dir == kNoRunDir &&
       (arguments.resume || arguments.overwrite || arguments.flags.train.trace)) {
     fail_option("--run-dir none: --resume, --overwrite and --trace need a folder");
+  }
+  if (!arguments.resume || config.empty()) return;
+  const std::filesystem::path home = std::filesystem::absolute(config).parent_path();
+  if (holds_run(home) && !holds_run(arguments.run_dir)) {
+    fail_option(
+        "--resume: {} names the run folder {}, where no run is; if it was moved, add --run-dir {}",
+        config.string(), arguments.run_dir, home.string());
   }
 }
 
@@ -167,8 +174,8 @@ void print_end(const std::string& program, const Json& summary, const Transport&
   }
 }
 
-// The configuration as RUN/config.toml has it: with the folder, also if it was not given.
-std::string config_of_run(CLI::App& command, const TrainOptions& options) {
+// The configuration as the run folder has it: with the folder, also if it was not given.
+RunConfig config_of_run(CLI::App& command, const TrainOptions& options) {
   CLI::Option* run_dir = command.get_option("--run-dir");
   if (run_dir->empty() && !options.run_dir.empty()) run_dir->add_result(options.run_dir.string());
   CLI::Option* model_file = command.get_option("--model-file");
@@ -176,7 +183,8 @@ std::string config_of_run(CLI::App& command, const TrainOptions& options) {
     model_file->clear();
     model_file->add_result((options.run_dir / kModelFileName).string());
   }
-  return effective_config(command);
+  return {effective_config(command, ConfigExtent::kGiven),
+          effective_config(command, ConfigExtent::kAll)};
 }
 
 std::filesystem::path config_file_of(const CLI::App& command) {
@@ -186,7 +194,7 @@ std::filesystem::path config_file_of(const CLI::App& command) {
 
 // Returns the signal that has ended the run; 0: none.
 int run_train(const TrainArguments& arguments, CLI::App& command) {
-  require_sense(arguments);
+  require_sense(arguments, config_file_of(command));
   arguments.flags.resolve();  // what is wrong with it is known before any rank starts
   require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
   const CLI::Option* file = command.get_option("--model-file");
@@ -202,7 +210,7 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     if (folder->active()) log::info("run folder: {}", folder->path().string());
     const auto [options, partition] = tried_job(flags, arguments.plan_trial, transport);
     RankJob job(transport, flags.dataset, partition, options);
-    const std::string config = folder->active() ? config_of_run(command, options) : "";
+    const RunConfig config = folder->active() ? config_of_run(command, options) : RunConfig{};
     RunDescription description{config, program_commit(), flags.dataset, model_file};
     if (supervisor != nullptr) {
       description.epoch_done = [&](int epoch) { supervisor->epoch_done(epoch); };
@@ -248,6 +256,7 @@ void add_train_command(CLI::App& app) {
       ->add_option("--run-dir", arguments->run_dir,
                    "Folder for metrics, summary, model and checkpoints, new or empty; none: keep "
                    "nothing; if not given: runs/DATASET-MODEL-K")
+      ->type_name("DIR")
       ->group("Results");
   command
       ->add_option("--checkpoint-every", arguments->checkpoint_every,

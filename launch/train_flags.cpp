@@ -3,11 +3,12 @@
 #include "engine/models/model_options.hpp"
 #include "engine/training/option_table.hpp"
 #include "launch/option_flags.hpp"
+#include "launch/transport_flags.hpp"
 
 namespace atl {
 
 void add_model_flags(CLI::App& command, TrainFlags& flags) {
-  command.add_option("dataset", flags.dataset, "Dataset folder")->required();
+  command.add_option("dataset", flags.dataset, "Dataset folder")->required()->type_name("DIR");
   for (const auto* table : {&model_options(), &computation_options()}) {
     for (const auto& row : *table) add_option_flag(command, row, flags.train.model);
   }
@@ -34,38 +35,17 @@ void add_plan_flag(CLI::App& command, TrainFlags& flags) {
   for (const char* name : kCutFlags) plan->excludes(command.get_option(name));
 }
 
-namespace {
-
-void add_transport_flags(CLI::App& command, TransportOptions& transport) {
-  command
-      .add_option("--transport", transport.name,
-                  "auto, mpi, local (ranks as threads of one process), or nccl (between GPUs; "
-                  "auto takes it where it can serve)")
-      ->check(CLI::IsMember(transport_names()))
-      ->group("Machine");
-  command.add_option("--ranks", transport.ranks, "Number of ranks as threads of one process")
-      ->check(CLI::Range(0, kMaxParts))
-      ->group("Machine");
-  command
-      .add_option("--timeout", transport.timeout_seconds,
-                  "Seconds without a sign of life from a peer before all ranks end; 0: never")
-      ->check(non_negative_number())
-      ->group("Machine");
-}
-
-}  // namespace
-
 std::string messages_of(const std::string& transport) {
   return transport == "auto" || transport == "nccl" ? transport : "staging";
 }
 
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
-  command.add_option("dataset", flags.dataset, "Dataset folder")->required();
+  command.add_option("dataset", flags.dataset, "Dataset folder")->required()->type_name("DIR");
   for (const auto& row : train_options()) {
     if (row.group == "Results" || row.name == "split-index") continue;
     add_option_flag(command, row, flags.train);
   }
-  add_transport_flags(command, flags.transport);
+  add_transport_flags(command, flags.transport, "Machine");
   add_cut_flags(command, flags);
   add_plan_flag(command, flags);
 }

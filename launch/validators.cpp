@@ -22,6 +22,21 @@ CLI::Validator duration() {
       "");
 }
 
+CLI::Validator seconds(const Limits<double>& limits) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        const std::optional<double> time = parse_duration(text);
+        double value = time.value_or(0);
+        if ((time || parse_all(text, value)) && limits.allow(value)) {
+          if (time) text = fmt::format("{}", value);
+          return std::string();
+        }
+        return fmt::format("value {}; allowed are seconds ({}), or a time such as 45s, 10m, 1h30m",
+                           text, limits.in_words());
+      },
+      "TIME");
+}
+
 CLI::Validator epochs_or_duration() {
   return CLI::Validator(
       [](const std::string& text) {

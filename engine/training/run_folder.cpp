@@ -29,10 +29,10 @@ constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kSnapshots = "snapshots.json";
 constexpr const char* kConfigMark = "# Written by atoll train, checksum ";
 // What a run writes beside config.toml and checkpoints.
-constexpr std::array kOwnFiles = {kMetrics,           "summary.json", "model.safetensors",
-                                  "calibration.json", "trace.json",   "trace-merged.json",
-                                  "dataflow.json",    kModelFileName, kSnapshots,
-                                  kEventsName};
+constexpr std::array kOwnFiles = {kMetrics,           "summary.json",     "model.safetensors",
+                                  "calibration.json", "trace.json",       "trace-merged.json",
+                                  "dataflow.json",    kModelFileName,     kSnapshots,
+                                  kEventsName,        kResolvedConfigName};
 
 std::string sealed(const std::string& config) {
   return kConfigMark + to_hex(checksum(config)) + "\n" + config;
@@ -123,6 +123,12 @@ std::string metrics_line(const EpochResult& result, const Metrics* metrics) {
   return line.dump();
 }
 
+bool holds_run(const fs::path& folder) {
+  const fs::path config = folder / kConfig;
+  return (something_at(config) && read_text(config).starts_with(kConfigMark)) ||
+         newest_checkpoint(folder).has_value();
+}
+
 RunFolder::RunFolder(const fs::path& path, RunStart start, bool take_over,
                      const fs::path& config_file)
     : path_(path) {
@@ -163,14 +169,8 @@ void RunFolder::remove_if_unused() noexcept {
   keep_on_signal(path_);
 }
 
-bool RunFolder::holds_run() const {
-  const fs::path config = path_ / kConfig;
-  return (something_at(config) && read_text(config).starts_with(kConfigMark)) ||
-         newest_checkpoint(path_).has_value();
-}
-
 void RunFolder::check_contents(RunStart start, const fs::path& config_file) const {
-  const bool run = holds_run();
+  const bool run = holds_run(path_);
   if (run && start == RunStart::kFresh) {
     fail_option(
         "--run-dir {}: holds a run already; add --resume to go on with it or --overwrite to start "
@@ -198,14 +198,13 @@ fs::path RunFolder::checkpoint() const { return newest_checkpoint(path_).value_o
 
 void RunFolder::remove_run() const {
   std::error_code error;
-  if (!holds_run()) return;
+  if (!holds_run(path_)) return;
   remove_checkpoints_before(path_, std::numeric_limits<int>::max());
   fs::remove(path_ / "checkpoint", error);  // only if nothing else is in it
   for (const char* name : kOwnFiles) fs::remove(path_ / name, error);
 }
 
-void RunFolder::begin(const std::string& config_toml, int resumed_epoch,
-                      const std::string& last_line) {
+void RunFolder::begin(const RunConfig& config, int resumed_epoch, const std::string& last_line) {
   if (!active()) return;
   require_held();
   if (resumed_epoch > 0) recall_metrics(resumed_epoch, last_line);  // before anything is changed
@@ -216,7 +215,7 @@ void RunFolder::begin(const std::string& config_toml, int resumed_epoch,
   if (resumed_epoch == 0) remove_run();
   // A kill may have come between the newest one and the removal of the one before it.
   remove_checkpoints_before(path_, newest_checkpoint_epoch(path_));
-  write_config(config_toml);
+  write_config(config);
   if (std::ssize(earlier_) != resumed_epoch) {
     log::warn("{}: has lines of {} of the {} epochs before; charts and medians lack the others",
               (path_ / kMetrics).string(), earlier_.size(), resumed_epoch);
@@ -231,10 +230,10 @@ void RunFolder::begin(const std::string& config_toml, int resumed_epoch,
   open_metrics();
 }
 
-void RunFolder::write_config(const std::string& config_toml) const {
+void RunFolder::write_config(const RunConfig& config) const {
   const fs::path file = path_ / kConfig;
   const std::string found = read_if_there(file);
-  if (!found.empty() && !is_untouched(found) && found != config_toml) {
+  if (!found.empty() && !is_untouched(found) && found != config.given) {
     fs::path kept = path_ / "config.original.toml";
     for (int k = 2; something_at(kept); ++k)
       kept = path_ / fmt::format("config.original-{}.toml", k);
@@ -244,7 +243,8 @@ void RunFolder::write_config(const std::string& config_toml) const {
     log::info("{}: was written or edited by hand; kept as {}", file.string(),
               kept.filename().string());
   }
-  write(kConfig, sealed(config_toml));
+  write(kResolvedConfigName, config.resolved);
+  write(kConfig, sealed(config.given));
 }
 
 // What came after the checkpoint is trained again. A kill may have cut the last line off; any other

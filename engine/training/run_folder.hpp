@@ -18,8 +18,20 @@ namespace atl {
 
 // The copy of --model-file in a run folder, which RUN/config.toml names.
 inline constexpr const char* kModelFileName = "model.toml";
+// Every option of the run, defaults included; config.toml has what was given.
+inline constexpr const char* kResolvedConfigName = "config.resolved.toml";
 // What happened to a run under `atoll launch`, a JSON object per line.
 inline constexpr const char* kEventsName = "events.jsonl";
+
+// Texts of config.toml and config.resolved.toml.
+struct RunConfig {
+  std::string given;
+  std::string resolved;
+};
+
+// Whether `folder` holds a run, ended or not: a configuration that we have written, or a
+// checkpoint.
+bool holds_run(const std::filesystem::path& folder);
 
 // `assignment` in metrics.jsonl (docs/quantization.md).
 Json to_json(const ExchangeReport& report);
@@ -53,7 +65,7 @@ class RunFolder {
   // `resumed_epoch`, whose own line `last_line` is put in if it is not there and known; 0: removes
   // what an earlier run has left. A config.toml that we did not write, or that was edited since, is
   // kept as config.original.toml.
-  void begin(const std::string& config_toml, int resumed_epoch, const std::string& last_line = "");
+  void begin(const RunConfig& config, int resumed_epoch, const std::string& last_line = "");
   // The lines of the epochs before the resumed one.
   const std::vector<Json>& earlier_epochs() const { return earlier_; }
 
@@ -76,9 +88,8 @@ class RunFolder {
  private:
   void check_contents(RunStart start, const std::filesystem::path& config_file) const;
   void remove_if_unused() noexcept;
-  bool holds_run() const;
   void remove_run() const;
-  void write_config(const std::string& config_toml) const;
+  void write_config(const RunConfig& config) const;
   std::string recorded_snapshot_id() const;
   void recall_metrics(int last_epoch, const std::string& last_line);
   void open_metrics();

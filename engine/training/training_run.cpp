@@ -57,7 +57,7 @@ class Run {
   Json execute() {
     const int start = resume();
     on_all_ranks(transport_, [&] {
-      folder_.begin(description_.config_toml, start, last_line_);
+      folder_.begin(description_.config, start, last_line_);
       if (!description_.model_file.empty()) {
         folder_.write(kModelFileName, description_.model_file);
       }

@@ -12,7 +12,7 @@ namespace atl {
 
 // What the run folder records besides options.
 struct RunDescription {
-  std::string config_toml;
+  RunConfig config;
   std::string commit;
   std::string dataset_folder;
   std::string model_file = "";  // the text of --model-file, kept as model.toml

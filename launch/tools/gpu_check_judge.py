@@ -139,7 +139,7 @@ JUDGES = {"plain": judge_plain, "tests": judge_tests, "epochs": judge_epochs,
 def outputs_of(check, folder):
     """The options by which a check's program writes its figures into the folder of the check."""
     if check.kind == "epochs":
-        return ["--json", str(folder / "bench.json")]
+        return ["--out", str(folder / "bench.json")]
     if check.kind == "benchmarks":
         return [f"--benchmark_out={folder / 'benchmarks.json.part'}"]
     return []

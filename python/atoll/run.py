@@ -201,8 +201,10 @@ class Run:
                                    for record in self._records()])
 
     def _config(self, key):
-        """A text of config.toml; None if it is not there."""
-        file = os.path.join(self._path, "config.toml")
+        """A text of the configuration; None if it is not there."""
+        file = os.path.join(self._path, "config.resolved.toml")
+        if not os.path.exists(file):  # a run of an older version
+            file = os.path.join(self._path, "config.toml")
         try:
             with open(file, encoding="utf-8") as lines:
                 for line in lines:

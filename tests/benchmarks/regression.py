@@ -56,7 +56,7 @@ def bench(atoll, data, options, threads):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "bench.json"
         command = [str(atoll), "bench", str(data), *options, "--backend", "cpu", "--threads",
-                   str(threads), "--warmup", "2", "--epochs", "1", "--profile", "3", "--json",
+                   str(threads), "--warmup", "2", "--epochs", "1", "--profile", "3", "--out",
                    str(report)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -253,7 +253,7 @@ NAN = struct.pack("<f", float("nan"))
 QUANTIZED = TRAIN + ["--exchange", "quantized"]
 MEASURED = QUANTIZED + ["--calibration", "slow.json"]
 SHOW = ["topology", "show", "t.json"]
-COMPARE = ["bench", "data", "--json", "new.json", "--compare"]
+COMPARE = ["bench", "data", "--out", "new.json", "--compare"]
 
 # name, setup, command, what the error must say
 CASES = [
@@ -550,8 +550,8 @@ CASES = [
     ("negative seed", nothing, ["train", "data", "--seed", "-1"], ["--seed", "-1", "0 to"]),
     ("prediction into a folder", finished_run, ["predict", "run", "data", "--out", "."],
      ["--out", "file"]),
-    ("bench figures into nowhere", nothing, ["bench", "data", "--json", "nowhere/b.json"],
-     ["--json", "nowhere"]),
+    ("bench figures into nowhere", nothing, ["bench", "data", "--out", "nowhere/b.json"],
+     ["--out", "nowhere"]),
     ("prediction of no run", nothing, ["predict", "nowhere", "data", "--out", "new.npy"],
      ["nowhere"]),
     ("prediction by a damaged model", damaged_model, ["predict", "run", "data", "--out", "new.npy"],

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import Workplace, run
 
 BENCH = ["bench", "data", "--layers", "3", "--hidden", "16", "--transport", "local", "--ranks", "2",
-         "--json", "figures.json"]
+         "--out", "figures.json"]
 FIELDS = {"mode", "overlap", "mean_bits", "epoch_ms", "exposed_comm_ms", "bytes_sent_per_epoch",
           "loss", "speedup", "bound_ms", "loss_difference"}
 

@@ -217,7 +217,7 @@ TEST_F(ConfigFileTest, ValuesInTheirOrder) {
 TEST_F(ConfigFileTest, EffectiveConfigurationText) {
   Program program;
   program.parse({"train", "da\"ta", "--lr", "1e-3", "--name", "007", "--weights", "2,1"});
-  EXPECT_EQ(effective_config(*program.train),
+  EXPECT_EQ(effective_config(*program.train, ConfigExtent::kAll),
             "# atoll train --config THIS_FILE\n"
             "dataset = 'da\"ta'\n"
             "layers = 3\n"
@@ -227,13 +227,28 @@ TEST_F(ConfigFileTest, EffectiveConfigurationText) {
             "seed = 1\n"
             "weights = [2, 1]\n"
             "split = '0.6,0.2,0.2'\n");
+  EXPECT_EQ(effective_config(*program.train, ConfigExtent::kGiven),
+            "# atoll train --config THIS_FILE\n"
+            "dataset = 'da\"ta'\n"
+            "lr = 0.001\n"
+            "name = '007'\n"
+            "weights = [2, 1]\n");
+}
+
+TEST_F(ConfigFileTest, PathsAreAbsolute) {
+  Program program;
+  program.train->get_option("dataset")->type_name("DIR");
+  program.parse({"train", "some/../data", "--name", "a/b"});
+  EXPECT_EQ(effective_config(*program.train, ConfigExtent::kGiven),
+            "# atoll train --config THIS_FILE\ndataset = '" +
+                (std::filesystem::current_path() / "data").string() + "'\nname = 'a/b'\n");
 }
 
 TEST_F(ConfigFileTest, EffectiveConfigurationRoundTrips) {
   Program first;
   first.parse({"train", "a \\ 'b'\n\"c\"", "--lr", ".30000000000000004", "--layers", "7",
                "--resume", "--seed", "18446744073709551615", "--weights", "1e-300,0.1"});
-  const std::string config = effective_config(*first.train);
+  const std::string config = effective_config(*first.train, ConfigExtent::kAll);
   Program second;
   second.parse({"train", "--config", write(config)});
   EXPECT_EQ(second.dataset, first.dataset);
@@ -242,7 +257,7 @@ TEST_F(ConfigFileTest, EffectiveConfigurationRoundTrips) {
   EXPECT_TRUE(second.resume);
   EXPECT_EQ(second.seed, 18446744073709551615U);
   EXPECT_EQ(second.weights, (std::vector<double>{1e-300, 0.1}));
-  EXPECT_EQ(effective_config(*second.train), config);
+  EXPECT_EQ(effective_config(*second.train, ConfigExtent::kAll), config);
 }
 
 }  // namespace

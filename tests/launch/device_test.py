@@ -161,7 +161,7 @@ class DeviceTest(unittest.TestCase):
             events = json.load(file)["traceEvents"]
         self.assertIn("spmm central", {event["name"] for event in events if event.get("tid") == 1})
         result = run(["bench", "data", "--backend", "cuda", "--hidden", "16", "--epochs", "2",
-                      "--spmm", "cusparse", "--profile", "1", "--json", "bench.json"], self.folder)
+                      "--spmm", "cusparse", "--profile", "1", "--out", "bench.json"], self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)
         with open(os.path.join(self.folder, "bench.json"), encoding="utf-8") as file:
             report = json.load(file)

@@ -5,15 +5,19 @@ ones, once, with exit code 2."""
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import run
+from cli_support import ATOLL, TIMEOUT, run
 
 SUBCOMMANDS = ["import", "generate", "info", "partition", "train", "predict", "export", "bench", "report",
-               "plan", "topology", "program", "trace", "doctor"]
+               "plan", "topology", "program", "trace", "doctor", "completion"]
+
+REFERENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/reference.md")
 
 
 class HelpTest(unittest.TestCase):
@@ -100,6 +104,67 @@ class HelpTest(unittest.TestCase):
         self.assertIn("See 'atoll trace merge --help'", error)
         error = self.refuse("trace", "merrge", "run")
         self.assertIn("unknown subcommand 'merrge' (did you mean 'merge'?)", error)
+
+    def test_the_reference_is_that_of_the_program(self):
+        made = self.run_atoll("reference").stdout
+        with open(REFERENCE, encoding="utf-8") as file:
+            self.assertEqual(file.read(), made, "run: atoll reference > docs/reference.md")
+        for name in SUBCOMMANDS:
+            self.assertIn(f"\n## atoll {name}\n", made)
+        for option in re.findall(r"(?m)^  (?:-\w,)?(--[a-z0-9-]+)",
+                                 self.run_atoll("train", "--help-all").stdout):
+            if option not in ("--help", "--help-all"):
+                self.assertIn(f"`{option}`", made)
+
+    def completed(self, *words, shell="bash"):
+        result = self.run_atoll("completion", shell, "--", *words)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout.splitlines()
+
+    def test_completion(self):
+        self.assertEqual(self.completed("tr"), ["train", "trace"])
+        self.assertIn("export", self.completed(""))
+        self.assertNotIn("reference", self.completed(""))  # for who works on Atoll
+        self.assertEqual(self.completed("train", "--mod"), ["--model", "--model-file"])
+        self.assertEqual(self.completed("train", "data", "--norm", ""), ["none", "layer", "batch"])
+        self.assertEqual(self.completed("train", "--model=gatv"), ["--model=gatv2"])
+        self.assertEqual(self.completed("train", "da"), [])  # files
+        self.assertEqual(self.completed("train", "data", "--overwrite", ""), [])
+        self.assertEqual(self.completed("trace", "m"), ["merge"])
+        self.assertIn("matrix-market", self.completed("import", ""))
+        self.assertEqual(self.completed("import", "npy", "--task", "b"), ["binary"])
+        self.assertEqual(self.completed("launch", "--", "train", "--backen"), ["--backend"])
+        self.assertEqual(self.completed("train", "--model-f", shell="fish"),
+                         ["--model-file\tTOML file that describes the model layer by layer, instead of "
+                          "the options of this group (docs/models.md)"])
+        self.assertEqual(self.completed("generate", "like:r", shell="zsh"), ["like\\:reddit"])
+        self.assertIn("not in {bash,zsh,fish}", self.refuse("completion", "tcsh"))
+
+    def test_completion_in_bash(self):
+        if shutil.which("bash") is None:
+            self.skipTest("bash is not installed")
+        script = """set -euo pipefail
+            eval "$(atoll completion bash)"
+            for COMP_LINE; do COMP_POINT=${#COMP_LINE}; COMPREPLY=(); _atoll || true; echo "${COMPREPLY[*]}"; done"""
+        folder = os.path.dirname(os.path.abspath(ATOLL))
+        result = subprocess.run(
+            ["bash", "-c", script, "bash", "atoll tra", "atoll train --model=gatv", "atoll train d --skip ",
+             "atoll generate like:o", "atoll train nowh"],
+            env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}, capture_output=True, text=True,
+            timeout=TIMEOUT, check=False)
+        self.assertEqual(result.stderr, "")
+        # What stands before = and : is not replaced by bash.
+        self.assertEqual(result.stdout.splitlines(),
+                         ["train trace", "gatv2", "none identity linear", "ogbn-arxiv ogbn-products", ""])
+
+    def test_times_and_their_units(self):
+        self.run_atoll("generate", "sbm", "--nodes", "60", "--out", "graph")
+        for text, value in (("2m", "120"), ("1h30m", "5400"), ("90", "90")):
+            self.train("--timeout", text, "--run-dir", "run", "--overwrite")
+            with open(os.path.join(self.folder.name, "run", "config.toml"), encoding="utf-8") as file:
+                self.assertIn(f"timeout = {value}\n", file.read())
+        for wrong in ("-1", "soon", "5 minutes"):
+            self.assertIn("such as 45s, 10m, 1h30m", self.refuse("train", "graph", "--timeout", wrong))
 
     def test_version(self):
         result = self.run_atoll("--version")

@@ -36,7 +36,7 @@ class ProgramTest(OneFolderTest):
 
     def bench(self, *words):
         self.succeed("bench", "data", *MODEL, *LOCAL, "--warmup", "1", "--epochs", "1", "--profile",
-                     "1", *words, "--json", "bench.json")
+                     "1", *words, "--out", "bench.json")
         with open(os.path.join(self.folder, "bench.json"), encoding="utf-8") as file:
             return json.load(file)
 

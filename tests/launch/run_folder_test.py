@@ -223,6 +223,33 @@ class RunFolderTest(unittest.TestCase):
         self.succeed("train", "--config", "run/config.toml", "--resume", "--epochs", "6")
         self.assertFalse(os.path.exists(self.path("run", "config.original-3.toml")))
 
+    def test_the_configuration_is_short_and_the_resolved_one_complete(self):
+        self.succeed(*TRAIN, "--epochs", "2", "--lr", "3e-3", "--run-dir", "run")
+        given = read(self.path("run", "config.toml")).decode()
+        self.assertEqual(sorted(line.split(" = ")[0] for line in given.splitlines() if line[0] != "#"),
+                         sorted({word[2:] for word in TRAIN if word.startswith("--")} |
+                                {"dataset", "epochs", "lr", "run-dir"}))
+        whole = read(self.path("run", "config.resolved.toml")).decode()
+        self.assertIn("optimizer = 'adam'\n", whole)
+        for line in given.splitlines():
+            self.assertTrue(line.startswith("#") or line in whole.splitlines(), line)
+        # Both are the same run, from every folder.
+        os.mkdir(self.path("elsewhere"))
+        for number, name in enumerate(("config.toml", "config.resolved.toml")):
+            result = run(["train", "--config", f"../run/{name}", "--run-dir", f"again{number}"],
+                         self.path("elsewhere"))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(read(self.path("elsewhere", f"again{number}", "model.safetensors")),
+                             read(self.path("run", "model.safetensors")))
+
+    def test_a_run_folder_that_was_moved(self):
+        self.succeed(*TRAIN, "--epochs", "2", "--run-dir", "run")
+        os.rename(self.path("run"), self.path("moved"))
+        go_on = ["train", "--config", "moved/config.toml", "--resume", "--epochs", "3"]
+        self.refuse(*go_on, words=["where no run is", "--run-dir", "moved"])
+        self.assertFalse(os.path.exists(self.path("run")))
+        self.assertIn("resuming after epoch 2", self.succeed(*go_on, "--run-dir", "moved").stderr)
+
     def test_no_output_inside_a_dataset(self):
         self.succeed(*TRAIN, "--epochs", "2", "--run-dir", "run")
         labels = read(self.path("data", "labels.npy"))

@@ -14,7 +14,7 @@ from cli_support import run, write
 
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/placement.md")
 # Everything is done, in no time; figures mean nothing.
-QUICK = ["--kernel-seconds", "0.003", "--rows", "300", "--progress-seconds", "0.01",
+QUICK = ["--kernel-time", "0.003", "--rows", "300", "--progress-time", "0.01",
          "--backend", "cpu", "--threads", "1"]
 
 

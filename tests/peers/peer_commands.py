@@ -86,7 +86,7 @@ class Atoll:
     def command(self, model, dtype, threads, folder):
         words = self.words("bench", model, dtype, threads)
         words += ["--warmup", str(self.arguments.warmup), "--epochs", str(self.arguments.epochs)]
-        return words + ["--json", str(folder / "bench.json")], self.environment(threads)
+        return words + ["--out", str(folder / "bench.json")], self.environment(threads)
 
     @staticmethod
     def result(_output, folder):

@@ -129,8 +129,8 @@ class Fixture:
             os.remove(os.path.join(self.folder, name))
         # The run's own options name a file that was only needed once.
         path = os.path.join(self.folder, "run/config.toml")
-        text = read(path).decode().replace("calibration = 'slow.json'",
-                                           "calibration = 'run/calibration.json'")
+        text = read(path).decode().replace(f"'{self.folder}/slow.json'", "'run/calibration.json'")
+        text = text.replace(f"'{self.folder}/", "'")  # it is copied to other places
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
 

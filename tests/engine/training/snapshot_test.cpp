@@ -83,7 +83,7 @@ class SnapshotRuns : public ::testing::Test {
         TrainOptions own = options;
         const auto folder = open_run_folder(transport, own);
         RankJob job(transport, dataset_, PartitionOptions{}, own);
-        RunDescription description{"", "commit", dataset_.string()};
+        RunDescription description{{}, "commit", dataset_.string()};
         description.epoch_done = [&](int epoch) {
           if (epoch != end) return;
           transport.barrier({"the snapshots of all ranks"});

@@ -1,0 +1,30 @@
+// The commands of the program and their options as plain data: what the reference, shell completion
+// and the Python package read.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "launch/embed.hpp"
+
+namespace atl {
+
+// One command, without those nested in it.
+struct ListedCommand {
+  std::string name;    // as it is typed after the program's name: "train", "trace merge"
+  std::string does;    // one line
+  std::string footer;  // what --help says at its end, examples among it
+  std::vector<OptionDescription> positionals;
+  std::vector<OptionDescription> options;  // in the order of their groups, without --help
+  std::vector<std::string> nested;         // last words of the commands inside of it
+};
+
+// All commands of `program`, which is the first and has no name, each before those nested in it.
+// Hidden ones are left out.
+std::vector<ListedCommand> list_commands(const CLI::App& program);
+
+// The options that every command has; each but the program itself has more.
+std::vector<OptionDescription> common_options(const std::vector<ListedCommand>& commands);
+
+}  // namespace atl

@@ -1,0 +1,33 @@
+// The options that say how ranks reach each other, for every subcommand that runs on all of them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "engine/comm/transport.hpp"
+#include "launch/validators.hpp"
+#include "partition/partitioner.hpp"
+
+namespace atl {
+
+// Declares --transport, --ranks and --timeout. `transport` must live until the command's callback
+// has run.
+inline void add_transport_flags(CLI::App& command, TransportOptions& transport,
+                                const std::string& group) {
+  command
+      .add_option("--transport", transport.name,
+                  "How ranks reach each other: auto, mpi, local (ranks as threads of one process), "
+                  "or nccl (between GPUs; auto takes it where it can serve)")
+      ->check(CLI::IsMember(transport_names()))
+      ->group(group);
+  command.add_option("--ranks", transport.ranks, "Number of ranks as threads of one process")
+      ->check(CLI::Range(0, kMaxParts))
+      ->group(group);
+  command
+      .add_option("--timeout", transport.timeout_seconds,
+                  "Time without a sign of life from a peer after which all ranks end; 0: never")
+      ->transform(seconds({.least = 0}))
+      ->group(group);
+}
+
+}  // namespace atl
