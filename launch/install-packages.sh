@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building Atoll needs, if any is missing; --tests adds those of
-# the tests, --python those of `pip install .`. As root or with sudo; otherwise names what is missing and exits with code 2.
+# the tests, --python those of `pip install .`. As root or with sudo; otherwise names what is missing
+# and exits with code 2.
 # ATOLL_SKIP_PACKAGES=1 skips this on systems where the libraries come from elsewhere.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache git ca-certificates
+packages=(g++ cmake ninja-build make ccache git ca-certificates
   libopenmpi-dev openmpi-bin libmetis-dev libdnnl-dev libhwloc-dev
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
   zlib1g-dev libzip-dev libxxhash-dev libboost-dev pkg-config)

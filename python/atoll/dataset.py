@@ -9,7 +9,9 @@ import weakref
 
 import numpy as np
 
+from atoll import ogb_files
 from atoll._errors import InputError
+from atoll._frames import arrays_of_tables
 from atoll._program import option_words, run
 
 TRAIN, VALID, TEST, NONE = 0, 1, 2, 255  # values of split.npy
@@ -63,6 +65,8 @@ def _is_symmetric(edge_index, nodes):
 
 class Dataset:
     """A dataset folder. Its arrays are memory-mapped when they are asked for, and never changed."""
+
+    classes = None  # names of the classes, where from_tables() has found words
 
     def __init__(self, path):
         self._path = os.path.abspath(os.fspath(path))
@@ -152,6 +156,32 @@ class Dataset:
             return cls._make([*words[:2], folder, *words[2:]], path, name)
 
     @classmethod
+    def from_tables(cls, edges, nodes=None, *, source="source", target="target", id=None,
+                    features=None, label=None, split=None, weight=None, edge_type=None,
+                    path=None, name="tables", **options):
+        """Makes a dataset of a table with a row per edge and, if there is one, a table with a row
+        per node: files of Parquet (read by pyarrow), DataFrames, Arrow tables, or dictionaries of
+        arrays. Rows of results come in the order of the table of nodes.
+
+        source, target: columns of edges. Numbers of nodes from 0, or values of the column id.
+        id: column of nodes with what edges call them, numbers or text.
+        features: columns of nodes, with a number or a list of numbers per row; None: all columns of
+            numbers but those that are named here and the masks.
+        label: column of nodes: numbers as y of from_arrays(), or text, one class per word in the
+            order of the alphabet, which .classes has then.
+        split: column of nodes with "train", "valid", "test" or nothing; else as in from_arrays().
+            Columns train_mask, val_mask and test_mask are read by their names.
+        weight, edge_type: columns of edges.
+        options: those of from_arrays(). Raises InputError.
+        """
+        arrays, classes = arrays_of_tables(edges, nodes, source=source, target=target, id=id,
+                                           features=features, label=label, split=split,
+                                           weight=weight, edge_type=edge_type)
+        dataset = cls.from_arrays(**arrays, path=path, name=name, **options)
+        dataset.classes = classes
+        return dataset
+
+    @classmethod
     def from_pyg(cls, data, *, path=None, name="pyg", **options):
         """Makes a dataset of a torch_geometric.data.Data (or anything with its attributes): x, y,
         edge_index, masks, edge_weight, edge_attr, edge_type, node_type. A single column of
@@ -172,8 +202,18 @@ class Dataset:
     @classmethod
     def import_(cls, format, source, *, path=None, name=None, **options):
         """Makes a dataset of files: `atoll import FORMAT SOURCE`, with that command's options as
-        keywords (directed=True, split="0.6,0.2,0.2", ...). Formats: docs/formats.md."""
-        words = ["import", format, os.fspath(source), *option_words("import", options)]
+        keywords (directed=True, split="0.6,0.2,0.2", ...). Formats: docs/formats.md. Of OGB's sets
+        also those whose splits are files of PyTorch, if PyTorch is there."""
+        source = os.path.abspath(os.fspath(source))
+        if format == "ogb" and ogb_files.needs_pytorch(source):
+            name = name or os.path.basename(source)
+            with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
+                try:
+                    words = ogb_files.convert(source, os.path.join(folder, "set"))
+                except ogb_files.BadInput as error:
+                    raise InputError(str(error)) from None
+                return cls._make([*words, *option_words("import", options)], path, name)
+        words = ["import", format, source, *option_words("import", options)]
         return cls._make(words, path, name)
 
     @classmethod

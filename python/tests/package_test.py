@@ -132,6 +132,95 @@ class DatasetTest(WorkFolder):
             atoll.Dataset.generate("sbm", nodos=100)
 
 
+def tables():
+    """The same graph in words: (edges, nodes, arrays)."""
+    given = arrays()
+    names = np.array([f"user-{node * 7919 % NODES}" for node in range(NODES)])
+    words = np.array(["blue", "green", "red"])
+    sets = np.select([given["train_mask"], given["val_mask"], given["test_mask"]],
+                     ["train", "valid", "test"], "").astype(object)
+    edges = {"source": names[given["edge_index"][0]], "target": names[given["edge_index"][1]],
+             "count": np.arange(given["edge_index"].shape[1]) % 5 + 1}
+    nodes = {"user": names, "segment": words[given["y"]], "part": sets,
+             "age": given["x"][:, 0], "embedding": list(given["x"][:, 1:])}
+    return edges, nodes, given
+
+
+class TablesTest(WorkFolder):
+    NAMES = {"id": "user", "label": "segment", "split": "part", "features": ["age", "embedding"]}
+
+    def check(self, edges, nodes, given, **options):
+        dataset = atoll.Dataset.from_tables(edges, nodes, **self.NAMES, **options)
+        same = atoll.Dataset.from_arrays(**given)
+        for name in ("x", "y", "edge_index", "train_mask", "val_mask", "test_mask"):
+            np.testing.assert_array_equal(getattr(dataset, name), getattr(same, name), name)
+        self.assertEqual(dataset.classes, ["blue", "green", "red"])
+        return dataset
+
+    @staticmethod
+    def as_arrays(nodes):
+        return {**nodes, "embedding": np.stack(nodes["embedding"])}
+
+    def test_dictionaries_of_arrays(self):
+        edges, nodes, given = tables()
+        self.check(edges, self.as_arrays(nodes), given)
+        weighted = self.check(edges, self.as_arrays(nodes), given, weight="count")
+        self.assertTrue(os.path.exists(os.path.join(weighted.path, "edge_weights.npy")))
+        plain = {"source": given["edge_index"][0], "target": given["edge_index"][1]}
+        self.assertEqual(atoll.Dataset.from_tables(plain).num_edges, given["edge_index"].shape[1])
+
+    @unittest.skipUnless(has("pandas"), "pandas is not installed")
+    def test_data_frames(self):
+        import pandas
+        edges, nodes, given = tables()
+        self.check(pandas.DataFrame(edges), pandas.DataFrame(nodes), given)
+
+    @unittest.skipUnless(has("pyarrow"), "pyarrow is not installed")
+    def test_parquet(self):
+        import pyarrow
+        import pyarrow.parquet
+        edges, nodes, given = tables()
+        pyarrow.parquet.write_table(pyarrow.table(edges), "edges.parquet")
+        pyarrow.parquet.write_table(pyarrow.table(nodes), "nodes.parquet")
+        self.check("edges.parquet", "nodes.parquet", given)
+        self.check(pyarrow.table(edges), pyarrow.table(nodes), given)
+        with open("nodes.parquet", "wb") as file:
+            file.write(b"no table")
+        with self.assertRaisesRegex(atoll.InputError, "nodes.parquet"):
+            self.check("edges.parquet", "nodes.parquet", given)
+
+    def test_numbers_are_features_unless_they_are_named(self):
+        edges, nodes, given = tables()
+        nodes = {"mass": given["x"][:, 0], "class": given["y"], "train_mask": given["train_mask"]}
+        edges = {"from": given["edge_index"][0], "to": given["edge_index"][1]}
+        dataset = atoll.Dataset.from_tables(edges, nodes, source="from", target="to", label="class")
+        np.testing.assert_array_equal(dataset.x, given["x"][:, :1])
+        np.testing.assert_array_equal(dataset.train_mask, given["train_mask"])
+        self.assertIsNone(dataset.classes)
+
+    def test_what_is_wrong_with_tables_is_named(self):
+        edges, nodes, given = tables()
+        nodes = self.as_arrays(nodes)
+        stranger = np.where(np.arange(len(edges["target"])) == 3, "nobody", edges["target"])
+        holes = np.where(np.arange(NODES) == 5, np.nan, nodes["age"])
+        twice = np.where(np.arange(NODES) == 5, nodes["user"][0], nodes["user"])
+        parts = np.where(np.arange(NODES) == 5, "exam", nodes["part"])
+        for wrong, words in (
+                (({**edges, "target": stranger}, nodes), ["'nobody'", "row 3", "'user'"]),
+                ((edges, {**nodes, "age": holes}), ["'age'", "row 5"]),
+                ((edges, {**nodes, "user": twice}), ["'user'", "twice"]),
+                ((edges, {**nodes, "part": parts}), ["'exam'", "row 5", "train"]),
+                ((edges, {**nodes, "age": nodes["segment"]}), ["'age'", "numbers"]),
+                (({"source": edges["source"]}, nodes), ["no column 'target'", "source"]),
+                ((7, nodes), ["int", "DataFrame"]), ((edges, None), ["id", "no such table"])):
+            with self.assertRaises(atoll.InputError) as raised:
+                atoll.Dataset.from_tables(*wrong, **self.NAMES)
+            for word in words:
+                self.assertIn(word, str(raised.exception))
+        with self.assertRaisesRegex(atoll.InputError, "id=..."):
+            atoll.Dataset.from_tables(edges)
+
+
 class TrainTest(WorkFolder):
     def setUp(self):
         super().setUp()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""launch/tools/ogb_links.py on small folders with the layouts of OGB's link sets, up to the dataset
-folder that `atoll import` makes of them. Exits with 77 (skipped) where a package is missing."""
+"""python/atoll/ogb_files.py on small folders with the layouts of OGB's sets, up to the dataset folder
+that `atoll import` makes of them. Exits with 77 (skipped) where a package is missing."""
 
 import gzip
 import importlib.util
@@ -13,12 +13,12 @@ import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCRIPT = HERE.parent.parent / "launch" / "tools" / "ogb_links.py"
+SCRIPT = HERE.parent.parent / "python" / "atoll" / "ogb_files.py"
 sys.path.insert(0, str(HERE.parent / "launch"))
 SKIPPED = 77
 for package in ("numpy", "torch"):
     if importlib.util.find_spec(package) is None:
-        print(f"SKIPPED: link sets of OGB ({package} is not installed)")
+        print(f"SKIPPED: sets of OGB with files of PyTorch ({package} is not installed)")
         sys.exit(SKIPPED)
 
 import numpy as np
@@ -41,7 +41,7 @@ def edges_of(count, seed):
     return np.stack([first, (first + random.integers(1, NODES, count)) % NODES], axis=1)
 
 
-class OgbLinksTest(unittest.TestCase):
+class OgbFilesTest(unittest.TestCase):
     def setUp(self):
         home = tempfile.TemporaryDirectory()
         self.addCleanup(home.cleanup)
@@ -139,8 +139,63 @@ class OgbLinksTest(unittest.TestCase):
             for folder in (data, self.home / "run", self.home / "arrays"):
                 subprocess.run(["rm", "-r", folder], check=True)
 
+    def write_labels(self):
+        self.write_text("node-label", np.arange(NODES) % 3)
+
+    def write_dictionary(self, split):
+        torch.save(split, self.set / "split" / "time" / "split_dict.pt")
+
+    def split(self):
+        nodes = np.random.default_rng(3).permutation(NODES)
+        return {"train": nodes[:18], "valid": nodes[18:24], "test": nodes[24:]}
+
+    def test_a_dictionary_of_node_ids(self):
+        self.write_graph()
+        self.write_labels()
+        for make in (lambda ids: ids, torch.from_numpy):
+            self.write_dictionary({name: make(ids) for name, ids in self.split().items()})
+            result = self.convert("text")
+            self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+            imported = run(["import", "ogb", "text", "--out", "data"], self.home)
+            self.assertEqual(imported.returncode, 0, imported.stderr)
+            found = np.load(self.home / "data" / "split.npy").reshape(-1)
+            for value, name in enumerate(("train", "valid", "test")):
+                self.assertEqual(set(np.flatnonzero(found == value)), set(self.split()[name]))
+            for folder in ("text", "data"):
+                subprocess.run(["rm", "-r", self.home / folder], check=True)
+
+    def test_dictionaries_that_are_wrong(self):
+        self.write_graph()
+        self.write_labels()
+        self.write_dictionary({"train": self.split()["train"]})
+        self.assert_refused("split_dict.pt", "['train']", "'valid'")
+        self.write_dictionary({**self.split(), "test": np.zeros((2, 2))})
+        self.assert_refused("split_dict.pt", "'test'", "float64 [2, 2]", "node ids")
+        self.write_dictionary({**self.split(), "test": Run()})
+        self.assert_refused("split_dict.pt", "no plain data of PyTorch")
+        self.write_split(self.shared)
+        self.assert_refused("1 folders with train.pt and 1")
+
+    def test_the_package_reads_them(self):
+        sys.path.insert(0, str(SCRIPT.parent.parent))
+        os.environ.setdefault("ATOLL_PROGRAM", os.path.abspath(os.environ["ATOLL"]))
+        import atoll
+        self.write_graph()
+        self.write_labels()
+        self.write_dictionary(self.split())
+        dataset = atoll.Dataset.import_("ogb", self.set)
+        self.assertEqual((dataset.name, int(dataset.train_mask.sum())), ("ogbl_small", 18))
+        (self.set / "split" / "time" / "split_dict.pt").unlink()
+        self.write_split(self.shared)
+        links = atoll.Dataset.import_("ogb", self.set)
+        np.testing.assert_array_equal(np.load(os.path.join(links.path, "links_train.npy")),
+                                      edges_of(20, 10))
+        (self.set / "split" / "time" / "test.pt").write_bytes(b"nothing")
+        with self.assertRaisesRegex(atoll.InputError, "test.pt: no plain data"):
+            atoll.Dataset.import_("ogb", self.set)
+
     def test_bad_sets(self):
-        self.assert_refused("split", "0 folders with train.pt")
+        self.assert_refused("split", "0 folders with train.pt", "0 with split_dict.pt")
         self.write_split(self.shared)
         self.assert_refused("edge.csv.gz", "not there")
         self.write_graph()

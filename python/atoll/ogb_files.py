@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
-"""Arrays of an OGB link set, as `atoll import npy` reads them, from the folder that OGB's archive
-holds: its graph is text or NumPy, but its splits are files of PyTorch, which this needs beside
-NumPy. Only plain data is taken from these files; nothing in them is run.
+"""Sets of OGB whose splits are files of PyTorch, which the engine doesn't read: link sets
+(split/SCHEME/train.pt) and node sets with split/SCHEME/split_dict.pt. What this makes of the folder
+that OGB's archive holds, `atoll import` reads. It needs NumPy and PyTorch. Only plain data is taken
+from files of PyTorch; nothing in them is run. `Dataset.import_("ogb", folder)` does it by itself.
 
-    python3 launch/tools/ogb_links.py dataset/ogbl_collab --out collab-arrays
-    atoll import npy collab-arrays --out data/collab"""
+    python3 python/atoll/ogb_files.py dataset/ogbl_collab --out collab-arrays
+    atoll import npy collab-arrays --nodes 235868 --out data/collab"""
 
 import argparse
+import gzip
+import os
 import pathlib
 import pickle
 import shutil
 import sys
 
 SETS = ("train", "valid", "test")
+DICTIONARY = "split_dict.pt"
 
 
-class BadInput(Exception):
+class BadInput(ValueError):
     """Its text names file, place, value and what is allowed."""
 
 
@@ -108,12 +112,8 @@ def links_of(np, path, split):
     return edges, negatives
 
 
-def arrays_of(np, torch, folder):
-    """By the names of their files."""
-    schemes = sorted(path.parent for path in (folder / "split").glob("*/train.pt"))
-    if len(schemes) != 1:
-        raise BadInput(f"{folder / 'split'}: {len(schemes)} folders with train.pt found, one is "
-                       "needed")
+def arrays_of(np, torch, folder, scheme):
+    """Of a link set, by the names of their files, and the number of nodes."""
     edge_index, nodes, features = read_graph(np, folder / "raw")
     arrays = {"edge_index": edge_index.astype(np.int64)}
     if features is not None:
@@ -121,7 +121,7 @@ def arrays_of(np, torch, folder):
             raise BadInput(f"{folder / 'raw'}: {len(features)} rows of features for {nodes} nodes")
         arrays["features"] = features.astype(np.float32)
     for name in SETS:
-        path = schemes[0] / f"{name}.pt"
+        path = scheme / f"{name}.pt"
         edges, negatives = links_of(np, path, read_split(np, torch, path))
         arrays[f"links_{name}"] = edges.astype(np.int64)
         if negatives is not None:
@@ -134,14 +134,70 @@ def arrays_of(np, torch, folder):
     return arrays, nodes
 
 
-def write(np, arrays, out):
-    """All of them, or no folder."""
+def write_ids(np, path, ids, place):
+    """As the text files of OGB's splits."""
+    ids = np.asarray(ids)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise BadInput(f"{place}: it is {ids.dtype} {list(ids.shape)}; a list of node ids is needed")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        file.writelines(f"{node}\n" for node in ids.tolist())
+
+
+def write_node_set(np, torch, folder, scheme, out):
+    """The same set with its split as text; its graph is linked, not copied."""
+    split = read_split(np, torch, scheme / DICTIONARY)
+    if set(split) < set(SETS):
+        raise BadInput(f"{scheme / DICTIONARY}: it has {sorted(split)}; needed are {SETS}")
+    os.symlink((folder / "raw").resolve(), out / "raw")
+    if (folder / "mapping").is_dir():
+        os.symlink((folder / "mapping").resolve(), out / "mapping")
+    for name in SETS:
+        place = f"{scheme / DICTIONARY}: '{name}'"
+        if split[name].dtype != object:
+            write_ids(np, out / "split" / scheme.name / f"{name}.csv.gz", split[name], place)
+            continue
+        for kind, ids in split[name].item().items():  # of several types of nodes
+            write_ids(np, out / "split" / scheme.name / kind / f"{name}.csv.gz", ids, place)
+
+
+def schemes_of(folder, file):
+    return sorted(path.parent for path in (folder / "split").glob(f"*/{file}"))
+
+
+def needs_pytorch(folder):
+    """Whether the split of a set is a file of PyTorch alone."""
+    folder = pathlib.Path(folder)
+    return bool(schemes_of(folder, "train.pt") or schemes_of(folder, DICTIONARY)) \
+        and not schemes_of(folder, "train.csv.gz") and not schemes_of(folder, "*/train.csv.gz")
+
+
+def convert(folder, out):
+    """Makes the folder `out`, complete or not at all, and returns the words of the command that
+    reads it. Raises BadInput."""
+    folder, out = pathlib.Path(folder), pathlib.Path(out)
+    np, torch = import_packages()
+    links, nodes = schemes_of(folder, "train.pt"), schemes_of(folder, DICTIONARY)
+    if len(links) + len(nodes) != 1:
+        raise BadInput(f"{folder / 'split'}: {len(links)} folders with train.pt and {len(nodes)} "
+                       f"with {DICTIONARY} found; one is needed")
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    for name, values in arrays.items():
-        np.save(part / f"{name}.npy", np.ascontiguousarray(values))
-    part.rename(out)
+    try:
+        if nodes:
+            write_node_set(np, torch, folder, nodes[0], part)
+            words = ["import", "ogb", str(out)]
+        else:
+            arrays, count = arrays_of(np, torch, folder, links[0])
+            for name, values in arrays.items():
+                np.save(part / f"{name}.npy", np.ascontiguousarray(values))
+            words = ["import", "npy", str(out), "--nodes", str(count)]
+        part.rename(out)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return words
 
 
 def main():
@@ -154,15 +210,11 @@ def main():
     try:
         if options.out.exists():
             raise BadInput(f"--out {options.out}: it is there; name a new folder")
-        np, torch = import_packages()
-        arrays, nodes = arrays_of(np, torch, options.folder)
-        write(np, arrays, options.out)
+        words = convert(options.folder, options.out)
     except (BadInput, OSError) as error:
-        print(f"ogb_links.py: error: {error}", file=sys.stderr)
+        print(f"ogb_files.py: error: {error}", file=sys.stderr)
         sys.exit(2)
-    print(f"{options.out}: " + ", ".join(f"{name} {list(values.shape)}"
-                                         for name, values in arrays.items()))
-    print(f"Next: atoll import npy {options.out} --nodes {nodes} --out DATA")
+    print(f"{options.out}: written. Next: atoll {' '.join(words)} --out DATA")
 
 
 if __name__ == "__main__":

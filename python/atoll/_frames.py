@@ -1,0 +1,167 @@
+"""Tables of edges and nodes as arrays: Parquet files, DataFrames, Arrow tables, mappings."""
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from atoll._errors import InputError
+
+SETS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2}
+NO_SET = 255
+
+
+def _read_parquet(path):
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError(f"{path}: files of Parquet are read by pyarrow, which is not installed; "
+                         "or pass a table that you have read") from None
+    try:
+        return pyarrow.parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+class Frame:
+    """Columns of a table by name. It reads a column when it is asked for."""
+
+    def __init__(self, table, what):
+        self._what = what
+        if isinstance(table, (str, os.PathLike)):
+            self._what = os.fspath(table)
+            table = _read_parquet(self._what)
+        if isinstance(table, Mapping):
+            table = {name: np.asarray(values) for name, values in table.items()}
+            self.names = list(table)
+        elif hasattr(table, "column_names"):  # Arrow
+            self.names = list(table.column_names)
+        elif hasattr(table, "columns"):  # pandas, polars
+            self.names = [str(name) for name in table.columns]
+        else:
+            raise InputError(f"{what}: it is of type {type(table).__name__}; allowed are a file of "
+                             "Parquet, a DataFrame, an Arrow table or a dictionary of arrays")
+        self._table = table
+        lengths = {len(self.column(name)) for name in self.names[:1]} or {0}
+        self.rows = lengths.pop()
+
+    def column(self, name):
+        """Its values, [rows] or [rows, k] where each is a list of k numbers."""
+        if name not in self.names:
+            raise InputError(f"{self._what}: no column '{name}'; it has {', '.join(self.names)}")
+        values = self._table[name]
+        values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+        if values.dtype == object and len(values) and not isinstance(values[0], str) \
+                and hasattr(values[0], "__len__"):
+            widths = {len(row) for row in values}
+            if len(widths) != 1:
+                raise InputError(f"{self._what}: column '{name}' has lists of {min(widths)} to "
+                                 f"{max(widths)} numbers; all must be equally long")
+            values = np.stack([np.asarray(row) for row in values])
+        return values
+
+    def fail(self, name, problem):
+        raise InputError(f"{self._what}: column '{name}' {problem}")
+
+
+def _is_number(values):
+    return values.dtype.kind in "fiu"
+
+
+def _feature_matrix(nodes, features, others):
+    if features is None:
+        features = [name for name in nodes.names
+                    if name not in others and nodes.column(name).dtype.kind in "fiub"]
+    features = [features] if isinstance(features, str) else list(features)
+    parts = []
+    for name in features:
+        values = nodes.column(name)
+        if values.dtype.kind not in "fiub":
+            nodes.fail(name, f"is {values.dtype}; features are numbers")
+        values = values.astype(np.float32)
+        if np.isnan(values).any():
+            nodes.fail(name, f"has no value in row {int(np.flatnonzero(np.isnan(values))[0])}; "
+                             "fill it, or leave the column out of features")
+        parts.append(values if values.ndim == 2 else values[:, None])
+    return np.concatenate(parts, axis=1) if parts else None
+
+
+def _labels(nodes, name):
+    """(y, the classes' names or None)."""
+    values = nodes.column(name)
+    if _is_number(values):
+        return values, None
+    known = np.array([value is not None and value == value for value in values])
+    classes, numbers = np.unique(values[known].astype(str), return_inverse=True)
+    labels = np.full(len(values), -1, np.int64)
+    labels[known] = numbers
+    return labels, classes.tolist()
+
+
+def _set_of_rows(nodes, name):
+    sets = np.full(nodes.rows, NO_SET, np.uint8)
+    for row, word in enumerate(nodes.column(name)):
+        if word is None or word != word or word == "":
+            continue
+        if word not in SETS:
+            nodes.fail(name, f"has '{word}' in row {row}; allowed are {', '.join(SETS)} and nothing")
+        sets[row] = SETS[word]
+    return sets
+
+
+def _numbers_of(edges, name, nodes, ids, id_column):
+    """Node numbers of a column of ids."""
+    values = edges.column(name)
+    if ids is None:
+        if values.dtype.kind not in "iu":
+            edges.fail(name, f"is {values.dtype}; nodes are numbers from 0, or name the column of "
+                             "their ids: id=...")
+        return values.astype(np.int64)
+    order = np.argsort(ids, kind="stable")
+    place = np.searchsorted(ids, values, sorter=order)
+    place[place == len(ids)] = 0
+    numbers = order[place]
+    wrong = np.flatnonzero(ids[numbers] != values)
+    if len(wrong):
+        edges.fail(name, f"has '{values[wrong[0]]}' in row {int(wrong[0])}, which is not in column "
+                         f"'{id_column}' of the nodes")
+    return numbers.astype(np.int64)
+
+
+def arrays_of_tables(edges, nodes, *, source, target, id, features, label, split, weight,
+                     edge_type):
+    """Keywords for Dataset.from_arrays, and the names of classes or None."""
+    edges = Frame(edges, "edges")
+    nodes = None if nodes is None else Frame(nodes, "nodes")
+    for option, value in (("id", id), ("features", features), ("label", label)):
+        if nodes is None and value is not None:
+            raise InputError(f"{option}: it names a column of nodes, and there is no such table")
+    ids = None
+    if id is not None:
+        ids = nodes.column(id)
+        ids = ids if _is_number(ids) else ids.astype(str)
+        if len(np.unique(ids)) != len(ids):
+            nodes.fail(id, "has the same id twice")
+    arrays = {"edge_index": np.stack([_numbers_of(edges, name, nodes, ids, id)
+                                      for name in (source, target)])}
+    if weight is not None:
+        arrays["edge_weight"] = edges.column(weight).astype(np.float32)
+    if edge_type is not None:
+        arrays["edge_type"] = np.unique(edges.column(edge_type), return_inverse=True)[1]
+    classes = None
+    if nodes is not None:
+        arrays["num_nodes"] = nodes.rows
+        masks = [name for name in ("train_mask", "val_mask", "test_mask") if name in nodes.names]
+        others = {id, label, split, *masks}
+        arrays["x"] = _feature_matrix(nodes, features, others)
+        if label is not None:
+            arrays["y"], classes = _labels(nodes, label)
+        for name in masks:
+            arrays[name] = nodes.column(name).astype(bool)
+        if split is not None and split in nodes.names:
+            sets = _set_of_rows(nodes, split)
+            for value, name in enumerate(("train_mask", "val_mask", "test_mask")):
+                arrays[name] = sets == value
+            split = None
+    arrays["split"] = split
+    return arrays, classes
