@@ -313,6 +313,21 @@ class Dataset:
     def test_mask(self):
         return self._mask(TEST)
 
+    def to_metis(self, path):
+        """Writes the graph as METIS text, which other partitioners read: every edge in both
+        directions, once, without self-loops and weights."""
+        nodes = self.num_nodes
+        source, target = self.edge_index
+        pairs = np.unique(np.concatenate([source * nodes + target, target * nodes + source]))
+        first, second = pairs // nodes, pairs % nodes
+        proper = first != second
+        first, second = first[proper], second[proper] + 1
+        start = np.searchsorted(first, np.arange(nodes + 1))
+        with open(path, "w", encoding="ascii") as file:
+            file.write(f"{nodes} {len(second) // 2}\n")
+            for node in range(nodes):
+                file.write(" ".join(map(str, second[start[node]:start[node + 1]].tolist())) + "\n")
+
     def info(self):
         """What `atoll info` says: sizes, degrees, splits."""
         return run(["info", self._path])

@@ -113,6 +113,15 @@ class DatasetTest(WorkFolder):
             atoll.Dataset.from_pyg(types.SimpleNamespace(edge_index={}))
 
     @unittest.skipUnless(has("torch"), "torch is not installed")
+    def test_metis_text_gives_the_same_graph(self):
+        given = arrays()
+        given["edge_index"] = np.concatenate([given["edge_index"], [[5], [5]]], axis=1)
+        atoll.Dataset.from_arrays(**given).to_metis("graph.metis")
+        back = atoll.Dataset.import_("metis", "graph.metis")
+        plain = atoll.Dataset.from_arrays(given["edge_index"][:, :-1], undirected=True,
+                                          num_nodes=NODES)
+        np.testing.assert_array_equal(back.edge_index, plain.edge_index)
+
     def test_tensors(self):
         import torch
         given = {key: torch.from_numpy(value) for key, value in arrays().items()}
