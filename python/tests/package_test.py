@@ -112,7 +112,6 @@ class DatasetTest(WorkFolder):
         with self.assertRaisesRegex(atoll.InputError, "HeteroData"):
             atoll.Dataset.from_pyg(types.SimpleNamespace(edge_index={}))
 
-    @unittest.skipUnless(has("torch"), "torch is not installed")
     def test_metis_text_gives_the_same_graph(self):
         given = arrays()
         given["edge_index"] = np.concatenate([given["edge_index"], [[5], [5]]], axis=1)
@@ -122,6 +121,7 @@ class DatasetTest(WorkFolder):
                                           num_nodes=NODES)
         np.testing.assert_array_equal(back.edge_index, plain.edge_index)
 
+    @unittest.skipUnless(has("torch"), "torch is not installed")
     def test_tensors(self):
         import torch
         given = {key: torch.from_numpy(value) for key, value in arrays().items()}
