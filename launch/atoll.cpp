@@ -76,6 +76,7 @@ std::string describe(const CLI::ParseError& error, const CLI::App& program) {
   const CLI::App* selected = selected_command(const_cast<CLI::App&>(program));
   const CLI::App& command = selected == nullptr ? program : *selected;
   for (const std::string& word : command.remaining()) {
+    if (word == "--") break;  // behind it stands what is no option
     if (word.starts_with("-")) {
       const std::string option = word.substr(0, word.find('='));
       return fmt::format("unknown option '{}'{}", option,

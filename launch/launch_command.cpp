@@ -23,12 +23,32 @@ struct LaunchArguments {
   SupervisedJob job;
   std::string mpirun = "mpirun --bind-to none";
   std::string regrow_every;
+  std::vector<int> spare_partitions;
   std::function<bool()> has_ranks;  // whether --ranks-per-host was given
 };
 
+// What the words behind -- say that the supervisor wants to know.
+struct Training {
+  std::filesystem::path run_dir;
+  bool has_plan = false;
+  std::vector<std::string> partition_words;  // "partition DATASET", how it is cut, "--parts"
+};
+
+// `atoll partition` as `train` would cut, but for the number of parts.
+std::vector<std::string> partition_words_of(const CLI::App& train) {
+  std::vector<std::string> words{"partition", train.get_option("dataset")->as<std::string>()};
+  for (const CLI::Option* option : train.get_options()) {
+    if (option->get_group() != kPartitionGroup || option->empty()) continue;
+    words.push_back(
+        fmt::format("--{}={}", option->get_lnames().front(), fmt::join(option->results(), ",")));
+  }
+  words.emplace_back("--parts");
+  return words;
+}
+
 // Reads the words behind -- as `atoll train` would, so that what is wrong with them is said before
-// anything is started, and finds the run folder.
-std::filesystem::path check_training(const std::vector<std::string>& words) {
+// anything is started.
+Training check_training(const std::vector<std::string>& words) {
   if (words.front() != "train") {
     fail_option("launch: '{}' behind --: allowed is train with its options", words.front());
   }
@@ -63,7 +83,26 @@ std::filesystem::path check_training(const std::vector<std::string>& words) {
         "launch: --transport local behind --: ranks are processes here; allowed are auto, "
         "mpi, nccl");
   }
-  return run_dir;
+  return {run_dir, !train->get_option("--plan")->empty(), partition_words_of(*train)};
+}
+
+// What --spare-partitions asks for, as far as the job could come to need it.
+void prepare_cuts(const LaunchArguments& arguments, const Training& training, SupervisedJob& job) {
+  job.spare_partitions = arguments.spare_partitions;
+  if (job.spare_partitions.empty()) return;
+  if (training.has_plan) {
+    fail_option("--spare-partitions: --plan behind -- is for one number of ranks and its own cut");
+  }
+  const int ranks = static_cast<int>(job.launcher.hosts.size()) * job.launcher.ranks_per_host;
+  for (const int parts : job.spare_partitions) {
+    if (parts < std::max(job.min_ranks, 2) || parts >= ranks) {
+      fail_option(
+          "--spare-partitions {}: allowed are {} to {}, fewer ranks than the job begins with",
+          parts, std::max(job.min_ranks, 2), ranks - 1);
+    }
+  }
+  job.partition_words = training.partition_words;
+  job.partition_words.insert(job.partition_words.begin(), job.program);
 }
 
 // The hosts of the Slurm allocation that this process runs in; none outside of one.
@@ -97,13 +136,15 @@ int run_launch(LaunchArguments& arguments) {
   if (launched_by_mpi()) {
     fail_option("launch: starts mpirun itself; run it without a launcher");
   }
-  job.run_dir = check_training(job.words);
+  const Training training = check_training(job.words);
+  job.run_dir = training.run_dir;
   job.launcher.mpirun = words_of(arguments.mpirun);
   if (job.launcher.mpirun.empty()) fail_option("--mpirun: is empty; an example is 'mpirun'");
   take_allocation(job, arguments.has_ranks());
   job.regrow_seconds = parse_duration(arguments.regrow_every).value_or(0);
   if (job.launcher.hosts.empty()) job.launcher.hosts = {"localhost"};
   job.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  prepare_cuts(arguments, training, job);
   return Supervisor(job).run();
 }
 
@@ -112,11 +153,16 @@ void add_probe_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("launch-probe", "Answer atoll launch");
   command->group("");
   const auto words = std::make_shared<std::vector<std::string>>();
-  command->add_option("words", *words, "ADDRESS:PORT KEY HOST [KEY of former attempts]...")
+  command
+      ->add_option("words", *words, "ADDRESS:PORT KEY HOST [KEY or SEGMENT of former attempts]...")
       ->required()
       ->expected(3, 1 << 20);
   command->callback([words] {
-    end_processes_of({words->begin() + 3, words->end()});
+    const auto is_segment = [](const std::string& word) { return word.starts_with("/"); };
+    std::vector<std::string> keys(words->begin() + 3, words->end()), segments;
+    std::ranges::copy_if(keys, std::back_inserter(segments), is_segment);
+    std::erase_if(keys, is_segment);
+    clear_host(keys, segments);
     answer_probe((*words)[0], (*words)[1], (*words)[2]);
   });
 }
@@ -139,12 +185,14 @@ void add_launch_command(CLI::App& app) {
   command->add_option("words", job.words, "-- train DATASET --run-dir RUN [options of train]...")
       ->required()
       ->configurable(false);
+  // Lists take one word: CLI11 lets longer ones end at the -- that the words begin with.
   command
       ->add_option(
           "--hosts", job.launcher.hosts,
           "Hosts to train on, with commas between; none: those of the Slurm job that it runs "
           "in, or this machine")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->group("Hosts");
   const CLI::Option* const ranks_per_host =
       command
@@ -155,6 +203,7 @@ void add_launch_command(CLI::App& app) {
   arguments->has_ranks = [ranks_per_host] { return ranks_per_host->count() > 0; };
   command->add_option("--spare", job.spares, "Hosts that take the place of lost ones")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->group("Hosts");
   command
       ->add_option(
@@ -176,6 +225,13 @@ void add_launch_command(CLI::App& app) {
   command
       ->add_option("--min-ranks", job.min_ranks, "Fewest ranks to go on with when hosts are lost")
       ->check(CLI::Range(1, 1000000))
+      ->group("Failures");
+  command
+      ->add_option("--spare-partitions", arguments->spare_partitions,
+                   "Numbers of ranks, e.g. 6,4, that the graph is cut for beforehand, while the "
+                   "training runs: it goes on sooner when hosts are lost")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->group("Failures");
   command
       ->add_option("--snapshot-every", job.snapshot_every,

@@ -141,7 +141,8 @@ void add_partition_command(CLI::App& app) {
   command->add_flag("--dry-run", arguments->dry_run, "With --prune: say what it would remove")
       ->needs(prune);
   add_partition_flags(*command, arguments->flags);
-  command->add_option("--seed", arguments->seed, "Seed of the cut")->check(seed_number());
+  command->add_option("--seed,--partition-seed", arguments->seed, "Seed of the cut")
+      ->check(seed_number());
   command->add_option("--split-index", arguments->split_index,
                       "Which split's training nodes edges,train balances");
   command->add_option("--shape-out", arguments->shape_out,

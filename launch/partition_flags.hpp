@@ -12,6 +12,9 @@
 
 namespace atl {
 
+// The group of these options in --help.
+inline constexpr const char* kPartitionGroup = "Partition";
+
 struct PartitionFlags {
   static constexpr const char* kAuto = "auto";  // of --refine: by the method
 
@@ -62,7 +65,7 @@ inline constexpr std::array kCutFlags = {"--method",        "--refine",     "--o
 // `flags` must live until the command's callback has run.
 inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* text) {
-    return command.add_option(name, value, text)->group("Partition");
+    return command.add_option(name, value, text)->group(kPartitionGroup);
   };
   std::vector<std::string> refinements{PartitionFlags::kAuto};
   std::ranges::copy(refinement_names(), std::back_inserter(refinements));

@@ -51,8 +51,7 @@ std::string now_text() {
 
 }  // namespace
 
-int end_processes_of(const std::vector<std::string>& keys) {
-  int ended = 0;
+void clear_host(const std::vector<std::string>& keys, const std::vector<std::string>& segments) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc", ignored)) {
     const std::string name = entry.path().filename().string();
@@ -65,9 +64,11 @@ int end_processes_of(const std::vector<std::string>& keys) {
     const bool ours = std::ranges::any_of(keys, [&](const std::string& key) {
       return environment.find(fmt::format("{}={}", SupervisorLink::kKey, key)) != std::string::npos;
     });
-    if (ours && ::kill(process, SIGKILL) == 0) ++ended;
+    if (ours) ::kill(process, SIGKILL);
   }
-  return ended;
+  for (const std::string& file : segments) {
+    if (SupervisorLink::is_segment(file)) fs::remove(file, ignored);
+  }
 }
 
 void answer_probe(const std::string& address, const std::string& key, const std::string& label) {
@@ -132,6 +133,11 @@ Supervisor::End Supervisor::attempt(int number) {
                     fmt::format("{}={}", SupervisorLink::kKey, keys_.back())});
   std::string why;
   const End end = watch(job, why);
+  for (const RankSigns& rank : port_.ranks()) {
+    for (const std::string& file : rank.segments) {
+      if (std::ranges::count(segments_, file) == 0) segments_.push_back(file);
+    }
+  }
   if (end == End::kFailed) {
     failed_at_ = Clock::now();
     stop(job);
@@ -151,6 +157,7 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
   while (true) {
     port_.poll(kLook);
     note_progress();
+    advance_cuts();
     write_story();
     if (const auto code = job.exit_code()) return end_of(*code, why);
     if (!told && !port_.ranks().empty() &&
@@ -237,7 +244,7 @@ void Supervisor::stop(ChildProcess& job) {
 void Supervisor::choose_hosts() {
   std::vector<std::string> all = job_.launcher.hosts;
   all.insert(all.end(), job_.spares.begin(), job_.spares.end());
-  if (keys_.size() > 1) end_processes_of({keys_.begin(), keys_.end() - 1});
+  if (keys_.size() > 1) clear_host({keys_.begin(), keys_.end() - 1}, segments_);
   const std::vector<std::string> there = probed(all);
   const std::vector<std::string> before = hosts_;
   hosts_.clear();
@@ -263,6 +270,7 @@ std::vector<std::string> Supervisor::probed(const std::vector<std::string>& host
         words_of(job_.launcher.rsh.empty() ? job_.agent : job_.launcher.rsh);
     words.insert(words.end(), {host, job_.program, "launch-probe", address_, probe_key_, host});
     words.insert(words.end(), keys_.begin(), keys_.end() - 1);
+    words.insert(words.end(), segments_.begin(), segments_.end());
     probes.push_back(
         std::make_unique<ChildProcess>(words, std::vector<std::string>(), /*quiet=*/true));
   }
@@ -276,6 +284,27 @@ std::vector<std::string> Supervisor::probed(const std::vector<std::string>& host
   there.insert(there.end(), port_.probes().begin(), port_.probes().end());
   port_.forget_probes();
   return there;
+}
+
+void Supervisor::advance_cuts() {
+  if (!any_started_) return;  // the job makes its own cut first
+  if (cut_ != nullptr) {
+    const auto code = cut_->exit_code();
+    if (!code) return;
+    const int parts = job_.spare_partitions[cuts_begun_ - 1];
+    if (*code == 0) {
+      tell("cut", fmt::format("the graph is cut for {} ranks, too", parts), {{"parts", parts}});
+    } else {
+      log::warn("launch: --spare-partitions: no cut for {} ranks: exit code {} of '{} {}'", parts,
+                *code, fmt::join(job_.partition_words, " "), parts);
+    }
+    cut_.reset();
+  }
+  if (cuts_begun_ == job_.spare_partitions.size() || stop_request_.signal() != 0) return;
+  std::vector<std::string> words{"nice", "-n", "19"};
+  words.insert(words.end(), job_.partition_words.begin(), job_.partition_words.end());
+  words.push_back(std::to_string(job_.spare_partitions[cuts_begun_++]));
+  cut_ = std::make_unique<ChildProcess>(words, std::vector<std::string>(), /*quiet=*/true);
 }
 
 bool Supervisor::wants_to_regrow() {

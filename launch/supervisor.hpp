@@ -28,6 +28,10 @@ struct SupervisedJob {
   double silence_seconds = 5;  // after which a rank is taken for lost
   double start_seconds = 120;  // until every rank has told that it is there
   double regrow_seconds = 0;   // between looks for hosts that are back; 0: never
+  // Numbers of ranks that the graph is cut for beforehand, and the command that cuts it, to be
+  // followed by a number.
+  std::vector<int> spare_partitions;
+  std::vector<std::string> partition_words;
 };
 
 class Supervisor {
@@ -54,6 +58,8 @@ class Supervisor {
   void choose_hosts();
   std::vector<std::string> probed(const std::vector<std::string>& hosts);
   bool wants_to_regrow();
+  // Starts the next of the cuts that are made beforehand once the one before it is done.
+  void advance_cuts();
   void write_story();
   void tell(const char* event, const std::string& text, Json more = Json::object());
 
@@ -63,7 +69,8 @@ class Supervisor {
   std::string address_;  // with the port
   const StopRequest stop_request_;
   RestartPolicy policy_;
-  std::vector<std::string> keys_;  // of all attempts, the newest last
+  std::vector<std::string> keys_;      // of all attempts, the newest last
+  std::vector<std::string> segments_;  // of the attempts before
   // Another one for probes: words of a command can be read by all users of a host.
   std::string probe_key_;
   std::vector<std::string> hosts_;  // of this attempt
@@ -73,13 +80,15 @@ class Supervisor {
   bool any_started_ = false;
   bool regrows_ = false;
   Clock::time_point last_look_ = Clock::now();
+  std::size_t cuts_begun_ = 0;
+  std::unique_ptr<ChildProcess> cut_;
   // Of the last failure, until an epoch follows it.
   std::optional<Clock::time_point> failed_at_;
 };
 
 // Ends the processes of this host that have one of `keys` in their environment, and were started by
-// this user. Returns how many.
-int end_processes_of(const std::vector<std::string>& keys);
+// this user. Then removes those of `segments` that are here, which no process maps any more.
+void clear_host(const std::vector<std::string>& keys, const std::vector<std::string>& segments);
 
 // Tells the supervisor at "ADDRESS:PORT" that this host can be reached: see SupervisorPort.
 void answer_probe(const std::string& address, const std::string& key, const std::string& label);

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "engine/comm/supervisor_link.hpp"
 
 namespace atl {
 
@@ -37,6 +38,10 @@ bool take_line(std::string_view line, RankSigns& signs) {
   bool known = what == "beat" && words.size() == 1;
   if (what == "bye" && words.size() == 1) known = taken.said_goodbye = true;
   if (what == "epoch" && words.size() == 2) known = take_number(words[1], taken.epoch);
+  if (what == "segment" && words.size() == 2 && SupervisorLink::is_segment(words[1])) {
+    taken.segments.push_back(words[1]);
+    known = true;
+  }
   if (what == "hello" && words.size() == 6) {
     taken.host = words[4];
     known = take_number(words[2], taken.rank) && take_number(words[3], taken.size) &&

@@ -19,7 +19,8 @@ struct RankSigns {
   int size = 0;
   std::string host;
   int process = 0;
-  int epoch = 0;  // the last one that it has done in this attempt; 0: none
+  std::vector<std::string> segments;  // SupervisorLink::is_segment()
+  int epoch = 0;                      // the last one that it has done in this attempt; 0: none
   bool connected = true;
   bool said_goodbye = false;
   Clock::time_point last_sign = Clock::now();

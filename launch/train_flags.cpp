@@ -17,8 +17,10 @@ void add_model_flags(CLI::App& command, TrainFlags& flags) {
 void add_cut_flags(CLI::App& command, TrainFlags& flags) {
   add_partition_flags(command, flags.partition);
   command.add_option("--partition-seed", flags.partition_seed, "Seed of the cut")
-      ->check(seed_number());
-  add_option_flag(command, option_named(train_options(), "split-index"), flags.train);
+      ->check(seed_number())
+      ->group(kPartitionGroup);
+  add_option_flag(command, option_named(train_options(), "split-index"), flags.train)
+      ->group(kPartitionGroup);
 }
 
 void add_plan_flag(CLI::App& command, TrainFlags& flags) {

@@ -7,10 +7,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/host.hpp"
@@ -76,7 +79,25 @@ Descriptor connected_to(const std::string& place, std::string& why) {
   return Descriptor();
 }
 
+// The segments that this process has mapped.
+std::vector<std::string> mapped_segments() {
+  std::vector<std::string> files;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t path = line.find('/');
+    if (path == std::string::npos || !SupervisorLink::is_segment(line.substr(path))) continue;
+    if (std::ranges::count(files, line.substr(path)) == 0) files.push_back(line.substr(path));
+  }
+  return files;
+}
+
 }  // namespace
+
+bool SupervisorLink::is_segment(const std::filesystem::path& file) {
+  const std::string name = file.filename().string();
+  return file.is_absolute() && name.starts_with("vader_segment.") &&
+         name.find(' ') == std::string::npos;
+}
 
 std::unique_ptr<SupervisorLink> SupervisorLink::from_environment(int rank, int size) {
   const char* const address = std::getenv(kAddress);
@@ -106,6 +127,7 @@ void SupervisorLink::send_once(const std::string& address, const std::string& li
 SupervisorLink::SupervisorLink(Descriptor socket, const std::string& hello)
     : socket_(std::move(socket)) {
   send(hello);
+  for (const std::string& file : mapped_segments()) send("segment " + file);
   thread_ = std::thread([this] { beat(); });
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,9 +15,9 @@ namespace atl {
 
 // Lines of text over TCP, each ended by a line feed:
 //   hello KEY RANK SIZE HOST PROCESS   first
-//   beat                               every second, from a thread of its own
-//   epoch K                            when epoch K is done
-//   bye                                before an orderly end
+//   segment FILE                       memory that the MPI library shares here, removed after a
+//   kill beat                               every second, from a thread of its own epoch K when
+//   epoch K is done bye                                before an orderly end
 // A supervisor that goes away is no reason to stop: then nothing is told.
 class SupervisorLink {
  public:
@@ -29,6 +30,8 @@ class SupervisorLink {
   static std::unique_ptr<SupervisorLink> from_environment(int rank, int size);
   // One line to the supervisor at `address`. Throws Error{kCommunication} if it can't be reached.
   static void send_once(const std::string& address, const std::string& line);
+  // Whether a file of this name is memory that Open MPI's ranks of one host share.
+  static bool is_segment(const std::filesystem::path& file);
   ~SupervisorLink();
   SupervisorLink(const SupervisorLink&) = delete;
   SupervisorLink& operator=(const SupervisorLink&) = delete;

@@ -48,12 +48,15 @@ class LaunchTest(OneFolderTest):
     def tearDownClass(cls):
         cls.place.cleanup()
 
-    def launch(self, run_dir, epochs, *options):
+    def launch(self, run_dir, epochs, *options, ranks=2, more=()):
+        segments = self.path(f"segments-{run_dir}")
+        os.mkdir(segments)
         return subprocess.Popen(
-            [os.path.abspath(ATOLL), "launch", "--ranks-per-host", "2",
+            [os.path.abspath(ATOLL), "launch", "--ranks-per-host", str(ranks),
              "--mpirun", f"{MPIEXEC} --bind-to none", *options, "--",
-             "train", "data", "--run-dir", run_dir, "--epochs", str(epochs), *TRAINING],
-            cwd=self.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+             "train", "data", "--run-dir", run_dir, "--epochs", str(epochs), *TRAINING, *more],
+            cwd=self.folder, env={**environment(), "OMPI_MCA_btl_vader_backing_directory": segments},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True)
 
     def path(self, *names):
@@ -105,6 +108,7 @@ class LaunchTest(OneFolderTest):
                          ["started"] + 2 * ["failed", "started", "recovered"] + ["done"])
         self.assertGreaterEqual(events[1]["epoch"], 7)
         self.assertEqual(events[-1]["failures"], 2)
+        self.assertEqual(os.listdir(self.path("segments-cut")), [])  # what killed ranks have left
         identity = json.loads(self.read("cut", "snapshots.json"))["id"]
         self.assertNotIn("atoll-" + identity, os.listdir(self.path("memory")))
 
@@ -126,6 +130,22 @@ class LaunchTest(OneFolderTest):
         failed = [event["text"] for event in self.events("odd") if event["event"] == "failed"]
         self.assertEqual(len(failed), 2, output)
         self.assertIn("has been silent for", failed[0])
+
+    def test_cuts_are_made_beforehand(self):
+        job = self.launch("spare", 400, "--spare-partitions", "2", ranks=3,
+                          more=["--parts-dir", "cuts", "--partition-seed", "3", "--objective", "cut"])
+        self.wait_until(lambda: os.path.exists(self.path("spare", "events.jsonl")) and
+                        "cut" in [event["event"] for event in self.events("spare")], job)
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=TIMEOUT)
+        cut = next(event for event in self.events("spare") if event["event"] == "cut")
+        self.assertEqual(cut["parts"], 2)
+        self.assertTrue([name for name in os.listdir(self.path("cuts")) if name.startswith("2-")])
+        # What a training on two ranks takes.
+        resumed = run(["train", "--config", "spare/config.toml", "--resume", "--epochs", "405"], self.folder,
+                      ranks=2)
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertNotIn("partitioning", resumed.stderr)
 
     def test_a_signal_ends_the_run_in_good_order(self):
         job = self.launch("stopped", 2000)
@@ -179,6 +199,14 @@ class LaunchTest(OneFolderTest):
                              "--transport local")):
             self.assertIn(text, self.refuse("launch", "--", *words))
         self.assertIn("words", self.refuse("launch"))
+        spare = ["launch", "--ranks-per-host", "4", "--spare-partitions"]
+        train = ["--", "train", "data", "--run-dir", "never"]
+        for value, words in (("4", ["4", "2 to 3"]), ("3,1", ["1", "2 to 3"]), ("few", ["few"])):
+            message = self.refuse(*spare, value, *train)
+            for word in ["--spare-partitions", *words]:
+                self.assertIn(word, message)
+        self.assertIn("allowed are 3 to 3", self.refuse(*spare, "2", "--min-ranks", "3", *train))
+        self.assertIn("'partition' behind --", self.refuse("launch", "--hosts", "a,b", "--", "partition"))
         self.assertIn("--mpirun", self.refuse("launch", "--mpirun", " ", "--", "train", "data",
                                               "--run-dir", "r"))
 
