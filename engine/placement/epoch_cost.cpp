@@ -50,13 +50,15 @@ class ScopeReader {
         schedule_(programs.training_schedule),
         decisions_(decisions),
         ranks_(setting.topology.ranks()) {
+    shapes_.reserve(static_cast<std::size_t>(ranks_));
     for (int rank = 0; rank < ranks_; ++rank) {
       shapes_.push_back(shape_of(setting.partition, rank, decisions.recomputation.get()));
     }
   }
 
   std::vector<PieceCost> read(int scope) {
-    pieces_.emplace_back();
+    const auto of_scope = std::ranges::count(schedule_.blocks, scope, &Block::scope);
+    pieces_.emplace_back().blocks.reserve(static_cast<std::size_t>(of_scope) + 1);
     for (const Block& block : schedule_.blocks) {
       if (block.scope == scope) add(block);
     }

@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/checksum.hpp"
+
 namespace atl {
 
 namespace {
 
 constexpr double kOpen = -1;
+// With more flows the same counts hardly ever come again.
+constexpr int kMostFlows = 64;
+constexpr std::size_t kPlaces = 1024;     // a power of two
+constexpr std::int32_t kMostKnown = 512;  // entries, so that searches in the table are short
 
 }  // namespace
 
@@ -17,10 +23,11 @@ FairShares::FairShares(const Topology& topology, double tolerance)
   for (const Host& host : topology.hosts) {
     cards_.push_back({host.receive_bytes_per_s, 0, 0, 0, {}});
   }
+  forget();
 }
 
 FairShares::Flow FairShares::flow(int from, int to) const {
-  Flow flow{topology_.link(from, to).bytes_per_s, -1, -1, 1};
+  Flow flow{topology_.link(from, to).bytes_per_s, -1, -1};
   const int sender = topology_.devices[static_cast<std::size_t>(from)].host;
   const int receiver = topology_.devices[static_cast<std::size_t>(to)].host;
   if (sender != receiver) {
@@ -30,9 +37,11 @@ FairShares::Flow FairShares::flow(int from, int to) const {
   return flow;
 }
 
-int FairShares::add(const Flow& flow) {
+int FairShares::add(const Flow& flow, int count) {
   const int index = flows();
   flows_.push_back(flow);
+  counts_.push_back(count);
+  forget();
   rates_.push_back(0);
   for (const int card : {flow.send, flow.receive}) {
     if (card >= 0) cards_[static_cast<std::size_t>(card)].flows.push_back(index);
@@ -45,22 +54,56 @@ int FairShares::add(const Flow& flow) {
   return index;
 }
 
-void FairShares::count_none() {
-  for (Flow& flow : flows_) flow.count = 0;
-}
+void FairShares::count_none() { std::ranges::fill(counts_, 0); }
 
 void FairShares::settle(int flow, double rate) {
   const Flow& own = flows_[static_cast<std::size_t>(flow)];
+  const int count = counts_[static_cast<std::size_t>(flow)];
   rates_[static_cast<std::size_t>(flow)] = rate;
   --open_;
   for (const int index : {own.send, own.receive}) {
     Card& card = cards_[static_cast<std::size_t>(index)];
-    card.left = std::max(card.left - own.count * rate, 0.0);
-    card.waiting -= own.count;
+    card.left = std::max(card.left - count * rate, 0.0);
+    card.waiting -= count;
   }
 }
 
-const std::vector<double>& FairShares::compute() {
+std::size_t FairShares::place_of_counts() const {
+  const std::size_t flows = counts_.size();
+  for (std::size_t place = checksum(std::as_bytes(std::span(counts_)));; ++place) {
+    place %= kPlaces;
+    const std::int32_t entry = places_[place];
+    if (entry < 0) return place;
+    const int* const known = known_counts_.data() + static_cast<std::size_t>(entry) * flows;
+    if (std::equal(counts_.begin(), counts_.end(), known)) return place;
+  }
+}
+
+void FairShares::forget() {
+  places_.assign(kPlaces, -1);
+  known_counts_.clear();
+  known_rates_.clear();
+  known_ = 0;
+}
+
+std::span<const double> FairShares::compute() {
+  if (flows() > kMostFlows) {
+    share();
+    return rates_;
+  }
+  if (known_ == kMostKnown) forget();
+  std::int32_t& entry = places_[place_of_counts()];
+  if (entry < 0) {
+    share();
+    entry = known_++;
+    known_counts_.insert(known_counts_.end(), counts_.begin(), counts_.end());
+    known_rates_.insert(known_rates_.end(), rates_.begin(), rates_.end());
+  }
+  return std::span(known_rates_)
+      .subspan(static_cast<std::size_t>(entry) * rates_.size(), rates_.size());
+}
+
+void FairShares::share() {
   for (Card& card : cards_) {
     card.left = card.capacity;
     card.waiting = 0;
@@ -68,14 +111,15 @@ const std::vector<double>& FairShares::compute() {
   open_ = 0;
   for (std::size_t f = 0; f < flows_.size(); ++f) {
     const Flow& flow = flows_[f];
-    if (flow.count == 0 || flow.send < 0) {
-      rates_[f] = flow.count == 0 ? 0 : flow.limit;
+    const int count = counts_[f];
+    if (count == 0 || flow.send < 0) {
+      rates_[f] = count == 0 ? 0 : flow.limit;
       continue;
     }
     rates_[f] = kOpen;
     ++open_;
-    cards_[static_cast<std::size_t>(flow.send)].waiting += flow.count;
-    cards_[static_cast<std::size_t>(flow.receive)].waiting += flow.count;
+    cards_[static_cast<std::size_t>(flow.send)].waiting += count;
+    cards_[static_cast<std::size_t>(flow.receive)].waiting += count;
   }
   const auto is_open = [&](int flow) { return rates_[static_cast<std::size_t>(flow)] == kOpen; };
   const auto limit_of = [&](int flow) { return flows_[static_cast<std::size_t>(flow)].limit; };
@@ -102,7 +146,6 @@ const std::vector<double>& FairShares::compute() {
       }
     }
   }
-  return rates_;
 }
 
 }  // namespace atl

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/placement/topology.hpp"
@@ -18,7 +19,6 @@ class FairShares {
     double limit = 0;  // of the link, bytes/s
     int send = -1;     // index into the resources: the card it leaves by
     int receive = -1;  // the card it arrives by
-    int count = 1;     // how many are under way
   };
 
   // Flows whose rates would differ by no more than `tolerance`, as a share of them, may get the
@@ -26,15 +26,15 @@ class FairShares {
   explicit FairShares(const Topology& topology, double tolerance = 0);
 
   Flow flow(int from, int to) const;
-  // Adds one to those that share; returns its number.
-  int add(const Flow& flow);
+  // Adds one to those that share, of which `count` are under way; returns its number.
+  int add(const Flow& flow, int count = 1);
   int flows() const { return static_cast<int>(flows_.size()); }
   // Of that flow, `change` more are under way.
-  void count(int flow, int change) { flows_[static_cast<std::size_t>(flow)].count += change; }
+  void count(int flow, int change) { counts_[static_cast<std::size_t>(flow)] += change; }
   void count_none();
   // Rates in bytes/s of each single transfer of each flow; 0 where none is under way. Valid until
   // the next call.
-  const std::vector<double>& compute();
+  std::span<const double> compute();
 
  private:
   struct Card {
@@ -45,15 +45,28 @@ class FairShares {
     std::vector<int> flows;  // that pass it
   };
 
+  // The place of counts_, or the free one where they belong.
+  std::size_t place_of_counts() const;
+  void forget();
+  // Rates of counts_, into rates_.
+  void share();
   void settle(int flow, double rate);
 
   const Topology& topology_;
   double tolerance_;
   std::vector<Card> cards_;  // send of each host, then receive of each host
   std::vector<Flow> flows_;
+  std::vector<int> counts_;    // by flow: how many are under way
   std::vector<int> by_limit_;  // flows, slowest link first
   std::vector<double> rates_;  // by flow; kOpen: none yet
-  int open_ = 0;               // flows without a rate yet
+  // Rates of counts that were there before: an epoch comes to the same ones again and again, as do
+  // others that differ little from it. An open hash table: places_ has the numbers of entries, or
+  // -1, and an entry lies in known_counts_ and known_rates_ by its number.
+  std::vector<std::int32_t> places_;
+  std::vector<int> known_counts_;
+  std::vector<double> known_rates_;
+  std::int32_t known_ = 0;  // entries
+  int open_ = 0;            // flows without a rate yet
 };
 
 }  // namespace atl

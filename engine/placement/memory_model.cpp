@@ -62,30 +62,36 @@ double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
                              parameter_bytes(programs, device));
 }
 
-double bytes_bound(const TrainingPrograms& programs, int layer, const RowCounts& rows,
-                   const Device& device) {
-  const RankRows& held = rows.held;
-  const std::int64_t most_rows =
-      held.inner + std::max(held.forward_halo, held.backward_halo) + held.computed;
-  const auto rows_of = [&](const Operation& op) {
-    return op.rows_of() == RowsOf::kNodes ? most_rows : held.own(op.rows_of()) + held.returned;
-  };
-  std::int64_t elements = 0;
+std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
+                                 std::span<const RowCounts> rows, const Topology& topology) {
+  std::vector<std::int64_t> elements(rows.size(), 0);
   for (const Program* program : {&programs.training, &programs.evaluation}) {
     for (Value v = 0; v < program->size(); ++v) {
       const Scope& scope = program->scope_of(v);
       if ((scope.kind == Scope::Kind::kLayer ? scope.layer : -1) != layer) continue;
       const Operation& op = program->at(v);
-      // Places start at multiples of some elements.
-      constexpr std::int64_t kGap = 64;
-      elements += buffer_elements(op, rows) + kGap;
-      if (program == &programs.training && op.has_rows()) {
-        elements += rows_of(op) * program->row_elements(op);
+      const bool of_nodes = op.rows_of() == RowsOf::kNodes;
+      const std::int64_t per_row =
+          program == &programs.training && op.has_rows() ? program->row_elements(op) : 0;
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        const RankRows& held = rows[r].held;
+        const std::int64_t most_rows =
+            of_nodes ? held.inner + std::max(held.forward_halo, held.backward_halo) + held.computed
+                     : held.own(op.rows_of()) + held.returned;
+        // Places start at multiples of some elements.
+        constexpr std::int64_t kGap = 64;
+        elements[r] += buffer_elements(op, rows[r]) + kGap + most_rows * per_row;
       }
     }
   }
-  return static_cast<double>(elements * bytes_of(programs.dtype) +
-                             (layer < 0 ? parameter_bytes(programs, device) : 0));
+  std::vector<double> bytes;
+  bytes.reserve(rows.size());
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    bytes.push_back(
+        static_cast<double>(elements[r] * bytes_of(programs.dtype) +
+                            (layer < 0 ? parameter_bytes(programs, topology.devices[r]) : 0)));
+  }
+  return bytes;
 }
 
 double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy> strategy,

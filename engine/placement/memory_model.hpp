@@ -24,9 +24,10 @@ double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
 double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
                       int rank);
 // More than the part of that which the scopes of layer `layer` account for; -1: all other scopes,
-// and parameters. Depends on the strategy of this layer alone, so it can be kept.
-double bytes_bound(const TrainingPrograms& programs, int layer, const RowCounts& rows,
-                   const Device& device);
+// and parameters. By rank, as `rows` are. Depends on the strategy of this layer alone, so it can be
+// kept.
+std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
+                                 std::span<const RowCounts> rows, const Topology& topology);
 // What the shard of the rank holds: features, and the graph in both directions.
 double shard_bytes(const EpochSetting& setting, int rank);
 

@@ -234,21 +234,23 @@ bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerSt
     memory_key_.orders.assign(1, layer < 0 ? 0 : choice[static_cast<std::size_t>(1 + layer)]);
     const auto [place, is_new] = bounds_.try_emplace(memory_key_);
     std::vector<double>& bytes = place->second;
-    const TrainingPrograms& programs =
-        layer < 0 ? programs_.any()
-                  : programs_.of({orders_[static_cast<std::size_t>(layer)]
-                                         [static_cast<std::size_t>(memory_key_.orders[0])],
-                                  memory_key_.recomputation != nullptr});
-    for (int rank = 0; rank < topology_.ranks(); ++rank) {
-      if (is_new) {
-        const RowCounts rows =
-            row_counts(cut(choice).quality, rank, memory_key_.recomputation.get());
-        bytes.push_back(
-            bytes_bound(programs, layer, rows, topology_.devices[static_cast<std::size_t>(rank)]) +
-            (layer < 0 ? shard_bytes(setting(choice), rank) : 0));
+    if (is_new) {
+      const TrainingPrograms& programs =
+          layer < 0 ? programs_.any()
+                    : programs_.of({orders_[static_cast<std::size_t>(layer)]
+                                           [static_cast<std::size_t>(memory_key_.orders[0])],
+                                    memory_key_.recomputation != nullptr});
+      std::vector<RowCounts> rows;
+      rows.reserve(bound_.size());
+      for (int rank = 0; rank < topology_.ranks(); ++rank) {
+        rows.push_back(row_counts(cut(choice).quality, rank, memory_key_.recomputation.get()));
       }
-      bound_[static_cast<std::size_t>(rank)] += bytes[static_cast<std::size_t>(rank)];
+      bytes = bytes_bounds(programs, layer, rows, topology_);
+      for (int rank = 0; layer < 0 && rank < topology_.ranks(); ++rank) {
+        bytes[static_cast<std::size_t>(rank)] += shard_bytes(setting(choice), rank);
+      }
     }
+    for (std::size_t rank = 0; rank < bound_.size(); ++rank) bound_[rank] += bytes[rank];
   }
   for (std::size_t rank = 0; rank < bound_.size(); ++rank) {
     if (bound_[rank] > topology_.devices[rank].memory_bytes) return false;

@@ -36,14 +36,13 @@ void Simulator::sort_into_streams() {
   std::map<std::tuple<int, int, double>, std::int32_t> known;
   for (int from = 0; from < ranks; ++from) {
     for (int to = 0; to < ranks; ++to) {
-      FairShares::Flow flow = shares_.flow(from, to);
+      const FairShares::Flow flow = shares_.flow(from, to);
       std::int32_t stream = -1;
       if (flow.send >= 0) {
         const std::int32_t next = shares_.flows();
         stream = known.try_emplace({flow.send, flow.receive, flow.limit}, next).first->second;
         if (stream == next) {
-          flow.count = 0;
-          shares_.add(flow);
+          shares_.add(flow, 0);
           for (const int rank : {from, to}) {
             const int host = topology_.devices[static_cast<std::size_t>(rank)].host;
             host_streams_[static_cast<std::size_t>(host)].push_back(stream);
@@ -218,7 +217,7 @@ void Simulator::finish(TaskId id) {
 
 void Simulator::update_rates() {
   if (rates_stale_) {
-    const std::vector<double>& rates = shares_.compute();
+    const std::span<const double> rates = shares_.compute();
     stream_end_s_ = kNever;
     for (const std::int32_t i : active_) {
       Stream& stream = streams_[static_cast<std::size_t>(i)];

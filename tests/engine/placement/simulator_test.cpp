@@ -23,7 +23,8 @@ struct Pair {
 std::vector<double> shares(const Topology& topology, const std::vector<Pair>& pairs) {
   FairShares shares(topology);
   for (const Pair& pair : pairs) shares.add(shares.flow(pair.from, pair.to));
-  return shares.compute();
+  const std::span<const double> rates = shares.compute();
+  return {rates.begin(), rates.end()};
 }
 
 TEST(FairShares, OneFlowGetsItsLinkOrItsCard) {
