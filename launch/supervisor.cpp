@@ -114,9 +114,9 @@ int Supervisor::run() {
 
 Supervisor::End Supervisor::attempt(int number) {
   const auto begin = Clock::now();
-  keys_.push_back(make_snapshot_id());
+  const std::string key = make_snapshot_id();
   probe_key_ = make_snapshot_id();
-  port_.begin(keys_.back(), probe_key_);
+  port_.begin(key, probe_key_);
   choose_hosts();
   const int ranks = static_cast<int>(hosts_.size()) * job_.launcher.ranks_per_host;
   if (ranks < job_.min_ranks || ranks == 0) {
@@ -130,9 +130,10 @@ Supervisor::End Supervisor::attempt(int number) {
   const std::vector<std::string> words = words_of_attempt(job_.words, number, job_.snapshot_every);
   ChildProcess job(launcher_command(launcher, job_.program, words),
                    {fmt::format("{}={}", SupervisorLink::kAddress, address_),
-                    fmt::format("{}={}", SupervisorLink::kKey, keys_.back())});
+                    fmt::format("{}={}", SupervisorLink::kKey, key)});
   std::string why;
   const End end = watch(job, why);
+  ended_keys_.push_back(key);
   for (const RankSigns& rank : port_.ranks()) {
     for (const std::string& file : rank.segments) {
       if (std::ranges::count(segments_, file) == 0) segments_.push_back(file);
@@ -140,8 +141,10 @@ Supervisor::End Supervisor::attempt(int number) {
   }
   if (end == End::kFailed) {
     failed_at_ = Clock::now();
+    const Probes probes = ask(all_hosts());  // they answer while the job ends
     stop(job);
     tell("failed", why, {{"after_s", seconds_between(begin, Clock::now())}});
+    reachable_ = answers(all_hosts(), probes);
   }
   if (end == End::kRegrown) tell("regrown", "hosts are back: starting with them");
   return end;
@@ -173,15 +176,17 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
       regrows_ = true;
       job.signal(SIGUSR1);
     }
-    const std::string wrong = fault(started);
-    if (wrong.empty()) {
+    const Fault wrong = fault(started);
+    if (wrong.text.empty()) {
       faulty = false;
       continue;
     }
-    why = wrong;
+    why = wrong.text;
     if (!faulty) faulty_since = Clock::now();
     faulty = true;
-    if (Clock::now() - faulty_since > kLauncherEnds) return End::kFailed;
+    if (!wrong.is_seen_by_launcher || Clock::now() - faulty_since > kLauncherEnds) {
+      return End::kFailed;
+    }
   }
 }
 
@@ -197,23 +202,23 @@ Supervisor::End Supervisor::end_of(int exit_code, std::string& why) const {
   return End::kFailed;
 }
 
-std::string Supervisor::fault(Clock::time_point started) const {
+Supervisor::Fault Supervisor::fault(Clock::time_point started) const {
   const auto now = Clock::now();
   for (const RankSigns& rank : port_.ranks()) {
     if (rank.said_goodbye) continue;
-    if (!rank.connected) return fmt::format("rank {} on {} is gone", rank.rank, rank.host);
+    if (!rank.connected) return {fmt::format("rank {} on {} is gone", rank.rank, rank.host), true};
     const double silent = seconds_between(rank.last_sign, now);
     if (silent > job_.silence_seconds) {
-      return fmt::format("rank {} on {} has been silent for {:.1f} s", rank.rank, rank.host,
-                         silent);
+      return {
+          fmt::format("rank {} on {} has been silent for {:.1f} s", rank.rank, rank.host, silent)};
     }
   }
   const auto wanted = std::ssize(hosts_) * job_.launcher.ranks_per_host;
   if (seconds_between(started, now) > job_.start_seconds && std::ssize(port_.ranks()) < wanted) {
-    return fmt::format("{} of {} ranks have started within {} s", port_.ranks().size(), wanted,
-                       job_.start_seconds);
+    return {fmt::format("{} of {} ranks have started within {} s", port_.ranks().size(), wanted,
+                        job_.start_seconds)};
   }
-  return "";
+  return {};
 }
 
 void Supervisor::note_progress() {
@@ -241,14 +246,19 @@ void Supervisor::stop(ChildProcess& job) {
   wait(kTerminates);
 }
 
-void Supervisor::choose_hosts() {
+std::vector<std::string> Supervisor::all_hosts() const {
   std::vector<std::string> all = job_.launcher.hosts;
   all.insert(all.end(), job_.spares.begin(), job_.spares.end());
-  if (keys_.size() > 1) clear_host({keys_.begin(), keys_.end() - 1}, segments_);
-  const std::vector<std::string> there = probed(all);
+  return all;
+}
+
+void Supervisor::choose_hosts() {
+  if (!ended_keys_.empty()) clear_host(ended_keys_, segments_);
+  if (!reachable_) reachable_ = answers(all_hosts(), ask(all_hosts()));
+  const std::vector<std::string> there = *std::exchange(reachable_, std::nullopt);
   const std::vector<std::string> before = hosts_;
   hosts_.clear();
-  for (const std::string& host : all) {
+  for (const std::string& host : all_hosts()) {
     if (std::ssize(hosts_) == std::ssize(job_.launcher.hosts)) break;
     if (std::ranges::find(there, host) != there.end()) hosts_.push_back(host);
   }
@@ -258,30 +268,32 @@ void Supervisor::choose_hosts() {
   }
 }
 
-std::vector<std::string> Supervisor::probed(const std::vector<std::string>& hosts) {
-  std::vector<std::string> there;
-  std::vector<std::unique_ptr<ChildProcess>> probes;
+Supervisor::Probes Supervisor::ask(const std::vector<std::string>& hosts) const {
+  Probes probes;
   for (const std::string& host : hosts) {
-    if (is_here(host)) {
-      there.push_back(host);
-      continue;
-    }
+    if (is_here(host)) continue;
     std::vector<std::string> words =
         words_of(job_.launcher.rsh.empty() ? job_.agent : job_.launcher.rsh);
     words.insert(words.end(), {host, job_.program, "launch-probe", address_, probe_key_, host});
-    words.insert(words.end(), keys_.begin(), keys_.end() - 1);
+    words.insert(words.end(), ended_keys_.begin(), ended_keys_.end());
     words.insert(words.end(), segments_.begin(), segments_.end());
     probes.push_back(
         std::make_unique<ChildProcess>(words, std::vector<std::string>(), /*quiet=*/true));
   }
+  return probes;
+}
+
+std::vector<std::string> Supervisor::answers(const std::vector<std::string>& hosts,
+                                             const Probes& probes) {
   auto until = Clock::now() + kProbe;
   std::size_t answered = 0;
   while (answered < probes.size() && Clock::now() < until && stop_request_.signal() == 0) {
-    port_.poll(kLook);
     if (port_.probes().size() > answered) until = Clock::now() + kNextProbe;
     answered = port_.probes().size();
+    if (answered < probes.size()) port_.poll(kLook);
   }
-  there.insert(there.end(), port_.probes().begin(), port_.probes().end());
+  std::vector<std::string> there = port_.probes();
+  std::ranges::copy_if(hosts, std::back_inserter(there), is_here);
   port_.forget_probes();
   return there;
 }
@@ -316,7 +328,7 @@ bool Supervisor::wants_to_regrow() {
       if (std::ranges::find(hosts_, host) == hosts_.end()) away.push_back(host);
     }
   }
-  const bool back = !probed(away).empty();
+  const bool back = !answers(away, ask(away)).empty();
   last_look_ = Clock::now();
   return back;
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,13 +52,22 @@ class Supervisor {
   // Watches the job until it ends; `why` becomes what is wrong if something is.
   End watch(ChildProcess& job, std::string& why);
   End end_of(int exit_code, std::string& why) const;
-  // What is wrong with the ranks; empty: nothing.
-  std::string fault(Clock::time_point started) const;
+  struct Fault {
+    std::string text;  // what is wrong with the ranks; empty: nothing
+    // The launcher will notice it, too, and may know more.
+    bool is_seen_by_launcher = false;
+  };
+  Fault fault(Clock::time_point started) const;
   void note_progress();
   void stop(ChildProcess& job);
-  // Ends what earlier attempts have left on hosts, and finds out which can take part.
+  // Out of those that can take part, once what earlier attempts have left on them has ended.
   void choose_hosts();
-  std::vector<std::string> probed(const std::vector<std::string>& hosts);
+  std::vector<std::string> all_hosts() const;
+  // Asks these hosts whether they can be reached, and ends there what earlier attempts have left.
+  using Probes = std::vector<std::unique_ptr<ChildProcess>>;
+  Probes ask(const std::vector<std::string>& hosts) const;
+  // Those of `hosts` that are this one or answer.
+  std::vector<std::string> answers(const std::vector<std::string>& hosts, const Probes& probes);
   bool wants_to_regrow();
   // Starts the next of the cuts that are made beforehand once the one before it is done.
   void advance_cuts();
@@ -69,12 +80,14 @@ class Supervisor {
   std::string address_;  // with the port
   const StopRequest stop_request_;
   RestartPolicy policy_;
-  std::vector<std::string> keys_;      // of all attempts, the newest last
-  std::vector<std::string> segments_;  // of the attempts before
+  std::vector<std::string> ended_keys_;  // of the attempts before
+  std::vector<std::string> segments_;    // of the attempts before
   // Another one for probes: words of a command can be read by all users of a host.
   std::string probe_key_;
   std::vector<std::string> hosts_;  // of this attempt
-  std::string story_;               // lines for RUN/events.jsonl, until there is a run
+  // That can be reached, where that was found out while the attempt before was ended.
+  std::optional<std::vector<std::string>> reachable_;
+  std::string story_;  // lines for RUN/events.jsonl, until there is a run
   int attempt_ = 0;
   int epoch_ = 0;  // the last one that is done
   bool any_started_ = false;
