@@ -1,4 +1,4 @@
-"""Full-graph training of graph neural networks, distributed over MPI ranks.
+"""Training of graph neural networks on the whole graph, on one machine or over MPI ranks.
 
     import atoll
 
@@ -7,8 +7,8 @@
     run.summary["test"]
     rows = run.predict("embeddings")
 
-Everything lies in plain folders that the command line reads, too: `run.path` is what `atoll report`
-and `atoll train --resume` take.
+Datasets and runs are plain folders that the command line reads, too. For example, `atoll report`
+accepts `run.path`.
 """
 
 from atoll._errors import AtollError, InputError

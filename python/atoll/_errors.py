@@ -2,8 +2,8 @@
 
 
 class AtollError(RuntimeError):
-    """A command failed: `exit_code` as that of the program, 1 for a failure of device, network or
-    another rank."""
+    """A command failed. `exit_code` is that of the program: 1 if a device, the network or another
+    rank failed."""
 
     def __init__(self, message, exit_code=1):
         super().__init__(message)
@@ -11,8 +11,8 @@ class AtollError(RuntimeError):
 
 
 class InputError(AtollError, ValueError):
-    """What was asked for can't be done: an option, a file or an array is wrong, or memory is too
-    small. The message names place, value and what is allowed."""
+    """The request can't be carried out: an option, a file or an array is wrong, or there is too
+    little memory. The message names the place, the value found and the values allowed."""
 
     def __init__(self, message, exit_code=2):
         super().__init__(message, exit_code)

@@ -15,8 +15,8 @@ def _read_parquet(path):
     try:
         import pyarrow.parquet
     except ImportError:
-        raise InputError(f"{path}: files of Parquet are read by pyarrow, which is not installed; "
-                         "or pass a table that you have read") from None
+        raise InputError(f"{path}: reading a Parquet file needs pyarrow, which is not installed; "
+                         "install it, or pass a table that you have read") from None
     try:
         return pyarrow.parquet.read_table(path)
     except (OSError, ValueError) as error:
@@ -24,7 +24,7 @@ def _read_parquet(path):
 
 
 class Frame:
-    """Columns of a table by name. It reads a column when it is asked for."""
+    """Columns of a table by name. A column is read when it is asked for."""
 
     def __init__(self, table, what):
         self._what = what
@@ -39,14 +39,14 @@ class Frame:
         elif hasattr(table, "columns"):  # pandas, polars
             self.names = [str(name) for name in table.columns]
         else:
-            raise InputError(f"{what}: it is of type {type(table).__name__}; allowed are a file of "
-                             "Parquet, a DataFrame, an Arrow table or a dictionary of arrays")
+            raise InputError(f"{what}: its type is {type(table).__name__}; allowed are a Parquet "
+                             "file, a DataFrame, an Arrow table or a dictionary of arrays")
         self._table = table
         lengths = {len(self.column(name)) for name in self.names[:1]} or {0}
         self.rows = lengths.pop()
 
     def column(self, name):
-        """Its values, [rows] or [rows, k] where each is a list of k numbers."""
+        """Its values: [rows], or [rows, k] if each value is a list of k numbers."""
         if name not in self.names:
             raise InputError(f"{self._what}: no column '{name}'; it has {', '.join(self.names)}")
         values = self._table[name]
@@ -56,7 +56,7 @@ class Frame:
             widths = {len(row) for row in values}
             if len(widths) != 1:
                 raise InputError(f"{self._what}: column '{name}' has lists of {min(widths)} to "
-                                 f"{max(widths)} numbers; all must be equally long")
+                                 f"{max(widths)} numbers; all must have the same length")
             values = np.stack([np.asarray(row) for row in values])
         return values
 
@@ -77,7 +77,7 @@ def _feature_matrix(nodes, features, others):
     for name in features:
         values = nodes.column(name)
         if values.dtype.kind not in "fiub":
-            nodes.fail(name, f"is {values.dtype}; features are numbers")
+            nodes.fail(name, f"is {values.dtype}; features must be numbers")
         values = values.astype(np.float32)
         if np.isnan(values).any():
             nodes.fail(name, f"has no value in row {int(np.flatnonzero(np.isnan(values))[0])}; "
@@ -114,8 +114,8 @@ def _numbers_of(edges, name, nodes, ids, id_column):
     values = edges.column(name)
     if ids is None:
         if values.dtype.kind not in "iu":
-            edges.fail(name, f"is {values.dtype}; nodes are numbers from 0, or name the column of "
-                             "their ids: id=...")
+            edges.fail(name, f"is {values.dtype}; allowed are numbers of nodes, counted from 0. If "
+                             "nodes have other ids, name their column: id=...")
         return values.astype(np.int64)
     order = np.argsort(ids, kind="stable")
     place = np.searchsorted(ids, values, sorter=order)
@@ -130,12 +130,13 @@ def _numbers_of(edges, name, nodes, ids, id_column):
 
 def arrays_of_tables(edges, nodes, *, source, target, id, features, label, split, weight,
                      edge_type):
-    """Keywords for Dataset.from_arrays, and the names of classes or None."""
+    """Keywords for Dataset.from_arrays, and the names of the classes or None."""
     edges = Frame(edges, "edges")
     nodes = None if nodes is None else Frame(nodes, "nodes")
     for option, value in (("id", id), ("features", features), ("label", label)):
         if nodes is None and value is not None:
-            raise InputError(f"{option}: it names a column of nodes, and there is no such table")
+            raise InputError(f"{option}: it names a column of the table of nodes, but there is no "
+                             "such table")
     ids = None
     if id is not None:
         ids = nodes.column(id)

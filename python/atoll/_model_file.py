@@ -24,8 +24,8 @@ def _lines(table, place):
 
 
 def to_toml(model):
-    """`model` has the keys of a model file (docs/models.md): "input" and "head" are dictionaries,
-    "layer" is a list of them. The values are checked by the program."""
+    """The text of a model file (docs/models.md). In `model`, "input" and "head" are dictionaries,
+    and "layer" is a list of dictionaries. The program checks the values."""
     unknown = [key for key in model if key not in KEYS]
     if unknown:
         raise InputError(f"model: unknown key {unknown[0]!r}; allowed are {', '.join(KEYS)}")

@@ -23,7 +23,7 @@ POLL = 0.1  # seconds between looks at a command that runs
 
 
 def program_path():
-    """Path of the program `atoll`: $ATOLL_PROGRAM, that of this package, or the one in PATH."""
+    """Path of the program `atoll`: $ATOLL_PROGRAM, the one in this package, or the one in PATH."""
     named = os.environ.get("ATOLL_PROGRAM")
     carried = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "atoll")
     if named:
@@ -33,8 +33,8 @@ def program_path():
     else:
         found = shutil.which("atoll")
     if found is None:
-        raise InputError(f"there is no program atoll ({named or carried}); set ATOLL_PROGRAM to "
-                         "its path")
+        raise InputError(f"the program atoll was not found ({named or carried}); set ATOLL_PROGRAM "
+                         "to its path")
     return found
 
 
@@ -48,8 +48,8 @@ def main():
 
 
 def environment():
-    """What the program gets: Open MPI starts as root, as it has to in containers, and with more
-    ranks than cores."""
+    """Variables for the program. They let Open MPI start as root, which containers need, and with
+    more ranks than cores."""
     variables = dict(os.environ, OMPI_MCA_rmaps_base_oversubscribe="1")
     if os.geteuid() == 0:
         variables.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -70,9 +70,9 @@ class InProcess:
     def __init__(self, words):
         for variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
             if int(os.environ.get(variable, "1")) > 1:
-                raise InputError(f"this process is one of several that a launcher has started "
-                                 f"({variable} is {os.environ[variable]}); start one process, and "
-                                 "let it start the ranks: train(..., launcher='mpirun')")
+                raise InputError(f"a launcher has started several copies of this process "
+                                 f"({variable} is {os.environ[variable]}); start a single process, "
+                                 "and let it start the ranks: train(..., launcher='mpirun')")
         self._command = _engine.Command(list(words))
 
     def wait(self, seconds):
@@ -153,7 +153,7 @@ def start(words, launcher=None):
 
 
 def run(words, launcher=None):
-    """Runs a command to its end and returns what it prints. Raises AtollError."""
+    """Runs a command to its end and returns its output. Raises AtollError if it fails."""
     command = start([str(word) for word in words], launcher)
     interrupted = False
     while True:
@@ -191,7 +191,8 @@ def option_rows(command):
 
 
 def options(command="train"):
-    """The options of a command as a table: name (as a keyword of atoll.train), default, help."""
+    """The options of a command as a table: name (as a keyword of atoll.train), default, group and
+    help."""
     from atoll._table import Table
     rows = (option_rows(command) or {}).values()
     return Table({"option": [row["name"].replace("-", "_") for row in rows],

@@ -4,7 +4,7 @@ import html
 
 
 class Report:
-    """A page of curves and tables that notebooks show inline. `path`: the file."""
+    """A page of curves and tables that notebooks show inline. `path` is its file."""
 
     def __init__(self, path, height=900):
         self.path = path

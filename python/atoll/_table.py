@@ -7,9 +7,9 @@ import numpy as np
 
 
 class Table(Mapping):
-    """A mapping of column names to NumPy arrays of one length, which notebooks show as a table.
+    """A mapping of column names to NumPy arrays of equal length. Notebooks show it as a table.
 
-    `dict(table)` is what pandas.DataFrame, polars.DataFrame and matplotlib take.
+    pandas.DataFrame, polars.DataFrame and matplotlib accept `dict(table)`.
     """
 
     SHOWN = 20  # rows
@@ -23,7 +23,7 @@ class Table(Mapping):
 
     @classmethod
     def from_records(cls, records):
-        """Of dictionaries; what one lacks is NaN (None where the others hold text)."""
+        """A table with one row per dictionary. Missing values are NaN (None in columns of text)."""
         names = list(dict.fromkeys(name for record in records for name in record))
         columns = {}
         for name in names:
@@ -56,7 +56,7 @@ class Table(Mapping):
         return len(self._columns)
 
     def to_pandas(self):
-        """As a pandas.DataFrame; wants pandas."""
+        """The table as a pandas.DataFrame. Needs pandas."""
         import pandas
         return pandas.DataFrame(self._columns)
 

@@ -18,7 +18,8 @@ TRAIN, VALID, TEST, NONE = 0, 1, 2, 255  # values of split.npy
 
 
 def _array(value, name, dimensions):
-    """NumPy or anything that gives an array (PyTorch's tensors on the CPU), without a copy."""
+    """A NumPy array of anything that can be one, such as a tensor of PyTorch on the CPU, without a
+    copy."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
     array = np.asarray(value)
@@ -40,12 +41,12 @@ def _split_of_masks(masks, nodes):
         if mask.dtype != bool:
             raise InputError(f"{name}: its type is {mask.dtype}; allowed is bool, one per node")
         if mask.shape[0] != nodes:
-            raise InputError(f"{name}: it has {mask.shape[0]} rows, and there are {nodes} nodes")
+            raise InputError(f"{name}: it has {mask.shape[0]} rows, but there are {nodes} nodes")
         mask = mask.T if mask.ndim == 2 else mask[None, :]
         if split is None:
             split = np.full(mask.shape, NONE, np.uint8)
         if split.shape != mask.shape:
-            raise InputError(f"{name}: it has {mask.shape[0]} splits, and other masks "
+            raise InputError(f"{name}: it has {mask.shape[0]} splits, but other masks have "
                              f"{split.shape[0]}")
         twice = np.argwhere(mask & (split != NONE))
         if len(twice):
@@ -57,16 +58,16 @@ def _split_of_masks(masks, nodes):
 
 
 def _is_symmetric(edge_index, nodes):
-    """Whether every edge has one back. Takes 16 bytes per edge meanwhile."""
+    """Whether every edge has its reverse. Takes 16 bytes per edge for the time of the call."""
     source, target = edge_index[0].astype(np.int64), edge_index[1].astype(np.int64)
     forward = np.unique(source * nodes + target)
     return np.array_equal(forward, np.unique(target * nodes + source))
 
 
 class Dataset:
-    """A dataset folder. Its arrays are memory-mapped when they are asked for, and never changed."""
+    """A dataset folder. Its arrays are memory-mapped when you ask for them, and never changed."""
 
-    classes = None  # names of the classes, where from_tables() has found words
+    classes = None  # names of the classes, if from_tables() found words
 
     def __init__(self, path):
         self._path = os.path.abspath(os.fspath(path))
@@ -75,8 +76,8 @@ class Dataset:
             with open(file, encoding="utf-8") as text:
                 self._fields = json.load(text)
         except FileNotFoundError:
-            raise InputError(f"{self._path}: it has no dataset.json, so it is no dataset folder; "
-                             "Dataset.import_() makes one of files, Dataset.from_arrays() of "
+            raise InputError(f"{self._path}: this is not a dataset folder, it has no dataset.json; "
+                             "Dataset.import_() makes one from files, Dataset.from_arrays() from "
                              "arrays") from None
 
     @classmethod
@@ -88,22 +89,27 @@ class Dataset:
     def from_arrays(cls, edge_index, x=None, y=None, train_mask=None, val_mask=None, test_mask=None,
                     *, edge_weight=None, edge_attr=None, edge_type=None, node_type=None, split=None,
                     num_nodes=None, undirected=None, task=None, path=None, name="arrays"):
-        """Makes a dataset of arrays, named and shaped as PyTorch Geometric has them.
+        """Makes a dataset from arrays with the names and shapes of PyTorch Geometric.
 
-        edge_index: [2, E] integers, row 0 the sources and row 1 the targets: node edge_index[1, e]
+        edge_index: [2, E] integers, row 0 the sources and row 1 the targets. Node edge_index[1, e]
             reads the row of node edge_index[0, e].
-        x: [N, F] features. y: [N] classes (-1: none), [N, C] 0 and 1 for several labels per node,
-            or floating-point numbers to predict (NaN: none).
-        train_mask, val_mask, test_mask: bool [N], or [N, K] for K splits. Instead of them, split:
-            "0.6,0.2,0.2" (shares of the labelled nodes) or "per-class:20,500,1000".
+        x: [N, F] features.
+        y: [N] classes (-1: none), [N, C] of 0 and 1 for several labels per node, or floating-point
+            numbers to predict (NaN: none).
+        train_mask, val_mask, test_mask: bool [N], or [N, K] for K splits.
+        split: instead of masks, "0.6,0.2,0.2" (shares of the labelled nodes) or
+            "per-class:20,500,1000".
         edge_weight: [E]. edge_attr: [E, G]. edge_type: [E], for relations. node_type: [N].
-        num_nodes: where nothing else says it. undirected: True stores every edge in both
-            directions; False keeps them as they are; None (the default) finds out whether they
-            come in both directions, which is the same graph and takes less memory to train on.
-        task: "single-label", "multi-label", "binary" or "regression", where y leaves it open.
-        path: folder to make; it must not exist. None: a temporary one, gone with this object.
+        num_nodes: needed only if no array has a row per node and the last nodes have no edges.
+        undirected: True stores every edge in both directions. False keeps edges as they are. None
+            (the default) checks whether every edge has its reverse, and if so, stores the graph as
+            undirected: it is the same graph, and training on it takes less memory. (Graphs with
+            weights, features or types of edges are not checked and stay as they are.)
+        task: "single-label", "multi-label", "binary" or "regression", if y leaves it open.
+        path: folder to make; it must not exist. None: a temporary folder, deleted together with
+            this object.
 
-        Self-loops stay, edges that occur several times are merged (their weights are summed).
+        Self-loops are kept. Edges that occur several times are merged, and their weights are added.
         Raises InputError.
         """
         edge_index = _array(edge_index, "edge_index", (2,))
@@ -111,6 +117,7 @@ class Dataset:
             raise InputError(f"edge_index: it is {edge_index.dtype} {list(edge_index.shape)}; "
                              "allowed are integers [2, E]")
         arrays = {"edge_index": edge_index}
+        given = {}  # the argument that each array came from
         for key, file, value, dimensions in (
                 ("x", "features", x, (2,)), ("y", "labels", y, (1, 2)),
                 ("edge_weight", "edge_weights", edge_weight, (1,)),
@@ -119,26 +126,27 @@ class Dataset:
                 ("node_type", "node_types", node_type, (1,))):
             if value is not None:
                 arrays[file] = _array(value, key, dimensions)
+                given[file] = key
         for key, array in arrays.items():
             if key.startswith("edge_") and key != "edge_index" and len(array) != edge_index.shape[1]:
-                raise InputError(f"{key}: it has {len(array)} rows, and there are "
+                raise InputError(f"{given[key]}: it has {len(array)} rows, but there are "
                                  f"{edge_index.shape[1]} edges")
         nodes = num_nodes
         for key in ("features", "labels", "node_types"):
             if key in arrays:
                 nodes = len(arrays[key]) if nodes is None else nodes
                 if len(arrays[key]) != nodes:
-                    raise InputError(f"{key}: it has {len(arrays[key])} rows, and there are "
+                    raise InputError(f"{given[key]}: it has {len(arrays[key])} rows, but there are "
                                      f"{nodes} nodes")
         if nodes is None:
             nodes = int(edge_index.max()) + 1 if edge_index.size else 0
         labels = arrays.get("labels")
         if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
-            arrays["labels"] = labels[:, 0]  # as OGB has it
+            arrays["labels"] = labels[:, 0]  # the shape that OGB uses
         masks = _split_of_masks((("train_mask", TRAIN, train_mask), ("val_mask", VALID, val_mask),
                                  ("test_mask", TEST, test_mask)), nodes)
         if masks is not None and split is not None:
-            raise InputError("split: there are masks, too; give one of them")
+            raise InputError("split: there are masks, too; give only one of the two")
         if masks is not None:
             arrays["split"] = masks
         if undirected is None:
@@ -159,20 +167,23 @@ class Dataset:
     def from_tables(cls, edges, nodes=None, *, source="source", target="target", id=None,
                     features=None, label=None, split=None, weight=None, edge_type=None,
                     path=None, name="tables", **options):
-        """Makes a dataset of a table with a row per edge and, if there is one, a table with a row
-        per node: files of Parquet (read by pyarrow), DataFrames, Arrow tables, or dictionaries of
-        arrays. Rows of results come in the order of the table of nodes.
+        """Makes a dataset from a table with one row per edge and, optionally, a table with one row
+        per node. Tables are Parquet files (needs pyarrow), DataFrames, Arrow tables, or
+        dictionaries of arrays. Results have their rows in the order of the table of nodes.
 
-        source, target: columns of edges. Numbers of nodes from 0, or values of the column id.
-        id: column of nodes with what edges call them, numbers or text.
-        features: columns of nodes, with a number or a list of numbers per row; None: all columns of
-            numbers but those that are named here and the masks.
-        label: column of nodes: numbers as y of from_arrays(), or text, one class per word in the
-            order of the alphabet, which .classes has then.
-        split: column of nodes with "train", "valid", "test" or nothing; else as in from_arrays().
-            Columns train_mask, val_mask and test_mask are read by their names.
+        source, target: columns of edges. Their values are numbers of nodes, counted from 0, or
+            values of the column `id` of nodes.
+        id: column of nodes with their ids, numbers or text.
+        features: columns of nodes, with a number or a list of numbers per row. None: all columns of
+            numbers, except those that are named here and the masks.
+        label: column of nodes. Either numbers, as y of from_arrays(), or text: each word is a
+            class, in alphabetical order, and .classes then holds the words.
+        split: column of nodes with "train", "valid", "test" or nothing; or a text as in
+            from_arrays(). Columns train_mask, val_mask and test_mask are found by their names.
         weight, edge_type: columns of edges.
-        options: those of from_arrays(). Raises InputError.
+        options: those of from_arrays().
+
+        Raises InputError.
         """
         arrays, classes = arrays_of_tables(edges, nodes, source=source, target=target, id=id,
                                            features=features, label=label, split=split,
@@ -183,27 +194,29 @@ class Dataset:
 
     @classmethod
     def from_pyg(cls, data, *, path=None, name="pyg", **options):
-        """Makes a dataset of a torch_geometric.data.Data (or anything with its attributes): x, y,
-        edge_index, masks, edge_weight, edge_attr, edge_type, node_type. A single column of
-        edge_attr is taken for features of edges; pass edge_weight=data.edge_attr for weights."""
+        """Makes a dataset from a torch_geometric.data.Data, or from anything with its attributes:
+        x, y, edge_index, masks, edge_weight, edge_attr, edge_type, node_type. edge_attr holds
+        features of edges, even if it has a single column; for weights, pass
+        edge_weight=data.edge_attr."""
         if isinstance(getattr(data, "edge_index", None), dict) or hasattr(data, "edge_index_dict"):
-            raise InputError("from_pyg: this is a HeteroData; call data.to_homogeneous() first, "
-                             "which numbers nodes and edges of all types and keeps node_type and "
+            raise InputError("from_pyg: this is a HeteroData; call data.to_homogeneous() first. It "
+                             "numbers the nodes and edges of all types and keeps node_type and "
                              "edge_type")
         keys = ("edge_index", "x", "y", "train_mask", "val_mask", "test_mask", "edge_weight",
                 "edge_attr", "edge_type", "node_type", "num_nodes")
         values = {key: getattr(data, key, None) for key in keys}
         if values["edge_index"] is None:
-            raise InputError("from_pyg: it has no edge_index; of a SparseTensor adj_t take "
-                             "edge_index=torch.stack(data.adj_t.t().coo()[:2])")
+            raise InputError("from_pyg: the object has no edge_index; if it has a SparseTensor "
+                             "adj_t, use edge_index=torch.stack(data.adj_t.t().coo()[:2])")
         values.update(options)
         return cls.from_arrays(values.pop("edge_index"), path=path, name=name, **values)
 
     @classmethod
     def import_(cls, format, source, *, path=None, name=None, **options):
-        """Makes a dataset of files: `atoll import FORMAT SOURCE`, with that command's options as
-        keywords (directed=True, split="0.6,0.2,0.2", ...). Formats: docs/formats.md. Of OGB's sets
-        also those whose splits are files of PyTorch, if PyTorch is there."""
+        """Makes a dataset from files, like `atoll import FORMAT SOURCE`. The options of that
+        command are keywords (directed=True, split="0.6,0.2,0.2", ...). Formats: docs/formats.md.
+        If PyTorch is installed, it also reads those of OGB's sets whose splits are PyTorch
+        files."""
         source = os.path.abspath(os.fspath(source))
         if format == "ogb" and ogb_files.needs_pytorch(source):
             name = name or os.path.basename(source)
@@ -218,7 +231,8 @@ class Dataset:
 
     @classmethod
     def generate(cls, kind, *, path=None, **options):
-        """A synthetic graph: `atoll generate KIND`, with that command's options as keywords."""
+        """Makes a synthetic graph, like `atoll generate KIND`. The options of that command are
+        keywords."""
         words = ["generate", kind, *option_words("generate", options)]
         return cls._make(words, path, None)
 
@@ -264,7 +278,7 @@ class Dataset:
 
     @property
     def num_edges(self):
-        """Stored edges: an undirected graph has each in both directions."""
+        """Number of stored edges. An undirected graph stores each edge in both directions."""
         return int(self._read("row_ptr")[-1])
 
     @property
@@ -286,12 +300,12 @@ class Dataset:
 
     @property
     def y(self):
-        """Labels, or None: int32 [N] (-1: none), uint8 [N, C], or f32 of a regression."""
+        """Labels, or None: int32 [N] (-1: none), uint8 [N, C], or f32 in a regression."""
         return self._read("labels")
 
     @property
     def edge_index(self):
-        """int64 [2, E], sorted by target: a new array."""
+        """A new array, int64 [2, E], sorted by target."""
         row_ptr = self._read("row_ptr")
         target = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(row_ptr))
         return np.stack([self._read("col_idx").astype(np.int64), target])
@@ -302,7 +316,7 @@ class Dataset:
 
     @property
     def train_mask(self):
-        """bool [N], or [N, K] of K splits, or None."""
+        """bool [N], or [N, K] for K splits, or None."""
         return self._mask(TRAIN)
 
     @property
@@ -314,8 +328,8 @@ class Dataset:
         return self._mask(TEST)
 
     def to_metis(self, path):
-        """Writes the graph as METIS text, which other partitioners read: every edge in both
-        directions, once, without self-loops and weights."""
+        """Writes the graph as METIS text, which other partitioners read. Every edge is there once
+        in each direction; self-loops and weights are left out."""
         nodes = self.num_nodes
         source, target = self.edge_index
         pairs = np.unique(np.concatenate([source * nodes + target, target * nodes + source]))
@@ -329,7 +343,7 @@ class Dataset:
                 file.write(" ".join(map(str, second[start[node]:start[node + 1]].tolist())) + "\n")
 
     def info(self):
-        """What `atoll info` says: sizes, degrees, splits."""
+        """The text of `atoll info`: sizes, degrees, splits."""
         return run(["info", self._path])
 
     def __repr__(self):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Sets of OGB whose splits are files of PyTorch, which the engine doesn't read: link sets
-(split/SCHEME/train.pt) and node sets with split/SCHEME/split_dict.pt. What this makes of the folder
-that OGB's archive holds, `atoll import` reads. It needs NumPy and PyTorch. Only plain data is taken
-from files of PyTorch; nothing in them is run. `Dataset.import_("ogb", folder)` does it by itself.
+"""Some of OGB's sets have splits that are PyTorch files, which the engine doesn't read: link sets
+(split/SCHEME/train.pt) and node sets with split/SCHEME/split_dict.pt. This script turns the folder
+of OGB's archive into one that `atoll import` reads. It needs NumPy and PyTorch. It takes only plain
+data from PyTorch files and runs nothing in them. `Dataset.import_("ogb", folder)` does the same by
+itself.
 
     python3 python/atoll/ogb_files.py dataset/ogbl_collab --out collab-arrays
     atoll import npy collab-arrays --nodes 235868 --out data/collab"""
@@ -31,8 +32,8 @@ def import_packages():
     except ImportError as error:
         raise BadInput(f"this needs NumPy and PyTorch: {error}") from None
     if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
-        raise BadInput(f"PyTorch {torch.__version__} found; 2.6 or later is needed, which reads "
-                       "plain data alone")
+        raise BadInput(f"PyTorch {torch.__version__} found; 2.6 or later is needed, which can read "
+                       "plain data without running code")
     return numpy, torch
 
 

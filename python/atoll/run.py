@@ -22,11 +22,11 @@ STOPPED = 128  # exit codes of trainings that a signal has ended: this and its n
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C has ended a training after its epoch; `run` has everything up to there."""
+    """Ctrl-C has ended a training after its epoch. `run` has everything up to this point."""
 
     def __init__(self, run):
         super().__init__(f"stopped after epoch {run.epochs}; nothing is lost: "
-                         f"atoll.Run({run.path!r}).resume() goes on")
+                         f"atoll.Run({run.path!r}).resume() continues")
         self.run = run
 
 
@@ -54,9 +54,9 @@ def _launch(words, ranks, launcher):
         return ["launch", *_program.option_words("launch", options), "--", *words], []
     if isinstance(launcher, (list, tuple)) and launcher:
         return words, [str(word) for word in launcher]
-    raise InputError(f"launcher is {launcher!r}; allowed are 'threads', 'mpirun', the words of "
-                     "another launcher (['srun', '-n', '8']), or a dictionary of options of "
-                     "`atoll launch`")
+    raise InputError(f"launcher is {launcher!r}; allowed are 'threads', 'mpirun', the command of "
+                     "another launcher as a list (['srun', '-n', '8']), or a dictionary of options "
+                     "of `atoll launch`")
 
 
 def _follow(words, ranks, launcher, path, epochs, progress):
@@ -107,18 +107,21 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
     dataset: a Dataset, or the path of a dataset folder.
     model: a name ("gcn", "sage", "gat", "gcnii", ...; see docs/models.md), or a dictionary with the
         keys of a model file: {"layer": [{"convolution": "gat", "columns": 64}, ...], "head": ...}.
-    ranks: parts of the graph. launcher: what the ranks are: "threads" of this process, processes
-        under "mpirun", under another launcher (its words, such as ["srun", "-n", "8"]), or under
-        `atoll launch`, which starts them again after failures (its options as a dictionary, such as
-        {"hosts": "a,b", "ranks_per_host": 4}; `ranks` is then the default of ranks_per_host).
-    run_dir: folder for everything the run keeps, new or empty; None: runs/DATASET-MODEL-K.
-    progress: True shows a line; a function gets each epoch's record (a dictionary with epoch,
-        loss, train, valid, test, epoch_ms, ...); False or None: silence.
-    options: those of `atoll train`, with _ for -: hidden=256, layers=3, epochs=200, lr=0.01,
+    ranks: number of ranks. Each trains one part of the graph.
+    launcher: how ranks are started.
+        "threads": threads of this process.
+        "mpirun": processes on this machine.
+        ["srun", "-n", "8"]: processes of another launcher, given as its command.
+        {"hosts": "a,b", "ranks_per_host": 4}: processes under `atoll launch`, which restarts them
+            after failures; the keys are its options. `ranks` is the default of ranks_per_host.
+    run_dir: folder for everything that the run keeps, new or empty. None: runs/DATASET-MODEL-K.
+    progress: True shows a line. A function gets each epoch's record (a dictionary with epoch, loss,
+        train, valid, test, epoch_ms, ...). False or None: shows nothing.
+    options: those of `atoll train`, with _ instead of -: hidden=256, layers=3, epochs=200, lr=0.01,
         norm="batch", bits="adaptive", ...; atoll.options() lists them all.
 
-    Ctrl-C ends the run after its epoch and raises Interrupted, which has the run; resume() goes on.
-    Raises InputError for what can be mended, AtollError for failures.
+    Ctrl-C ends the run after its epoch and raises Interrupted, which has the run; its resume()
+    continues. Raises InputError for what you can fix, and AtollError for failures.
     """
     path = os.path.abspath(os.fspath(dataset))
     words = ["train", path]
@@ -174,8 +177,8 @@ class Run:
 
     @property
     def summary(self):
-        """What `atoll train` says at its end: model, metric, best_epoch, train, valid, test,
-        epoch_ms_median, ... ({} of a run that has not come to its end)."""
+        """The result of the run as a dictionary: model, metric, best_epoch, train, valid, test,
+        epoch_ms_median, ... Empty if the run has not ended."""
         try:
             with open(os.path.join(self._path, "summary.json"), encoding="utf-8") as file:
                 return json.load(file)
@@ -184,24 +187,24 @@ class Run:
 
     @property
     def epochs(self):
-        """How many are done."""
+        """Number of epochs that are done."""
         return max((record["epoch"] for record in self._records()), default=0)
 
     @property
     def metrics(self):
-        """A Table with a row per epoch: epoch, loss, train, valid, test, epoch_ms, ..."""
+        """A Table with one row per epoch: epoch, loss, train, valid, test, epoch_ms, ..."""
         return Table.from_records([{name: value for name, value in record.items()
                                     if not isinstance(value, (dict, list))}
                                    for record in self._records()])
 
     @property
     def phases(self):
-        """A Table with a row per epoch: milliseconds of each phase of the epoch."""
+        """A Table with one row per epoch: milliseconds of each phase of the epoch."""
         return Table.from_records([{"epoch": record["epoch"], **record.get("phases", {})}
                                    for record in self._records()])
 
     def _config(self, key):
-        """A text of the configuration; None if it is not there."""
+        """The value of a key of the configuration, or None if it is not there."""
         file = os.path.join(self._path, "config.resolved.toml")
         if not os.path.exists(file):  # a run of an older version
             file = os.path.join(self._path, "config.toml")
@@ -213,18 +216,18 @@ class Run:
                     if name == key:  # the program writes literal strings where it can
                         return value[1:-1] if value.startswith("'") else json.loads(value)
         except FileNotFoundError:
-            raise InputError(f"{self._path}: it has no config.toml, so it is no run folder"
+            raise InputError(f"{self._path}: this is no run folder, it has no config.toml"
                              ) from None
         return None
 
     @property
     def dataset(self):
-        """The Dataset it was trained on."""
+        """The Dataset that the run was trained on."""
         return Dataset(self._config("dataset"))
 
     def resume(self, *, ranks=None, launcher=None, progress=True, **options):
-        """Goes on from the last checkpoint, with the same ranks and launcher unless others are
-        named; epochs=300 makes the run longer. Returns a Run of the same folder."""
+        """Continues from the last checkpoint and returns a Run of the same folder. Ranks and
+        launcher stay the same unless you name others. epochs=300 makes the run longer."""
         ranks = ranks or self._ranks or self.summary.get("ranks") or self._config("ranks") or 1
         words = ["train", f"--config={os.path.join(self._path, 'config.toml')}", "--resume",
                  f"--run-dir={self._path}", *_program.option_words("train", options)]
@@ -232,13 +235,17 @@ class Run:
                        options.get("epochs", self._config("epochs")), progress)
 
     def predict(self, what="labels", dataset=None, *, ranks=1, launcher="threads", **options):
-        """A row per node, in the order of the dataset: "labels" (int32 [N], uint8 [N, C] of several
-        labels, f32 of a regression), "logits" (f32 [N, outputs]) or "embeddings" (f32 [N, hidden],
-        the input of the last layer) of the best epoch's model. dataset: another one than that it
-        was trained on, with the same features.
+        """Applies the model of the best epoch. Returns an array with one row per node, in the order
+        of the dataset.
 
-        The array is a private mapping of the file that the engine has written: nothing is copied,
-        pages come as they are read, and torch.from_dlpack() or torch.from_numpy() share it."""
+        what: "labels" (int32 [N]; uint8 [N, C] for several labels per node; f32 in a regression),
+            "logits" (f32 [N, outputs]) or "embeddings" (f32 [N, hidden], the input of the last
+            layer).
+        dataset: None for the dataset that the model was trained on, or another one with the same
+            features.
+
+        The array is memory-mapped from the file that the engine has written, without a copy.
+        torch.from_dlpack() and torch.from_numpy() share its memory."""
         dataset = self.dataset if dataset is None else dataset
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
             file = os.path.join(folder, "rows.npy")
@@ -250,13 +257,14 @@ class Run:
         return rows.view(np.ndarray)
 
     def export(self, path, to="pyg"):
-        """`atoll export`: a folder with a state_dict and a Python file for PyTorch Geometric."""
+        """Makes a folder with a state_dict and a Python file for PyTorch Geometric, like
+        `atoll export`. Returns its path."""
         _program.run(["export", self._path, f"--to={to}", f"--out={os.fspath(path)}"])
         return os.fspath(path)
 
     def to_pyg(self):
-        """The model as a torch.nn.Module of PyTorch Geometric's classes, with the weights of the
-        best epoch, in evaluation mode: model(x, edge_index) gives logits. Wants torch,
+        """The model as a torch.nn.Module made of PyTorch Geometric's classes, with the weights of
+        the best epoch, in evaluation mode. model(x, edge_index) gives logits. Needs torch,
         torch_geometric and safetensors."""
         for package in ("torch", "torch_geometric", "safetensors"):
             if importlib.util.find_spec(package) is None:
@@ -272,7 +280,7 @@ class Run:
             return module.load()
 
     def to_tensorboard(self, folder):
-        """Writes the curves of `metrics` for TensorBoard and returns the folder. Wants tensorboardX
+        """Writes the curves of `metrics` for TensorBoard and returns the folder. Needs tensorboardX
         (pip install 'atoll-gnn[tensorboard]') or PyTorch's tensorboard."""
         try:
             from tensorboardX import SummaryWriter
@@ -294,8 +302,8 @@ class Run:
         return folder
 
     def report(self, *others, path=None):
-        """The page of `atoll report` on this run, compared with others, shown inline by notebooks.
-        path: of the HTML file; None: report.html in the run's folder."""
+        """The page of `atoll report` on this run, compared with the others. Notebooks show it
+        inline. path: of the HTML file. None: report.html in the run's folder."""
         path = os.path.join(self._path, "report.html") if path is None else os.fspath(path)
         _program.run(["report", self._path, *[os.fspath(other) for other in others],
                       f"--out={path}"])
@@ -304,7 +312,7 @@ class Run:
     def __repr__(self):
         summary = self.summary
         if not summary:
-            return f"Run({self._path!r}: {self.epochs} epochs, not at its end)"
+            return f"Run({self._path!r}: {self.epochs} epochs, not finished)"
 
         def shown(name):
             value = summary.get(name)

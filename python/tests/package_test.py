@@ -92,12 +92,12 @@ class DatasetTest(WorkFolder):
         for change, text in (
                 ({"edge_index": good["edge_index"].T}, r"edge_index: it is int64 \[\d+, 2\]"),
                 ({"edge_index": good["edge_index"].astype(float)}, "edge_index: it is float64"),
-                ({"x": good["x"][:-1]}, "rows, and there are"),
+                ({"x": good["x"][:-1]}, "y: it has 120 rows, but there are 119 nodes"),
                 ({"train_mask": good["train_mask"].astype(int)}, "train_mask: its type is int64"),
                 ({"val_mask": good["train_mask"]}, r"val_mask: node \d+ is in another mask"),
                 ({"split": "0.5,0.2,0.3"}, "split: there are masks, too"),
                 ({"y": np.array(["a"] * NODES)}, "y: its type is <U1"),
-                ({"edge_weight": np.ones(3)}, "edge_weights: it has 3 rows, and there are"),
+                ({"edge_weight": np.ones(3)}, "edge_weight: it has 3 rows, but there are"),
                 ({"edge_index": good["edge_index"] + NODES}, str(NODES))):
             with self.subTest(text), self.assertRaisesRegex(atoll.InputError, text):
                 atoll.Dataset.from_arrays(**{**good, **change})
