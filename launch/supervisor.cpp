@@ -132,7 +132,10 @@ Supervisor::End Supervisor::attempt(int number) {
                    {fmt::format("{}={}", SupervisorLink::kAddress, address_),
                     fmt::format("{}={}", SupervisorLink::kKey, key)});
   std::string why;
+  last_look_ = begin;
   const End end = watch(job, why);
+  look_.clear();
+  port_.forget_probes();
   ended_keys_.push_back(key);
   for (const RankSigns& rank : port_.ranks()) {
     for (const std::string& file : rank.segments) {
@@ -321,16 +324,21 @@ void Supervisor::advance_cuts() {
 
 bool Supervisor::wants_to_regrow() {
   if (job_.regrow_seconds <= 0 || hosts_.size() >= job_.launcher.hosts.size()) return false;
-  if (seconds_between(last_look_, Clock::now()) < job_.regrow_seconds) return false;
-  std::vector<std::string> away;
-  for (const auto* list : {&job_.launcher.hosts, &job_.spares}) {
-    for (const std::string& host : *list) {
+  const auto now = Clock::now();
+  if (look_.empty()) {
+    if (seconds_between(last_look_, now) < job_.regrow_seconds) return false;
+    std::vector<std::string> away;
+    for (const std::string& host : all_hosts()) {
       if (std::ranges::find(hosts_, host) == hosts_.end()) away.push_back(host);
     }
+    look_ = ask(away);
+    last_look_ = now;
+    return false;
   }
-  const bool back = !answers(away, ask(away)).empty();
-  last_look_ = Clock::now();
-  return back;
+  // Ranks are watched meanwhile: a host that is lost doesn't answer before kProbe has passed.
+  if (!port_.probes().empty()) return true;
+  if (now - last_look_ > kProbe) look_.clear();
+  return false;
 }
 
 // A line for whoever watches, and one for RUN/events.jsonl once there is a run.

@@ -68,6 +68,7 @@ class Supervisor {
   Probes ask(const std::vector<std::string>& hosts) const;
   // Those of `hosts` that are this one or answer.
   std::vector<std::string> answers(const std::vector<std::string>& hosts, const Probes& probes);
+  // True once a host that was lost is back.
   bool wants_to_regrow();
   // Starts the next of the cuts that are made beforehand once the one before it is done.
   void advance_cuts();
@@ -92,6 +93,7 @@ class Supervisor {
   int epoch_ = 0;  // the last one that is done
   bool any_started_ = false;
   bool regrows_ = false;
+  Probes look_;  // under way, for hosts that are back
   Clock::time_point last_look_ = Clock::now();
   std::size_t cuts_begun_ = 0;
   std::unique_ptr<ChildProcess> cut_;
