@@ -58,7 +58,9 @@ int report_error(const CLI::App& program, const LauncherInfo& launcher, const st
 
 std::vector<std::string> subcommand_names(const CLI::App& program) {
   std::vector<std::string> names;
-  for (const CLI::App* command : program.get_subcommands({})) names.push_back(command->get_name());
+  for (const CLI::App* command : program.get_subcommands({})) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());  // those for users
+  }
   return names;
 }
 

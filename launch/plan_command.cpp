@@ -1,5 +1,6 @@
 // `atoll plan`: searches for the fastest way to train a model on a graph on a machine.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -135,7 +136,22 @@ std::optional<PolicyNetwork> policy_of(const PlanArguments& arguments, int ranks
   return name.empty() || name == "policy" ? shipped_policy() : read_policy(name);
 }
 
-void run_plan(const PlanArguments& arguments) {
+// The options that were given here and that training with the plan needs, too.
+std::string options_for_training(const CLI::App& command) {
+  std::string text;
+  const auto add = [&](const std::string& name) {
+    const CLI::Option* flag = command.get_option_no_throw("--" + name);
+    if (flag == nullptr || flag->empty()) return;
+    text += fmt::format(" --{} {}", name, fmt::join(flag->results(), ","));
+  };
+  for (const auto& row : train_options()) {
+    if (row.plan != PlanRole::kFixes) add(row.name);
+  }
+  add("parts-file");
+  return text;
+}
+
+void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const TrainOptions options = arguments.flags.resolve();
   const Topology topology = read_topology(arguments.topology);
@@ -176,10 +192,8 @@ void run_plan(const PlanArguments& arguments) {
   print_lines(to_text(plan));
   print("\nwritten to {}; ", arguments.out);
   if (plan.shape.empty()) {
-    const std::string& parts = arguments.flags.partition.parts_file;
-    fmt::print("train with: mpirun -n {} atoll train {} --plan {}{}{}\n", plan.ranks,
-               arguments.flags.dataset, arguments.out, parts.empty() ? "" : " --parts-file ",
-               parts);
+    fmt::print("train with: mpirun -n {} atoll train {} --plan {}{}\n", plan.ranks,
+               arguments.flags.dataset, arguments.out, options_for_training(command));
   } else {
     fmt::print("training needs a plan of the dataset itself\n");
   }
@@ -280,7 +294,7 @@ void add_plan_command(CLI::App& app) {
     if (arguments->topology.empty()) {
       fail_option("--topology is required; see atoll plan --help");
     }
-    run_plan(*arguments);
+    run_plan(*arguments, *command);
   });
 }
 

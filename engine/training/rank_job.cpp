@@ -155,9 +155,10 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   transport.all_reduce(std::span(&some_device, 1), {"device count"});
   if (transport.rank() == 0) {
     const LocalGraphView& graph = data_->graph();
-    log::info("{} ranks ({}), backend {}; rank 0: {} nodes ({} central), {} halo rows, {}",
-              transport.size(), transport.name(), backend_->device(), graph.inner(), graph.central,
-              graph.forward.halo.halo_rows(), format_bytes(trainer_->bytes_needed()));
+    log::info("{} rank{} ({}), backend {}; rank 0: {} nodes ({} central), {} halo rows, {}",
+              transport.size(), transport.size() == 1 ? "" : "s", transport.name(),
+              backend_->device(), graph.inner(), graph.central, graph.forward.halo.halo_rows(),
+              format_bytes(trainer_->bytes_needed()));
     if (const Dropping& dropping = trainer_->model().dropping; dropping.any()) {
       const std::vector<int> runs = runs_of(dropping, layer_count(trainer_->model()));
       log::info("--memory {}: values of {} of {} layers are computed again for backward{}",

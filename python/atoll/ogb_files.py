@@ -148,7 +148,7 @@ def write_ids(np, path, ids, place):
 def write_node_set(np, torch, folder, scheme, out):
     """The same set with its split as text; its graph is linked, not copied."""
     split = read_split(np, torch, scheme / DICTIONARY)
-    if set(split) < set(SETS):
+    if not set(split) >= set(SETS):
         raise BadInput(f"{scheme / DICTIONARY}: it has {sorted(split)}; needed are {SETS}")
     os.symlink((folder / "raw").resolve(), out / "raw")
     if (folder / "mapping").is_dir():

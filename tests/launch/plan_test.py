@@ -71,6 +71,9 @@ class PlanTest(OneFolderTest):
         self.assertAlmostEqual(shares[2], 0.2, delta=0.03)
         self.assertIn("shares by speed instead of as without a plan: saves", self.text)
         self.assertTrue(plan["search"]["optimal"])
+        # The command that it names is one that training takes.
+        self.assertTrue(self.text.rstrip().endswith(" ".join(
+            ["train with: mpirun -n 3 atoll train data --plan plan.json", *MODEL])), self.text)
         self.assertIn(self.text.split("\n\nwritten to")[0].strip(),
                       self.succeed("plan", "explain", "plan.json"))
         with open(self.path("predicted.json"), encoding="utf-8") as file:
