@@ -196,8 +196,17 @@ struct AttentionLayer {
           "edge-scores out");
     }
   }
+  bool scales(const ConvolutionInput& input) const {
+    return input.options.attention_norm == AttentionNorm::kSymmetric;
+  }
+  // What is weighted, from z.
+  Value weighed(Builder& builder, const ConvolutionInput& input, Value z) const {
+    return scales(input) ? builder.scale_by_degree(z, DegreeRoot::kSource, options.with_self) : z;
+  }
+  // The layer's columns, from those of all heads.
   Value joined(Builder& builder, const ConvolutionInput& input, Value y) const {
-    return input.options.averages_heads ? builder.head_mean(y, options.heads) : y;
+    if (input.options.averages_heads) y = builder.head_mean(y, options.heads);
+    return scales(input) ? builder.scale_by_degree(y, DegreeRoot::kTarget, options.with_self) : y;
   }
 };
 
@@ -209,10 +218,11 @@ Value gat_convolution(Builder& builder, const ConvolutionInput& input) {
   const Value source = builder.head_vector("attention_source", z, layer.options.heads);
   const Value target = builder.head_vector("attention_target", z, layer.options.heads);
   const Value t = builder.head_dots(z, target, layer.options.heads);
+  const Value weighed = layer.weighed(builder, input, z);
   const Value of_edges = input.options.edge_scores
                              ? builder.edge_scores(layer.options, z, input.edge_features)
                              : kNoValue;
-  return layer.joined(builder, input, builder.attend(layer.options, z, t, source, of_edges));
+  return layer.joined(builder, input, builder.attend(layer.options, weighed, t, source, of_edges));
 }
 
 Value gatv2_convolution(Builder& builder, const ConvolutionInput& input) {
@@ -223,7 +233,8 @@ Value gatv2_convolution(Builder& builder, const ConvolutionInput& input) {
   const Value own = builder.linear(x, builder.weight("target_weight", x, layer.columns));
   const Value t = builder.bias(own, "target_bias");
   const Value vector = builder.head_vector("attention", z, layer.options.heads);
-  return layer.joined(builder, input, builder.attend(layer.options, z, t, vector));
+  const Value weighed = layer.weighed(builder, input, z);
+  return layer.joined(builder, input, builder.attend(layer.options, weighed, t, vector));
 }
 
 Value dot_convolution(Builder& builder, const ConvolutionInput& input) {
@@ -231,7 +242,8 @@ Value dot_convolution(Builder& builder, const ConvolutionInput& input) {
   const Value x = input.x;
   const Value z = builder.linear(x, builder.weight("weight", x, layer.columns));
   const Value t = builder.linear(x, builder.weight("target_weight", x, layer.columns));
-  return layer.joined(builder, input, builder.attend(layer.options, z, t, kNoValue));
+  const Value weighed = layer.weighed(builder, input, z);
+  return layer.joined(builder, input, builder.attend(layer.options, weighed, t, kNoValue));
 }
 
 Value rgcn_convolution(Builder& builder, const ConvolutionInput& input) {

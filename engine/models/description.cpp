@@ -26,6 +26,9 @@ const char* to_string(Root root) {
 const char* to_string(Aggregator aggregator) {
   return std::array{"mean", "sum", "max", "softmax"}.at(static_cast<std::size_t>(aggregator));
 }
+const char* to_string(AttentionNorm norm) {
+  return norm == AttentionNorm::kNone ? "none" : "symmetric";
+}
 const char* to_string(Jump jump) {
   return std::array{"last", "sum", "concatenate", "max"}.at(static_cast<std::size_t>(jump));
 }
@@ -221,6 +224,13 @@ const OptionTable<LayerOptions>& layer_options() {
        .group = "Model",
        .help = "gat, gatv2, dot: dropout of the coefficients of edges, in [0, 1)",
        .value = LayerRow::number(ATOLL_FIELD(attention_dropout), 0.0, 0.999)},
+      {.name = "attention-norm",
+       .group = "Model",
+       .help = "gat, gatv2, dot: symmetric multiplies what is weighted by out-degree^-1/2 of its "
+               "node and what a node gets by in-degree^1/2",
+       .value = LayerRow::name_of(ATOLL_FIELD(attention_norm),
+                                  {AttentionNorm::kNone, AttentionNorm::kSymmetric}),
+       .plan = PlanRole::kMadeFor},
       {.name = "edge-scores",
        .group = "Model",
        .help = "gat: features of edges (edge_features.npy) take part in the scores of attention",

@@ -24,6 +24,9 @@ enum class SkipFrom { kPrevious, kFirst };  // the layer's input, or that of the
 enum class Root { kUsual, kNone, kIdentity, kEpsilon, kLinear };
 // What sage makes of the rows of neighbours.
 enum class Aggregator { kMean, kSum, kMax, kSoftmax };
+// Factors of rows around attention (Wang et al. 2021, "Bag of tricks for node classification with
+// graph neural networks", section 4.2).
+enum class AttentionNorm { kNone, kSymmetric };
 // What the head gets of the layers' outputs (jumping knowledge; Xu et al. 2018).
 enum class Jump { kLast, kSum, kConcatenate, kMax };
 
@@ -33,6 +36,7 @@ const char* to_string(Skip skip);              // "none", "identity" or "linear"
 const char* to_string(SkipFrom from);          // "previous" or "first"
 const char* to_string(Root root);              // "usual", "none", "identity", "epsilon" or "linear"
 const char* to_string(Aggregator aggregator);  // "mean", "sum", "max" or "softmax"
+const char* to_string(AttentionNorm norm);     // "none" or "symmetric"
 const char* to_string(Jump jump);              // "last", "sum", "concatenate" or "max"
 
 // What can be chosen for every layer.
@@ -53,6 +57,7 @@ struct LayerOptions {
   bool averages_heads = false;
   double attention_dropout = 0;  // of coefficients
   bool edge_scores = false;      // gat: from features of edges
+  AttentionNorm attention_norm = AttentionNorm::kNone;
   // rgcn: the weights of relations are sums of so many matrices; 0: each is one of its own.
   int bases = 0;
 };

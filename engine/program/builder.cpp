@@ -348,6 +348,14 @@ Value Builder::scale(Value x, Value scalar) {
                  .parameter = program_.at(scalar).parameter});
 }
 
+Value Builder::scale_by_degree(Value x, DegreeRoot root, bool with_self) {
+  return append({.kind = OpKind::kScaleByDegree,
+                 .inputs = {x},
+                 .columns = columns(x),
+                 .attention = {.with_self = with_self},
+                 .degree_root = root});
+}
+
 Value Builder::layer_norm(Value x, const std::string& name) {
   const Value gamma = parameter(name + ".weight", 1, columns(x), Initialisation::kOnes);
   const Value beta = parameter(name + ".bias", 1, columns(x), Initialisation::kZeros);

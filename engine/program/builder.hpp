@@ -94,6 +94,9 @@ class Builder {
   // A trained number that starts at 0 or 1.
   Value scalar(const std::string& name, Initialisation initialisation);
   Value scale(Value x, Value scalar);  // e x
+  // Rows times out-degree^-1/2 or in-degree^1/2, degrees counted as attention with `with_self` goes
+  // along edges (DegreeFactors).
+  Value scale_by_degree(Value x, DegreeRoot root, bool with_self);
   // Epsilon 1e-5; parameters "norm.weight" and "norm.bias".
   Value layer_norm(Value x, const std::string& name = "norm");
   // The same; momentum 0.1, unbiased running variance.

@@ -153,6 +153,12 @@ class Differentiation {
                        .inputs = {dy, op.inputs[1]},
                        .columns = columns,
                        .parameter = op.parameter});
+      case OpKind::kScaleByDegree:
+        return append({.kind = OpKind::kScaleByDegree,
+                       .inputs = {dy},
+                       .columns = columns,
+                       .attention = op.attention,
+                       .degree_root = op.degree_root});
       case OpKind::kHeadDots:
         return append({.kind = OpKind::kHeadDotsBackward,
                        .inputs = {dy, v, op.inputs[1]},

@@ -94,6 +94,11 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
         EdgeFeatures(rank, {rank.backend, rank.queue, mean_edge_features(graph)},
                      graph.forward.edge_feature_columns, parameter_dtype(options.dtype));
   }
+  for (const Operation& op : training.operations) {
+    const bool with_self = op.attention.with_self;
+    if (op.kind != OpKind::kScaleByDegree || degree_factors_.contains(with_self)) continue;
+    degree_factors_[with_self] = {rank.backend, rank.queue, graph, with_self};
+  }
   if (reads_node_types(training)) type_rows_ = {rank.backend, rank.queue, graph.node_types};
   rows_ = {.inner = graph.inner(),
            .forward_halo = graph.forward.halo.halo_rows(),
@@ -465,6 +470,12 @@ void Network::run_call(const Execution& execution, const Call& call) {
     case OpKind::kScaleGradient:
       rank_.backend.dot(rank_.queue, rows(input(0)), rows(input(1)), /*accumulate=*/true,
                         parameters_.gradient(op.parameter));
+      return;
+    case OpKind::kScaleByDegree:
+      degree_factors_.at(op.attention.with_self)
+          .scale(rank_.backend, rank_.queue, op.degree_root,
+                 whole(pass, input(0)).rows_in({0, rows_.inner}), range_of(call.rows),
+                 rows(call.value));
       return;
     case OpKind::kBiasGradient:
       rank_.backend.column_sums(rank_.queue, rows(input(0)), /*accumulate=*/true,

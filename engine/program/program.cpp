@@ -31,6 +31,7 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"maximum gradient", Reach::kRow, true, true},
     {"scale", Reach::kRow, true, true},
     {"scale gradient", Reach::kSum, false, false},
+    {"scale by degree", Reach::kRow, true, false},
     {"head dots", Reach::kRow, true, false},
     {"head dots backward", Reach::kRow, true, false},
     {"head mean", Reach::kRow, true, false},
@@ -140,6 +141,9 @@ std::string to_string(const Program& program, Value value) {
   std::string text = fmt::format("%{} = {}", value, adds ? "add" : traits_of(op.kind).name);
   if (op.transposed) text += " transposed";
   if (op.of_second) text += " of second";
+  if (op.kind == OpKind::kScaleByDegree) {
+    text += op.degree_root == DegreeRoot::kSource ? " out^-1/2" : " in^1/2";
+  }
   if (op.kind == OpKind::kAggregate) {
     text += fmt::format(" {} {} channel {}", to_string(op.normalisation), to_string(op.direction),
                         op.channel);

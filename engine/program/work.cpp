@@ -262,6 +262,7 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kLoss:
     case OpKind::kScale:
     case OpKind::kScaleGradient:
+    case OpKind::kScaleByDegree:
       return streaming_work({x, x});
     case OpKind::kActivateBackward:
       return gradient(/*through=*/true, {});

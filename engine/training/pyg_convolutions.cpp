@@ -178,6 +178,11 @@ const PygConvolution& pyg_convolution(const LayerDescription& layer, std::size_t
     fail_option("layer {} ({}): PyTorch Geometric has no class for it; it has those for {}", index,
                 layer.convolution, fmt::join(known, ", "));
   }
+  if (layer.attention_norm != AttentionNorm::kNone) {
+    fail_option(
+        "layer {} ({}): PyTorch Geometric has no class for it with attention-norm {}; it has none",
+        index, layer.convolution, to_string(layer.attention_norm));
+  }
   const bool usual = layer.root == Root::kUsual || row->roots.empty();
   if (!usual && std::ranges::find(row->roots, layer.root) == row->roots.end()) {
     std::vector<const char*> known;

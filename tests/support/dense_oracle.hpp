@@ -55,6 +55,7 @@ struct Layer {
   double theta = 0.5;
   int heads = 1;  // of attention
   bool averages_heads = false;
+  bool symmetric_attention = false;
 };
 
 struct Model {

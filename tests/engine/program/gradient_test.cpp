@@ -121,6 +121,11 @@ ModelConfig named_model(ModelConfig config) {
     config.heads = 2;
     config.hidden = 6;
     config.edge_scores = true;
+  } else if (name.starts_with("symmetric_")) {
+    config.kind = name.substr(std::string("symmetric_").size());
+    config.heads = 2;
+    config.hidden = 6;
+    config.attention_norm = AttentionNorm::kSymmetric;
   } else if (name == "typed") {
     config.kind = "sage";
     config.input_layer = InputLayerChoice::kTyped;
@@ -291,6 +296,10 @@ std::vector<ModelCase> setups() {
   all.push_back({.kind = "bases", .layers = 2});
   for (const bool directed : {true, false}) {
     all.push_back({.kind = "edge_scores", .directed = directed, .layers = 2});
+  }
+  for (const char* kind : {"symmetric_gat", "symmetric_gatv2", "symmetric_dot"}) {
+    all.push_back({.kind = kind, .norm = Norm::kLayer, .dropout = 0.3, .directed = true});
+    all.push_back({.kind = kind, .directed = false, .layers = 2});
   }
   for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
     all.push_back({.kind = "typed", .norm = norm, .layers = 2});

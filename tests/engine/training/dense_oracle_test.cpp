@@ -143,6 +143,21 @@ constexpr Variant kVariantsOfAttention[] = {
      [](oracle::Model& m) {
        for (oracle::Layer& l : m.layers) l.averages_heads = true;
      }},
+    {"symmetric", [](ModelConfig& m) { m.attention_norm = AttentionNorm::kSymmetric; },
+     [](oracle::Model& m) {
+       for (oracle::Layer& l : m.layers) l.symmetric_attention = true;
+     }},
+    {"symmetric_without_self",
+     [](ModelConfig& m) {
+       m.attention_norm = AttentionNorm::kSymmetric;
+       m.averages_heads = true;
+       m.root = Root::kNone;
+     },
+     [](oracle::Model& m) {
+       for (oracle::Layer& l : m.layers) {
+         l.symmetric_attention = true, l.averages_heads = true, l.root = "none";
+       }
+     }},
     {"without_self",
      [](ModelConfig& m) {
        m.root = Root::kNone;
