@@ -504,6 +504,11 @@ CASES = [
      ["--decoder-layers", "--decoder mlp", "dot"]),
     ("no negatives", nothing, TRAIN + ["--negatives", "0"], ["--negatives", "0", "1 to"]),
     ("unknown metric of links", nothing, TRAIN + ["--best-by", "hits@7"], ["hits@7", "hits@10"]),
+    ("hits at no number", nothing, TRAIN + ["--hits-at", "10,ten"], ["--hits-at", "10,ten", "10,20,50"]),
+    ("hits without links", nothing, TRAIN + ["--hits-at", "3"],
+     ["--hits-at", "single-label", "link-prediction"]),
+    ("best by what is not counted", nothing, TRAIN + ["--hits-at", "3,30", "--best-by", "hits@10"],
+     ["--best-by hits@10", "mrr, hits@3, hits@30", "--hits-at"]),
     # losses
     ("classes weighted in a regression", numbers_to_predict(0.5),
      TRAIN + ["--class-weights", "balanced"], ["--class-weights", "regression", "single-label"]),
