@@ -25,9 +25,13 @@ Value with_own_row(Builder& builder, Value neighbours, Value x, Root root) {
 struct Neighbourhood {
   Normalisation normalisation = Normalisation::kMean;
   std::optional<PoolSpec> pool = {};
+  const char* trained = nullptr;  // the parameter that is the sharpness of what is pooled
 
   Value aggregate(Builder& builder, Value x) const {
-    return pool ? builder.pool(*pool, x) : builder.aggregate(normalisation, x);
+    if (!pool) return builder.aggregate(normalisation, x);
+    if (trained == nullptr) return builder.pool(*pool, x);
+    const auto start = static_cast<double>(pool->sharpness);
+    return builder.pool(*pool, x, builder.scalar(trained, start));
   }
   // Pooled rows can't be pooled behind the weight instead.
   Value propagate(Builder& builder, Value x, Value weight) const {
@@ -96,8 +100,10 @@ Value gcn_convolution(Builder& builder, const ConvolutionInput& input) {
 }
 
 Value sage_convolution(Builder& builder, const ConvolutionInput& input) {
+  const LayerOptions& options = input.options;
   Neighbourhood neighbours;
-  switch (input.options.aggregator) {
+  const char* trained = nullptr;
+  switch (options.aggregator) {
     case Aggregator::kMean:
       break;
     case Aggregator::kSum:
@@ -107,8 +113,25 @@ Value sage_convolution(Builder& builder, const ConvolutionInput& input) {
       neighbours.pool = PoolSpec{PoolKind::kMaximum};
       break;
     case Aggregator::kSoftmax:
-      neighbours.pool = PoolSpec{PoolKind::kSoftmax, static_cast<float>(input.options.temperature)};
+      neighbours.pool = PoolSpec{PoolKind::kSoftmax, static_cast<float>(options.temperature)};
+      trained = "temperature";
       break;
+    case Aggregator::kPower:
+      if (std::abs(options.aggregator_power) < static_cast<double>(kLeastPower)) {
+        fail_option("aggregator-power {}: allowed are numbers of at least {} or at most -{}",
+                    options.aggregator_power, kLeastPower, kLeastPower);
+      }
+      neighbours.pool =
+          PoolSpec{PoolKind::kPowerMean, static_cast<float>(options.aggregator_power)};
+      trained = "power";
+      break;
+  }
+  if (options.learns_aggregator) {
+    if (trained == nullptr) {
+      fail_option("learn-aggregator: {} has nothing to train; allowed are softmax and power",
+                  to_string(options.aggregator));
+    }
+    neighbours.trained = trained;
   }
   return weighted_convolution(builder, input, neighbours, root_of(input, Root::kLinear));
 }

@@ -48,6 +48,7 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"relations backward, sources", Reach::kHalo, true, false},
     {"pool", Reach::kHalo, true, false},
     {"pool backward, targets", Reach::kRow, true, false},
+    {"pool slope", Reach::kRow, true, false},
     {"pool backward, halo rows", Reach::kRow, true, false, RowsOf::kHalo},
     {"pool backward, sources", Reach::kHalo, true, false},
     {"aggregate edges", Reach::kHalo, true, false},
@@ -158,7 +159,8 @@ std::string to_string(const Program& program, Value value) {
   }
   if (op.kind == OpKind::kPool) {
     text += fmt::format(" {}", to_string(op.pool.kind));
-    if (op.pool.kind == PoolKind::kSoftmax) text += fmt::format(" of {} x", op.pool.temperature);
+    if (op.pool.kind == PoolKind::kSoftmax) text += fmt::format(" of {} x", op.pool.sharpness);
+    if (op.pool.kind == PoolKind::kPowerMean) text += fmt::format(" of {}", op.pool.sharpness);
     text += fmt::format(" channel {}", op.channel);
   }
   if (op.returns_rows() || op.kind == OpKind::kAggregateEdges) {

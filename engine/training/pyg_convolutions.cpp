@@ -55,8 +55,11 @@ PygConvolution sage_row(std::string_view convolution, std::string_view construct
           .definition = kSage,
           .constructor = constructor,
           .roots = {Root::kNone, Root::kLinear},
-          .tensors = {
-              {"weight", "lin_l.weight"}, {"root_weight", "lin_r.weight"}, {"bias", "lin_l.bias"}}};
+          .tensors = {{"weight", "lin_l.weight"},
+                      {"root_weight", "lin_r.weight"},
+                      {"bias", "lin_l.bias"},
+                      {"temperature", "aggr_module.t"},
+                      {"power", "aggr_module.p"}}};
 }
 
 constexpr std::string_view kMean =

@@ -284,8 +284,9 @@ Matrix attention(const Model& model, const std::string& prefix, const Layer& lay
   return mean;
 }
 
-// Hamilton et al. 2017, section 3.3, max; Li et al. 2020, section 3.3, softmax: column by column.
-Matrix pooled(const Layer& layer, const Graph& graph, const Matrix& x) {
+// Hamilton et al. 2017, section 3.3, max; Li et al. 2020, section 3.3, softmax with t and the power
+// mean of p, which sharpness is: column by column.
+Matrix pooled(const Layer& layer, double sharpness, const Graph& graph, const Matrix& x) {
   Matrix y(x.rows, x.cols);
   for (int to = 0; to < graph.nodes; ++to) {
     for (int c = 0; c < x.cols; ++c) {
@@ -299,10 +300,15 @@ Matrix pooled(const Layer& layer, const Graph& graph, const Matrix& x) {
         continue;
       }
       double total = 0;
-      for (const double value : values) total += std::exp(layer.temperature * value);
-      for (const double value : values) {
-        y(to, c) += std::exp(layer.temperature * value) / total * value;
+      if (layer.aggregator == "power") {
+        for (const double value : values) {
+          total += std::pow(std::clamp(value, 1e-7, 10.0), sharpness);
+        }
+        y(to, c) = std::pow(total / static_cast<double>(values.size()), 1 / sharpness);
+        continue;
       }
+      for (const double value : values) total += std::exp(sharpness * value);
+      for (const double value : values) y(to, c) += std::exp(sharpness * value) / total * value;
     }
   }
   return y;
@@ -381,9 +387,14 @@ Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, 
                             : kind == "gin" || kind == "gine" ? "identity"
                                                               : "none";
   const std::string root = layer.root == "usual" ? usual : layer.root;
-  const bool pools = layer.aggregator == "max" || layer.aggregator == "softmax";
+  const bool powers = layer.aggregator == "power";
+  const bool pools = layer.aggregator == "max" || layer.aggregator == "softmax" || powers;
+  const char* const trained = powers ? "power" : "temperature";
+  const double sharpness = model.tensors.contains(prefix + trained) ? tensor(trained)(0, 0)
+                           : powers                                 ? layer.power
+                                                                    : layer.temperature;
   const Matrix neighbours =
-      pools                              ? pooled(layer, graph, x)
+      pools                              ? pooled(layer, sharpness, graph, x)
       : kind == "gcn"                    ? symmetric(graph) * x
       : layer.aggregator == "sum"        ? adjacency(graph) * x
       : kind == "sage" || kind == "mean" ? mean(graph) * x

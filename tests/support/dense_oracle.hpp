@@ -50,7 +50,8 @@ struct Layer {
   bool skip_from_first = false;
   std::string root = "usual";
   std::string aggregator = "mean";  // of sage
-  double temperature = 1;
+  double temperature = 1;           // unless it is a tensor, as the next
+  double power = 1;
   double alpha = 0.1;
   double theta = 0.5;
   int heads = 1;  // of attention

@@ -129,10 +129,14 @@ ModelConfig named_model(ModelConfig config) {
   } else if (name == "typed") {
     config.kind = "sage";
     config.input_layer = InputLayerChoice::kTyped;
-  } else if (name == "max" || name == "softmax") {
+  } else if (name == "max" || name.ends_with("softmax") || name.ends_with("power")) {
     config.kind = "sage";
-    config.aggregator = name == "max" ? Aggregator::kMax : Aggregator::kSoftmax;
+    config.aggregator = name == "max"               ? Aggregator::kMax
+                        : name.ends_with("softmax") ? Aggregator::kSoftmax
+                                                    : Aggregator::kPower;
     config.temperature = 1.5;
+    config.aggregator_power = 1.5;
+    config.learns_aggregator = name.starts_with("learned_");
   }
   return config;
 }
@@ -305,7 +309,7 @@ std::vector<ModelCase> setups() {
     all.push_back({.kind = "typed", .norm = norm, .layers = 2});
     all.push_back({.kind = "typed", .norm = norm, .input_dropout = 0.5, .directed = false});
   }
-  for (const char* aggregator : {"max", "softmax"}) {
+  for (const char* aggregator : {"max", "softmax", "power", "learned_softmax", "learned_power"}) {
     all.push_back({.kind = aggregator, .norm = Norm::kLayer, .input_dropout = 0.5});
     all.push_back({.kind = aggregator, .norm = Norm::kBatch, .directed = true, .layers = 4});
     all.push_back({.kind = aggregator, .sigmoid = true});

@@ -238,7 +238,7 @@ LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions&
     const Program program = model_program(model, Pass::kEvaluation);
     ParameterStore store(DType::kF32);
     for (const DeclaredParameter& p : program.parameters) {
-      store.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked);
+      store.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked, p.start);
     }
     store.allocate(rank.backend, rank.queue, 1);
     const int first = static_cast<int>(program.parameters.size()) - 2 * model.decoder_layers;
