@@ -22,11 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool is_comment(std::string_view line) {
-  const std::size_t first = line.find_first_not_of(" \t");
-  return first == std::string_view::npos || line[first] == '#' || line[first] == '%';
-}
-
 // What a column of a line says.
 enum class Column : std::uint8_t { kSource, kTarget, kWeight, kRelation, kIgnored };
 

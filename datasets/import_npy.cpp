@@ -197,7 +197,8 @@ void read_node_arrays(ImportSession& session, NamedArrays& arrays) {
   }
   read_splits(session, arrays);
   if (arrays.in_folder()) {
-    if (const Links links = Links::open(arrays.source()); links.there()) session.links(links);
+    const Links links = Links::open(arrays.source(), LinkText::kRead);
+    if (links.there()) session.links(links);
     for (const char* file : kLinkFiles) arrays.find({fs::path(file).stem().string()});
     for (const char* file : kLinkNegativeFiles) arrays.find({fs::path(file).stem().string()});
   }

@@ -34,6 +34,11 @@ std::string in_quotes(std::string_view text) {
   return result + (text.size() > kShown ? "...'" : "'");
 }
 
+bool is_comment(std::string_view line) {
+  const std::size_t first = line.find_first_not_of(" \t");
+  return first == std::string_view::npos || line[first] == '#' || line[first] == '%';
+}
+
 LineReader::LineReader(const std::filesystem::path& path)
     : file_(path.string()), activity_("reading " + path.filename().string(), readable_bytes(path)) {
   handle_ = gzopen(path.c_str(), "rb");

@@ -17,6 +17,9 @@ namespace atl {
 // The text in quotes, cut to a readable length, with every unprintable byte as \xNN.
 std::string in_quotes(std::string_view text);
 
+// True of lines that lists pass over: empty ones, and those that start with # or %.
+bool is_comment(std::string_view line);
+
 // Reads line by line with a bounded buffer, and shows how far it is. gzip is recognised by its
 // content; a file called *.gz must be gzip. A UTF-8 byte order mark is skipped. Throws
 // Error{kInput} on truncated or damaged gzip data, on UTF-16 and UTF-32, and on lines of more than

@@ -190,6 +190,24 @@ void Backend::pool_backward_sources(Queue& queue, const SparseOperator& op,
   do_pool_backward_sources(queue, op, edges, sources, x, y, g, spec, dx);
 }
 
+void Backend::pool_slope(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+                         ConstMatrixView y, const PoolSpec& spec, MatrixView slope) {
+  const ProfiledOperation profiled(profile_of(queue), "pool_slope", [&] {
+    return attention_work(op, rows, x, 2, 0, {y, slope}, host_accessible());
+  });
+  check_operator(op);
+  check_rows(rows, op.rows, "pool_slope rows");
+  check_shape(*this, x, op.cols, x.cols, x.dtype, "pool_slope x");
+  check_shape(*this, y, op.rows, x.cols, x.dtype, "pool_slope y");
+  check_shape(*this, slope, op.rows, x.cols, x.dtype, "pool_slope slope");
+  ATOLL_ASSERT(spec.kind != PoolKind::kMaximum, "pool_slope of a maximum");
+  for (const ConstMatrixView input : {x, y}) {
+    check_disjoint(slope.rows_in(rows), input, "pool_slope slope and an input");
+  }
+  if (rows.size() == 0 || x.cols == 0) return;
+  do_pool_slope(queue, op, rows, x, y, spec, slope);
+}
+
 void Backend::aggregate_edges(Queue& queue, const SparseOperator& op, RowRange rows,
                               ConstMatrixView x, const EdgeTerms& terms, MatrixView y) {
   const ProfiledOperation profiled(profile_of(queue), "aggregate_edges", [&] {

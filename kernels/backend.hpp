@@ -177,17 +177,26 @@ class Backend {
             const PoolSpec& spec, MatrixView y);
   // The half of pool's gradient that belongs to rows i in `rows`, from y as pool wrote it and dy:
   //   g_ic = dy_ic / how many edges have the maximum, which share the gradient;
-  //   softmax: dy_ic / sum_j exp(t (x_jc - y_ic)), where no term exceeds the number of edges.
+  //   softmax: dy_ic / sum_j exp(t (x_jc - y_ic)), where no term exceeds the number of edges;
+  //   power mean: dy_ic / sum_j (b_jc / y_ic)^p.
   // g [op.rows, F] of the parameters' type; 0 for rows without edges.
   void pool_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
                              ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
                              const PoolSpec& spec, MatrixView g);
   // The other half: what reaches x[j, :] for sources j in `sources`, columns of `op`:
   //   dx[j - sources.begin, c] = sum over its edges of g_ic where x_jc = y_ic; or, softmax,
-  //   g_ic exp(d) (1 + d) with d = t (x_jc - y_ic). dx [sources.size(), F].
+  //   g_ic exp(d) (1 + d) with d = t (x_jc - y_ic); power mean, g_ic (b_jc / y_ic)^(p - 1) where
+  //   x_jc lies between the bounds of b. dx [sources.size(), F].
   void pool_backward_sources(Queue& queue, const SparseOperator& op, const SourceEdges& edges,
                              RowRange sources, ConstMatrixView x, ConstMatrixView y,
                              ConstMatrixView g, const PoolSpec& spec, MatrixView dx);
+  // slope_ic = the derivative of y_ic with respect to t of softmax, or p of the power mean, for
+  // rows i in `rows`, from y as pool wrote it; 0 for rows without edges:
+  //   softmax: sum_j alpha_ijc x_jc^2 - y_ic^2;
+  //   power mean: y_ic / p (sum_j beta_ijc log b_jc - log y_ic), beta the shares of b_jc^p.
+  // slope [op.rows, F].
+  void pool_slope(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+                  ConstMatrixView y, const PoolSpec& spec, MatrixView slope);
   // The kernel that ran the last spmm, where the backend has several; else "".
   const char* last_kernel() const { return last_kernel_; }
   // Works out how to run spmm of `op` on each of `ranges` fast. host_row_ptr: op.row_ptr in host
@@ -371,6 +380,8 @@ class Backend {
   virtual void do_pool_backward_sources(Queue&, const SparseOperator&, const SourceEdges&, RowRange,
                                         ConstMatrixView x, ConstMatrixView y, ConstMatrixView g,
                                         const PoolSpec&, MatrixView dx) = 0;
+  virtual void do_pool_slope(Queue&, const SparseOperator&, RowRange, ConstMatrixView x,
+                             ConstMatrixView y, const PoolSpec&, MatrixView slope) = 0;
   virtual void do_gather_rows(Queue&, ConstMatrixView, std::span<const LocalId>,
                               std::span<const float>, MatrixView) = 0;
   virtual void do_quantize_rows(Queue&, ConstMatrixView, const PackList&, std::span<const float>,

@@ -28,7 +28,17 @@ const char* to_string(ActivationFunction function) {
   ATOLL_ASSERT(false, "activation function {}", static_cast<int>(function));
 }
 
-const char* to_string(PoolKind kind) { return kind == PoolKind::kMaximum ? "maximum" : "softmax"; }
+const char* to_string(PoolKind kind) {
+  switch (kind) {
+    case PoolKind::kMaximum:
+      return "maximum";
+    case PoolKind::kSoftmax:
+      return "softmax";
+    case PoolKind::kPowerMean:
+      return "power mean";
+  }
+  return "";
+}
 
 const char* to_string(AttentionScore score) {
   switch (score) {

@@ -61,6 +61,23 @@ def read_dataset(folder):
     return x, torch.stack([source, target]), weights, types, features, node_types
 )";
 
+// PyG's PowerMeanAggregation has other bounds, and in some versions takes no power of what it adds.
+constexpr const char* kPowerMean = R"(
+class PowerMean(Aggregation):
+    """(mean of b^p)^(1/p) of numbers b, x but at least 1e-7 and at most 10; 0 of none."""
+
+    def __init__(self, p, learn=False):
+        super().__init__()
+        self.p = torch.nn.Parameter(torch.tensor([float(p)])) if learn else p
+
+    def forward(self, x, index=None, ptr=None, dim_size=None, dim=-2):
+        scores = self.p * x.clamp(1e-7, 10).log()
+        most = self.reduce(scores, index, ptr, dim_size, dim, reduce="max")
+        mean = self.reduce((scores - most.index_select(dim, index)).exp(), index, ptr, dim_size, dim,
+                           reduce="mean")
+        return torch.where(mean > 0, ((most + mean.log()) / self.p).exp(), 0)
+)";
+
 using Lines = std::vector<std::string>;
 
 // A module for a function, or the function of `x`.
@@ -171,8 +188,15 @@ class Module {
       if (!row->import.empty()) names.insert(row->import);
     }
     if (is_typed()) names.insert("HeteroLinear");
+    if (takes_powers()) names.insert("Aggregation");
     if (names.empty()) return "";
     return fmt::format("from torch_geometric.nn import {}\n", fmt::join(names, ", "));
+  }
+
+  bool takes_powers() const {
+    return std::ranges::any_of(model_.layers, [](const LayerDescription& layer) {
+      return layer.convolution == "sage" && layer.aggregator == Aggregator::kPower;
+    });
   }
 
   bool is_typed() const { return model_.input && model_.input->typed; }
@@ -184,6 +208,7 @@ class Module {
       if (!row->definition.empty() && is_new) texts.push_back(row->definition);
     }
     std::string result;
+    if (takes_powers()) result += fmt::format("\n{}", kPowerMean);
     for (const std::string_view text : texts) result += fmt::format("\n{}", text);
     return result;
   }
@@ -241,9 +266,14 @@ class Module {
   // With the options of its class.
   static std::string aggregator(const LayerDescription& layer) {
     const char* const name = to_string(layer.aggregator);
+    if (layer.aggregator == Aggregator::kPower) {
+      return fmt::format("PowerMean({}{})", static_cast<float>(layer.aggregator_power),
+                         layer.learns_aggregator ? ", learn=True" : "");
+    }
     if (layer.aggregator != Aggregator::kSoftmax) return fmt::format("\"{}\"", name);
-    return fmt::format("\"{}\", aggr_kwargs={{\"t\": {}}}", name,
-                       static_cast<float>(layer.temperature));
+    return fmt::format("\"{}\", aggr_kwargs={{\"t\": {}{}}}", name,
+                       static_cast<float>(layer.temperature),
+                       layer.learns_aggregator ? ", \"learn\": True" : "");
   }
 
   std::string convolution(std::size_t l, int number) const {

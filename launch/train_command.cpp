@@ -32,10 +32,10 @@ void print_further(const Json& summary) {
   const auto shown = [](const Json& value) {
     return value.is_null() ? std::string("-") : fmt::format("{:.4f}", value.get<double>());
   };
-  std::vector<std::pair<const char*, const char*>> fields{{"mae", "MAE"}, {"rmse", "RMSE"}};
-  for (std::size_t m = 0; m < kLinkMetrics; ++m) {
-    const auto metric = static_cast<LinkMetric>(m);
-    fields.emplace_back(to_string(metric), shown_name(metric));
+  std::vector<std::pair<std::string, std::string>> fields{{"mae", "MAE"}, {"rmse", "RMSE"}};
+  for (const auto& [field, value] : summary.items()) {
+    if (const auto metric = link_metric_named(field))
+      fields.emplace_back(field, shown_name(*metric));
   }
   for (const auto& [field, name] : fields) {
     if (!summary.contains(field) || name == summary.at("metric")) continue;

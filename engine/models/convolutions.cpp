@@ -25,9 +25,13 @@ Value with_own_row(Builder& builder, Value neighbours, Value x, Root root) {
 struct Neighbourhood {
   Normalisation normalisation = Normalisation::kMean;
   std::optional<PoolSpec> pool = {};
+  const char* trained = nullptr;  // the parameter that is the sharpness of what is pooled
 
   Value aggregate(Builder& builder, Value x) const {
-    return pool ? builder.pool(*pool, x) : builder.aggregate(normalisation, x);
+    if (!pool) return builder.aggregate(normalisation, x);
+    if (trained == nullptr) return builder.pool(*pool, x);
+    const auto start = static_cast<double>(pool->sharpness);
+    return builder.pool(*pool, x, builder.scalar(trained, start));
   }
   // Pooled rows can't be pooled behind the weight instead.
   Value propagate(Builder& builder, Value x, Value weight) const {
@@ -96,8 +100,10 @@ Value gcn_convolution(Builder& builder, const ConvolutionInput& input) {
 }
 
 Value sage_convolution(Builder& builder, const ConvolutionInput& input) {
+  const LayerOptions& options = input.options;
   Neighbourhood neighbours;
-  switch (input.options.aggregator) {
+  const char* trained = nullptr;
+  switch (options.aggregator) {
     case Aggregator::kMean:
       break;
     case Aggregator::kSum:
@@ -107,8 +113,25 @@ Value sage_convolution(Builder& builder, const ConvolutionInput& input) {
       neighbours.pool = PoolSpec{PoolKind::kMaximum};
       break;
     case Aggregator::kSoftmax:
-      neighbours.pool = PoolSpec{PoolKind::kSoftmax, static_cast<float>(input.options.temperature)};
+      neighbours.pool = PoolSpec{PoolKind::kSoftmax, static_cast<float>(options.temperature)};
+      trained = "temperature";
       break;
+    case Aggregator::kPower:
+      if (std::abs(options.aggregator_power) < static_cast<double>(kLeastPower)) {
+        fail_option("aggregator-power {}: allowed are numbers of at least {} or at most -{}",
+                    options.aggregator_power, kLeastPower, kLeastPower);
+      }
+      neighbours.pool =
+          PoolSpec{PoolKind::kPowerMean, static_cast<float>(options.aggregator_power)};
+      trained = "power";
+      break;
+  }
+  if (options.learns_aggregator) {
+    if (trained == nullptr) {
+      fail_option("learn-aggregator: {} has nothing to train; allowed are softmax and power",
+                  to_string(options.aggregator));
+    }
+    neighbours.trained = trained;
   }
   return weighted_convolution(builder, input, neighbours, root_of(input, Root::kLinear));
 }
@@ -196,8 +219,17 @@ struct AttentionLayer {
           "edge-scores out");
     }
   }
+  bool scales(const ConvolutionInput& input) const {
+    return input.options.attention_norm == AttentionNorm::kSymmetric;
+  }
+  // What is weighted, from z.
+  Value weighed(Builder& builder, const ConvolutionInput& input, Value z) const {
+    return scales(input) ? builder.scale_by_degree(z, DegreeRoot::kSource, options.with_self) : z;
+  }
+  // The layer's columns, from those of all heads.
   Value joined(Builder& builder, const ConvolutionInput& input, Value y) const {
-    return input.options.averages_heads ? builder.head_mean(y, options.heads) : y;
+    if (input.options.averages_heads) y = builder.head_mean(y, options.heads);
+    return scales(input) ? builder.scale_by_degree(y, DegreeRoot::kTarget, options.with_self) : y;
   }
 };
 
@@ -209,10 +241,11 @@ Value gat_convolution(Builder& builder, const ConvolutionInput& input) {
   const Value source = builder.head_vector("attention_source", z, layer.options.heads);
   const Value target = builder.head_vector("attention_target", z, layer.options.heads);
   const Value t = builder.head_dots(z, target, layer.options.heads);
+  const Value weighed = layer.weighed(builder, input, z);
   const Value of_edges = input.options.edge_scores
                              ? builder.edge_scores(layer.options, z, input.edge_features)
                              : kNoValue;
-  return layer.joined(builder, input, builder.attend(layer.options, z, t, source, of_edges));
+  return layer.joined(builder, input, builder.attend(layer.options, weighed, t, source, of_edges));
 }
 
 Value gatv2_convolution(Builder& builder, const ConvolutionInput& input) {
@@ -223,7 +256,8 @@ Value gatv2_convolution(Builder& builder, const ConvolutionInput& input) {
   const Value own = builder.linear(x, builder.weight("target_weight", x, layer.columns));
   const Value t = builder.bias(own, "target_bias");
   const Value vector = builder.head_vector("attention", z, layer.options.heads);
-  return layer.joined(builder, input, builder.attend(layer.options, z, t, vector));
+  const Value weighed = layer.weighed(builder, input, z);
+  return layer.joined(builder, input, builder.attend(layer.options, weighed, t, vector));
 }
 
 Value dot_convolution(Builder& builder, const ConvolutionInput& input) {
@@ -231,7 +265,8 @@ Value dot_convolution(Builder& builder, const ConvolutionInput& input) {
   const Value x = input.x;
   const Value z = builder.linear(x, builder.weight("weight", x, layer.columns));
   const Value t = builder.linear(x, builder.weight("target_weight", x, layer.columns));
-  return layer.joined(builder, input, builder.attend(layer.options, z, t, kNoValue));
+  const Value weighed = layer.weighed(builder, input, z);
+  return layer.joined(builder, input, builder.attend(layer.options, weighed, t, kNoValue));
 }
 
 Value rgcn_convolution(Builder& builder, const ConvolutionInput& input) {

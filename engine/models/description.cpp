@@ -24,7 +24,11 @@ const char* to_string(Root root) {
       static_cast<std::size_t>(root));
 }
 const char* to_string(Aggregator aggregator) {
-  return std::array{"mean", "sum", "max", "softmax"}.at(static_cast<std::size_t>(aggregator));
+  return std::array{"mean", "sum", "max", "softmax", "power"}.at(
+      static_cast<std::size_t>(aggregator));
+}
+const char* to_string(AttentionNorm norm) {
+  return norm == AttentionNorm::kNone ? "none" : "symmetric";
 }
 const char* to_string(Jump jump) {
   return std::array{"last", "sum", "concatenate", "max"}.at(static_cast<std::size_t>(jump));
@@ -191,14 +195,25 @@ const OptionTable<LayerOptions>& layer_options() {
       {.name = "aggregator",
        .group = "Model",
        .help = "sage: what it makes of the rows of neighbours",
-       .value = LayerRow::name_of(
-           ATOLL_FIELD(aggregator),
-           {Aggregator::kMean, Aggregator::kSum, Aggregator::kMax, Aggregator::kSoftmax}),
+       .value = LayerRow::name_of(ATOLL_FIELD(aggregator),
+                                  {Aggregator::kMean, Aggregator::kSum, Aggregator::kMax,
+                                   Aggregator::kSoftmax, Aggregator::kPower}),
        .plan = PlanRole::kMadeFor},
       {.name = "temperature",
        .group = "Model",
        .help = "sage with --aggregator softmax: what numbers are multiplied with before exp()",
        .value = LayerRow::number(ATOLL_FIELD(temperature), -1000.0, 1000.0)},
+      {.name = "aggregator-power",
+       .group = "Model",
+       .help = "sage with --aggregator power: p of the mean (mean of x^p)^(1/p) of numbers from "
+               "1e-7 to 10; not 0",
+       .value = LayerRow::number(ATOLL_FIELD(aggregator_power), -100.0, 100.0)},
+      {.name = "learn-aggregator",
+       .group = "Model",
+       .help = "sage with --aggregator softmax or power: train the temperature or the power, one "
+               "for each layer, from the value given",
+       .value = LayerRow::on_or_off(ATOLL_FIELD(learns_aggregator)),
+       .plan = PlanRole::kMadeFor},
       {.name = "alpha",
        .group = "Model",
        .help = "gcnii, appnp: share of the first row in every layer, in [0, 1]",
@@ -221,6 +236,13 @@ const OptionTable<LayerOptions>& layer_options() {
        .group = "Model",
        .help = "gat, gatv2, dot: dropout of the coefficients of edges, in [0, 1)",
        .value = LayerRow::number(ATOLL_FIELD(attention_dropout), 0.0, 0.999)},
+      {.name = "attention-norm",
+       .group = "Model",
+       .help = "gat, gatv2, dot: symmetric multiplies what is weighted by out-degree^-1/2 of its "
+               "node and what a node gets by in-degree^1/2",
+       .value = LayerRow::name_of(ATOLL_FIELD(attention_norm),
+                                  {AttentionNorm::kNone, AttentionNorm::kSymmetric}),
+       .plan = PlanRole::kMadeFor},
       {.name = "edge-scores",
        .group = "Model",
        .help = "gat: features of edges (edge_features.npy) take part in the scores of attention",

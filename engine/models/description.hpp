@@ -23,7 +23,10 @@ enum class SkipFrom { kPrevious, kFirst };  // the layer's input, or that of the
 // trained e that starts at 0, or a product with a weight of its own.
 enum class Root { kUsual, kNone, kIdentity, kEpsilon, kLinear };
 // What sage makes of the rows of neighbours.
-enum class Aggregator { kMean, kSum, kMax, kSoftmax };
+enum class Aggregator { kMean, kSum, kMax, kSoftmax, kPower };
+// Factors of rows around attention (Wang et al. 2021, "Bag of tricks for node classification with
+// graph neural networks").
+enum class AttentionNorm { kNone, kSymmetric };
 // What the head gets of the layers' outputs (jumping knowledge; Xu et al. 2018).
 enum class Jump { kLast, kSum, kConcatenate, kMax };
 
@@ -32,7 +35,8 @@ const char* to_string(NormPlace place);        // "after" or "before"
 const char* to_string(Skip skip);              // "none", "identity" or "linear"
 const char* to_string(SkipFrom from);          // "previous" or "first"
 const char* to_string(Root root);              // "usual", "none", "identity", "epsilon" or "linear"
-const char* to_string(Aggregator aggregator);  // "mean", "sum", "max" or "softmax"
+const char* to_string(Aggregator aggregator);  // "mean", "sum", "max", "softmax" or "power"
+const char* to_string(AttentionNorm norm);     // "none" or "symmetric"
 const char* to_string(Jump jump);              // "last", "sum", "concatenate" or "max"
 
 // What can be chosen for every layer.
@@ -46,6 +50,8 @@ struct LayerOptions {
   Root root = Root::kUsual;
   Aggregator aggregator = Aggregator::kMean;  // of sage
   double temperature = 1;                     // of aggregator softmax
+  double aggregator_power = 1;                // of aggregator power; not 0
+  bool learns_aggregator = false;             // the temperature or the power is trained
   double alpha = 0.1;                         // gcnii, appnp: share of the first row
   double theta = 0.5;  // gcnii: layer l multiplies with the weight by log(theta / l + 1)
   // gat, gatv2, dot: their columns are those of all heads side by side, or the mean of the heads.
@@ -53,6 +59,7 @@ struct LayerOptions {
   bool averages_heads = false;
   double attention_dropout = 0;  // of coefficients
   bool edge_scores = false;      // gat: from features of edges
+  AttentionNorm attention_norm = AttentionNorm::kNone;
   // rgcn: the weights of relations are sums of so many matrices; 0: each is one of its own.
   int bases = 0;
 };

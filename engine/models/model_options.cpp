@@ -97,6 +97,8 @@ const OptionTable<ModelConfig>& model_options() {
          .plan = PlanRole::kMadeFor},
         of_layers("aggregator"),
         of_layers("temperature"),
+        of_layers("aggregator-power"),
+        of_layers("learn-aggregator"),
         of_layers("alpha"),
         of_layers("theta"),
         of_layers("heads"),
@@ -107,6 +109,7 @@ const OptionTable<ModelConfig>& model_options() {
          .plan = PlanRole::kMadeFor},
         of_layers("average-heads"),
         of_layers("attention-dropout"),
+        of_layers("attention-norm"),
         of_layers("edge-scores"),
         of_layers("bases"),
         {.name = "decoder",
@@ -167,12 +170,15 @@ void check_model_options(const ModelConfig& model) {
       {"hops", all_but({"appnp"})},
       {"aggregator", all_but({"sage"})},
       {"temperature", all_but({"sage"})},
+      {"aggregator-power", all_but({"sage"})},
+      {"learn-aggregator", all_but({"sage"})},
       {"alpha", all_but({"appnp", "gcnii"})},
       {"theta", all_but({"gcnii"})},
       {"heads", without_heads},
       {"output-heads", without_heads},
       {"average-heads", without_heads},
       {"attention-dropout", without_heads},
+      {"attention-norm", without_heads},
       {"edge-scores", all_but({"gat"})},
       {"bases", all_but({"rgcn"})},
       {"root", {"mlp", "gcnii", "appnp", "sgc"}},
@@ -190,6 +196,11 @@ void check_model_options(const ModelConfig& model) {
   }
   if (model.temperature != ModelConfig().temperature && model.aggregator != Aggregator::kSoftmax) {
     fail_option("--temperature: only --aggregator softmax reads it; found {}",
+                to_string(model.aggregator));
+  }
+  if (model.aggregator_power != ModelConfig().aggregator_power &&
+      model.aggregator != Aggregator::kPower) {
+    fail_option("--aggregator-power: only --aggregator power reads it; found {}",
                 to_string(model.aggregator));
   }
   if (model.skip_from != SkipFrom::kPrevious && model.skip == Skip::kNone) {

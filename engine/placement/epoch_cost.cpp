@@ -223,6 +223,7 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
     case OpKind::kAttendSources:
     case OpKind::kPool:
     case OpKind::kPoolTargets:
+    case OpKind::kPoolSlope:
     case OpKind::kPoolSources:
     case OpKind::kAggregateEdges:
     case OpKind::kEdgesSources:

@@ -150,21 +150,24 @@ Value Builder::aggregate_relations(Value x, std::int64_t relations) {
                           x);
 }
 
-Value Builder::pool(const PoolSpec& spec, Value x) {
-  return append_aggregate(
-      {.kind = OpKind::kPool, .normalisation = Normalisation::kEdges, .pool = spec}, x);
+Value Builder::pool(const PoolSpec& spec, Value x, Value sharpness) {
+  Operation op{.kind = OpKind::kPool, .normalisation = Normalisation::kEdges, .pool = spec};
+  if (sharpness == kNoValue) return append_aggregate(op, x);
+  op.parameter = program_.at(sharpness).parameter;
+  return append_aggregate(op, x, sharpness);
 }
 
-Value Builder::append_aggregate(Operation op, Value x) {
+Value Builder::append_aggregate(Operation op, Value x, Value parameter) {
   op.channel = next_channel();
   ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
-  const bool constant = is_constant(x);
+  const bool constant = is_constant(x) && parameter == kNoValue;
   ProgramLayer& made = program_.layers.back();
   made.input_is_constant = constant;
   made.order.cache_aggregate = constant && keeps_aggregates();
   op.constant = made.order.cache_aggregate;
   op.columns = columns(x) * op.relations;
   op.inputs = {with_halo(x)};
+  if (parameter != kNoValue) op.inputs.push_back(parameter);
   return append(std::move(op));
 }
 
@@ -341,11 +344,25 @@ Value Builder::scalar(const std::string& name, Initialisation initialisation) {
   return parameter(name, 1, 1, initialisation);
 }
 
+Value Builder::scalar(const std::string& name, double start) {
+  const Value made = parameter(name, 1, 1, Initialisation::kStart);
+  program_.parameters.back().start = start;
+  return made;
+}
+
 Value Builder::scale(Value x, Value scalar) {
   return append({.kind = OpKind::kScale,
                  .inputs = {x, scalar},
                  .columns = columns(x),
                  .parameter = program_.at(scalar).parameter});
+}
+
+Value Builder::scale_by_degree(Value x, DegreeRoot root, bool with_self) {
+  return append({.kind = OpKind::kScaleByDegree,
+                 .inputs = {x},
+                 .columns = columns(x),
+                 .attention = {.with_self = with_self},
+                 .degree_root = root});
 }
 
 Value Builder::layer_norm(Value x, const std::string& name) {

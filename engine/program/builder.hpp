@@ -55,8 +55,9 @@ class Builder {
   // The means over in-neighbours along edges of each of so many types, side by side: relation after
   // relation as many columns as x has. Only a product may read them.
   Value aggregate_relations(Value x, std::int64_t relations);
-  // What in-neighbours have in each column, pooled. No other aggregate may read x.
-  Value pool(const PoolSpec& spec, Value x);
+  // What in-neighbours have in each column, pooled. No other aggregate may read x. sharpness: a
+  // scalar() instead of that of `spec`, or none.
+  Value pool(const PoolSpec& spec, Value x, Value sharpness = kNoValue);
   // The sum over in-edges e: j -> i of relu(x_j + f_e W + b), where f_e are so many features of the
   // edge: parameters "edge_weight" and "edge_bias". x is a value that no other aggregate reads.
   Value aggregate_edges(Value x, std::int64_t features);
@@ -91,9 +92,13 @@ class Builder {
   Value activate(Value x, ActivationFunction function, double dropout);
   Value dropout(Value x, double rate) { return activate(x, ActivationFunction::kNone, rate); }
   Value maximum(Value a, Value b);  // element by element; gradients of ties go to a
-  // A trained number that starts at 0 or 1.
+  // A trained number that starts at 0 or 1; or at `start`.
   Value scalar(const std::string& name, Initialisation initialisation);
+  Value scalar(const std::string& name, double start);
   Value scale(Value x, Value scalar);  // e x
+  // Rows times out-degree^-1/2 or in-degree^1/2, degrees counted as attention with `with_self` goes
+  // along edges (DegreeFactors).
+  Value scale_by_degree(Value x, DegreeRoot root, bool with_self);
   // Epsilon 1e-5; parameters "norm.weight" and "norm.bias".
   Value layer_norm(Value x, const std::string& name = "norm");
   // The same; momentum 0.1, unbiased running variance.
@@ -110,7 +115,8 @@ class Builder {
 
  private:
   Value append(Operation operation);
-  Value append_aggregate(Operation op, Value x);
+  // parameter: that it reads too, or none.
+  Value append_aggregate(Operation op, Value x, Value parameter = kNoValue);
   Value with_halo(Value x);  // x, or a copy of the features with room for halo rows
   Value parameter(const std::string& name, std::int64_t rows, std::int64_t columns,
                   Initialisation initialisation);

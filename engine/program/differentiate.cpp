@@ -153,6 +153,12 @@ class Differentiation {
                        .inputs = {dy, op.inputs[1]},
                        .columns = columns,
                        .parameter = op.parameter});
+      case OpKind::kScaleByDegree:
+        return append({.kind = OpKind::kScaleByDegree,
+                       .inputs = {dy},
+                       .columns = columns,
+                       .attention = op.attention,
+                       .degree_root = op.degree_root});
       case OpKind::kHeadDots:
         return append({.kind = OpKind::kHeadDotsBackward,
                        .inputs = {dy, v, op.inputs[1]},
@@ -269,6 +275,7 @@ class Differentiation {
     Operation part{.kind = OpKind::kPoolTargets,
                    .inputs = {dy, y, x},
                    .columns = pool.columns,
+                   .parameter = pool.parameter,
                    .normalisation = pool.normalisation,
                    .direction = Direction::kBackward,
                    .channel = pool.channel,
@@ -355,6 +362,19 @@ class Differentiation {
               .columns = op.attention.heads,
               .parameter = program_.at(op.edge_scores()).parameter,
               .attention = op.attention});
+    } else if (op.kind == OpKind::kPool && op.parameter >= 0) {
+      const Value slope = append({.kind = OpKind::kPoolSlope,
+                                  .inputs = {v, op.inputs[0]},
+                                  .columns = op.columns,
+                                  .parameter = op.parameter,
+                                  .normalisation = op.normalisation,
+                                  .direction = Direction::kBackward,
+                                  .channel = op.channel,
+                                  .pool = op.pool});
+      append({.kind = OpKind::kScaleGradient,
+              .inputs = {slope, dy},
+              .columns = op.columns,
+              .parameter = op.parameter});
     } else if (op.kind == OpKind::kScale) {
       append({.kind = OpKind::kScaleGradient,
               .inputs = {op.inputs[0], dy},

@@ -94,6 +94,11 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
         EdgeFeatures(rank, {rank.backend, rank.queue, mean_edge_features(graph)},
                      graph.forward.edge_feature_columns, parameter_dtype(options.dtype));
   }
+  for (const Operation& op : training.operations) {
+    const bool with_self = op.attention.with_self;
+    if (op.kind != OpKind::kScaleByDegree || degree_factors_.contains(with_self)) continue;
+    degree_factors_[with_self] = {rank.backend, rank.queue, graph, with_self};
+  }
   if (reads_node_types(training)) type_rows_ = {rank.backend, rank.queue, graph.node_types};
   rows_ = {.inner = graph.inner(),
            .forward_halo = graph.forward.halo.halo_rows(),
@@ -108,7 +113,7 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
     if (p.composition.present()) {
       parameters_.declare_composed(p.name, p.layer, p.rows, p.columns, p.composition);
     } else {
-      parameters_.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked);
+      parameters_.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked, p.start);
     }
   }
   for (const DeclaredNorm& norm : training.norms) {
@@ -406,6 +411,7 @@ void Network::run_call(const Execution& execution, const Call& call) {
       return;
     case OpKind::kPool:
     case OpKind::kPoolTargets:
+    case OpKind::kPoolSlope:
     case OpKind::kPoolHalo:
     case OpKind::kPoolSources:
       return run_pool(execution, call);
@@ -465,6 +471,12 @@ void Network::run_call(const Execution& execution, const Call& call) {
     case OpKind::kScaleGradient:
       rank_.backend.dot(rank_.queue, rows(input(0)), rows(input(1)), /*accumulate=*/true,
                         parameters_.gradient(op.parameter));
+      return;
+    case OpKind::kScaleByDegree:
+      degree_factors_.at(op.attention.with_self)
+          .scale(rank_.backend, rank_.queue, op.degree_root,
+                 whole(pass, input(0)).rows_in({0, rows_.inner}), range_of(call.rows),
+                 rows(call.value));
       return;
     case OpKind::kBiasGradient:
       rank_.backend.column_sums(rank_.queue, rows(input(0)), /*accumulate=*/true,
@@ -704,27 +716,33 @@ void Network::run_pool(const Execution& execution, const Call& call) {
   const SparseOperator& matrix = operators.forward().matrix;
   const RowRange range = range_of(call.rows);
   const auto inner = [&](Value value) { return whole(pass, value).rows_in({0, rows_.inner}); };
-  const MatrixView x = whole(pass, op.inputs.back());
+  const MatrixView x = whole(pass, op.kind == OpKind::kPool ? op.inputs[0] : op.inputs.back());
+  PoolSpec spec = op.pool;
+  if (op.parameter >= 0) spec.trained = parameters_.value(op.parameter).data;
   switch (op.kind) {
     case OpKind::kPool:
-      rank_.backend.pool(rank_.queue, matrix, range, x, op.pool, inner(call.value));
+      rank_.backend.pool(rank_.queue, matrix, range, x, spec, inner(call.value));
+      return;
+    case OpKind::kPoolSlope:
+      rank_.backend.pool_slope(rank_.queue, matrix, range, x, inner(op.inputs[0]), spec,
+                               inner(call.value));
       return;
     case OpKind::kPoolTargets:
       rank_.backend.pool_backward_targets(rank_.queue, matrix, range, x, inner(op.inputs[1]),
-                                          inner(op.inputs[0]), op.pool, inner(call.value));
+                                          inner(op.inputs[0]), spec, inner(call.value));
       return;
     case OpKind::kPoolHalo: {
       // Only marginal rows have halo rows among their sources.
       const RowRange halo{0, rows_.forward_halo};
       if (call.rows == Rows::kCentral || halo.size() == 0) return;
       rank_.backend.pool_backward_sources(rank_.queue, matrix, back.edges(), {rows_.inner, x.rows},
-                                          x, inner(op.inputs[1]), inner(op.inputs[0]), op.pool,
+                                          x, inner(op.inputs[1]), inner(op.inputs[0]), spec,
                                           whole(pass, call.value).rows_in(halo));
       return;
     }
     default:
       rank_.backend.pool_backward_sources(rank_.queue, matrix, back.edges(), range, x,
-                                          inner(op.inputs[2]), inner(op.inputs[1]), op.pool,
+                                          inner(op.inputs[2]), inner(op.inputs[1]), spec,
                                           inner(call.value).rows_in(range));
       add_returned_rows(execution, call);
   }

@@ -10,6 +10,7 @@
 #include "engine/exchange/computed_halo.hpp"
 #include "engine/exchange/halo_exchange.hpp"
 #include "engine/program/allocate.hpp"
+#include "engine/program/degree_factors.hpp"
 #include "engine/program/loss.hpp"
 #include "engine/program/node_type_rows.hpp"
 #include "engine/program/optimizer.hpp"
@@ -181,8 +182,9 @@ class Network {
   // row the means over its in-edges but those from itself.
   EdgeFeatures edge_features_;
   EdgeFeatures mean_edge_features_;
-  std::int64_t central_edges_ = 0;  // in-edges of central rows
-  NodeTypeRows type_rows_;          // empty where nothing reads them
+  std::int64_t central_edges_ = 0;                // in-edges of central rows
+  NodeTypeRows type_rows_;                        // empty where nothing reads them
+  std::map<bool, DegreeFactors> degree_factors_;  // by whether nodes attend to themselves
   const ComputedHalo* computed_halo_ = nullptr;
   RankRows rows_;
   RowRange central_, marginal_;

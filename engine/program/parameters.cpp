@@ -41,12 +41,13 @@ std::int64_t ParameterSizes::bytes(DType dtype) const {
 }
 
 int ParameterStore::declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
-                            Initialisation initialisation, std::int64_t stacked) {
+                            Initialisation initialisation, std::int64_t stacked, double start) {
   const bool is_weight = initialisation == Initialisation::kGlorotUniform;
   parameters_.push_back(
       {std::move(name), layer, rows, cols, sizes_.values(), is_weight, sizes_.operands(), stacked});
   trained_.push_back(parameters_.back());
   initialisations_.push_back(initialisation);
+  starts_.push_back(start);
   sizes_.add(rows, cols);
   return static_cast<int>(parameters_.size()) - 1;
 }
@@ -57,6 +58,7 @@ int ParameterStore::declare_composed(std::string name, int layer, std::int64_t r
   parameters_.push_back({std::move(name), layer, rows, cols, sizes_.composed(),
                          composition.is_operand(), sizes_.operands(), count, composition});
   initialisations_.push_back(Initialisation::kZeros);
+  starts_.push_back(0);
   sizes_.add_composed(rows, cols, composition);
   return static_cast<int>(parameters_.size()) - 1;
 }
@@ -87,6 +89,7 @@ void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed
         initial[parameter.offset + i * parameter.cols + j] =
             initialisations_[p] == Initialisation::kGlorotUniform ? limit * (2 * uniform - 1)
             : initialisations_[p] == Initialisation::kOnes        ? 1.0
+            : initialisations_[p] == Initialisation::kStart       ? starts_[p]
                                                                   : 0.0;
       }
     }

@@ -46,6 +46,7 @@ enum class Initialisation {
   kGlorotUniform,  // weights: U(-a, a), a = sqrt(6 / (rows + cols)) (Glorot & Bengio 2010, eq. 16)
   kZeros,
   kOnes,
+  kStart,  // a number that was given
 };
 
 // How many elements parameters have in flat arrays, gaps included. Where weights are copied for
@@ -83,7 +84,7 @@ class ParameterStore {
 
   // Declares a parameter and returns its index; all are declared before allocate().
   int declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
-              Initialisation initialisation, std::int64_t stacked = 1);
+              Initialisation initialisation, std::int64_t stacked = 1, double start = 0);
   // Behind what it is made of. It is not trained, saved or summed over ranks itself.
   int declare_composed(std::string name, int layer, std::int64_t rows, std::int64_t cols,
                        Composition composition);
@@ -130,6 +131,7 @@ class ParameterStore {
   std::vector<Parameter> parameters_;
   std::vector<Parameter> trained_;
   std::vector<Initialisation> initialisations_;
+  std::vector<double> starts_;
   Tensor values_, gradients_, first_moments_, second_moments_;
   Tensor composed_values_, composed_gradients_;
   Tensor operands_;  // weights in the activations' type, where that is another

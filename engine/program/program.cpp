@@ -31,6 +31,7 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"maximum gradient", Reach::kRow, true, true},
     {"scale", Reach::kRow, true, true},
     {"scale gradient", Reach::kSum, false, false},
+    {"scale by degree", Reach::kRow, true, false},
     {"head dots", Reach::kRow, true, false},
     {"head dots backward", Reach::kRow, true, false},
     {"head mean", Reach::kRow, true, false},
@@ -47,6 +48,7 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"relations backward, sources", Reach::kHalo, true, false},
     {"pool", Reach::kHalo, true, false},
     {"pool backward, targets", Reach::kRow, true, false},
+    {"pool slope", Reach::kRow, true, false},
     {"pool backward, halo rows", Reach::kRow, true, false, RowsOf::kHalo},
     {"pool backward, sources", Reach::kHalo, true, false},
     {"aggregate edges", Reach::kHalo, true, false},
@@ -140,6 +142,9 @@ std::string to_string(const Program& program, Value value) {
   std::string text = fmt::format("%{} = {}", value, adds ? "add" : traits_of(op.kind).name);
   if (op.transposed) text += " transposed";
   if (op.of_second) text += " of second";
+  if (op.kind == OpKind::kScaleByDegree) {
+    text += op.degree_root == DegreeRoot::kSource ? " out^-1/2" : " in^1/2";
+  }
   if (op.kind == OpKind::kAggregate) {
     text += fmt::format(" {} {} channel {}", to_string(op.normalisation), to_string(op.direction),
                         op.channel);
@@ -154,7 +159,8 @@ std::string to_string(const Program& program, Value value) {
   }
   if (op.kind == OpKind::kPool) {
     text += fmt::format(" {}", to_string(op.pool.kind));
-    if (op.pool.kind == PoolKind::kSoftmax) text += fmt::format(" of {} x", op.pool.temperature);
+    if (op.pool.kind == PoolKind::kSoftmax) text += fmt::format(" of {} x", op.pool.sharpness);
+    if (op.pool.kind == PoolKind::kPowerMean) text += fmt::format(" of {}", op.pool.sharpness);
     text += fmt::format(" channel {}", op.channel);
   }
   if (op.returns_rows() || op.kind == OpKind::kAggregateEdges) {

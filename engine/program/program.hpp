@@ -43,7 +43,8 @@ enum class OpKind : std::uint8_t {
   kMaximum,           // the larger of a and b, element by element
   kMaximumGradient,   // dy where a was taken (ties too), or where b was
   kScale,             // e x with a trained number e
-  kScaleGradient,     // adds the sum of dy x to the gradient of e
+  kScaleGradient,     // adds the sum of dy x to the gradient of e; also of a pool's slope
+  kScaleByDegree,     // rows times a root of how many edges they have (DegreeFactors)
   // Attention (kernels/attention.hpp). z, t and the scores of z's rows are values.
   kHeadDots,          // per head the product of a row with a trained vector
   kHeadDotsBackward,  // dx; adds to the gradient of the vector
@@ -63,6 +64,7 @@ enum class OpKind : std::uint8_t {
   kRelationsSources,
   kPool,         // rows of neighbours column by column (kernels/pool.hpp)
   kPoolTargets,  // the half of its gradient along in-edges
+  kPoolSlope,    // of what is pooled, with respect to a trained sharpness
   // The other half in two parts, as attention's.
   kPoolHalo,
   kPoolSources,
@@ -140,6 +142,12 @@ struct Tail {
   bool operator==(const Tail&) const = default;
 };
 
+// Which root of a degree rows are multiplied by.
+enum class DegreeRoot : std::uint8_t {
+  kSource,  // out-degree^-1/2
+  kTarget,  // in-degree^1/2
+};
+
 // Of an operation on heads.
 struct AttentionOptions {
   AttentionScore score = AttentionScore::kAdditive;
@@ -180,7 +188,8 @@ struct Operation {
   bool ordered = false;    // an addition whose second term must be added to the first
   bool of_second = false;  // the gradient of a maximum: for the second of the two
   AttentionOptions attention = {};
-  std::int64_t relations = 1;  // of kAggregateRelations
+  DegreeRoot degree_root = DegreeRoot::kSource;  // of kScaleByDegree, whose loops: attention
+  std::int64_t relations = 1;                    // of kAggregateRelations
   PoolSpec pool = {};
   // Its value's rows have no gaps between them: an operator of relations reads them as rows of one.
   bool packed = false;
@@ -241,6 +250,7 @@ struct DeclaredParameter {
   std::int64_t columns = 0;
   Initialisation initialisation = Initialisation::kZeros;
   std::int64_t stacked = 1;  // matrices, one below the other, initialised as if each stood alone
+  double start = 0;          // of Initialisation::kStart
   Composition composition = {};
 };
 

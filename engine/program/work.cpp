@@ -159,13 +159,17 @@ SpanWork pool_work(const Operation& op, Rows rows, const RankShape& shape, DType
   const std::int64_t wide = op.columns * bytes_of(parameter_dtype(dtype));
   const std::int64_t row = op.columns * bytes_of(dtype);
   const bool by_source = op.kind == OpKind::kPoolSources;
-  const std::int64_t beside = op.kind == OpKind::kPool ? row : by_source ? 2 * row : 2 * row + wide;
+  const bool slopes = op.kind == OpKind::kPoolSlope;
+  const std::int64_t beside = op.kind == OpKind::kPool ? row
+                              : by_source || slopes    ? 2 * row
+                                                       : 2 * row + wide;
   const SparseRows sparse{
       .rows = static_cast<double>(shape.rows_in(rows)),
       .edges = static_cast<double>(shape.edges_in(rows)),
       .columns = by_source ? shape.rows.inner : shape.rows.inner + shape.rows.forward_halo};
-  return attention_work(sparse, counted(sparse.columns, op.columns, dtype), by_source ? 2 : 1,
-                        by_source ? wide : 0, static_cast<double>(shape.rows_in(rows) * beside));
+  return attention_work(sparse, counted(sparse.columns, op.columns, dtype),
+                        by_source || slopes ? 2 : 1, by_source ? wide : 0,
+                        static_cast<double>(shape.rows_in(rows) * beside));
 }
 
 // Of the parts of an aggregate of edges, as of attention's.
@@ -234,6 +238,7 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
       return relations_work(program, op, call.rows, shape, dtype);
     case OpKind::kPool:
     case OpKind::kPoolTargets:
+    case OpKind::kPoolSlope:
     case OpKind::kPoolHalo:
     case OpKind::kPoolSources:
       return pool_work(op, call.rows, shape, dtype);
@@ -262,6 +267,7 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kLoss:
     case OpKind::kScale:
     case OpKind::kScaleGradient:
+    case OpKind::kScaleByDegree:
       return streaming_work({x, x});
     case OpKind::kActivateBackward:
       return gradient(/*through=*/true, {});

@@ -118,10 +118,9 @@ Json to_json(const Metrics& metrics) {
       json[name][kSplitNames[s]] = number_or_null((*errors)[s]);
     }
   }
-  for (std::size_t m = 0; m < metrics.links.size(); ++m) {
+  for (const auto& [metric, splits] : metrics.links) {
     for (std::size_t s = 0; s < 3; ++s) {
-      json[to_string(static_cast<LinkMetric>(m))][kSplitNames[s]] =
-          number_or_null(metrics.links[m][s]);
+      json[to_string(metric)][kSplitNames[s]] = number_or_null(splits[s]);
     }
   }
   return json;
@@ -206,10 +205,10 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
   checkpoint.best.metrics = {number(metrics, "train", path), number(metrics, "valid", path),
                              number(metrics, "test", path), further(metrics, "mae", path),
                              further(metrics, "rmse", path)};
-  for (std::size_t m = 0; m < kLinkMetrics; ++m) {
-    const char* name = to_string(static_cast<LinkMetric>(m));
-    if (!metrics.contains(name)) break;
-    checkpoint.best.metrics.links.push_back(further(metrics, name, path));
+  for (const auto& [name, splits] : metrics.items()) {
+    const auto metric = link_metric_named(name);
+    if (!metric) continue;
+    checkpoint.best.metrics.links.push_back({*metric, further(metrics, name.c_str(), path)});
   }
   checkpoint.best.evaluations_since = json_field<int>(json, "evaluations_since_best", path);
   checkpoint.line = json_field_or<std::string>(json, "line", path, "");

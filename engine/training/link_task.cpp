@@ -263,7 +263,7 @@ LinkScores LinkTask::rank_set(const LinkSet& set, ConstMatrixView embeddings, in
   if (shared) negatives = shared_scores(set, embeddings, epoch);
   const std::int64_t pairs_each = 1 + set.each;
   const std::int64_t each = edges_per_piece(pairs_each);
-  LinkScores result;
+  LinkScores result{metrics_};
   for (std::int64_t p = 0; p < pieces_of(set.largest, each); ++p) {
     const RowRange edges = piece(p, each, set.edges.size());
     std::vector<std::int32_t> rows, others;
@@ -286,7 +286,7 @@ LinkScores LinkTask::rank_set(const LinkSet& set, ConstMatrixView embeddings, in
   std::vector<double> sums(result.sums.begin(), result.sums.end());
   sums.push_back(result.edges);
   rank_.transport.all_reduce(std::span(sums), {"links", "", -1, epoch});
-  std::copy_n(sums.begin(), kLinkMetrics, result.sums.begin());
+  std::copy_n(sums.begin(), result.sums.size(), result.sums.begin());
   result.edges = sums.back();
   return result;
 }
@@ -296,12 +296,11 @@ Metrics LinkTask::evaluate(int epoch, ConstMatrixView embeddings) {
   Metrics metrics;
   const LinkScores valid = rank_set(links_.sets[1], embeddings, epoch);
   const LinkScores test = rank_set(links_.sets[2], embeddings, epoch);
-  for (std::size_t m = 0; m < kLinkMetrics; ++m) {
-    const auto metric = static_cast<LinkMetric>(m);
-    metrics.links.push_back({kUnknownMetric, valid.mean(metric), test.mean(metric)});
+  for (const LinkMetric metric : metrics_) {
+    metrics.links.push_back({metric, {kUnknownMetric, valid.mean(metric), test.mean(metric)}});
   }
-  metrics.valid = valid.mean(options_.best_by);
-  metrics.test = test.mean(options_.best_by);
+  metrics.valid = valid.mean(main_metric());
+  metrics.test = test.mean(main_metric());
   return metrics;
 }
 

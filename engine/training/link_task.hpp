@@ -32,7 +32,7 @@ class LinkTask final : public Loss {
 
   // Of validation and test edges; embeddings [inner, columns] queued or computed. Collective.
   Metrics evaluate(int epoch, ConstMatrixView embeddings);
-  LinkMetric main_metric() const { return options_.best_by; }
+  LinkMetric main_metric() const { return link_metric_named(options_.best_by).value(); }
 
   // Bytes it takes besides the links, about.
   std::int64_t bytes() const;
@@ -79,6 +79,7 @@ class LinkTask final : public Loss {
   const Rank& rank_;
   const LinkShare& links_;
   LinkOptions options_;
+  std::vector<LinkMetric> metrics_ = link_metrics(options_.hits_at);
   std::int64_t inner_;
   std::int64_t columns_;
   DType dtype_;

@@ -55,12 +55,20 @@ void check_loss_options(const LossOptions& loss, Task task) {
     fail_option("--loss {}: the task is {}; allowed is cross-entropy",
                 loss.kind == LossKind::kSquaredError ? "mse" : "mae", to_string(task));
   }
+  std::vector<std::string> metrics;
+  for (const LinkMetric metric : link_metrics(loss.links.hits_at)) {
+    metrics.push_back(to_string(metric));
+  }
+  if (std::ranges::find(metrics, loss.links.best_by) == metrics.end()) {
+    fail_option("--best-by {}: allowed are {}, or others that --hits-at has", loss.links.best_by,
+                fmt::join(metrics, ", "));
+  }
   const LinkOptions usual;
   const bool links = loss.links.negatives != usual.negatives || loss.links.batch != usual.batch ||
-                     loss.links.best_by != usual.best_by;
+                     loss.links.hits_at != usual.hits_at || loss.links.best_by != usual.best_by;
   if (links && task != Task::kLinkPrediction) {
     fail_option(
-        "--negatives, --link-batch, --best-by: the task is {}; they are for task "
+        "--negatives, --link-batch, --hits-at, --best-by: the task is {}; they are for task "
         "link-prediction only",
         to_string(task));
   }

@@ -21,9 +21,10 @@ enum class LossKind : std::uint8_t {
 
 // Of task link-prediction.
 struct LinkOptions {
-  std::int64_t negatives = 1;    // drawn for each edge in each epoch
-  std::int64_t batch = 1 << 20;  // edges that a rank scores at a time
-  LinkMetric best_by = LinkMetric::kMrr;
+  std::int64_t negatives = 1;            // drawn for each edge in each epoch
+  std::int64_t batch = 1 << 20;          // edges that a rank scores at a time
+  std::string hits_at = "10,20,50,100";  // see link_metrics()
+  std::string best_by = "mrr";           // one of these metrics
 };
 
 inline constexpr const char* kBalancedWeights = "balanced";

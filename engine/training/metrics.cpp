@@ -161,9 +161,9 @@ std::string further_text(const Metrics& metrics) {
     if (std::ranges::all_of(*errors, [](double error) { return std::isnan(error); })) continue;
     text += fmt::format("  {}: {}\n", name, to_text(from_splits(*errors)));
   }
-  for (std::size_t m = 1; m < metrics.links.size(); ++m) {
-    text += fmt::format("  {}: {}\n", shown_name(static_cast<LinkMetric>(m)),
-                        to_text(from_splits(metrics.links[m])));
+  for (const auto& [metric, splits] : metrics.links) {
+    if (metric == LinkMetric{}) continue;
+    text += fmt::format("  {}: {}\n", shown_name(metric), to_text(from_splits(splits)));
   }
   return text;
 }

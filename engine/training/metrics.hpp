@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/training/link_ranking.hpp"
 #include "engine/training/rank_data.hpp"
 
 namespace atl {
@@ -24,8 +25,8 @@ struct Metrics {
   // Regression only: mean absolute error and root of the mean squared error of train, valid, test.
   std::array<double, 3> mae = {kUnknownMetric, kUnknownMetric, kUnknownMetric};
   std::array<double, 3> rmse = {kUnknownMetric, kUnknownMetric, kUnknownMetric};
-  // Link prediction only, by LinkMetric: of train (unknown), valid, test.
-  std::vector<std::array<double, 3>> links = {};
+  // Link prediction only: the MRR first.
+  std::vector<LinkQuality> links = {};
 };
 
 // "train 0.1234  valid 0.1234  test 0.1234", with - for what is not known.

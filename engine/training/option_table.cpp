@@ -99,6 +99,14 @@ OptionTable<OptimizerConfig> schedule_options() {
   };
 }
 
+std::string hits_problem(const std::string& text) {
+  if (!link_metrics(text).empty()) return "";
+  return fmt::format(
+      "'{}' is no list of numbers; allowed are different whole numbers from 1 to 1000000, at most "
+      "32, as 10,20,50",
+      text);
+}
+
 OptionTable<LossOptions> loss_options() {
   using Row = Option<LossOptions>;
   return {
@@ -133,14 +141,17 @@ OptionTable<LossOptions> loss_options() {
        .help = "Training edges that a rank scores at a time: fewer take less memory and send more "
                "rows (link-prediction)",
        .value = Row::number(ATOLL_FIELD(links.batch), 1, 1 << 30)},
+      {.name = "hits-at",
+       .group = "Optimizer",
+       .help = "The K for which Hits@K of validation and test edges are reported "
+               "(link-prediction)",
+       .value = Row::text(ATOLL_FIELD(links.hits_at), hits_problem)},
       recorded_if_set<LossOptions>(
           {.name = "best-by",
            .group = "Optimizer",
            .help = "Metric of validation that the best epoch is chosen by (link-prediction): mrr, "
-                   "hits@10, hits@20, hits@50, hits@100",
-           .value = Row::name_of(ATOLL_FIELD(links.best_by),
-                                 {LinkMetric::kMrr, LinkMetric::kHits10, LinkMetric::kHits20,
-                                  LinkMetric::kHits50, LinkMetric::kHits100})}),
+                   "or hits@K for a K of --hits-at",
+           .value = Row::text(ATOLL_FIELD(links.best_by))}),
   };
 }
 

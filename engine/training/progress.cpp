@@ -4,8 +4,8 @@
 
 namespace atl {
 
-Progress::Progress(int first_epoch, int epochs, const char* metric, bool enabled)
-    : first_epoch_(first_epoch), epochs_(epochs), metric_(metric), enabled_(enabled) {
+Progress::Progress(int first_epoch, int epochs, std::string metric, bool enabled)
+    : first_epoch_(first_epoch), epochs_(epochs), metric_(std::move(metric)), enabled_(enabled) {
   if (enabled) first_.emplace(fmt::format("epoch {}", first_epoch));
 }
 

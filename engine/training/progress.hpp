@@ -12,7 +12,7 @@ namespace atl {
 
 class Progress {
  public:
-  Progress(int first_epoch, int epochs, const char* metric, bool enabled);
+  Progress(int first_epoch, int epochs, std::string metric, bool enabled);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -23,7 +23,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   int first_epoch_;
   int epochs_;
-  const char* metric_;
+  std::string metric_;
   bool enabled_;
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_ = start_;

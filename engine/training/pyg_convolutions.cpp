@@ -55,8 +55,11 @@ PygConvolution sage_row(std::string_view convolution, std::string_view construct
           .definition = kSage,
           .constructor = constructor,
           .roots = {Root::kNone, Root::kLinear},
-          .tensors = {
-              {"weight", "lin_l.weight"}, {"root_weight", "lin_r.weight"}, {"bias", "lin_l.bias"}}};
+          .tensors = {{"weight", "lin_l.weight"},
+                      {"root_weight", "lin_r.weight"},
+                      {"bias", "lin_l.bias"},
+                      {"temperature", "aggr_module.t"},
+                      {"power", "aggr_module.p"}}};
 }
 
 constexpr std::string_view kMean =
@@ -177,6 +180,11 @@ const PygConvolution& pyg_convolution(const LayerDescription& layer, std::size_t
     for (const PygConvolution& other : rows) known.push_back(other.convolution);
     fail_option("layer {} ({}): PyTorch Geometric has no class for it; it has those for {}", index,
                 layer.convolution, fmt::join(known, ", "));
+  }
+  if (layer.attention_norm != AttentionNorm::kNone) {
+    fail_option(
+        "layer {} ({}): PyTorch Geometric has no class for it with attention-norm {}; it has none",
+        index, layer.convolution, to_string(layer.attention_norm));
   }
   const bool usual = layer.root == Root::kUsual || row->roots.empty();
   if (!usual && std::ranges::find(row->roots, layer.root) == row->roots.end()) {

@@ -207,7 +207,7 @@ Metrics Trainer::measure(int epoch, ConstMatrixView logits) {
   return compute_metrics(rank_, epoch, data_, logits, counts_);
 }
 
-const char* Trainer::metric_name() const {
+std::string Trainer::metric_name() const {
   if (links_ != nullptr) return shown_name(links_->main_metric());
   return atl::metric_name(data_.dataset().task);
 }

@@ -62,7 +62,7 @@ class Trainer {
   Metrics evaluate(int epoch);
   // Of `logits` of the last pass, queued or computed. Collective.
   Metrics measure(int epoch, ConstMatrixView logits);
-  const char* metric_name() const;
+  std::string metric_name() const;
   // Queues the forward pass of an evaluation and gives its logits, until anything else runs.
   // Collective.
   ConstMatrixView queue_evaluation(int epoch);

@@ -1,10 +1,12 @@
 // Pooling over in-edges: some columns at a time, whose maxima or sums stay in registers while the
-// neighbours' rows go by. Softmax goes through them twice, the second time in the caches.
+// neighbours' rows go by. Softmax and power means go through them twice, the second time in the
+// caches.
 #include <algorithm>
 #include <limits>
 
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/exponential.hpp"
+#include "kernels/cpu/logarithm.hpp"
 #include "kernels/cpu/row_prefetch.hpp"
 #include "kernels/cpu/vectors.hpp"
 
@@ -44,12 +46,29 @@ struct PoolColumns {
   }
 };
 
-// exp(t (x - y)), of softmax; of the maximum 1 where they are equal or not to be compared, else 0.
+// The numbers that scores are multiples of: x, or, of the power mean, log b.
+template <int kBytes>
+ATOLL_INLINE inline void pooled_number(const PoolSpec& spec,
+                                       const typename Vectors<kBytes>::Floats& x,
+                                       typename Vectors<kBytes>::Floats& number) {
+  using Floats = typename Vectors<kBytes>::Floats;
+  if (spec.kind != PoolKind::kPowerMean) {
+    number = x;
+    return;
+  }
+  // NaN stays.
+  const Floats raised = x < kLeastBase ? Floats{} + kLeastBase : x;
+  const Floats base = raised > kMostBase ? Floats{} + kMostBase : raised;
+  logarithm<kBytes>(base, number);
+}
+
+// exp(d) of softmax and power means; of the maximum 1 where x and y are equal or not to be
+// compared, else 0.
 template <int kBytes>
 ATOLL_INLINE inline void weigh(const PoolSpec& spec, const typename Vectors<kBytes>::Floats& d,
                                typename Vectors<kBytes>::Floats& weight) {
   using Floats = typename Vectors<kBytes>::Floats;
-  if (spec.kind == PoolKind::kSoftmax) return exponential<kBytes>(d, weight);
+  if (spec.kind != PoolKind::kMaximum) return exponential<kBytes>(d, weight);
   weight = d < 0.0F ? Floats{} : Floats{} + 1.0F;
 }
 
@@ -60,11 +79,10 @@ ATOLL_INLINE inline void pool_row(const PoolSpec& spec, const Neighbours& of, Co
     std::fill_n(to, x.cols, T{});
     return;
   }
-  const bool softmax = spec.kind == PoolKind::kSoftmax;
+  const float factor = spec.sharpness;  // below 0 the least numbers weigh most
+  const auto edges = static_cast<float>(of.end - of.begin);
   for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t c, auto part) ATOLL_INLINE {
     using Floats = typename Vectors<kUnit>::Floats;
-    // Below 0 temperatures weigh the least numbers most.
-    const float factor = softmax ? spec.temperature : 1.0F;
     PoolColumns<kUnit> row, most, sum, weights;
     for (Floats& value : most.values) value += -std::numeric_limits<float>::infinity();
     for (std::int64_t k = of.begin; k < of.end; ++k) {
@@ -72,26 +90,37 @@ ATOLL_INLINE inline void pool_row(const PoolSpec& spec, const Neighbours& of, Co
       row.load(x.row<T>(of.rows[k]) + c, part);
 #pragma GCC unroll 2
       for (int r = 0; r < 2; ++r) {
-        const Floats score = row.values[r] * factor;
+        Floats number;
+        pooled_number<kUnit>(spec, row.values[r], number);
+        const Floats score = number * factor;
         // Takes NaN, and keeps it.
         most.values[r] = score <= most.values[r]            ? most.values[r]
                          : most.values[r] == most.values[r] ? score
                                                             : most.values[r];
       }
     }
-    if (!softmax) return most.store(to + c, part);
+    if (spec.kind == PoolKind::kMaximum) return most.store(to + c, part);
     for (std::int64_t k = of.begin; k < of.end; ++k) {
       row.load(x.row<T>(of.rows[k]) + c, part);
 #pragma GCC unroll 2
       for (int r = 0; r < 2; ++r) {
-        Floats weight;
-        exponential<kUnit>(row.values[r] * factor - most.values[r], weight);
+        Floats number, weight;
+        pooled_number<kUnit>(spec, row.values[r], number);
+        exponential<kUnit>(number * factor - most.values[r], weight);
         weights.values[r] += weight;
         sum.values[r] += weight * row.values[r];
       }
     }
 #pragma GCC unroll 2
-    for (int r = 0; r < 2; ++r) sum.values[r] /= weights.values[r];
+    for (int r = 0; r < 2; ++r) {
+      if (spec.kind == PoolKind::kSoftmax) {
+        sum.values[r] /= weights.values[r];
+        continue;
+      }
+      Floats mean;
+      logarithm<kUnit>(weights.values[r] / edges, mean);
+      exponential<kUnit>((most.values[r] + mean) / factor, sum.values[r]);
+    }
     sum.store(to + c, part);
   });
 }
@@ -103,19 +132,22 @@ ATOLL_INLINE inline void divide_gradient(const PoolSpec& spec, const Neighbours&
     std::fill_n(to, x.cols, 0.0F);
     return;
   }
-  const float factor = spec.kind == PoolKind::kSoftmax ? spec.temperature : 1.0F;
+  const float factor = spec.sharpness;
   for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t c, auto part) ATOLL_INLINE {
     using Floats = typename Vectors<kUnit>::Floats;
     PoolColumns<kUnit> row, own, gradient, shares;
     own.load(y + c, part);
+#pragma GCC unroll 2
+    for (Floats& value : own.values) pooled_number<kUnit>(spec, value, value);
     gradient.load(dy + c, part);
     for (std::int64_t k = of.begin; k < of.end; ++k) {
       if (c == 0) of.fetch<T>(x, k);
       row.load(x.row<T>(of.rows[k]) + c, part);
 #pragma GCC unroll 2
       for (int r = 0; r < 2; ++r) {
-        Floats weight;
-        weigh<kUnit>(spec, (row.values[r] - own.values[r]) * factor, weight);
+        Floats number, weight;
+        pooled_number<kUnit>(spec, row.values[r], number);
+        weigh<kUnit>(spec, (number - own.values[r]) * factor, weight);
         shares.values[r] += weight;
       }
     }
@@ -129,11 +161,15 @@ template <int kBytes, typename T>
 ATOLL_INLINE inline void return_gradient(const PoolSpec& spec, const Neighbours& of, const T* x,
                                          ConstMatrixView y, ConstMatrixView g, T* to) {
   const bool softmax = spec.kind == PoolKind::kSoftmax;
-  const float factor = softmax ? spec.temperature : 1.0F;
+  const bool powers = spec.kind == PoolKind::kPowerMean;
+  const float factor = spec.sharpness;
   for_columns<kBytes>(0, y.cols, [&]<int kUnit>(std::int64_t c, auto part) ATOLL_INLINE {
     using Floats = typename Vectors<kUnit>::Floats;
-    PoolColumns<kUnit> own, row, gradient, sum;
+    PoolColumns<kUnit> own, row, gradient, sum, given;
     own.load(x + c, part);
+    given = own;
+#pragma GCC unroll 2
+    for (Floats& value : own.values) pooled_number<kUnit>(spec, value, value);
     for (std::int64_t k = of.begin; k < of.end; ++k) {
       if (c == 0) {
         of.fetch<T>(y, k);
@@ -143,15 +179,80 @@ ATOLL_INLINE inline void return_gradient(const PoolSpec& spec, const Neighbours&
       gradient.load(g.row<float>(of.rows[k]) + c, part);
 #pragma GCC unroll 2
       for (int r = 0; r < 2; ++r) {
-        const Floats d = (own.values[r] - row.values[r]) * factor;
-        Floats weight;
-        weigh<kUnit>(spec, d, weight);
+        Floats number, weight;
+        pooled_number<kUnit>(spec, row.values[r], number);
+        const Floats apart = own.values[r] - number;
+        const Floats d = apart * factor;
+        // (b / y)^(p - 1), of b^p / y^p.
+        weigh<kUnit>(spec, powers ? d - apart : d, weight);
         const Floats term = gradient.values[r] * weight;
         sum.values[r] += softmax ? term + term * d : term;
       }
     }
+    if (powers) {
+#pragma GCC unroll 2
+      for (int r = 0; r < 2; ++r) {
+        // NaN is between the bounds.
+        const Floats below = given.values[r] >= kMostBase ? Floats{} : sum.values[r];
+        sum.values[r] = given.values[r] <= kLeastBase ? Floats{} : below;
+      }
+    }
     sum.store(to + c, part);
   });
+}
+
+template <int kBytes, typename T>
+ATOLL_INLINE inline void slope_row(const PoolSpec& spec, const Neighbours& of, ConstMatrixView x,
+                                   const T* y, T* to) {
+  if (of.begin == of.end) {
+    std::fill_n(to, x.cols, T{});
+    return;
+  }
+  const bool powers = spec.kind == PoolKind::kPowerMean;
+  const float factor = spec.sharpness;
+  const auto edges = static_cast<float>(of.end - of.begin);
+  for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t c, auto part) ATOLL_INLINE {
+    using Floats = typename Vectors<kUnit>::Floats;
+    PoolColumns<kUnit> row, pooled, own, weights, first, second;
+    pooled.load(y + c, part);
+#pragma GCC unroll 2
+    for (int r = 0; r < 2; ++r) pooled_number<kUnit>(spec, pooled.values[r], own.values[r]);
+    for (std::int64_t k = of.begin; k < of.end; ++k) {
+      if (c == 0) of.fetch<T>(x, k);
+      row.load(x.row<T>(of.rows[k]) + c, part);
+#pragma GCC unroll 2
+      for (int r = 0; r < 2; ++r) {
+        Floats number, weight;
+        pooled_number<kUnit>(spec, row.values[r], number);
+        const Floats d = number - own.values[r];
+        exponential<kUnit>(d * factor, weight);
+        weights.values[r] += weight;
+        first.values[r] += weight * d;
+        second.values[r] += weight * d * d;
+      }
+    }
+#pragma GCC unroll 2
+    for (int r = 0; r < 2; ++r) {
+      const Floats mean = first.values[r] / weights.values[r];
+      if (powers) {
+        // y is rounded: log y is what it stands for, and this.
+        Floats rest;
+        logarithm<kUnit>(weights.values[r] / edges, rest);
+        second.values[r] = pooled.values[r] / factor * (mean - rest / factor);
+      } else {
+        second.values[r] = second.values[r] / weights.values[r] - mean * mean;
+      }
+    }
+    second.store(to + c, part);
+  });
+}
+
+// With the sharpness that counts as a number.
+PoolSpec known(PoolSpec spec) {
+  if (spec.trained != nullptr) spec.sharpness = *static_cast<const float*>(spec.trained);
+  spec.sharpness = sharpness_of(spec.kind, spec.sharpness);
+  spec.trained = nullptr;
+  return spec;
 }
 
 }  // namespace
@@ -177,7 +278,8 @@ void CpuBackend::for_pooled_rows(std::span<const std::int64_t> row_ptr,
 }
 
 void CpuBackend::do_pool(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                         const PoolSpec& spec, MatrixView y) {
+                         const PoolSpec& given, MatrixView y) {
+  const PoolSpec spec = known(given);
   for_pooled_rows(op.row_ptr, op.col_idx, rows, x,
                   [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i)
                       ATOLL_INLINE { pool_row<kBytes, T>(spec, of, x, y.row<T>(i)); });
@@ -185,7 +287,8 @@ void CpuBackend::do_pool(Queue&, const SparseOperator& op, RowRange rows, ConstM
 
 void CpuBackend::do_pool_backward_targets(Queue&, const SparseOperator& op, RowRange rows,
                                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
-                                          const PoolSpec& spec, MatrixView g) {
+                                          const PoolSpec& given, MatrixView g) {
+  const PoolSpec spec = known(given);
   for_pooled_rows(op.row_ptr, op.col_idx, rows, x,
                   [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i) ATOLL_INLINE {
                     divide_gradient<kBytes, T>(spec, of, x, y.row<T>(i), dy.row<T>(i),
@@ -195,11 +298,21 @@ void CpuBackend::do_pool_backward_targets(Queue&, const SparseOperator& op, RowR
 
 void CpuBackend::do_pool_backward_sources(Queue&, const SparseOperator&, const SourceEdges& edges,
                                           RowRange sources, ConstMatrixView x, ConstMatrixView y,
-                                          ConstMatrixView g, const PoolSpec& spec, MatrixView dx) {
+                                          ConstMatrixView g, const PoolSpec& given, MatrixView dx) {
+  const PoolSpec spec = known(given);
   for_pooled_rows(edges.row_ptr, edges.targets, sources, y,
                   [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t j) ATOLL_INLINE {
                     return_gradient<kBytes, T>(spec, of, x.row<T>(j), y, g,
                                                dx.row<T>(j - sources.begin));
+                  });
+}
+
+void CpuBackend::do_pool_slope(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+                               ConstMatrixView y, const PoolSpec& given, MatrixView slope) {
+  const PoolSpec spec = known(given);
+  for_pooled_rows(op.row_ptr, op.col_idx, rows, x,
+                  [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i) ATOLL_INLINE {
+                    slope_row<kBytes, T>(spec, of, x, y.row<T>(i), slope.row<T>(i));
                   });
 }
 

@@ -96,6 +96,12 @@ void CudaBackend::do_pool_backward_sources(Queue& queue, const SparseOperator& o
   cuda::pool_backward_sources(use(queue).launch(), op, edges, sources, x, y, g, spec, dx);
 }
 
+void CudaBackend::do_pool_slope(Queue& queue, const SparseOperator& op, RowRange rows,
+                                ConstMatrixView x, ConstMatrixView y, const PoolSpec& spec,
+                                MatrixView slope) {
+  cuda::pool_slope(use(queue).launch(), op, rows, x, y, spec, slope);
+}
+
 void CudaBackend::do_gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
                                  std::span<const float> scale, MatrixView y) {
   cuda::gather_rows(use(queue).launch(), x, rows, scale, y);

@@ -69,6 +69,8 @@ void pool_backward_targets(const Launch& where, const SparseOperator& op, RowRan
 void pool_backward_sources(const Launch& where, const SparseOperator& op, const SourceEdges& edges,
                            RowRange sources, ConstMatrixView x, ConstMatrixView y,
                            ConstMatrixView g, const PoolSpec& spec, MatrixView dx);
+void pool_slope(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+                ConstMatrixView y, const PoolSpec& spec, MatrixView slope);
 
 // wire.cu
 void quantize_rows(const Launch& where, ConstMatrixView x, const PackList& list,

@@ -20,11 +20,35 @@ void for_sources_of(const SparseOperator& op, std::int64_t i, const Use& use) {
   }
 }
 
+// t of softmax, or p.
+template <typename T>
+double sharpness(const PoolSpec& spec) {
+  const double given = spec.trained == nullptr
+                           ? static_cast<double>(spec.sharpness)
+                           : static_cast<double>(*static_cast<const Parameter<T>*>(spec.trained));
+  return sharpness_of(spec.kind, given);
+}
+
+double base_of(double x) {
+  return x < static_cast<double>(kLeastBase)  ? static_cast<double>(kLeastBase)
+         : x > static_cast<double>(kMostBase) ? static_cast<double>(kMostBase)
+                                              : x;
+}
+
+bool is_between_bounds(double x) {
+  return !(x <= static_cast<double>(kLeastBase)) && !(x >= static_cast<double>(kMostBase));
+}
+
+// What exp() is taken of, t x or p log b.
+double score_of(const PoolSpec& spec, double sharpness, double x) {
+  return sharpness * (spec.kind == PoolKind::kPowerMean ? std::log(base_of(x)) : x);
+}
+
 template <typename T>
 double pooled(const SparseOperator& op, ConstMatrixView x, const PoolSpec& spec, std::int64_t i,
               std::int64_t c) {
   if (op.row_ptr[i] == op.row_ptr[i + 1]) return 0;
-  const auto t = static_cast<double>(spec.temperature);
+  const double by = sharpness<T>(spec);
   double most = -std::numeric_limits<double>::infinity();
   double most_score = most;
   bool any_nan = false;
@@ -32,7 +56,7 @@ double pooled(const SparseOperator& op, ConstMatrixView x, const PoolSpec& spec,
     const double value = at<T>(x, j, c);
     any_nan = any_nan || std::isnan(value);
     most = std::max(most, value);
-    most_score = std::max(most_score, t * value);
+    most_score = std::max(most_score, score_of(spec, by, value));
   });
   if (any_nan) return std::numeric_limits<double>::quiet_NaN();
   if (spec.kind == PoolKind::kMaximum) return most;
@@ -40,11 +64,13 @@ double pooled(const SparseOperator& op, ConstMatrixView x, const PoolSpec& spec,
   double weights = 0;
   for_sources_of(op, i, [&](std::int64_t j) {
     const double value = at<T>(x, j, c);
-    const double weight = std::exp(t * value - most_score);
+    const double weight = std::exp(score_of(spec, by, value) - most_score);
     weights += weight;
     sum += weight * value;
   });
-  return sum / weights;
+  if (spec.kind == PoolKind::kSoftmax) return sum / weights;
+  const auto edges = static_cast<double>(op.row_ptr[i + 1] - op.row_ptr[i]);
+  return std::exp((most_score + std::log(weights / edges)) / by);
 }
 
 }  // namespace
@@ -62,14 +88,14 @@ void ReferenceBackend::do_pool_backward_targets(Queue&, const SparseOperator& op
                                                 ConstMatrixView x, ConstMatrixView y,
                                                 ConstMatrixView dy, const PoolSpec& spec,
                                                 MatrixView g) {
-  const auto t = static_cast<double>(spec.temperature);
   with_value_type(x.dtype, [&]<typename T>(T) {
+    const double by = sharpness<T>(spec);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       for (std::int64_t c = 0; c < x.cols; ++c) {
         double shares = 0;
         for_sources_of(op, i, [&](std::int64_t j) {
-          const double d = at<T>(x, j, c) - at<T>(y, i, c);
-          shares += spec.kind == PoolKind::kSoftmax ? std::exp(t * d) : d == 0 ? 1 : 0;
+          const double d = score_of(spec, by, at<T>(x, j, c)) - score_of(spec, by, at<T>(y, i, c));
+          shares += spec.kind != PoolKind::kMaximum ? std::exp(d) : d == 0 ? 1 : 0;
         });
         const bool none = op.row_ptr[i] == op.row_ptr[i + 1];
         set<Parameter<T>>(g, i, c, none ? 0 : at<T>(dy, i, c) / shares);
@@ -83,23 +109,59 @@ void ReferenceBackend::do_pool_backward_sources(Queue&, const SparseOperator& op
                                                 ConstMatrixView x, ConstMatrixView y,
                                                 ConstMatrixView g, const PoolSpec& spec,
                                                 MatrixView dx) {
-  const auto t = static_cast<double>(spec.temperature);
   with_value_type(x.dtype, [&]<typename T>(T) {
+    const double by = sharpness<T>(spec);
     for (std::int64_t j = sources.begin; j < sources.end; ++j) {
       for (std::int64_t c = 0; c < x.cols; ++c) {
+        const double own = at<T>(x, j, c);
         double sum = 0;
         for (std::int64_t k = edges.row_ptr[j]; k < edges.row_ptr[j + 1]; ++k) {
           const std::int64_t i = edges.targets[k];
           ATOLL_ASSERT(0 <= i && i < op.rows, "source {}: row {} of {}", j, i, op.rows);
-          const double d = at<T>(x, j, c) - at<T>(y, i, c);
+          const double pooled = at<T>(y, i, c);
+          const double d = score_of(spec, by, own) - score_of(spec, by, pooled);
           const double share = at<Parameter<T>>(g, i, c);
           if (spec.kind == PoolKind::kSoftmax) {
-            sum += share * std::exp(t * d) * (1 + t * d);
+            sum += share * std::exp(d) * (1 + d);
+          } else if (spec.kind == PoolKind::kPowerMean) {
+            if (is_between_bounds(own)) sum += share * std::exp(d - d / by);
           } else if (!(d < 0)) {  // of NaN, too
             sum += share;
           }
         }
         set<T>(dx, j - sources.begin, c, sum);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::do_pool_slope(Queue&, const SparseOperator& op, RowRange rows,
+                                     ConstMatrixView x, ConstMatrixView y, const PoolSpec& spec,
+                                     MatrixView slope) {
+  with_value_type(x.dtype, [&]<typename T>(T) {
+    const double by = sharpness<T>(spec);
+    const bool powers = spec.kind == PoolKind::kPowerMean;
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      for (std::int64_t c = 0; c < x.cols; ++c) {
+        const double pooled = at<T>(y, i, c);
+        const double from = powers ? std::log(base_of(pooled)) : pooled;
+        double weights = 0;
+        double first = 0;  // moments of x, or of log b, about that of y
+        double second = 0;
+        for_sources_of(op, i, [&](std::int64_t j) {
+          const double value = at<T>(x, j, c);
+          const double d = (powers ? std::log(base_of(value)) : value) - from;
+          const double weight = std::exp(by * d);
+          weights += weight;
+          first += weight * d;
+          second += weight * d * d;
+        });
+        const auto edges = static_cast<double>(op.row_ptr[i + 1] - op.row_ptr[i]);
+        const double mean = first / weights;
+        // y is rounded: log y is what it stands for, and this.
+        const double made = powers ? pooled / by * (mean - std::log(weights / edges) / by)
+                                   : second / weights - mean * mean;
+        set<T>(slope, i, c, edges == 0 ? 0 : made);
       }
     }
   });

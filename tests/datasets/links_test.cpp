@@ -106,6 +106,69 @@ TEST(Links, AreImportedAsTheyAre) {
   EXPECT_THAT(error.what(), HasSubstr("labels or links"));
 }
 
+// The same lists as text beside a list of edges, and what is wrong in such.
+class LinkTexts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file(source() / "edges.csv", "0,1\n1,2\n2,3\n");
+    write_file(source() / "links_train.csv", "u,v\n0,1\n2,1\n2,3\n");
+    write_file(source() / "links_valid.txt", "# one\n0 2\n\n");
+    write_file(source() / "links_test.tsv", "3\t0\n3\t1\n");
+    write_file(source() / "links_valid_negatives.csv", "1, 3, 0\n");
+    write_file(source() / "links_test_negatives.npy",
+               npy_bytes<std::int64_t>({0, 3, 1, 3}, {2, 2}));
+  }
+  fs::path source() const { return dir_.path() / "source"; }
+  ImportReport import_edges(const char* out) const {
+    ImportOptions options;
+    options.source = source();
+    options.out = dir_.path() / out;
+    return import_dataset("edges", options);
+  }
+  std::string refused(const char* file, const std::string& text) {
+    write_file(source() / file, text);
+    return thrown_error([&] { import_edges("no"); }).what();
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(LinkTexts, AreImported) {
+  EXPECT_THAT(import_edges("out").info.links, ElementsAre(3, 1, 2));
+  const Dataset dataset = Dataset::open(dir_.path() / "out");
+  dataset.validate();
+  const Links& links = dataset.links();
+  EXPECT_EQ(links.edges[0]->at(1, 0), 2);
+  EXPECT_EQ(links.edges[0]->at(1, 1), 1);
+  EXPECT_EQ(links.edges[2]->at(1, 0), 3);
+  EXPECT_EQ(links.negatives[0]->ids.columns(), 3);
+  EXPECT_EQ(links.negatives[0]->ids.at(0, 1), 3);
+  EXPECT_TRUE(links.negatives[1]->shared());
+  // A dataset has arrays only.
+  EXPECT_THAT(thrown_error([&] { Links::open(source()); }).what(),
+              HasSubstr("without links_train.npy"));
+}
+
+TEST_F(LinkTexts, AreRefusedByFileAndLine) {
+  EXPECT_THAT(refused("links_train.csv", "0,1\n2\n"),
+              HasSubstr("links_train.csv: line 2: 1 node ids"));
+  EXPECT_THAT(refused("links_train.csv", "0,1\n2,3,1\n"),
+              HasSubstr("line 2: more than 2 node ids"));
+  EXPECT_THAT(refused("links_train.csv", "0,1\n2,x\n"), HasSubstr("line 2, column 3"));
+  EXPECT_THAT(refused("links_train.csv", "0,1\n2,-3\n"), HasSubstr("-3"));
+  EXPECT_THAT(refused("links_train.csv", "0,1,2\n"), HasSubstr("3 columns; allowed are 2"));
+  EXPECT_THAT(refused("links_train.csv", "0,1\n2,9\n"), HasSubstr("row 1, column 1 is 9"));
+  EXPECT_THAT(refused("links_train.csv", "u,v\n"), HasSubstr("at least 1"));
+  write_file(source() / "links_train.csv", "0,1\n");
+  EXPECT_THAT(refused("links_valid_negatives.csv", "1,3,0\n1,3,0\n"), HasSubstr("shape (2, 3)"));
+  write_file(source() / "links_valid_negatives.csv", "1,3,0\n");
+  EXPECT_THAT(refused("links_valid.csv", "0,2\n"), HasSubstr("keep one of them"));
+  fs::remove(source() / "links_valid.csv");
+  fs::remove(source() / "links_train.csv");
+  EXPECT_THAT(thrown_error([&] { import_edges("no"); }).what(),
+              HasSubstr("without links_train.npy"));
+}
+
 using LinkEnds = std::pair<std::int64_t, std::int64_t>;
 
 std::set<LinkEnds> edges_of(const Dataset& dataset) {

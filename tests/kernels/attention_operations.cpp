@@ -165,19 +165,25 @@ Outputs run_pool(Harness& h, std::int64_t rows, std::int64_t cols, PoolSpec spec
   return {h.result(y), h.result(part)};
 }
 
+// The same y for every backend: softmax is not repeatable to the last bit.
+std::vector<float> pooled_by_oracle(const TestGraph& graph, const std::vector<float>& numbers,
+                                    DType dtype, std::int64_t cols, const PoolSpec& spec) {
+  Harness oracle("reference", 1, dtype);
+  const MatrixView pooled = oracle.output(graph.rows, cols);
+  oracle.backend().pool(oracle.queue(), upload(oracle, graph), {0, graph.rows},
+                        oracle.input(graph.cols, cols, numbers), spec, pooled);
+  const std::vector<double> found = oracle.download(pooled);
+  return {found.begin(), found.end()};
+}
+
 Outputs run_pool_backward(Harness& h, std::int64_t rows, std::int64_t cols, PoolSpec spec) {
   const TestGraph graph(rows, 300);
   const SparseOperator op = upload(h, graph);
   const SourceEdges edges = upload(h, HostSourceEdges(graph.row_ptr, graph.col_idx, graph.cols));
   const std::vector<float> numbers = pooled_numbers(graph.cols * cols);
   const ConstMatrixView x = h.input(graph.cols, cols, numbers);
-  // The same y on every backend, of which softmax is not repeatable to the last bit.
-  Harness oracle("reference", 1, x.dtype);
-  const MatrixView pooled = oracle.output(rows, cols);
-  oracle.backend().pool(oracle.queue(), upload(oracle, graph), {0, rows},
-                        oracle.input(graph.cols, cols, numbers), spec, pooled);
-  const std::vector<double> of_oracle = oracle.download(pooled);
-  const ConstMatrixView y = h.input(rows, cols, {of_oracle.begin(), of_oracle.end()});
+  const ConstMatrixView y =
+      h.input(rows, cols, pooled_by_oracle(graph, numbers, x.dtype, cols, spec));
   const ConstMatrixView dy = h.input(rows, cols, random_floats(rows * cols, 2));
   const MatrixView g = h.matrix<float>(rows, cols, Use::kInOut, random_floats(rows * cols, 3));
   for (const RowRange range : ranges_of(rows, false)) {
@@ -190,6 +196,26 @@ Outputs run_pool_backward(Harness& h, std::int64_t rows, std::int64_t cols, Pool
       h.backend().pool_backward_sources(h.queue(), op, edges, range, x, y, g, spec, dx);
       outputs.push_back(h.result(dx));
     }
+  }
+  return outputs;
+}
+
+Outputs run_pool_slope(Harness& h, std::int64_t rows, std::int64_t cols, PoolSpec spec) {
+  const TestGraph graph(rows, 300);
+  const SparseOperator op = upload(h, graph);
+  const std::vector<float> numbers = pooled_numbers(graph.cols * cols);
+  const ConstMatrixView x = h.input(graph.cols, cols, numbers);
+  const std::vector<float> pooled = pooled_by_oracle(graph, numbers, x.dtype, cols, spec);
+  const ConstMatrixView y = h.input(rows, cols, pooled);
+  // One that is trained, in memory, and the same as a number.
+  const PoolSpec trained{spec.kind, 77, h.input<float>(1, 1, {spec.sharpness}).data};
+  Outputs outputs;
+  for (const PoolSpec& each : {spec, trained}) {
+    const MatrixView slope = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 3));
+    for (const RowRange range : ranges_of(rows, each.trained != nullptr)) {
+      h.backend().pool_slope(h.queue(), op, range, x, y, each, slope);
+    }
+    outputs.push_back(h.result(slope));
   }
   return outputs;
 }
@@ -343,9 +369,19 @@ std::vector<Operation> attention_operations() {
   for (const auto& [name, spec] :
        {std::pair("_maximum", PoolSpec{}),
         std::pair("_softmax", PoolSpec{PoolKind::kSoftmax, 1.5F}),
-        std::pair("_softmax_of_least", PoolSpec{PoolKind::kSoftmax, -0.5F})}) {
-    add(std::string("pool") + name, run_pool, spec.kind == PoolKind::kSoftmax ? 5e-6 : 0, spec);
-    add(std::string("pool_backward") + name, run_pool_backward, 2e-5, spec);
+        std::pair("_softmax_of_least", PoolSpec{PoolKind::kSoftmax, -0.5F}),
+        std::pair("_power", PoolSpec{PoolKind::kPowerMean, 2.5F}),
+        std::pair("_power_below_zero", PoolSpec{PoolKind::kPowerMean, -0.5F})}) {
+    const bool powers = spec.kind == PoolKind::kPowerMean;
+    add(std::string("pool") + name, run_pool,
+        spec.kind == PoolKind::kMaximum ? 0
+        : powers                        ? 2e-5
+                                        : 5e-6,
+        spec);
+    add(std::string("pool_backward") + name, run_pool_backward, powers ? 1e-4 : 2e-5, spec);
+    if (spec.kind != PoolKind::kMaximum) {
+      add(std::string("pool_slope") + name, run_pool_slope, 1e-4, spec);
+    }
   }
   add("aggregate_edges", run_aggregate_edges, 2e-5, EdgeCase{});
   add("aggregate_edges_part", run_aggregate_edges, 2e-5, EdgeCase{.features = 9, .part = true});

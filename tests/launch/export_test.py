@@ -141,6 +141,10 @@ class ExportTest(OneFolderTest):
                      "--run-dir", "epsilon")
         self.assertIn("layer 0 (gcn): PyTorch Geometric has no class for it with root epsilon; it "
                       "has none", self.refuse("export", "epsilon", "--out", "new"))
+        self.succeed("train", "data", "--model", "gat", "--attention-norm", "symmetric", "--epochs",
+                     "1", "--run-dir", "symmetric")
+        self.assertIn("layer 0 (gat): PyTorch Geometric has no class for it with attention-norm "
+                      "symmetric; it has none", self.refuse("export", "symmetric", "--out", "new"))
 
 
 if __name__ == "__main__":

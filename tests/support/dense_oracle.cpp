@@ -202,7 +202,7 @@ double attention_score(const Model& model, const std::string& prefix, const std:
     const int j = h * columns + c;
     if (kind == "gat") {
       score += model.tensors.at(prefix + "attention_source")(h, c) * z(from, j) +
-               model.tensors.at(prefix + "attention_target")(h, c) * z(to, j);
+               model.tensors.at(prefix + "attention_target")(h, c) * t(to, j);
       if (!model.tensors.contains(prefix + "attention_edge")) continue;
       for (std::size_t k = 0; k < source.features.size(); ++k) {
         score += model.tensors.at(prefix + "attention_edge")(h, c) *
@@ -218,6 +218,32 @@ double attention_score(const Model& model, const std::string& prefix, const std:
   return kind == "gat" ? leaky(score) : score;
 }
 
+// How many edges leave and enter each node, at least one: with_self, one of them to itself.
+struct Degrees {
+  std::vector<int> out, in;
+};
+Degrees degrees_of(const Graph& graph, bool with_self) {
+  const auto nodes = static_cast<std::size_t>(graph.nodes);
+  Degrees degrees{std::vector<int>(nodes, with_self ? 1 : 0),
+                  std::vector<int>(nodes, with_self ? 1 : 0)};
+  for (const Edge& edge : graph.edges) {
+    if (with_self && edge.from == edge.to) continue;
+    ++degrees.out[static_cast<std::size_t>(edge.from)];
+    ++degrees.in[static_cast<std::size_t>(edge.to)];
+  }
+  for (auto* counts : {&degrees.out, &degrees.in}) {
+    for (int& count : *counts) count = std::max(count, 1);
+  }
+  return degrees;
+}
+Matrix scaled_rows(Matrix x, const std::vector<int>& degrees, double power) {
+  for (int i = 0; i < x.rows; ++i) {
+    for (int j = 0; j < x.cols; ++j)
+      x(i, j) *= std::pow(degrees[static_cast<std::size_t>(i)], power);
+  }
+  return x;
+}
+
 Matrix attention(const Model& model, const std::string& prefix, const Layer& layer,
                  const Graph& graph, const Matrix& x) {
   const auto tensor = [&](const char* name) { return model.tensors.at(prefix + name); };
@@ -227,6 +253,10 @@ Matrix attention(const Model& model, const std::string& prefix, const Layer& lay
   if (layer.convolution != "gat") t = x * tensor("target_weight");
   if (is_v2) z = z + tensor("source_bias"), t = t + tensor("target_bias");
   const int columns = z.cols / layer.heads;
+  // gat scores the target's own row as it is.
+  if (layer.convolution == "gat") t = z;
+  const Degrees degrees = degrees_of(graph, layer.root != "none");
+  if (layer.symmetric_attention) z = scaled_rows(z, degrees.out, -0.5);
   Matrix y(z.rows, z.cols);
   for (int to = 0; to < graph.nodes; ++to) {
     const std::vector<Attended> sources = attended(graph, to, layer.root != "none");
@@ -245,6 +275,7 @@ Matrix attention(const Model& model, const std::string& prefix, const Layer& lay
       }
     }
   }
+  if (layer.symmetric_attention) y = scaled_rows(y, degrees.in, 0.5);
   if (!layer.averages_heads) return y;
   Matrix mean(y.rows, columns);
   for (int i = 0; i < y.rows; ++i) {
@@ -253,8 +284,9 @@ Matrix attention(const Model& model, const std::string& prefix, const Layer& lay
   return mean;
 }
 
-// Hamilton et al. 2017, section 3.3, max; Li et al. 2020, section 3.3, softmax: column by column.
-Matrix pooled(const Layer& layer, const Graph& graph, const Matrix& x) {
+// Hamilton et al. 2017, section 3.3, max; Li et al. 2020, section 3.3, softmax with t and the power
+// mean of p, which sharpness is: column by column.
+Matrix pooled(const Layer& layer, double sharpness, const Graph& graph, const Matrix& x) {
   Matrix y(x.rows, x.cols);
   for (int to = 0; to < graph.nodes; ++to) {
     for (int c = 0; c < x.cols; ++c) {
@@ -268,10 +300,15 @@ Matrix pooled(const Layer& layer, const Graph& graph, const Matrix& x) {
         continue;
       }
       double total = 0;
-      for (const double value : values) total += std::exp(layer.temperature * value);
-      for (const double value : values) {
-        y(to, c) += std::exp(layer.temperature * value) / total * value;
+      if (layer.aggregator == "power") {
+        for (const double value : values) {
+          total += std::pow(std::clamp(value, 1e-7, 10.0), sharpness);
+        }
+        y(to, c) = std::pow(total / static_cast<double>(values.size()), 1 / sharpness);
+        continue;
       }
+      for (const double value : values) total += std::exp(sharpness * value);
+      for (const double value : values) y(to, c) += std::exp(sharpness * value) / total * value;
     }
   }
   return y;
@@ -350,9 +387,14 @@ Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, 
                             : kind == "gin" || kind == "gine" ? "identity"
                                                               : "none";
   const std::string root = layer.root == "usual" ? usual : layer.root;
-  const bool pools = layer.aggregator == "max" || layer.aggregator == "softmax";
+  const bool powers = layer.aggregator == "power";
+  const bool pools = layer.aggregator == "max" || layer.aggregator == "softmax" || powers;
+  const char* const trained = powers ? "power" : "temperature";
+  const double sharpness = model.tensors.contains(prefix + trained) ? tensor(trained)(0, 0)
+                           : powers                                 ? layer.power
+                                                                    : layer.temperature;
   const Matrix neighbours =
-      pools                              ? pooled(layer, graph, x)
+      pools                              ? pooled(layer, sharpness, graph, x)
       : kind == "gcn"                    ? symmetric(graph) * x
       : layer.aggregator == "sum"        ? adjacency(graph) * x
       : kind == "sage" || kind == "mean" ? mean(graph) * x

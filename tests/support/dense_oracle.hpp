@@ -50,11 +50,13 @@ struct Layer {
   bool skip_from_first = false;
   std::string root = "usual";
   std::string aggregator = "mean";  // of sage
-  double temperature = 1;
+  double temperature = 1;           // unless it is a tensor, as the next
+  double power = 1;
   double alpha = 0.1;
   double theta = 0.5;
   int heads = 1;  // of attention
   bool averages_heads = false;
+  bool symmetric_attention = false;
 };
 
 struct Model {

@@ -121,13 +121,22 @@ ModelConfig named_model(ModelConfig config) {
     config.heads = 2;
     config.hidden = 6;
     config.edge_scores = true;
+  } else if (name.starts_with("symmetric_")) {
+    config.kind = name.substr(std::string("symmetric_").size());
+    config.heads = 2;
+    config.hidden = 6;
+    config.attention_norm = AttentionNorm::kSymmetric;
   } else if (name == "typed") {
     config.kind = "sage";
     config.input_layer = InputLayerChoice::kTyped;
-  } else if (name == "max" || name == "softmax") {
+  } else if (name == "max" || name.ends_with("softmax") || name.ends_with("power")) {
     config.kind = "sage";
-    config.aggregator = name == "max" ? Aggregator::kMax : Aggregator::kSoftmax;
+    config.aggregator = name == "max"               ? Aggregator::kMax
+                        : name.ends_with("softmax") ? Aggregator::kSoftmax
+                                                    : Aggregator::kPower;
     config.temperature = 1.5;
+    config.aggregator_power = 1.5;
+    config.learns_aggregator = name.starts_with("learned_");
   }
   return config;
 }
@@ -292,11 +301,15 @@ std::vector<ModelCase> setups() {
   for (const bool directed : {true, false}) {
     all.push_back({.kind = "edge_scores", .directed = directed, .layers = 2});
   }
+  for (const char* kind : {"symmetric_gat", "symmetric_gatv2", "symmetric_dot"}) {
+    all.push_back({.kind = kind, .norm = Norm::kLayer, .dropout = 0.3, .directed = true});
+    all.push_back({.kind = kind, .directed = false, .layers = 2});
+  }
   for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
     all.push_back({.kind = "typed", .norm = norm, .layers = 2});
     all.push_back({.kind = "typed", .norm = norm, .input_dropout = 0.5, .directed = false});
   }
-  for (const char* aggregator : {"max", "softmax"}) {
+  for (const char* aggregator : {"max", "softmax", "power", "learned_softmax", "learned_power"}) {
     all.push_back({.kind = aggregator, .norm = Norm::kLayer, .input_dropout = 0.5});
     all.push_back({.kind = aggregator, .norm = Norm::kBatch, .directed = true, .layers = 4});
     all.push_back({.kind = aggregator, .sigmoid = true});

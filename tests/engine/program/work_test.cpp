@@ -66,6 +66,12 @@ const char* backend_name(const Operation& op) {
       return "aggregate_edges";
     case OpKind::kEdgesTerms:
       return "aggregate_edges_backward_terms";
+    case OpKind::kPool:
+      return "pool";
+    case OpKind::kPoolTargets:
+      return "pool_backward_targets";
+    case OpKind::kPoolSlope:
+      return "pool_slope";
     case OpKind::kAttend:
       return "attend";
     case OpKind::kAttendTargets:
@@ -207,6 +213,22 @@ TEST(Work, OfALayerPerTypeIsWhatABackendCounts) {
     config.outputs = 4;
     config.dtype = dtype;
     for (const int parts : {1, 3}) compare_epoch(config, parts, false);
+  }
+}
+
+TEST(Work, OfPoolingIsWhatABackendCounts) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const Aggregator aggregator : {Aggregator::kMax, Aggregator::kPower}) {
+      ModelConfig config;
+      config.kind = "sage";
+      config.aggregator = aggregator;
+      config.learns_aggregator = aggregator == Aggregator::kPower;
+      config.hidden = 10;
+      config.features = 6;
+      config.outputs = 4;
+      config.dtype = dtype;
+      for (const int parts : {1, 3}) compare_epoch(config, parts, false);
+    }
   }
 }
 

@@ -22,21 +22,21 @@ using ::testing::HasSubstr;
 
 TEST(LinkRanking, HalvesTies) {
   const auto scores_of = [](float edge, std::vector<float> negatives) {
-    LinkScores scores;
+    LinkScores scores{link_metrics("10,20")};
     scores.add(edge, negatives);
     return scores;
   };
   // One is higher and two are equal: rank 3.
-  EXPECT_DOUBLE_EQ(scores_of(2, {3, 2, 1, 2}).mean(LinkMetric::kMrr), 1.0 / 3);
-  EXPECT_DOUBLE_EQ(scores_of(2, {}).mean(LinkMetric::kMrr), 1);
+  EXPECT_DOUBLE_EQ(scores_of(2, {3, 2, 1, 2}).mean(LinkMetric{}), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(scores_of(2, {}).mean(LinkMetric{}), 1);
   // All of 18 are equal: rank 10; of 19: 10.5.
-  EXPECT_EQ(scores_of(1, std::vector<float>(18, 1)).mean(LinkMetric::kHits10), 1);
-  EXPECT_EQ(scores_of(1, std::vector<float>(19, 1)).mean(LinkMetric::kHits10), 0);
-  EXPECT_EQ(scores_of(1, std::vector<float>(19, 1)).mean(LinkMetric::kHits20), 1);
+  EXPECT_EQ(scores_of(1, std::vector<float>(18, 1)).mean(LinkMetric{10}), 1);
+  EXPECT_EQ(scores_of(1, std::vector<float>(19, 1)).mean(LinkMetric{10}), 0);
+  EXPECT_EQ(scores_of(1, std::vector<float>(19, 1)).mean(LinkMetric{20}), 1);
   const float nan = std::nanf("");
-  EXPECT_DOUBLE_EQ(scores_of(nan, {1, 2, 3}).mean(LinkMetric::kMrr), 1.0 / 4);
-  EXPECT_DOUBLE_EQ(scores_of(5, {nan, 2, 3}).mean(LinkMetric::kMrr), 1.0 / 2);
-  EXPECT_TRUE(std::isnan(LinkScores().mean(LinkMetric::kMrr)));
+  EXPECT_DOUBLE_EQ(scores_of(nan, {1, 2, 3}).mean(LinkMetric{}), 1.0 / 4);
+  EXPECT_DOUBLE_EQ(scores_of(5, {nan, 2, 3}).mean(LinkMetric{}), 1.0 / 2);
+  EXPECT_TRUE(std::isnan(LinkScores{{LinkMetric{}}}.mean(LinkMetric{})));
 }
 
 // OGB: above the K-th highest negative, or there are fewer than K.
@@ -44,15 +44,32 @@ TEST(LinkRanking, HitsAmongSharedNegatives) {
   std::vector<float> ascending(5, 0);
   ascending.insert(ascending.end(), 10, 1);  // the 10th highest is 1, the 11th 0
   const auto scores_of = [&](float edge) {
-    LinkScores scores;
+    LinkScores scores{link_metrics("10,20")};
     scores.add_to_shared(edge, ascending);
     return scores;
   };
-  EXPECT_EQ(scores_of(2).mean(LinkMetric::kHits10), 1);
-  EXPECT_EQ(scores_of(1).mean(LinkMetric::kHits10), 0);
-  EXPECT_EQ(scores_of(1).mean(LinkMetric::kHits20), 1);  // there are 15
-  EXPECT_DOUBLE_EQ(scores_of(1).mean(LinkMetric::kMrr), 1.0 / 6);
-  EXPECT_DOUBLE_EQ(scores_of(0.5).mean(LinkMetric::kMrr), 1.0 / 11);
+  EXPECT_EQ(scores_of(2).mean(LinkMetric{10}), 1);
+  EXPECT_EQ(scores_of(1).mean(LinkMetric{10}), 0);
+  EXPECT_EQ(scores_of(1).mean(LinkMetric{20}), 1);  // there are 15
+  EXPECT_DOUBLE_EQ(scores_of(1).mean(LinkMetric{}), 1.0 / 6);
+  EXPECT_DOUBLE_EQ(scores_of(0.5).mean(LinkMetric{}), 1.0 / 11);
+}
+
+TEST(LinkRanking, HitsAreOfTheNumbersThatAListHas) {
+  std::vector<std::string> names;
+  for (const LinkMetric metric : link_metrics("50,3")) names.push_back(shown_name(metric));
+  EXPECT_THAT(names, ElementsAre("MRR", "Hits@50", "Hits@3"));
+  for (const char* text : {"", "3,", "0", "3,3", "-1", "1.5", " 3", "1000001", "mrr"}) {
+    EXPECT_TRUE(link_metrics(text).empty()) << text;
+  }
+  std::string many = "1";
+  for (int k = 2; k <= 32; ++k) many += fmt::format(",{}", k);
+  EXPECT_EQ(link_metrics(many).size(), 33);
+  EXPECT_TRUE(link_metrics(many + ",33").empty());
+  EXPECT_EQ(link_metric_named("hits@7"), LinkMetric{7});
+  for (const char* text : {"hits@", "hits@0", "hits@7x", "MRR", "7"}) {
+    EXPECT_FALSE(link_metric_named(text)) << text;
+  }
 }
 
 fs::path make_links(const TempDir& dir, bool directed, std::int64_t negatives = 9) {
@@ -221,7 +238,7 @@ LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions&
     const Program program = model_program(model, Pass::kEvaluation);
     ParameterStore store(DType::kF32);
     for (const DeclaredParameter& p : program.parameters) {
-      store.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked);
+      store.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked, p.start);
     }
     store.allocate(rank.backend, rank.queue, 1);
     const int first = static_cast<int>(program.parameters.size()) - 2 * model.decoder_layers;
@@ -349,9 +366,9 @@ void expect_any_ranks_alike(const TrainOptions& options) {
   EXPECT_LT(one.losses.back(), 0.9 * one.losses.front());
   EXPECT_TRUE(std::isnan(one.metrics.train));
   EXPECT_GT(one.metrics.valid, 0.3);
-  ASSERT_EQ(one.metrics.links.size(), kLinkMetrics);
-  EXPECT_EQ(one.metrics.links[0][1], one.metrics.valid);
-  EXPECT_EQ(one.metrics.links[1][1], 1);  // there are nine negatives
+  ASSERT_EQ(one.metrics.links.size(), 5);
+  EXPECT_EQ(one.metrics.links[0].splits[1], one.metrics.valid);
+  EXPECT_EQ(one.metrics.links[1].splits[1], 1);  // there are nine negatives
   for (const int ranks : {2, 3, 4}) {
     const RunResult some = run_epochs(dataset, ranks, options, 1, 20);
     for (std::size_t e = 0; e < one.losses.size(); ++e) {
@@ -435,8 +452,8 @@ void expect_ranking(const fs::path& folder, const TempDir& dir, int ranks) {
       mrr += 1.0 / (1 + higher) / static_cast<double>(edges.rows());
       hits += (higher < 20 ? 1.0 : 0.0) / static_cast<double>(edges.rows());
     }
-    EXPECT_NEAR(found.links[0][s + 1], mrr, 0.01);
-    EXPECT_NEAR(found.links[2][s + 1], hits, 0.01);
+    EXPECT_NEAR(found.links[0].splits[s + 1], mrr, 0.01);
+    EXPECT_NEAR(found.links[2].splits[s + 1], hits, 0.01);
   }
 }
 
@@ -461,7 +478,8 @@ void expect_resume(const TrainOptions& with) {
   const fs::path dataset = make_links(dir, false);
   const auto run = [&](const std::string& name, int epochs, bool resume) {
     TrainOptions options = with;
-    options.loss.links.best_by = LinkMetric::kHits10;
+    options.loss.links.hits_at = "3,10";
+    options.loss.links.best_by = "hits@10";
     options.optimizer.epochs = epochs;
     options.checkpoint_every = 2;
     options.start = resume ? RunStart::kResume : RunStart::kFresh;
@@ -483,6 +501,8 @@ void expect_resume(const TrainOptions& with) {
   EXPECT_EQ(summary.at("metric"), "Hits@10");
   EXPECT_EQ(summary.at("valid"), summary.at("hits@10").at("valid"));
   EXPECT_TRUE(summary.at("mrr").at("test").is_number());
+  EXPECT_LE(summary.at("hits@3").at("test"), summary.at("hits@10").at("test"));
+  EXPECT_FALSE(summary.contains("hits@20"));
 }
 
 TEST(LinkPrediction, ResumesToTheByte) {
