@@ -359,7 +359,10 @@ Program model_program(const ModelConfig& config, Pass pass) {
         "and only a layer after it needs them; this takes --layers 2 or more, --input-dropout 0, "
         "--cache-aggregate on, no input layer and an order that aggregates first there");
   }
-  if (pass == Pass::kTraining) drop_values(program, config.dropping);
+  if (pass == Pass::kTraining) {
+    drop_values(program, config.dropping);
+    offload_values(program, config.offloading);
+  }
   return program;
 }
 

@@ -8,6 +8,7 @@
 #include "engine/models/description.hpp"
 #include "engine/program/builder.hpp"
 #include "engine/program/drop_values.hpp"
+#include "engine/program/offload.hpp"
 
 namespace atl {
 
@@ -52,6 +53,7 @@ struct ModelConfig : LayerOptions {
   DType dtype = DType::kF32;             // storage of activations and messages: f32 or bf16
   std::string memory;                    // what a rank may take, see parse_bytes(); empty: all
   Dropping dropping;                     // of values in training
+  Offloading offloading;                 // of those that are not dropped
 
   // The model for a dataset, on so many ranks.
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
