@@ -191,7 +191,7 @@ std::int64_t Network::activation_bytes() const {
 void Network::allocate() {
   block_->allocate(rank_.backend);
   if (host_bytes() > 0) {
-    copies_ = rank_.backend.make_queue();
+    copies_ = rank_.backend.make_copy_queue();
     host_values_ = allocate_staging(rank_.backend, host_bytes());
   }
   if (options_.poisons_dead_values && !rank_.backend.host_accessible()) {
