@@ -289,6 +289,8 @@ ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits
   result.edge_features = edge_columns;
   result.node_types = types_of_nodes;
   if (recompute_all) result.recomputation = Recomputation::of_all_pairs(ranks);
+  // With a limit only as much as it asks for: see savings_within().
+  if (offload == OffloadChoice::kOn && memory.empty()) result.offloading = kOffloadAll;
   return result;
 }
 

@@ -1,8 +1,12 @@
 // Values that wait for backward in host memory while a device computes: the same bits as without,
 // on one rank and several, queued and replayed, and nothing reads a place after its value has left
 // it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
+#include "engine/training/host_share.hpp"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/support/require_device.hpp"
 
@@ -13,11 +17,12 @@ class DeviceOffload : public ::testing::Test {
  protected:
   void SetUp() override { require_backend("cuda"); }
 
-  std::filesystem::path make_small(bool directed) const {
+  std::filesystem::path make_small(bool directed, double degree = 10) const {
     spdlog::set_level(spdlog::level::warn);
     GenerateOptions options;
-    options.out = dir_.path() / (directed ? "directed" : "undirected");
+    options.out = dir_.path() / fmt::format("{}{}", directed ? "directed" : "undirected", degree);
     options.nodes = 150;
+    options.degree = degree;
     options.classes = 4;
     options.features = 12;
     options.directed = directed;
@@ -174,6 +179,65 @@ TEST_F(DeviceOffload, ReadsNothingFromPlacesThatValuesHaveLeft) {
       });
     }
   }
+}
+
+// Where a layer computes long, copies hide behind it; where it is short, it is computed again.
+TEST_F(DeviceOffload, IsChosenWhereItTakesLessTime) {
+  for (const double degree : {2.0, 100.0}) {
+    const std::filesystem::path dataset = make_small(false, degree);
+    for (const int ranks : {1, 3}) {
+      run_local_ranks(ranks, 30, [&](Transport& transport) {
+        TrainOptions options = deep_options("gcnii", DType::kF32);
+        options.model.layers = 24;
+        std::int64_t least = 0;
+        std::int64_t whole = 0;
+        {
+          RankJob job(transport, dataset, PartitionOptions{}, options);
+          whole = job.trainer().bytes_needed() + job.data().bytes();
+          ModelConfig config = job.trainer().model();
+          config.offloading = kOffloadAll;
+          const Network& network = job.trainer().network();
+          least = whole - network.value_bytes() +
+                  network.value_bytes(model_program(config, Pass::kTraining));
+        }
+        std::array<std::int64_t, 2> most{least, whole};
+        for (std::int64_t& bytes : most) {
+          std::vector<std::int64_t> all(static_cast<std::size_t>(ranks), 0);
+          all[static_cast<std::size_t>(transport.rank())] = bytes;
+          transport.all_reduce(std::span(all), {"test"});
+          bytes = *std::ranges::max_element(all);
+        }
+        // Either way saves ten times as much as this asks for.
+        options.model.memory = fmt::format("{}B", most[1] - (most[1] - most[0]) / 10);
+        RankJob job(transport, dataset, PartitionOptions{}, options);
+        const ModelConfig& model = job.trainer().model();
+        EXPECT_EQ(model.offloading.any(), degree == 100.0) << degree << ", " << ranks;
+        EXPECT_EQ(model.dropping.any(), degree != 100.0) << degree << ", " << ranks;
+        EXPECT_LT(model.offloading.layers, 12);
+        EXPECT_LE(job.trainer().bytes_needed() + job.data().bytes(), most[1]);
+        options.model.offload = OffloadChoice::kOff;
+        RankJob without(transport, dataset, PartitionOptions{}, options);
+        EXPECT_FALSE(without.trainer().model().offloading.any());
+      });
+    }
+  }
+}
+
+// What is pinned is held against the memory of the host, of all its ranks together.
+TEST_F(DeviceOffload, NeedsMemoryOfTheHost) {
+  run_local_ranks(3, 30, [&](Transport& transport) {
+    EXPECT_TRUE(has_pinned_memory(transport, 1 << 20));
+    require_pinned_memory(transport, 1 << 20);
+    const std::int64_t far_too_much = std::int64_t{1} << 60;
+    const std::int64_t need = transport.rank() == 1 ? far_too_much : 0;
+    EXPECT_FALSE(has_pinned_memory(transport, need));
+    try {
+      require_pinned_memory(transport, need);
+      ADD_FAILURE() << "not thrown";
+    } catch (const TooLittleMemory& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("of pinned memory for values that wait"));
+    }
+  });
 }
 
 }  // namespace
