@@ -77,6 +77,8 @@ class Backend {
 
   // Work on a queue of high priority is preferred where both could run.
   virtual std::unique_ptr<Queue> make_queue(QueuePriority priority = QueuePriority::kNormal) = 0;
+  // For nothing but copy(): unlike others it takes no memory of the device.
+  virtual std::unique_ptr<Queue> make_copy_queue() = 0;
   // Work queued on `queue` after this call runs after everything queued on `before` so far.
   virtual void wait_for(Queue& queue, Queue& before) = 0;
   // Blocks the host until the queue is empty; throws Error{kDevice} for deferred errors.

@@ -21,6 +21,7 @@ class HostBackend : public Backend {
   void copy(Queue& queue, void* to, const void* from, std::int64_t bytes, CopyKind kind) override;
 
   std::unique_ptr<Queue> make_queue(QueuePriority priority = QueuePriority::kNormal) final;
+  std::unique_ptr<Queue> make_copy_queue() final { return make_queue(); }
   void wait_for(Queue&, Queue&) final {}
   void synchronize(Queue&) final {}
   bool is_idle(Queue&) final { return true; }

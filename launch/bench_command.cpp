@@ -77,6 +77,7 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
        {"peak_rss_mb", static_cast<double>(peak) / 1e6},
        {"allocations", samples.allocations},
        {"device_memory_mb", static_cast<double>(job.device_bytes()) / 1e6},
+       {"pinned_values_mb", static_cast<double>(job.trainer().network().host_bytes()) / 1e6},
        {"memory_needed_mb", static_cast<double>(job.trainer().bytes_needed()) / 1e6},
        {"memory_held_mb", static_cast<double>(job.trainer().bytes_held()) / 1e6}});
   std::int64_t floats = 0;
@@ -126,6 +127,9 @@ void print_report(const Json& report) {
       report.at("allocations").get<std::int64_t>(), report.at("peak_rss_mb").get<double>(),
       report.at("peak_rss_mb").get<double>() / report.at("memory_held_mb").get<double>(),
       report.at("memory_held_mb").get<double>());
+  if (const double pinned = report.at("pinned_values_mb").get<double>(); pinned > 0) {
+    fmt::print("  rank 0: values of {:.0f} MB wait for backward in pinned host memory\n", pinned);
+  }
 }
 
 void deliver(const Json& report, const BenchArguments& arguments) {

@@ -84,6 +84,18 @@ struct PlanInput {
   Plan plan;
 };
 
+// As training would: see RankJob.
+void require_offload(const ModelConfig& model, const Topology& topology) {
+  if (model.offload != OffloadChoice::kOn) return;
+  for (std::size_t rank = 0; rank < topology.devices.size(); ++rank) {
+    if (topology.devices[rank].kind == "cuda") continue;
+    fail_option(
+        "--offload on: rank {} of the topology has kind {}; only a GPU has another memory "
+        "than its host; use auto",
+        rank, topology.devices[rank].kind);
+  }
+}
+
 PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& options,
                         const Topology& topology) {
   const PartitionOptions partition = arguments.flags.resolve_partition();
@@ -93,6 +105,7 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   PlanInput input;
   input.model = options.model.sized(info.features, outputs_of(info), topology.ranks(),
                                     info.relations, info.edge_features, info.node_types);
+  require_offload(input.model, topology);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
@@ -113,6 +126,7 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
   PlanInput input;
   input.model = options.model.sized(first.features, first.classes, topology.ranks(),
                                     first.relations, first.edge_features, first.node_types);
+  require_offload(input.model, topology);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   input.plan.dataset = first.name;
   for (const NamedShape& shape : shapes) {

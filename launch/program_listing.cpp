@@ -120,6 +120,10 @@ std::string ProgramListing::to_text() const {
       "\nvalues: {:.2f} MB in one block, {:.2f} MB of it kept for all epochs; {:.2f} MB if no two "
       "shared a place\n",
       mb(layout_.elements), mb(layout_.kept_elements), mb(apart_elements_));
+  if (layout_.host_elements > 0) {
+    text += fmt::format("host memory: {:.2f} MB, where stored values wait for backward\n",
+                        mb(layout_.host_elements));
+  }
   text += fmt::format("parameters: {}, {:.2f} MB with gradients and the optimizer's moments\n",
                       parameters_.values(), static_cast<double>(parameters_.bytes(dtype_)) / 1e6);
   text += fmt::format("messages: {} columns per halo row in every pass, {} bytes\n",
@@ -181,6 +185,7 @@ Json ProgramListing::to_json() const {
           {"block_bytes", bytes(layout_.elements)},
           {"kept_bytes", bytes(layout_.kept_elements)},
           {"unshared_bytes", bytes(apart_elements_)},
+          {"host_bytes", bytes(layout_.host_elements)},
           {"parameters", parameters_.values()},
           {"parameter_bytes", parameters_.bytes(dtype_)},
           {"floats_per_halo_row", columns_per_halo_row()},

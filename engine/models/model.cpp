@@ -289,6 +289,8 @@ ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits
   result.edge_features = edge_columns;
   result.node_types = types_of_nodes;
   if (recompute_all) result.recomputation = Recomputation::of_all_pairs(ranks);
+  // With a limit only as much as it asks for: see savings_within().
+  if (offload == OffloadChoice::kOn && memory.empty()) result.offloading = kOffloadAll;
   return result;
 }
 
@@ -359,7 +361,10 @@ Program model_program(const ModelConfig& config, Pass pass) {
         "and only a layer after it needs them; this takes --layers 2 or more, --input-dropout 0, "
         "--cache-aggregate on, no input layer and an order that aggregates first there");
   }
-  if (pass == Pass::kTraining) drop_values(program, config.dropping);
+  if (pass == Pass::kTraining) {
+    drop_values(program, config.dropping);
+    offload_values(program, config.offloading);
+  }
   return program;
 }
 

@@ -8,6 +8,7 @@
 #include "engine/models/description.hpp"
 #include "engine/program/builder.hpp"
 #include "engine/program/drop_values.hpp"
+#include "engine/program/offload.hpp"
 
 namespace atl {
 
@@ -16,6 +17,10 @@ enum class InputLayerChoice { kAuto, kNone, kLinear, kActivated, kTyped };
 enum class HeadChoice { kAuto, kNone, kLinear };
 const char* to_string(InputLayerChoice choice);  // "auto", "none", "linear", "activated" or "typed"
 const char* to_string(HeadChoice choice);        // "auto", "none" or "linear"
+
+// Whether values wait for backward in the memory of a device's host. auto: where --memory asks for
+// less and it costs less time than computing them again.
+enum class OffloadChoice { kAuto, kOn, kOff };
 
 // What scores a pair of nodes whose embeddings a model gives: their inner product, or an MLP of
 // their product element by element.
@@ -51,7 +56,9 @@ struct ModelConfig : LayerOptions {
   Recomputation recomputation;           // of halo rows of the first layer's output
   DType dtype = DType::kF32;             // storage of activations and messages: f32 or bf16
   std::string memory;                    // what a rank may take, see parse_bytes(); empty: all
-  Dropping dropping;                     // of values in training
+  OffloadChoice offload = OffloadChoice::kAuto;
+  Dropping dropping;      // of values in training
+  Offloading offloading;  // of those that are not dropped
 
   // The model for a dataset, on so many ranks.
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks,

@@ -240,8 +240,18 @@ const OptionTable<ModelConfig>& computation_options() {
       {.name = "memory",
        .group = "Machine",
        .help = "Most memory of each rank for graph, features and training, as 8GiB or 500MB: "
-               "values are dropped and computed again if they must be; the numbers stay",
+               "values are dropped and computed again, or on GPUs kept by the host, if they must "
+               "be; the numbers stay",
        .value = ModelRow::text(ATOLL_FIELD(memory), memory_problem)},
+      {.name = "offload",
+       .group = "Machine",
+       .help = "On GPUs, values wait for backward in pinned memory of the host: auto (where "
+               "--memory asks for less and that takes less time than computing them again), on "
+               "(as many as --memory asks for, without it all) or off",
+       .value =
+           ModelRow::word<OffloadChoice>(ATOLL_FIELD(offload), {{"auto", OffloadChoice::kAuto},
+                                                                {"on", OffloadChoice::kOn},
+                                                                {"off", OffloadChoice::kOff}})},
       {.name = "recompute",
        .group = "Machine",
        .help = "Compute the first layer's output for other ranks' nodes instead of receiving it: "

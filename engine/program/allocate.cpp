@@ -15,6 +15,9 @@ namespace {
 constexpr int kForever = std::numeric_limits<int>::max();
 // Places start at multiples of 64 bytes, also of bf16.
 constexpr std::int64_t kAlignment = 32;
+std::int64_t to_alignment(std::int64_t elements) {
+  return (elements + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // Values that lie in the same place.
 struct Slot {
@@ -46,6 +49,7 @@ class Allocator {
     for (Value v = 0; v < program_.size(); ++v) {
       const Operation& op = program_.at(v);
       if (op.added_to != kNoValue) join(v, op.added_to);
+      if (op.kind == OpKind::kFinishFetch) join(v, op.inputs[0]);
       if (shares_ && lies_in_input(v)) join(v, op.inputs[0]);
     }
     align_computed_rows();
@@ -54,6 +58,7 @@ class Allocator {
     for (Value v = 0; v < program_.size(); ++v) {
       if (has_place(v)) place(v).offset = slot(v).offset;
     }
+    place_stores();
     return std::move(layout_);
   }
 
@@ -72,19 +77,33 @@ class Allocator {
       p.computed = rows_.computed;
       return;
     }
+    if (op.with_halo) p.halo = rows_.forward_halo;
     for (const Value reader : readers_[index(v)]) {
       const Operation& by = program_.at(reader);
       if (by.needs_messages() && by.inputs[0] == v) {
         p.halo = std::max(p.halo, rows_.received_for(by));
       }
       // Scores of halo rows are computed from what arrives.
-      if (by.kind == OpKind::kAttend && by.source_scores() == v) p.halo = rows_.forward_halo;
+      if (by.kind == OpKind::kAttend && by.source_scores() == v) {
+        p.halo = std::max(p.halo, rows_.forward_halo);
+      }
       if (by.for_placed) p.halo = std::max(p.halo, rows_.forward_halo);
     }
     // Without halo rows the features are as good as their copy.
     if (op.kind == OpKind::kCopy && p.halo == 0) return;
     p.inner = rows_.own(op.rows_of());
     if (op.for_computed) p.computed = rows_.computed;
+  }
+
+  void place_stores() {
+    layout_.host_offsets.assign(program_.operations.size(), -1);
+    for (Value v = 0; v < program_.size(); ++v) {
+      const Operation& op = program_.at(v);
+      if (op.kind != OpKind::kStore) continue;
+      layout_.host_offsets[index(v)] = layout_.host_elements;
+      layout_.host_elements +=
+          to_alignment(rows_.copied_by(op) * program_.row_elements(program_.at(op.inputs[0])));
+    }
   }
 
   Value root_of(Value v) const {
@@ -132,8 +151,7 @@ class Allocator {
       const Place& p = place(v);
       Slot& slot = this->slot(v);
       const std::int64_t elements = p.elements(program_, v);
-      slot.elements =
-          std::max(slot.elements, (elements + kAlignment - 1) / kAlignment * kAlignment);
+      slot.elements = std::max(slot.elements, to_alignment(elements));
       slot.begin = std::min(slot.begin, instant(v));
       slot.end = std::max(slot.end, instant(v));
       slot.end = std::max(slot.end, ends_[index(v)]);

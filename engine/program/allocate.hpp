@@ -31,6 +31,10 @@ struct RankRows {
            : rows_of == RowsOf::kEdges ? edges + inner
                                        : forward_halo;
   }
+  // By a store or a fetch.
+  std::int64_t copied_by(const Operation& op) const {
+    return own(op.copied_rows) + (op.with_halo ? forward_halo : 0);
+  }
 };
 
 // Where a matrix lies: its own rows, right behind them its halo rows, where it is aggregated, and
@@ -53,6 +57,10 @@ struct Layout {
   std::vector<Place> places;       // by value
   std::int64_t elements = 0;       // of the block
   std::int64_t kept_elements = 0;  // its start, where constants lie: they outlive a pass
+  // Host memory beside it, where stored values wait for backward, each in a place of its own: all
+  // of them wait at the same time, when the loss is computed.
+  std::vector<std::int64_t> host_offsets;  // by value: elements, of a kStore; else -1
+  std::int64_t host_elements = 0;
 };
 
 enum class Sharing : std::uint8_t {
@@ -67,6 +75,9 @@ std::vector<int> last_instants(const Program& program, const Schedule& schedule)
 // {H, C} (schedule.hpp). A value lives from its first write to its last read. Two that live at the
 // same instant share a place only where one is written row by row over the other (OpTraits), or
 // added to it.
+//
+// What is stored lives until the store has been waited for; what is fetched is another value, which
+// lives from when its copy may begin to write.
 //
 // The block is as small as first fit in six orders and exchanges of two neighbours in the best one
 // make it. Same rows, same layout.

@@ -13,12 +13,18 @@ namespace {
 constexpr double kEpsilon = 1e-5;  // of norms
 constexpr double kMomentum = 0.1;  // of running statistics
 
-// What two forward passes compute is the same if their operations are.
-bool are_equal_forward(const Program& a, const Program& b) {
-  const auto end = static_cast<std::size_t>(a.forward_end());
-  return end == static_cast<std::size_t>(b.forward_end()) &&
-         std::equal(a.operations.begin(), a.operations.begin() + static_cast<std::ptrdiff_t>(end),
-                    b.operations.begin());
+// What the forward pass computes: its operations without the copies beside them.
+std::vector<Operation> forward_operations(const Program& program) {
+  std::vector<Operation> operations;
+  std::vector<Value> places(program.operations.size(), kNoValue);
+  for (Value v = 0; v < program.forward_end(); ++v) {
+    Operation op = program.at(v);
+    if (traits_of(op.kind).reach == Reach::kBeside) continue;
+    for_each_read(op, [&](Value& read) { read = places[static_cast<std::size_t>(read)]; });
+    places[static_cast<std::size_t>(v)] = static_cast<Value>(operations.size());
+    operations.push_back(std::move(op));
+  }
+  return operations;
 }
 
 RowRange weight_range(const Program& program, const Operation& op) {
@@ -125,7 +131,7 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
   // An evaluation is asked for its embeddings when it has run; in training they may be gone then.
   const Value embeddings = training_.program.embeddings;
   shares_forward_ =
-      are_equal_forward(training_.program, evaluation_.program) &&
+      forward_operations(training_.program) == forward_operations(evaluation_.program) &&
       (training_.layout.places[static_cast<std::size_t>(embeddings)].is_nowhere() ||
        training_.ends[static_cast<std::size_t>(embeddings)] >=
            training_.schedule.instants[static_cast<std::size_t>(training_.program.logits)]);
@@ -147,6 +153,11 @@ Network::Pass Network::prepare(Program program) const {
 std::int64_t Network::value_bytes(const Program& training) const {
   const Layout layout = atl::allocate(training, atl::schedule(training), rows_, options_.sharing);
   return std::max(layout.elements, evaluation_.layout.elements) * bytes_of(options_.dtype);
+}
+
+std::int64_t Network::host_bytes(const Program& training) const {
+  return atl::allocate(training, atl::schedule(training), rows_, options_.sharing).host_elements *
+         bytes_of(options_.dtype);
 }
 
 std::int64_t Network::bytes() const { return block_->bytes() + parameters_.bytes(); }
@@ -184,6 +195,14 @@ std::int64_t Network::activation_bytes() const {
 
 void Network::allocate() {
   block_->allocate(rank_.backend);
+  if (host_bytes() > 0) {
+    copies_ = rank_.backend.make_copy_queue();
+    host_values_ = allocate_staging(rank_.backend, host_bytes());
+  }
+  if (options_.poisons_dead_values && !rank_.backend.host_accessible()) {
+    poison_ = allocate_staging(rank_.backend, block_->bytes());
+    std::memset(poison_.get(), 0xFF, static_cast<std::size_t>(block_->bytes()));
+  }
   parameters_.allocate(rank_.backend, rank_.queue, rank_.seed);
   for (NormState& norm : norms_) {
     for (DeviceArray<double>* array : {&norm.running_mean, &norm.running_variance, &norm.mean,
@@ -359,6 +378,7 @@ void Network::run_call(const Execution& execution, const Call& call) {
     return elsewhere ? op.computed_input : op.inputs[i];
   };
   if (traits_of(op.kind).reach == Reach::kSmall) return run_small(execution, op);
+  if (traits_of(op.kind).reach == Reach::kBeside) return run_copy(pass, call.value);
   if (call.rows == Rows::kPlaced) {
     for (const RowRange& range : computed_halo_->ranges()) {
       rank_.backend.gemm(rank_.queue, Transpose::kNo, whole(pass, input(0)).rows_in(range),
@@ -855,6 +875,27 @@ void Network::run_small(const Execution& execution, const Operation& op) {
   }
 }
 
+// Copies begin when what was queued before has run, and what is queued after the operation that
+// finishes them waits for them: queues are ordered by events alone, so that a recording holds them.
+void Network::run_copy(const Pass& pass, Value value) {
+  const Operation& op = pass.program.at(value);
+  if (op.kind == OpKind::kFinishStore || op.kind == OpKind::kFinishFetch) {
+    rank_.backend.wait_for(rank_.queue, *copies_);
+    return;
+  }
+  const bool stores = op.kind == OpKind::kStore;
+  MatrixView matrix = whole(pass, stores ? op.inputs[0] : value);
+  matrix.rows = rows_.copied_by(op);
+  const Value stored = stores ? value : op.inputs[0];
+  void* const host =
+      static_cast<std::byte*>(host_values_.get()) +
+      pass.layout.host_offsets[static_cast<std::size_t>(stored)] * bytes_of(options_.dtype);
+  const std::int64_t bytes = matrix.rows * matrix.stride * bytes_of(matrix.dtype);
+  rank_.backend.wait_for(*copies_, rank_.queue);
+  rank_.backend.copy(*copies_, stores ? host : matrix.data, stores ? matrix.data : host, bytes,
+                     stores ? CopyKind::kDeviceToHost : CopyKind::kHostToDevice);
+}
+
 void Network::run_forward(HaloExchange& exchange, const Round& round) {
   const Pass& pass = round.training || shares_forward_ ? training_ : evaluation_;
   const Execution execution{.pass = pass, .round = round, .exchange = &exchange};
@@ -888,8 +929,18 @@ void Network::run_step(const Round& round, Optimizer& optimizer) {
   run_blocks({.pass = training_, .round = round, .optimizer = &optimizer}, step_blocks());
 }
 
+// All bits set is not a number in every type.
+void Network::poison(std::int64_t from_byte, std::int64_t bytes) {
+  void* const to = static_cast<std::byte*>(block_->view().data) + from_byte;
+  if (rank_.backend.host_accessible()) {
+    std::memset(to, 0xFF, static_cast<std::size_t>(bytes));
+  } else {
+    rank_.backend.copy(rank_.queue, to, poison_.get(), bytes, CopyKind::kHostToDevice);
+  }
+}
+
 void Network::poison_dead(const Pass& pass, const Block& block) {
-  if (!rank_.backend.host_accessible() || block.calls.empty()) return;
+  if (block.calls.empty()) return;
   const std::vector<int>& begins = pass.schedule.instants;
   const Call& first = block.calls.front();
   const int now = (first.rows == Rows::kComputed ? pass.schedule.computed_instants
@@ -914,11 +965,7 @@ void Network::poison_dead(const Pass& pass, const Block& block) {
       const auto [begin, end] = bytes_of_place(v);
       overlaps = begin < to && from < end;
     }
-    // All bits set is not a number in every type.
-    if (!overlaps) {
-      std::memset(static_cast<std::byte*>(block_->view().data) + from, 0xFF,
-                  static_cast<std::size_t>(to - from));
-    }
+    if (!overlaps) poison(from, to - from);
   }
 }
 

@@ -21,7 +21,8 @@ struct NetworkOptions {
   DType dtype = DType::kF32;
   Recomputation recomputation = {};    // that the programs were made for
   Sharing sharing = Sharing::kPacked;  // of memory between values
-  // Tests: fills the place of a value with NaN as soon as nothing needs it any more.
+  // Tests: fills the place of a value with NaN as soon as nothing needs it any more, in the order
+  // of the queue.
   bool poisons_dead_values = false;
 };
 
@@ -83,6 +84,11 @@ class Network {
   // Of bytes(), all but parameters, if `training` were the program of training; by default its own.
   std::int64_t value_bytes(const Program& training) const;
   std::int64_t value_bytes() const { return block_->bytes(); }
+  // Of host memory that the program of training, or another one, keeps values in (offload.hpp).
+  std::int64_t host_bytes(const Program& training) const;
+  std::int64_t host_bytes() const {
+    return training_.layout.host_elements * bytes_of(options_.dtype);
+  }
   // At most so many bytes of buffers for messages, those of training by `training`, those of
   // evaluations by `evaluation`.
   std::int64_t buffer_bytes(const HaloExchange& training, const HaloExchange& evaluation) const;
@@ -144,6 +150,7 @@ class Network {
   void run_blocks(const Execution& execution, std::span<const Block> blocks);
   void run_call(const Execution& execution, const Call& call);
   void run_small(const Execution& execution, const Operation& op);
+  void run_copy(const Pass& pass, Value value);
   void run_attention(const Execution& execution, const Call& call);
   void run_relations(const Execution& execution, const Call& call);
   void run_pool(const Execution& execution, const Call& call);
@@ -157,6 +164,7 @@ class Network {
   std::span<const Block> backward_blocks() const;
   std::span<const Block> step_blocks() const;
   void poison_dead(const Pass& pass, const Block& block);
+  void poison(std::int64_t from_byte, std::int64_t bytes);
 
   // Of an operation that reads rows of other ranks.
   Channel channel_of(const Pass& pass, Value value) const;
@@ -195,6 +203,9 @@ class Network {
   bool shares_forward_ = false;
   const Pass* ran_ = nullptr;  // the last run_forward()
   std::shared_ptr<Tensor> block_;
+  std::unique_ptr<Queue> copies_;  // beside the rank's queue; null: nothing is stored
+  StagingMemory host_values_;      // what is stored
+  StagingMemory poison_;
   bool has_constants_ = false;
 };
 

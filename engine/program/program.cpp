@@ -72,6 +72,10 @@ constexpr auto kTraits = std::to_array<OpTraits>({
     {"fetch computed", Reach::kWhole, false, false},
     {"take computed", Reach::kRow, true, false},
     {"place computed", Reach::kRow, false, false},
+    {"store", Reach::kBeside, false, false},
+    {"finish store", Reach::kBeside, false, false},
+    {"fetch", Reach::kBeside, true, false},
+    {"finish fetch", Reach::kBeside, true, true},
 });
 
 bool has_kind(const Program& program, OpKind kind) {
@@ -84,7 +88,10 @@ const OpTraits& traits_of(OpKind kind) { return kTraits[static_cast<std::size_t>
 
 bool Operation::has_rows() const { return traits_of(kind).has_rows || through != kNoValue; }
 
-RowsOf Operation::rows_of() const { return traits_of(kind).rows_of; }
+RowsOf Operation::rows_of() const {
+  const bool fetched = kind == OpKind::kFetch || kind == OpKind::kFinishFetch;
+  return fetched ? copied_rows : traits_of(kind).rows_of;
+}
 
 bool Operation::needs_messages() const { return traits_of(kind).reach == Reach::kHalo; }
 
@@ -190,6 +197,7 @@ std::string to_string(const Program& program, Value value) {
   if (op.constant) text += ", once";
   if (op.for_computed) text += ", computed rows too";
   if (op.for_placed) text += ", placed rows too";
+  if (op.with_halo) text += ", halo rows too";
   return text;
 }
 

@@ -91,16 +91,23 @@ enum class OpKind : std::uint8_t {
   kFetchComputed,      // the aggregates of computed rows from their owners (ComputedHalo)
   kTakeComputed,       // the computed rows of a matrix with halo rows
   kPlaceComputed,      // computed rows times their factors among the halo rows of the same value
+  // Values that wait for backward in host memory (offload.hpp). Copies run beside computing, from
+  // the first operation of a pair to the second.
+  kStore,        // begins to copy a value to host memory; names what lies there then
+  kFinishStore,  // waits for that: from here on the value itself may go
+  kFetch,        // begins to copy it back
+  kFinishFetch,  // waits for that, in the place of what is fetched
 };
 
 // Which rows of its inputs a row of the result needs.
 enum class Reach : std::uint8_t {
-  kRow,    // the same row
-  kHalo,   // rows of neighbours, so messages
-  kSum,    // all rows of this rank, into a small value; may be added to range by range
-  kWhole,  // the same, but only all at once
-  kRanks,  // all ranks, which wait for each other
-  kSmall,  // none
+  kRow,     // the same row
+  kHalo,    // rows of neighbours, so messages
+  kSum,     // all rows of this rank, into a small value; may be added to range by range
+  kWhole,   // the same, but only all at once
+  kRanks,   // all ranks, which wait for each other
+  kBeside,  // all rows, of what the device copies beside its computing: a segment of its own
+  kSmall,   // none
 };
 
 // What the rows of a value stand for.
@@ -201,6 +208,10 @@ struct Operation {
   Value computed_input = kNoValue;
   bool for_placed = false;
   bool fetches_rest = false;  // an aggregate: computed rows are not fetched
+  // Of kStore, kFetch and kFinishFetch: rows of neighbours are copied, too; what the rows stand
+  // for.
+  bool with_halo = false;
+  RowsOf copied_rows = RowsOf::kNodes;
 
   // True if its value is a matrix with a row per node.
   bool has_rows() const;

@@ -23,6 +23,10 @@ const char* span_of(const Program& program, Value v) {
     case OpKind::kComposedGradients:
     case OpKind::kFetchComputed:
     case OpKind::kTakeComputed:
+    case OpKind::kStore:
+    case OpKind::kFinishStore:
+    case OpKind::kFetch:
+    case OpKind::kFinishFetch:
       return nullptr;
     case OpKind::kMoments:
     case OpKind::kNormSums:
@@ -76,11 +80,11 @@ class Scheduler {
       if (op.scope != scope_) {
         end_scope();
         scope_ = op.scope;
-      } else if (reach_of(op) == Reach::kWhole || needs_others) {
+      } else if (reach_of(op) == Reach::kWhole || reach_of(op) == Reach::kBeside || needs_others) {
         end_segment();
       }
       segment_.push_back(v);
-      if (reach_of(op) == Reach::kRanks) end_segment();
+      if (reach_of(op) == Reach::kRanks || reach_of(op) == Reach::kBeside) end_segment();
     }
     end_scope();
   }

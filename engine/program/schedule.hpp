@@ -46,7 +46,8 @@ struct Schedule {
 };
 
 // A scope is cut into segments: after an operation that all ranks wait for; before one that needs
-// all rows at once, and before an aggregate that depends on an aggregate of the segment.
+// all rows at once, and before an aggregate that depends on an aggregate of the segment. Copies to
+// and from host memory are segments of their own.
 //
 // Segments run one after another. Without an aggregate each operation is one call over all inner
 // rows. With aggregates H, C is what depends on them, P the rest, and A what of P the messages

@@ -26,6 +26,42 @@ std::vector<std::int64_t> all_values(Transport& transport, std::int64_t value,
   return values;
 }
 
+// What the ranks that share a memory need of it together.
+struct Share {
+  std::int64_t need = 0;
+  std::int64_t available = 0;
+  int ranks = 0;
+  bool fits() const { return need <= available; }
+};
+
+// place: names the memory that this rank shares with others. Collective.
+Share share_of(Transport& transport, const std::string& place, std::int64_t bytes_needed,
+               std::int64_t available) {
+  const auto mine = static_cast<std::int64_t>(checksum(place));
+  const std::vector<std::int64_t> places = all_values(transport, mine, {"memory list"});
+  const std::vector<std::int64_t> needs = all_values(transport, bytes_needed, {"memory need"});
+  Share share{.available = available};
+  for (std::size_t r = 0; r < places.size(); ++r) {
+    if (places[r] != mine) continue;
+    share.need += needs[r];
+    ++share.ranks;
+  }
+  return share;
+}
+
+// Throws TooLittleMemory on every rank if a share does not fit. Collective.
+template <typename Message>
+void require(Transport& transport, const Share& share, const Message& message) {
+  try {
+    on_all_ranks(transport, [&] {
+      if (!share.fits()) fail(ErrorKind::kMemory, "{}", message());
+    });
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kMemory) throw;
+    throw TooLittleMemory(error.what());
+  }
+}
+
 }  // namespace
 
 int cores_per_rank(Transport& transport) {
@@ -57,30 +93,33 @@ void require_memory(Transport& transport, Backend& backend, std::int64_t bytes_n
   const std::string place =
       on_host ? fmt::format("host {}", host_name())
               : fmt::format("device {} of host {}", backend.device_id(), host_name());
-  const auto mine = static_cast<std::int64_t>(checksum(host_key() + backend.device_id()));
-  const std::vector<std::int64_t> places = all_values(transport, mine, {"memory list"});
-  const std::vector<std::int64_t> needs = all_values(transport, bytes_needed, {"memory need"});
-  const std::int64_t available = backend.available_bytes();
-  std::int64_t need = 0;
-  int ranks = 0;
-  for (std::size_t r = 0; r < places.size(); ++r) {
-    if (places[r] != mine) continue;
-    need += needs[r];
-    ++ranks;
-  }
-  try {
-    on_all_ranks(transport, [&] {
-      if (need <= available) return;
-      fail(ErrorKind::kMemory,
-           "{}: its {} ranks need {} for model, activations and buffers, {} is available, {} is "
-           "missing; use more {}, a smaller --hidden or fewer --layers",
-           place, ranks, format_bytes(need), format_bytes(available),
-           format_bytes(need - available), on_host ? "hosts" : "devices");
-    });
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kMemory) throw;
-    throw TooLittleMemory(error.what());
-  }
+  const Share share = share_of(transport, host_key() + backend.device_id(), bytes_needed,
+                               backend.available_bytes());
+  require(transport, share, [&] {
+    return fmt::format(
+        "{}: its {} ranks need {} for model, activations and buffers, {} is available, {} is "
+        "missing; use more {}, a smaller --hidden or fewer --layers",
+        place, share.ranks, format_bytes(share.need), format_bytes(share.available),
+        format_bytes(share.need - share.available), on_host ? "hosts" : "devices");
+  });
+}
+
+void require_pinned_memory(Transport& transport, std::int64_t bytes_needed) {
+  const Share share = share_of(transport, host_key(), bytes_needed, available_memory_bytes());
+  require(transport, share, [&] {
+    return fmt::format(
+        "host {}: its {} ranks need {} of pinned memory for values that wait for backward, {} is "
+        "available, {} is missing; use --offload off, more hosts, or a smaller --hidden",
+        host_name(), share.ranks, format_bytes(share.need), format_bytes(share.available),
+        format_bytes(share.need - share.available));
+  });
+}
+
+bool has_pinned_memory(Transport& transport, std::int64_t bytes_needed) {
+  const Share share = share_of(transport, host_key(), bytes_needed, available_memory_bytes());
+  std::int64_t short_hosts = share.fits() ? 0 : 1;
+  transport.all_reduce(std::span(&short_hosts, 1), {"pinned memory"});
+  return short_hosts == 0;
 }
 
 }  // namespace atl

@@ -28,5 +28,9 @@ class TooLittleMemory : public Error {
 // ranks that share some host's or device's memory together need more than it has available.
 // Collective.
 void require_memory(Transport& transport, Backend& backend, std::int64_t bytes_needed);
+// The same of pinned memory of the hosts, whatever the ranks compute on. Collective.
+void require_pinned_memory(Transport& transport, std::int64_t bytes_needed);
+// True on every rank if that would not throw. Collective.
+bool has_pinned_memory(Transport& transport, std::int64_t bytes_needed);
 
 }  // namespace atl

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "base/memory.hpp"
 #include "engine/comm/max_over_ranks.hpp"
 #include "engine/program/work.hpp"
+#include "engine/training/host_share.hpp"
 
 namespace atl {
 
@@ -15,6 +17,9 @@ namespace {
 // memory moves of that of an operation: only the better of two ways hangs on it.
 constexpr double kBytesPerMessageByte = 20;
 constexpr double kBytesPerFlop = 0.1;
+// The same of a byte that is copied between a device and its host: memory of 2 to 3.5 TB/s beside a
+// bus of 25 to 55 GB/s.
+constexpr double kBytesPerCopiedByte = 64;
 
 // What the process holds already: libraries and, on a host, what has been read of the data; by all
 // ranks, since they may be in one process.
@@ -30,66 +35,107 @@ class Chooser {
         trainer_(trainer),
         transport_(transport),
         layers_(layer_count(trainer.model())),
+        offload_(offload_of(trainer, transport)),
         resident_(resident_here(trainer, transport)),
         others_(trainer.bytes_needed() + trainer.data().bytes() + resident_ -
                 trainer.network().value_bytes()) {
-    ModelConfig model = trainer.model();
-    plain_work_ = work_of_training(model_program(model, Pass::kTraining));
+    plain_time_ = time_of({});
   }
 
-  Dropping choose() {
+  Savings choose() {
     if (fits({})) return {};
-    std::vector<Dropping> fitting;
+    std::vector<Savings> fitting;
     const bool may_send_again = transport_.size() == 1 || trainer_.sends_exactly();
     for (const bool keeps : {true, false}) {
-      if (!keeps && !may_send_again) continue;
-      if (const Dropping found = longest({.last_run = 1, .keeps_aggregates = keeps}); found.any()) {
-        fitting.push_back(found);
+      if (offload_ == OffloadChoice::kOn || (!keeps && !may_send_again)) continue;
+      const Dropping found = longest({.last_run = 1, .keeps_aggregates = keeps});
+      if (found.any()) fitting.push_back({.dropping = found});
+    }
+    if (const Offloading found = fewest({}); found.any()) fitting.push_back({.offloading = found});
+    // Where neither is enough: as much as possible is computed again, and of what is kept then as
+    // much as necessary waits on the host.
+    for (const bool keeps : {true, false}) {
+      if (offload_ != OffloadChoice::kAuto || (!keeps && !may_send_again)) continue;
+      for (const int last_run : {1, 2}) {
+        if (!fitting.empty() || last_run > layers_) continue;
+        const Dropping dropping{.last_run = last_run, .keeps_aggregates = keeps};
+        const Offloading found = fewest(dropping);
+        if (found.any()) fitting.push_back({dropping, found});
       }
     }
     if (fitting.empty()) refuse();
-    return *std::ranges::min_element(
-        fitting, {}, [&](const Dropping& dropping) { return extra_work(dropping); });
+    return *std::ranges::min_element(fitting, {},
+                                     [&](const Savings& savings) { return extra_time(savings); });
   }
 
  private:
+  // Off unless all ranks have a device. Collective.
+  static OffloadChoice offload_of(const Trainer& trainer, Transport& transport) {
+    std::int64_t without = trainer.rank().backend.host_accessible() ? 1 : 0;
+    transport.all_reduce(std::span(&without, 1), {"ranks without a device"});
+    return without > 0 ? OffloadChoice::kOff : trainer.model().offload;
+  }
+
   // The longest last run that fits, which computes least again; none: not even the shortest.
   Dropping longest(Dropping dropping) {
-    if (!fits(dropping)) {
+    if (!fits({dropping, {}})) {
       // Where what one layer computes takes more than what layers keep, runs of two take less.
       dropping.last_run = 2;
-      if (layers_ < 2 || !fits(dropping)) return {};
+      if (layers_ < 2 || !fits({dropping, {}})) return {};
     }
     int fitting = dropping.last_run;
     int too_long = layers_;
     while (fitting + 1 < too_long) {
       dropping.last_run = (fitting + too_long) / 2;
-      (fits(dropping) ? fitting : too_long) = dropping.last_run;
+      (fits({dropping, {}}) ? fitting : too_long) = dropping.last_run;
     }
     dropping.last_run = fitting;
     return dropping;
   }
 
-  bool fits(const Dropping& dropping) { return bytes(dropping) <= limit_; }
+  // The fewest layers that fit, which leave copies most time; none: not even as many as hosts have
+  // memory for.
+  Offloading fewest(const Dropping& dropping) {
+    if (offload_ == OffloadChoice::kOff) return {};
+    int fitting = layers_to_offload(program_of({dropping, {}}));
+    while (fitting > 0 && !fits_into_hosts({dropping, {fitting}})) --fitting;
+    if (fitting == 0 || !fits({dropping, {fitting}})) return {};
+    int too_few = 0;
+    while (too_few + 1 < fitting) {
+      const int layers = (too_few + fitting) / 2;
+      (fits({dropping, {layers}}) ? fitting : too_few) = layers;
+    }
+    return {fitting};
+  }
 
-  Program program_of(const Dropping& dropping) const {
+  bool fits(const Savings& savings) { return bytes(savings) <= limit_; }
+
+  bool fits_into_hosts(const Savings& savings) {
+    return has_pinned_memory(transport_, trainer_.network().host_bytes(program_of(savings)));
+  }
+
+  Program program_of(const Savings& savings) const {
     ModelConfig model = trainer_.model();
-    model.dropping = dropping;
+    model.dropping = savings.dropping;
+    model.offloading = savings.offloading;
     return model_program(model, Pass::kTraining);
   }
 
   // Of the rank that takes most.
-  std::int64_t bytes(const Dropping& dropping) {
-    const auto [place, is_new] = known_.try_emplace({dropping.last_run, dropping.keeps_aggregates});
+  std::int64_t bytes(const Savings& savings) {
+    const auto [place, is_new] = known_.try_emplace(
+        {savings.dropping.last_run, savings.dropping.keeps_aggregates, savings.offloading.layers});
     if (!is_new) return place->second;
     std::vector<std::int64_t> all(static_cast<std::size_t>(transport_.size()), 0);
     all[static_cast<std::size_t>(transport_.rank())] =
-        others_ + trainer_.network().value_bytes(program_of(dropping));
+        others_ + trainer_.network().value_bytes(program_of(savings));
     transport_.all_reduce(std::span(all), {"memory of values"});
     return place->second = *std::ranges::max_element(all);
   }
 
-  double work_of_training(const Program& program) const {
+  // Of a pass on this rank, in bytes that memory moves. Copies run beside computing, one after
+  // another: who waits for one waits until all before it have run.
+  double time_of(const Savings& savings) const {
     const LocalGraphView& graph = trainer_.data().graph();
     const auto edges_in = [&](std::int64_t begin, std::int64_t end) {
       const auto row_ptr = graph.forward.csr.row_ptr;
@@ -99,29 +145,45 @@ class Chooser {
                           .marginal = graph.marginal(),
                           .marginal_edges = edges_in(graph.central, graph.inner()),
                           .weighted = !graph.forward.csr.values.empty()};
-    double bytes = 0;
-    for (const SpanWork& work :
-         work_of_operations(program, schedule(program), shape, trainer_.model().dtype)) {
-      bytes += work.no_reuse_bytes + kBytesPerFlop * work.flops;
+    const DType dtype = trainer_.model().dtype;
+    const Program program = program_of(savings);
+    double now = 0;
+    double copied = 0;
+    for (const Block& block : schedule(program).blocks) {
+      for (const Call& call : block.calls) {
+        const Operation& op = program.at(call.value);
+        if (op.kind == OpKind::kFinishStore || op.kind == OpKind::kFinishFetch) {
+          now = std::max(now, copied);
+        } else if (op.kind == OpKind::kStore || op.kind == OpKind::kFetch) {
+          const Value moved = op.kind == OpKind::kStore ? op.inputs[0] : call.value;
+          copied =
+              std::max(now, copied) +
+              kBytesPerCopiedByte *
+                  static_cast<double>(shape.rows.copied_by(op) *
+                                      program.row_elements(program.at(moved)) * bytes_of(dtype));
+        } else {
+          const SpanWork work = work_of(program, call, shape, dtype);
+          now += work.no_reuse_bytes + kBytesPerFlop * work.flops;
+        }
+      }
     }
     for (const Operation& op : program.operations) {
       if (!op.needs_messages()) continue;
       const std::int64_t values = shape.rows.received_for(op) * op.message_columns();
-      bytes +=
-          kBytesPerMessageByte * static_cast<double>(values * bytes_of(trainer_.model().dtype));
+      now += kBytesPerMessageByte * static_cast<double>(values * bytes_of(dtype));
     }
-    return bytes;
+    return now;
   }
 
-  double extra_work(const Dropping& dropping) const {
-    double work = work_of_training(program_of(dropping)) - plain_work_;
-    transport_.all_reduce(std::span(&work, 1), {"work that dropping costs"});
-    return work;
+  double extra_time(const Savings& savings) const {
+    double time = time_of(savings) - plain_time_;
+    transport_.all_reduce(std::span(&time, 1), {"time that saving memory costs"});
+    return time;
   }
 
   [[noreturn]] void refuse() {
     std::int64_t least = bytes({});
-    for (const auto& [dropping, bytes] : known_) least = std::min(least, bytes);
+    for (const auto& [savings, bytes] : known_) least = std::min(least, bytes);
     // So that it is enough in the next run, too: resident memory differs by some 2 MiB from one run
     // to the next (heaps of threads, pages of libraries), more where there is more of it.
     double resident = static_cast<double>(resident_);
@@ -130,25 +192,31 @@ class Chooser {
     least += 4 * kMiB + static_cast<std::int64_t>(resident / 32);
     // Rounded up to what a user would type.
     fail(ErrorKind::kMemory,
-         "--memory: training takes {} per rank, {} where values are computed again as far as that "
+         "--memory: training takes {} per rank, {} where values are {} as far as that "
          "helps; allowed is --memory {}MiB or more; use more ranks, --dtype bf16, a smaller "
          "--hidden or fewer --layers",
-         format_bytes(bytes({})), format_bytes(least), (least + kMiB - 1) / kMiB);
+         format_bytes(bytes({})), format_bytes(least),
+         offload_ == OffloadChoice::kOff  ? "computed again"
+         : offload_ == OffloadChoice::kOn ? "kept by the host"
+                                          : "computed again or kept by the host",
+         (least + kMiB - 1) / kMiB);
   }
 
   const std::int64_t limit_;
   const Trainer& trainer_;
   Transport& transport_;
   const int layers_;
+  const OffloadChoice offload_;
   const std::int64_t resident_;
   const std::int64_t others_;  // but values
-  double plain_work_ = 0;
-  std::map<std::pair<int, bool>, std::int64_t> known_;
+  double plain_time_ = 0;
+  // By last run, whether aggregates are kept, and layers that store.
+  std::map<std::tuple<int, bool, int>, std::int64_t> known_;
 };
 
 }  // namespace
 
-Dropping dropping_within(std::int64_t limit, const Trainer& trainer, Transport& transport) {
+Savings savings_within(std::int64_t limit, const Trainer& trainer, Transport& transport) {
   return Chooser(limit, trainer, transport).choose();
 }
 

@@ -1,14 +1,24 @@
-// What a rank drops of its values so that training stays within --memory.
+// What a rank does with values that wait for backward so that training stays within --memory.
 #pragma once
 
 #include "engine/training/trainer.hpp"
 
 namespace atl {
 
-// The least dropping with which no rank takes more than `limit` bytes for data and training; none
-// if nothing must be dropped. `trainer`: one of this model that drops nothing and holds no memory
-// yet. Where messages are not exact, no message travels twice. Collective; throws Error{kMemory} on
-// all ranks naming the smallest limit that would do.
-Dropping dropping_within(std::int64_t limit, const Trainer& trainer, Transport& transport);
+struct Savings {
+  Dropping dropping;
+  Offloading offloading;
+
+  bool any() const { return dropping.any() || offloading.any(); }
+};
+
+// The least of them with which no rank takes more than `limit` bytes of its memory (of a device,
+// where it computes on one) for data and training; none if that fits as it is. Where all ranks have
+// a device and the options allow it, values may also wait in host memory, as far as the hosts have
+// some: that or computing them again, whichever is estimated to take less time, and both where
+// neither is enough. `trainer`: one of this model that saves nothing and holds no memory yet. Where
+// messages are not exact, no message travels twice. Collective; throws Error{kMemory} on all ranks
+// naming the smallest limit that would do.
+Savings savings_within(std::int64_t limit, const Trainer& trainer, Transport& transport);
 
 }  // namespace atl

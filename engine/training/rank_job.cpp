@@ -120,6 +120,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   });
   device_ = make_device_transport(options.messages, transport, *backend_);
   require_replay(options, transport);
+  require_offload(options, transport);
   // What the shard takes on a device; on a host it is mapped, not copied.
   const bool copied = !backend_->host_accessible();
   require_memory(transport, *backend_, copied ? device_bytes_of(shard_, options.model.dtype) : 0);
@@ -142,10 +143,15 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   };
   make_trainer();
   if (const auto limit = parse_bytes(options.model.memory)) {
-    options_.model.dropping = dropping_within(*limit, *trainer_, transport);
-    if (options_.model.dropping.any()) make_trainer();
+    const Savings savings = savings_within(*limit, *trainer_, transport);
+    options_.model.dropping = savings.dropping;
+    options_.model.offloading = savings.offloading;
+    if (savings.any()) make_trainer();
   }
   require_memory(transport, *backend_, trainer_->bytes_needed());
+  if (trainer_->model().offloading.any()) {
+    require_pinned_memory(transport, trainer_->network().host_bytes());
+  }
   {
     const HeartbeatScope scope(transport, {"the memory of each rank"});
     trainer_->allocate();
@@ -159,14 +165,35 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
               transport.size(), transport.size() == 1 ? "" : "s", transport.name(),
               backend_->device(), graph.inner(), graph.central, graph.forward.halo.halo_rows(),
               format_bytes(trainer_->bytes_needed()));
-    if (const Dropping& dropping = trainer_->model().dropping; dropping.any()) {
-      const std::vector<int> runs = runs_of(dropping, layer_count(trainer_->model()));
-      log::info("--memory {}: values of {} of {} layers are computed again for backward{}",
-                options.model.memory, std::ranges::count_if(runs, [](int run) { return run > 0; }),
-                runs.size(), dropping.keeps_aggregates ? ", but for aggregates" : "");
-    }
+    log_savings(options.model.memory);
     if (some_device) log::info("{}", device_.reason);
   }
+}
+
+void RankJob::log_savings(const std::string& memory) const {
+  const ModelConfig& model = trainer_->model();
+  const std::string why = memory.empty() ? "--offload on" : "--memory " + memory;
+  if (model.dropping.any()) {
+    const std::vector<int> runs = runs_of(model.dropping, layer_count(model));
+    log::info("{}: values of {} of {} layers are computed again for backward{}", why,
+              std::ranges::count_if(runs, [](int run) { return run > 0; }), runs.size(),
+              model.dropping.keeps_aggregates ? ", but for aggregates" : "");
+  }
+  if (model.offloading.any()) {
+    log::info("{}: values wait for backward in {} of pinned host memory on rank 0", why,
+              format_bytes(trainer_->network().host_bytes()));
+  }
+}
+
+void RankJob::require_offload(const TrainOptions& options, Transport& transport) const {
+  if (options.model.offload != OffloadChoice::kOn) return;
+  on_all_ranks(transport, [&] {
+    if (!backend_->host_accessible()) return;
+    fail_option(
+        "--offload on: rank {} computes on {}, whose memory is the host's; only a GPU has another, "
+        "--backend cuda; use auto",
+        transport.rank(), backend_->name());
+  });
 }
 
 void RankJob::require_replay(const TrainOptions& options, Transport& transport) const {

@@ -38,6 +38,10 @@ class RankJob {
  private:
   // Throws Error{kOption} on all ranks if --cuda-graph on asks for what can't be.
   void require_replay(const TrainOptions& options, Transport& transport) const;
+  // The same of --offload on.
+  void require_offload(const TrainOptions& options, Transport& transport) const;
+  // Says what the trainer saves, and how.
+  void log_savings(const std::string& memory) const;
 
   TrainOptions options_;
   Json partition_quality_;

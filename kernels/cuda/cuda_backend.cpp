@@ -135,7 +135,14 @@ void CudaBackend::copy(Queue& queue, void* to, const void* from, std::int64_t by
 std::unique_ptr<Queue> CudaBackend::make_queue(QueuePriority priority) {
   ATOLL_ASSERT(!recording_, "a new queue while recording");
   use_device();
-  return std::make_unique<CudaQueue>(device_, memory_, queues_, priority);
+  return std::make_unique<CudaQueue>(device_, memory_, queues_, priority, kWorkspaceBytes);
+}
+
+std::unique_ptr<Queue> CudaBackend::make_copy_queue() {
+  ATOLL_ASSERT(!recording_, "a new queue while recording");
+  use_device();
+  return std::make_unique<CudaQueue>(device_, memory_, queues_, QueuePriority::kNormal,
+                                     /*workspace_bytes=*/0);
 }
 
 void CudaBackend::wait_for(Queue& queue, Queue& before) {

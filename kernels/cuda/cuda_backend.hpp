@@ -38,6 +38,7 @@ class CudaBackend final : public Backend {
   void copy(Queue& queue, void* to, const void* from, std::int64_t bytes, CopyKind kind) override;
 
   std::unique_ptr<Queue> make_queue(QueuePriority priority) override;
+  std::unique_ptr<Queue> make_copy_queue() override;
   void wait_for(Queue& queue, Queue& before) override;
   void synchronize(Queue& queue) override;
   bool is_idle(Queue& queue) override;

@@ -49,15 +49,17 @@ Sparse make_sparse(cudaStream_t stream) {
 }  // namespace
 
 CudaQueue::CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues,
-                     QueuePriority priority)
+                     QueuePriority priority, std::int64_t workspace_bytes)
     : memory_(memory),
       queues_(queues),
       stream_(make_queue_stream(priority)),
       done_(make_event()),
-      workspace_(memory.allocate(kWorkspaceBytes), PoolDeleter{&memory}),
-      launch_{stream_.get(),
-              device.multiprocessors,
-              {static_cast<std::byte*>(workspace_.get()), kWorkspaceBytes}} {
+      workspace_(workspace_bytes > 0 ? memory.allocate(workspace_bytes) : nullptr,
+                 PoolDeleter{&memory}),
+      launch_{
+          stream_.get(),
+          device.multiprocessors,
+          {static_cast<std::byte*>(workspace_.get()), static_cast<std::size_t>(workspace_bytes)}} {
   libraries();  // where they are missing, the first queue says so, not an operation in an epoch
   memory_.order_after(stream_.get());
   queues_.push_back(this);

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/error.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/gemm.hpp"
@@ -20,8 +21,10 @@ using QueueList = std::vector<CudaQueue*>;
 // Library calls of a queue use its workspace, too: they are operations like any other.
 class CudaQueue final : public Queue {
  public:
-  // The memory and the list must outlive the queue.
-  CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues, QueuePriority priority);
+  // The memory and the list must outlive the queue. workspace_bytes: kWorkspaceBytes, or 0 where
+  // nothing is launched.
+  CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues, QueuePriority priority,
+            std::int64_t workspace_bytes);
   CudaQueue(const CudaQueue&) = delete;
   CudaQueue& operator=(const CudaQueue&) = delete;
   ~CudaQueue() override;
@@ -29,7 +32,10 @@ class CudaQueue final : public Queue {
   void* native_handle() const override { return stream_.get(); }
 
   cudaStream_t stream() const { return stream_.get(); }
-  const Launch& launch() const { return launch_; }
+  const Launch& launch() const {
+    ATOLL_ASSERT(workspace_, "a queue for copies alone");
+    return launch_;
+  }
   // Not for the first time while recording.
   cublasHandle_t blas();
   cublasLtHandle_t blas_lt();

@@ -163,6 +163,42 @@ TEST_P(QueueTest, WaitForOrdersTwoQueues) {
   backend().synchronize(*first);
 }
 
+// A value goes to the host and comes back elsewhere, beside what the other queue computes; the same
+// in a recording.
+TEST_P(QueueTest, ACopyQueueTakesNoMemoryAndIsOrderedByWaiting) {
+  make_identity();
+  const std::int64_t before = backend().available_bytes();
+  const auto copies = backend().make_copy_queue();
+  if (!backend().host_accessible()) {
+    EXPECT_EQ(backend().available_bytes(), before);
+  }
+  const Staging staging(backend(), kBytes);
+  const MatrixView ones = filled(1);
+  const MatrixView x = filled(0);
+  const MatrixView y = filled(0);
+  const auto body = [&] {
+    add(h->queue(), ones, x);
+    backend().wait_for(*copies, h->queue());
+    backend().copy(*copies, staging.data(), x.data, kBytes, CopyKind::kDeviceToHost);
+    add(h->queue(), ones, y);
+    backend().wait_for(h->queue(), *copies);
+    add(h->queue(), ones, x);  // not before it was copied
+    backend().wait_for(*copies, h->queue());
+    backend().copy(*copies, y.data, staging.data(), kBytes, CopyKind::kHostToDevice);
+    backend().wait_for(h->queue(), *copies);
+    add(h->queue(), ones, y);
+  };
+  body();
+  expect_all(y, 2);  // x as it was copied, and 1
+  expect_all(x, 2);
+  const auto recording = backend().record(h->queue(), body);
+  if (recording == nullptr) return;
+  backend().replay(h->queue(), *recording);
+  backend().replay(h->queue(), *recording);
+  expect_all(y, 6);
+  expect_all(x, 6);
+}
+
 // What is queued on `before` later is not waited for, and a queue may wait for an idle one.
 TEST_P(QueueTest, WaitForAnIdleQueue) {
   make_identity();

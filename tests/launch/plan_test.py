@@ -191,6 +191,23 @@ class PlanTest(OneFolderTest):
                       result.stderr)
         self.assertNotIn("inf ms", result.stderr)
 
+    def test_what_waits_in_host_memory_is_not_counted(self):
+        """On GPUs; a topology with a processor is refused, as training would be."""
+        gpus = machine()
+        for rank in gpus["ranks"]:
+            rank.update(kind="cuda", memory_gib=1e-5)
+        write(self.path("gpus.json"), json.dumps(gpus))
+        deep = ["--model", "gcnii", "--layers", "24", "--hidden", "16"]
+
+        def missing(*options):
+            message = self.refuse("plan", "data", "--topology", "gpus.json", *deep, *options)
+            return float(re.search(r"misses ([\d.]+) MB", message).group(1))
+
+        self.assertLess(missing("--offload", "on"), 0.6 * missing())
+        self.assertIn("--offload on: rank 0 of the topology has kind cpu",
+                      self.refuse("plan", "data", "--topology", "machine.json", *deep,
+                                  "--offload", "on"))
+
     def test_the_policy_can_be_trained_and_used(self):
         train = ["plan", "train-policy", "--instances", "4", "--rounds", "2", "--epochs", "1",
                  "--evaluations", "10", "--hidden", "8"]

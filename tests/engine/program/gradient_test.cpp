@@ -35,6 +35,7 @@ struct ModelCase {
   int layers = 3;
   ActivationFunction function = ActivationFunction::kRelu;
   Dropping dropping = {};
+  Offloading offloading = {};
 };
 
 Value normalised(Builder& builder, Value x, Norm norm) {
@@ -220,6 +221,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     }
     config.recomputation = recomputation;
     config.dropping = setup.dropping;
+    config.offloading = setup.offloading;
     Network network(program_of(config, setup.function, Pass::kTraining),
                     program_of(config, setup.function, Pass::kEvaluation),
                     {.dtype = DType::kF64,
@@ -396,6 +398,87 @@ TEST(Dropping, ChangesNoBit) {
       }
     }
   }
+}
+
+// Nor do values that are stored and fetched, alone or among others that are dropped.
+TEST(Offloading, ChangesNoBit) {
+  std::vector<std::string> kinds = model_kinds();
+  kinds.insert(kinds.end(), {"edge_scores", "max", "softmax", "typed"});
+  for (const std::string& kind : kinds) {
+    for (const Norm norm : {Norm::kNone, Norm::kBatch}) {
+      for (const OrderChoice order : {OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {
+        if (order == OrderChoice::kAggregateFirst && kind != "gcn" && kind != "sage") continue;
+        ModelCase setup{.kind = kind, .norm = norm, .order = order, .layers = 6};
+        for (const int parts : {1, 3}) {
+          setup.offloading = {};
+          setup.dropping = {};
+          const Outcome base = run_model(setup, parts, -1, 0);
+          for (const Offloading& offloading : {Offloading{2}, kOffloadAll}) {
+            setup.offloading = offloading;
+            setup.dropping = {};
+            const Outcome other = run_model(setup, parts, -1, 0);
+            EXPECT_EQ(other.loss, base.loss) << kind;
+            EXPECT_EQ(other.gradient, base.gradient) << kind;
+            setup.dropping = {.last_run = 2, .keeps_aggregates = norm == Norm::kNone};
+            const Outcome both = run_model(setup, parts, -1, 0);
+            EXPECT_EQ(both.loss, base.loss) << kind;
+            EXPECT_EQ(both.gradient, base.gradient) << kind;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Offloading, IsSpreadEvenlyAndFetchedAsFarAheadAsItWasStored) {
+  ModelConfig model;
+  model.layers = 8;
+  model.hidden = 16;
+  const auto lines = [&](int layers) {
+    model.offloading = {layers};
+    const Program program = model_program(model.sized(8, 4, 1), Pass::kTraining);
+    std::vector<std::string> found;
+    for (Value v = 0; v < program.size(); ++v) {
+      const Operation& op = program.at(v);
+      if (traits_of(op.kind).reach != Reach::kBeside) continue;
+      const Scope& scope = program.scope_of(v);
+      found.push_back(fmt::format("{} {} {}", traits_of(op.kind).name, scope.layer,
+                                  scope.direction == Direction::kForward ? "forward" : "backward"));
+    }
+    return found;
+  };
+  // Backward reads the output of a layer twice, first for the weight of the next one. The last two
+  // layers have nothing to store: backward begins with what they give.
+  EXPECT_EQ(lines(1), (std::vector<std::string>{"store 0 forward", "finish store 1 forward",
+                                                "fetch 2 backward", "finish fetch 1 backward"}));
+  EXPECT_EQ(lines(2), (std::vector<std::string>{"store 0 forward", "finish store 3 forward",
+                                                "store 3 forward", "finish store 4 forward",
+                                                "fetch 5 backward", "finish fetch 4 backward",
+                                                "fetch 4 backward", "finish fetch 1 backward"}));
+  EXPECT_EQ(lines(100), lines(6));
+  EXPECT_EQ(lines(6).size(), 24U);
+  EXPECT_TRUE(lines(0).empty());
+}
+
+TEST(Offloading, TakesLessMemoryOfDeepModels) {
+  ModelConfig model;
+  model.kind = "gcnii";
+  model.layers = 64;
+  model.hidden = 32;
+  const auto layout = [&](const Offloading& offloading, const Dropping& dropping) {
+    model.offloading = offloading;
+    model.dropping = dropping;
+    const Program program = model_program(model.sized(8, 4, 1), Pass::kTraining);
+    return allocate(program, schedule(program), {.inner = 1000});
+  };
+  const std::int64_t one = 1000 * 32;
+  // A sum and an output of each layer: what one layer holds stays, and what is on its way.
+  EXPECT_LE(layout(kOffloadAll, {}).elements, 12 * one);
+  EXPECT_GE(layout(kOffloadAll, {}).host_elements, 120 * one);
+  EXPECT_EQ(layout({}, {}).host_elements, 0);
+  // Of dropped layers only what is kept.
+  EXPECT_LE(layout(kOffloadAll, {2, false}).host_elements, 24 * one);
+  EXPECT_LT(layout(kOffloadAll, {2, false}).elements, layout({}, {2, false}).elements);
 }
 
 TEST(Dropping, RunsGrowByHalfALayerTowardsTheFirst) {

@@ -55,6 +55,33 @@ TEST_F(DeviceWaits, OnceInAnEpochAndOnceInAnEvaluation) {
   }
 }
 
+// Values that go to the host and come back are ordered by events, and their memory is taken once.
+TEST_F(DeviceWaits, NoneForCopiesBesideComputing) {
+  const std::filesystem::path dataset = make_sbm(dir_, false);
+  for (const GraphReplay replay : {GraphReplay::kOff, GraphReplay::kOn}) {
+    TrainOptions options = on_device(Norm::kBatch);
+    options.model.layers = 5;
+    options.model.offloading = kOffloadAll;
+    options.cuda_graph = replay;
+    run_local_ranks(1, 30, [&](Transport& transport) {
+      RankJob job(transport, dataset, PartitionOptions{}, options);
+      std::size_t waits = 0;
+      std::int64_t allocations = 0;
+      for (int epoch = 1; epoch <= kLast; ++epoch) {
+        const std::size_t before = std::exchange(waits, cuda_emulation::host_waits());
+        if (epoch == kFirst + 1) allocations = job.backend().allocations();
+        if (epoch > kFirst + 1) {
+          EXPECT_EQ(waits - before, 1U) << epoch;
+        }
+        job.trainer().run_epoch(epoch);
+      }
+      EXPECT_EQ(job.backend().allocations(), allocations);
+      EXPECT_GT(job.trainer().network().host_bytes(), 0);
+      EXPECT_EQ(job.trainer().replays(), replay == GraphReplay::kOn);
+    });
+  }
+}
+
 TEST_F(DeviceWaits, NoneForAStreamOverNccl) {
   const std::filesystem::path dataset = make_sbm(dir_, false);
   TrainOptions options = on_device(Norm::kBatch);
