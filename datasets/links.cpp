@@ -58,7 +58,7 @@ Links Links::open(const fs::path& folder) {
   for (std::size_t s = 0; s < links.negatives.size(); ++s) {
     const fs::path path = folder / kLinkNegativeFiles[s];
     if (!is_there(path)) continue;
-    const LinkNegatives& negatives = links.negatives[s].emplace(NodeIdMatrix(path));
+    const LinkNegatives& negatives = links.negatives[s].emplace(LinkNegatives{NodeIdMatrix(path)});
     const std::int64_t edges = links.edges[s + 1]->rows();
     if (negatives.shared() || (negatives.ids.rows() == edges && negatives.ids.columns() > 0))
       continue;
