@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <ranges>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -146,11 +145,21 @@ OrderedEntries::OrderedEntries(const GraphView& graph) : graph_(graph) {
 std::pair<std::int64_t, std::int64_t> OrderedEntries::between(std::int64_t row,
                                                               std::int64_t column) const {
   const CsrView& csr = graph_.in_edges;
-  const auto positions = std::views::iota(csr.row_ptr[row], csr.row_ptr[row + 1]);
-  const auto range = std::ranges::equal_range(
-      positions, column, {}, [&](std::int64_t p) { return std::int64_t{this->column(p)}; });
-  return {csr.row_ptr[row] + (range.begin() - positions.begin()),
-          csr.row_ptr[row] + (range.end() - positions.begin())};
+  // The first position from `begin` on whose column is `least` or more.
+  const auto first_of = [&](std::int64_t begin, std::int64_t least) {
+    std::int64_t end = csr.row_ptr[row + 1];
+    while (begin < end) {
+      const std::int64_t middle = begin + (end - begin) / 2;
+      if (this->column(middle) < least) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return begin;
+  };
+  const std::int64_t begin = first_of(csr.row_ptr[row], column);
+  return {begin, first_of(begin, column + 1)};
 }
 
 // What an edge into `row` and the one back differ in, or nothing.

@@ -56,8 +56,7 @@ class LinkSplitter {
       }
     }
     std::ranges::sort(pairs_);
-    const auto [first, last] = std::ranges::unique(pairs_);
-    pairs_.erase(first, last);
+    pairs_.erase(std::unique(pairs_.begin(), pairs_.end()), pairs_.end());
   }
 
   bool is_edge(std::int32_t source, std::int32_t target) const {

@@ -18,8 +18,9 @@ BitCounts read_counts(const Json& channel, const std::string& place) {
   }
   BitCounts counts{};
   for (const auto& [name, count] : bits->items()) {
-    const auto width = std::find_if(kWireBits.begin(), kWireBits.end(),
-                                    [&](int value) { return name == std::to_string(value); });
+    const auto width = std::find_if(kWireBits.begin(), kWireBits.end(), [&name = name](int value) {
+      return name == std::to_string(value);
+    });
     if (width == kWireBits.end()) {
       fail_input("{}: 'bits' names the width '{}'; widths are {}", place, name,
                  fmt::join(kWireBits, ", "));

@@ -15,9 +15,9 @@ struct ListedCommand {
   std::string name;    // as it is typed after the program's name: "train", "trace merge"
   std::string does;    // one line
   std::string footer;  // what --help says at its end, examples among it
-  std::vector<OptionDescription> positionals;
-  std::vector<OptionDescription> options;  // in the order of their groups, without --help
-  std::vector<std::string> nested;         // last words of the commands inside of it
+  std::vector<OptionDescription> positionals = {};
+  std::vector<OptionDescription> options = {};  // in the order of their groups, without --help
+  std::vector<std::string> nested = {};         // last words of the commands inside of it
 };
 
 // All commands of `program`, which is the first and has no name, each before those nested in it.

@@ -12,6 +12,7 @@
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
+#include "launch/machine_report.hpp"
 #include "launch/supervisor.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
@@ -140,6 +141,14 @@ int run_launch(LaunchArguments& arguments) {
   job.run_dir = training.run_dir;
   job.launcher.mpirun = words_of(arguments.mpirun);
   if (job.launcher.mpirun.empty()) fail_option("--mpirun: is empty; an example is 'mpirun'");
+  if (const std::string library = mpi_library(); !library.starts_with("Open MPI")) {
+    fail_option(
+        "launch: hands hosts and environment over by options of Open MPI's mpirun, but this "
+        "program "
+        "was built with {}; start 'atoll train' with the launcher of that library, and after a "
+        "failure again with --resume",
+        library);
+  }
   take_allocation(job, arguments.has_ranks());
   job.regrow_seconds = parse_duration(arguments.regrow_every).value_or(0);
   if (job.launcher.hosts.empty()) job.launcher.hosts = {"localhost"};

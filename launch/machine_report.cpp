@@ -44,12 +44,7 @@ std::string find_on_path(const std::string& program) {
 }
 
 void add_mpi(Findings& findings) {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  std::string version(text, static_cast<std::size_t>(length));
-  version = version.substr(0, std::min(version.find(", package"), version.find(',')));
-  findings.push_back({"MPI", "library", version});
+  findings.push_back({"MPI", "library", mpi_library()});
   std::string launcher = find_on_path("mpirun");
   if (launcher.empty()) launcher = find_on_path("srun");
   if (launcher.empty()) {
@@ -59,7 +54,8 @@ void add_mpi(Findings& findings) {
   } else {
     findings.push_back({"MPI", "launcher", launcher});
   }
-  if (::geteuid() == 0 && std::getenv("OMPI_ALLOW_RUN_AS_ROOT") == nullptr) {
+  if (::geteuid() == 0 && std::getenv("OMPI_ALLOW_RUN_AS_ROOT") == nullptr &&
+      mpi_library().starts_with("Open MPI")) {
     findings.push_back({"MPI", "user", "root", FindingLevel::kNote,
                         "mpirun refuses to run as root unless OMPI_ALLOW_RUN_AS_ROOT=1 and "
                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 are set"});
@@ -282,6 +278,15 @@ void add_network(Findings& findings) {
 }
 
 }  // namespace
+
+std::string mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string version(text, static_cast<std::size_t>(length));
+  std::ranges::replace(version, '\t', ' ');
+  return version.substr(0, version.find_first_of(",\n"));
+}
 
 std::vector<Finding> examine_machine() {
   Findings findings;

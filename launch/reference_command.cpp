@@ -85,7 +85,7 @@ OptionGroups shared_options(const std::vector<ListedCommand>& commands) {
     for (const OptionDescription& option : command.options) groups[option.group].push_back(option);
     for (const auto& [group, options] : groups) {
       if (group != "Options" && users[group]++ == 0) shared[group] = options;
-      std::erase_if(shared[group], [&](const OptionDescription& option) {
+      std::erase_if(shared[group], [&options = options](const OptionDescription& option) {
         return std::ranges::count(options, row_of(option, "--"),
                                   [](const auto& other) { return row_of(other, "--"); }) == 0;
       });

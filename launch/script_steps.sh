@@ -46,15 +46,30 @@ prepare_mpi() {
   export OMPI_MCA_rmaps_base_oversubscribe=1
 }
 
+# Where configure_release builds; scripts may set another folder.
+build_folder=build
+
 # configure_release OPTION...: a new build folder compiles several sources as one, which takes a
 # fraction of the time; one that is there goes on as it was configured. The fewer cores, the larger
 # the pieces: each parses the headers of others once.
 configure_release() {
   local unity=() batch=8
   [ "$(nproc)" -gt 4 ] || batch=32
-  [ -f build/CMakeCache.txt ] ||
+  [ -f "$build_folder/CMakeCache.txt" ] ||
     unity=(-DCMAKE_UNITY_BUILD=ON "-DCMAKE_UNITY_BUILD_BATCH_SIZE=$batch")
-  cmake --preset release "${unity[@]}" "$@"
+  cmake --preset release -B "$build_folder" "${unity[@]}" "$@"
+}
+
+# skipped_tests LOG: the tests that `ctest --verbose` skipped, one a line. GoogleTest names them,
+# unittest gives a reason, the structure checks say SKIPPED.
+skipped_tests() {
+  grep -oE "\[  SKIPPED \] [A-Za-z0-9_/]+\.[A-Za-z0-9_/]+|SKIPPED: .*|test_.* \.\.\. skipped .*" "$1" |
+    sort -u || true
+}
+# failed_tests LOG: what failed, as far as the log names it.
+failed_tests() {
+  grep -E '\[  FAILED  \] [A-Za-z0-9_/]+\.[A-Za-z0-9_/]+|^ *[0-9]+: (FAIL|ERROR):|\*\*\*' "$1" |
+    sed -E 's/^ *[0-9]+: *//; s/^/  /' | sort -u | head -40 || true
 }
 
 # Depending on the compiler's own list of headers, ccache need not preprocess what it doesn't know.

@@ -33,9 +33,7 @@ ctest --test-dir build --verbose "${chosen[@]}" --no-tests=error -j "$(nproc)" "
 grep -E '^ *[0-9]+/[0-9]+ Test ' $logs/ctest.log || true
 
 echo
-# GoogleTest names its skipped tests, unittest gives a reason, the structure checks say SKIPPED.
-skipped=$(grep -oE "\[  SKIPPED \] [A-Za-z0-9_/]+\.[A-Za-z0-9_/]+|SKIPPED: .*|test_.* \.\.\. skipped .*" \
-  $logs/ctest.log | sort -u || true)
+skipped=$(skipped_tests $logs/ctest.log)
 if [ -n "$skipped" ]; then
   echo "Skipped (tests per suite; reasons in $logs/ctest.log):"
   sed -E 's/^\[  SKIPPED \] ([^.]*)\..*/\1/; s/^SKIPPED: //; s/^(test_[a-z_]*) .*skipped /\1: /' \
@@ -43,8 +41,7 @@ if [ -n "$skipped" ]; then
 fi
 if [ $failed -ne 0 ]; then
   echo "Failed:"
-  grep -E '\[  FAILED  \] [A-Za-z0-9_/]+\.[A-Za-z0-9_/]+|^ *[0-9]+: (FAIL|ERROR):|\*\*\*' $logs/ctest.log |
-    sed -E 's/^ *[0-9]+: *//; s/^/  /' | sort -u | head -40
+  failed_tests $logs/ctest.log
   echo "Some tests failed; see $logs/ctest.log"
   exit 1
 fi

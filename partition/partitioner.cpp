@@ -100,8 +100,8 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split) {
   // Waking threads costs small graphs more than they save.
-  constexpr std::int64_t kManyNodes = 20'000;
-  const OpenMpThreads threads(graph.nodes() < kManyNodes ? 1 : omp_get_max_threads());
+  constexpr std::int64_t kThreadedNodes = 20'000;
+  const OpenMpThreads threads(graph.nodes() < kThreadedNodes ? 1 : omp_get_max_threads());
   const auto partitioner = make_partitioner(options);
   PartitionProblem problem = make_partition_problem(graph, parts, options, split);
   if (parts == 1) return std::vector<std::int32_t>(graph.nodes(), 0);

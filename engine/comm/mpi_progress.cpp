@@ -264,7 +264,7 @@ void MpiProgress::fail_silent_peers(const MpiTransfer& transfer, Awaited awaited
   }
   if (silent.empty()) return watchdog.sign_of_life(first);
   std::ranges::sort(silent);
-  silent.erase(std::ranges::unique(silent).begin(), silent.end());
+  silent.erase(std::unique(silent.begin(), silent.end()), silent.end());
   fail_silent(rank_, silent, timeout_seconds_, transfer.label);
 }
 

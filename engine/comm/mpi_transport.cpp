@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -25,6 +27,8 @@ constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
 constexpr std::int64_t kTags = 32768;
 // How long MPI_Abort may take before the process ends without it.
 constexpr unsigned kAbortSeconds = 10;
+// MPICH's mpiexec drops what it has not passed on when MPI_Abort is called, the reason among it.
+constexpr std::chrono::milliseconds kPassedOn{200};
 // How long ranks may come after one another at the start: a launcher takes its time on many hosts.
 constexpr double kStartSeconds = 60;
 
@@ -149,7 +153,8 @@ class MpiTransport final : public Transport {
     if (const int launched = launcher_info().size; size_ != launched) {
       fail(ErrorKind::kCommunication,
            "the launcher started {} processes, but MPI sees {}: it is not the launcher of this MPI "
-           "library; use its own mpirun, or srun --mpi=pmix",
+           "library; use its own mpirun, or srun with --mpi=pmix for Open MPI and --mpi=pmi2 for "
+           "MPICH",
            launched, size_);
     }
     progress_ =
@@ -285,6 +290,7 @@ std::shared_ptr<const void> start_mpi(double timeout_seconds) {
 void abort_job(int exit_code) noexcept {
   std::fflush(nullptr);
   if (mpi_is_running()) {
+    if (std::getenv("PMI_RANK") != nullptr) std::this_thread::sleep_for(kPassedOn);
     ::alarm(kAbortSeconds);  // should MPI_Abort itself hang: SIGALRM ends the process
     MPI_Abort(MPI_COMM_WORLD, exit_code);
   }

@@ -56,10 +56,10 @@ NodeHomes NodeHomes::share(Transport& transport, std::span<const GlobalId> inner
   NodeHomes homes;
   homes.rank.assign(static_cast<std::size_t>(nodes), 0);
   homes.row.assign(static_cast<std::size_t>(nodes), 0);
-  const auto place = [&](std::size_t rank, std::span<const std::int32_t> ids) {
+  const auto place = [&](std::size_t owner, std::span<const std::int32_t> ids) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const auto node = static_cast<std::size_t>(ids[i]);
-      homes.rank[node] = static_cast<std::uint16_t>(rank);
+      homes.rank[node] = static_cast<std::uint16_t>(owner);
       homes.row[node] = static_cast<std::int32_t>(i);
     }
   };

@@ -268,7 +268,7 @@ ModelDescription parse_description(const Json& file, const std::string& place) {
   ModelDescription model;
   if (file.contains("input")) {
     const std::string at = place + ": input";
-    InputLayer& input = model.input.emplace();
+    InputLayer& input = *(model.input = InputLayer{});
     read_fields(input_fields(), file.at("input"), at, {}, input);
     if (input.columns == 0) fail_option("{}: 'columns' is missing", at);
   }

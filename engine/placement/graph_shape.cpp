@@ -182,9 +182,11 @@ class ShapeReader {
     for (const auto& [field, total, member] :
          {std::tuple("nodes", shape_.nodes, &PartQuality::nodes),
           {"edges", shape_.edges, &PartQuality::edges}}) {
-      const std::int64_t sum = std::accumulate(
-          quality().parts.begin(), quality().parts.end(), std::int64_t{0},
-          [&](std::int64_t so_far, const PartQuality& part) { return so_far + part.*member; });
+      const std::int64_t sum =
+          std::accumulate(quality().parts.begin(), quality().parts.end(), std::int64_t{0},
+                          [member = member](std::int64_t so_far, const PartQuality& part) {
+                            return so_far + part.*member;
+                          });
       if (sum == total) continue;
       fail_input("{}: '{}' is {}, but those of its parts sum to {}; allowed is their sum",
                  root_.place, field, total, sum);

@@ -19,7 +19,7 @@ struct GraphShape {
   std::int64_t relations = 0;      // types of edges
   std::int64_t edge_features = 0;  // columns
   std::int64_t node_types = 0;
-  PartitionOptions partition;
+  PartitionOptions partition = {};
   // Equal shares; without cut_edges and costs, which a plan does not need.
   PartitionQuality quality;
 };

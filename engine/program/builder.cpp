@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 
 #include "base/error.hpp"
 #include "engine/exchange/halo_exchange.hpp"
@@ -64,9 +63,10 @@ Value Builder::parameter(const std::string& name, std::int64_t rows, std::int64_
   const bool in_head = program_.scopes.back().kind == Scope::Kind::kHead;
   const int owner = layer() + (in_head ? 1 : 0);
   const std::string full = own(name);
-  const auto of_owner = program_.parameters | std::views::reverse |
-                        std::views::take_while([&](const auto& p) { return p.layer == owner; });
-  if (std::ranges::count(of_owner, full, &DeclaredParameter::name) > 0) {
+  const auto declared = [&](const DeclaredParameter& p) {
+    return p.layer == owner && p.name == full;
+  };
+  if (std::ranges::any_of(program_.parameters, declared)) {
     fail_option("--model: {} is declared twice; every parameter needs a name of its own", full);
   }
   program_.parameters.push_back({full, owner, rows, columns, initialisation});

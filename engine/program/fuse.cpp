@@ -43,7 +43,7 @@ class Fusion {
       auto& list = readers_[static_cast<std::size_t>(read)];
       std::ranges::replace(list, producer, v);
       std::ranges::sort(list);
-      list.erase(std::ranges::unique(list).begin(), list.end());
+      list.erase(std::unique(list.begin(), list.end()), list.end());
     });
     program_.at(v) = std::move(joined);
     readers_[static_cast<std::size_t>(producer)].clear();

@@ -75,8 +75,8 @@ void check_figures(const Json& line, const std::string& place) {
     json_field<int>(channel, "layer", place);
     const auto bits = json_field<Json>(channel, "bits", place);
     for (const auto& [width, count] : bits.items()) {
-      const bool known =
-          std::ranges::any_of(kWireBits, [&](int value) { return width == std::to_string(value); });
+      const bool known = std::ranges::any_of(
+          kWireBits, [&width = width](int value) { return width == std::to_string(value); });
       if (!known || !count.is_number()) {
         fail_input("{}: 'bits' gives {} messages of width '{}'; widths are {}", place, shown(count),
                    width, fmt::join(kWireBits, ", "));

@@ -166,30 +166,31 @@ struct AttentionScratch {
   }
 };
 
+// Of two vectors of `lanes` lanes, counted on into the second, that which lane k of the sums of
+// neighbours, or of neighbouring pieces of 16 bytes, begins with.
+constexpr int even_lane(int k, int lanes, bool inside) {
+  const int piece = k / 4;
+  const int within = k % 4;
+  if (!inside) return 2 * piece * 4 + within;
+  return within < 2 ? 4 * piece + 2 * within : lanes + 4 * piece + 2 * (within - 2);
+}
+
 // sums[k] = the sum of the lanes of vector k of `parts`, k < lanes. Neighbours are added inside 16
 // bytes, then pieces of 16 bytes.
 template <int kBytes, int kCount>
 ATOLL_INLINE inline void fold_lanes(typename Vectors<kBytes>::Floats* v) {
-  using Words = typename Vectors<kBytes>::Words;
-  constexpr std::uint32_t kLanes = kBytes / 4;
-  constexpr bool kInside = kCount * 4 > static_cast<int>(kLanes) || kLanes == 4;
-  Words even;
-  Words odd;
-  for (std::uint32_t k = 0; k < kLanes; ++k) {
-    const std::uint32_t piece = k / 4;
-    const std::uint32_t within = k % 4;
-    if (kInside) {
-      even[k] = within < 2 ? 4 * piece + 2 * within : kLanes + 4 * piece + 2 * (within - 2);
-      odd[k] = even[k] + 1;
-    } else {
-      even[k] = 2 * piece * 4 + within;  // counts on into the second vector
-      odd[k] = even[k] + 4;
-    }
-  }
+  constexpr int kLanes = kBytes / 4;
+  constexpr bool kInside = kCount * 4 > kLanes || kLanes == 4;
 #pragma GCC unroll 8
   for (int k = 0; k < kCount / 2; ++k) {
-    v[k] = __builtin_shuffle(v[2 * k], v[2 * k + 1], even) +
-           __builtin_shuffle(v[2 * k], v[2 * k + 1], odd);
+    typename Vectors<kBytes>::Floats even;
+    typename Vectors<kBytes>::Floats odd;
+    shuffle(
+        v[2 * k], v[2 * k + 1], [](int lane) { return even_lane(lane, kLanes, kInside); }, even);
+    shuffle(
+        v[2 * k], v[2 * k + 1],
+        [](int lane) { return even_lane(lane, kLanes, kInside) + (kInside ? 1 : 4); }, odd);
+    v[k] = even + odd;
   }
   if constexpr (kCount > 2) fold_lanes<kBytes, kCount / 2>(v);
 }
@@ -207,15 +208,9 @@ ATOLL_INLINE inline void lane_sums(const float* parts, typename Vectors<kBytes>:
 // A lane that is NaN may be passed over: its weight is NaN all the same.
 template <int kBytes>
 ATOLL_INLINE inline float lane_max(const typename Vectors<kBytes>::Floats& of) {
-  typename Vectors<kBytes>::Floats v = of;
-  constexpr std::uint32_t kLanes = kBytes / 4;
-#pragma GCC unroll 4
-  for (std::uint32_t step = kLanes / 2; step > 0; step /= 2) {
-    typename Vectors<kBytes>::Words other;
-    for (std::uint32_t k = 0; k < kLanes; ++k) other[k] = k ^ step;
-    const typename Vectors<kBytes>::Floats moved = __builtin_shuffle(v, other);
-    v = moved > v ? moved : v;
-  }
+  using Floats = typename Vectors<kBytes>::Floats;
+  Floats v = of;
+  fold(v, [](const Floats& a, const Floats& b, Floats& to) ATOLL_INLINE { to = b > a ? b : a; });
   return v[0];
 }
 
@@ -386,7 +381,8 @@ class RowAttention {
           sum += a_.root * at(s_.more_sums + c);
         } else {
           sum += s_.norm[h] * at(a_.vector + c);
-          add_to(s_.norm[h] * at(s_.target + c), dvector + c);
+          const Floats part = s_.norm[h] * at(s_.target + c);
+          add_to(part, dvector + c);
         }
         put(sum, s_.sums + c);
       }
@@ -423,7 +419,9 @@ class RowAttention {
   static ATOLL_INLINE const InMemory& at(const float* from) {
     return *reinterpret_cast<const InMemory*>(from);
   }
-  static ATOLL_INLINE void put(const Floats& v, float* to) { *reinterpret_cast<InMemory*>(to) = v; }
+  static ATOLL_INLINE void put(const InMemory& v, float* to) {
+    *reinterpret_cast<InMemory*>(to) = v;
+  }
   static ATOLL_INLINE void add_to(const Floats& v, double* to) {
     for (std::int64_t k = 0; k < kLanes; ++k) to[k] += static_cast<double>(v[k]);
   }
@@ -619,8 +617,9 @@ class RowAttention {
       s_.new_most[h] = most > s_.most[h] ? most : s_.most[h];
     }
     for (std::int64_t h = 0; h < heads_; h += kLanes) {
+      const Floats below = at(s_.most + h) - at(s_.new_most + h);
       Floats scale;
-      exponential<kBytes>(at(s_.most + h) - at(s_.new_most + h), scale);
+      exponential<kBytes>(below, scale);
       put(scale, s_.scale + h);
     }
     std::memcpy(s_.most, s_.new_most, static_cast<std::size_t>(heads_) * sizeof(float));
@@ -628,7 +627,8 @@ class RowAttention {
 
   // weight = exp(score - most) of head h, added to the scaled norm.
   ATOLL_INLINE void raise(std::int64_t h, Floats& weight, Floats& norm) const {
-    exponential<kBytes>(at(s_.scores + h * kLanes) - s_.most[h], weight);
+    const Floats below = at(s_.scores + h * kLanes) - s_.most[h];
+    exponential<kBytes>(below, weight);
     norm = at(s_.norm + h * kLanes) * s_.scale[h] + weight;
     put(norm, s_.norm + h * kLanes);
   }
@@ -762,7 +762,8 @@ class RowAttention {
       const Floats sum = at(s_.sums + c);
       if (score_ == AttentionScore::kGatv2) {
         put(sum * at(a_.vector + c), s_.sums + c);
-        add_to(at(s_.more_sums + c), dvector + c);
+        const Floats part = at(s_.more_sums + c);
+        add_to(part, dvector + c);
       } else {
         put(sum * a_.root, s_.sums + c);
       }

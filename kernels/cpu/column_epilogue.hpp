@@ -68,12 +68,15 @@ template <int kBytes, bool kCurved, bool kDrop, typename From, typename To>
 ATOLL_INLINE inline void finish_columns(const ColumnEpilogue& epilogue, std::int64_t first,
                                         std::int64_t count, const std::uint16_t* halves,
                                         const From* x, To* y) {
-  const auto [mean, scale, shift, function, dropout] = epilogue;
+  const float* const mean = epilogue.mean;
+  const float* const scale = epilogue.scale;
+  const float* const shift = epilogue.shift;
+  const ActivationFunction function = epilogue.function;
   // NaN is not below anything and stays NaN.
   const float least =
       function == ActivationFunction::kRelu ? 0.0F : -std::numeric_limits<float>::infinity();
-  const std::uint32_t threshold = kDrop ? dropout.rate.threshold : 0;
-  const float kept = kDrop ? dropout.rate.scale : 1.0F;
+  const std::uint32_t threshold = kDrop ? epilogue.dropout.rate.threshold : 0;
+  const float kept = kDrop ? epilogue.dropout.rate.scale : 1.0F;
   for_columns<kBytes>(first, first + count, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
     using Columns = Pair<kUnit>;
     typename Columns::Floats values[2];

@@ -15,32 +15,6 @@ namespace atl {
 
 namespace {
 
-// Lane k of a vector of kCount lanes gets lane k + kBy, those behind the last one the first ones.
-// An array of constants: of a vector that is filled in a loop GCC makes a hundred instructions.
-template <typename Lane, std::size_t kCount, std::size_t kBy>
-constexpr std::array<Lane, kCount> turned_lanes() {
-  std::array<Lane, kCount> lanes{};
-  for (std::size_t k = 0; k < kCount; ++k) lanes[k] = static_cast<Lane>((k + kBy) % kCount);
-  return lanes;
-}
-template <typename Lane, std::size_t kCount, std::size_t kBy>
-constexpr std::array<Lane, kCount> kTurnedLanes = turned_lanes<Lane, kCount, kBy>();
-
-// values[0] = the first 2 kHalf numbers of a vector, combined two and two by both(a, b, to).
-template <int kBytes, typename Index, std::size_t kHalf, typename Vector, typename Both>
-ATOLL_INLINE inline void fold_halves(Vector& values, const Both& both) {
-  using Lane = std::remove_cvref_t<decltype(Index{}[0])>;
-  Index turned;
-  std::memcpy(&turned, kTurnedLanes<Lane, kBytes / sizeof(Lane), kHalf>.data(), kBytes);
-  const Vector other = __builtin_shuffle(values, turned);
-  both(values, other, values);
-  if constexpr (kHalf > 1) fold_halves<kBytes, Index, kHalf / 2>(values, both);
-}
-template <int kBytes, typename Index, typename Vector, typename Both>
-ATOLL_INLINE inline void fold(Vector& values, const Both& both) {
-  fold_halves<kBytes, Index, kBytes / sizeof(values[0]) / 2>(values, both);
-}
-
 constexpr std::int64_t kRowUnit = 32;  // columns of the widest Pair
 
 std::int64_t whole_units(std::int64_t cols) { return (cols + kRowUnit - 1) / kRowUnit * kRowUnit; }
@@ -67,8 +41,7 @@ ATOLL_INLINE inline std::pair<float, double> exponentials(const T* logits, std::
     std::memcpy(&some, values + j, kBytes);
     most = most < some ? some : most;
   }
-  fold<kBytes, typename Vectors<kBytes>::Words>(
-      most, [](const Floats& a, const Floats& b, Floats& to) ATOLL_INLINE { to = a < b ? b : a; });
+  fold(most, [](const Floats& a, const Floats& b, Floats& to) ATOLL_INLINE { to = a < b ? b : a; });
   const float largest = most[0];
   Doubles sums[2] = {};
   for (std::int64_t j = 0; j < whole; j += kLanes) {
@@ -84,9 +57,9 @@ ATOLL_INLINE inline std::pair<float, double> exponentials(const T* logits, std::
     }
   }
   sums[0] += sums[1];
-  fold<kBytes, typename Vectors<kBytes>::LongWords>(
-      sums[0], [](const Doubles& a, const Doubles& b, Doubles& to) ATOLL_INLINE { to = a + b; });
-  return {largest, sums[0][0]};
+  fold(sums[0], [](const Doubles& a, const Doubles& b, Doubles& to) ATOLL_INLINE { to = a + b; });
+  const double sum = sums[0][0];
+  return {largest, sum};
 }
 
 // Loss of one row; its gradient goes to `dlogits`. memory: whole_units(classes) entries.

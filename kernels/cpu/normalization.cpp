@@ -35,7 +35,9 @@ ATOLL_INLINE inline void layer_norm_row_backward(const float* dy, const float* x
                                                  const float* gamma, std::int64_t cols,
                                                  double epsilon, float* dx, double* dgamma,
                                                  double* dbeta) {
-  const auto [mean, inv_std] = row_statistics(x, cols, epsilon);
+  const RowStatistics found = row_statistics(x, cols, epsilon);
+  const double mean = found.mean;
+  const double inv_std = found.inv_std;
   double sum_g = 0;
   double sum_g_xhat = 0;
 #pragma omp simd reduction(+ : sum_g, sum_g_xhat)
@@ -172,7 +174,9 @@ void CpuBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         const float* row = wide_row<kBytes>(x.row<T>(i), cols, memory.row(0));
         float* __restrict to = row_to_compute(y.row<T>(i), memory.row(1));
-        const auto [mean, inv_std] = row_statistics(row, cols, epsilon);
+        const RowStatistics found = row_statistics(row, cols, epsilon);
+        const double mean = found.mean;
+        const double inv_std = found.inv_std;
 #pragma omp simd
         for (std::int64_t j = 0; j < cols; ++j) {
           const double xhat = (static_cast<double>(row[j]) - mean) * inv_std;

@@ -153,7 +153,8 @@ std::int64_t panel_floats(std::int64_t inner, std::int64_t cols) {
 
 void store_as_panels(Transpose transpose, ConstMatrixView b, float* to) {
   const bool turned = transpose == Transpose::kYes;
-  const auto [inner, cols] = factor_shape(transpose, b);
+  const std::int64_t inner = factor_shape(transpose, b).inner;
+  const std::int64_t cols = factor_shape(transpose, b).cols;
   with_element(b.dtype, [&]<typename T>(T) {
     for (std::int64_t first = 0; first < cols; first += kPanelCols) {
       const std::int64_t columns = panel_columns(cols, first);

@@ -16,18 +16,16 @@ ATOLL_INLINE inline void multiply_lower(const typename Vectors<kBytes>::LongWord
                                         std::uint64_t factor,
                                         typename Vectors<kBytes>::LongWords& product) {
   using LongWords = typename Vectors<kBytes>::LongWords;
-#if defined(__x86_64__)
-  // One instruction that no expression of the language stands for: GCC multiplies 64 by 64 bits,
-  // with three of them before AVX-512 and with a slower one from there on.
+  // One instruction that no expression stands for to GCC, which multiplies 64 by 64 bits, with
+  // three of them before AVX-512 and with a slower one from there on.
   const LongWords factors = LongWords{} + factor;
-  if constexpr (kBytes == 16) {
+  if constexpr (kInstructionsByName && kBytes == 16) {
     asm("pmuludq %2, %0" : "=x"(product) : "0"(a), "x"(factors));
-  } else {
+  } else if constexpr (kInstructionsByName) {
     asm("vpmuludq %2, %1, %0" : "=v"(product) : "v"(a), "v"(factors));
+  } else {
+    product = (a & std::uint64_t{0xFFFFFFFFU}) * factors;
   }
-#else
-  product = (a & std::uint64_t{0xFFFFFFFFU}) * factor;
-#endif
 }
 
 // Words of the random blocks first, first + 1, ... of one row, kVectors * kBytes / 8 of them, in
@@ -50,12 +48,8 @@ ATOLL_INLINE inline void draw_vectors(const RandomKey& key, std::uint64_t row, s
   // Even lanes have the blocks of the first half of what a vector stores, odd ones of the second:
   // interleaving the words of two vectors, which does not cross 16 bytes, puts them in order.
   LongWords lane;
-  LongWords low;
-  LongWords high;
   for (int k = 0; k < kLanes; ++k) {
     lane[k] = static_cast<std::uint64_t>(k / 2 + k % 2 * (kLanes / 2));
-    low[k] = static_cast<std::uint64_t>(k % 2 == 0 ? k : kLanes + k - 1);
-    high[k] = low[k] + 1;
   }
   const PhiloxBlock counter = philox_counter(key, row, first);
   // Words of all blocks: the first two after one round, the last after two.
@@ -100,8 +94,12 @@ ATOLL_INLINE inline void draw_vectors(const RandomKey& key, std::uint64_t row, s
   for (int v = 0; v < kVectors; ++v) {
     const LongWords upper = (c0[v] & kLow) | (c1[v] << 32U);
     const LongWords lower = (c2[v] & kLow) | (c3[v] << 32U);
-    const LongWords stored0 = __builtin_shuffle(upper, lower, low);
-    const LongWords stored1 = __builtin_shuffle(upper, lower, high);
+    LongWords stored0;
+    LongWords stored1;
+    shuffle(
+        upper, lower, [](int k) { return k % 2 == 0 ? k : kLanes + k - 1; }, stored0);
+    shuffle(
+        upper, lower, [](int k) { return k % 2 == 0 ? k + 1 : kLanes + k; }, stored1);
     std::memcpy(static_cast<char*>(words) + (2 * v) * kBytes, &stored0, kBytes);
     std::memcpy(static_cast<char*>(words) + (2 * v + 1) * kBytes, &stored1, kBytes);
   }

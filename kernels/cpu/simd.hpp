@@ -10,6 +10,14 @@
 
 namespace atl {
 
+// True if inlined bodies may name instructions of the function they end up in. Clang checks them
+// where they are written, but picks the same ones for what stands there otherwise.
+#if defined(__x86_64__) && !defined(__clang__)
+inline constexpr bool kInstructionsByName = true;
+#else
+inline constexpr bool kInstructionsByName = false;
+#endif
+
 enum class Isa { kBaseline, kAvx2, kAvx512 };
 
 Isa detect_isa();

@@ -33,10 +33,13 @@ struct TileSource {
 
 // Word (p, n) of a tile has entries (2 p, n) and (2 p + 1, n).
 void store_tile(const TileSource& source, std::uint32_t* words) {
-  const auto [from, along, across, inner, cols] = source;
-  if (inner < kTileInner || cols < kTileRows) {
+  const Bf16* const from = source.from;
+  const std::int64_t along = source.along;
+  const std::int64_t across = source.across;
+  if (source.inner < kTileInner || source.cols < kTileRows) {
     const auto entry = [&](std::int64_t k, std::int64_t n) {
-      return std::uint32_t{k < inner && n < cols ? from[k * along + n * across].bits : Bf16{}.bits};
+      const bool there = k < source.inner && n < source.cols;
+      return std::uint32_t{there ? from[k * along + n * across].bits : Bf16{}.bits};
     };
     for (std::int64_t k = 0; k < kTileInner; k += 2) {
       for (std::int64_t n = 0; n < kTileRows; ++n) *words++ = entry(k, n) | entry(k + 1, n) << 16U;
@@ -168,9 +171,7 @@ void copy_rest(ConstMatrixView a, Bf16* rest) {
 }  // namespace
 
 bool multiplies_in_tiles() {
-  static const bool known = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx &&
-                            __builtin_cpu_supports("amx-tile") &&
-                            __builtin_cpu_supports("amx-bf16");
+  static const bool known = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx;
   return known;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/bf16.hpp"
 #include "kernels/cpu/simd.hpp"
@@ -33,23 +34,46 @@ struct Vectors {
   static_assert(sizeof(Floats) == kBytes && sizeof(Words) == kBytes);
 };
 
+// Lane k of `to` = lane choose(k) of a, whose lanes those of b follow. `choose` captures nothing:
+// what it returns must be known to the compiler.
+template <typename Vector, typename Choose>
+ATOLL_INLINE inline void shuffle(const Vector& a, const Vector& b, Choose, Vector& to) {
+  constexpr auto kLanes = static_cast<int>(sizeof(Vector) / sizeof(to[0]));
+  [&]<int... kLane>(std::integer_sequence<int, kLane...>) ATOLL_INLINE {
+    to = __builtin_shufflevector(a, b, Choose{}(kLane)...);
+  }
+  (std::make_integer_sequence<int, kLanes>());
+}
+
+// values[0] = the first 2 kHalf lanes, combined two and two by both(a, b, to).
+template <int kHalf, typename Vector, typename Both>
+ATOLL_INLINE inline void fold_halves(Vector& values, const Both& both) {
+  Vector other;
+  shuffle(
+      values, values, [](int k) { return k ^ kHalf; }, other);
+  both(values, other, values);
+  if constexpr (kHalf > 1) fold_halves<kHalf / 2>(values, both);
+}
+template <typename Vector, typename Both>
+ATOLL_INLINE inline void fold(Vector& values, const Both& both) {
+  fold_halves<sizeof(Vector) / sizeof(values[0]) / 2>(values, both);
+}
+
 // wide = the numbers of `narrow`, which has as many and half the bytes. GCC makes several
 // conversions to 16 bytes of __builtin_convertvector, hence the instruction by its name.
 template <int kBytes, bool kHasAvx2 = (kBytes > 16), typename Narrow, typename Wide>
 ATOLL_INLINE inline void widen(const Narrow& narrow, Wide& wide) {
   static_assert(sizeof(Narrow) == kBytes / 2 && sizeof(Wide) == kBytes);
-#if defined(__x86_64__)
-  if constexpr (kHasAvx2) {
+  if constexpr (kInstructionsByName && kHasAvx2) {
     if constexpr (std::is_same_v<Wide, typename Vectors<kBytes>::Doubles>) {
       asm("vcvtps2pd %1, %0" : "=v"(wide) : "vm"(narrow));
     } else {
       static_assert(std::is_same_v<Wide, typename Vectors<kBytes>::Words>);
       asm("vpmovzxwd %1, %0" : "=v"(wide) : "vm"(narrow));
     }
-    return;
+  } else {
+    wide = __builtin_convertvector(narrow, Wide);
   }
-#endif
-  wide = __builtin_convertvector(narrow, Wide);
 }
 
 // As to_bf16, into the upper halves of `bits`.
@@ -113,15 +137,14 @@ struct Unit<kBytes, Bf16> {
     std::memcpy(static_cast<void*>(to), &pairs, kBytes);
   }
   static ATOLL_INLINE void store(const Floats* registers, float* to) {
-    Words low;
-    Words high;
-    constexpr auto kCount = static_cast<std::uint32_t>(kLanes);
-    for (std::uint32_t i = 0; i < kCount; ++i) {
-      low[i] = i / 2 + (i % 2) * kCount;
-      high[i] = low[i] + kCount / 2;
-    }
-    const Floats first = __builtin_shuffle(registers[0], registers[1], low);
-    const Floats second = __builtin_shuffle(registers[0], registers[1], high);
+    constexpr auto kCount = static_cast<int>(kLanes);
+    Floats first;
+    Floats second;
+    shuffle(
+        registers[0], registers[1], [](int k) { return k / 2 + k % 2 * kCount; }, first);
+    shuffle(
+        registers[0], registers[1], [](int k) { return (k + kCount) / 2 + k % 2 * kCount; },
+        second);
     std::memcpy(to, &first, kBytes);
     std::memcpy(to + kLanes, &second, kBytes);
   }
@@ -177,16 +200,14 @@ struct Pair {
   }
   // The bits of both registers as bf16.
   static ATOLL_INLINE void round(const Floats* registers, HalfWords& rounded) {
-    constexpr auto kCount = static_cast<std::uint16_t>(kColumns);
     Words words[2];
     HalfWords halves[2];
-    HalfWords upper;
     round_to_bf16<kBytes>(registers[0], words[0]);
     round_to_bf16<kBytes>(registers[1], words[1]);
     std::memcpy(&halves[0], &words[0], kBytes);
     std::memcpy(&halves[1], &words[1], kBytes);
-    for (std::uint16_t k = 0; k < kCount; ++k) upper[k] = static_cast<std::uint16_t>(2 * k + 1);
-    rounded = __builtin_shuffle(halves[0], halves[1], upper);
+    shuffle(
+        halves[0], halves[1], [](int k) { return 2 * k + 1; }, rounded);
   }
   static ATOLL_INLINE void store_bits(const HalfWords& bits, Whole, Bf16* to) {
     std::memcpy(static_cast<void*>(to), &bits, kBytes);
@@ -239,17 +260,15 @@ ATOLL_INLINE inline void convert_columns(const From* from, std::int64_t count, T
 // kBytes / 8 neighbouring columns as double.
 template <int kBytes>
 ATOLL_INLINE inline void load_doubles(const float* from, typename Vectors<kBytes>::Doubles& to) {
-#if defined(__x86_64__)
-  if constexpr (kBytes > 16) {
+  if constexpr (kInstructionsByName && kBytes > 16) {
     // From memory: half the work of the same from a register.
     typedef float InMemory __attribute__((vector_size(kBytes / 2), aligned(4), may_alias));
     asm("vcvtps2pd %1, %0" : "=v"(to) : "m"(*reinterpret_cast<const InMemory*>(from)));
-    return;
+  } else {
+    typename Vectors<kBytes>::NarrowFloats values;
+    std::memcpy(&values, from, sizeof(values));
+    widen<kBytes>(values, to);
   }
-#endif
-  typename Vectors<kBytes>::NarrowFloats values;
-  std::memcpy(&values, from, sizeof(values));
-  widen<kBytes>(values, to);
 }
 template <int kBytes>
 ATOLL_INLINE inline void load_doubles(const Bf16* from, typename Vectors<kBytes>::Doubles& to) {

@@ -15,6 +15,9 @@ namespace atl {
 
 namespace {
 
+// Marks the functions of one instruction set. A pragma for many functions at once would be each
+// compiler's own.
+#define ATOLL_WIRE_TARGET
 namespace baseline {
 
 typedef std::int32_t Integers __attribute__((vector_size(16)));
@@ -66,18 +69,18 @@ inline void store_upper_halves(const Integers& first, const Integers& second, Bf
 #include "kernels/cpu/wire_vectors.inc"
 
 }  // namespace baseline
+#undef ATOLL_WIRE_TARGET
 
 #if defined(__x86_64__)
 
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#define ATOLL_WIRE_TARGET __attribute__((target("avx2,fma")))
 namespace avx2 {
 
 typedef std::int32_t Integers __attribute__((vector_size(32)));
 typedef float Floats __attribute__((vector_size(32)));
 
 // Packing works in parts of 16 bytes, which then have to be put in order.
-inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
+ATOLL_WIRE_TARGET inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
   const __m256i first =
       _mm256_packus_epi32(reinterpret_cast<__m256i>(codes[0]), reinterpret_cast<__m256i>(codes[1]));
   const __m256i second =
@@ -87,16 +90,17 @@ inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
   std::memcpy(bytes, &joined, sizeof(joined));
 }
 
-inline Integers widen(const std::uint8_t* codes) {
+ATOLL_WIRE_TARGET inline Integers widen(const std::uint8_t* codes) {
   return reinterpret_cast<Integers>(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes))));
 }
-inline Integers widen(const std::uint16_t* codes) {
+ATOLL_WIRE_TARGET inline Integers widen(const std::uint16_t* codes) {
   return reinterpret_cast<Integers>(
       _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))));
 }
 
-inline void store_upper_halves(const Integers& first, const Integers& second, Bf16* y) {
+ATOLL_WIRE_TARGET inline void store_upper_halves(const Integers& first, const Integers& second,
+                                                 Bf16* y) {
   const __m256i joined = _mm256_packs_epi32(reinterpret_cast<__m256i>(first >> 16),
                                             reinterpret_cast<__m256i>(second >> 16));
   const __m256i in_order = _mm256_permute4x64_epi64(joined, 0xD8);
@@ -106,17 +110,16 @@ inline void store_upper_halves(const Integers& first, const Integers& second, Bf
 #include "kernels/cpu/wire_vectors.inc"
 
 }  // namespace avx2
-#pragma GCC pop_options
+#undef ATOLL_WIRE_TARGET
 
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
+#define ATOLL_WIRE_TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
 namespace avx512 {
 
 typedef std::int32_t Integers __attribute__((vector_size(64)));
 typedef float Floats __attribute__((vector_size(64)));
 
 // As with AVX2.
-inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
+ATOLL_WIRE_TARGET inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
   const __m512i first =
       _mm512_packus_epi32(reinterpret_cast<__m512i>(codes[0]), reinterpret_cast<__m512i>(codes[1]));
   const __m512i second =
@@ -127,16 +130,17 @@ inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
   std::memcpy(bytes, &joined, sizeof(joined));
 }
 
-inline Integers widen(const std::uint8_t* codes) {
+ATOLL_WIRE_TARGET inline Integers widen(const std::uint8_t* codes) {
   return reinterpret_cast<Integers>(
       _mm512_maskz_cvtepu8_epi32(0xFFFF, _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))));
 }
-inline Integers widen(const std::uint16_t* codes) {
+ATOLL_WIRE_TARGET inline Integers widen(const std::uint16_t* codes) {
   return reinterpret_cast<Integers>(_mm512_maskz_cvtepu16_epi32(
       0xFFFF, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes))));
 }
 
-inline void store_upper_halves(const Integers& first, const Integers& second, Bf16* y) {
+ATOLL_WIRE_TARGET inline void store_upper_halves(const Integers& first, const Integers& second,
+                                                 Bf16* y) {
   const __m512i joined = _mm512_packs_epi32(reinterpret_cast<__m512i>(first >> 16),
                                             reinterpret_cast<__m512i>(second >> 16));
   const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
@@ -147,7 +151,7 @@ inline void store_upper_halves(const Integers& first, const Integers& second, Bf
 #include "kernels/cpu/wire_vectors.inc"
 
 }  // namespace avx512
-#pragma GCC pop_options
+#undef ATOLL_WIRE_TARGET
 
 #endif
 

@@ -352,7 +352,8 @@ __device__ inline float relu_value(float x) { return x < 0.0F ? 0.0F : x; }
 __device__ inline float normal_distribution(float x) { return 0.5F * erfcf(-0.70710678F * x); }
 
 // Of another function than relu. Not inlined: kernels with an epilogue would need more registers.
-[[gnu::noinline]] static __device__ float curved_value(ActivationFunction function, float x) {
+[[maybe_unused, gnu::noinline]] static __device__ float curved_value(ActivationFunction function,
+                                                                     float x) {
   switch (function) {
     case ActivationFunction::kLeakyRelu:
       return x < 0.0F ? static_cast<float>(kLeakySlope) * x : x;

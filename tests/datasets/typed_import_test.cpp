@@ -266,18 +266,18 @@ TEST_F(TypedImport, RefusesBadOgbSetsWithTypes) {
 // loop over the source gives it.
 TEST_F(TypedImport, EveryLocalEdgeHasWhatTheSourceSays) {
   constexpr std::int64_t kNodes = 50;
-  constexpr std::size_t kEdges = 400;
+  constexpr std::size_t kEdgeCount = 400;
   std::mt19937 random(5);
-  std::vector<std::int64_t> ends(2 * kEdges);
-  std::vector<std::int64_t> types(kEdges);
-  std::vector<float> features(2 * kEdges);
+  std::vector<std::int64_t> ends(2 * kEdgeCount);
+  std::vector<std::int64_t> types(kEdgeCount);
+  std::vector<float> features(2 * kEdgeCount);
   for (auto& end : ends) end = static_cast<std::int64_t>(random() % kNodes * (random() % 3) / 2);
   for (auto& type : types) type = static_cast<std::int64_t>(random() % 3);
   for (std::size_t i = 0; i < features.size(); ++i) features[i] = static_cast<float>(i);
   const std::vector<std::uint8_t> node_types(kNodes, 1);
-  write_file(in() / "edge_index.npy", npy_bytes(ends, {2, kEdges}));
+  write_file(in() / "edge_index.npy", npy_bytes(ends, {2, kEdgeCount}));
   write_file(in() / "edge_types.npy", npy_bytes(types));
-  write_file(in() / "edge_features.npy", npy_bytes(features, {kEdges, 2}));
+  write_file(in() / "edge_features.npy", npy_bytes(features, {kEdgeCount, 2}));
   write_file(in() / "node_types.npy", npy_bytes(node_types));
 
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // target, source, type
@@ -285,9 +285,9 @@ TEST_F(TypedImport, EveryLocalEdgeHasWhatTheSourceSays) {
     options_.directed = way == std::string_view("directed");
     options_.reverse_relations = way == std::string_view("reverse");
     std::map<Key, float> expected;  // the first feature of the first such edge
-    for (std::size_t k = 0; k < kEdges; ++k) {
+    for (std::size_t k = 0; k < kEdgeCount; ++k) {
       const std::int64_t source = ends[k];
-      const std::int64_t target = ends[kEdges + k];
+      const std::int64_t target = ends[kEdgeCount + k];
       if (source == target) continue;
       expected.try_emplace({target, source, types[k]}, features[2 * k]);
       if (options_.directed) continue;

@@ -336,7 +336,9 @@ class AttentionGradient : public ::testing::TestWithParam<std::tuple<AttentionSc
 };
 
 TEST_P(AttentionGradient, OfAllInputs) {
-  const auto [score, with_self, drop] = GetParam();
+  const AttentionScore score = std::get<0>(GetParam());
+  const bool with_self = std::get<1>(GetParam());
+  const bool drop = std::get<2>(GetParam());
   const bool additive = score == AttentionScore::kAdditive;
   // Row 0 has an edge to itself, row 2 none at all, row 3 two parallel ones.
   const std::vector<std::int64_t> row_ptr{0, 3, 5, 5, 9};

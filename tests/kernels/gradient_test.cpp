@@ -105,7 +105,9 @@ TEST_F(Gradient, BatchNorm) {
   const ConstMatrixView x = h.input(kProbeRows, kProbeCols, x_);
   const ConstMatrixView dy = h.input(kProbeRows, kProbeCols, dy_);
   const ConstMatrixView gamma = h.input(1, kProbeCols, gamma_);
-  const auto [mean, inv_std] = statistics(x);
+  std::span<const double> mean;
+  std::span<const double> inv_std;
+  std::tie(mean, inv_std) = statistics(x);
   const MatrixView dgamma =
       h.matrix(1, kProbeCols, Use::kInOut, std::vector<double>(kProbeCols, 0));
   const MatrixView dbeta = h.matrix(1, kProbeCols, Use::kInOut, std::vector<double>(kProbeCols, 0));

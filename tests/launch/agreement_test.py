@@ -9,7 +9,8 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import ATOLL, MPIEXEC, Workplace, edit_json, environment, list_tree, run, write
+from cli_support import (ATOLL, MPIEXEC, Workplace, edit_json, environment, is_open_mpi, list_tree, run,
+                         write)
 
 TRAIN = ["train", "data", "--epochs", "2", "--layers", "2", "--hidden", "4"]
 SECONDS = 60  # far beyond what the start of two processes takes: a hang is an error
@@ -22,7 +23,7 @@ def run_each(commands, folder, variables=None):
         launcher += [":"] if rank else []
         launcher += ["-n", "1"]
         for name, value in (variables or {}).get(rank, {}).items():
-            launcher += ["-x", f"{name}={value}"]
+            launcher += ["-x", f"{name}={value}"] if is_open_mpi() else ["-env", name, value]
         launcher += [os.path.abspath(ATOLL)] + command
     return subprocess.run(launcher, cwd=folder, env=environment(), capture_output=True, text=True,
                           errors="replace", timeout=SECONDS, check=False)

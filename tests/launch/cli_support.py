@@ -1,6 +1,7 @@
 """What the tests of the `atoll` program share: running it, and making small files for it. ctest sets
 ATOLL to the program and MPIEXEC to the launcher."""
 
+import functools
 import gzip
 import json
 import os
@@ -11,6 +12,8 @@ import unittest
 
 ATOLL = os.environ.get("ATOLL", "build/atoll")
 MPIEXEC = os.environ.get("MPIEXEC", "mpirun")
+# Environment variables in which launchers leave a process its rank: Open MPI's and MPICH's.
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 TIMEOUT = 120  # seconds; far beyond what any of these commands needs, so that a hang is an error
 
 
@@ -22,6 +25,19 @@ def environment():
         if name.startswith(("OMPI_COMM_WORLD", "PMIX_", "PMI_")):
             del values[name]
     return values
+
+
+@functools.cache
+def is_open_mpi():
+    """Whether the launcher is that of Open MPI, which has options of its own."""
+    result = subprocess.run([MPIEXEC, "--version"], env=environment(), capture_output=True,
+                            text=True, check=False)
+    return "(Open" in result.stdout
+
+
+def needs_open_mpi(test):
+    """Decorates what uses options of Open MPI's mpirun."""
+    return unittest.skipUnless(is_open_mpi(), "needs Open MPI")(test)
 
 
 def run(arguments, folder, ranks=0, timeout=TIMEOUT, program=ATOLL):

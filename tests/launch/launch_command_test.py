@@ -12,7 +12,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import ATOLL, MPIEXEC, TIMEOUT, OneFolderTest, environment, run
+from cli_support import (ATOLL, MPIEXEC, TIMEOUT, OneFolderTest, environment, is_open_mpi,
+                         needs_open_mpi, run)
 
 TRAINING = ["--hidden", "32", "--norm", "batch", "--dropout", "0.4", "--threads", "1",
             "--eval-every", "5", "--checkpoint-every", "0", "--snapshot-dir", "memory"]
@@ -35,6 +36,7 @@ def ranks_of(run_dir):
     return found
 
 
+@needs_open_mpi
 class LaunchTest(OneFolderTest):
     @classmethod
     def setUpClass(cls):
@@ -224,6 +226,14 @@ class LaunchTest(OneFolderTest):
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("it could not start", result.stderr)
         self.assertFalse(os.path.exists(self.path("never")))
+
+
+@unittest.skipIf(is_open_mpi(), "needs another MPI than Open MPI")
+class OtherMpiTest(unittest.TestCase):
+    def test_is_told_what_to_do_instead(self):
+        result = run(["launch", "--", "train", "data", "--run-dir", "never"], "/")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("but this program was built with", result.stderr)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import unittest
 import uuid
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import ATOLL, MPIEXEC, environment, run
+from cli_support import ATOLL, MPIEXEC, RANK_VARIABLES, environment, run
 
 TIMEOUT = 3  # seconds, of the program
 PATIENCE = 150  # seconds until a job counts as hanging
@@ -49,7 +49,7 @@ class Job:
                 is_program = os.path.samefile(f"/proc/{pid}/exe", ATOLL)
             except OSError:
                 continue
-            ranks = [word for word in words if word.startswith("OMPI_COMM_WORLD_RANK=")]
+            ranks = [word for word in words if word.split("=")[0] in RANK_VARIABLES]
             if is_program and self.mark in words and ranks:
                 found[int(ranks[0].split("=")[1])] = int(pid)
         return found

@@ -97,8 +97,8 @@ TEST_F(PlanFile, NamesTheFieldThatIsWrong) {
   says([](Json& j) { j["recomputation"].erase(0); }, "'recomputation'", "4 arrays");
   says([](Json& j) { j["recomputation"][1] = "all"; }, "'recomputation': entry 1", "all");
   for (const Json& owner : {Json(4), Json(-1), Json(1), Json(0.5), Json("2")}) {
-    says([&](Json& j) { j["recomputation"][1] = {owner}; }, "'recomputation': entry 1 has",
-         "0 to 3");
+    says([&](Json& j) { j["recomputation"][1] = Json::array({owner}); },
+         "'recomputation': entry 1 has", "0 to 3");
   }
   says([](Json& j) { j["layers"][0]["cache_aggregate"] = false; }, "'recomputation'",
        "'cache_aggregate' true");

@@ -23,7 +23,8 @@ constexpr OperationLabel kHalo{
 class LocalTransportCases : public testing::TestWithParam<std::tuple<int, TransportCase>> {};
 
 TEST_P(LocalTransportCases, Holds) {
-  const auto& [ranks, transport_case] = GetParam();
+  const int ranks = std::get<0>(GetParam());
+  const TransportCase& transport_case = std::get<1>(GetParam());
   std::atomic<int> ran{0};
   run_local_ranks(ranks, kTimeout, [&](Transport& transport) {
     EXPECT_EQ(transport.name(), "local");

@@ -29,7 +29,8 @@ void leave_nan(Backend& backend, std::int64_t bytes) {
 
 // Whatever the sender's memory held before.
 TEST_P(ExactExchangeOn, PaddingArrivesAsZeros) {
-  const auto& [backend_name, dtype] = GetParam();
+  const std::string& backend_name = std::get<0>(GetParam());
+  const DType dtype = std::get<1>(GetParam());
   constexpr std::int64_t kColumns = 13;
   const Csr csr = random_graph(90, 5, false, true, 11);
   run_parts({csr.view(), true}, 3, [&](Transport& transport, const LocalGraphView& local) {

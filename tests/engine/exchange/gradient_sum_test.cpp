@@ -38,7 +38,8 @@ float value_of(int rank, std::int64_t i) {
 class GradientSum : public ::testing::TestWithParam<std::tuple<Route, std::string>> {};
 
 TEST_P(GradientSum, IsThatOfAnAllReduce) {
-  const auto& [setup, backend_name] = GetParam();
+  const Route& setup = std::get<0>(GetParam());
+  const std::string& backend_name = std::get<1>(GetParam());
   require_backend(backend_name);
   if (IsSkipped() || HasFailure()) return;
   std::vector<std::vector<float>> sums(static_cast<std::size_t>(setup.ranks));

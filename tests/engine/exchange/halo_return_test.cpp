@@ -16,7 +16,7 @@ constexpr int kReturnNodes = 60;
 constexpr std::int64_t kReturnColumns = 5;
 
 // What a part says about a node, a whole number so that sums are exact.
-float row_value(int part, std::int64_t node, std::int64_t column) {
+float returned_value(int part, std::int64_t node, std::int64_t column) {
   return static_cast<float>((part + 1) * 1000 + node * 7 % 100 + column);
 }
 
@@ -52,8 +52,8 @@ TEST(HaloReturn, OwnersGetTheSumOfWhatEveryPartReturns) {
                     auto& sum = expected[node];
                     sum.resize(kReturnColumns, 0.0F);
                     for (std::int64_t j = 0; j < kReturnColumns; ++j) {
-                      rows.view().row<float>(k)[j] = row_value(local.part, node, j);
-                      sum[static_cast<std::size_t>(j)] += row_value(local.part, node, j);
+                      rows.view().row<float>(k)[j] = returned_value(local.part, node, j);
+                      sum[static_cast<std::size_t>(j)] += returned_value(local.part, node, j);
                     }
                   }
                   const auto exchange = make_exact_exchange(rank.self);

@@ -27,7 +27,7 @@ std::filesystem::path traced_run(const TempDir& dir, TrainOptions options) {
     TrainOptions own = options;
     const auto folder = open_run_folder(transport, own);
     RankJob job(transport, dataset, partition, own);
-    train(own, {"", "commit", dataset.string()}, job, transport, *folder);
+    train(own, {{}, "commit", dataset.string()}, job, transport, *folder);
   });
   return options.run_dir;
 }

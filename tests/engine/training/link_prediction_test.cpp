@@ -488,7 +488,7 @@ void expect_resume(const TrainOptions& with) {
       TrainOptions own = options;
       const auto folder = open_run_folder(transport, own);
       RankJob job(transport, dataset, PartitionOptions{}, own);
-      train(own, {"", "commit", dataset.string()}, job, transport, *folder);
+      train(own, {{}, "commit", dataset.string()}, job, transport, *folder);
     });
   };
   run("whole", 6, false);

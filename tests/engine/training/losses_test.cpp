@@ -176,7 +176,7 @@ TEST(ClassWeightsFile, OfAResumedRunAreThoseOfItsCheckpoint) {
       TrainOptions own = options;
       const auto run_folder = open_run_folder(transport, own);
       RankJob job(transport, folder, PartitionOptions{}, own);
-      train(own, {"", "commit", folder.string()}, job, transport, *run_folder);
+      train(own, {{}, "commit", folder.string()}, job, transport, *run_folder);
     });
   };
   run("weights.npy", {0.5, 2, 0, 1.25}, 2);

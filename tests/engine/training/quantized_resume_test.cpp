@@ -43,7 +43,7 @@ class QuantizedRuns : public ::testing::Test {
       TrainOptions own = options;
       const auto folder = open_run_folder(transport, own);
       RankJob job(transport, dataset_, PartitionOptions{}, own);
-      train(own, {"", "commit", dataset_.string()}, job, transport, *folder);
+      train(own, {{}, "commit", dataset_.string()}, job, transport, *folder);
     });
   }
 

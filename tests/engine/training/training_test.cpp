@@ -139,7 +139,7 @@ TEST(Training, RunFolderResumesAfterAnInterruption) {
       TrainOptions own = options;
       const auto folder = open_run_folder(transport, own);
       RankJob job(transport, dataset, PartitionOptions{}, own);
-      train(own, {"", "commit", dataset.string()}, job, transport, *folder);
+      train(own, {{}, "commit", dataset.string()}, job, transport, *folder);
     });
   };
   run("whole", 8, false);
@@ -215,7 +215,7 @@ TEST(Training, StopsEarlyAlsoAcrossAResume) {
         TrainOptions own = options;
         const auto folder = open_run_folder(transport, own);
         RankJob job(transport, dataset, PartitionOptions{}, own);
-        train(own, {"", "commit", dataset.string()}, job, transport, *folder);
+        train(own, {{}, "commit", dataset.string()}, job, transport, *folder);
       });
     }
     return read_json(dir.path() / name / "summary.json").at("epochs").get<int>();

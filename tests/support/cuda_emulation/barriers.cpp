@@ -56,7 +56,7 @@ void complete(int thread, Collective kind, unsigned mask) {
 // Arrival of the current thread at a collective of its warp; returns when all lanes of `mask` have
 // arrived, with what this lane receives.
 std::uint64_t collective(Collective kind, unsigned mask, std::uint64_t value, int source,
-                         const std::source_location& where) {
+                         const CodePlace& where) {
   Block& b = block();
   const int thread = b.current;
   Thread& self = b.threads[static_cast<std::size_t>(thread)];
@@ -80,7 +80,7 @@ std::uint64_t collective(Collective kind, unsigned mask, std::uint64_t value, in
 
 }  // namespace
 
-void block_barrier(const std::source_location& where) {
+void block_barrier(const CodePlace& where) {
   Block& b = block();
   const int thread = b.current;
   Thread& self = b.threads[static_cast<std::size_t>(thread)];
@@ -103,8 +103,7 @@ void block_barrier(const std::source_location& where) {
   for (Warp& warp : b.warps) warp.at_block_barrier = 0;
   for (std::size_t i = 0; i < b.threads.size(); ++i) {
     const Thread& other = b.threads[i];
-    if (other.where.line() != where.line() ||
-        std::strcmp(other.where.file_name(), where.file_name()) != 0) {
+    if (other.where.line != where.line || std::strcmp(other.where.file, where.file) != 0) {
       fail_divergence(self, other);
     }
     if (static_cast<int>(i) != thread) make_runnable(static_cast<int>(i));
@@ -112,16 +111,16 @@ void block_barrier(const std::source_location& where) {
   self.state = State::kRunnable;
 }
 
-void warp_barrier(unsigned mask, const std::source_location& where) {
+void warp_barrier(unsigned mask, const CodePlace& where) {
   collective(Collective::kBarrier, mask, 0, 0, where);
 }
 
 std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source,
-                            const std::source_location& where) {
+                            const CodePlace& where) {
   return collective(Collective::kExchange, mask, value, source, where);
 }
 
-unsigned warp_ballot(unsigned mask, bool predicate, const std::source_location& where) {
+unsigned warp_ballot(unsigned mask, bool predicate, const CodePlace& where) {
   return static_cast<unsigned>(collective(Collective::kBallot, mask, predicate ? 1 : 0, 0, where));
 }
 

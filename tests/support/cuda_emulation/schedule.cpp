@@ -124,7 +124,7 @@ std::string describe(const Thread& thread) {
   std::string text = "thread (" + std::to_string(thread.index.x) + "," +
                      std::to_string(thread.index.y) + "," + std::to_string(thread.index.z) + ") ";
   const std::string place =
-      std::string(" at ") + thread.where.file_name() + ":" + std::to_string(thread.where.line());
+      std::string(" at ") + thread.where.file + ":" + std::to_string(thread.where.line);
   switch (thread.state) {
     case State::kUnborn:
       return text + "has not started";

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <string>
 #include <vector>
 
@@ -25,7 +24,7 @@ struct Thread {
   Collective collective;
   uint3 index;
   Worker* worker;
-  std::source_location where;
+  CodePlace where;
   unsigned mask;
   int source;
   std::uint64_t value;  // what the lane passes, then what it receives

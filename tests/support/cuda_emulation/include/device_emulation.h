@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <source_location>
 #include <type_traits>
 
 #include "vector_types.h"
@@ -36,17 +35,27 @@ constexpr int warpSize = 32;
 
 namespace atl::cuda_emulation {
 
-void block_barrier(const std::source_location& where);
-void warp_barrier(unsigned mask, const std::source_location& where);
+// Where device code calls something: std::source_location is no part of every compiler's C++20.
+struct CodePlace {
+  const char* file = "";
+  int line = 0;
+
+  static constexpr CodePlace here(const char* file = __builtin_FILE(),
+                                  int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+void block_barrier(const CodePlace& where);
+void warp_barrier(unsigned mask, const CodePlace& where);
 // Value that lane `source` of the warp passed; the lanes of `mask` must all call it. `source` may
 // differ per lane. Reading a lane outside the mask gives bytes 0xFF.
-std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source,
-                            const std::source_location& where);
-unsigned warp_ballot(unsigned mask, bool predicate, const std::source_location& where);
+std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, const CodePlace& where);
+unsigned warp_ballot(unsigned mask, bool predicate, const CodePlace& where);
 int lane_index();
 
 template <typename T>
-T exchange(unsigned mask, T value, int source, const std::source_location& where) {
+T exchange(unsigned mask, T value, int source, const CodePlace& where) {
   static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) <= 8), "a 2, 4 or 8 byte type");
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
@@ -64,54 +73,61 @@ T fetch_add(T* address, T value) {
 
 }  // namespace atl::cuda_emulation
 
-inline void __syncthreads(const std::source_location where = std::source_location::current()) {
+inline void __syncthreads(
+    const atl::cuda_emulation::CodePlace where = atl::cuda_emulation::CodePlace::here()) {
   atl::cuda_emulation::block_barrier(where);
 }
-inline void __syncwarp(unsigned mask = 0xffffffffu,
-                       const std::source_location where = std::source_location::current()) {
+inline void __syncwarp(unsigned mask = 0xffffffffu, const atl::cuda_emulation::CodePlace where =
+                                                        atl::cuda_emulation::CodePlace::here()) {
   atl::cuda_emulation::warp_barrier(mask, where);
 }
 
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32,
-              const std::source_location where = std::source_location::current()) {
+              const atl::cuda_emulation::CodePlace where = atl::cuda_emulation::CodePlace::here()) {
   const int first = atl::cuda_emulation::lane_index() & ~(width - 1);
   return atl::cuda_emulation::exchange(mask, value, first + (source & (width - 1)), where);
 }
 template <typename T>
-T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
-                  const std::source_location where = std::source_location::current()) {
+T __shfl_xor_sync(
+    unsigned mask, T value, int lane_mask, int width = 32,
+    const atl::cuda_emulation::CodePlace where = atl::cuda_emulation::CodePlace::here()) {
   const int lane = atl::cuda_emulation::lane_index();
   const int source = lane ^ lane_mask;
   const int end = (lane & ~(width - 1)) + width;
   return atl::cuda_emulation::exchange(mask, value, source < end ? source : lane, where);
 }
 template <typename T>
-T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
-                   const std::source_location where = std::source_location::current()) {
+T __shfl_down_sync(
+    unsigned mask, T value, unsigned delta, int width = 32,
+    const atl::cuda_emulation::CodePlace where = atl::cuda_emulation::CodePlace::here()) {
   const int lane = atl::cuda_emulation::lane_index();
   const int source = lane + static_cast<int>(delta);
   const int end = (lane & ~(width - 1)) + width;
   return atl::cuda_emulation::exchange(mask, value, source < end ? source : lane, where);
 }
 template <typename T>
-T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
-                 const std::source_location where = std::source_location::current()) {
+T __shfl_up_sync(
+    unsigned mask, T value, unsigned delta, int width = 32,
+    const atl::cuda_emulation::CodePlace where = atl::cuda_emulation::CodePlace::here()) {
   const int lane = atl::cuda_emulation::lane_index();
   const int source = lane - static_cast<int>(delta);
   const int first = lane & ~(width - 1);
   return atl::cuda_emulation::exchange(mask, value, source >= first ? source : lane, where);
 }
-inline unsigned __ballot_sync(unsigned mask, int predicate,
-                              const std::source_location where = std::source_location::current()) {
+inline unsigned __ballot_sync(
+    unsigned mask, int predicate,
+    const atl::cuda_emulation::CodePlace where = atl::cuda_emulation::CodePlace::here()) {
   return atl::cuda_emulation::warp_ballot(mask, predicate != 0, where);
 }
-inline int __any_sync(unsigned mask, int predicate,
-                      const std::source_location where = std::source_location::current()) {
+inline int __any_sync(
+    unsigned mask, int predicate,
+    const atl::cuda_emulation::CodePlace where = atl::cuda_emulation::CodePlace::here()) {
   return atl::cuda_emulation::warp_ballot(mask, predicate != 0, where) != 0;
 }
-inline int __all_sync(unsigned mask, int predicate,
-                      const std::source_location where = std::source_location::current()) {
+inline int __all_sync(
+    unsigned mask, int predicate,
+    const atl::cuda_emulation::CodePlace where = atl::cuda_emulation::CodePlace::here()) {
   return atl::cuda_emulation::warp_ballot(mask, predicate != 0, where) == mask;
 }
 
