@@ -6,8 +6,8 @@
 namespace atl {
 
 struct Savings {
-  Dropping dropping;
-  Offloading offloading;
+  Dropping dropping = {};
+  Offloading offloading = {};
 
   bool any() const { return dropping.any() || offloading.any(); }
 };
