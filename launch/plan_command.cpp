@@ -158,10 +158,10 @@ std::string options_for_training(const CLI::App& command) {
     if (flag == nullptr || flag->empty()) return;
     text += fmt::format(" --{} {}", name, fmt::join(flag->results(), ","));
   };
+  add("parts-file");
   for (const auto& row : train_options()) {
     if (row.plan != PlanRole::kFixes) add(row.name);
   }
-  add("parts-file");
   return text;
 }
 

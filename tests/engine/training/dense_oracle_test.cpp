@@ -143,21 +143,6 @@ constexpr Variant kVariantsOfAttention[] = {
      [](oracle::Model& m) {
        for (oracle::Layer& l : m.layers) l.averages_heads = true;
      }},
-    {"symmetric", [](ModelConfig& m) { m.attention_norm = AttentionNorm::kSymmetric; },
-     [](oracle::Model& m) {
-       for (oracle::Layer& l : m.layers) l.symmetric_attention = true;
-     }},
-    {"symmetric_without_self",
-     [](ModelConfig& m) {
-       m.attention_norm = AttentionNorm::kSymmetric;
-       m.averages_heads = true;
-       m.root = Root::kNone;
-     },
-     [](oracle::Model& m) {
-       for (oracle::Layer& l : m.layers) {
-         l.symmetric_attention = true, l.averages_heads = true, l.root = "none";
-       }
-     }},
     {"without_self",
      [](ModelConfig& m) {
        m.root = Root::kNone;
@@ -208,6 +193,23 @@ constexpr Variant kVariantsOfSage[] = {
          l.aggregator = "softmax", l.temperature = 1.5, l.root = "none";
        }
        for_hidden(m, [](oracle::Layer& l) { l.skip = "linear"; });
+     }},
+};
+constexpr Variant kVariantsOfAttentionNorm[] = {
+    {"symmetric", [](ModelConfig& m) { m.attention_norm = AttentionNorm::kSymmetric; },
+     [](oracle::Model& m) {
+       for (oracle::Layer& l : m.layers) l.symmetric_attention = true;
+     }},
+    {"symmetric_without_self",
+     [](ModelConfig& m) {
+       m.attention_norm = AttentionNorm::kSymmetric;
+       m.averages_heads = true;
+       m.root = Root::kNone;
+     },
+     [](oracle::Model& m) {
+       for (oracle::Layer& l : m.layers) {
+         l.symmetric_attention = true, l.averages_heads = true, l.root = "none";
+       }
      }},
 };
 // Features are on both sides of the bounds of what powers are taken of. Powers below 0 live off the
@@ -354,6 +356,14 @@ std::vector<OracleCase> all_cases() {
                                     {"rgcn", Norm::kBatch}}) {
     cases.push_back({model, norm, norm == Norm::kLayer, model[0] == 'g', 3, Task::kSingleLabel,
                      &kVariantsOfTypes[1]});
+  }
+  // Behind the others, whose norms and graphs follow from their numbers.
+  for (const char* model : {"gat", "gatv2", "dot"}) {
+    for (const Variant& variant : kVariantsOfAttentionNorm) {
+      const auto number = static_cast<int>(cases.size());
+      cases.push_back({model, number % 2 == 0 ? Norm::kLayer : Norm::kNone, number % 4 < 2, false,
+                       2, Task::kSingleLabel, &variant});
+    }
   }
   return cases;
 }
