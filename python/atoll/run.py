@@ -92,7 +92,9 @@ def _follow(words, ranks, launcher, path, epochs, progress):
         line.end()
     code, _, error = command.result()
     if interrupts:
-        if code > STOPPED and run.epochs > 0:
+        # MPICH's launcher may end with 0 all the same.
+        stopped = code > STOPPED or (code == 0 and not run.summary)
+        if stopped and run.epochs > 0:
             raise Interrupted(run)
         raise KeyboardInterrupt
     if code != 0:

@@ -262,6 +262,9 @@ class TrainTest(WorkFolder):
             np.testing.assert_allclose(two.metrics["loss"], one.metrics["loss"], rtol=1e-4)
 
     def test_a_supervised_run(self):
+        launcher = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False)
+        if "(Open" not in launcher.stdout:
+            self.skipTest("needs Open MPI")
         run = atoll.train(self.dataset, launcher={"restarts": 1}, ranks=2, run_dir="supervised",
                           **QUICK)
         self.assertEqual(run.summary["ranks"], 2)

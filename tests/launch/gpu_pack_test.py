@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
-from cli_support import environment
+from cli_support import environment, needs_open_mpi
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("ATOLL_BUILD", ROOT / "build")).resolve()
@@ -32,6 +32,7 @@ def run(*words, folder=ROOT, **variables):
                           capture_output=True, timeout=TIMEOUT, check=False)
 
 
+@needs_open_mpi
 class GpuPackTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

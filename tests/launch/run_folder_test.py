@@ -117,8 +117,8 @@ class RunFolderTest(unittest.TestCase):
         self.wait_for_epochs(20, process)
         process.send_signal(signal.SIGUSR1)  # mpirun hands it on
         code, output = self.end_of(process)
-        # That of MPICH then ends with 0, whatever its processes end with.
-        self.assertEqual(code, 128 + signal.SIGUSR1 if is_open_mpi() else 0, output)
+        # That of MPICH may end with 0 all the same.
+        self.assertIn(code, [128 + signal.SIGUSR1] + ([] if is_open_mpi() else [0]), output)
         self.assertIn("mpirun -n 2 atoll train --config run/config.toml --resume", output)
         self.succeed("train", "--config", "run/config.toml", "--resume", ranks=2)
         self.succeed(*LONG, "--run-dir", "whole", ranks=2)
