@@ -68,7 +68,7 @@ skipped_tests() {
 }
 # failed_tests LOG: what failed, as far as the log names it.
 failed_tests() {
-  grep -E '\[  FAILED  \] [A-Za-z0-9_/]+\.[A-Za-z0-9_/]+|^ *[0-9]+: (FAIL|ERROR):|\*\*\*' "$1" |
+  grep -E '\[  FAILED  \] [A-Za-z0-9_/]+\.[A-Za-z0-9_/]+|^ *[0-9]+: (FAIL|ERROR):|\*\*\*(Failed|Timeout|Exception|Not Run)' "$1" |
     sed -E 's/^ *[0-9]+: *//; s/^/  /' | sort -u | head -40 || true
 }
 
