@@ -68,6 +68,15 @@ class OneFolderTest(unittest.TestCase):
         self.assertEqual(set(os.listdir(self.folder)), before)
         return result.stderr
 
+    def tensors(self, run_dir):
+        """What a run's model.safetensors has in its header, without the metadata that names the
+        commit, and the bytes of all tensors."""
+        with open(os.path.join(self.folder, run_dir, "model.safetensors"), "rb") as file:
+            length, = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(length))
+            header.pop("__metadata__")
+            return header, file.read()
+
 
 def list_tree(folder):
     """Every file and folder below `folder`, with sizes of files."""

@@ -5,7 +5,6 @@ the host's memory leave the model as it is, and what is forecast is what is take
 import json
 import os
 import re
-import struct
 import sys
 import tempfile
 import unittest
@@ -25,14 +24,6 @@ class OffloadTest(OneFolderTest):
         cls.folder = cls.home.name
         cls.succeed("generate", "sbm", "--nodes", "1000", "--classes", "4", "--features", "8",
                     "--degree", "4", "--out", "data")
-
-    def tensors(self, name):
-        """The bytes of all tensors; the metadata holds the commit."""
-        with open(os.path.join(self.folder, name, "model.safetensors"), "rb") as file:
-            length, = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length))
-            header.pop("__metadata__")
-            return header, file.read()
 
     def train(self, name, *options, epochs=2, backend="cuda"):
         result = run(["train", "data", *TRAIN, "--epochs", str(epochs), "--backend", backend,

@@ -11,13 +11,14 @@ that was done has ended, less the time of an epoch, so that epochs that are comp
 import argparse
 import os
 import random
+import shutil
 import signal
 import statistics
 import subprocess
 import tempfile
 import time
 
-from launch_storm import environment, lines_of
+from launch_storm import all_processes, environment, lines_of, ranks_in
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCHRUN = os.path.join(HERE, "..", "peers", "torchrun_epoch.py")
@@ -49,17 +50,9 @@ def command(way, options, folder, again):
 def ranks_of(way, folder):
     """Processes by number of rank."""
     ranks = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as file:
-                words = file.read().decode(errors="replace").split("\0")
-            with open(f"/proc/{name}/environ", "rb") as file:
-                variables = file.read().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        for variable in variables if folder in words else []:
-            if variable.startswith(RANK[way.split()[0]] + "="):
-                ranks[int(variable.split("=")[1])] = int(name)
+    for process, words, variables in all_processes():
+        if folder in words:
+            ranks_in(variables, process, ranks, RANK[way.split()[0]])
     return ranks
 
 
@@ -137,9 +130,10 @@ def main():
     options = parser.parse_args()
     options.program, options.dataset = map(os.path.abspath, (options.program, options.dataset))
     ways = ["launch", "resume 1", "resume 10"] + (["torchrun"] if options.python else [])
-    with tempfile.TemporaryDirectory(prefix="atoll-restarts-") as place:
-        for way in ways:
-            costs(way, options, place, random.Random(options.seed))
+    place = tempfile.mkdtemp(prefix="atoll-restarts-")  # kept if something fails
+    for way in ways:
+        costs(way, options, place, random.Random(options.seed))
+    shutil.rmtree(place)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
 
@@ -92,6 +93,38 @@ TEST(FairShares, EveryFlowHasABottleneck) {
         if (sum >= capacity * (1 - 1e-9) && rates[f] >= most * (1 - 1e-9)) limited = true;
       }
       EXPECT_TRUE(limited) << "flow " << f << " of round " << round;
+    }
+  }
+}
+
+// Rates are remembered by counts, and forgotten when there are many: it must not show.
+TEST(FairShares, WhatIsRememberedIsWhatWasComputed) {
+  std::mt19937 random(2);
+  for (const int hosts : {4, 12}) {  // few flows, which are remembered, and many
+    Topology topology = small_topology(hosts, 1, 100);
+    for (Host& host : topology.hosts) {
+      host.send_bytes_per_s = 1 + static_cast<double>(random() % 100);
+      host.receive_bytes_per_s = 1 + static_cast<double>(random() % 100);
+    }
+    std::vector<FairShares::Flow> flows;
+    std::vector<int> counts;
+    FairShares kept(topology);
+    for (int from = 0; from < hosts; ++from) {
+      for (int to = 0; to < hosts; ++to) {
+        if (from == to) continue;
+        flows.push_back(kept.flow(from, to));
+        counts.push_back(0);
+        kept.add(flows.back(), 0);
+      }
+    }
+    for (int step = 0; step < 2000; ++step) {
+      const std::size_t flow = random() % flows.size();
+      const int change = counts[flow] > 0 && random() % 2 == 0 ? -1 : 1;
+      counts[flow] += change;
+      kept.count(static_cast<int>(flow), change);
+      FairShares fresh(topology);
+      for (std::size_t f = 0; f < flows.size(); ++f) fresh.add(flows[f], counts[f]);
+      EXPECT_TRUE(std::ranges::equal(kept.compute(), fresh.compute())) << "step " << step;
     }
   }
 }

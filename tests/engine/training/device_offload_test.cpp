@@ -18,17 +18,7 @@ class DeviceOffload : public ::testing::Test {
   void SetUp() override { require_backend("cuda"); }
 
   std::filesystem::path make_small(bool directed, double degree = 10) const {
-    spdlog::set_level(spdlog::level::warn);
-    GenerateOptions options;
-    options.out = dir_.path() / fmt::format("{}{}", directed ? "directed" : "undirected", degree);
-    options.nodes = 150;
-    options.degree = degree;
-    options.classes = 4;
-    options.features = 12;
-    options.directed = directed;
-    options.seed = 3;
-    generate_dataset("sbm", options);
-    return options.out;
+    return make_sbm(dir_, directed, /*nodes=*/150, degree);
   }
 
   TempDir dir_;

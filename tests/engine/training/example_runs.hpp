@@ -15,11 +15,14 @@
 
 namespace atl {
 
-inline std::filesystem::path make_sbm(const TempDir& dir, bool directed) {
+inline std::filesystem::path make_sbm(const TempDir& dir, bool directed, int nodes = 600,
+                                      double degree = 10) {
   spdlog::set_level(spdlog::level::warn);
   GenerateOptions options;
-  options.out = dir.path() / (directed ? "directed" : "undirected");
-  options.nodes = 600;
+  options.out =
+      dir.path() / fmt::format("{}-{}-{}", directed ? "directed" : "undirected", nodes, degree);
+  options.nodes = nodes;
+  options.degree = degree;
   options.classes = 4;
   options.features = 12;
   options.directed = directed;
