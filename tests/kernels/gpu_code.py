@@ -182,8 +182,10 @@ def main():
     parser.add_argument("--tools", metavar="FOLDER", default=os.environ.get("ATOLL_TOOLS", ""))
     parser.add_argument("--check", metavar="TABLE")
     parser.add_argument("--update", metavar="TABLE")
-    parser.add_argument("--compiler", metavar="NAME", default="unknown")
+    parser.add_argument("--compiler", metavar="NAME")
     arguments = parser.parse_args()
+    if (arguments.check or arguments.update) and not arguments.compiler:
+        parser.error("--check and --update need --compiler NAME, such as the table's")
     path = find_tools(arguments.tools)
     if path is None:
         print("SKIPPED: machine code (cuobjdump and nvdisasm are not installed)")
@@ -201,7 +203,8 @@ def main():
         for fault in faults:
             print(fault)
         if faults:
-            print(f"Where that is meant: {sys.argv[0]} {arguments.library} --update {arguments.check}")
+            print(f"Where that is meant: {sys.argv[0]} {arguments.library} --update {arguments.check} "
+                  f"--compiler '{arguments.compiler}'")
         return 1 if faults else 0
     if arguments.update:
         comments, rows = read_table(arguments.update)
