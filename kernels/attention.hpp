@@ -19,7 +19,7 @@ enum class AttentionScore : std::uint8_t {
   // leaky(s_j + t_i + g): GAT (Velickovic et al. 2018, eq. 3), s_j = <a_source, z_j>, and g of the
   // edge, if there is any
   kAdditive,
-  kGatv2,  // <a, leaky(z_j + t_i)>: Brody et al. 2022, eq. 7
+  kGatv2,  // <a, leaky(z_j + t_i + f W)>: Brody et al. 2022, eq. 7; f W as in AttentionEdges
   kDot,    // <t_i, z_j> / sqrt(C)
 };
 const char* to_string(AttentionScore score);  // "additive", "gatv2", "dot"
@@ -42,6 +42,20 @@ struct AttentionDropout {
   }
 };
 
+// What edges add to the inside of gatv2's scores: the product of their features f, which is made
+// where it is needed and never stored. Kernels start from t_i and add its terms in the order of the
+// features, in each pass alike: what leaky sees keeps its sign from forward to backward.
+struct AttentionEdges {
+  // Rows of f without gaps, of edges by their place in col_idx.
+  std::span<const float> features;
+  // Of what rows have with themselves, where they attend to themselves.
+  std::span<const float> of_self;
+  ConstMatrixView weight;  // W [features of an edge, H C], of the parameters' type
+
+  bool absent() const { return weight.absent(); }
+  std::int64_t count() const { return weight.rows; }  // of features
+};
+
 struct AttentionSpec {
   AttentionScore score = AttentionScore::kAdditive;
   std::int64_t heads = 1;
@@ -53,6 +67,7 @@ struct AttentionSpec {
   // additive: g, [nnz + (with_self ? op.rows : 0), H], of the parameters' type: of edges by their
   // place in col_idx, then of what rows have with themselves. May be absent.
   ConstMatrixView edge_scores;
+  AttentionEdges edges;  // of gatv2; may be absent
   // Each row attends to itself once, whether there is an edge i -> i or not: such edges of col_idx
   // are passed over.
   bool with_self = false;

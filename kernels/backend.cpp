@@ -22,13 +22,16 @@ SparseOperator by_source(const SparseOperator& op, const SourceEdges& edges) {
   return reverse;
 }
 
-// Of one edge, in both.
+// Of one edge, in each.
+std::int64_t feature_bytes(ConstMatrixView weight) { return weight.rows * bytes_of(DType::kF32); }
 std::int64_t score_bytes(const AttentionSpec& attention) {
-  return attention.edge_scores.absent() ? 0
-                                        : attention.heads * bytes_of(attention.edge_scores.dtype);
+  const std::int64_t scores =
+      attention.edge_scores.absent() ? 0 : attention.heads * bytes_of(attention.edge_scores.dtype);
+  return scores + feature_bytes(attention.edges.weight);
 }
-std::int64_t feature_bytes(const EdgeTerms& terms) {
-  return terms.weight.rows * bytes_of(DType::kF32);
+// That are made with the features of an edge in one pass.
+int edge_products(const AttentionSpec& attention) {
+  return static_cast<int>(attention.edges.count());
 }
 
 }  // namespace
@@ -58,15 +61,16 @@ void Backend::attend(Queue& queue, const SparseOperator& op, RowRange rows, Cons
                      ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
                      const Epilogue& epilogue) {
   const ProfiledOperation profiled(profile_of(queue), "attend", [&] {
-    return attention_work(op, rows, z, 2, score_bytes(attention), {t, y}, host_accessible());
+    return attention_work(op, rows, z, 2 + edge_products(attention), score_bytes(attention), {t, y},
+                          host_accessible());
   });
   check_view(*this, z, "attend z");
   check_rows(rows, op.rows, "attend rows");
   check_attention(*this, attention, op, z, t);
   check_shape(*this, y, op.rows, z.cols, z.dtype, "attend y");
   if (rows.size() == 0 || z.cols == 0) return;
-  for (const ConstMatrixView input :
-       {z, t, attention.vector, attention.source_scores, attention.edge_scores}) {
+  for (const ConstMatrixView input : {z, t, attention.vector, attention.source_scores,
+                                      attention.edge_scores, attention.edges.weight}) {
     check_disjoint(y.rows_in(rows), input, "attend y and an input");
   }
   check_epilogue(*this, epilogue, y.rows_in(rows));
@@ -76,11 +80,13 @@ void Backend::attend(Queue& queue, const SparseOperator& op, RowRange rows, Cons
 void Backend::attend_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
                                       ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
                                       const AttentionSpec& attention, MatrixView dt,
-                                      MatrixView coefficients, MatrixView dvector) {
+                                      MatrixView coefficients, MatrixView dvector,
+                                      MatrixView dedge_weight) {
   const ProfiledOperation profiled(profile_of(queue), "attend_backward_targets", [&] {
     return attention_work(
-        op, rows, z, 4, 2 * attention.heads * bytes_of(coefficients.dtype) + score_bytes(attention),
-        {t, dy, dt}, host_accessible());
+        op, rows, z, 4 + 2 * edge_products(attention),
+        2 * attention.heads * bytes_of(coefficients.dtype) + score_bytes(attention), {t, dy, dt},
+        host_accessible());
   });
   check_view(*this, z, "attend_backward_targets z");
   check_rows(rows, op.rows, "attend_backward_targets rows");
@@ -89,17 +95,22 @@ void Backend::attend_backward_targets(Queue& queue, const SparseOperator& op, Ro
   check_shape(*this, dt, t.rows, t.cols, t.dtype, "attend_backward_targets dt");
   check_coefficients(*this, attention, op, coefficients, parameter_dtype(z.dtype));
   check_dvector(*this, dvector, attention.score == AttentionScore::kGatv2, z);
+  check_dedge_weight(*this, dedge_weight, attention);
   if (rows.size() == 0 || z.cols == 0) return;
-  for (const MatrixView output : {dt.rows_in(rows), coefficients, dvector}) {
-    for (const ConstMatrixView input :
-         {z, t, dy, attention.vector, attention.source_scores, attention.edge_scores}) {
+  for (const MatrixView output : {dt.rows_in(rows), coefficients, dvector, dedge_weight}) {
+    for (const ConstMatrixView input : {z, t, dy, attention.vector, attention.source_scores,
+                                        attention.edge_scores, attention.edges.weight}) {
       check_disjoint(output, input, "attend_backward_targets: an output and an input");
     }
   }
   check_disjoint(dt, coefficients, "attend_backward_targets dt and coefficients");
   check_disjoint(dvector, dt, "attend_backward_targets dvector and dt");
   check_disjoint(dvector, coefficients, "attend_backward_targets dvector and coefficients");
-  do_attend_backward_targets(queue, op, rows, z, t, dy, attention, dt, coefficients, dvector);
+  for (const MatrixView other : {dt, coefficients, dvector}) {
+    check_disjoint(dedge_weight, other, "attend_backward_targets dedge_weight and an output");
+  }
+  do_attend_backward_targets(queue, op, rows, z, t, dy, attention, dt, coefficients, dvector,
+                             dedge_weight);
 }
 
 void Backend::attend_backward_sources(Queue& queue, const SparseOperator& op,
@@ -110,8 +121,10 @@ void Backend::attend_backward_sources(Queue& queue, const SparseOperator& op,
   const bool additive = attention.score == AttentionScore::kAdditive;
   const ProfiledOperation profiled(profile_of(queue), "attend_backward_sources", [&] {
     const std::int64_t of_score = additive ? 0 : t.cols * bytes_of(t.dtype);
-    return attention_work(by_source(op, edges), sources, dy, additive ? 1 : 2,
-                          8 + 2 * attention.heads * bytes_of(coefficients.dtype) + of_score,
+    return attention_work(by_source(op, edges), sources, dy,
+                          (additive ? 1 : 2) + edge_products(attention),
+                          8 + 2 * attention.heads * bytes_of(coefficients.dtype) + of_score +
+                              feature_bytes(attention.edges.weight),
                           {z, dy}, host_accessible());
   });
   check_view(*this, z, "attend_backward_sources z");
@@ -124,8 +137,8 @@ void Backend::attend_backward_sources(Queue& queue, const SparseOperator& op,
   check_dvector(*this, dvector, additive, z);
   if (dz.empty()) return;
   for (const MatrixView output : {dz, dvector}) {
-    for (const ConstMatrixView input :
-         {z, t, dy, coefficients, attention.vector, attention.source_scores}) {
+    for (const ConstMatrixView input : {z, t, dy, coefficients, attention.vector,
+                                        attention.source_scores, attention.edges.weight}) {
       check_disjoint(output, input, "attend_backward_sources: an output and an input");
     }
   }
@@ -212,7 +225,7 @@ void Backend::aggregate_edges(Queue& queue, const SparseOperator& op, RowRange r
                               ConstMatrixView x, const EdgeTerms& terms, MatrixView y) {
   const ProfiledOperation profiled(profile_of(queue), "aggregate_edges", [&] {
     return attention_work(op, rows, x, static_cast<int>(terms.weight.rows) + 1,
-                          feature_bytes(terms), {y}, host_accessible());
+                          feature_bytes(terms.weight), {y}, host_accessible());
   });
   check_edge_terms(*this, terms, op, x);
   check_rows(rows, op.rows, "aggregate_edges rows");
@@ -230,8 +243,8 @@ void Backend::aggregate_edges_backward_sources(Queue& queue, const SparseOperato
                                                ConstMatrixView dy, MatrixView dx) {
   const ProfiledOperation profiled(profile_of(queue), "aggregate_edges_backward_sources", [&] {
     return attention_work(by_source(op, edges), sources, dy,
-                          static_cast<int>(terms.weight.rows) + 1, 8 + feature_bytes(terms), {x, x},
-                          host_accessible());
+                          static_cast<int>(terms.weight.rows) + 1, 8 + feature_bytes(terms.weight),
+                          {x, x}, host_accessible());
   });
   check_edge_terms(*this, terms, op, x);
   check_rows(sources, op.cols, "aggregate_edges_backward_sources sources");
@@ -251,7 +264,7 @@ void Backend::aggregate_edges_backward_terms(Queue& queue, const SparseOperator&
                                              MatrixView dbias) {
   const ProfiledOperation profiled(profile_of(queue), "aggregate_edges_backward_terms", [&] {
     return attention_work(op, rows, x, 2 * (static_cast<int>(terms.weight.rows) + 1),
-                          feature_bytes(terms), {dy}, host_accessible());
+                          feature_bytes(terms.weight), {dy}, host_accessible());
   });
   const DType parameters = parameter_dtype(x.dtype);
   check_edge_terms(*this, terms, op, x);

@@ -123,11 +123,14 @@ class Backend {
   //   behind it: e_ij, additive: s_j + t_i; e is the edge's place in col_idx, nnz + i for the row
   //   itself. [nnz + (with_self ? op.rows : 0), 2 H] of the parameters' type; edges that with_self
   //   passes over get 0. Only edges of `rows` are written;
-  //   gatv2: the gradient of `vector` is added to dvector [1, H C]; else dvector is absent.
+  //   gatv2: the gradient of `vector` is added to dvector [1, H C]; else dvector is absent;
+  //   with features of edges, that of their weight to dedge_weight, of its shape and type; else
+  //   that is absent.
   void attend_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
                                ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
                                const AttentionSpec& attention, MatrixView dt,
-                               MatrixView coefficients, MatrixView dvector);
+                               MatrixView coefficients, MatrixView dvector,
+                               MatrixView dedge_weight = {});
   // The other half: what reaches z[j, :] for sources j in `sources`, columns of `op`, from the
   // targets whose coefficients are there:
   //   dz[j - sources.begin, :] = sum over its edges of dropped(alpha) dy_i + the gradient of the
@@ -348,7 +351,8 @@ class Backend {
   virtual void do_attend_backward_targets(Queue&, const SparseOperator&, RowRange,
                                           ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
                                           const AttentionSpec&, MatrixView dt,
-                                          MatrixView coefficients, MatrixView dvector) = 0;
+                                          MatrixView coefficients, MatrixView dvector,
+                                          MatrixView dedge_weight) = 0;
   virtual void do_attend_backward_sources(Queue&, const SparseOperator&, const SourceEdges&,
                                           RowRange, ConstMatrixView z, ConstMatrixView t,
                                           ConstMatrixView dy, ConstMatrixView coefficients,

@@ -189,6 +189,15 @@ inline void check_attention(const Backend& backend, const AttentionSpec& attenti
     check_shape(backend, attention.edge_scores, attention_places(attention, op), attention.heads,
                 parameters, "attention edge_scores");
   }
+  if (const AttentionEdges& edges = attention.edges; !edges.absent()) {
+    ATOLL_ASSERT(attention.score == AttentionScore::kGatv2, "attention edges of score {}",
+                 to_string(attention.score));
+    check_shape(backend, edges.weight, edges.count(), z.cols, parameters, "attention edges weight");
+    check_length(length(edges.features), length(op.col_idx) * edges.count(),
+                 "attention edges features");
+    check_length(length(edges.of_self), attention.with_self ? op.rows * edges.count() : 0,
+                 "attention edges of_self");
+  }
   if (!attention.dropout.active()) return;
   check_length(length(attention.dropout.row_ids), op.rows, "attention dropout row_ids");
   check_length(length(attention.dropout.col_ids), op.cols, "attention dropout col_ids");
@@ -211,6 +220,18 @@ inline void check_dvector(const Backend& backend, MatrixView dvector, bool prese
     return;
   }
   check_shape(backend, dvector, 1, z.cols, parameter_dtype(z.dtype), "attention dvector");
+}
+
+// The gradient of the weight of features of edges, which is absent where there are none.
+inline void check_dedge_weight(const Backend& backend, MatrixView dedge_weight,
+                               const AttentionSpec& attention) {
+  const ConstMatrixView weight = attention.edges.weight;
+  if (weight.absent()) {
+    ATOLL_ASSERT(dedge_weight.absent(), "attention dedge_weight without features of edges");
+    return;
+  }
+  check_shape(backend, dedge_weight, weight.rows, weight.cols, weight.dtype,
+              "attention dedge_weight");
 }
 
 inline void check_epilogue(const Backend& backend, const Epilogue& epilogue, ConstMatrixView y) {

@@ -42,8 +42,11 @@ struct HeadShape {
 namespace {
 
 constexpr float kNoScore = -std::numeric_limits<float>::infinity();
-constexpr std::int64_t kMostVectorChunks = 256;  // that have sums of `vector`'s gradient
-constexpr std::int64_t kHeldEdges = 128;         // of a row whose scores stay beside it
+// That have sums of the gradients of `vector` and of the weight of features of edges; the latter
+// take so many bytes at most.
+constexpr std::int64_t kMostVectorChunks = 256;
+constexpr std::int64_t kWeightSumBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kHeldEdges = 128;  // of a row whose scores stay beside it
 constexpr std::int64_t kMostLanes = 16;
 
 constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) {
@@ -86,14 +89,20 @@ struct Attending {
   ConstMatrixView t = {};
   ConstMatrixView dy = {};
   ConstMatrixView coefficients = {};
-  const float* vector = nullptr;  // in the order of registers
+  const float* vector = nullptr;       // in the order of registers
+  const float* edge_weight = nullptr;  // the same, a row per feature
   float slope = 0;
   float root = 1;  // 1 / sqrt(columns of a head) of dot, else 1
   Prefetching ahead = {};
 };
 
+// How many floats attending() writes.
+std::int64_t shared_floats(const HeadShape& shape, const AttentionSpec& spec) {
+  return round_up(shape.width(), kMostLanes) + spec.edges.count() * shape.width();
+}
+
 Attending attending(const HeadShape& shape, const SparseOperator& op, const AttentionSpec& spec,
-                    ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy, float* vector) {
+                    ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy, float* shared) {
   Attending a;
   a.shape = shape;
   a.op = &op;
@@ -103,9 +112,14 @@ Attending attending(const HeadShape& shape, const SparseOperator& op, const Atte
   a.t = t;
   a.dy = dy;
   if (!spec.vector.absent()) {
-    put_in_order(shape, spec.vector.row<float>(0), vector);
-    a.vector = vector;
+    put_in_order(shape, spec.vector.row<float>(0), shared);
+    a.vector = shared;
   }
+  float* const weight = shared + round_up(shape.width(), kMostLanes);
+  for (std::int64_t k = 0; k < spec.edges.count(); ++k) {
+    put_in_order(shape, spec.edges.weight.row<float>(k), weight + k * shape.width());
+  }
+  a.edge_weight = weight;
   a.slope = static_cast<float>(spec.slope);
   if (spec.score == AttentionScore::kDot) {
     a.root = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.each)));
@@ -283,6 +297,7 @@ class RowAttention {
         padded_(a.shape.padded),
         width_(a.shape.width()),
         nnz_(static_cast<std::int64_t>(a.op->col_idx.size())),
+        features_(a.spec->edges.count()),
         score_(a.spec->score) {
     // Padding stays zero from here on.
     if constexpr (kStaged) {
@@ -323,9 +338,10 @@ class RowAttention {
     write(s_.sums, out, out_row);
   }
 
-  // dvector: doubles in the order of registers, added to.
+  // sums: doubles in the order of registers, added to; of `vector`'s gradient, then of the rows of
+  // the weight of features of edges, but for the factors in `vector`.
   ATOLL_INLINE void backward_target(std::int64_t i, MatrixView dt, MatrixView coefficients,
-                                    double* dvector) const {
+                                    double* sums) const {
     Cursor cursor = start(i);
     prepare_target(i);
     prepare(a_.dy, i, 1, s_.gradient);
@@ -349,7 +365,7 @@ class RowAttention {
       }
       hold(block, first, coefficients);
     }
-    finish_target(i, dt, coefficients, dvector, cursor.found);
+    finish_target(i, dt, coefficients, sums, cursor.found);
   }
 
   ATOLL_INLINE void backward_source(std::int64_t j, MatrixView dz, std::int64_t dz_row,
@@ -412,7 +428,8 @@ class RowAttention {
     const Element* gradients[kLanes];
     const Element* targets[kLanes];
     const float* coefficients[kLanes];
-    std::int64_t ahead[kLanes];  // a place in the edges whose rows will be needed
+    const float* features[kLanes];  // of edges, if they have any
+    std::int64_t ahead[kLanes];     // a place in the edges whose rows will be needed
   };
 
   typedef float InMemory __attribute__((vector_size(kBytes), aligned(4), may_alias));
@@ -430,6 +447,7 @@ class RowAttention {
   struct Registers {
     Floats each[kCount];
 
+    ATOLL_INLINE Registers() {}
     ATOLL_INLINE explicit Registers(const float* from) {
 #pragma GCC unroll 4
       for (int r = 0; r < kCount; ++r) each[r] = at(from + r * kLanes);
@@ -446,6 +464,23 @@ class RowAttention {
     Floats lanes;
     for (std::int64_t k = 0; k < kLanes; ++k) lanes[k] = static_cast<float>(k);
     value = lanes < static_cast<float>(block.count) ? value : Floats{} + otherwise;
+  }
+
+  // Of the edge whose coefficients lie at `place`.
+  ATOLL_INLINE const float* features_at(std::int64_t place) const {
+    const AttentionEdges& edges = a_.spec->edges;
+    return place < nnz_ ? edges.features.data() + place * features_
+                        : edges.of_self.data() + (place - nnz_) * features_;
+  }
+  // What an edge adds to columns of its t_i, from column c on.
+  template <int kCount>
+  ATOLL_INLINE void add_edge(const float* features, std::int64_t c,
+                             Registers<kCount>& target) const {
+    const float* weight = a_.edge_weight + c;
+    for (std::int64_t k = 0; k < features_; ++k, weight += width_) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kCount; ++r) target[r] += at(weight + r * kLanes) * features[k];
+    }
   }
 
   ATOLL_INLINE Cursor start(std::int64_t i) const {
@@ -535,7 +570,9 @@ class RowAttention {
   // dropout.
   template <bool kGradients>
   ATOLL_INLINE void score(const Block& block, std::int64_t i) const {
-    if (score_ == AttentionScore::kGatv2) {
+    if (score_ == AttentionScore::kGatv2 && features_ > 0) {
+      parts<AttentionScore::kGatv2, kGradients, /*kEdges=*/true>(block);
+    } else if (score_ == AttentionScore::kGatv2) {
       parts<AttentionScore::kGatv2, kGradients>(block);
     } else if (score_ == AttentionScore::kDot) {
       parts<AttentionScore::kDot, kGradients>(block);
@@ -564,14 +601,17 @@ class RowAttention {
     }
   }
 
-  template <AttentionScore kScore, bool kGradients>
+  template <AttentionScore kScore, bool kGradients, bool kEdges = false>
   ATOLL_INLINE void parts(const Block& block) const {
     for (std::int64_t e = 0; e < block.count; ++e) {
       prefetch_after(block.places[e]);
+      const float* const features = kEdges ? features_at(block.places[e]) : nullptr;
       for (std::int64_t h = 0; h < heads_; ++h) {
         Floats score{};
         Floats gradient{};
         for_units(h, [&]<int kCount>(std::int64_t first) ATOLL_INLINE {
+          Registers<kCount * kEach> target(s_.target + first);
+          if constexpr (kEdges) add_edge(features, first, target);
 #pragma GCC unroll 4
           for (int k = 0; k < kCount; ++k) {
             const std::int64_t c = first + k * Columns::kColumns;
@@ -581,10 +621,10 @@ class RowAttention {
             for (int r = 0; r < kEach; ++r) {
               const std::int64_t place = c + r * kLanes;
               if constexpr (kScore == AttentionScore::kGatv2) {
-                const Floats sum = row[r] + at(s_.target + place);
+                const Floats sum = row[r] + target[k * kEach + r];
                 score += (sum > 0.0F ? sum : sum * a_.slope) * at(a_.vector + place);
               } else if constexpr (kScore == AttentionScore::kDot) {
-                score += row[r] * at(s_.target + place);
+                score += row[r] * target[k * kEach + r];
               }
               if constexpr (kGradients) gradient += row[r] * at(s_.gradient + place);
             }
@@ -719,9 +759,9 @@ class RowAttention {
     }
   }
 
-  // Once all scores of row i are known: coefficients, dt_i and the part of dvector.
+  // Once all scores of row i are known: coefficients, dt_i and its part of the other sums.
   ATOLL_INLINE void finish_target(std::int64_t i, MatrixView dt, MatrixView coefficients,
-                                  double* dvector, bool any) const {
+                                  double* sums, bool any) const {
     for (std::int64_t h = 0; h < heads_ && any; ++h) {
       s_.scale[h] = 1 / lane_sum<kBytes>(s_.norm + h * kLanes);
       s_.new_most[h] = lane_sum<kBytes>(s_.mean + h * kLanes) * s_.scale[h];
@@ -750,7 +790,11 @@ class RowAttention {
         put(slope, s_.slopes + h * kLanes);
       }
       write_coefficients(block, s_.weights, s_.slopes, coefficients);
-      if (score_ == AttentionScore::kGatv2) add_slopes(block);
+      if (score_ == AttentionScore::kGatv2 && features_ > 0) {
+        add_slopes</*kEdges=*/true>(block, sums + width_);
+      } else if (score_ == AttentionScore::kGatv2) {
+        add_slopes<false>(block, nullptr);
+      }
       if (score_ == AttentionScore::kDot) add_rows(block, s_.slopes, nullptr, s_.sums);
     }
     if (score_ == AttentionScore::kAdditive) {
@@ -763,7 +807,7 @@ class RowAttention {
       if (score_ == AttentionScore::kGatv2) {
         put(sum * at(a_.vector + c), s_.sums + c);
         const Floats part = at(s_.more_sums + c);
-        add_to(part, dvector + c);
+        add_to(part, sums + c);
       } else {
         put(sum * a_.root, s_.sums + c);
       }
@@ -771,15 +815,24 @@ class RowAttention {
     write(s_.sums, dt, i);
   }
 
-  // gatv2: sums += gradients of scores times leaky'(z_j + t_i), more_sums += times leaky(.).
-  ATOLL_INLINE void add_slopes(const Block& block) const {
+  // gatv2: sums += gradients of scores times leaky'(z_j + t_i), more_sums += times leaky(.);
+  // kEdges: t_i with what edges add, and weight_sums += the former times features of edges.
+  template <bool kEdges>
+  ATOLL_INLINE void add_slopes(const Block& block, double* weight_sums) const {
+    [[maybe_unused]] const float* features[kLanes];
+    if constexpr (kEdges) {
+      for (std::int64_t e = 0; e < block.count; ++e) features[e] = features_at(block.places[e]);
+    }
     for (std::int64_t h = 0; h < heads_; ++h) {
       const float* const slopes = s_.slopes + h * kLanes;
       for_units(h, [&]<int kCount>(std::int64_t c) ATOLL_INLINE {
         Registers<kCount * kEach> sum(s_.sums + c);
         Registers<kCount * kEach> more(s_.more_sums + c);
-        const Registers<kCount * kEach> target(s_.target + c);
+        const Registers<kCount * kEach> own(s_.target + c);
+        [[maybe_unused]] Floats inner_slopes[kEdges ? kLanes : 1][kCount * kEach];
         for (std::int64_t e = 0; e < block.count; ++e) {
+          Registers<kCount* kEach> target = own;
+          if constexpr (kEdges) add_edge(features[e], c, target);
           const Floats above = Floats{} + slopes[e];
           const Floats below = above * a_.slope;
 #pragma GCC unroll 4
@@ -792,7 +845,22 @@ class RowAttention {
               const Floats slope = inner > 0.0F ? above : below;
               sum[k * kEach + r] += slope;
               more[k * kEach + r] += slope * inner;
+              if constexpr (kEdges) inner_slopes[e][k * kEach + r] = slope;
             }
+          }
+        }
+        if constexpr (kEdges) {
+          double* to = weight_sums + c;
+          for (std::int64_t k = 0; k < features_; ++k, to += width_) {
+            Floats weight[kCount * kEach] = {};
+            for (std::int64_t e = 0; e < block.count; ++e) {
+#pragma GCC unroll 4
+              for (int r = 0; r < kCount * kEach; ++r) {
+                weight[r] += inner_slopes[e][r] * features[e][k];
+              }
+            }
+#pragma GCC unroll 4
+            for (int r = 0; r < kCount * kEach; ++r) add_to(weight[r], to + r * kLanes);
           }
         }
         sum.store(s_.sums + c);
@@ -817,6 +885,7 @@ class RowAttention {
       block.targets[block.count] = row(a_.t, s_.more_staged);
     }
     block.coefficients[block.count] = a_.coefficients.row<float>(place);
+    if (features_ > 0) block.features[block.count] = features_at(place);
     block.ahead[block.count] = k;
     ++block.count;
   }
@@ -838,6 +907,7 @@ class RowAttention {
         }
         if (first == 0) {
           prefetch<kCache>(a_.coefficients.row<float>(edges.edges[k]), 2 * heads_ * 4);
+          if (features_ > 0) prefetch<kCache>(features_at(edges.edges[k]), 4 * features_);
         }
       };
       fetch.template operator()<2>(a_.ahead.far);
@@ -847,11 +917,14 @@ class RowAttention {
 
   // sums += weights times rows of dy, more_sums += what is behind the scores' gradients.
   ATOLL_INLINE void add_targets(const Targets& block) const {
+    if (score_ == AttentionScore::kGatv2 && features_ > 0) {
+      return add_targets_of<AttentionScore::kGatv2, /*kEdges=*/true>(block);
+    }
     if (score_ == AttentionScore::kGatv2) return add_targets_of<AttentionScore::kGatv2>(block);
     if (score_ == AttentionScore::kDot) return add_targets_of<AttentionScore::kDot>(block);
     add_targets_of<AttentionScore::kAdditive>(block);
   }
-  template <AttentionScore kScore>
+  template <AttentionScore kScore, bool kEdges = false>
   ATOLL_INLINE void add_targets_of(const Targets& block) const {
     for (std::int64_t h = 0; h < heads_; ++h) {
       prefetch_targets(block, h * a_.shape.each);
@@ -868,12 +941,24 @@ class RowAttention {
           const float weight = block.coefficients[e][h];
           const Floats above = Floats{} + block.coefficients[e][heads_ + h];
           const Floats below = above * a_.slope;
+          Registers<kCount * kEach> edge_target;
+          if constexpr (kEdges) {
+#pragma GCC unroll 4
+            for (int k = 0; k < kCount; ++k) {
+              Columns::load(block.targets[e] + c + k * Columns::kColumns,
+                            edge_target.each + k * kEach);
+            }
+            add_edge(block.features[e], c, edge_target);
+          }
 #pragma GCC unroll 4
           for (int k = 0; k < kCount; ++k) {
             Floats gradient[kEach];
             Floats target[kEach];
             Columns::load(block.gradients[e] + c + k * Columns::kColumns, gradient);
-            if constexpr (kScore != AttentionScore::kAdditive) {
+            if constexpr (kEdges) {
+#pragma GCC unroll 2
+              for (int r = 0; r < kEach; ++r) target[r] = edge_target[k * kEach + r];
+            } else if constexpr (kScore != AttentionScore::kAdditive) {
               Columns::load(block.targets[e] + c + k * Columns::kColumns, target);
             }
 #pragma GCC unroll 2
@@ -900,6 +985,7 @@ class RowAttention {
   const std::int64_t padded_;
   const std::int64_t width_;
   const std::int64_t nnz_;
+  const std::int64_t features_;  // of an edge
   const AttentionScore score_;
 };
 
@@ -933,7 +1019,7 @@ void CpuBackend::do_attend(Queue&, const SparseOperator& op, RowRange rows, Cons
   Attending a;
   sum_over_edges(
       op.row_ptr, rows, y, epilogue,
-      {round_up(shape.width(), kMostLanes), AttentionScratch().take(shape, nullptr)},
+      {shared_floats(shape, attention), AttentionScratch().take(shape, nullptr)},
       [&](float* shared) { a = attending(shape, op, attention, z, t, {}, shared); },
       [&]<typename T, typename Out>(T, RowRange range, Out* out, std::int64_t out_first,
                                     std::int64_t out_stride, float* memory) {
@@ -946,30 +1032,34 @@ void CpuBackend::do_attend(Queue&, const SparseOperator& op, RowRange rows, Cons
 }
 
 // Calls body(row, i, partial) for all i of `rows`, where row is the RowAttention of `shape`, and
-// adds what the chunks' partials have got to dvector, unless that is absent. start(shared) makes
-// what the rows share.
+// adds what the chunks' partials have got to dvector, unless that is absent, and, times `vector`,
+// to dedge_weight. start(shared) makes what the rows share.
 template <typename Start, typename Body>
 void CpuBackend::for_attention_rows(std::span<const std::int64_t> row_ptr, RowRange rows,
-                                    const HeadShape& shape, MatrixView dvector, const Start& start,
+                                    const HeadShape& shape, const AttentionSpec& spec,
+                                    MatrixView dvector, MatrixView dedge_weight, const Start& start,
                                     const Body& body) {
   const std::int64_t cost = cost_of_rows(row_ptr, rows);
+  // How many chunks there are follows from sizes alone.
+  const auto bytes = static_cast<std::int64_t>(sizeof(double));
+  const std::int64_t sums = (1 + dedge_weight.rows) * shape.width();
+  const std::int64_t most =
+      dedge_weight.absent()
+          ? kMostVectorChunks
+          : std::clamp<std::int64_t>(kWeightSumBytes / (bytes * sums), 1, kMostVectorChunks);
   const std::int64_t chunk =
-      dvector.absent()
-          ? kCostPerChunk
-          : std::max(kCostPerChunk, (cost + kMostVectorChunks - 1) / kMostVectorChunks);
+      dvector.absent() ? kCostPerChunk : std::max(kCostPerChunk, (cost + most - 1) / most);
   const std::int64_t chunks = dvector.absent() ? 0 : (cost + chunk - 1) / chunk;
-  const std::int64_t shared = round_up(shape.width(), kMostLanes);
+  const std::int64_t shared = round_up(shared_floats(shape, spec), kMostLanes);
   const std::int64_t each = AttentionScratch().take(shape, nullptr);
   const std::int64_t floats = shared + workers_.threads() * each;
-  const auto bytes = static_cast<std::int64_t>(sizeof(double));
-  float* const memory = scratch<float>(floats + chunks * shape.width() * bytes / 4).data();
+  float* const memory = scratch<float>(floats + chunks * sums * bytes / 4).data();
   auto* const partials = reinterpret_cast<double*>(memory + floats);
   const Attending a = start(memory);
   for_chunks(cost, chunk, cost * shape.width(), [&](RowRange costs, int slot) {
     const RowRange range = rows_of_chunk(row_ptr, rows, costs);
-    double* const partial =
-        dvector.absent() ? nullptr : partials + costs.begin / chunk * shape.width();
-    if (partial != nullptr) std::fill_n(partial, shape.width(), 0.0);
+    double* const partial = dvector.absent() ? nullptr : partials + costs.begin / chunk * sums;
+    if (partial != nullptr) std::fill_n(partial, sums, 0.0);
     AttentionScratch arrays;
     arrays.take(shape, memory + shared + slot * each);
     run_with_vectors(isa_, [&]<int kBytes>() ATOLL_INLINE {
@@ -979,14 +1069,21 @@ void CpuBackend::for_attention_rows(std::span<const std::int64_t> row_ptr, RowRa
     });
   });
   if (dvector.absent()) return;
-  float* const to = dvector.row<float>(0);
-  for (std::int64_t h = 0; h < shape.heads; ++h) {
-    for (std::int64_t c = 0; c < shape.each; ++c) {
-      double sum = static_cast<double>(to[h * shape.each + c]);
-      for (std::int64_t k = 0; k < chunks; ++k)
-        sum += partials[k * shape.width() + shape.place(h, c)];
-      to[h * shape.each + c] = static_cast<float>(sum);
+  // `from`: where sums of this row of a gradient begin; factors: of its columns, null: 1.
+  const auto add = [&](float* to, std::int64_t from, const float* factors) {
+    for (std::int64_t h = 0; h < shape.heads; ++h) {
+      for (std::int64_t c = 0; c < shape.each; ++c) {
+        const std::int64_t place = shape.place(h, c);
+        const double factor = factors == nullptr ? 1 : static_cast<double>(factors[place]);
+        auto sum = static_cast<double>(to[h * shape.each + c]);
+        for (std::int64_t k = 0; k < chunks; ++k) sum += factor * partials[k * sums + from + place];
+        to[h * shape.each + c] = static_cast<float>(sum);
+      }
     }
+  };
+  add(dvector.row<float>(0), 0, nullptr);
+  for (std::int64_t k = 0; k < dedge_weight.rows; ++k) {
+    add(dedge_weight.row<float>(k), (1 + k) * shape.width(), a.vector);
   }
 }
 
@@ -994,10 +1091,10 @@ void CpuBackend::do_attend_backward_targets(Queue&, const SparseOperator& op, Ro
                                             ConstMatrixView z, ConstMatrixView t,
                                             ConstMatrixView dy, const AttentionSpec& attention,
                                             MatrixView dt, MatrixView coefficients,
-                                            MatrixView dvector) {
+                                            MatrixView dvector, MatrixView dedge_weight) {
   const HeadShape shape = head_shape(isa_, z.dtype, attention.heads, z.cols);
   for_attention_rows(
-      op.row_ptr, rows, shape, dvector,
+      op.row_ptr, rows, shape, attention, dvector, dedge_weight,
       [&](float* shared) { return attending(shape, op, attention, z, t, dy, shared); },
       [&](const auto& row, std::int64_t i, double* partial)
           ATOLL_INLINE { row.backward_target(i, dt, coefficients, partial); });
@@ -1011,7 +1108,7 @@ void CpuBackend::do_attend_backward_sources(Queue&, const SparseOperator& op,
                                             MatrixView dvector) {
   const HeadShape shape = head_shape(isa_, z.dtype, attention.heads, z.cols);
   for_attention_rows(
-      edges.row_ptr, sources, shape, dvector,
+      edges.row_ptr, sources, shape, attention, dvector, {},
       [&](float* shared) {
         Attending a = attending(shape, op, attention, z, t, dy, shared);
         a.by_source = &edges;

@@ -106,8 +106,8 @@ class CpuBackend final : public HostBackend {
   }
   template <typename Start, typename Body>
   void for_attention_rows(std::span<const std::int64_t> row_ptr, RowRange rows,
-                          const HeadShape& shape, MatrixView dvector, const Start& start,
-                          const Body& body);
+                          const HeadShape& shape, const AttentionSpec& spec, MatrixView dvector,
+                          MatrixView dedge_weight, const Start& start, const Body& body);
 
   template <typename Body>
   void for_pooled_rows(std::span<const std::int64_t> row_ptr,

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cuda/column_reduction.cuh"
 #include "kernels/cuda/each_element.cuh"
 #include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/term_sums.cuh"
 
 namespace atl::cuda {
 
@@ -32,6 +32,10 @@ struct AttentionArgs {
   Rows<const float> target_scores;  // t of additive
   Rows<const float> source_scores;
   Rows<const float> edge_scores;  // may be null
+  const float* edge_features;     // AttentionEdges: kernels with kEdges read it
+  const float* self_features;
+  Rows<const float> edge_weight;
+  std::int64_t feature_count;
   const float* vector;
   Rows<const T> dy;
   std::int64_t heads;
@@ -49,6 +53,20 @@ struct AttentionArgs {
   const GlobalId* row_ids;
   const GlobalId* col_ids;
 
+  // Of the edge whose coefficients lie at `place`.
+  __device__ const float* features_at(std::int64_t place) const {
+    return place < nnz ? edge_features + place * feature_count
+                       : self_features + (place - nnz) * feature_count;
+  }
+  // What t has in one column with what that edge adds.
+  __device__ float with_edge(float of_row, std::int64_t place, std::int64_t col) const {
+    const float* const features = features_at(place);
+    float sum = of_row;
+    for (std::int64_t k = 0; k < feature_count; ++k) {
+      sum = fmaf(features[k], *edge_weight.at(k, col), sum);
+    }
+    return sum;
+  }
   __device__ float leaky(float x) const { return x > 0 ? x : slope * x; }
   __device__ float leaky_slope(float x) const { return x > 0 ? 1.0F : slope; }
   __device__ RandomKey key_now() const {
@@ -74,6 +92,10 @@ AttentionArgs<T> attention_args(const SparseOperator& op, ConstMatrixView z, Con
   } else {
     a.t = rows_of<T>(t);
   }
+  a.edge_features = spec.edges.features.data();
+  a.self_features = spec.edges.of_self.data();
+  a.edge_weight = rows_of<float>(spec.edges.weight);
+  a.feature_count = spec.edges.count();
   a.vector = static_cast<const float*>(spec.vector.data);
   a.dy = rows_of<T>(dy);
   a.heads = spec.heads;
@@ -135,6 +157,27 @@ struct HeadLane {
       to.units[u] = widen(load<kUnit>(from.at(i, cols[u])));
 #pragma unroll
       for (float& value : to.units[u].values) value = there[u] ? value : 0.0F;
+    }
+  }
+  // Adds what the edges with features at `features` add to the t of each, in one pass over the
+  // weight.
+  template <typename T, int kCount>
+  __device__ void add_edges(const AttentionArgs<T>& a, const float* const (&features)[kCount],
+                            LaneColumns<kUnit, kUnits> (&t)[kCount]) const {
+    for (std::int64_t f = 0; f < a.feature_count; ++f) {
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u) {
+        Packed<float, kUnit> weight;
+        load_parameters(a.edge_weight.at(f, 0), cols[u], 0.0F, weight);
+#pragma unroll
+        for (int n = 0; n < kCount; ++n) {
+#pragma unroll
+          for (int k = 0; k < kUnit; ++k) {
+            float& to = t[n].units[u].values[k];
+            to = fmaf(features[n][f], weight.values[k], to);
+          }
+        }
+      }
     }
   }
   __device__ void load_vector(const float* from, LaneColumns<kUnit, kUnits>& to) const {
@@ -217,21 +260,25 @@ __device__ float edge_score(const AttentionArgs<T>& a, const InEdge& edge, std::
   return a.edge_scores.data == nullptr ? 0.0F : *a.edge_scores.at(edge.place, head);
 }
 
-// Both sums in all lanes of the team. All lanes of the warp must call.
-template <bool kGradient, typename T, int kUnit, int kUnits>
+// Both sums in all lanes of the team; t of the row, or, with kEdges, of the edge. All lanes of the
+// warp must call.
+template <bool kGradient, bool kEdges, typename T, int kUnit, int kUnits>
 __device__ EdgeProducts edge_products(const AttentionArgs<T>& a, const HeadLane<kUnit, kUnits>& at,
-                                      std::int64_t i, std::int64_t j, float of_edge,
+                                      std::int64_t i, const InEdge& edge, float of_edge,
                                       const AttendingRow<kUnit, kUnits>& row,
+                                      const LaneColumns<kUnit, kUnits>& target,
                                       LaneColumns<kUnit, kUnits>& z) {
+  const std::int64_t j = edge.source;
   EdgeProducts sums;
   if (a.tiles == 1) {
     for_lane_columns([&](float value, float t, float factor,
                          float dy) { add_products(a, value, t, factor, dy, sums); },
-                     z, row.t, row.vector, row.dy);
+                     z, target, row.vector, row.dy);
   } else {
     for (std::int64_t c = at.lane; c < a.each; c += a.team) {
       const std::int64_t col = at.head * a.each + c;
-      const float t = a.t.data != nullptr ? to_f32(*a.t.at(i, col)) : 0.0F;
+      float t = a.t.data != nullptr ? to_f32(*a.t.at(i, col)) : 0.0F;
+      if constexpr (kEdges) t = a.with_edge(t, edge.place, col);
       const float factor = a.vector != nullptr ? a.vector[col] : 0.0F;
       const float dy = kGradient ? to_f32(*a.dy.at(i, col)) : 0.0F;
       add_products(a, to_f32(*a.z.at(j, col)), t, factor, dy, sums);
@@ -305,7 +352,7 @@ struct EdgesAhead {
 };
 
 // The k-th edge of row i and those behind it. All lanes of the warp must call.
-template <bool kGradient, typename T, int kUnit, int kUnits>
+template <bool kGradient, bool kEdges, typename T, int kUnit, int kUnits>
 __device__ void score_ahead(const AttentionArgs<T>& a, const HeadLane<kUnit, kUnits>& at,
                             std::int64_t i, const InEdges& edges, std::int64_t k,
                             const AttendingRow<kUnit, kUnits>& row,
@@ -316,17 +363,30 @@ __device__ void score_ahead(const AttentionArgs<T>& a, const HeadLane<kUnit, kUn
     at.load_row(a.z, ahead.edges[n].source, ahead.z[n]);
     ahead.scores[n] = edge_score(a, ahead.edges[n], at.head);
   }
+  LaneColumns<kUnit, kUnits> with_edges[kEdges ? kNeighboursAhead : 1];
+  if constexpr (kEdges) {
+    const float* features[kNeighboursAhead];
+#pragma unroll
+    for (int n = 0; n < kNeighboursAhead; ++n) {
+      features[n] = a.features_at(ahead.edges[n].place);
+      with_edges[n] = row.t;
+    }
+    if (a.tiles == 1) at.add_edges(a, features, with_edges);
+  }
 #pragma unroll
   for (int n = 0; n < kNeighboursAhead; ++n) {
     const InEdge& edge = ahead.edges[n];
     const EdgeProducts found =
-        edge_products<kGradient>(a, at, i, edge.source, ahead.scores[n], row, ahead.z[n]);
+        edge_products<kGradient, kEdges>(a, at, i, edge, ahead.scores[n], row,
+                                         kEdges ? with_edges[kEdges ? n : 0] : row.t, ahead.z[n]);
     ahead.scores[n] = edge.counts ? score_of(a, found) : -INFINITY;
     ahead.gradients[n] = found.gradient;
   }
 }
 
-template <typename T, int kUnit, int kUnits>
+// kEdges: edges have features (AttentionEdges), which kernels of their own read. So those without
+// keep their registers.
+template <typename T, int kUnit, int kUnits, bool kEdges>
 __global__ void __launch_bounds__(kAttentionThreads)
     attend_kernel(AttentionArgs<T> a, RowRange range, EpilogueArgs epilogue, Rows<T> y) {
   const HeadLane<kUnit, kUnits> at(a);
@@ -340,7 +400,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   Softmax softmax;
   for (std::int64_t k = 0; k < edges.count; k += kNeighboursAhead) {
     EdgesAhead<kUnit, kUnits> ahead;
-    score_ahead<false>(a, at, i, edges, k, row, ahead);
+    score_ahead<false, kEdges>(a, at, i, edges, k, row, ahead);
     const float scale = softmax.raise(ahead.scores);
     for_lane_columns([&](float& sum) { sum *= scale; }, sums);
 #pragma unroll
@@ -388,7 +448,7 @@ struct VectorSums {
 };
 
 // A warp takes the rows of a chunk. partials [chunks, columns], or null.
-template <typename T, int kUnit, int kUnits>
+template <typename T, int kUnit, int kUnits, bool kEdges>
 __global__ void __launch_bounds__(kAttentionThreads)
     attend_targets_kernel(AttentionArgs<T> a, RowRange range, Chunks chunks, Rows<T> dt,
                           Rows<float> target_gradients, Rows<float> coefficients,
@@ -409,7 +469,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     float mean = 0;
     for (std::int64_t k = 0; k < edges.count; k += kNeighboursAhead) {
       EdgesAhead<kUnit, kUnits> ahead;
-      score_ahead<true>(a, at, i, edges, k, row, ahead);
+      score_ahead<true, kEdges>(a, at, i, edges, k, row, ahead);
       mean *= softmax.raise(ahead.scores);
 #pragma unroll
       for (int n = 0; n < kNeighboursAhead; ++n) {
@@ -428,8 +488,14 @@ __global__ void __launch_bounds__(kAttentionThreads)
       const InEdge edge = in_edge(a, edges, k);
       LaneColumns<kUnit, kUnits> z;
       at.load_row(a.z, edge.source, z);
+      LaneColumns<kUnit, kUnits> with_edge[1];
+      if constexpr (kEdges) {
+        with_edge[0] = row.t;
+        at.add_edges(a, {a.features_at(edge.place)}, with_edge);
+      }
+      const LaneColumns<kUnit, kUnits>& target = kEdges ? with_edge[0] : row.t;
       const EdgeProducts found =
-          edge_products<true>(a, at, i, edge.source, edge_score(a, edge, at.head), row, z);
+          edge_products<true, kEdges>(a, at, i, edge, edge_score(a, edge, at.head), row, target, z);
       float alpha = 0;
       float slope = 0;
       if (edge.counts) {
@@ -449,10 +515,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
       } else if (!additive) {
         for_lane_columns([&](float& sum, float value,
                              float t) { sum = fmaf(slope, a.leaky_slope(value + t), sum); },
-                         sums, z, row.t);
+                         sums, z, target);
         for_lane_columns(
             [&](float& sum, float value, float t) { sum = fmaf(slope, a.leaky(value + t), sum); },
-            leaky_sums, z, row.t);
+            leaky_sums, z, target);
       }
     }
     if (additive) {
@@ -480,7 +546,7 @@ struct OutEdges {
   const std::int64_t* edges;
 };
 
-template <typename T, int kUnit, int kUnits>
+template <typename T, int kUnit, int kUnits, bool kEdges>
 __global__ void __launch_bounds__(kAttentionThreads)
     attend_sources_kernel(AttentionArgs<T> a, OutEdges edges, RowRange range, Chunks chunks,
                           Rows<const float> coefficients, Rows<T> dz, double* partials) {
@@ -506,6 +572,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
       LaneColumns<kUnit, kUnits> t[kNeighboursAhead];
       float alphas[kNeighboursAhead];
       float slopes[kNeighboursAhead];
+      [[maybe_unused]] const float* features[kNeighboursAhead];
 #pragma unroll
       for (int n = 0; n < kNeighboursAhead; ++n) {
         const std::int64_t here = k + n < count ? k + n : k;
@@ -517,7 +584,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
         if (!additive) at.load_row(a.t, i, t[n]);
         alphas[n] = *coefficients.at(place, at.head);
         slopes[n] = *coefficients.at(place, a.heads + at.head);
+        if constexpr (kEdges) features[n] = a.features_at(place);
       }
+      if constexpr (kEdges) at.add_edges(a, features, t);
 #pragma unroll
       for (int n = 0; n < kNeighboursAhead; ++n) {
         if (k + n >= count) continue;
@@ -561,12 +630,64 @@ __global__ void __launch_bounds__(kAttentionThreads)
   if (partials != nullptr) vector_sums.store(at, partials + at.warp * a.heads * a.each);
 }
 
+// Terms of the gradient of the weight of features of edges, from row `first_term` of it on.
+template <typename T>
+struct EdgeWeightGradients {
+  static constexpr int kSums = kTermSums;
+  static constexpr int kUnit = 1;
+  static constexpr int kBatch = 1;
+  struct Columns {};
+  struct Held {};
+  AttentionArgs<T> a;
+  Rows<const float> coefficients;  // 0 of edges that are passed over
+  std::int64_t first_row;
+  std::int64_t first_col;
+  std::int64_t first_term;
+
+  __device__ Columns columns(std::int64_t) const { return {}; }
+  __device__ Held load(std::int64_t, std::int64_t) const { return {}; }
+  __device__ void add(const Columns&, std::int64_t row, std::int64_t col, const Held&,
+                      double (&sums)[kSums][1]) const {
+    const std::int64_t i = first_row + row;
+    const std::int64_t c = first_col + col;
+    const float t = to_f32(*a.t.at(i, c));
+    const InEdges edges = in_edges(a, i);
+    float along[kSums] = {};
+    for (std::int64_t k = 0; k < edges.count; ++k) {
+      const InEdge edge = in_edge(a, edges, k);
+      const float inner = to_f32(*a.z.at(edge.source, c)) + a.with_edge(t, edge.place, c);
+      const float slope = *coefficients.at(edge.place, a.heads + c / a.each) * a.leaky_slope(inner);
+      const float* const features = a.features_at(edge.place);
+#pragma unroll
+      for (int s = 0; s < kSums; ++s) {
+        if (first_term + s < a.feature_count) {
+          along[s] = fmaf(slope, features[first_term + s], along[s]);
+        }
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kSums; ++s) {
+      sums[s][0] += static_cast<double>(along[s]) * static_cast<double>(a.vector[c]);
+    }
+  }
+};
+
 struct AddToVector {
   float* to;
   __device__ void operator()(std::int64_t col, const double (&sums)[1]) const {
     to[col] = static_cast<float>(static_cast<double>(to[col]) + sums[0]);
   }
 };
+
+// Calls body(edges) with std::bool_constant<features of edges take part>.
+template <typename Body>
+void with_edges(const AttentionSpec& attention, const Body& body) {
+  if (attention.edges.absent()) {
+    body(std::bool_constant<false>{});
+  } else {
+    body(std::bool_constant<true>{});
+  }
+}
 
 // Calls body(a, grid, unit, units) with the widest accesses that heads and `views` allow, `grid`
 // for `warps` warps in the direction of rows.
@@ -695,9 +816,11 @@ void attend(const Launch& where, const SparseOperator& op, RowRange rows, ConstM
     const bool additive = attention.score == AttentionScore::kAdditive;
     with_head_lanes(attention_args<T>(op, z, t, {}, attention), {z, additive ? z : t, y},
                     [&](const auto& a, const auto& grid, auto unit, auto units) {
-                      launch(where, grid(rows.size()), kAttentionThreads,
-                             attend_kernel<T, unit, units>, a, rows, epilogue_args(epilogue),
-                             rows_of<T>(y));
+                      with_edges(attention, [&](auto edges) {
+                        launch(where, grid(rows.size()), kAttentionThreads,
+                               attend_kernel<T, unit, units, edges>, a, rows,
+                               epilogue_args(epilogue), rows_of<T>(y));
+                      });
                     });
   });
 }
@@ -705,7 +828,7 @@ void attend(const Launch& where, const SparseOperator& op, RowRange rows, ConstM
 void attend_backward_targets(const Launch& where, const SparseOperator& op, RowRange rows,
                              ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
                              const AttentionSpec& attention, MatrixView dt, MatrixView coefficients,
-                             MatrixView dvector) {
+                             MatrixView dvector, MatrixView dedge_weight) {
   const bool additive = attention.score == AttentionScore::kAdditive;
   const Chunks chunks = attention_chunks(rows.size(), z.cols, !dvector.absent());
   auto* const partials =
@@ -714,12 +837,23 @@ void attend_backward_targets(const Launch& where, const SparseOperator& op, RowR
     with_head_lanes(attention_args<T>(op, z, t, dy, attention),
                     {z, dy, additive ? z : t, additive ? z : ConstMatrixView(dt)},
                     [&](const auto& a, const auto& grid, auto unit, auto units) {
-                      launch(where, grid(chunks.chunks), kAttentionThreads,
-                             attend_targets_kernel<T, unit, units>, a, rows, chunks, rows_of<T>(dt),
-                             rows_of<float>(dt), rows_of<float>(coefficients), partials);
+                      with_edges(attention, [&](auto edges) {
+                        launch(where, grid(chunks.chunks), kAttentionThreads,
+                               attend_targets_kernel<T, unit, units, edges>, a, rows, chunks,
+                               rows_of<T>(dt), rows_of<float>(dt), rows_of<float>(coefficients),
+                               partials);
+                      });
                     });
   });
   if (!dvector.absent()) add_partials(where, chunks, dvector);
+  if (dedge_weight.absent()) return;
+  with_element_type(z.dtype, [&]<typename T>(T) {
+    const AttentionArgs<T> a = attention_args<T>(op, z, t, {}, attention);
+    sum_terms(where, rows.size(), dedge_weight, {}, [&](std::int64_t col, std::int64_t term) {
+      return EdgeWeightGradients<T>{a, rows_of<float>(ConstMatrixView(coefficients)), rows.begin,
+                                    col, term};
+    });
+  });
 }
 
 void attend_backward_sources(const Launch& where, const SparseOperator& op,
@@ -734,9 +868,12 @@ void attend_backward_sources(const Launch& where, const SparseOperator& op,
   with_element_type(z.dtype, [&]<typename T>(T) {
     with_head_lanes(attention_args<T>(op, z, t, dy, attention), {z, dy, additive ? z : t, dz},
                     [&](const auto& a, const auto& grid, auto unit, auto units) {
-                      launch(where, grid(chunks.chunks), kAttentionThreads,
-                             attend_sources_kernel<T, unit, units>, a, out, sources, chunks,
-                             rows_of<float>(coefficients), rows_of<T>(dz), partials);
+                      with_edges(attention, [&](auto with_features) {
+                        launch(where, grid(chunks.chunks), kAttentionThreads,
+                               attend_sources_kernel<T, unit, units, with_features>, a, out,
+                               sources, chunks, rows_of<float>(coefficients), rows_of<T>(dz),
+                               partials);
+                      });
                     });
   });
   if (!dvector.absent()) add_partials(where, chunks, dvector);

@@ -15,9 +15,9 @@ void CudaBackend::do_attend_backward_targets(Queue& queue, const SparseOperator&
                                              ConstMatrixView z, ConstMatrixView t,
                                              ConstMatrixView dy, const AttentionSpec& attention,
                                              MatrixView dt, MatrixView coefficients,
-                                             MatrixView dvector) {
+                                             MatrixView dvector, MatrixView dedge_weight) {
   cuda::attend_backward_targets(use(queue).launch(), op, rows, z, t, dy, attention, dt,
-                                coefficients, dvector);
+                                coefficients, dvector, dedge_weight);
 }
 
 void CudaBackend::do_attend_backward_sources(Queue& queue, const SparseOperator& op,

@@ -1,14 +1,12 @@
 // Aggregates that read features of edges: a thread per row and column goes along all edges of the
 // row, the threads of a warp read neighbouring columns.
-#include "kernels/cuda/column_reduction.cuh"
 #include "kernels/cuda/each_element.cuh"
 #include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/term_sums.cuh"
 
 namespace atl::cuda {
 
 namespace {
-
-constexpr int kTermSums = 8;  // rows of a weight whose gradients one pass sums
 
 template <typename T>
 struct EdgeArgs {
@@ -112,24 +110,6 @@ struct TermGradients {
   }
 };
 
-struct AddToTerms {
-  std::int64_t first_col;
-  std::int64_t first_term;
-  std::int64_t count;
-  Rows<float> weight;
-  float* bias;
-  __device__ void operator()(std::int64_t col, const double (&sums)[kTermSums]) const {
-    const std::int64_t c = first_col + col;
-#pragma unroll
-    for (int s = 0; s < kTermSums; ++s) {
-      const std::int64_t k = first_term + s;
-      if (k > count) return;
-      float* const to = k < count ? weight.at(k, c) : bias + c;
-      *to = static_cast<float>(static_cast<double>(*to) + sums[s]);
-    }
-  }
-};
-
 }  // namespace
 
 void aggregate_edges(const Launch& where, const SparseOperator& op, RowRange rows,
@@ -153,18 +133,11 @@ void aggregate_edges_backward_sources(const Launch& where, const SparseOperator&
 void aggregate_edges_backward_terms(const Launch& where, const SparseOperator& op, RowRange rows,
                                     ConstMatrixView x, const EdgeTerms& terms, ConstMatrixView dy,
                                     MatrixView dweight, MatrixView dbias) {
-  constexpr std::int64_t kPassCols = kReductionCols / 4;  // that the partial sums have room for
-  auto* const partials = reinterpret_cast<double*>(where.workspace.data());
   with_element_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t col = 0; col < x.cols; col += kPassCols) {
-      for (std::int64_t k = 0; k <= terms.weight.rows; k += kTermSums) {
-        sum_columns(where, rows.size(), std::min(kPassCols, x.cols - col),
-                    TermGradients<T>{edge_args<T>(op, x, dy, terms), rows.begin, col, k},
-                    AddToTerms{col, k, terms.weight.rows, rows_of<float>(dweight),
-                               static_cast<float*>(dbias.data)},
-                    partials);
-      }
-    }
+    const EdgeArgs<T> a = edge_args<T>(op, x, dy, terms);
+    sum_terms(where, rows.size(), dweight, dbias, [&](std::int64_t col, std::int64_t term) {
+      return TermGradients<T>{a, rows.begin, col, term};
+    });
   });
 }
 

@@ -49,7 +49,7 @@ void attend(const Launch& where, const SparseOperator& op, RowRange rows, ConstM
 void attend_backward_targets(const Launch& where, const SparseOperator& op, RowRange rows,
                              ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
                              const AttentionSpec& attention, MatrixView dt, MatrixView coefficients,
-                             MatrixView dvector);
+                             MatrixView dvector, MatrixView dedge_weight);
 void attend_backward_sources(const Launch& where, const SparseOperator& op,
                              const SourceEdges& edges, RowRange sources, ConstMatrixView z,
                              ConstMatrixView t, ConstMatrixView dy, ConstMatrixView coefficients,

@@ -39,6 +39,13 @@ HeadColumns head_columns(const AttentionSpec& attention, std::int64_t cols, std:
   return {head * each, (head + 1) * each};
 }
 
+// Feature k of the edge whose coefficients lie at `place`.
+double edge_feature(const AttentionEdges& edges, std::int64_t place, std::int64_t k) {
+  const auto index = static_cast<std::size_t>(place * edges.count() + k);
+  const std::size_t between = edges.features.size();
+  return index < between ? edges.features[index] : edges.of_self[index - between];
+}
+
 double attention_slope(const AttentionSpec& attention, double x) {
   return x > 0 ? 1 : attention.slope;
 }
@@ -56,6 +63,17 @@ double additive_sum(const AttentionSpec& attention, ConstMatrixView t, std::int6
   return at<P>(attention.source_scores, edge.source, head) + at<P>(t, i, head) + of_edge;
 }
 
+// What stands beside z_j inside of gatv2's leaky: column c of t_i, and of what the edge adds.
+template <typename T>
+double target_at(const AttentionSpec& attention, ConstMatrixView t, std::int64_t i,
+                 std::int64_t place, std::int64_t c) {
+  double sum = at<T>(t, i, c);
+  for (std::int64_t k = 0; k < attention.edges.count(); ++k) {
+    sum += edge_feature(attention.edges, place, k) * at<Parameter<T>>(attention.edges.weight, k, c);
+  }
+  return sum;
+}
+
 template <typename T>
 double attention_score(const AttentionSpec& attention, ConstMatrixView z, ConstMatrixView t,
                        std::int64_t i, const AttendedEdge& edge, std::int64_t head) {
@@ -69,8 +87,9 @@ double attention_score(const AttentionSpec& attention, ConstMatrixView z, ConstM
     if (attention.score == AttentionScore::kDot) {
       sum += at<T>(t, i, c) * at<T>(z, j, c);
     } else {
-      sum += at<Parameter<T>>(attention.vector, 0, c) *
-             attention_leaky(attention, at<T>(z, j, c) + at<T>(t, i, c));
+      sum +=
+          at<Parameter<T>>(attention.vector, 0, c) *
+          attention_leaky(attention, at<T>(z, j, c) + target_at<T>(attention, t, i, edge.place, c));
     }
   }
   if (attention.score == AttentionScore::kGatv2) return sum;
@@ -114,12 +133,13 @@ std::vector<double> kept_factors(const AttentionDropout& dropout, std::int64_t i
   return factors;
 }
 
-// gatv2: the gradient of e_ij with respect to column c of z_j, and of t_i.
+// gatv2: the gradient of e_ij with respect to column c of z_j, of t_i and of what the edge adds.
 template <typename T>
 double score_slope(const AttentionSpec& attention, ConstMatrixView z, ConstMatrixView t,
-                   std::int64_t i, std::int64_t j, std::int64_t c) {
+                   std::int64_t i, const AttendedEdge& edge, std::int64_t c) {
   return at<Parameter<T>>(attention.vector, 0, c) *
-         attention_slope(attention, at<T>(z, j, c) + at<T>(t, i, c));
+         attention_slope(attention,
+                         at<T>(z, edge.source, c) + target_at<T>(attention, t, i, edge.place, c));
 }
 
 }  // namespace
@@ -150,10 +170,12 @@ void ReferenceBackend::do_attend_backward_targets(Queue&, const SparseOperator& 
                                                   ConstMatrixView z, ConstMatrixView t,
                                                   ConstMatrixView dy,
                                                   const AttentionSpec& attention, MatrixView dt,
-                                                  MatrixView coefficients, MatrixView dvector) {
+                                                  MatrixView coefficients, MatrixView dvector,
+                                                  MatrixView dedge_weight) {
   with_value_type(z.dtype, [&]<typename T>(T) {
     using P = Parameter<T>;
     std::vector<double> vector_sums(static_cast<std::size_t>(z.cols), 0);
+    std::vector<double> weight_sums(static_cast<std::size_t>(attention.edges.count() * z.cols), 0);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       // Of the edges that are passed over.
       for (std::int64_t e = op.row_ptr[i]; e < op.row_ptr[i + 1]; ++e) {
@@ -183,9 +205,15 @@ void ReferenceBackend::do_attend_backward_targets(Queue&, const SparseOperator& 
             if (attention.score == AttentionScore::kDot) {
               to += gradient * at<T>(z, j, c) / std::sqrt(static_cast<double>(end - begin));
             } else if (attention.score == AttentionScore::kGatv2) {
-              to += gradient * score_slope<T>(attention, z, t, i, j, c);
+              const double inner = at<T>(z, j, c) + target_at<T>(attention, t, i, place, c);
               vector_sums[static_cast<std::size_t>(c)] +=
-                  gradient * attention_leaky(attention, at<T>(z, j, c) + at<T>(t, i, c));
+                  gradient * attention_leaky(attention, inner);
+              const double slope = gradient * score_slope<T>(attention, z, t, i, edges[k], c);
+              to += slope;
+              for (std::int64_t f = 0; f < dedge_weight.rows; ++f) {
+                weight_sums[static_cast<std::size_t>(f * z.cols + c)] +=
+                    slope * edge_feature(attention.edges, place, f);
+              }
             }
           }
           if (attention.score == AttentionScore::kAdditive) {
@@ -208,6 +236,12 @@ void ReferenceBackend::do_attend_backward_targets(Queue&, const SparseOperator& 
     if (dvector.absent()) return;
     for (std::int64_t c = 0; c < z.cols; ++c) {
       set<P>(dvector, 0, c, at<P>(dvector, 0, c) + vector_sums[static_cast<std::size_t>(c)]);
+    }
+    for (std::int64_t k = 0; k < dedge_weight.rows; ++k) {
+      for (std::int64_t c = 0; c < z.cols; ++c) {
+        set<P>(dedge_weight, k, c,
+               at<P>(dedge_weight, k, c) + weight_sums[static_cast<std::size_t>(k * z.cols + c)]);
+      }
     }
   });
 }
@@ -235,7 +269,7 @@ void ReferenceBackend::do_attend_backward_sources(Queue&, const SparseOperator& 
             if (attention.score == AttentionScore::kDot) {
               sum += gradient * at<T>(t, i, c) / root;
             } else if (attention.score == AttentionScore::kGatv2) {
-              sum += gradient * score_slope<T>(attention, z, t, i, j, c);
+              sum += gradient * score_slope<T>(attention, z, t, i, {j, place}, c);
             } else {
               score_sum += gradient;
             }

@@ -17,7 +17,8 @@ struct AttentionCase {
   bool with_self = false;
   bool dropout = false;
   bool part = false;   // some rows only
-  bool edges = false;  // additive: edges have scores of their own
+  bool edges = false;  // additive: edges have scores of their own; gatv2: so many features
+  std::int64_t features = 3;
   std::int64_t hub = 300;
   EpilogueParts epilogue{};
 };
@@ -73,8 +74,16 @@ AttentionInputs upload_attention(Harness& h, const TestGraph& graph, std::int64_
   } else {
     in.t = h.input(graph.rows, cols, random_floats(graph.rows * cols, 2));
   }
-  if (which.edges) {
-    const std::int64_t places = places_of(graph, which);
+  const std::int64_t places = places_of(graph, which);
+  if (which.edges && which.score == AttentionScore::kGatv2) {
+    const auto rows = [&](std::int64_t count, std::uint64_t seed) {
+      return h.input_span(random_floats(count * which.features, seed));
+    };
+    const auto nnz = static_cast<std::int64_t>(graph.col_idx.size());
+    in.spec.edges = {
+        rows(nnz, 10), rows(places - nnz, 11),
+        h.input<float>(which.features, cols, random_floats(which.features * cols, 12))};
+  } else if (which.edges) {
     in.spec.edge_scores =
         h.input<float>(places, in.spec.heads, random_floats(places * in.spec.heads, 10));
   }
@@ -127,9 +136,15 @@ Outputs run_attend_backward(Harness& h, std::int64_t rows, std::int64_t cols,
   const MatrixView dvector = which.score == AttentionScore::kDot
                                  ? MatrixView{}
                                  : h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 9));
+  const ConstMatrixView weight = in.spec.edges.weight;
+  const MatrixView dedge_weight =
+      weight.absent()
+          ? MatrixView{}
+          : h.matrix<float>(weight.rows, cols, Use::kInOut, random_floats(weight.rows * cols, 13));
   for (const RowRange range : ranges_of(rows, which.part)) {
     h.backend().attend_backward_targets(h.queue(), in.op, range, in.z, in.t, dy, in.spec, dt,
-                                        coefficients, additive ? MatrixView{} : dvector);
+                                        coefficients, additive ? MatrixView{} : dvector,
+                                        dedge_weight);
   }
   Outputs outputs{h.result(dt), h.result(coefficients)};
   for (const RowRange range : ranges_of(graph.cols, which.part)) {
@@ -140,6 +155,7 @@ Outputs run_attend_backward(Harness& h, std::int64_t rows, std::int64_t cols,
     outputs.push_back(h.result(dz));
   }
   if (!dvector.absent()) outputs.push_back(h.result(dvector));
+  if (!dedge_weight.absent()) outputs.push_back(h.result(dedge_weight));
   return outputs;
 }
 
@@ -338,7 +354,7 @@ std::vector<Operation> attention_operations() {
       {"_self_dropout", {.heads = Heads::kMany, .with_self = true, .dropout = true}},
       {"_part", {.with_self = true, .dropout = true, .part = true}},
       {"_edges", {.part = true, .edges = true}},
-      {"_edges_self", {.with_self = true, .dropout = true, .edges = true}}};
+      {"_edges_self", {.with_self = true, .dropout = true, .edges = true, .features = 9}}};
   std::vector<Operation> list;
   const auto add = [&](const std::string& name, auto run, double tolerance, auto which) {
     list.push_back({name,
@@ -351,7 +367,8 @@ std::vector<Operation> attention_operations() {
     for (const AttentionScore score : kAttentionScores) {
       // One score is enough for what has nothing to do with it: an emulated device takes long.
       if (which.heads == Heads::kOne && score != AttentionScore::kGatv2) continue;
-      if ((which.part || which.edges) && score != AttentionScore::kAdditive) continue;
+      if (which.part && !which.edges && score != AttentionScore::kAdditive) continue;
+      if (which.edges && score == AttentionScore::kDot) continue;
       AttentionCase one = which;
       one.score = score;
       add(std::string("attend_") + to_string(score) + name, run_attend, 1e-5, one);

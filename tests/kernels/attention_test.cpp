@@ -150,6 +150,26 @@ TEST_P(LiteralAttention, Gatv2OfTwoHeads) {
   expect_close(h.download(y), {-0.25, 1.25, 7, 7, 8, 8}, 1e-6, "y");
 }
 
+// The same inside of leaky: features of edges add what t and z lack.
+TEST_P(LiteralAttention, Gatv2WithFeaturesOfEdges) {
+  Harness h(GetParam());
+  const auto log3 = static_cast<float>(kLogThree);
+  AttentionSpec spec;
+  spec.score = AttentionScore::kGatv2;
+  spec.heads = 2;
+  spec.slope = 0.5;
+  spec.vector = h.input<float>(1, 2, {log3, -log3});
+  // They add 1 and -1 to 0 from 1, 4 and -1 to 0 from 3.
+  spec.edges = {
+      h.input_span<float>({1, 1, 4, 1, 9, 9, 9, 9}), {}, h.input<float>(2, 2, {1, 0, 0, -1})};
+  const ConstMatrixView z = h.input<float>(4, 2, {9, 9, -1, 1, 9, 9, -3, 2});
+  const ConstMatrixView t = h.input<float>(3, 2, {0, 0, 0, 0, 0, 0});
+  const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {0, 0, 7, 7, 8, 8});
+  h.backend().attend(h.queue(), directed_graph(h), {0, 1}, z, t, spec, y);
+  // Scores 0 and log 3; 0 and -log 3.
+  expect_close(h.download(y), {-2.5, 1.25, 7, 7, 8, 8}, 1e-6, "y");
+}
+
 TEST_P(LiteralAttention, DotIsDividedByTheRootOfColumns) {
   Harness h(GetParam());
   const auto log3 = static_cast<float>(kLogThree);
@@ -291,29 +311,36 @@ TEST_P(AttentionPieces, EqualOneCall) {
   spec.heads = kHeads;
   spec.with_self = true;
   spec.vector = h.input<float>(1, kCols, random_floats(kCols, 4));
+  constexpr std::int64_t kFeatures = 2;
+  spec.edges = {h.input_span(random_floats(nnz * kFeatures, 6)),
+                h.input_span(random_floats(kRows * kFeatures, 7)),
+                h.input<float>(kFeatures, kCols, random_floats(kFeatures * kCols, 8))};
   spec.dropout = attention_dropout(h, kRows, graph.cols);
   const auto run = [&](const std::vector<RowRange>& rows, const std::vector<RowRange>& sources) {
     const MatrixView y = h.output(kRows, kCols);
     const MatrixView dt = h.output(kRows, kCols);
     const MatrixView coefficients = h.output<float>(nnz + kRows, 2 * kHeads);
     const MatrixView dvector = h.matrix<float>(1, kCols, Use::kInOut, random_floats(kCols, 5));
+    const MatrixView dweight =
+        h.matrix<float>(kFeatures, kCols, Use::kInOut, random_floats(kFeatures * kCols, 9));
     const MatrixView dz = h.output(graph.cols, kCols);
     for (const RowRange range : rows) {
       h.backend().attend(h.queue(), op, range, z, t, spec, y);
       h.backend().attend_backward_targets(h.queue(), op, range, z, t, dy, spec, dt, coefficients,
-                                          dvector);
+                                          dvector, dweight);
     }
     for (const RowRange range : sources) {
       h.backend().attend_backward_sources(h.queue(), op, edges, range, z, t, dy, coefficients, spec,
                                           dz.rows_in(range), {});
     }
-    return std::vector{h.download(y), h.download(dt), h.download(coefficients), h.download(dz),
-                       h.download(dvector)};
+    return std::vector{h.download(y),  h.download(dt),      h.download(coefficients),
+                       h.download(dz), h.download(dvector), h.download(dweight)};
   };
   const auto whole = run({{0, kRows}}, {{0, graph.cols}});
   const auto pieces = run({{41, kRows}, {0, 1}, {1, 1}, {1, 41}}, {{0, 33}, {33, graph.cols}});
   for (const std::size_t k : {0, 1, 2, 3}) EXPECT_EQ(pieces[k], whole[k]) << k;
   expect_close(pieces[4], whole[4], 1e-6, "dvector");
+  expect_close(pieces[5], whole[5], 1e-6, "dedge_weight");
 }
 
 // Backward of the oracle against central differences of its forward, in f64.
@@ -322,7 +349,8 @@ class AttentionGradient : public ::testing::TestWithParam<std::tuple<AttentionSc
   static constexpr std::int64_t kHeads = 2;
   static constexpr std::int64_t kCols = 6;
   static constexpr std::int64_t kRows = 4;
-  static constexpr std::int64_t kAll = 6;  // with two halo rows
+  static constexpr std::int64_t kFeatures = 3;  // of edges
+  static constexpr std::int64_t kAll = 6;       // with two halo rows
   static constexpr double kStep = 1e-6;
 
   using Values = std::vector<double>;
@@ -354,7 +382,14 @@ TEST_P(AttentionGradient, OfAllInputs) {
   const Values vector = random_doubles(kCols, 3);
   const Values dy = random_doubles(kRows * kCols, 4);
   const std::int64_t places = static_cast<std::int64_t>(col_idx.size()) + (with_self ? kRows : 0);
-  const Values of_edges = random_doubles(places * kHeads, 5);
+  // Additive: their scores. gatv2: the weight of their features.
+  const Values of_edges = random_doubles((additive ? places : kFeatures) * t_cols, 5);
+  const auto features = [&](std::int64_t rows, std::uint64_t seed) {
+    return h.input_span(random_floats(rows * kFeatures, seed));
+  };
+  const AttentionEdges edges{features(static_cast<std::int64_t>(col_idx.size()), 6),
+                             features(with_self ? kRows : 0, 7),
+                             {}};
   AttentionDropout dropout;
   if (drop) dropout = attention_dropout(h, kRows, kAll);
 
@@ -378,6 +413,9 @@ TEST_P(AttentionGradient, OfAllInputs) {
       h.backend().head_dots(h.queue(), in.z, in.spec.vector, scores);
       in.spec.source_scores = scores;
       in.spec.edge_scores = h.input(places, kHeads, edge_values);
+    } else if (score == AttentionScore::kGatv2) {
+      in.spec.edges = edges;
+      in.spec.edges.weight = h.input(kFeatures, kCols, edge_values);
     }
     return in;
   };
@@ -397,9 +435,13 @@ TEST_P(AttentionGradient, OfAllInputs) {
   const MatrixView dt = h.output<double>(kRows, t_cols);
   const MatrixView coefficients = h.output<double>(places, 2 * kHeads);
   MatrixView dvector;
+  MatrixView dweight;
   if (score != AttentionScore::kDot) dvector = h.matrix(1, kCols, Use::kInOut, Values(kCols, 0));
+  if (score == AttentionScore::kGatv2) {
+    dweight = h.matrix(kFeatures, kCols, Use::kInOut, Values(kFeatures * kCols, 0));
+  }
   h.backend().attend_backward_targets(h.queue(), op, {0, kRows}, in.z, in.t, gradient, in.spec, dt,
-                                      coefficients, additive ? MatrixView{} : dvector);
+                                      coefficients, additive ? MatrixView{} : dvector, dweight);
   const MatrixView dz = h.output<double>(kAll, kCols);
   h.backend().attend_backward_sources(
       h.queue(), op, upload(h, HostSourceEdges(row_ptr, col_idx, kAll)), {0, kAll}, in.z, in.t,
@@ -413,7 +455,12 @@ TEST_P(AttentionGradient, OfAllInputs) {
   expect_gradient(
       h.download(dvector), [&](const Values& v) { return loss(z, t, v, of_edges); }, vector,
       "dvector");
-  if (!additive) return;
+  if (!additive) {
+    expect_gradient(
+        h.download(dweight), [&](const Values& v) { return loss(z, t, vector, v); }, of_edges,
+        "weight of features of edges");
+    return;
+  }
   Values of_scores;  // what stands behind the coefficients
   const Values both = h.download(coefficients);
   for (std::int64_t place = 0; place < places; ++place) {

@@ -155,6 +155,16 @@ TEST_F(ContractDeathTest, PartsOfAttention) {
   spec.edge_scores = view(1, 2, 32);
   EXPECT_DEATH(attend(), "attention edge_scores of score gatv2");
   spec.edge_scores = {};
+  const std::vector<float> features{1, 2};
+  spec.edges = {std::span(features).first(1), {}, view(2, 4, 240)};
+  EXPECT_DEATH(attend(), "attention edges features: 1 entries found, 2 expected");
+  spec.edges.features = features;
+  spec.edges.of_self = features;
+  EXPECT_DEATH(attend(), "attention edges of_self: 2 entries found, 0 expected");
+  spec.edges.of_self = {};
+  EXPECT_DEATH(backward(view(1, 4, 160), view(1, 4, 200)),
+               "attention dedge_weight: 0 x 0 found, 2 x 4 expected");
+  spec.edges = {};
   spec.dropout.rate = dropout_threshold(0.5);
   EXPECT_DEATH(attend(), "attention dropout row_ids: 0 entries found, 2 expected");
   spec.dropout = {};
