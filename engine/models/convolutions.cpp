@@ -209,9 +209,9 @@ struct AttentionLayer {
           to_string(input.options.root));
     }
     if (!input.options.edge_scores) return;
-    if (score != AttentionScore::kAdditive) {
-      fail_option("edge-scores: scores of {} read no features of edges; allowed are those of gat",
-                  to_string(score));
+    if (score == AttentionScore::kDot) {
+      fail_option(
+          "edge-scores: scores of dot read no features of edges; those of gat and gatv2 do");
     }
     if (input.edge_features == 0) {
       fail_option(
@@ -257,7 +257,9 @@ Value gatv2_convolution(Builder& builder, const ConvolutionInput& input) {
   const Value t = builder.bias(own, "target_bias");
   const Value vector = builder.head_vector("attention", z, layer.options.heads);
   const Value weighed = layer.weighed(builder, input, z);
-  return layer.joined(builder, input, builder.attend(layer.options, weighed, t, vector));
+  const Value of_edges =
+      input.options.edge_scores ? builder.edge_weight(input.edge_features, z) : kNoValue;
+  return layer.joined(builder, input, builder.attend(layer.options, weighed, t, vector, of_edges));
 }
 
 Value dot_convolution(Builder& builder, const ConvolutionInput& input) {

@@ -245,7 +245,8 @@ const OptionTable<LayerOptions>& layer_options() {
        .plan = PlanRole::kMadeFor},
       {.name = "edge-scores",
        .group = "Model",
-       .help = "gat: features of edges (edge_features.npy) take part in the scores of attention",
+       .help = "gat, gatv2: features of edges (edge_features.npy) take part in the scores of "
+               "attention",
        .value = LayerRow::on_or_off(ATOLL_FIELD(edge_scores)),
        .plan = PlanRole::kMadeFor},
       {.name = "bases",

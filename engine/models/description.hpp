@@ -58,7 +58,7 @@ struct LayerOptions {
   int heads = 1;
   bool averages_heads = false;
   double attention_dropout = 0;  // of coefficients
-  bool edge_scores = false;      // gat: from features of edges
+  bool edge_scores = false;      // gat, gatv2: from features of edges
   AttentionNorm attention_norm = AttentionNorm::kNone;
   // rgcn: the weights of relations are sums of so many matrices; 0: each is one of its own.
   int bases = 0;

@@ -179,7 +179,7 @@ void check_model_options(const ModelConfig& model) {
       {"average-heads", without_heads},
       {"attention-dropout", without_heads},
       {"attention-norm", without_heads},
-      {"edge-scores", all_but({"gat"})},
+      {"edge-scores", all_but({"gat", "gatv2"})},
       {"bases", all_but({"rgcn"})},
       {"root", {"mlp", "gcnii", "appnp", "sgc"}},
       {"norm", {"sgc"}},

@@ -184,7 +184,7 @@ Value Builder::aggregate_edges(Value x, std::int64_t features) {
   ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
   const int channel = next_channel();
   const std::int64_t columns = this->columns(x);
-  const Value weight = parameter("edge_weight", features, columns, Initialisation::kGlorotUniform);
+  const Value weight = edge_weight(features, x);
   const Value bias = parameter("edge_bias", 1, columns, Initialisation::kZeros);
   return append({.kind = OpKind::kAggregateEdges,
                  .inputs = {with_halo(x), weight, bias},
@@ -195,9 +195,12 @@ Value Builder::aggregate_edges(Value x, std::int64_t features) {
                  .channel = channel});
 }
 
+Value Builder::edge_weight(std::int64_t features, Value x) {
+  return parameter("edge_weight", features, columns(x), Initialisation::kGlorotUniform);
+}
+
 Value Builder::edge_scores(AttentionOptions options, Value z, std::int64_t features) {
-  const Value weight =
-      parameter("edge_weight", features, columns(z), Initialisation::kGlorotUniform);
+  const Value weight = edge_weight(features, z);
   const Value vector = head_vector("attention_edge", z, options.heads);
   const Value both = parameter("edge_scores", features, options.heads, Initialisation::kZeros);
   program_.parameters.back().composition = {.coefficients = program_.at(vector).parameter,
@@ -211,7 +214,7 @@ Value Builder::edge_scores(AttentionOptions options, Value z, std::int64_t featu
                  .wide = true});
 }
 
-Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector, Value edge_scores) {
+Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector, Value of_edges) {
   ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
   ATOLL_ASSERT(columns(z) % options.heads == 0, "{} columns, {} heads", columns(z), options.heads);
   const int channel = next_channel();
@@ -230,8 +233,12 @@ Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector, 
   if (options.score == AttentionScore::kAdditive) {
     op.inputs.push_back(head_dots(z, vector, options.heads));
   }
-  ATOLL_ASSERT(edge_scores == kNoValue || options.score == AttentionScore::kAdditive);
-  if (edge_scores != kNoValue) op.inputs.push_back(edge_scores);
+  if (of_edges == kNoValue) return append(std::move(op));
+  ATOLL_ASSERT(options.score != AttentionScore::kDot);
+  if (options.score == AttentionScore::kGatv2) {
+    op.second_parameter = program_.at(of_edges).parameter;
+  }
+  op.inputs.push_back(of_edges);
   return append(std::move(op));
 }
 

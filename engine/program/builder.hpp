@@ -70,9 +70,11 @@ class Builder {
   // additive score, H: head_dots of a vector of its own. vector: the weight of the score, none of
   // the dot product. z is a value that no other aggregate reads. A layer may draw dropout of
   // coefficients once: its number, which this sets, keys what falls.
-  // edge_scores: of edge_scores() with the same options, or none.
-  Value attend(AttentionOptions options, Value z, Value t, Value vector,
-               Value edge_scores = kNoValue);
+  // of_edges: what features of edges take part by, of additive edge_scores() with the same options,
+  // of gatv2 edge_weight(); or none.
+  Value attend(AttentionOptions options, Value z, Value t, Value vector, Value of_edges = kNoValue);
+  // A new parameter "edge_weight", from so many features of edges to the columns of x.
+  Value edge_weight(std::int64_t features, Value x);
   // What so many features of edges add to the additive score of rows z: <a, f_e W> per head,
   // parameters "edge_weight" (W, of as many columns as z) and "attention_edge" (a). A row's edge to
   // itself has the mean of the features of its other in-edges.

@@ -215,6 +215,7 @@ class Differentiation {
     return {.kind = kind,
             .columns = attend.columns,
             .parameter = attend.parameter,
+            .second_parameter = attend.second_parameter,
             .normalisation = attend.normalisation,
             .direction = Direction::kBackward,
             .channel = attend.channel,
@@ -227,7 +228,7 @@ class Differentiation {
     if (made != targets_.end()) return made->second;
     const Operation attend = program_.at(reader);
     Operation room = part_of_attention(OpKind::kCoefficients, attend);
-    room.parameter = -1;
+    room.parameter = room.second_parameter = -1;
     room.columns = 2 * std::int64_t{attend.attention.heads};
     room.wide = true;
     const Value coefficients = append(room);

@@ -92,10 +92,7 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
         EdgeFeatures(rank, {rank.backend, rank.queue, graph.forward.edge_features},
                      graph.forward.edge_feature_columns, parameter_dtype(options.dtype));
   }
-  const auto attends = std::ranges::find_if(training.operations, [](const Operation& op) {
-    return op.kind == OpKind::kEdgeScores && op.attention.with_self;
-  });
-  if (attends != training.operations.end()) {
+  if (reads_mean_edge_features(training)) {
     mean_edge_features_ =
         EdgeFeatures(rank, {rank.backend, rank.queue, mean_edge_features(graph)},
                      graph.forward.edge_feature_columns, parameter_dtype(options.dtype));
@@ -609,6 +606,11 @@ void Network::run_attention(const Execution& execution, const Call& call) {
     return of_edges.rows_in({0, rows_.edges + (attention.with_self ? rows_.inner : 0)});
   };
   if (op.parameter >= 0) attention.vector = row_vector(op.parameter);
+  if (op.multiplies_edge_features()) {
+    attention.edges = {edge_features_.span(),
+                       attention.with_self ? mean_edge_features_.span() : std::span<const float>{},
+                       parameters_.value(op.second_parameter)};
+  }
   if (op.attention.score == AttentionScore::kAdditive) {
     if (op.inputs.size() > first + 4) attention.edge_scores = places(whole(pass, of_forward(4)));
     MatrixView scores = whole(pass, of_forward(3));
@@ -639,7 +641,8 @@ void Network::run_attention(const Execution& execution, const Call& call) {
     case OpKind::kAttendTargets:
       rank_.backend.attend_backward_targets(
           rank_.queue, matrix, range, z, t, inner(op.inputs[0]), attention, inner(call.value),
-          coefficients(op.inputs[1]), gradient_of(AttentionScore::kGatv2));
+          coefficients(op.inputs[1]), gradient_of(AttentionScore::kGatv2),
+          op.multiplies_edge_features() ? parameters_.gradient(op.second_parameter) : MatrixView{});
       return;
     case OpKind::kAttendHalo:
       // Only marginal rows have halo rows among their sources.

@@ -82,6 +82,14 @@ bool has_kind(const Program& program, OpKind kind) {
   return std::ranges::find(program.operations, kind, &Operation::kind) != program.operations.end();
 }
 
+// Attention, or, `with_self`, such where nodes attend to themselves.
+bool attends_by_edge_features(const Program& program, bool with_self) {
+  return std::ranges::any_of(program.operations, [&](const Operation& op) {
+    return (op.kind == OpKind::kEdgeScores || op.multiplies_edge_features()) &&
+           (!with_self || op.attention.with_self);
+  });
+}
+
 }  // namespace
 
 const OpTraits& traits_of(OpKind kind) { return kTraits[static_cast<std::size_t>(kind)]; }
@@ -115,7 +123,11 @@ ParameterSizes parameter_sizes(const Program& program, bool pads_operands) {
 }
 
 bool reads_edge_features(const Program& program) {
-  return has_kind(program, OpKind::kAggregateEdges) || has_kind(program, OpKind::kEdgeScores);
+  return has_kind(program, OpKind::kAggregateEdges) || attends_by_edge_features(program, false);
+}
+
+bool reads_mean_edge_features(const Program& program) {
+  return attends_by_edge_features(program, true);
 }
 
 bool reads_node_types(const Program& program) { return has_kind(program, OpKind::kLinearByType); }

@@ -174,7 +174,8 @@ struct Operation {
   bool constant = false;
   int parameter = -1;  // read, or whose gradient is added to
   // Of a norm: parameter is gamma's, this is beta's. Of kAggregateEdges and kLinearByType: a
-  // weight's and a bias's.
+  // weight's and a bias's. Of attention: this is that of the weight of features of edges, if it
+  // reads them itself (AttentionEdges).
   int second_parameter = -1;
   int norm = -1;            // which batch norm
   bool transposed = false;  // linear: by W^T; kSortByType
@@ -231,6 +232,10 @@ struct Operation {
     return attention.score == AttentionScore::kAdditive ? inputs[3] : kNoValue;
   }
   Value edge_scores() const { return inputs.size() > 4 ? inputs[4] : kNoValue; }
+  // Of attention: true if it multiplies features of edges itself.
+  bool multiplies_edge_features() const {
+    return attention.score == AttentionScore::kGatv2 && second_parameter >= 0;
+  }
   // True if backward reads the rows of neighbours again that came for it.
   bool keeps_halo() const {
     return kind == OpKind::kAttend || kind == OpKind::kPool || kind == OpKind::kAggregateEdges;
@@ -324,6 +329,8 @@ inline bool is_made_again(const Program& program, Value v) {
 ParameterSizes parameter_sizes(const Program& program, bool pads_operands);
 
 bool reads_edge_features(const Program& program);
+// True if it needs means of them, for what nodes have with themselves.
+bool reads_mean_edge_features(const Program& program);
 bool reads_node_types(const Program& program);
 
 // How many rows of its weight a product reads, or a weight gradient adds to.

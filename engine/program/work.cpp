@@ -96,20 +96,27 @@ SpanWork attention_part_work(const Program& program, const Operation& op, Rows r
                           .edges = static_cast<double>(shape.edges_in(rows)),
                           .columns = shape.rows.inner + shape.rows.forward_halo};
   const bool reads_edge_scores = op.inputs.size() > (op.kind == OpKind::kAttend ? 4U : 6U);
-  const std::int64_t edge_score_bytes = reads_edge_scores ? attention.heads * bytes_of(wide) : 0;
+  // Of an edge, that are multiplied in each pass over it.
+  const int features =
+      op.multiplies_edge_features()
+          ? static_cast<int>(program.parameters[static_cast<std::size_t>(op.second_parameter)].rows)
+          : 0;
+  const std::int64_t feature_bytes = features * bytes_of(DType::kF32);
+  const std::int64_t edge_bytes =
+      (reads_edge_scores ? attention.heads * bytes_of(wide) : 0) + feature_bytes;
   if (op.kind == OpKind::kAttend) {
-    return attention_work(sparse, counted(sparse.columns, op.columns, dtype), 2, edge_score_bytes,
-                          t_bytes + bytes(op.columns, dtype));
+    return attention_work(sparse, counted(sparse.columns, op.columns, dtype), 2 + features,
+                          edge_bytes, t_bytes + bytes(op.columns, dtype));
   }
   if (op.kind == OpKind::kAttendTargets) {
     const std::int64_t columns = program.at(op.inputs[2]).columns;
-    return attention_work(sparse, counted(sparse.columns, columns, dtype), 4,
-                          coefficient_bytes + edge_score_bytes,
-                          2 * t_bytes + bytes(columns, dtype));
+    return attention_work(sparse, counted(sparse.columns, columns, dtype), 4 + 2 * features,
+                          coefficient_bytes + edge_bytes, 2 * t_bytes + bytes(columns, dtype));
   }
   const std::int64_t of_score = additive ? 0 : t_columns * bytes_of(dtype);
-  return attention_work(sparse, counted(shape.rows.inner, op.columns, dtype), additive ? 1 : 2,
-                        8 + coefficient_bytes + of_score, 2 * bytes(op.columns, dtype));
+  return attention_work(
+      sparse, counted(shape.rows.inner, op.columns, dtype), (additive ? 1 : 2) + features,
+      8 + coefficient_bytes + of_score + feature_bytes, 2 * bytes(op.columns, dtype));
 }
 
 // Of products of the features of edges, and of the means that rows have, as Network runs them.

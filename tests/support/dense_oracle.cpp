@@ -197,20 +197,22 @@ double attention_score(const Model& model, const std::string& prefix, const std:
                        const Matrix& z, const Matrix& t, const Attended& source, int to, int h,
                        int columns) {
   const int from = source.from;
+  const bool has_edges = model.tensors.contains(prefix + "edge_weight");
   double score = 0;
   for (int c = 0; c < columns; ++c) {
     const int j = h * columns + c;
+    double of_edge = 0;
+    for (std::size_t k = 0; has_edges && k < source.features.size(); ++k) {
+      of_edge +=
+          model.tensors.at(prefix + "edge_weight")(static_cast<int>(k), j) * source.features[k];
+    }
     if (kind == "gat") {
       score += model.tensors.at(prefix + "attention_source")(h, c) * z(from, j) +
                model.tensors.at(prefix + "attention_target")(h, c) * t(to, j);
-      if (!model.tensors.contains(prefix + "attention_edge")) continue;
-      for (std::size_t k = 0; k < source.features.size(); ++k) {
-        score += model.tensors.at(prefix + "attention_edge")(h, c) *
-                 model.tensors.at(prefix + "edge_weight")(static_cast<int>(k), j) *
-                 source.features[k];
-      }
+      if (has_edges) score += model.tensors.at(prefix + "attention_edge")(h, c) * of_edge;
     } else if (kind == "gatv2") {
-      score += model.tensors.at(prefix + "attention")(h, c) * leaky(z(from, j) + t(to, j));
+      score +=
+          model.tensors.at(prefix + "attention")(h, c) * leaky(z(from, j) + t(to, j) + of_edge);
     } else {
       score += z(from, j) * t(to, j) / std::sqrt(columns);
     }

@@ -82,7 +82,7 @@ void for_all_cases(const std::vector<Columns>& columns, const std::vector<RankRo
                 config.outputs = c.outputs;
                 config.input_dropout = input_dropout;
                 config.norm = norm;
-                config.edge_scores = kind == "gat" && norm == Norm::kLayer;
+                config.edge_scores = kind.starts_with("gat") && norm == Norm::kLayer;
                 config.order = orders.choice;
                 config.cache_aggregate = orders.cache;
                 if (recomputes) {

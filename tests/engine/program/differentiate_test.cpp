@@ -271,7 +271,7 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
         config.relations = 2;
         config.edge_features = 2;
         config.norm = norm;
-        config.edge_scores = kind == "gat" && norm == Norm::kLayer;
+        config.edge_scores = kind.starts_with("gat") && norm == Norm::kLayer;
         config.order = order;
         config.node_types = 2;
         // A layer per type is one more scope, whichever layers follow.
@@ -293,7 +293,11 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
               op.kind == OpKind::kBiasGradientByType || op.kind == OpKind::kHeadDotsBackward ||
               op.kind == OpKind::kEdgeScoresGradient;
           if (adds) ++gradients[static_cast<std::size_t>(op.parameter)];
-          if (adds_two) ++gradients[static_cast<std::size_t>(op.second_parameter)];
+          const bool adds_to_edges =
+              op.kind == OpKind::kAttendTargets && op.multiplies_edge_features();
+          if (adds_two || adds_to_edges) {
+            ++gradients[static_cast<std::size_t>(op.second_parameter)];
+          }
         }
         for (const DeclaredParameter& parameter : program.parameters) {
           if (!parameter.composition.present()) continue;

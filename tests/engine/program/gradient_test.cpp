@@ -111,14 +111,16 @@ Program mixed_program(const ModelConfig& config, ActivationFunction function, Pa
   return program;
 }
 
+constexpr std::string_view kEdgeScores = "edge_scores_";
+
 // Models with an option beside their kind.
 ModelConfig named_model(ModelConfig config) {
   const std::string name = config.kind;
   if (name == "bases") {
     config.kind = "rgcn";
     config.bases = 2;
-  } else if (name == "edge_scores") {
-    config.kind = "gat";
+  } else if (name.starts_with(kEdgeScores)) {
+    config.kind = name.substr(kEdgeScores.size());
     config.heads = 2;
     config.hidden = 6;
     config.edge_scores = true;
@@ -163,7 +165,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
                   bool overlap = true, Sharing sharing = Sharing::kPacked) {
   const Csr csr = random_graph(kNodes, 4, setup.directed, true, 5);
   const bool typed = setup.kind == "rgcn" || setup.kind == "bases" || setup.kind == "gine" ||
-                     setup.kind == "edge_scores" || setup.kind == "typed";
+                     setup.kind.starts_with(kEdgeScores) || setup.kind == "typed";
   EdgeArrays arrays = typed ? make_edge_arrays(csr) : EdgeArrays();
   for (float& value : arrays.features) value = std::sin(value);
   const GraphView graph =
@@ -301,7 +303,8 @@ std::vector<ModelCase> setups() {
   }
   all.push_back({.kind = "bases", .layers = 2});
   for (const bool directed : {true, false}) {
-    all.push_back({.kind = "edge_scores", .directed = directed, .layers = 2});
+    all.push_back({.kind = "edge_scores_gat", .directed = directed, .layers = 2});
+    all.push_back({.kind = "edge_scores_gatv2", .directed = directed, .layers = 2});
   }
   for (const char* kind : {"symmetric_gat", "symmetric_gatv2", "symmetric_dot"}) {
     all.push_back({.kind = kind, .norm = Norm::kLayer, .dropout = 0.3, .directed = true});
@@ -403,7 +406,7 @@ TEST(Dropping, ChangesNoBit) {
 // Nor do values that are stored and fetched, alone or among others that are dropped.
 TEST(Offloading, ChangesNoBit) {
   std::vector<std::string> kinds = model_kinds();
-  kinds.insert(kinds.end(), {"edge_scores", "max", "softmax", "typed"});
+  kinds.insert(kinds.end(), {"edge_scores_gat", "edge_scores_gatv2", "max", "softmax", "typed"});
   for (const std::string& kind : kinds) {
     for (const Norm norm : {Norm::kNone, Norm::kBatch}) {
       for (const OrderChoice order : {OrderChoice::kMultiplyFirst, OrderChoice::kAggregateFirst}) {

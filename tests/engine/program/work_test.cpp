@@ -247,7 +247,7 @@ TEST(Work, IsWhatABackendCounts) {
             config.features = 6;
             config.outputs = 4;
             config.norm = norm;
-            config.edge_scores = kind == "gat" && norm == Norm::kLayer;
+            config.edge_scores = kind.starts_with("gat") && norm == Norm::kLayer;
             config.order = order;
             config.dtype = dtype;
             const bool weighted = parts == 3;

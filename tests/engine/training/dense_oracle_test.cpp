@@ -161,7 +161,7 @@ constexpr Variant kVariantsOfAttention[] = {
      }},
 };
 // The second: rows attend to no means of features.
-constexpr Variant kVariantsOfGat[] = {
+constexpr Variant kVariantsOfEdgeScores[] = {
     {"edge_scores", [](ModelConfig& m) { m.edge_scores = true; }, [](oracle::Model&) {}},
     {"edge_scores_without_self",
      [](ModelConfig& m) {
@@ -340,7 +340,7 @@ std::vector<OracleCase> all_cases() {
                        Task::kSingleLabel, &variant});
     }
   }
-  for (const Variant& variant : kVariantsOfGat) {
+  for (const Variant& variant : kVariantsOfEdgeScores) {
     for (const Norm norm : {Norm::kNone, Norm::kLayer}) {
       cases.push_back(
           {"gat", norm, norm == Norm::kNone, norm == Norm::kNone, 2, Task::kSingleLabel, &variant});
@@ -363,6 +363,12 @@ std::vector<OracleCase> all_cases() {
       const auto number = static_cast<int>(cases.size());
       cases.push_back({model, number % 2 == 0 ? Norm::kLayer : Norm::kNone, number % 4 < 2, false,
                        2, Task::kSingleLabel, &variant});
+    }
+  }
+  for (const Variant& variant : kVariantsOfEdgeScores) {
+    for (const Norm norm : {Norm::kNone, Norm::kLayer}) {
+      cases.push_back({"gatv2", norm, norm == Norm::kNone, norm == Norm::kNone, 2,
+                       Task::kSingleLabel, &variant});
     }
   }
   return cases;
