@@ -65,7 +65,7 @@ PygConvolution sage_row(std::string_view convolution, std::string_view construct
 constexpr std::string_view kMean =
     "WeightedSAGE({in}, {out}, aggr=\"mean\", root_weight={root}, bias={bias})";
 // Weights of edges are not read.
-constexpr std::string_view kAttend = "{conv}({x}, edge_index)";
+constexpr std::string_view kAttend = "{conv}({x}, edge_index{edge_attr})";
 constexpr std::string_view kSum =
     "WeightedSAGE({in}, {out}, aggr=\"sum\", root_weight={root}, bias={bias})";
 
@@ -130,7 +130,7 @@ const std::vector<PygConvolution>& pyg_convolutions() {
        .constructor = "GATConv({in}, {head_out}, {heads}, concat={concat}, "
                       "dropout={attention_dropout}, add_self_loops={self}, bias={bias}, "
                       "edge_dim={edge_dim})",
-       .call = "{conv}({x}, edge_index{edge_attr})",
+       .call = kAttend,
        .roots = {Root::kNone, Root::kIdentity},
        .tensors = {{"weight", "lin.weight"},
                    {"edge_weight", "lin_edge.weight"},
@@ -142,10 +142,12 @@ const std::vector<PygConvolution>& pyg_convolutions() {
        .import = "GATv2Conv",
        .definition = kGatv2,
        .constructor = "LaterBiasedGATv2({in}, {head_out}, {heads}, concat={concat}, "
-                      "dropout={attention_dropout}, add_self_loops={self}, bias={bias})",
+                      "dropout={attention_dropout}, add_self_loops={self}, bias={bias}, "
+                      "edge_dim={edge_dim})",
        .call = kAttend,
        .roots = {Root::kNone, Root::kIdentity},
        .tensors = {{"weight", "lin_l.weight"},
+                   {"edge_weight", "lin_edge.weight"},
                    {"source_bias", "lin_l.bias"},
                    {"target_weight", "lin_r.weight"},
                    {"target_bias", "lin_r.bias"},

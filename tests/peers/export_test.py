@@ -68,6 +68,8 @@ MODELS = [words.split() for words in (
     "--model gat --heads 2 --edge-scores on --average-heads on --norm layer --root none",
     "--model gatv2 --heads 4 --skip linear --layers 2",
     "--model gatv2 --heads 2 --norm layer --jump concatenate --root none",
+    "--model gatv2 --heads 4 --edge-scores on --layers 2",
+    "--model gatv2 --heads 2 --edge-scores on --average-heads on --norm layer --root none",
     "--model sage --aggregator max --norm batch",
     "--model sage --aggregator softmax --temperature 2 --root none",
     "--model sage --aggregator softmax --learn-aggregator on --norm layer",
