@@ -280,8 +280,9 @@ ATOLL_INLINE inline const char* bytes_at(ConstMatrixView view, std::int64_t i) {
   return static_cast<const char*>(view.data) + i * view.stride * bytes_of(view.dtype);
 }
 
-// The work on single rows, by one thread.
-template <int kBytes, typename T, bool kStaged>
+// The work on single rows, by one thread. kEdges: of gatv2 with features of edges; a class of its
+// own, so that the others stay as small as they are.
+template <int kBytes, typename T, bool kStaged, bool kEdges>
 class RowAttention {
  public:
   using Element = T;  // of rows as vectors read them: f32 of staged ones
@@ -298,7 +299,7 @@ class RowAttention {
         width_(a.shape.width()),
         nnz_(static_cast<std::int64_t>(a.op->col_idx.size())),
         features_(a.spec->edges.count()),
-        score_(a.spec->score) {
+        score_(kEdges ? AttentionScore::kGatv2 : a.spec->score) {
     // Padding stays zero from here on.
     if constexpr (kStaged) {
       std::fill_n(s.target, width_, 0.0F);
@@ -570,9 +571,7 @@ class RowAttention {
   // dropout.
   template <bool kGradients>
   ATOLL_INLINE void score(const Block& block, std::int64_t i) const {
-    if (score_ == AttentionScore::kGatv2 && features_ > 0) {
-      parts<AttentionScore::kGatv2, kGradients, /*kEdges=*/true>(block);
-    } else if (score_ == AttentionScore::kGatv2) {
+    if (score_ == AttentionScore::kGatv2) {
       parts<AttentionScore::kGatv2, kGradients>(block);
     } else if (score_ == AttentionScore::kDot) {
       parts<AttentionScore::kDot, kGradients>(block);
@@ -601,7 +600,7 @@ class RowAttention {
     }
   }
 
-  template <AttentionScore kScore, bool kGradients, bool kEdges = false>
+  template <AttentionScore kScore, bool kGradients>
   ATOLL_INLINE void parts(const Block& block) const {
     for (std::int64_t e = 0; e < block.count; ++e) {
       prefetch_after(block.places[e]);
@@ -790,11 +789,7 @@ class RowAttention {
         put(slope, s_.slopes + h * kLanes);
       }
       write_coefficients(block, s_.weights, s_.slopes, coefficients);
-      if (score_ == AttentionScore::kGatv2 && features_ > 0) {
-        add_slopes</*kEdges=*/true>(block, sums + width_);
-      } else if (score_ == AttentionScore::kGatv2) {
-        add_slopes<false>(block, nullptr);
-      }
+      if (score_ == AttentionScore::kGatv2) add_slopes(block, sums + width_);
       if (score_ == AttentionScore::kDot) add_rows(block, s_.slopes, nullptr, s_.sums);
     }
     if (score_ == AttentionScore::kAdditive) {
@@ -817,7 +812,6 @@ class RowAttention {
 
   // gatv2: sums += gradients of scores times leaky'(z_j + t_i), more_sums += times leaky(.);
   // kEdges: t_i with what edges add, and weight_sums += the former times features of edges.
-  template <bool kEdges>
   ATOLL_INLINE void add_slopes(const Block& block, double* weight_sums) const {
     [[maybe_unused]] const float* features[kLanes];
     if constexpr (kEdges) {
@@ -885,7 +879,7 @@ class RowAttention {
       block.targets[block.count] = row(a_.t, s_.more_staged);
     }
     block.coefficients[block.count] = a_.coefficients.row<float>(place);
-    if (features_ > 0) block.features[block.count] = features_at(place);
+    if constexpr (kEdges) block.features[block.count] = features_at(place);
     block.ahead[block.count] = k;
     ++block.count;
   }
@@ -907,7 +901,7 @@ class RowAttention {
         }
         if (first == 0) {
           prefetch<kCache>(a_.coefficients.row<float>(edges.edges[k]), 2 * heads_ * 4);
-          if (features_ > 0) prefetch<kCache>(features_at(edges.edges[k]), 4 * features_);
+          if constexpr (kEdges) prefetch<kCache>(features_at(edges.edges[k]), 4 * features_);
         }
       };
       fetch.template operator()<2>(a_.ahead.far);
@@ -917,14 +911,11 @@ class RowAttention {
 
   // sums += weights times rows of dy, more_sums += what is behind the scores' gradients.
   ATOLL_INLINE void add_targets(const Targets& block) const {
-    if (score_ == AttentionScore::kGatv2 && features_ > 0) {
-      return add_targets_of<AttentionScore::kGatv2, /*kEdges=*/true>(block);
-    }
     if (score_ == AttentionScore::kGatv2) return add_targets_of<AttentionScore::kGatv2>(block);
     if (score_ == AttentionScore::kDot) return add_targets_of<AttentionScore::kDot>(block);
     add_targets_of<AttentionScore::kAdditive>(block);
   }
-  template <AttentionScore kScore, bool kEdges = false>
+  template <AttentionScore kScore>
   ATOLL_INLINE void add_targets_of(const Targets& block) const {
     for (std::int64_t h = 0; h < heads_; ++h) {
       prefetch_targets(block, h * a_.shape.each);
@@ -990,15 +981,18 @@ class RowAttention {
 };
 
 // Calls body(rows) with the RowAttention of a.shape, inside run_with_vectors<kBytes>.
-template <int kBytes, typename Body>
+template <int kBytes, bool kEdges = false, typename Body>
 ATOLL_INLINE inline void with_row_attention(const Attending& a, const AttentionScratch& s,
                                             const Body& body) {
   if constexpr (kBytes == 64) {
     if (a.shape.bytes < kBytes) return with_row_attention<kBytes / 2>(a, s, body);
   }
-  if (a.shape.staged) return body(RowAttention<kBytes, float, true>(a, s));
-  if (a.z.dtype == DType::kF32) return body(RowAttention<kBytes, float, false>(a, s));
-  body(RowAttention<kBytes, Bf16, false>(a, s));
+  if constexpr (!kEdges) {
+    if (!a.spec->edges.absent()) return with_row_attention<kBytes, true>(a, s, body);
+  }
+  if (a.shape.staged) return body(RowAttention<kBytes, float, true, kEdges>(a, s));
+  if (a.z.dtype == DType::kF32) return body(RowAttention<kBytes, float, false, kEdges>(a, s));
+  body(RowAttention<kBytes, Bf16, false, kEdges>(a, s));
 }
 
 void attend_rows(Isa isa, const Attending& a, const AttentionScratch& scratch, RowRange range,
