@@ -214,7 +214,7 @@ constexpr Column kColumns[] = {
     {"best epoch", "best_epoch", CellKind::kNumber},
     {"epochs", "epochs", CellKind::kNumber},
     {"ms per epoch", "epoch_ms_median", CellKind::kNumber},
-    {"of it waiting", "exposed_comm_ms_median", CellKind::kNumber},
+    {"ms waiting", "exposed_comm_ms_median", CellKind::kNumber},
     {"sent per epoch", "bytes_sent_per_epoch", CellKind::kBytes},
     {"mean bits", "mean_bits", CellKind::kNumber},
     {"solver ms", "solver_ms", CellKind::kNumber},

@@ -207,9 +207,9 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     set_rhythm(arguments, flags.train);
     choose_run_dir(arguments, transport, flags.train);
     const auto folder = open_run_folder(transport, flags.train, config_file_of(command));
-    if (folder->active()) log::info("run folder: {}", folder->path().string());
     const auto [options, partition] = tried_job(flags, arguments.plan_trial, transport);
     RankJob job(transport, flags.dataset, partition, options);
+    if (folder->active()) log::info("run folder: {}", folder->path().string());
     const RunConfig config = folder->active() ? config_of_run(command, options) : RunConfig{};
     RunDescription description{config, program_commit(), flags.dataset, model_file};
     if (supervisor != nullptr) {

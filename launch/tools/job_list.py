@@ -12,7 +12,7 @@ except ImportError:  # before Python 3.11
     tomllib = None
 
 LIST_KEYS = ("group", "options", "modes", "seeds")
-GROUP_KEYS = ("name", "dataset", "launcher", "options", "modes", "seeds")
+GROUP_KEYS = ("name", "dataset", "launcher", "options", "modes", "seeds", "per-seed")
 # What the list itself sets for each job.
 RESERVED_OPTIONS = ("config", "dataset", "overwrite", "resume", "run-dir", "seed", "take-over")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
@@ -119,6 +119,16 @@ def read_modes(value, place):
     return modes
 
 
+def read_per_seed(group, place):
+    """The option that takes the number of the seed as well, or None."""
+    option = group.get("per-seed")
+    require(option is None or (isinstance(option, str) and OPTION.fullmatch(option)
+                               and option not in RESERVED_OPTIONS),
+            f"{place}: per-seed: found {option!r}; the name of an option that the list does not set "
+            "itself is expected, such as \"split-index\"")
+    return option
+
+
 def read_launcher(value, place):
     require(isinstance(value, str), f"{place}: launcher: found {value!r}; a text such as "
             "\"mpirun -n 2\" is expected")
@@ -147,9 +157,12 @@ def read_group(group, defaults, number, path):
     options |= read_options(group.get("options", {}), place)
     modes = read_modes(group.get("modes", defaults.get("modes")), place)
     launcher = read_launcher(group.get("launcher", ""), place)
+    per_seed = read_per_seed(group, place)
     for seed in read_seeds(group.get("seeds", defaults.get("seeds")), place):
+        of_seed = {per_seed: str(seed)} if per_seed else {}
         for mode, changes in modes.items():
-            settings = [item for item in (options | changes).items() if item[1] is not False]
+            settings = [item for item in (options | changes | of_seed).items()
+                        if item[1] is not False]
             yield Job(name, mode, seed, launcher, dataset, tuple(sorted(settings)))
 
 

@@ -250,6 +250,8 @@ class Changing(JobListTest):
                 group + modes + "options = { lr = [1] }\n": "'lr': found [1]",
                 group + 'modes = { "a b" = {}, a-b = {} }\n': "would share the folder",
                 group + modes + 'launcher = "no-launcher -n 2"\n': "no-launcher is no program",
+                group + modes + 'per-seed = "seed"\n': "per-seed: found 'seed'",
+                group + modes + "per-seed = 1\n": "per-seed: found 1",
         }.items():
             with self.subTest(message):
                 self.write("list.toml", text)
@@ -281,9 +283,17 @@ class Changing(JobListTest):
                          ["train", "d", "--lr", "0.0005", "--seed", "5"])
         self.assertEqual(read_seeds("7, 1-3,0", "f"), [7, 1, 2, 3, 0])
 
-    def test_shipped_list(self):
-        jobs = read_jobs(os.path.join(TOOLS, "jobs/accuracy.toml"))
-        self.assertEqual(len(jobs), 100 * 7 + 2 * 30 * 7 + 3 * 4)
+    def test_an_option_that_takes_the_seeds_number(self):
+        self.write("list.toml", '[[group]]\nname = "g"\ndataset = "d"\nseeds = "3-4"\n'
+                   'per-seed = "split-index"\nmodes = { a = {} }\n')
+        self.assertEqual([train_words(job.identity())[2:]
+                          for job in read_jobs(self.folder / "list.toml")],
+                         [["--split-index", seed, "--seed", seed] for seed in "34"])
+
+    def test_shipped_lists(self):
+        for name, count in {"accuracy": 100 * 7 + 2 * 30 * 7 + 3 * 4,
+                            "models": 10 * 4 + 10 + 10 * 4 + 2}.items():
+            self.assertEqual(len(read_jobs(os.path.join(TOOLS, f"jobs/{name}.toml"))), count, name)
 
 
 class Tables(JobListTest):

@@ -259,7 +259,7 @@ TEST_F(RunFolderTest, ResultsComeFirstAndUnusedColumnsAreDropped) {
   EXPECT_LT(at("valid accuracy"), at("test accuracy"));
   EXPECT_LT(at("test accuracy"), at("train accuracy"));
   EXPECT_LT(at("train accuracy"), at("epochs"));
-  for (const char* unused : {"mean bits", "solver ms", "of it waiting", "sent per epoch", "MB"}) {
+  for (const char* unused : {"mean bits", "solver ms", "ms waiting", "sent per epoch", "MB"}) {
     EXPECT_THAT(alone, Not(HasSubstr(unused)));
   }
   EXPECT_THAT(alone, Not(HasSubstr("Communication not hidden")));
@@ -267,8 +267,8 @@ TEST_F(RunFolderTest, ResultsComeFirstAndUnusedColumnsAreDropped) {
   const std::string both =
       make_report({read_run(folder_.path() / "alone"),
                    read_run(write_run("two", kTwoEpochs, "{\"exposed_comm_ms_median\": 3}"))});
-  EXPECT_THAT(both, HasSubstr("<td class=\"number none\" data-label=\"of it waiting\">–</td>"));
-  EXPECT_THAT(both, HasSubstr("<td class=\"number\" data-label=\"of it waiting\">3</td>"));
+  EXPECT_THAT(both, HasSubstr("<td class=\"number none\" data-label=\"ms waiting\">–</td>"));
+  EXPECT_THAT(both, HasSubstr("<td class=\"number\" data-label=\"ms waiting\">3</td>"));
 }
 
 TEST_F(RunFolderTest, UnfinishedRunsShowTheirBestEpochSoFar) {
