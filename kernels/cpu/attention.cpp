@@ -460,6 +460,16 @@ class RowAttention {
     ATOLL_INLINE Floats& operator[](int r) { return each[r]; }
     ATOLL_INLINE const Floats& operator[](int r) const { return each[r]; }
   };
+  // The same where they lie.
+  struct InPlace {
+    const float* from;
+
+    ATOLL_INLINE explicit InPlace(const float* first) : from(first) {}
+    ATOLL_INLINE const InMemory& operator[](int r) const { return at(from + r * kLanes); }
+  };
+  // What an edge adds to t_i is added to registers.
+  template <int kCount>
+  using EdgeTarget = std::conditional_t<kEdges, Registers<kCount>, InPlace>;
   // value = that of an edge that is there, else `otherwise`.
   static ATOLL_INLINE void mask(const Block& block, float otherwise, Floats& value) {
     Floats lanes;
@@ -609,7 +619,7 @@ class RowAttention {
         Floats score{};
         Floats gradient{};
         for_units(h, [&]<int kCount>(std::int64_t first) ATOLL_INLINE {
-          Registers<kCount * kEach> target(s_.target + first);
+          EdgeTarget<kCount * kEach> target(s_.target + first);
           if constexpr (kEdges) add_edge(features, first, target);
 #pragma GCC unroll 4
           for (int k = 0; k < kCount; ++k) {
@@ -825,7 +835,8 @@ class RowAttention {
         const Registers<kCount * kEach> own(s_.target + c);
         [[maybe_unused]] Floats inner_slopes[kEdges ? kLanes : 1][kCount * kEach];
         for (std::int64_t e = 0; e < block.count; ++e) {
-          Registers<kCount* kEach> target = own;
+          std::conditional_t<kEdges, Registers<kCount * kEach>, const Registers<kCount* kEach>&>
+              target = own;
           if constexpr (kEdges) add_edge(features[e], c, target);
           const Floats above = Floats{} + slopes[e];
           const Floats below = above * a_.slope;
