@@ -991,27 +991,37 @@ class RowAttention {
   const AttentionScore score_;
 };
 
-// Calls body(rows) with the RowAttention of a.shape, inside run_with_vectors<kBytes>.
-template <int kBytes, bool kEdges = false, typename Body>
+// Inside run_with_vectors<kBytes>.
+template <int kBytes, bool kEdges, typename Body>
 ATOLL_INLINE inline void with_row_attention(const Attending& a, const AttentionScratch& s,
                                             const Body& body) {
   if constexpr (kBytes == 64) {
-    if (a.shape.bytes < kBytes) return with_row_attention<kBytes / 2>(a, s, body);
-  }
-  if constexpr (!kEdges) {
-    if (!a.spec->edges.absent()) return with_row_attention<kBytes, true>(a, s, body);
+    if (a.shape.bytes < kBytes) return with_row_attention<kBytes / 2, kEdges>(a, s, body);
   }
   if (a.shape.staged) return body(RowAttention<kBytes, float, true, kEdges>(a, s));
   if (a.z.dtype == DType::kF32) return body(RowAttention<kBytes, float, false, kEdges>(a, s));
   body(RowAttention<kBytes, Bf16, false, kEdges>(a, s));
 }
 
+// Calls body(row) with the RowAttention of a.shape. What reads features of edges is a function of
+// its own, too: inlined beside the others, it made them slower.
+template <typename Body>
+void with_row_attention(Isa isa, const Attending& a, const AttentionScratch& s, const Body& body) {
+  const auto call = [&]<bool kEdges>() {
+    run_with_vectors(isa, [&]<int kBytes>()
+                              ATOLL_INLINE { with_row_attention<kBytes, kEdges>(a, s, body); });
+  };
+  if (a.spec->edges.absent()) {
+    call.template operator()<false>();
+  } else {
+    call.template operator()<true>();
+  }
+}
+
 void attend_rows(Isa isa, const Attending& a, const AttentionScratch& scratch, RowRange range,
                  MatrixView out, std::int64_t out_first) {
-  run_with_vectors(isa, [&]<int kBytes>() ATOLL_INLINE {
-    with_row_attention<kBytes>(a, scratch, [&](const auto& row) ATOLL_INLINE {
-      for (std::int64_t i = range.begin; i < range.end; ++i) row.attend(i, out, i - out_first);
-    });
+  with_row_attention(isa, a, scratch, [&](const auto& row) ATOLL_INLINE {
+    for (std::int64_t i = range.begin; i < range.end; ++i) row.attend(i, out, i - out_first);
   });
 }
 
@@ -1067,10 +1077,8 @@ void CpuBackend::for_attention_rows(std::span<const std::int64_t> row_ptr, RowRa
     if (partial != nullptr) std::fill_n(partial, sums, 0.0);
     AttentionScratch arrays;
     arrays.take(shape, memory + shared + slot * each);
-    run_with_vectors(isa_, [&]<int kBytes>() ATOLL_INLINE {
-      with_row_attention<kBytes>(a, arrays, [&](const auto& row) ATOLL_INLINE {
-        for (std::int64_t i = range.begin; i < range.end; ++i) body(row, i, partial);
-      });
+    with_row_attention(isa_, a, arrays, [&](const auto& row) ATOLL_INLINE {
+      for (std::int64_t i = range.begin; i < range.end; ++i) body(row, i, partial);
     });
   });
   if (dvector.absent()) return;
