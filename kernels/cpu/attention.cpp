@@ -1008,8 +1008,8 @@ ATOLL_INLINE inline void with_row_attention(const Attending& a, const AttentionS
 template <typename Body>
 void with_row_attention(Isa isa, const Attending& a, const AttentionScratch& s, const Body& body) {
   const auto call = [&]<bool kEdges>() {
-    run_with_vectors(isa, [&]<int kBytes>()
-                              ATOLL_INLINE { with_row_attention<kBytes, kEdges>(a, s, body); });
+    run_with_vectors(
+        isa, [&]<int kBytes>() ATOLL_INLINE { with_row_attention<kBytes, kEdges>(a, s, body); });
   };
   if (a.spec->edges.absent()) {
     call.template operator()<false>();
