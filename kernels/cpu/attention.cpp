@@ -48,6 +48,7 @@ constexpr std::int64_t kMostVectorChunks = 256;
 constexpr std::int64_t kWeightSumBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kHeldEdges = 128;  // of a row whose scores stay beside it
 constexpr std::int64_t kMostLanes = 16;
+constexpr std::int64_t kRowsAhead = 1;  // rows of their own are fetched so early
 
 constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) {
   return (count + unit - 1) / unit * unit;
@@ -209,14 +210,37 @@ ATOLL_INLINE inline void fold_lanes(typename Vectors<kBytes>::Floats* v) {
   if constexpr (kCount > 2) fold_lanes<kBytes, kCount / 2>(v);
 }
 
-template <int kBytes>
-ATOLL_INLINE inline void lane_sums(const float* parts, typename Vectors<kBytes>::Floats& sums) {
+// Lane k of sums = the sum of the lanes of vector k of `parts`, k < count; other lanes are
+// anything. kLanes: so many vectors are added up together, with pieces of that many lanes added
+// before.
+template <int kBytes, int kCount = kBytes / 4>
+ATOLL_INLINE inline void lane_sums(const float* parts, std::int64_t count,
+                                   typename Vectors<kBytes>::Floats& sums) {
   constexpr int kLanes = kBytes / 4;
-  typename Vectors<kBytes>::Floats v[kLanes];
+  if constexpr (kCount > 4) {
+    if (count <= kCount / 2) return lane_sums<kBytes, kCount / 2>(parts, count, sums);
+  }
+  using Piece = typename Vectors<4 * kCount>::Floats;
+  Piece v[kCount];
 #pragma GCC unroll 16
-  for (int k = 0; k < kLanes; ++k) std::memcpy(&v[k], parts + k * kLanes, kBytes);
-  fold_lanes<kBytes, kLanes>(v);
-  sums = v[0];
+  for (int k = 0; k < kCount; ++k) {
+    std::memcpy(&v[k], parts + k * kLanes, sizeof(Piece));
+#pragma GCC unroll 4
+    for (int at = kCount; at < kLanes; at += kCount) {
+      Piece more;
+      std::memcpy(&more, parts + k * kLanes + at, sizeof(Piece));
+      v[k] += more;
+    }
+  }
+  fold_lanes<4 * kCount, kCount>(v);
+  if constexpr (kCount == kLanes) {
+    sums = v[0];
+  } else {
+    [&]<int... kLane>(std::integer_sequence<int, kLane...>) ATOLL_INLINE {
+      sums = __builtin_shufflevector(v[0], v[0], (kLane % kCount)...);
+    }
+    (std::make_integer_sequence<int, kLanes>());
+  }
 }
 
 // A lane that is NaN may be passed over: its weight is NaN all the same.
@@ -297,6 +321,8 @@ class RowAttention {
         heads_(a.shape.heads),
         padded_(a.shape.padded),
         width_(a.shape.width()),
+        head_bytes_(a.shape.each * bytes_of(a.z.dtype)),
+        slope_(a.slope),
         nnz_(static_cast<std::int64_t>(a.op->col_idx.size())),
         features_(a.spec->edges.count()),
         score_(kEdges ? AttentionScore::kGatv2 : a.spec->score) {
@@ -314,6 +340,7 @@ class RowAttention {
   }
 
   ATOLL_INLINE void attend(std::int64_t i, MatrixView out, std::int64_t out_row) const {
+    prefetch_own(a_.t, i + kRowsAhead);
     Cursor cursor = start(i);
     prepare_target(i);
     std::fill_n(s_.sums, width_, 0.0F);
@@ -343,6 +370,8 @@ class RowAttention {
   // the weight of features of edges, but for the factors in `vector`.
   ATOLL_INLINE void backward_target(std::int64_t i, MatrixView dt, MatrixView coefficients,
                                     double* sums) const {
+    prefetch_own(a_.t, i + kRowsAhead);
+    prefetch_own(a_.dy, i + kRowsAhead);
     Cursor cursor = start(i);
     prepare_target(i);
     prepare(a_.dy, i, 1, s_.gradient);
@@ -357,20 +386,33 @@ class RowAttention {
         Floats norm;
         raise(h, weight, norm);
         Floats gradient;
-        lane_sums<kBytes>(s_.gradient_parts + h * kLanes * kLanes, gradient);
+        lane_sums<kBytes>(s_.gradient_parts + h * kLanes * kLanes, block.count, gradient);
         mask(block, 0, gradient);
         put(gradient, s_.gradients + h * kLanes);
         put(at(s_.mean + h * kLanes) * s_.scale[h] +
                 weight * gradient * at(s_.factors + h * kLanes),
             s_.mean + h * kLanes);
       }
+      // What a row of one block needs again is where it was.
+      if (first == 0 && cursor.next == cursor.end) {
+        begin_slopes(true);
+        add_slopes(block, coefficients, sums);
+        return finish_target(i, dt, sums);
+      }
       hold(block, first, coefficients);
     }
-    finish_target(i, dt, coefficients, sums, cursor.found);
+    begin_slopes(first > 0);
+    cursor = {i, a_.op->row_ptr[i], a_.op->row_ptr[i + 1], a_.spec->with_self};
+    for (first = 0; fill(cursor, block); first += kLanes) {
+      recall(block, i, first, coefficients);
+      add_slopes(block, coefficients, sums);
+    }
+    finish_target(i, dt, sums);
   }
 
   ATOLL_INLINE void backward_source(std::int64_t j, MatrixView dz, std::int64_t dz_row,
                                     double* dvector) const {
+    prefetch_own(a_.z, j + kRowsAhead);
     prepare(a_.z, j, 1, s_.target);
     std::fill_n(s_.sums, width_, 0.0F);
     std::fill_n(s_.more_sums, width_, 0.0F);
@@ -416,12 +458,24 @@ class RowAttention {
     bool self;
     bool found = false;  // any
   };
+  // Rows that edges further on will need.
+  struct NextRows {
+    const char* far;
+    const char* near;
+
+    // Columns of head h.
+    ATOLL_INLINE void fetch(std::int64_t h, std::int64_t bytes) const {
+      prefetch<2>(far + h * bytes, bytes);
+      prefetch<3>(near + h * bytes, bytes);
+    }
+  };
   // Edges whose rows are at hand.
   struct Block {
     std::int64_t count;
     const Element* rows[kLanes];
     std::int64_t places[kLanes];  // of coefficients
     std::int32_t sources[kLanes];
+    NextRows ahead[kLanes];
   };
   // The same along a source: rows of dy and t, and coefficients.
   struct Targets {
@@ -430,7 +484,8 @@ class RowAttention {
     const Element* targets[kLanes];
     const float* coefficients[kLanes];
     const float* features[kLanes];  // of edges, if they have any
-    std::int64_t ahead[kLanes];     // a place in the edges whose rows will be needed
+    NextRows gradients_ahead[kLanes];
+    NextRows targets_ahead[kLanes];
   };
 
   typedef float InMemory __attribute__((vector_size(kBytes), aligned(4), may_alias));
@@ -441,7 +496,14 @@ class RowAttention {
     *reinterpret_cast<InMemory*>(to) = v;
   }
   static ATOLL_INLINE void add_to(const Floats& v, double* to) {
-    for (std::int64_t k = 0; k < kLanes; ++k) to[k] += static_cast<double>(v[k]);
+    typedef double InMemoryDoubles __attribute__((vector_size(kBytes), aligned(8), may_alias));
+    float lanes[kLanes];
+    put(v, lanes);
+    for (std::int64_t k = 0; k < kLanes; k += kLanes / 2) {
+      typename Vectors<kBytes>::Doubles wide;
+      load_doubles<kBytes>(lanes + k, wide);
+      *reinterpret_cast<InMemoryDoubles*>(to + k) += wide;
+    }
   }
   // Columns of a row of floats, in registers.
   template <int kCount>
@@ -460,22 +522,24 @@ class RowAttention {
     ATOLL_INLINE Floats& operator[](int r) { return each[r]; }
     ATOLL_INLINE const Floats& operator[](int r) const { return each[r]; }
   };
-  // The same where they lie.
-  struct InPlace {
-    const float* from;
-
-    ATOLL_INLINE explicit InPlace(const float* first) : from(first) {}
-    ATOLL_INLINE const InMemory& operator[](int r) const { return at(from + r * kLanes); }
+  // Nothing, where they are not needed.
+  struct None {
+    ATOLL_INLINE explicit None(const float*) {}
   };
-  // What an edge adds to t_i is added to registers.
-  template <int kCount>
-  using EdgeTarget = std::conditional_t<kEdges, Registers<kCount>, InPlace>;
+  template <bool kNeeded, int kCount>
+  using Needed = std::conditional_t<kNeeded, Registers<kCount>, None>;
+  // What an edge adds to t_i is added to a copy.
+  template <bool kNeeded, int kCount>
+  using EdgeTarget =
+      std::conditional_t<kEdges && kNeeded, Registers<kCount>, const Needed<kNeeded, kCount>&>;
   // value = that of an edge that is there, else `otherwise`.
   static ATOLL_INLINE void mask(const Block& block, float otherwise, Floats& value) {
     Floats lanes;
     for (std::int64_t k = 0; k < kLanes; ++k) lanes[k] = static_cast<float>(k);
     value = lanes < static_cast<float>(block.count) ? value : Floats{} + otherwise;
   }
+
+  ATOLL_INLINE void make_leaky(Floats& x) const { x = x > 0.0F ? x : x * slope_; }
 
   // Of the edge whose coefficients lie at `place`.
   ATOLL_INLINE const float* features_at(std::int64_t place) const {
@@ -500,6 +564,14 @@ class RowAttention {
     return {i, a_.op->row_ptr[i], a_.op->row_ptr[i + 1], a_.spec->with_self};
   }
 
+  // What `list` has `ahead` of `place`, or at its end; 0 of an empty one.
+  template <typename Index>
+  static ATOLL_INLINE std::int64_t index_ahead(std::span<const Index> list, std::int64_t place,
+                                               std::int64_t ahead) {
+    if (list.empty()) return 0;
+    return list[std::min(place + ahead, static_cast<std::int64_t>(list.size()) - 1)];
+  }
+
   // The next edges; false: there are none. Coefficients of edges that are passed over become 0.
   ATOLL_INLINE bool fill(Cursor& cursor, Block& block,
                          const MatrixView* coefficients = nullptr) const {
@@ -514,6 +586,9 @@ class RowAttention {
       }
       block.places[block.count] = place;
       block.sources[block.count] = static_cast<std::int32_t>(j);
+      block.ahead[block.count] = {
+          bytes_at(a_.z, index_ahead(a_.op->col_idx, place, a_.ahead.far)),
+          bytes_at(a_.z, index_ahead(a_.op->col_idx, place, a_.ahead.near))};
       ++block.count;
     };
     if (cursor.self) add(cursor.row, nnz_ + cursor.row);
@@ -567,18 +642,13 @@ class RowAttention {
     }
   }
 
-  ATOLL_INLINE void prefetch_after(std::int64_t place) const {
-    if (nnz_ == 0) return;
-    const auto row = [&](std::int64_t ahead) ATOLL_INLINE {
-      return bytes_at(a_.z, a_.op->col_idx[std::min(place + ahead, nnz_ - 1)]);
-    };
-    const std::int64_t bytes = a_.z.cols * bytes_of(a_.z.dtype);
-    prefetch<2>(row(a_.ahead.far), bytes);
-    prefetch<3>(row(a_.ahead.near), bytes);
+  // A row that is read once, when its turn comes: the machine doesn't foresee it among the others.
+  ATOLL_INLINE void prefetch_own(ConstMatrixView from, std::int64_t i) const {
+    if (i < from.rows) prefetch<3>(bytes_at(from, i), from.cols * bytes_of(from.dtype));
   }
 
-  // scores, of gatv2 and dot in parts; kGradients: parts of <dy_i, z_j> too. And the factors of
-  // dropout.
+  // scores, of additive before leaky, of gatv2 and dot in parts; kGradients: parts of <dy_i, z_j>
+  // too. And the factors of dropout.
   template <bool kGradients>
   ATOLL_INLINE void score(const Block& block, std::int64_t i) const {
     if (score_ == AttentionScore::kGatv2) {
@@ -594,13 +664,15 @@ class RowAttention {
         for (std::int64_t h = 0; h < heads_; ++h) {
           float sum = source[h] + target[h];
           if (edge != nullptr) sum += edge[h];
-          s_.scores[h * kLanes + e] = sum > 0.0F ? sum : sum * a_.slope;
+          s_.scores[h * kLanes + e] = sum;
         }
       }
       if constexpr (kGradients) {
         parts<AttentionScore::kAdditive, true>(block);
       } else {
-        for (std::int64_t e = 0; e < block.count; ++e) prefetch_after(block.places[e]);
+        for (std::int64_t h = 0; h < heads_; ++h) {
+          for (std::int64_t e = 0; e < block.count; ++e) block.ahead[e].fetch(h, head_bytes_);
+        }
       }
     }
     if (a_.spec->dropout.active()) {
@@ -610,39 +682,54 @@ class RowAttention {
     }
   }
 
+  // A head at a time, whose columns of row i stay in registers.
   template <AttentionScore kScore, bool kGradients>
   ATOLL_INLINE void parts(const Block& block) const {
-    for (std::int64_t e = 0; e < block.count; ++e) {
-      prefetch_after(block.places[e]);
-      const float* const features = kEdges ? features_at(block.places[e]) : nullptr;
-      for (std::int64_t h = 0; h < heads_; ++h) {
-        Floats score{};
-        Floats gradient{};
-        for_units(h, [&]<int kCount>(std::int64_t first) ATOLL_INLINE {
-          EdgeTarget<kCount * kEach> target(s_.target + first);
-          if constexpr (kEdges) add_edge(features, first, target);
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      for_units(h, [&]<int kCount>(std::int64_t first) ATOLL_INLINE {
+        constexpr int kRegisters = kCount * kEach;
+        const bool begins = first == h * padded_;
+        const Needed<kScore != AttentionScore::kAdditive, kRegisters> own(s_.target + first);
+        const Needed<kScore == AttentionScore::kGatv2, kRegisters> vector(a_.vector + first);
+        const Needed<kGradients, kRegisters> of_y(s_.gradient + first);
+        float* part = s_.score_parts + h * kLanes * kLanes;
+        float* gradient_part = s_.gradient_parts + h * kLanes * kLanes;
+        for (std::int64_t e = 0; e < block.count; ++e) {
+          Floats score{};
+          Floats gradient{};
+          if (begins) {
+            block.ahead[e].fetch(h, head_bytes_);
+          } else {
+            if constexpr (kScore != AttentionScore::kAdditive) score = at(part);
+            if constexpr (kGradients) gradient = at(gradient_part);
+          }
+          EdgeTarget<kScore != AttentionScore::kAdditive, kRegisters> target = own;
+          if constexpr (kEdges && kScore == AttentionScore::kGatv2) {
+            add_edge(features_at(block.places[e]), first, target);
+          }
 #pragma GCC unroll 4
           for (int k = 0; k < kCount; ++k) {
-            const std::int64_t c = first + k * Columns::kColumns;
             Floats row[kEach];
-            Columns::load(block.rows[e] + c, row);
+            Columns::load(block.rows[e] + first + k * Columns::kColumns, row);
 #pragma GCC unroll 2
             for (int r = 0; r < kEach; ++r) {
-              const std::int64_t place = c + r * kLanes;
+              const int at = k * kEach + r;
               if constexpr (kScore == AttentionScore::kGatv2) {
-                const Floats sum = row[r] + target[k * kEach + r];
-                score += (sum > 0.0F ? sum : sum * a_.slope) * at(a_.vector + place);
+                Floats inner = row[r] + target[at];
+                make_leaky(inner);
+                score += inner * vector[at];
               } else if constexpr (kScore == AttentionScore::kDot) {
-                score += row[r] * target[k * kEach + r];
+                score += row[r] * target[at];
               }
-              if constexpr (kGradients) gradient += row[r] * at(s_.gradient + place);
+              if constexpr (kGradients) gradient += row[r] * of_y[at];
             }
           }
-        });
-        const std::int64_t part = (h * kLanes + e) * kLanes;
-        if constexpr (kScore != AttentionScore::kAdditive) put(score, s_.score_parts + part);
-        if constexpr (kGradients) put(gradient, s_.gradient_parts + part);
-      }
+          if constexpr (kScore != AttentionScore::kAdditive) put(score, part);
+          if constexpr (kGradients) put(gradient, gradient_part);
+          part += kLanes;
+          gradient_part += kLanes;
+        }
+      });
     }
   }
 
@@ -657,21 +744,24 @@ class RowAttention {
       Floats score;
       if (score_ == AttentionScore::kAdditive) {
         score = at(s_.scores + h * kLanes);
+        make_leaky(score);
       } else {
-        lane_sums<kBytes>(s_.score_parts + h * kLanes * kLanes, score);
+        lane_sums<kBytes>(s_.score_parts + h * kLanes * kLanes, block.count, score);
       }
       mask(block, kNoScore, score);
       put(score, s_.scores + h * kLanes);
-      const float most = lane_max<kBytes>(score);
-      s_.new_most[h] = most > s_.most[h] ? most : s_.most[h];
+      s_.new_most[h] = lane_max<kBytes>(score);
     }
     for (std::int64_t h = 0; h < heads_; h += kLanes) {
-      const Floats below = at(s_.most + h) - at(s_.new_most + h);
+      const Floats before = at(s_.most + h);
+      const Floats found = at(s_.new_most + h);
+      const Floats most = found > before ? found : before;
+      const Floats below = before - most;
       Floats scale;
       exponential<kBytes>(below, scale);
       put(scale, s_.scale + h);
+      put(most, s_.most + h);
     }
-    std::memcpy(s_.most, s_.new_most, static_cast<std::size_t>(heads_) * sizeof(float));
   }
 
   // weight = exp(score - most) of head h, added to the scaled norm.
@@ -759,52 +849,96 @@ class RowAttention {
   }
   ATOLL_INLINE void write_coefficients(const Block& block, const float* first, const float* second,
                                        MatrixView coefficients) const {
-    for (std::int64_t e = 0; e < block.count; ++e) {
-      float* const to = coefficients.row<float>(block.places[e]);
-      for (std::int64_t h = 0; h < heads_; ++h) {
+    std::int64_t h = 0;
+    for (; h + 4 <= heads_; h += 4) {
+      for (std::int64_t e = 0; e < block.count; e += 4) {
+        write_square(block, e, first + h * kLanes + e, h, coefficients);
+        write_square(block, e, second + h * kLanes + e, heads_ + h, coefficients);
+      }
+    }
+    for (; h < heads_; ++h) {
+      for (std::int64_t e = 0; e < block.count; ++e) {
+        float* const to = coefficients.row<float>(block.places[e]);
         to[h] = first[h * kLanes + e];
         to[heads_ + h] = second[h * kLanes + e];
       }
     }
   }
+  // Of four edges from e on and four heads, whose numbers begin at `from`: to column `column`.
+  ATOLL_INLINE void write_square(const Block& block, std::int64_t e, const float* from,
+                                 std::int64_t column, MatrixView coefficients) const {
+    using Four = typename Vectors<16>::Floats;
+    Four heads[4];
+    Four pairs[4];
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) std::memcpy(&heads[k], from + k * kLanes, sizeof(Four));
+#pragma GCC unroll 2
+    for (int k = 0; k < 2; ++k) {
+      shuffle(
+          heads[2 * k], heads[2 * k + 1], [](int lane) { return lane / 2 + lane % 2 * 4; },
+          pairs[k]);
+      shuffle(
+          heads[2 * k], heads[2 * k + 1], [](int lane) { return lane / 2 + lane % 2 * 4 + 2; },
+          pairs[2 + k]);
+    }
+    const std::int64_t count = std::min<std::int64_t>(4, block.count - e);
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      if (k >= count) return;
+      Four edge;
+      if (k % 2 == 0) {
+        shuffle(
+            pairs[k / 2 * 2], pairs[k / 2 * 2 + 1],
+            [](int lane) { return lane % 2 + lane / 2 * 4; }, edge);
+      } else {
+        shuffle(
+            pairs[k / 2 * 2], pairs[k / 2 * 2 + 1],
+            [](int lane) { return lane % 2 + lane / 2 * 4 + 2; }, edge);
+      }
+      std::memcpy(coefficients.row<float>(block.places[e + k]) + column, &edge, sizeof(Four));
+    }
+  }
 
-  // Once all scores of row i are known: coefficients, dt_i and its part of the other sums.
-  ATOLL_INLINE void finish_target(std::int64_t i, MatrixView dt, MatrixView coefficients,
-                                  double* sums, bool any) const {
+  // Once all scores of a row are known, of one that has any: scale becomes 1 / norm, and new_most
+  // the mean of alpha's gradients.
+  ATOLL_INLINE void begin_slopes(bool any) const {
     for (std::int64_t h = 0; h < heads_ && any; ++h) {
       s_.scale[h] = 1 / lane_sum<kBytes>(s_.norm + h * kLanes);
       s_.new_most[h] = lane_sum<kBytes>(s_.mean + h * kLanes) * s_.scale[h];
     }
-    const float* const mean = s_.new_most;
-    float* const slope_sums = s_.norm;  // of additive, a vector of each head
-    std::fill_n(slope_sums, heads_ * kLanes, 0.0F);
+    std::fill_n(slope_sums(), heads_ * kLanes, 0.0F);
     std::fill_n(s_.sums, width_, 0.0F);
     std::fill_n(s_.more_sums, width_, 0.0F);
-    Cursor cursor{i, a_.op->row_ptr[i], a_.op->row_ptr[i + 1], a_.spec->with_self};
-    Block block;
-    for (std::int64_t first = 0; fill(cursor, block); first += kLanes) {
-      recall(block, i, first, coefficients);
-      for (std::int64_t h = 0; h < heads_; ++h) {
-        const Floats score = at(s_.scores + h * kLanes);
-        const Floats factor = at(s_.factors + h * kLanes);
-        Floats alpha;
-        exponential<kBytes>(score - s_.most[h], alpha);
-        alpha *= s_.scale[h];
-        Floats slope = alpha * (factor * at(s_.gradients + h * kLanes) - mean[h]);
-        if (score_ == AttentionScore::kAdditive) {
-          slope *= score > 0.0F ? Floats{} + 1.0F : Floats{} + a_.slope;
-          put(at(slope_sums + h * kLanes) + slope, slope_sums + h * kLanes);
-        }
-        put(alpha * factor, s_.weights + h * kLanes);
-        put(slope, s_.slopes + h * kLanes);
+  }
+  // Of additive, a vector of each head.
+  ATOLL_INLINE float* slope_sums() const { return s_.norm; }
+
+  // Coefficients of a block, and what it adds to dt_i and the other sums.
+  ATOLL_INLINE void add_slopes(const Block& block, MatrixView coefficients, double* sums) const {
+    const float* const mean = s_.new_most;
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      const Floats score = at(s_.scores + h * kLanes);
+      const Floats factor = at(s_.factors + h * kLanes);
+      Floats alpha;
+      exponential<kBytes>(score - s_.most[h], alpha);
+      alpha *= s_.scale[h];
+      Floats slope = alpha * (factor * at(s_.gradients + h * kLanes) - mean[h]);
+      if (score_ == AttentionScore::kAdditive) {
+        slope *= score > 0.0F ? Floats{} + 1.0F : Floats{} + slope_;
+        put(at(slope_sums() + h * kLanes) + slope, slope_sums() + h * kLanes);
       }
-      write_coefficients(block, s_.weights, s_.slopes, coefficients);
-      if (score_ == AttentionScore::kGatv2) add_slopes(block, sums + width_);
-      if (score_ == AttentionScore::kDot) add_rows(block, s_.slopes, nullptr, s_.sums);
+      put(alpha * factor, s_.weights + h * kLanes);
+      put(slope, s_.slopes + h * kLanes);
     }
+    write_coefficients(block, s_.weights, s_.slopes, coefficients);
+    if (score_ == AttentionScore::kGatv2) add_inner_slopes(block, sums + width_);
+    if (score_ == AttentionScore::kDot) add_rows(block, s_.slopes, nullptr, s_.sums);
+  }
+
+  ATOLL_INLINE void finish_target(std::int64_t i, MatrixView dt, double* sums) const {
     if (score_ == AttentionScore::kAdditive) {
       float* const to = dt.row<float>(i);
-      for (std::int64_t h = 0; h < heads_; ++h) to[h] = lane_sum<kBytes>(slope_sums + h * kLanes);
+      for (std::int64_t h = 0; h < heads_; ++h) to[h] = lane_sum<kBytes>(slope_sums() + h * kLanes);
       return;
     }
     for (std::int64_t c = 0; c < width_; c += kLanes) {
@@ -822,7 +956,7 @@ class RowAttention {
 
   // gatv2: sums += gradients of scores times leaky'(z_j + t_i), more_sums += times leaky(.);
   // kEdges: t_i with what edges add, and weight_sums += the former times features of edges.
-  ATOLL_INLINE void add_slopes(const Block& block, double* weight_sums) const {
+  ATOLL_INLINE void add_inner_slopes(const Block& block, double* weight_sums) const {
     [[maybe_unused]] const float* features[kLanes];
     if constexpr (kEdges) {
       for (std::int64_t e = 0; e < block.count; ++e) features[e] = features_at(block.places[e]);
@@ -838,8 +972,8 @@ class RowAttention {
           std::conditional_t<kEdges, Registers<kCount * kEach>, const Registers<kCount* kEach>&>
               target = own;
           if constexpr (kEdges) add_edge(features[e], c, target);
-          const Floats above = Floats{} + slopes[e];
-          const Floats below = above * a_.slope;
+          const Floats above = slopes[e] - Floats{};
+          const Floats below = above * slope_;
 #pragma GCC unroll 4
           for (int k = 0; k < kCount; ++k) {
             Floats row[kEach];
@@ -891,33 +1025,21 @@ class RowAttention {
     }
     block.coefficients[block.count] = a_.coefficients.row<float>(place);
     if constexpr (kEdges) block.features[block.count] = features_at(place);
-    block.ahead[block.count] = k;
+    const SourceEdges& edges = *a_.by_source;
+    const std::int64_t far = index_ahead(edges.targets, k, a_.ahead.far);
+    const std::int64_t near = index_ahead(edges.targets, k, a_.ahead.near);
+    block.gradients_ahead[block.count] = {bytes_at(a_.dy, far), bytes_at(a_.dy, near)};
+    block.targets_ahead[block.count] = {bytes_at(a_.t, far), bytes_at(a_.t, near)};
+    prefetch_edge<2>(index_ahead(edges.edges, k, a_.ahead.far));
+    prefetch_edge<3>(index_ahead(edges.edges, k, a_.ahead.near));
     ++block.count;
   }
 
-  // Rows that edges further on will need, from column `first` on.
-  ATOLL_INLINE void prefetch_targets(const Targets& block, std::int64_t first) const {
-    const SourceEdges& edges = *a_.by_source;
-    if (edges.targets.empty()) return;
-    const std::int64_t size = bytes_of(a_.dy.dtype);
-    const std::int64_t bytes = a_.shape.each * size;
-    const auto last = static_cast<std::int64_t>(edges.targets.size()) - 1;
-    for (std::int64_t e = 0; e < block.count; ++e) {
-      const auto fetch = [&]<int kCache>(std::int64_t ahead) ATOLL_INLINE {
-        const std::int64_t k = std::min(block.ahead[e] + ahead, last);
-        const std::int64_t i = edges.targets[k];
-        prefetch<kCache>(bytes_at(a_.dy, i) + first * size, bytes);
-        if (score_ != AttentionScore::kAdditive) {
-          prefetch<kCache>(bytes_at(a_.t, i) + first * size, bytes);
-        }
-        if (first == 0) {
-          prefetch<kCache>(a_.coefficients.row<float>(edges.edges[k]), 2 * heads_ * 4);
-          if constexpr (kEdges) prefetch<kCache>(features_at(edges.edges[k]), 4 * features_);
-        }
-      };
-      fetch.template operator()<2>(a_.ahead.far);
-      fetch.template operator()<3>(a_.ahead.near);
-    }
+  template <int kCache>
+  ATOLL_INLINE void prefetch_edge(std::int64_t place) const {
+    if (nnz_ == 0) return;
+    prefetch<kCache>(a_.coefficients.row<float>(place), 2 * heads_ * 4);
+    if constexpr (kEdges) prefetch<kCache>(features_at(place), 4 * features_);
   }
 
   // sums += weights times rows of dy, more_sums += what is behind the scores' gradients.
@@ -929,7 +1051,6 @@ class RowAttention {
   template <AttentionScore kScore>
   ATOLL_INLINE void add_targets_of(const Targets& block) const {
     for (std::int64_t h = 0; h < heads_; ++h) {
-      prefetch_targets(block, h * a_.shape.each);
       if constexpr (kScore == AttentionScore::kAdditive) {
         for (std::int64_t e = 0; e < block.count; ++e) {
           s_.norm[h] += block.coefficients[e][heads_ + h];
@@ -940,9 +1061,15 @@ class RowAttention {
         Registers<kCount * kEach> more(s_.more_sums + c);
         const Registers<kCount * kEach> source(s_.target + c);
         for (std::int64_t e = 0; e < block.count; ++e) {
+          if (c == h * padded_) {
+            block.gradients_ahead[e].fetch(h, head_bytes_);
+            if constexpr (kScore != AttentionScore::kAdditive) {
+              block.targets_ahead[e].fetch(h, head_bytes_);
+            }
+          }
           const float weight = block.coefficients[e][h];
-          const Floats above = Floats{} + block.coefficients[e][heads_ + h];
-          const Floats below = above * a_.slope;
+          const Floats above = block.coefficients[e][heads_ + h] - Floats{};
+          const Floats below = above * slope_;
           Registers<kCount * kEach> edge_target;
           if constexpr (kEdges) {
 #pragma GCC unroll 4
@@ -986,6 +1113,8 @@ class RowAttention {
   const std::int64_t heads_;
   const std::int64_t padded_;
   const std::int64_t width_;
+  const std::int64_t head_bytes_;  // of a row in memory
+  const float slope_;
   const std::int64_t nnz_;
   const std::int64_t features_;  // of an edge
   const AttentionScore score_;
