@@ -35,7 +35,8 @@ def main():
     if options.model != "sage":
         raise SystemExit("--model: only sage is trained by sampling")
     task = Task(options)
-    graph = dgl.graph(("csc", (task.row_ptr.int(), task.columns.int(), [])), num_nodes=task.nodes)
+    # Numbers of 64 bits: with 32, DGL 2.1.0 crashes while it samples.
+    graph = dgl.graph(("csc", (task.row_ptr.long(), task.columns.long(), [])), num_nodes=task.nodes)
     graph = graph.formats(["csc"])
     # A batch hands each layer a block of its own, the whole graph hands all of them the same.
     blocks = []
@@ -44,7 +45,7 @@ def main():
     optimizer = torch.optim.Adam(model.parameters(), lr=options.lr,
                                  weight_decay=options.weight_decay)
     sampler = dgl.dataloading.NeighborSampler(options.fan_out or [10] * options.layers)
-    loader = dgl.dataloading.DataLoader(graph, task.rows["train"].int(), sampler,
+    loader = dgl.dataloading.DataLoader(graph, task.rows["train"].long(), sampler,
                                         batch_size=options.batch, shuffle=True, drop_last=False)
     seconds, epochs = 0.0, []
     for _ in range(options.epochs):

@@ -60,6 +60,10 @@ def last_epoch(folder):
     return max((line["epoch"] for line in lines_of(folder, "metrics.jsonl")), default=0)
 
 
+class StoodStill(Exception):
+    """No epoch was done for a long time."""
+
+
 class Job:
     """The job of one way, started again where the way asks a person to."""
 
@@ -77,8 +81,7 @@ class Job:
         deadline = time.monotonic() + limit
         while last_epoch(self.folder) < epoch:
             if time.monotonic() > deadline:
-                raise SystemExit(f"{self.way}: epoch {epoch} was not done within {limit} s; "
-                                 f"see {self.log.name}")
+                raise StoodStill(f"epoch {epoch} was not done within {limit} s; see {self.log.name}")
             if self.process.poll() is not None:
                 if not self.way.startswith("resume"):
                     raise SystemExit(f"{self.way}: it has ended; see {self.log.name}")
@@ -100,7 +103,7 @@ def costs(way, options, place, draws):
     if way == "torchrun":
         os.mkdir(folder)
     job = Job(way, options, folder)
-    seconds = []
+    seconds, end = [], ""
     try:
         job.wait_for_epoch(12)
         times = [line["epoch_ms"] for line in lines_of(folder, "metrics.jsonl")]
@@ -112,10 +115,16 @@ def costs(way, options, place, draws):
             begin, done = time.monotonic(), last_epoch(folder)
             os.kill(ranks[draws.choice(sorted(ranks))], signal.SIGKILL)
             seconds.append(job.wait_for_epoch(done + 1) - begin - epoch_s)
+    except StoodStill as still:
+        # Of another program, that is what was found.
+        if way != "torchrun" or not seconds:
+            raise SystemExit(f"{way}: {still}") from still
+        end = f"; then {still}"
     finally:
         job.end()
     print(f"{way:12} epoch {epoch_s:.2f} s; lost: median {statistics.median(seconds):.1f} s, least "
-          f"{min(seconds):.1f}, most {max(seconds):.1f} ({len(seconds)} failures)", flush=True)
+          f"{min(seconds):.1f}, most {max(seconds):.1f} ({len(seconds)} failures){end}", flush=True)
+    return not end
 
 
 def main():
@@ -127,13 +136,15 @@ def main():
     parser.add_argument("--failures", type=int, default=5)
     parser.add_argument("--python", help="an interpreter that has torch")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ways", nargs="+",
+                        help='of "launch", "resume N" for checkpoints after every Nth epoch, "torchrun"')
     options = parser.parse_args()
     options.program, options.dataset = map(os.path.abspath, (options.program, options.dataset))
-    ways = ["launch", "resume 1", "resume 10"] + (["torchrun"] if options.python else [])
+    ways = options.ways or ["launch", "resume 1", "resume 10",
+                            *(["torchrun"] if options.python else [])]
     place = tempfile.mkdtemp(prefix="atoll-restarts-")  # kept if something fails
-    for way in ways:
-        costs(way, options, place, random.Random(options.seed))
-    shutil.rmtree(place)
+    if all([costs(way, options, place, random.Random(options.seed)) for way in ways]):
+        shutil.rmtree(place)
 
 
 if __name__ == "__main__":
