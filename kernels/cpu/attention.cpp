@@ -211,8 +211,8 @@ ATOLL_INLINE inline void fold_lanes(typename Vectors<kBytes>::Floats* v) {
 }
 
 // Lane k of sums = the sum of the lanes of vector k of `parts`, k < count; other lanes are
-// anything. kLanes: so many vectors are added up together, with pieces of that many lanes added
-// before.
+// anything. kCount: so many vectors are folded together, of as many lanes each once their pieces of
+// that length are added.
 template <int kBytes, int kCount = kBytes / 4>
 ATOLL_INLINE inline void lane_sums(const float* parts, std::int64_t count,
                                    typename Vectors<kBytes>::Floats& sums) {

@@ -53,7 +53,8 @@ def launch(options, run_dir):
     hosts = ",".join(f"{NET}.{2 + host}" for host in range(options.hosts))
     return [options.program, "launch", "--rsh", f"{CLUSTER} agent --name {NAME}", "--hosts", hosts,
             "--address", f"{NET}.1", "--restarts", "1000", "--silence", "3",
-            *(["--regrow-every", "3s"] if set(options.kinds) & set(FEWER_RANKS) else []),
+            *(["--regrow-every", "3s", "--spare-partitions", str(options.hosts - 1)]
+              if set(options.kinds) & set(FEWER_RANKS) else []),
             "--mpirun", f"mpirun --bind-to none {mpirun_options()}", "--",
             "train", options.dataset, *TRAINING, "--hidden", str(options.hidden),
             "--epochs", str(options.epochs), "--run-dir", run_dir, "--snapshot-dir", options.memory,
