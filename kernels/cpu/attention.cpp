@@ -48,7 +48,7 @@ constexpr std::int64_t kMostVectorChunks = 256;
 constexpr std::int64_t kWeightSumBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kHeldEdges = 128;  // of a row whose scores stay beside it
 constexpr std::int64_t kMostLanes = 16;
-constexpr std::int64_t kRowsAhead = 1;  // rows of their own are fetched so early
+constexpr std::int64_t kRowsAhead = 1;  // before its turn, what only a row itself reads is fetched
 
 constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) {
   return (count + unit - 1) / unit * unit;
@@ -402,7 +402,7 @@ class RowAttention {
       hold(block, first, coefficients);
     }
     begin_slopes(first > 0);
-    cursor = {i, a_.op->row_ptr[i], a_.op->row_ptr[i + 1], a_.spec->with_self};
+    cursor = in_edges(i);
     for (first = 0; fill(cursor, block); first += kLanes) {
       recall(block, i, first, coefficients);
       add_slopes(block, coefficients, sums);
@@ -463,10 +463,12 @@ class RowAttention {
     const char* far;
     const char* near;
 
-    // Columns of head h.
+    // Lines that begin in head h, if each has so many bytes: all heads together fetch a line once.
     ATOLL_INLINE void fetch(std::int64_t h, std::int64_t bytes) const {
-      prefetch<2>(far + h * bytes, bytes);
-      prefetch<3>(near + h * bytes, bytes);
+      const std::int64_t first = round_up(h * bytes, kLine);
+      const std::int64_t count = (h + 1) * bytes - first;
+      prefetch<2>(far + first, count);
+      prefetch<3>(near + first, count);
     }
   };
   // Edges whose rows are at hand.
@@ -561,6 +563,9 @@ class RowAttention {
   ATOLL_INLINE Cursor start(std::int64_t i) const {
     std::fill_n(s_.most, heads_, kNoScore);
     std::fill_n(s_.norm, heads_ * kLanes, 0.0F);
+    return in_edges(i);
+  }
+  ATOLL_INLINE Cursor in_edges(std::int64_t i) const {
     return {i, a_.op->row_ptr[i], a_.op->row_ptr[i + 1], a_.spec->with_self};
   }
 
@@ -870,32 +875,27 @@ class RowAttention {
     using Four = typename Vectors<16>::Floats;
     Four heads[4];
     Four pairs[4];
+    Four edges[4];
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) std::memcpy(&heads[k], from + k * kLanes, sizeof(Four));
+      // Numbers of two heads by turns, then of all four.
 #pragma GCC unroll 2
     for (int k = 0; k < 2; ++k) {
-      shuffle(
-          heads[2 * k], heads[2 * k + 1], [](int lane) { return lane / 2 + lane % 2 * 4; },
-          pairs[k]);
-      shuffle(
-          heads[2 * k], heads[2 * k + 1], [](int lane) { return lane / 2 + lane % 2 * 4 + 2; },
-          pairs[2 + k]);
+      const auto first = [](int lane) { return lane / 2 + lane % 2 * 4; };
+      const auto second = [](int lane) { return lane / 2 + lane % 2 * 4 + 2; };
+      shuffle(heads[2 * k], heads[2 * k + 1], first, pairs[k]);
+      shuffle(heads[2 * k], heads[2 * k + 1], second, pairs[2 + k]);
+    }
+#pragma GCC unroll 2
+    for (int k = 0; k < 2; ++k) {
+      const auto even = [](int lane) { return lane % 2 + lane / 2 * 4; };
+      const auto odd = [](int lane) { return lane % 2 + lane / 2 * 4 + 2; };
+      shuffle(pairs[2 * k], pairs[2 * k + 1], even, edges[2 * k]);
+      shuffle(pairs[2 * k], pairs[2 * k + 1], odd, edges[2 * k + 1]);
     }
     const std::int64_t count = std::min<std::int64_t>(4, block.count - e);
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      if (k >= count) return;
-      Four edge;
-      if (k % 2 == 0) {
-        shuffle(
-            pairs[k / 2 * 2], pairs[k / 2 * 2 + 1],
-            [](int lane) { return lane % 2 + lane / 2 * 4; }, edge);
-      } else {
-        shuffle(
-            pairs[k / 2 * 2], pairs[k / 2 * 2 + 1],
-            [](int lane) { return lane % 2 + lane / 2 * 4 + 2; }, edge);
-      }
-      std::memcpy(coefficients.row<float>(block.places[e + k]) + column, &edge, sizeof(Four));
+    for (std::int64_t k = 0; k < count; ++k) {
+      std::memcpy(coefficients.row<float>(block.places[e + k]) + column, &edges[k], sizeof(Four));
     }
   }
 
