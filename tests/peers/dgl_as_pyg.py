@@ -102,7 +102,8 @@ class SAGEConv(Stand):
 class Attention(Stand):
     """With the heads side by side (concat), or their mean."""
 
-    def __init__(self, layer, outputs, heads, concat, add_self_loops, bias):
+    def __init__(self, layer, outputs, heads, concat, add_self_loops, bias, edge_dim):
+        assert edge_dim is None, "DGL has no features of edges"
         super().__init__(layer, bias and outputs * (heads if concat else 1))
         self.concat, self.loops = concat, add_self_loops
 
@@ -117,10 +118,9 @@ class GATConv(Attention):
 
     def __init__(self, inputs, outputs, heads=1, concat=True, dropout=0, add_self_loops=True,
                  bias=True, edge_dim=None):
-        assert edge_dim is None, "DGL has no features of edges"
         super().__init__(layers.GATConv(inputs, outputs, heads, attn_drop=dropout, bias=False,
                                         allow_zero_in_degree=True),
-                         outputs, heads, concat, add_self_loops, bias)
+                         outputs, heads, concat, add_self_loops, bias, edge_dim)
 
 
 class GATv2Conv(Attention):
@@ -130,10 +130,10 @@ class GATv2Conv(Attention):
              "lin_r.bias": ("layer.fc_dst.bias", False), "att": ("layer.attn", False)}
 
     def __init__(self, inputs, outputs, heads=1, concat=True, dropout=0, add_self_loops=True,
-                 bias=True):
+                 bias=True, edge_dim=None):
         super().__init__(layers.GATv2Conv(inputs, outputs, heads, attn_drop=dropout, bias=True,
                                           allow_zero_in_degree=True),
-                         outputs, heads, concat, add_self_loops, bias)
+                         outputs, heads, concat, add_self_loops, bias, edge_dim)
 
 
 def install():
