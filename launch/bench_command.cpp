@@ -67,7 +67,8 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
   report.update(
       {{"exchange", options.exchange},
        {"overlap", options.overlap},
-       {"replayed", job.trainer().replays()},
+       {"replayed", samples.replayed > 0},
+       {"replayed_epochs", samples.replayed},
        {"epochs", samples.epoch_ms.size()},
        {"epoch_ms", to_json(spread_of(samples.epoch_ms))},
        {"exposed_comm_ms",
@@ -175,7 +176,12 @@ void run_bench(const BenchArguments& arguments) {
     if (!arguments.flags.plan.empty()) {
       fail_option("--compare: its modes replace what a plan says of bits; leave out --plan");
     }
-    return run_comparison(arguments, wanted, arguments.flags.resolve_partition());
+    if (wanted.cuda_graph == GraphReplay::kOn) {
+      fail_option("--compare: a replayed epoch has no spans; leave out --cuda-graph on");
+    }
+    TrainOptions queued = wanted;
+    queued.cuda_graph = GraphReplay::kOff;
+    return run_comparison(arguments, queued, arguments.flags.resolve_partition());
   }
   const int warmup = arguments.warmup_epochs();
   run_ranks(arguments.flags.transport, [&](Transport& transport) {

@@ -18,6 +18,7 @@ Json to_json(const Spread& spread) {
 
 void Samples::add(const EpochResult& result) {
   epoch_ms.push_back(result.epoch_ms);
+  if (result.replayed) ++replayed;
   if (!std::isnan(result.exposed_comm_ms)) exposed_ms.push_back(result.exposed_comm_ms);
   bytes.push_back(static_cast<double>(result.bytes_sent));
   for (const auto& [phase, ms] : result.phase_ms) phase_ms[phase].push_back(ms);

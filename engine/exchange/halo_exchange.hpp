@@ -2,6 +2,7 @@
 // fetches rows of remote in-neighbours, backward fetches gradient rows of remote out-neighbours.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,6 +77,8 @@ inline void check_rows(const DistributedOperator& op, ConstMatrixView x) {
                "stride {}, {} columns", x.stride, x.cols);
 }
 
+inline constexpr int kAlwaysSettled = std::numeric_limits<int>::max();
+
 // A way for messages to travel (an exchange mode). A mode may leave halo rows as an earlier epoch
 // left them; `exact` refreshes all of them every time.
 class HaloExchange {
@@ -102,8 +105,9 @@ class HaloExchange {
   // travelled from this epoch on, or nothing if that is no news. Throws Error{kInput} for messages
   // that can't be sent.
   virtual std::optional<ExchangeReport> end_epoch(const Round& /*round*/) { return std::nullopt; }
-  // True if every epoch sends packets of the same sizes, so that an epoch can be recorded.
-  virtual bool repeats() const { return true; }
+  // For how many epochs, `epoch` and those behind it, packets keep their sizes and places: so long
+  // a recording of one of them is good for the others. 1: end_epoch() of this one may change them.
+  virtual int settled_epochs(int /*epoch*/) const { return kAlwaysSettled; }
   // What this rank must know to go on after a checkpoint as if nothing had happened, and back; ""
   // if nothing. load_state: before the first exchange. Throws Error{kInput} naming `place`.
   virtual std::string state() const { return ""; }

@@ -131,6 +131,8 @@ PacketTransfer::PacketTransfer(const Rank& rank) : rank_(rank) {
   const bool staged =
       !rank.backend.host_accessible() && rank.device == nullptr && rank.transport.size() > 1;
   if (staged) staging_queue_ = rank.backend.make_queue(QueuePriority::kHigh);
+  if (staged) packing_clock_ = rank.backend.make_clock(*staging_queue_);
+  if (rank.device != nullptr) packing_clock_ = rank.backend.make_clock(rank.device->queue());
 }
 
 PacketTransfer::~PacketTransfer() = default;

@@ -35,6 +35,8 @@ class PacketTransfer {
 
   // The queue on which packets are made, ordered after everything queued so far for computing.
   Queue& packing_queue();
+  // Tells when work on that queue ran; null where it is the queue of everything else.
+  SpanClock* packing_clock() const { return packing_clock_.get(); }
 
   // Sends sends[r] to rank r, received as receives[r] there: memory of the backend, filled by the
   // packing queue. `slot` names the exchange: one per slot is under way at a time, and its staging
@@ -48,6 +50,7 @@ class PacketTransfer {
   struct Staging;
   const Rank& rank_;
   std::unique_ptr<Queue> staging_queue_;
+  std::unique_ptr<SpanClock> packing_clock_;
   std::map<int, std::shared_ptr<Staging>> staging_;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/training/epoch_runner.hpp"
 
 #include "base/log.hpp"
+#include "engine/training/agreement.hpp"
 
 namespace atl {
 
@@ -29,24 +30,31 @@ void EpochRunner::queue(HaloExchange& exchange, const Round& round) {
   network_.run_step(round, optimizer_);
 }
 
+void EpochRunner::forget_recording() {
+  if (recording_ == nullptr) return;
+  recording_.reset();
+  rank_.trace.use_clock(clock_);
+}
+
 bool EpochRunner::replay(HaloExchange& exchange, const Round& round) {
   // The first epoch caches what is constant and the second sizes what grows on demand: from the
-  // third on, epochs are the same but for EpochState.
+  // third on, epochs are the same but for EpochState and for packets that change their sizes.
   constexpr int kEpochsBefore = 2;
-  const bool alone = rank_.transport.size() == 1;
-  const bool wanted = wish_ == GraphReplay::kOn || (wish_ == GraphReplay::kAuto && alone);
   const bool possible =
-      loss_.repeats() && (alone || (rank_.device != nullptr && exchange.repeats()));
-  if (!wanted || !possible || recording_refused_ || epochs_run_ < kEpochsBefore) return false;
+      loss_.repeats() && (rank_.transport.size() == 1 || rank_.device != nullptr);
+  if (wish_ == GraphReplay::kOff || !possible || recording_refused_) return false;
+  if (epochs_run_ < kEpochsBefore) return false;
   if (recording_ == nullptr) {
+    if (exchange.settled_epochs(round.epoch) < kEpochsWorthRecording) return false;
     const std::int64_t before = rank_.bytes_sent();
-    SpanClock* const clock = rank_.trace.clock();
+    clock_ = rank_.trace.clock();
     rank_.trace.use_clock(nullptr);
     forward_is_done_ = false;  // a recording has whole epochs
     recording_ = record(exchange, round);
     rank_.trace.clear();
     if (recording_ == nullptr) {
-      rank_.trace.use_clock(clock);
+      rank_.trace.use_clock(clock_);
+      if (rank_.device != nullptr) rank_.device->add_bytes_sent(before - rank_.bytes_sent());
       recording_refused_ = true;
       return false;
     }
@@ -59,14 +67,21 @@ bool EpochRunner::replay(HaloExchange& exchange, const Round& round) {
 }
 
 std::unique_ptr<Recording> EpochRunner::record(HaloExchange& exchange, const Round& round) {
+  std::unique_ptr<Recording> recording;
   try {
-    return rank_.backend.record(rank_.queue, [&] { queue(exchange, round); });
+    on_all_ranks(
+        rank_.transport,
+        [&] { recording = rank_.backend.record(rank_.queue, [&] { queue(exchange, round); }); },
+        {"recording of an epoch", "", -1, round.epoch});
   } catch (const Error& error) {
     // A recording is a matter of speed: unless it was asked for, the run goes on without.
     if (wish_ == GraphReplay::kOn || error.kind() != ErrorKind::kDevice) throw;
-    log::warn("epochs are queued one by one, not replayed: {}", error.what());
+    if (rank_.transport.rank() == 0) {
+      log::warn("epochs are queued one by one, not replayed: {}", error.what());
+    }
     return nullptr;
   }
+  return recording;
 }
 
 }  // namespace atl

@@ -20,8 +20,8 @@ class EpochRunner {
 
   // True once epochs are replayed.
   bool replays() const { return recording_ != nullptr; }
-  // For another exchange than the recording's.
-  void forget_recording() { recording_.reset(); }
+  // The next epoch differs from the one recorded: another exchange, or packets of other sizes.
+  void forget_recording();
   // Whether the forward pass of the next epoch was computed already, with the weights as they are.
   void set_forward_done(bool done) { forward_is_done_ = done; }
   int epochs_run() const { return epochs_run_; }
@@ -32,7 +32,7 @@ class EpochRunner {
   void queue(HaloExchange& exchange, const Round& round);
   // The same by replaying it, recorded when it was first worth it; false if this can't be done.
   bool replay(HaloExchange& exchange, const Round& round);
-  // Null where the device can't, or, with --cuda-graph auto, refuses to.
+  // On all ranks or on none. Null where some device can't, or, with --cuda-graph auto, refuses to.
   std::unique_ptr<Recording> record(HaloExchange& exchange, const Round& round);
 
   const Rank& rank_;
@@ -43,6 +43,7 @@ class EpochRunner {
   DeviceArray<EpochState> state_;
   StagingMemory host_state_;  // one EpochState on its way to state_
   std::unique_ptr<Recording> recording_;
+  SpanClock* clock_ = nullptr;  // of the trace, while epochs are replayed
   bool recording_refused_ = false;
   std::int64_t recorded_bytes_ = 0;  // sent in one replayed epoch
   int epochs_run_ = 0;

@@ -218,7 +218,7 @@ Table machine_options() {
        .value = TrainRow::number(ATOLL_FIELD(threads), 0, 4096)},
       {.name = "cuda-graph",
        .group = "Machine",
-       .help = "Record an epoch once and replay it: auto (on one rank), on or off",
+       .help = "Record an epoch and replay it: auto (where possible), on or off",
        .value = TrainRow::word<GraphReplay>(
            ATOLL_FIELD(cuda_graph),
            {{"auto", GraphReplay::kAuto}, {"on", GraphReplay::kOn}, {"off", GraphReplay::kOff}})},

@@ -14,8 +14,12 @@ void check_options(const TrainOptions& options) {
                 layer_count(options.model));
   }
   const bool bits_change = bits == "adaptive" || bits == "random";
-  if (options.exchange == "quantized" && bits_change && options.cuda_graph == GraphReplay::kOn) {
-    fail_option("--cuda-graph on: packets of --bits {} change their size; use auto", bits);
+  if (options.exchange == "quantized" && bits_change && options.cuda_graph == GraphReplay::kOn &&
+      options.message_bits.reassign_every < kEpochsWorthRecording) {
+    fail_option(
+        "--cuda-graph on: packets of --bits {} change their size every --reassign-every {} epochs, "
+        "and a recording holds until then; allowed are {} epochs or more",
+        bits, options.message_bits.reassign_every, kEpochsWorthRecording);
   }
   if (options.trace && options.cuda_graph == GraphReplay::kOn) {
     fail_option("--trace: a replayed epoch has no spans; leave out --cuda-graph on");

@@ -16,6 +16,8 @@ namespace atl {
 // Whether an epoch is recorded once and replayed (a CUDA graph). auto: where nothing but the device
 // takes part in it, i.e. on one rank.
 enum class GraphReplay { kAuto, kOn, kOff };
+// Recording takes about as long as queueing an epoch, so it is done for so many epochs at least.
+inline constexpr int kEpochsWorthRecording = 3;
 
 // What --run-dir is: empty; a folder just made for this run; a run to go on with, or to be
 // replaced.

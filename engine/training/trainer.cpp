@@ -103,13 +103,16 @@ EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wi
   const double start_us = trace_.now_us();
   const Round round = this->round(epoch, /*training=*/true);
   // Who looks at a trace or a profile needs the spans of each epoch.
-  runner_.run(*exchange_, round, /*may_replay=*/!options_.trace && !profiling_);
+  const bool may_replay = !options_.trace && !profiling_;
+  runner_.run(*exchange_, round, may_replay);
   rank_.reducer.synchronize();
 
   EpochResult result;
   result.epoch = epoch;
+  result.replayed = may_replay && replays();
   trace_.resolve();
   result.exchange = exchange_->end_epoch(round);
+  if (exchange_->settled_epochs(epoch) == 1) runner_.forget_recording();
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
   record_whole("epoch", epoch, start_us);
   result.bytes_sent = rank_.bytes_sent() - bytes_before;
@@ -146,7 +149,7 @@ EpochResult Trainer::profile_epoch(int epoch, EpochProfile& profile) {
 }
 
 double Trainer::exposed_ms(const EpochResult& result) const {
-  if (rank_.transport.size() > 1 && replays() && !profiling_) {
+  if (rank_.transport.size() > 1 && result.replayed) {
     return std::numeric_limits<double>::quiet_NaN();
   }
   double sum = 0;

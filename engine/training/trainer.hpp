@@ -30,6 +30,7 @@ struct EpochResult {
   double epoch_ms = 0;                     // slowest rank
   double exposed_comm_ms = 0;              // time blocked on messages, mean over ranks; NaN
                                            // where it is not known: in replayed epochs
+  bool replayed = false;                   // from a recording
   std::int64_t bytes_sent = 0;             // all ranks, gradient all-reduce included
   std::map<std::string, double> phase_ms;  // this rank, by span name
   std::optional<ExchangeReport> exchange;  // how messages travel; none: as before
@@ -100,7 +101,7 @@ class Trainer {
   const Rank& rank() const { return rank_; }
   Round round(int epoch, bool training);
 
-  // True once epochs are replayed from a recording.
+  // True while epochs are replayed from a recording.
   bool replays() const { return runner_.replays(); }
 
  private:

@@ -43,7 +43,7 @@ class AdaptiveBits final : public BitChooser {
   void begin(QuantizedChannel& channel, int epoch) override;
   bool end_epoch(const Round& round, QuantizedChannels& channels,
                  std::optional<ExchangeReport::Choice>& choice) override;
-  bool constant() const override { return false; }
+  int settled_epochs(int epoch) const override;
   int widest() const override { return kWireBits.back(); }
   Json state() const override;
   void load_state(const Json& state, const std::string& place) override;
@@ -274,6 +274,13 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, QuantizedChannels& channe
   for (std::size_t c = 1; auto& [slot, times] : choice.channels) times.wire_ms = figures[c++];
   agree_on_bits(transport, all, std::move(bits), epoch);
   return choice;
+}
+
+int AdaptiveBits::settled_epochs(int epoch) const {
+  if (first_epoch_ == 0) return 1;
+  const int done = epoch - first_epoch_ + 1;
+  if (done <= kWarmupEpochs) return 1;
+  return options_.reassign_every - (done - kWarmupEpochs - 1) % options_.reassign_every;
 }
 
 bool AdaptiveBits::end_epoch(const Round& round, QuantizedChannels& channels,

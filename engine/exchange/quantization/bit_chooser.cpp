@@ -27,7 +27,7 @@ class UniformBits final : public BitChooser {
                  std::optional<ExchangeReport::Choice>&) override {
     return false;
   }
-  bool constant() const override { return true; }
+  int settled_epochs(int /*epoch*/) const override { return kAlwaysSettled; }
   int widest() const override { return std::ranges::max(widths_); }
 
  private:
@@ -59,7 +59,9 @@ class RandomBits final : public BitChooser {
     agree_on_bits(rank_.transport, all, std::move(bits), round.epoch);
     return true;
   }
-  bool constant() const override { return false; }
+  int settled_epochs(int epoch) const override {
+    return reassign_every_ - (epoch - 1) % reassign_every_;
+  }
   int widest() const override { return kWidths[std::size(kWidths) - 1]; }
 
  private:

@@ -17,8 +17,8 @@ class BitChooser {
   // `choice`: how they were chosen, if by their cost.
   virtual bool end_epoch(const Round& round, QuantizedChannels& channels,
                          std::optional<ExchangeReport::Choice>& choice) = 0;
-  // False if widths ever change.
-  virtual bool constant() const = 0;
+  // As HaloExchange::settled_epochs().
+  virtual int settled_epochs(int epoch) const = 0;
   // The most bits that any message may come to have.
   virtual int widest() const = 0;
   // See HaloExchange.

@@ -10,11 +10,13 @@ void ChannelMeasurements::observe_times(const QuantizedChannels& channels, int b
   for (const auto& [slot, channel] : channels) {
     const Channel key = channel->channel();
     const std::string_view direction = to_string(key.direction);
-    Sample sample{bits};
+    // On a queue of its own packing has no span but that of the host, which only queues it.
+    const std::optional<double> packing = channel->packing_seconds();
+    Sample sample{.bits = bits, .pack_s = packing.value_or(0)};
     for (const TraceSpan& span : rank_.trace.spans()) {
       if (span.direction != direction) continue;
       const std::string_view name = span.name;
-      const bool packs = name == "pack" || name == "unpack";
+      const bool packs = name == "unpack" || (name == "pack" && !packing);
       if (packs && span.tag.channel == key.number) sample.pack_s += span.duration_us / 1e6;
       // All central work of its layer hides the wire.
       const bool hides = name.ends_with(" central") && span.tag.layer == key.layer;

@@ -104,9 +104,14 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
     rounding.row_ids = row_ids();
     rounding.state = round.state;
     const PackTrace trace{range_.span(), variance_.span(), bad_row_.span()};
-    rank_.backend.quantize_rows(packets.packing_queue(), x.rows_in({0, op_.inner()}), pack_list(),
-                                op_.message_scale, rounding,
+    Queue& queue = packets.packing_queue();
+    // What is being recorded has no times: the trace has no clock then.
+    packing_clock_ = rank_.trace.clock() == nullptr ? nullptr : packets.packing_clock();
+    packing_begin_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
+    rank_.backend.quantize_rows(queue, x.rows_in({0, op_.inner()}), pack_list(), op_.message_scale,
+                                rounding,
                                 {sent, static_cast<std::size_t>(send_layout_.buffer_bytes)}, trace);
+    packing_end_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
     // On a device this would wait for the packing; require_sendable() comes after the epoch there.
     if (rank_.backend.host_accessible()) require_sendable(round.epoch);
   }
@@ -127,6 +132,13 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
   span.set_bytes(sent_bytes());
   return packets.begin(channel_.slot(), std::move(sends), std::move(receives),
                        {"halo exchange", direction, channel_.layer, round.epoch}, memory_);
+}
+
+std::optional<double> QuantizedChannel::packing_seconds() const {
+  if (packing_begin_ < 0 || packing_end_ < 0) return std::nullopt;
+  return (packing_clock_->microseconds(packing_end_) -
+          packing_clock_->microseconds(packing_begin_)) /
+         1e6;
 }
 
 void QuantizedChannel::unpack(MatrixView x) {

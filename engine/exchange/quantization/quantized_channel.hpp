@@ -32,6 +32,9 @@ class QuantizedChannel {
   // Where the host can see it at once, throws Error{kInput} for a row that can't be sent.
   std::unique_ptr<PendingPackets> begin(PacketTransfer& packets, MatrixView x, const Round& round,
                                         const std::shared_ptr<const void>& memory);
+  // How long the packing of the last begin() took on a queue of its own, once that has run; nothing
+  // where spans of the trace tell, or the epoch was recorded.
+  std::optional<double> packing_seconds() const;
   // Fills the halo rows of x from the packets that arrived.
   void unpack(MatrixView x);
 
@@ -84,6 +87,8 @@ class QuantizedChannel {
   ConstDeviceArray<std::int64_t> unpack_offset_;
   ConstDeviceArray<std::uint8_t> unpack_bits_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  SpanClock* packing_clock_ = nullptr;
+  int packing_begin_ = -1, packing_end_ = -1;  // marks of the clock
 };
 
 // All channels of a rank by Channel::slot(): the same slots on every rank.

@@ -57,7 +57,7 @@ class QuantizedExchange final : public HaloExchange {
   std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t columns,
                             DType dtype) const override;
   std::optional<ExchangeReport> end_epoch(const Round& round) override;
-  bool repeats() const override { return chooser_->constant(); }
+  int settled_epochs(int epoch) const override { return chooser_->settled_epochs(epoch); }
   std::string state() const override {
     const Json state = chooser_->state();
     return state.is_null() ? "" : state.dump();
@@ -121,6 +121,7 @@ std::optional<ExchangeReport> QuantizedExchange::end_epoch(const Round& round) {
   }
   choice_.reset();
   changed_ = chooser_->end_epoch(round, channels_, choice_);
+  if (packets_.packing_clock() != nullptr) packets_.packing_clock()->reset();
   return news;
 }
 

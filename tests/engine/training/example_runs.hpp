@@ -69,7 +69,8 @@ struct RunResult {
   std::int64_t formula_bytes = 0;
   SafetensorsFile state;
   Metrics metrics;
-  bool replayed = false;
+  bool replayed = false;          // the last epoch
+  std::vector<bool> of_recording;  // by epoch: it was replayed
 };
 
 // Epochs `first`..`last`, after loading `start` if it holds anything.
@@ -85,8 +86,10 @@ inline RunResult run_epochs(const std::filesystem::path& dataset, int ranks,
     std::vector<double> losses;
     std::vector<std::int64_t> bytes;
     std::vector<Json> assignments;
+    std::vector<bool> of_recording;
     for (int epoch = first; epoch <= last; ++epoch) {
       const EpochResult epoch_result = job.trainer().run_epoch(epoch);
+      of_recording.push_back(epoch_result.replayed);
       losses.push_back(epoch_result.loss);
       bytes.push_back(epoch_result.bytes_sent);
       assignments.push_back(epoch_result.exchange ? to_json(*epoch_result.exchange)
@@ -102,7 +105,8 @@ inline RunResult run_epochs(const std::filesystem::path& dataset, int ranks,
                 formula,
                 job.trainer().state(true),
                 metrics,
-                job.trainer().replays()};
+                of_recording.back(),
+                of_recording};
     }
   });
   return result;

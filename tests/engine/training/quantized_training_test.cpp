@@ -243,13 +243,80 @@ TEST_F(DeviceQuantizedTraining, NcclAndReplayGiveTheBitsOfStaging) {
     EXPECT_EQ(direct.losses, staged.losses) << bits;
     EXPECT_TRUE(same_tensors(direct.state, staged.state)) << bits;
     EXPECT_EQ(direct.bytes, staged.bytes) << bits;
-    if (bits == "random") continue;  // packets of changing sizes can't be recorded
+    if (bits == "random") continue;  // after each second epoch other packets: not worth recording
     options.cuda_graph = GraphReplay::kOn;
     const RunResult replayed = run_epochs(dataset, kRanks, options, 1, last);
     EXPECT_TRUE(replayed.replayed);
     EXPECT_EQ(replayed.losses, staged.losses);
     EXPECT_TRUE(same_tensors(replayed.state, staged.state));
     EXPECT_EQ(replayed.bytes, staged.bytes);
+  }
+}
+
+// Widths that change end a recording, and the next epoch of the same widths makes another.
+TEST_F(DeviceQuantizedTraining, IsRecordedAnewAfterEachAssignment) {
+  constexpr int kRanks = 2;
+  if (devices_ < kRanks) GTEST_SKIP() << devices_ << " devices, " << kRanks << " needed";
+  const std::filesystem::path dataset = make_sbm(dir_, true);
+  struct Case {
+    std::string bits;
+    int reassign_every;
+    std::vector<bool> of_recording;
+  };
+  // Of "adaptive" the first five epochs have widths of their own, the last of which is assigned
+  // after; "random" draws after epochs 4 and 8, and the first two epochs are never recorded.
+  const Case cases[] = {
+      {"adaptive", 4, {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+      {"random", 4, {0, 0, 0, 0, 1, 1, 1, 1, 1, 1}},
+  };
+  for (const Case& c : cases) {
+    TrainOptions options = quantized_options(c.bits);
+    options.backend = "cuda";
+    options.messages = "nccl";
+    options.message_bits.reassign_every = c.reassign_every;
+    if (c.bits == "adaptive") {
+      options.message_bits.calibration = slow_calibration(options.model.layers).at("exchange");
+    }
+    const int epochs = static_cast<int>(c.of_recording.size());
+    options.cuda_graph = GraphReplay::kOff;
+    const RunResult queued = run_epochs(dataset, kRanks, options, 1, epochs);
+    EXPECT_EQ(queued.of_recording, std::vector<bool>(c.of_recording.size(), false));
+    for (const GraphReplay wish : {GraphReplay::kAuto, GraphReplay::kOn}) {
+      options.cuda_graph = wish;
+      const RunResult replayed = run_epochs(dataset, kRanks, options, 1, epochs);
+      EXPECT_EQ(replayed.of_recording, c.of_recording) << c.bits;
+      expect_same_run(replayed, queued);
+      EXPECT_EQ(replayed.bytes, queued.bytes) << c.bits;
+      EXPECT_EQ(replayed.assignments, queued.assignments) << c.bits;
+    }
+    // Packets had other sizes after an assignment: what was replayed is no old recording.
+    EXPECT_NE(queued.bytes.back(), queued.bytes[static_cast<std::size_t>(epochs) - 5]) << c.bits;
+  }
+}
+
+// Packing runs on a queue of its own, whose time counts when widths are chosen.
+TEST_F(DeviceQuantizedTraining, TimesOfPackingAreThoseOfTheDevice) {
+  const std::filesystem::path dataset = make_sbm(dir_, true);
+  TrainOptions options = quantized_options("adaptive");
+  options.backend = "cuda";
+  for (const char* messages : {"staging", "nccl"}) {
+    if (std::string(messages) == "nccl" && devices_ < 2) continue;
+    options.messages = messages;
+    run_local_ranks(2, 30, [&](Transport& transport) {
+      PartitionOptions partition;
+      partition.method = "random";
+      RankJob job(transport, dataset, partition, options);
+      double took = 0;
+      for (int epoch = 1; epoch <= 3; ++epoch) took += job.trainer().run_epoch(epoch).epoch_ms;
+      const Json state = parse_json(job.trainer().exchange().state(), "state");
+      for (const Json& channel : state.at("channels")) {
+        ASSERT_EQ(channel.at("samples").size(), 3U) << messages;
+        for (const Json& sample : channel.at("samples")) {
+          EXPECT_GT(sample.at(2).get<double>(), 0) << messages;
+          EXPECT_LT(1000 * sample.at(2).get<double>(), took) << messages;
+        }
+      }
+    });
   }
 }
 
