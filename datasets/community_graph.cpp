@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <set>
 
 #include "base/error.hpp"
 
@@ -28,12 +29,13 @@ std::array<float, 4> normals(const PhiloxBlock& bits) {
 }  // namespace
 
 CommunityGraph::CommunityGraph(const CommunitySpec& spec)
-    : first_{0}, key_(generator_key(spec.seed, GeneratorPurpose::kEdges)) {
+    : first_{0}, first_hub_edge_{0}, key_(generator_key(spec.seed, GeneratorPurpose::kEdges)) {
   for (const std::int64_t size : spec.class_sizes) {
     ATOLL_ASSERT(size >= 1);
     first_.push_back(first_.back() + size);
   }
   order_ = random_order(first_.back(), spec.seed);
+  draw_hubs(spec.hubs, spec.seed);
   double same_by_chance = 0;
   for (const std::int64_t size : spec.class_sizes) {
     const double share = static_cast<double>(size) / static_cast<double>(nodes());
@@ -63,7 +65,47 @@ std::int32_t CommunityGraph::draw(std::int64_t class_index, double uniform) cons
   return order_[first_[class_index] + std::clamp<std::int64_t>(rank, 0, size - 1)];
 }
 
+void CommunityGraph::draw_hubs(std::span<const std::int64_t> degrees, std::uint64_t seed) {
+  const RandomKey key = generator_key(seed, GeneratorPurpose::kHubs);
+  std::set<std::int64_t> taken;
+  for (std::size_t hub = 0; hub < degrees.size() && std::ssize(taken) < nodes(); ++hub) {
+    const PhiloxBlock bits = random_block(key, hub, 0);
+    auto position =
+        static_cast<std::int64_t>(uniform53(bits[0], bits[1]) * static_cast<double>(nodes()));
+    while (!taken.insert(position).second) position = (position + 1) % nodes();
+    hubs_.push_back(position);
+    first_hub_edge_.push_back(first_hub_edge_.back() + std::min(degrees[hub], nodes() - 1));
+  }
+}
+
+// Neighbours are spread evenly over the class of the hub, and those beyond homophily, or beyond its
+// size, over all nodes: drawn independently, many would be drawn twice.
+Edge CommunityGraph::hub_edge(std::int64_t index) const {
+  const auto above = std::ranges::upper_bound(first_hub_edge_, index);
+  const std::int64_t hub = above - first_hub_edge_.begin() - 1;
+  const std::int64_t position = hubs_[hub];
+  const std::int64_t of_class = class_at(static_cast<double>(position));
+  const std::int64_t degree = first_hub_edge_[hub + 1] - first_hub_edge_[hub];
+  const std::int64_t members = first_[of_class + 1] - first_[of_class];
+  const std::int64_t same = std::min(std::llround(same_class_ * static_cast<double>(degree)),
+                                     static_cast<long long>(members));
+  const std::int64_t k = index - first_hub_edge_[hub];
+  const bool inside = k < same;
+  const std::int64_t first = inside ? first_[of_class] : 0;
+  const std::int64_t count = inside ? members : nodes();
+  const std::int64_t draws = inside ? same : degree - same;
+  const std::int64_t draw = inside ? k : k - same;
+  const PhiloxBlock bits = random_block(key_, static_cast<std::uint64_t>(index), 2);
+  const double within = static_cast<double>(draw) + uniform53(bits[0], bits[1]);
+  const auto chosen =
+      static_cast<std::int64_t>(within / static_cast<double>(draws) * static_cast<double>(count));
+  return {order_[first + std::min(chosen, count - 1)], order_[position]};
+}
+
 Edge CommunityGraph::edge(std::uint64_t index) const {
+  if (index < static_cast<std::uint64_t>(hub_edges())) {
+    return hub_edge(static_cast<std::int64_t>(index));
+  }
   const PhiloxBlock ends = random_block(key_, index, 0);
   const PhiloxBlock choice = random_block(key_, index, 1);
   const auto total = static_cast<double>(nodes());

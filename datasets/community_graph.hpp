@@ -17,6 +17,9 @@ struct CommunitySpec {
   // busiest, the ratio of the largest expected degree to the mean.
   double skew = 0.6;
   double busiest = 30;
+  // Neighbours of nodes that get so many beside: of one drawn at random for each entry, any of
+  // which is a neighbour once. These are the first edges, from the neighbour to the hub.
+  std::vector<std::int64_t> hubs;
   std::uint64_t seed = 0;
 };
 
@@ -26,17 +29,22 @@ class CommunityGraph {
 
   std::int64_t nodes() const { return static_cast<std::int64_t>(order_.size()); }
   Edge edge(std::uint64_t index) const;
+  std::int64_t hub_edges() const { return first_hub_edge_.back(); }
   std::vector<std::int32_t> labels() const;
 
  private:
+  void draw_hubs(std::span<const std::int64_t> degrees, std::uint64_t seed);
+  Edge hub_edge(std::int64_t index) const;
   std::int64_t class_at(double position) const;  // of a position in [0, nodes)
   std::int32_t draw(std::int64_t class_index, double uniform) const;
 
-  std::vector<std::int64_t> first_;  // classes + 1: positions of each class
-  std::vector<std::int32_t> order_;  // node at each position
-  double same_class_ = 0;            // chance to draw the target from the class of the source
-  double offset_ = 0;                // k0 as a share of the class
-  double span_ = 0;                  // of the transformed distribution
+  std::vector<std::int64_t> first_;           // classes + 1: positions of each class
+  std::vector<std::int32_t> order_;           // node at each position
+  std::vector<std::int64_t> hubs_;            // position of each
+  std::vector<std::int64_t> first_hub_edge_;  // hubs + 1
+  double same_class_ = 0;  // chance to draw the target from the class of the source
+  double offset_ = 0;      // k0 as a share of the class
+  double span_ = 0;        // of the transformed distribution
   double power_ = 0;
   RandomKey key_;
 };

@@ -11,6 +11,7 @@
 #include "base/progress.hpp"
 #include "datasets/community_graph.hpp"
 #include "datasets/dataset_writer.hpp"
+#include "datasets/degree_tail.hpp"
 #include "datasets/relational_graph.hpp"
 #include "datasets/rmat.hpp"
 
@@ -226,6 +227,16 @@ void check_relational(const GenerateOptions& o) {
   require(o.degree >= 1, "--degree", o.degree, "1 and more");
 }
 
+void check_degree_tail(const std::string& kind) {
+  std::vector<std::string> allowed;
+  for (const std::string_view set : sets_with_hub_degrees()) {
+    allowed.push_back(fmt::format("like:{}", set));
+  }
+  if (std::ranges::find(allowed, kind) != allowed.end()) return;
+  fail_option("--degree-tail: the largest degrees of '{}' are not known; allowed is {}", kind,
+              fmt::join(allowed, ", "));
+}
+
 std::int64_t scaled(std::int64_t count, double scale) {
   return std::llround(static_cast<double>(count) * scale);
 }
@@ -242,6 +253,12 @@ DatasetInfo generate_like(DatasetWriter& writer, const Published& set,
   spec.homophily = set.homophily;
   spec.busiest = set.busiest;
   spec.seed = options.seed;
+  if (options.degree_tail) {
+    spec.hubs = hub_degrees(set.name, options.scale);
+    const double mean =
+        2 * static_cast<double>(set.undirected_edges) / static_cast<double>(set.nodes);
+    spec.busiest = static_cast<double>(kHubDegree) / mean;
+  }
   const CommunityGraph graph(spec);
   const std::int64_t edges = !options.directed        ? set.undirected_edges
                              : set.directed_edges > 0 ? set.directed_edges
@@ -278,6 +295,7 @@ DatasetInfo generate_dataset(const std::string& kind, const GenerateOptions& opt
     fail_option("unknown kind '{}'; allowed are {}", kind, fmt::join(kinds, ", "));
   }
   if (kind == "relational") check_relational(options);
+  if (options.degree_tail) check_degree_tail(kind);
   const Activity activity("generating " + kind);
   DatasetWriter writer(options.out);
   writer.info().name = options.name.empty() ? kind : options.name;
@@ -288,6 +306,7 @@ DatasetInfo generate_dataset(const std::string& kind, const GenerateOptions& opt
   Json& provenance = writer.info().provenance;
   if (kind.starts_with("like:")) {
     provenance["scale"] = options.scale;
+    if (options.degree_tail) provenance["degree_tail"] = true;
     const auto* set = std::ranges::find(kPublished, kind.substr(std::string_view("like:").size()),
                                         [](const Published& p) { return std::string(p.name); });
     return generate_like(writer, *set, options);

@@ -28,7 +28,8 @@ struct GenerateOptions {
   double signal = 1;           // sbm: length of the class centres; the noise has unit variance
   double rmat_a = 0.57, rmat_b = 0.19, rmat_c = 0.19;  // Graph500
   // like:NAME
-  double scale = 1;  // of nodes and edges
+  double scale = 1;          // of nodes and edges
+  bool degree_tail = false;  // with the hubs that the set has (degree_tail.hpp)
 };
 
 // kind: sbm | rmat | relational | like:NAME. Throws Error{kOption} listing the kinds if it is

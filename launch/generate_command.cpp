@@ -78,6 +78,9 @@ void add_generate_command(CLI::App& app) {
   command->add_option("--c", options.rmat_c, "rmat: of the lower left")->capture_default_str();
   command->add_option("--scale", options.scale, "like: factor on nodes and edges")
       ->capture_default_str();
+  command->add_flag("--degree-tail", options.degree_tail,
+                    "like:ogbn-arxiv: with hubs of as many neighbours as the published graph has, "
+                    "up to 13161");
   command->footer(
       "Examples:\n"
       "  atoll generate sbm --nodes 10000 --classes 8 --degree 10 --out data/sbm\n"

@@ -19,7 +19,12 @@ void EpochRunner::run(HaloExchange& exchange, const Round& round, bool may_repla
   *static_cast<EpochState*>(host_state_.get()) = optimizer_.state_of(round.epoch);
   rank_.backend.copy(rank_.queue, state_.span().data(), host_state_.get(), sizeof(EpochState),
                      CopyKind::kHostToDevice);
-  if (!may_replay || !replay(exchange, round)) queue(exchange, round);
+  if (may_replay && recording_ != nullptr) {
+    rank_.backend.replay(rank_.queue, *recording_);
+    if (rank_.device != nullptr) rank_.device->add_bytes_sent(recorded_bytes_);
+  } else {
+    queue(exchange, round);
+  }
   forward_is_done_ = false;
   ++epochs_run_;
 }
@@ -36,43 +41,34 @@ void EpochRunner::forget_recording() {
   rank_.trace.use_clock(clock_);
 }
 
-bool EpochRunner::replay(HaloExchange& exchange, const Round& round) {
+void EpochRunner::prepare_replay(HaloExchange& exchange, const Round& round) {
   // The first epoch caches what is constant and the second sizes what grows on demand: from the
   // third on, epochs are the same but for EpochState and for packets that change their sizes.
   constexpr int kEpochsBefore = 2;
-  const bool possible =
-      loss_.repeats() && (rank_.transport.size() == 1 || rank_.device != nullptr);
-  if (wish_ == GraphReplay::kOff || !possible || recording_refused_) return false;
-  if (epochs_run_ < kEpochsBefore) return false;
-  if (recording_ == nullptr) {
-    if (exchange.settled_epochs(round.epoch) < kEpochsWorthRecording) return false;
-    const std::int64_t before = rank_.bytes_sent();
-    clock_ = rank_.trace.clock();
-    rank_.trace.use_clock(nullptr);
-    forward_is_done_ = false;  // a recording has whole epochs
-    recording_ = record(exchange, round);
-    rank_.trace.clear();
-    if (recording_ == nullptr) {
-      rank_.trace.use_clock(clock_);
-      if (rank_.device != nullptr) rank_.device->add_bytes_sent(before - rank_.bytes_sent());
-      recording_refused_ = true;
-      return false;
-    }
-    recorded_bytes_ = rank_.bytes_sent() - before;
-  } else if (rank_.device != nullptr) {
-    rank_.device->add_bytes_sent(recorded_bytes_);
-  }
-  rank_.backend.replay(rank_.queue, *recording_);
-  return true;
+  const bool possible = loss_.repeats() && (rank_.transport.size() == 1 || rank_.device != nullptr);
+  if (wish_ == GraphReplay::kOff || !possible || recording_refused_) return;
+  if (recording_ != nullptr || epochs_run_ < kEpochsBefore) return;
+  if (exchange.settled_epochs(round.epoch) < kEpochsWorthRecording) return;
+  clock_ = rank_.trace.clock();
+  rank_.trace.use_clock(nullptr);
+  forward_is_done_ = false;  // a recording has whole epochs
+  recording_ = record(exchange, round);
+  rank_.trace.clear();
+  if (recording_ != nullptr) return;
+  rank_.trace.use_clock(clock_);
+  recording_refused_ = true;
 }
 
 std::unique_ptr<Recording> EpochRunner::record(HaloExchange& exchange, const Round& round) {
   std::unique_ptr<Recording> recording;
   try {
-    on_all_ranks(
-        rank_.transport,
-        [&] { recording = rank_.backend.record(rank_.queue, [&] { queue(exchange, round); }); },
-        {"recording of an epoch", "", -1, round.epoch});
+    on_all_ranks(rank_.transport,
+                 [&] {
+                   const std::int64_t before = rank_.bytes_sent();
+                   recording = rank_.backend.record(rank_.queue, [&] { queue(exchange, round); });
+                   recorded_bytes_ = rank_.bytes_sent() - before;
+                 },
+                 {"recording of an epoch", "", -1, round.epoch});
   } catch (const Error& error) {
     // A recording is a matter of speed: unless it was asked for, the run goes on without.
     if (wish_ == GraphReplay::kOn || error.kind() != ErrorKind::kDevice) throw;

@@ -14,8 +14,11 @@ class EpochRunner {
   EpochRunner(const Rank& rank, Network& network, Loss& loss, Optimizer& optimizer,
               GraphReplay wish);
 
+  // Records the epoch that comes if from now on it can be replayed. Before run(), unless somebody
+  // needs the spans of the epoch. Collective.
+  void prepare_replay(HaloExchange& exchange, const Round& round);
   // Forward, loss, backward, gradient all-reduce, step. On a device all of it is only queued.
-  // may_replay: nobody needs the spans of this epoch. Collective.
+  // may_replay: as a replay of what is recorded, if anything is. Collective.
   void run(HaloExchange& exchange, const Round& round, bool may_replay);
 
   // True once epochs are replayed.
@@ -30,8 +33,6 @@ class EpochRunner {
 
  private:
   void queue(HaloExchange& exchange, const Round& round);
-  // The same by replaying it, recorded when it was first worth it; false if this can't be done.
-  bool replay(HaloExchange& exchange, const Round& round);
   // On all ranks or on none. Null where some device can't, or, with --cuda-graph auto, refuses to.
   std::unique_ptr<Recording> record(HaloExchange& exchange, const Round& round);
 

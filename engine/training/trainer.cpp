@@ -98,12 +98,13 @@ EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wi
   // The first epoch reads mapped files, whose disks may be slower than the timeout allows.
   std::optional<HeartbeatScope> scope;
   if (runner_.epochs_run() == 0) scope.emplace(rank_.transport, OperationLabel{"first epoch"});
-  trace_.clear();
-  const std::int64_t bytes_before = rank_.bytes_sent();
   const double start_us = trace_.now_us();
   const Round round = this->round(epoch, /*training=*/true);
   // Who looks at a trace or a profile needs the spans of each epoch.
   const bool may_replay = !options_.trace && !profiling_;
+  if (may_replay) runner_.prepare_replay(*exchange_, round);
+  trace_.clear();
+  const std::int64_t bytes_before = rank_.bytes_sent();
   runner_.run(*exchange_, round, may_replay);
   rank_.reducer.synchronize();
 

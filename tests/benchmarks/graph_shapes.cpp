@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
 
 #include "base/philox.hpp"
+#include "datasets/degree_tail.hpp"
 
 namespace atl {
 
@@ -42,18 +44,26 @@ RandomGraph make_graph(const GraphShape& shape, double scale) {
       std::max<std::int64_t>(64, std::llround(scale * static_cast<double>(shape.nodes)));
   const auto edges =
       std::max<std::int64_t>(nodes, std::llround(scale * static_cast<double>(shape.edges)));
-  const RankLaw law(static_cast<double>(nodes), shape.busiest);
+  const std::vector<std::int64_t> hubs =
+      hub_degrees(std::string("ogbn-") + shape.name,
+                  static_cast<double>(nodes) / static_cast<double>(shape.nodes));
+  const std::int64_t of_hubs = std::accumulate(hubs.begin(), hubs.end(), std::int64_t{0});
+  const double mean = static_cast<double>(edges) / static_cast<double>(nodes);
+  const double busiest = hubs.empty() ? shape.busiest : static_cast<double>(kHubDegree) / mean;
+  const RankLaw law(static_cast<double>(nodes), busiest);
   const std::int64_t factor = spreading_factor(nodes);
   const auto id_of = [&](std::int64_t rank) { return rank * factor % nodes; };
 
   RandomGraph graph;
   graph.row_ptr.assign(static_cast<std::size_t>(nodes + 1), 0);
-  std::int64_t placed = 0;
-  for (std::int64_t rank = 0; rank < nodes; ++rank) {
-    const auto share = law.below(static_cast<double>(rank + 1)) * static_cast<double>(edges);
-    const std::int64_t until =
-        rank + 1 == nodes ? edges : std::min<std::int64_t>(edges, std::llround(share));
+  for (std::int64_t placed = 0, rank = 0; rank < nodes; ++rank) {
+    const auto share =
+        law.below(static_cast<double>(rank + 1)) * static_cast<double>(edges - of_hubs);
+    const std::int64_t until = rank + 1 == nodes
+                                   ? edges - of_hubs
+                                   : std::min(edges - of_hubs, std::int64_t{std::llround(share)});
     graph.row_ptr[id_of(rank) + 1] = until - placed;
+    if (rank < std::ssize(hubs)) graph.row_ptr[id_of(rank) + 1] += hubs[rank];
     placed = until;
   }
   std::partial_sum(graph.row_ptr.begin(), graph.row_ptr.end(), graph.row_ptr.begin());

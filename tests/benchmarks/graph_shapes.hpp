@@ -27,7 +27,8 @@ struct RandomGraph {
   std::int64_t nnz() const { return static_cast<std::int64_t>(col_idx.size()); }
 };
 
-// Nodes and edges are the shape's times `scale`. Both the degrees of rows and the columns follow a
+// Nodes and edges are the shape's times `scale`. Rows have the hubs of the set where they are known
+// (degree_tail.hpp). Otherwise both the degrees of rows and the columns follow a
 // weight of (r + r0)^(-1/2) for the node of rank r, r0 chosen for the busiest node; ranks are
 // spread over the ids.
 RandomGraph make_graph(const GraphShape& shape, double scale);

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "base/error.hpp"
+#include "datasets/degree_tail.hpp"
 #include "datasets/statistics.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -146,6 +148,42 @@ TEST_F(Generate, LikeArxivScales) {
   EXPECT_EQ(describe_dataset(dataset).splits[0], (std::array<std::int64_t, 3>{1819, 596, 972}));
 }
 
+// Of ogbn-arxiv itself: 13161 neighbours at most, 160 nodes of more than 512, 51 of more than 1024.
+TEST(DegreeTail, IsThatOfThePublishedGraph) {
+  const std::vector<std::int64_t> hubs = hub_degrees("ogbn-arxiv", 1);
+  EXPECT_EQ(hubs.size(), 160U);
+  EXPECT_EQ(hubs.front(), 13161);
+  EXPECT_NEAR(static_cast<double>(std::ranges::count_if(hubs, [](auto d) { return d > 1024; })), 51,
+              2);
+  EXPECT_TRUE(std::ranges::is_sorted(hubs, std::greater()));
+  // A fifth as many nodes: a fifth of the hubs, not the largest.
+  EXPECT_EQ(hub_degrees("ogbn-arxiv", 0.2).size(), 32U);
+  EXPECT_EQ(hub_degrees("ogbn-arxiv", 0.2).front(), hubs[4]);
+  EXPECT_TRUE(hub_degrees("reddit", 1).empty());
+}
+
+TEST_F(Generate, LikeArxivHasItsHubsIfAsked) {
+  options_.scale = 0.2;
+  EXPECT_LT(describe_dataset(generate("like:ogbn-arxiv")).degrees.maximum, 2500);
+  options_.degree_tail = true;
+  for (const bool directed : {false, true}) {
+    options_.directed = directed;
+    const Dataset dataset = generate("like:ogbn-arxiv");
+    EXPECT_NEAR(describe_dataset(dataset).homophily, 0.65, 0.04);
+    std::vector<std::int64_t> degrees;
+    const CsrView csr = dataset.graph().in_edges;
+    for (std::int64_t i = 0; i < csr.rows(); ++i) degrees.push_back(std::ssize(csr.row(i)));
+    std::ranges::sort(degrees, std::greater());
+    const std::vector<std::int64_t> hubs = hub_degrees("ogbn-arxiv", 0.2);
+    for (std::size_t k = 0; k < hubs.size(); ++k) {
+      // The hub has edges of its own beside those drawn for it.
+      EXPECT_NEAR(static_cast<double>(degrees[k]), static_cast<double>(hubs[k]),
+                  0.1 * static_cast<double>(hubs[k]))
+          << k << (directed ? " directed" : "");
+    }
+  }
+}
+
 TEST_F(Generate, LikeTheDenseSets) {
   options_.scale = 0.005;
   EXPECT_EQ(generate("like:ogbn-products").info().edges, 2 * 309296);
@@ -248,6 +286,12 @@ TEST_F(Generate, RefusesBadOptions) {
   refuse("sbm", "distinct edges are too many");
   options_.scale = 1e-6;
   refuse("like:reddit", "--scale 1e-06");
+  options_.degree_tail = true;
+  refuse("like:reddit",
+         "--degree-tail: the largest degrees of 'like:reddit' are not known; allowed is "
+         "like:ogbn-arxiv");
+  options_.degree_tail = true;
+  refuse("sbm", "--degree-tail");
   options_.relations = 12;
   refuse("relational", "--relations 12: allowed are multiples of --classes 8");
   options_.relations = 0;

@@ -3,6 +3,7 @@
 #include <cuda_emulation.h>
 #include <gtest/gtest.h>
 
+#include "kernels/registry.hpp"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/support/thrown_error.hpp"
 
@@ -31,6 +32,33 @@ TEST_P(DeviceError, EndsTheRunWithItsName) {
   });
   EXPECT_EQ(error.kind(), ErrorKind::kDevice);
   EXPECT_NE(std::string(error.what()).find("illegal"), std::string::npos) << error.what();
+}
+
+// All ranks queue their epochs then, with the same bits; what was asked for is an error.
+TEST(DeviceErrorOfARecording, OnOneRankIsThatOfAll) {
+  constexpr int kRanks = 3;
+  std::string why;
+  if (cuda_device_count(why) < kRanks) GTEST_SKIP() << "not a device for each rank";
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, false);
+  TrainOptions options = small_options();
+  options.backend = "cuda";
+  options.messages = "nccl";
+  const auto run = [&] { return run_epochs(dataset, kRanks, options, 1, 5); };
+  options.cuda_graph = GraphReplay::kOff;
+  const RunResult queued = run();
+  options.cuda_graph = GraphReplay::kAuto;
+  EXPECT_EQ(run().of_recording, std::vector<bool>({0, 0, 1, 1, 1}));
+  cuda_emulation::fail_next_calls("cudaGraphInstantiate", cudaErrorNotSupported);
+  const RunResult refused = run();
+  EXPECT_EQ(refused.of_recording, std::vector<bool>(5, false));
+  expect_same_run(refused, queued);
+  EXPECT_EQ(refused.bytes, queued.bytes);
+  options.cuda_graph = GraphReplay::kOn;
+  cuda_emulation::fail_next_calls("cudaGraphInstantiate", cudaErrorNotSupported);
+  const Error error = thrown_error([&] { run(); });
+  EXPECT_EQ(error.kind(), ErrorKind::kDevice);
+  cuda_emulation::clear_errors();
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, DeviceError,

@@ -69,7 +69,7 @@ struct RunResult {
   std::int64_t formula_bytes = 0;
   SafetensorsFile state;
   Metrics metrics;
-  bool replayed = false;          // the last epoch
+  bool replayed = false;           // the last epoch
   std::vector<bool> of_recording;  // by epoch: it was replayed
 };
 

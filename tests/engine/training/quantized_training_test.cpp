@@ -287,7 +287,6 @@ TEST_F(DeviceQuantizedTraining, IsRecordedAnewAfterEachAssignment) {
       EXPECT_EQ(replayed.of_recording, c.of_recording) << c.bits;
       expect_same_run(replayed, queued);
       EXPECT_EQ(replayed.bytes, queued.bytes) << c.bits;
-      EXPECT_EQ(replayed.assignments, queued.assignments) << c.bits;
     }
     // Packets had other sizes after an assignment: what was replayed is no old recording.
     EXPECT_NE(queued.bytes.back(), queued.bytes[static_cast<std::size_t>(epochs) - 5]) << c.bits;

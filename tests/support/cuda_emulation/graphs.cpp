@@ -107,6 +107,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long flags) {
   return api([&](Lock&) {
     if (graph == nullptr || flags != 0) return cudaErrorInvalidValue;
+    if (const cudaError_t failure = injected_error("cudaGraphInstantiate")) return failure;
     *executable = new CUgraphExec_st{graph->nodes};
     return cudaSuccess;
   });

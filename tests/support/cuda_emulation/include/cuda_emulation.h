@@ -21,7 +21,7 @@ namespace atl::cuda_emulation {
 void fail_next_kernel(cudaError_t error);
 
 // The next calls of `function`, by the name of its header, do nothing and return `status`, an error
-// code of its library. Functions that can fail so: cudaHostAlloc, cudaMallocFromPoolAsync,
+// code of its library. Functions that can fail so: cudaGraphInstantiate, cudaHostAlloc, cudaMallocFromPoolAsync,
 // cudaMemPoolCreate, cublasLtMatmul, cusparseSpMM_preprocess; any other ends the program.
 void fail_next_calls(const std::string& function, int status, int calls = 1);
 
