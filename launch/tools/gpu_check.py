@@ -17,7 +17,7 @@ import time
 import gpu_check_archive
 import gpu_check_table
 from gpu_check_judge import JUDGES, Verdict, outputs_of, read_json
-from gpu_check_list import STAGES, Setting, chosen_checks
+from gpu_check_list import HUBS, STAGES, Setting, chosen_checks
 from gpu_check_probes import Probes
 from gpu_check_run import Deadline, Preparation, Processes, words_of_code
 
@@ -60,18 +60,28 @@ def arguments():
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/gpu"),
                         help="folder of the results (default runs/gpu)")
     parser.add_argument("--archive", type=pathlib.Path,
-                        help="all results as one file (default OUT.tar.xz)")
+                        help="all results as one file, or a folder for it (default OUT.tar.xz)")
     parser.add_argument("--continue", dest="earlier", type=pathlib.Path, metavar="ARCHIVE",
                         help="go on after the call that wrote it")
     parser.add_argument("--build", default="build", help="folder of the programs (default build)")
     parser.add_argument("--data", type=pathlib.Path, help="of data sets (default OUT/data)")
+    parser.add_argument("--real-arxiv", type=pathlib.Path, metavar="DATASET",
+                        help="folder of the real ogbn-arxiv, imported by atoll, for the checks of "
+                             "attention (default: generated with hubs like it)")
     parser.add_argument("--scale", type=positive(float), default=1,
                         help="shrinks the graphs; 1: the published sizes")
     parser.add_argument("--epochs", type=positive(int), default=20, help="measured each time")
     parser.add_argument("--limit", type=positive(int), default=240,
                         help="seconds that one check may take")
     options = parser.parse_args()
-    options.archive = options.archive or options.out.with_name(options.out.name + ".tar.xz")
+    name = options.out.name + gpu_check_archive.suffix()
+    if options.archive is None:
+        options.archive = options.out.with_name(name)
+    elif options.archive.is_dir():
+        options.archive /= name
+    if options.real_arxiv and not (options.real_arxiv / "dataset.json").is_file():
+        parser.error(f"--real-arxiv {options.real_arxiv}: there is no dataset.json in it; make it by "
+                     "atoll import ogb")
     options.data = options.data or options.out / "data"
     return parser, options
 
@@ -104,6 +114,8 @@ class Call:
         self.failures = 0
 
     def folder_of(self, dataset):
+        if dataset == HUBS and self.options.real_arxiv:
+            return str(self.options.real_arxiv)
         return str(self.options.data / f"{dataset}-{self.options.scale:g}")
 
     def _ask_version(self):
@@ -134,7 +146,8 @@ class Call:
     def _describe_machine(self):
         log = self.options.out / "doctor.json"
         code, _ = self.processes.run([f"{self.options.build}/atoll", "doctor", "--json"], log,
-                                     self.deadline.limit(60), self.environment)
+                                     self.deadline.limit(60), self.environment,
+                                     errors=self.options.out / "doctor.txt")
         query = ["nvidia-smi", "--format=csv,noheader", "--query-gpu=name,driver_version,"
                  "memory.total,clocks.sm,clocks.mem"]
         gpu = "no nvidia-smi"

@@ -3,7 +3,15 @@
 import dataclasses
 import fnmatch
 
-DATASETS = ("ogbn-arxiv", "ogbn-products", "reddit")  # shapes that `atoll generate like:` knows
+# Folders of data: the words that make each, less --scale and --out.
+HUBS = "arxiv-hubs"  # or the real set: gpu-check.sh --real-arxiv
+DATASETS = {
+    "small": ["sbm", "--nodes", "600", "--classes", "4", "--features", "16"],
+    "ogbn-arxiv": ["like:ogbn-arxiv"],
+    "ogbn-products": ["like:ogbn-products"],
+    "reddit": ["like:reddit"],
+    HUBS: ["like:ogbn-arxiv", "--degree-tail"],
+}
 
 # Kernels alone are looked at, at their smallest sizes, since the tools slow them down a hundredfold,
 # and without the tests that repeat others or only refuse.
@@ -56,10 +64,47 @@ def epochs_of(setting, stage, dataset, seconds):
                         needs=(dataset, 1))
 
 
-def tests(setting):
-    for name, seconds in (("kernels", 60), ("training", 60), ("exchange", 30), ("comm", 30)):
-        yield Check("tests", f"test_{name}", "tests",
+def start(setting):
+    """What a user types first: with this alone failing, nothing else is worth its time."""
+    yield Check("start", "train", "plain",
+                [f"{setting.build}/atoll", "train", setting.folder_of("small"), "--backend", "cuda",
+                 "--hidden", "32", "--epochs", "20", "--run-dir", "none"], 10, needs=("small", 1))
+
+
+def tests_of(setting, stage, programs):
+    for name, seconds in programs:
+        yield Check(stage, f"test_{name}", "tests",
                     [f"{setting.build}/test_{name}", f"--gtest_filter={DEVICE_TESTS}"], seconds)
+
+
+def kernel_tests(setting):
+    yield from tests_of(setting, "kernel_tests", [("kernels", 60)])
+
+
+def tests(setting):
+    yield from tests_of(setting, "tests", [("training", 240), ("exchange", 30), ("comm", 30)])
+
+
+def card(setting):
+    """What the project's card says, in one command: cuSPARSE, and messages of adaptive widths."""
+    words = bench(setting, "ogbn-arxiv", "--spmm", "cusparse", "--exchange", "quantized", "--bits",
+                  "adaptive", "--transport", "local", "--ranks", "2", profile=False)
+    yield Check("card", "card_two_ranks", "epochs", words, 20, needs=("ogbn-arxiv", 2),
+                replayed=False)
+    yield Check("card", "card_train", "plain",
+                [f"{setting.build}/atoll", "train", setting.folder_of("ogbn-arxiv"), "--backend",
+                 "cuda", "--spmm", "cusparse", "--exchange", "quantized", "--bits", "adaptive",
+                 "--transport", "local", "--ranks", "2", "--epochs", "12", "--run-dir", "none"], 20,
+                needs=("ogbn-arxiv", 2))
+
+
+def attention(setting):
+    """On the degrees of the real graph, whose hubs have thousands of neighbours."""
+    for model in ("gatv2", "gat"):
+        for precision in ("f32", "bf16"):
+            yield Check("attention", f"epoch_{HUBS}_{model}_{precision}", "epochs",
+                        bench(setting, HUBS, "--model", model, "--layers", "2", "--hidden", "256",
+                              "--heads", "8", *PRECISIONS[precision]), 15, needs=(HUBS, 1))
 
 
 def arxiv(setting):
@@ -196,7 +241,8 @@ def reddit(setting):
 # works, then what the targets are about, then the peers, then what looks for faults that tests
 # didn't show.
 STAGES = {
-    "tests": tests, "arxiv": arxiv, "spmm": spmm, "products": products, "libraries": libraries,
+    "start": start, "kernel_tests": kernel_tests, "arxiv": arxiv, "products": products,
+    "spmm": spmm, "libraries": libraries, "card": card, "attention": attention, "tests": tests,
     "peers": peers, "kernels": kernels, "memcheck": lambda s: sanitizer(s, "memcheck", 150),
     "racecheck": lambda s: sanitizer(s, "racecheck", 150), "counters": counters, "ranks": ranks,
     "initcheck": lambda s: sanitizer(s, "initcheck", 120),

@@ -1,10 +1,13 @@
 """Runs programs for gpu-check.sh: under limits, beside each other, and none that outlives the call."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import threading
 import time
+
+from gpu_check_list import DATASETS
 
 SECONDS_TO_END = 3  # after SIGTERM, before SIGKILL
 
@@ -37,14 +40,16 @@ class Processes:
         self.running = set()
         self.ended = False
 
-    def run(self, words, log, limit, environment=None, kindly=False):
-        """Exit code and seconds; the code is None if the limit ended it. kindly: behind others."""
+    def run(self, words, log, limit, environment=None, kindly=False, errors=None):
+        """Exit code and seconds; the code is None if the limit ended it. kindly: behind others.
+        errors: a file for what goes to standard error, else the log."""
         start = time.time()
-        with open(log, "wb") as output, self.lock:
+        with open(log, "wb") as output, \
+                (open(errors, "wb") if errors else contextlib.nullcontext()) as error, self.lock:
             if self.ended:
                 return None, 0.0
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                words, stdin=subprocess.DEVNULL, stdout=output, stderr=error or subprocess.STDOUT,
                 start_new_session=True, env={**os.environ, **(environment or {})},
                 preexec_fn=(lambda: os.nice(10)) if kindly else None)
             self.running.add(process)
@@ -137,7 +142,7 @@ class Preparation:
         folder = self.folder_of(dataset)
         if not os.path.exists(os.path.join(folder, "dataset.json")):
             problem = self._step(f"generate_{dataset}", [
-                "generate", f"like:{dataset}", "--scale", str(self.scale), "--out", folder])
+                "generate", *DATASETS[dataset], "--scale", str(self.scale), "--out", folder])
             if problem:
                 return problem
         return self._step(f"partition_{dataset}_{parts}",

@@ -170,7 +170,11 @@ TEST_P(QueueTest, ACopyQueueTakesNoMemoryAndIsOrderedByWaiting) {
   const std::int64_t before = backend().available_bytes();
   const auto copies = backend().make_copy_queue();
   if (!backend().host_accessible()) {
-    EXPECT_EQ(backend().available_bytes(), before);
+    // Beside this process others may take memory of a device, and its driver for itself; a
+    // workspace would be 32 MiB.
+    constexpr std::int64_t kNoise = 4 << 20;
+    EXPECT_NEAR(static_cast<double>(backend().available_bytes()), static_cast<double>(before),
+                kNoise);
   }
   const Staging staging(backend(), kBytes);
   const MatrixView ones = filled(1);

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """How gpu-check.sh reads what programs leave, and its tables."""
 
+import importlib.util
 import json
+import os
 import pathlib
 import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "launch" / "tools"))
 import gpu_check_archive
@@ -134,6 +137,30 @@ class ArchiveTest(unittest.TestCase):
         text = (folder / "other" / "checks" / "one" / "log.txt").read_text(encoding="utf-8")
         self.assertTrue(text.startswith("first") and text.endswith("last"))
         self.assertLess(len(text), 600_000)
+
+    def test_an_archive_that_is_too_large_keeps_less_of_each_log(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for name in ("one", "two"):
+            check = folder / "out" / "checks" / name
+            check.mkdir(parents=True)
+            (check / "log.txt").write_bytes(os.urandom(500_000))
+        with unittest.mock.patch.object(gpu_check_archive, "ARCHIVE_BYTES", 400_000):
+            gpu_check_archive.write_archive(folder / "out", folder / "out.tar.xz")
+        self.assertLess((folder / "out.tar.xz").stat().st_size, 400_000)
+        gpu_check_archive.read_archive(folder / "out.tar.xz", folder / "other")
+        self.assertEqual(len(list((folder / "other").rglob("log.txt"))), 2)
+
+    def test_a_python_without_lzma_writes_another_kind(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "out" / "checks" / "one").mkdir(parents=True)
+        (folder / "out" / "checks" / "one" / "log.txt").write_text("text", encoding="utf-8")
+        with unittest.mock.patch.object(importlib.util, "find_spec", lambda name: None):
+            archive = folder / f"out{gpu_check_archive.suffix()}"
+            self.assertEqual(archive.name, "out.tar.gz")
+            gpu_check_archive.write_archive(folder / "out", archive)
+        self.assertEqual(archive.read_bytes()[:2], b"\x1f\x8b")
+        gpu_check_archive.read_archive(archive, folder / "other")
+        self.assertTrue((folder / "other" / "checks" / "one" / "log.txt").exists())
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(process.returncode, code, process.stdout_text + process.stderr_text)
 
     def test_every_kind_of_check(self):
-        checks = ("test_kernels,test_comm,epoch_ogbn-arxiv_gcn_bf16,epoch_ogbn-arxiv_gcn_nograph,"
+        checks = ("train,card,epoch_arxiv-hubs_gatv2_f32,test_kernels,test_comm,epoch_ogbn-arxiv_gcn_bf16,epoch_ogbn-arxiv_gcn_nograph,"
                   "spmm_ogbn-arxiv_f32,auto_ogbn-arxiv_gcn_f32,cusparse_ogbn-arxiv_sage_bf16,peer_ogbn-arxiv_gcn_*_csr_*,"
                   "kernels_spmm,memcheck,racecheck,counters_ogbn-arxiv_bf16,ranks_mpi_2,"
                   "ranks_nccl_1,ranks_mixed")
@@ -153,7 +153,12 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(results["auto_ogbn-arxiv_gcn_f32"]["state"], "ok")
         self.assertEqual(results["ranks_mpi_2"]["result"]["ranks"], 2)
         self.assertIn("NCCL", results["ranks_nccl_1"]["result"]["messages"])
-        self.assertEqual(results["ranks_mixed"]["state"], "ok")
+        for name in ("train", "card_train", "card_two_ranks", "epoch_arxiv-hubs_gatv2_f32",
+                     "ranks_mixed"):
+            self.assertEqual(results[name]["state"], "ok", results[name])
+        self.assertEqual(results["card_two_ranks"]["result"]["exchange"], "quantized")
+        self.assertIn("cusparse-alg3", {choice["kernel"] for choice in
+                                        results["card_two_ranks"]["calibration"]["kernel_choices"]})
         self.assertGreaterEqual(len(results["kernels_spmm"]["result"]["benchmarks"]), 2)
         self.assertIn("memory", results["peer_ogbn-arxiv_gcn_f32_csr_eager"]["why"])
         kernel = results["counters_ogbn-arxiv_bf16"]["result"]["kernels"]["spmm_kernel"]
@@ -168,6 +173,24 @@ class GpuCheckTest(unittest.TestCase):
         for text in ("Stand-in GPU", "not measured", "not compared: graphs of scale 0.001",
                      f"40.00 ms  x {40 / own:.2f}", "csr, compiled"):
             self.assertIn(text, process.stdout_text)
+
+    def test_a_real_graph_and_a_folder_for_the_archive(self):
+        """Warnings of `atoll doctor` do not spoil what it says of the machine."""
+        self.host.program("atoll", '"$@"', before='[ "$1" != doctor ] || echo "a warning" >&2')
+        results = self.host.path / "results"
+        results.mkdir()
+        real = self.host.path / "real"
+        subprocess.run([BUILD / "atoll_emulated", "generate", "sbm", "--nodes", "200", "--out",
+                        real], check=True, capture_output=True, timeout=TIMEOUT)
+        process = self.host.call("--checks", "epoch_arxiv-hubs_gat_f32", "--archive", str(results),
+                                 "--real-arxiv", str(real))
+        self.assert_code(process, 0)
+        with tarfile.open(results / "out.tar.xz") as tar:
+            document = json.load(tar.extractfile("gpu-check.json"))
+            self.assertIn(b"a warning", tar.extractfile("doctor.txt").read())
+        self.assertIn("findings", document["machine"]["doctor"])
+        result = document["checks"]["epoch_arxiv-hubs_gat_f32"]["result"]
+        self.assertEqual(result["nodes"], 200)
 
     def test_an_epoch_that_was_not_replayed_fails(self):
         self.host.program("atoll", '"$@"', "${off:+--cuda-graph off}",
@@ -250,7 +273,8 @@ class GpuCheckTest(unittest.TestCase):
         self.assertIn("CUDA devices: none", process.stderr_text)
 
     def test_refusals(self):
-        for options, text in ((["--checks", "magic"], "stages are tests, arxiv"),
+        for options, text in ((["--checks", "magic"], "stages are start, kernel_tests, arxiv"),
+                              (["--real-arxiv", "nowhere"], "--real-arxiv nowhere"),
                               (["--epochs", "0"], "--epochs"), (["--minutes", "nan"], "--minutes"),
                               (["--tools", "memcheck"], "unrecognized arguments")):
             process = self.host.call(*options)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/comm/device_rank.hpp"
+#include "tests/support/require_nccl.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
@@ -46,6 +47,8 @@ TEST_F(NcclErrors, ADeviceThatFailsEndsTheWait) {
 }
 
 TEST(NcclCommunicator, RefusedMemoryIsNamedWithTheTransfer) {
+  require_nccl_devices(2);
+  if (testing::Test::IsSkipped() || testing::Test::HasFailure()) return;
   std::vector<std::byte> host(64);  // not of allocate_staging()
   std::vector<Error> errors(2, Error(ErrorKind::kInput, ""));
   run_devices(2, 60, [&](DeviceRank& rank) {

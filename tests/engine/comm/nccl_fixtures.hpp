@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "tests/engine/comm/device_rank.hpp"
+#include "tests/support/require_nccl.hpp"
 
 namespace atl {
 
@@ -16,21 +16,10 @@ inline constexpr OperationLabel kNcclHalo{
     .operation = "halo exchange", .direction = "forward", .layer = 1, .epoch = 4};
 inline constexpr OperationLabel kGradients{.operation = "gradient all-reduce", .epoch = 4};
 
-// Skipped visibly with fewer devices or without NCCL, or failed if ATOLL_REQUIRE_DEVICES asks for
-// that many.
 template <int kDevices>
 class OnDevices : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string why;
-    const int found = nccl_version().empty() ? 0 : cuda_device_count(why);
-    if (found >= kDevices) return;
-    const char* required = std::getenv("ATOLL_REQUIRE_DEVICES");
-    if (required != nullptr && std::atoi(required) >= kDevices) {
-      FAIL() << "ATOLL_REQUIRE_DEVICES=" << required << ", but NCCL can use " << found;
-    }
-    GTEST_SKIP() << kDevices << " CUDA devices and NCCL are needed, there are " << found;
-  }
+  void SetUp() override { require_nccl_devices(kDevices); }
 };
 using NcclOnOneDevice = OnDevices<1>;
 using NcclOnTwoDevices = OnDevices<2>;

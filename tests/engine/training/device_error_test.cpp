@@ -3,8 +3,8 @@
 #include <cuda_emulation.h>
 #include <gtest/gtest.h>
 
-#include "kernels/registry.hpp"
 #include "tests/engine/training/example_runs.hpp"
+#include "tests/support/require_nccl.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
@@ -19,6 +19,10 @@ TEST_P(DeviceError, EndsTheRunWithItsName) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, false);
   const auto [ranks, messages] = GetParam();
+  if (messages == "nccl") {
+    require_nccl_devices(ranks);
+    if (IsSkipped() || HasFailure()) return;
+  }
   TrainOptions options = small_options();
   options.backend = "cuda";
   options.messages = messages;
@@ -37,8 +41,8 @@ TEST_P(DeviceError, EndsTheRunWithItsName) {
 // All ranks queue their epochs then, with the same bits; what was asked for is an error.
 TEST(DeviceErrorOfARecording, OnOneRankIsThatOfAll) {
   constexpr int kRanks = 3;
-  std::string why;
-  if (cuda_device_count(why) < kRanks) GTEST_SKIP() << "not a device for each rank";
+  require_nccl_devices(kRanks);
+  if (IsSkipped() || HasFailure()) return;
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, false);
   TrainOptions options = small_options();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/engine/training/example_runs.hpp"
+#include "tests/support/require_nccl.hpp"
 
 namespace atl {
 namespace {
@@ -83,29 +84,36 @@ TEST_F(DeviceWaits, NoneForCopiesBesideComputing) {
 }
 
 TEST_F(DeviceWaits, NoneForAStreamOverNccl) {
+  constexpr int kRanks = 3;
+  require_nccl_devices(kRanks);
+  if (IsSkipped() || HasFailure()) return;
   const std::filesystem::path dataset = make_sbm(dir_, false);
-  TrainOptions options = on_device(Norm::kBatch);
-  options.messages = "nccl";
-  run_local_ranks(3, 30, [&](Transport& transport) {
-    RankJob job(transport, dataset, PartitionOptions{}, options);
-    Trainer& trainer = job.trainer();
-    // Sums over ranks on the host: no rank is before or behind one.
-    std::int64_t meet = 0;
-    const auto all_meet = [&] { transport.all_reduce(std::span(&meet, 1), {"test"}); };
-    std::size_t before = 0;
-    for (int epoch = 1; epoch <= kLast; ++epoch) {
-      if (epoch == kFirst) {
-        all_meet();
-        before = cuda_emulation::host_waits();
-        all_meet();
+  for (const GraphReplay replay : {GraphReplay::kOff, GraphReplay::kAuto}) {
+    TrainOptions options = on_device(Norm::kBatch);
+    options.messages = "nccl";
+    options.cuda_graph = replay;
+    run_local_ranks(kRanks, 30, [&](Transport& transport) {
+      RankJob job(transport, dataset, PartitionOptions{}, options);
+      Trainer& trainer = job.trainer();
+      // Sums over ranks on the host: no rank is before or behind one.
+      std::int64_t meet = 0;
+      const auto all_meet = [&] { transport.all_reduce(std::span(&meet, 1), {"test"}); };
+      std::size_t before = 0;
+      for (int epoch = 1; epoch <= kLast; ++epoch) {
+        if (epoch == kFirst) {
+          all_meet();
+          before = cuda_emulation::host_waits();
+          all_meet();
+        }
+        trainer.run_epoch(epoch);
+        trainer.evaluate(epoch);
       }
-      trainer.run_epoch(epoch);
-      trainer.evaluate(epoch);
-    }
-    all_meet();
-    EXPECT_EQ(cuda_emulation::host_waits(), before);
-    all_meet();
-  });
+      all_meet();
+      EXPECT_EQ(cuda_emulation::host_waits(), before);
+      EXPECT_EQ(trainer.replays(), replay == GraphReplay::kAuto);
+      all_meet();
+    });
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/support/require_device.hpp"
+#include "tests/support/require_nccl.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
@@ -201,12 +202,7 @@ TEST(QuantizedTraining, NamesTheMessageThatCantBeSent) {
 
 class DeviceQuantizedTraining : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string why;
-    devices_ = cuda_device_count(why);
-    require_backend("cuda");
-  }
-  int devices_ = 0;
+  void SetUp() override { require_backend("cuda"); }
   TempDir dir_;
 };
 
@@ -228,7 +224,8 @@ TEST_F(DeviceQuantizedTraining, FollowsTheReference) {
 
 TEST_F(DeviceQuantizedTraining, NcclAndReplayGiveTheBitsOfStaging) {
   constexpr int kRanks = 3;
-  if (devices_ < kRanks) GTEST_SKIP() << devices_ << " devices, " << kRanks << " needed";
+  require_nccl_devices(kRanks);
+  if (IsSkipped() || HasFailure()) return;
   const std::filesystem::path dataset = make_sbm(dir_, true);
   for (const std::string bits : {"2", "random"}) {
     // Drawn anew after the second epoch; replayed from the third on.
@@ -256,7 +253,8 @@ TEST_F(DeviceQuantizedTraining, NcclAndReplayGiveTheBitsOfStaging) {
 // Widths that change end a recording, and the next epoch of the same widths makes another.
 TEST_F(DeviceQuantizedTraining, IsRecordedAnewAfterEachAssignment) {
   constexpr int kRanks = 2;
-  if (devices_ < kRanks) GTEST_SKIP() << devices_ << " devices, " << kRanks << " needed";
+  require_nccl_devices(kRanks);
+  if (IsSkipped() || HasFailure()) return;
   const std::filesystem::path dataset = make_sbm(dir_, true);
   struct Case {
     std::string bits;
@@ -299,7 +297,7 @@ TEST_F(DeviceQuantizedTraining, TimesOfPackingAreThoseOfTheDevice) {
   TrainOptions options = quantized_options("adaptive");
   options.backend = "cuda";
   for (const char* messages : {"staging", "nccl"}) {
-    if (std::string(messages) == "nccl" && devices_ < 2) continue;
+    if (std::string(messages) == "nccl" && nccl_devices() < 2) continue;
     options.messages = messages;
     run_local_ranks(2, 30, [&](Transport& transport) {
       PartitionOptions partition;
