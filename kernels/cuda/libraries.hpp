@@ -54,8 +54,8 @@ struct Libraries {
 };
 #undef ATOLL_DECLARE_FUNCTION
 
-// Loads them on the first call (libraries_loaded.cpp), or refers to functions of this program
-// (libraries_linked.cpp). Throws Error{kDevice} that names what was not found.
+// Loads them on the first call (load_cuda_library). Throws Error{kDevice} that names what was not
+// found.
 const Libraries& libraries();
 
 }  // namespace atl::cuda

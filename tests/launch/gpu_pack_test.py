@@ -20,6 +20,7 @@ OF_THE_HOST = re.compile(r"(linux-vdso|.*/ld-linux|lib(c|m|stdc\+\+|gcc_s)\.so)"
 # Compiles nothing: everything is then taken from the archive's libraries.
 COMPILER = """\
 #!/usr/bin/env bash
+[ "$1" != --version ] || { echo "Cuda compilation tools, release $NVCC_RELEASE, V1"; exit; }
 echo "$@" >>"$NVCC_LOG"
 [ -z "$NVCC_FAILS" ] || { echo "error: no such thing"; exit 1; }
 while [ "$1" != -o ]; do shift; done
@@ -97,7 +98,13 @@ class GpuPackTest(unittest.TestCase):
         self.compiled = self.top.parent / "compiled"
         self.compiled.write_text("", encoding="utf-8")
         return run("bash", "launch/tools/gpu-rebuild.sh", *options, folder=self.top, NVCC=str(compiler),
-                   NVCC_LOG=str(self.compiled), **{"NVCC_FAILS": "", **variables})
+                   NVCC_LOG=str(self.compiled),
+                   **{"NVCC_FAILS": "", "NVCC_RELEASE": self.release(), **variables})
+
+    def release(self):
+        """Of the CUDA that this build is for, as 13.0."""
+        pack = json.loads((self.top / "build" / "pack.json").read_text(encoding="utf-8"))
+        return pack.get("cuda", "")
 
     def sources_compiled(self):
         return re.findall(r"kernels/cuda/(\w+\.cu)", self.compiled.read_text(encoding="utf-8"))
@@ -137,6 +144,10 @@ class GpuPackTest(unittest.TestCase):
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(text, result.stderr)
         has_kernels = (self.top / "build" / "link" / "nvcc.words").exists()
+        if has_kernels:
+            result = self.rebuild(NVCC_RELEASE="11.8")
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(f"is of CUDA 11.8, the archive is of CUDA {self.release()}", result.stderr)
         for words, text in ((["--build", "tests"], "no unpacked archive"),
                             (["magic"], "magic" if has_kernels else "no unpacked archive")):
             result = self.rebuild(*words)

@@ -7,6 +7,8 @@
 #include "cuda_runtime.h"
 #include "library_types.h"
 
+#define CUSPARSE_VER_MAJOR 12
+
 typedef enum {
   CUSPARSE_STATUS_SUCCESS = 0,
   CUSPARSE_STATUS_NOT_INITIALIZED = 1,
