@@ -33,6 +33,7 @@
 #define ATOLL_CUSPARSE_FUNCTIONS(X) \
   X(cusparseCreate)                 \
   X(cusparseDestroy)                \
+  X(cusparseGetProperty)            \
   X(cusparseSetStream)              \
   X(cusparseGetErrorString)         \
   X(cusparseGetErrorName)           \

@@ -1,4 +1,3 @@
-#include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <fmt/ranges.h>
 
@@ -109,15 +108,6 @@ class PackageFolders {
   std::vector<fs::path> found_;
 };
 
-// nvidia/cu13 and later hold all libraries of their version. cuSPARSE's file has the same name in
-// CUDA 12 and 13.
-bool is_of_other_version(const fs::path& package) {
-  const std::string name = package.filename().string();
-  return name.starts_with("cu") && name.size() > 2 &&
-         name.find_first_not_of("0123456789", 2) == std::string::npos &&
-         name != fmt::format("cu{}", CUDART_VERSION / 1000);
-}
-
 // "" if the library has every function, else what is wrong with it.
 std::string lack_of(void* library, std::span<const char* const> functions) {
   for (const char* name : functions) {
@@ -146,7 +136,7 @@ class Search {
     for (const fs::path& packages : folders.found()) {
       for (const fs::path& package : entries_of(packages / "nvidia")) {
         const fs::path file = package / "lib" / library_.file;
-        if (is_of_other_version(package) || !fs::exists(file, error)) continue;
+        if (!fs::exists(file, error)) continue;
         if (void* found = try_file(file.string())) return found;
       }
     }
@@ -169,7 +159,8 @@ class Search {
       reasons_.emplace_back(reason == nullptr ? path + ": no reason given" : reason);
       return nullptr;
     }
-    const std::string lack = lack_of(library, functions_);
+    std::string lack = lack_of(library, functions_);
+    if (lack.empty() && library_.lack) lack = library_.lack(library);
     if (lack.empty()) return library;
     reasons_.push_back(fmt::format("{} {}", path, lack));
     ::dlclose(library);

@@ -72,7 +72,8 @@ assemble() {
 #!/usr/bin/env bash
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 if [[ " $* " == *" --version "* ]]; then
-  echo "nvcc: front end of CUDA 13 with headers, libraries and assembler of CUDA 12"
+  echo "nvcc: NVIDIA (R) Cuda compiler driver"  # CMake knows it by this line
+  echo "The front end of CUDA 13 with headers, libraries and assembler of CUDA 12"
   echo "Cuda compilation tools, release 12.9, V12.9.86"
   exit
 fi

@@ -15,17 +15,24 @@ from cli_support import run, write
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def make_libraries(folder, functions=r"\w+"):
-    """Stand-ins for cuBLASLt, cuBLAS and cuSPARSE that do nothing: their functions, those that match,
-    return 1, which is an error, or a text."""
+def stand_in(name, cusparse_minor):
+    """A function that does nothing and returns 1, which is an error, or a text, or a version."""
+    if name == "cusparseGetProperty":
+        return f"int {name}(int what, int* value) {{ *value = what ? {cusparse_minor} : 12; return 0; }}\n"
+    if re.search("String|Name", name):
+        return f'const char* {name}() {{ return "a stand-in"; }}\n'
+    return f"int {name}() {{ return 1; }}\n"
+
+
+def make_libraries(folder, functions=r"\w+", cusparse_minor=6):
+    """Stand-ins for cuBLASLt, cuBLAS and cuSPARSE with their functions, those that match."""
     folder.mkdir(parents=True)
     header = (ROOT / "kernels" / "cuda" / "libraries.hpp").read_text(encoding="utf-8")
     for file, part in (("libcublasLt.so.13", "CUBLAS_LT"), ("libcublas.so.13", "CUBLAS"),
                        ("libcusparse.so.12", "CUSPARSE")):
         names = re.findall(r"X\((\w+)\)", header.split(f"ATOLL_{part}_FUNCTIONS(X)")[1].split("#")[0])
-        code = "".join(f'const char* {name}() {{ return "a stand-in"; }}\n'
-                       if re.search("String|Name", name) else f"int {name}() {{ return 1; }}\n"
-                       for name in names if re.fullmatch(functions, name))
+        code = "".join(stand_in(name, cusparse_minor) for name in names
+                       if re.fullmatch(functions, name))
         subprocess.run(["c++", "-shared", "-fPIC", "-x", "c++", "-", "-o", folder / file], check=True,
                        input=f'extern "C" {{\n{code}}}', text=True)
 
@@ -197,8 +204,7 @@ class DeviceTest(unittest.TestCase):
             (each / package / "lib").mkdir(parents=True, exist_ok=True)
             (each / "all" / file).rename(each / package / "lib" / file)
         # cuSPARSE's file has the same name in CUDA 12.
-        (each / "cu12" / "lib").mkdir(parents=True)
-        (each / "cu12" / "lib" / "libcusparse.so.12").write_text("of CUDA 12", encoding="utf-8")
+        make_libraries(each / "cu12" / "lib", "cusparse.*", cusparse_minor=5)
         for file in ("libcublasLt.so.13", "libcublas.so.13", "libcusparse.so.12"):
             write(str(folder / "broken" / file), "no library " * 100)
         self.emulate(ATOLL_EMULATION_LIBRARIES="0", LD_LIBRARY_PATH=os.pathsep.join(

@@ -71,6 +71,11 @@ class GpuPackTest(unittest.TestCase):
             from_archive += 1
         self.assertGreater(from_archive, 5)
         names = {path.name.split(".so")[0] for path in (self.top / "build" / "lib").iterdir()}
+        pack = json.loads((self.top / "build" / "pack.json").read_text(encoding="utf-8"))
+        if (self.top / "build" / "link" / "nvcc.words").exists():
+            self.assertRegex(pack["cuda"], r"^1[23]\.\d+$")
+            self.assertTrue(all(re.fullmatch(r"(sm|compute)_\d+a?", code) for code in pack["code"]))
+            self.assertIn(f"CUDA {pack['cuda']}, code for", self.packed.stdout)
         self.assertFalse(names & {"libstdc++", "libgcc_s", "libc", "libm", "libcuda", "libcublas",
                                   "libcusparse", "libnccl"})
 
@@ -153,6 +158,25 @@ class GpuPackTest(unittest.TestCase):
             result = self.rebuild(*words)
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(text, result.stderr)
+
+
+class ToolkitTest(unittest.TestCase):
+    """cuda12-toolkit.sh as far as it goes without downloads."""
+
+    def test_refusals(self):
+        with tempfile.TemporaryDirectory() as folder:
+            nvcc = pathlib.Path(folder) / "nvcc"
+            nvcc.write_text("#!/bin/sh\necho Cuda compilation tools, release 12.8, V12.8.61\n",
+                            encoding="utf-8")
+            nvcc.chmod(0o755)
+            for words, compiler, text in (([], nvcc, "name the folder"),
+                                          (["--fast"], nvcc, "--libraries"),
+                                          ([folder], nvcc, "is there already"),
+                                          ([folder + "/new"], nvcc, "is not of CUDA 13"),
+                                          ([folder + "/new"], folder + "/none", "not installed")):
+                result = run("bash", "launch/tools/cuda12-toolkit.sh", *words, NVCC=str(compiler))
+                self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+                self.assertIn(text, result.stderr)
 
 
 if __name__ == "__main__":
