@@ -24,6 +24,7 @@ void send_to(Receiver receiver);
 
 using spdlog::debug;
 using spdlog::info;
+using spdlog::log;
 using spdlog::warn;
 
 }  // namespace atl::log

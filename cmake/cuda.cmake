@@ -14,10 +14,31 @@ macro(skip_cuda reason)
   message(STATUS "CUDA not found: building the CPU part only (${reason})")
 endmacro()
 
-# Enables the language CUDA, and finds the toolkit's libraries.
+# Compute capabilities of this machine's devices, as in 80;90; nothing if there is none.
+function(capabilities_here result)
+  set(capabilities "")
+  find_program(ATOLL_NVIDIA_SMI nvidia-smi DOC "lists this machine's devices")
+  if(ATOLL_NVIDIA_SMI)
+    execute_process(COMMAND ${ATOLL_NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader
+                    OUTPUT_VARIABLE lines ERROR_QUIET)
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${lines}")
+    list(TRANSFORM capabilities REPLACE "\\." "")
+    list(REMOVE_DUPLICATES capabilities)
+    list(SORT capabilities COMPARE NATURAL)
+  endif()
+  set(${result} "${capabilities}" PARENT_SCOPE)
+endfunction()
+
+# Enables the language CUDA, and finds the toolkit's libraries. Without a device here, machine code
+# for A100 and H100 (RTX 30 and 40, L40 and A40 run the first), and PTX that later devices translate.
 macro(enable_cuda)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "compute capabilities to compile for")
+    capabilities_here(found_capabilities)
+    if(NOT found_capabilities)
+      set(found_capabilities "80-real;90")
+    endif()
+    set(CMAKE_CUDA_ARCHITECTURES "${found_capabilities}"
+        CACHE STRING "compute capabilities to compile for")
   endif()
   if(NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER AND DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")  # ccache
@@ -54,9 +75,11 @@ else()
       skip_cuda("${ATOLL_NVCC} does not work with this C++ compiler")
     else()
       enable_cuda()
-      if(TARGET CUDA::cublas AND TARGET CUDA::cublasLt AND TARGET CUDA::cusparse)
+      if(CUDAToolkit_VERSION VERSION_LESS 12.4)
+        skip_cuda("the toolkit of ${ATOLL_NVCC} is ${CUDAToolkit_VERSION}; 12.4 or later is needed")
+      elseif(TARGET CUDA::cublas AND TARGET CUDA::cublasLt AND TARGET CUDA::cusparse)
         set(ATOLL_HAVE_CUDA TRUE)
-        message(STATUS "CUDA ${CUDAToolkit_VERSION} for sm_${CMAKE_CUDA_ARCHITECTURES}")
+        message(STATUS "CUDA ${CUDAToolkit_VERSION} for compute capabilities ${CMAKE_CUDA_ARCHITECTURES}")
       else()
         skip_cuda("the toolkit of ${ATOLL_NVCC} has no cuBLAS or cuSPARSE")
       endif()

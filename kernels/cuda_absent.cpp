@@ -8,7 +8,7 @@ namespace atl {
 namespace {
 constexpr const char* kWhy =
     "this build has no CUDA backend (no CUDA toolkit was found when it was configured, or "
-    "ATOLL_CUDA was off)";
+    "ATOLL_CUDA was off): build it with a CUDA toolkit (docs/gpu.md)";
 }
 
 int cuda_device_count(std::string& why) {
@@ -17,7 +17,7 @@ int cuda_device_count(std::string& why) {
 }
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions&) {
-  fail(ErrorKind::kDevice, "backend cuda: {}", kWhy);
+  throw UnusableBackend("cuda", {kWhy});
 }
 
 }  // namespace atl

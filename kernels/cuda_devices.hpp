@@ -1,4 +1,4 @@
-// What CUDA this program and this machine have, for reports: nothing is set up on a device.
+// What CUDA this program and this machine have, for reports.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@ struct CudaDeviceInfo {
   int capability = 0;  // 90 for compute capability 9.0
   std::int64_t memory_bytes = 0;
   std::vector<int> peers;  // devices whose memory this one reaches without the host
+  std::string obstacle;    // why the cuda backend can't use it; empty if it can
 };
 
 struct CudaInstallation {
@@ -21,9 +22,13 @@ struct CudaInstallation {
   std::string driver;   // newest CUDA version that the driver serves; empty: no driver
   std::vector<CudaDeviceInfo> devices;
   std::string why;  // there is no device
+  // Files of cuBLAS, cuBLASLt and cuSPARSE, and why they can't be used; asked where devices are.
+  std::vector<std::string> libraries;
+  std::string library_obstacle;
 };
 
-// Never throws: what is missing is said in `why`.
+// Runs a kernel on every device and makes the libraries' handles. Never throws: what is missing is
+// said.
 CudaInstallation examine_cuda();
 
 }  // namespace atl

@@ -30,13 +30,18 @@ std::string backend_list_problem(const std::string& list) {
   return "";
 }
 
-std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options) {
+std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options,
+                                      BackendObstacle* obstacle) {
   if (name == "reference") return make_reference_backend();
   if (name == "cpu") return make_cpu_backend(options.threads);
   if (name == "cuda") return make_cuda_backend(options);
   if (name == "auto") {
-    std::string why;
-    return make_backend(cuda_device_count(why) > 0 ? "cuda" : "cpu", options);
+    try {
+      return make_cuda_backend(options);
+    } catch (const UnusableBackend& unusable) {
+      if (obstacle != nullptr) *obstacle = unusable.obstacle();
+      return make_cpu_backend(options.threads);
+    }
   }
   fail_option("unknown backend '{}'; allowed are auto, {}", name, fmt::join(backend_names(), ", "));
 }

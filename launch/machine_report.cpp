@@ -181,25 +181,36 @@ std::string describe_messages(const std::vector<CudaDeviceInfo>& devices) {
   return describe_route(ranks, nccl_obstacle(ranks), "mpi");
 }
 
+constexpr const char* kWithoutDevice = "--backend auto uses the cpu backend";
+
 void add_devices(Findings& findings) {
   const CudaInstallation cuda = examine_cuda();
   if (cuda.devices.empty()) {
-    std::string value = "none: " + cuda.why;
-    if (!cuda.driver.empty()) {
-      value += fmt::format(" (runtime {}, driver for up to {})", cuda.runtime, cuda.driver);
-    }
     findings.push_back(
-        {"devices", "CUDA", value, FindingLevel::kNote, "--backend auto uses the cpu backend"});
+        {"devices", "CUDA", "none: " + cuda.why, FindingLevel::kNote, kWithoutDevice});
   } else {
     findings.push_back(
         {"devices", "CUDA",
          fmt::format("{} device{}, runtime {}, driver for up to {}", cuda.devices.size(),
                      cuda.devices.size() == 1 ? "" : "s", cuda.runtime, cuda.driver)});
   }
+  if (!cuda.library_obstacle.empty()) {
+    findings.push_back({"devices", "CUDA libraries", "none: " + cuda.library_obstacle,
+                        FindingLevel::kNote, kWithoutDevice});
+  } else if (!cuda.devices.empty()) {
+    findings.push_back(
+        {"devices", "CUDA libraries", fmt::format("{}", fmt::join(cuda.libraries, ", "))});
+  }
   for (const CudaDeviceInfo& device : cuda.devices) {
-    findings.push_back({"devices", fmt::format("CUDA device {}", device.index),
-                        fmt::format("{}, sm_{}, {}, {}", device.name, device.capability,
-                                    format_bytes(device.memory_bytes), device.pci_id)});
+    Finding finding{"devices", fmt::format("CUDA device {}", device.index),
+                    fmt::format("{}, sm_{}, {}, {}", device.name, device.capability,
+                                format_bytes(device.memory_bytes), device.pci_id)};
+    if (!device.obstacle.empty()) {
+      finding.value += "; unusable: " + device.obstacle;
+      finding.level = FindingLevel::kNote;
+      finding.advice = kWithoutDevice;
+    }
+    findings.push_back(finding);
   }
   if (cuda.devices.size() > 1) {
     findings.push_back({"devices", "peer access", describe_peers(cuda.devices)});
@@ -209,8 +220,8 @@ void add_devices(Findings& findings) {
   if (nccl.empty() && cuda.devices.size() > 1) {
     library.level = FindingLevel::kNote;
     library.advice =
-        "build where nccl.h and libnccl are found, and run where libnccl.so.2 is on "
-        "LD_LIBRARY_PATH; devices then exchange directly";
+        "build where nccl.h and libnccl are found, and run where libnccl.so.2 is; devices then "
+        "exchange directly";
   }
   findings.push_back(library);
   findings.push_back({"devices", "two or more ranks", describe_messages(cuda.devices)});

@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "engine/placement/topology_probe.hpp"
 #include "engine/training/agreement.hpp"
+#include "engine/training/backend_of_rank.hpp"
 #include "engine/training/host_share.hpp"
 #include "engine/training/options.hpp"
 #include "kernels/registry.hpp"
@@ -42,20 +43,13 @@ int threads_of_rank(Transport& transport, int wanted) {
 
 void probe(const TopologyArguments& arguments) {
   run_ranks(arguments.transport, [&](Transport& transport) {
-    std::string name;
-    on_all_ranks(transport, [&] {
-      check_output_file(arguments.out, "--out");
-      name = backend_of_rank(arguments.backend, transport.rank(), transport.size());
-    });
+    on_all_ranks(transport, [&] { check_output_file(arguments.out, "--out"); });
     BackendOptions settings;
     settings.threads = threads_of_rank(transport, arguments.threads);
-    settings.local_rank = device_rank_on_host(transport, name == "cuda" || name == "auto");
-    std::unique_ptr<Backend> backend;
+    const std::unique_ptr<Backend> backend =
+        make_backend_of_rank(transport, arguments.backend, settings);
     std::unique_ptr<Queue> queue;
-    on_all_ranks(transport, [&] {
-      backend = make_backend(name, settings);
-      queue = backend->make_queue();
-    });
+    on_all_ranks(transport, [&] { queue = backend->make_queue(); });
     const DeviceTransportChoice messages =
         make_device_transport(messages_of(arguments.transport.name), transport, *backend);
     Activity activity("measuring the machine", 0, transport.rank() == 0);

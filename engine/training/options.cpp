@@ -30,14 +30,4 @@ void check_options(const TrainOptions& options) {
   }
 }
 
-std::string backend_of_rank(const std::string& list, int rank, int size) {
-  const std::vector<std::string> names = backends_of(list);
-  if (names.size() == 1) return names[0];
-  if (std::ssize(names) != size) {
-    fail_option("--backend {}: {} names for {} ranks; give one, or one per rank", list,
-                names.size(), size);
-  }
-  return names[static_cast<std::size_t>(rank)];
-}
-
 }  // namespace atl

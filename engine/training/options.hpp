@@ -63,8 +63,4 @@ struct TrainOptions {
 // Throws Error{kOption} for combinations that make no sense.
 void check_options(const TrainOptions& options);
 
-// The backend of `rank`: `list` is one name for all ranks or one per rank. Throws Error{kOption} if
-// it has another length.
-std::string backend_of_rank(const std::string& list, int rank, int size);
-
 }  // namespace atl

@@ -9,6 +9,7 @@
 #include "datasets/partition_folder.hpp"
 #include "datasets/whole_graph.hpp"
 #include "engine/training/agreement.hpp"
+#include "engine/training/backend_of_rank.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/host_share.hpp"
 #include "engine/training/memory_limit.hpp"
@@ -72,11 +73,6 @@ int threads_per_rank(Transport& transport, int wanted) {
   return from_environment > 0 ? from_environment : share;
 }
 
-bool uses_device(const std::string& backend) {
-  std::string why;
-  return backend == "cuda" || (backend == "auto" && cuda_device_count(why) > 0);
-}
-
 // Features and both directions of the graph with their factors, about.
 std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
   const LocalGraphView graph = shard.graph();
@@ -99,18 +95,12 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                            /*training=*/model_outputs == 0, partition_quality_)),
       threads_(threads_per_rank(transport, options.threads)) {
   const Activity activity("preparing", 0, transport.rank() == 0);
-  std::string name;
+  BackendOptions settings;
+  settings.threads = threads_;
+  settings.tf32 = options.tf32;
+  on_all_ranks(transport, [&] { settings.choices = choices_ = load_calibration(options); });
+  backend_ = make_backend_of_rank(transport, options.backend, settings);
   on_all_ranks(transport, [&] {
-    name = backend_of_rank(options.backend, transport.rank(), transport.size());
-  });
-  const int device_rank = device_rank_on_host(transport, uses_device(name));
-  on_all_ranks(transport, [&] {
-    BackendOptions settings;
-    settings.threads = threads_;
-    settings.tf32 = options.tf32;
-    settings.local_rank = device_rank;
-    settings.choices = choices_ = load_calibration(options);
-    backend_ = make_backend(name, settings);
     if (!backend_->supports(options.model.dtype)) {
       fail_option("--dtype {}: backend {} has no such storage; allowed there are f32, bf16",
                   to_string(options.model.dtype), backend_->name());

@@ -1,19 +1,14 @@
 #include "kernels/cuda_devices.hpp"
 
 #include <cuda_runtime.h>
-#include <fmt/format.h>
+#include <dlfcn.h>
 
-#include <array>
-
-#include "kernels/registry.hpp"
+#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/libraries.hpp"
 
 namespace atl {
 
 namespace {
-
-std::string version_text(int version) {
-  return version == 0 ? "" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
 
 std::vector<int> peers_of(int device, int count) {
   std::vector<int> peers;
@@ -27,36 +22,49 @@ std::vector<int> peers_of(int device, int count) {
   return peers;
 }
 
-CudaDeviceInfo examine_device(int index, int count) {
-  CudaDeviceInfo device;
-  device.index = index;
-  cudaDeviceProp properties{};
-  if (const auto status = cudaGetDeviceProperties(&properties, index); status != cudaSuccess) {
-    device.name = fmt::format("unknown: {}", cudaGetErrorString(status));
-    return device;
+CudaDeviceInfo examine_device(int index, int count, bool has_libraries) {
+  CudaDeviceInfo info;
+  info.index = index;
+  try {
+    const cuda::Device device = cuda::describe_device(index);
+    info.name = device.name;
+    info.pci_id = device.pci_id;
+    info.capability = device.capability;
+    info.memory_bytes = device.memory_bytes;
+    info.peers = peers_of(index, count);
+    if (has_libraries) info.obstacle = cuda::device_obstacle(device);
+  } catch (const Error& error) {
+    info.name = "unknown";
+    info.obstacle = error.what();
   }
-  std::array<char, 64> pci_id{};
-  cudaDeviceGetPCIBusId(pci_id.data(), static_cast<int>(pci_id.size()), index);
-  device.name = properties.name;
-  device.pci_id = pci_id.data();
-  device.capability = 10 * properties.major + properties.minor;
-  device.memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
-  device.peers = peers_of(index, count);
-  return device;
+  return info;
+}
+
+std::string file_of(const void* function) {
+  Dl_info info{};
+  return ::dladdr(function, &info) == 0 || info.dli_fname == nullptr ? "unknown" : info.dli_fname;
 }
 
 }  // namespace
 
 CudaInstallation examine_cuda() {
   CudaInstallation found;
-  int runtime = 0;
   int driver = 0;
-  cudaRuntimeGetVersion(&runtime);
   cudaDriverGetVersion(&driver);  // leaves 0 where there is none
-  found.runtime = version_text(runtime);
-  found.driver = version_text(driver);
+  found.runtime = cuda::version_text(CUDART_VERSION);
+  found.driver = cuda::version_text(driver);
   const int count = cuda_device_count(found.why);
-  for (int index = 0; index < count; ++index) found.devices.push_back(examine_device(index, count));
+  if (count > 0) found.library_obstacle = cuda::library_obstacle();
+  const bool has_libraries = count > 0 && found.library_obstacle.empty();
+  if (has_libraries) {
+    const cuda::Libraries& libraries = cuda::libraries();
+    found.libraries = {file_of(reinterpret_cast<const void*>(libraries.cublasCreate)),
+                       file_of(reinterpret_cast<const void*>(libraries.cublasLtCreate)),
+                       file_of(reinterpret_cast<const void*>(libraries.cusparseCreate))};
+  }
+  for (int index = 0; index < count; ++index) {
+    found.devices.push_back(examine_device(index, count, has_libraries));
+  }
   cudaGetLastError();  // a device that could not be examined is no error of what comes later
   return found;
 }

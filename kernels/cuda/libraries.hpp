@@ -33,6 +33,7 @@
 #define ATOLL_CUSPARSE_FUNCTIONS(X) \
   X(cusparseCreate)                 \
   X(cusparseDestroy)                \
+  X(cusparseGetProperty)            \
   X(cusparseSetStream)              \
   X(cusparseGetErrorString)         \
   X(cusparseGetErrorName)           \
@@ -54,8 +55,8 @@ struct Libraries {
 };
 #undef ATOLL_DECLARE_FUNCTION
 
-// Loads them on the first call (libraries_loaded.cpp), or refers to functions of this program
-// (libraries_linked.cpp). Throws Error{kDevice} that names what was not found.
+// Loads them on the first call (load_cuda_library). Throws Error{kDevice} that names what was not
+// found.
 const Libraries& libraries();
 
 }  // namespace atl::cuda

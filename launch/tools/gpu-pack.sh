@@ -5,12 +5,13 @@
 #
 #   launch/tools/gpu-pack.sh OUT.tar.xz [--build DIR] [--programs LIST]
 #
-# --build     programs that Ninja has built there (default: the release is built in build/)
+# --build     programs that Ninja has built there (default: the release is built in build/). For hosts
+#             with a driver of CUDA 12: a build for CUDA 12 (launch/tools/cuda12-toolkit.sh)
 # --programs  comma list (default: all that gpu-check.sh runs)
 #
 # There: tar xf OUT.tar.xz && cd atoll-gpu && bash launch/tools/gpu-check.sh --minutes 8
 # The host needs the same kind of processor, a C library and a C++ library that are not older than
-# here, CUDA's libraries (a toolkit, or those of PyTorch), python3 and xz.
+# here, CUDA's libraries of this build's version (a toolkit, or those of PyTorch), python3 and xz.
 set -euo pipefail
 out="" build="" programs=atoll,bench_kernels,test_kernels,test_training,test_exchange,test_comm
 refuse() { echo "gpu-pack.sh: $*" >&2; exit 2; }
@@ -76,3 +77,8 @@ step "Stripping" "$logs/strip.log" strip_all
 step "Linking" "$logs/link.log" link_all
 step "Compressing" "$logs/compress.log" compress
 echo "$out: $(du -m "$out" | cut -f1) MiB, of $(du -sm "$top" | cut -f1) MiB"
+python3 - "$top/build/pack.json" <<'PYTHON'
+import json, sys
+pack = json.load(open(sys.argv[1], encoding="utf-8"))
+print(f"CUDA {pack['cuda']}, code for {', '.join(pack['code'])}" if "cuda" in pack else "no CUDA kernels")
+PYTHON

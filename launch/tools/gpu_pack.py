@@ -104,14 +104,16 @@ def pack_program(build, pack, name, libraries):
                                                  encoding="utf-8")
 
 
-def kernel_flags(build):
-    """nvcc's words for a kernel, less files and folders; nothing if the build has no kernels."""
+def kernel_compiler(build):
+    """The build's nvcc and its words for a kernel, less files and folders; nothing if the build has
+    no kernels."""
     if not (build / KERNELS).exists():
-        return []
+        return None, []
     query = output_of("ninja", "-C", str(build), "-t", "query", KERNELS)
     objects = [line.strip() for line in query.splitlines() if line.endswith(".cu.o")]
     words = last_command(build, objects[0])
-    words = words[[os.path.basename(word) for word in words].index("nvcc") + 1:]
+    first = [os.path.basename(word) for word in words].index("nvcc")
+    compiler, words = words[first], words[first + 1:]
     kept, skip = [], False
     for word in words:
         if skip or word in ("-c", "-MD"):
@@ -120,21 +122,26 @@ def kernel_flags(build):
             skip = True
         elif not word.startswith(("-I", "-isystem")) and not word.endswith(".cu"):
             kept.append(word)
-    return kept
+    return compiler, kept
 
 
-def pack_headers(build, pack):
-    """Headers of other projects that kernels include, with those that lie beside them."""
-    flags = kernel_flags(build)
+def pack_kernels(build, pack):
+    """What compiling kernels anew takes: nvcc's words, and headers of other projects that kernels
+    include, with those that lie beside them. Returns what they were compiled for."""
+    compiler, flags = kernel_compiler(build)
     if not flags:
-        return
+        return {}
     (pack / "link" / "nvcc.words").write_text("\n".join(flags) + "\n", encoding="utf-8")
+    release = re.search(r"release ([0-9]+\.[0-9]+)", output_of(compiler, "--version"))[1]
+    (pack / "link" / "cuda.release").write_text(release + "\n", encoding="utf-8")
     folders = set()
     for source in sorted(pathlib.Path("kernels/cuda").glob("*.cu")):
-        listed = output_of("nvcc", *flags, "-I.", "-M", str(source))
+        listed = output_of(compiler, *flags, "-I.", "-M", str(source))
         folders |= set(re.findall(r"/usr/include/(?!c\+\+|linux|asm|x86_64)([^/\s]+)/", listed))
     for folder in sorted(folders - {"c++", "linux", "asm-generic"}):
         shutil.copytree(f"/usr/include/{folder}", pack / "include" / folder)
+    code = ",".join(re.findall(r"code=\[([^]]*)\]", " ".join(flags)))
+    return {"cuda": release, "code": sorted(code.split(","))}
 
 
 def plugins_without(folder, known):
@@ -177,13 +184,13 @@ def main():
     (pack / "link").mkdir(parents=True)
     for name in sys.argv[3:]:
         pack_program(build, pack, name, libraries)
-    pack_headers(build, pack)
+    kernels = pack_kernels(build, pack)
     pack_openmpi(pack, libraries)
     for name, file in sorted(libraries.items()):
         copy(os.path.realpath(file), pack / "lib" / name)
     (pack / "environment.sh").write_text(ENVIRONMENT, encoding="utf-8")
     (pack / "pack.json").write_text(json.dumps(
-        {"programs": sys.argv[3:], "libraries": sorted(libraries)}, indent=1) + "\n",
+        {"programs": sys.argv[3:], "libraries": sorted(libraries), **kernels}, indent=1) + "\n",
         encoding="utf-8")
 
 

@@ -8,8 +8,8 @@ gpu_code.py LIBRARY --update TABLE  writes new figures of the same kernels into 
 
 gpu_code.py --tools FOLDER          whether the tools are there, or in FOLDER, where pip put them
 
---compiler NAME: what the library was made by. A table of another compiler ("# compiler: NAME") is
-not compared.
+--compiler NAME: what the library was made by, "nvcc 13.0.88 for sm_90". A table of another one
+("# compiler: NAME") is not compared. Of a library for several architectures this one is read.
 
 Registers, stack (spilled registers and local arrays) and shared memory are of a thread, a thread and
 a block, in bytes but for registers. The inner loop of a kernel is the one, of those without a loop
@@ -46,9 +46,9 @@ def find_tools(folder):
     return None
 
 
-def dump(path, option, library):
+def dump(path, library, *options):
     tool = shutil.which("cuobjdump", path=path)
-    return subprocess.run([tool, option, library], env={**os.environ, "PATH": path}, check=True,
+    return subprocess.run([tool, *options, library], env={**os.environ, "PATH": path}, check=True,
                           capture_output=True, text=True).stdout
 
 
@@ -122,15 +122,17 @@ def figures_of(instructions, resources):
                    max((width_of(load) for load in loads), default=0))
 
 
-def read_library(path, library):
+def read_library(path, library, compiler):
     """Plain name -> Figures."""
+    found = re.search(r" for (sm_\w+)$", compiler or "")
+    only = ["-arch", found[1]] if found else []
     resources, name = {}, None
-    for line in dump(path, "-res-usage", library).splitlines():
+    for line in dump(path, library, *only, "-res-usage").splitlines():
         if line.strip().startswith("Function "):
             name = line.strip()[len("Function "):].rstrip(":")
         elif found := RESOURCES.search(line):
             resources[name] = tuple(int(number) for number in found.groups())
-    code = read_code(dump(path, "-sass", library))
+    code = read_code(dump(path, library, *only, "-sass"))
     names = plain_names(sorted(code))
     return {names[mangled]: figures_of(code[mangled], resources[mangled]) for mangled in code}
 
@@ -192,7 +194,7 @@ def main():
         return 77
     if arguments.library is None:
         return 0
-    found = read_library(path, arguments.library)
+    found = read_library(path, arguments.library, arguments.compiler)
     if arguments.check:
         comments, wanted = read_table(arguments.check)
         if compiler_line(arguments.compiler) not in comments:

@@ -34,11 +34,17 @@ TEST(Registry, VectorsCanBeNarrowed) {
   before == nullptr ? ::unsetenv("ATOLL_VECTORS") : ::setenv("ATOLL_VECTORS", kept.c_str(), 1);
 }
 
-TEST(Registry, AutoIsCudaWhereADeviceIs) {
+TEST(Registry, AutoIsCudaWhereThatCanBeUsed) {
   std::string why;
-  const std::string expected = cuda_device_count(why) > 0 ? "cuda" : "cpu";
-  EXPECT_EQ(make_backend("auto", {})->name(), expected);
-  EXPECT_EQ(expected == "cpu", !why.empty());
+  const int devices = cuda_device_count(why);
+  BackendObstacle obstacle;
+  const std::string name = make_backend("auto", {}, &obstacle)->name();
+  EXPECT_EQ(name == "cpu", !obstacle.why.empty());
+  if (devices == 0) {
+    EXPECT_EQ(name, "cpu");
+    EXPECT_EQ(obstacle.why, why);
+  }
+  EXPECT_EQ(obstacle.has_device, name == "cpu" && devices > 0);
 }
 
 // Whatever the options say.
@@ -50,7 +56,7 @@ TEST(Registry, ExplicitCudaNeverFallsBack) {
        {BackendOptions{}, BackendOptions{.device = 0}, BackendOptions{.device = 99},
         BackendOptions{.local_rank = 3}}) {
     const Error error = thrown_error([&] { make_backend("cuda", options); });
-    EXPECT_EQ(error.kind(), ErrorKind::kDevice);
+    EXPECT_EQ(error.kind(), ErrorKind::kOption);
     EXPECT_EQ(error.what(), "backend cuda: " + why);
   }
 }

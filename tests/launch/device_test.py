@@ -4,10 +4,37 @@ with bad options. ctest gives it the program on emulated devices; ATOLL may name
 
 import json
 import os
+import pathlib
+import re
+import subprocess
 import tempfile
 import unittest
 
 from cli_support import run, write
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def stand_in(name, cusparse_minor):
+    """A function that does nothing and returns 1, which is an error, or a text, or a version."""
+    if name == "cusparseGetProperty":
+        return f"int {name}(int what, int* value) {{ *value = what ? {cusparse_minor} : 12; return 0; }}\n"
+    if re.search("String|Name", name):
+        return f'const char* {name}() {{ return "a stand-in"; }}\n'
+    return f"int {name}() {{ return 1; }}\n"
+
+
+def make_libraries(folder, functions=r"\w+", cusparse_minor=6):
+    """Stand-ins for cuBLASLt, cuBLAS and cuSPARSE with their functions, those that match."""
+    folder.mkdir(parents=True)
+    header = (ROOT / "kernels" / "cuda" / "libraries.hpp").read_text(encoding="utf-8")
+    for file, part in (("libcublasLt.so.13", "CUBLAS_LT"), ("libcublas.so.13", "CUBLAS"),
+                       ("libcusparse.so.12", "CUSPARSE")):
+        names = re.findall(r"X\((\w+)\)", header.split(f"ATOLL_{part}_FUNCTIONS(X)")[1].split("#")[0])
+        code = "".join(stand_in(name, cusparse_minor) for name in names
+                       if re.fullmatch(functions, name))
+        subprocess.run(["c++", "-shared", "-fPIC", "-x", "c++", "-", "-o", folder / file], check=True,
+                       input=f'extern "C" {{\n{code}}}', text=True)
 
 
 class DeviceTest(unittest.TestCase):
@@ -24,15 +51,14 @@ class DeviceTest(unittest.TestCase):
         cls.temporary.cleanup()
 
     def setUp(self):
-        self.variables = {}
+        self.before = dict(os.environ)
 
     def tearDown(self):
-        for name in self.variables:
-            os.environ.pop(name, None)
+        os.environ.clear()
+        os.environ.update(self.before)
 
     def emulate(self, **variables):
         """Sets variables of the emulated device for the rest of this test."""
-        self.variables.update(variables)
         os.environ.update(variables)
 
     def train(self, *options, ranks=0, epochs=6, hidden=16):
@@ -112,10 +138,90 @@ class DeviceTest(unittest.TestCase):
             self.train("--backend", "cuda", "--cuda-graph", "on", "--transport", "local", "--ranks",
                        "2"), 2, "--cuda-graph on")
 
+    def assert_unusable(self, where, *texts, level="warning"):
+        """auto trains on the CPU and says why once, cuda is refused, doctor says it too."""
+        self.assert_refused(self.train("--backend", "cuda"), 2, "backend cuda", *texts)
+        fallback = self.train("--backend", "auto")
+        self.assert_refused(fallback, 0, *texts)
+        lines = [line for line in fallback.stderr.splitlines() if "--backend auto: " in line]
+        self.assertEqual(len(lines), 1, fallback.stderr)
+        self.assertIn(f" {level} --backend auto: the cpu on rank 0: ", lines[0])
+        doctor = run(["doctor", "--json"], self.folder)
+        self.assertEqual(doctor.returncode, 0, doctor.stderr)
+        value = next(finding["value"] for finding in json.loads(doctor.stdout)["findings"]
+                     if finding["section"] == "devices" and finding["name"] == where)
+        for text in texts:
+            self.assertIn(text, value)
+
     def test_without_a_device(self):
         self.emulate(ATOLL_EMULATION_DEVICES="0")
-        self.assert_refused(self.train("--backend", "cuda"), 1, "backend cuda")
-        self.assertEqual(self.train("--backend", "auto").returncode, 0)
+        self.assert_unusable("CUDA", "no NVIDIA device", "CUDA_VISIBLE_DEVICES",
+                             "driver for CUDA up to 13.0; built with CUDA 13.0", level="info")
+
+    def test_without_a_driver(self):
+        self.emulate(ATOLL_EMULATION_DRIVER="0")
+        self.assert_unusable("CUDA", "no NVIDIA driver", "built with CUDA 13.0", "580",
+                             level="info")
+
+    def test_with_an_old_driver(self):
+        self.emulate(ATOLL_EMULATION_DRIVER="12040")
+        self.assert_unusable("CUDA", "too old", "driver for CUDA up to 12.4; built with CUDA 13.0",
+                             "580", "a build for CUDA 12", level="info")
+
+    def test_without_code_for_the_device(self):
+        self.emulate(ATOLL_EMULATION_CODE="0")
+        self.assert_unusable("CUDA device 0", "cudaErrorNoKernelImageForDevice", "sm_90",
+                             "-DCMAKE_CUDA_ARCHITECTURES=90", "built with CUDA 13.0")
+        for options, ranks in ((["--transport", "local", "--ranks", "2"], 0), ([], 2)):
+            result = self.train("--backend", "auto", *options, ranks=ranks)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stderr.count("--backend auto: the cpu on ranks 0 and 1: "), 1,
+                             result.stderr)
+        self.assertEqual(self.train("--backend", "auto,cpu", ranks=2).returncode, 0)
+
+    def test_without_libraries(self):
+        folder = pathlib.Path(self.folder)
+        self.emulate(ATOLL_EMULATION_LIBRARIES="0", ATOLL_CUDA_LIBRARIES=str(folder / "nowhere"))
+        self.assert_unusable("CUDA libraries", "libcublasLt.so.13 does not load", "nowhere",
+                             "pip install 'nvidia-cublas'", "ATOLL_CUDA_LIBRARIES",
+                             "built with CUDA 13.0")
+        write(str(folder / "garbage" / "libcublasLt.so.13"), "no library " * 100)
+        self.emulate(ATOLL_CUDA_LIBRARIES=str(folder / "garbage"))
+        self.assert_unusable("CUDA libraries", "libcublasLt.so.13", "invalid ELF header")
+        make_libraries(folder / "older", functions="(?!cublasLtMatmul$|cusparseSpMM).*")
+        self.emulate(ATOLL_CUDA_LIBRARIES=str(folder / "older"))
+        self.assert_unusable("CUDA libraries", "older/libcublasLt.so.13 has no function cublasLtMatmul",
+                             "another version")
+
+    def test_libraries_among_pythons_packages(self):
+        folder = pathlib.Path(self.folder)
+        # One folder of all libraries, and one for each, passing over what does not load.
+        make_libraries(folder / "cu13" / "lib" / "python3.12" / "site-packages/nvidia/cu13/lib")
+        each = folder / "each" / "lib" / "python3.9" / "site-packages" / "nvidia"
+        make_libraries(each / "all")
+        for file, package in (("libcublasLt.so.13", "cublas"), ("libcublas.so.13", "cublas"),
+                              ("libcusparse.so.12", "cusparse")):
+            (each / package / "lib").mkdir(parents=True, exist_ok=True)
+            (each / "all" / file).rename(each / package / "lib" / file)
+        # cuSPARSE's file has the same name in CUDA 12.
+        make_libraries(each / "cu12" / "lib", "cusparse.*", cusparse_minor=5)
+        for file in ("libcublasLt.so.13", "libcublas.so.13", "libcusparse.so.12"):
+            write(str(folder / "broken" / file), "no library " * 100)
+        self.emulate(ATOLL_EMULATION_LIBRARIES="0", LD_LIBRARY_PATH=os.pathsep.join(
+            filter(None, [str(folder / "broken"), os.environ.get("LD_LIBRARY_PATH")])))
+        for name, places in (("cu13", ["nvidia/cu13/lib"] * 3),
+                             ("each", ["nvidia/cublas/lib", "nvidia/cublas/lib",
+                                       "nvidia/cusparse/lib"])):
+            for variable, value in (("VIRTUAL_ENV", folder / name), ("CONDA_PREFIX", folder / name),
+                                    ("PYTHONPATH", next((folder / name).glob("lib/*/site-packages")))):
+                self.emulate(**{variable: str(value)})
+                # They load; what they then say is what these stand-ins say.
+                self.assert_unusable("CUDA device 0", "cublasCreate: a stand-in")
+                doctor = run(["doctor", "--json"], self.folder)
+                libraries = next(finding["value"] for finding in json.loads(doctor.stdout)["findings"]
+                                 if finding["name"] == "CUDA libraries")
+                self.assertEqual(re.findall(r"nvidia/\w+/lib", libraries), places, libraries)
+                del os.environ[variable]
 
     def choices(self, name):
         with open(os.path.join(self.folder, name, "calibration.json"), encoding="utf-8") as stream:

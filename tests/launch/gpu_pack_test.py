@@ -20,6 +20,7 @@ OF_THE_HOST = re.compile(r"(linux-vdso|.*/ld-linux|lib(c|m|stdc\+\+|gcc_s)\.so)"
 # Compiles nothing: everything is then taken from the archive's libraries.
 COMPILER = """\
 #!/usr/bin/env bash
+[ "$1" != --version ] || { echo "Cuda compilation tools, release $NVCC_RELEASE, V1"; exit; }
 echo "$@" >>"$NVCC_LOG"
 [ -z "$NVCC_FAILS" ] || { echo "error: no such thing"; exit 1; }
 while [ "$1" != -o ]; do shift; done
@@ -70,6 +71,11 @@ class GpuPackTest(unittest.TestCase):
             from_archive += 1
         self.assertGreater(from_archive, 5)
         names = {path.name.split(".so")[0] for path in (self.top / "build" / "lib").iterdir()}
+        pack = json.loads((self.top / "build" / "pack.json").read_text(encoding="utf-8"))
+        if (self.top / "build" / "link" / "nvcc.words").exists():
+            self.assertRegex(pack["cuda"], r"^1[23]\.\d+$")
+            self.assertTrue(all(re.fullmatch(r"(sm|compute)_\d+a?", code) for code in pack["code"]))
+            self.assertIn(f"CUDA {pack['cuda']}, code for", self.packed.stdout)
         self.assertFalse(names & {"libstdc++", "libgcc_s", "libc", "libm", "libcuda", "libcublas",
                                   "libcusparse", "libnccl"})
 
@@ -97,7 +103,13 @@ class GpuPackTest(unittest.TestCase):
         self.compiled = self.top.parent / "compiled"
         self.compiled.write_text("", encoding="utf-8")
         return run("bash", "launch/tools/gpu-rebuild.sh", *options, folder=self.top, NVCC=str(compiler),
-                   NVCC_LOG=str(self.compiled), **{"NVCC_FAILS": "", **variables})
+                   NVCC_LOG=str(self.compiled),
+                   **{"NVCC_FAILS": "", "NVCC_RELEASE": self.release(), **variables})
+
+    def release(self):
+        """Of the CUDA that this build is for, as 13.0."""
+        pack = json.loads((self.top / "build" / "pack.json").read_text(encoding="utf-8"))
+        return pack.get("cuda", "")
 
     def sources_compiled(self):
         return re.findall(r"kernels/cuda/(\w+\.cu)", self.compiled.read_text(encoding="utf-8"))
@@ -137,11 +149,34 @@ class GpuPackTest(unittest.TestCase):
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(text, result.stderr)
         has_kernels = (self.top / "build" / "link" / "nvcc.words").exists()
+        if has_kernels:
+            result = self.rebuild(NVCC_RELEASE="11.8")
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(f"is of CUDA 11.8, the archive is of CUDA {self.release()}", result.stderr)
         for words, text in ((["--build", "tests"], "no unpacked archive"),
                             (["magic"], "magic" if has_kernels else "no unpacked archive")):
             result = self.rebuild(*words)
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(text, result.stderr)
+
+
+class ToolkitTest(unittest.TestCase):
+    """cuda12-toolkit.sh as far as it goes without downloads."""
+
+    def test_refusals(self):
+        with tempfile.TemporaryDirectory() as folder:
+            nvcc = pathlib.Path(folder) / "nvcc"
+            nvcc.write_text("#!/bin/sh\necho Cuda compilation tools, release 12.8, V12.8.61\n",
+                            encoding="utf-8")
+            nvcc.chmod(0o755)
+            for words, compiler, text in (([], nvcc, "name the folder"),
+                                          (["--fast"], nvcc, "--libraries"),
+                                          ([folder], nvcc, "is there already"),
+                                          ([folder + "/new"], nvcc, "is not of CUDA 13"),
+                                          ([folder + "/new"], folder + "/none", "not installed")):
+                result = run("bash", "launch/tools/cuda12-toolkit.sh", *words, NVCC=str(compiler))
+                self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+                self.assertIn(text, result.stderr)
 
 
 if __name__ == "__main__":

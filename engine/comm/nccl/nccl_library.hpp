@@ -27,8 +27,8 @@ struct NcclLibrary {
 };
 #undef ATOLL_DECLARE_FUNCTION
 
-// Loads it on the first call (nccl_loaded.cpp), or refers to functions of this program
-// (nccl_linked.cpp). Throws Error{kCommunication} with the dynamic linker's reason.
+// Loads it on the first call (load_cuda_library). Throws Error{kCommunication} that says what was
+// found instead.
 const NcclLibrary& nccl();
 
 }  // namespace atl

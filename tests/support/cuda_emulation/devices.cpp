@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tests/support/cuda_emulation/environment.hpp"
 #include "tests/support/cuda_emulation/memory.hpp"
 #include "tests/support/cuda_emulation/runtime.hpp"
 
@@ -15,6 +16,10 @@ constexpr int kMultiprocessors = 4;
 constexpr int kSharedBytes = 48 * 1024;
 constexpr int kL2Bytes = 4 * 1024 * 1024;
 
+int driver_version() {
+  return static_cast<int>(environment_number("ATOLL_EMULATION_DRIVER", CUDART_VERSION));
+}
+
 bool is_device(int device) {
   return device >= 0 && device < static_cast<int>(runtime().devices.size());
 }
@@ -22,6 +27,8 @@ bool is_device(int device) {
 }  // namespace
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  // A driver serves all versions of CUDA with its major version, and earlier ones.
+  if (driver_version() / 1000 < CUDART_VERSION / 1000) return cudaErrorInsufficientDriver;
   return api([&](Lock&) {
     *count = static_cast<int>(runtime().devices.size());
     return cudaSuccess;
@@ -120,7 +127,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  *version = driver_version();
   return cudaSuccess;
 }
 

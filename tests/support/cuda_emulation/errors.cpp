@@ -33,6 +33,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoKernelImageForDevice";
     case cudaErrorECCUncorrectable:
       return "cudaErrorECCUncorrectable";
+    case cudaErrorUnsupportedPtxVersion:
+      return "cudaErrorUnsupportedPtxVersion";
     case cudaErrorOperatingSystem:
       return "cudaErrorOperatingSystem";
     case cudaErrorInvalidResourceHandle:
@@ -113,6 +115,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "no kernel image for device";
     case cudaErrorECCUncorrectable:
       return "eccuncorrectable";
+    case cudaErrorUnsupportedPtxVersion:
+      return "the provided PTX was compiled with an unsupported toolchain.";
     case cudaErrorOperatingSystem:
       return "OS call failed or operation not supported on this OS";
     case cudaErrorInvalidResourceHandle:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/support/cuda_emulation/block.hpp"
+#include "tests/support/cuda_emulation/environment.hpp"
 #include "tests/support/cuda_emulation/memory.hpp"
 #include "tests/support/cuda_emulation/runtime.hpp"
 #include "tests/support/cuda_emulation/stream.hpp"
@@ -60,6 +61,7 @@ cudaError_t launch_kernel(const cudaLaunchConfig_t* config, const void* kernel,
       std::fprintf(stderr, "CUDA emulation: no dynamic shared memory, no launch attributes\n");
       return cudaErrorNotSupported;
     }
+    if (environment_number("ATOLL_EMULATION_CODE", 1) == 0) return cudaErrorNoKernelImageForDevice;
     Stream* const stream = find_stream(config->stream);
     if (stream == nullptr || stream->device != &current_device()) {
       return cudaErrorInvalidResourceHandle;

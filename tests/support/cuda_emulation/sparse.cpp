@@ -167,6 +167,13 @@ cusparseStatus_t cusparseCreate(cusparseHandle_t* handle) {
   return CUSPARSE_STATUS_SUCCESS;
 }
 
+cusparseStatus_t cusparseGetProperty(libraryPropertyType type, int* value) {
+  *value = type == MAJOR_VERSION   ? CUSPARSE_VER_MAJOR
+           : type == MINOR_VERSION ? CUSPARSE_VER_MINOR
+                                   : CUSPARSE_VER_PATCH;
+  return CUSPARSE_STATUS_SUCCESS;
+}
+
 cusparseStatus_t cusparseDestroy(cusparseHandle_t handle) {
   delete handle;
   return CUSPARSE_STATUS_SUCCESS;

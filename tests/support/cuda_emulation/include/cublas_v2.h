@@ -7,6 +7,8 @@
 #include "cuda_runtime.h"
 #include "library_types.h"
 
+#define CUBLAS_VER_MAJOR 13
+
 typedef enum {
   CUBLAS_STATUS_SUCCESS = 0,
   CUBLAS_STATUS_NOT_INITIALIZED = 1,

@@ -2,6 +2,10 @@
 //
 // Environment of the program, all numbers:
 //   ATOLL_EMULATION_DEVICES  devices to see, 1 by default; 0 is a machine without any
+//   ATOLL_EMULATION_DRIVER   CUDA version that the driver serves, as 12040 for 12.4: one that is
+//                            older than the program serves nothing; 0 is a machine without a driver
+//   ATOLL_EMULATION_CODE     0: the program has no code for the devices, no kernel runs
+//   ATOLL_EMULATION_LIBRARIES  0: cuBLAS, cuSPARSE and NCCL are only found as files
 //   ATOLL_EMULATION_MEMORY   bytes of memory of each device, 2 GiB by default
 //   ATOLL_EMULATION_POOLS    0: devices without memory pools
 //   ATOLL_EMULATION_SEED     order in which blocks, threads and nodes of graphs take turns

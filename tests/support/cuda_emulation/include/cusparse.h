@@ -7,6 +7,10 @@
 #include "cuda_runtime.h"
 #include "library_types.h"
 
+#define CUSPARSE_VER_MAJOR 12
+#define CUSPARSE_VER_MINOR 6
+#define CUSPARSE_VER_PATCH 3
+
 typedef enum {
   CUSPARSE_STATUS_SUCCESS = 0,
   CUSPARSE_STATUS_NOT_INITIALIZED = 1,
@@ -50,6 +54,7 @@ typedef struct cusparseDnMatDescr const* cusparseConstDnMatDescr_t;
 extern "C" {
 cusparseStatus_t cusparseCreate(cusparseHandle_t* handle);
 cusparseStatus_t cusparseDestroy(cusparseHandle_t handle);
+cusparseStatus_t cusparseGetProperty(libraryPropertyType type, int* value);
 cusparseStatus_t cusparseSetStream(cusparseHandle_t handle, cudaStream_t streamId);
 const char* cusparseGetErrorName(cusparseStatus_t status);
 const char* cusparseGetErrorString(cusparseStatus_t status);

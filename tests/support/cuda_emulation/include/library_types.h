@@ -1,4 +1,5 @@
-// The scalar types that the emulated CUDA libraries know; stands in for the toolkit's header.
+// The scalar types and versions that the emulated CUDA libraries know; stands in for the toolkit's
+// header.
 #pragma once
 
 typedef enum cudaDataType_t {
@@ -10,3 +11,9 @@ typedef enum cudaDataType_t {
   CUDA_R_16BF = 14,
   CUDA_R_64I = 24
 } cudaDataType;
+
+typedef enum libraryPropertyType_t {
+  MAJOR_VERSION,
+  MINOR_VERSION,
+  PATCH_LEVEL
+} libraryPropertyType;
