@@ -9,6 +9,7 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/spmm.hpp"
 #include "kernels/edge_terms.hpp"
 #include "kernels/pool.hpp"
 #include "kernels/views.hpp"
@@ -42,18 +43,21 @@ void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epil
 void finish_sums(const Launch& where, MatrixView sums, std::span<const float> row_scale,
                  double beta, const Epilogue& epilogue, MatrixView y);
 
-// attention.cu
-void attend(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView z,
+// In place of a range of rows, or of sources, how it is divided: `work`.
+// attention.cu, attention_backward.cu
+void attend(const Launch& where, const SpmmWork& work, const SparseOperator& op, ConstMatrixView z,
             ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
             const Epilogue& epilogue);
-void attend_backward_targets(const Launch& where, const SparseOperator& op, RowRange rows,
+void attend_backward_targets(const Launch& where, const SpmmWork& work, const SparseOperator& op,
                              ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
                              const AttentionSpec& attention, MatrixView dt, MatrixView coefficients,
                              MatrixView dvector, MatrixView dedge_weight);
-void attend_backward_sources(const Launch& where, const SparseOperator& op,
-                             const SourceEdges& edges, RowRange sources, ConstMatrixView z,
-                             ConstMatrixView t, ConstMatrixView dy, ConstMatrixView coefficients,
+void attend_backward_sources(const Launch& where, const SpmmWork& work, const SparseOperator& op,
+                             const SourceEdges& edges, ConstMatrixView z, ConstMatrixView t,
+                             ConstMatrixView dy, ConstMatrixView coefficients,
                              const AttentionSpec& attention, MatrixView dz, MatrixView dvector);
+
+// heads.cu
 void head_dots(const Launch& where, ConstMatrixView x, ConstMatrixView vector, MatrixView out);
 void head_dots_backward(const Launch& where, ConstMatrixView d, ConstMatrixView x,
                         ConstMatrixView vector, MatrixView dx, MatrixView dvector);
@@ -61,16 +65,16 @@ void head_mean(const Launch& where, ConstMatrixView x, MatrixView y);
 void head_mean_backward(const Launch& where, ConstMatrixView dy, MatrixView dx);
 
 // pool.cu
-void pool(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+void pool(const Launch& where, const SpmmWork& work, const SparseOperator& op, ConstMatrixView x,
           const PoolSpec& spec, MatrixView y);
-void pool_backward_targets(const Launch& where, const SparseOperator& op, RowRange rows,
+void pool_backward_targets(const Launch& where, const SpmmWork& work, const SparseOperator& op,
                            ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
                            const PoolSpec& spec, MatrixView g);
-void pool_backward_sources(const Launch& where, const SparseOperator& op, const SourceEdges& edges,
-                           RowRange sources, ConstMatrixView x, ConstMatrixView y,
-                           ConstMatrixView g, const PoolSpec& spec, MatrixView dx);
-void pool_slope(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                ConstMatrixView y, const PoolSpec& spec, MatrixView slope);
+void pool_backward_sources(const Launch& where, const SpmmWork& work, const SourceEdges& edges,
+                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView g,
+                           const PoolSpec& spec, MatrixView dx);
+void pool_slope(const Launch& where, const SpmmWork& work, const SparseOperator& op,
+                ConstMatrixView x, ConstMatrixView y, const PoolSpec& spec, MatrixView slope);
 
 // wire.cu
 void quantize_rows(const Launch& where, ConstMatrixView x, const PackList& list,
@@ -80,14 +84,16 @@ void dequantize_rows(const Launch& where, std::span<const std::byte> packets,
                      const UnpackList& list, MatrixView y);
 
 // edges.cu
-void aggregate_edges(const Launch& where, const SparseOperator& op, RowRange rows,
+void aggregate_edges(const Launch& where, const SpmmWork& work, const SparseOperator& op,
                      ConstMatrixView x, const EdgeTerms& terms, MatrixView y);
-void aggregate_edges_backward_sources(const Launch& where, const SparseOperator& op,
-                                      const SourceEdges& edges, RowRange sources, ConstMatrixView x,
-                                      const EdgeTerms& terms, ConstMatrixView dy, MatrixView dx);
-void aggregate_edges_backward_terms(const Launch& where, const SparseOperator& op, RowRange rows,
-                                    ConstMatrixView x, const EdgeTerms& terms, ConstMatrixView dy,
-                                    MatrixView dweight, MatrixView dbias);
+void aggregate_edges_backward_sources(const Launch& where, const SpmmWork& work,
+                                      const SparseOperator& op, const SourceEdges& edges,
+                                      ConstMatrixView x, const EdgeTerms& terms, ConstMatrixView dy,
+                                      MatrixView dx);
+void aggregate_edges_backward_terms(const Launch& where, const SpmmWork& work,
+                                    const SparseOperator& op, ConstMatrixView x,
+                                    const EdgeTerms& terms, ConstMatrixView dy, MatrixView dweight,
+                                    MatrixView dbias);
 
 // reduction.cu. All sums go through the workspace, in an order that depends on the shape alone.
 void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out,
