@@ -21,11 +21,16 @@ void check(cusparseStatus_t status, const char* call) {
   const std::string message =
       fmt::format("cuSPARSE: {}: {} ({})", call, libraries().cusparseGetErrorString(status),
                   libraries().cusparseGetErrorName(status));
-  if (status == CUSPARSE_STATUS_ALLOC_FAILED) throw Error(ErrorKind::kMemory, message);
-  if (status == CUSPARSE_STATUS_NOT_SUPPORTED || status == CUSPARSE_STATUS_INSUFFICIENT_RESOURCES) {
-    throw SparseRefusal(ErrorKind::kDevice, message);
+  switch (status) {
+    case CUSPARSE_STATUS_ALLOC_FAILED:
+      throw Error(ErrorKind::kMemory, message);
+    case CUSPARSE_STATUS_EXECUTION_FAILED:
+    case CUSPARSE_STATUS_INTERNAL_ERROR:
+    case CUSPARSE_STATUS_NOT_INITIALIZED:
+      throw Error(ErrorKind::kDevice, message);
+    default:
+      throw SparseRefusal(ErrorKind::kDevice, message);
   }
-  throw Error(ErrorKind::kDevice, message);
 }
 
 Event make_event() {

@@ -52,7 +52,9 @@ using Sparse = UniqueHandle<HandleTraits<cusparseHandle_t>>;
 using SparseMatrix = UniqueHandle<HandleTraits<cusparseSpMatDescr_t>>;
 using DenseMatrix = UniqueHandle<HandleTraits<cusparseDnMatDescr_t>>;
 
-// cuSPARSE has no kernel for what was asked, or the device not what it takes. The device is well.
+// cuSPARSE does not do here what was asked: it has no kernel for it, or the device not what that
+// takes. Nothing was queued, and the device is well. Any status means this but those by which the
+// library says that work failed, that itself failed, or that there is no handle.
 class SparseRefusal : public Error {
  public:
   using Error::Error;

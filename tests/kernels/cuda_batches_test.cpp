@@ -1,5 +1,6 @@
 // Operations that need more scratch memory than a queue has and run in several steps, which would
 // take matrices of many megabytes: on the emulated device with less scratch memory.
+#include <cuda_emulation.h>
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/gemm.hpp"
@@ -74,12 +75,40 @@ std::vector<double> run_gemm(Harness& h, Transpose transpose_a, std::size_t scra
 TEST(CudaGemm, PartsGiveTheSameBits) {
   Harness h("cuda", {.device = 0}, DType::kBf16);
   for (const Transpose transpose_a : {Transpose::kNo, Transpose::kYes}) {
-    const auto whole = run_gemm(h, transpose_a, kProductBytes);
+    const auto whole =
+        run_gemm(h, transpose_a, static_cast<CudaQueue&>(h.queue()).product_rows().size());
     for (const std::size_t rows : {1, 3, 6}) {
       EXPECT_EQ(run_gemm(h, transpose_a, rows * padded_columns(kColumns) * sizeof(float)), whole)
           << rows;
     }
   }
+}
+
+// A100 and H100, a device with more cache than is of use, and one that tells none.
+TEST(CudaGemm, PartsFitTheCache) {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  EXPECT_EQ(product_bytes(40 * kMiB), 8 * kMiB);
+  EXPECT_EQ(product_bytes(50 * kMiB), 10 * kMiB);
+  EXPECT_EQ(product_bytes(500 * kMiB), 32 * kMiB);
+  EXPECT_EQ(product_bytes(0), 4 * kMiB);
+  // Parts of 256 columns on an H100, of ogbn-products: the figures of docs/gpu.md.
+  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(32 * kMiB, 256)), 75);
+  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(10 * kMiB, 256)), 240);
+  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(32 * kMiB, 47)), 15);
+  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(10 * kMiB, 47)), 45);
+}
+
+// A part is a product, the epilogue, and a conversion of what is added to.
+TEST(CudaGemm, PartsAreCountedInLaunches) {
+  Harness h("cuda", {.device = 0}, DType::kBf16);
+  const auto launches = [&](std::size_t rows) {
+    const std::size_t before = cuda_emulation::executed_kernels();
+    run_gemm(h, Transpose::kNo, rows * padded_columns(kColumns) * sizeof(float));
+    return cuda_emulation::executed_kernels() - before;
+  };
+  // Seven rows; cuBLAS's products are no kernels here.
+  EXPECT_EQ(launches(7), 2U);
+  EXPECT_EQ(launches(3), 6U);
 }
 
 }  // namespace

@@ -73,9 +73,10 @@ void fail_next_kernel(cudaError_t error) {
 }
 
 void fail_next_calls(const std::string& function, int status, int calls) {
-  static const std::set<std::string> known{"cudaGraphInstantiate",    "cudaHostAlloc",
-                                           "cudaMallocFromPoolAsync", "cudaMemPoolCreate",
-                                           "cublasLtMatmul",          "cusparseSpMM_preprocess"};
+  static const std::set<std::string> known{
+      "cudaGraphInstantiate", "cudaHostAlloc",           "cudaMallocFromPoolAsync",
+      "cudaMemPoolCreate",    "cublasLtMatmul",          "cusparseCreateCsr",
+      "cusparseSpMM",         "cusparseSpMM_bufferSize", "cusparseSpMM_preprocess"};
   if (!known.contains(function)) std::abort();
   Lock lock(runtime().mutex);
   runtime().next_calls_fail[function] = {status, calls};
