@@ -1,5 +1,5 @@
-// A queue of the cuda backend: a stream with the library handles that belong to it, which are made
-// when they are first used: queues that only carry messages need none.
+// A queue of the cuda backend: a stream with the library handles that are its own while it lives.
+// It gets them when they are first used: queues that only carry messages need none.
 #pragma once
 
 #include <vector>

@@ -45,6 +45,20 @@ TEST_F(CudaFailures, AProductThatCublasLtRefusesRunsWithoutIt) {
   }
 }
 
+// A handle takes a library long to make.
+TEST_F(CudaFailures, HandlesGoFromQueueToQueue) {
+  Harness expected("reference");
+  std::size_t made = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    if (turn == 1) made = cuda_emulation::library_handles_made();
+    Harness h("cuda", {.device = 0});
+    Harness other("cuda", {.device = 0});
+    expect_close(biased_product(h), biased_product(expected), 1e-6, "y");
+    expect_close(biased_product(other), biased_product(expected), 1e-6, "y");
+  }
+  EXPECT_EQ(cuda_emulation::library_handles_made(), made);
+}
+
 TEST_F(CudaFailures, WhatCusparseRefusesIsNoCandidate) {
   const Graph graph({4, 300, 17, 4, 300, 17});
   for (const cusparseStatus_t status :

@@ -118,6 +118,11 @@ std::size_t executed_kernels() {
   return runtime().executed_kernels;
 }
 
+std::size_t library_handles_made() {
+  Lock lock(runtime().mutex);
+  return runtime().library_handles_made;
+}
+
 std::size_t host_waits() {
   Lock lock(runtime().mutex);
   return runtime().host_waits;

@@ -172,6 +172,8 @@ cusparseStatus_t make_sparse(cusparseSpMatDescr** matrix, const cusparseSpMatDes
 cusparseStatus_t cusparseCreate(cusparseHandle_t* handle) {
   if (runtime().devices.empty()) return CUSPARSE_STATUS_NOT_INITIALIZED;
   *handle = new cusparseContext;
+  Lock lock(runtime().mutex);
+  ++runtime().library_handles_made;
   return CUSPARSE_STATUS_SUCCESS;
 }
 

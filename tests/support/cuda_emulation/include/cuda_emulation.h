@@ -43,6 +43,9 @@ std::size_t executed_kernels();
 // of a device, or the end of a copy. Asking whether work has ended is no waiting.
 std::size_t host_waits();
 
+// Handles of cuBLAS, cuBLASLt and cuSPARSE made since the process began.
+std::size_t library_handles_made();
+
 // Device memory of the current device in use by live allocations, in bytes.
 std::size_t allocated_bytes();
 
