@@ -129,7 +129,9 @@ TEST(SpreadIndex, EveryPieceAndRowOncePiecesApart) {
       ASSERT_TRUE(0 <= index && index < pieces + rows) << index;
       ++seen[static_cast<std::size_t>(index)];
       if (index >= pieces) continue;
-      if (last_piece >= 0) EXPECT_EQ(place - last_piece, (pieces + rows) / pieces);
+      if (last_piece >= 0) {
+        EXPECT_EQ(place - last_piece, (pieces + rows) / pieces);
+      }
       last_piece = place;
     }
     EXPECT_EQ(std::ranges::count(seen, 1), pieces + rows) << pieces << " and " << rows;
