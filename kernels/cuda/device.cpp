@@ -69,16 +69,11 @@ int choose_index(const BackendOptions& options, int count) {
               count - 1);
 }
 
-void make_handles() {
-  cublasHandle_t blas = nullptr;
-  check(libraries().cublasCreate(&blas), "cublasCreate");
-  const Blas blas_owner(blas);
-  cublasLtHandle_t blas_lt = nullptr;
-  check(libraries().cublasLtCreate(&blas_lt), "cublasLtCreate");
-  const BlasLt blas_lt_owner(blas_lt);
-  cusparseHandle_t sparse = nullptr;
-  check(libraries().cusparseCreate(&sparse), "cusparseCreate");
-  const Sparse sparse_owner(sparse);
+// They stay for the first queue.
+void make_handles(int device) {
+  idle_handles<cublasHandle_t>().put(device, take_blas(device));
+  idle_handles<cublasLtHandle_t>().put(device, take_blas_lt(device));
+  idle_handles<cusparseHandle_t>().put(device, take_sparse(device));
 }
 
 }  // namespace
@@ -134,7 +129,7 @@ std::string device_obstacle(const Device& device) {
                        atl::describe(status), versions());
   }
   try {
-    make_handles();
+    make_handles(device.index);
     return "";
   } catch (const Error& error) {
     return fmt::format(

@@ -46,6 +46,30 @@ void check(cusparseStatus_t status, const char* call) {
   }
 }
 
+namespace {
+
+template <typename Handle, typename Status>
+UniqueHandle<HandleTraits<Handle>> take_handle(int device, Status (*create)(Handle*),
+                                               const char* call) {
+  auto taken = idle_handles<Handle>().take(device);
+  if (taken) return taken;
+  Handle handle = nullptr;
+  check(create(&handle), call);
+  return UniqueHandle<HandleTraits<Handle>>(handle);
+}
+
+}  // namespace
+
+Blas take_blas(int device) { return take_handle(device, libraries().cublasCreate, "cublasCreate"); }
+
+BlasLt take_blas_lt(int device) {
+  return take_handle(device, libraries().cublasLtCreate, "cublasLtCreate");
+}
+
+Sparse take_sparse(int device) {
+  return take_handle(device, libraries().cusparseCreate, "cusparseCreate");
+}
+
 Event make_event() {
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");

@@ -91,6 +91,11 @@ IdleHandles<Handle>& idle_handles() {
   return *only;
 }
 
+// An idle handle of the device, or a new one. Throw as check() does.
+Blas take_blas(int device);
+BlasLt take_blas_lt(int device);
+Sparse take_sparse(int device);
+
 // cuSPARSE does not do here what was asked: it has no kernel for it, or the device not what that
 // takes. Nothing was queued, and the device is well. Any status means this but those by which the
 // library says that work failed, that itself failed, or that there is no handle.

@@ -37,12 +37,7 @@ bool becomes_idle(cudaStream_t stream) noexcept {
 // A given workspace and one stream per handle make cuBLAS's results the same in every run, and its
 // calls fit for recording.
 Blas make_blas(int device, const Launch& where) {
-  Blas blas = idle_handles<cublasHandle_t>().take(device);
-  if (!blas) {
-    cublasHandle_t handle = nullptr;
-    check(libraries().cublasCreate(&handle), "cublasCreate");
-    blas = Blas(handle);
-  }
+  Blas blas = take_blas(device);
   check(libraries().cublasSetStream(blas.get(), where.stream), "cublasSetStream");
   check(libraries().cublasSetWorkspace(blas.get(), where.workspace.data(), where.workspace.size()),
         "cublasSetWorkspace");
@@ -52,21 +47,8 @@ Blas make_blas(int device, const Launch& where) {
   return blas;
 }
 
-BlasLt make_blas_lt(int device) {
-  BlasLt idle = idle_handles<cublasLtHandle_t>().take(device);
-  if (idle) return idle;
-  cublasLtHandle_t handle = nullptr;
-  check(libraries().cublasLtCreate(&handle), "cublasLtCreate");
-  return BlasLt(handle);
-}
-
 Sparse make_sparse(int device, cudaStream_t stream) {
-  Sparse sparse = idle_handles<cusparseHandle_t>().take(device);
-  if (!sparse) {
-    cusparseHandle_t handle = nullptr;
-    check(libraries().cusparseCreate(&handle), "cusparseCreate");
-    sparse = Sparse(handle);
-  }
+  Sparse sparse = take_sparse(device);
   check(libraries().cusparseSetStream(sparse.get(), stream), "cusparseSetStream");
   return sparse;
 }
@@ -118,7 +100,7 @@ cublasHandle_t CudaQueue::blas() {
 cublasLtHandle_t CudaQueue::blas_lt() {
   if (!blas_lt_) {
     require_no_recording("a handle of cuBLASLt");
-    blas_lt_ = make_blas_lt(device_);
+    blas_lt_ = take_blas_lt(device_);
   }
   return blas_lt_.get();
 }
