@@ -204,8 +204,9 @@ class Backend {
                   ConstMatrixView y, const PoolSpec& spec, MatrixView slope);
   // The kernel that ran the last spmm, where the backend has several; else "".
   const char* last_kernel() const { return last_kernel_; }
-  // Works out how to run spmm of `op` on each of `ranges` fast. host_row_ptr: op.row_ptr in host
-  // memory. Null where nothing is to be worked out. May measure on the device; not while recording.
+  // Works out how to run spmm of `op` on each of `ranges` fast, and how what else goes along its
+  // edges divides rows of many. host_row_ptr: op.row_ptr in host memory. Null where nothing is to
+  // be worked out. May measure on the device; not while recording.
   virtual std::shared_ptr<const PreparedSparse> prepare_spmm(
       Queue& queue, const SparseOperator& op, std::span<const std::int64_t> host_row_ptr,
       std::span<const RowRange> ranges) = 0;

@@ -121,7 +121,7 @@ TEST(Walk, CoversEveryColumnOnce) {
 }
 
 TEST(SpreadIndex, EveryPieceAndRowOncePiecesApart) {
-  for (const auto [pieces, rows] : {std::pair{0, 5}, {1, 5}, {3, 10}, {10, 3}, {4, 0}, {7, 100}}) {
+  for (const auto& [pieces, rows] : {std::pair{0, 5}, {1, 5}, {3, 10}, {10, 3}, {4, 0}, {7, 100}}) {
     std::vector<int> seen(static_cast<std::size_t>(pieces + rows), 0);
     std::int64_t last_piece = -1;
     for (std::int64_t place = 0; place < pieces + rows; ++place) {
