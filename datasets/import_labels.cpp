@@ -32,6 +32,10 @@ void each_label(ArrayReader& reader, const Visit& visit) {
   reader.finish();
 }
 
+void require_label_rows(const ArrayReader& reader, std::int64_t nodes) {
+  reader.dimensions() == 1 ? reader.require_shape({nodes}) : reader.require_shape({nodes, -1});
+}
+
 void check_label_columns(const ArrayReader& reader, const char* what) {
   const std::int64_t columns = reader.length(1);
   if (columns < 1 || columns > kMaxClasses) {
@@ -114,7 +118,7 @@ void ImportSession::real_labels(ArrayReader reader) {
     fail_option("--classes {}: '{}' has numbers to predict, not classes", *options_.classes,
                 writer_.info().name);
   }
-  reader.dimensions() == 1 ? reader.require_shape({nodes()}) : reader.require_shape({nodes(), -1});
+  require_label_rows(reader, nodes());
   check_label_columns(reader, "numbers");
   const std::int64_t columns = reader.length(1);
   std::vector<float> values(static_cast<std::size_t>(reader.elements()));
@@ -133,15 +137,9 @@ void ImportSession::real_labels(ArrayReader reader) {
 
 void ImportSession::labels(ArrayReader reader) {
   if (options_.task == Task::kRegression) return real_labels(std::move(reader));
-  const bool multi = reader.dimensions() == 2 && reader.length(1) != 1;
-  if (multi) {
-    reader.require_shape({nodes(), -1});
-    check_label_columns(reader, "labels");
-  } else if (reader.dimensions() == 2) {
-    reader.require_shape({nodes(), 1});
-  } else {
-    reader.require_shape({nodes()});
-  }
+  require_label_rows(reader, nodes());
+  check_label_columns(reader, "labels");
+  const bool multi = reader.length(1) != 1;
   const double largest =
       multi ? 1 : static_cast<double>(std::numeric_limits<std::int32_t>::max() - 1);
   // Until it is known what -1 means.
@@ -202,11 +200,14 @@ std::string ImportSession::choices(const LabelTally& tally, std::int64_t columns
 void ImportSession::labels_or_numbers(const std::function<ArrayReader()>& open) {
   ArrayReader reader = open();
   if (reader.kind() != 'f' || options_.task) return labels(std::move(reader));
+  require_label_rows(reader, nodes());
+  check_label_columns(reader, "labels");
   LabelTally tally;
   each_label(reader, [&](double value, std::int64_t) {
     tally.add(value);
     return tally.whole();
   });
+  if (tally.whole() && options_.classes) return labels(open());  // which says that they are some
   const std::string allowed = tally.whole() ? choices(tally, reader.length(1)) : "";
   if (allowed.empty()) return real_labels(open());
   const std::string found =

@@ -43,6 +43,9 @@ std::int64_t stated_nodes(const ImportSession& session, NamedArrays& arrays) {
     if (!open) continue;
     const ArrayReader array = open();
     if (array.dimensions() < 1) fail_input("{}: at least one dimension is expected", array.place());
+    if (array.length(0) == 0) {
+      fail_input("{}: there are no rows in it; a graph has at least one node", array.place());
+    }
     return array.length(0);
   }
   for (const SetNames& set : kSets) {

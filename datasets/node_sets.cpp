@@ -15,10 +15,10 @@ namespace {
 // Hands every element and its place to `visit`.
 template <typename Visit>
 void each_integer(ArrayReader& array, const Visit& visit) {
-  constexpr std::int64_t kBlock = std::int64_t{1} << 15U;
+  constexpr std::int64_t kAtATime = std::int64_t{1} << 15U;
   std::vector<std::int64_t> block;
   for (std::int64_t at = 0; at < array.elements();) {
-    block.resize(static_cast<std::size_t>(std::min(kBlock, array.elements() - at)));
+    block.resize(static_cast<std::size_t>(std::min(kAtATime, array.elements() - at)));
     array.read(block);
     for (const std::int64_t value : block) visit(value, at++);
   }
