@@ -123,9 +123,6 @@ void check_element_type(const NpyHeader& header, const std::string& place) {
         "(no Python objects)",
         place, d);
   }
-  if (d[0] == '>') {
-    fail_input("{}: element type '{}' is big-endian; allowed is little-endian ('<')", place, d);
-  }
 }
 
 }  // namespace
@@ -194,6 +191,10 @@ NpyFile::NpyFile(const std::filesystem::path& path) : path_(path), map_(path) {
   if (header_.fortran_order && header_.shape.size() > 1) {
     fail_input("{}: the array is in Fortran order; save it with numpy.ascontiguousarray",
                path.string());
+  }
+  if (header_.descr[0] == '>') {
+    fail_input("{}: element type '{}' is big-endian; allowed is little-endian ('<')", path.string(),
+               header_.descr);
   }
   const std::size_t expected =
       header_.data_offset + static_cast<std::size_t>(header_.elements()) * header_.item_bytes();

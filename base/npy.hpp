@@ -54,7 +54,8 @@ constexpr const char* npy_descr() {
   }
 }
 
-// A mapped .npy file. Refuses Fortran order and files shorter or longer than their header says.
+// A mapped .npy file. Refuses Fortran order, big-endian elements, and files shorter or longer than
+// their header says.
 class NpyFile {
  public:
   NpyFile() = default;

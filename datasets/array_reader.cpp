@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "datasets/transposed_source.hpp"
 
 namespace atl {
 
@@ -16,23 +17,27 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18U;
 constexpr std::size_t kLongestHeader = std::size_t{1} << 16U;
+constexpr const char* kTypes = "f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1";
 
 class FileSource : public ByteSource {
  public:
   explicit FileSource(const std::filesystem::path& path)
-      : path_(path.string()), file_(std::fopen(path.c_str(), "rb"), &std::fclose) {
-    if (!file_) fail_input("{}: can't open: {}", path_, std::strerror(errno));
+      : path_(path), file_(std::fopen(path.c_str(), "rb"), &std::fclose) {
+    if (!file_) fail_input("{}: can't open: {}", path_.string(), std::strerror(errno));
   }
   std::size_t read(std::span<std::byte> bytes) override {
     const std::size_t got = std::fread(bytes.data(), 1, bytes.size(), file_.get());
     if (got < bytes.size() && std::ferror(file_.get()) != 0) {
-      fail_input("{}: can't read: {}", path_, std::strerror(errno));
+      fail_input("{}: can't read: {}", path_.string(), std::strerror(errno));
     }
     return got;
   }
+  std::shared_ptr<const RandomFile> random_access() override {
+    return std::make_shared<RandomFile>(path_, path_.string());
+  }
 
  private:
-  std::string path_;
+  std::filesystem::path path_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
 };
 
@@ -105,9 +110,14 @@ std::size_t convert_by_type(const std::string& descr, std::span<const std::byte>
   if (type == "u4") return convert<std::uint32_t>(bytes, values);
   if (type == "u2") return convert<std::uint16_t>(bytes, values);
   if (type == "u1" || type == "b1") return convert<std::uint8_t>(bytes, values);
-  fail_input(
-      "{}: element type '{}' is not a number; allowed are f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1",
-      place, descr);
+  fail_input("{}: element type '{}' is not a number; allowed are {}", place, descr, kTypes);
+}
+
+// The bytes of each element the other way round.
+void reverse_each(std::span<std::byte> bytes, std::size_t item) {
+  for (std::size_t begin = 0; begin < bytes.size(); begin += item) {
+    std::ranges::reverse(bytes.subspan(begin, item));
+  }
 }
 
 }  // namespace
@@ -143,16 +153,23 @@ ArrayReader::ArrayReader(std::unique_ptr<ByteSource> source, std::string place,
         place_);
   }
   header_ = parse_npy_header(head, place_);
-  if (header_.fortran_order && header_.shape.size() > 1) {
-    fail_input("{}: the array is in Fortran order; save it with numpy.ascontiguousarray", place_);
-  }
   const auto data = static_cast<std::uint64_t>(elements()) * header_.item_bytes();
   if (data != static_cast<std::uint64_t>(total_bytes) - header_.data_offset) {
     fail_input("{}: {} bytes of elements found, {} expected from the header", place_,
                static_cast<std::uint64_t>(total_bytes) - header_.data_offset, data);
   }
-  if (std::string_view("fiub").find(kind()) == std::string_view::npos) {
-    fail_input("{}: element type '{}' is not a number", place_, header_.descr);
+  if (std::string_view("fiub").find(kind()) == std::string_view::npos || header_.item_bytes() > 8) {
+    fail_input("{}: element type '{}' is not a number; allowed are {}", place_, header_.descr,
+               kTypes);
+  }
+  if (header_.fortran_order &&
+      std::ranges::count_if(header_.shape, [](auto n) { return n > 1; }) > 1) {
+    if (dimensions() != 2) {
+      fail_input("{}: {} dimensions in Fortran order; allowed are at most 2", place_, dimensions());
+    }
+    source_ = std::make_unique<TransposedSource>(
+        source_->random_access(), header_.data_offset, static_cast<std::uint64_t>(header_.shape[0]),
+        static_cast<std::uint64_t>(header_.shape[1]), header_.item_bytes());
   }
 }
 
@@ -196,6 +213,7 @@ void ArrayReader::read_converted(std::span<T> values) {
         std::min(values.size(), buffer_.size() / std::max<std::size_t>(item, 1));
     const std::span<std::byte> bytes(buffer_.data(), count * item);
     read_exactly(bytes);
+    if (header_.descr[0] == '>') reverse_each(bytes, item);
     const std::size_t done = convert_by_type<T>(header_.descr, bytes, values.first(count), place_);
     at_ += static_cast<std::int64_t>(done);
     if (done < count) {
@@ -214,12 +232,8 @@ void ArrayReader::read(std::span<std::int64_t> values) { read_converted(values);
 void ArrayReader::skip(std::int64_t count) {
   ATOLL_ASSERT(at_ + count <= elements(), "{}", place_);
   at_ += count;
-  std::size_t bytes = static_cast<std::size_t>(count) * header_.item_bytes();
-  while (bytes > 0) {
-    const std::size_t step = std::min(bytes, buffer_.size());
-    read_exactly(std::span(buffer_).first(step));
-    bytes -= step;
-  }
+  const std::uint64_t bytes = static_cast<std::uint64_t>(count) * header_.item_bytes();
+  if (source_->skip(bytes) != bytes) fail_input("{}: ends before its last element", place_);
 }
 
 void ArrayReader::finish() {

@@ -4,33 +4,28 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/npy.hpp"
+#include "datasets/byte_source.hpp"
 
 struct zip;
 
 namespace atl {
 
-// Where the bytes of an array come from.
-class ByteSource {
- public:
-  virtual ~ByteSource() = default;
-  // Up to `bytes.size()` bytes; 0 at the end. Throws Error{kInput}.
-  virtual std::size_t read(std::span<std::byte> bytes) = 0;
-};
-
 // Whether the first bytes of a .npy file say that its elements are pickled Python objects.
 bool holds_objects(std::span<const std::byte> header);
 
-// Reads an array from its first element to its last. Element types: f2 f4 f8 i1..i8 u1..u8 b1.
+// Reads an array from its first element to its last, row by row, also where it is stored column by
+// column (Fortran order) or big-endian. Element types: f2 f4 f8 i1..i8 u1..u8 b1.
 class ArrayReader {
  public:
   // `total_bytes` is what the source will deliver; `place` names it in errors. Throws Error{kInput}
-  // on a malformed header, Fortran order and a header that disagrees with total_bytes.
+  // on a malformed header and one that disagrees with total_bytes.
   ArrayReader(std::unique_ptr<ByteSource> source, std::string place, std::int64_t total_bytes);
   static ArrayReader open_npy(const std::filesystem::path& path);
 
@@ -72,7 +67,9 @@ std::vector<std::int64_t> read_integers(ArrayReader reader, std::int64_t dimensi
 // A .npz archive (zip of .npy members).
 class NpzArchive {
  public:
-  explicit NpzArchive(const std::filesystem::path& path);
+  // `scratch`: a folder for copies of members in Fortran order, which can't be read backwards out
+  // of an archive; empty: that for temporary files.
+  explicit NpzArchive(const std::filesystem::path& path, std::filesystem::path scratch = {});
 
   bool has(const std::string& name) const;
   // Member `name` (without .npy); several may be read at once. Throws Error{kInput} listing the
@@ -86,8 +83,12 @@ class NpzArchive {
   void refuse_objects(const std::string& name) const;
 
   std::filesystem::path path_;
+  std::filesystem::path scratch_;
   std::int64_t file_bytes_ = 0;
   std::shared_ptr<zip> zip_;
+  // Of members that are read at any position, by their number; made when they are first needed.
+  using Copies = std::map<std::uint64_t, std::shared_ptr<const RandomFile>>;
+  std::shared_ptr<Copies> copies_;
 };
 
 }  // namespace atl

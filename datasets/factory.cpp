@@ -40,6 +40,9 @@ ImportReport import_dataset(const std::string& format, const ImportOptions& opti
   if (options.relation_column && format != std::string_view("edges")) {
     fail_option("--relation-column: only the lines of format edges have columns, not {}", format);
   }
+  if (!options.split_name.empty() && format != std::string_view("ogb")) {
+    fail_option("--split-name: only sets of format ogb have splits with names, not {}", format);
+  }
   for (const Format& candidate : kFormats) {
     if (format != candidate.name) continue;
     const Activity activity("importing " + options.source.string());

@@ -23,6 +23,7 @@ struct ImportOptions {
   // graph is directed then.
   bool reverse_relations = false;
   std::optional<int> relation_column;   // edges: which column, from 1, is the relation
+  std::string split_name;               // ogb: which folder of split/; "" = the only one
   bool row_normalize = false;           // scale feature rows to sum 1
   std::optional<SplitSpec> split;       // replaces the set's own
   std::uint64_t seed = 0;               // of `split`

@@ -20,7 +20,7 @@ std::string prefix_of(const NpzArchive& archive, const std::string& noun) {
 }  // namespace
 
 void import_gnn_benchmark(ImportSession& session) {
-  const NpzArchive archive(session.source());
+  const NpzArchive archive(session.source(), session.scratch());
   const std::string adjacency_prefix = prefix_of(archive, "adj");
   const SparseMember adjacency(archive, adjacency_prefix.empty() ? "adj_" : adjacency_prefix);
   session.graph([&](const EdgeSink& sink) { adjacency.stream_edges(sink); }, adjacency.rows(), {},

@@ -208,7 +208,7 @@ class ClassReader : public FlatObjectReader {
 
 void import_graphsaint(ImportSession& session) {
   const fs::path& folder = session.source();
-  const NpzArchive archive(folder / "adj_full.npz");
+  const NpzArchive archive(folder / "adj_full.npz", session.scratch());
   const SparseMember adjacency(archive, "");
   session.graph([&](const EdgeSink& sink) { adjacency.stream_edges(sink); }, adjacency.rows(), {},
                 archive.path().string());
@@ -216,7 +216,7 @@ void import_graphsaint(ImportSession& session) {
   ClassReader classes(folder / "class_map.json", session.nodes());
   classes.read();
   if (!classes.many.empty()) {
-    session.multi_labels(classes.many, classes.classes);
+    session.multi_labels(classes.many, classes.classes, (folder / "class_map.json").string());
   } else {
     classes.single.resize(static_cast<std::size_t>(session.nodes()), -1);
     session.labels(std::move(classes.single), (folder / "class_map.json").string());

@@ -47,6 +47,10 @@ void read_masks(ImportSession& session, const NpzArchive& archive) {
       std::uint8_t* const split = splits.data() + k * session.nodes();
       for (std::int64_t i = 0; i < session.nodes(); ++i) {
         if (row[i] == 0) continue;
+        if (row[i] != 1) {
+          fail_input("{}: split {}: node {} is {}; allowed are 0 and 1, or booleans", mask.place(),
+                     k, i, row[i]);
+        }
         if (split[i] != 255) {
           fail_input("{}: split {}: node {} is in two parts", mask.place(), k, i);
         }
@@ -61,7 +65,7 @@ void read_masks(ImportSession& session, const NpzArchive& archive) {
 }  // namespace
 
 void import_heterophilous(ImportSession& session) {
-  const NpzArchive archive(session.source());
+  const NpzArchive archive(session.source(), session.scratch());
   const std::int64_t nodes = archive.open("node_labels").length(0);
   session.graph([&](const EdgeSink& sink) { stream_pairs(archive, nodes, sink); }, nodes, {},
                 archive.path().string());

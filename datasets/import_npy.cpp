@@ -11,6 +11,7 @@
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
 #include "datasets/named_arrays.hpp"
+#include "datasets/node_sets.hpp"
 #include "datasets/type_array.hpp"
 
 namespace atl {
@@ -19,14 +20,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uint8_t kNoSet = 255;
-
 // In dataset folders and in PyTorch Geometric.
 const std::vector<std::string> kFeatures = {"features", "x"};
 const std::vector<std::string> kLabels = {"labels", "y"};
 const std::vector<std::string> kNodeTypes = {"node_types", "node_type"};
 
-// The nodes of one set, as masks and as lists of ids, in the order of the sets' numbers.
+// What the nodes of one set may be called, in the order of the sets' numbers. NodeSets takes either
+// for what it is.
 struct SetNames {
   std::vector<std::string> mask;
   std::vector<std::string> ids;
@@ -38,12 +38,22 @@ const std::array<SetNames, 3> kSets = {{{{"train_mask"}, {"train_idx"}},
 // From --nodes, or from the first array of nodes that is there; -1 if none says it.
 std::int64_t stated_nodes(const ImportSession& session, NamedArrays& arrays) {
   if (session.options().nodes) return *session.options().nodes;
-  for (const auto& names : {kFeatures, kLabels, kNodeTypes, kSets[0].mask}) {
+  for (const auto& names : {kFeatures, kLabels, kNodeTypes}) {
     const NamedArrays::Opener open = arrays.find(names);
     if (!open) continue;
     const ArrayReader array = open();
     if (array.dimensions() < 1) fail_input("{}: at least one dimension is expected", array.place());
+    if (array.length(0) == 0) {
+      fail_input("{}: there are no rows in it; a graph has at least one node", array.place());
+    }
     return array.length(0);
+  }
+  for (const SetNames& set : kSets) {
+    for (const auto& names : {set.mask, set.ids}) {
+      const NamedArrays::Opener open = arrays.find(names);
+      const std::int64_t nodes = open ? NodeSets::nodes_of_mask(open) : -1;
+      if (nodes >= 0) return nodes;
+    }
   }
   return -1;
 }
@@ -75,8 +85,19 @@ void stream_csr_rows(const NamedArrays::Opener& open_columns, std::span<const st
 }
 
 void read_split_array(ImportSession& session, ArrayReader array) {
-  const bool single = array.dimensions() == 1;
-  single ? array.require_shape({session.nodes()}) : array.require_shape({-1, session.nodes()});
+  if (array.kind() == 'b') {
+    fail_input("{}: its elements are booleans; allowed are 0 train, 1 valid, 2 test, 255 none",
+               array.place());
+  }
+  const bool column = array.dimensions() == 2 && array.length(1) == 1;  // [nodes, 1]
+  const bool single = array.dimensions() == 1 || column;
+  if (column) {
+    array.require_shape({session.nodes(), 1});
+  } else if (single) {
+    array.require_shape({session.nodes()});
+  } else {
+    array.require_shape({-1, session.nodes()});
+  }
   const std::int64_t count = single ? 1 : array.length(0);
   std::vector<std::uint8_t> splits;
   std::vector<std::int64_t> row(static_cast<std::size_t>(session.nodes()));
@@ -94,67 +115,6 @@ void read_split_array(ImportSession& session, ArrayReader array) {
   array.finish();
   if (count > 0) session.splits(splits, count);
 }
-
-// Splits [count, nodes] that sets of nodes are added to, one set after the other.
-class SplitSets {
- public:
-  explicit SplitSets(std::int64_t nodes) : nodes_(nodes) {}
-
-  // A mask [nodes], or [nodes, count] of several splits.
-  void add_mask(ArrayReader mask, std::uint8_t set) {
-    mask.dimensions() == 1 ? mask.require_shape({nodes_}) : mask.require_shape({nodes_, -1});
-    resize(mask.length(1), mask.place());
-    std::vector<std::int64_t> row(static_cast<std::size_t>(count_));
-    for (std::int64_t node = 0; node < nodes_; ++node) {
-      mask.read(row);
-      for (std::int64_t k = 0; k < count_; ++k) {
-        if (row[k] != 0 && row[k] != 1) {
-          fail_input("{}: node {} is {}; allowed are 0 and 1, or booleans", mask.place(), node,
-                     row[k]);
-        }
-        if (row[k] == 1) put(node, k, set, mask.place());
-      }
-    }
-    mask.finish();
-  }
-
-  void add_ids(ArrayReader ids, std::uint8_t set) {
-    resize(1, ids.place());
-    const std::string place = ids.place();
-    const std::vector<std::int64_t> nodes = read_integers(std::move(ids));
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      check_node_id(nodes[i], nodes_, place, static_cast<std::int64_t>(i));
-      put(nodes[i], 0, set, place);
-    }
-  }
-
-  void hand_over(ImportSession& session) const {
-    if (count_ > 0) session.splits(sets_, count_);
-  }
-
- private:
-  void resize(std::int64_t count, const std::string& place) {
-    if (count_ == 0) {
-      count_ = count;
-      sets_.assign(static_cast<std::size_t>(count_ * nodes_), kNoSet);
-    } else if (count != count_) {
-      fail_input("{}: {} splits found, and {} in the sets before it", place, count, count_);
-    }
-  }
-  void put(std::int64_t node, std::int64_t split, std::uint8_t set, const std::string& place) {
-    std::uint8_t& known = sets_[static_cast<std::size_t>(split * nodes_ + node)];
-    if (known != kNoSet && known != set) {
-      constexpr std::array kNames = {"training", "validation", "test"};
-      fail_input("{}: node {} is in it and in the {} set; allowed is one set", place, node,
-                 kNames.at(known));
-    }
-    known = set;
-  }
-
-  std::int64_t nodes_;
-  std::int64_t count_ = 0;
-  std::vector<std::uint8_t> sets_;
-};
 
 // split, masks or lists of ids.
 void read_splits(ImportSession& session, NamedArrays& arrays) {
@@ -174,10 +134,10 @@ void read_splits(ImportSession& session, NamedArrays& arrays) {
                arrays.source().string());
   }
   if (split) return read_split_array(session, split());
-  SplitSets sets(session.nodes());
+  NodeSets sets(session.nodes());
   for (std::uint8_t s = 0; s < kSets.size(); ++s) {
-    if (masks.at(s)) sets.add_mask(masks.at(s)(), s);
-    if (ids.at(s)) sets.add_ids(ids.at(s)(), s);
+    if (masks.at(s)) sets.add(masks.at(s), s, NodeSets::Named::kMask);
+    if (ids.at(s)) sets.add(ids.at(s), s, NodeSets::Named::kIds);
   }
   sets.hand_over(session);
 }
@@ -190,11 +150,7 @@ NamedArrays::Opener find_edge_features(NamedArrays& arrays) {
 
 void read_node_arrays(ImportSession& session, NamedArrays& arrays) {
   if (const NamedArrays::Opener features = arrays.find(kFeatures)) session.features(features());
-  if (const NamedArrays::Opener open = arrays.find(kLabels)) {
-    ArrayReader labels = open();
-    const bool real = labels.kind() == 'f' && !session.options().task;
-    real ? session.real_labels(std::move(labels)) : session.labels(std::move(labels));
-  }
+  if (const NamedArrays::Opener labels = arrays.find(kLabels)) session.labels_or_numbers(labels);
   read_splits(session, arrays);
   if (arrays.in_folder()) {
     const Links links = Links::open(arrays.source(), LinkText::kRead);
@@ -209,7 +165,7 @@ void read_node_arrays(ImportSession& session, NamedArrays& arrays) {
 }
 
 void import_npy(ImportSession& session) {
-  NamedArrays arrays(session.source());
+  NamedArrays arrays(session.source(), session.scratch());
   const EdgeValueFiles files{arrays.find({"edge_weights", "edge_weight"}),
                              arrays.find({"edge_types", "edge_type"})};
   const EdgeColumns columns{.weighted = files.open_weights != nullptr,

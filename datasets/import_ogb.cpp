@@ -40,17 +40,15 @@ void import_text(ImportSession& session, const fs::path& raw) {
 }
 
 void read_split(ImportSession& session) {
-  const fs::path folder = session.source() / "split";
-  if (!is_there(folder)) return;
-  const fs::path scheme = ogb_split_scheme(folder);
+  const fs::path scheme = ogb_split_scheme(session);
+  if (scheme.empty()) return;
   std::vector<std::uint8_t> split(static_cast<std::size_t>(session.nodes()), 255);
   read_ogb_split(scheme, split);
-  session.note("split_scheme", scheme.filename().string());
   session.splits(split, 1);
 }
 
 void import_binary(ImportSession& session, const fs::path& raw) {
-  const NpzArchive archive(raw / "data.npz");
+  const NpzArchive archive(raw / "data.npz", session.scratch());
   const std::vector<std::int64_t> counts = read_integers(archive.open("num_nodes_list"));
   if (counts.size() != 1 || counts[0] < 1 || counts[0] > kMaxNodes) {
     fail_input("{}[num_nodes_list]: {} numbers, the first is {}; allowed is one number, 1 to {}",
@@ -61,7 +59,7 @@ void import_binary(ImportSession& session, const fs::path& raw) {
                 counts[0], {}, archive.path().string());
   if (archive.has("node_feat")) session.features(archive.open("node_feat"));
   if (is_there(raw / "node-label.npz")) {
-    session.labels(NpzArchive(raw / "node-label.npz").open("node_label"));
+    session.labels(NpzArchive(raw / "node-label.npz", session.scratch()).open("node_label"));
   }
 }
 

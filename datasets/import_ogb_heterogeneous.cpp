@@ -196,14 +196,13 @@ void write_labels_of_types(ImportSession& session, const fs::path& raw,
 }
 
 void write_split_of_types(ImportSession& session, const std::vector<NodeType>& types) {
-  if (!is_there(session.source() / "split")) return;
-  const fs::path scheme = ogb_split_scheme(session.source() / "split");
+  const fs::path scheme = ogb_split_scheme(session);
+  if (scheme.empty()) return;
   std::vector<std::uint8_t> split(static_cast<std::size_t>(session.nodes()), 255);
   for (const NodeType& type : types) {
     const auto nodes = std::span(split).subspan(type.first, type.count);
     if (is_there(scheme / type.name)) read_ogb_split(scheme / type.name, nodes);
   }
-  session.note("split_scheme", scheme.filename().string());
   session.splits(split, 1);
 }
 

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
-#include "datasets/class_count.hpp"
 
 namespace atl {
 
@@ -20,6 +18,7 @@ Json describe_options(const ImportOptions& options) {
                {"row_normalize", options.row_normalize}};
   if (options.reverse_relations) json["reverse_relations"] = true;
   if (options.relation_column) json["relation_column"] = *options.relation_column;
+  if (!options.split_name.empty()) json["split_name"] = options.split_name;
   if (options.split) {
     json["split"] = {{"per_class", options.split->per_class},
                      {"train", options.split->amount[0]},
@@ -192,96 +191,6 @@ void ImportSession::features(ArrayReader reader) {
   }
   reader.finish();
   writer.close();
-}
-
-void ImportSession::labels(std::vector<std::int32_t> labels, const std::string& place) {
-  const std::int64_t classes = class_count(labels, options_.classes, place, "--classes");
-  labels_ = std::move(labels);
-  labelled_.resize(labels_.size());
-  std::transform(labels_.begin(), labels_.end(), labelled_.begin(),
-                 [](std::int32_t label) { return label >= 0 ? std::uint8_t{1} : std::uint8_t{0}; });
-  writer_.write_labels(labels_, classes);
-}
-
-void ImportSession::multi_labels(const std::vector<std::uint8_t>& labels, std::int64_t classes) {
-  default_task_ = Task::kMultiLabel;
-  if (options_.classes && *options_.classes != classes) {
-    fail_option("--classes {}: '{}' has {} labels per node", *options_.classes, writer_.info().name,
-                classes);
-  }
-  labelled_.assign(static_cast<std::size_t>(nodes()), 0);
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] != 255) labelled_[i / static_cast<std::size_t>(classes)] = 1;
-  }
-  writer_.write_multi_labels(labels, classes);
-}
-
-void ImportSession::real_labels(ArrayReader reader) {
-  default_task_ = Task::kRegression;
-  if (options_.classes) {
-    fail_option("--classes {}: '{}' has numbers to predict, not classes", *options_.classes,
-                writer_.info().name);
-  }
-  reader.dimensions() == 1 ? reader.require_shape({nodes()}) : reader.require_shape({nodes(), -1});
-  const std::int64_t columns = reader.length(1);
-  if (columns < 1 || columns > kMaxClasses) {
-    fail_input("{}: {} numbers per node; allowed are 1 to {}", reader.place(), columns,
-               kMaxClasses);
-  }
-  std::vector<float> values(static_cast<std::size_t>(reader.elements()));
-  reader.read(values);
-  labelled_.assign(static_cast<std::size_t>(nodes()), 0);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (std::isinf(values[i])) {
-      fail_input("{}: label {} at element {}; allowed are numbers within float32, and NaN for none",
-                 reader.place(), values[i], i);
-    }
-    if (!std::isnan(values[i])) labelled_[i / static_cast<std::size_t>(columns)] = 1;
-  }
-  reader.finish();
-  writer_.write_real_labels(values, columns);
-}
-
-void ImportSession::labels(ArrayReader reader) {
-  if (options_.task == Task::kRegression) return real_labels(std::move(reader));
-  const bool multi = reader.dimensions() == 2 && reader.length(1) != 1;
-  if (multi) {
-    reader.require_shape({nodes(), -1});
-  } else if (reader.dimensions() == 2) {
-    reader.require_shape({nodes(), 1});
-  } else {
-    reader.require_shape({nodes()});
-  }
-  const double largest =
-      multi ? 1 : static_cast<double>(std::numeric_limits<std::int32_t>::max() - 1);
-  std::vector<std::int32_t> single;
-  std::vector<std::uint8_t> many;
-  std::vector<double> block;
-  Activity activity("reading labels", reader.elements());
-  for (std::int64_t at = 0; at < reader.elements(); at += static_cast<std::int64_t>(block.size())) {
-    activity.advance_to(at);
-    block.resize(static_cast<std::size_t>(
-        std::min(static_cast<std::int64_t>(kBlock), reader.elements() - at)));
-    reader.read(block);
-    for (std::size_t i = 0; i < block.size(); ++i) {
-      const double value = block[i];
-      const bool none = std::isnan(value) || value == -1 || (multi && value == 255);
-      if (!none && (value < 0 || value > largest || value != std::floor(value))) {
-        fail_input(
-            "{}: label {} at element {}; allowed are whole numbers 0 to {}, and NaN or -1 for "
-            "none",
-            reader.place(), value, at + static_cast<std::int64_t>(i), largest);
-      }
-      if (multi) {
-        many.push_back(none ? std::uint8_t{255} : static_cast<std::uint8_t>(value));
-      } else {
-        single.push_back(none ? -1 : static_cast<std::int32_t>(value));
-      }
-    }
-  }
-  const std::int64_t classes = reader.length(1);
-  reader.finish();
-  multi ? multi_labels(many, classes) : labels(std::move(single), reader.place());
 }
 
 void ImportSession::splits(const std::vector<std::uint8_t>& splits, std::int64_t count) {

@@ -17,6 +17,8 @@
 
 namespace atl {
 
+class LabelTally;
+
 // Takes feature rows in order, checks that they are finite, scales them to sum 1 if asked, and
 // writes them.
 class FeatureWriter {
@@ -52,6 +54,8 @@ class ImportSession {
 
   const ImportOptions& options() const { return options_; }
   const std::filesystem::path& source() const { return options_.source; }
+  // For temporary files: on the disk that the set will be on.
+  const std::filesystem::path& scratch() const { return writer_.folder(); }
   std::int64_t nodes() const { return writer_.info().nodes; }
   std::int64_t classes() const { return writer_.info().classes; }
 
@@ -75,13 +79,20 @@ class ImportSession {
                                 const std::string& place);
   // All of a [nodes, columns] array.
   void features(ArrayReader reader);
-  void labels(std::vector<std::int32_t> labels, const std::string& place);           // -1 = none
-  void multi_labels(const std::vector<std::uint8_t>& labels, std::int64_t classes);  // 255 = none
-  // From a [nodes], [nodes, 1] or (multi-label) [nodes, classes] array; NaN = none. With --task
-  // regression: real_labels().
+  // -1 = none. columns: how many classes there are, where the source says it.
+  void labels(std::vector<std::int32_t> labels, const std::string& place,
+              std::optional<std::int64_t> columns = {});
+  // 255 = none. Read as classes if --task says so and each node has one of them.
+  void multi_labels(const std::vector<std::uint8_t>& labels, std::int64_t classes,
+                    const std::string& place);
+  // From a [nodes], [nodes, 1] or (multi-label) [nodes, classes] array; NaN = none, and so is -1
+  // unless -1 and +1 are all there is. With --task regression: real_labels().
   void labels(ArrayReader reader);
   // From a [nodes] or [nodes, columns] array; NaN = none.
   void real_labels(ArrayReader reader);
+  // The former or the latter, whatever the array holds and --task says. Throws Error{kInput} with
+  // the choices if neither tells: floating-point numbers that are all whole.
+  void labels_or_numbers(const std::function<ArrayReader()>& open);
   void splits(const std::vector<std::uint8_t>& splits, std::int64_t count);
   // Task link-prediction; links as Links::open gives them.
   void links(const Links& links);
@@ -90,6 +101,7 @@ class ImportSession {
 
  private:
   void edge_features(ArrayReader reader, const BuiltGraph& built);
+  static std::string choices(const LabelTally& tally, std::int64_t columns);
   void write_made_split();
 
   ImportOptions options_;

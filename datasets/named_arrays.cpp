@@ -12,10 +12,10 @@ namespace atl {
 
 namespace fs = std::filesystem;
 
-NamedArrays::NamedArrays(fs::path source) : source_(std::move(source)) {
+NamedArrays::NamedArrays(fs::path source, const fs::path& scratch) : source_(std::move(source)) {
   std::error_code error;
   if (fs::is_directory(source_, error)) return;
-  archive_ = std::make_shared<const NpzArchive>(source_);
+  archive_ = std::make_shared<const NpzArchive>(source_, scratch);
 }
 
 bool NamedArrays::has(const std::string& name) const {

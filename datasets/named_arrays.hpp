@@ -17,8 +17,9 @@ class NamedArrays {
  public:
   using Opener = std::function<ArrayReader()>;
 
-  // A folder, or a file that is a .npz archive. Throws Error{kInput} if it can't be read.
-  explicit NamedArrays(std::filesystem::path source);
+  // A folder, or a file that is a .npz archive (`scratch`: as NpzArchive's). Throws Error{kInput}
+  // if it can't be read.
+  explicit NamedArrays(std::filesystem::path source, const std::filesystem::path& scratch = {});
 
   const std::filesystem::path& source() const { return source_; }
   bool in_folder() const { return archive_ == nullptr; }

@@ -1,6 +1,7 @@
 #include <zip.h>
 
 #include <array>
+#include <functional>
 
 #include "base/error.hpp"
 #include "datasets/array_reader.hpp"
@@ -14,8 +15,12 @@ constexpr std::uint64_t kDeflateLimit = 1032;
 
 class ZipSource : public ByteSource {
  public:
-  ZipSource(std::shared_ptr<zip> archive, zip_uint64_t index, std::string place)
+  using Copy = std::function<std::shared_ptr<const RandomFile>()>;
+
+  // copy: makes a file of the member's bytes, or knows one.
+  ZipSource(std::shared_ptr<zip> archive, zip_uint64_t index, std::string place, Copy copy = {})
       : archive_(std::move(archive)),
+        copy_(std::move(copy)),
         place_(std::move(place)),
         file_(zip_fopen_index(archive_.get(), index, 0), &zip_fclose) {
     if (!file_) fail_input("{}: can't read: {}", place_, zip_strerror(archive_.get()));
@@ -25,17 +30,33 @@ class ZipSource : public ByteSource {
     if (got < 0) fail_input("{}: damaged archive: {}", place_, zip_file_strerror(file_.get()));
     return static_cast<std::size_t>(got);
   }
+  std::shared_ptr<const RandomFile> random_access() override { return copy_(); }
 
  private:
   std::shared_ptr<zip> archive_;  // closed after the member
+  Copy copy_;
   std::string place_;
   std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file_;
 };
 
+// Its checksum is verified on the way.
+std::shared_ptr<const RandomFile> copy_member(ZipSource source,
+                                              const std::filesystem::path& scratch,
+                                              const std::string& place) {
+  const auto copy = RandomFile::temporary(
+      scratch.empty() ? std::filesystem::temp_directory_path() : scratch, place);
+  std::vector<std::byte> bytes(std::size_t{1} << 18U);
+  while (const std::size_t got = source.read(bytes)) copy->append(std::span(bytes).first(got));
+  return copy;
+}
+
 }  // namespace
 
-NpzArchive::NpzArchive(const std::filesystem::path& path)
-    : path_(path), file_bytes_(static_cast<std::int64_t>(MappedFile(path).bytes().size())) {
+NpzArchive::NpzArchive(const std::filesystem::path& path, std::filesystem::path scratch)
+    : path_(path),
+      scratch_(std::move(scratch)),
+      file_bytes_(static_cast<std::int64_t>(MappedFile(path).bytes().size())),
+      copies_(std::make_shared<Copies>()) {
   int code = 0;
   zip_t* handle = zip_open(path.c_str(), ZIP_RDONLY, &code);
   if (handle == nullptr) {
@@ -103,7 +124,13 @@ ArrayReader NpzArchive::open(const std::string& name) const {
     fail_input("{}: {} bytes announced, more than the archive of {} bytes can hold", place,
                stat.size, file_bytes_);
   }
-  return {std::make_unique<ZipSource>(zip_, static_cast<zip_uint64_t>(index), place), place,
+  const auto number = static_cast<zip_uint64_t>(index);
+  const ZipSource::Copy copy = [zip = zip_, copies = copies_, scratch = scratch_, number, place] {
+    std::shared_ptr<const RandomFile>& known = (*copies)[number];
+    if (!known) known = copy_member(ZipSource(zip, number, place), scratch, place);
+    return known;
+  };
+  return {std::make_unique<ZipSource>(zip_, number, place, copy), place,
           static_cast<std::int64_t>(stat.size)};
 }
 

@@ -5,7 +5,9 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/text.hpp"
 #include "datasets/import_session.hpp"
+#include "datasets/label_values.hpp"
 #include "datasets/text_reader.hpp"
 
 namespace atl {
@@ -82,7 +84,9 @@ void read_ogb_features(const fs::path& path, std::int64_t nodes,
 OgbLabels read_ogb_labels(const fs::path& path, std::int64_t nodes) {
   LineReader reader(path);
   std::string_view line;
+  constexpr std::int32_t kMinusOne = -2;  // until it is known what it means
   std::vector<std::int32_t> values;
+  LabelTally tally;
   std::int64_t columns = 0;
   std::int64_t rows = 0;
   while (rows <= nodes && reader.next(line)) {
@@ -91,13 +95,14 @@ OgbLabels read_ogb_labels(const fs::path& path, std::int64_t nodes) {
     while (!fields.done()) {
       const FieldReader here = fields;
       const double value = fields.any_number("label");
-      const bool none = value != value || value == -1;
-      if (!none &&
+      const bool none = value != value;
+      if (!none && value != -1 &&
           (value < 0 || value > 2e9 || value != static_cast<double>(std::int64_t(value)))) {
         here.fail_here(
             fmt::format("label {} found; allowed are whole numbers from 0, and nan", value));
       }
-      values.push_back(none ? -1 : static_cast<std::int32_t>(value));
+      tally.add(value);
+      values.push_back(none ? -1 : value == -1 ? kMinusOne : static_cast<std::int32_t>(value));
       ++found;
     }
     if (rows == 0) columns = found;
@@ -108,6 +113,9 @@ OgbLabels read_ogb_labels(const fs::path& path, std::int64_t nodes) {
     ++rows;
   }
   check_rows(reader, rows, nodes);
+  const bool signs = tally.two_signs();
+  if (signs) say_two_signs(reader.file());
+  std::ranges::replace(values, kMinusOne, signs ? 0 : -1);
   for (std::size_t i = 0; columns > 1 && i < values.size(); ++i) {
     if (values[i] > 1) {
       fail_input("{}: line {}: label {} found; allowed are 0, 1 and nan where a node has {} labels",
@@ -126,18 +134,35 @@ void write_ogb_labels(ImportSession& session, OgbLabels labels) {
   std::ranges::transform(labels.values, many.begin(), [](std::int32_t label) {
     return label < 0 ? std::uint8_t{255} : static_cast<std::uint8_t>(label);
   });
-  session.multi_labels(many, labels.columns);
+  session.multi_labels(many, labels.columns, labels.file);
 }
 
-fs::path ogb_split_scheme(const fs::path& folder) {
-  std::vector<fs::path> schemes;
+fs::path ogb_split_scheme(ImportSession& session) {
+  const fs::path folder = session.source() / "split";
+  if (!is_there(folder)) return {};
+  const std::string& name = session.options().split_name;
+  if (session.options().split && name.empty()) {
+    session.note("own_splits_replaced", 1);
+    return {};
+  }
+  std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory()) schemes.push_back(entry.path());
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
   }
-  if (schemes.size() != 1) {
-    fail_input("{}: {} split schemes (folders) found, 1 expected", folder.string(), schemes.size());
+  std::ranges::sort(names);
+  if (names.empty()) fail_input("{}: no split (a folder) found; 1 expected", folder.string());
+  const std::string allowed = printable(fmt::format("{}", fmt::join(names, ", ")));
+  if (name.empty() && names.size() > 1) {
+    fail_input("{}: {} splits (folders) found; name one of them with --split-name: {}",
+               folder.string(), names.size(), allowed);
   }
-  return schemes.front();
+  if (!name.empty() && std::ranges::find(names, name) == names.end()) {
+    fail_option("--split-name {}: {} has no folder of this name; allowed are {}", name,
+                folder.string(), allowed);
+  }
+  const std::string& chosen = name.empty() ? names.front() : name;
+  session.note("split_scheme", chosen);
+  return folder / chosen;
 }
 
 void read_ogb_split(const fs::path& folder, std::span<std::uint8_t> split) {

@@ -35,8 +35,9 @@ OgbLabels read_ogb_labels(const std::filesystem::path& path, std::int64_t nodes)
 // Labels of all nodes of the session.
 void write_ogb_labels(ImportSession& session, OgbLabels labels);
 
-// The only folder in split/.
-std::filesystem::path ogb_split_scheme(const std::filesystem::path& folder);
+// The folder of split/ that --split-name says, or the only one; its name is noted. Empty if there
+// is no split/, or if --split replaces what it holds.
+std::filesystem::path ogb_split_scheme(ImportSession& session);
 // Sets the nodes that train.csv.gz, valid.csv.gz and test.csv.gz of `folder` list; the others must
 // be 255 before and stay so.
 void read_ogb_split(const std::filesystem::path& folder, std::span<std::uint8_t> split);

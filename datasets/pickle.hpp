@@ -46,9 +46,10 @@ struct PickleValue {
 
 // What a NumPy array, an element type, a class or an object of a class is.
 struct PickleObject {
-  std::string name;                 // kGlobal, kObject: "module.class"; kType, kArray: "<f4", ...
+  std::string name;  // kGlobal, kObject: "module.class"; kType, kArray: "<f4", ">f4", ...
   std::vector<std::int64_t> shape;  // kArray
   std::string_view bytes;           // kArray: its elements, in the file
+  bool by_columns = false;          // kArray: in Fortran order
   PickleValue state;                // kObject: a dict, or kNone
 };
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -34,29 +36,41 @@ class Elements {
     }
     data_ = object.bytes.data();
     size_ = object.bytes.size() / width_;
+    if (object.by_columns) {
+      rows_ = static_cast<std::size_t>(object.shape[0]);
+      columns_ = static_cast<std::size_t>(object.shape[1]);
+    }
   }
 
   std::size_t size() const { return size_; }
-  double operator[](std::size_t i) const { return read_(data_ + i * width_); }
+  // Element i, counted row by row.
+  double operator[](std::size_t i) const {
+    const std::size_t stored = rows_ == 0 ? i : i % columns_ * rows_ + i / columns_;
+    return read_(data_ + stored * width_);
+  }
 
  private:
-  template <typename T>
+  template <typename T, bool kReversed>
   static double read_as(const char* at) {
-    T raw;
-    std::memcpy(&raw, at, sizeof(T));
-    return static_cast<double>(raw);
+    std::array<char, sizeof(T)> bytes;
+    std::memcpy(bytes.data(), at, sizeof(T));
+    if constexpr (kReversed) std::ranges::reverse(bytes);
+    return static_cast<double>(std::bit_cast<T>(bytes));
   }
   template <typename T>
-  void use() {
-    read_ = &read_as<T>;
+  void use(bool reversed) {
+    read_ = reversed ? &read_as<T, true> : &read_as<T, false>;
     width_ = sizeof(T);
   }
   void choose(const Pickle& pickle, const std::string& type) {
-    if (type == "<f4") return use<float>();
-    if (type == "<f8") return use<double>();
-    if (type == "<i4") return use<std::int32_t>();
-    if (type == "<i8") return use<std::int64_t>();
-    if (type == "<u1" || type == "<b1") return use<std::uint8_t>();
+    const bool reversed = type.starts_with('>');
+    const std::string_view kind =
+        std::string_view(type).substr(std::min<std::size_t>(1, type.size()));
+    if (kind == "f4") return use<float>(reversed);
+    if (kind == "f8") return use<double>(reversed);
+    if (kind == "i4") return use<std::int32_t>(reversed);
+    if (kind == "i8") return use<std::int64_t>(reversed);
+    if (kind == "u1" || kind == "b1") return use<std::uint8_t>(false);
     fail_input("{}: element type {}; allowed are f4 f8 i4 i8 u1 b1", pickle.file(),
                in_quotes(type));
   }
@@ -65,6 +79,7 @@ class Elements {
   std::size_t width_ = 1;
   const char* data_ = nullptr;
   std::size_t size_ = 0;
+  std::size_t rows_ = 0, columns_ = 0;  // in Fortran order
 };
 
 const PickleValue& state_field(const Pickle& pickle, const PickleValue& object,

@@ -46,7 +46,7 @@ void Unpickler::build(const PickleValue& target, const PickleValue& state) {
       build_array(object_of(target), state);
       return;
     case Kind::kType:
-      check_type(state);
+      set_byte_order(object_of(target), state);
       return;
     case Kind::kObject:
       if (state.kind != Kind::kDict) bad("the state of an object is not a dict");
@@ -81,16 +81,17 @@ void Unpickler::build_array(PickleObject& array, const PickleValue& state) {
     bad("an array's order is not said");
   }
   array.shape = shape_of(given[1]);
-  if (fortran.integer != 0 && array.shape.size() > 1) bad("an array in Fortran order");
+  array.by_columns = fortran.integer != 0 && array.shape.size() > 1;
+  if (array.by_columns && array.shape.size() > 2) bad("a Fortran array of more than 2 dimensions");
   array.name = object_of(given[2]).name;
   array.bytes = given[4].bytes();
 }
 
 // state: (version, byte order, ...)
-void Unpickler::check_type(const PickleValue& state) {
+void Unpickler::set_byte_order(PickleObject& type, const PickleValue& state) {
   if (state.kind != Kind::kTuple || items(state).size() < 2) bad("an element type is malformed");
   const PickleValue& order = items(state)[1];
-  if (order.kind == Kind::kBytes && order.bytes() == ">") bad("a big-endian array");
+  if (order.kind == Kind::kBytes && order.bytes() == ">") type.name[0] = '>';
 }
 
 }  // namespace atl

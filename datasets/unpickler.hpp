@@ -111,7 +111,7 @@ class Unpickler {
   PickleValue reduce(const PickleValue& callable, const PickleValue& arguments);
   void build(const PickleValue& target, const PickleValue& state);
   void build_array(PickleObject& array, const PickleValue& state);
-  void check_type(const PickleValue& state);
+  void set_byte_order(PickleObject& type, const PickleValue& state);
   std::vector<std::int64_t> shape_of(const PickleValue& tuple);
 
   Pickle& pickle_;

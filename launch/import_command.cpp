@@ -88,6 +88,9 @@ void add_import_command(CLI::App& app) {
   command->add_flag("--row-normalize", options.row_normalize, "Scale feature rows to sum 1");
   command->add_option("--split", arguments->split,
                       "Make a split: 0.6,0.2,0.2 or per-class:20,500,1000");
+  command->add_option(
+      "--split-name", options.split_name,
+      "ogb: which of the set's own splits, a folder of split/; default: the only one");
   command->add_option("--seed", options.seed, "Seed of --split")
       ->check(seed_number())
       ->capture_default_str();

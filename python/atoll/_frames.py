@@ -109,14 +109,34 @@ def _set_of_rows(nodes, name):
     return sets
 
 
+def _mask(nodes, name):
+    """A column of booleans, or of 0 and 1, as booleans."""
+    values = nodes.column(name)
+    if values.dtype != bool:
+        # Anything else would be true without being said: "False", NaN, None.
+        wrong = [row for row, value in enumerate(values.tolist()) if value not in (0, 1)]
+        if wrong:
+            nodes.fail(name, f"has {values[wrong[0]]!r} in row {wrong[0]}; allowed are booleans, "
+                             "and 0 and 1")
+    return values.astype(bool)
+
+
 def _numbers_of(edges, name, nodes, ids, id_column):
     """Node numbers of a column of ids."""
     values = edges.column(name)
+    if len(values) == 0:  # of any type: a table without rows often has none
+        return np.zeros(0, np.int64)
     if ids is None:
         if values.dtype.kind not in "iu":
             edges.fail(name, f"is {values.dtype}; allowed are numbers of nodes, counted from 0. If "
                              "nodes have other ids, name their column: id=...")
         return values.astype(np.int64)
+    if _is_number(ids) and not _is_number(values):
+        edges.fail(name, f"is {values.dtype}, but column '{id_column}' of the nodes has numbers")
+    if not _is_number(ids):
+        values = values.astype(str)
+    if len(ids) == 0:
+        edges.fail(name, f"has '{values[0]}' in row 0, but the table of nodes has no rows")
     order = np.argsort(ids, kind="stable")
     place = np.searchsorted(ids, values, sorter=order)
     place[place == len(ids)] = 0
@@ -158,7 +178,7 @@ def arrays_of_tables(edges, nodes, *, source, target, id, features, label, split
         if label is not None:
             arrays["y"], classes = _labels(nodes, label)
         for name in masks:
-            arrays[name] = nodes.column(name).astype(bool)
+            arrays[name] = _mask(nodes, name)
         if split is not None and split in nodes.names:
             sets = _set_of_rows(nodes, split)
             for value, name in enumerate(("train_mask", "val_mask", "test_mask")):

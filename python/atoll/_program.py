@@ -1,7 +1,9 @@
 """Runs commands of Atoll: in a thread of this process, or as a program, perhaps under a launcher."""
 
+import contextlib
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -56,8 +58,29 @@ def environment():
     return variables
 
 
+_RENAMED = []  # (pattern, replacement)
+
+
+@contextlib.contextmanager
+def renamed(pattern, replacement):
+    """Within it, what commands say has `replacement` for `pattern`: names of arguments instead of
+    temporary files."""
+    _RENAMED.append((pattern, replacement))
+    try:
+        yield
+    finally:
+        _RENAMED.remove((pattern, replacement))
+
+
+def _shown(text):
+    for pattern, replacement in list(_RENAMED):
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
 def tell(is_warning, line):
     """One line of the engine's log."""
+    line = _shown(line)
     if is_warning:
         warnings.warn(line, stacklevel=2)
     else:
@@ -171,7 +194,7 @@ def run(words, launcher=None):
     if interrupted:
         raise KeyboardInterrupt
     if code != 0:
-        raise failure(error, code)
+        raise failure(_shown(error), code)
     return output
 
 

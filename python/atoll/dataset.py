@@ -12,9 +12,9 @@ import numpy as np
 from atoll import ogb_files
 from atoll._errors import InputError
 from atoll._frames import arrays_of_tables
-from atoll._program import option_words, run
+from atoll._program import option_words, renamed, run
 
-TRAIN, VALID, TEST, NONE = 0, 1, 2, 255  # values of split.npy
+TRAIN, VALID, TEST = 0, 1, 2  # values of split.npy
 
 
 def _array(value, name, dimensions):
@@ -29,32 +29,6 @@ def _array(value, name, dimensions):
         raise InputError(f"{name}: its shape is {array.shape}; allowed are "
                          f"{' or '.join(str(d) for d in dimensions)} dimensions")
     return array
-
-
-def _split_of_masks(masks, nodes):
-    """split [N] or [K, N] from masks [N] (PyG's) or [N, K] (K splits)."""
-    split = None
-    for name, value, mask in masks:
-        if mask is None:
-            continue
-        mask = _array(mask, name, (1, 2))
-        if mask.dtype != bool:
-            raise InputError(f"{name}: its type is {mask.dtype}; allowed is bool, one per node")
-        if mask.shape[0] != nodes:
-            raise InputError(f"{name}: it has {mask.shape[0]} rows, but there are {nodes} nodes")
-        mask = mask.T if mask.ndim == 2 else mask[None, :]
-        if split is None:
-            split = np.full(mask.shape, NONE, np.uint8)
-        if split.shape != mask.shape:
-            raise InputError(f"{name}: it has {mask.shape[0]} splits, but other masks have "
-                             f"{split.shape[0]}")
-        twice = np.argwhere(mask & (split != NONE))
-        if len(twice):
-            raise InputError(f"{name}: node {twice[0][1]} is in another mask, too")
-        split[mask] = value
-    if split is None:
-        return None
-    return split[0] if len(split) == 1 else split
 
 
 def _is_symmetric(edge_index, nodes):
@@ -95,8 +69,10 @@ class Dataset:
             reads the row of node edge_index[0, e].
         x: [N, F] features.
         y: [N] classes (-1: none), [N, C] of 0 and 1 for several labels per node, or floating-point
-            numbers to predict (NaN: none).
-        train_mask, val_mask, test_mask: bool [N], or [N, K] for K splits.
+            numbers to predict (NaN: none). Floating-point numbers that are all whole may be either:
+            then `task` says which.
+        train_mask, val_mask, test_mask: masks, of booleans or of 0 and 1, [N], or [N, K] for K
+            splits; or the numbers of the nodes. The log says what they were taken for.
         split: instead of masks, "0.6,0.2,0.2" (shares of the labelled nodes) or
             "per-class:20,500,1000".
         edge_weight: [E]. edge_attr: [E, G]. edge_type: [E], for relations. node_type: [N].
@@ -117,40 +93,33 @@ class Dataset:
             raise InputError(f"edge_index: it is {edge_index.dtype} {list(edge_index.shape)}; "
                              "allowed are integers [2, E]")
         arrays = {"edge_index": edge_index}
-        given = {}  # the argument that each array came from
-        for key, file, value, dimensions in (
-                ("x", "features", x, (2,)), ("y", "labels", y, (1, 2)),
-                ("edge_weight", "edge_weights", edge_weight, (1,)),
-                ("edge_attr", "edge_features", edge_attr, (1, 2)),
-                ("edge_type", "edge_types", edge_type, (1,)),
-                ("node_type", "node_types", node_type, (1,))):
+        masks = {"train_mask": train_mask, "val_mask": val_mask, "test_mask": test_mask}
+        for key, value, dimensions in (
+                ("x", x, (2,)), ("y", y, (1, 2)), ("edge_weight", edge_weight, (1,)),
+                ("edge_attr", edge_attr, (1, 2)), ("edge_type", edge_type, (1,)),
+                ("node_type", node_type, (1,)), *((key, masks[key], (1, 2)) for key in masks)):
             if value is not None:
-                arrays[file] = _array(value, key, dimensions)
-                given[file] = key
+                arrays[key] = _array(value, key, dimensions)
         for key, array in arrays.items():
             if key.startswith("edge_") and key != "edge_index" and len(array) != edge_index.shape[1]:
-                raise InputError(f"{given[key]}: it has {len(array)} rows, but there are "
+                raise InputError(f"{key}: it has {len(array)} rows, but there are "
                                  f"{edge_index.shape[1]} edges")
         nodes = num_nodes
-        for key in ("features", "labels", "node_types"):
+        for key in ("x", "y", "node_type"):
             if key in arrays:
                 nodes = len(arrays[key]) if nodes is None else nodes
                 if len(arrays[key]) != nodes:
-                    raise InputError(f"{given[key]}: it has {len(arrays[key])} rows, but there are "
+                    raise InputError(f"{key}: it has {len(arrays[key])} rows, but there are "
                                      f"{nodes} nodes")
+        if nodes == 0:
+            empty = [key for key in ("x", "y", "node_type") if key in arrays] or ["num_nodes"]
+            raise InputError(f"{empty[0]}: there are no rows in it; a graph has at least one node")
         if nodes is None:
             nodes = int(edge_index.max()) + 1 if edge_index.size else 0
-        labels = arrays.get("labels")
-        if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
-            arrays["labels"] = labels[:, 0]  # the shape that OGB uses
-        masks = _split_of_masks((("train_mask", TRAIN, train_mask), ("val_mask", VALID, val_mask),
-                                 ("test_mask", TEST, test_mask)), nodes)
-        if masks is not None and split is not None:
+        if split is not None and set(masks) & set(arrays):
             raise InputError("split: there are masks, too; give only one of the two")
-        if masks is not None:
-            arrays["split"] = masks
         if undirected is None:
-            plain = not {"edge_weights", "edge_features", "edge_types"} & set(arrays)
+            plain = not {"edge_weight", "edge_attr", "edge_type"} & set(arrays)
             undirected = plain and _is_symmetric(edge_index, nodes)
         words = ["import", "npy", "--nodes", str(nodes), "--keep-self-loops"]
         words += [] if undirected else ["--directed"]
@@ -158,10 +127,11 @@ class Dataset:
         words += ["--task", task] if task is not None else []
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
             for key, array in arrays.items():
-                if array.dtype == bool:
+                if array.dtype == bool and key not in masks:
                     array = array.astype(np.uint8)
-                np.save(os.path.join(folder, key + ".npy"), np.ascontiguousarray(array))
-            return cls._make([*words[:2], folder, *words[2:]], path, name)
+                np.save(os.path.join(folder, key + ".npy"), array)  # of any layout
+            with renamed(re.escape(folder + os.sep) + r"(\w+)\.npy", r"\1"):
+                return cls._make([*words[:2], folder, *words[2:]], path, name)
 
     @classmethod
     def from_tables(cls, edges, nodes=None, *, source="source", target="target", id=None,
@@ -218,11 +188,13 @@ class Dataset:
         If PyTorch is installed, it also reads those of OGB's sets whose splits are PyTorch
         files."""
         source = os.path.abspath(os.fspath(source))
-        if format == "ogb" and ogb_files.needs_pytorch(source):
+        split_name = options.get("split_name")
+        if format == "ogb" and ogb_files.needs_pytorch(source, split_name):
+            options.pop("split_name", None)
             name = name or os.path.basename(source)
             with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
                 try:
-                    words = ogb_files.convert(source, os.path.join(folder, "set"))
+                    words = ogb_files.convert(source, os.path.join(folder, "set"), split_name)
                 except ogb_files.BadInput as error:
                     raise InputError(str(error)) from None
                 return cls._make([*words, *option_words("import", options)], path, name)

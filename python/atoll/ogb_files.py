@@ -162,26 +162,36 @@ def write_node_set(np, torch, folder, scheme, out):
             write_ids(np, out / "split" / scheme.name / kind / f"{name}.csv.gz", ids, place)
 
 
-def schemes_of(folder, file):
-    return sorted(path.parent for path in (folder / "split").glob(f"*/{file}"))
+def schemes_of(folder, file, split_name):
+    """Folders of split/ with such a file; only the one called split_name unless that is None."""
+    return sorted(path.parent for path in (folder / "split").glob(f"*/{file}")
+                  if split_name in (None, path.relative_to(folder / "split").parts[0]))
 
 
-def needs_pytorch(folder):
+def needs_pytorch(folder, split_name=None):
     """Whether the split of a set is a file of PyTorch alone."""
     folder = pathlib.Path(folder)
-    return bool(schemes_of(folder, "train.pt") or schemes_of(folder, DICTIONARY)) \
-        and not schemes_of(folder, "train.csv.gz") and not schemes_of(folder, "*/train.csv.gz")
+
+    def there(file):
+        return bool(schemes_of(folder, file, split_name))
+    return (there("train.pt") or there(DICTIONARY)) \
+        and not there("train.csv.gz") and not there("*/train.csv.gz")
 
 
-def convert(folder, out):
+def convert(folder, out, split_name=None):
     """Makes the folder `out`, complete or not at all, and returns the words of the command that
     reads it. Raises BadInput."""
     folder, out = pathlib.Path(folder), pathlib.Path(out)
     np, torch = import_packages()
-    links, nodes = schemes_of(folder, "train.pt"), schemes_of(folder, DICTIONARY)
-    if len(links) + len(nodes) != 1:
-        raise BadInput(f"{folder / 'split'}: {len(links)} folders with train.pt and {len(nodes)} "
-                       f"with {DICTIONARY} found; one is needed")
+    links = schemes_of(folder, "train.pt", split_name)
+    nodes = schemes_of(folder, DICTIONARY, split_name)
+    if len(links) + len(nodes) > 1:
+        names = ", ".join(sorted(path.name for path in links + nodes))
+        raise BadInput(f"{folder / 'split'}: {len(links) + len(nodes)} splits (folders) found; name "
+                       f"one of them with --split-name: {names}")
+    if not links + nodes:
+        raise BadInput(f"{folder / 'split'}: no folder {split_name or ''} with train.pt or "
+                       f"{DICTIONARY} found; one is needed")
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -207,11 +217,12 @@ def main():
     parser.add_argument("folder", type=pathlib.Path, help="has raw/ and split/, e.g. ogbl_collab")
     parser.add_argument("--out", type=pathlib.Path, required=True,
                         help="folder to make; must not exist")
+    parser.add_argument("--split-name", help="which folder of split/; default: the only one")
     options = parser.parse_args()
     try:
         if options.out.exists():
             raise BadInput(f"--out {options.out}: it is there; name a new folder")
-        words = convert(options.folder, options.out)
+        words = convert(options.folder, options.out, options.split_name)
     except (BadInput, OSError) as error:
         print(f"ogb_files.py: error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -199,6 +199,25 @@ fs::path make_npy_rows(const fs::path& folder) {
   return folder;
 }
 
+fs::path make_npz_by_columns(const fs::path& folder) {
+  const auto turned = [](const std::vector<float>& values) {
+    std::string bytes;
+    for (const float value : values) {
+      const std::string item(reinterpret_cast<const char*>(&value), sizeof value);
+      bytes.append(item.rbegin(), item.rend());
+    }
+    return bytes;
+  };
+  const std::string pairs = npy_bytes<std::int64_t>({0, 1, 1, 2, 2, 0, 0, 1, 2, 1});
+  write_npz(folder / "set.npz",
+            {{"edge_index", npy_bytes("<i8", {2, 5}, pairs.substr(pairs.size() - 80), true)},
+             {"x", npy_bytes(">f4", {4, 2}, turned({1, 0, 3, 0.5, -2.5, 0.125, 3, 0}), true)},
+             {"y", npy_bytes<float>({0.5, 2, __builtin_nanf(""), 2}, {4, 1})},
+             {"train_mask", npy_bytes("|b1", {4, 1}, std::string("\1\1\0\0", 4))},
+             {"val_mask", npy_bytes<std::int32_t>({2}, {1, 1})}});
+  return folder / "set.npz";
+}
+
 fs::path make_edges(const fs::path& folder) {
   write_file(folder / "graph.txt",
              "# comment\n0 1 1\n1\t2 2\n% more\n\n2, 0, 4\n0 1 0.5\r\n2 1 3\n");

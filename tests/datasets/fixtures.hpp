@@ -53,6 +53,7 @@ fs::path make_gnn_benchmark(const fs::path& folder);
 fs::path make_heterophilous(const fs::path& folder);
 fs::path make_npy(const fs::path& folder);
 fs::path make_npy_rows(const fs::path& folder);
+fs::path make_npz_by_columns(const fs::path& folder);  // Fortran order, big-endian, floats, lists
 fs::path make_edges(const fs::path& folder);
 fs::path make_metis(const fs::path& folder);
 

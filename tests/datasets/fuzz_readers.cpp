@@ -62,6 +62,7 @@ constexpr Target kTargets[] = {
     {"heterophilous", "heterophilous", fixtures::make_heterophilous},
     {"npy", "npy", fixtures::make_npy},
     {"npy-rows", "npy", fixtures::make_npy_rows},
+    {"npz-by-columns", "npy", fixtures::make_npz_by_columns},
     {"edges", "edges", fixtures::make_edges},
     {"metis", "metis", fixtures::make_metis},
     {"npy-typed", "npy", fixtures::make_npy_typed},

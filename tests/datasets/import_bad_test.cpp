@@ -128,7 +128,13 @@ const BadCase kCases[] = {
      "splits saved by PyTorch can't be read"},
     {"OgbTwoSplitSchemes", "ogb", make_ogb_text,
      [](const fs::path& d, ImportOptions&) { fs::create_directories(d / "split/random"); },
-     "2 split schemes"},
+     "2 splits (folders) found; name one of them with --split-name: random, time"},
+    {"OgbSplitOfAnotherName", "ogb", make_ogb_text,
+     [](const fs::path&, ImportOptions& options) { options.split_name = "random"; },
+     "--split-name random: ", ErrorKind::kOption},
+    {"SplitNameOfAnotherFormat", "npy", make_npy,
+     [](const fs::path&, ImportOptions& options) { options.split_name = "time"; },
+     "--split-name: only sets of format ogb", ErrorKind::kOption},
     {"OgbZeroNodes", "ogb", make_ogb_text,
      [](const fs::path& d, ImportOptions&) { write_gz(d / "raw/num-node-list.csv.gz", "0\n"); },
      "number '0' is out of range; allowed are 1 to 2147483647"},
@@ -256,16 +262,22 @@ const BadCase kCases[] = {
        write_file(d / "labels.npy", npy_bytes("<U1", {4}, std::string(16, 'a')));
      },
      "element type '<U1' is not a number"},
-    {"NpyFortranOrder", "npy", make_npy,
+    {"NpyThreeDimensionsInFortranOrder", "npy", make_npy,
      [](const fs::path& d, ImportOptions&) {
-       write_file(d / "features.npy", npy_bytes("<f4", {4, 2}, std::string(32, '\0'), true));
+       write_file(d / "features.npy", npy_bytes("<f4", {4, 2, 2}, std::string(64, '\0'), true));
      },
-     "Fortran order"},
-    {"NpyBigEndian", "npy", make_npy,
+     "3 dimensions in Fortran order; allowed are at most 2"},
+    {"NpyShortFortranOrder", "npy", make_npy,
      [](const fs::path& d, ImportOptions&) {
-       write_file(d / "features.npy", npy_bytes(">f4", {4, 2}, std::string(32, '\0')));
+       write_file(d / "features.npy", npy_bytes("<f4", {4, 2}, std::string(31, '\0'), true));
      },
-     "big-endian"},
+     "31 bytes of elements found, 32 expected"},
+    {"NpyWholeFloatsAsLabels", "npy", make_npy,
+     [](const fs::path& d, ImportOptions&) {
+       write_file(d / "labels.npy", npy_bytes<float>({0, 2, __builtin_nanf(""), 2}));
+     },
+     "all of them whole (0 to 2; 1 are NaN): they can be classes or numbers to predict. Say which: "
+     "--task single-label (classes 0 to 2, NaN: none), --task regression"},
     {"NpyShortFile", "npy", make_npy,
      [](const fs::path& d, ImportOptions&) { truncate(d / "features.npy", 1); },
      "31 bytes of elements found, 32 expected"},
@@ -374,13 +386,13 @@ const BadCase kCases[] = {
      "shape (3, 1) found"},
     {"NpyClassesOfNumbers", "npy", make_npy,
      [](const fs::path& d, ImportOptions& options) {
-       write_file(d / "labels.npy", npy_bytes<float>({0, 1, 2, 3}));
+       write_file(d / "labels.npy", npy_bytes<float>({0, 1, 2, 3.5F}));
        options.classes = 4;
      },
      "has numbers to predict, not classes", ErrorKind::kOption},
     {"NpyPerClassSplitOfNumbers", "npy", make_npy,
      [](const fs::path& d, ImportOptions& options) {
-       write_file(d / "labels.npy", npy_bytes<float>({0, 1, 2, 3}));
+       write_file(d / "labels.npy", npy_bytes<float>({0, 1, 2, 3.5F}));
        options.split = parse_split("per-class:1,1,1");
      },
      "needs one label per node, a class", ErrorKind::kOption},

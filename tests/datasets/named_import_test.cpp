@@ -92,8 +92,9 @@ TEST_F(NamedImport, WrongSetsAreRefused) {
   };
   EXPECT_THAT(with("val_mask", npy_bytes<std::uint8_t>({1, 0, 0, 0})),
               HasSubstr("val_mask.npy: node 0 is in it and in the training set"));
-  EXPECT_THAT(with("val_mask", npy_bytes<std::uint8_t>({2, 0, 0, 0})),
-              HasSubstr("val_mask.npy: node 0 is 2; allowed are 0 and 1"));
+  EXPECT_THAT(
+      with("val_mask", npy_bytes<std::uint8_t>({2, 0, 0, 0})),
+      HasSubstr("val_mask.npy: node 0 is there twice, the second time at element 2; allowed"));
   EXPECT_THAT(with("val_mask", npy_bytes<std::uint8_t>({1, 0, 0, 0, 0, 1, 0, 0}, {4, 2})),
               HasSubstr("val_mask.npy: 2 splits found, and 1 in the sets before it"));
   EXPECT_THAT(with("val_mask", npy_bytes<std::uint8_t>({1, 0})), HasSubstr("val_mask.npy"));
