@@ -119,24 +119,31 @@ void NodeSets::add_mask(ArrayReader array, std::uint8_t set, const char* what, b
     put(node, 0, set, array.place());
     ++members;
   });
-  say(doubtful, "{}: taken for a mask ({} for each of the {} nodes), with {} nodes", array.place(),
-      what, nodes_, members);
+  say(doubtful, "{}: taken for a mask ({} for each of the {} nodes), with {} node{}", array.place(),
+      what, nodes_, members, members == 1 ? "" : "s");
 }
 
 void NodeSets::add_ids(ArrayReader array, std::uint8_t set, bool doubtful) {
   resize(1, array.place());
+  const std::int64_t count = array.elements();
+  std::vector<std::int64_t> ids;
+  ids.reserve(static_cast<std::size_t>(count));
+  std::vector<bool> there(static_cast<std::size_t>(nodes_), false);
   each_integer(array, [&](std::int64_t node, std::int64_t at) {
     check_node_id(node, nodes_, array.place(), at);
-    if (put(node, 0, set, array.place())) return;
-    const char* hint = array.elements() == nodes_
-                           ? ", or, as there are as many elements as nodes, a mask of 0 and 1"
-                           : "";
-    fail_input(
-        "{}: node {} is there twice, the second time at element {}; allowed are ids of "
-        "nodes, each once{}",
-        array.place(), node, at, hint);
+    if (there[static_cast<std::size_t>(node)]) {
+      fail_input(
+          "{}: node {} is there twice, the second time at element {}; allowed are ids of "
+          "nodes, each once{}",
+          array.place(), node, at,
+          count == nodes_ ? ", or, as there are as many elements as nodes, a mask of 0 and 1" : "");
+    }
+    there[static_cast<std::size_t>(node)] = true;
+    ids.push_back(node);
   });
-  say(doubtful, "{}: taken for a list of {} node ids", array.place(), array.elements());
+  for (const std::int64_t node : ids) put(node, 0, set, array.place());
+  say(doubtful, "{}: taken for a list of {} node id{}", array.place(), count,
+      count == 1 ? "" : "s");
 }
 
 void NodeSets::hand_over(ImportSession& session) const {
@@ -152,18 +159,15 @@ void NodeSets::resize(std::int64_t count, const std::string& place) {
   }
 }
 
-// False if the node is in the set already.
-bool NodeSets::put(std::int64_t node, std::int64_t split, std::uint8_t set,
+void NodeSets::put(std::int64_t node, std::int64_t split, std::uint8_t set,
                    const std::string& place) {
   std::uint8_t& known = sets_[static_cast<std::size_t>(split * nodes_ + node)];
-  if (known == set) return false;
   if (known != kNoSet) {
     constexpr std::array kNames = {"training", "validation", "test"};
     fail_input("{}: node {} is in it and in the {} set; allowed is one set", place, node,
                kNames.at(known));
   }
   known = set;
-  return true;
 }
 
 }  // namespace atl

@@ -42,7 +42,7 @@ class NodeSets {
   void add_mask(ArrayReader array, std::uint8_t set, const char* what, bool doubtful);
   void add_ids(ArrayReader array, std::uint8_t set, bool doubtful);
   void resize(std::int64_t count, const std::string& place);
-  bool put(std::int64_t node, std::int64_t split, std::uint8_t set, const std::string& place);
+  void put(std::int64_t node, std::int64_t split, std::uint8_t set, const std::string& place);
 
   std::int64_t nodes_;
   std::int64_t count_ = 0;

@@ -185,6 +185,8 @@ def convert(folder, out, split_name=None):
     np, torch = import_packages()
     links = schemes_of(folder, "train.pt", split_name)
     nodes = schemes_of(folder, DICTIONARY, split_name)
+    for both in set(links) & set(nodes):
+        raise BadInput(f"{both}: train.pt and {DICTIONARY} are there; keep one")
     if len(links) + len(nodes) > 1:
         names = ", ".join(sorted(path.name for path in links + nodes))
         raise BadInput(f"{folder / 'split'}: {len(links) + len(nodes)} splits (folders) found; name "

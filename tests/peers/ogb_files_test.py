@@ -174,7 +174,7 @@ class OgbFilesTest(unittest.TestCase):
         self.write_dictionary({**self.split(), "test": Run()})
         self.assert_refused("split_dict.pt", "no plain data of PyTorch")
         self.write_split(self.shared)
-        self.assert_refused("1 folders with train.pt and 1")
+        self.assert_refused("time: train.pt and split_dict.pt are there; keep one")
 
     def test_the_package_reads_them(self):
         sys.path.insert(0, str(SCRIPT.parent.parent))
@@ -194,8 +194,22 @@ class OgbFilesTest(unittest.TestCase):
         with self.assertRaisesRegex(atoll.InputError, "test.pt: no plain data"):
             atoll.Dataset.import_("ogb", self.set)
 
+    def test_one_of_two_splits(self):
+        sys.path.insert(0, str(SCRIPT.parent.parent))
+        os.environ.setdefault("ATOLL_PROGRAM", os.path.abspath(os.environ["ATOLL"]))
+        import atoll
+        self.write_graph()
+        self.write_labels()
+        self.write_dictionary(self.split())
+        (self.set / "split" / "random").mkdir()
+        torch.save({name: ids[::-1].copy() for name, ids in self.split().items()},
+                   self.set / "split" / "random" / "split_dict.pt")
+        self.assert_refused("2 splits (folders) found", "--split-name: random, time")
+        dataset = atoll.Dataset.import_("ogb", self.set, split_name="random")
+        self.assertEqual(int(dataset.train_mask.sum()), 18)
+
     def test_bad_sets(self):
-        self.assert_refused("split", "0 folders with train.pt", "0 with split_dict.pt")
+        self.assert_refused("split: no folder", "with train.pt or split_dict.pt found")
         self.write_split(self.shared)
         self.assert_refused("edge.csv.gz", "not there")
         self.write_graph()

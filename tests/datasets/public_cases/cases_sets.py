@@ -11,7 +11,8 @@ NODES = 12
 SPLIT = np.arange(NODES) % 3
 IDS = [np.flatnonzero(SPLIT == value) for value in range(3)]
 MASKS = [SPLIT == value for value in range(3)]
-NAMES = {"mask": ("train_mask", "val_mask", "test_mask"), "idx": ("train_idx", "val_idx", "test_idx")}
+NAMES = {"mask": ("train_mask", "val_mask", "test_mask"),
+         "idx": ("train_idx", "val_idx", "test_idx")}
 
 
 class Sets(Case):
@@ -117,7 +118,8 @@ class Sets(Case):
         mask = np.where(np.arange(nodes) % 2, 255, 0).astype(np.uint8)
         np.savez("mine.npz", **self.arrays(["train_mask"], [mask], nodes))
         self.refuse("import", "npy", "mine.npz", "--out", "data",
-                    says=["node 0 is there twice, the second time at element 2", "a mask of 0 and 1"])
+                    says=["node 0 is there twice, the second time at element 2",
+                          "a mask of 0 and 1"])
 
     def test_ids_that_are_wrong(self):
         self.refused([np.array([0, 5, 5])], "node 5 is there twice, the second time at element 2")

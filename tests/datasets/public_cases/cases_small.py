@@ -9,6 +9,7 @@ import numpy as np
 
 import atoll
 import cli_support
+from atoll import ogb_files
 from support import QUICK, ROOT, Case, graph
 
 
@@ -50,7 +51,8 @@ class WithoutRows(Case):
         np.savez("nodes.npz", edge_index=none, x=np.ones((0, 2)))
         says = "x{}: there are no rows in it; a graph has at least one node"
         self.refuse("import", "npy", "nodes.npz", "--out", "other", says=says.format("]"))
-        self.python_refuses(atoll.Dataset.from_arrays, none, x=np.ones((0, 2)), says=says.format(""))
+        self.python_refuses(atoll.Dataset.from_arrays, none, x=np.ones((0, 2)),
+                            says=says.format(""))
 
     def test_labels_without_columns(self):
         for kind in (np.int64, np.float64):
@@ -88,6 +90,15 @@ class SplitsOfOgb(Case):
         self.python_refuses(atoll.Dataset.import_, "ogb", "set", says=says)
         self.refuse("import", "ogb", "set", "--split-name", "tiem", "--out", "data",
                     says=["--split-name tiem: ", "allowed are random, time"])
+
+    def test_a_split_of_pytorch_beside_one_of_text(self):
+        """The package needs PyTorch for the former only."""
+        cli_support.write("set/split/pt/split_dict.pt", "")
+        self.assertTrue(ogb_files.needs_pytorch("set", "pt"))
+        self.assertFalse(ogb_files.needs_pytorch("set", "time"))
+        self.assertFalse(ogb_files.needs_pytorch("set"))
+        made = self.python(atoll.Dataset.import_, "ogb", "set", split_name="time")
+        self.assertEqual(made.split.tolist(), [0, 1, 2, 0, 1, 2])
 
     def test_neither_of_them(self):
         made = self.make("ogb", "set", "--split", "0.5,0.25,0.25")
