@@ -17,6 +17,7 @@ from atoll._graphs import arrays_of_dgl, arrays_of_scipy, tables_of_networkx
 from atoll._kept import KeptPlace
 from atoll._program import log, option_words, run
 
+CLASSES = "class_names.json"
 TRAIN, VALID, TEST, NONE = 0, 1, 2, 255  # values of split.npy
 
 
@@ -65,7 +66,6 @@ def _split_of_masks(masks, nodes):
 class Dataset:
     """A dataset folder. Its arrays are memory-mapped when you ask for them, and never changed."""
 
-    classes = None  # names of the classes, if from_tables() or from_networkx() found words
     _temporary = None  # removes the folder together with this object; None: it stays
 
     def __init__(self, path):
@@ -193,7 +193,9 @@ class Dataset:
                                            features=features, label=label, split=split,
                                            weight=weight, edge_type=edge_type)
         dataset = cls.from_arrays(**arrays, path=path, name=name, **options)
-        dataset.classes = classes
+        if classes is not None:
+            with open(os.path.join(dataset.path, CLASSES), "w", encoding="utf-8") as file:
+                json.dump(classes, file, ensure_ascii=False)
         return dataset
 
     @classmethod
@@ -324,7 +326,7 @@ class Dataset:
         if self._temporary is None:
             return
         what = [self._fields.get(key) for key in ("checksum", "directed", "task", "classes")]
-        place = KeptPlace(run_dir, os.path.basename(self._path), [self.name, *what])
+        place = KeptPlace(run_dir, os.path.basename(self._path), [self.name, self.classes, *what])
         place.fill(lambda part: shutil.move(self._path, part))
         self._temporary()
         self._temporary = None
@@ -362,6 +364,20 @@ class Dataset:
     @property
     def num_classes(self):
         return int(self._fields.get("classes", 0))
+
+    @property
+    def classes(self):
+        """Names of the classes, if from_tables() or from_networkx() found words, or None."""
+        try:
+            with open(os.path.join(self._path, CLASSES), encoding="utf-8") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return None
+
+    @property
+    def task(self):
+        """"single-label", "multi-label", "binary", "regression", ..., or None."""
+        return self._fields.get("task")
 
     @property
     def directed(self):

@@ -259,6 +259,16 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
         raise
 
 
+def _probabilities(logits, task):
+    if task in ("binary", "multi-label"):
+        return np.exp(-np.logaddexp(0, -logits))
+    if task != "single-label":
+        raise InputError(f"probabilities: the task is {task}, whose outputs are no classes; "
+                         "allowed are 'labels', 'logits' and 'embeddings'")
+    raised = np.exp(logits - logits.max(1, keepdims=True))
+    return raised / raised.sum(1, keepdims=True)
+
+
 class Run:
     """A run folder, of atoll.train() or of `atoll train`."""
 
@@ -385,8 +395,8 @@ class Run:
         epochs = options.get("epochs", self._config("epochs"))
         patience = options.get("patience", self._config("patience"))
         if self.status == "patience" and patience == self._config("patience"):
-            return (f"{self.ending}; more epochs change nothing. resume(patience=...) with a larger "
-                    "number, or 0 for none, continues")
+            return (f"{self.ending}; more epochs change nothing. resume(patience=...) with a "
+                    "larger number, or 0 for none, continues")
         if epochs is not None and epochs <= summary["epochs"]:
             return (f"the run has done its {summary['epochs']} epochs; resume(epochs=...) with a "
                     "larger number makes it longer")
@@ -417,14 +427,18 @@ class Run:
         of the dataset.
 
         what: "labels" (int32 [N]; uint8 [N, C] for several labels per node; f32 in a regression),
-            "logits" (f32 [N, outputs]) or "embeddings" (f32 [N, hidden], the input of the last
-            layer).
+            "logits" (f32 [N, outputs]), "probabilities" (the softmax of the logits; for several
+            labels per node and in binary tasks, with one output, their sigmoid) or "embeddings"
+            (f32 [N, hidden], the input of the last layer).
         dataset: None for the dataset that the model was trained on, or another one with the same
             features.
 
         The array is memory-mapped from the file that the engine has written, without a copy.
         torch.from_dlpack() and torch.from_numpy() share its memory."""
         dataset = self.dataset if dataset is None else dataset
+        if what == "probabilities":
+            logits = self.predict("logits", dataset, ranks=ranks, launcher=launcher, **options)
+            return _probabilities(logits, Dataset(dataset).task)
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
             file = os.path.join(folder, "rows.npy")
             words = ["predict", self._path, os.path.abspath(os.fspath(dataset)), f"--what={what}",

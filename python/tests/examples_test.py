@@ -128,7 +128,8 @@ class ExamplesTest(WorkFolder):
     def test_a_dataset_folder_by_hand(self):
         """docs/formats.md: the first example."""
         self.names.update({name: np.load(f"data/cora/{name}.npy")
-                           for name in ("row_ptr", "col_idx", "split")}, y=self.cora.y, x=self.cora.x)
+                           for name in ("row_ptr", "col_idx", "split")},
+                          y=self.cora.y, x=self.cora.x)
         self.run_example(fenced("docs/formats.md")[0], "docs/formats.md, example 1")
         run = atoll.train("mine", "gcn", hidden=64, epochs=40, progress=None)
         self.assertGreater(run.summary["test"], 0.75)

@@ -128,6 +128,29 @@ class DatasetTest(WorkFolder):
         self.assertTrue(result.stdout.endswith(" 7\n"), result.stdout)
         np.testing.assert_array_equal(np.load("labels.npy"), labels)
 
+    def test_probabilities_by_task(self):
+        given = arrays()
+        several = np.stack([given["y"] == 0, given["y"] == 1], axis=1).astype(np.int64)
+        for options in ({"y": several}, {"y": several[:, 0], "task": "binary"}):
+            run = atoll.train(atoll.Dataset.from_arrays(**{**given, **options}), **QUICK)
+            np.testing.assert_allclose(run.predict("probabilities"),
+                                       1 / (1 + np.exp(-run.predict("logits"))), rtol=1e-5)
+        numbers = {**given, "y": given["x"][:, 0] + 0.25}
+        run = atoll.train(atoll.Dataset.from_arrays(**numbers), **QUICK)
+        with self.assertRaisesRegex(atoll.InputError, "the task is regression"):
+            run.predict("probabilities")
+
+    def test_names_of_classes_stay_with_the_run(self):
+        edges, nodes, _ = tables()
+        run = atoll.train(atoll.Dataset.from_tables(edges, TablesTest.as_arrays(nodes),
+                                                    **TablesTest.NAMES), run_dir="run", **QUICK)
+        del run
+        dataset = atoll.Run.load("run").dataset
+        self.assertEqual(dataset.classes, ["blue", "green", "red"])
+        self.assertIn("validation   ok", subprocess.run(
+            [atoll.program_path(), "info", dataset.path, "--validate"], check=True, text=True,
+            capture_output=True).stdout)
+
     def test_equal_datasets_are_kept_once(self):
         for seed, kept in ((1, 1), (1, 1), (2, 2)):
             atoll.train(atoll.Dataset.from_arrays(**arrays(seed)), **QUICK)
@@ -314,6 +337,10 @@ class TrainTest(WorkFolder):
         logits = run.predict("logits")
         self.assertEqual((logits.shape, logits.dtype), ((NODES, CLASSES), np.float32))
         np.testing.assert_array_equal(run.predict(), logits.argmax(1))
+        probabilities = run.predict("probabilities")
+        np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
+        np.testing.assert_allclose(np.log(probabilities[:, :1] / probabilities),
+                                   logits[:, :1] - logits, atol=1e-5)
         self.assertEqual(run.predict("embeddings").shape, (NODES, 16))
         logits[0] = 0  # it is the caller's
         self.assertIn("<svg", run.report().html)
