@@ -85,10 +85,11 @@ class ProgressLine:
         """why: text on why it is not the last of all epochs."""
         if not self._text:
             return
-        self._text += f"  {why}" if why else ""
+        if why and self._display is not None:
+            self._text += f"  {why}"
         self._show()
         if self._display is None and self._terminal:
-            self._stream.write("\n")
+            self._stream.write(f"\n{why}\n" if why else "\n")
 
 
 class _Line:
