@@ -12,7 +12,7 @@ import sys
 import tempfile
 import warnings
 
-from atoll._errors import AtollError, InputError, failure
+from atoll._errors import AtollError, InputError, failure, in_python
 
 try:
     from atoll import _engine
@@ -80,7 +80,7 @@ def _shown(text):
 
 def tell(is_warning, line):
     """One line of the engine's log."""
-    line = _shown(line)
+    line = in_python(_shown(line))
     if is_warning:
         warnings.warn(line, stacklevel=2)
     else:
@@ -239,7 +239,10 @@ def option_words(command, values):
                 words += [f"--{name}"] if value else []
                 continue
             value = "on" if value else "off"
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, (list, tuple, range)) or hasattr(value, "tolist"):
+            if hasattr(value, "tolist"):  # arrays, tensors and their numbers
+                value = value.tolist()
+            value = value if isinstance(value, (list, tuple, range)) else [value]
             value = ",".join(str(item) for item in value)
         elif isinstance(value, float):
             value = repr(value)
