@@ -80,6 +80,8 @@ struct SourceEdges {
   std::span<const std::int64_t> row_ptr;  // op.cols + 1
   std::span<const std::int32_t> targets;  // the row that edge k enters, ascending for each source
   std::span<const std::int64_t> edges;    // its place in the operator's col_idx
+  // From Backend::prepare_spmm of row_ptr and targets as an operator of so many rows, or null.
+  const PreparedSparse* prepared = nullptr;
 };
 
 }  // namespace atl

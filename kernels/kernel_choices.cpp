@@ -11,8 +11,8 @@ namespace atl {
 namespace {
 
 constexpr const char* kList = "kernel_choices";
-constexpr std::array kFields = {"operation", "rows",   "nnz",    "width",
-                                "dtype",     "device", "kernel", "milliseconds"};
+constexpr std::array kFields = {"operation", "rows",   "nnz",          "width",  "dtype",
+                                "device",    "kernel", "milliseconds", "repeats"};
 // Where in a file an entry stands, for messages.
 std::filesystem::path place_of(const std::filesystem::path& file, std::size_t entry) {
   return fmt::format("{}: {}[{}]", file.string(), kList, entry);
@@ -69,6 +69,22 @@ KernelTimes times_field(const Json& entry, const std::string& operation,
   return times;
 }
 
+// Absent in what was not measured.
+KernelRepeats repeats_field(const Json& entry, const std::string& operation,
+                            const std::filesystem::path& place) {
+  KernelRepeats repeats;
+  if (!entry.contains("repeats")) return repeats;
+  const Json& object = entry.at("repeats");
+  if (!object.is_object()) {
+    fail_input("{}: field 'repeats' is {}, expected an object", place.string(), shown(object));
+  }
+  for (const auto& [kernel, value] : object.items()) {
+    check_kernel(operation, kernel, place);
+    repeats.emplace_back(kernel, json_field<bool>(object, kernel.c_str(), place));
+  }
+  return repeats;
+}
+
 }  // namespace
 
 const std::vector<std::string>& spmm_wishes() {
@@ -104,6 +120,23 @@ void KernelChoices::record(const KernelKey& key, KernelChoice choice) {
                choice.kernel, key.operation);
   const std::scoped_lock lock(mutex_);
   choices_.insert_or_assign(key, std::move(choice));
+  ++changes_;
+}
+
+void KernelChoices::replace_kernel(const KernelKey& key, const std::string& kernel) {
+  const std::scoped_lock lock(mutex_);
+  choices_[key].kernel = kernel;
+  ++changes_;
+}
+
+std::int64_t KernelChoices::changes() const {
+  const std::scoped_lock lock(mutex_);
+  return changes_;
+}
+
+bool KernelChoices::empty() const {
+  const std::scoped_lock lock(mutex_);
+  return choices_.empty();
 }
 
 Json KernelChoices::to_json() const {
@@ -120,6 +153,7 @@ Json KernelChoices::to_json() const {
                     {"device", key.device},
                     {"kernel", choice.kernel},
                     {"milliseconds", times}});
+    for (const auto& [kernel, equal] : choice.repeats) list.back()["repeats"][kernel] = equal;
   }
   return {{kList, list}};
 }
@@ -142,8 +176,9 @@ void KernelChoices::add_json(const Json& object, const std::filesystem::path& fi
                   json_field<std::string>(entry, "device", place)};
     const auto kernel = json_field<std::string>(entry, "kernel", place);
     check_kernel(key.operation, kernel, place);
-    KernelTimes times = times_field(entry, key.operation, place);
-    const bool fresh = added.try_emplace(key, KernelChoice{kernel, std::move(times)}).second;
+    KernelChoice choice{kernel, times_field(entry, key.operation, place),
+                        repeats_field(entry, key.operation, place)};
+    const bool fresh = added.try_emplace(key, std::move(choice)).second;
     if (!fresh) fail_input("{}: this operation and shape came before", place.string());
   }
   const std::scoped_lock lock(mutex_);

@@ -32,13 +32,18 @@ struct KernelKey {
 // Milliseconds by the name of the kernel.
 using KernelTimes = std::vector<std::pair<std::string, double>>;
 
+// Whether runs in a row gave the same bits, by the name of a kernel that does not promise it.
+using KernelRepeats = std::vector<std::pair<std::string, bool>>;
+
 struct KernelChoice {
   std::string kernel;
   KernelTimes milliseconds;
+  KernelRepeats repeats;
 };
 
 // What runs an spmm that no earlier choice names: the own kernel; cuSPARSE, by the faster of its
-// algorithms; or the fastest of all that give the same bits in every run.
+// algorithms; or the fastest of all that promise the same bits in every run, or gave them whenever
+// they were measured.
 enum class SpmmWish : std::uint8_t { kOwn, kCusparse, kAuto };
 
 // In the order of the enumeration, as on the command line.
@@ -67,8 +72,15 @@ class KernelChoices {
   std::optional<std::string> lookup(const KernelKey& key) const;
   // Replaces what the key had.
   void record(const KernelKey& key, KernelChoice choice);
+  // Keeps what was measured for the key, if anything.
+  void replace_kernel(const KernelKey& key, const std::string& kernel);
+  bool empty() const;
+  // Grows with every choice that is recorded or replaced.
+  std::int64_t changes() const;
 
-  // {"kernel_choices": [{operation, rows, nnz, width, dtype, device, kernel, milliseconds}, ...]}
+  // {"kernel_choices": [{operation, rows, nnz, width, dtype, device, kernel, milliseconds,
+  // repeats},
+  // ...]}, `repeats` only where something was measured for it.
   Json to_json() const;
   // Adds the choices of such an object. Throws Error{kInput} naming `file` and the entry if a field
   // is missing, unknown or of another type, a kernel is not of the operation, or a key comes twice.
@@ -79,6 +91,7 @@ class KernelChoices {
   std::int64_t measured_edges_;
   mutable std::mutex mutex_;
   std::map<KernelKey, KernelChoice> choices_;
+  std::int64_t changes_ = 0;
 };
 
 }  // namespace atl

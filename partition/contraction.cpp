@@ -11,14 +11,18 @@ namespace atl {
 
 namespace {
 
-// For all rows to come, by the length of those so far: doubling would hold twice as much.
-void make_room(ContractedGraph& graph, std::int64_t row, std::int64_t rows, std::size_t next) {
+// For all rows to come, by the length of those so far: doubling would hold twice as much. `most`:
+// entries of the finer graph, of which none becomes two; the first rows may be hubs, which say
+// nothing of the others.
+void make_room(ContractedGraph& graph, std::int64_t row, std::int64_t rows, std::size_t next,
+               std::int64_t most) {
   const auto entries = static_cast<double>(graph.col_idx.size());
   const double mean = entries / static_cast<double>(std::max<std::int64_t>(1, row));
   const auto wanted =
       static_cast<std::size_t>(1.1 * (entries + mean * static_cast<double>(rows - row))) + next;
-  graph.col_idx.reserve(wanted);
-  graph.edge_weights.reserve(wanted);
+  const std::size_t room = std::min(wanted, static_cast<std::size_t>(most));
+  graph.col_idx.reserve(room);
+  graph.edge_weights.reserve(room);
 }
 
 std::uint64_t hash_of(std::span<const std::int32_t> row) {
@@ -112,7 +116,7 @@ ContractedGraph contract(const GraphLevel& graph, const Communities& found) {
     }
     for (std::int64_t c = begin; c < end; ++c) {
       if (result.col_idx.size() + rows[c - begin].size() > result.col_idx.capacity()) {
-        make_room(result, c, communities, rows[c - begin].size());
+        make_room(result, c, communities, rows[c - begin].size(), graph.entries());
       }
       for (const auto& [to, sum] : rows[c - begin]) {
         result.col_idx.push_back(to);

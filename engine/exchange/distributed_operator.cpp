@@ -93,6 +93,14 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   forward_.row_scale = host_row_factor_;
   if (scales_columns) forward_.message_scale = row_factor_.span();
 
+  // All rows at once is how they run without overlap.
+  const auto prepare = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
+    const RowRange ranges[] = {op.central, op.marginal, {0, op.inner()}};
+    auto made = backend.prepare_spmm(queue, op.matrix, matrix.csr.row_ptr, ranges);
+    op.matrix.prepared = made.get();
+    prepared_.push_back(std::move(made));
+  };
+
   if (normalisation == Normalisation::kEdges) {
     for (std::int64_t i = 0; i < graph.inner(); ++i) {
       const auto row = graph.forward.csr.row(i);
@@ -100,6 +108,7 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
     }
     forward_.row_scale = host_row_factor_;
     forward_.matrix.values = {};
+    prepare(forward_, graph.forward);
     halo_return_ = std::make_unique<HaloReturn>(backend, queue, graph, EdgesBySource::kSorted);
     backward_ = halo_return_->messages();
     return;
@@ -126,12 +135,6 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
       scales_columns ? std::span<const float>(host_row_factor_) : std::span<const float>();
   backward_.message_scale = row_factor_.span();
 
-  const auto prepare = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
-    const RowRange ranges[] = {op.central, op.marginal};
-    auto made = backend.prepare_spmm(queue, op.matrix, matrix.csr.row_ptr, ranges);
-    op.matrix.prepared = made.get();
-    prepared_.push_back(std::move(made));
-  };
   prepare(forward_, graph.forward);
   // What is prepared may hold the factors, too: the mean's differ between the directions.
   if (graph.symmetric && scales_rows == scales_columns) {

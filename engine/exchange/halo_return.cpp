@@ -60,13 +60,14 @@ HaloReturn::HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& gra
   std::vector<GlobalId> columns(graph.inner_ids.begin(), graph.inner_ids.end());
   columns.insert(columns.end(), forward.halo_ids.begin(), forward.halo_ids.end());
   column_ids_ = {backend, queue, std::move(columns)};
-  if (edges == EdgesBySource::kSorted) sort_edges(backend, queue, forward, inner + halo);
+  if (edges == EdgesBySource::kSorted) sort_edges(backend, queue, graph);
 }
 
 // A counting sort: the edges of a source stay in the order of their targets.
-void HaloReturn::sort_edges(Backend& backend, Queue& queue, const LocalMatrixView& forward,
-                            std::int64_t columns) {
-  const CsrView& csr = forward.csr;
+void HaloReturn::sort_edges(Backend& backend, Queue& queue, const LocalGraphView& graph) {
+  const CsrView& csr = graph.forward.csr;
+  const std::int64_t inner = graph.inner();
+  const std::int64_t columns = inner + graph.forward.halo.halo_rows();
   std::vector<std::int64_t> row_ptr(static_cast<std::size_t>(columns) + 1, 0);
   for (const std::int32_t column : csr.col_idx) ++row_ptr[static_cast<std::size_t>(column) + 1];
   std::partial_sum(row_ptr.begin(), row_ptr.end(), row_ptr.begin());
@@ -80,9 +81,18 @@ void HaloReturn::sort_edges(Backend& backend, Queue& queue, const LocalMatrixVie
       edges[at] = e;
     }
   }
+  const std::vector<std::int64_t> host_row_ptr = row_ptr;
   row_ptr_ = {backend, queue, std::move(row_ptr)};
   targets_ = {backend, queue, std::move(targets)};
   edges_ = {backend, queue, std::move(edges)};
+  SparseOperator out;
+  out.rows = columns;
+  out.cols = inner;
+  out.row_ptr = row_ptr_.span();
+  out.col_idx = targets_.span();
+  const RowRange ranges[] = {
+      {0, graph.central}, {graph.central, inner}, {0, inner}, {inner, columns}};
+  prepared_ = backend.prepare_spmm(queue, out, host_row_ptr, ranges);
 }
 
 }  // namespace atl

@@ -25,13 +25,14 @@ class HaloReturn {
   // [inner nodes, messages().with_halo()]: adds the rows received to those they are for.
   const SparseOperator& sums() const { return sums_; }
   // The edges of the forward operator by their source, if it was asked for them.
-  SourceEdges edges() const { return {row_ptr_.span(), targets_.span(), edges_.span()}; }
+  SourceEdges edges() const {
+    return {row_ptr_.span(), targets_.span(), edges_.span(), prepared_.get()};
+  }
   // Global ids of inner nodes and of the halo rows behind them, in the backend's memory.
   std::span<const GlobalId> column_ids() const { return column_ids_.span(); }
 
  private:
-  void sort_edges(Backend& backend, Queue& queue, const LocalMatrixView& forward,
-                  std::int64_t columns);
+  void sort_edges(Backend& backend, Queue& queue, const LocalGraphView& graph);
 
   // On the host.
   std::vector<LocalId> counting_;  // 0, 1, 2, ...: all rows are sent
@@ -45,6 +46,7 @@ class HaloReturn {
   ConstDeviceArray<std::int64_t> row_ptr_;
   ConstDeviceArray<std::int32_t> targets_;
   ConstDeviceArray<std::int64_t> edges_;
+  std::shared_ptr<const PreparedSparse> prepared_;
   ConstDeviceArray<GlobalId> column_ids_;
   DistributedOperator messages_;
   SparseOperator sums_;

@@ -70,6 +70,7 @@ void save_calibration(Transport& transport, const KernelChoices* choices, const 
       const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
       merged.add_json(parse_json(text, "calibration of a rank"), folder / kFileName);
     }
+    if (merged.empty() && exchange.is_null()) return;
     Json json = merged.to_json();
     if (!exchange.is_null()) json[kExchange] = exchange;
     add_seal(json);

@@ -17,8 +17,8 @@ std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options);
 // HaloExchange::calibration. What a resumed run finds of another number of ranks is left alone.
 BitOptions calibrated_bits(const TrainOptions& options, int ranks);
 
-// Writes the choices of all ranks and the exchange's figures to FOLDER/calibration.json on rank 0.
-// choices: null if there are none; exchange likewise. Collective.
+// Writes the choices of all ranks and the exchange's figures to FOLDER/calibration.json on rank 0,
+// if there are any. choices may be null, and so may exchange. Collective.
 void save_calibration(Transport& transport, const KernelChoices* choices, const Json& exchange,
                       const std::filesystem::path& folder);
 

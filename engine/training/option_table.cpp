@@ -225,8 +225,9 @@ Table machine_options() {
       {.name = "spmm",
        .group = "Machine",
        .help = "Sparse products on a device: own kernel, cusparse (the faster of two "
-               "algorithms), or auto: measured, the fastest that gives the same bits in every "
-               "run; choices are kept in calibration.json of the run folder",
+               "algorithms), or auto: above a million edges the fastest kernel that promises the "
+               "same bits in every run or gave them when measured; choices are kept in "
+               "calibration.json of the run folder",
        .value = TrainRow::name_of(ATOLL_FIELD(spmm),
                                   {SpmmWish::kOwn, SpmmWish::kCusparse, SpmmWish::kAuto})},
       {.name = "calibration",

@@ -41,7 +41,7 @@ struct TrainOptions {
   std::string backend = "auto";   // or one per rank, separated by commas
   std::string messages = "auto";  // between devices: see make_device_transport
   GraphReplay cuda_graph = GraphReplay::kAuto;
-  SpmmWish spmm = SpmmWish::kOwn;     // on a device, where `calibration` names no kernel
+  SpmmWish spmm = SpmmWish::kAuto;    // on a device, where `calibration` names no kernel
   std::filesystem::path calibration;  // choices made before
   int threads = 0;                    // per rank; 0 = cores / ranks on this host
 

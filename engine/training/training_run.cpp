@@ -238,10 +238,21 @@ class Run {
 
   void keep_checkpoint(int epoch) {
     Checkpoint checkpoint{epoch, fingerprint_, {}, best_};
+    keep_changed_kernels();
     if (folder_.active()) checkpoint.state = trainer_.state(/*optimizer=*/true);
     trainer_.add_exchange_state(checkpoint.state);
     on_all_ranks(transport_, [&] { folder_.keep_checkpoint(checkpoint); });
     last_checkpoint_ = steady_now();
+  }
+
+  // A kernel that failed later was replaced. Whoever goes on from a checkpoint takes the new one.
+  void keep_changed_kernels() {
+    if (job_.choices() == nullptr || options_.run_dir.empty()) return;
+    std::int64_t changed = job_.choices()->changes() != kept_changes_ ? 1 : 0;
+    transport_.all_reduce(std::span(&changed, 1), {"choices of kernels"});
+    if (changed == 0) return;
+    calibration_saved_ = false;
+    keep_calibration();
   }
 
   // The first epoch has met every shape of the kernels, and the exchange says when it has measured:
@@ -255,6 +266,7 @@ class Run {
     on_all_ranks(transport_, [&] { folder_.require_held(); });
     save_calibration(transport_, job_.choices(), exchange, options_.run_dir);
     calibration_saved_ = true;
+    if (job_.choices() != nullptr) kept_changes_ = job_.choices()->changes();
     exchange_saved_ = !exchange.is_null();
   }
 
@@ -403,6 +415,7 @@ class Run {
   BestEpoch best_;
   std::string last_line_;  // of metrics.jsonl, where a snapshot has it
   bool calibration_saved_ = false;
+  std::int64_t kept_changes_ = 0;  // of the choices of kernels that were saved
   bool exchange_saved_ = false;
   int done_ = 0;
   double loss_ = 0;

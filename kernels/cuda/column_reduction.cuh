@@ -146,6 +146,14 @@ void sum_columns(const Launch& where, std::int64_t rows, std::int64_t cols, cons
   launch_finish<Op::kSums>(where, chunks.chunks, cols, partials, finish);
 }
 
+// Second stage that adds to a vector of f32.
+struct AddToVector {
+  float* to;
+  __device__ void operator()(std::int64_t col, const double (&sums)[1]) const {
+    to[col] = static_cast<float>(static_cast<double>(to[col]) + sums[0]);
+  }
+};
+
 // Calls body(first, cols) for passes that cover all columns.
 template <typename Body>
 void for_column_passes(std::int64_t cols, const Body& body) {

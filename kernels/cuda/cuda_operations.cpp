@@ -2,13 +2,14 @@
 #include "kernels/cuda/cuda_backend.hpp"
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/prepared_spmm.hpp"
 
 namespace atl::cuda {
 
 void CudaBackend::do_attend(Queue& queue, const SparseOperator& op, RowRange rows,
                             ConstMatrixView z, ConstMatrixView t, const AttentionSpec& attention,
                             MatrixView y, const Epilogue& epilogue) {
-  cuda::attend(use(queue).launch(), op, rows, z, t, attention, y, epilogue);
+  cuda::attend(use(queue).launch(), work_of(op.prepared, rows), op, z, t, attention, y, epilogue);
 }
 
 void CudaBackend::do_attend_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
@@ -16,8 +17,8 @@ void CudaBackend::do_attend_backward_targets(Queue& queue, const SparseOperator&
                                              ConstMatrixView dy, const AttentionSpec& attention,
                                              MatrixView dt, MatrixView coefficients,
                                              MatrixView dvector, MatrixView dedge_weight) {
-  cuda::attend_backward_targets(use(queue).launch(), op, rows, z, t, dy, attention, dt,
-                                coefficients, dvector, dedge_weight);
+  cuda::attend_backward_targets(use(queue).launch(), work_of(op.prepared, rows), op, z, t, dy,
+                                attention, dt, coefficients, dvector, dedge_weight);
 }
 
 void CudaBackend::do_attend_backward_sources(Queue& queue, const SparseOperator& op,
@@ -26,27 +27,29 @@ void CudaBackend::do_attend_backward_sources(Queue& queue, const SparseOperator&
                                              ConstMatrixView dy, ConstMatrixView coefficients,
                                              const AttentionSpec& attention, MatrixView dz,
                                              MatrixView dvector) {
-  cuda::attend_backward_sources(use(queue).launch(), op, edges, sources, z, t, dy, coefficients,
-                                attention, dz, dvector);
+  cuda::attend_backward_sources(use(queue).launch(), work_of(edges.prepared, sources), op, edges, z,
+                                t, dy, coefficients, attention, dz, dvector);
 }
 
 void CudaBackend::do_aggregate_edges(Queue& queue, const SparseOperator& op, RowRange rows,
                                      ConstMatrixView x, const EdgeTerms& terms, MatrixView y) {
-  cuda::aggregate_edges(use(queue).launch(), op, rows, x, terms, y);
+  cuda::aggregate_edges(use(queue).launch(), work_of(op.prepared, rows), op, x, terms, y);
 }
 
 void CudaBackend::do_aggregate_edges_backward_sources(Queue& queue, const SparseOperator& op,
                                                       const SourceEdges& edges, RowRange sources,
                                                       ConstMatrixView x, const EdgeTerms& terms,
                                                       ConstMatrixView dy, MatrixView dx) {
-  cuda::aggregate_edges_backward_sources(use(queue).launch(), op, edges, sources, x, terms, dy, dx);
+  cuda::aggregate_edges_backward_sources(use(queue).launch(), work_of(edges.prepared, sources), op,
+                                         edges, x, terms, dy, dx);
 }
 
 void CudaBackend::do_aggregate_edges_backward_terms(Queue& queue, const SparseOperator& op,
                                                     RowRange rows, ConstMatrixView x,
                                                     const EdgeTerms& terms, ConstMatrixView dy,
                                                     MatrixView dweight, MatrixView dbias) {
-  cuda::aggregate_edges_backward_terms(use(queue).launch(), op, rows, x, terms, dy, dweight, dbias);
+  cuda::aggregate_edges_backward_terms(use(queue).launch(), work_of(op.prepared, rows), op, x,
+                                       terms, dy, dweight, dbias);
 }
 
 void CudaBackend::do_head_dots(Queue& queue, ConstMatrixView x, ConstMatrixView vector,
@@ -80,26 +83,28 @@ void CudaBackend::do_pair_products(Queue& queue, ConstMatrixView x, std::span<co
 
 void CudaBackend::do_pool(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
                           const PoolSpec& spec, MatrixView y) {
-  cuda::pool(use(queue).launch(), op, rows, x, spec, y);
+  cuda::pool(use(queue).launch(), work_of(op.prepared, rows), op, x, spec, y);
 }
 
 void CudaBackend::do_pool_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
                                            ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
                                            const PoolSpec& spec, MatrixView g) {
-  cuda::pool_backward_targets(use(queue).launch(), op, rows, x, y, dy, spec, g);
+  cuda::pool_backward_targets(use(queue).launch(), work_of(op.prepared, rows), op, x, y, dy, spec,
+                              g);
 }
 
-void CudaBackend::do_pool_backward_sources(Queue& queue, const SparseOperator& op,
+void CudaBackend::do_pool_backward_sources(Queue& queue, const SparseOperator&,
                                            const SourceEdges& edges, RowRange sources,
                                            ConstMatrixView x, ConstMatrixView y, ConstMatrixView g,
                                            const PoolSpec& spec, MatrixView dx) {
-  cuda::pool_backward_sources(use(queue).launch(), op, edges, sources, x, y, g, spec, dx);
+  cuda::pool_backward_sources(use(queue).launch(), work_of(edges.prepared, sources), edges, x, y, g,
+                              spec, dx);
 }
 
 void CudaBackend::do_pool_slope(Queue& queue, const SparseOperator& op, RowRange rows,
                                 ConstMatrixView x, ConstMatrixView y, const PoolSpec& spec,
                                 MatrixView slope) {
-  cuda::pool_slope(use(queue).launch(), op, rows, x, y, spec, slope);
+  cuda::pool_slope(use(queue).launch(), work_of(op.prepared, rows), op, x, y, spec, slope);
 }
 
 void CudaBackend::do_gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,

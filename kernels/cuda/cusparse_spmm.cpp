@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "kernels/cuda/explicit_matrix.hpp"
+#include "base/memory.hpp"
 #include "kernels/cuda/operations.hpp"
 
 namespace atl::cuda {
@@ -33,8 +33,18 @@ DenseMatrix describe_dense(ConstMatrixView view) {
       MatrixView{const_cast<void*>(view.data), view.rows, view.cols, view.stride, view.dtype});
 }
 
-// Elements between the rows of sums: whole accesses of 16 bytes.
-std::int64_t sums_stride(std::int64_t columns) { return (columns + 3) / 4 * 4; }
+// Throws Error{kMemory} if so many bytes would leave less than kSpareBytes.
+void require_spare(Backend& backend, std::int64_t bytes) {
+  const std::int64_t available = backend.available_bytes();
+  if (bytes + kSpareBytes <= available) return;
+  fail(ErrorKind::kMemory, "cuSPARSE: {} of {} of device memory would leave less than {}",
+       format_bytes(bytes), format_bytes(available), format_bytes(kSpareBytes));
+}
+
+Buffer make_spare_buffer(Backend& backend, std::int64_t bytes) {
+  require_spare(backend, bytes);
+  return make_buffer(backend, bytes);
+}
 
 }  // namespace
 
@@ -55,37 +65,53 @@ bool CusparseSpmm::aligned(ConstMatrixView x, ConstMatrixView rows_of_y) {
 
 std::unique_ptr<CusparseSpmm> CusparseSpmm::make(Backend& backend, CudaQueue& queue,
                                                  const SparseOperator& op, RowRange range,
-                                                 DType dtype) {
-  const ExplicitMatrix matrix(backend, queue, op, range, dtype);
-  if (!matrix.exact) return nullptr;
-  std::unique_ptr<CusparseSpmm> made(new CusparseSpmm(backend, range, op.cols, dtype));
-  made->nnz_ = static_cast<std::int64_t>(matrix.col_idx.size());
-  made->row_ptr_ = upload(backend, queue, std::span(matrix.row_ptr));
-  made->col_idx_ = upload(backend, queue, std::span(matrix.col_idx));
-  made->values_ = dtype == DType::kF32 ? upload(backend, queue, std::span(matrix.values))
-                                       : upload(backend, queue, std::span(matrix.bf16_values));
-  return made;
+                                                 std::int64_t nnz, DType dtype) {
+  if (dtype == DType::kBf16 && !weights_fit_bf16(backend, queue, op)) return nullptr;
+  const std::int64_t entries = nnz + (op.self_weight.empty() ? 0 : range.size());
+  const std::int64_t index_bytes = sizeof(std::int32_t);
+  require_spare(backend,
+                (range.size() + 1) * index_bytes + entries * (index_bytes + bytes_of(dtype)));
+  return std::unique_ptr<CusparseSpmm>(new CusparseSpmm(backend, queue, op, range, dtype));
 }
 
 SparseMatrix CusparseSpmm::describe() const {
   cusparseSpMatDescr_t made = nullptr;
-  check(libraries().cusparseCreateCsr(
-            &made, range_.size(), cols_, nnz_, row_ptr_.get(), col_idx_.get(), values_.get(),
-            CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, element_type(dtype_)),
+  check(libraries().cusparseCreateCsr(&made, matrix_.rows, matrix_.cols, matrix_.entries,
+                                      matrix_.row_ptr.get(), matrix_.col_idx.get(),
+                                      matrix_.values.get(), CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
+                                      CUSPARSE_INDEX_BASE_ZERO, element_type(dtype_)),
         "cusparseCreateCsr");
   return SparseMatrix(made);
 }
 
+void CusparseSpmm::make_scratch(std::int64_t columns) {
+  if (dtype_ == DType::kF32 || scratch_.contains(columns)) return;
+  const std::int64_t stride = padded_columns(columns);
+  Scratch made;
+  if (scales_) {
+    made.scaled = make_spare_buffer(backend_, matrix_.cols * stride * bytes_of(DType::kBf16));
+  }
+  made.sums = make_spare_buffer(backend_, range_.size() * stride * bytes_of(DType::kF32));
+  scratch_.emplace(columns, std::move(made));
+}
+
+ConstMatrixView CusparseSpmm::input_of(ConstMatrixView x) const {
+  if (!scales_) return x.rows_in({0, matrix_.cols});
+  const auto scratch = scratch_.find(x.cols);
+  const void* data = scratch == scratch_.end() ? nullptr : scratch->second.scaled.get();
+  return {data, matrix_.cols, x.cols, padded_columns(x.cols), DType::kBf16};
+}
+
 MatrixView CusparseSpmm::result_of(ConstMatrixView x, MatrixView y) const {
   if (dtype_ == DType::kF32) return y.rows_in(range_);
-  const auto sums = sums_.find(x.cols);
-  void* data = sums == sums_.end() ? nullptr : sums->second.get();
-  return {data, range_.size(), x.cols, sums_stride(x.cols), DType::kF32};
+  const auto scratch = scratch_.find(x.cols);
+  void* data = scratch == scratch_.end() ? nullptr : scratch->second.sums.get();
+  return {data, range_.size(), x.cols, padded_columns(x.cols), DType::kF32};
 }
 
 CusparseSpmm::Key CusparseSpmm::key_of(const SparseAlgorithm& algorithm, ConstMatrixView x,
                                        MatrixView y) const {
-  return {algorithm.id, x.cols, x.stride, result_of(x, y).stride};
+  return {algorithm.id, x.cols, input_of(x).stride, result_of(x, y).stride};
 }
 
 bool CusparseSpmm::prepared(const SparseAlgorithm& algorithm, ConstMatrixView x,
@@ -96,12 +122,9 @@ bool CusparseSpmm::prepared(const SparseAlgorithm& algorithm, ConstMatrixView x,
 void CusparseSpmm::prepare(CudaQueue& queue, const SparseAlgorithm& algorithm, ConstMatrixView x,
                            MatrixView y) {
   if (prepared(algorithm, x, y)) return;
-  if (dtype_ == DType::kBf16 && !sums_.contains(x.cols)) {
-    const std::int64_t elements = range_.size() * sums_stride(x.cols);
-    sums_.emplace(x.cols, make_buffer(backend_, elements * bytes_of(DType::kF32)));
-  }
+  make_scratch(x.cols);
   Prepared made{describe(), {}};
-  const DenseMatrix from = describe_dense(x);
+  const DenseMatrix from = describe_dense(input_of(x));
   const DenseMatrix to = describe_dense(result_of(x, y));
   const float alpha = 1;
   const float beta = 0;
@@ -110,7 +133,7 @@ void CusparseSpmm::prepare(CudaQueue& queue, const SparseAlgorithm& algorithm, C
                                             from.get(), &beta, to.get(), CUDA_R_32F, algorithm.id,
                                             &bytes),
         "cusparseSpMM_bufferSize");
-  made.workspace = make_buffer(backend_, static_cast<std::int64_t>(bytes));
+  made.workspace = make_spare_buffer(backend_, static_cast<std::int64_t>(bytes));
   check(libraries().cusparseSpMM_preprocess(queue.sparse(), kAsIs, kAsIs, &alpha, made.matrix.get(),
                                             from.get(), &beta, to.get(), CUDA_R_32F, algorithm.id,
                                             made.workspace.get()),
@@ -121,8 +144,14 @@ void CusparseSpmm::prepare(CudaQueue& queue, const SparseAlgorithm& algorithm, C
 void CusparseSpmm::run(CudaQueue& queue, const SparseAlgorithm& algorithm, const SparseOperator& op,
                        ConstMatrixView x, double beta, MatrixView y, const Epilogue& epilogue) {
   const Prepared& use = prepared_.at(key_of(algorithm, x, y));
+  const ConstMatrixView input = input_of(x);
   const MatrixView result = result_of(x, y);
-  const DenseMatrix from = describe_dense(x);
+  if (scales_) {
+    const MatrixView scaled{const_cast<void*>(input.data), input.rows, input.cols, input.stride,
+                            input.dtype};
+    scale_rows(queue.launch(), x.rows_in({0, input.rows}), op.col_scale, scaled);
+  }
+  const DenseMatrix from = describe_dense(input);
   const DenseMatrix to = describe_dense(result);
   const bool in_place = dtype_ == DType::kF32;
   const float alpha = 1;

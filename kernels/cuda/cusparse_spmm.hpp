@@ -9,11 +9,16 @@
 #include <string_view>
 
 #include "kernels/cuda/device_buffer.hpp"
+#include "kernels/cuda/explicit_matrix.hpp"
 #include "kernels/cuda/handles.hpp"
 #include "kernels/cuda/queue.hpp"
 #include "kernels/views.hpp"
 
 namespace atl::cuda {
+
+// Device memory that copies and workspaces for cuSPARSE leave free: they only save time, and what a
+// run takes later, handles of libraries and scratch of other kernels, must not fail for them.
+inline constexpr std::int64_t kSpareBytes = std::int64_t{256} << 20;
 
 // One of cuSPARSE's ways to multiply a CSR matrix, under its name among the kernels of an spmm.
 struct SparseAlgorithm {
@@ -32,11 +37,12 @@ const SparseAlgorithm* sparse_algorithm_named(std::string_view name);
 // One range of rows of an operator as cuSPARSE wants it: a value per edge, the self weights among
 // the edges, for matrices x and y of one type.
 //
-// f32: all factors are part of the values. bf16: cuSPARSE wants values of the type of x, so that
-// only operators are possible whose values times column factors are bf16 numbers to the last bit,
-// such as edges of weight 1 without column factors: rounded, they would be another normalisation.
-// Row factors are not among the values then: they multiply the sums, which cuSPARSE leaves in f32,
-// and each element is rounded once, as by the own kernel.
+// f32: all factors are part of the values. bf16: cuSPARSE wants values of the type of x, which must
+// not round them: that would be another normalisation, the same error in every column and epoch. So
+// the values are the weights of edges alone, and only operators are possible whose weights are bf16
+// numbers to the last bit, such as 1. Column factors multiply rows of x, into a copy: its elements
+// are rounded once more, each by itself, as by storage. Row factors multiply the sums, which
+// cuSPARSE leaves in f32, and each element of y is rounded once, as by the own kernel.
 class CusparseSpmm {
  public:
   // Whether cuSPARSE may be asked at all: edges that 32 bits count.
@@ -44,18 +50,20 @@ class CusparseSpmm {
   // Whether it may be given these matrices: it reads 16 bytes at a time from their starts.
   static bool aligned(ConstMatrixView x, ConstMatrixView rows_of_y);
 
-  // Copies the operator to the host and the values back; blocks the host. Null if `dtype` does not
-  // hold the values.
+  // Makes the copy of the operator on the device; waits for the queue. Null if `dtype` does not
+  // hold the weights. Throws Error{kMemory} where the copy would not leave kSpareBytes.
   static std::unique_ptr<CusparseSpmm> make(Backend& backend, CudaQueue& queue,
-                                            const SparseOperator& op, RowRange range, DType dtype);
+                                            const SparseOperator& op, RowRange range,
+                                            std::int64_t nnz, DType dtype);
 
   // Whether run() with matrices of these columns and strides needs no preparation, which can't be
   // recorded.
   bool prepared(const SparseAlgorithm& algorithm, ConstMatrixView x, MatrixView y) const;
-  // Throws SparseRefusal where cuSPARSE can't run it, Error{kMemory} where its workspace does not
-  // fit.
+  // Throws SparseRefusal where cuSPARSE can't run it, Error{kMemory} where what it needs would not
+  // leave kSpareBytes.
   void prepare(CudaQueue& queue, const SparseAlgorithm& algorithm, ConstMatrixView x, MatrixView y);
-  // As Backend::spmm, for the rows of the range; op is the operator that this was made of.
+  // As Backend::spmm, for the rows of the range; op is the operator that this was made of. Throws
+  // SparseRefusal, before y is changed.
   void run(CudaQueue& queue, const SparseAlgorithm& algorithm, const SparseOperator& op,
            ConstMatrixView x, double beta, MatrixView y, const Epilogue& epilogue);
 
@@ -73,22 +81,33 @@ class CusparseSpmm {
     Buffer workspace;
   };
 
-  CusparseSpmm(Backend& backend, RowRange range, std::int64_t cols, DType dtype)
-      : backend_(backend), range_(range), cols_(cols), dtype_(dtype) {}
+  // Matrices of one number of columns on their way to and from cuSPARSE in bf16.
+  struct Scratch {
+    Buffer scaled;  // x by column factors, where there are any
+    Buffer sums;
+  };
+
+  CusparseSpmm(Backend& backend, CudaQueue& queue, const SparseOperator& op, RowRange range,
+               DType dtype)
+      : backend_(backend),
+        range_(range),
+        dtype_(dtype),
+        scales_(dtype == DType::kBf16 && !op.col_scale.empty()),
+        matrix_(backend, queue, op, range, dtype) {}
   SparseMatrix describe() const;
-  // What cuSPARSE writes: the rows in y, or the sums.
+  void make_scratch(std::int64_t columns);
+  // What cuSPARSE reads: the rows of x that have an edge, or their copy.
+  ConstMatrixView input_of(ConstMatrixView x) const;
+  // What it writes: the rows in y, or the sums.
   MatrixView result_of(ConstMatrixView x, MatrixView y) const;
   Key key_of(const SparseAlgorithm& algorithm, ConstMatrixView x, MatrixView y) const;
 
   Backend& backend_;
   RowRange range_;
-  std::int64_t cols_ = 0;
   DType dtype_;
-  std::int64_t nnz_ = 0;
-  Buffer row_ptr_;  // int32, rows + 1
-  Buffer col_idx_;
-  Buffer values_;                        // of dtype_
-  std::map<std::int64_t, Buffer> sums_;  // by columns; of bf16
+  bool scales_;  // rows of x by column factors
+  ExplicitMatrix matrix_;
+  std::map<std::int64_t, Scratch> scratch_;  // by columns; of bf16
   std::map<Key, Prepared> prepared_;
 };
 

@@ -1,6 +1,5 @@
-// Aggregates that read features of edges: a thread per row and column goes along all edges of the
-// row, the threads of a warp read neighbouring columns.
-#include "kernels/cuda/each_element.cuh"
+// Aggregates that read features of edges: a thread per row and column (edge_elements.cuh).
+#include "kernels/cuda/edge_elements.cuh"
 #include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/term_sums.cuh"
 
@@ -10,7 +9,6 @@ namespace {
 
 template <typename T>
 struct EdgeArgs {
-  const std::int64_t* row_ptr;
   const std::int32_t* col_idx;
   Rows<const T> x;
   Rows<const T> dy;
@@ -32,8 +30,7 @@ struct EdgeArgs {
 template <typename T>
 EdgeArgs<T> edge_args(const SparseOperator& op, ConstMatrixView x, ConstMatrixView dy,
                       const EdgeTerms& terms) {
-  return {op.row_ptr.data(),
-          op.col_idx.data(),
+  return {op.col_idx.data(),
           rows_of<T>(x),
           rows_of<T>(dy),
           terms.features.data(),
@@ -44,33 +41,46 @@ EdgeArgs<T> edge_args(const SparseOperator& op, ConstMatrixView x, ConstMatrixVi
 
 template <typename T>
 struct SumOfEdges {
+  static constexpr int kNumbers = 1;
+  using Numbers = EdgeNumbers<SumOfEdges>;
   EdgeArgs<T> a;
-  std::int64_t first;  // row
-  __device__ float operator()(std::int64_t row, std::int64_t c) const {
-    const std::int64_t i = first + row;
+
+  __device__ Numbers start() const { return {}; }
+  __device__ void add(std::int64_t, std::int64_t c, std::int64_t begin, std::int64_t end,
+                      Numbers& to) const {
     float sum = 0;
-    for (std::int64_t e = a.row_ptr[i]; e < a.row_ptr[i + 1]; ++e) {
+    for (std::int64_t e = begin; e < end; ++e) {
       const float value = a.carried(a.col_idx[e], e, c);
       sum += value < 0 ? 0.0F : value;
     }
-    return sum;
+    to.values[0] = sum;
+  }
+  __device__ void merge(Numbers& to, const Numbers& from) const { add_numbers(to, from); }
+  __device__ float finish(std::int64_t, std::int64_t, std::int64_t, const Numbers& from) const {
+    return from.values[0];
   }
 };
 
 template <typename T>
 struct SumOfTargets {
+  static constexpr int kNumbers = 1;
+  using Numbers = EdgeNumbers<SumOfTargets>;
   EdgeArgs<T> a;
-  const std::int64_t* row_ptr;
   const std::int32_t* targets;
   const std::int64_t* edges;
-  std::int64_t first;  // source
-  __device__ float operator()(std::int64_t row, std::int64_t c) const {
-    const std::int64_t j = first + row;
+
+  __device__ Numbers start() const { return {}; }
+  __device__ void add(std::int64_t j, std::int64_t c, std::int64_t begin, std::int64_t end,
+                      Numbers& to) const {
     float sum = 0;
-    for (std::int64_t k = row_ptr[j]; k < row_ptr[j + 1]; ++k) {
+    for (std::int64_t k = begin; k < end; ++k) {
       if (a.carried(j, edges[k], c) > 0) sum += to_f32(*a.dy.at(targets[k], c));
     }
-    return sum;
+    to.values[0] = sum;
+  }
+  __device__ void merge(Numbers& to, const Numbers& from) const { add_numbers(to, from); }
+  __device__ float finish(std::int64_t, std::int64_t, std::int64_t, const Numbers& from) const {
+    return from.values[0];
   }
 };
 
@@ -83,7 +93,7 @@ struct TermGradients {
   struct Columns {};
   struct Held {};
   EdgeArgs<T> a;
-  std::int64_t first_row;
+  RowShares shares;  // the rows that are summed
   std::int64_t first_col;
   std::int64_t first_term;
 
@@ -91,10 +101,12 @@ struct TermGradients {
   __device__ Held load(std::int64_t, std::int64_t) const { return {}; }
   __device__ void add(const Columns&, std::int64_t row, std::int64_t col, const Held&,
                       double (&sums)[kSums][1]) const {
-    const std::int64_t i = first_row + row;
+    const RowShare share = spread_share_of(shares, row);
+    const std::int64_t i = share.first;
+    const RowEdges edges = edges_of(shares, share, i, false);
     const std::int64_t c = first_col + col;
     float along[kSums] = {};
-    for (std::int64_t e = a.row_ptr[i]; e < a.row_ptr[i + 1]; ++e) {
+    for (std::int64_t e = edges.begin; e < edges.begin + edges.count; ++e) {
       if (!(a.carried(a.col_idx[e], e, c) > 0)) continue;
 #pragma unroll
       for (int s = 0; s < kSums; ++s) {
@@ -112,32 +124,36 @@ struct TermGradients {
 
 }  // namespace
 
-void aggregate_edges(const Launch& where, const SparseOperator& op, RowRange rows,
+void aggregate_edges(const Launch& where, const SpmmWork& work, const SparseOperator& op,
                      ConstMatrixView x, const EdgeTerms& terms, MatrixView y) {
   with_element_type(x.dtype, [&]<typename T>(T) {
-    for_elements<T>(where, y.rows_in(rows),
-                    SumOfEdges<T>{edge_args<T>(op, x, {}, terms), rows.begin});
+    for_edge_elements<T>(where, work, op.row_ptr, y.rows_in(work.range),
+                         SumOfEdges<T>{edge_args<T>(op, x, {}, terms)});
   });
 }
 
-void aggregate_edges_backward_sources(const Launch& where, const SparseOperator& op,
-                                      const SourceEdges& edges, RowRange sources, ConstMatrixView x,
-                                      const EdgeTerms& terms, ConstMatrixView dy, MatrixView dx) {
+void aggregate_edges_backward_sources(const Launch& where, const SpmmWork& work,
+                                      const SparseOperator& op, const SourceEdges& edges,
+                                      ConstMatrixView x, const EdgeTerms& terms, ConstMatrixView dy,
+                                      MatrixView dx) {
   with_element_type(x.dtype, [&]<typename T>(T) {
-    for_elements<T>(where, dx,
-                    SumOfTargets<T>{edge_args<T>(op, x, dy, terms), edges.row_ptr.data(),
-                                    edges.targets.data(), edges.edges.data(), sources.begin});
+    for_edge_elements<T>(
+        where, work, edges.row_ptr, dx,
+        SumOfTargets<T>{edge_args<T>(op, x, dy, terms), edges.targets.data(), edges.edges.data()});
   });
 }
 
-void aggregate_edges_backward_terms(const Launch& where, const SparseOperator& op, RowRange rows,
-                                    ConstMatrixView x, const EdgeTerms& terms, ConstMatrixView dy,
-                                    MatrixView dweight, MatrixView dbias) {
+void aggregate_edges_backward_terms(const Launch& where, const SpmmWork& work,
+                                    const SparseOperator& op, ConstMatrixView x,
+                                    const EdgeTerms& terms, ConstMatrixView dy, MatrixView dweight,
+                                    MatrixView dbias) {
+  const RowShares shares = all_shares(work, op.row_ptr);
   with_element_type(x.dtype, [&]<typename T>(T) {
     const EdgeArgs<T> a = edge_args<T>(op, x, dy, terms);
-    sum_terms(where, rows.size(), dweight, dbias, [&](std::int64_t col, std::int64_t term) {
-      return TermGradients<T>{a, rows.begin, col, term};
-    });
+    sum_terms(where, shares.piece_count + shares.chunks.chunks, dweight, dbias,
+              [&](std::int64_t col, std::int64_t term) {
+                return TermGradients<T>{a, shares, col, term};
+              });
   });
 }
 

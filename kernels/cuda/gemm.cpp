@@ -198,8 +198,7 @@ void gemm_in_parts(CudaQueue& queue, std::span<std::byte> rows, Transpose transp
                    ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
                    MatrixView c, const Epilogue& epilogue) {
   const std::int64_t stride = padded_columns(c.cols);
-  const std::int64_t step =
-      static_cast<std::int64_t>(rows.size()) / (bytes_of(DType::kF32) * stride);
+  const std::int64_t step = rows_of_part(static_cast<std::int64_t>(rows.size()), c.cols);
   ATOLL_ASSERT(step > 0, "a row of {} columns in {} bytes", c.cols, rows.size());
   for (std::int64_t begin = 0; begin < c.rows; begin += step) {
     const RowRange range{begin, std::min(begin + step, c.rows)};

@@ -1,6 +1,7 @@
 // Dense products by cuBLAS, and by cuBLASLt where it adds the bias in the same kernel.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -14,8 +15,21 @@ namespace atl::cuda {
 
 class CudaQueue;
 
-// f32 rows of a product on their way to bf16, few enough to stay in the device's cache.
-inline constexpr std::int64_t kProductBytes = std::int64_t{32} << 20;
+// Bytes of f32 rows of a product on their way to bf16, few enough to stay in a second-level cache
+// of so many bytes: a fifth. With a part of f32 rows, its bf16 operand and its bf16 result go
+// through the cache, together as much again where they have as many columns. And on devices whose
+// cache has two halves (A100, H100), a line may stand in both, so that half of it is what can be
+// counted on. Two fifths fit into that half.
+constexpr std::int64_t product_bytes(std::int64_t cache_bytes) {
+  constexpr std::int64_t kLeast = std::int64_t{4} << 20;  // parts keep a device busy
+  constexpr std::int64_t kMost = std::int64_t{32} << 20;
+  return std::clamp(cache_bytes / 5, kLeast, kMost);
+}
+
+// Rows of `columns` that `bytes` of f32 hold, padded: what gemm_in_parts takes at a time.
+constexpr std::int64_t rows_of_part(std::int64_t bytes, std::int64_t columns) {
+  return bytes / (bytes_of(DType::kF32) * padded_columns(columns));
+}
 
 // A product in the terms of cuBLAS: column-major, so that the row-major c = op(a) op(b) is
 // c^T = op(b)^T op(a)^T with nothing moved.

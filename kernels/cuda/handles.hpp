@@ -4,6 +4,10 @@
 
 #include <cuda_runtime.h>
 
+#include <map>
+#include <mutex>
+#include <vector>
+
 #include "base/error.hpp"
 #include "base/unique_handle.hpp"
 #include "kernels/cuda/launch.hpp"
@@ -52,7 +56,44 @@ using Sparse = UniqueHandle<HandleTraits<cusparseHandle_t>>;
 using SparseMatrix = UniqueHandle<HandleTraits<cusparseSpMatDescr_t>>;
 using DenseMatrix = UniqueHandle<HandleTraits<cusparseDnMatDescr_t>>;
 
-// cuSPARSE has no kernel for what was asked, or the device not what it takes. The device is well.
+// Handles of one library that no queue has now. Making one takes a library far longer than anything
+// else that a queue needs, and destroying one waits for the whole device. So they stay, each for
+// queues of the device it was made on, one queue at a time: libraries allow no two threads.
+template <typename Handle>
+class IdleHandles {
+ public:
+  // Null where there is none.
+  UniqueHandle<HandleTraits<Handle>> take(int device) {
+    const std::lock_guard lock(mutex_);
+    std::vector<Handle>& idle = of_device_[device];
+    if (idle.empty()) return {};
+    const Handle handle = idle.back();
+    idle.pop_back();
+    return UniqueHandle<HandleTraits<Handle>>(handle);
+  }
+  // Whose work must have ended.
+  void put(int device, UniqueHandle<HandleTraits<Handle>> handle) {
+    if (!handle) return;
+    const std::lock_guard lock(mutex_);
+    of_device_[device].push_back(handle.get());
+    handle.leak();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::vector<Handle>> of_device_;
+};
+
+// Those of this process. Never destroyed: when static objects are, the driver may be gone.
+template <typename Handle>
+IdleHandles<Handle>& idle_handles() {
+  static auto* const only = new IdleHandles<Handle>;
+  return *only;
+}
+
+// cuSPARSE does not do here what was asked: it has no kernel for it, or the device not what that
+// takes. Nothing was queued, and the device is well. Any status means this but those by which the
+// library says that work failed, that itself failed, or that there is no handle.
 class SparseRefusal : public Error {
  public:
   using Error::Error;

@@ -1,5 +1,5 @@
-// How SpMM divides rows and edges among blocks: plain arithmetic, so that the host compiler can
-// test it.
+// How SpMM, and what else goes along edges, divides rows among blocks: plain arithmetic, so that
+// the host compiler can test it.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ struct RowBins {
   bool natural = false;  // `rows` would be the whole range in order and is left empty
 };
 
-inline std::int64_t pieces_of(std::int64_t edges) {
+constexpr std::int64_t pieces_of(std::int64_t edges) {
   return std::min(ceil_divide(edges, kPieceEdges), kMostPieces);
 }
 
@@ -95,6 +95,15 @@ inline RowBins bin_rows(std::span<const std::int64_t> row_ptr, RowRange range) {
   bins.rows.insert(bins.rows.end(), medium_rows.begin(), medium_rows.end());
   bins.rows.insert(bins.rows.end(), short_rows.begin(), short_rows.end());
   return bins;
+}
+
+// Of `pieces` pieces and `rows` rows behind them, the one that stands at `place` when the pieces
+// are spread evenly over the rows.
+constexpr std::int64_t spread_index(std::int64_t place, std::int64_t pieces, std::int64_t rows) {
+  if (pieces == 0) return place;
+  const std::int64_t apart = (pieces + rows) / pieces;
+  const std::int64_t before = std::min(ceil_divide(place, apart), pieces);
+  return place % apart == 0 && place / apart < pieces ? before : pieces + place - before;
 }
 
 // The end of the longest run of split rows from `first` on whose pieces are at most `most`; a row

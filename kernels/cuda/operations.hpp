@@ -9,6 +9,7 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/spmm.hpp"
 #include "kernels/edge_terms.hpp"
 #include "kernels/pool.hpp"
 #include "kernels/views.hpp"
@@ -37,23 +38,41 @@ void activation_backward(const Launch& where, ConstMatrixView dy,
 void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epilogue, MatrixView y);
 
 // sparse_sums.cu
+// y = factor * x, row by row; both bf16.
+void scale_rows(const Launch& where, ConstMatrixView x, std::span<const float> factors,
+                MatrixView y);
 // y = epilogue(beta * y + row_scale * sums) in bf16, each element rounded once, from sums in f32,
 // which it overwrites. beta 0 or 1; row_scale empty: 1.
 void finish_sums(const Launch& where, MatrixView sums, std::span<const float> row_scale,
                  double beta, const Epilogue& epilogue, MatrixView y);
 
-// attention.cu
-void attend(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView z,
+// matrix_entries.cu, of an ExplicitMatrix
+// row_ptr of the range, which has size() + 1 elements.
+void count_entries(const Launch& where, const SparseOperator& op, RowRange range,
+                   std::span<std::int32_t> row_ptr);
+void fill_entries(const Launch& where, const SparseOperator& op, RowRange range, DType dtype,
+                  const std::int32_t* row_ptr, std::int32_t* col_idx, void* values);
+void largest_column(const Launch& where, std::span<const std::int32_t> col_idx, std::int32_t* out);
+// How many of the values are no bf16 numbers.
+void count_rounded(const Launch& where, std::span<const float> values, std::int64_t* out);
+// A number that, but for one case in 2^64, is the same only for the same bits.
+void fingerprint(const Launch& where, ConstMatrixView x, std::uint64_t* out);
+
+// In place of a range of rows, or of sources, how it is divided: `work`.
+// attention.cu, attention_backward.cu
+void attend(const Launch& where, const SpmmWork& work, const SparseOperator& op, ConstMatrixView z,
             ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
             const Epilogue& epilogue);
-void attend_backward_targets(const Launch& where, const SparseOperator& op, RowRange rows,
+void attend_backward_targets(const Launch& where, const SpmmWork& work, const SparseOperator& op,
                              ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
                              const AttentionSpec& attention, MatrixView dt, MatrixView coefficients,
                              MatrixView dvector, MatrixView dedge_weight);
-void attend_backward_sources(const Launch& where, const SparseOperator& op,
-                             const SourceEdges& edges, RowRange sources, ConstMatrixView z,
-                             ConstMatrixView t, ConstMatrixView dy, ConstMatrixView coefficients,
+void attend_backward_sources(const Launch& where, const SpmmWork& work, const SparseOperator& op,
+                             const SourceEdges& edges, ConstMatrixView z, ConstMatrixView t,
+                             ConstMatrixView dy, ConstMatrixView coefficients,
                              const AttentionSpec& attention, MatrixView dz, MatrixView dvector);
+
+// heads.cu
 void head_dots(const Launch& where, ConstMatrixView x, ConstMatrixView vector, MatrixView out);
 void head_dots_backward(const Launch& where, ConstMatrixView d, ConstMatrixView x,
                         ConstMatrixView vector, MatrixView dx, MatrixView dvector);
@@ -61,16 +80,16 @@ void head_mean(const Launch& where, ConstMatrixView x, MatrixView y);
 void head_mean_backward(const Launch& where, ConstMatrixView dy, MatrixView dx);
 
 // pool.cu
-void pool(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+void pool(const Launch& where, const SpmmWork& work, const SparseOperator& op, ConstMatrixView x,
           const PoolSpec& spec, MatrixView y);
-void pool_backward_targets(const Launch& where, const SparseOperator& op, RowRange rows,
+void pool_backward_targets(const Launch& where, const SpmmWork& work, const SparseOperator& op,
                            ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
                            const PoolSpec& spec, MatrixView g);
-void pool_backward_sources(const Launch& where, const SparseOperator& op, const SourceEdges& edges,
-                           RowRange sources, ConstMatrixView x, ConstMatrixView y,
-                           ConstMatrixView g, const PoolSpec& spec, MatrixView dx);
-void pool_slope(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                ConstMatrixView y, const PoolSpec& spec, MatrixView slope);
+void pool_backward_sources(const Launch& where, const SpmmWork& work, const SourceEdges& edges,
+                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView g,
+                           const PoolSpec& spec, MatrixView dx);
+void pool_slope(const Launch& where, const SpmmWork& work, const SparseOperator& op,
+                ConstMatrixView x, ConstMatrixView y, const PoolSpec& spec, MatrixView slope);
 
 // wire.cu
 void quantize_rows(const Launch& where, ConstMatrixView x, const PackList& list,
@@ -80,14 +99,16 @@ void dequantize_rows(const Launch& where, std::span<const std::byte> packets,
                      const UnpackList& list, MatrixView y);
 
 // edges.cu
-void aggregate_edges(const Launch& where, const SparseOperator& op, RowRange rows,
+void aggregate_edges(const Launch& where, const SpmmWork& work, const SparseOperator& op,
                      ConstMatrixView x, const EdgeTerms& terms, MatrixView y);
-void aggregate_edges_backward_sources(const Launch& where, const SparseOperator& op,
-                                      const SourceEdges& edges, RowRange sources, ConstMatrixView x,
-                                      const EdgeTerms& terms, ConstMatrixView dy, MatrixView dx);
-void aggregate_edges_backward_terms(const Launch& where, const SparseOperator& op, RowRange rows,
-                                    ConstMatrixView x, const EdgeTerms& terms, ConstMatrixView dy,
-                                    MatrixView dweight, MatrixView dbias);
+void aggregate_edges_backward_sources(const Launch& where, const SpmmWork& work,
+                                      const SparseOperator& op, const SourceEdges& edges,
+                                      ConstMatrixView x, const EdgeTerms& terms, ConstMatrixView dy,
+                                      MatrixView dx);
+void aggregate_edges_backward_terms(const Launch& where, const SpmmWork& work,
+                                    const SparseOperator& op, ConstMatrixView x,
+                                    const EdgeTerms& terms, ConstMatrixView dy, MatrixView dweight,
+                                    MatrixView dbias);
 
 // reduction.cu. All sums go through the workspace, in an order that depends on the shape alone.
 void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out,

@@ -1,8 +1,7 @@
-// Pooling over in-edges: a thread per element, so that a warp reads neighbouring columns of each
-// neighbour's row. A row stays with its threads however many neighbours it has.
+// Pooling over in-edges: a thread per element (edge_elements.cuh).
 #include <math.h>
 
-#include "kernels/cuda/each_element.cuh"
+#include "kernels/cuda/edge_elements.cuh"
 #include "kernels/cuda/operations.hpp"
 
 namespace atl::cuda {
@@ -11,9 +10,7 @@ namespace {
 
 // What all elements share.
 struct PoolArgs {
-  const std::int64_t* row_ptr;
   const std::int32_t* neighbours;
-  std::int64_t first;  // row of the first element
   PoolKind kind;
   float sharpness;
   const float* trained;  // where it lies instead; may be null
@@ -33,37 +30,39 @@ struct PoolArgs {
   }
 };
 
-PoolArgs pool_args(std::span<const std::int64_t> row_ptr, std::span<const std::int32_t> neighbours,
-                   RowRange rows, const PoolSpec& spec) {
-  return {row_ptr.data(), neighbours.data(), rows.begin,
-          spec.kind,      spec.sharpness,    static_cast<const float*>(spec.trained)};
+PoolArgs pool_args(std::span<const std::int32_t> neighbours, const PoolSpec& spec) {
+  return {neighbours.data(), spec.kind, spec.sharpness, static_cast<const float*>(spec.trained)};
 }
 
 template <typename T>
 struct PooledRows {
+  // The greatest score so far, and sums of what is relative to it: of weights and of numbers. Of
+  // the maximum the greatest number alone.
+  static constexpr int kNumbers = 3;
+  using Numbers = EdgeNumbers<PooledRows>;
   PoolArgs a;
   Rows<const T> x;
-  __device__ float operator()(std::int64_t row, std::int64_t c) const {
-    const std::int64_t i = a.first + row;
-    const std::int64_t end = a.row_ptr[i + 1];
-    std::int64_t k = a.row_ptr[i];
-    if (k == end) return 0;
+
+  __device__ Numbers start() const { return {{-INFINITY, 0, 0}}; }
+  // Takes NaN, and keeps it.
+  __device__ static float greater(float most, float value) {
+    return value <= most || most != most ? most : value;
+  }
+  __device__ void add(std::int64_t, std::int64_t c, std::int64_t begin, std::int64_t end,
+                      Numbers& to) const {
     if (a.kind == PoolKind::kMaximum) {
-      float most = to_f32(*x.at(a.neighbours[k], c));
-      for (++k; k < end; ++k) {
-        const float value = to_f32(*x.at(a.neighbours[k], c));
-        // Takes NaN, and keeps it.
-        most = value <= most || most != most ? most : value;
+      float most = to.values[0];
+      for (std::int64_t k = begin; k < end; ++k) {
+        most = greater(most, to_f32(*x.at(a.neighbours[k], c)));
       }
-      return most;
+      to.values[0] = most;
+      return;
     }
-    // The greatest score so far, and sums of what is relative to it.
-    float most = -INFINITY;
+    float most = to.values[0];
     const float by = a.by();
-    const auto edges = static_cast<float>(end - k);
     float weights = 0;
     float sum = 0;
-    for (; k < end; ++k) {
+    for (std::int64_t k = begin; k < end; ++k) {
       const float value = to_f32(*x.at(a.neighbours[k], c));
       const float score = by * a.number(value);
       const float more = score > most ? score : most;
@@ -73,45 +72,78 @@ struct PooledRows {
       sum = fmaf(sum, scale, weight * value);
       most = more;
     }
+    to = {{most, weights, sum}};
+  }
+  __device__ void merge(Numbers& to, const Numbers& from) const {
+    const float most = to.values[0];
+    const float other = from.values[0];
+    if (a.kind == PoolKind::kMaximum) {
+      to.values[0] = greater(most, other);
+      return;
+    }
+    const float more = other > most ? other : most;
+    const float scale = expf(most - more);
+    const float other_scale = expf(other - more);
+    to.values[0] = more;
+#pragma unroll
+    for (int k = 1; k < kNumbers; ++k) {
+      to.values[k] = fmaf(to.values[k], scale, from.values[k] * other_scale);
+    }
+  }
+  __device__ float finish(std::int64_t, std::int64_t, std::int64_t edges,
+                          const Numbers& from) const {
+    const auto [most, weights, sum] = from.values;
+    if (edges == 0) return 0;
+    if (a.kind == PoolKind::kMaximum) return most;
     if (a.kind == PoolKind::kSoftmax) return sum / weights;
-    return expf((most + logf(weights / edges)) / by);
+    return expf((most + logf(weights / static_cast<float>(edges))) / a.by());
   }
 };
 
 template <typename T>
 struct DividedGradients {
+  static constexpr int kNumbers = 1;
+  using Numbers = EdgeNumbers<DividedGradients>;
   PoolArgs a;
   Rows<const T> x;
   Rows<const T> y;
   Rows<const T> dy;
-  __device__ float operator()(std::int64_t row, std::int64_t c) const {
-    const std::int64_t i = a.first + row;
-    const std::int64_t end = a.row_ptr[i + 1];
+
+  __device__ Numbers start() const { return {}; }
+  __device__ void add(std::int64_t i, std::int64_t c, std::int64_t begin, std::int64_t end,
+                      Numbers& to) const {
     const float own = a.number(to_f32(*y.at(i, c)));
     const float by = a.by();
     float shares = 0;
-    for (std::int64_t k = a.row_ptr[i]; k < end; ++k) {
+    for (std::int64_t k = begin; k < end; ++k) {
       shares += a.weight(by * (a.number(to_f32(*x.at(a.neighbours[k], c))) - own));
     }
-    return a.row_ptr[i] == end ? 0.0F : to_f32(*dy.at(i, c)) / shares;
+    to.values[0] = shares;
+  }
+  __device__ void merge(Numbers& to, const Numbers& from) const { add_numbers(to, from); }
+  __device__ float finish(std::int64_t i, std::int64_t c, std::int64_t edges,
+                          const Numbers& from) const {
+    return edges == 0 ? 0.0F : to_f32(*dy.at(i, c)) / from.values[0];
   }
 };
 
 template <typename T>
 struct ReturnedGradients {
+  static constexpr int kNumbers = 1;
+  using Numbers = EdgeNumbers<ReturnedGradients>;
   PoolArgs a;
   Rows<const T> x;
   Rows<const T> y;
   Rows<const float> g;
-  __device__ float operator()(std::int64_t row, std::int64_t c) const {
-    const std::int64_t j = a.first + row;
-    const std::int64_t end = a.row_ptr[j + 1];
-    const float given = to_f32(*x.at(j, c));
-    const float own = a.number(given);
+
+  __device__ Numbers start() const { return {}; }
+  __device__ void add(std::int64_t j, std::int64_t c, std::int64_t begin, std::int64_t end,
+                      Numbers& to) const {
+    const float own = a.number(to_f32(*x.at(j, c)));
     const float by = a.by();
     const bool powers = a.kind == PoolKind::kPowerMean;
     float sum = 0;
-    for (std::int64_t k = a.row_ptr[j]; k < end; ++k) {
+    for (std::int64_t k = begin; k < end; ++k) {
       const std::int64_t i = a.neighbours[k];
       const float apart = own - a.number(to_f32(*y.at(i, c)));
       const float d = by * apart;
@@ -119,77 +151,95 @@ struct ReturnedGradients {
       const float term = *g.at(i, c) * a.weight(powers ? d - apart : d);
       sum += a.kind == PoolKind::kSoftmax ? fmaf(term, d, term) : term;
     }
+    to.values[0] = sum;
+  }
+  __device__ void merge(Numbers& to, const Numbers& from) const { add_numbers(to, from); }
+  __device__ float finish(std::int64_t j, std::int64_t c, std::int64_t, const Numbers& from) const {
+    if (a.kind != PoolKind::kPowerMean) return from.values[0];
     // NaN is between the bounds.
-    return powers && (given <= kLeastBase || given >= kMostBase) ? 0.0F : sum;
+    const float given = to_f32(*x.at(j, c));
+    return given <= kLeastBase || given >= kMostBase ? 0.0F : from.values[0];
   }
 };
 
 template <typename T>
 struct PoolSlopes {
+  static constexpr int kNumbers = 3;  // sums of weights, and of first and second moments
+  using Numbers = EdgeNumbers<PoolSlopes>;
   PoolArgs a;
   Rows<const T> x;
   Rows<const T> y;
-  __device__ float operator()(std::int64_t row, std::int64_t c) const {
-    const std::int64_t i = a.first + row;
-    const std::int64_t end = a.row_ptr[i + 1];
-    std::int64_t k = a.row_ptr[i];
-    if (k == end) return 0;
-    const auto edges = static_cast<float>(end - k);
-    const float pooled = to_f32(*y.at(i, c));
-    const float own = a.number(pooled);
+
+  __device__ Numbers start() const { return {}; }
+  __device__ void add(std::int64_t i, std::int64_t c, std::int64_t begin, std::int64_t end,
+                      Numbers& to) const {
+    const float own = a.number(to_f32(*y.at(i, c)));
     const float by = a.by();
     float weights = 0;
     float first = 0;
     float second = 0;
-    for (; k < end; ++k) {
+    for (std::int64_t k = begin; k < end; ++k) {
       const float d = a.number(to_f32(*x.at(a.neighbours[k], c))) - own;
       const float weight = expf(by * d);
       weights += weight;
       first = fmaf(weight, d, first);
       second = fmaf(weight * d, d, second);
     }
+    to = {{weights, first, second}};
+  }
+  __device__ void merge(Numbers& to, const Numbers& from) const { add_numbers(to, from); }
+  __device__ float finish(std::int64_t i, std::int64_t c, std::int64_t edges,
+                          const Numbers& from) const {
+    const auto [weights, first, second] = from.values;
+    if (edges == 0) return 0;
     const float mean = first / weights;
     if (a.kind == PoolKind::kSoftmax) return second / weights - mean * mean;
     // y is rounded: log y is what it stands for, and this.
-    return pooled / by * (mean - logf(weights / edges) / by);
+    const float by = a.by();
+    const float rest = logf(weights / static_cast<float>(edges)) / by;
+    return to_f32(*y.at(i, c)) / by * (mean - rest);
   }
 };
 
 }  // namespace
 
-void pool(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView x,
+void pool(const Launch& where, const SpmmWork& work, const SparseOperator& op, ConstMatrixView x,
           const PoolSpec& spec, MatrixView y) {
-  const PoolArgs args = pool_args(op.row_ptr, op.col_idx, rows, spec);
+  const PoolArgs args = pool_args(op.col_idx, spec);
   with_element_type(x.dtype, [&]<typename T>(T) {
-    for_elements<T>(where, y.rows_in(rows), PooledRows<T>{args, rows_of<T>(x)});
+    for_edge_elements<T>(where, work, op.row_ptr, y.rows_in(work.range),
+                         PooledRows<T>{args, rows_of<T>(x)});
   });
 }
 
-void pool_backward_targets(const Launch& where, const SparseOperator& op, RowRange rows,
+void pool_backward_targets(const Launch& where, const SpmmWork& work, const SparseOperator& op,
                            ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
                            const PoolSpec& spec, MatrixView g) {
-  const PoolArgs args = pool_args(op.row_ptr, op.col_idx, rows, spec);
+  const PoolArgs args = pool_args(op.col_idx, spec);
   with_element_type(x.dtype, [&]<typename T>(T) {
-    for_elements<float>(where, g.rows_in(rows),
-                        DividedGradients<T>{args, rows_of<T>(x), rows_of<T>(y), rows_of<T>(dy)});
+    for_edge_elements<float>(
+        where, work, op.row_ptr, g.rows_in(work.range),
+        DividedGradients<T>{args, rows_of<T>(x), rows_of<T>(y), rows_of<T>(dy)});
   });
 }
 
-void pool_backward_sources(const Launch& where, const SparseOperator&, const SourceEdges& edges,
-                           RowRange sources, ConstMatrixView x, ConstMatrixView y,
-                           ConstMatrixView g, const PoolSpec& spec, MatrixView dx) {
-  const PoolArgs args = pool_args(edges.row_ptr, edges.targets, sources, spec);
+void pool_backward_sources(const Launch& where, const SpmmWork& work, const SourceEdges& edges,
+                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView g,
+                           const PoolSpec& spec, MatrixView dx) {
+  const PoolArgs args = pool_args(edges.targets, spec);
   with_element_type(x.dtype, [&]<typename T>(T) {
-    for_elements<T>(where, dx,
-                    ReturnedGradients<T>{args, rows_of<T>(x), rows_of<T>(y), rows_of<float>(g)});
+    for_edge_elements<T>(
+        where, work, edges.row_ptr, dx,
+        ReturnedGradients<T>{args, rows_of<T>(x), rows_of<T>(y), rows_of<float>(g)});
   });
 }
 
-void pool_slope(const Launch& where, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                ConstMatrixView y, const PoolSpec& spec, MatrixView slope) {
-  const PoolArgs args = pool_args(op.row_ptr, op.col_idx, rows, spec);
+void pool_slope(const Launch& where, const SpmmWork& work, const SparseOperator& op,
+                ConstMatrixView x, ConstMatrixView y, const PoolSpec& spec, MatrixView slope) {
+  const PoolArgs args = pool_args(op.col_idx, spec);
   with_element_type(x.dtype, [&]<typename T>(T) {
-    for_elements<T>(where, slope.rows_in(rows), PoolSlopes<T>{args, rows_of<T>(x), rows_of<T>(y)});
+    for_edge_elements<T>(where, work, op.row_ptr, slope.rows_in(work.range),
+                         PoolSlopes<T>{args, rows_of<T>(x), rows_of<T>(y)});
   });
 }
 

@@ -50,4 +50,10 @@ PreparedRange* PreparedSpmm::find(RowRange range) const {
   return nullptr;
 }
 
+SpmmWork work_of(const PreparedSparse* prepared, RowRange range) {
+  if (prepared == nullptr) return undivided(range);
+  const PreparedRange* const found = static_cast<const PreparedSpmm*>(prepared)->find(range);
+  return found != nullptr ? found->work() : undivided(range);
+}
+
 }  // namespace atl::cuda

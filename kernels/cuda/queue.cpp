@@ -1,5 +1,9 @@
 #include "kernels/cuda/queue.hpp"
 
+#include <chrono>
+#include <thread>
+#include <utility>
+
 #include "base/error.hpp"
 
 namespace atl::cuda {
@@ -17,40 +21,68 @@ Stream make_queue_stream(QueuePriority priority) {
   return Stream(stream);
 }
 
+// Whether its work ends well and soon: a stream may wait for a peer that has failed, so that
+// waiting for it might never end.
+bool becomes_idle(cudaStream_t stream) noexcept {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  cudaError_t status = cudaStreamQuery(stream);
+  while (status == cudaErrorNotReady && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+    status = cudaStreamQuery(stream);
+  }
+  if (status != cudaSuccess) cudaGetLastError();
+  return status == cudaSuccess;
+}
+
 // A given workspace and one stream per handle make cuBLAS's results the same in every run, and its
 // calls fit for recording.
-Blas make_blas(const Launch& where) {
-  cublasHandle_t handle = nullptr;
-  check(libraries().cublasCreate(&handle), "cublasCreate");
-  Blas blas(handle);
-  check(libraries().cublasSetStream(handle, where.stream), "cublasSetStream");
-  check(libraries().cublasSetWorkspace(handle, where.workspace.data(), where.workspace.size()),
+Blas make_blas(int device, const Launch& where) {
+  Blas blas = idle_handles<cublasHandle_t>().take(device);
+  if (!blas) {
+    cublasHandle_t handle = nullptr;
+    check(libraries().cublasCreate(&handle), "cublasCreate");
+    blas = Blas(handle);
+  }
+  check(libraries().cublasSetStream(blas.get(), where.stream), "cublasSetStream");
+  check(libraries().cublasSetWorkspace(blas.get(), where.workspace.data(), where.workspace.size()),
         "cublasSetWorkspace");
   // Sums of bf16 products stay f32 until they are complete.
-  check(libraries().cublasSetMathMode(handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+  check(libraries().cublasSetMathMode(blas.get(), CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
         "cublasSetMathMode");
   return blas;
 }
 
-BlasLt make_blas_lt() {
+BlasLt make_blas_lt(int device) {
+  BlasLt idle = idle_handles<cublasLtHandle_t>().take(device);
+  if (idle) return idle;
   cublasLtHandle_t handle = nullptr;
   check(libraries().cublasLtCreate(&handle), "cublasLtCreate");
   return BlasLt(handle);
 }
 
-Sparse make_sparse(cudaStream_t stream) {
-  cusparseHandle_t handle = nullptr;
-  check(libraries().cusparseCreate(&handle), "cusparseCreate");
-  Sparse sparse(handle);
-  check(libraries().cusparseSetStream(handle, stream), "cusparseSetStream");
+Sparse make_sparse(int device, cudaStream_t stream) {
+  Sparse sparse = idle_handles<cusparseHandle_t>().take(device);
+  if (!sparse) {
+    cusparseHandle_t handle = nullptr;
+    check(libraries().cusparseCreate(&handle), "cusparseCreate");
+    sparse = Sparse(handle);
+  }
+  check(libraries().cusparseSetStream(sparse.get(), stream), "cusparseSetStream");
   return sparse;
+}
+
+std::int64_t cache_bytes(int device) {
+  int bytes = 0;
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device), "cudaDeviceGetAttribute");
+  return bytes;
 }
 
 }  // namespace
 
 CudaQueue::CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues,
                      QueuePriority priority, std::int64_t workspace_bytes)
-    : memory_(memory),
+    : device_(device.index),
+      memory_(memory),
       queues_(queues),
       stream_(make_queue_stream(priority)),
       done_(make_event()),
@@ -68,12 +100,17 @@ CudaQueue::CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues
 CudaQueue::~CudaQueue() {
   memory_.order_before(stream_.get());
   std::erase(queues_, this);
+  // Handles that are still at work, or whose work has failed, are destroyed.
+  if ((!blas_ && !blas_lt_ && !sparse_) || !becomes_idle(stream_.get())) return;
+  idle_handles<cublasHandle_t>().put(device_, std::move(blas_));
+  idle_handles<cublasLtHandle_t>().put(device_, std::move(blas_lt_));
+  idle_handles<cusparseHandle_t>().put(device_, std::move(sparse_));
 }
 
 cublasHandle_t CudaQueue::blas() {
   if (!blas_) {
     require_no_recording("a handle of cuBLAS");
-    blas_ = make_blas(launch_);
+    blas_ = make_blas(device_, launch_);
   }
   return blas_.get();
 }
@@ -81,7 +118,7 @@ cublasHandle_t CudaQueue::blas() {
 cublasLtHandle_t CudaQueue::blas_lt() {
   if (!blas_lt_) {
     require_no_recording("a handle of cuBLASLt");
-    blas_lt_ = make_blas_lt();
+    blas_lt_ = make_blas_lt(device_);
   }
   return blas_lt_.get();
 }
@@ -89,7 +126,7 @@ cublasLtHandle_t CudaQueue::blas_lt() {
 cusparseHandle_t CudaQueue::sparse() {
   if (!sparse_) {
     require_no_recording("a handle of cuSPARSE");
-    sparse_ = make_sparse(stream_.get());
+    sparse_ = make_sparse(device_, stream_.get());
   }
   return sparse_.get();
 }
@@ -97,10 +134,11 @@ cusparseHandle_t CudaQueue::sparse() {
 std::span<std::byte> CudaQueue::product_rows() {
   if (!product_rows_) {
     require_no_recording("memory for rows of products");
-    product_rows_ = PoolMemory(memory_.allocate(kProductBytes), PoolDeleter{&memory_});
+    product_bytes_ = product_bytes(cache_bytes(device_));
+    product_rows_ = PoolMemory(memory_.allocate(product_bytes_), PoolDeleter{&memory_});
     memory_.order_after(stream_.get());
   }
-  return {static_cast<std::byte*>(product_rows_.get()), kProductBytes};
+  return {static_cast<std::byte*>(product_rows_.get()), static_cast<std::size_t>(product_bytes_)};
 }
 
 // All these allocate, which a recording does not survive.

@@ -1,5 +1,5 @@
-// A queue of the cuda backend: a stream with the library handles that belong to it, which are made
-// when they are first used: queues that only carry messages need none.
+// A queue of the cuda backend: a stream with the library handles that are its own while it lives.
+// It gets them when they are first used: queues that only carry messages need none.
 #pragma once
 
 #include <vector>
@@ -43,19 +43,21 @@ class CudaQueue final : public Queue {
   // Work queued on this queue from now on runs after what `before` holds now.
   void wait_for(const CudaQueue& before);
   BiasedProducts& products() { return products_; }
-  // kProductBytes of scratch for rows of a product, while the workspace is cuBLAS's. Not for the
+  // Scratch of product_bytes() for rows of a product, while the workspace is cuBLAS's. Not for the
   // first time while recording.
   std::span<std::byte> product_rows();
 
  private:
   void require_no_recording(const char* what) const;
 
+  int device_;
   MemoryPool& memory_;
   QueueList& queues_;
   Stream stream_;
   Event done_;  // recorded on this stream for another to wait for
   PoolMemory workspace_;
   PoolMemory product_rows_;
+  std::int64_t product_bytes_ = 0;
   Launch launch_;
   Blas blas_;
   BlasLt blas_lt_;

@@ -1,5 +1,5 @@
-// What follows sums that a library has left in f32, on their way to bf16: row factors, what the
-// matrix held before, the epilogue. Each element is rounded once.
+// What precedes and follows products of a library in bf16: column factors of the operator on x,
+// then row factors, what the matrix held before and the epilogue on sums in f32.
 #include <cstdint>
 
 #include "kernels/cuda/elements.cuh"
@@ -12,13 +12,13 @@ namespace {
 
 constexpr int kSumsBatch = 4;  // rows under way per thread
 
-// y = before + scale * sums; `before` and `scale` may be null. y may be the sums.
-template <typename To, int kUnit>
+// y = before + scale * x; `before` and `scale` may be null. y may be x.
+template <typename From, typename To, int kUnit>
 __global__ void __launch_bounds__(kBlockThreads)
-    scale_sums_kernel(Walk walk, std::int64_t down, std::int64_t rows, Rows<const float> sums,
+    scale_rows_kernel(Walk walk, std::int64_t down, std::int64_t rows, Rows<const From> x,
                       const float* scale, Rows<const Bf16> before, Rows<To> y) {
   struct Held {
-    Packed<float, kUnit> sums;
+    Packed<From, kUnit> x;
     Packed<Bf16, kUnit> before;
     float scale;
   };
@@ -27,43 +27,50 @@ __global__ void __launch_bounds__(kBlockThreads)
       walk, place, down, rows,
       [&](std::int64_t i) {
         Held held{};
-        held.sums = load<kUnit>(sums.at(i, place.col));
+        held.x = load<kUnit>(x.at(i, place.col));
         if (before.data != nullptr) held.before = load<kUnit>(before.at(i, place.col));
         held.scale = scale != nullptr ? scale[i] : 1.0F;
         return held;
       },
       [&](std::int64_t i, const Held& held) {
         Packed<float, kUnit> values = widen(held.before);
+        const Packed<float, kUnit> x_values = widen(held.x);
 #pragma unroll
         for (int k = 0; k < kUnit; ++k) {
-          values.values[k] = fmaf(held.scale, held.sums.values[k], values.values[k]);
+          values.values[k] = fmaf(held.scale, x_values.values[k], values.values[k]);
         }
         store(y.at(i, place.col), narrow<To>(values));
       });
 }
 
-template <typename To>
-void scale_sums(const Launch& where, ConstMatrixView sums, const float* scale,
-                Rows<const Bf16> before, MatrixView y, ConstMatrixView bf16_view) {
-  with_unit<float>({sums, bf16_view}, [&](auto unit) {
-    const Walk walk = make_walk(sums.cols, unit);
+// bf16_view: one that `before` may stand for, or y.
+template <typename From, typename To>
+void scale_rows(const Launch& where, ConstMatrixView x, const float* scale, Rows<const Bf16> before,
+                MatrixView y, ConstMatrixView bf16_view) {
+  with_unit<From>({x, bf16_view}, [&](auto unit) {
+    const Walk walk = make_walk(x.cols, unit);
     const std::int64_t down =
-        blocks_down(walk, sums.rows, kSumsBatch, kBlocksPerMultiprocessor * where.multiprocessors);
+        blocks_down(walk, x.rows, kSumsBatch, kBlocksPerMultiprocessor * where.multiprocessors);
     launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
-           scale_sums_kernel<To, unit>, walk, down, sums.rows, rows_of<float>(sums), scale, before,
+           scale_rows_kernel<From, To, unit>, walk, down, x.rows, rows_of<From>(x), scale, before,
            rows_of<To>(y));
   });
 }
 
 }  // namespace
 
+void scale_rows(const Launch& where, ConstMatrixView x, std::span<const float> factors,
+                MatrixView y) {
+  scale_rows<Bf16, Bf16>(where, x, factors.data(), {nullptr, 0}, y, y);
+}
+
 void finish_sums(const Launch& where, MatrixView sums, std::span<const float> row_scale,
                  double beta, const Epilogue& epilogue, MatrixView y) {
   const float* scale = row_scale.empty() ? nullptr : row_scale.data();
   Rows<const Bf16> before = rows_of<Bf16>(ConstMatrixView(y));
   if (beta == 0) before.data = nullptr;
-  if (epilogue.identity()) return scale_sums<Bf16>(where, sums, scale, before, y, y);
-  scale_sums<float>(where, sums, scale, before, sums, y);
+  if (epilogue.identity()) return scale_rows<float, Bf16>(where, sums, scale, before, y, y);
+  scale_rows<float, float>(where, sums, scale, before, sums, y);
   apply_epilogue(where, sums, epilogue, y);
 }
 

@@ -2,6 +2,8 @@
 // cuSPARSE.
 #include <algorithm>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/error.hpp"
@@ -17,6 +19,7 @@ namespace {
 
 constexpr const char* kOwn = "own";
 constexpr int kRuns = 5;
+constexpr int kRepeats = 8;
 
 // What runs an spmm: null is the own kernel.
 using Choice = const SparseAlgorithm*;
@@ -32,6 +35,11 @@ struct Job {
   MatrixView y;
   const Epilogue& epilogue;
   bool recording;
+
+  std::pair<std::int64_t, DType> shape() const { return {x.cols, x.dtype}; }
+  KernelKey key(const std::string& device) const {
+    return {"spmm", prepared.range().size(), prepared.nnz(), x.cols, x.dtype, device};
+  }
 };
 
 // cuSPARSE's copy of the operator for the type of this job; null where it has no part in it.
@@ -45,7 +53,8 @@ CusparseSpmm* cusparse_of(const Job& job) {
   const auto known = prepared.cusparse.find(job.x.dtype);
   if (known != prepared.cusparse.end()) return known->second.get();
   if (job.recording) return nullptr;
-  auto made = CusparseSpmm::make(job.backend, job.queue, job.op, range, job.x.dtype);
+  auto made =
+      CusparseSpmm::make(job.backend, job.queue, job.op, range, prepared.nnz(), job.x.dtype);
   return prepared.cusparse.emplace(job.x.dtype, std::move(made)).first->second.get();
 }
 
@@ -76,41 +85,66 @@ double measure(Backend& backend, Queue& queue, const std::function<void()>& work
   return times[kRuns / 2] / 1000;
 }
 
-// Whether `use` of cuSPARSE succeeds: the library may refuse, and there may be no room.
-bool succeeds(const Job& job, const char* what, const std::function<void()>& use) {
-  try {
-    use();
-    return true;
-  } catch (const SparseRefusal& refusal) {
-    log::debug("spmm of {} columns without {}: {}", job.x.cols, what, refusal.what());
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kMemory) throw;
-    log::debug("spmm of {} columns without {}: {}", job.x.cols, what, error.what());
+// Whether runs of the job leave the same bits in the rows of y, `work` by `work`.
+bool gives_equal_bits(const Job& job, const std::function<void()>& work) {
+  const Buffer memory = make_buffer(job.backend, sizeof(std::uint64_t));
+  auto* const out = static_cast<std::uint64_t*>(memory.get());
+  const auto bits = [&] {
+    work();
+    fingerprint(job.queue.launch(), job.y.rows_in(job.prepared.range()), out);
+    std::uint64_t found = 0;
+    job.backend.copy(job.queue, &found, out, sizeof(found), CopyKind::kDeviceToHost);
+    return found;
+  };
+  const std::uint64_t first = bits();
+  for (int run = 1; run < kRepeats; ++run) {
+    if (bits() != first) return false;
   }
-  return false;
+  return true;
 }
 
-// Whether the wish allows what was measured to be taken.
-bool allowed(SpmmWish wish, Choice choice) {
-  return wish == SpmmWish::kCusparse ? choice != nullptr : choice == nullptr || choice->repeats;
+// Why `use` of cuSPARSE did not succeed: the library may refuse, and there may be no room. Nothing
+// if it did.
+std::optional<std::string> failure_of(const std::function<void()>& use) {
+  try {
+    use();
+  } catch (const SparseRefusal& refusal) {
+    return refusal.what();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kMemory) throw;
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+// Whether a candidate succeeds.
+bool succeeds(const Job& job, const char* what, const std::function<void()>& use) {
+  const auto failure = failure_of(use);
+  if (failure) log::debug("spmm of {} columns without {}: {}", job.x.cols, what, *failure);
+  return !failure;
 }
 
 // The times of all kernels, and the fastest that the wish allows. Overwrites the rows of the range
 // in y.
 KernelChoice choose_by_time(const Job& job, CusparseSpmm& copy, SpmmWish wish) {
-  KernelChoice choice{kOwn, {}};
+  KernelChoice choice{kOwn, {}, {}};
   double least = measure(job.backend, job.queue, [&] { run_own(job); });
   choice.milliseconds.emplace_back(kOwn, least);
-  bool found = allowed(wish, nullptr);
+  bool found = wish != SpmmWish::kCusparse;
   for (const SparseAlgorithm& algorithm : kSparseAlgorithms) {
     double time = 0;
+    bool repeats = algorithm.repeats;
+    const auto work = [&] { run_cusparse(job, copy, algorithm); };
     const auto use = [&] {
-      time = measure(job.backend, job.queue, [&] { run_cusparse(job, copy, algorithm); });
+      time = measure(job.backend, job.queue, work);
+      if (!algorithm.repeats) repeats = gives_equal_bits(job, work);
     };
     if (!succeeds(job, algorithm.name, use)) continue;
     choice.milliseconds.emplace_back(algorithm.name, time);
+    if (!algorithm.repeats) choice.repeats.emplace_back(algorithm.name, repeats);
+    const bool allowed = wish == SpmmWish::kCusparse || repeats;
     // The own kernel wins ties: it needs no copy of the operator.
-    if (!allowed(wish, &algorithm) || (found && time >= least)) continue;
+    if (!allowed || (found && time >= least)) continue;
     found = true;
     least = time;
     choice.kernel = algorithm.name;
@@ -141,9 +175,9 @@ void drop_unused(PreparedRange& prepared, DType dtype) {
   if (!used) prepared.cusparse.erase(copy);
 }
 
-// cuSPARSE where the matrix is too small for measuring: by the algorithm that repeats.
+// cuSPARSE where nothing was measured: by the algorithm that repeats.
 KernelChoice take_cusparse(const Job& job, CusparseSpmm& copy) {
-  KernelChoice choice{kOwn, {}};
+  KernelChoice choice{kOwn, {}, {}};
   for (const SparseAlgorithm& algorithm : kSparseAlgorithms) {
     const auto use = [&] { copy.prepare(job.queue, algorithm, job.x, job.y); };
     if (algorithm.repeats && succeeds(job, algorithm.name, use)) choice.kernel = algorithm.name;
@@ -151,39 +185,72 @@ KernelChoice take_cusparse(const Job& job, CusparseSpmm& copy) {
   return choice;
 }
 
-// The kernel of a shape that no choice names, recorded; nothing where cuSPARSE has no part in it.
-std::optional<std::string> decide(const Job& job, KernelChoices& choices, const KernelKey& key) {
+// The kernel of a shape that no choice names; nothing where cuSPARSE has no part in it.
+std::optional<KernelChoice> decide(const Job& job, const KernelChoices& choices) {
   const SpmmWish wish = choices.wish();
   const bool measures = job.prepared.nnz() > choices.measured_edges();
   if (wish == SpmmWish::kOwn || (wish == SpmmWish::kAuto && !measures)) return std::nullopt;
+  KernelChoice choice{kOwn, {}, {}};
   CusparseSpmm* copy = nullptr;
-  if (!succeeds(job, "cuSPARSE", [&] { copy = cusparse_of(job); })) return kOwn;
+  if (!succeeds(job, "cuSPARSE", [&] { copy = cusparse_of(job); })) return choice;
   if (copy == nullptr) return std::nullopt;
-  KernelChoice choice = measures ? measure_choice(job, *copy, wish) : take_cusparse(job, *copy);
-  const std::string kernel = choice.kernel;
-  choices.record(key, std::move(choice));
-  return kernel;
+  const auto by_time = [&] { choice = measure_choice(job, *copy, wish); };
+  if (measures && succeeds(job, "a measurement", by_time)) return choice;
+  return wish == SpmmWish::kCusparse ? take_cusparse(job, *copy) : choice;
 }
 
 // What runs this job, from what was chosen before or is chosen now.
 Choice choose(const Job& job, KernelChoices* choices, const std::string& device) {
   if (choices == nullptr) return nullptr;
   PreparedRange& prepared = job.prepared;
-  const auto shape = std::pair(job.x.cols, job.x.dtype);
-  if (const auto known = prepared.chosen.find(shape); known != prepared.chosen.end()) {
+  if (const auto known = prepared.chosen.find(job.shape()); known != prepared.chosen.end()) {
     // A number of columns that comes back: the layers have met theirs.
     if (!job.recording) drop_unused(prepared, job.x.dtype);
     return known->second;
   }
   // Measuring runs the job several times and waits for it.
   if (job.recording) return nullptr;
-  const KernelKey key{"spmm", prepared.range().size(), prepared.nnz(), job.x.cols, job.x.dtype,
-                      device};
+  const KernelKey key = job.key(device);
   std::optional<std::string> kernel = choices->lookup(key);
-  if (!kernel) kernel = decide(job, *choices, key);
+  if (!kernel) {
+    if (std::optional<KernelChoice> made = decide(job, *choices)) {
+      kernel = made->kernel;
+      choices->record(key, std::move(*made));
+    }
+  }
   const Choice choice = kernel ? sparse_algorithm_named(*kernel) : nullptr;
-  prepared.chosen.emplace(shape, choice);
+  prepared.chosen.emplace(job.shape(), choice);
   return choice;
+}
+
+// What was chosen does not run (any more): from now on, and when the run is resumed, the own kernel
+// does.
+void give_up(const Job& job, KernelChoices& choices, const KernelKey& key, Choice choice,
+             const std::string& why) {
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    log::warn(
+        "{}; sparse products of {} columns that {} was chosen for, and others that can't use "
+        "cuSPARSE as chosen, run by the own kernel from now on",
+        why, job.x.cols, choice->name);
+  });
+  job.prepared.chosen[job.shape()] = nullptr;
+  choices.replace_kernel(key, kOwn);
+}
+
+// False where cuSPARSE does not run the job as chosen, and nothing was done: it may not be given
+// these matrices, there was no preparation before recording, or it fails.
+bool runs_by_cusparse(const Job& job, KernelChoices& choices, const std::string& device,
+                      const SparseAlgorithm& algorithm) {
+  bool ran = false;
+  const auto failure = failure_of([&] {
+    CusparseSpmm* copy = cusparse_of(job);
+    if (copy == nullptr || (job.recording && !copy->prepared(algorithm, job.x, job.y))) return;
+    run_cusparse(job, *copy, algorithm);
+    ran = true;
+  });
+  if (failure) give_up(job, choices, job.key(device), &algorithm, *failure);
+  return ran;
 }
 
 }  // namespace
@@ -206,11 +273,10 @@ void CudaBackend::do_spmm(Queue& queue, const SparseOperator& op, RowRange rows,
   }
   const Job job{*this, on, op, *prepared, x, beta, y, epilogue, recording_};
   const Choice choice = choose(job, choices_.get(), device_.name);
-  CusparseSpmm* copy = choice != nullptr ? cusparse_of(job) : nullptr;
-  // What can't be prepared while recording is left to the own kernel.
-  if (copy == nullptr || (recording_ && !copy->prepared(*choice, x, y))) return run_own(job);
-  name_kernel(choice->name);
-  run_cusparse(job, *copy, *choice);
+  if (choice != nullptr && runs_by_cusparse(job, *choices_, device_.name, *choice)) {
+    return name_kernel(choice->name);
+  }
+  run_own(job);
 }
 
 }  // namespace atl::cuda

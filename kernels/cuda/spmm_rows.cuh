@@ -111,7 +111,8 @@ struct Neighbour {
   float weight = 1;
 };
 
-// The k-th of them, or any where there are fewer.
+// The k-th of them, or any where there are fewer; without the column factor, whose load would wait
+// for the index.
 template <typename S>
 __device__ Neighbour neighbour(const Arguments<typename S::Element>& a, const Neighbours& of,
                                std::int64_t k) {
@@ -127,10 +128,15 @@ __device__ Neighbour neighbour(const Arguments<typename S::Element>& a, const Ne
       if (a.values != nullptr) found.weight = a.values[edge];
     }
   }
-  if constexpr (S::kWeighted) {
-    if (a.col_scale != nullptr) found.weight *= a.col_scale[found.row];
-  }
   return found;
+}
+
+template <typename S>
+__device__ float column_factor(const Arguments<typename S::Element>& a, const Neighbour& of) {
+  if constexpr (S::kWeighted) {
+    if (a.col_scale != nullptr) return a.col_scale[of.row];
+  }
+  return 1;
 }
 
 template <typename Unit, int kUnits>
@@ -146,17 +152,28 @@ __device__ void clear_units(Unit (&sums)[kUnits]) {
 // For one that is not there the k-th is read again, so that no load waits behind a branch, and not
 // added: 0 * infinity is NaN.
 template <typename S, bool kFull>
-__device__ void add_group(const Source<S>& x, const Lane<S>& at, const Neighbour& held, int k,
-                          int rest, typename S::Unit (&sums)[S::kPerLane]) {
+__device__ void add_group(const Source<S>& x, const Lane<S>& at, Neighbour& held, float& factor,
+                          int k, int rest, typename S::Unit (&sums)[S::kPerLane]) {
   Packed<typename S::Element, S::kElements> rows[S::kAhead][S::kPerLane];
   float weights[S::kAhead];
 #pragma unroll
   for (int u = 0; u < S::kAhead; ++u) {
     const int source = kFull || u < rest ? k + u : k;
     const std::int32_t row = __shfl_sync(at.mask, held.row, source, S::kTeam);
-    if constexpr (S::kWeighted) weights[u] = __shfl_sync(at.mask, held.weight, source, S::kTeam);
 #pragma unroll
     for (int v = 0; v < S::kPerLane; ++v) rows[u][v] = x.row(v, static_cast<unsigned>(row));
+  }
+  // After the rows: the first weights of a round still wait for their column factor. It is
+  // multiplied in once; written as a product of two constants, it would be done before the loop,
+  // and waited for.
+  if constexpr (S::kWeighted) {
+    held.weight *= factor;
+    factor = 1;
+#pragma unroll
+    for (int u = 0; u < S::kAhead; ++u) {
+      const int source = kFull || u < rest ? k + u : k;
+      weights[u] = __shfl_sync(at.mask, held.weight, source, S::kTeam);
+    }
   }
   // Summed among themselves first: a long row's sum takes a fraction of the roundings.
 #pragma unroll
@@ -181,8 +198,8 @@ __device__ void add_group(const Source<S>& x, const Lane<S>& at, const Neighbour
   }
 }
 
-// sums += kTeam neighbours from the first-th on, then those `step` further. What the next round
-// needs is asked for before this one waits.
+// sums += kTeam neighbours from the first-th on, then those `step` further. Indices of the next
+// round and column factors of this one are asked for before it waits; neither holds up its rows.
 template <typename S>
 __device__ void add_neighbours(const Arguments<typename S::Element>& a, const Source<S>& x,
                                const Lane<S>& at, const Neighbours& of, int first, int step,
@@ -191,15 +208,16 @@ __device__ void add_neighbours(const Arguments<typename S::Element>& a, const So
   Neighbour next = neighbour<S>(a, of, first + at.lane);
 #pragma unroll 1
   for (std::int64_t begin = first; begin < count; begin += step) {
-    const Neighbour held = next;
+    Neighbour held = next;
+    float factor = column_factor<S>(a, held);
     next = neighbour<S>(a, of, begin + step + at.lane);
     const int here = static_cast<int>(count - begin < S::kTeam ? count - begin : S::kTeam);
     int k = 0;
 #pragma unroll 1
     for (; k + S::kAhead <= here; k += S::kAhead) {
-      add_group<S, true>(x, at, held, k, S::kAhead, sums);
+      add_group<S, true>(x, at, held, factor, k, S::kAhead, sums);
     }
-    if (k < here) add_group<S, false>(x, at, held, k, here - k, sums);
+    if (k < here) add_group<S, false>(x, at, held, factor, k, here - k, sums);
   }
 }
 

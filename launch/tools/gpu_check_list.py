@@ -124,7 +124,8 @@ def spmm(setting):
     for dataset in ("ogbn-arxiv", "ogbn-products"):
         for precision in ("f32", "bf16"):
             yield Check("spmm", f"spmm_{dataset}_{precision}", "epochs",
-                        bench(setting, dataset, *ONLY_256_WIDE, *PRECISIONS[precision]), 15,
+                        bench(setting, dataset, *ONLY_256_WIDE, *PRECISIONS[precision], "--spmm",
+                              "own"), 15,
                         needs=(dataset, 1))
 
 
@@ -134,10 +135,10 @@ def products(setting):
 
 def libraries(setting):
     """Own SpMM against cuSPARSE: all kernels by their times on the same matrices (--spmm auto leaves
-    them in calibration.json), and whole epochs with cuSPARSE's. In bf16 it has a part in GraphSAGE
-    only (docs/gpu.md)."""
+    them in calibration.json), and whole epochs with cuSPARSE's."""
     for dataset, seconds in (("ogbn-products", 25), ("ogbn-arxiv", 10)):
-        for model, precision in (("gcn", "f32"), ("sage", "bf16"), ("sage", "f32")):
+        for model, precision in (("gcn", "f32"), ("gcn", "bf16"), ("sage", "bf16"),
+                                 ("sage", "f32")):
             task = ["--model", model, *PRECISIONS[precision]]
             for way, options in (("auto", ONLY_256_WIDE), ("cusparse", [])):
                 yield Check("libraries", f"{way}_{dataset}_{model}_{precision}", "epochs",

@@ -3,8 +3,8 @@
     import atoll
 
     dataset = atoll.Dataset.from_arrays(edge_index, x, y, train_mask, val_mask, test_mask)
-    run = atoll.train(dataset, model="gat", hidden=8, heads=8, epochs=200)
-    run.summary["test"]
+    run = atoll.train(dataset, model="gat", hidden=64, heads=8, epochs=200)
+    print(run.summary["test"])        # about 0.79 on Cora
     rows = run.predict("embeddings")
 
 Datasets and runs are plain folders that the command line reads, too. For example, `atoll report`
@@ -14,11 +14,12 @@ accepts `run.path`.
 from atoll._errors import AtollError, InputError
 from atoll._program import options, program_path
 from atoll._report import Report
+from atoll._runs import Runs
 from atoll._table import Table
 from atoll.dataset import Dataset
 from atoll.run import Run, train
 
-__all__ = ["AtollError", "Dataset", "InputError", "Report", "Run", "Table", "__version__",
+__all__ = ["AtollError", "Dataset", "InputError", "Report", "Run", "Runs", "Table", "__version__",
            "options", "program_path", "train"]
 
 

@@ -92,6 +92,10 @@ def _labels(nodes, name):
     if _is_number(values):
         return values, None
     known = np.array([value is not None and value == value for value in values])
+    if known.any() and all(isinstance(value, (int, np.integer)) for value in values[known]):
+        labels = np.full(len(values), -1, np.int64)  # numbers, but not of every node
+        labels[known] = values[known].astype(np.int64)
+        return labels, None
     classes, numbers = np.unique(values[known].astype(str), return_inverse=True)
     labels = np.full(len(values), -1, np.int64)
     labels[known] = numbers

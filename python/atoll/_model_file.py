@@ -20,12 +20,14 @@ def _value(value, place):
 def _lines(table, place):
     if not isinstance(table, dict):
         raise InputError(f"model: {place} is {table!r}; allowed is a dictionary")
-    return [f"{key} = {_value(value, f'{place}[{key!r}]')}\n" for key, value in table.items()]
+    return [f"{str(key).replace('_', '-')} = {_value(value, f'{place}[{key!r}]')}\n"
+            for key, value in table.items()]
 
 
 def to_toml(model):
     """The text of a model file (docs/models.md). In `model`, "input" and "head" are dictionaries,
-    and "layer" is a list of dictionaries. The program checks the values."""
+    and "layer" is a list of dictionaries. Keys may have _ instead of -. The program checks the
+    values."""
     unknown = [key for key in model if key not in KEYS]
     if unknown:
         raise InputError(f"model: unknown key {unknown[0]!r}; allowed are {', '.join(KEYS)}")

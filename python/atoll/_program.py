@@ -12,7 +12,7 @@ import sys
 import tempfile
 import warnings
 
-from atoll._errors import AtollError, InputError, failure
+from atoll._errors import AtollError, InputError, failure, in_python
 
 try:
     from atoll import _engine
@@ -58,29 +58,29 @@ def environment():
     return variables
 
 
-_RENAMED = []  # (pattern, replacement)
+_RENAMED = []  # of each renamed() its pairs
 
 
 @contextlib.contextmanager
-def renamed(pattern, replacement):
-    """Within it, what commands say has `replacement` for `pattern`: names of arguments instead of
-    temporary files."""
-    _RENAMED.append((pattern, replacement))
+def renamed(*pairs):
+    """Within it, what commands say has the second of each pair for the first, a pattern: names of
+    arguments instead of temporary files."""
+    _RENAMED.append(pairs)
     try:
         yield
     finally:
-        _RENAMED.remove((pattern, replacement))
+        _RENAMED.remove(pairs)
 
 
 def _shown(text):
-    for pattern, replacement in list(_RENAMED):
+    for pattern, replacement in (pair for pairs in list(_RENAMED) for pair in pairs):
         text = re.sub(pattern, replacement, text)
     return text
 
 
 def tell(is_warning, line):
     """One line of the engine's log."""
-    line = _shown(line)
+    line = in_python(_shown(line))
     if is_warning:
         warnings.warn(line, stacklevel=2)
     else:
@@ -239,7 +239,10 @@ def option_words(command, values):
                 words += [f"--{name}"] if value else []
                 continue
             value = "on" if value else "off"
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, (list, tuple, range)) or hasattr(value, "tolist"):
+            if hasattr(value, "tolist"):  # arrays, tensors and their numbers
+                value = value.tolist()
+            value = value if isinstance(value, (list, tuple, range)) else [value]
             value = ",".join(str(item) for item in value)
         elif isinstance(value, float):
             value = repr(value)

@@ -50,7 +50,8 @@ class ProgressLine:
 
     INTERVAL = 0.2  # seconds
 
-    def __init__(self, epochs, stream=None):
+    def __init__(self, epochs, stream=None, before=""):
+        self._before = before
         self._epochs = epochs
         self._stream = stream or sys.stderr
         self._best = None
@@ -63,7 +64,7 @@ class ProgressLine:
         valid = record.get("valid")
         if valid is not None:
             self._best = valid if self._best is None else max(self._best, valid)
-        self._text = f"epoch {record['epoch']}" + (f"/{self._epochs}" if self._epochs else "")
+        self._text = f"{self._before}epoch {record['epoch']}" + (f"/{self._epochs}" if self._epochs else "")
         self._text += f"  loss {record['loss']:.4f}"
         if self._best is not None:
             self._text += "" if valid is None else f"  valid {valid:.4f}"
@@ -80,12 +81,15 @@ class ProgressLine:
             self._stream.write(f"\r\033[K{self._text}")
             self._stream.flush()
 
-    def end(self):
+    def end(self, why=None):
+        """why: text on why it is not the last of all epochs."""
         if not self._text:
             return
+        if why and self._display is not None:
+            self._text += f"  {why}"
         self._show()
         if self._display is None and self._terminal:
-            self._stream.write("\n")
+            self._stream.write(f"\n{why}\n" if why else "\n")
 
 
 class _Line:

@@ -1,4 +1,5 @@
-"""Datasets: folders of NumPy arrays, made from arrays, from PyTorch Geometric, or from files."""
+"""Datasets: folders of NumPy arrays, made from arrays, from graphs of other libraries, or from
+files."""
 
 import json
 import os
@@ -12,8 +13,11 @@ import numpy as np
 from atoll import ogb_files
 from atoll._errors import InputError
 from atoll._frames import arrays_of_tables
-from atoll._program import option_words, renamed, run
+from atoll._graphs import arrays_of_dgl, arrays_of_scipy, tables_of_networkx
+from atoll._kept import KeptPlace
+from atoll._program import log, option_words, renamed, run
 
+CLASSES = "class_names.json"
 TRAIN, VALID, TEST = 0, 1, 2  # values of split.npy
 
 
@@ -22,6 +26,8 @@ def _array(value, name, dimensions):
     copy."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
+    if hasattr(value, "toarray"):  # a sparse matrix of SciPy
+        value = value.toarray()
     array = np.asarray(value)
     if array.dtype == object or array.dtype.kind not in "biuf":
         raise InputError(f"{name}: its type is {array.dtype}; allowed are numbers and booleans")
@@ -31,17 +37,12 @@ def _array(value, name, dimensions):
     return array
 
 
-def _is_symmetric(edge_index, nodes):
-    """Whether every edge has its reverse. Takes 16 bytes per edge for the time of the call."""
-    source, target = edge_index[0].astype(np.int64), edge_index[1].astype(np.int64)
-    forward = np.unique(source * nodes + target)
-    return np.array_equal(forward, np.unique(target * nodes + source))
 
 
 class Dataset:
     """A dataset folder. Its arrays are memory-mapped when you ask for them, and never changed."""
 
-    classes = None  # names of the classes, if from_tables() found words
+    _temporary = None  # removes the folder together with this object; None: it stays
 
     def __init__(self, path):
         self._path = os.path.abspath(os.fspath(path))
@@ -62,7 +63,8 @@ class Dataset:
     @classmethod
     def from_arrays(cls, edge_index, x=None, y=None, train_mask=None, val_mask=None, test_mask=None,
                     *, edge_weight=None, edge_attr=None, edge_type=None, node_type=None, split=None,
-                    num_nodes=None, undirected=None, task=None, path=None, name="arrays"):
+                    num_nodes=None, directed=False, keep_self_loops=False, task=None, path=None,
+                    name="arrays"):
         """Makes a dataset from arrays with the names and shapes of PyTorch Geometric.
 
         edge_index: [2, E] integers, row 0 the sources and row 1 the targets. Node edge_index[1, e]
@@ -77,16 +79,15 @@ class Dataset:
             "per-class:20,500,1000".
         edge_weight: [E]. edge_attr: [E, G]. edge_type: [E], for relations. node_type: [N].
         num_nodes: needed only if no array has a row per node and the last nodes have no edges.
-        undirected: True stores every edge in both directions. False keeps edges as they are. None
-            (the default) checks whether every edge has its reverse, and if so, stores the graph as
-            undirected: it is the same graph, and training on it takes less memory. (Graphs with
-            weights, features or types of edges are not checked and stay as they are.)
+        directed: False stores every edge in both directions, so that a node reads all its
+            neighbours. True keeps edges as they are.
+        keep_self_loops: False drops edges from a node to itself.
         task: "single-label", "multi-label", "binary" or "regression", if y leaves it open.
-        path: folder to make; it must not exist. None: a temporary folder, deleted together with
-            this object.
+        path: folder to make; it must not exist. None: a temporary folder. train() moves it beside
+            the run, where it stays; without a training it is deleted together with this object.
 
-        Self-loops are kept. Edges that occur several times are merged, and their weights are added.
-        Raises InputError.
+        `atoll import` has the same defaults: the same arrays give the same graph. Edges that occur
+        several times are merged, and their weights are added. Raises InputError.
         """
         edge_index = _array(edge_index, "edge_index", (2,))
         if edge_index.shape[0] != 2 or edge_index.dtype.kind not in "iu":
@@ -118,11 +119,9 @@ class Dataset:
             nodes = int(edge_index.max()) + 1 if edge_index.size else 0
         if split is not None and set(masks) & set(arrays):
             raise InputError("split: there are masks, too; give only one of the two")
-        if undirected is None:
-            plain = not {"edge_weight", "edge_attr", "edge_type"} & set(arrays)
-            undirected = plain and _is_symmetric(edge_index, nodes)
-        words = ["import", "npy", "--nodes", str(nodes), "--keep-self-loops"]
-        words += [] if undirected else ["--directed"]
+        words = ["import", "npy", "--nodes", str(nodes)]
+        words += ["--directed"] if directed else []
+        words += ["--keep-self-loops"] if keep_self_loops else []
         words += ["--split", split] if split is not None else []
         words += ["--task", task] if task is not None else []
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
@@ -130,7 +129,10 @@ class Dataset:
                 if array.dtype == bool and key not in masks:
                     array = array.astype(np.uint8)
                 np.save(os.path.join(folder, key + ".npy"), array)  # of any layout
-            with renamed(re.escape(folder + os.sep) + r"(\w+)\.npy", r"\1"):
+            # What the caller knows, instead of a folder that has gone.
+            with renamed((re.escape(folder + os.sep) + r"(\w+)\.npy", r"\1"),
+                         (re.escape(folder), name.replace("\\", r"\\")),
+                         (r"^--nodes ", "num_nodes=")):
                 return cls._make([*words[:2], folder, *words[2:]], path, name)
 
     @classmethod
@@ -159,7 +161,9 @@ class Dataset:
                                            features=features, label=label, split=split,
                                            weight=weight, edge_type=edge_type)
         dataset = cls.from_arrays(**arrays, path=path, name=name, **options)
-        dataset.classes = classes
+        if classes is not None:
+            with open(os.path.join(dataset.path, CLASSES), "w", encoding="utf-8") as file:
+                json.dump(classes, file, ensure_ascii=False)
         return dataset
 
     @classmethod
@@ -180,6 +184,62 @@ class Dataset:
                              "adj_t, use edge_index=torch.stack(data.adj_t.t().coo()[:2])")
         values.update(options)
         return cls.from_arrays(values.pop("edge_index"), path=path, name=name, **values)
+
+    @classmethod
+    def from_networkx(cls, graph, *, features=None, label=None, split=None, weight="weight",
+                      edge_type=None, directed=None, path=None, name="networkx", **options):
+        """Makes a dataset from a graph of NetworkX. Nodes are numbered in the order of graph.nodes.
+
+        features, label, split: attributes of nodes, as the columns of nodes in from_tables().
+        weight: attribute of edges; an edge without it weighs 1. If no edge has it, the graph has no
+            weights.
+        edge_type: attribute of edges.
+        directed: None: as the graph is. False reads a DiGraph in both directions.
+        options: those of from_arrays().
+
+        Raises InputError."""
+        if directed and not graph.is_directed():
+            raise InputError("from_networkx: directed is True, but the graph is not directed; "
+                             "graph.to_directed() has each edge in both directions")
+        edges, nodes, weight = tables_of_networkx(graph, weight)
+        return cls.from_tables(edges, nodes, features=features, label=label, split=split,
+                               weight=weight, edge_type=edge_type, path=path, name=name,
+                               directed=graph.is_directed() if directed is None else directed,
+                               **options)
+
+    @classmethod
+    def from_dgl(cls, graph, *, features=None, label=None, weight=None, edge_features=None,
+                 edge_type=None, node_type=None, path=None, name="dgl", **options):
+        """Makes a dataset from a DGLGraph with one type of nodes and edges.
+
+        features, label: keys of graph.ndata. None: "feat" and "label", if they are there. Masks are
+            found as "train_mask", "val_mask" and "test_mask".
+        weight, edge_features, edge_type: keys of graph.edata. node_type: a key of graph.ndata. (A
+            graph of dgl.to_homogeneous() has its types under dgl.ETYPE and dgl.NTYPE.)
+        options: those of from_arrays(). Its defaults hold here, too: directed=True keeps edges as
+            they are, and keep_self_loops=True those of dgl.add_self_loop().
+
+        Raises InputError."""
+        arrays = arrays_of_dgl(graph, features=features, label=label, weight=weight,
+                               edge_features=edge_features, edge_type=edge_type,
+                               node_type=node_type)
+        arrays.update(options)
+        return cls.from_arrays(**arrays, path=path, name=name)
+
+    @classmethod
+    def from_scipy(cls, adjacency, x=None, y=None, train_mask=None, val_mask=None, test_mask=None,
+                   *, weighted=None, path=None, name="scipy", **options):
+        """Makes a dataset from a sparse matrix or array of SciPy, in any of its formats.
+        adjacency[i, j] is the edge i -> j, and its value the weight. Stored zeros are no edges.
+
+        weighted: None: if any value is not 1. False ignores the values.
+        x, y, masks, options: those of from_arrays(). x may be sparse.
+
+        Raises InputError."""
+        arrays = arrays_of_scipy(adjacency, weighted)
+        arrays.update(options)
+        return cls.from_arrays(x=x, y=y, train_mask=train_mask, val_mask=val_mask,
+                               test_mask=test_mask, **arrays, path=path, name=name)
 
     @classmethod
     def import_(cls, format, source, *, path=None, name=None, **options):
@@ -218,15 +278,29 @@ class Dataset:
         if name is not None:
             words += ["--name", name]
         try:
-            run(words)
+            for line in run(words).splitlines():
+                log.info("%s", line)
             dataset = cls(path)
         except BaseException:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)
             raise
         if temporary is not None:
-            weakref.finalize(dataset, shutil.rmtree, temporary, ignore_errors=True)
+            dataset._temporary = weakref.finalize(dataset, shutil.rmtree, temporary,
+                                                  ignore_errors=True)
         return dataset
+
+    def _move_beside(self, run_dir):
+        """Moves a temporary folder to where runs are, for good. Equal datasets have the same place
+        there, so that a script that runs ten times keeps its dataset once."""
+        if self._temporary is None:
+            return
+        what = [self._fields.get(key) for key in ("checksum", "directed", "task", "classes")]
+        place = KeptPlace(run_dir, os.path.basename(self._path), [self.name, self.classes, *what])
+        place.fill(lambda part: shutil.move(self._path, part))
+        self._temporary()
+        self._temporary = None
+        self._path = place.path
 
     @property
     def path(self):
@@ -260,6 +334,20 @@ class Dataset:
     @property
     def num_classes(self):
         return int(self._fields.get("classes", 0))
+
+    @property
+    def classes(self):
+        """Names of the classes, if from_tables() or from_networkx() found words, or None."""
+        try:
+            with open(os.path.join(self._path, CLASSES), encoding="utf-8") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return None
+
+    @property
+    def task(self):
+        """"single-label", "multi-label", "binary", "regression", ..., or None."""
+        return self._fields.get("task")
 
     @property
     def directed(self):

@@ -6,14 +6,17 @@ import json
 import os
 import sys
 import tempfile
+import warnings
 
 import numpy as np
 
 from atoll import _program
 from atoll._errors import InputError, failure
+from atoll._kept import KeptPlace
 from atoll._model_file import to_toml
 from atoll._progress import MetricsFollower, ProgressLine
 from atoll._report import Report
+from atoll._runs import Runs
 from atoll._table import Table
 from atoll.dataset import Dataset
 
@@ -59,54 +62,143 @@ def _launch(words, ranks, launcher):
                      "of `atoll launch`")
 
 
-def _follow(words, ranks, launcher, path, epochs, progress):
+def _say_where(error, run):
+    """Adds to an exception of a caller's own function what has become of the training."""
+    text = (f"the run was interrupted after epoch {run.epochs}: atoll.Run({run.path!r}).resume() "
+            "continues") if run.status == "interrupted" else \
+        f"the run {run.path!r} had ended by then, after epoch {run.epochs}"
+    if hasattr(error, "add_note"):
+        error.add_note(text)
+    _program.log.warning("%s", text)
+
+
+def _follow(words, ranks, launcher, path, epochs, progress, before=""):
     """Runs a training to its end, showing its epochs."""
-    words, program_launcher = _launch(words, ranks, launcher)
     run = Run._begun(path, ranks, launcher)
+    words, program_launcher = _launch(words, ranks, launcher)
     follower = MetricsFollower(os.path.join(path, "metrics.jsonl"))
     follower.skip()
-    line = ProgressLine(epochs) if progress is True else None
+    line = ProgressLine(epochs, before=before) if progress is True else None
     show = line if progress is True else progress or None
+    # A function may stop the training, so it sees epochs soon.
+    poll = _program.POLL if progress is True or show is None else _program.POLL / 10
     command = _program.start(words, program_launcher)
     interrupts = 0
+    enough = False
     ended = False
     while not ended:
         try:
-            ended = command.wait(_program.POLL)
+            ended = command.wait(poll)
             for record in follower.take():
-                if show is not None:
-                    show(record)
+                if show is not None and not enough and show(record) is False:
+                    enough = True
+                    command.stop()
         except KeyboardInterrupt:
             interrupts += 1
             if interrupts > 1 and hasattr(command, "kill"):
                 command.kill()
                 raise
             command.stop()
-        except BaseException:  # of a caller's own `progress`: the training must not go on alone
+        except BaseException as error:  # of a caller's own `progress`
+            # The training must not go on alone.
             command.stop()
             while not command.wait(_program.POLL):
                 pass
+            follower.close()
+            command.result()
+            _say_where(error, run)
             raise
     follower.close()
-    if line is not None:
-        line.end()
     code, _, error = command.result()
+    # MPICH's launcher may end with 0 all the same.
+    stopped = code > STOPPED or (code == 0 and not run.summary)
+    if line is not None:
+        line.end(run.ending if code == 0 and not interrupts else None)
     if interrupts:
-        # MPICH's launcher may end with 0 all the same.
-        stopped = code > STOPPED or (code == 0 and not run.summary)
         if stopped and run.epochs > 0:
             raise Interrupted(run)
         raise KeyboardInterrupt
+    if enough and stopped:
+        # Nothing more is trained. This writes the result of what there is.
+        return run.resume(epochs=run.epochs, progress=None)
     if code != 0:
         raise failure(error, code)
+    if run.ending:
+        _program.log.info("%s", run.ending)
     return run
 
 
+def _say_narrow_heads(options, model):
+    """Attention of a head with one or two columns is rarely what somebody wants."""
+    layers = model.get("layer") or [] if isinstance(model, dict) else \
+        [{"columns": options.get("hidden"), "heads": options.get("heads")}]
+    for layer in layers:
+        columns, heads = (layer.get(key) for key in ("columns", "heads")) \
+            if isinstance(layer, dict) else (None, None)
+        if isinstance(columns, int) and isinstance(heads, int) and heads > 1 \
+                and 0 < columns < 4 * heads:
+            name = "columns" if isinstance(model, dict) else "hidden"
+            warnings.warn(f"{name}={columns}, heads={heads}: each head has {columns / heads:g} "
+                          f"columns, since {name} counts those of all heads together. PyTorch "
+                          f"Geometric's GATConv with out_channels={columns}, heads={heads} is "
+                          f"{name}={columns * heads}", stacklevel=3)
+            return
+
+
+def _naming(error, arguments):
+    """The same error with arguments in place of files that the caller does not know."""
+    text = str(error)
+    for path, argument in arguments.items():
+        if path is not None:
+            text = text.replace(os.fspath(path), argument)
+    return InputError(text)
+
+
+def _with_kept_arrays(run_dir, options):
+    """Options whose arrays are files of the program. They stay, since a resumed run reads them."""
+    weights = options.get("class_weights")
+    if weights is None or isinstance(weights, str) or hasattr(weights, "__fspath__"):
+        return options
+    if hasattr(weights, "detach"):
+        weights = weights.detach().cpu()
+    weights = np.asarray(weights)
+    if weights.ndim != 1 or weights.dtype.kind not in "iuf":
+        raise InputError(f"class_weights: it is {weights.dtype} {list(weights.shape)}; allowed are "
+                         "a number per class, 'balanced' or the path of a .npy file")
+    weights = weights.astype(np.float32)
+    place = KeptPlace(run_dir, "class_weights", weights.tolist(), ".npy")
+
+    def save(part):
+        with open(part, "wb") as file:
+            np.save(file, weights)
+    place.fill(save)
+    return {**options, "class_weights": place.path}
+
+
+def _train_seeds(dataset, model, seeds, run_dir, options):
+    if "seed" in options:
+        raise InputError("seed: there is seeds, too; give only one of the two")
+    try:
+        seeds = [int(seed) for seed in seeds]
+    except (TypeError, ValueError):
+        raise InputError(f"seeds is {seeds!r}; allowed are several whole numbers, as in "
+                         "seeds=range(3)") from None
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise InputError(f"seeds is {seeds}; allowed are one or more different numbers")
+    runs = []
+    for seed in seeds:
+        folder = None if run_dir is None else os.path.join(os.fspath(run_dir), f"seed-{seed}")
+        runs.append(train(dataset, model, run_dir=folder, seed=seed, _before=f"seed {seed}  ",
+                          **options))
+    return Runs(runs, seeds)
+
+
 def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, progress=True,
-          **options):
+          seeds=None, _before="", **options):
     """Trains a model and returns its Run.
 
-    dataset: a Dataset, or the path of a dataset folder.
+    dataset: a Dataset, or the path of a dataset folder. The folder of a Dataset that is temporary
+        moves to where the run is (to RUNS/.atoll), so that the run can be used and resumed later.
     model: a name ("gcn", "sage", "gat", "gcnii", ...; see docs/models.md), or a dictionary with the
         keys of a model file: {"layer": [{"convolution": "gat", "columns": 64}, ...], "head": ...}.
     ranks: number of ranks. Each trains one part of the graph.
@@ -118,44 +210,82 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
             after failures; the keys are its options. `ranks` is the default of ranks_per_host.
     run_dir: folder for everything that the run keeps, new or empty. None: runs/DATASET-MODEL-K.
     progress: True shows a line. A function gets each epoch's record (a dictionary with epoch, loss,
-        train, valid, test, epoch_ms, ...). False or None: shows nothing.
+        train, valid, test, epoch_ms, ...). If it returns False, the training ends soon after that
+        epoch, and train() returns the run. If it raises an exception, the run is interrupted.
+        False or None: shows nothing.
+    seeds: seeds=range(3) trains once with each of these seeds and returns atoll.Runs, with mean and
+        deviation. Under run_dir, each has a folder seed-N then.
     options: those of `atoll train`, with _ instead of -: hidden=256, layers=3, epochs=200, lr=0.01,
-        norm="batch", bits="adaptive", ...; atoll.options() lists them all.
+        norm="batch", bits="adaptive", ...; atoll.options() lists them all. class_weights may be an
+        array.
 
     Ctrl-C ends the run after its epoch and raises Interrupted, which has the run; its resume()
     continues. Raises InputError for what you can fix, and AtollError for failures.
     """
-    path = os.path.abspath(os.fspath(dataset))
-    words = ["train", path]
-    with tempfile.TemporaryDirectory(prefix="atoll-") as temporary:
-        if isinstance(model, dict):
-            file = os.path.join(temporary, "model.toml")
-            with open(file, "w", encoding="utf-8") as text:
-                text.write(to_toml(model))
-            words.append(f"--model-file={file}")
-        else:
-            words.append(f"--model={model}")
-        made = run_dir is None
-        if made:
-            run_dir = _new_folder(path, "file" if isinstance(model, dict) else model)
-        run_dir = os.path.abspath(os.fspath(run_dir))
-        words.append(f"--run-dir={run_dir}")
-        words += _program.option_words("train", options)
-        try:
-            return _follow(words, ranks, launcher, run_dir, options.get("epochs", 100), progress)
-        except InputError:
-            if made and not os.listdir(run_dir):
-                os.rmdir(run_dir)
-            raise
+    if not _before:
+        _say_narrow_heads(options, model)
+    if seeds is not None:
+        return _train_seeds(dataset, model, seeds, run_dir,
+                            {"ranks": ranks, "launcher": launcher, "progress": progress, **options})
+    of_file = isinstance(model, dict)
+    text = to_toml(model) if of_file else None
+    made = run_dir is None
+    if made:
+        run_dir = _new_folder(os.path.abspath(os.fspath(dataset)), "file" if of_file else model)
+    run_dir = os.path.abspath(os.fspath(run_dir))
+    try:
+        if isinstance(dataset, Dataset):
+            dataset._move_beside(run_dir)
+        kept = _with_kept_arrays(run_dir, options)
+        words = ["train", os.path.abspath(os.fspath(dataset)), f"--run-dir={run_dir}"]
+        words += _program.option_words("train", kept)
+        with tempfile.TemporaryDirectory(prefix="atoll-") as temporary:
+            if of_file:
+                file = os.path.join(temporary, "model.toml")  # the run folder gets a copy
+                with open(file, "w", encoding="utf-8") as lines:
+                    lines.write(text)
+                words.append(f"--model-file={file}")
+            else:
+                words.append(f"--model={model}")
+            try:
+                return _follow(words, ranks, launcher, run_dir, options.get("epochs", 100),
+                               progress, _before)
+            except InputError as error:
+                raise _naming(error, {os.path.join(temporary, "model.toml"): "model",
+                                      kept.get("class_weights"): "class_weights"}) from None
+    except InputError:
+        if made and not os.listdir(run_dir):
+            os.rmdir(run_dir)
+        raise
+
+
+def _probabilities(logits, task):
+    if task in ("binary", "multi-label"):
+        return np.exp(-np.logaddexp(0, -logits))
+    if task != "single-label":
+        raise InputError(f"probabilities: the task is {task}, whose outputs are no classes; "
+                         "allowed are 'labels', 'logits' and 'embeddings'")
+    raised = np.exp(logits - logits.max(1, keepdims=True))
+    return raised / raised.sum(1, keepdims=True)
 
 
 class Run:
     """A run folder, of atoll.train() or of `atoll train`."""
 
-    def __init__(self, path):
+    _dataset = None  # where the dataset is now; None: where it was
+
+    def __init__(self, path, dataset=None):
+        """dataset: where the dataset is now, if it is not where it was; a Dataset or a path."""
         self._path = os.path.abspath(os.fspath(path))
         self._ranks, self._launcher = None, "threads"
         self._config("dataset")  # or it is no run folder
+        if dataset is not None:
+            self._dataset = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+
+    @classmethod
+    def load(cls, path, dataset=None):
+        """The run of a folder, with the model of its best epoch: the same as Run(path, dataset)."""
+        return cls(path, dataset)
 
     @classmethod
     def _begun(cls, path, ranks, launcher):
@@ -223,16 +353,72 @@ class Run:
         return None
 
     @property
+    def status(self):
+        """"finished"; "patience" if that has ended it early; "max-time" if --max-time has; or
+        "interrupted", while it has no result: resume() continues."""
+        summary = self.summary
+        if not summary:
+            return "interrupted"
+        if summary.get("stopped_by"):
+            return str(summary["stopped_by"])
+        early = self._config("patience") and summary["epochs"] < (self._config("epochs") or 0)
+        return "patience" if early else "finished"
+
+    @property
+    def ending(self):
+        """Why the run has ended before its last epoch, as a sentence, or None."""
+        if self.status != "patience":
+            return None
+        return (f"ended by patience after epoch {self.summary['epochs']}: no better validation "
+                f"score in {self._config('patience')} evaluations")
+
+    @property
     def dataset(self):
         """The Dataset that the run was trained on."""
-        return Dataset(self._config("dataset"))
+        if self._dataset is not None:
+            return self._dataset
+        path = self._config("dataset")
+        try:
+            return Dataset(path)
+        except InputError:
+            if os.path.isdir(path):
+                raise
+            raise InputError(f"{path}: the dataset of the run {self._path} is not there any more; "
+                             "name its place: atoll.Run.load(path, dataset=...), or dataset=... in "
+                             "resume() and predict()") from None
 
-    def resume(self, *, ranks=None, launcher=None, progress=True, **options):
+    def _nothing_to_do(self, options):
+        """Why no epoch would follow, as a sentence, or None."""
+        summary = self.summary
+        if not summary or summary.get("stopped_by"):
+            return None
+        epochs = options.get("epochs", self._config("epochs"))
+        patience = options.get("patience", self._config("patience"))
+        if self.status == "patience" and patience == self._config("patience"):
+            return (f"{self.ending}; more epochs change nothing. resume(patience=...) with a "
+                    "larger number, or 0 for none, continues")
+        if epochs is not None and epochs <= summary["epochs"]:
+            return (f"the run has done its {summary['epochs']} epochs; resume(epochs=...) with a "
+                    "larger number makes it longer")
+        return None
+
+    def resume(self, dataset=None, *, ranks=None, launcher=None, progress=True, **options):
         """Continues from the last checkpoint and returns a Run of the same folder. Ranks and
-        launcher stay the same unless you name others. epochs=300 makes the run longer."""
+        launcher stay the same unless you name others. epochs=300 makes the run longer.
+
+        dataset: where the dataset is now, if it is not where it was. Its content must be the same.
+
+        If no epoch is left to do, a warning says why."""
+        why = self._nothing_to_do(options)
+        if why is not None:
+            warnings.warn(f"resume: {why}", stacklevel=2)
+            return self
+        moved = self.dataset if dataset is None else dataset
         ranks = ranks or self._ranks or self.summary.get("ranks") or self._config("ranks") or 1
-        words = ["train", f"--config={os.path.join(self._path, 'config.toml')}", "--resume",
-                 f"--run-dir={self._path}", *_program.option_words("train", options)]
+        words = ["train", os.path.abspath(os.fspath(moved)),
+                 f"--config={os.path.join(self._path, 'config.toml')}", "--resume",
+                 f"--run-dir={self._path}",
+                 *_program.option_words("train", _with_kept_arrays(self._path, options))]
         return _follow(words, ranks, launcher or self._launcher, self._path,
                        options.get("epochs", self._config("epochs")), progress)
 
@@ -241,14 +427,18 @@ class Run:
         of the dataset.
 
         what: "labels" (int32 [N]; uint8 [N, C] for several labels per node; f32 in a regression),
-            "logits" (f32 [N, outputs]) or "embeddings" (f32 [N, hidden], the input of the last
-            layer).
+            "logits" (f32 [N, outputs]), "probabilities" (the softmax of the logits; for several
+            labels per node and in binary tasks, with one output, their sigmoid) or "embeddings"
+            (f32 [N, hidden], the input of the last layer).
         dataset: None for the dataset that the model was trained on, or another one with the same
             features.
 
         The array is memory-mapped from the file that the engine has written, without a copy.
         torch.from_dlpack() and torch.from_numpy() share its memory."""
         dataset = self.dataset if dataset is None else dataset
+        if what == "probabilities":
+            logits = self.predict("logits", dataset, ranks=ranks, launcher=launcher, **options)
+            return _probabilities(logits, Dataset(dataset).task)
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
             file = os.path.join(folder, "rows.npy")
             words = ["predict", self._path, os.path.abspath(os.fspath(dataset)), f"--what={what}",
@@ -314,11 +504,12 @@ class Run:
     def __repr__(self):
         summary = self.summary
         if not summary:
-            return f"Run({self._path!r}: {self.epochs} epochs, not finished)"
+            return f"Run({self._path!r}: interrupted after epoch {self.epochs})"
 
         def shown(name):
             value = summary.get(name)
             return "-" if value is None else f"{value:.4f}"
         return (f"Run({self._path!r}: {summary['model']} on {summary['dataset']}, "
-                f"{summary['epochs']} epochs, best {summary['best_epoch']}, {summary['metric']} "
+                f"{summary['epochs']} epochs{' (patience)' if self.status == 'patience' else ''}, "
+                f"best {summary['best_epoch']}, {summary['metric']} "
                 f"valid {shown('valid')} test {shown('test')})")

@@ -3,6 +3,7 @@ ATOLL_PROGRAM names. pytest runs it on an installed wheel, ctest on the source t
 
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def arrays(seed=1):
 class DatasetTest(WorkFolder):
     def test_arrays_come_back(self):
         given = arrays()
-        dataset = atoll.Dataset.from_arrays(**given, path="data")
+        dataset = atoll.Dataset.from_arrays(**given, directed=True, path="data")
         self.assertEqual((dataset.num_nodes, dataset.num_edges), (NODES, given["edge_index"].shape[1]))
         self.assertTrue(dataset.directed)
         np.testing.assert_array_equal(dataset.x, given["x"])
@@ -57,14 +58,32 @@ class DatasetTest(WorkFolder):
         self.assertIn("120 nodes", repr(dataset))
         self.assertIn("120", dataset.info())
 
-    def test_symmetric_edges_are_an_undirected_graph(self):
+    def test_the_same_arrays_are_the_same_graph_as_on_the_command_line(self):
         given = arrays()
-        both = np.concatenate([given["edge_index"], given["edge_index"][::-1]], axis=1)
-        dataset = atoll.Dataset.from_arrays(**{**given, "edge_index": both})
-        self.assertFalse(dataset.directed)
-        self.assertEqual(dataset.num_edges, np.unique(both, axis=1).shape[1])
-        made = atoll.Dataset.from_arrays(**given, undirected=True)
-        np.testing.assert_array_equal(made.edge_index, dataset.edge_index)
+        loops = np.array([[3, 3, 7], [3, 3, 7]])
+        edges = np.concatenate([given["edge_index"], loops], axis=1)
+        weights = np.random.default_rng(3).random(edges.shape[1]).astype(np.float32)
+        os.mkdir("arrays")
+        np.save("arrays/edge_index.npy", edges)
+        np.save("arrays/edge_weight.npy", weights)
+        for options in ({}, {"directed": True}, {"keep_self_loops": True},
+                        {"directed": True, "keep_self_loops": True}):
+            with self.subTest(options):
+                ours = atoll.Dataset.from_arrays(edges, edge_weight=weights, **options)
+                flags = [f"--{name.replace('_', '-')}" for name in options]
+                folder = "-".join(["by-cli", *options])
+                subprocess.run([atoll.program_path(), "import", "npy", "arrays", "--out", folder,
+                                *flags], check=True, capture_output=True)
+                theirs = atoll.Dataset(folder)
+                self.assertEqual(ours.directed, theirs.directed)
+                self.assertEqual(ours.directed, options.get("directed", False))
+                for name in ("row_ptr", "col_idx", "edge_weights"):
+                    np.testing.assert_array_equal(ours._read(name), theirs._read(name))
+                kept = (ours.edge_index[0] == ours.edge_index[1]).sum()
+                self.assertEqual(kept, 2 if "keep_self_loops" in options else 0)
+        both = np.concatenate([edges, edges[::-1]], axis=1)
+        both = np.unique(both[:, both[0] != both[1]], axis=1)
+        self.assertEqual(atoll.Dataset.from_arrays(edges).num_edges, both.shape[1])
 
     def test_several_splits_weights_types_and_features_of_edges(self):
         given = arrays()
@@ -86,6 +105,77 @@ class DatasetTest(WorkFolder):
         self.assertTrue(os.path.exists(path))
         del dataset
         self.assertFalse(os.path.exists(os.path.dirname(path)))
+
+    def test_a_temporary_folder_stays_beside_its_run(self):
+        dataset = atoll.Dataset.from_arrays(**arrays())
+        before, x = dataset.path, dataset.x
+        run = atoll.train(dataset, run_dir="some/where", **QUICK)
+        self.assertFalse(os.path.exists(os.path.dirname(before)))
+        self.assertEqual(os.path.relpath(os.path.dirname(dataset.path)), "some/.atoll")
+        np.testing.assert_array_equal(x, dataset.x)
+        labels = run.predict()
+        path = run.path
+        del dataset, run
+        # A new process.
+        code = ("import sys, numpy, atoll; run = atoll.Run.load(sys.argv[1]); "
+                "numpy.save('labels.npy', run.predict()); "
+                "run.resume(epochs=7, progress=None); print(run.dataset, run.epochs)")
+        paths = os.pathsep.join(os.path.abspath(os.path.join(self._before, path))
+                                for path in sys.path)
+        result = subprocess.run([sys.executable, "-c", code, path], text=True, check=True,
+                                capture_output=True, env=dict(os.environ, PYTHONPATH=paths))
+        self.assertIn("120 nodes", result.stdout)
+        self.assertTrue(result.stdout.endswith(" 7\n"), result.stdout)
+        np.testing.assert_array_equal(np.load("labels.npy"), labels)
+
+    def test_probabilities_by_task(self):
+        given = arrays()
+        several = np.stack([given["y"] == 0, given["y"] == 1], axis=1).astype(np.int64)
+        for options in ({"y": several}, {"y": several[:, 0], "task": "binary"}):
+            run = atoll.train(atoll.Dataset.from_arrays(**{**given, **options}), **QUICK)
+            np.testing.assert_allclose(run.predict("probabilities"),
+                                       1 / (1 + np.exp(-run.predict("logits"))), rtol=1e-5)
+        numbers = {**given, "y": given["x"][:, 0] + 0.25}
+        run = atoll.train(atoll.Dataset.from_arrays(**numbers), **QUICK)
+        with self.assertRaisesRegex(atoll.InputError, "the task is regression"):
+            run.predict("probabilities")
+
+    def test_names_of_classes_stay_with_the_run(self):
+        edges, nodes, _ = tables()
+        run = atoll.train(atoll.Dataset.from_tables(edges, TablesTest.as_arrays(nodes),
+                                                    **TablesTest.NAMES), run_dir="run", **QUICK)
+        del run
+        dataset = atoll.Run.load("run").dataset
+        self.assertEqual(dataset.classes, ["blue", "green", "red"])
+        self.assertIn("validation   ok", subprocess.run(
+            [atoll.program_path(), "info", dataset.path, "--validate"], check=True, text=True,
+            capture_output=True).stdout)
+
+    def test_equal_datasets_are_kept_once(self):
+        for seed, kept in ((1, 1), (1, 1), (2, 2)):
+            atoll.train(atoll.Dataset.from_arrays(**arrays(seed)), **QUICK)
+            self.assertEqual(len(os.listdir("runs/.atoll")), kept)
+        self.assertEqual(sorted(os.listdir("runs")),
+                         [".atoll", "arrays-gcn-1", "arrays-gcn-2", "arrays-gcn-3"])
+        atoll.train(atoll.Dataset.from_arrays(**arrays(), directed=True), **QUICK)
+        self.assertEqual(len(os.listdir("runs/.atoll")), 3)
+
+    def test_a_dataset_that_has_moved_is_named(self):
+        dataset = atoll.Dataset.from_arrays(**arrays(), path="data")
+        run = atoll.train(dataset, run_dir="run", **QUICK)
+        labels = run.predict()
+        os.rename("data", "elsewhere")
+        with self.assertRaisesRegex(atoll.InputError, "data: the dataset of the run .* dataset="):
+            atoll.Run.load("run").predict()
+        with self.assertRaisesRegex(atoll.InputError, "dataset="):
+            atoll.Run.load("run").resume(epochs=6)
+        np.testing.assert_array_equal(atoll.Run.load("run", dataset="elsewhere").predict(), labels)
+        run = atoll.Run.load("run").resume(dataset="elsewhere", epochs=6, progress=None)
+        self.assertEqual(run.epochs, 6)
+        self.assertEqual(run.dataset.path, os.path.abspath("elsewhere"))
+        atoll.Dataset.from_arrays(**arrays(2), path="other")
+        with self.assertRaisesRegex(atoll.InputError, "checkpoint|dataset"):
+            run.resume(dataset="other", epochs=8, progress=None)
 
     def test_what_is_wrong_with_arrays_is_named(self):
         good = arrays()
@@ -118,8 +208,7 @@ class DatasetTest(WorkFolder):
         given["edge_index"] = np.concatenate([given["edge_index"], [[5], [5]]], axis=1)
         atoll.Dataset.from_arrays(**given).to_metis("graph.metis")
         back = atoll.Dataset.import_("metis", "graph.metis")
-        plain = atoll.Dataset.from_arrays(given["edge_index"][:, :-1], undirected=True,
-                                          num_nodes=NODES)
+        plain = atoll.Dataset.from_arrays(given["edge_index"][:, :-1], num_nodes=NODES)
         np.testing.assert_array_equal(back.edge_index, plain.edge_index)
 
     @unittest.skipUnless(has("torch"), "torch is not installed")
@@ -160,8 +249,8 @@ class TablesTest(WorkFolder):
     NAMES = {"id": "user", "label": "segment", "split": "part", "features": ["age", "embedding"]}
 
     def check(self, edges, nodes, given, **options):
-        dataset = atoll.Dataset.from_tables(edges, nodes, **self.NAMES, **options)
-        same = atoll.Dataset.from_arrays(**given)
+        dataset = atoll.Dataset.from_tables(edges, nodes, **self.NAMES, directed=True, **options)
+        same = atoll.Dataset.from_arrays(**given, directed=True)
         for name in ("x", "y", "edge_index", "train_mask", "val_mask", "test_mask"):
             np.testing.assert_array_equal(getattr(dataset, name), getattr(same, name), name)
         self.assertEqual(dataset.classes, ["blue", "green", "red"])
@@ -177,7 +266,8 @@ class TablesTest(WorkFolder):
         weighted = self.check(edges, self.as_arrays(nodes), given, weight="count")
         self.assertTrue(os.path.exists(os.path.join(weighted.path, "edge_weights.npy")))
         plain = {"source": given["edge_index"][0], "target": given["edge_index"][1]}
-        self.assertEqual(atoll.Dataset.from_tables(plain).num_edges, given["edge_index"].shape[1])
+        self.assertEqual(atoll.Dataset.from_tables(plain, directed=True).num_edges,
+                         given["edge_index"].shape[1])
 
     @unittest.skipUnless(has("pandas"), "pandas is not installed")
     def test_data_frames(self):
@@ -234,7 +324,7 @@ class TablesTest(WorkFolder):
 class TrainTest(WorkFolder):
     def setUp(self):
         super().setUp()
-        self.dataset = atoll.Dataset.from_arrays(**arrays(), path="data")
+        self.dataset = atoll.Dataset.from_arrays(**arrays(), directed=True, path="data")
 
     def test_a_run_from_end_to_end(self):
         seen = []
@@ -248,6 +338,10 @@ class TrainTest(WorkFolder):
         logits = run.predict("logits")
         self.assertEqual((logits.shape, logits.dtype), ((NODES, CLASSES), np.float32))
         np.testing.assert_array_equal(run.predict(), logits.argmax(1))
+        probabilities = run.predict("probabilities")
+        np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
+        np.testing.assert_allclose(np.log(probabilities[:, :1] / probabilities),
+                                   logits[:, :1] - logits, atol=1e-5)
         self.assertEqual(run.predict("embeddings").shape, (NODES, 16))
         logits[0] = 0  # it is the caller's
         self.assertIn("<svg", run.report().html)
@@ -275,13 +369,14 @@ class TrainTest(WorkFolder):
         model = {"layer": [{"convolution": "gcn", "columns": 8, "norm": "layer", "repeat": 2},
                            {"convolution": "sage", "columns": 4}],
                  "head": {"layer": "linear", "jump": "concatenate"}}
+        model["layer"][0]["norm_place"] = "before"
         run = atoll.train(self.dataset, model, epochs=3, progress=None, threads=1)
         self.assertEqual(run.summary["epochs"], 3)
         self.assertEqual(run.predict("logits").shape, (NODES, CLASSES))
         for wrong, text in (({"layers": []}, "unknown key 'layers'; allowed are input, layer, head"),
                             ({"layer": []}, "'layer' is "),
                             ({"layer": [{"columns": [1]}]}, r"layer\[0\]\['columns'\] is \[1\]"),
-                            ({"layer": [{"convolution": "gcm"}]}, "gcm")):
+                            ({"layer": [{"convolution": "gcm"}]}, r"^model: .*gcm")):
             with self.subTest(text), self.assertRaisesRegex(atoll.InputError, text):
                 atoll.train(self.dataset, wrong, progress=None)
 
@@ -294,12 +389,26 @@ class TrainTest(WorkFolder):
             self.assertEqual(one.read(), two.read())
 
     def test_what_is_wrong_is_an_exception(self):
-        for options, text in (({"hiden": 3}, "hiden"), ({"dropout": 2}, "dropout"),
+        for options, text in (({"hiden": 3}, "unknown option 'hiden' .did you mean 'hidden'"),
+                              ({"hidden_channels": 3}, "'hidden_channels' .did you mean 'hidden'"),
+                              ({"num_layers": 3}, "did you mean 'layers'"),
+                              ({"callbacks": [print]}, "did you mean 'progress'"),
+                              ({"learning_rate": 0.1}, "did you mean 'lr'"),
+                              ({"zzz": 1}, r"'zzz'; atoll.options\(\) lists all"),
+                              ({"dropout": 2}, "^dropout"),
+                              ({"patience": 3, "eval_every": 0}, "^patience=3: .* eval_every must"),
+                              ({"class_weights": [1, 2]}, r"^class_weights: shape \(2\) found"),
+                              ({"class_weights": [[1, 2]]}, "a number per class"),
+                              ({"seeds": 3}, r"seeds is 3; allowed .* seeds=range\(3\)"),
+                              ({"seeds": [1, 1]}, "different numbers"),
+                              ({"seeds": [1], "seed": 2}, "only one of the two"),
                               ({"model": "gnn"}, "gcn"), ({"ranks": NODES + 1}, "ranks"),
                               ({"launcher": "mpi"}, "launcher is 'mpi'; allowed are")):
             with self.subTest(text), self.assertRaisesRegex(atoll.InputError, text) as caught:
                 atoll.train(self.dataset, **{**QUICK, **options})
             self.assertEqual(caught.exception.exit_code, 2)
+            self.assertNotIn("--", str(caught.exception))
+        shutil.rmtree("runs/.atoll")  # the class weights
         # Nothing stays of a run that has not begun.
         self.assertEqual(os.listdir("runs"), [])
         with self.assertRaisesRegex(atoll.InputError, "no run folder"):
@@ -318,13 +427,93 @@ class TrainTest(WorkFolder):
             self.assertIn("overlap = 'off'", file.read())
         self.assertTrue(any("trace" in name for name in os.listdir(run.path)))
 
-    def test_a_progress_function_that_fails_ends_the_run(self):
+    def test_a_progress_function_that_fails_interrupts_the_run(self):
         def fail(record):
             raise ZeroDivisionError
-        with self.assertRaises(ZeroDivisionError):
-            atoll.train(self.dataset, run_dir="failed", **{**QUICK, "epochs": 100000,
-                                                           "progress": fail})
-        self.assertLess(atoll.Run("failed").epochs, 100000)
+        for launcher in ("threads", "mpirun"):
+            with self.subTest(launcher):
+                with self.assertLogs("atoll", "WARNING") as logged, \
+                        self.assertRaises(ZeroDivisionError) as caught:
+                    atoll.train(self.dataset, run_dir=launcher, launcher=launcher,
+                                **{**QUICK, "epochs": 100000, "progress": fail})
+                run = atoll.Run(launcher)
+                self.assertLess(run.epochs, 100000)
+                self.assertEqual(run.status, "interrupted")
+                self.assertIn("interrupted", repr(run))
+                self.assertIn("resume()", logged.output[0])
+                if sys.version_info >= (3, 11):
+                    self.assertIn("resume()", caught.exception.__notes__[0])
+                done = run.epochs
+                run = run.resume(epochs=done + 2, progress=None)
+                self.assertEqual((run.epochs, run.status), (done + 2, "finished"))
+
+    def test_a_progress_function_that_returns_false_stops(self):
+        for launcher in ("threads", "mpirun"):
+            with self.subTest(launcher):
+                seen = []
+                run = atoll.train(self.dataset, run_dir=launcher, launcher=launcher, **{
+                    **QUICK, "epochs": 100000,
+                    "progress": lambda record: seen.append(record) or record["epoch"] < 20})
+                self.assertEqual(seen[-1]["epoch"], 20)
+                self.assertEqual(run.status, "finished")
+                self.assertEqual(run.summary["epochs"], run.epochs)
+                self.assertGreaterEqual(run.epochs, 20)
+                self.assertLess(run.epochs, 100000)
+                self.assertEqual(run.predict().shape, (NODES,))
+                self.assertEqual(list(run.metrics["epoch"]), list(range(1, run.epochs + 1)))
+                done = run.epochs
+                self.assertEqual(run.resume(epochs=done + 3, progress=None).epochs, done + 3)
+
+    def test_patience_is_said(self):
+        with self.assertLogs("atoll", "INFO") as logged:
+            run = atoll.train(self.dataset, run_dir="run",
+                              **{**QUICK, "epochs": 500, "patience": 3})
+        self.assertLess(run.epochs, 500)
+        self.assertEqual(run.status, "patience")
+        self.assertIn(f"ended by patience after epoch {run.epochs}", run.ending)
+        self.assertIn(f"INFO:atoll:{run.ending}", logged.output)
+        self.assertIn("(patience)", repr(run))
+        done = run.epochs
+        with self.assertWarnsRegex(UserWarning, "by patience .* change nothing"):
+            self.assertEqual(run.resume(epochs=600).epochs, done)
+        run = run.resume(epochs=done + 4, patience=0, progress=None)
+        self.assertEqual((run.epochs, run.status, run.ending), (done + 4, "finished", None))
+        with self.assertWarnsRegex(UserWarning, f"has done its {done + 4} epochs"):
+            run.resume()
+
+    def test_several_seeds_give_mean_and_deviation(self):
+        runs = atoll.train(self.dataset, seeds=range(3), run_dir="runs", **QUICK)
+        self.assertEqual(sorted(os.listdir("runs")), ["seed-0", "seed-1", "seed-2"])
+        tests = [run.summary["test"] for run in runs]
+        self.assertEqual(len(set(run.summary["loss"] for run in runs)), 3)
+        self.assertAlmostEqual(runs.mean["test"], np.mean(tests), 12)
+        self.assertAlmostEqual(runs.deviation["test"], np.std(tests, ddof=1), 12)
+        self.assertEqual(list(runs.table["seed"]), [0, 1, 2])
+        self.assertEqual(list(runs.table["test"]), tests)
+        self.assertIn("3 seeds", repr(runs))
+        self.assertIn("±", repr(runs))
+        self.assertIn("<svg", runs.report(path="report.html").html)
+        alone = atoll.train(self.dataset, seed=1, **QUICK)
+        self.assertEqual(list(alone.metrics["loss"]), list(runs[1].metrics["loss"]))
+        one = atoll.train(self.dataset, seeds=[5], **QUICK)
+        self.assertEqual(one[0].summary["test"], one.mean["test"])
+        self.assertTrue(np.isnan(one.deviation["test"]))
+
+    def test_class_weights_are_arrays(self):
+        weights = np.array([1.0, 2.0, 0.5])
+        np.save("weights.npy", weights.astype(np.float32))
+        by_file = atoll.train(self.dataset, class_weights="weights.npy", **QUICK)
+        for value in (weights, [1, 2, 0.5]):
+            run = atoll.train(self.dataset, class_weights=value, **QUICK)
+            self.assertEqual(list(run.metrics["loss"]), list(by_file.metrics["loss"]))
+        self.assertEqual(run.resume(epochs=6, progress=None).epochs, 6)
+
+    def test_narrow_heads_are_warned_of(self):
+        with self.assertWarnsRegex(UserWarning, "hidden=8, heads=8: each head has 1 columns"):
+            atoll.train(self.dataset, "gat", **{**QUICK, "hidden": 8}, heads=8)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            atoll.train(self.dataset, "gat", **{**QUICK, "hidden": 32}, heads=8)
 
     def interrupt_soon(self, folder):
         # A shell's background jobs ignore it.
@@ -422,6 +611,118 @@ class TrainTest(WorkFolder):
             warnings.simplefilter("always")
             atoll.train(self.dataset, snapshot_every=1, snapshot_dir="/proc", **QUICK)
         self.assertTrue(any("snapshot" in str(warning.message) for warning in caught), caught)
+
+
+class GraphsTest(WorkFolder):
+    """Graphs of other libraries give what from_arrays() gives."""
+
+    def same(self, one, two):
+        self.assertEqual(one.directed, two.directed)
+        for name in ("x", "y", "edge_index", "train_mask"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(two, name), name)
+
+    def dgl_graph(self, given, **edges):
+        """Has what is used of a DGLGraph."""
+        names = {"x": "feat", "y": "label"}
+        return types.SimpleNamespace(
+            edges=lambda order: tuple(given["edge_index"]), num_nodes=lambda: NODES,
+            canonical_etypes=[("_N", "_E", "_N")], edata=edges,
+            ndata={names.get(name, name): value for name, value in given.items()
+                   if name != "edge_index"})
+
+    def test_dgl(self):
+        given = arrays()
+        same = atoll.Dataset.from_arrays(**given)
+        self.same(atoll.Dataset.from_dgl(self.dgl_graph(given)), same)
+        self.same(atoll.Dataset.from_dgl(self.dgl_graph(given), directed=True),
+                  atoll.Dataset.from_arrays(**given, directed=True))
+        bytes_ = {name: value.astype(np.uint8) if value.dtype == bool else value
+                  for name, value in given.items()}
+        self.same(atoll.Dataset.from_dgl(self.dgl_graph(bytes_)), same)
+        edges = given["edge_index"].shape[1]
+        random = np.random.default_rng(2)
+        data = {"w": random.random(edges), "kind": random.integers(0, 3, edges)}
+        typed = atoll.Dataset.from_dgl(self.dgl_graph(given, **data), weight="w", edge_type="kind")
+        same = atoll.Dataset.from_arrays(**given, edge_weight=data["w"], edge_type=data["kind"])
+        for name in ("edge_weights", "edge_types"):
+            np.testing.assert_array_equal(typed._read(name), same._read(name))
+        with self.assertRaisesRegex(atoll.InputError, "label is 'class', which graph.ndata does not "
+                                    "have; it has feat"):
+            atoll.Dataset.from_dgl(self.dgl_graph(given), label="class")
+        several = self.dgl_graph(given)
+        several.canonical_etypes = [("a", "b", "a"), ("a", "c", "a")]
+        with self.assertRaisesRegex(atoll.InputError, "to_homogeneous"):
+            atoll.Dataset.from_dgl(several)
+        with self.assertRaisesRegex(atoll.InputError, "DGLGraph"):
+            atoll.Dataset.from_dgl(7)
+
+    @unittest.skipUnless(has("scipy"), "scipy is not installed")
+    def test_scipy(self):
+        import scipy.sparse
+        given = arrays()
+        edges = given.pop("edge_index")
+        values = np.random.default_rng(2).random(edges.shape[1]).astype(np.float32) + 0.5
+        plain = atoll.Dataset.from_arrays(edges, **given, directed=True)
+        weighted = atoll.Dataset.from_arrays(edges, **given, directed=True, edge_weight=values)
+        for kind in ("csr_matrix", "csc_array", "coo_matrix", "lil_array"):
+            with self.subTest(kind):
+                make = getattr(scipy.sparse, kind)
+                ones = make(scipy.sparse.coo_matrix((np.ones(len(values)), edges), (NODES, NODES)))
+                dataset = atoll.Dataset.from_scipy(ones, **given, directed=True)
+                self.same(dataset, plain)
+                self.assertIsNone(dataset._read("edge_weights"))
+                matrix = make(scipy.sparse.coo_matrix((values, edges), (NODES, NODES)))
+                dataset = atoll.Dataset.from_scipy(matrix, **given, directed=True)
+                self.same(dataset, weighted)
+                np.testing.assert_array_equal(dataset._read("edge_weights"),
+                                              weighted._read("edge_weights"))
+                dataset = atoll.Dataset.from_scipy(matrix, **given, directed=True, weighted=False)
+                self.assertIsNone(dataset._read("edge_weights"))
+        given["x"] = scipy.sparse.csr_matrix(given["x"])
+        self.same(atoll.Dataset.from_scipy(ones > 0, **given),
+                  atoll.Dataset.from_arrays(edges, **given))
+        with self.assertRaisesRegex(atoll.InputError, r"shape is \(2, 3\); allowed is \[N, N\]"):
+            atoll.Dataset.from_scipy(scipy.sparse.csr_matrix((2, 3)))
+        with self.assertRaisesRegex(atoll.InputError, "ndarray"):
+            atoll.Dataset.from_scipy(np.ones((3, 3)))
+
+    @unittest.skipUnless(has("networkx"), "networkx is not installed")
+    def test_networkx(self):
+        import networkx
+        given = arrays()
+        words = np.array(["blue", "green", "red"])
+        graph = networkx.DiGraph()
+        for node in range(NODES):
+            sets = [name for name in ("train", "val", "test") if given[f"{name}_mask"][node]]
+            graph.add_node(f"node {node}", x=list(given["x"][node]), kind=str(words[given["y"][node]]),
+                           set=sets[0])
+        graph.add_edges_from([(f"node {s}", f"node {t}") for s, t in given["edge_index"].T])
+        names = {"features": "x", "label": "kind", "split": "set"}
+        dataset = atoll.Dataset.from_networkx(graph, **names)
+        self.same(dataset, atoll.Dataset.from_arrays(**given, directed=True))
+        self.assertEqual(dataset.classes, ["blue", "green", "red"])
+        both = atoll.Dataset.from_arrays(**given)
+        self.same(atoll.Dataset.from_networkx(graph, **names, directed=False), both)
+        self.same(atoll.Dataset.from_networkx(graph.to_undirected(), **names), both)
+        with self.assertRaisesRegex(atoll.InputError, "to_directed"):
+            atoll.Dataset.from_networkx(graph.to_undirected(), directed=True)
+
+        weights = networkx.Graph()
+        weights.add_edge(0, 1, weight=2.5)
+        weights.add_edge(1, 2, kind=1)
+        weights.add_node(3, y=1)
+        weights.nodes[0]["y"] = 0
+        dataset = atoll.Dataset.from_networkx(weights, label="y")
+        np.testing.assert_array_equal(dataset._read("edge_weights"), [2.5, 2.5, 1, 1])
+        np.testing.assert_array_equal(dataset.y, [0, -1, -1, 1])
+        self.assertIsNone(atoll.Dataset.from_networkx(weights, weight=None)._read("edge_weights"))
+        self.assertEqual(atoll.Dataset.from_networkx(networkx.path_graph(4)).num_nodes, 4)
+        with self.assertRaisesRegex(atoll.InputError, "no edge has the attribute 'length'"):
+            atoll.Dataset.from_networkx(weights, weight="length")
+        with self.assertRaisesRegex(atoll.InputError, "no nodes"):
+            atoll.Dataset.from_networkx(networkx.Graph())
+        with self.assertRaisesRegex(atoll.InputError, "NetworkX"):
+            atoll.Dataset.from_networkx([1, 2])
 
 
 class TableTest(unittest.TestCase):

@@ -22,7 +22,7 @@ void choose_kernel(Bench& bench, const RandomGraph& graph, DType dtype, const st
   const std::string device = bench.backend().device();
   bench.choices().record({"spmm", graph.rows(), graph.nnz(), kColumns, dtype,
                           device.substr(0, device.find(" (device "))},
-                         {kernel, {}});
+                         {kernel, {}, {}});
 }
 
 Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused,

@@ -1,11 +1,15 @@
 // Operations that need more scratch memory than a queue has and run in several steps, which would
 // take matrices of many megabytes: on the emulated device with less scratch memory.
+#include <cuda_emulation.h>
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/column_reduction.cuh"
 #include "kernels/cuda/gemm.hpp"
+#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/prepared_spmm.hpp"
 #include "kernels/cuda/queue.hpp"
 #include "kernels/cuda/spmm.hpp"
+#include "tests/kernels/attention_graph.hpp"
 #include "tests/kernels/harness.hpp"
 
 namespace atl::cuda {
@@ -50,6 +54,75 @@ TEST(CudaSpmm, BatchesOfSplitRowsGiveTheSameBits) {
   }
 }
 
+// y, dt, coefficients, dz and dvector of gatv2, with room for results of so many pieces in each
+// direction.
+std::vector<std::vector<double>> run_attention(Harness& h, const std::vector<std::int64_t>& row_ptr,
+                                               const std::vector<std::int32_t>& col_idx,
+                                               std::int64_t pieces) {
+  constexpr std::int64_t kWide = 8;
+  constexpr std::int64_t kHeads = 2;
+  // Of a piece: sums, those of leaky, three numbers per head; in whole units of 8.
+  constexpr std::int64_t kResultBytes = 24 * sizeof(float);
+  const std::int64_t nnz = row_ptr.back();
+  const HostSourceEdges by_source(row_ptr, col_idx, std::ssize(row_ptr) - 1);
+  SparseOperator op;
+  op.rows = std::ssize(row_ptr) - 1;
+  op.cols = op.rows;
+  op.row_ptr = h.input_span(row_ptr);
+  op.col_idx = h.input_span(col_idx);
+  const SourceEdges edges = upload(h, by_source);
+  const std::vector<RowRange> ranges{{0, op.rows}};
+  const PreparedSpmm rows(h.backend(), h.queue(), row_ptr, ranges);
+  const PreparedSpmm sources(h.backend(), h.queue(), by_source.row_ptr, ranges);
+  const auto input = [&](std::uint64_t seed) {
+    return h.input(op.rows, kWide, random_floats(op.rows * kWide, seed));
+  };
+  const ConstMatrixView z = input(1);
+  const ConstMatrixView t = input(2);
+  const ConstMatrixView dy = input(3);
+  AttentionSpec spec;
+  spec.score = AttentionScore::kGatv2;
+  spec.heads = kHeads;
+  spec.vector = h.input<float>(1, kWide, random_floats(kWide, 4));
+  const MatrixView y = h.output(op.rows, kWide);
+  const MatrixView dt = h.output(op.rows, kWide);
+  const MatrixView coefficients = h.output<float>(nnz, 2 * kHeads);
+  const MatrixView dz = h.output(op.rows, kWide);
+  const MatrixView dvector = h.matrix<float>(1, kWide, Use::kInOut, random_floats(kWide, 5));
+  const Launch whole = static_cast<CudaQueue&>(h.queue()).launch();
+  const auto with_room = [&](std::int64_t before) {
+    Launch where = whole;
+    const std::int64_t bytes = std::min(before + pieces * kResultBytes, kWorkspaceBytes);
+    where.workspace = where.workspace.first(static_cast<std::size_t>(bytes));
+    return where;
+  };
+  attend(with_room(0), rows.find(ranges[0])->work(), op, z, t, spec, y, {});
+  // Behind partial sums of dvector.
+  attend_backward_targets(with_room(kPartialsBytes), rows.find(ranges[0])->work(), op, z, t, dy,
+                          spec, dt, coefficients, dvector, {});
+  attend_backward_sources(with_room(0), sources.find(ranges[0])->work(), op, edges, z, t, dy,
+                          coefficients, spec, dz, {});
+  return {h.download(y), h.download(dt), h.download(coefficients), h.download(dz),
+          h.download(dvector)};
+}
+
+TEST(CudaAttention, BatchesOfSplitRowsGiveTheSameBits) {
+  // 4, 6, 2 and 3 pieces, and rows of other kinds; half of the edges leave one source.
+  const std::vector<std::int64_t> edges{2048, 3, 3000, 300, 1024, 40, 1025, 7};
+  std::vector<std::int64_t> row_ptr{0};
+  for (const std::int64_t count : edges) row_ptr.push_back(row_ptr.back() + count);
+  auto col_idx = random_integers(row_ptr.back(), 16, 2);
+  for (std::int32_t& column : col_idx) column = column < 8 ? column : 5;
+  Harness h("cuda", {.device = 0});
+  const auto whole = run_attention(h, row_ptr, col_idx, 1000);
+  // As many as the greatest row has, out-edges included, then more.
+  for (const std::int64_t pieces : {9, 12}) {
+    const auto found = run_attention(h, row_ptr, col_idx, pieces);
+    for (const std::size_t k : {0, 1, 2, 3}) EXPECT_EQ(found[k], whole[k]) << pieces << ", " << k;
+    expect_close(found[4], whole[4], 1e-6, "dvector");
+  }
+}
+
 // c = epilogue(op(a) op(b) + c), in bf16.
 std::vector<double> run_gemm(Harness& h, Transpose transpose_a, std::size_t scratch_bytes) {
   constexpr std::int64_t kRows = 7;
@@ -74,12 +147,40 @@ std::vector<double> run_gemm(Harness& h, Transpose transpose_a, std::size_t scra
 TEST(CudaGemm, PartsGiveTheSameBits) {
   Harness h("cuda", {.device = 0}, DType::kBf16);
   for (const Transpose transpose_a : {Transpose::kNo, Transpose::kYes}) {
-    const auto whole = run_gemm(h, transpose_a, kProductBytes);
+    const auto whole =
+        run_gemm(h, transpose_a, static_cast<CudaQueue&>(h.queue()).product_rows().size());
     for (const std::size_t rows : {1, 3, 6}) {
       EXPECT_EQ(run_gemm(h, transpose_a, rows * padded_columns(kColumns) * sizeof(float)), whole)
           << rows;
     }
   }
+}
+
+// A100 and H100, a device with more cache than is of use, and one that tells none.
+TEST(CudaGemm, PartsFitTheCache) {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  EXPECT_EQ(product_bytes(40 * kMiB), 8 * kMiB);
+  EXPECT_EQ(product_bytes(50 * kMiB), 10 * kMiB);
+  EXPECT_EQ(product_bytes(500 * kMiB), 32 * kMiB);
+  EXPECT_EQ(product_bytes(0), 4 * kMiB);
+  // Parts of 256 columns on an H100, of ogbn-products: the figures of docs/gpu.md.
+  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(32 * kMiB, 256)), 75);
+  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(10 * kMiB, 256)), 240);
+  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(32 * kMiB, 47)), 15);
+  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(10 * kMiB, 47)), 45);
+}
+
+// A part is a product, the epilogue, and a conversion of what is added to.
+TEST(CudaGemm, PartsAreCountedInLaunches) {
+  Harness h("cuda", {.device = 0}, DType::kBf16);
+  const auto launches = [&](std::size_t rows) {
+    const std::size_t before = cuda_emulation::executed_kernels();
+    run_gemm(h, Transpose::kNo, rows * padded_columns(kColumns) * sizeof(float));
+    return cuda_emulation::executed_kernels() - before;
+  };
+  // Seven rows; cuBLAS's products are no kernels here.
+  EXPECT_EQ(launches(7), 2U);
+  EXPECT_EQ(launches(3), 6U);
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 // Which kernel runs an SpMM on a device: the own one or cuSPARSE's, as chosen, wished or measured.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/bf16.hpp"
 #include "kernels/kernel_choices.hpp"
 #include "tests/kernels/cuda_graphs.hpp"
 
@@ -41,7 +45,7 @@ struct Chosen {
   Chosen(const char* kernel, const Graph& graph, std::int64_t columns, DType dtype = DType::kF32)
       : harness("cuda", {.device = 0, .choices = choices}, dtype) {
     harness.set_padding(8);  // rows start at multiples of 16 bytes
-    choices->record(key_of(harness.backend(), graph, columns, dtype), {kernel, {}});
+    choices->record(key_of(harness.backend(), graph, columns, dtype), {kernel, {}, {}});
   }
 };
 
@@ -78,7 +82,7 @@ TEST_F(CudaChoiceTest, CusparseTakesFactorsThatNarrowStorageHolds) {
   }
 }
 
-TEST_F(CudaChoiceTest, FactorsThatNarrowStorageWouldRoundStayWithTheOwnKernel) {
+TEST_F(CudaChoiceTest, WeightsThatNarrowStorageWouldRoundStayWithTheOwnKernel) {
   const Graph graph = graph_of_equal_halves();
   const Spmm run{.columns = 16};
   Chosen found("cusparse-alg3", graph, run.columns, DType::kBf16);
@@ -87,6 +91,61 @@ TEST_F(CudaChoiceTest, FactorsThatNarrowStorageWouldRoundStayWithTheOwnKernel) {
   const std::vector<double> y = run.on(found.harness, graph, &kernels);
   expect_close_bf16(y, run.on(expected, graph), 5e-6, "y");
   EXPECT_THAT(kernels, ElementsAre("own", "own"));
+}
+
+// Features that bf16 holds.
+std::vector<float> narrow_features(const Graph& graph, std::int64_t columns) {
+  std::vector<float> x = graph.features(columns);
+  for (float& value : x) value = to_float(to_bf16(value));
+  return x;
+}
+
+std::vector<double> product_of(Harness& h, const Graph& graph, std::int64_t columns) {
+  SparseOperator op = graph.upload(h);
+  const std::vector<RowRange> ranges{{0, graph.rows / 2}, {graph.rows / 2, graph.rows}};
+  const auto made = h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, ranges);
+  op.prepared = made.get();
+  const ConstMatrixView x = h.input(graph.cols, columns, narrow_features(graph, columns));
+  const MatrixView y = h.output(graph.rows, columns);
+  for (const RowRange range : ranges) h.backend().spmm(h.queue(), op, range, x, 0, y);
+  return h.download(y);
+}
+
+// Root of the mean square of relative errors, and the largest.
+std::pair<double, double> errors_of(const std::vector<double>& found,
+                                    const std::vector<double>& exact) {
+  double squares = 0;
+  double largest = 0;
+  for (std::size_t k = 0; k < exact.size(); ++k) {
+    const double error = std::abs(found[k] / exact[k] - 1);
+    squares += error * error;
+    largest = std::max(largest, error);
+  }
+  return {std::sqrt(squares / static_cast<double>(exact.size())), largest};
+}
+
+// GCN's operator in bf16: column factors round rows of x once more. Against sums of the reference
+// that nothing has rounded to bf16, the error of a row with one neighbour grows as two roundings
+// do, that of longer rows less, because the errors of neighbours average out (docs/gpu.md).
+TEST_F(CudaChoiceTest, ColumnFactorsRoundRowsOfNarrowStorageOnceMore) {
+  constexpr double kUnit = 1.0 / 256;  // two roundings of half a unit
+  for (const auto& [edges, most] : {std::pair(1, 1.6), {4, 1.35}, {16, 1.15}, {300, 1.05}}) {
+    const Graph graph = Graph(std::vector<std::int64_t>(40, edges)).without_edge_weights();
+    Harness reference("reference");
+    const std::vector<double> exact = product_of(reference, graph, 64);
+    Chosen own("own", graph, 64, DType::kBf16);
+    Chosen cusparse("cusparse-alg3", graph, 64, DType::kBf16);
+    const std::vector<double> y = product_of(cusparse.harness, graph, 64);
+    EXPECT_STREQ(cusparse.harness.backend().last_kernel(), "cusparse-alg3");
+    EXPECT_EQ(product_of(cusparse.harness, graph, 64), y) << edges;
+    const auto [own_error, own_largest] = errors_of(product_of(own.harness, graph, 64), exact);
+    const auto [error, largest] = errors_of(y, exact);
+    EXPECT_LT(error, most * own_error) << edges;
+    EXPECT_LT(largest, 1.01 * kUnit) << edges;
+    RecordProperty("errors_of_" + std::to_string(edges),
+                   std::to_string(own_error) + " " + std::to_string(own_largest) + " " +
+                       std::to_string(error) + " " + std::to_string(largest));
+  }
 }
 
 TEST_F(CudaChoiceTest, KernelsThatPromiseItGiveTheSameBitsEveryTime) {
@@ -105,6 +164,34 @@ TEST_F(CudaChoiceTest, KernelsThatPromiseItGiveTheSameBitsEveryTime) {
   }
 }
 
+// What measuring chose must be the fastest of those allowed: those that promise the same bits, and
+// ALG2 where all its runs gave them. The emulated ALG2 adds in alternating order, which shows in
+// sums of many edges and not in sums of two.
+TEST_F(CudaChoiceTest, AnAlgorithmIsTakenWithoutPromiseIfItsBitsWereEqual) {
+  for (const auto& [edges, equal] : {std::pair(300, false), {2, true}}) {
+    const Graph graph = Graph(std::vector<std::int64_t>(8, edges)).without_edge_weights();
+    const auto choices = std::make_shared<KernelChoices>(SpmmWish::kAuto, 0);
+    Harness h("cuda", {.device = 0, .choices = choices});
+    h.set_padding(8);
+    product_of(h, graph.without_self_weights(), 12);
+    const Json list = choices->to_json().at("kernel_choices");
+    ASSERT_EQ(list.size(), 1U);
+    const std::string device = h.backend().device();
+    if (device.find("emulated") != std::string::npos) {
+      EXPECT_EQ(list[0].at("repeats"), (Json{{"cusparse-alg2", equal}})) << edges;
+    }
+    const Json& times = list[0].at("milliseconds");
+    std::string fastest = "own";
+    for (const char* name : {"cusparse-alg2", "cusparse-alg3"}) {
+      const bool allowed =
+          !list[0].at("repeats").contains(name) || list[0].at("repeats").at(name).get<bool>();
+      if (!allowed || !times.contains(name)) continue;
+      if (times.at(name).get<double>() < times.at(fastest).get<double>()) fastest = name;
+    }
+    EXPECT_EQ(list[0].at("kernel"), fastest) << edges;
+  }
+}
+
 TEST_F(CudaChoiceTest, MeasuringRecordsTheTimesOfAllAndTakesWhatRepeats) {
   const Graph graph = graph_of_equal_halves();
   for (const double beta : {0.0, 1.0}) {
@@ -116,9 +203,12 @@ TEST_F(CudaChoiceTest, MeasuringRecordsTheTimesOfAllAndTakesWhatRepeats) {
     expect_close(run.on(found, graph), run.on(expected, graph), 5e-6, "y");
     const auto kernel = choices->lookup(key_of(found.backend(), graph, 12));
     ASSERT_TRUE(kernel.has_value());
-    EXPECT_THAT(*kernel, AnyOf("own", "cusparse-alg3"));
     const Json list = choices->to_json().at("kernel_choices");
     ASSERT_EQ(list.size(), 1U);
+    const bool alg2_repeats = list[0].at("repeats").at("cusparse-alg2").get<bool>();
+    if (!alg2_repeats) {
+      EXPECT_THAT(*kernel, AnyOf("own", "cusparse-alg3"));
+    }
     for (const char* name : {"own", "cusparse-alg2", "cusparse-alg3"}) {
       EXPECT_TRUE(list[0].at("milliseconds").contains(name)) << name;
     }
@@ -186,8 +276,8 @@ TEST_F(CudaChoiceTest, ColumnsAndStridesShareOneCopyOfTheMatrix) {
     EXPECT_STREQ(h.backend().last_kernel(), "cusparse-alg3");
     expect_close(h.download(y), expected.download(same_y), 5e-6, "y");
   }
-  // Rows, columns and values; then a workspace for each new shape.
-  EXPECT_THAT(allocations, ElementsAre(4, 1, 1, 1, 0));
+  // Rows, columns, values and a number on its way to the host; a workspace for each new shape.
+  EXPECT_THAT(allocations, ElementsAre(5, 1, 1, 1, 0));
 }
 
 }  // namespace

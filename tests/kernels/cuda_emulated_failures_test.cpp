@@ -5,6 +5,8 @@
 #include <cusparse.h>
 #include <gmock/gmock.h>
 
+#include <optional>
+
 #include "kernels/kernel_choices.hpp"
 #include "tests/kernels/cuda_graphs.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -43,6 +45,20 @@ TEST_F(CudaFailures, AProductThatCublasLtRefusesRunsWithoutIt) {
   }
 }
 
+// A handle takes a library long to make.
+TEST_F(CudaFailures, HandlesGoFromQueueToQueue) {
+  Harness expected("reference");
+  std::size_t made = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    if (turn == 1) made = cuda_emulation::library_handles_made();
+    Harness h("cuda", {.device = 0});
+    Harness other("cuda", {.device = 0});
+    expect_close(biased_product(h), biased_product(expected), 1e-6, "y");
+    expect_close(biased_product(other), biased_product(expected), 1e-6, "y");
+  }
+  EXPECT_EQ(cuda_emulation::library_handles_made(), made);
+}
+
 TEST_F(CudaFailures, WhatCusparseRefusesIsNoCandidate) {
   const Graph graph({4, 300, 17, 4, 300, 17});
   for (const cusparseStatus_t status :
@@ -58,6 +74,124 @@ TEST_F(CudaFailures, WhatCusparseRefusesIsNoCandidate) {
     EXPECT_FALSE(times.contains("cusparse-alg2"));
     EXPECT_TRUE(times.contains("cusparse-alg3"));
   }
+}
+
+// Products on one device, whose first rows were prepared: as a model's layers meet them.
+struct Products {
+  const Graph graph{{4, 300, 17, 4, 300, 17}};
+  std::shared_ptr<KernelChoices> choices;
+  Harness h;
+  SparseOperator op = graph.upload(h);
+  std::shared_ptr<const PreparedSparse> made =
+      h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, std::vector{all()});
+  std::optional<std::int64_t> bytes_left;  // of the device's memory while a product runs
+
+  explicit Products(SpmmWish wish)
+      : choices(std::make_shared<KernelChoices>(wish, wish == SpmmWish::kAuto ? 0 : 1'000'000)),
+        h("cuda", {.device = 0, .choices = choices}) {
+    op.prepared = made.get();
+  }
+
+  RowRange all() const { return {0, graph.rows}; }
+  KernelKey key(std::int64_t columns) {
+    const std::string device = h.backend().device();
+    return {"spmm",  graph.rows,  graph.row_ptr.back(),
+            columns, DType::kF32, device.substr(0, device.find(" (device "))};
+  }
+  // Checks a product and says which kernel ran it.
+  std::string run(std::int64_t columns, std::int64_t padding, double beta = 0) {
+    h.set_padding(padding);
+    Harness expected("reference");
+    const std::vector<float> before = Graph::positive(graph.rows * columns, 6);
+    const auto y_of = [&](Harness& on, const SparseOperator& by) {
+      const ConstMatrixView x = on.input(graph.cols, columns, graph.features(columns));
+      const MatrixView y = on.matrix(graph.rows, columns, Use::kInOut, before);
+      Backend& backend = on.backend();
+      void* rest = nullptr;
+      if (&on == &h && bytes_left) rest = backend.allocate(backend.available_bytes() - *bytes_left);
+      backend.spmm(on.queue(), by, all(), x, beta, y);
+      if (rest != nullptr) backend.release(rest);
+      return on.download(y);
+    };
+    const std::vector<double> found = y_of(h, op);
+    const std::string kernel = h.backend().last_kernel();
+    expect_close(found, y_of(expected, graph.upload(expected)), 5e-6, "y");
+    return kernel;
+  }
+};
+
+// A choice of an earlier run, or strides that come later: cuSPARSE may refuse what it was chosen
+// for.
+TEST_F(CudaFailures, WhatWasChosenAndIsRefusedRunsByTheOwnKernelFromThenOn) {
+  for (const char* call : {"cusparseCreateCsr", "cusparseSpMM_bufferSize",
+                           "cusparseSpMM_preprocess", "cusparseSpMM"}) {
+    for (const cusparseStatus_t status :
+         {CUSPARSE_STATUS_NOT_SUPPORTED, CUSPARSE_STATUS_INSUFFICIENT_RESOURCES,
+          CUSPARSE_STATUS_INVALID_VALUE, CUSPARSE_STATUS_ARCH_MISMATCH,
+          CUSPARSE_STATUS_ALLOC_FAILED}) {
+      for (const double beta : {0.0, 1.0}) {
+        Products stored(SpmmWish::kOwn);
+        stored.choices->record(stored.key(12), {"cusparse-alg3", {{"own", 2}}, {}});
+        cuda_emulation::fail_next_calls(call, status);
+        EXPECT_EQ(stored.run(12, 0, beta), "own") << call;
+        EXPECT_EQ(stored.run(12, 0, beta), "own") << call;
+        // The decision is kept, with what was measured.
+        EXPECT_EQ(stored.choices->lookup(stored.key(12)), "own");
+        const Json list = stored.choices->to_json().at("kernel_choices");
+        EXPECT_EQ(list[0].at("milliseconds"), (Json{{"own", 2.0}}));
+        EXPECT_EQ(stored.choices->changes(), 2);
+      }
+    }
+  }
+}
+
+TEST_F(CudaFailures, ANewStrideThatIsRefusedEndsCusparseForItsColumns) {
+  Products products(SpmmWish::kCusparse);
+  EXPECT_EQ(products.run(12, 0), "cusparse-alg3");
+  EXPECT_EQ(products.run(20, 0), "cusparse-alg3");
+  cuda_emulation::fail_next_calls("cusparseSpMM_preprocess",
+                                  CUSPARSE_STATUS_INSUFFICIENT_RESOURCES);
+  EXPECT_EQ(products.run(12, 4), "own");
+  EXPECT_EQ(products.run(12, 0), "own");
+  EXPECT_EQ(products.run(20, 0), "cusparse-alg3");
+  EXPECT_EQ(products.choices->lookup(products.key(12)), "own");
+  EXPECT_EQ(products.choices->lookup(products.key(20)), "cusparse-alg3");
+}
+
+TEST_F(CudaFailures, WhatFailsInCusparseIsNoRefusal) {
+  for (const cusparseStatus_t status :
+       {CUSPARSE_STATUS_EXECUTION_FAILED, CUSPARSE_STATUS_INTERNAL_ERROR,
+        CUSPARSE_STATUS_NOT_INITIALIZED}) {
+    Products products(SpmmWish::kCusparse);
+    EXPECT_EQ(products.run(12, 0), "cusparse-alg3");
+    cuda_emulation::fail_next_calls("cusparseSpMM", status);
+    const Error error = thrown_error([&] { products.run(12, 0); });
+    EXPECT_EQ(error.kind(), ErrorKind::kDevice);
+    EXPECT_THAT(error.what(), HasSubstr("cuSPARSE: cusparseSpMM"));
+  }
+}
+
+// Measuring an addition takes a matrix of its own; the copy of the operator is there already.
+TEST_F(CudaFailures, WithoutMemoryForAMeasurementTheOwnKernelRuns) {
+  Products products(SpmmWish::kAuto);
+  products.run(20, 0);
+  products.bytes_left = 0;
+  EXPECT_EQ(products.run(12, 0, 1), "own");
+  const Json list = products.choices->to_json().at("kernel_choices");
+  EXPECT_EQ(list[0].at("width"), 12);
+  EXPECT_EQ(list[0].at("kernel"), "own");
+  EXPECT_EQ(list[0].at("milliseconds"), Json::object());
+}
+
+// The last memory of a device is not for what only saves time.
+TEST_F(CudaFailures, CusparseLeavesMemoryToTheRest) {
+  Products products(SpmmWish::kCusparse);
+  products.bytes_left = std::int64_t{200} << 20;
+  EXPECT_EQ(products.run(12, 0), "own");
+  products.bytes_left.reset();
+  EXPECT_EQ(products.run(12, 0), "own");
+  EXPECT_EQ(products.choices->lookup(products.key(12)), "own");
+  EXPECT_EQ(products.run(20, 0), "cusparse-alg3");
 }
 
 // The copy that measuring has made goes when the products that were measured come back without it.

@@ -44,12 +44,22 @@ struct Graph {
     return numbers;
   }
 
-  // The factors that bf16 holds: edges of weight 1, row factors alone.
-  Graph without_column_factors() const {
+  // Edges of weight 1, as GCN has them, with factors of rows and columns.
+  Graph without_edge_weights() const {
     Graph plain = *this;
     plain.values.clear();
-    plain.col_scale.clear();
     for (float& weight : plain.self_weight) weight = weight == 0 ? 0 : 1;
+    return plain;
+  }
+  // Row factors alone, as GraphSAGE has them.
+  Graph without_column_factors() const {
+    Graph plain = without_edge_weights();
+    plain.col_scale.clear();
+    return plain;
+  }
+  Graph without_self_weights() const {
+    Graph plain = *this;
+    for (float& weight : plain.self_weight) weight = 0;
     return plain;
   }
 

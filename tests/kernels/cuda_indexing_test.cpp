@@ -1,7 +1,9 @@
 // How the cuda backend divides rows and edges among blocks: arithmetic that runs on any host.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "kernels/cuda/indexing.hpp"
 
@@ -115,6 +117,24 @@ TEST(Walk, CoversEveryColumnOnce) {
       EXPECT_EQ(std::accumulate(seen.begin(), seen.end(), 0), cols) << cols << " by " << unit;
       EXPECT_EQ(*std::min_element(seen.begin(), seen.end()), 1) << cols << " by " << unit;
     }
+  }
+}
+
+TEST(SpreadIndex, EveryPieceAndRowOncePiecesApart) {
+  for (const auto [pieces, rows] : {std::pair{0, 5}, {1, 5}, {3, 10}, {10, 3}, {4, 0}, {7, 100}}) {
+    std::vector<int> seen(static_cast<std::size_t>(pieces + rows), 0);
+    std::int64_t last_piece = -1;
+    for (std::int64_t place = 0; place < pieces + rows; ++place) {
+      const std::int64_t index = spread_index(place, pieces, rows);
+      ASSERT_TRUE(0 <= index && index < pieces + rows) << index;
+      ++seen[static_cast<std::size_t>(index)];
+      if (index >= pieces) continue;
+      if (last_piece >= 0) {
+        EXPECT_EQ(place - last_piece, (pieces + rows) / pieces);
+      }
+      last_piece = place;
+    }
+    EXPECT_EQ(std::ranges::count(seen, 1), pieces + rows) << pieces << " and " << rows;
   }
 }
 

@@ -35,12 +35,12 @@ TEST(KernelChoices, WhatIsRecordedIsFoundForItsKeyAlone) {
   KernelChoices choices;
   EXPECT_EQ(choices.wish(), SpmmWish::kOwn);
   EXPECT_EQ(choices.lookup(some_key()), std::nullopt);
-  choices.record(some_key(), {"cusparse-alg3", {{"own", 2}, {"cusparse-alg3", 1}}});
+  choices.record(some_key(), {"cusparse-alg3", {{"own", 2}, {"cusparse-alg3", 1}}, {}});
   EXPECT_EQ(choices.lookup(some_key()), "cusparse-alg3");
   KernelKey other = some_key();
   other.dtype = DType::kBf16;
   EXPECT_EQ(choices.lookup(other), std::nullopt);
-  choices.record(some_key(), {"own", {}});
+  choices.record(some_key(), {"own", {}, {}});
   EXPECT_EQ(choices.lookup(some_key()), "own");
 }
 
@@ -57,6 +57,14 @@ TEST(KernelChoices, FilesComeBackAsTheyWere) {
   choices.add_json(file_with(some_entry()), "choices.json");
   EXPECT_EQ(choices.lookup(some_key()), "own");
   EXPECT_EQ(choices.to_json(), file_with(some_entry()));
+  Json entry = some_entry();
+  entry["repeats"] = {{"cusparse-alg2", true}};
+  choices.add_json(file_with(entry), "choices.json");
+  EXPECT_EQ(choices.to_json(), file_with(entry));
+  // What can't run as chosen is replaced, and what was measured stays.
+  choices.replace_kernel(some_key(), "cusparse-alg3");
+  entry["kernel"] = "cusparse-alg3";
+  EXPECT_EQ(choices.to_json(), file_with(entry));
 }
 
 TEST(KernelChoices, FilesAreReadStrictly) {
@@ -83,6 +91,9 @@ TEST(KernelChoices, FilesAreReadStrictly) {
   expect_refused(with("dtype", "f16"), "dtype 'f16'; allowed are f32, bf16, f64");
   expect_refused(with("rows", -1), "field 'rows' is -1, allowed from 0");
   expect_refused(with("milliseconds", {{"best", 1}}), "unknown kernel 'best'");
+  expect_refused(with("repeats", 8), "field 'repeats' is 8, expected an object");
+  expect_refused(with("repeats", {{"best", true}}), "unknown kernel 'best'");
+  expect_refused(with("repeats", {{"own", 1}}), "own");
   expect_refused(with("milliseconds", {{"own", -1}}), "own takes -1 ms, allowed from 0");
   expect_refused({{"kernel_choices", {some_entry(), some_entry()}}},
                  "kernel_choices[1]: this operation and shape came before");

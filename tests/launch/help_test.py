@@ -203,14 +203,14 @@ class HelpTest(unittest.TestCase):
         self.assertEqual(result.stdout.count("Usage:"), 1)
 
     def test_absent_device_is_no_fallback(self):
-        # A failure of the machine, not of the user: exit code 1.
+        # The user can choose another backend, or do what the message says: exit code 2.
         self.assertEqual(self.run_atoll("generate", "sbm", "--nodes", "50", "--out", "d").returncode, 0)
         devices = json.loads(self.run_atoll("doctor", "--json").stdout)["findings"]
         cuda = next(finding for finding in devices if finding["name"] == "CUDA")
         if cuda["level"] == "ok":
             self.skipTest("this machine has a CUDA device")
         result = self.run_atoll("train", "d", "--epochs", "1", "--backend", "cuda")
-        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("atoll: error: backend cuda:", result.stderr)
 
     def test_doctor(self):

@@ -77,6 +77,33 @@ TEST(Communities, ContractionKeepsWeights) {
   }
 }
 
+// A hub among the first nodes says nothing of the rows behind it.
+TEST(Communities, ContractionHoldsNoMoreThanTheFinerGraph) {
+  constexpr std::int32_t kNodes = 50'000;
+  for (const std::int32_t hub : {0, 1, kNodes / 2, kNodes - 1}) {
+    Csr star;
+    for (std::int32_t v = 0; v < kNodes; ++v) {
+      if (v != hub) {
+        star.col_idx.push_back(hub);
+      } else {
+        for (std::int32_t u = 0; u < kNodes; ++u) {
+          if (u != hub) star.col_idx.push_back(u);
+        }
+      }
+      star.row_ptr.push_back(std::ssize(star.col_idx));
+    }
+    // Pairs of leaves, so that most rows of the contracted graph are short.
+    Communities communities{{}, kNodes / 2};
+    for (std::int32_t v = 0; v < kNodes; ++v) communities.of.push_back(v / 2);
+    const std::vector<std::int32_t> weights(kNodes, 1);
+    const GraphLevel level{star.view(), {}, {}, weights, 1};
+    const ContractedGraph contracted = contract(level, communities);
+    EXPECT_LE(contracted.col_idx.capacity(), star.col_idx.size()) << hub;
+    EXPECT_LE(contracted.edge_weights.capacity(), star.col_idx.size()) << hub;
+    EXPECT_EQ(std::ssize(contracted.col_idx), kNodes - 2) << hub;
+  }
+}
+
 // Nodes without edges, and components that have become one node, have nobody to join.
 TEST(Communities, MergeNodesWithoutEdges) {
   const Csr csr = cliques(4000, 3, /*ring=*/false);

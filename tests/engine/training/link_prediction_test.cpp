@@ -292,6 +292,15 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& ex
   }
 }
 
+// Of f32 against double, whose unit is u = 2^-24 = 6e-8: a score adds up kWidth products and the
+// loss is a sum in double of f32 terms, so that roundings in random directions stay below 10 u. A
+// gradient adds up what each pair of a node gives, some 30 terms with two roundings each: sqrt(60)
+// u = 5e-7 of the largest. A decoder's parameters get terms of all pairs, hundreds in one f32 sum:
+// sqrt(1000) u = 2e-6, through up to three layers.
+constexpr double kLossOfLinks = 1e-6;
+constexpr double kGradientOfRows = 2e-6;
+constexpr double kGradientOfDecoder = 1e-5;
+
 // layers: of a decoder; 0: none
 void expect_formula(const std::string& backend, int layers = 0, double dropout = 0) {
   const TempDir dir;
@@ -312,11 +321,11 @@ void expect_formula(const std::string& backend, int layers = 0, double dropout =
         for (const std::int64_t batch : {std::int64_t{1} << 20, std::int64_t{97}}) {
           options.loss.links.batch = batch;
           const LossAndGradient found = by_ranks(folder, ranks, options, 4, decoder);
-          EXPECT_NEAR(found.loss, expected.loss, 1e-6 * expected.loss);
-          expect_near(found.gradient, expected.gradient, 2e-6, "embeddings");
+          EXPECT_NEAR(found.loss, expected.loss, kLossOfLinks * expected.loss);
+          expect_near(found.gradient, expected.gradient, kGradientOfRows, "embeddings");
           ASSERT_EQ(found.parameters.size(), expected.parameters.size());
           for (std::size_t k = 0; k < expected.parameters.size(); ++k) {
-            expect_near(found.parameters[k], expected.parameters[k], 1e-5,
+            expect_near(found.parameters[k], expected.parameters[k], kGradientOfDecoder,
                         "parameter " + std::to_string(k));
           }
         }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/training/example_runs.hpp"
+#include "tests/engine/training/loss_bounds.hpp"
 
 namespace atl {
 namespace {
@@ -34,9 +35,8 @@ TEST_P(NarrowStorage, FollowsTheReference) {
   };
   for (const int ranks : {1, 3}) {
     const RunResult found = run_epochs(dataset, ranks, cpu, 1, 30);
-    // One unit of bf16 is 2^-8; sums over rows average it out.
-    EXPECT_LT(distance(found, 1), 1e-3) << ranks;
-    EXPECT_LT(distance(found, 30), 0.05) << ranks;
+    EXPECT_LT(distance(found, 1), kSameParametersBf16) << ranks;
+    EXPECT_LT(distance(found, 30), kAfter30EpochsBf16) << ranks;
     EXPECT_NEAR(found.metrics.test, expected.metrics.test, 0.03) << ranks;
     EXPECT_LT(found.losses.back(), 0.8 * found.losses.front()) << ranks;
   }

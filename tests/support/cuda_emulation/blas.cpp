@@ -18,6 +18,8 @@ struct cublasContext {
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   if (runtime().devices.empty()) return CUBLAS_STATUS_NOT_INITIALIZED;
   *handle = new cublasContext;
+  Lock lock(runtime().mutex);
+  ++runtime().library_handles_made;
   return CUBLAS_STATUS_SUCCESS;
 }
 

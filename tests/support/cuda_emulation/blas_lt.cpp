@@ -91,6 +91,8 @@ bool is_aligned(const void* address, std::uint64_t alignment) {
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   if (runtime().devices.empty()) return CUBLAS_STATUS_NOT_INITIALIZED;
   *handle = new cublasLtContext;
+  Lock lock(runtime().mutex);
+  ++runtime().library_handles_made;
   return CUBLAS_STATUS_SUCCESS;
 }
 

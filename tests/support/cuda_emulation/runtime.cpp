@@ -73,9 +73,10 @@ void fail_next_kernel(cudaError_t error) {
 }
 
 void fail_next_calls(const std::string& function, int status, int calls) {
-  static const std::set<std::string> known{"cudaGraphInstantiate",    "cudaHostAlloc",
-                                           "cudaMallocFromPoolAsync", "cudaMemPoolCreate",
-                                           "cublasLtMatmul",          "cusparseSpMM_preprocess"};
+  static const std::set<std::string> known{
+      "cudaGraphInstantiate", "cudaHostAlloc",           "cudaMallocFromPoolAsync",
+      "cudaMemPoolCreate",    "cublasLtMatmul",          "cusparseCreateCsr",
+      "cusparseSpMM",         "cusparseSpMM_bufferSize", "cusparseSpMM_preprocess"};
   if (!known.contains(function)) std::abort();
   Lock lock(runtime().mutex);
   runtime().next_calls_fail[function] = {status, calls};
@@ -115,6 +116,11 @@ std::size_t pending_items() {
 std::size_t executed_kernels() {
   Lock lock(runtime().mutex);
   return runtime().executed_kernels;
+}
+
+std::size_t library_handles_made() {
+  Lock lock(runtime().mutex);
+  return runtime().library_handles_made;
 }
 
 std::size_t host_waits() {

@@ -41,6 +41,7 @@ struct Runtime {
   std::map<std::string, Failure> next_calls_fail;  // by function
   std::size_t executed_kernels = 0;
   std::size_t host_waits = 0;
+  std::size_t library_handles_made = 0;
   bool lazy = true;
 };
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tests/support/cuda_emulation/matrices.hpp"
@@ -47,6 +48,13 @@ struct cusparseDnMatDescr {
 };
 
 namespace {
+
+// The status that a test wants of this call; nothing: none.
+std::optional<cusparseStatus_t> injected(const char* function) {
+  const int failure = injected_failure(function);
+  if (failure == 0) return std::nullopt;
+  return static_cast<cusparseStatus_t>(failure);
+}
 
 std::int64_t load_index(const void* base, cusparseIndexType_t type, std::int64_t i) {
   return type == CUSPARSE_INDEX_64I ? static_cast<const std::int64_t*>(base)[i]
@@ -164,6 +172,8 @@ cusparseStatus_t make_sparse(cusparseSpMatDescr** matrix, const cusparseSpMatDes
 cusparseStatus_t cusparseCreate(cusparseHandle_t* handle) {
   if (runtime().devices.empty()) return CUSPARSE_STATUS_NOT_INITIALIZED;
   *handle = new cusparseContext;
+  Lock lock(runtime().mutex);
+  ++runtime().library_handles_made;
   return CUSPARSE_STATUS_SUCCESS;
 }
 
@@ -220,6 +230,7 @@ cusparseStatus_t cusparseCreateCsr(cusparseSpMatDescr_t* matrix, int64_t rows, i
                                    int64_t entries, void* offsets, void* indices, void* values,
                                    cusparseIndexType_t offset_type, cusparseIndexType_t index_type,
                                    cusparseIndexBase_t base, cudaDataType value_type) {
+  if (const auto failure = injected("cusparseCreateCsr")) return *failure;
   return make_sparse(matrix, {rows, columns, entries, offsets, indices, values, offset_type,
                               index_type, base, value_type});
 }
@@ -271,6 +282,7 @@ cusparseStatus_t cusparseSpMM_bufferSize(cusparseHandle_t handle, cusparseOperat
                                          cusparseSpMMAlg_t algorithm, size_t* bytes) {
   // Some size, so that callers have to provide the buffer.
   *bytes = kBufferBytes;
+  if (const auto failure = injected("cusparseSpMM_bufferSize")) return *failure;
   if (!is_csr(algorithm)) return CUSPARSE_STATUS_NOT_SUPPORTED;
   return examine_matrix(handle, op_a, op_b, a, b, c, compute);
 }
@@ -280,9 +292,7 @@ cusparseStatus_t cusparseSpMM_preprocess(cusparseHandle_t handle, cusparseOperat
                                          cusparseConstSpMatDescr_t a, cusparseConstDnMatDescr_t b,
                                          const void*, cusparseDnMatDescr_t c, cudaDataType compute,
                                          cusparseSpMMAlg_t algorithm, void* buffer) {
-  if (const int failure = injected_failure("cusparseSpMM_preprocess")) {
-    return static_cast<cusparseStatus_t>(failure);
-  }
+  if (const auto failure = injected("cusparseSpMM_preprocess")) return *failure;
   if (buffer == nullptr) return CUSPARSE_STATUS_INVALID_VALUE;
   const cusparseStatus_t status = examine_matrix(handle, op_a, op_b, a, b, c, compute);
   if (status != CUSPARSE_STATUS_SUCCESS) return status;
@@ -295,6 +305,7 @@ cusparseStatus_t cusparseSpMM(cusparseHandle_t handle, cusparseOperation_t op_a,
                               cusparseConstSpMatDescr_t a, cusparseConstDnMatDescr_t b,
                               const void* beta, cusparseDnMatDescr_t c, cudaDataType compute,
                               cusparseSpMMAlg_t algorithm, void* buffer) {
+  if (const auto failure = injected("cusparseSpMM")) return *failure;
   const cusparseStatus_t status = examine_matrix(handle, op_a, op_b, a, b, c, compute);
   if (status != CUSPARSE_STATUS_SUCCESS) return status;
   if (buffer == nullptr) return CUSPARSE_STATUS_INVALID_VALUE;

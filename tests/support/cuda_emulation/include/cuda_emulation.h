@@ -25,8 +25,9 @@ namespace atl::cuda_emulation {
 void fail_next_kernel(cudaError_t error);
 
 // The next calls of `function`, by the name of its header, do nothing and return `status`, an error
-// code of its library. Functions that can fail so: cudaGraphInstantiate, cudaHostAlloc, cudaMallocFromPoolAsync,
-// cudaMemPoolCreate, cublasLtMatmul, cusparseSpMM_preprocess; any other ends the program.
+// code of its library. Functions that can fail so: cudaGraphInstantiate, cudaHostAlloc,
+// cudaMallocFromPoolAsync, cudaMemPoolCreate, cublasLtMatmul, cusparseCreateCsr, cusparseSpMM,
+// cusparseSpMM_bufferSize, cusparseSpMM_preprocess; any other ends the program.
 void fail_next_calls(const std::string& function, int status, int calls = 1);
 
 // Ends sticky errors of all devices, the injections, and the calling thread's last error.
@@ -41,6 +42,9 @@ std::size_t executed_kernels();
 // Times that the host has waited for a device since the process began: for a stream, an event, all
 // of a device, or the end of a copy. Asking whether work has ended is no waiting.
 std::size_t host_waits();
+
+// Handles of cuBLAS, cuBLASLt and cuSPARSE made since the process began.
+std::size_t library_handles_made();
 
 // Device memory of the current device in use by live allocations, in bytes.
 std::size_t allocated_bytes();
