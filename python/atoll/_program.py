@@ -58,22 +58,22 @@ def environment():
     return variables
 
 
-_RENAMED = []  # (pattern, replacement)
+_RENAMED = []  # of each renamed() its pairs
 
 
 @contextlib.contextmanager
-def renamed(pattern, replacement):
-    """Within it, what commands say has `replacement` for `pattern`: names of arguments instead of
-    temporary files."""
-    _RENAMED.append((pattern, replacement))
+def renamed(*pairs):
+    """Within it, what commands say has the second of each pair for the first, a pattern: names of
+    arguments instead of temporary files."""
+    _RENAMED.append(pairs)
     try:
         yield
     finally:
-        _RENAMED.remove((pattern, replacement))
+        _RENAMED.remove(pairs)
 
 
 def _shown(text):
-    for pattern, replacement in list(_RENAMED):
+    for pattern, replacement in (pair for pairs in list(_RENAMED) for pair in pairs):
         text = re.sub(pattern, replacement, text)
     return text
 

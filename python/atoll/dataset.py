@@ -129,14 +129,11 @@ class Dataset:
                 if array.dtype == bool and key not in masks:
                     array = array.astype(np.uint8)
                 np.save(os.path.join(folder, key + ".npy"), array)  # of any layout
-            names = re.escape(folder + os.sep) + r"(\w+)\.npy"
-            with renamed(names, r"\1"):
-                try:
-                    return cls._make([*words[:2], folder, *words[2:]], path, name)
-                except InputError as error:
-                    # What the caller knows, instead of a folder that has gone.
-                    text = re.sub(r"^nodes=", "num_nodes=", str(error).replace(folder, name))
-                    raise InputError(text) from None
+            # What the caller knows, instead of a folder that has gone.
+            with renamed((re.escape(folder + os.sep) + r"(\w+)\.npy", r"\1"),
+                         (re.escape(folder), name.replace("\\", r"\\")),
+                         (r"^--nodes ", "num_nodes=")):
+                return cls._make([*words[:2], folder, *words[2:]], path, name)
 
     @classmethod
     def from_tables(cls, edges, nodes=None, *, source="source", target="target", id=None,

@@ -13,7 +13,8 @@ class Usual(Case):
         arrays = graph()
         np.savez("mine.npz", **arrays)
         program = self.make("npy", "mine.npz", "--directed", "--keep-self-loops")
-        package = self.python(atoll.Dataset.from_arrays, **arrays, undirected=False)
+        package = self.python(atoll.Dataset.from_arrays, **arrays, directed=True,
+                              keep_self_loops=True)
         self.assert_same(program, package)
         np.testing.assert_array_equal(program.labels, arrays["y"])
         self.succeed("train", "data", *QUICK)

@@ -23,7 +23,8 @@ class Labels(Case):
         self.made = getattr(self, "made", 0) + 1
         program = self.make("npy", "mine.npz", *words, out=f"data{self.made}")
         warned = self.warned
-        package = self.python(atoll.Dataset.from_arrays, **arrays, undirected=False, task=task)
+        package = self.python(atoll.Dataset.from_arrays, **arrays, directed=True,
+                              keep_self_loops=True, task=task)
         self.assert_same(program, package)
         self.assertEqual(bool(warned), bool(self.warned))
         self.warned = warned

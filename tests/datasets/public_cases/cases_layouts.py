@@ -37,7 +37,7 @@ class Layouts(Case):
         self.assert_same(self.plain, self.make("npy", "packed.npz", *self.same, out="packed"))
         folder = self.save("folder", **arrays)
         self.assert_same(self.plain, self.make("npy", folder, *self.same, out="files"))
-        made = self.python(atoll.Dataset.from_arrays, **arrays, undirected=False)
+        made = self.python(atoll.Dataset.from_arrays, **arrays, directed=True, keep_self_loops=True)
         self.assert_same(self.plain, made)
 
     def test_fortran_order(self):

@@ -45,7 +45,7 @@ class WithoutRows(Case):
         none = np.zeros((2, 0), np.int64)
         np.savez("edges.npz", edge_index=none, x=np.ones((3, 2)))
         program = self.make("npy", "edges.npz", "--directed")
-        package = self.python(atoll.Dataset.from_arrays, none, x=np.ones((3, 2)), undirected=False)
+        package = self.python(atoll.Dataset.from_arrays, none, x=np.ones((3, 2)), directed=True)
         self.assert_same(program, package)
         self.assertEqual((program.fields["nodes"], program.fields["edges"]), (3, 0))
         np.savez("nodes.npz", edge_index=none, x=np.ones((0, 2)))
@@ -130,7 +130,7 @@ class ManyGraphs(Case):
         made = self.make("npy", "ppi.npz", "--task", "multi-label", "--directed",
                          "--keep-self-loops")
         package = self.python(atoll.Dataset.from_arrays, **arrays, task="multi-label",
-                              undirected=False)
+                              directed=True, keep_self_loops=True)
         self.assert_same(made, package)
         self.assertEqual(made.split.tolist(), [0] * 20 + [1] * 10 + [2] * 9)
         np.testing.assert_array_equal(made.labels, np.concatenate([one["y"] for one in graphs]))

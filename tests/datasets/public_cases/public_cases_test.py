@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Data as people have it: cases of public bug reports and files of all kinds, through the program
-and through the Python package, each with the right values or the message that must come. The cases
-are in cases_TOPIC.py beside this file. Usage: public_cases_test.py [TOPIC or TOPIC.CLASS.TEST...]"""
+and through the Python package, each with the right values or the message that must come. The
+cases are in cases_TOPIC.py beside this file. Usage: public_cases_test.py [TOPIC or TOPIC.CLASS.TEST...]"""
 
 import pathlib
 import sys
