@@ -76,6 +76,8 @@ class NpzArchive {
   // members if it is absent, on sizes that the file can't hold, and on pickled objects (also in its
   // place), saying how to save them as plain arrays.
   ArrayReader open(const std::string& name) const;
+  // Member `name` if it is a single short text of ASCII, as numpy.savez writes b"csr"; else empty.
+  std::string word(const std::string& name) const;
   const std::filesystem::path& path() const { return path_; }
   std::vector<std::string> members() const;  // names of at most 30, without .npy
 

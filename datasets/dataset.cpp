@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/files.hpp"
 #include "base/seal.hpp"
 #include "datasets/class_count.hpp"
 #include "datasets/dataset_writer.hpp"
@@ -225,6 +226,25 @@ void Dataset::narrow_col_idx() {
     }
     narrowed_col_idx_.push_back(static_cast<std::int32_t>(wide[e]));
   }
+}
+
+std::vector<std::string> Dataset::node_ids() const {
+  const fs::path path = folder_ / kNodeIdsFile;
+  if (!is_there(path)) return {};
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<std::string> ids;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (end == text.npos) fail_input("{}: the last line has no end", path.string());
+    ids.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  if (static_cast<std::int64_t>(ids.size()) != info_.nodes) {
+    fail_input("{}: {} lines, {} expected, one per node", path.string(), ids.size(), info_.nodes);
+  }
+  return ids;
 }
 
 void Dataset::open_node_arrays(const Json& json) {

@@ -23,6 +23,9 @@ Task parse_task(const std::string& text, const std::string& place);
 // A model has an output per class: more than this is a mistake in the labels, not a task.
 inline constexpr std::int64_t kMaxClasses = 1 << 20;
 
+// The file of Dataset::node_ids(): a line for each node.
+inline constexpr const char* kNodeIdsFile = "node_ids.txt";
+
 enum class Split : std::uint8_t { kTrain = 0, kValid = 1, kTest = 2, kNone = 255 };
 
 struct DatasetInfo {
@@ -64,6 +67,10 @@ class Dataset {
 
   const Links& links() const { return links_; }
 
+  // The ids that the nodes have in the source of the dataset, where an import has renumbered them;
+  // else empty. Throws Error{kInput} unless it is one per node.
+  std::vector<std::string> node_ids() const;
+
   // Checks checksums, ids, finite features and weights, types, labels and splits in range, training
   // nodes in every split, symmetry if `directed` is false. Throws Error{kInput} with file, place,
   // value and allowed values.
@@ -89,6 +96,7 @@ class Dataset {
   void open_links(const Json& json);
   void validate_graph() const;
   void validate_splits() const;
+  void validate_node_ids() const;
   std::string split_remedy() const;  // against a split.npy that dataset.json doesn't know
 
   std::filesystem::path folder_;

@@ -324,6 +324,15 @@ void Dataset::validate() const {
   validate_labels();
   validate_splits();
   links_.check(info_.nodes);
+  validate_node_ids();
+}
+
+void Dataset::validate_node_ids() const {
+  std::vector<std::string> ids = node_ids();
+  std::ranges::sort(ids);
+  const auto twice = std::ranges::adjacent_find(ids);
+  if (twice == ids.end()) return;
+  fail_input("{}: {} is the id of two nodes", (folder_ / kNodeIdsFile).string(), *twice);
 }
 
 std::vector<std::uint8_t> Dataset::labelled() const {

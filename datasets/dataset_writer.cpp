@@ -1,6 +1,9 @@
 #include "datasets/dataset_writer.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 
 #include "base/seal.hpp"
 #include "datasets/file_list.hpp"
@@ -43,6 +46,15 @@ void DatasetWriter::write_graph(const Csr& csr) {
   write_npy(folder_.path() / "row_ptr.npy", csr.row_ptr);
   write_npy(folder_.path() / "col_idx.npy", csr.col_idx);
   if (info_.weighted) write_npy(folder_.path() / "edge_weights.npy", csr.values);
+}
+
+void DatasetWriter::write_node_ids(std::int64_t nodes,
+                                   const std::function<std::string(std::int64_t)>& id_of) {
+  const fs::path path = folder_.path() / kNodeIdsFile;
+  std::ofstream file(path, std::ios::binary);
+  for (std::int64_t node = 0; node < nodes; ++node) file << id_of(node) << '\n';
+  file.close();
+  if (!file) fail_input("{}: can't write: {}", path.string(), std::strerror(errno));
 }
 
 void DatasetWriter::write_edge_types(std::span<const std::uint16_t> types, std::int64_t relations) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,14 +17,14 @@
 
 namespace atl {
 
-// Every array file that a dataset folder may hold, in the order of the checksum.
+// Every file beside dataset.json that a dataset folder may hold, in the order of the checksum.
 inline constexpr const char* kSplitFile = "split.npy";
 inline constexpr const char* kDatasetFiles[] = {
-    "row_ptr.npy",         "col_idx.npy",        "edge_weights.npy",
-    "edge_types.npy",      "edge_features.npy",  "node_types.npy",
-    "features.npy",        "labels.npy",         kSplitFile,
-    kLinkFiles[0],         kLinkFiles[1],        kLinkFiles[2],
-    kLinkNegativeFiles[0], kLinkNegativeFiles[1]};
+    "row_ptr.npy",         "col_idx.npy",         "edge_weights.npy",
+    "edge_types.npy",      "edge_features.npy",   "node_types.npy",
+    "features.npy",        "labels.npy",          kSplitFile,
+    kLinkFiles[0],         kLinkFiles[1],         kLinkFiles[2],
+    kLinkNegativeFiles[0], kLinkNegativeFiles[1], kNodeIdsFile};
 
 // The checksum over all files: XXH3 of the lines "name checksum\n" of the files that are there, in
 // the order of kDatasetFiles. `files` is the object of dataset.json.
@@ -45,6 +46,8 @@ class DatasetWriter {
   const DatasetInfo& info() const { return info_; }
 
   void write_graph(const Csr& csr);
+  // The ids that nodes have in the source, as text without a line end.
+  void write_node_ids(std::int64_t nodes, const std::function<std::string(std::int64_t)>& id_of);
   // One entry per edge, below `relations`; per node, below `count`.
   void write_edge_types(std::span<const std::uint16_t> types, std::int64_t relations);
   void write_node_types(std::span<const std::uint16_t> types, std::int64_t count);

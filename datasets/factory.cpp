@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
+#include "datasets/foreign_format.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
 
@@ -15,6 +16,31 @@ struct Format {
   const char* name;
   void (*import)(ImportSession&);
 };
+
+// Options that only some formats read.
+void refuse_unread_options(std::string_view format, const ImportOptions& options) {
+  for (const auto& [name, value] : {std::pair{"--source-column", &options.source_column},
+                                    std::pair{"--target-column", &options.target_column},
+                                    std::pair{"--weight-column", &options.weight_column},
+                                    std::pair{"--relation-column", &options.relation_column}}) {
+    if (value->empty() || format == "edges") continue;
+    fail_option("{}: only the lines of format edges have columns, not {}", name, format);
+  }
+  if (!options.split_name.empty() && format != "ogb") {
+    fail_option("--split-name: only sets of format ogb have splits with names, not {}", format);
+  }
+  const bool tables = format == "edges" || format == "npy" || format == "matrix-market";
+  for (const auto& [name, value] : {std::pair{"--id-column", &options.id_column},
+                                    std::pair{"--label-column", &options.label_column}}) {
+    if (value->empty() || tables) continue;
+    fail_option("{}: only the formats edges, npy and matrix-market read text of nodes, not {}",
+                name, format);
+  }
+  if (options.renumber && format != "edges" && format != "npy") {
+    fail_option("--renumber: only ids of the formats edges and npy may have gaps, not those of {}",
+                format);
+  }
+}
 
 constexpr Format kFormats[] = {
     {"ogb", import_ogb},
@@ -37,17 +63,13 @@ std::vector<std::string> import_formats() {
 }
 
 ImportReport import_dataset(const std::string& format, const ImportOptions& options) {
-  if (options.relation_column && format != std::string_view("edges")) {
-    fail_option("--relation-column: only the lines of format edges have columns, not {}", format);
-  }
-  if (!options.split_name.empty() && format != std::string_view("ogb")) {
-    fail_option("--split-name: only sets of format ogb have splits with names, not {}", format);
-  }
+  refuse_unread_options(format, options);
   for (const Format& candidate : kFormats) {
     if (format != candidate.name) continue;
     const Activity activity("importing " + options.source.string());
     try {
       ImportSession session(format, options);
+      refuse_foreign_format(options.source);
       candidate.import(session);
       return session.finish();
     } catch (const std::filesystem::filesystem_error& error) {

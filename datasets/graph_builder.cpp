@@ -182,14 +182,16 @@ std::int64_t Builder::node_count(std::int64_t largest) const {
   if (options_.nodes >= 0) {
     ATOLL_ASSERT(largest < options_.nodes, "{}: id {}", options_.place, largest);
   }
-  const std::int64_t total = options_.nodes >= 0 ? options_.nodes : largest + 1;
+  const std::int64_t total =
+      options_.nodes >= 0 ? options_.nodes : std::max(largest + 1, options_.least_nodes);
   if (total == 0) fail_input("{}: the graph has 0 nodes; at least 1 is needed", options_.place);
   if (total > kMaxNodes) {
     fail_input("{}: {} nodes; allowed are fewer than 2^31", options_.place, total);
   }
   if (!options_.trust_nodes && total > 64 * graph_.edges_source + (1 << 20)) {
-    fail_input("{}: {} nodes, but only {} edges; number the nodes densely or give --nodes",
-               options_.place, total, graph_.edges_source);
+    fail_input(
+        "{}: {} nodes, but only {} edges; number the nodes densely (--renumber) or give --nodes",
+        options_.place, total, graph_.edges_source);
   }
   return total;
 }

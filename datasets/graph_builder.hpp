@@ -50,7 +50,8 @@ class EdgeBlock {
 
 struct GraphBuildOptions {
   std::string place;        // names the source in errors
-  std::int64_t nodes = -1;  // -1: largest id + 1
+  std::int64_t nodes = -1;  // -1: largest id + 1, and at least `least_nodes`
+  std::int64_t least_nodes = 0;
   // The number of nodes is wanted, not read from a file that may lie: almost all may be isolated.
   bool trust_nodes = false;
   bool directed = false;  // else every edge counts in both directions

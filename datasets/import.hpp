@@ -13,6 +13,8 @@
 
 namespace atl {
 
+inline constexpr const char* kNoColumn = "none";
+
 struct ImportOptions {
   std::filesystem::path source;  // a folder, a file, or folder/prefix
   std::filesystem::path out;     // the dataset folder to make; must not exist
@@ -22,7 +24,14 @@ struct ImportOptions {
   // Every edge of relation r also gives the one back, of relation r + the number of relations; the
   // graph is directed then.
   bool reverse_relations = false;
-  std::optional<int> relation_column;   // edges: which column, from 1, is the relation
+  // edges: columns by their name in the first line, or their number from 1; "" = found by itself.
+  // kNoColumn as the weight: none is.
+  std::string source_column, target_column, weight_column, relation_column;
+  // Text of nodes (labels.csv, ...): the column of their ids, kNoColumn = rows are in the order of
+  // the nodes; and, of labels, that of the label.
+  std::string id_column, label_column;
+  // Ids are whatever they are: numbers them from 0 in ascending order and writes which is which.
+  bool renumber = false;
   std::string split_name;               // ogb: which folder of split/; "" = the only one
   bool row_normalize = false;           // scale feature rows to sum 1
   std::optional<SplitSpec> split;       // replaces the set's own

@@ -1,20 +1,20 @@
-// Edge lists as text, plain or gzip: "source target [weight]" per line, separated by blanks, tabs
-// or commas, with the relation of the edge in the column that --relation-column says; or columns
-// that a first line names. Lines that start with # or % are comments. In a folder the list is
+// Edge lists as text, plain or gzip: "source target [weight]" per line, or other columns, as
+// edge_columns.hpp finds them. Lines that start with # or % are comments. In a folder the list is
 // called edges.*, and node arrays as of the `npy` format may lie beside it.
-#include <algorithm>
-#include <array>
-#include <cctype>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/files.hpp"
 #include "base/log.hpp"
+#include "datasets/edge_columns.hpp"
+#include "datasets/file_list.hpp"
+#include "datasets/foreign_format.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
 #include "datasets/named_arrays.hpp"
-#include "datasets/text_reader.hpp"
 
 namespace atl {
 
@@ -22,145 +22,99 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What a column of a line says.
-enum class Column : std::uint8_t { kSource, kTarget, kWeight, kRelation, kIgnored };
+// Reads the lines of one list, with ids from 0 to `nodes` - 1, or those that `ids` know.
+class EdgeLinesReader {
+ public:
+  EdgeLinesReader(const EdgeLines& lines, std::int64_t nodes, const NodeIds* ids)
+      : lines_(lines), largest_((nodes < 0 ? kMaxNodes : nodes) - 1), ids_(ids) {}
 
-struct LineFormat {
-  std::vector<Column> columns;
-  bool header = false;  // the first line that is no comment names the columns
-
-  bool has(Column column) const { return std::ranges::count(columns, column) > 0; }
-};
-
-struct ColumnNames {
-  Column column;
-  std::vector<std::string_view> names;  // in small letters
-};
-const std::array<ColumnNames, 4> kColumnNames = {
-    {{Column::kSource, {"source", "src", "from", "u", "head", "node_1"}},
-     {Column::kTarget, {"target", "dst", "destination", "to", "v", "tail", "node_2"}},
-     {Column::kWeight, {"weight", "edge_weight", "w"}},
-     {Column::kRelation, {"relation", "type", "edge_type", "rel", "label"}}}};
-
-Column column_named(std::string_view name) {
-  std::string small(name);
-  std::ranges::transform(small, small.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (const ColumnNames& known : kColumnNames) {
-    if (std::ranges::count(known.names, small) > 0) return known.column;
-  }
-  return Column::kIgnored;
-}
-
-std::string list_of_names() {
-  std::vector<std::string> lists;
-  for (const ColumnNames& known : kColumnNames) {
-    lists.push_back(fmt::format("{}", fmt::join(known.names, ", ")));
-  }
-  return fmt::format("{}", fmt::join(lists, "; "));
-}
-
-// A number begins with a digit, or a digit behind a sign or a point.
-bool is_number(std::string_view field) {
-  const std::size_t digit = field.find_first_of("0123456789");
-  return digit <= 2 && field.find_first_not_of("+-.") == digit;
-}
-
-// Names of columns that stand in the first line.
-std::vector<Column> header_columns(const std::vector<std::string>& names,
-                                   const LineReader& reader) {
-  std::vector<Column> columns;
-  for (const std::string& name : names) {
-    const Column column = column_named(name);
-    if (column == Column::kIgnored) {
-      log::warn("{}: column {} is not read; names that are: {}", reader.file(), in_quotes(name),
-                list_of_names());
-    } else if (std::ranges::count(columns, column) > 0) {
-      fail_input("{}:{}: column {}: another one says the same; names: {}", reader.file(),
-                 reader.line_number(), in_quotes(name), list_of_names());
-    }
-    columns.push_back(column);
-  }
-  for (const Column needed : {Column::kSource, Column::kTarget}) {
-    if (std::ranges::count(columns, needed) > 0) continue;
-    fail_input("{}:{}: no column is the {} of an edge; names: {}", reader.file(),
-               reader.line_number(), needed == Column::kSource ? "source" : "target",
-               list_of_names());
-  }
-  return columns;
-}
-
-// By the first line that is no comment: a header names columns; without one they are source and
-// target, with the relation where --relation-column says, and a weight if there is one more.
-LineFormat find_format(const fs::path& path, int relation_column) {
-  LineFormat format;
-  LineReader reader(path);
-  std::string_view line;
-  while (reader.next(line)) {
-    if (line.starts_with("%%MatrixMarket")) {
-      fail_input("{}: a Matrix Market file: use the format matrix-market", path.string());
-    }
-    if (is_comment(line)) continue;
-    const std::vector<std::string> fields = FieldReader(line, reader).all();
-    if (!fields.empty() && !is_number(fields.front())) {
-      if (relation_column > 0) {
-        fail_option("--relation-column: {} names its columns in line {}; leave it out",
-                    path.string(), reader.line_number());
+  Edge read(FieldReader& fields) const {
+    Edge edge{.source = 0, .target = 0};
+    for (const EdgeColumn column : lines_.columns) {
+      switch (column) {
+        case EdgeColumn::kSource:
+          edge.source = node(fields);
+          break;
+        case EdgeColumn::kTarget:
+          edge.target = node(fields);
+          break;
+        case EdgeColumn::kWeight:
+          edge.weight = fields.number("weight");
+          break;
+        case EdgeColumn::kRelation:
+          edge.type = static_cast<std::uint16_t>(fields.integer(0, kMaxTypes - 1, "relation"));
+          break;
+        case EdgeColumn::kAttributes:
+          edge.weight = weight_of_attributes(fields, lines_.attributes);
+          break;
+        case EdgeColumn::kIgnored:
+          fields.skip();
+          break;
       }
-      return {.columns = header_columns(fields, reader), .header = true};
     }
-    format.columns = {Column::kSource, Column::kTarget};
-    const std::size_t ends = format.columns.size() + (relation_column > 0 ? 1U : 0U);
-    if (fields.size() > ends || relation_column > static_cast<int>(ends)) {
-      format.columns.push_back(Column::kWeight);
-    }
-    if (relation_column > 0) {
-      format.columns.insert(format.columns.begin() + relation_column - 1, Column::kRelation);
-    }
-    return format;
+    return edge;
   }
-  return {.columns = {Column::kSource, Column::kTarget}};
-}
 
-Edge read_columns(FieldReader& fields, const LineFormat& format, std::int64_t largest) {
-  Edge edge{.source = 0, .target = 0};
-  for (const Column column : format.columns) {
-    switch (column) {
-      case Column::kSource:
-        edge.source = static_cast<std::int32_t>(fields.integer(0, largest, "node id"));
-        break;
-      case Column::kTarget:
-        edge.target = static_cast<std::int32_t>(fields.integer(0, largest, "node id"));
-        break;
-      case Column::kWeight:
-        edge.weight = fields.number("weight");
-        break;
-      case Column::kRelation:
-        edge.type = static_cast<std::uint16_t>(fields.integer(0, kMaxTypes - 1, "relation"));
-        break;
-      case Column::kIgnored:
-        fields.skip();
-        break;
+ private:
+  std::int32_t node(FieldReader& fields) const {
+    std::int64_t id = 0;
+    if (ids_ != nullptr) {
+      id = ids_->find(fields.text("node id"));
+      if (id < 0) fields.fail_here("an id before it was not there when the file was first read");
+    } else if (!fields.take_integer(0, largest_, id)) {
+      with_remedy("--renumber takes ids of any kind",
+                  [&] { return fields.integer(0, largest_, "node id"); });
     }
+    return static_cast<std::int32_t>(id);
   }
-  return edge;
-}
 
-void stream_lines(const fs::path& path, std::int64_t nodes, const LineFormat& format,
-                  const EdgeSink& sink) {
-  const std::int64_t largest = (nodes < 0 ? kMaxNodes : nodes) - 1;
+  const EdgeLines& lines_;
+  std::int64_t largest_;
+  const NodeIds* ids_;
+};
+
+// Calls visit(fields) for every line that holds an edge; it must read the whole line.
+template <typename Visit>
+void each_edge(const fs::path& path, const EdgeLines& lines, const Visit& visit) {
   LineReader reader(path);
-  EdgeBlock block(sink);
   std::string_view line;
-  bool header = format.header;
+  bool header = lines.header;
   while (reader.next(line)) {
     if (is_comment(line)) continue;
     if (std::exchange(header, false)) continue;
-    FieldReader fields(line, reader);
-    const Edge edge = read_columns(fields, format, largest);
+    FieldReader fields(line, reader, lines.separator);
+    visit(fields);
     fields.expect_end();
-    block.add(edge.source, edge.target, edge.weight, edge.type);
   }
+}
+
+void stream_lines(const fs::path& path, std::int64_t nodes, const EdgeLines& lines,
+                  const NodeIds* ids, const EdgeSink& sink) {
+  const EdgeLinesReader edges(lines, nodes, ids);
+  EdgeBlock block(sink);
+  each_edge(path, lines, [&](FieldReader& fields) {
+    const Edge edge = edges.read(fields);
+    block.add(edge.source, edge.target, edge.weight, edge.type);
+  });
   block.flush();
+}
+
+// Adds the ids of both ends of all edges.
+void collect_ids(const fs::path& path, const EdgeLines& lines, NodeIds& ids) {
+  each_edge(path, lines, [&](FieldReader& fields) {
+    for (const EdgeColumn column : lines.columns) {
+      if (column == EdgeColumn::kAttributes) {
+        fields.take_rest();
+      } else if (column == EdgeColumn::kSource || column == EdgeColumn::kTarget) {
+        const FieldReader before = fields;
+        const std::string_view id = fields.text("node id");
+        if (id.empty()) before.fail_here("node id expected, '' found");
+        ids.add(id);
+      } else {
+        fields.skip();
+      }
+    }
+  });
 }
 
 fs::path find_list(const fs::path& folder) {
@@ -174,20 +128,68 @@ fs::path find_list(const fs::path& folder) {
   return lists.front();
 }
 
+// Of a list that was named itself, values of nodes may lie beside it.
+void warn_of_tables_beside(const fs::path& list) {
+  if (!list.filename().string().starts_with("edges.")) return;
+  const fs::path folder = list.has_parent_path() ? list.parent_path() : fs::path(".");
+  for (const char* name : {"labels", "features"}) {
+    for (const char* ending : kTextEndings) {
+      const std::string file = std::string(name) + ending;
+      if (!is_there(folder / file)) continue;
+      log::warn("{}: {} lies beside it and is not read; give the folder {} to read both",
+                list.string(), file, folder.string());
+    }
+  }
+}
+
+void read_list(ImportSession& session, const fs::path& path, NamedArrays* arrays) {
+  const ImportOptions& options = session.options();
+  const EdgeLines lines = find_edge_columns(path, options);
+  EdgeColumns columns{.weighted = lines.weighted(), .typed = lines.has(EdgeColumn::kRelation)};
+  if (arrays != nullptr) columns.open_features = find_edge_features(*arrays);
+  std::shared_ptr<NodeIds> ids;
+  StatedNodes stated{.exact = options.nodes.value_or(-1)};
+  session.allow_renumbering();
+  if (options.renumber) {
+    ids = std::make_shared<NodeIds>(path.string());
+    collect_ids(path, lines, *ids);
+    stated = renumbered_nodes(session, *ids, arrays);
+  } else if (arrays != nullptr) {
+    stated = stated_nodes(session, *arrays);
+  }
+  columns.least_nodes = stated.least;
+  session.graph(
+      [&](const EdgeSink& sink) { stream_lines(path, stated.exact, lines, ids.get(), sink); },
+      stated.exact, columns, path.string());
+  if (ids) session.node_ids(*ids);
+  if (arrays != nullptr) arrays->set_nodes(session.nodes(), ids);
+}
+
 }  // namespace
 
 void import_edges(ImportSession& session) {
   std::error_code error;
   const bool in_folder = fs::is_directory(session.source(), error);
   const fs::path path = in_folder ? find_list(session.source()) : session.source();
-  const std::int64_t nodes = session.options().nodes.value_or(-1);
-  const LineFormat format = find_format(path, session.options().relation_column.value_or(0));
-  EdgeColumns columns{.weighted = format.has(Column::kWeight),
-                      .typed = format.has(Column::kRelation)};
   std::optional<NamedArrays> arrays;
-  if (in_folder) columns.open_features = find_edge_features(arrays.emplace(session.source()));
-  session.graph([&](const EdgeSink& sink) { stream_lines(path, nodes, format, sink); }, nodes,
-                columns, path.string());
+  if (in_folder) {
+    refuse_foreign_format(path);
+    arrays.emplace(session.source(), session.scratch(), session.table_columns());
+    arrays->note_read(path);
+  } else {
+    warn_of_tables_beside(path);
+  }
+  if (is_zip_archive(path)) {
+    const NpzArchive archive(path);
+    if (!is_scipy_matrix(archive)) {
+      fail_input("{}: an archive, and not a matrix of SciPy; arrays are read by the format npy",
+                 path.string());
+    }
+    import_scipy_matrix(session, path);
+    if (arrays) arrays->set_nodes(session.nodes());
+  } else {
+    read_list(session, path, arrays ? &*arrays : nullptr);
+  }
   if (arrays) read_node_arrays(session, *arrays);
 }
 

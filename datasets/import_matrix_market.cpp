@@ -106,10 +106,16 @@ fs::path find_matrix(const fs::path& folder) {
 void import_matrix_market(ImportSession& session) {
   std::error_code error;
   std::optional<NamedArrays> arrays;
-  if (fs::is_directory(session.source(), error)) arrays.emplace(session.source());
+  if (fs::is_directory(session.source(), error)) {
+    arrays.emplace(session.source(), session.scratch(), session.table_columns());
+  }
   const fs::path path = arrays ? find_matrix(session.source()) : session.source();
   LineReader reader(path);
   const MatrixHeader header = read_head(reader);
+  if (arrays) {
+    arrays->note_read(path);
+    arrays->set_nodes(header.nodes);
+  }
   session.graph([&](const EdgeSink& sink) { stream_entries(path, sink); }, header.nodes,
                 {.weighted = header.weighted}, path.string());
   if (arrays) read_node_arrays(session, *arrays);

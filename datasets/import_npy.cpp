@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/log.hpp"
 #include "base/progress.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
@@ -34,29 +35,6 @@ struct SetNames {
 const std::array<SetNames, 3> kSets = {{{{"train_mask"}, {"train_idx"}},
                                         {{"val_mask", "valid_mask"}, {"val_idx", "valid_idx"}},
                                         {{"test_mask"}, {"test_idx"}}}};
-
-// From --nodes, or from the first array of nodes that is there; -1 if none says it.
-std::int64_t stated_nodes(const ImportSession& session, NamedArrays& arrays) {
-  if (session.options().nodes) return *session.options().nodes;
-  for (const auto& names : {kFeatures, kLabels, kNodeTypes}) {
-    const NamedArrays::Opener open = arrays.find(names);
-    if (!open) continue;
-    const ArrayReader array = open();
-    if (array.dimensions() < 1) fail_input("{}: at least one dimension is expected", array.place());
-    if (array.length(0) == 0) {
-      fail_input("{}: there are no rows in it; a graph has at least one node", array.place());
-    }
-    return array.length(0);
-  }
-  for (const SetNames& set : kSets) {
-    for (const auto& names : {set.mask, set.ids}) {
-      const NamedArrays::Opener open = arrays.find(names);
-      const std::int64_t nodes = open ? NodeSets::nodes_of_mask(open) : -1;
-      if (nodes >= 0) return nodes;
-    }
-  }
-  return -1;
-}
 
 // Edges j -> i for every column j of row i.
 void stream_csr_rows(const NamedArrays::Opener& open_columns, std::span<const std::int64_t> row_ptr,
@@ -134,8 +112,19 @@ void read_splits(ImportSession& session, NamedArrays& arrays) {
                arrays.source().string());
   }
   if (split) return read_split_array(session, split());
+  const auto require_mask = [&](const NamedArrays::Opener& open,
+                                const std::vector<std::string>& names) {
+    if (!open || !arrays.renumbered() || arrays.find_table(names) != nullptr) return;
+    if (NodeSets::nodes_of_mask(open) >= 0) return;
+    fail_input(
+        "{}: ids in arrays can't be renumbered; save them as text, one per line, or as a "
+        "mask in ascending order of the ids",
+        open().place());
+  };
   NodeSets sets(session.nodes());
   for (std::uint8_t s = 0; s < kSets.size(); ++s) {
+    require_mask(masks.at(s), kSets.at(s).mask);
+    require_mask(ids.at(s), kSets.at(s).ids);
     if (masks.at(s)) sets.add(masks.at(s), s, NodeSets::Named::kMask);
     if (ids.at(s)) sets.add(ids.at(s), s, NodeSets::Named::kIds);
   }
@@ -148,15 +137,75 @@ NamedArrays::Opener find_edge_features(NamedArrays& arrays) {
   return arrays.find({"edge_features", "edge_attr"});
 }
 
+// From --nodes, or from the first array of nodes that is there.
+StatedNodes stated_nodes(const ImportSession& session, NamedArrays& arrays) {
+  StatedNodes stated;
+  if (session.options().nodes) stated.exact = *session.options().nodes;
+  // Whether it is text, of which rows without ids state the number of nodes.
+  const auto is_text = [&](const std::vector<std::string>& names) {
+    const TextTable* table = arrays.find_table(names);
+    if (table == nullptr) return false;
+    if (table->in_order()) stated.exact = table->rows();
+    stated.least = std::max(stated.least, table->least_nodes());
+    return true;
+  };
+  for (const auto& names : {kFeatures, kLabels, kNodeTypes}) {
+    if (stated.exact >= 0) return stated;
+    if (is_text(names)) continue;
+    const NamedArrays::Opener open = arrays.find(names);
+    if (!open) continue;
+    const ArrayReader array = open();
+    if (array.dimensions() < 1) fail_input("{}: at least one dimension is expected", array.place());
+    if (array.length(0) == 0) {
+      fail_input("{}: there are no rows in it; a graph has at least one node", array.place());
+    }
+    stated.exact = array.length(0);
+  }
+  for (const SetNames& set : kSets) {
+    for (const auto& names : {set.mask, set.ids}) {
+      if (stated.exact >= 0) return stated;
+      if (is_text(names)) continue;
+      const NamedArrays::Opener open = arrays.find(names);
+      if (open) stated.exact = NodeSets::nodes_of_mask(open);
+    }
+  }
+  return stated;
+}
+
+StatedNodes renumbered_nodes(const ImportSession& session, NodeIds& ids, NamedArrays* arrays) {
+  if (session.options().nodes) {
+    fail_option("--nodes {}: --renumber counts the nodes itself", *session.options().nodes);
+  }
+  if (arrays != nullptr) {
+    if (arrays->in_folder() && Links::open(arrays->source(), LinkText::kRead).there()) {
+      fail_option("--renumber: {} has links to predict, which can't be renumbered",
+                  arrays->source().string());
+    }
+    for (const TextTable* table : arrays->tables()) table->collect(ids);
+  }
+  ids.finish();
+  log::info("{} different ids of nodes, {}", ids.count(),
+            ids.are_numbers() ? "numbered in ascending order" : "text, numbered in its order");
+  return {.exact = ids.count()};
+}
+
 void read_node_arrays(ImportSession& session, NamedArrays& arrays) {
   if (const NamedArrays::Opener features = arrays.find(kFeatures)) session.features(features());
-  if (const NamedArrays::Opener labels = arrays.find(kLabels)) session.labels_or_numbers(labels);
+  if (const NamedArrays::Opener labels = arrays.find(kLabels)) {
+    session.labels_or_numbers(labels);
+    const TextTable* table = arrays.find_table(kLabels);
+    if (table != nullptr && !table->words().empty()) session.note("class_names", table->words());
+  }
   read_splits(session, arrays);
   if (arrays.in_folder()) {
     const Links links = Links::open(arrays.source(), LinkText::kRead);
     if (links.there()) session.links(links);
-    for (const char* file : kLinkFiles) arrays.find({fs::path(file).stem().string()});
-    for (const char* file : kLinkNegativeFiles) arrays.find({fs::path(file).stem().string()});
+    for (const auto& edges : links.edges) {
+      if (edges) arrays.note_read(edges->path());
+    }
+    for (const auto& negatives : links.negatives) {
+      if (negatives) arrays.note_read(negatives->ids.path());
+    }
   }
   if (const NamedArrays::Opener types = arrays.find(kNodeTypes)) {
     session.node_types(read_types(types(), session.nodes()));
@@ -164,26 +213,89 @@ void read_node_arrays(ImportSession& session, NamedArrays& arrays) {
   arrays.warn_of_others();
 }
 
+namespace {
+
+// The only file of a folder that is a matrix of SciPy; empty if there is none or several.
+fs::path find_scipy_matrix(const fs::path& folder) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const fs::path& path = entry.path();
+    if (path.extension() != ".npz" || !is_zip_archive(path)) continue;
+    if (is_scipy_matrix(NpzArchive(path))) found.push_back(path);
+  }
+  return found.size() == 1 ? found.front() : fs::path();
+}
+
+// Adds the ids of both ends of all edges.
+void collect_index_ids(ArrayReader edges, NodeIds& ids) {
+  constexpr std::int64_t kBlock = 1 << 15;
+  edges.require_shape({2, -1});
+  std::vector<std::int64_t> block;
+  for (std::int64_t left = edges.elements(); left > 0; left -= std::ssize(block)) {
+    block.resize(static_cast<std::size_t>(std::min(kBlock, left)));
+    edges.read(block);
+    for (const std::int64_t id : block) ids.add(id);
+  }
+  edges.finish();
+}
+
+void read_edge_index(ImportSession& session, NamedArrays& arrays, const NamedArrays::Opener& edges,
+                     const EdgeValueFiles& files, EdgeColumns columns) {
+  const std::string place = arrays.place("edge_index");
+  std::shared_ptr<NodeIds> ids;
+  StatedNodes stated;
+  session.allow_renumbering();
+  if (session.options().renumber) {
+    ids = std::make_shared<NodeIds>(place);
+    collect_index_ids(edges(), *ids);
+    stated = renumbered_nodes(session, *ids, &arrays);
+  } else {
+    stated = stated_nodes(session, arrays);
+    columns.least_nodes = stated.least;
+  }
+  session.graph(
+      [&](const EdgeSink& sink) { stream_edge_index(edges, stated.exact, files, sink, ids.get()); },
+      stated.exact, columns, place);
+  if (ids) session.node_ids(*ids);
+  arrays.set_nodes(session.nodes(), ids);
+}
+
+}  // namespace
+
 void import_npy(ImportSession& session) {
-  NamedArrays arrays(session.source(), session.scratch());
+  NamedArrays arrays(session.source(), session.scratch(), session.table_columns());
+  if (!arrays.in_folder() && is_scipy_matrix(NpzArchive(session.source()))) {
+    return import_scipy_matrix(session, session.source());
+  }
   const EdgeValueFiles files{arrays.find({"edge_weights", "edge_weight"}),
                              arrays.find({"edge_types", "edge_type"})};
   const EdgeColumns columns{.weighted = files.open_weights != nullptr,
                             .typed = files.open_types != nullptr,
                             .open_features = find_edge_features(arrays)};
-  if (const NamedArrays::Opener edges = arrays.find({"edge_index"})) {
-    const std::int64_t nodes = stated_nodes(session, arrays);
-    session.graph([&](const EdgeSink& sink) { stream_edge_index(edges, nodes, files, sink); },
-                  nodes, columns, arrays.place("edge_index"));
-  } else if (const NamedArrays::Opener rows = arrays.find({"row_ptr"})) {
+  const NamedArrays::Opener edges = arrays.find({"edge_index"});
+  const NamedArrays::Opener rows = edges ? edges : arrays.find({"row_ptr"});
+  if (!edges && session.options().renumber) {
+    fail_option("--renumber: {} has no edge_index, whose ids could be renumbered",
+                arrays.source().string());
+  }
+  if (edges) {
+    read_edge_index(session, arrays, edges, files, columns);
+  } else if (rows) {
     const NamedArrays::Opener col_idx = arrays.find({"col_idx"});
     if (!col_idx) fail_input("{}: row_ptr is there, but col_idx is not", arrays.source().string());
     const std::vector<std::int64_t> row_ptr = read_row_ptr(rows(), -1);
     session.graph([&](const EdgeSink& sink) { stream_csr_rows(col_idx, row_ptr, files, sink); },
                   static_cast<std::int64_t>(row_ptr.size()) - 1, columns, arrays.place("row_ptr"));
   } else {
-    fail_input("{}: neither edge_index.npy nor row_ptr.npy is there", arrays.source().string());
+    const fs::path matrix = arrays.in_folder() ? find_scipy_matrix(arrays.source()) : fs::path();
+    if (matrix.empty()) {
+      fail_input("{}: neither edge_index.npy nor row_ptr.npy nor a single matrix of SciPy is there",
+                 arrays.source().string());
+    }
+    arrays.note_read(matrix);
+    import_scipy_matrix(session, matrix);
   }
+  if (!edges) arrays.set_nodes(session.nodes());
   read_node_arrays(session, arrays);
 }
 

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/progress.hpp"
+#include "datasets/statistics.hpp"
 
 namespace atl {
 
@@ -17,8 +19,17 @@ Json describe_options(const ImportOptions& options) {
                {"keep_self_loops", options.keep_self_loops},
                {"row_normalize", options.row_normalize}};
   if (options.reverse_relations) json["reverse_relations"] = true;
-  if (options.relation_column) json["relation_column"] = *options.relation_column;
-  if (!options.split_name.empty()) json["split_name"] = options.split_name;
+  const auto note = [&](const char* name, const std::string& value) {
+    if (!value.empty()) json[name] = value;
+  };
+  note("source_column", options.source_column);
+  note("target_column", options.target_column);
+  note("weight_column", options.weight_column);
+  note("relation_column", options.relation_column);
+  note("id_column", options.id_column);
+  note("label_column", options.label_column);
+  note("split_name", options.split_name);
+  if (options.renumber) json["renumber"] = true;
   if (options.split) {
     json["split"] = {{"per_class", options.split->per_class},
                      {"train", options.split->amount[0]},
@@ -94,7 +105,9 @@ BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes,
   build.relations = columns.relations;
   build.reverse_relations = options_.reverse_relations;
   build.with_origins = columns.open_features != nullptr;
+  build.least_nodes = columns.least_nodes;
   BuiltGraph built = build_graph(stream, build);
+  warn_of_isolated(built.csr.view(), directed, place);
   writer_.write_graph(built.csr);
   built.csr = {};
   if (columns.typed) writer_.write_edge_types(built.types, built.relations);
@@ -113,6 +126,24 @@ BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes,
   provenance_["self_loops_kept"] = options_.keep_self_loops;
   provenance_["duplicates_merged"] = built.duplicates;
   return built;
+}
+
+// Many ids that don't occur are a sign of ids with gaps, where the format has no list of nodes.
+void ImportSession::warn_of_isolated(const CsrView& csr, bool directed,
+                                     const std::string& place) const {
+  const std::vector<std::uint8_t> joined = joined_nodes(csr, !directed);
+  const std::int64_t isolated = std::ranges::count(joined, std::uint8_t{0});
+  const bool may_have_gaps = can_renumber_ && !options_.renumber;
+  if (2 * isolated > csr.rows()) {
+    log::warn("{}: {} of {} nodes have no edge to another node{}", place, isolated, csr.rows(),
+              may_have_gaps ? "; if ids have gaps, --renumber numbers those that occur" : "");
+  } else if (may_have_gaps && !options_.nodes && joined.front() == 0) {
+    log::warn("{}: node 0 has no edge; if ids count from 1, --renumber numbers them from 0", place);
+  }
+}
+
+void ImportSession::node_ids(const NodeIds& ids) {
+  writer_.write_node_ids(ids.count(), [&](std::int64_t node) { return ids[node]; });
 }
 
 // Features come in the order of the source and are written in that of the graph, by way of a file
@@ -299,7 +330,7 @@ void EdgeValues::finish() {
 }
 
 void stream_edge_index(const std::function<ArrayReader()>& open, std::int64_t nodes,
-                       const EdgeValueFiles& files, const EdgeSink& sink) {
+                       const EdgeValueFiles& files, const EdgeSink& sink, const NodeIds* ids) {
   ArrayReader sources = open();
   ArrayReader targets = open();
   sources.require_shape({2, -1});
@@ -318,6 +349,10 @@ void stream_edge_index(const std::function<ArrayReader()>& open, std::int64_t no
     values.read(from.size());
     for (std::size_t i = 0; i < from.size(); ++i) {
       const std::int64_t position = at + static_cast<std::int64_t>(i);
+      if (ids != nullptr) {
+        from[i] = ids->find(from[i]);
+        to[i] = ids->find(to[i]);
+      }
       check_node_id(from[i], nodes, sources.place(), position);
       check_node_id(to[i], nodes, targets.place(), edges + position);
       block.add(from[i], to[i], values.weight(i), values.type(i));

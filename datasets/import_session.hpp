@@ -14,6 +14,8 @@
 #include "datasets/dataset_writer.hpp"
 #include "datasets/graph_builder.hpp"
 #include "datasets/import.hpp"
+#include "datasets/node_ids.hpp"
+#include "datasets/text_table.hpp"
 
 namespace atl {
 
@@ -44,6 +46,8 @@ struct EdgeColumns {
   bool weighted = false;
   bool typed = false;
   std::int64_t relations = 0;  // types, which all are below; 0: the largest + 1
+  // At least so many nodes there are, whatever ids occur in edges.
+  std::int64_t least_nodes = 0;
   // Opens the features: [edges of the stream, columns] or [edges of the stream].
   std::function<ArrayReader()> open_features = {};
 };
@@ -54,6 +58,7 @@ class ImportSession {
 
   const ImportOptions& options() const { return options_; }
   const std::filesystem::path& source() const { return options_.source; }
+  TableColumns table_columns() const { return {options_.id_column, options_.label_column}; }
   // For temporary files: on the disk that the set will be on.
   const std::filesystem::path& scratch() const { return writer_.folder(); }
   std::int64_t nodes() const { return writer_.info().nodes; }
@@ -70,6 +75,10 @@ class ImportSession {
   // arrays. nodes = -1: largest id + 1. Returns the counts, without the graph.
   BuiltGraph graph(const EdgeStream& stream, std::int64_t nodes, const EdgeColumns& columns,
                    const std::string& place);
+  // Of a format whose ids may have gaps: warnings name --renumber.
+  void allow_renumbering() { can_renumber_ = true; }
+  // Which id of the source each node is.
+  void node_ids(const NodeIds& ids);
   // One per node, below `count` (0: the largest + 1).
   void node_types(std::span<const std::uint16_t> types, std::int64_t count = 0);
   FeatureWriter features(std::int64_t columns, const std::string& place);
@@ -103,6 +112,7 @@ class ImportSession {
   void edge_features(ArrayReader reader, const BuiltGraph& built);
   static std::string choices(const LabelTally& tally, std::int64_t columns);
   void write_made_split();
+  void warn_of_isolated(const CsrView& csr, bool directed, const std::string& place) const;
 
   ImportOptions options_;
   DatasetWriter writer_;
@@ -112,6 +122,7 @@ class ImportSession {
   std::vector<std::int32_t> labels_;    // kept for a split per class
   std::vector<std::uint8_t> labelled_;  // 1 where a node has a label
   bool have_split_ = false;
+  bool can_renumber_ = false;
 };
 
 // Arrays with a value per edge, in the order of the edges; without the function there is none.
@@ -137,9 +148,11 @@ class EdgeValues {
 };
 
 // Edges of a [2, E] array (all sources, then all targets), checked to lie in [0, nodes). Two
-// readers of the same array run side by side; `open` opens it. nodes = -1: any.
+// readers of the same array run side by side; `open` opens it. nodes = -1: any. With `ids` nodes
+// are what they say.
 void stream_edge_index(const std::function<ArrayReader()>& open, std::int64_t nodes,
-                       const EdgeValueFiles& files, const EdgeSink& sink);
+                       const EdgeValueFiles& files, const EdgeSink& sink,
+                       const NodeIds* ids = nullptr);
 // Throws Error{kInput} naming place and position unless 0 <= id < nodes (or any int32 if nodes <
 // 0).
 void check_node_id(std::int64_t id, std::int64_t nodes, const std::string& place,

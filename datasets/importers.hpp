@@ -1,6 +1,8 @@
 // The importers, one per format and source file; factory.cpp names them. Internal to datasets/.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 
 namespace atl {
@@ -8,6 +10,8 @@ namespace atl {
 class ArrayReader;
 class ImportSession;
 class NamedArrays;
+class NodeIds;
+class NpzArchive;
 
 // Each reads session.source() and hands graph, features, labels and splits to the session. Throws
 // Error{kInput} naming file and place.
@@ -21,6 +25,22 @@ void import_npy(ImportSession& session);
 void import_ogb(ImportSession& session);
 void import_ogb_heterogeneous(ImportSession& session);  // called by import_ogb
 void import_planetoid(ImportSession& session);
+
+// Whether the archive is what scipy.sparse.save_npz writes; and the graph of such a one, where
+// entry (i, j) is the edge i -> j. Values are weights, unless all are 1.
+bool is_scipy_matrix(const NpzArchive& archive);
+void import_scipy_matrix(ImportSession& session, const std::filesystem::path& path);
+// Whether the file begins as archives do.
+bool is_zip_archive(const std::filesystem::path& path);
+
+// How many nodes --nodes or arrays of nodes state; -1: none does. Text with ids states the least.
+struct StatedNodes {
+  std::int64_t exact = -1;
+  std::int64_t least = 0;
+};
+StatedNodes stated_nodes(const ImportSession& session, NamedArrays& arrays);
+// The same after renumbering: adds the ids of text to those of edges and numbers all.
+StatedNodes renumbered_nodes(const ImportSession& session, NodeIds& ids, NamedArrays* arrays);
 
 // Opens edge_features or edge_attr; empty if neither is there.
 std::function<ArrayReader()> find_edge_features(NamedArrays& arrays);

@@ -84,6 +84,24 @@ std::vector<std::string> NpzArchive::members() const {
   return names;
 }
 
+std::string NpzArchive::word(const std::string& name) const {
+  const zip_int64_t index = zip_name_locate(zip_.get(), (name + ".npy").c_str(), 0);
+  if (index < 0) return "";
+  std::array<std::byte, 512> bytes{};
+  ZipSource source(zip_, static_cast<zip_uint64_t>(index), path_.string() + "[" + name + "]");
+  const std::string_view file(reinterpret_cast<const char*>(bytes.data()), source.read(bytes));
+  const std::size_t header = file.find("}");
+  const std::size_t begin = file.find('\n', header);
+  const bool text = file.starts_with("\x93NUMPY") && file.find("'shape': ()") < header &&
+                    (file.find("'|S") < header || file.find("'<U") < header);
+  if (!text || begin == std::string_view::npos) return "";
+  std::string word;
+  for (const char c : file.substr(begin + 1)) {
+    if (c != '\0') word += c;
+  }
+  return word;
+}
+
 void NpzArchive::refuse_objects(const std::string& name) const {
   const zip_int64_t index = zip_name_locate(zip_.get(), (name + ".npy").c_str(), 0);
   if (index < 0) return;

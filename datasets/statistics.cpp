@@ -30,7 +30,6 @@ DegreeStatistics describe_degrees(const CsrView& csr) {
 // Self-loops, isolated nodes and homophily, in one walk over the edges.
 void describe_edges(const CsrView& csr, std::span<const std::int32_t> labels,
                     DatasetStatistics& result) {
-  std::vector<std::uint8_t> joined(static_cast<std::size_t>(csr.rows()), 0);
   std::int64_t labelled = 0;
   std::int64_t equal = 0;
   for (std::int64_t i = 0; i < csr.rows(); ++i) {
@@ -42,13 +41,12 @@ void describe_edges(const CsrView& csr, std::span<const std::int32_t> labels,
         ++result.self_loops;
         continue;
       }
-      joined[i] = joined[j] = 1;
       if (labels.empty() || labels[i] < 0 || labels[j] < 0) continue;
       ++labelled;
       equal += labels[i] == labels[j] ? 1 : 0;
     }
   }
-  result.isolated = std::count(joined.begin(), joined.end(), std::uint8_t{0});
+  result.isolated = std::ranges::count(joined_nodes(csr, false), std::uint8_t{0});
   if (labelled > 0) result.homophily = static_cast<double>(equal) / static_cast<double>(labelled);
 }
 
@@ -124,6 +122,18 @@ std::vector<std::string> usable_parts(const Dataset& dataset) {
 
 }  // namespace
 
+std::vector<std::uint8_t> joined_nodes(const CsrView& csr, bool symmetric) {
+  std::vector<std::uint8_t> joined(static_cast<std::size_t>(csr.rows()), 0);
+  for (std::int64_t i = 0; i < csr.rows(); ++i) {
+    for (const std::int32_t j : csr.row(i)) {
+      if (j == i) continue;
+      joined[i] = joined[j] = 1;
+      if (symmetric) break;
+    }
+  }
+  return joined;
+}
+
 std::array<std::int64_t, 3> count_split(const Dataset& dataset, std::int64_t index) {
   std::array<std::int64_t, 3> counts{};
   for (const std::uint8_t part : dataset.split(index)) {
@@ -192,15 +202,19 @@ std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
   const auto line = [&](const char* name, const std::string& value) {
     text += fmt::format("{:<12} {}\n", name, printable(value));
   };
+  if (s.isolated > 0) {
+    const double share = 100 * static_cast<double>(s.isolated) / static_cast<double>(info.nodes);
+    line("isolated", fmt::format("{} of {} nodes ({:.1f} %) have no edge to another node",
+                                 s.isolated, info.nodes, share));
+  }
   line("name", info.name);
   line("task", to_string(info.task));
   line("nodes", fmt::format("{}", info.nodes));
   line("edges", fmt::format("{} ({}{}), {} in the source", info.edges,
                             info.directed ? "directed" : "both directions",
                             info.weighted ? ", weighted" : "", info.edges_source));
-  line("degree",
-       fmt::format("min {}, median {}, mean {:.2f}, max {}; {} isolated nodes", s.degrees.minimum,
-                   s.degrees.median, s.degrees.mean, s.degrees.maximum, s.isolated));
+  line("degree", fmt::format("min {}, median {}, mean {:.2f}, max {}", s.degrees.minimum,
+                             s.degrees.median, s.degrees.mean, s.degrees.maximum));
   line("self-loops", fmt::format("{}", s.self_loops));
   if (info.relations > 0) {
     line("relations", fmt::format("{}; {} edges", info.relations, listed(s.relation_counts)));

@@ -39,6 +39,10 @@ struct DatasetStatistics {
   std::vector<std::string> parts;  // names of the usable partitions in DIR/parts
 };
 
+// Per node 1 where it has an in- or out-edge other than a self-loop. `symmetric`: the graph equals
+// its transpose, which spares a look at every edge.
+std::vector<std::uint8_t> joined_nodes(const CsrView& csr, bool symmetric);
+
 // Train, valid and test nodes of one split.
 std::array<std::int64_t, 3> count_split(const Dataset& dataset, std::int64_t index);
 

@@ -1,6 +1,7 @@
 #include "datasets/text_reader.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -14,8 +15,6 @@ namespace atl {
 namespace {
 
 constexpr std::size_t kFirstBuffer = std::size_t{1} << 18U;
-
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
 // The size of the file; a clear error for folders, pipes and missing files.
 std::int64_t readable_bytes(const std::filesystem::path& path) {
@@ -115,15 +114,33 @@ void FieldReader::skip_blanks() {
   while (!rest_.empty() && is_blank(rest_.front())) rest_.remove_prefix(1);
 }
 
-std::string_view FieldReader::peek() const { return rest_.substr(0, rest_.find_first_of(" \t,")); }
+std::string_view FieldReader::peek() const {
+  if (rest_.starts_with('"')) {
+    std::size_t end = rest_.find('"', 1);
+    while (end != std::string_view::npos && rest_.substr(end + 1).starts_with('"')) {
+      end = rest_.find('"', end + 2);
+    }
+    return rest_.substr(0, end == std::string_view::npos ? end : end + 1);
+  }
+  if (separator_ == Separator::kBlankOrComma) return rest_.substr(0, rest_.find_first_of(" \t,"));
+  std::string_view field = rest_.substr(0, rest_.find(static_cast<char>(separator_)));
+  while (!field.empty() && is_blank(field.back())) field.remove_suffix(1);
+  return field;
+}
 
 void FieldReader::advance(std::size_t length) {
   rest_.remove_prefix(length);
   skip_blanks();
-  after_comma_ = !rest_.empty() && rest_.front() == ',';
-  if (after_comma_) {
+  after_separator_ = !rest_.empty() && is_separator(rest_.front());
+  if (after_separator_) {
     rest_.remove_prefix(1);
     skip_blanks();
+  } else if (separator_ != Separator::kBlankOrComma && !rest_.empty()) {
+    fail_here(fmt::format("{} expected, {} found",
+                          separator_ == Separator::kTab     ? "a tab"
+                          : separator_ == Separator::kComma ? "a comma"
+                                                            : "a semicolon",
+                          in_quotes(peek())));
   }
 }
 
@@ -141,45 +158,106 @@ std::vector<std::string> FieldReader::all() const {
   FieldReader rest = *this;
   std::vector<std::string> fields;
   while (!rest.done()) {
-    fields.emplace_back(rest.peek());
-    rest.advance(rest.peek().size());
+    fields.emplace_back(rest.peek().starts_with('{') ? rest.take_rest() : rest.text("a field"));
   }
   return fields;
+}
+
+std::string_view FieldReader::text(const char* what) {
+  if (done()) fail_here(fmt::format("{} expected, the end of the line found", what));
+  const std::string_view field = peek();
+  if (!field.starts_with('"')) {
+    advance(field.size());
+    return field;
+  }
+  if (field.size() < 2 || !field.ends_with('"')) {
+    fail_here(fmt::format("the quotes of {} don't end in this line", in_quotes(field)));
+  }
+  std::string_view inside = field.substr(1, field.size() - 2);
+  if (inside.find('"') != std::string_view::npos) {
+    unquoted_.clear();
+    for (std::size_t i = 0; i < inside.size(); ++i) {
+      unquoted_ += inside[i];
+      if (inside[i] == '"') ++i;  // past the second of two
+    }
+    inside = unquoted_;
+  }
+  advance(field.size());
+  return inside;
+}
+
+std::string_view FieldReader::take_rest() {
+  const std::string_view rest = rest_;
+  rest_ = {};
+  after_separator_ = false;
+  return rest;
 }
 
 void FieldReader::expect_end() const {
   if (!done()) fail_here(fmt::format("end of line expected, {} found", in_quotes(peek())));
 }
 
-std::int64_t FieldReader::integer(std::int64_t minimum, std::int64_t maximum, const char* what) {
+bool FieldReader::take_integer(std::int64_t minimum, std::int64_t maximum, std::int64_t& value) {
   const char* const first = rest_.data();
-  const char* const last = first + rest_.size();
-  std::int64_t value = 0;
-  const auto [stop, error] = std::from_chars(first, last, value);
-  const bool ends = stop == last || is_blank(*stop) || *stop == ',';
-  if (error == std::errc::invalid_argument || !ends) {
-    fail_here(fmt::format("{} expected (an integer), {} found", what, in_quotes(peek())));
+  const auto [stop, error] = std::from_chars(first, first + rest_.size(), value);
+  if (error == std::errc() && ends_field(stop)) {
+    if (value < minimum || value > maximum) return false;
+    advance(static_cast<std::size_t>(stop - first));
+    return true;
   }
-  if (error != std::errc() || value < minimum || value > maximum) {
-    fail_here(fmt::format("{} {} is out of range; allowed are {} to {}", what, in_quotes(peek()),
+  const std::string_view field = peek();
+  std::string_view inside = field;
+  if (inside.size() > 1 && inside.starts_with('"') && inside.ends_with('"')) {
+    inside = inside.substr(1, inside.size() - 2);
+  }
+  const char* const last = inside.data() + inside.size();
+  const auto [end, failed] = std::from_chars(inside.data(), last, value);
+  if (failed != std::errc() || end != last) {
+    const std::optional<std::int64_t> whole = whole_number(inside);
+    if (!whole) return false;
+    value = *whole;
+  }
+  if (value < minimum || value > maximum) return false;
+  advance(field.size());
+  return true;
+}
+
+std::int64_t FieldReader::integer(std::int64_t minimum, std::int64_t maximum, const char* what) {
+  std::int64_t value = 0;
+  if (take_integer(minimum, maximum, value)) return value;
+  const std::string_view field = peek();
+  const std::size_t sign = field.starts_with('-') ? 1 : 0;
+  if (whole_number(field) ||
+      (field.size() > sign && field.find_first_not_of("0123456789", sign) == field.npos)) {
+    fail_here(fmt::format("{} {} is out of range; allowed are {} to {}", what, in_quotes(field),
                           minimum, maximum));
   }
-  advance(static_cast<std::size_t>(stop - first));
-  return value;
+  fail_here(fmt::format("{} expected (an integer), {} found", what, in_quotes(field)));
 }
 
 double FieldReader::any_number(const char* what) {
   const char* const first = rest_.data();
-  const char* const last = first + rest_.size();
   double value = 0;
-  const auto [stop, error] = std::from_chars(first, last, value);
-  const bool ends = stop == last || is_blank(*stop) || *stop == ',';
-  if (error == std::errc::invalid_argument || !ends) {
-    fail_here(fmt::format("{} expected (a number), {} found", what, in_quotes(peek())));
+  const auto [stop, error] = std::from_chars(first, first + rest_.size(), value);
+  if (error == std::errc() && ends_field(stop)) {
+    advance(static_cast<std::size_t>(stop - first));
+    return value;
+  }
+  const std::string_view field = peek();
+  std::string plain(field);
+  if (plain.size() > 1 && plain.starts_with('"') && plain.ends_with('"')) {
+    plain = plain.substr(1, plain.size() - 2);
+  }
+  const bool comma = separator_ == Separator::kTab || separator_ == Separator::kSemicolon;
+  if (comma && std::ranges::count(plain, ',') == 1) std::ranges::replace(plain, ',', '.');
+  const char* const last = plain.data() + plain.size();
+  const auto [end, failed] = std::from_chars(plain.data(), last, value);
+  if (failed == std::errc::invalid_argument || end != last) {
+    fail_here(fmt::format("{} expected (a number), {} found", what, in_quotes(field)));
   }
   // Out of range of double: too small is 0, too large is refused as infinite by number().
-  if (error != std::errc()) value = std::strtod(std::string(peek()).c_str(), nullptr);
-  advance(static_cast<std::size_t>(stop - first));
+  if (failed != std::errc()) value = std::strtod(plain.c_str(), nullptr);
+  advance(field.size());
   return value;
 }
 
@@ -191,6 +269,51 @@ float FieldReader::number(const char* what) {
         fmt::format("{} is {}; allowed are finite numbers", what, in_quotes(before.peek())));
   }
   return value;
+}
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  const std::size_t point = text.find('.');
+  const std::size_t exponent = text.find("e+");
+  if (point == std::string_view::npos && exponent == std::string_view::npos) return {};
+  constexpr double kExact = 0x1p53;
+  double value = 0;
+  const char* const last = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), last, value);
+  if (error != std::errc() || stop != last || std::abs(value) > kExact) return {};
+  if (value != std::trunc(value)) return {};
+  return static_cast<std::int64_t>(value);
+}
+
+bool looks_like_number(std::string_view text) {
+  const std::size_t digit = text.find_first_of("0123456789");
+  return digit <= 2 && text.find_first_not_of("+-.") == digit;
+}
+
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  std::ranges::transform(small, small.begin(), [](unsigned char c) { return std::tolower(c); });
+  return small;
+}
+
+Separator likely_separator(std::span<const std::string> lines) {
+  for (const Separator separator : {Separator::kSemicolon, Separator::kTab, Separator::kComma}) {
+    const auto parts = [&](const std::string& line) {
+      std::int64_t count = 1;
+      bool quoted = false;
+      for (const char c : line) {
+        if (c == '{') break;
+        if (c == '"') quoted = !quoted;
+        if (!quoted && c == static_cast<char>(separator)) ++count;
+      }
+      return count;
+    };
+    const std::int64_t first = lines.empty() ? 1 : parts(lines.front());
+    if (first < 2) continue;
+    if (std::ranges::all_of(lines, [&](const auto& line) { return parts(line) == first; })) {
+      return separator;
+    }
+  }
+  return Separator::kBlankOrComma;
 }
 
 }  // namespace atl

@@ -21,7 +21,6 @@ struct ImportArguments {
   std::string task;
   std::int64_t nodes = -1;
   std::int64_t classes = -1;
-  int relation_column = 0;
 };
 
 void run_import(ImportArguments arguments) {
@@ -36,7 +35,6 @@ void run_import(ImportArguments arguments) {
   }
   if (arguments.nodes >= 0) options.nodes = arguments.nodes;
   if (arguments.classes >= 0) options.classes = arguments.classes;
-  if (arguments.relation_column > 0) options.relation_column = arguments.relation_column;
   const auto start = std::chrono::steady_clock::now();
   const ImportReport report = import_dataset(arguments.format, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -57,6 +55,9 @@ void run_import(ImportArguments arguments) {
   fmt::print("edges: {}\n",
              info.directed ? "source -> target, as they are: a node reads the rows of its sources"
                            : "in both directions: a node reads the rows of all its neighbours");
+  if (options.renumber) {
+    print("ids: line i of {}, counted from 0, is the id of node i in the source\n", kNodeIdsFile);
+  }
   if (info.task == Task::kLinkPrediction) {
     fmt::print("links: {} train, {} valid, {} test\n", info.links[0], info.links[1], info.links[2]);
   }
@@ -81,10 +82,20 @@ void add_import_command(CLI::App& app) {
   command->add_flag("--keep-self-loops", options.keep_self_loops, "Keep edges u -> u");
   command->add_flag("--reverse-relations", options.reverse_relations,
                     "Add every edge's reverse as a relation of its own; the graph is directed");
-  command
-      ->add_option("--relation-column", arguments->relation_column,
-                   "edges: the column, from 1, that says the relation of the edge")
-      ->check(CLI::Range(1, 4));
+  const auto column = [&](const char* name, std::string& value, const std::string& what) {
+    command->add_option(name, value, what)->type_name("NAME|NUMBER");
+  };
+  column("--source-column", options.source_column,
+         "edges: the column of the source, by its name in the first line or its number from 1");
+  column("--target-column", options.target_column, "edges: the column of the target");
+  column("--weight-column", options.weight_column,
+         "edges: the column of the weight; none: none is");
+  column("--relation-column", options.relation_column, "edges: the column of the relation");
+  column("--id-column", options.id_column,
+         "Text of nodes: the column of their ids; none: rows are in the order of the nodes");
+  column("--label-column", options.label_column, "labels.csv: the column of the label");
+  command->add_flag("--renumber", options.renumber,
+                    "edges, npy: ids may be any numbers or words; writes them to node_ids.txt");
   command->add_flag("--row-normalize", options.row_normalize, "Scale feature rows to sum 1");
   command->add_option("--split", arguments->split,
                       "Make a split: 0.6,0.2,0.2 or per-class:20,500,1000");
@@ -110,6 +121,8 @@ void add_import_command(CLI::App& app) {
       "  atoll import npy arrays.npz --directed --out data/mine        (x, edge_index, y, masks)\n"
       "  atoll import edges graph.csv.gz --directed --out data/graph\n"
       "  atoll import edges triples.txt --relation-column 2 --reverse-relations --out data/kg\n"
+      "  atoll import edges citations.csv --source-column citing --target-column cited --renumber "
+      "--out data/papers\n"
       "  atoll import gnn-benchmark amazon_photo.npz --split per-class:20,500,1000 --out "
       "data/photo");
   command->callback([arguments] {

@@ -337,12 +337,13 @@ class Dataset:
 
     @property
     def classes(self):
-        """Names of the classes, if from_tables() or from_networkx() found words, or None."""
+        """Names of the classes, if from_tables(), from_networkx() or a file of labels that
+        import_() has read had words, or None."""
         try:
             with open(os.path.join(self._path, CLASSES), encoding="utf-8") as file:
                 return json.load(file)
         except FileNotFoundError:
-            return None
+            return (self._fields.get("provenance") or {}).get("class_names")
 
     @property
     def task(self):
@@ -362,6 +363,18 @@ class Dataset:
     def y(self):
         """Labels, or None: int32 [N] (-1: none), uint8 [N, C], or f32 in a regression."""
         return self._read("labels")
+
+    @property
+    def node_ids(self):
+        """The ids that the nodes have in the source, if it was imported with renumber=True, else
+        None: int64 [N], or an array of text. Node i of all arrays is the one with node_ids[i]."""
+        file = os.path.join(self._path, "node_ids.txt")
+        if not os.path.exists(file):
+            return None
+        with open(file, encoding="utf-8", newline="\n") as lines:
+            ids = np.array(lines.read().split("\n")[:-1])
+        numbers = re.compile(r"-?[1-9]\d{0,17}|0")
+        return ids.astype(np.int64) if all(map(numbers.fullmatch, ids)) else ids
 
     @property
     def edge_index(self):

@@ -52,6 +52,77 @@ fs::path make_dataset(const fs::path& folder) {
                   R"({"directed": false, "nodes": 4, "classes": 3, "task": "single-label"})");
 }
 
+// Edge lists and tables of nodes as spreadsheets, R and NetworkX write them.
+fs::path make_semicolons(const fs::path& folder) {
+  fixtures::write_file(folder / "edges.csv",
+                       "\"from\";\"to\";\"weight\"\n\"0\";1;0,5\n1;2;1,25\n2;3;2\n");
+  fixtures::write_file(folder / "labels.csv", "id;class\n2;ham\n0;spam\n3;\n");
+  fixtures::write_file(folder / "features.csv", "a;b\n1;2,5\n3;4\n5;6\n7;8\n");
+  return folder;
+}
+
+fs::path make_pair_of_names(const fs::path& folder) {
+  fixtures::write_file(folder / "edges.txt",
+                       "txId1,txId2,Type\n0.0,1.0,Undirected\n1,2,Undirected\n");
+  fixtures::write_file(folder / "y.tsv", "0\t1\n2\t0\n1\t1\n");
+  fixtures::write_file(folder / "train_idx.txt", "0\n");
+  fixtures::write_file(folder / "test_mask.csv", "False\nFalse\nTrue\n");
+  return folder;
+}
+
+fs::path make_attributes(const fs::path& folder) {
+  fixtures::write_file(folder / "edges.edgelist", "0 1 {'weight': 0.5}\n1 2 {'weight': 2.0}\n");
+  fixtures::write_file(folder / "x.csv", "0,1\n0,2\n0,3\n");
+  return folder;
+}
+
+fs::path make_names(const fs::path& folder) {
+  fixtures::write_file(folder / "edges.tsv", "source\ttarget\nalice\tbob b\nbob b\t12\n");
+  fixtures::write_file(folder / "labels.csv", "name,label\nalice,1\n12,0\nz,1\n");
+  fixtures::write_file(folder / "train_idx.csv", "alice\nz\n");
+  return folder;
+}
+
+fs::path make_gaps(const fs::path& folder) {
+  fixtures::write_file(folder / "edges.txt", "35 1033\n1033 1100000\n5 -7\n");
+  fixtures::write_file(folder / "features.csv", "id,a\n35,1\n5,2\n-7,3\n1033,4\n1100000,5\n");
+  return folder;
+}
+
+fs::path make_numbered(const fs::path& folder) {
+  ImportOptions options;
+  options.source = make_names(folder / "source");
+  options.out = folder / "set";
+  options.renumber = true;
+  import_dataset("edges", options);
+  fs::remove_all(folder / "source");
+  fixtures::write_file(folder / "set/dataset.json", R"({"directed": false})");
+  return folder / "set";
+}
+
+std::string numbers(const std::vector<std::int32_t>& values) { return fixtures::npy_bytes(values); }
+
+// What scipy.sparse.save_npz writes.
+fs::path make_scipy(const fs::path& folder, const char* form,
+                    std::map<std::string, std::string> members) {
+  members["format"] = make_npy_header("|S3", {}) + form;
+  members["shape"] = numbers({3, 3});
+  members["data"] = numbers({1, 2, 1, 1});
+  fs::create_directories(folder);
+  fixtures::write_npz(folder / "graph.npz", members);
+  return folder / "graph.npz";
+}
+
+fs::path make_scipy_rows(const fs::path& folder) {
+  return make_scipy(folder, "csr",
+                    {{"indptr", numbers({0, 1, 2, 4})}, {"indices", numbers({1, 2, 0, 1})}});
+}
+
+fs::path make_scipy_list(const fs::path& folder) {
+  return make_scipy(folder, "coo",
+                    {{"row", numbers({0, 1, 2, 2})}, {"col", numbers({1, 2, 0, 1})}});
+}
+
 constexpr Target kTargets[] = {
     {"ogb", "ogb", fixtures::make_ogb_text},
     {"ogb-binary", "ogb", fixtures::make_ogb_binary},
@@ -68,6 +139,14 @@ constexpr Target kTargets[] = {
     {"npy-typed", "npy", fixtures::make_npy_typed},
     {"edges-typed", "edges", fixtures::make_edges_typed},
     {"ogb-types", "ogb", fixtures::make_ogb_heterogeneous},
+    {"edges-semicolons", "edges", make_semicolons},
+    {"edges-pair", "edges", make_pair_of_names},
+    {"edges-attributes", "edges", make_attributes},
+    {"edges-renumbered", "edges", make_names},
+    {"gaps-renumbered", "edges", make_gaps},
+    {"scipy-rows", "npy", make_scipy_rows},
+    {"scipy-list", "edges", make_scipy_list},
+    {"numbered-dataset", "", make_numbered},
     {"dataset", "", make_dataset},
     {"typed-dataset", "", make_typed_dataset},
 };
@@ -167,13 +246,15 @@ bool accepts(const Target& target, const fs::path& source, const fs::path& out, 
       options.directed = random() % 2 == 0;
       options.keep_self_loops = random() % 2 == 0;
       options.row_normalize = random() % 2 == 0;
-      if (target.name == std::string_view("edges-typed")) options.relation_column = 2;
+      if (target.name == std::string_view("edges-typed")) options.relation_column = "2";
+      options.renumber = std::string_view(target.name).ends_with("-renumbered");
       options.reverse_relations = target.typed() && random() % 2 == 0;
       import_dataset(target.format, options);
       Dataset::open(out).validate();
     } else {
       const Dataset dataset = Dataset::open(source);
       dataset.validate();
+      dataset.node_ids();
       const DatasetStatistics statistics = describe_dataset(dataset);
       statistics_json(dataset, statistics, "ok").dump();
       statistics_text(dataset, statistics, "ok");

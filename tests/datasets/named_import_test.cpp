@@ -140,8 +140,8 @@ TEST_F(NamedImport, WrongHeadersAreRefused) {
   EXPECT_THAT(with("src,dst,from\n0,1,2\n"), HasSubstr("edges.csv:1: column 'from': another"));
   EXPECT_THAT(with("src,dst\n0,1\n0\n"), HasSubstr("line 3, column 2: node id expected"));
   EXPECT_THAT(with("src,dst,note\n0,1\n"), HasSubstr("line 2, column 4: another column expected"));
-  options_.relation_column = 3;
-  EXPECT_THAT(with("src,dst,type\n0,1,0\n"), HasSubstr("names its columns in line 1"));
+  options_.relation_column = "4";
+  EXPECT_THAT(with("src,dst,type\n0,1,0\n"), HasSubstr("--relation-column 4: line 1 of"));
 }
 
 TEST_F(NamedImport, MatrixMarket) {

@@ -120,7 +120,7 @@ TEST_F(TypedImport, FeaturesWithoutTypes) {
 
 TEST_F(TypedImport, EdgeListWithTheRelationInAnyColumn) {
   options_.directed = true;
-  options_.relation_column = 2;
+  options_.relation_column = "2";
   {
     const Dataset dataset = import("edges", fixtures::make_edges_typed(in()));
     EXPECT_THAT(dataset.graph().in_edges.row_ptr, ElementsAre(0, 1, 3, 3, 3));
@@ -134,7 +134,7 @@ TEST_F(TypedImport, EdgeListWithTheRelationInAnyColumn) {
                                                {3, "0 1 5 2\n1 0 0 3\n"},
                                                {4, "0 1 2 5\n1 0 3 0\n"}};
   for (const auto& [column, text] : cases) {
-    options_.relation_column = column;
+    options_.relation_column = std::to_string(column);
     write_file(in() / "list.txt", text);
     const Dataset dataset = import("edges", in() / "list.txt");
     EXPECT_THAT(dataset.graph().in_edges.col_idx, ElementsAre(1, 0)) << text;
@@ -226,7 +226,7 @@ TEST_F(TypedImport, RefusesOptionsWithoutUse) {
   EXPECT_THAT(refused("npy", fixtures::make_npy(in())),
               HasSubstr("--reverse-relations: the edges of 'in' have no relations"));
   options_.reverse_relations = false;
-  options_.relation_column = 3;
+  options_.relation_column = "3";
   EXPECT_THAT(refused("npy", in()), HasSubstr("--relation-column: only the lines of format edges"));
   write_file(in() / "list.txt", "0 1\n");
   EXPECT_THAT(refused("edges", in() / "list.txt"), HasSubstr("line 1"));

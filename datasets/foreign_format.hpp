@@ -1,0 +1,14 @@
+// Files of other programs that no importer reads, known by their first bytes. Internal to
+// datasets/.
+#pragma once
+
+#include <filesystem>
+
+namespace atl {
+
+// Throws Error{kInput} with the line of Python that converts the file if it is GraphML, GEXF, GML,
+// Pajek, DOT, JSON, a MATLAB file, a file of PyTorch or DGL, a pickle, a table in Parquet or HDF5,
+// or a single NumPy array. Everything else, and what can't be read, passes.
+void refuse_foreign_format(const std::filesystem::path& path);
+
+}  // namespace atl
