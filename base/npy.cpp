@@ -42,6 +42,8 @@ class DictParser {
         break;
       }
     }
+    skip_spaces();
+    if (at_ != text_.size()) bad("goes on after its '}'");
     if (!have_descr || !have_order || !have_shape) {
       bad("lacks one of 'descr', 'fortran_order', 'shape'");
     }
@@ -145,8 +147,9 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& 
   }
   const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(bytes[i]); };
   const std::size_t version = byte(6);
-  if (version < 1 || version > 3)
-    fail_input("{}: .npy version {}; allowed are 1, 2, 3", place, version);
+  if (version < 1 || version > 3 || byte(7) != 0) {
+    fail_input("{}: .npy version {}.{}; allowed are 1.0, 2.0, 3.0", place, version, byte(7));
+  }
   if (version > 1 && text.size() < 12) fail_input("{}: the .npy header is cut off", place);
   const std::size_t start = version == 1 ? 10 : 12;
   const std::size_t length = version == 1

@@ -111,14 +111,6 @@ Sample read_sample(const fs::path& path, bool renumber) {
 }
 
 // The values of a column, of the rows from `first` on that have it.
-std::vector<std::string> column_of(const Sample& sample, std::size_t column, std::size_t first) {
-  std::vector<std::string> values;
-  for (std::size_t row = first; row < sample.rows.size(); ++row) {
-    if (column < sample.rows[row].size()) values.push_back(sample.rows[row][column]);
-  }
-  return values;
-}
-
 std::optional<double> number_in(std::string text) {
   if (std::ranges::count(text, ',') == 1) std::ranges::replace(text, ',', '.');
   double value = 0;
@@ -127,32 +119,41 @@ std::optional<double> number_in(std::string text) {
   return value;
 }
 
-// Why the values of a column can hardly be weights; nothing if they can.
-std::string not_weights(const std::vector<std::string>& texts) {
+struct Doubt {
+  std::size_t row = 0;  // of the sample
+  std::string reason;   // empty: none
+};
+
+// Why the values of a column can hardly be weights.
+Doubt doubt_weights(const Sample& sample, std::size_t column) {
   constexpr double kSecondsIn1973 = 1e8;
   constexpr std::size_t kManyYears = 10;
   constexpr std::size_t kLongOrder = 20;
   std::vector<double> values;
-  for (const std::string& text : texts) {
-    const std::optional<double> value = number_in(text);
-    if (!value) return fmt::format("{} is no number", in_quotes(text));
+  std::string first;
+  for (std::size_t row = 0; row < sample.rows.size(); ++row) {
+    if (column >= sample.rows[row].size()) continue;
+    const std::string text = in_quotes(sample.rows[row][column]);
+    const std::optional<double> value = number_in(sample.rows[row][column]);
+    if (!value) return {row, text + " is no number"};
+    if (values.empty()) first = text;
     values.push_back(*value);
   }
-  if (values.empty()) return "";
+  if (values.empty()) return {};
   const auto all = [&](const auto& accepts) { return std::ranges::all_of(values, accepts); };
   if (all([](double v) { return v >= kSecondsIn1973 && std::isfinite(v); })) {
-    return fmt::format("{} and the others look like times", in_quotes(texts.front()));
+    return {0, first + " and the others look like times"};
   }
   const auto year = [](double v) { return v >= 1900 && v <= 2100 && v == std::trunc(v); };
   if (values.size() >= kManyYears && all(year)) {
-    return fmt::format("{} and the others look like years", in_quotes(texts.front()));
+    return {0, first + " and the others look like years"};
   }
   const std::set<double> different(values.begin(), values.end());
   if (values.size() >= kLongOrder && std::ranges::is_sorted(values) &&
       2 * different.size() > values.size()) {
-    return "its values only grow, as times or numbers of lines do";
+    return {0, "its values only grow, as times or numbers of lines do"};
   }
-  return "";
+  return {};
 }
 
 class ColumnFinder {
@@ -205,8 +206,9 @@ class ColumnFinder {
       if (name && !as_position(option.value)) return true;
     }
     const std::vector<std::string>& first = sample_.first();
-    if (first.empty() || looks_like_number(first.front())) return false;
-    if (!options_.renumber || first.front().empty()) return true;
+    if (first.empty() || number_in(first.front())) return false;
+    if (!options_.renumber) return !looks_like_number(first.front());
+    if (first.front().empty()) return true;
     // Names of nodes may look like anything.
     const auto known = [&](EdgeColumn column) {
       return std::ranges::any_of(first, [&](const auto& s) { return column_named(s) == column; });
@@ -357,10 +359,10 @@ class ColumnFinder {
       fail_at(0, fmt::format("{} columns, of which it is not known what {} of them say; {}",
                              taken_.size(), left, question));
     }
-    const std::string reason = not_weights(column_of(sample_, third, 0));
-    if (!reason.empty()) {
-      fail_at(0, fmt::format("column {} would be the weight of the edge, but {}; {}", third + 1,
-                             reason, question));
+    const Doubt doubt = doubt_weights(sample_, third);
+    if (!doubt.reason.empty()) {
+      fail_at(doubt.row, fmt::format("column {} would be the weight of the edge, but {}; {}",
+                                     third + 1, doubt.reason, question));
     }
     take(third, EdgeColumn::kWeight);
   }

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/error.hpp"
+#include "base/npy.hpp"
 #include "datasets/array_reader.hpp"
 
 namespace atl {
@@ -88,15 +89,15 @@ std::string NpzArchive::word(const std::string& name) const {
   const zip_int64_t index = zip_name_locate(zip_.get(), (name + ".npy").c_str(), 0);
   if (index < 0) return "";
   std::array<std::byte, 512> bytes{};
-  ZipSource source(zip_, static_cast<zip_uint64_t>(index), path_.string() + "[" + name + "]");
-  const std::string_view file(reinterpret_cast<const char*>(bytes.data()), source.read(bytes));
-  const std::size_t header = file.find("}");
-  const std::size_t begin = file.find('\n', header);
-  const bool text = file.starts_with("\x93NUMPY") && file.find("'shape': ()") < header &&
-                    (file.find("'|S") < header || file.find("'<U") < header);
-  if (!text || begin == std::string_view::npos) return "";
+  const std::string place = path_.string() + "[" + name + "]";
+  ZipSource source(zip_, static_cast<zip_uint64_t>(index), place);
+  const std::size_t size = source.read(bytes);
+  const NpyHeader header = parse_npy_header(std::span(bytes).first(size), place);
+  const bool text = header.shape.empty() && (header.descr[1] == 'S' || header.descr[1] == 'U');
+  if (!text || size != header.data_offset + header.item_bytes()) return "";
+  const std::string_view file(reinterpret_cast<const char*>(bytes.data()), size);
   std::string word;
-  for (const char c : file.substr(begin + 1)) {
+  for (const char c : file.substr(header.data_offset)) {
     if (c != '\0') word += c;
   }
   return word;

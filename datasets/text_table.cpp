@@ -24,6 +24,9 @@ namespace {
 
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
+// The label of a node that has none, in Elliptic's text and others.
+constexpr std::string_view kUnknown = "unknown";
+
 // By names in small letters; the first that is there counts.
 constexpr std::array kIdNames = {"id", "node", "node_id", "nodeid", "txid", "unnamed: 0", ""};
 constexpr std::array kLabelNames = {"label", "labels", "class", "y", "target"};
@@ -211,7 +214,10 @@ void TextTable::look_at_cells() {
         found.missing = true;
         continue;
       }
-      if (as_truth(cell)) continue;
+      if (as_truth(cell)) {
+        found.truths = true;
+        continue;
+      }
       found.only_truths = false;
       if (const std::optional<double> number = number_of_cell(cell, separator_)) {
         found.numbers = true;
@@ -222,6 +228,10 @@ void TextTable::look_at_cells() {
         found.largest = std::max(found.largest, as_integer(cell).value_or(-1));
       } else {
         found.words = true;
+        if (found.first_word.empty() && cell != kUnknown) {
+          found.first_word = cell;
+          found.line_of_word = reader.line_number();
+        }
       }
     }
     if (first.count() == rows_) first.add(cells.front());
@@ -328,6 +338,12 @@ void TextTable::choose_values(const TableColumns& columns, const std::vector<std
   } else {
     value_columns_ = others;
   }
+  for (const std::size_t k : value_columns_) {
+    if (found_[k].truths && found_[k].numbers) {
+      log::warn("{}: column {} has numbers and truth values: these are read as 0 and 1",
+                path_.string(), name_of(k));
+    }
+  }
   if (!unread.empty()) {
     log::warn("{}: not read: column{} {}", path_.string(), unread.size() > 1 ? "s" : "",
               fmt::join(unread, ", "));
@@ -351,7 +367,7 @@ void TextTable::collect_words() {
   each_row([&](const LineReader&, const std::vector<std::string>& cells) {
     const std::string& cell = cells[column];
     if (is_missing(cell)) return;
-    if (kind_ == TableKind::kLabels && cell == "unknown") {
+    if (kind_ == TableKind::kLabels && cell == kUnknown) {
       ++unknown;
       return;
     }
@@ -363,6 +379,10 @@ void TextTable::collect_words() {
   });
   if (unknown > 0) {
     log::warn("{}: the label 'unknown' of {} nodes was taken for none", path_.string(), unknown);
+  }
+  if (const Found& found = found_[column]; found.numbers && !found.first_word.empty()) {
+    log::warn("{}: line {}: column {} is {}, but other lines have numbers: all are taken for names",
+              path_.string(), found.line_of_word, column + 1, in_quotes(found.first_word));
   }
   words_.assign(different.begin(), different.end());
   constexpr std::size_t kShown = 20;

@@ -55,11 +55,14 @@ class TextTable {
     bool words = false;
     bool numbers = false;
     bool fractions = false;  // numbers with a point or an exponent
+    bool truths = false;
     bool only_truths = true;
     bool minus_one = false;
     bool negative = false;
     bool missing = false;
     std::int64_t largest = -1;  // of whole numbers
+    std::string first_word;
+    std::int64_t line_of_word = 0;
   };
 
   void find_columns(const TableColumns& columns);
