@@ -1,9 +1,11 @@
 #include "datasets/node_ids.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/checksum.hpp"
 #include "base/error.hpp"
@@ -30,8 +32,44 @@ std::optional<std::int64_t> number_of_id(std::string_view id) {
 
 }  // namespace
 
+void SmallNumbers::add(std::int64_t number) {
+  const auto word = static_cast<std::size_t>(number / 64);
+  const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(number % 64);
+  if (word >= bits_.size()) {
+    const auto most = static_cast<std::size_t>(kEnd / 64);
+    bits_.resize(std::min(most, std::max(word + 1, 2 * bits_.size())));
+  }
+  if ((bits_[word] & bit) != 0) return;
+  bits_[word] |= bit;
+  ++count_;
+}
+
+void SmallNumbers::finish() {
+  before_.resize(bits_.size());
+  std::uint32_t sum = 0;
+  for (std::size_t word = 0; word < bits_.size(); ++word) {
+    before_[word] = sum;
+    sum += static_cast<std::uint32_t>(std::popcount(bits_[word]));
+  }
+}
+
+std::int64_t SmallNumbers::find(std::int64_t number) const {
+  const auto word = static_cast<std::size_t>(number / 64);
+  const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(number % 64);
+  if (word >= bits_.size() || (bits_[word] & bit) == 0) return -1;
+  return std::int64_t{before_[word]} + std::popcount(bits_[word] & (bit - 1));
+}
+
+std::int64_t SmallNumbers::operator[](std::int64_t rank) const {
+  const auto after = std::ranges::upper_bound(before_, static_cast<std::uint32_t>(rank));
+  const auto word = static_cast<std::size_t>(after - before_.begin()) - 1;
+  std::uint64_t bits = bits_[word];
+  for (std::int64_t k = before_[word]; k < rank; ++k) bits &= bits - 1;
+  return static_cast<std::int64_t>(word) * 64 + std::countr_zero(bits);
+}
+
 std::int64_t NodeIds::count() const {
-  return static_cast<std::int64_t>(text_ ? ends_.size() : numbers_.size());
+  return static_cast<std::int64_t>(entries()) + small_.count();
 }
 
 std::string_view NodeIds::text_of(Entry entry) const {
@@ -57,17 +95,17 @@ void NodeIds::place_in_table(Entry entry) {
 
 // Keeps at least half of the table free.
 void NodeIds::grow() {
-  const auto entries = static_cast<std::size_t>(count());
-  if (entries >= static_cast<std::size_t>(kMaxNodes)) {
+  if (count() >= kMaxNodes) {
     fail_input("{}: more than {} different ids of nodes", place_, kMaxNodes);
   }
-  if (2 * (entries + 1) <= slots_.size()) return;
+  if (2 * (entries() + 1) <= slots_.size()) return;
   slots_.assign(std::max<std::size_t>(1024, 2 * slots_.size()), 0);
-  for (std::size_t entry = 0; entry < entries; ++entry) place_in_table(static_cast<Entry>(entry));
+  for (std::size_t entry = 0; entry < entries(); ++entry) place_in_table(static_cast<Entry>(entry));
 }
 
 void NodeIds::add(std::int64_t id) {
   if (text_) return add_text(std::to_string(id));
+  if (id >= 0 && id < SmallNumbers::kEnd) return small_.add(id);
   grow();
   const std::size_t slot =
       slot_of(hash_number(id), [&](Entry entry) { return numbers_[entry] == id; });
@@ -93,28 +131,30 @@ void NodeIds::add_text(std::string_view id) {
 
 void NodeIds::become_text() {
   text_ = true;
-  for (const std::int64_t number : std::exchange(numbers_, {})) {
-    characters_ += std::to_string(number);
-    ends_.push_back(characters_.size());
-  }
-  std::ranges::fill(slots_, 0);
-  for (Entry entry = 0; entry < ends_.size(); ++entry) place_in_table(entry);
+  slots_.clear();
+  for (const std::int64_t number : std::exchange(numbers_, {})) add_text(std::to_string(number));
+  small_.finish();
+  SmallNumbers small = std::exchange(small_, {});
+  for (std::int64_t k = 0; k < small.count(); ++k) add_text(std::to_string(small[k]));
 }
 
 void NodeIds::finish() {
-  by_node_.resize(static_cast<std::size_t>(count()));
+  small_.finish();
+  by_node_.resize(entries());
   std::iota(by_node_.begin(), by_node_.end(), Entry{0});
   std::ranges::sort(by_node_, [&](Entry a, Entry b) {
     return text_ ? text_of(a) < text_of(b) : numbers_[a] < numbers_[b];
   });
+  negative_ = std::ranges::count_if(numbers_, [](std::int64_t number) { return number < 0; });
   nodes_.resize(by_node_.size());
-  for (std::size_t node = 0; node < by_node_.size(); ++node) {
-    nodes_[by_node_[node]] = static_cast<Entry>(node);
+  for (std::size_t k = 0; k < by_node_.size(); ++k) {
+    const std::int64_t smaller = std::cmp_less(k, negative_) ? 0 : small_.count();
+    nodes_[by_node_[k]] = static_cast<Entry>(static_cast<std::int64_t>(k) + smaller);
     if (!text_) continue;
     try {
-      static_cast<void>(Json((*this)[static_cast<std::int64_t>(node)]).dump());
+      static_cast<void>(Json(text_of(by_node_[k])).dump());
     } catch (const Json::exception&) {
-      fail_input("{}: node id {} is not UTF-8", place_, in_quotes(text_of(by_node_[node])));
+      fail_input("{}: node id {} is not UTF-8", place_, in_quotes(text_of(by_node_[k])));
     }
   }
 }
@@ -125,6 +165,10 @@ std::int64_t NodeIds::node_in(std::size_t slot) const {
 
 std::int64_t NodeIds::find(std::int64_t id) const {
   if (text_) return find(std::string_view(std::to_string(id)));
+  if (id >= 0 && id < SmallNumbers::kEnd) {
+    const std::int64_t rank = small_.find(id);
+    return rank < 0 ? -1 : negative_ + rank;
+  }
   if (slots_.empty()) return -1;
   return node_in(slot_of(hash_number(id), [&](Entry entry) { return numbers_[entry] == id; }));
 }
@@ -138,7 +182,9 @@ std::int64_t NodeIds::find(std::string_view id) const {
 }
 
 std::string NodeIds::operator[](std::int64_t node) const {
-  const Entry entry = by_node_[static_cast<std::size_t>(node)];
+  const std::int64_t rank = node - negative_;
+  if (rank >= 0 && rank < small_.count()) return std::to_string(small_[rank]);
+  const Entry entry = by_node_[static_cast<std::size_t>(rank < 0 ? node : node - small_.count())];
   return text_ ? std::string(text_of(entry)) : std::to_string(numbers_[entry]);
 }
 

@@ -9,10 +9,29 @@
 
 namespace atl {
 
+// Numbers from 0 to kEnd - 1, each once, as a bit each: 32 MiB at most. A number is found, and the
+// k-th one, within a cache line or two, which a table of millions isn't.
+class SmallNumbers {
+ public:
+  static constexpr std::int64_t kEnd = std::int64_t{1} << 28;
+
+  std::int64_t count() const { return count_; }
+  void add(std::int64_t number);
+  void finish();
+  // How many are smaller; -1: this one isn't there.
+  std::int64_t find(std::int64_t number) const;
+  std::int64_t operator[](std::int64_t rank) const;
+
+ private:
+  std::vector<std::uint64_t> bits_;
+  std::vector<std::uint32_t> before_;  // numbers in the words before each
+  std::int64_t count_ = 0;
+};
+
 // First every id is added, any number of times; after finish() each has a number. Ids that are all
 // numbers are numbered in ascending order; otherwise all are text, in the order of their bytes.
 // 12.0 and (as R writes it) 1e+05 are the numbers 12 and 100000; 007 is text. Takes some 30 bytes
-// per id, and the text.
+// per id that is no small number, and the text.
 class NodeIds {
  public:
   // Throws Error{kInput} naming `place` if there are more than a graph may have nodes.
@@ -37,6 +56,7 @@ class NodeIds {
   void become_text();
   void add_text(std::string_view id);
   void grow();
+  std::size_t entries() const { return text_ ? ends_.size() : numbers_.size(); }
   void place_in_table(Entry entry);
   std::string_view text_of(Entry entry) const;
   std::uint64_t hash_of(Entry entry) const;
@@ -46,11 +66,13 @@ class NodeIds {
 
   std::string place_;
   bool text_ = false;
-  std::vector<std::int64_t> numbers_;   // unless text_
+  SmallNumbers small_;                  // unless text_
+  std::vector<std::int64_t> numbers_;   // the other ones
   std::string characters_;              // of all texts
   std::vector<std::uint64_t> ends_;     // of each text in characters_
   std::vector<Entry> slots_;            // hash table with open addressing; entry + 1, 0: free
-  std::vector<Entry> by_node_, nodes_;  // the entry of each node, the node of each entry
+  std::vector<Entry> by_node_, nodes_;  // entries in order, the node of each entry
+  std::int64_t negative_ = 0;           // of numbers_
 };
 
 }  // namespace atl

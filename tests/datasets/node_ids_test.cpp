@@ -63,6 +63,31 @@ TEST(NodeIds, ManyIds) {
   }
 }
 
+TEST(NodeIds, NumbersOfAllSizes) {
+  std::mt19937_64 random(5);
+  std::vector<std::int64_t> values = {0, 63, 64, SmallNumbers::kEnd - 1, SmallNumbers::kEnd, -1};
+  for (int k = 0; k < 20000; ++k) {
+    const auto number = static_cast<std::int64_t>(random() >> (1 + random() % 60));
+    values.push_back(k % 5 == 0 ? -number : number);
+  }
+  NodeIds ids("list");
+  for (const std::int64_t value : values) ids.add(value);
+  ids.finish();
+  std::vector<std::int64_t> sorted = values;
+  std::ranges::sort(sorted);
+  sorted.erase(std::ranges::unique(sorted).begin(), sorted.end());
+  ASSERT_EQ(ids.count(), std::ssize(sorted));
+  for (std::int64_t node = 0; node < ids.count(); ++node) {
+    const std::int64_t value = sorted[static_cast<std::size_t>(node)];
+    ASSERT_EQ(ids[node], std::to_string(value));
+    ASSERT_EQ(ids.find(value), node);
+    const std::int64_t next = value + 1;
+    if (!std::ranges::binary_search(sorted, next)) {
+      ASSERT_EQ(ids.find(next), -1);
+    }
+  }
+}
+
 TEST(NodeIds, NoneAndWhatIsNoText) {
   NodeIds none("list");
   none.finish();
