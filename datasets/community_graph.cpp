@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 
 namespace atl {
 
@@ -157,8 +158,7 @@ void noisy_features(std::span<const std::int32_t> labels, std::int64_t begin, st
   const RandomKey key = generator_key(seed, GeneratorPurpose::kNoise);
   const auto strength = static_cast<float>(signal);
   const auto count = static_cast<std::int64_t>(labels.size());
-#pragma omp parallel for schedule(static)
-  for (std::int64_t i = 0; i < count; ++i) {
+  parallel_for(count, 256, [&](std::int64_t i) {
     float* const row = rows.data() + i * columns;
     for (std::int64_t j = 0; j < columns; j += 4) {
       const auto block = random_block(key, static_cast<std::uint64_t>(begin + i),
@@ -169,7 +169,7 @@ void noisy_features(std::span<const std::int32_t> labels, std::int64_t begin, st
         if (!centres.empty()) row[j + k] += strength * centres[labels[i] * columns + j + k];
       }
     }
-  }
+  });
 }
 
 }  // namespace atl

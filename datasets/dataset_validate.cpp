@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <numeric>
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "base/progress.hpp"
 #include "datasets/dataset.hpp"
 #include "datasets/dataset_writer.hpp"
@@ -18,11 +20,13 @@ namespace {
 // The first index in [0, count) at which `wrong` holds, or count. Runs in parallel.
 template <typename Predicate>
 std::int64_t first_wrong(std::int64_t count, const Predicate& wrong) {
-  std::int64_t first = count;
-#pragma omp parallel for schedule(static) reduction(min : first)
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (i < first && wrong(i)) first = i;
-  }
+  std::atomic<std::int64_t> first = count;
+  parallel_for(count, 4096, [&](std::int64_t i) {
+    std::int64_t before = first.load(std::memory_order_relaxed);
+    if (i >= before || !wrong(i)) return;
+    while (i < before && !first.compare_exchange_weak(before, i)) {
+    }
+  });
   return first;
 }
 
@@ -135,11 +139,10 @@ OrderedEntries::OrderedEntries(const GraphView& graph) : graph_(graph) {
   if (ordered) return;
   order_.resize(csr.col_idx.size());
   std::iota(order_.begin(), order_.end(), 0);
-#pragma omp parallel for schedule(dynamic, 256)
-  for (std::int64_t i = 0; i < csr.rows(); ++i) {
+  parallel_for(csr.rows(), 256, [&](std::int64_t i) {
     std::sort(order_.begin() + csr.row_ptr[i], order_.begin() + csr.row_ptr[i + 1],
               [&](std::int64_t a, std::int64_t b) { return less(a, b); });
-  }
+  });
 }
 
 std::pair<std::int64_t, std::int64_t> OrderedEntries::between(std::int64_t row,

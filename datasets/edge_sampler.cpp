@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "base/progress.hpp"
 
 namespace atl {
@@ -21,10 +22,9 @@ void each_block(const EdgeSampler& sampler, std::uint64_t count, const Visit& vi
   for (std::uint64_t begin = 0; begin < count; begin += edges.size()) {
     edges.resize(std::min(kEdgesPerBlock, count - begin));
     const auto size = static_cast<std::int64_t>(edges.size());
-#pragma omp parallel for schedule(static)
-    for (std::int64_t i = 0; i < size; ++i) {
+    parallel_for(size, 4096, [&](std::int64_t i) {
       edges[i] = sampler(begin + static_cast<std::uint64_t>(i));
-    }
+    });
     if (!visit(std::span<const Edge>(edges))) return;
   }
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "base/progress.hpp"
 
 namespace atl {
@@ -238,11 +239,9 @@ void Builder::sort_rows() {
   const bool keys_only = !options_.weighted && !options_.typed && !options_.with_origins;
   const std::int64_t rows = nodes();
   const Activity activity("sorting edges");
-#pragma omp parallel
-  {
+  parallel_pieces(rows, 256, [&](std::int64_t first, std::int64_t last, int) {
     std::vector<Stored> entries;
-#pragma omp for schedule(dynamic, 256)
-    for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t i = first; i < last; ++i) {
       const std::int64_t begin = row_ptr()[i];
       const std::int64_t end = row_ptr()[i + 1];
       if (keys_only) {
@@ -254,7 +253,7 @@ void Builder::sort_rows() {
       std::sort(entries.begin(), entries.end());
       for (std::int64_t e = begin; e < end; ++e) store(e, entries[e - begin]);
     }
-  }
+  });
 }
 
 void Builder::merge_rows() {

@@ -20,6 +20,7 @@
 
 #include "base/host.hpp"
 #include "base/memory.hpp"
+#include "base/parallel.hpp"
 #include "base/unique_handle.hpp"
 #include "engine/comm/device_transport.hpp"
 #include "engine/comm/message_route.hpp"
@@ -91,7 +92,7 @@ void add_processor(Findings& findings) {
   } else {
     findings.push_back({"processor", "SIMD", fmt::format("{}", fmt::join(present, " "))});
   }
-  const int threads = omp_get_max_threads();
+  const int threads = parallel_threads();
   findings.push_back({"processor", "OpenMP",
                       fmt::format("{} threads of {} processors", threads, omp_get_num_procs())});
 }

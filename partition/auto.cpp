@@ -1,7 +1,7 @@
 // Method `auto`: what was measured to cut best for the size of the graph (docs/partition.md).
 #include <array>
 
-#include "base/openmp_threads.hpp"
+#include "base/parallel.hpp"
 #include "partition/multilevel.hpp"
 #include "partition/partitioner.hpp"
 

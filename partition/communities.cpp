@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/parallel.hpp"
 #include "partition/graph_level.hpp"
 #include "partition/tally.hpp"
 
@@ -47,13 +48,12 @@ class CommunityFinder {
   }
   std::vector<std::int32_t> few_edges_first() const {
     std::vector<std::pair<std::uint64_t, std::int32_t>> keys(community_.size());
-#pragma omp parallel for schedule(static)
-    for (std::int64_t v = 0; v < graph_.nodes(); ++v) {
+    parallel_for(graph_.nodes(), 4096, [&](std::int64_t v) {
       const auto width =
           static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(graph_.degree(v))));
       keys[v] = {width << 57U | key(static_cast<std::int32_t>(v)) >> 7U,
                  static_cast<std::int32_t>(v)};
-    }
+    });
     std::sort(keys.begin(), keys.end());
     std::vector<std::int32_t> order;
     order.reserve(keys.size());
@@ -113,17 +113,18 @@ class CommunityFinder {
     const auto nodes = static_cast<std::int64_t>(order.size());
     const std::int64_t block = std::max<std::int64_t>(1, (nodes + kBlocks - 1) / kBlocks);
     std::vector<std::int32_t> chosen(static_cast<std::size_t>(block));
+    std::vector<Tally> tallies(static_cast<std::size_t>(parallel_threads()));
+    const std::int64_t length = block > kManyNodes ? 64 : block;
     std::int64_t moved = 0;
     for (std::int64_t begin = 0; begin < nodes; begin += block) {
       const std::int64_t end = std::min(nodes, begin + block);
-#pragma omp parallel if (block > kManyNodes)
-      {
-        Tally tally;
-#pragma omp for schedule(dynamic, 64)
-        for (std::int64_t i = begin; i < end; ++i) {
-          chosen[i - begin] = choose(order[i], tally, wish_[order[i]]);
+      parallel_pieces(end - begin, length, [&](std::int64_t from, std::int64_t to, int slot) {
+        Tally& tally = tallies[static_cast<std::size_t>(slot)];
+        for (std::int64_t k = from; k < to; ++k) {
+          const std::int32_t v = order[begin + k];
+          chosen[k] = choose(v, tally, wish_[v]);
         }
-      }
+      });
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int32_t v = order[i];
         const std::int32_t to = chosen[i - begin];

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/parallel.hpp"
 #include "partition/graph_level.hpp"
 #include "partition/tally.hpp"
 
@@ -91,13 +92,12 @@ ContractedGraph contract(const GraphLevel& graph, const Communities& found) {
   // Blocks of communities, so that what threads found is held twice for a block only.
   constexpr std::int64_t kBlock = 1 << 14;
   std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> rows(kBlock);
+  std::vector<Tally> tallies(static_cast<std::size_t>(parallel_threads()));
   for (std::int64_t begin = 0; begin < communities; begin += kBlock) {
     const std::int64_t end = std::min(communities, begin + kBlock);
-#pragma omp parallel
-    {
-      Tally tally;
-#pragma omp for schedule(dynamic, 64)
-      for (std::int64_t c = begin; c < end; ++c) {
+    parallel_pieces(end - begin, 64, [&](std::int64_t from, std::int64_t to, int slot) {
+      Tally& tally = tallies[static_cast<std::size_t>(slot)];
+      for (std::int64_t c = begin + from; c < begin + to; ++c) {
         std::int64_t edges = 0;
         for (std::int64_t i = first[c]; i < first[c + 1]; ++i) edges += graph.degree(members[i]);
         tally.start(std::min(edges, communities));
@@ -108,12 +108,12 @@ ContractedGraph contract(const GraphLevel& graph, const Communities& found) {
         }
         auto& row = rows[c - begin];
         row.clear();
-        tally.for_each([&](std::int32_t to, std::int64_t sum) {
-          row.emplace_back(to, static_cast<std::int32_t>(std::min<std::int64_t>(
-                                   sum, std::numeric_limits<std::int32_t>::max())));
+        tally.for_each([&](std::int32_t other, std::int64_t sum) {
+          row.emplace_back(other, static_cast<std::int32_t>(std::min<std::int64_t>(
+                                      sum, std::numeric_limits<std::int32_t>::max())));
         });
       }
-    }
+    });
     for (std::int64_t c = begin; c < end; ++c) {
       if (result.col_idx.size() + rows[c - begin].size() > result.col_idx.capacity()) {
         make_room(result, c, communities, rows[c - begin].size(), graph.entries());
@@ -138,16 +138,16 @@ ContractedNets contract_nets(const CsrView& pins, bool with_itself,
   std::vector<std::uint64_t> hashes(kBlock);
   for (std::int64_t begin = 0; begin < pins.rows(); begin += kBlock) {
     const std::int64_t end = std::min(pins.rows(), begin + kBlock);
-#pragma omp parallel for schedule(dynamic, 256)
-    for (std::int64_t n = begin; n < end; ++n) {
-      auto& row = rows[n - begin];
+    parallel_for(end - begin, 256, [&](std::int64_t k) {
+      const std::int64_t n = begin + k;
+      auto& row = rows[k];
       row.clear();
       for (const std::int32_t pin : pins.row(n)) row.push_back(community_of[pin]);
       if (with_itself) row.push_back(community_of[n]);
       std::sort(row.begin(), row.end());
       row.erase(std::unique(row.begin(), row.end()), row.end());
-      hashes[n - begin] = hash_of(row);
-    }
+      hashes[k] = hash_of(row);
+    });
     for (std::int64_t n = begin; n < end; ++n) {
       const auto& row = rows[n - begin];
       if (row.size() < 2) continue;

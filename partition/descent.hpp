@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/parallel.hpp"
 #include "partition/part_loads.hpp"
 
 namespace atl {
@@ -57,19 +58,20 @@ class Descent {
   template <typename Wanted>
   std::vector<Proposal> propose(bool any, const Wanted& wanted) {
     const auto nodes = static_cast<std::int64_t>(part_of_.size());
-    std::vector<Proposal> all;
-#pragma omp parallel if (nodes > kManyNodes)
-    {
-      std::vector<Proposal> mine;
-#pragma omp for schedule(dynamic, 4096) nowait
-      for (std::int64_t v = 0; v < nodes; ++v) {
+    std::vector<std::vector<Proposal>> found(static_cast<std::size_t>(parallel_threads()));
+    const std::int64_t length = nodes > kManyNodes ? 4096 : nodes;
+    parallel_pieces(nodes, length, [&](std::int64_t begin, std::int64_t end, int slot) {
+      std::vector<Proposal>& mine = found[static_cast<std::size_t>(slot)];
+      for (std::int64_t v = begin; v < end; ++v) {
         const auto node = static_cast<std::int32_t>(v);
         if (!wanted(node)) continue;
         const Proposal p = objective_.best(node, loads_, any);
         if (p.to >= 0 && (any || p.gain > 0)) mine.push_back(p);
       }
-#pragma omp critical
-      all.insert(all.end(), mine.begin(), mine.end());
+    });
+    std::vector<Proposal> all = std::move(found.front());
+    for (std::size_t k = 1; k < found.size(); ++k) {
+      all.insert(all.end(), found[k].begin(), found[k].end());
     }
     return all;
   }

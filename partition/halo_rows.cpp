@@ -1,7 +1,10 @@
 #include "partition/halo_rows.hpp"
 
+#include <atomic>
 #include <bit>
 #include <utility>
+
+#include "base/parallel.hpp"
 
 namespace atl {
 
@@ -16,14 +19,13 @@ PinCounts::PinCounts(const Nets& nets, std::span<const std::int32_t> part_of, in
   part_.resize(first_.back());
   count_.assign(first_.back(), 0);
   combined_.assign(first_.back(), 0);
-#pragma omp parallel for schedule(dynamic, 1024)
-  for (std::int64_t n = 0; n < count; ++n) {
+  parallel_for(count, 1024, [&](std::int64_t n) {
     const auto net = static_cast<std::int32_t>(n);
     if (first_[n + 1] - first_[n] == parts) {
       for (int p = 0; p < parts; ++p) part_[first_[n] + p] = static_cast<std::uint16_t>(p);
     }
     nets.for_each_pin(net, [&](std::int32_t pin) { change(net, part_of[pin], pin, 1); });
-  }
+  });
 }
 
 // Where `part` is counted; else a free place, of which there is one for each pin.
@@ -54,14 +56,13 @@ constexpr int kMostBits = 64;
 
 std::vector<PartBits> part_bits(const PinCounts& counts) {
   std::vector<PartBits> bits(static_cast<std::size_t>(counts.nets()));
-#pragma omp parallel for schedule(static)
-  for (std::int64_t n = 0; n < counts.nets(); ++n) {
+  parallel_for(counts.nets(), 4096, [&](std::int64_t n) {
     counts.for_each_count(n, [&](int part, std::int32_t pins) {
       const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(part);
       bits[n].present |= bit;
       if (pins == 1) bits[n].single |= bit;
     });
-  }
+  });
   return bits;
 }
 
@@ -78,8 +79,7 @@ HaloRows::HaloRows(std::span<const Nets> directions, std::span<std::int32_t> par
     const auto nodes = static_cast<std::int64_t>(part_of.size());
     if (parts <= kMostBits) {
       const std::vector<PartBits> bits = part_bits(counts);
-#pragma omp parallel for schedule(dynamic, 1024)
-      for (std::int64_t v = 0; v < nodes; ++v) {
+      parallel_for(nodes, 1024, [&](std::int64_t v) {
         const auto node = static_cast<std::int32_t>(v);
         nets.for_each_net(node, [&](std::int32_t net) {
           const std::int32_t weight = nets.weight(net);
@@ -88,30 +88,32 @@ HaloRows::HaloRows(std::span<const Nets> directions, std::span<std::int32_t> par
           }
           if ((bits[net].single >> part_of[v] & 1U) != 0) alone_[v] += weight;
         });
-      }
+      });
       continue;
     }
-#pragma omp parallel for schedule(dynamic, 1024)
-    for (std::int64_t v = 0; v < nodes; ++v) {
+    parallel_for(nodes, 1024, [&](std::int64_t v) {
       const auto node = static_cast<std::int32_t>(v);
       nets.for_each_net(node, [&](std::int32_t net) {
         counts.for_each(net, [&](int part) { near(node, part) += nets.weight(net); });
         if (counts.count(net, part_of[v]) == 1) alone_[v] += nets.weight(net);
       });
-    }
+    });
   }
 }
 
 std::int64_t HaloRows::rows() const {
-  std::int64_t sum = 0;
+  std::atomic<std::int64_t> sum = 0;
   for (std::size_t d = 0; d < counts_.size(); ++d) {
     const PinCounts& counts = counts_[d];
-#pragma omp parallel for schedule(static) reduction(+ : sum)
-    for (std::int64_t n = 0; n < counts.nets(); ++n) {
-      std::int64_t parts = 0;
-      counts.for_each(n, [&](int) { ++parts; });
-      sum += (std::max<std::int64_t>(parts, 1) - 1) * directions_[d].weight(n);
-    }
+    parallel_pieces(counts.nets(), 4096, [&](std::int64_t begin, std::int64_t end, int) {
+      std::int64_t own = 0;
+      for (std::int64_t n = begin; n < end; ++n) {
+        std::int64_t parts = 0;
+        counts.for_each(n, [&](int) { ++parts; });
+        own += (std::max<std::int64_t>(parts, 1) - 1) * directions_[d].weight(n);
+      }
+      sum += own;
+    });
   }
   return sum;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "partition/transpose.hpp"
 
 namespace atl {
@@ -14,13 +15,12 @@ namespace {
 // Sum of the values of every listed row, in double; the number of edges where they have no values.
 std::vector<float> weighted_degrees(const CsrView& csr, std::span<const GlobalId> ids) {
   std::vector<float> degrees(ids.size());
-#pragma omp parallel for schedule(dynamic, 1024)
-  for (std::size_t i = 0; i < ids.size(); ++i) {
+  parallel_for(std::ssize(ids), 1024, [&](std::int64_t i) {
     const std::int64_t row = to_index(ids[i]);
     double sum = 0;
     for (std::int64_t e = csr.row_ptr[row]; e < csr.row_ptr[row + 1]; ++e) sum += csr.value(e);
     degrees[i] = static_cast<float>(sum);
-  }
+  });
   return degrees;
 }
 
@@ -64,12 +64,11 @@ void LocalGraphBuilder::find_central() {
   const CsrView in = graph_.in_edges;
   const CsrView out = out_edges();
   is_central_.resize(nodes);
-#pragma omp parallel for schedule(dynamic, 1024)
-  for (std::int64_t v = 0; v < nodes; ++v) {
+  parallel_for(nodes, 1024, [&](std::int64_t v) {
     const auto is_local = [&](std::int32_t u) { return part_of_[u] == part_of_[v]; };
     is_central_[v] = std::ranges::all_of(in.row(v), is_local) &&
                      (graph_.symmetric || std::ranges::all_of(out.row(v), is_local));
-  }
+  });
 }
 
 // Edges in both directions between the nodes of one part, numbered as in `members`, which is what
@@ -104,8 +103,7 @@ void LocalGraphBuilder::order_nodes(NodeOrder order) {
   order_.resize(parts_);
   central_.resize(parts_);
   // Parts touch their own nodes only.
-#pragma omp parallel for schedule(dynamic, 1)
-  for (int part = 0; part < parts_; ++part) {
+  parallel_for(parts_, 1, [&](std::int64_t part) {
     const NodeList& own = members[part];
     NodeList ordered = node_order(order, structure_of(own).view());
     for (std::int32_t& v : ordered) v = own[v];
@@ -117,7 +115,7 @@ void LocalGraphBuilder::order_nodes(NodeOrder order) {
       local_of_[v] = static_cast<std::int32_t>(order_[part].size());
       order_[part].push_back(GlobalId{v});
     }
-  }
+  });
 }
 
 // Row v of `readers` lists who reads node v. Marginal nodes only: nobody else is read from afar.
@@ -125,8 +123,7 @@ std::vector<LocalGraphBuilder::NodeList> LocalGraphBuilder::find_messages(
     const CsrView& readers) const {
   const auto parts = static_cast<std::size_t>(parts_);
   std::vector<NodeList> messages(parts * parts);
-#pragma omp parallel for schedule(dynamic, 1)
-  for (int from = 0; from < parts_; ++from) {
+  parallel_for(parts_, 1, [&](std::int64_t from) {
     std::vector<std::int64_t> last_node(parts, -1);  // by receiver: the node last added
     const std::span<const GlobalId> inner = order_[from];
     for (const GlobalId id : inner.subspan(central_[from])) {
@@ -138,7 +135,7 @@ std::vector<LocalGraphBuilder::NodeList> LocalGraphBuilder::find_messages(
         messages[from * parts + to].push_back(static_cast<std::int32_t>(v));
       }
     }
-  }
+  });
   return messages;
 }
 
@@ -232,11 +229,9 @@ void LocalGraphBuilder::fill_rows(int part, Direction direction, LocalMatrix& ma
     std::copy_n(graph_.edge_features.begin() + from * features, features,
                 matrix.edge_features.begin() + to * features);
   };
-#pragma omp parallel
-  {
+  parallel_pieces(std::ssize(inner), 256, [&](std::int64_t first, std::int64_t last, int) {
     std::vector<std::pair<std::int32_t, std::int64_t>> sorted;  // column, entry of `rows`
-#pragma omp for schedule(dynamic, 256)
-    for (std::size_t i = 0; i < inner.size(); ++i) {
+    for (std::int64_t i = first; i < last; ++i) {
       const std::int64_t row = to_index(inner[i]);
       std::int64_t next = csr.row_ptr[i];
       for (const bool local : {true, false}) {
@@ -257,7 +252,7 @@ void LocalGraphBuilder::fill_rows(int part, Direction direction, LocalMatrix& ma
         if (local) matrix.split[i] = next;
       }
     }
-  }
+  });
 }
 
 }  // namespace atl

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/parallel.hpp"
 #include "base/progress.hpp"
 #include "partition/climb.hpp"
 #include "partition/cut_weight.hpp"
@@ -24,10 +25,8 @@ constexpr std::uint64_t kSeedStep = 1000;  // between seeds of one cut
 std::vector<std::int32_t> taken_apart(const Communities& communities,
                                       const std::vector<std::int32_t>& above) {
   std::vector<std::int32_t> below(communities.of.size());
-#pragma omp parallel for schedule(static)
-  for (std::int64_t v = 0; v < static_cast<std::int64_t>(below.size()); ++v) {
-    below[v] = above[communities.of[v]];
-  }
+  parallel_for(static_cast<std::int64_t>(below.size()), 1 << 14,
+               [&](std::int64_t v) { below[v] = above[communities.of[v]]; });
   return below;
 }
 

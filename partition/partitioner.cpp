@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/openmp_threads.hpp"
 #include "base/own_names.hpp"
+#include "base/parallel.hpp"
 #include "partition/multilevel.hpp"
 #include "partition/transpose.hpp"
 
@@ -101,7 +101,7 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           std::span<const std::uint8_t> split) {
   // Waking threads costs small graphs more than they save.
   constexpr std::int64_t kThreadedNodes = 20'000;
-  const OpenMpThreads threads(graph.nodes() < kThreadedNodes ? 1 : omp_get_max_threads());
+  const ParallelThreads threads(graph.nodes() < kThreadedNodes ? 1 : parallel_threads());
   const auto partitioner = make_partitioner(options);
   PartitionProblem problem = make_partition_problem(graph, parts, options, split);
   if (parts == 1) return std::vector<std::int32_t>(graph.nodes(), 0);

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "base/openmp_threads.hpp"
+#include "base/parallel.hpp"
 #include "base/progress.hpp"
 #include "partition/multilevel.hpp"
 #include "partition/partitioner.hpp"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/parallel.hpp"
+
 namespace atl {
 
 Csr transpose(const CsrView& csr, std::int64_t columns) {
@@ -37,8 +39,7 @@ Csr undirected_structure(const CsrView& in, const CsrView& out) {
   Csr result;
   result.col_idx.resize(room[nodes]);
   std::vector<std::int64_t> count(nodes);
-#pragma omp parallel for schedule(dynamic, 1024)
-  for (std::int64_t v = 0; v < nodes; ++v) {
+  parallel_for(nodes, 1024, [&](std::int64_t v) {
     const auto begin = result.col_idx.begin() + room[v];
     auto end = std::ranges::copy(in.row(v), begin).out;
     if (!symmetric) end = std::ranges::copy(out.row(v), end).out;
@@ -46,7 +47,7 @@ Csr undirected_structure(const CsrView& in, const CsrView& out) {
     end = std::unique(begin, end);
     end = std::remove(begin, end, static_cast<std::int32_t>(v));
     count[v] = end - begin;
-  }
+  });
   result.row_ptr.resize(nodes + 1);
   for (std::int64_t v = 0; v < nodes; ++v) {
     const auto from = result.col_idx.begin() + room[v];

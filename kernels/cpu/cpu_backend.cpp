@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
@@ -73,7 +74,8 @@ const char* isa_name(Isa isa) {
 }
 
 CpuBackend::CpuBackend(int threads)
-    : workers_(threads > 0 ? threads : omp_get_max_threads()),
+    // A product of oneDNN asks how many threads of OpenMP to use: these are shared out already.
+    : workers_(threads > 0 ? threads : parallel_threads(), [] { omp_set_num_threads(1); }),
       isa_(detect_isa()),
       scratch_(nullptr, Release{this}) {}
 

@@ -11,10 +11,10 @@
 #include <array>
 #include <memory>
 
+#include "base/workers.hpp"
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/edge_chunks.hpp"
 #include "kernels/cpu/elements.hpp"
-#include "kernels/cpu/workers.hpp"
 #include "kernels/cpu/write_rows.hpp"
 #include "kernels/host_backend.hpp"
 

@@ -1,9 +1,9 @@
 // Matrix products, cut into blocks by size alone; each block is one product of one thread
 // (kernels/cpu/product.hpp, panels.hpp, tiles.hpp). Where the processor does not multiply bf16,
 // operands are widened block by block.
-#include "base/openmp_threads.hpp"
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
+#include "kernels/cpu/openmp_threads.hpp"
 #include "kernels/cpu/panels.hpp"
 #include "kernels/cpu/product.hpp"
 #include "kernels/cpu/tiles.hpp"

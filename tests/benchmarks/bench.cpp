@@ -1,13 +1,12 @@
 #include "tests/benchmarks/bench.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "base/philox.hpp"
 #include "kernels/bf16.hpp"
 
@@ -35,7 +34,7 @@ const std::array<float, kValues>& values() {
 
 Bench::Bench(const std::string& backend, const BenchOptions& options)
     : scale_(options.scale),
-      threads_(options.threads > 0 ? options.threads : omp_get_max_threads()),
+      threads_(options.threads > 0 ? options.threads : parallel_threads()),
       choices_(std::make_shared<KernelChoices>()),
       backend_(make_backend(backend, {.threads = threads_, .device = 0, .choices = choices_})),
       queue_(backend_->make_queue()),

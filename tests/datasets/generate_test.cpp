@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "datasets/degree_tail.hpp"
 #include "datasets/statistics.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -108,17 +108,15 @@ TEST_F(Generate, SbmHasTheSizesAskedForAndNeighboursHelp) {
 
 TEST_F(Generate, SameFilesForAnyNumberOfThreads) {
   options_.nodes = 3000;
-  const int before = omp_get_max_threads();
   for (const char* kind : {"sbm", "rmat", "relational"}) {
-    omp_set_num_threads(1);
+    const ParallelThreads one_thread(1);
     const std::string one = generate(kind).info().checksum;
-    omp_set_num_threads(3);
+    const ParallelThreads three_threads(3);
     EXPECT_EQ(generate(kind).info().checksum, one) << kind;
     options_.seed = 1;
     EXPECT_NE(generate(kind).info().checksum, one) << kind;
     options_.seed = 0;
   }
-  omp_set_num_threads(before);
 }
 
 TEST_F(Generate, DirectedGraphsAreNotSymmetric) {

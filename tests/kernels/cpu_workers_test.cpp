@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "kernels/cpu/workers.hpp"
+#include "base/workers.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "kernels/cpu/workers.hpp"
+#include "base/workers.hpp"
 
 namespace atl {
 

@@ -2,11 +2,11 @@
 #include "partition/priced_rows.hpp"
 
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <limits>
 
+#include "base/parallel.hpp"
 #include "partition/island_prices.hpp"
 #include "partition/multilevel.hpp"
 #include "partition/peak_prices.hpp"
@@ -122,7 +122,6 @@ void expect_within_shares(const PartitionProblem& problem, const Parts& part_of)
 // The fullest part has three in a hundred rows less, all together have no more than is allowed,
 // bounds hold, and threads change nothing.
 TEST(PeakPrices, EvenOutTheFullestPart) {
-  const int before = omp_get_max_threads();
   for (const bool directed : {false, true}) {
     // With more nodes than descent looks at by one thread.
     const Csr csr = without_duplicates(random_graph(22000, 3, directed, false, 8));
@@ -134,7 +133,7 @@ TEST(PeakPrices, EvenOutTheFullestPart) {
     const Multilevel multilevel(problem);
     multilevel.search(cut);
     Parts even = cut;
-    omp_set_num_threads(1);
+    const ParallelThreads one_thread(1);
     multilevel.even_out(even);
     const Peak start = count_peak(graph, cut, 4);
     const Peak end = count_peak(graph, even, 4);
@@ -143,11 +142,10 @@ TEST(PeakPrices, EvenOutTheFullestPart) {
               Multilevel::kMostRowsForPeak * static_cast<double>(start.total));
     expect_within_shares(problem, even);
     Parts again = cut;
-    omp_set_num_threads(3);
+    const ParallelThreads three_threads(3);
     multilevel.even_out(again);
     EXPECT_EQ(even, again);
   }
-  omp_set_num_threads(before);
 }
 
 // Where all parts have as much, or nothing, nothing is there to gain.

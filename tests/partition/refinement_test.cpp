@@ -2,13 +2,13 @@
 // optimal cuts of small graphs by trying all, and independence of threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <tuple>
 
+#include "base/parallel.hpp"
 #include "partition/climb.hpp"
 #include "partition/cut_weight.hpp"
 #include "partition/halo_rows.hpp"
@@ -301,12 +301,10 @@ TEST(Refinement, StrongIsTheSameForAnyThreads) {
   const GraphView graph{csr.view(), true};
   PartitionOptions options;
   options.refine = Refinement::kStrong;
-  const int before = omp_get_max_threads();
-  omp_set_num_threads(1);
+  const ParallelThreads one_thread(1);
   const Parts one = partition_graph(graph, 3, options, {});
-  omp_set_num_threads(3);
+  const ParallelThreads three_threads(3);
   EXPECT_EQ(one, partition_graph(graph, 3, options, {}));
-  omp_set_num_threads(before);
 }
 
 TEST(Refinement, RelievesHeavyParts) {
@@ -326,21 +324,19 @@ TEST(Refinement, RelievesHeavyParts) {
 TEST(Refinement, AndCommunitiesAreTheSameForAnyThreads) {
   const Csr csr = random_graph(25000, 3, false, false, 6);
   const GraphView graph{csr.view(), true};
-  const int before = omp_get_max_threads();
   for (const char* method : {"auto", "communities", "metis"}) {
     for (const auto objective : {PartitionObjective::kVolume, PartitionObjective::kCut}) {
       PartitionOptions options;
       options.method = method;
       options.objective = objective;
       options.cuts = 1;
-      omp_set_num_threads(1);
+      const ParallelThreads one_thread(1);
       const Parts one = partition_graph(graph, 5, options, {});
-      omp_set_num_threads(3);
+      const ParallelThreads three_threads(3);
       EXPECT_EQ(one, partition_graph(graph, 5, options, {}))
           << method << " " << to_string(objective);
     }
   }
-  omp_set_num_threads(before);
 }
 
 // Behind what is searched in detail, `auto` has no more rows than either of its cuts.
@@ -349,15 +345,12 @@ TEST(Refinement, ComparesTheCutsOfLargerGraphs) {
   const GraphView graph{csr.view(), false};
   ASSERT_FALSE(Multilevel::detailed(2 * graph.in_edges.nnz()));
   ASSERT_TRUE(Multilevel::compared(2 * graph.in_edges.nnz()));
-  const int before = omp_get_max_threads();
   const auto cut = [&](const char* method, int threads) {
     PartitionOptions options;
     options.method = method;
     options.cuts = 1;
-    omp_set_num_threads(threads);
-    Parts part_of = partition_graph(graph, 3, options, {});
-    omp_set_num_threads(before);
-    return part_of;
+    const ParallelThreads set(threads);
+    return partition_graph(graph, 3, options, {});
   };
   // Both directions: which other parts a node's row is read in, and which it reads.
   const auto rows = [&](const Parts& part_of) {

@@ -1,4 +1,4 @@
-// The threads of one cpu backend, which share the chunks of a loop.
+// Threads that share the chunks of a loop.
 //
 // Not OpenMP's, because other programs may want the cores, too: then a thread may not run for
 // milliseconds. A parallel loop of OpenMP ends when every thread of the team has come to its end,
@@ -27,8 +27,10 @@ inline int threads_for(std::int64_t elements, int most) {
 
 class Workers {
  public:
-  // At most `threads` at a time, the caller included; the others are started when first needed.
-  explicit Workers(int threads) : threads_(threads) {}
+  // At most `threads` at a time, the caller included; the others are started when first needed, and
+  // call `at_start` then. If the system refuses some, the others do the work.
+  explicit Workers(int threads, void (*at_start)() = nullptr)
+      : threads_(threads), at_start_(at_start) {}
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
   ~Workers();
@@ -73,6 +75,7 @@ class Workers {
   static constexpr std::uint64_t kNextLoop = kOpen << 1;
 
   const int threads_;
+  void (*const at_start_)();
   std::vector<std::jthread> helpers_;
   Loop loop_;  // of those who have joined
   std::mutex error_mutex_;

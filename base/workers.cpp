@@ -1,8 +1,7 @@
-#include "kernels/cpu/workers.hpp"
-
-#include <omp.h>
+#include "base/workers.hpp"
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
@@ -41,7 +40,10 @@ Workers::~Workers() {
 
 void Workers::start(int helpers) {
   ATOLL_ASSERT(static_cast<std::uint64_t>(helpers) <= kCountMask, "{} threads", helpers);
-  while (std::ssize(helpers_) < helpers) helpers_.emplace_back([this] { help(); });
+  try {
+    while (std::ssize(helpers_) < helpers) helpers_.emplace_back([this] { help(); });
+  } catch (const std::system_error&) {  // no more than there are
+  }
 }
 
 void Workers::share(const Loop& loop, int helpers) {
@@ -69,8 +71,7 @@ void Workers::share(const Loop& loop, int helpers) {
 }
 
 void Workers::help() {
-  // A product of oneDNN asks how many threads of OpenMP to use: this one is shared out already.
-  omp_set_num_threads(1);
+  if (at_start_ != nullptr) at_start_();
   std::uint32_t seen = 0;
   while (!stopping_) {
     if (int slot = 0; join_loop(slot)) {
