@@ -107,6 +107,14 @@ def control_settings():
     return settings
 
 
+def delete_namespace(name):
+    """And the mount that `ip` made for the first one, once there is none."""
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+    with contextlib.suppress(OSError):
+        if not os.listdir("/run/netns"):
+            subprocess.run(["umount", "/run/netns"], capture_output=True, check=False)
+
+
 def why_no_cluster():
     """What this user or machine lacks for a cluster; None if nothing."""
     if os.geteuid() != 0:
@@ -125,7 +133,7 @@ def why_no_cluster():
             if result.returncode != 0:
                 return f"{' '.join(command)}: {result.stderr.strip()}"
     finally:
-        subprocess.run(["ip", "netns", "del", probe], capture_output=True, check=False)
+        delete_namespace(probe)
     return None
 
 
@@ -566,6 +574,9 @@ while not os.path.exists(os.path.join(sys.argv[1], "end")): time.sleep(0.05)
         self.assert_refused(self.own("run", "true"), "incomplete", "down")
         self.done("down")
         self.assertEqual(namespaces(NAME), [])
+        if not os.listdir("/run/netns"):  # of others
+            with open("/proc/mounts", encoding="utf-8") as mounts:
+                self.assertNotIn(" /run/netns ", mounts.read())
 
     def test_namespaces_of_others_are_not_touched(self):
         foreign = f"{NAME}-h1"
@@ -576,7 +587,7 @@ while not os.path.exists(os.path.join(sys.argv[1], "end")): time.sleep(0.05)
                 self.assert_refused(self.own(*command), foreign, "not made by emulated-cluster")
             self.assertEqual(namespaces(NAME), [foreign])
         finally:
-            subprocess.run(["ip", "netns", "del", foreign], check=True)
+            delete_namespace(foreign)
 
     def test_addresses_of_the_machine(self):
         device = f"t{os.getpid()}"
@@ -594,4 +605,5 @@ while not os.path.exists(os.path.join(sys.argv[1], "end")): time.sleep(0.05)
 if __name__ == "__main__":
     # Whoever starts this in the background may have it ignore Ctrl-C, which commands would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    unittest.main(verbosity=2)
+    ran = unittest.main(verbosity=2, exit=False).result
+    sys.exit(1 if not ran.wasSuccessful() else 77 if WHY_NO_CLUSTER else 0)
