@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "kernels/inverse_deviation.hpp"
 
 namespace atl {
 
@@ -98,7 +99,7 @@ void HostBackend::do_batch_norm_statistics(Queue&, std::span<const double> sums,
     const double unbiased = count > 1 ? variance * n / (n - 1) : variance;
     running_mean[j] += momentum * shift;
     running_variance[j] += momentum * (unbiased - running_variance[j]);
-    inv_std[j] = 1 / std::sqrt(variance + epsilon);
+    inv_std[j] = inverse_deviation(mean[j], variance, epsilon);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/cuda/gradient_rows.cuh"
 #include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/inverse_deviation.hpp"
 
 namespace atl::cuda {
 
@@ -226,7 +227,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const double unbiased = count > 1 ? variance * count / (count - 1) : variance;
   running_mean[j] += momentum * shift;
   running_variance[j] += momentum * (unbiased - running_variance[j]);
-  inv_std[j] = 1 / sqrt(variance + epsilon);
+  inv_std[j] = inverse_deviation(mean[j], variance, epsilon);
 }
 
 __global__ void __launch_bounds__(kBlockThreads)

@@ -40,20 +40,37 @@ TEST_P(LiteralNormalization, SumsOverNoRowsAreZero) {
 TEST_P(LiteralNormalization, BatchNormStatistics) {
   Harness h(GetParam());
   // Three rows. Column 0: they lie 2 above the running mean 1, with squares 18: mean 3, variance
-  // 18/3 - 4 = 2, unbiased 2 * 3/2 = 3. Column 1: all equal to the running mean. Column 2: rounding
-  // left the squares too small for the sum, so the variance counts as none.
+  // 18/3 - 4 = 2, unbiased 2 * 3/2 = 3. Column 1: all are 0, as the running mean. Column 2:
+  // rounding left the squares too small for the sum, so the variance counts as none; it is
+  // constant.
   const auto sums = h.input_span<double>({6, 0, 3, 18, 0, 2.5});
-  const auto running_mean = h.inout_span<double>({1, -4, 10});
+  const auto running_mean = h.inout_span<double>({1, 0, 10});
   const auto running_variance = h.inout_span<double>({1, 1, 1});
   const auto mean = h.output_span<double>(3);
   const auto inv_std = h.output_span<double>(3);
   h.backend().batch_norm_statistics(h.queue(), sums, 3, 0.5, 0.25, running_mean, running_variance,
                                     mean, inv_std);
-  EXPECT_EQ(h.download_span(mean), (std::vector<double>{3, -4, 11}));
+  EXPECT_EQ(h.download_span(mean), (std::vector<double>{3, 0, 11}));
   // 1 / sqrt(2 + .25) and 1 / sqrt(.25)
-  expect_close(h.download_span(inv_std), {1 / 1.5, 2, 2}, 1e-15, "inv_std");
-  EXPECT_EQ(h.download_span(running_mean), (std::vector<double>{2, -4, 10.5}));
+  expect_close(h.download_span(inv_std), {1 / 1.5, 2, 0}, 1e-15, "inv_std");
+  EXPECT_EQ(h.download_span(running_mean), (std::vector<double>{2, 0, 10.5}));
   EXPECT_EQ(h.download_span(running_variance), (std::vector<double>{2, 0.5, 0.5}));
+}
+
+TEST_P(LiteralNormalization, BatchNormStatisticsOfColumnsThatAreConstantButForRounding) {
+  Harness h(GetParam());
+  // Two rows, 1024 +- d: the running mean is their mean. A deviation of 2^-20 of it is no rounding.
+  const double narrow = 0x1p-10;
+  const double rounding = 0x1p-11;
+  const auto sums = h.input_span<double>({0, 0, 2 * narrow * narrow, 2 * rounding * rounding});
+  const auto running_mean = h.inout_span<double>({1024, -1024});
+  const auto running_variance = h.inout_span<double>({1, 1});
+  const auto mean = h.output_span<double>(2);
+  const auto inv_std = h.output_span<double>(2);
+  h.backend().batch_norm_statistics(h.queue(), sums, 2, 0.5, 1e-5, running_mean, running_variance,
+                                    mean, inv_std);
+  EXPECT_EQ(h.download_span(mean), (std::vector<double>{1024, -1024}));
+  expect_close(h.download_span(inv_std), {1 / std::sqrt(0x1p-20 + 1e-5), 0}, 1e-15, "inv_std");
 }
 
 TEST_P(LiteralNormalization, BatchNormStatisticsOfOneRowAndOfNaN) {
@@ -63,11 +80,11 @@ TEST_P(LiteralNormalization, BatchNormStatisticsOfOneRowAndOfNaN) {
   const auto running_variance = h.inout_span<double>({1, 1});
   const auto mean = h.output_span<double>(2);
   const auto inv_std = h.output_span<double>(2);
-  // One row has no unbiased variance; the biased one, 0, takes its place.
+  // One row has no unbiased variance; the biased one, 0, takes its place. The row is constant.
   h.backend().batch_norm_statistics(h.queue(), h.input_span<double>({5, nan, 25, nan}), 1, 0.5, 1,
                                     running_mean, running_variance, mean, inv_std);
   EXPECT_EQ(h.download_span(mean)[0], 5);
-  EXPECT_EQ(h.download_span(inv_std)[0], 1);
+  EXPECT_EQ(h.download_span(inv_std)[0], 0);
   EXPECT_EQ(h.download_span(running_variance)[0], 0.5);
   for (const auto& values : {mean, inv_std, running_mean, running_variance}) {
     EXPECT_TRUE(std::isnan(h.download_span(values)[1]));
