@@ -30,7 +30,7 @@ class Writer {
       : config_(config),
         model_(describe(config)),
         builder_(pass, config.features, {config.order, config.cache_aggregate, config.layer_orders},
-                 config.input_dropout) {}
+                 config.input_dropout, {config.relations, config.edge_features}) {}
 
   Program run() {
     x_ = before_dropout_ = builder_.input();
@@ -96,7 +96,7 @@ class Writer {
   void add_layer(std::size_t l) {
     const LayerDescription& layer = model_.layers[l];
     const ConvolutionKind& kind = convolution_named(layer.convolution);
-    builder_.begin_layer();
+    builder_.begin_layer(layer.convolution);
     if (begins_run(l)) {
       run_first_ = before_dropout_;
       number_ = 0;
@@ -110,7 +110,13 @@ class Writer {
     const Value x = norm_before ? activated(x_, layer) : x_;
     Value y = kind.make(builder_, {x, kind.reads_first ? run_first_ : kNoValue, number_, columns,
                                    config_.relations, config_.edge_features, layer});
-    // Functions of a user's own program may give anything.
+    // Functions of a user's own program may do anything.
+    if (!builder_.is_in_layer(l)) {
+      fail_option(
+          "{}: its convolution begins or ends more than its layer; it only writes the "
+          "layer's operations",
+          name_of(l));
+    }
     const std::int64_t given = builder_.has_rows(y) ? builder_.columns(y) : 0;
     if (given != columns) {
       fail_option("{}: its convolution gives {}; needed is a value of {} columns", name_of(l),
@@ -136,7 +142,7 @@ class Writer {
   }
 
   std::string name_of(std::size_t l) const {
-    return fmt::format("layer {} ({})", l, model_.layers[l].convolution);
+    return name_of_layer(static_cast<int>(l), model_.layers[l].convolution);
   }
 
   Value with_skip(Value y, std::size_t l) {

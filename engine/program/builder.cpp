@@ -1,7 +1,6 @@
 #include "engine/program/builder.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.hpp"
 #include "engine/exchange/halo_exchange.hpp"
@@ -16,8 +15,9 @@ constexpr int kHeadSite = 255;
 
 }  // namespace
 
-Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout)
-    : pass_(pass), orders_(std::move(orders)), has_constants_(input_dropout == 0) {
+Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout,
+                 EdgeCounts edges)
+    : pass_(pass), orders_(std::move(orders)), has_constants_(input_dropout == 0), edges_(edges) {
   program_.scopes.push_back({Scope::Kind::kInput, 0, Direction::kForward});
   input_ = append({.kind = OpKind::kFeatures, .columns = features, .constant = true});
   if (input_dropout == 0 || pass == Pass::kEvaluation) return;
@@ -38,9 +38,27 @@ Value Builder::append(Operation operation) {
 
 bool Builder::is_trained(Value x) const { return trained_[static_cast<std::size_t>(x)]; }
 
-void Builder::begin_layer() {
+void Builder::begin_layer(const std::string& convolution) {
+  convolutions_.push_back(convolution);
   program_.layers.emplace_back();
   program_.scopes.push_back({Scope::Kind::kLayer, layer(), Direction::kForward});
+}
+
+void Builder::end_layer(Value output) {
+  check_rows("end_layer", "output", output);
+  program_.layers.back().output = output;
+}
+
+bool Builder::is_in_layer(std::size_t number) const {
+  return !program_.scopes.empty() && program_.layers.size() == number + 1 &&
+         program_.scopes.back().kind == Scope::Kind::kLayer;
+}
+
+std::int64_t Builder::columns(Value x) const {
+  if (x < 0 || x >= program_.size()) {
+    refuse("columns", fmt::format("x is {}; needed is a value of this model", described(x)));
+  }
+  return program_.at(x).columns;
 }
 
 void Builder::begin_head() {
@@ -63,11 +81,9 @@ Value Builder::parameter(const std::string& name, std::int64_t rows, std::int64_
   const bool in_head = program_.scopes.back().kind == Scope::Kind::kHead;
   const int owner = layer() + (in_head ? 1 : 0);
   const std::string full = own(name);
-  const auto declared = [&](const DeclaredParameter& p) {
-    return p.layer == owner && p.name == full;
-  };
-  if (std::ranges::any_of(program_.parameters, declared)) {
-    fail_option("--model: {} is declared twice; every parameter needs a name of its own", full);
+  const auto is_it = [&](const DeclaredParameter& p) { return p.layer == owner && p.name == full; };
+  if (std::ranges::any_of(program_.parameters, is_it)) {
+    fail_option("{}: {} is declared twice; every parameter needs a name of its own", place(), full);
   }
   program_.parameters.push_back({full, owner, rows, columns, initialisation});
   return append({.kind = OpKind::kParameter,
@@ -76,11 +92,14 @@ Value Builder::parameter(const std::string& name, std::int64_t rows, std::int64_
 }
 
 Value Builder::weight(const std::string& name, Value x, std::int64_t columns) {
+  check_count("weight", "columns", columns);
   return parameter(name, this->columns(x), columns, Initialisation::kGlorotUniform);
 }
 
 Value Builder::stacked_weight(const std::string& name, std::int64_t count, Value x,
                               std::int64_t columns) {
+  check_count("stacked_weight", "count", count);
+  check_count("stacked_weight", "columns", columns);
   const Value weight =
       parameter(name, count * this->columns(x), columns, Initialisation::kGlorotUniform);
   program_.parameters.back().stacked = count;
@@ -89,6 +108,7 @@ Value Builder::stacked_weight(const std::string& name, std::int64_t count, Value
 
 Value Builder::composed_weight(const std::string& name, std::int64_t count, std::int64_t bases,
                                Value x, std::int64_t columns) {
+  check_count("composed_weight", "count", count);
   const Value base = stacked_weight("bases", bases, x, columns);
   const Value coefficients =
       parameter("coefficients", count, bases, Initialisation::kGlorotUniform);
@@ -100,6 +120,11 @@ Value Builder::composed_weight(const std::string& name, std::int64_t count, std:
 }
 
 Value Builder::linear(Value x, Value weight) {
+  check_product(x, weight);
+  return append_product(x, weight);
+}
+
+Value Builder::append_product(Value x, Value weight) {
   return append({.kind = OpKind::kLinear,
                  .inputs = {x, weight},
                  .columns = columns(weight),
@@ -107,7 +132,10 @@ Value Builder::linear(Value x, Value weight) {
 }
 
 Value Builder::linear_by_type(Value x, std::int64_t types, std::int64_t columns) {
-  ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kInput && !is_trained(x));
+  check_rows("linear_by_type", "x", x);
+  if (program_.scopes.back().kind != Scope::Kind::kInput || is_trained(x)) {
+    refuse("linear_by_type", "only what comes before the first layer may read types of nodes");
+  }
   const Value weight = stacked_weight("weight", types, x, columns);
   // Not 0, from where ReLU would lead nowhere: it is all that nodes of a type without features
   // have.
@@ -137,12 +165,18 @@ int Builder::next_channel() {
 }
 
 Value Builder::aggregate(Normalisation normalisation, Value x) {
-  ATOLL_ASSERT(normalisation != Normalisation::kEdges && normalisation != Normalisation::kRelations,
-               "see attend(), pool(), aggregate_edges() and aggregate_relations()");
+  if (normalisation == Normalisation::kEdges || normalisation == Normalisation::kRelations) {
+    refuse("aggregate", fmt::format("normalisation is {}; see attend, pool, aggregate_edges and "
+                                    "aggregate_relations",
+                                    to_string(normalisation)));
+  }
+  check_rows("aggregate", "x", x);
   return append_aggregate({.kind = OpKind::kAggregate, .normalisation = normalisation}, x);
 }
 
 Value Builder::aggregate_relations(Value x, std::int64_t relations) {
+  check_rows("aggregate_relations", "x", x);
+  check_count("aggregate_relations", "relations", relations, edges_.relations);
   return append_aggregate({.kind = OpKind::kAggregateRelations,
                            .normalisation = Normalisation::kRelations,
                            .relations = relations,
@@ -151,6 +185,11 @@ Value Builder::aggregate_relations(Value x, std::int64_t relations) {
 }
 
 Value Builder::pool(const PoolSpec& spec, Value x, Value sharpness) {
+  check_rows("pool", "x", x);
+  if (sharpness != kNoValue) {
+    check_parameter("pool", "sharpness", sharpness, 1, 1);
+    if (spec.kind == PoolKind::kMaximum) refuse("pool", "a maximum has no sharpness to train");
+  }
   Operation op{.kind = OpKind::kPool, .normalisation = Normalisation::kEdges, .pool = spec};
   if (sharpness == kNoValue) return append_aggregate(op, x);
   op.parameter = program_.at(sharpness).parameter;
@@ -158,8 +197,8 @@ Value Builder::pool(const PoolSpec& spec, Value x, Value sharpness) {
 }
 
 Value Builder::append_aggregate(Operation op, Value x, Value parameter) {
+  check_in_layer(traits_of(op.kind).name);
   op.channel = next_channel();
-  ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
   const bool constant = is_constant(x) && parameter == kNoValue;
   ProgramLayer& made = program_.layers.back();
   made.input_is_constant = constant;
@@ -181,7 +220,8 @@ Value Builder::with_halo(Value x) {
 }
 
 Value Builder::aggregate_edges(Value x, std::int64_t features) {
-  ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
+  check_in_layer("aggregate_edges");
+  check_rows("aggregate_edges", "x", x);
   const int channel = next_channel();
   const std::int64_t columns = this->columns(x);
   const Value weight = edge_weight(features, x);
@@ -196,10 +236,15 @@ Value Builder::aggregate_edges(Value x, std::int64_t features) {
 }
 
 Value Builder::edge_weight(std::int64_t features, Value x) {
+  check_rows("edge_weight", "x", x);
+  check_count("edge_weight", "features", features, edges_.features);
   return parameter("edge_weight", features, columns(x), Initialisation::kGlorotUniform);
 }
 
 Value Builder::edge_scores(AttentionOptions options, Value z, std::int64_t features) {
+  if (options.score != AttentionScore::kAdditive) {
+    refuse("edge_scores", fmt::format("score is {}; needed is additive", to_string(options.score)));
+  }
   const Value weight = edge_weight(features, z);
   const Value vector = head_vector("attention_edge", z, options.heads);
   const Value both = parameter("edge_scores", features, options.heads, Initialisation::kZeros);
@@ -215,8 +260,7 @@ Value Builder::edge_scores(AttentionOptions options, Value z, std::int64_t featu
 }
 
 Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector, Value of_edges) {
-  ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kLayer);
-  ATOLL_ASSERT(columns(z) % options.heads == 0, "{} columns, {} heads", columns(z), options.heads);
+  check_attention(options, z, t, vector, of_edges);
   const int channel = next_channel();
   if (pass_ == Pass::kEvaluation) options.dropout = 0;
   options.site = layer();
@@ -234,7 +278,6 @@ Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector, 
     op.inputs.push_back(head_dots(z, vector, options.heads));
   }
   if (of_edges == kNoValue) return append(std::move(op));
-  ATOLL_ASSERT(options.score != AttentionScore::kDot);
   if (options.score == AttentionScore::kGatv2) {
     op.second_parameter = program_.at(of_edges).parameter;
   }
@@ -243,10 +286,15 @@ Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector, 
 }
 
 Value Builder::head_vector(const std::string& name, Value x, int heads) {
+  check_rows("head_vector", "x", x);
+  check_heads("head_vector", x, heads);
   return parameter(name, heads, columns(x) / heads, Initialisation::kGlorotUniform);
 }
 
 Value Builder::head_dots(Value x, Value vector, int heads) {
+  check_rows("head_dots", "x", x);
+  check_heads("head_dots", x, heads);
+  check_parameter("head_dots", "vector", vector, heads, columns(x) / heads);
   return append({.kind = OpKind::kHeadDots,
                  .inputs = {x, vector},
                  .columns = heads,
@@ -256,6 +304,8 @@ Value Builder::head_dots(Value x, Value vector, int heads) {
 }
 
 Value Builder::head_mean(Value x, int heads) {
+  check_rows("head_mean", "x", x);
+  check_heads("head_mean", x, heads);
   if (heads == 1) return x;
   return append({.kind = OpKind::kHeadMean,
                  .inputs = {x},
@@ -264,6 +314,9 @@ Value Builder::head_mean(Value x, int heads) {
 }
 
 Value Builder::propagate(Normalisation normalisation, Value x, Value weight) {
+  check_rows("propagate", "x", x);
+  check_parameter("propagate", "weight", weight, columns(x), kAnyCount);
+  check_in_layer("propagate");
   const MultiplyOrder order = choose_order(x, weight);
   const bool aggregates_first = order == MultiplyOrder::kAggregateFirst;
   const Value first = aggregates_first ? aggregate(normalisation, x) : linear(x, weight);
@@ -294,7 +347,7 @@ MultiplyOrder Builder::choose_order(Value x, Value weight) const {
 }
 
 Value Builder::combine(float u, Value a, float v, Value b) {
-  ATOLL_ASSERT(columns(a) == columns(b));
+  check_same_columns("combine", a, b);
   return append({.kind = OpKind::kCombine,
                  .inputs = {a, b},
                  .columns = columns(a),
@@ -304,13 +357,18 @@ Value Builder::combine(float u, Value a, float v, Value b) {
 
 Value Builder::linear_of_all(const std::string& name, const std::vector<Value>& x,
                              std::int64_t columns) {
+  check_count("linear_of_all", "count of values", static_cast<std::int64_t>(x.size()));
+  check_count("linear_of_all", "columns", columns);
   std::int64_t rows = 0;
-  for (const Value part : x) rows += this->columns(part);
+  for (const Value part : x) {
+    check_rows("linear_of_all", "x", part);
+    rows += this->columns(part);
+  }
   const Value all = parameter(name, rows, columns, Initialisation::kGlorotUniform);
   Value sum = kNoValue;
   std::int64_t row = 0;
   for (const Value part : x) {
-    const Value product = linear(part, all);
+    const Value product = append_product(part, all);
     program_.at(product).first_row = row;
     row += this->columns(part);
     sum = sum == kNoValue ? product : add(sum, product);
@@ -319,6 +377,7 @@ Value Builder::linear_of_all(const std::string& name, const std::vector<Value>& 
 }
 
 Value Builder::bias(Value x, const std::string& name) {
+  check_rows("bias", "x", x);
   const Value b = parameter(name, 1, columns(x), Initialisation::kZeros);
   return append({.kind = OpKind::kBias,
                  .inputs = {x},
@@ -328,6 +387,8 @@ Value Builder::bias(Value x, const std::string& name) {
 }
 
 Value Builder::activate(Value x, ActivationFunction function, double dropout) {
+  check_rows("activate", "x", x);
+  check_dropout("activate", dropout);
   if (pass_ == Pass::kEvaluation) dropout = 0;
   const Scope::Kind scope = program_.scopes.back().kind;
   const int site = scope == Scope::Kind::kInput  ? kInputSite
@@ -342,12 +403,14 @@ Value Builder::activate(Value x, ActivationFunction function, double dropout) {
 }
 
 Value Builder::maximum(Value a, Value b) {
-  ATOLL_ASSERT(columns(a) == columns(b));
+  check_same_columns("maximum", a, b);
   return append({.kind = OpKind::kMaximum, .inputs = {a, b}, .columns = columns(a)});
 }
 
 Value Builder::scalar(const std::string& name, Initialisation initialisation) {
-  ATOLL_ASSERT(initialisation != Initialisation::kGlorotUniform, "{}", name);
+  if (initialisation != Initialisation::kZeros && initialisation != Initialisation::kOnes) {
+    refuse("scalar", fmt::format("{} starts at random; allowed are 0, 1 and a number", name));
+  }
   return parameter(name, 1, 1, initialisation);
 }
 
@@ -358,6 +421,8 @@ Value Builder::scalar(const std::string& name, double start) {
 }
 
 Value Builder::scale(Value x, Value scalar) {
+  check_rows("scale", "x", x);
+  check_parameter("scale", "scalar", scalar, 1, 1);
   return append({.kind = OpKind::kScale,
                  .inputs = {x, scalar},
                  .columns = columns(x),
@@ -365,6 +430,7 @@ Value Builder::scale(Value x, Value scalar) {
 }
 
 Value Builder::scale_by_degree(Value x, DegreeRoot root, bool with_self) {
+  check_rows("scale_by_degree", "x", x);
   return append({.kind = OpKind::kScaleByDegree,
                  .inputs = {x},
                  .columns = columns(x),
@@ -373,6 +439,7 @@ Value Builder::scale_by_degree(Value x, DegreeRoot root, bool with_self) {
 }
 
 Value Builder::layer_norm(Value x, const std::string& name) {
+  check_rows("layer_norm", "x", x);
   const Value gamma = parameter(name + ".weight", 1, columns(x), Initialisation::kOnes);
   const Value beta = parameter(name + ".bias", 1, columns(x), Initialisation::kZeros);
   return append({.kind = OpKind::kLayerNorm,
@@ -383,6 +450,7 @@ Value Builder::layer_norm(Value x, const std::string& name) {
 }
 
 Value Builder::batch_norm(Value x, const std::string& name) {
+  check_rows("batch_norm", "x", x);
   const Value gamma = parameter(name + ".weight", 1, columns(x), Initialisation::kOnes);
   const Value beta = parameter(name + ".bias", 1, columns(x), Initialisation::kZeros);
   program_.norms.push_back({own(name), columns(x)});
@@ -407,25 +475,10 @@ Value Builder::batch_norm(Value x, const std::string& name) {
   return append_part(OpKind::kNormalise, {x});
 }
 
-// Backward reads the rows of neighbours that came for some aggregates once more: other messages
-// must not have overwritten them.
-void Builder::check_read_again() const {
-  std::map<Value, int> aggregates;
-  for (const Operation& op : program_.operations) {
-    if (op.needs_messages()) ++aggregates[op.inputs[0]];
-  }
-  for (Value v = 0; v < program_.size(); ++v) {
-    const Operation& op = program_.at(v);
-    if (!op.keeps_halo() || aggregates[op.inputs[0]] == 1) continue;
-    fail_option(
-        "--model: '{}' of layer {} reads a value that {} aggregates read; allowed is one: give "
-        "each a product of its own",
-        traits_of(op.kind).name, program_.scope_of(v).layer, aggregates[op.inputs[0]]);
-  }
-}
-
 Program Builder::finish(Value logits, Value embeddings) {
-  check_read_again();
+  check_rows("finish", "logits", logits);
+  check_rows("finish", "embeddings", embeddings);
+  check_readers();
   program_.logits = logits;
   program_.embeddings = embeddings;
   // Training has no use for its logits once it has their gradient.

@@ -22,18 +22,31 @@ enum class Pass : std::uint8_t {
   kEvaluation,  // no dropout; batch norm by the running statistics
 };
 
+// What edges of the dataset have: an operation that reads it must name as many.
+inline constexpr std::int64_t kAnyCount = -1;
+struct EdgeCounts {
+  std::int64_t relations = kAnyCount;
+  std::int64_t features = kAnyCount;
+};
+
+// As errors name it: "layer 0 (gcn)", or "layer 0" without a convolution's name.
+std::string name_of_layer(int layer, const std::string& convolution);
+
+// Arguments that don't fit, such as columns that differ, are Error{kOption} of every operation; it
+// names the layer, its convolution, the operation, what was found and what is needed.
 class Builder {
  public:
   // input_dropout > 0: no value is constant, in no pass, so that all keep the same ones.
-  Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout);
+  Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout,
+          EdgeCounts edges = {});
 
   // The features of the dataset [nodes, features], through dropout. What reads them before the
   // first layer has parameters called "input. ...".
   Value input() const { return input_; }
   // Operations from here on belong to the next layer; its parameters are called "layers.N. ...".
-  // It reads values of its own or of earlier layers.
-  void begin_layer();
-  void end_layer(Value output) { program_.layers.back().output = output; }
+  // It reads values of its own or of earlier layers. convolution: its name, for errors.
+  void begin_layer(const std::string& convolution = "");
+  void end_layer(Value output);
   // Operations from here on come after the last layer; their parameters are called "head. ...".
   void begin_head();
 
@@ -106,17 +119,18 @@ class Builder {
   // The same; momentum 0.1, unbiased running variance.
   Value batch_norm(Value x, const std::string& name = "norm");
 
-  std::int64_t columns(Value x) const { return program_.at(x).columns; }
-  // True of a value of this program that is a matrix with a row per node.
-  bool has_rows(Value x) const {
-    return x >= 0 && x < program_.size() && program_.at(x).has_rows();
-  }
+  std::int64_t columns(Value x) const;
+  // True of a value of this program that is a matrix with a row per node which any operation reads.
+  bool has_rows(Value x) const;
+  // True if the last thing begun is this layer.
+  bool is_in_layer(std::size_t number) const;
   // The program. logits [nodes, classes]. Outputs of an evaluation are the logits and the
   // embeddings: what the last layer gets or, where there is a head, what the layers give.
   Program finish(Value logits, Value embeddings);
 
  private:
   Value append(Operation operation);
+  Value append_product(Value x, Value weight);
   // parameter: that it reads too, or none.
   Value append_aggregate(Operation op, Value x, Value parameter = kNoValue);
   Value with_halo(Value x);  // x, or a copy of the features with room for halo rows
@@ -126,7 +140,30 @@ class Builder {
   bool is_constant(Value x) const;
   bool is_trained(Value x) const;  // it depends on a parameter
   int next_channel();
-  void check_read_again() const;
+
+  // Checks of arguments, for builder_checks.cpp. operation, argument: their names.
+  [[noreturn]] void refuse(const char* operation, const std::string& why) const;
+  std::string place() const;             // "layer 0 (gcn)", "head" or "input layer"
+  std::string described(Value x) const;  // what x is
+  bool is_parameter(Value x) const;
+  const DeclaredParameter& declared(Value x) const;                             // of a parameter
+  void check_rows(const char* operation, const char* argument, Value x) const;  // see has_rows()
+  void check_same_columns(const char* operation, Value a, Value b) const;
+  // kAnyCount: any.
+  void check_parameter(const char* operation, const char* argument, Value x, std::int64_t rows,
+                       std::int64_t columns) const;
+  void check_product(Value x, Value weight) const;
+  void check_weight(const char* operation, Value weight) const;  // products read no others
+  // in_dataset: the only count that is allowed, or kAnyCount.
+  void check_count(const char* operation, const char* argument, std::int64_t count,
+                   std::int64_t in_dataset = kAnyCount) const;
+  void check_heads(const char* operation, Value x, int heads) const;
+  void check_dropout(const char* operation, double rate) const;
+  void check_in_layer(const char* operation) const;
+  void check_attention(const AttentionOptions& options, Value z, Value t, Value vector,
+                       Value of_edges) const;
+  void check_readers() const;
+
   // Of an aggregate in this layer that reads x, and is multiplied by `weight`.
   MultiplyOrder choose_order(Value x, Value weight) const;
   bool keeps_aggregates() const;
@@ -135,8 +172,10 @@ class Builder {
   Pass pass_;
   LayerOrders orders_;
   bool has_constants_;
+  EdgeCounts edges_;
   Program program_;
-  std::vector<bool> trained_;  // by value
+  std::vector<std::string> convolutions_;  // by layer: their names
+  std::vector<bool> trained_;              // by value
   Value input_ = kNoValue;
   Value copy_ = kNoValue;  // of the features
   int channels_ = 0;

@@ -51,6 +51,17 @@ atl::Value endless(atl::Builder& builder, const atl::ConvolutionInput& input) {
   for (int i = 0; i < 300; ++i) hops.x = builder.aggregate(atl::Normalisation::kMean, hops.x);
   return good(builder, hops);
 }
+atl::Value unequal(atl::Builder& builder, const atl::ConvolutionInput& input) {
+  return builder.add(input.x, good(builder, input));
+}
+atl::Value layers(atl::Builder& builder, const atl::ConvolutionInput& input) {
+  builder.begin_layer();
+  return good(builder, input);
+}
+atl::Value finished(atl::Builder& builder, const atl::ConvolutionInput& input) {
+  builder.finish(input.x, input.x);
+  return input.x;
+}
 
 std::vector<std::int32_t> outside(const atl::PartitionProblem& problem) {
   return std::vector<std::int32_t>(problem.graph.nodes(), problem.parts);
@@ -62,6 +73,7 @@ int main(int argc, char** argv) {
   const char* cutter = std::getenv("PARTITIONER_NAME");
   return atl::main(argc, argv, {.convolutions = {{"narrow", narrow}, {"twice", twice},
       {"nothing", nothing}, {"parameter", parameter}, {"endless", endless},
+      {"unequal", unequal}, {"layers", layers}, {"finished", finished},
       {std::getenv("MODEL_NAME"), has_function ? good : nullptr}},
       .partitioners = {{"outside", outside}, {"short", too_few},
                        {cutter == nullptr ? "usual" : cutter, has_function ? outside : nullptr}}});
@@ -236,12 +248,13 @@ class OwnModelTest(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertRegex(result.stderr, r"^embed: train: nothing.*\n$")
 
-    def refuse_mistake(self, model, name="usual", **environment):
+    def refuse_mistake(self, model, name="usual", command="train", **environment):
         """What a program with one wrong model says."""
         os.environ.update({"MODEL_NAME": name, **environment})
+        options = ["--run-dir", "none", "--epochs", "1"] if command == "train" else []
         try:
-            result = run(["train", "data", "--model", model, "--run-dir", "none", "--epochs", "1"],
-                         self.folder, program=self.path("built/own_model/mistakes"))
+            result = run([command, "data", "--model", model, *options], self.folder,
+                         program=self.path("built/own_model/mistakes"))
         finally:
             for variable in ("MODEL_NAME", *environment):
                 del os.environ[variable]
@@ -264,8 +277,13 @@ class OwnModelTest(unittest.TestCase):
                             ("twice", "layers.0.weight is declared twice"),
                             ("nothing", "gives no value with a row per node"),
                             ("parameter", "gives no value with a row per node"),
-                            ("endless", "aggregates more than 256 times")):
-            self.assertIn(text, self.refuse_mistake(model))
+                            ("endless", "aggregates more than 256 times"),
+                            ("unequal", "layer 0 (unequal): combine: a has 8 columns, b has 256; "
+                                        "needed are as many of each"),
+                            ("layers", "its convolution begins or ends more than its layer"),
+                            ("finished", "its convolution begins or ends more than its layer")):
+            for command in ("train", "program"):
+                self.assertIn(text, self.refuse_mistake(model, command=command))
 
 
 if __name__ == "__main__":
