@@ -23,6 +23,7 @@ std::mutex g_mutex;
 std::set<fs::path> g_temporaries;  // guarded by g_mutex
 std::atomic<int> g_listeners = 0;  // StopRequests alive
 std::atomic<int> g_noted = 0;      // the signal noted for them
+StopRequest::Noted g_tell;         // what one of them does with it; guarded by g_mutex
 std::atomic<bool> g_ending = false;
 
 sigset_t stop_signals() {
@@ -75,8 +76,13 @@ void wait_for_signals(sigset_t set) {
     int signal = 0;
     if (sigwait(&set, &signal) != 0) continue;
     int none = 0;
-    if (g_listeners > 0 && g_noted.compare_exchange_strong(none, signal)) continue;
-    end_process(signal);
+    if (g_listeners == 0 || !g_noted.compare_exchange_strong(none, signal)) end_process(signal);
+    StopRequest::Noted tell;
+    {
+      const std::lock_guard lock(g_mutex);
+      tell = g_tell;
+    }
+    if (tell) tell(signal);
   }
 }
 
@@ -91,10 +97,19 @@ void handle_signals() {
   std::thread(wait_for_signals, set).detach();
 }
 
-StopRequest::StopRequest() { ++g_listeners; }
+StopRequest::StopRequest(Noted noted) {
+  if (noted) {
+    const std::lock_guard lock(g_mutex);
+    g_tell = std::move(noted);
+  }
+  ++g_listeners;
+}
 
 StopRequest::~StopRequest() {
-  if (--g_listeners == 0) g_noted = 0;
+  if (--g_listeners > 0) return;
+  g_noted = 0;
+  const std::lock_guard lock(g_mutex);
+  g_tell = {};
 }
 
 int StopRequest::signal() const { return g_noted; }

@@ -22,7 +22,10 @@ void handle_signals();
 // is noted, for all of them; a second one ends the process at once.
 class StopRequest {
  public:
-  StopRequest();
+  // `noted` is called with the first signal, at once and by the thread that waits for signals: an
+  // epoch may be long, and whoever has pressed Ctrl-C wants to know that it was heard.
+  using Noted = std::function<void(int signal)>;
+  explicit StopRequest(Noted noted = {});
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
   ~StopRequest();

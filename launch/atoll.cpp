@@ -28,6 +28,7 @@
 #include "launch/config_file.hpp"
 #include "launch/embed.hpp"
 #include "launch/job_start.hpp"
+#include "launch/run_end.hpp"
 #include "launch/short_help.hpp"
 #include "launch/suggest.hpp"
 #include "launch/version.hpp"
@@ -155,10 +156,12 @@ void declare(CLI::App& program, Manner& manner) {
   add_help_all(program, manner.help_all);
 }
 
-// --bits without --exchange means quantized messages.
-void imply_quantized(CLI::App& program) {
+// What follows from the options that were given. --bits without --exchange means quantized
+// messages.
+void complete_options(CLI::App& program) {
   CLI::App* command = selected_command(program);
   if (command == nullptr) return;
+  take_options_of_run(*command);
   const CLI::Option* bits = command->get_option_no_throw("--bits");
   CLI::Option* exchange = command->get_option_no_throw("--exchange");
   if (bits == nullptr || exchange == nullptr || bits->empty() || !exchange->empty()) return;
@@ -229,7 +232,7 @@ int run_program(int argc, char** argv, const Extensions& extensions, JobStart& j
     program.parse_complete_callback([&] {
       log::configure(launcher.rank, launcher.size, manner.verbose);
       if (manner.quiet) log::silence();
-      imply_quantized(program);
+      complete_options(program);
       job.compare(program);
     });
     program.parse(argc, argv);
@@ -282,7 +285,7 @@ Outcome parse_and_run(const std::vector<std::string>& words) {
   Manner manner;
   try {
     declare(program, manner);
-    program.parse_complete_callback([&] { imply_quantized(program); });
+    program.parse_complete_callback([&] { complete_options(program); });
     std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
     program.parse(std::move(reversed));
     return {};
@@ -304,6 +307,7 @@ Outcome parse_and_run(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv, const Extensions& extensions) {
   handle_signals();
+  keep_command_line(argc, argv);
   JobStart job;
   const int exit_code = run_program(argc, argv, extensions, job);
   yield_to_signal();

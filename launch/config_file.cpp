@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <vector>
 
 #include "base/config_text.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
+#include "engine/comm/transport.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/suggest.hpp"
 
 namespace atl {
@@ -108,6 +113,28 @@ void read_option(const toml::key& key, const toml::node& node, CLI::App& command
   if (use && option->empty()) apply(*option, key, node, file);
 }
 
+// How ranks are started: a run may go on with others than those that it began with.
+constexpr std::array<std::string_view, 2> kStartKeys = {"transport", "ranks"};
+
+bool is_start_key(std::string_view key) { return std::ranges::count(kStartKeys, key) > 0; }
+
+bool is_given(CLI::App& command, std::string_view key) {
+  const CLI::Option* option = find_option(command, key);
+  return option != nullptr && !option->empty();
+}
+
+// Whether this process says by itself how its ranks are started.
+bool has_start_of_its_own(CLI::App& command) {
+  return launched_by_mpi() ||
+         std::ranges::any_of(kStartKeys, [&](auto key) { return is_given(command, key); });
+}
+
+bool is_of_run(const std::filesystem::path& file) {
+  const std::string name = file.filename().string();
+  return (name == kConfigName || name == kResolvedConfigName) &&
+         holds_run(std::filesystem::absolute(file).parent_path());
+}
+
 // Reads TOML for CLI11. It fills the options itself rather than returning items, because CLI11
 // forgets the place of an item.
 class ConfigFile : public CLI::Config {
@@ -130,7 +157,9 @@ class ConfigFile : public CLI::Config {
 
  private:
   void read(const toml::table& root, CLI::App& selected, const std::string& file) const {
+    const bool keeps_start = is_of_run(file) && has_start_of_its_own(selected);
     for (const auto& [key, node] : root) {
+      if (keeps_start && is_start_key(key.str())) continue;
       CLI::App* section = node.is_table() ? find_command(key.str()) : nullptr;
       if (section != nullptr && section == selected.get_parent()) section = &selected;
       if (section == nullptr) {
@@ -233,6 +262,34 @@ void add_config_option(CLI::App& program) {
   CLI::Option* chosen = program.set_config("--config")->group("");
   program.config_formatter(std::make_shared<ConfigFile>(program));
   for (CLI::App* command : program.get_subcommands({})) add_config_option(*command, chosen);
+}
+
+void take_options_of_run(CLI::App& command) {
+  const CLI::Option* resume = command.get_option_no_throw("--resume");
+  const CLI::Option* run_dir = command.get_option_no_throw("--run-dir");
+  if (resume == nullptr || resume->empty() || !resume->as<bool>() || run_dir->empty()) return;
+  const std::filesystem::path path = run_dir->as<std::filesystem::path>() / kConfigName;
+  std::error_code ignored;
+  if (!is_of_run(path) || !std::filesystem::exists(path, ignored)) return;
+  const std::string file = path.string();
+  const toml::table root = parse_config(read_config_text(file), file);
+  std::set<const CLI::Option*> given;
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->empty()) given.insert(option);
+  }
+  const bool keeps_start = has_start_of_its_own(command);
+  bool takes_any = false;
+  for (const auto& [key, node] : root) {
+    const CLI::Option* option = find_option(command, key.str());
+    if (option == nullptr) fail_unknown(key, command, file);
+    if (given.contains(option) || (keeps_start && is_start_key(key.str()))) continue;
+    // --plan, given anew, fixes what the run was given.
+    const auto& excluded = option->get_excludes();
+    if (std::ranges::any_of(excluded, [&](auto* other) { return given.contains(other); })) continue;
+    read_option(key, node, command, true, file);
+    takes_any = true;
+  }
+  if (takes_any) log::info("options that were not given are those of the run: --config {}", file);
 }
 
 std::vector<ConfigValue> read_config_values(const std::filesystem::path& path) {

@@ -15,7 +15,14 @@ namespace atl {
 // the top level or in a table named after the subcommand; tables of other subcommands are checked
 // but not used. Values on the command line win over those of the file. Unknown keys and bad values
 // throw Error{kOption} naming file, line, column and what is allowed.
+//
+// A run's own file says how its ranks were started (transport, ranks). That doesn't count where a
+// launcher has started this process, or the command line says one of the two.
 void add_config_option(CLI::App& program);
+
+// With --resume: options that neither the command line nor --config gives become those that the run
+// in --run-dir was given. What is wrong with its config.toml is an error as in --config.
+void take_options_of_run(CLI::App& command);
 
 // The subcommand that the command line asks for, the innermost of several ("merge" of "trace
 // merge"); null if there is none.

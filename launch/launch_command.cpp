@@ -59,7 +59,10 @@ Training check_training(const std::vector<std::string>& words) {
   add_config_option(program);
   CLI::App* const train = program.get_subcommand("train");
   // Before train itself would begin.
-  program.parse_complete_callback([] { throw CLI::RuntimeError(0); });
+  program.parse_complete_callback([train] {
+    take_options_of_run(*train);
+    throw CLI::RuntimeError(0);
+  });
   try {
     std::vector<std::string> last_first(words.rbegin(), words.rend());
     program.parse(last_first);

@@ -19,6 +19,7 @@
 #include "base/text.hpp"
 #include "engine/comm/supervisor_link.hpp"
 #include "engine/training/run_folder.hpp"
+#include "launch/run_end.hpp"
 
 namespace atl {
 
@@ -79,6 +80,7 @@ Supervisor::Supervisor(const SupervisedJob& job)
     : job_(job),
       is_local_(job.spares.empty() && std::ranges::all_of(job.launcher.hosts, is_here)),
       port_(is_local_),
+      stop_request_(acknowledge_stop),
       policy_(job.restarts) {
   const std::string found = is_local_ ? "127.0.0.1" : host_name();
   address_ = fmt::format("{}:{}", job.address.empty() ? found : job.address, port_.port());
@@ -94,6 +96,7 @@ int Supervisor::run() {
       case End::kBadInput:
         return kBadInput;
       case End::kAsked:
+        if (holds_run(job_.run_dir)) print("  go on with\n    {}\n", resume_launch_command());
         return 128 + stop_request_.signal();
       case End::kGivenUp:
         return 1;
@@ -354,7 +357,7 @@ void Supervisor::tell(const char* event, const std::string& text, Json more) {
 }
 
 void Supervisor::write_story() {
-  if (story_.empty() || !is_there(job_.run_dir / "config.toml")) return;
+  if (story_.empty() || !is_there(job_.run_dir / kConfigName)) return;
   std::ofstream(job_.run_dir / kEventsName, std::ios::app) << story_;
   story_.clear();
 }

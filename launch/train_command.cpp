@@ -1,8 +1,6 @@
 // `atoll train`: trains a model on a dataset folder, under mpirun or alone.
 #include <algorithm>
 #include <atomic>
-#include <cctype>
-#include <cstring>
 #include <memory>
 
 #include "base/duration.hpp"
@@ -20,6 +18,7 @@
 #include "launch/job_start.hpp"
 #include "launch/option_flags.hpp"
 #include "launch/plan_trial.hpp"
+#include "launch/run_end.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 #include "launch/version.hpp"
@@ -50,13 +49,17 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
     return summary.at(field).is_null() ? std::string("-")
                                        : fmt::format("{:.4f}", summary.at(field).get<double>());
   };
-  print("{} on {}: {} epochs, best epoch {} by {}\n", summary.at("model").get<std::string>(),
-        summary.at("dataset").get<std::string>(), summary.at("epochs").get<int>(),
-        summary.at("best_epoch").get<int>(),
-        summary.at("valid").is_null() ? "train (no labelled valid node)" : "valid");
-  fmt::print("  {}: train {}  valid {}  test {}\n", summary.at("metric").get<std::string>(),
-             number("train"), number("valid"), number("test"));
-  print_further(summary);
+  print("{} on {}: {} epochs", summary.at("model").get<std::string>(),
+        summary.at("dataset").get<std::string>(), summary.at("epochs").get<int>());
+  if (summary.at("train").is_null() && summary.at("valid").is_null()) {
+    fmt::print(", not evaluated yet\n");
+  } else {
+    fmt::print(", best epoch {} by {}\n", summary.at("best_epoch").get<int>(),
+               summary.at("valid").is_null() ? "train (no labelled valid node)" : "valid");
+    fmt::print("  {}: train {}  valid {}  test {}\n", summary.at("metric").get<std::string>(),
+               number("train"), number("valid"), number("test"));
+    print_further(summary);
+  }
   const Json& exposed = summary.at("exposed_comm_ms_median");
   const bool known = exposed.is_number() && !std::isnan(exposed.get<double>());
   fmt::print("  {:.1f} ms per epoch (median), {} ms of it waiting for messages, {:.2f} MB sent\n",
@@ -139,29 +142,9 @@ void set_rhythm(const TrainArguments& arguments, TrainOptions& options) {
                                         : RunStart::kFresh;
 }
 
-// As a shell reads one word.
-std::string shell_word(const std::string& text) {
-  const bool plain = std::ranges::all_of(text, [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::strchr("/._-+,:@%=", c) != nullptr;
-  });
-  if (plain && !text.empty()) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-// How to go on, as a line for the shell.
-std::string resume_command(const std::string& program, const Transport& transport,
-                           const std::filesystem::path& run_dir) {
-  const std::string launcher = transport.name() == "mpi" && transport.size() > 1
-                                   ? fmt::format("mpirun -n {} ", transport.size())
-                                   : "";
-  return fmt::format("{}{} train --config {} --resume", launcher, shell_word(program),
-                     shell_word((run_dir / "config.toml").string()));
-}
-
-void print_end(const std::string& program, const Json& summary, const Transport& transport,
-               const TrainOptions& options) {
+// supervised: the supervisor says how to go on.
+void print_end(const Json& summary, const Transport& transport, const TrainOptions& options,
+               bool supervised) {
   print_summary(summary, options.run_dir);
   const Json& by = summary.at("stopped_by");
   if (by.is_null()) return;
@@ -169,8 +152,10 @@ void print_end(const std::string& program, const Json& summary, const Transport&
              summary.at("epochs").get<int>(), options.optimizer.epochs);
   if (options.run_dir.empty()) {
     fmt::print("; nothing was kept (--run-dir none)\n");
+  } else if (supervised) {
+    fmt::print("\n");
   } else {
-    print("; go on with\n    {}\n", resume_command(program, transport, options.run_dir));
+    print("; go on with\n    {}\n", resume_command(transport, options.run_dir));
   }
 }
 
@@ -215,10 +200,12 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     if (supervisor != nullptr) {
       description.epoch_done = [&](int epoch) { supervisor->epoch_done(epoch); };
     }
+    // A supervisor has said it already.
+    if (supervisor == nullptr && transport.rank() == 0) description.asked_to_end = acknowledge_stop;
     const Json summary = train(options, description, job, transport, *folder);
     if (supervisor != nullptr) supervisor->say_goodbye();
     if (transport.rank() == 0) {
-      print_end(command.get_parent()->get_name(), summary, transport, options);
+      print_end(summary, transport, options, supervisor != nullptr);
     }
     signal = stopping_signal(summary);
   });
@@ -236,7 +223,7 @@ void add_train_command(CLI::App& app) {
       "  atoll train data/sbm --epochs 50\n"
       "  mpirun -n 4 atoll train data/arxiv --model gcn --norm batch --epochs 100 "
       "--run-dir runs/arxiv\n"
-      "  mpirun -n 4 atoll train --config runs/arxiv/config.toml --resume\n"
+      "  mpirun -n 4 atoll train data/arxiv --run-dir runs/arxiv --resume\n"
       "  atoll train data/cora --transport local --ranks 3 --layers 2 --hidden 16 "
       "--input-dropout 0.5 --weight-decay 5e-4 --weight-decay-layers first --epochs 200");
   const auto arguments = std::make_shared<TrainArguments>();
@@ -287,7 +274,8 @@ void add_train_command(CLI::App& app) {
     command->add_flag(name, flag, text)->configurable(false)->group("Results");
   };
   add_flag("--resume", arguments->resume,
-           "Go on from the checkpoint in --run-dir, from the beginning if there is none yet");
+           "Go on from the checkpoint in --run-dir, from the beginning if there is none yet; "
+           "options that are not given are those of the run");
   add_flag("--overwrite", arguments->overwrite,
            "Start anew in --run-dir: what a run has written there is removed");
   add_flag("--take-over", train.take_over,

@@ -36,22 +36,27 @@ std::array<double, 3> further(const Json& metrics, const char* field, const fs::
           number(splits, "test", place)};
 }
 
+[[noreturn]] void fail_other_run(const fs::path& place, const std::string& field, const Json& found,
+                                 const std::string& wanted) {
+  fail_input(
+      "{}: the checkpoint was made with {} = {}, this run has {}; resume with the same value, "
+      "which "
+      "is the run's own where none is given, or start a new run in another folder; if its model is "
+      "the "
+      "same, --init RUN/model.safetensors begins it with the weights of this one",
+      place.string(), field, found.dump(), wanted);
+}
+
 void require_same(const Json& found, const Json& wanted, const fs::path& place) {
   for (const auto& [field, value] : wanted.items()) {
     const Json old = found.is_object() && found.contains(field) ? found.at(field) : Json(nullptr);
     if (old != value) {
-      fail_input(
-          "{}: the checkpoint was made with {} = {}, this run has {}; resume with the same "
-          "value, or start a new run folder",
-          place.string(), field, old.dump(), value.dump());
+      fail_other_run(place, field, old, value.dump());
     }
   }
   for (const auto& [field, value] : found.items()) {
     if (wanted.contains(field)) continue;
-    fail_input(
-        "{}: the checkpoint was made with {} = {}, this run has none; resume with the same value, "
-        "or start a new run folder",
-        place.string(), field, value.dump());
+    fail_other_run(place, field, value, "none");
   }
 }
 
@@ -103,6 +108,7 @@ Json describe(const Checkpoint& checkpoint) {
                {"evaluations_since_best", checkpoint.best.evaluations_since},
                {"fingerprint", checkpoint.fingerprint}};
   if (!checkpoint.line.empty()) json["line"] = checkpoint.line;
+  if (checkpoint.evaluation_is_due) json["evaluation_is_due"] = true;
   return json;
 }
 
@@ -212,6 +218,7 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
   }
   checkpoint.best.evaluations_since = json_field<int>(json, "evaluations_since_best", path);
   checkpoint.line = json_field_or<std::string>(json, "line", path, "");
+  checkpoint.evaluation_is_due = json_field_or<bool>(json, "evaluation_is_due", path, false);
   return checkpoint;
 }
 

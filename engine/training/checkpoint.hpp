@@ -26,6 +26,9 @@ struct Checkpoint {
   SafetensorsFile state;  // as Trainer::state(true)
   BestEpoch best;
   std::string line = {};  // of `epoch` in metrics.jsonl; only in snapshots
+  // A signal has ended the run before the evaluation that was due after `epoch`; whoever goes on
+  // makes up for it.
+  bool evaluation_is_due = false;
 };
 
 // The bytes of its file.

@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kConfig = "config.toml";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kSnapshots = "snapshots.json";
 constexpr const char* kConfigMark = "# Written by atoll train, checksum ";
@@ -124,7 +123,7 @@ std::string metrics_line(const EpochResult& result, const Metrics* metrics) {
 }
 
 bool holds_run(const fs::path& folder) {
-  const fs::path config = folder / kConfig;
+  const fs::path config = folder / kConfigName;
   return (something_at(config) && read_text(config).starts_with(kConfigMark)) ||
          newest_checkpoint(folder).has_value();
 }
@@ -186,7 +185,7 @@ void RunFolder::check_contents(RunStart start, const fs::path& config_file) cons
       continue;
     }
     const bool collides = std::ranges::find(kOwnFiles, name) != kOwnFiles.end() ||
-                          name == kConfig || name == "checkpoint";
+                          name == kConfigName || name == "checkpoint";
     if (start == RunStart::kOverwrite && !collides) continue;
     fail_option("--run-dir {}: holds {} and no run; choose a new or empty folder", path_.string(),
                 name);
@@ -204,7 +203,8 @@ void RunFolder::remove_run() const {
   for (const char* name : kOwnFiles) fs::remove(path_ / name, error);
 }
 
-void RunFolder::begin(const RunConfig& config, int resumed_epoch, const std::string& last_line) {
+void RunFolder::begin(const RunConfig& config, int resumed_epoch, const std::string& last_line,
+                      const Json& late_metrics) {
   if (!active()) return;
   require_held();
   if (resumed_epoch > 0) recall_metrics(resumed_epoch, last_line);  // before anything is changed
@@ -220,6 +220,9 @@ void RunFolder::begin(const RunConfig& config, int resumed_epoch, const std::str
     log::warn("{}: has lines of {} of the {} epochs before; charts and medians lack the others",
               (path_ / kMetrics).string(), earlier_.size(), resumed_epoch);
   }
+  if (!earlier_.empty() && earlier_.back().at("epoch") == resumed_epoch) {
+    earlier_.back().update(late_metrics);
+  }
   std::string lines;
   for (const Json& line : earlier_) lines += line.dump() + "\n";
   write(kMetrics, lines);
@@ -231,7 +234,7 @@ void RunFolder::begin(const RunConfig& config, int resumed_epoch, const std::str
 }
 
 void RunFolder::write_config(const RunConfig& config) const {
-  const fs::path file = path_ / kConfig;
+  const fs::path file = path_ / kConfigName;
   const std::string found = read_if_there(file);
   if (!found.empty() && !is_untouched(found) && found != config.given) {
     fs::path kept = path_ / "config.original.toml";
@@ -244,7 +247,7 @@ void RunFolder::write_config(const RunConfig& config) const {
               kept.filename().string());
   }
   write(kResolvedConfigName, config.resolved);
-  write(kConfig, sealed(config.given));
+  write(kConfigName, sealed(config.given));
 }
 
 // What came after the checkpoint is trained again. A kill may have cut the last line off; any other

@@ -18,7 +18,8 @@ namespace atl {
 
 // The copy of --model-file in a run folder, which RUN/config.toml names.
 inline constexpr const char* kModelFileName = "model.toml";
-// Every option of the run, defaults included; config.toml has what was given.
+// What the run was given, and every option of it, defaults included.
+inline constexpr const char* kConfigName = "config.toml";
 inline constexpr const char* kResolvedConfigName = "config.resolved.toml";
 // What happened to a run under `atoll launch`, a JSON object per line.
 inline constexpr const char* kEventsName = "events.jsonl";
@@ -62,10 +63,11 @@ class RunFolder {
   std::filesystem::path checkpoint() const;
 
   // From here on the folder holds this run. Cuts off the lines of metrics.jsonl after epoch
-  // `resumed_epoch`, whose own line `last_line` is put in if it is not there and known; 0: removes
-  // what an earlier run has left. A config.toml that we did not write, or that was edited since, is
-  // kept as config.original.toml.
-  void begin(const RunConfig& config, int resumed_epoch, const std::string& last_line = "");
+  // `resumed_epoch`, whose own line `last_line` is put in if it is not there and known, and gets
+  // the fields of `late_metrics`; 0: removes what an earlier run has left. A config.toml that we
+  // did not write, or that was edited since, is kept as config.original.toml.
+  void begin(const RunConfig& config, int resumed_epoch, const std::string& last_line = "",
+             const Json& late_metrics = Json::object());
   // The lines of the epochs before the resumed one.
   const std::vector<Json>& earlier_epochs() const { return earlier_; }
 

@@ -36,6 +36,14 @@ constexpr const char* kMaxTime = "--max-time";
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
+// What `stopped_by` of a summary says, if that is a signal; else 0.
+int signal_of(const Json& stopped_by) {
+  for (const int signal : kStopSignals) {
+    if (stopped_by == signal_name(signal)) return signal;
+  }
+  return 0;
+}
+
 class Run {
  public:
   Run(const TrainOptions& options, const RunDescription& description, RankJob& job,
@@ -47,7 +55,8 @@ class Run {
         trainer_(job.trainer()),
         transport_(transport),
         folder_(folder),
-        fingerprint_(fingerprint(options, job.data().dataset())) {
+        fingerprint_(fingerprint(options, job.data().dataset())),
+        stop_request_(description.asked_to_end) {
     // What a file says, wherever it lies: a resumed run has the same loss.
     if (!options.loss.class_weights.empty() && options.loss.class_weights != kBalancedWeights) {
       fingerprint_["class-weights"] = data_.host_class_weights();
@@ -56,8 +65,9 @@ class Run {
 
   Json execute() {
     const int start = resume();
+    const Json late_metrics = evaluate_late();
     on_all_ranks(transport_, [&] {
-      folder_.begin(description_.config, start, last_line_);
+      folder_.begin(description_.config, start, last_line_, late_metrics);
       if (!description_.model_file.empty()) {
         folder_.write(kModelFileName, description_.model_file);
       }
@@ -72,13 +82,14 @@ class Run {
       }
     }
     if (best_.epoch == 0) {  // nothing was evaluated yet
-      best_ = {done_, trainer_.evaluate(done_), 0, trainer_.state(false)};
+      const Metrics metrics = ended_by_signal() ? Metrics() : trainer_.evaluate(done_);
+      best_ = {done_, metrics, 0, trainer_.state(false)};
     }
     on_all_ranks(transport_, [&] { write_model(); });
     const Json summary = make_summary();
-    const bool complete = stopping_signal(summary) == 0;
     on_all_ranks(transport_, [&] {
-      if (complete) folder_.write("summary.json", summary.dump(2, ' ', false, kReplace) + "\n");
+      if (!ended_by_signal())
+        folder_.write("summary.json", summary.dump(2, ' ', false, kReplace) + "\n");
     });
     if (options_.trace && done_ > start) write_trace();
     // What they keep is on the disk now.
@@ -109,6 +120,7 @@ class Run {
     });
     best_ = std::move(checkpoint.best);
     last_line_ = std::move(checkpoint.line);
+    evaluation_is_due_ = checkpoint.evaluation_is_due;
     done_ = checkpoint.epoch;
     if (done_ > options_.optimizer.epochs) {
       fail_option("--epochs {}: the run has {} epochs already; allowed are {} or more",
@@ -116,6 +128,14 @@ class Run {
     }
     if (transport_.rank() == 0) log::info("resuming after epoch {}", done_);
     return done_;
+  }
+
+  // The evaluation after the resumed epoch, if the signal that ended the run came before it; what
+  // it adds to the epoch's line.
+  Json evaluate_late() {
+    if (!evaluation_is_due_) return Json::object();
+    evaluation_is_due_ = false;
+    return to_json(evaluate(done_));
   }
 
   // The bytes of the newest one, on all ranks.
@@ -165,6 +185,8 @@ class Run {
     }
   }
 
+  bool ended_by_signal() const { return signal_of(stopped_by_) != 0; }
+
   bool stopped_early() const {
     return options_.patience > 0 && best_.evaluations_since >= options_.patience;
   }
@@ -199,21 +221,27 @@ class Run {
     const bool last = epoch == options_.optimizer.epochs;
     if (!last && result.wishes.signal != 0) stopped_by_ = signal_name(result.wishes.signal);
     if (!last && result.wishes.time_is_up && stopped_by_.is_null()) stopped_by_ = kMaxTime;
-    const bool due = options_.eval_every > 0 && epoch % options_.eval_every == 0;
+    const bool due = last || (options_.eval_every > 0 && epoch % options_.eval_every == 0);
+    // Whoever asked a run to end doesn't want to wait for it.
+    evaluation_is_due_ = due && ended_by_signal();
+    const bool evaluates = due && !evaluation_is_due_;
     Metrics metrics;
-    if (due || last) {
-      trainer_.require_finite_parameters(epoch);
-      metrics = trainer_.evaluate(epoch);
-      keep_best(epoch, metrics);
-    }
-    const std::string line = metrics_line(result, due || last ? &metrics : nullptr);
+    if (evaluates) metrics = evaluate(epoch);
+    const std::string line = metrics_line(result, evaluates ? &metrics : nullptr);
     folder_.append(line);
-    progress.report(result, due || last ? &metrics : nullptr);
+    progress.report(result, evaluates ? &metrics : nullptr);
     if (checkpoint_is_due(epoch, result.wishes)) keep_checkpoint(epoch);
     if (options_.snapshot_every > 0 && epoch % options_.snapshot_every == 0) {
       keep_snapshot(epoch, line);
     }
     if (description_.epoch_done) description_.epoch_done(epoch);
+  }
+
+  Metrics evaluate(int epoch) {
+    trainer_.require_finite_parameters(epoch);
+    Metrics metrics = trainer_.evaluate(epoch);
+    keep_best(epoch, metrics);
+    return metrics;
   }
 
   void keep_snapshot(int epoch, const std::string& line) {
@@ -222,7 +250,8 @@ class Run {
     const SteadyTime begin = steady_now();
     std::string state;
     if (snapshots->keeps_state()) {
-      state = to_bytes({epoch, fingerprint_, trainer_.state(/*optimizer=*/true), best_, line});
+      state = to_bytes({epoch, fingerprint_, trainer_.state(/*optimizer=*/true), best_, line,
+                        evaluation_is_due_});
     }
     snapshots->keep(epoch, state, trainer_.exchange().state());
     snapshot_ms_.push_back(1e3 * seconds_since(begin));
@@ -237,7 +266,7 @@ class Run {
   }
 
   void keep_checkpoint(int epoch) {
-    Checkpoint checkpoint{epoch, fingerprint_, {}, best_};
+    Checkpoint checkpoint{epoch, fingerprint_, {}, best_, {}, evaluation_is_due_};
     keep_changed_kernels();
     if (folder_.active()) checkpoint.state = trainer_.state(/*optimizer=*/true);
     trainer_.add_exchange_state(checkpoint.state);
@@ -413,7 +442,8 @@ class Run {
   const SteadyTime start_ = steady_now();
   SteadyTime last_checkpoint_ = start_;
   BestEpoch best_;
-  std::string last_line_;  // of metrics.jsonl, where a snapshot has it
+  std::string last_line_;           // of metrics.jsonl, where a snapshot has it
+  bool evaluation_is_due_ = false;  // see Checkpoint
   bool calibration_saved_ = false;
   std::int64_t kept_changes_ = 0;  // of the choices of kernels that were saved
   bool exchange_saved_ = false;
@@ -426,13 +456,7 @@ class Run {
 
 }  // namespace
 
-int stopping_signal(const Json& summary) {
-  const Json& by = summary.at("stopped_by");
-  for (const int signal : kStopSignals) {
-    if (by == signal_name(signal)) return signal;
-  }
-  return 0;
-}
+int stopping_signal(const Json& summary) { return signal_of(summary.at("stopped_by")); }
 
 Json train(const TrainOptions& options, const RunDescription& description, RankJob& job,
            Transport& transport, RunFolder& folder) {

@@ -18,13 +18,15 @@ struct RunDescription {
   std::string model_file = "";  // the text of --model-file, kept as model.toml
   // Called on every rank when an epoch is done and kept.
   std::function<void(int epoch)> epoch_done = {};
+  // Called at once with the signal that asks this run to end; ranks that say nothing have none.
+  std::function<void(int signal)> asked_to_end = {};
 };
 
 // Trains from the first epoch, or from the folder's checkpoint if options.resume, and returns the
 // summary (equal on all ranks up to peak_rss_mb). SIGINT, SIGTERM, SIGHUP or SIGUSR1 at any rank,
-// or
-// --max-time, end the run after the epoch: `stopped_by` says so, checkpoint and best model are
-// written, and after a signal no summary.json, which is that of a complete run. Collective.
+// or --max-time, end the run after the epoch: `stopped_by` says so, checkpoint and best model are
+// written. After a signal, nothing is evaluated (the resumed run does it), and there is no
+// summary.json, which is that of a complete run. Collective.
 Json train(const TrainOptions& options, const RunDescription& description, RankJob& job,
            Transport& transport, RunFolder& folder);
 

@@ -4,6 +4,7 @@ before anything starts, and a run that can't succeed is given up."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -157,6 +158,12 @@ class LaunchTest(OneFolderTest):
         self.assertEqual(job.returncode, 128 + signal.SIGTERM, output)
         self.assertTrue(os.listdir(self.path("stopped", "checkpoint")))
         self.assertEqual(ranks_of("stopped"), {})
+        self.assertEqual(output.count("SIGTERM: stopping after this epoch; again to stop now"), 1)
+        self.assertEqual(output.count("again to stop now"), 1, output)
+        again = re.search(r"go on with\n    (.*)\n", output)[1]
+        self.assertTrue(again.startswith(os.path.abspath(ATOLL) + " launch --ranks-per-host 2 "))
+        self.assertTrue(again.endswith(" --snapshot-dir memory --resume"), again)
+        self.assertEqual(output.count("go on with"), 1)
 
     def test_a_signal_also_ends_a_run_that_stands_still(self):
         job = self.launch("still", 2000, "--silence", "2")

@@ -75,9 +75,12 @@ class RunFolderTest(unittest.TestCase):
         output = process.communicate(timeout=TIMEOUT)[0]
         return process.returncode, output
 
-    def epochs(self, name="run"):
+    def lines(self, name="run"):
         with open(self.path(name, "metrics.jsonl"), encoding="utf-8") as file:
-            return [json.loads(line)["epoch"] for line in file]
+            return [json.loads(line) for line in file]
+
+    def epochs(self, name="run"):
+        return [line["epoch"] for line in self.lines(name)]
 
     def assert_as_if_never_stopped(self, options, name="run"):
         """The run was trained to its end as one that nothing interrupted."""
@@ -102,7 +105,12 @@ class RunFolderTest(unittest.TestCase):
                 code, output = self.end_of(process)
                 self.assertEqual(code, 128 + number, output)
                 self.assertRegex(output, rf"stopped by {number.name} after epoch \d+ of 3000")
-                self.assertIn("atoll train --config run/config.toml --resume", output)
+                self.assertIn(f"{number.name}: stopping after this epoch; again to stop now",
+                              output)
+                self.assertEqual(output.count("again to stop now"), 1)
+                # The program as it was called.
+                self.assertIn(f"\n    {os.path.abspath(ATOLL)} train --config run/config.toml "
+                              "--resume\n", output)
                 self.assertTrue(os.path.exists(self.path("run", "model.safetensors")))
                 self.assertFalse(os.path.exists(self.path("run", "summary.json")))
                 self.succeed("predict", "run", "data", "--out", "labels.npy")
@@ -119,11 +127,37 @@ class RunFolderTest(unittest.TestCase):
         code, output = self.end_of(process)
         # That of MPICH may end with 0 all the same.
         self.assertIn(code, [128 + signal.SIGUSR1] + ([] if is_open_mpi() else [0]), output)
-        self.assertIn("mpirun -n 2 atoll train --config run/config.toml --resume", output)
+        self.assertIn(f"mpirun -n 2 {os.path.abspath(ATOLL)} train --config run/config.toml --resume",
+                      output)
+        self.assertEqual(output.count("SIGUSR1: stopping after this epoch; again to stop now"), 1)
         self.succeed("train", "--config", "run/config.toml", "--resume", ranks=2)
         self.succeed(*LONG, "--run-dir", "whole", ranks=2)
         self.assertEqual(read(self.path("run", "model.safetensors")),
                          read(self.path("whole", "model.safetensors")))
+
+    def test_nothing_is_evaluated_after_a_signal_and_the_resumed_run_does_it(self):
+        train = [*TRAIN, "--epochs", "3000"]  # evaluated after every epoch
+        process = self.start(*train, "--run-dir", "run")
+        self.wait_for_epochs(20, process)
+        process.send_signal(signal.SIGINT)
+        self.end_of(process)
+        last = self.lines("run")[-1]
+        self.assertNotIn("valid", last)
+        self.assertIn("valid", self.lines("run")[-2])
+        self.succeed("train", "--config", "run/config.toml", "--resume")
+        self.assert_as_if_never_stopped(train)
+        for line, whole in zip(self.lines("run"), self.lines("whole")):
+            self.assertEqual([line[key] for key in ("loss", "valid")],
+                             [whole[key] for key in ("loss", "valid")])
+
+    def test_a_signal_before_any_evaluation(self):
+        process = self.start(*TRAIN, "--epochs", "100000", "--eval-every", "0", "--run-dir", "run")
+        self.wait_for_epochs(20, process)
+        process.send_signal(signal.SIGINT)
+        code, output = self.end_of(process)
+        self.assertEqual(code, 128 + signal.SIGINT, output)
+        self.assertIn("epochs, not evaluated yet\n", output)
+        self.succeed("predict", "run", "data", "--out", "labels.npy")
 
     def test_max_time_ends_the_run_well(self):
         forever = [*TRAIN, "--epochs", "1000000", "--eval-every", "100"]
@@ -158,6 +192,44 @@ class RunFolderTest(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.path("runs"))), ["data-gcn-1", "data-gcn-2"])
         self.refuse(*TRAIN, "--run-dir", "none", "--resume", words=["--run-dir none"])
         self.refuse(*TRAIN, "--resume", words=["--run-dir"])
+
+    def test_a_resumed_run_takes_its_own_options(self):
+        self.succeed(*TRAIN, "--lr", "0.02", "--norm", "batch", "--epochs", "3", "--run-dir", "run")
+        go_on = ["train", "data", "--resume", "--run-dir", "run"]
+        resumed = self.succeed(*go_on, "--epochs", "5")
+        self.assertIn("options that were not given are those of the run: --config run/config.toml",
+                      resumed.stderr)
+        self.assertEqual(self.epochs(), [1, 2, 3, 4, 5])
+        self.assertIn("lr = 0.02", read(self.path("run", "config.toml")).decode())
+        refused = self.refuse(*go_on, "--lr", "0.5",
+                              words=["lr = 0.02, this run has 0.5", "--init RUN/model.safetensors"])
+        self.assertNotIn("Error", refused)
+        self.succeed(*TRAIN, "--lr", "0.5", "--norm", "batch", "--epochs", "2", "--run-dir", "other",
+                     "--init", "run/model.safetensors")
+        # The file of --config comes before the run's own options.
+        write(self.path("mine.toml"), b"lr = 0.03\n")
+        self.refuse(*go_on, "--config", "mine.toml", words=["lr = 0.02, this run has 0.03"])
+        # Options of an edited file that no run has.
+        with open(self.path("run", "config.toml"), "ab") as file:
+            file.write(b"hiden = 3\n")
+        self.refuse(*go_on, words=["run/config.toml:", "unknown key 'hiden'"])
+
+    def test_ranks_of_a_run_may_be_started_in_another_way(self):
+        train = [*TRAIN, "--epochs", "4"]
+        local = ["--transport", "local", "--ranks", "2"]
+        self.succeed(*train, *local, "--run-dir", "local")
+        self.succeed(*train, "--run-dir", "mpi", ranks=2)
+        self.succeed(*train, "--transport", "mpi", "--run-dir", "named", ranks=2)
+        for more in (["train", "data", "--run-dir"], ["train", "--config"]):
+            for name, words, ranks in (("local", [], 0), ("local", [], 2),
+                                       ("local", ["--ranks", "2"], 0), ("mpi", ["--ranks", "2"], 0),
+                                       ("named", ["--ranks", "2"], 0)):
+                with self.subTest(f"{more} {name} {ranks}"):
+                    place = name if more[-1] == "--run-dir" else f"{name}/config.toml"
+                    done = len(self.epochs(name)) + 1
+                    result = self.succeed(*more, place, "--resume", *words, "--epochs", str(done),
+                                          ranks=ranks)
+                    self.assertIn("2 ranks (mpi)" if ranks else "2 ranks (local)", result.stderr)
 
     def test_a_refused_run_leaves_no_folder(self):
         before = sorted(os.listdir(self.folder))
