@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/feature_source.hpp"
 #include "datasets/dataset.hpp"
 #include "datasets/split.hpp"
 
@@ -34,8 +35,9 @@ struct ImportOptions {
   bool renumber = false;
   std::string split_name;               // ogb: which folder of split/; "" = the only one
   bool row_normalize = false;           // scale feature rows to sum 1
+  FeatureSource features;               // of a source that has none: made of its graph
   std::optional<SplitSpec> split;       // replaces the set's own
-  std::uint64_t seed = 0;               // of `split`
+  std::uint64_t seed = 0;               // of `split` and random features
   std::optional<Task> task;             // instead of what the format says
   std::optional<std::int64_t> nodes;    // for formats that don't state the number of nodes
   std::optional<std::int64_t> classes;  // instead of the largest label + 1

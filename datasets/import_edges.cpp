@@ -146,7 +146,7 @@ void read_list(ImportSession& session, const fs::path& path, NamedArrays* arrays
   const ImportOptions& options = session.options();
   const EdgeLines lines = find_edge_columns(path, options);
   EdgeColumns columns{.weighted = lines.weighted(), .typed = lines.has(EdgeColumn::kRelation)};
-  if (arrays != nullptr) columns.open_features = find_edge_features(*arrays);
+  if (arrays != nullptr) columns.features = find_edge_features(*arrays);
   std::shared_ptr<NodeIds> ids;
   StatedNodes stated{.exact = options.nodes.value_or(-1)};
   session.allow_renumbering();

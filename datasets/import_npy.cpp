@@ -133,8 +133,9 @@ void read_splits(ImportSession& session, NamedArrays& arrays) {
 
 }  // namespace
 
-NamedArrays::Opener find_edge_features(NamedArrays& arrays) {
-  return arrays.find({"edge_features", "edge_attr"});
+RowStream find_edge_features(NamedArrays& arrays) {
+  const NamedArrays::Opener open = arrays.find({"edge_features", "edge_attr"});
+  return open ? rows_of(open) : RowStream();
 }
 
 // From --nodes, or from the first array of nodes that is there.
@@ -271,7 +272,7 @@ void import_npy(ImportSession& session) {
                              arrays.find({"edge_types", "edge_type"})};
   const EdgeColumns columns{.weighted = files.open_weights != nullptr,
                             .typed = files.open_types != nullptr,
-                            .open_features = find_edge_features(arrays)};
+                            .features = find_edge_features(arrays)};
   const NamedArrays::Opener edges = arrays.find({"edge_index"});
   const NamedArrays::Opener rows = edges ? edges : arrays.find({"row_ptr"});
   if (!edges && session.options().renumber) {

@@ -1,8 +1,6 @@
 // The raw layout of node property sets of the Open Graph Benchmark (Hu et al., NeurIPS'20), as text
 // (raw/*.csv.gz) or, for large sets, binary (raw/data.npz, raw/node-label.npz). Sets with
 // raw/relations have nodes and edges of several types: import_ogb_heterogeneous.cpp.
-#include <optional>
-
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "datasets/import_session.hpp"
@@ -15,6 +13,24 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// The rows of `path`, equally long; `whose`: what has one of them.
+RowStream text_rows(const fs::path& path, const char* whose) {
+  return [path, whose](std::int64_t rows, const RowOpener& open) {
+    FeatureWriter* writer = nullptr;
+    read_ogb_features(path, rows, whose, [&](std::span<float> row) {
+      if (writer == nullptr) writer = &open(std::ssize(row), path.string());
+      writer->add_rows(row);
+    });
+  };
+}
+
+// ogbn-proteins: the species that each protein is from.
+void read_species(ImportSession& session, const fs::path& path) {
+  const OgbTypes types = read_ogb_types(path, session.nodes());
+  session.node_types(types.type_of, std::ssize(types.numbers));
+  session.note("node_types", types.numbers);
+}
+
 void import_text(ImportSession& session, const fs::path& raw) {
   const std::int64_t nodes = read_ogb_count(raw / "num-node-list.csv.gz", kMaxNodes);
   const EdgeStream stream = [&](const EdgeSink& sink) {
@@ -23,16 +39,16 @@ void import_text(ImportSession& session, const fs::path& raw) {
                    [&](std::int64_t source, std::int64_t target) { block.add(source, target); });
     block.flush();
   };
-  session.graph(stream, nodes, {}, (raw / "edge.csv.gz").string());
+  EdgeColumns columns;
+  if (const fs::path path = raw / "edge-feat.csv.gz"; is_there(path)) {
+    columns.features = text_rows(path, "edge");
+  }
+  session.graph(stream, nodes, columns, (raw / "edge.csv.gz").string());
   if (const fs::path path = raw / "node-feat.csv.gz"; is_there(path)) {
-    std::optional<FeatureWriter> writer;
-    read_ogb_features(path, nodes, [&](std::span<float> row) {
-      if (!writer) {
-        writer.emplace(session.features(static_cast<std::int64_t>(row.size()), path.string()));
-      }
-      writer->add_rows(row);
-    });
-    writer->close();
+    session.features(text_rows(path, "node"));
+  }
+  if (const fs::path path = raw / "node_species.csv.gz"; is_there(path)) {
+    read_species(session, path);
   }
   if (const fs::path path = raw / "node-label.csv.gz"; is_there(path)) {
     write_ogb_labels(session, read_ogb_labels(path, nodes));
@@ -55,8 +71,12 @@ void import_binary(ImportSession& session, const fs::path& raw) {
                archive.path().string(), counts.size(), counts.empty() ? 0 : counts[0], kMaxNodes);
   }
   const std::function<ArrayReader()> edges = [&] { return archive.open("edge_index"); };
+  EdgeColumns columns;
+  if (archive.has("edge_feat")) {
+    columns.features = rows_of([&] { return archive.open("edge_feat"); });
+  }
   session.graph([&](const EdgeSink& sink) { stream_edge_index(edges, counts[0], {}, sink); },
-                counts[0], {}, archive.path().string());
+                counts[0], columns, archive.path().string());
   if (archive.has("node_feat")) session.features(archive.open("node_feat"));
   if (is_there(raw / "node-label.npz")) {
     session.labels(NpzArchive(raw / "node-label.npz", session.scratch()).open("node_label"));

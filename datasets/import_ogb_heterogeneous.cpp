@@ -156,7 +156,7 @@ void write_features_of_types(ImportSession& session, const fs::path& raw,
       writer ? write_zeros(type.count) : void(missing += type.count);
       continue;
     }
-    read_ogb_features(path, type.count, [&](std::span<float> row) {
+    read_ogb_features(path, type.count, "node", [&](std::span<float> row) {
       const auto found = static_cast<std::int64_t>(row.size());
       if (!writer) {
         columns = found;

@@ -43,7 +43,37 @@ Json describe_options(const ImportOptions& options) {
   return json;
 }
 
+// Every row of an array of one or two dimensions.
+void write_all(ArrayReader reader, FeatureWriter& writer, const char* doing) {
+  const std::int64_t count = reader.length(0);
+  const std::int64_t columns = reader.length(1);
+  const std::int64_t block = std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(kBlock) / std::max<std::int64_t>(columns, 1));
+  std::vector<float> rows;
+  Activity activity(doing, count);
+  for (std::int64_t row = 0; row < count; row += block) {
+    activity.advance_to(row);
+    rows.resize(static_cast<std::size_t>(std::min(block, count - row) * columns));
+    reader.read(rows);
+    writer.add_rows(rows);
+  }
+  reader.finish();
+}
+
 }  // namespace
+
+RowStream rows_of(std::function<ArrayReader()> open) {
+  return [open = std::move(open)](std::int64_t rows, const RowOpener& open_writer) {
+    ArrayReader reader = open();
+    if (reader.dimensions() == 1) {
+      reader.require_shape({rows});
+    } else {
+      reader.require_shape({rows, -1});
+    }
+    FeatureWriter& writer = open_writer(reader.length(1), reader.place());
+    write_all(std::move(reader), writer, "reading features of edges");
+  };
+}
 
 FeatureWriter::FeatureWriter(std::unique_ptr<NpyWriter> writer, std::int64_t columns,
                              bool normalize, std::string place, const char* whose)
@@ -104,7 +134,7 @@ BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes,
   build.typed = columns.typed;
   build.relations = columns.relations;
   build.reverse_relations = options_.reverse_relations;
-  build.with_origins = columns.open_features != nullptr;
+  build.with_origins = columns.features != nullptr;
   build.least_nodes = columns.least_nodes;
   BuiltGraph built = build_graph(stream, build);
   warn_of_isolated(built.csr.view(), directed, place);
@@ -112,8 +142,8 @@ BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes,
   built.csr = {};
   if (columns.typed) writer_.write_edge_types(built.types, built.relations);
   built.types = {};
-  if (columns.open_features) {
-    edge_features(columns.open_features(), built);
+  if (columns.features) {
+    edge_features(columns.features, built);
     built.origins = {};
     provenance_["edge_features_dropped"] = built.merged;
   }
@@ -148,31 +178,19 @@ void ImportSession::node_ids(const NodeIds& ids) {
 
 // Features come in the order of the source and are written in that of the graph, by way of a file
 // of their own: neither needs to fit into memory.
-void ImportSession::edge_features(ArrayReader reader, const BuiltGraph& built) {
-  const std::int64_t edges = built.edges_source;
-  if (reader.dimensions() == 1) {
-    reader.require_shape({edges});
-  } else {
-    reader.require_shape({edges, -1});
-  }
-  const std::int64_t columns = reader.length(1);
+void ImportSession::edge_features(const RowStream& rows, const BuiltGraph& built) {
   const std::filesystem::path path = writer_.folder() / "edge_features.source.npy";
-  const std::int64_t block = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(kBlock) / std::max<std::int64_t>(columns, 1));
+  std::int64_t columns = 0;
   {
-    FeatureWriter source(
-        std::make_unique<NpyWriter>(path, npy_descr<float>(), std::vector{edges, columns}), columns,
-        false, reader.place(), "edge");
-    std::vector<float> rows;
-    Activity activity("reading features of edges", edges);
-    for (std::int64_t row = 0; row < edges; row += block) {
-      activity.advance_to(row);
-      rows.resize(static_cast<std::size_t>(std::min(block, edges - row) * columns));
-      reader.read(rows);
-      source.add_rows(rows);
-    }
-    reader.finish();
-    source.close();
+    std::optional<FeatureWriter> source;
+    rows(built.edges_source, [&](std::int64_t count, const std::string& place) -> FeatureWriter& {
+      columns = count;
+      return source.emplace(std::make_unique<NpyWriter>(path, npy_descr<float>(),
+                                                        std::vector{built.edges_source, columns}),
+                            columns, false, place, "edge");
+    });
+    if (!source) return;
+    source->close();
   }
   const NpyFile source(path);
   const auto values = source.values<float>();
@@ -208,20 +226,17 @@ FeatureWriter ImportSession::sparse_features(std::int64_t columns, std::int64_t 
 
 void ImportSession::features(ArrayReader reader) {
   reader.require_shape({nodes(), -1});
-  const std::int64_t columns = reader.length(1);
-  FeatureWriter writer = features(columns, reader.place());
-  const std::int64_t block = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(kBlock) / std::max<std::int64_t>(columns, 1));
-  std::vector<float> rows;
-  Activity activity("reading features", nodes());
-  for (std::int64_t row = 0; row < nodes(); row += block) {
-    activity.advance_to(row);
-    rows.resize(static_cast<std::size_t>(std::min(block, nodes() - row) * columns));
-    reader.read(rows);
-    writer.add_rows(rows);
-  }
-  reader.finish();
+  FeatureWriter writer = features(reader.length(1), reader.place());
+  write_all(std::move(reader), writer, "reading features");
   writer.close();
+}
+
+void ImportSession::features(const RowStream& rows) {
+  std::optional<FeatureWriter> writer;
+  rows(nodes(), [&](std::int64_t columns, const std::string& place) -> FeatureWriter& {
+    return writer.emplace(features(columns, place));
+  });
+  if (writer) writer->close();
 }
 
 void ImportSession::splits(const std::vector<std::uint8_t>& splits, std::int64_t count) {

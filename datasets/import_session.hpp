@@ -41,6 +41,11 @@ class FeatureWriter {
   std::int64_t row_ = 0;
 };
 
+// Opens the writer for rows of so many columns; `place` names them in errors.
+using RowOpener = std::function<FeatureWriter&(std::int64_t columns, const std::string& place)>;
+// Writes so many rows by the writer that it opens, if there are any features.
+using RowStream = std::function<void(std::int64_t rows, const RowOpener& open)>;
+
 // What a source says of its edges beside their ends.
 struct EdgeColumns {
   bool weighted = false;
@@ -48,8 +53,7 @@ struct EdgeColumns {
   std::int64_t relations = 0;  // types, which all are below; 0: the largest + 1
   // At least so many nodes there are, whatever ids occur in edges.
   std::int64_t least_nodes = 0;
-  // Opens the features: [edges of the stream, columns] or [edges of the stream].
-  std::function<ArrayReader()> open_features = {};
+  RowStream features = {};  // one row per edge of the stream, in its order
 };
 
 class ImportSession {
@@ -86,8 +90,9 @@ class ImportSession {
   // Error{kInput} if its shape can only be a mistake.
   FeatureWriter sparse_features(std::int64_t columns, std::int64_t stored,
                                 const std::string& place);
-  // All of a [nodes, columns] array.
+  // All of a [nodes, columns] array; or of rows in the order of the nodes.
   void features(ArrayReader reader);
+  void features(const RowStream& rows);
   // -1 = none. columns: how many classes there are, where the source says it.
   void labels(std::vector<std::int32_t> labels, const std::string& place,
               std::optional<std::int64_t> columns = {});
@@ -109,7 +114,7 @@ class ImportSession {
   ImportReport finish();
 
  private:
-  void edge_features(ArrayReader reader, const BuiltGraph& built);
+  void edge_features(const RowStream& rows, const BuiltGraph& built);
   static std::string choices(const LabelTally& tally, std::int64_t columns);
   void write_made_split();
   void warn_of_isolated(const CsrView& csr, bool directed, const std::string& place) const;
@@ -124,6 +129,9 @@ class ImportSession {
   bool have_split_ = false;
   bool can_renumber_ = false;
 };
+
+// The rows of an array [rows, columns] or [rows].
+RowStream rows_of(std::function<ArrayReader()> open);
 
 // Arrays with a value per edge, in the order of the edges; without the function there is none.
 struct EdgeValueFiles {

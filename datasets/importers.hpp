@@ -3,12 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+
+#include "datasets/import_session.hpp"
 
 namespace atl {
 
-class ArrayReader;
-class ImportSession;
 class NamedArrays;
 class NodeIds;
 class NpzArchive;
@@ -42,8 +41,8 @@ StatedNodes stated_nodes(const ImportSession& session, NamedArrays& arrays);
 // The same after renumbering: adds the ids of text to those of edges and numbers all.
 StatedNodes renumbered_nodes(const ImportSession& session, NodeIds& ids, NamedArrays* arrays);
 
-// Opens edge_features or edge_attr; empty if neither is there.
-std::function<ArrayReader()> find_edge_features(NamedArrays& arrays);
+// Rows of edge_features or edge_attr; empty if neither is there.
+RowStream find_edge_features(NamedArrays& arrays);
 // Features, labels, splits, links and types of nodes, each where it is there, with a warning of
 // arrays that nobody has asked for.
 void read_node_arrays(ImportSession& session, NamedArrays& arrays);

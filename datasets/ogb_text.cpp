@@ -16,9 +16,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void check_rows(const LineReader& reader, std::int64_t rows, std::int64_t nodes) {
-  if (rows != nodes) {
-    fail_input("{}: {} lines found, {} expected (one per node)", reader.file(), rows, nodes);
+void check_rows(const LineReader& reader, std::int64_t rows, std::int64_t expected,
+                const char* whose = "node") {
+  if (rows != expected) {
+    fail_input("{}: {} lines found, {} expected (one per {})", reader.file(), rows, expected,
+               whose);
   }
 }
 
@@ -60,25 +62,51 @@ void read_ogb_edges(const fs::path& folder, std::int64_t sources, std::int64_t t
   }
 }
 
-void read_ogb_features(const fs::path& path, std::int64_t nodes,
+void read_ogb_features(const fs::path& path, std::int64_t rows, const char* whose,
                        const std::function<void(std::span<float>)>& add) {
   LineReader reader(path);
   std::string_view line;
   std::vector<float> row;
-  std::int64_t rows = 0;
-  while (rows <= nodes && reader.next(line)) {
+  std::int64_t found = 0;
+  while (found <= rows && reader.next(line)) {
     FieldReader fields(line, reader);
     const std::size_t columns = row.size();
     row.clear();
     while (!fields.done()) row.push_back(fields.number("feature"));
     if (row.empty()) fields.fail_here("features expected, an empty line found");
-    if (rows > 0 && row.size() != columns) {
+    if (found > 0 && row.size() != columns) {
       fields.fail_here(fmt::format("{} features found, {} expected", row.size(), columns));
     }
-    ++rows;
-    if (rows <= nodes) add(row);
+    ++found;
+    if (found <= rows) add(row);
   }
-  check_rows(reader, rows, nodes);
+  check_rows(reader, found, rows, whose);
+}
+
+OgbTypes read_ogb_types(const fs::path& path, std::int64_t nodes) {
+  LineReader reader(path);
+  std::string_view line;
+  std::vector<std::int64_t> number_of;
+  while (std::ssize(number_of) <= nodes && reader.next(line)) {
+    FieldReader fields(line, reader);
+    number_of.push_back(fields.integer(0, std::int64_t{1} << 53U, "type of a node"));
+    fields.expect_end();
+  }
+  check_rows(reader, std::ssize(number_of), nodes);
+  OgbTypes types;
+  types.numbers = number_of;
+  std::ranges::sort(types.numbers);
+  types.numbers.erase(std::unique(types.numbers.begin(), types.numbers.end()), types.numbers.end());
+  if (std::ssize(types.numbers) > kMaxTypes) {
+    fail_input("{}: {} different numbers; allowed are {} types of nodes", reader.file(),
+               types.numbers.size(), kMaxTypes);
+  }
+  types.type_of.reserve(number_of.size());
+  for (const std::int64_t number : number_of) {
+    const auto found = std::ranges::lower_bound(types.numbers, number);
+    types.type_of.push_back(static_cast<std::uint16_t>(found - types.numbers.begin()));
+  }
+  return types;
 }
 
 OgbLabels read_ogb_labels(const fs::path& path, std::int64_t nodes) {

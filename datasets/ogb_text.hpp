@@ -21,9 +21,16 @@ std::int64_t read_ogb_count(const std::filesystem::path& path, std::int64_t maxi
 void read_ogb_edges(const std::filesystem::path& folder, std::int64_t sources, std::int64_t targets,
                     const std::function<void(std::int64_t, std::int64_t)>& add);
 
-// Hands each of `nodes` rows, which are equally long, to `add`.
-void read_ogb_features(const std::filesystem::path& path, std::int64_t nodes,
+// Hands each of `rows` rows, which are equally long, to `add`; `whose`: what has one of them.
+void read_ogb_features(const std::filesystem::path& path, std::int64_t rows, const char* whose,
                        const std::function<void(std::span<float>)>& add);
+
+// Each different number of a file with one per node is a type of nodes, in ascending order.
+struct OgbTypes {
+  std::vector<std::uint16_t> type_of;
+  std::vector<std::int64_t> numbers;  // by type
+};
+OgbTypes read_ogb_types(const std::filesystem::path& path, std::int64_t nodes);
 
 // One column: a class, -1 = none. Several: 0 or 1 per class, -1 = none.
 struct OgbLabels {

@@ -19,6 +19,7 @@ struct ImportArguments {
   ImportOptions options;
   std::string split;
   std::string task;
+  std::string features;
   std::int64_t nodes = -1;
   std::int64_t classes = -1;
 };
@@ -32,6 +33,9 @@ void run_import(ImportArguments arguments) {
     } catch (const Error& error) {
       throw Error(ErrorKind::kOption, error.what());
     }
+  }
+  if (!arguments.features.empty()) {
+    options.features = parse_feature_source(arguments.features);
   }
   if (arguments.nodes >= 0) options.nodes = arguments.nodes;
   if (arguments.classes >= 0) options.classes = arguments.classes;
@@ -97,12 +101,18 @@ void add_import_command(CLI::App& app) {
   command->add_flag("--renumber", options.renumber,
                     "edges, npy: ids may be any numbers or words; writes them to node_ids.txt");
   command->add_flag("--row-normalize", options.row_normalize, "Scale feature rows to sum 1");
+  command
+      ->add_option("--features", arguments->features,
+                   "Features where the files have none: degree (its logarithm), constant (1), "
+                   "random:D, positional:D (D columns; docs/formats.md), or edges: the mean of "
+                   "the features of a node's edges")
+      ->type_name("{degree,constant,random:D,positional:D,edges}");
   command->add_option("--split", arguments->split,
                       "Make a split: 0.6,0.2,0.2 or per-class:20,500,1000");
   command->add_option(
       "--split-name", options.split_name,
       "ogb: which of the set's own splits, a folder of split/; default: the only one");
-  command->add_option("--seed", options.seed, "Seed of --split")
+  command->add_option("--seed", options.seed, "Seed of --split and --features")
       ->check(seed_number())
       ->capture_default_str();
   command->add_option("--task", arguments->task, "What labels are, where the files don't tell")
