@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/memory.hpp"
 #include "base/seal.hpp"
 #include "datasets/file_list.hpp"
 
@@ -76,9 +77,10 @@ std::unique_ptr<NpyWriter> DatasetWriter::matrix_writer(const char* name, std::i
   const double needed = 4.0 * static_cast<double>(rows) * static_cast<double>(columns);
   const std::filesystem::space_info disk = std::filesystem::space(folder_.path(), error);
   if (!error && needed > static_cast<double>(disk.available)) {
-    fail_input("{}: features of {} {} x {} columns need {:.2f} GB, the disk has {:.2f} GB left",
-               folder_.path().string(), rows, what, columns, needed / 1e9,
-               static_cast<double>(disk.available) / 1e9);
+    fail_input("{}: no space left on device: features of {} {} x {} columns need {}, it has {}",
+               (folder_.path() / name).string(), rows, what, columns,
+               format_bytes(static_cast<std::int64_t>(std::min(needed, 9e18))),
+               format_bytes(static_cast<std::int64_t>(disk.available)));
   }
   return std::make_unique<NpyWriter>(folder_.path() / name, npy_descr<float>(),
                                      std::vector<std::int64_t>{rows, columns});

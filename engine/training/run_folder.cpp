@@ -246,8 +246,9 @@ void RunFolder::write_config(const RunConfig& config) const {
     log::info("{}: was written or edited by hand; kept as {}", file.string(),
               kept.filename().string());
   }
-  write(kResolvedConfigName, config.resolved);
+  // First what makes it the folder of a run: what a full disk or a kill leaves here goes on then.
   write(kConfigName, sealed(config.given));
+  write(kResolvedConfigName, config.resolved);
 }
 
 // What came after the checkpoint is trained again. A kill may have cut the last line off; any other
