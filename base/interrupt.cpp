@@ -24,6 +24,7 @@ std::set<fs::path> g_temporaries;  // guarded by g_mutex
 std::atomic<int> g_listeners = 0;  // StopRequests alive
 std::atomic<int> g_noted = 0;      // the signal noted for them
 StopRequest::Noted g_tell;         // what one of them does with it; guarded by g_mutex
+bool g_told = false;               // guarded by g_mutex
 std::atomic<bool> g_ending = false;
 
 sigset_t stop_signals() {
@@ -71,38 +72,57 @@ void remove_temporaries() {
   ::_exit(128 + signal);
 }
 
-void wait_for_signals(sigset_t set) {
+// Once there is both a signal and somebody to tell.
+void tell_once() {
+  StopRequest::Noted tell;
+  {
+    const std::lock_guard lock(g_mutex);
+    if (g_told || g_noted == 0 || !g_tell) return;
+    g_told = true;
+    tell = g_tell;
+  }
+  tell(g_noted);
+}
+
+void wait_for_signals(sigset_t set, bool ends_in_good_order) {
   for (;;) {
     int signal = 0;
     if (sigwait(&set, &signal) != 0) continue;
     int none = 0;
-    if (g_listeners == 0 || !g_noted.compare_exchange_strong(none, signal)) end_process(signal);
-    StopRequest::Noted tell;
-    {
-      const std::lock_guard lock(g_mutex);
-      tell = g_tell;
-    }
-    if (tell) tell(signal);
+    const bool noted = g_listeners > 0 || (ends_in_good_order && signal == SIGUSR1);
+    if (!noted || !g_noted.compare_exchange_strong(none, signal)) end_process(signal);
+    tell_once();
   }
 }
 
 }  // namespace
 
-void handle_signals() {
+void handle_signals(bool ends_in_good_order) {
   report_lost_pages();
   const sigset_t set = stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   // A program started from here must not inherit the blocked signals.
   ::pthread_atfork(nullptr, nullptr, unblock_in_child);
-  std::thread(wait_for_signals, set).detach();
+  std::thread(wait_for_signals, set, ends_in_good_order).detach();
+}
+
+void hold_signals() {
+  struct sigaction action {};
+  if (::sigaction(SIGUSR1, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) return;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
 StopRequest::StopRequest(Noted noted) {
-  if (noted) {
+  ++g_listeners;
+  if (!noted) return;
+  {
     const std::lock_guard lock(g_mutex);
     g_tell = std::move(noted);
   }
-  ++g_listeners;
+  tell_once();
 }
 
 StopRequest::~StopRequest() {
@@ -110,17 +130,25 @@ StopRequest::~StopRequest() {
   g_noted = 0;
   const std::lock_guard lock(g_mutex);
   g_tell = {};
+  g_told = false;
 }
 
 int StopRequest::signal() const { return g_noted; }
 
 void note_signal(int signal) {
+  {
+    const std::lock_guard lock(g_mutex);
+    g_told = true;  // whoever calls this knows
+  }
   int none = 0;
   g_noted.compare_exchange_strong(none, signal);
 }
 
 void forget_signal() {
-  if (g_listeners == 0) g_noted = 0;
+  if (g_listeners > 0) return;
+  g_noted = 0;
+  const std::lock_guard lock(g_mutex);
+  g_told = false;
 }
 
 std::string signal_name(int signal) {

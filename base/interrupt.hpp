@@ -16,7 +16,12 @@ inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 // Call first thing in main, before any thread is started. Signals that are ignored (nohup, a job in
 // the background) stay ignored. Also makes lost pages of mapped files an error (base/files).
-void handle_signals();
+// ends_in_good_order: a StopRequest will follow, which finds a SIGUSR1 that has come before it.
+// That is what schedulers and launchers send to ask for an orderly end; the others end the process
+// until there is a StopRequest.
+void handle_signals(bool ends_in_good_order = false);
+// Holds SIGUSR1 back until handle_signals(), for the time in which libraries are initialised.
+void hold_signals();
 
 // While at least one of these lives (one per rank, where ranks are threads), the first signal only
 // is noted, for all of them; a second one ends the process at once.

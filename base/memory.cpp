@@ -11,6 +11,7 @@
 #include <fstream>
 #include <limits>
 
+#include "base/address_space.hpp"
 #include "base/control_groups.hpp"
 
 namespace atl {
@@ -75,6 +76,7 @@ std::int64_t available_memory_bytes(const fs::path& root) {
   for (const fs::path& group : control_groups("memory", root)) {
     available = std::min({available, group_room(group, kVersion1), group_room(group, kVersion2)});
   }
+  if (const auto left = address_space_left()) available = std::min(available, *left);
   return available;
 }
 

@@ -3,6 +3,7 @@
 #include "launch/atoll.hpp"
 
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,13 +16,17 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/address_space.hpp"
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "engine/comm/supervisor_link.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/command_list.hpp"
@@ -205,6 +210,13 @@ Report describe_current_error(CLI::App& program) {
   } catch (const std::bad_alloc&) {
     return {"out of memory: an allocation failed; use more ranks or a smaller model",
             Error(ErrorKind::kMemory, "").exit_code(), false};
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return {error.what(), 1, false};
+    return {
+        fmt::format("a thread can't be started ({}): the limit of the address space (ulimit -v) "
+                    "or of processes (ulimit -u) is too small; raise it, or use fewer --threads",
+                    error.what()),
+        Error(ErrorKind::kMemory, "").exit_code(), false};
   } catch (const std::exception& error) {
     return {error.what(), 1, false};
   }
@@ -221,6 +233,7 @@ int run_program(int argc, char** argv, const Extensions& extensions, JobStart& j
   const LauncherInfo launcher = launcher_info();
   log::configure(launcher.rank, launcher.size, /*verbose=*/false);
   if (launcher.size > 1) set_assertion_rank(launcher.rank);
+  const auto supervisor = SupervisorLink::from_environment(launcher.rank, launcher.size);
   CLI::App program{"", name_of(argv[0], extensions)};
   Manner manner;
   try {
@@ -306,7 +319,15 @@ Outcome parse_and_run(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv, const Extensions& extensions) {
-  handle_signals();
+  try {
+    if (const auto threads = fit_address_space()) {
+      omp_set_num_threads(std::min(*threads, omp_get_max_threads()));
+    }
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: error: %s\n", name_of(argv[0], extensions).c_str(), error.what());
+    return error.exit_code();
+  }
+  handle_signals(/*ends_in_good_order=*/argc > 1 && std::string_view(argv[1]) == "train");
   keep_command_line(argc, argv);
   JobStart job;
   const int exit_code = run_program(argc, argv, extensions, job);

@@ -257,7 +257,8 @@ void add_launch_command(CLI::App& app) {
       ->group("Failures");
   command
       ->add_option("--start-timeout", job.start_seconds,
-                   "Time in which all ranks must have started")
+                   "Time without any sign of progress after which a start has failed; ten times as "
+                   "long in all")
       ->transform(seconds({.least = 0, .above = true}))
       ->group("Failures");
   command

@@ -6,6 +6,7 @@
 #include "base/progress.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/prediction.hpp"
+#include "engine/training/prediction_table.hpp"
 #include "engine/training/rank_job.hpp"
 #include "launch/command.hpp"
 #include "launch/job_start.hpp"
@@ -41,6 +42,7 @@ void run_predict(const PredictArguments& arguments) {
     TrainOptions options;
     on_all_ranks(transport, [&] {
       check_output_file(arguments.out, "--out");
+      is_table_file(arguments.out, "--out");  // or it is refused
       file = read_run_model(arguments.run);
       options = read_model_options(file, path);
       const std::optional<Task> task = task_of_model(file, path);
@@ -91,8 +93,9 @@ void run_predict(const PredictArguments& arguments) {
     on_all_ranks(transport,
                  [&] { job.trainer().load_state(file, /*optimizer=*/false, path.string()); });
     const bool as_numbers = numbers && kind == PredictionKind::kLabels;
-    const Metrics metrics = predict(job.trainer(), job.data(), transport,
-                                    as_numbers ? PredictionKind::kNumbers : kind, arguments.out);
+    const Metrics metrics =
+        predict(job.trainer(), job.data(), transport, as_numbers ? PredictionKind::kNumbers : kind,
+                arguments.out, arguments.dataset);
     activity.end();
     if (transport.rank() != 0) return;
     fmt::print("{} of {} nodes in {}\n", as_numbers ? "numbers" : arguments.what,
@@ -111,11 +114,15 @@ void add_predict_command(CLI::App& app) {
       "The model is that of the run's best epoch.\n"
       "Examples:\n"
       "  atoll predict runs/arxiv data/arxiv --out labels.npy\n"
+      "  atoll predict runs/arxiv data/arxiv --out labels.csv\n"
       "  mpirun -n 4 atoll predict runs/arxiv data/arxiv --what embeddings --out rows.npy");
   const auto arguments = std::make_shared<PredictArguments>();
   command->add_option("run", arguments->run, "Run folder of `atoll train`")->required();
   command->add_option("dataset", arguments->dataset, "Dataset folder")->required();
-  command->add_option("--out", arguments->out, "The .npy file to write")->required();
+  command
+      ->add_option("--out", arguments->out,
+                   "The file to write: .npy, or .csv with the nodes' ids, class and probabilities")
+      ->required();
   command->add_option("--what", arguments->what, "labels, logits or embeddings")
       ->check(CLI::IsMember({"labels", "logits", "embeddings"}));
   command

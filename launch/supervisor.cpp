@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <limits>
 #include <memory>
 
 #include "base/error.hpp"
@@ -17,6 +19,7 @@
 #include "base/host.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "engine/comm/epoch_questions.hpp"
 #include "engine/comm/supervisor_link.hpp"
 #include "engine/training/run_folder.hpp"
 #include "launch/run_end.hpp"
@@ -32,6 +35,7 @@ using std::chrono::milliseconds;
 // Of a rank that found something that only its user can mend.
 const int kBadInput = Error(ErrorKind::kInput, "").exit_code();
 constexpr milliseconds kLook{50};
+constexpr milliseconds kStartLook{1000};
 // Within this a launcher ends by itself once a rank is lost.
 constexpr milliseconds kLauncherEnds{1500};
 // From the wish to end to the end by force. A job that has failed can end nothing in good order.
@@ -39,6 +43,8 @@ constexpr milliseconds kTerminates{1000};
 // For the first host that answers, and then for each next one: they start at the same time.
 constexpr milliseconds kProbe{5000};
 constexpr milliseconds kNextProbe{2000};
+// A start that goes on and on is none.
+constexpr int kMostStartTimeouts = 10;
 
 double seconds_between(RankSigns::Clock::time_point from, RankSigns::Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -52,7 +58,11 @@ std::string now_text() {
 
 }  // namespace
 
-void clear_host(const std::vector<std::string>& keys, const std::vector<std::string>& segments) {
+namespace {
+
+// The processes of this host that have one of `keys` in their environment, but for this one.
+std::vector<int> processes_with(const std::vector<std::string>& keys) {
+  std::vector<int> found;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc", ignored)) {
     const std::string name = entry.path().filename().string();
@@ -65,8 +75,28 @@ void clear_host(const std::vector<std::string>& keys, const std::vector<std::str
     const bool ours = std::ranges::any_of(keys, [&](const std::string& key) {
       return environment.find(fmt::format("{}={}", SupervisorLink::kKey, key)) != std::string::npos;
     });
-    if (ours) ::kill(process, SIGKILL);
+    if (ours) found.push_back(process);
   }
+  return found;
+}
+
+// Time that a process has computed, in ticks of the clock; 0 once it has ended.
+std::int64_t computed_ticks(int process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  // Behind the name, which may have blanks: state, ten numbers, user's time, system's time.
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  const std::vector<std::string> words = words_of(text.substr(name_end + 1));
+  if (words.size() < 13) return 0;
+  return std::atoll(words[11].c_str()) + std::atoll(words[12].c_str());
+}
+
+}  // namespace
+
+void clear_host(const std::vector<std::string>& keys, const std::vector<std::string>& segments) {
+  std::error_code ignored;
+  for (const int process : processes_with(keys)) ::kill(process, SIGKILL);
   for (const std::string& file : segments) {
     if (SupervisorLink::is_segment(file)) fs::remove(file, ignored);
   }
@@ -97,7 +127,7 @@ int Supervisor::run() {
         return kBadInput;
       case End::kAsked:
         if (holds_run(job_.run_dir)) print("  go on with\n    {}\n", resume_launch_command());
-        return 128 + stop_request_.signal();
+        return 128 + (stop_request_.signal() != 0 ? stop_request_.signal() : SIGINT);
       case End::kGivenUp:
         return 1;
       case End::kRegrown:
@@ -117,9 +147,11 @@ int Supervisor::run() {
 
 Supervisor::End Supervisor::attempt(int number) {
   const auto begin = Clock::now();
-  const std::string key = make_snapshot_id();
+  key_ = make_snapshot_id();
+  start_signs_ = 0;
+  last_start_sign_ = begin;
   probe_key_ = make_snapshot_id();
-  port_.begin(key, probe_key_);
+  port_.begin(key_, probe_key_);
   choose_hosts();
   const int ranks = static_cast<int>(hosts_.size()) * job_.launcher.ranks_per_host;
   if (ranks < job_.min_ranks || ranks == 0) {
@@ -130,16 +162,19 @@ Supervisor::End Supervisor::attempt(int number) {
   LauncherWords launcher = job_.launcher;
   launcher.hosts = hosts_;
   launcher.exported = {SupervisorLink::kAddress, SupervisorLink::kKey};
+  if (std::getenv(EpochQuestions::kAddress) != nullptr) {
+    launcher.exported.emplace_back(EpochQuestions::kAddress);
+  }
   const std::vector<std::string> words = words_of_attempt(job_.words, number, job_.snapshot_every);
   ChildProcess job(launcher_command(launcher, job_.program, words),
                    {fmt::format("{}={}", SupervisorLink::kAddress, address_),
-                    fmt::format("{}={}", SupervisorLink::kKey, key)});
+                    fmt::format("{}={}", SupervisorLink::kKey, key_)});
   std::string why;
   last_look_ = begin;
   const End end = watch(job, why);
   look_.clear();
   port_.forget_probes();
-  ended_keys_.push_back(key);
+  ended_keys_.push_back(key_);
   for (const RankSigns& rank : port_.ranks()) {
     for (const std::string& file : rank.segments) {
       if (std::ranges::count(segments_, file) == 0) segments_.push_back(file);
@@ -169,8 +204,8 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
     advance_cuts();
     write_story();
     if (const auto code = job.exit_code()) return end_of(*code, why);
-    if (!told && !port_.ranks().empty() &&
-        std::ssize(port_.ranks()) == port_.ranks().front().size) {
+    if (!told) note_start();
+    if (!told && !port_.ranks().empty() && ready_ranks() == port_.ranks().front().size) {
       told = any_started_ = true;
       tell("started", fmt::format("{} ranks on {}", port_.ranks().size(), fmt::join(hosts_, ", ")));
     }
@@ -198,11 +233,18 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
 
 Supervisor::End Supervisor::end_of(int exit_code, std::string& why) const {
   if (exit_code == 0) return End::kDone;
-  if (exit_code == kBadInput) return End::kBadInput;
+  // What the same words have trained before is no error of theirs: a machine has changed (a device
+  // or a disk is gone). Once this attempt trains, it is what the user can mend, such as a full
+  // disk.
+  const bool has_trained = std::ranges::any_of(port_.ranks(), [](auto& r) { return r.epoch > 0; });
+  if (exit_code == kBadInput && (has_trained || epoch_ == 0)) return End::kBadInput;
   const bool by_signal = exit_code == 128 + SIGUSR1;
   if (by_signal && stop_request_.signal() != 0) return End::kAsked;
   if (by_signal && regrows_) return End::kRegrown;
   if (stop_request_.signal() != 0) return End::kAsked;
+  // Whoever is asked after each epoch has ended the run (EpochQuestions).
+  const bool in_good_order = std::ranges::any_of(port_.ranks(), &RankSigns::said_goodbye);
+  if (exit_code == 128 + SIGINT && in_good_order) return End::kAsked;
   const std::string how = fmt::format("the job has ended with exit code {}", exit_code);
   why = why.empty() ? how : fmt::format("{}; {}", why, how);
   return End::kFailed;
@@ -220,11 +262,39 @@ Supervisor::Fault Supervisor::fault(Clock::time_point started) const {
     }
   }
   const auto wanted = std::ssize(hosts_) * job_.launcher.ranks_per_host;
-  if (seconds_between(started, now) > job_.start_seconds && std::ssize(port_.ranks()) < wanted) {
-    return {fmt::format("{} of {} ranks have started within {} s", port_.ranks().size(), wanted,
-                        job_.start_seconds)};
+  if (ready_ranks() >= wanted) return {};
+  if (seconds_between(last_start_sign_, now) > job_.start_seconds) {
+    return {fmt::format("{} of {} ranks have started, and there was no sign of others for {} s",
+                        ready_ranks(), wanted, job_.start_seconds)};
+  }
+  if (seconds_between(started, now) > kMostStartTimeouts * job_.start_seconds) {
+    return {fmt::format("{} of {} ranks have started within {} s", ready_ranks(), wanted,
+                        kMostStartTimeouts * job_.start_seconds)};
   }
   return {};
+}
+
+std::int64_t Supervisor::ready_ranks() const {
+  return std::ranges::count(port_.ranks(), true, &RankSigns::ready);
+}
+
+std::int64_t Supervisor::start_signs() const {
+  const std::int64_t signs = std::ssize(port_.ranks()) + ready_ranks();
+  if (signs > 0) return signs;
+  // Nothing was heard yet: on a busy machine a process takes long to load its libraries.
+  std::int64_t ticks = 0;
+  for (const int process : processes_with({key_})) ticks += computed_ticks(process);
+  return std::numeric_limits<std::int64_t>::min() + ticks;
+}
+
+void Supervisor::note_start() {
+  const auto now = Clock::now();
+  if (port_.ranks().empty() && now - last_start_look_ < kStartLook) return;
+  last_start_look_ = now;
+  const std::int64_t signs = start_signs();
+  if (signs == start_signs_) return;
+  start_signs_ = signs;
+  last_start_sign_ = now;
 }
 
 void Supervisor::note_progress() {

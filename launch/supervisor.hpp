@@ -2,6 +2,7 @@
 // host or the launcher is lost (docs/launch.md).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -28,7 +29,7 @@ struct SupervisedJob {
   int min_ranks = 1;
   int snapshot_every = 1;
   double silence_seconds = 5;  // after which a rank is taken for lost
-  double start_seconds = 120;  // until every rank has told that it is there
+  double start_seconds = 120;  // without progress, until every rank is ready
   double regrow_seconds = 0;   // between looks for hosts that are back; 0: never
   // Numbers of ranks that the graph is cut for beforehand, and the command that cuts it, to be
   // followed by a number.
@@ -49,6 +50,7 @@ class Supervisor {
   using Clock = RankSigns::Clock;
 
   End attempt(int number);
+  void note_start();
   // Watches the job until it ends; `why` becomes what is wrong if something is.
   End watch(ChildProcess& job, std::string& why);
   End end_of(int exit_code, std::string& why) const;
@@ -58,6 +60,9 @@ class Supervisor {
     bool is_seen_by_launcher = false;
   };
   Fault fault(Clock::time_point started) const;
+  // How far the start has come, as a number that grows with every sign of it.
+  std::int64_t start_signs() const;
+  std::int64_t ready_ranks() const;
   void note_progress();
   void stop(ChildProcess& job);
   // Out of those that can take part, once what earlier attempts have left on them has ended.
@@ -81,6 +86,7 @@ class Supervisor {
   std::string address_;  // with the port
   const StopRequest stop_request_;
   RestartPolicy policy_;
+  std::string key_;                      // of this attempt
   std::vector<std::string> ended_keys_;  // of the attempts before
   std::vector<std::string> segments_;    // of the attempts before
   // Another one for probes: words of a command can be read by all users of a host.
@@ -93,6 +99,9 @@ class Supervisor {
   int epoch_ = 0;  // the last one that is done
   bool any_started_ = false;
   bool regrows_ = false;
+  std::int64_t start_signs_ = 0;  // of this attempt
+  Clock::time_point last_start_sign_ = Clock::now();
+  Clock::time_point last_start_look_;
   Probes look_;  // under way, for hosts that are back
   Clock::time_point last_look_ = Clock::now();
   std::size_t cuts_begun_ = 0;

@@ -36,6 +36,7 @@ bool take_line(std::string_view line, RankSigns& signs) {
   taken.last_sign = RankSigns::Clock::now();
   const std::string& what = words[0];
   bool known = what == "beat" && words.size() == 1;
+  if (what == "ready" && words.size() == 1) known = taken.ready = true;
   if (what == "bye" && words.size() == 1) known = taken.said_goodbye = true;
   if (what == "epoch" && words.size() == 2) known = take_number(words[1], taken.epoch);
   if (what == "segment" && words.size() == 2 && SupervisorLink::is_segment(words[1])) {

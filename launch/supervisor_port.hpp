@@ -22,6 +22,7 @@ struct RankSigns {
   std::vector<std::string> segments;  // SupervisorLink::is_segment()
   int epoch = 0;                      // the last one that it has done in this attempt; 0: none
   bool connected = true;
+  bool ready = false;  // it has met the other ranks
   bool said_goodbye = false;
   Clock::time_point last_sign = Clock::now();
 };

@@ -5,8 +5,10 @@
 
 #include "base/duration.hpp"
 #include "base/files.hpp"
+#include "base/interrupt.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "engine/comm/epoch_questions.hpp"
 #include "engine/comm/supervisor_link.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/option_table.hpp"
@@ -177,6 +179,28 @@ std::filesystem::path config_file_of(const CLI::App& command) {
   return config->empty() ? std::string() : config->results().front();
 }
 
+// Lets the run ask whoever wants to be asked. The result must outlive the run. Collective.
+std::unique_ptr<EpochQuestions> ask_after_epochs(Transport& transport,
+                                                 RunDescription& description) {
+  auto questions = transport.rank() == 0 ? EpochQuestions::from_environment()
+                                         : std::unique_ptr<EpochQuestions>();
+  std::string asks = questions != nullptr ? "yes" : "";
+  share_text(transport, asks, {"whether to ask after epochs"});
+  if (asks.empty()) return nullptr;
+  description.after_epoch = [&transport, questions = questions.get()](const std::string& line) {
+    std::string stopped_by;
+    on_all_ranks(transport, [&] {  // it may take long
+      if (questions == nullptr) return;
+      const EpochQuestions::Answer answer = questions->ask(line);
+      if (answer == EpochQuestions::Answer::kEnough) stopped_by = "progress";
+      if (answer == EpochQuestions::Answer::kInterrupt) stopped_by = signal_name(SIGINT);
+    });
+    share_text(transport, stopped_by, {"the answer after an epoch"});
+    return stopped_by;
+  };
+  return questions;
+}
+
 // Returns the signal that has ended the run; 0: none.
 int run_train(const TrainArguments& arguments, CLI::App& command) {
   require_sense(arguments, config_file_of(command));
@@ -187,7 +211,10 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
       file->empty() ? "" : read_text(std::filesystem::path(file->results().front()));
   std::atomic<int> signal = 0;
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
-    const auto supervisor = SupervisorLink::from_environment(transport.rank(), transport.size());
+    // Where ranks are threads, one speaks for the process.
+    SupervisorLink* const supervisor =
+        transport.rank() == launcher_info().rank ? SupervisorLink::of_process() : nullptr;
+    if (supervisor != nullptr) supervisor->ready();
     TrainFlags flags = arguments.flags;
     set_rhythm(arguments, flags.train);
     choose_run_dir(arguments, transport, flags.train);
@@ -200,6 +227,7 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     if (supervisor != nullptr) {
       description.epoch_done = [&](int epoch) { supervisor->epoch_done(epoch); };
     }
+    const auto questions = ask_after_epochs(transport, description);
     // A supervisor has said it already.
     if (supervisor == nullptr && transport.rank() == 0) description.asked_to_end = acknowledge_stop;
     const Json summary = train(options, description, job, transport, *folder);

@@ -3,8 +3,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <future>
 #include <mutex>
 #include <string>
@@ -41,13 +45,32 @@ LogLines& log_lines() {
   return lines;
 }
 
+// Commands that run. A process may end meanwhile, by another thread: then what the engine has in
+// static objects must outlive its threads, so nothing is destroyed any more.
+std::atomic<int> g_running = 0;
+
+void end_with(int status, void*) {
+  if (g_running == 0) return;
+  std::fflush(nullptr);
+  ::_exit(status);
+}
+
+// The last thing of Python's own end. What is registered here runs before all that was registered
+// while the engine worked.
+void python_has_ended() {
+  if (g_running > 0) ::on_exit(end_with, nullptr);
+}
+
 class Command {
  public:
   explicit Command(std::vector<std::string> words) {
     std::promise<atl::Outcome> promise;
     outcome_ = promise.get_future().share();
+    ++g_running;
     thread_ = std::thread([words = std::move(words), promise = std::move(promise)]() mutable {
-      promise.set_value(atl::run_command(words));
+      atl::Outcome outcome = atl::run_command(words);
+      --g_running;
+      promise.set_value(std::move(outcome));
     });
   }
   Command(const Command&) = delete;
@@ -96,6 +119,7 @@ nb::list options(const std::string& command) {
 }  // namespace
 
 NB_MODULE(_engine, module) {
+  Py_AtExit(python_has_ended);
   module.doc() = "Commands of Atoll in threads of this process.";
   atl::send_log_to([](bool warning, const std::string& line) { log_lines().add(warning, line); });
   nb::class_<Command>(module, "Command", "One command, from its start on.")

@@ -1,9 +1,6 @@
 #include "engine/comm/supervisor_link.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <netdb.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,66 +15,15 @@
 #include "base/error.hpp"
 #include "base/host.hpp"
 #include "base/log.hpp"
+#include "engine/comm/connection.hpp"
 
 namespace atl {
 
 namespace {
 
 constexpr auto kPause = std::chrono::seconds(1);
-constexpr int kConnectMilliseconds = 5000;
 
-struct AddressListTraits {
-  using Value = addrinfo*;
-  static Value null() { return nullptr; }
-  static void release(Value list) noexcept { ::freeaddrinfo(list); }
-};
-
-// Waits no longer than kConnectMilliseconds: a host whose network is gone answers never.
-Descriptor connected(const addrinfo& address) {
-  Descriptor socket(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                             address.ai_protocol));
-  if (!socket) return socket;
-  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
-    if (errno != EINPROGRESS) return Descriptor();
-    pollfd ready{socket.get(), POLLOUT, 0};
-    if (::poll(&ready, 1, kConnectMilliseconds) != 1) {
-      errno = ETIMEDOUT;
-      return Descriptor();
-    }
-    int error = 0;
-    socklen_t size = sizeof(error);
-    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) {
-      errno = error;
-      return Descriptor();
-    }
-  }
-  return socket;
-}
-
-// Null, with the reason in `why`, if nobody answers there.
-Descriptor connected_to(const std::string& place, std::string& why) {
-  const std::size_t colon = place.rfind(':');
-  if (colon == std::string::npos) {
-    why = "allowed is ADDRESS:PORT";
-    return Descriptor();
-  }
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(place.substr(0, colon).c_str(), place.substr(colon + 1).c_str(),
-                                   &hints, &found);
-  if (failed != 0) {
-    why = ::gai_strerror(failed);
-    return Descriptor();
-  }
-  const UniqueHandle<AddressListTraits> list(found);
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    if (Descriptor socket = connected(*address)) return socket;
-    why = std::strerror(errno);
-  }
-  return Descriptor();
-}
+SupervisorLink* g_of_process = nullptr;
 
 // The segments that this process has mapped.
 std::vector<std::string> mapped_segments() {
@@ -127,17 +73,26 @@ void SupervisorLink::send_once(const std::string& address, const std::string& li
 SupervisorLink::SupervisorLink(Descriptor socket, const std::string& hello)
     : socket_(std::move(socket)) {
   send(hello);
-  for (const std::string& file : mapped_segments()) send("segment " + file);
   thread_ = std::thread([this] { beat(); });
+  g_of_process = this;
 }
 
+SupervisorLink* SupervisorLink::of_process() { return g_of_process; }
+
 SupervisorLink::~SupervisorLink() {
+  g_of_process = nullptr;
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
   }
   ended_.notify_one();
   thread_.join();
+}
+
+void SupervisorLink::ready() {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& file : mapped_segments()) send("segment " + file);
+  send("ready");
 }
 
 void SupervisorLink::epoch_done(int epoch) {

@@ -14,10 +14,12 @@
 namespace atl {
 
 // Lines of text over TCP, each ended by a line feed:
-//   hello KEY RANK SIZE HOST PROCESS   first
-//   segment FILE                       memory that the MPI library shares here, removed after a
-//   kill beat                               every second, from a thread of its own epoch K when
-//   epoch K is done bye                                before an orderly end
+//   hello KEY RANK SIZE HOST PROCESS   first, before it meets the other ranks
+//   beat                               every second, from a thread of its own
+//   segment FILE                       shared memory of the MPI library, removed after a kill
+//   ready                              once it has met the other ranks
+//   epoch K                            when epoch K is done
+//   bye                                before an orderly end
 // A supervisor that goes away is no reason to stop: then nothing is told.
 class SupervisorLink {
  public:
@@ -26,8 +28,11 @@ class SupervisorLink {
   // What it knows its own ranks by.
   static constexpr const char* kKey = "ATOLL_SUPERVISOR_KEY";
 
-  // Null if the environment names none, or it can't be reached: a warning.
+  // Null if the environment names none, or it can't be reached: a warning. rank, size: as the
+  // launcher says. A process makes one.
   static std::unique_ptr<SupervisorLink> from_environment(int rank, int size);
+  // The one of this process, or null.
+  static SupervisorLink* of_process();
   // One line to the supervisor at `address`. Throws Error{kCommunication} if it can't be reached.
   static void send_once(const std::string& address, const std::string& line);
   // Whether a file of this name is memory that Open MPI's ranks of one host share.
@@ -36,6 +41,7 @@ class SupervisorLink {
   SupervisorLink(const SupervisorLink&) = delete;
   SupervisorLink& operator=(const SupervisorLink&) = delete;
 
+  void ready();
   void epoch_done(int epoch);
   void say_goodbye();
 

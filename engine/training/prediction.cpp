@@ -10,6 +10,7 @@
 #include "base/npy.hpp"
 #include "engine/models/model_options.hpp"
 #include "engine/training/agreement.hpp"
+#include "engine/training/prediction_table.hpp"
 
 namespace atl {
 
@@ -48,6 +49,18 @@ void write_rows(const RankData& data, Transport& transport, const std::vector<T>
     AtomicFile file(out);
     write_npy(file.path(), std::span<const T>(all), shape);
     file.commit();
+  };
+  on_all_ranks(transport, write, {"the file of predictions"});
+}
+
+void write_table(const RankData& data, Transport& transport, const std::vector<float>& local,
+                 std::int64_t columns, PredictionKind kind, const std::filesystem::path& out,
+                 const std::filesystem::path& dataset) {
+  const std::vector<float> all = collect_rows(data, transport, local, columns);
+  const auto write = [&] {
+    if (transport.rank() != 0) return;
+    const PredictionNames names = dataset.empty() ? PredictionNames() : prediction_names(dataset);
+    write_prediction_table(out, kind, data.dataset().task, all, columns, names);
   };
   on_all_ranks(transport, write, {"the file of predictions"});
 }
@@ -187,12 +200,19 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
 }
 
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
-                const std::filesystem::path& out) {
+                const std::filesystem::path& out, const std::filesystem::path& dataset) {
   const Rank& rank = trainer.rank();
   const ConstMatrixView logits = trainer.queue_evaluation(0);
   rank.reducer.synchronize();
   const std::vector<float> host_logits = download_f32(rank.backend, rank.queue, logits);
-  if (kind == PredictionKind::kLabels) {
+  const bool embeds = kind == PredictionKind::kEmbeddings;
+  if (is_table_file(out, "--out")) {
+    const ConstMatrixView rows =
+        embeds && data.links() == nullptr ? trainer.network().embeddings() : logits;
+    write_table(data, transport,
+                embeds ? download_f32(rank.backend, rank.queue, rows) : host_logits, rows.cols,
+                kind, out, dataset);
+  } else if (kind == PredictionKind::kLabels) {
     write_labels(data, transport, host_logits, out);
   } else if (kind == PredictionKind::kNumbers) {
     write_rows(data, transport, host_logits, logits.cols, logits.cols == 1, out);

@@ -28,9 +28,9 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
 // The task that the model says it is for: regression and link-prediction; of classes none is said.
 std::optional<Task> task_of_model(const SafetensorsFile& file, const std::filesystem::path& path);
 
-// One forward pass with the trainer's weights; rank 0 writes the array to `out`, atomically.
-// Collective.
+// One forward pass with the trainer's weights; rank 0 writes the array to `out`, atomically; as a
+// table if it ends in .csv (prediction_table.hpp), with the names that `dataset` has. Collective.
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
-                const std::filesystem::path& out);
+                const std::filesystem::path& out, const std::filesystem::path& dataset = {});
 
 }  // namespace atl

@@ -230,6 +230,10 @@ class Run {
     const std::string line = metrics_line(result, evaluates ? &metrics : nullptr);
     folder_.append(line);
     progress.report(result, evaluates ? &metrics : nullptr);
+    if (description_.after_epoch) {
+      const std::string by = description_.after_epoch(line);
+      if (!by.empty() && !last && stopped_by_.is_null()) stopped_by_ = by;
+    }
     if (checkpoint_is_due(epoch, result.wishes)) keep_checkpoint(epoch);
     if (options_.snapshot_every > 0 && epoch % options_.snapshot_every == 0) {
       keep_snapshot(epoch, line);

@@ -18,6 +18,9 @@ struct RunDescription {
   std::string model_file = "";  // the text of --model-file, kept as model.toml
   // Called on every rank when an epoch is done and kept.
   std::function<void(int epoch)> epoch_done = {};
+  // Called on every rank after an epoch, with its line of metrics.jsonl; collective. If it returns
+  // something, that ends the run, as its `stopped_by`.
+  std::function<std::string(const std::string& line)> after_epoch = {};
   // Called at once with the signal that asks this run to end; ranks that say nothing have none.
   std::function<void(int signal)> asked_to_end = {};
 };

@@ -1,5 +1,6 @@
 """Runs commands of Atoll: in a thread of this process, or as a program, perhaps under a launcher."""
 
+import atexit
 import contextlib
 import logging
 import os
@@ -10,7 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
+import weakref
 
 from atoll._errors import AtollError, InputError, failure, in_python
 
@@ -22,6 +25,7 @@ except ImportError:  # a source tree without the compiled part: the program does
 log = logging.getLogger("atoll")
 
 POLL = 0.1  # seconds between looks at a command that runs
+LAST_WAIT = 60  # seconds that the end of Python waits for the epoch of a training that still runs
 
 
 def program_path():
@@ -87,16 +91,41 @@ def tell(is_warning, line):
         log.info("%s", line)
 
 
+_RUNNING = weakref.WeakSet()  # commands in threads of this process
+
+
+@atexit.register
+def _end_running():
+    """Python ends while a thread trains: as after Ctrl-C, its epoch is the last one and is kept."""
+    waiting = [command for command in list(_RUNNING) if not command.wait(0)]
+    if not waiting:
+        return
+    log.warning("Python ends while a training runs: stopping after this epoch; Ctrl-C to stop now")
+    end = time.monotonic() + LAST_WAIT
+    try:
+        for command in waiting:
+            command.stop()
+            while not command.wait(POLL) and time.monotonic() < end:
+                pass
+    except KeyboardInterrupt:
+        pass
+    # What still runs then is left alone by the engine: see engine.cpp.
+
+
 class InProcess:
     """A command in a thread of this process."""
 
-    def __init__(self, words):
+    def __init__(self, words, variables=None):
         for variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
             if int(os.environ.get(variable, "1")) > 1:
                 raise InputError(f"a launcher has started several copies of this process "
                                  f"({variable} is {os.environ[variable]}); start a single process, "
                                  "and let it start the ranks: train(..., launcher='mpirun')")
+        # One command runs at a time, so these are its own.
+        self._variables = list(variables or {})
+        os.environ.update(variables or {})
         self._command = _engine.Command(list(words))
+        _RUNNING.add(self)
 
     def wait(self, seconds):
         done = self._command.wait(seconds)
@@ -108,13 +137,15 @@ class InProcess:
         _engine.stop()
 
     def result(self):
+        for name in self._variables:
+            os.environ.pop(name, None)
         return self._command.outcome()
 
 
 class Process:
     """A command as a process of its own, with `launcher` (words) before the program's path."""
 
-    def __init__(self, words, launcher=()):
+    def __init__(self, words, launcher=(), variables=None):
         self._words = [*launcher, program_path(), *words]
         # A file, not a pipe: nothing has to be read while it runs.
         self._output = tempfile.TemporaryFile()
@@ -124,7 +155,7 @@ class Process:
             # understands.
             self._process = subprocess.Popen(
                 self._words, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors,
-                env=environment(), start_new_session=True)
+                env={**environment(), **(variables or {})}, start_new_session=True)
         except OSError as error:
             raise InputError(f"{self._words[0]} can't be started: {error.strerror}") from error
 
@@ -168,11 +199,12 @@ class Process:
         return code, output, message
 
 
-def start(words, launcher=None):
-    """A running command. launcher: None for this process, [] for one of its own, or its words."""
+def start(words, launcher=None, variables=None):
+    """A running command. launcher: None for this process, [] for one of its own, or its words.
+    variables: of its environment, beside those of this process."""
     if launcher is None and _engine is not None:
-        return InProcess(words)
-    return Process(words, launcher or [])
+        return InProcess(words, variables)
+    return Process(words, launcher or [], variables)
 
 
 def run(words, launcher=None):

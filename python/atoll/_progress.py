@@ -3,6 +3,9 @@
 import html
 import json
 import os
+import secrets
+import select
+import socket
 import sys
 import time
 
@@ -43,6 +46,75 @@ class MetricsFollower:
         whole = data[:data.rfind(b"\n") + 1]  # the last line may be half-written
         file.seek(start + len(whole))
         return [json.loads(line) for line in whole.splitlines()]
+
+
+class Questions:
+    """What a training asks after each epoch, whether it is to go on: the other end of the engine's
+    EpochQuestions. So a function that stops a training does so after the epoch that it was called
+    for."""
+
+    VARIABLE = "ATOLL_PROGRESS"
+
+    def __init__(self, local):
+        """local: the first rank is on this machine."""
+        self._key = secrets.token_hex(16)
+        self._listener = socket.create_server(("127.0.0.1" if local else "", 0))
+        self._listener.setblocking(False)
+        host = "127.0.0.1" if local else socket.gethostname()
+        self.variables = {self.VARIABLE: f"{host}:{self._listener.getsockname()[1]} {self._key}"}
+        self._peer = None
+        self._data = b""
+        self._pending = False
+        self.has_asked = False  # from then on, it says every epoch here
+
+    def connected(self):
+        """Whether a training asks at the moment."""
+        while self._peer is None:
+            try:
+                peer, _ = self._listener.accept()
+            except BlockingIOError:
+                return False
+            peer.settimeout(5)
+            hello = peer.makefile("rb", buffering=0).readline(100)
+            if hello.split() != [b"hello", self._key.encode()]:
+                peer.close()  # some other program
+                continue
+            peer.settimeout(None)
+            self._peer, self._data = peer, b""
+            self.has_asked = True
+        return True
+
+    def next(self, seconds):
+        """The record of an epoch, which is to be answered; None if none has come."""
+        if not self.connected():
+            return None
+        while b"\n" not in self._data:
+            if not select.select([self._peer], [], [], seconds)[0]:
+                return None
+            data = self._peer.recv(1 << 16)
+            if not data:  # it has ended, or is started again
+                self._peer.close()
+                self._peer = None
+                time.sleep(seconds)
+                return None
+            self._data += data
+        self._pending = True
+        line, _, self._data = self._data.partition(b"\n")
+        return json.loads(line)
+
+    def answer(self, text):
+        if self._peer is None or not self._pending:
+            return
+        self._pending = False
+        try:
+            self._peer.sendall(text.encode() + b"\n")
+        except OSError:  # it has ended
+            pass
+
+    def close(self):
+        if self._peer is not None:
+            self._peer.close()
+        self._listener.close()
 
 
 class ProgressLine:

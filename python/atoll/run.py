@@ -14,7 +14,7 @@ from atoll import _program
 from atoll._errors import InputError, failure
 from atoll._kept import KeptPlace
 from atoll._model_file import to_toml
-from atoll._progress import MetricsFollower, ProgressLine
+from atoll._progress import MetricsFollower, ProgressLine, Questions
 from atoll._report import Report
 from atoll._runs import Runs
 from atoll._table import Table
@@ -80,35 +80,63 @@ def _follow(words, ranks, launcher, path, epochs, progress, before=""):
     follower.skip()
     line = ProgressLine(epochs, before=before) if progress is True else None
     show = line if progress is True else progress or None
-    # A function may stop the training, so it sees epochs soon.
-    poll = _program.POLL if progress is True or show is None else _program.POLL / 10
-    command = _program.start(words, program_launcher)
+    # A function may stop the training, which therefore waits for it.
+    questions = None if show is line else Questions(local=launcher in ("threads", "mpirun"))
+    command = _program.start(words, program_launcher, questions and questions.variables)
     interrupts = 0
     enough = False
     ended = False
-    while not ended:
-        try:
-            ended = command.wait(poll)
-            for record in follower.take():
-                if show is not None and not enough and show(record) is False:
-                    enough = True
-                    command.stop()
-        except KeyboardInterrupt:
-            interrupts += 1
-            if interrupts > 1 and hasattr(command, "kill"):
-                command.kill()
-                raise
+
+    def records():
+        """Those that have come, until the command has ended."""
+        nonlocal ended
+        if questions is not None and questions.connected():
+            record = questions.next(_program.POLL)
+            ended = record is None and command.wait(0)
+            return [] if record is None else [record]
+        ended = command.wait(_program.POLL)
+        found = follower.take()
+        # A training that asks has connected before its first epoch.
+        asks = questions is not None and (questions.connected() or questions.has_asked)
+        return [] if asks else found
+
+    try:
+        while not ended:
+            try:
+                for record in records():
+                    is_enough = show is not None and not enough and show(record) is False
+                    if questions is not None and questions.has_asked:
+                        questions.answer("enough" if is_enough else "go on")
+                    elif is_enough:
+                        enough = True
+                        command.stop()
+            except KeyboardInterrupt:
+                interrupts += 1
+                if interrupts > 1 and hasattr(command, "kill"):
+                    command.kill()
+                    raise
+                _program.log.warning("stopping after this epoch%s",
+                                     "; again to stop now" if hasattr(command, "kill") else "")
+                if questions is not None:
+                    questions.answer("interrupt")
+                command.stop()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of a caller's own `progress`
+        # The training must not go on alone.
+        if questions is not None and questions.has_asked:
+            questions.answer("interrupt")
+        else:
             command.stop()
-        except BaseException as error:  # of a caller's own `progress`
-            # The training must not go on alone.
-            command.stop()
-            while not command.wait(_program.POLL):
-                pass
-            follower.close()
-            command.result()
-            _say_where(error, run)
-            raise
-    follower.close()
+        while not command.wait(_program.POLL):
+            pass
+        command.result()
+        _say_where(error, run)
+        raise
+    finally:
+        follower.close()
+        if questions is not None:
+            questions.close()
     code, _, error = command.result()
     # MPICH's launcher may end with 0 all the same.
     stopped = code > STOPPED or (code == 0 and not run.summary)
@@ -210,8 +238,9 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
             after failures; the keys are its options. `ranks` is the default of ranks_per_host.
     run_dir: folder for everything that the run keeps, new or empty. None: runs/DATASET-MODEL-K.
     progress: True shows a line. A function gets each epoch's record (a dictionary with epoch, loss,
-        train, valid, test, epoch_ms, ...). If it returns False, the training ends soon after that
-        epoch, and train() returns the run. If it raises an exception, the run is interrupted.
+        train, valid, test, epoch_ms, ...). The training waits for it. If it returns False, the
+        training ends after that epoch, and train() returns the run. If it raises an exception, the
+        run is interrupted after that epoch.
         False or None: shows nothing.
     seeds: seeds=range(3) trains once with each of these seeds and returns atoll.Runs, with mean and
         deviation. Under run_dir, each has a folder seed-N then.
@@ -267,6 +296,30 @@ def _probabilities(logits, task):
                          "allowed are 'labels', 'logits' and 'embeddings'")
     raised = np.exp(logits - logits.max(1, keepdims=True))
     return raised / raised.sum(1, keepdims=True)
+
+
+def _parquet_writer(path):
+    """A function (file of CSV, whether its nodes are words) that writes the table to `path`."""
+    if importlib.util.find_spec("pyarrow") is not None:
+        import pyarrow
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        def by_pyarrow(file, words):
+            types = {"node": pyarrow.string()} if words else {}
+            options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=False)
+            pyarrow.parquet.write_table(pyarrow.csv.read_csv(file, convert_options=options), path)
+        return by_pyarrow
+    if importlib.util.find_spec("pandas") is not None and \
+            importlib.util.find_spec("fastparquet") is not None:
+        import pandas
+
+        def by_pandas(file, words):
+            types = {"node": str} if words else None
+            pandas.read_csv(file, dtype=types, keep_default_na=False).to_parquet(path)
+        return by_pandas
+    raise InputError(f"path: {path}: writing .parquet needs the package pyarrow, or pandas with "
+                     "fastparquet, which are not installed; name a file that ends in .csv")
 
 
 class Run:
@@ -354,13 +407,14 @@ class Run:
 
     @property
     def status(self):
-        """"finished"; "patience" if that has ended it early; "max-time" if --max-time has; or
-        "interrupted", while it has no result: resume() continues."""
+        """"finished"; "patience" if that has ended it early; "max-time" if --max-time has;
+        "stopped" if the progress function has, by False; or "interrupted", while it has no result:
+        resume() continues."""
         summary = self.summary
         if not summary:
             return "interrupted"
         if summary.get("stopped_by"):
-            return str(summary["stopped_by"])
+            return {"progress": "stopped"}.get(summary["stopped_by"], str(summary["stopped_by"]))
         early = self._config("patience") and summary["epochs"] < (self._config("epochs") or 0)
         return "patience" if early else "finished"
 
@@ -422,7 +476,8 @@ class Run:
         return _follow(words, ranks, launcher or self._launcher, self._path,
                        options.get("epochs", self._config("epochs")), progress)
 
-    def predict(self, what="labels", dataset=None, *, ranks=1, launcher="threads", **options):
+    def predict(self, what="labels", dataset=None, *, path=None, ranks=1, launcher="threads",
+                **options):
         """Applies the model of the best epoch. Returns an array with one row per node, in the order
         of the dataset.
 
@@ -432,21 +487,50 @@ class Run:
             (f32 [N, hidden], the input of the last layer).
         dataset: None for the dataset that the model was trained on, or another one with the same
             features.
+        path: None, or a file that gets the predictions instead; then nothing is returned. A .csv or
+            .parquet file is a table: the node or its id, the class, and with "labels" the
+            probability of each. A .npy file holds the array. .parquet needs pyarrow, or pandas with
+            one of its engines.
 
         The array is memory-mapped from the file that the engine has written, without a copy.
         torch.from_dlpack() and torch.from_numpy() share its memory."""
         dataset = self.dataset if dataset is None else dataset
+        if path is not None:
+            place = os.path.abspath(os.fspath(path))
+            return self._write_predictions(what, dataset, place, ranks, launcher, options)
         if what == "probabilities":
             logits = self.predict("logits", dataset, ranks=ranks, launcher=launcher, **options)
             return _probabilities(logits, Dataset(dataset).task)
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
             file = os.path.join(folder, "rows.npy")
-            words = ["predict", self._path, os.path.abspath(os.fspath(dataset)), f"--what={what}",
-                     f"--out={file}", *_program.option_words("predict", options)]
-            words, launcher = _launch(words, ranks, launcher)
-            _program.run(words, launcher)
+            self._run_predict(what, dataset, file, ranks, launcher, options)
             rows = np.load(file, mmap_mode="c")  # stays mapped when the folder has gone
         return rows.view(np.ndarray)
+
+    def _run_predict(self, what, dataset, file, ranks, launcher, options):
+        words = ["predict", self._path, os.path.abspath(os.fspath(dataset)), f"--what={what}",
+                 f"--out={file}", *_program.option_words("predict", options)]
+        words, launcher = _launch(words, ranks, launcher)
+        _program.run(words, launcher)
+
+    def _write_predictions(self, what, dataset, path, ranks, launcher, options):
+        suffix = os.path.splitext(path)[1].lower()
+        if suffix not in (".npy", ".csv", ".parquet"):
+            raise InputError(f"path: {path}: allowed are names that end in .npy, .csv or .parquet")
+        if what == "probabilities":
+            if suffix == ".npy":
+                np.save(path, self.predict(what, dataset, ranks=ranks, launcher=launcher, **options))
+                return
+            what = "labels"  # whose table has them
+        if suffix != ".parquet":
+            self._run_predict(what, dataset, path, ranks, launcher, options)
+            return
+        to_parquet = _parquet_writer(path)
+        with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
+            file = os.path.join(folder, "rows.csv")
+            self._run_predict(what, dataset, file, ranks, launcher, options)
+            ids = Dataset(dataset).node_ids
+            to_parquet(file, ids is not None and np.asarray(ids).dtype.kind not in "iu")
 
     def export(self, path, to="pyg"):
         """Makes a folder with a state_dict and a Python file for PyTorch Geometric, like

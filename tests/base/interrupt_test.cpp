@@ -19,10 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Runs `work` in a process of its own that handles signals; what waitpid says of its end.
-int status_of(const std::function<void()>& work) {
+int status_of(const std::function<void()>& work, bool ends_in_good_order = false) {
   const pid_t child = ::fork();
   if (child == 0) {
-    handle_signals();
+    hold_signals();
+    handle_signals(ends_in_good_order);
     work();
     ::_exit(0);
   }
@@ -76,6 +77,25 @@ TEST(Signals, TheFirstIsNotedAndTheSecondEndsTheProcess) {
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(WTERMSIG(status), SIGINT);
   EXPECT_EQ(read_text(noted), "SIGTERM");
+}
+
+TEST(Signals, AnOrderlyEndMayBeAskedForEarly) {
+  const auto status_after = [](bool ends_in_good_order, int signal) {
+    return status_of(
+        [&] {
+          ::kill(::getpid(), signal);
+          ::usleep(50'000);
+          int told = 0;
+          const StopRequest request([&](int number) { told = number; });
+          ::_exit(told == SIGUSR1 && request.signal() == SIGUSR1 ? 3 : 4);
+        },
+        ends_in_good_order);
+  };
+  const int noted = status_after(true, SIGUSR1);
+  EXPECT_TRUE(WIFEXITED(noted) && WEXITSTATUS(noted) == 3) << noted;
+  for (const int status : {status_after(false, SIGUSR1), status_after(true, SIGTERM)}) {
+    EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  }
 }
 
 TEST(Signals, ThatAreIgnoredStayIgnored) {

@@ -14,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import (ATOLL, MPIEXEC, TIMEOUT, OneFolderTest, environment, is_open_mpi,
-                         needs_open_mpi, run)
+                         needs_open_mpi, run, write)
 
 TRAINING = ["--hidden", "32", "--norm", "batch", "--dropout", "0.4", "--threads", "1",
             "--eval-every", "5", "--checkpoint-every", "0", "--snapshot-dir", "memory"]
@@ -51,12 +51,13 @@ class LaunchTest(OneFolderTest):
     def tearDownClass(cls):
         cls.place.cleanup()
 
-    def launch(self, run_dir, epochs, *options, ranks=2, more=()):
+    def launch(self, run_dir, epochs, *options, ranks=2, more=(),
+               mpirun=f"{MPIEXEC} --bind-to none"):
         segments = self.path(f"segments-{run_dir}")
         os.mkdir(segments)
         return subprocess.Popen(
             [os.path.abspath(ATOLL), "launch", "--ranks-per-host", str(ranks),
-             "--mpirun", f"{MPIEXEC} --bind-to none", *options, "--",
+             "--mpirun", mpirun, *options, "--",
              "train", "data", "--run-dir", run_dir, "--epochs", str(epochs), *TRAINING, *more],
             cwd=self.folder, env={**environment(), "OMPI_MCA_btl_vader_backing_directory": segments},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -226,6 +227,39 @@ class LaunchTest(OneFolderTest):
         self.assertEqual(job.returncode, 2, output)
         self.assertEqual(output.count("holds a run already"), 1, output)
         self.assertNotIn("attempt 2", output)
+
+    def launcher(self, name, code):
+        """The words of a launcher that runs `code` before mpirun."""
+        place = self.path(name + ".py")
+        write(place, f"import os, sys, time\n{code}\nos.execvp({MPIEXEC!r}, [{MPIEXEC!r}, "
+                     "'--bind-to', 'none', *sys.argv[1:]])\n")
+        return f"{sys.executable} {place}"
+
+    def test_a_slow_start_is_waited_for(self):
+        """One that computes for longer than --start-timeout; but not one that stands still."""
+        for pause, code in ((0, 0), (60, 1)):
+            mpirun = self.launcher(f"slow{pause}", "end = time.monotonic() + 4\n"
+                                   f"while time.monotonic() < end: pass\ntime.sleep({pause})")
+            job = self.launch(f"slow{pause}", 3, "--start-timeout", "2s", mpirun=mpirun)
+            output, _ = job.communicate(timeout=TIMEOUT)
+            self.assertEqual(job.returncode, code, output)
+            if pause:
+                self.assertIn("0 of 2 ranks have started, and there was no sign of others for 2 s",
+                              output)
+
+    def test_a_device_that_is_gone_is_a_failure(self):
+        """Exit code 2 of words that have trained before."""
+        mark = self.path("gone.mark")
+        mpirun = self.launcher("gone", f"if os.path.exists({mark!r}):\n  os.remove({mark!r})\n"
+                               "  sys.exit(2)")
+        job = self.launch("gone", 400, mpirun=mpirun)
+        self.wait_until(lambda: self.epochs("gone") >= 5, job)
+        write(mark, "")
+        self.kill_rank(1, "gone", job)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 0, output)
+        self.assertIn("the job has ended with exit code 2", output)
+        self.assertEqual(self.events("gone")[-1]["failures"], 2)
 
     def test_a_launcher_that_is_not_there(self):
         result = run(["launch", "--mpirun", "no-such-launcher", "--", "train", "data", "--run-dir",

@@ -4,12 +4,14 @@ stays the same, and a limit that can't be kept is refused with one that can."""
 
 import os
 import re
+import resource
+import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import OneFolderTest, run
+from cli_support import ATOLL, TIMEOUT, OneFolderTest, environment, run
 
 DEEP = ["--model", "gcnii", "--layers", "24", "--hidden", "64", "--epochs", "3", "--threads", "1"]
 
@@ -34,6 +36,26 @@ class MemoryLimitTest(OneFolderTest):
                               *options)
         self.assertIn("--memory: training takes", message)
         return int(re.search(r"--memory (\d+)MiB or more", message).group(1))
+
+    def test_a_limit_of_the_address_space_never_aborts(self):
+        """ulimit -v: too little is exit code 2 and a sentence."""
+        self.succeed("generate", "sbm", "--nodes", "3000", "--features", "1433", "--out", "wide")
+        codes = []
+        for threads in ("1", "2", "8"):
+            for limit in (80000, 100000, 120000, 140000, 150000, 160000, 200000, 290000):
+                result = subprocess.run(
+                    [os.path.abspath(ATOLL), "train", "wide", "--hidden", "16", "--epochs", "1",
+                     "--threads", threads, "--run-dir", "none"], cwd=self.folder, env=environment(),
+                    capture_output=True, text=True, timeout=TIMEOUT, check=False,
+                    preexec_fn=lambda limit=limit: resource.setrlimit(
+                        resource.RLIMIT_AS, (limit << 10, limit << 10)))
+                with self.subTest(threads=threads, limit=limit):
+                    codes.append(result.returncode)
+                    self.assertIn(result.returncode, (0, 2), result.stderr)
+                    if result.returncode == 2:
+                        self.assertEqual(result.stderr.count("atoll: error: "), 1, result.stderr)
+        self.assertEqual(codes[0], 2)
+        self.assertEqual(codes[7], 0)
 
     def test_the_model_is_the_same_where_values_are_computed_again(self):
         for ranks in ("1", "2"):

@@ -68,6 +68,9 @@ TEST(SupervisorPort, UnderstandsRanks) {
   EXPECT_EQ(signs.host, "host-a");
   EXPECT_EQ(signs.process, 4711);
   EXPECT_TRUE(take_line("beat", signs));
+  EXPECT_FALSE(signs.ready);
+  EXPECT_TRUE(take_line("ready", signs));
+  EXPECT_TRUE(signs.ready);
   EXPECT_TRUE(take_line("epoch 17", signs));
   EXPECT_EQ(signs.epoch, 17);
   EXPECT_FALSE(signs.said_goodbye);
@@ -77,7 +80,7 @@ TEST(SupervisorPort, UnderstandsRanks) {
 
 TEST(SupervisorPort, PassesOverWhatNoRankSays) {
   for (const char* line :
-       {"", " ", "beat beat", "epoch", "epoch x", "epoch -1", "epoch 99999999999",
+       {"", " ", "beat beat", "ready 1", "epoch", "epoch x", "epoch -1", "epoch 99999999999",
         "hello key 4 4 a 1", "hello key 1 4 a", "hello key x 4 a 1", "bye 1", "GET / HTTP/1.1"}) {
     RankSigns signs;
     EXPECT_FALSE(take_line(line, signs)) << line;

@@ -150,6 +150,24 @@ class RunFolderTest(unittest.TestCase):
             self.assertEqual([line[key] for key in ("loss", "valid")],
                              [whole[key] for key in ("loss", "valid")])
 
+    def test_sigusr1_before_the_run_lets_its_first_epoch_end(self):
+        for pause in (0, 0.01, 0.05, 0.2):
+            shutil.rmtree(self.path("run"), ignore_errors=True)
+            process = self.start(*TRAIN, "--epochs", "100000", "--run-dir", "run")
+            self.wait_for(lambda: self.has_begun(process), process)
+            time.sleep(pause)
+            process.send_signal(signal.SIGUSR1)
+            code, output = self.end_of(process)
+            self.assertEqual(code, 128 + signal.SIGUSR1, output)
+            self.assertEqual(output.count("SIGUSR1: stopping after this epoch"), 1)
+            self.assertTrue(os.listdir(self.path("run", "checkpoint")))
+
+    def has_begun(self, process):
+        """Its program's own code runs: SIGUSR1 is blocked."""
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+            mask = int(re.search(r"SigBlk:\s*(\w+)", file.read())[1], 16)
+        return mask >> (signal.SIGUSR1 - 1) & 1
+
     def test_a_signal_before_any_evaluation(self):
         process = self.start(*TRAIN, "--epochs", "100000", "--eval-every", "0", "--run-dir", "run")
         self.wait_for_epochs(20, process)
