@@ -254,7 +254,7 @@ LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions&
       }
       own = std::make_unique<PairDecoder>(rank, store, program, model);
     }
-    LinkTask task(rank, *job.data().links(), options.loss.links, std::ssize(ids), kWidth,
+    LinkTask task(rank, *job.data().links(), options.loss.links, std::ssize(ids), kMrr, kWidth,
                   DType::kF32, std::move(own));
     std::vector<float> rows;
     for (const GlobalId id : ids) {
