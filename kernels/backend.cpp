@@ -742,6 +742,8 @@ void Backend::softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
   }
   ATOLL_ASSERT(0 <= target.smoothing && target.smoothing < 1, "softmax_cross_entropy smoothing {}",
                target.smoothing);
+  ATOLL_ASSERT(target.focus == 0 || (target.focus > 0 && target.smoothing == 0),
+               "softmax_cross_entropy focus {} with smoothing {}", target.focus, target.smoothing);
   if (!rows.empty() && logits.cols > 0) {
     if (!target.label_only()) {
       return do_spread_cross_entropy(queue, logits, labels, rows, grad_scale, dlogits, loss_sum,
@@ -756,7 +758,8 @@ void Backend::softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
 void Backend::sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                                     std::span<const std::uint8_t> targets,
                                     std::span<const LocalId> rows, double grad_scale,
-                                    MatrixView dlogits, std::span<double> loss_sum) {
+                                    MatrixView dlogits, std::span<double> loss_sum,
+                                    const SigmoidTarget& target) {
   const ProfiledOperation profiled(profile_of(queue), "sigmoid_cross_entropy", [&] {
     return streaming_work({logits, dlogits});
   });
@@ -765,7 +768,15 @@ void Backend::sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
   check_length(length(targets), logits.rows * logits.cols, "sigmoid_cross_entropy targets");
   check_length(length(loss_sum), 1, "sigmoid_cross_entropy loss_sum");
   check_disjoint(dlogits, logits, "sigmoid_cross_entropy dlogits and logits");
+  if (!target.weights.empty()) {
+    check_length(length(target.weights), 2 * logits.cols, "sigmoid_cross_entropy weights");
+  }
+  ATOLL_ASSERT(target.focus >= 0, "sigmoid_cross_entropy focus {}", target.focus);
   if (!rows.empty() && logits.cols > 0) {
+    if (!target.target_only()) {
+      return do_weighted_sigmoid(queue, logits, targets, rows, grad_scale, dlogits, loss_sum,
+                                 target);
+    }
     return do_sigmoid_cross_entropy(queue, logits, targets, rows, grad_scale, dlogits, loss_sum);
   }
   if (!dlogits.empty()) do_fill_zero(queue, dlogits);

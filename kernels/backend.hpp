@@ -316,7 +316,8 @@ class Backend {
   // 0, 1, or 255 = missing (no loss), row-major [N, cols].
   void sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                              std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
-                             double grad_scale, MatrixView dlogits, std::span<double> loss_sum);
+                             double grad_scale, MatrixView dlogits, std::span<double> loss_sum,
+                             const SigmoidTarget& target = {});
   // Losses of values - targets, summed over the listed rows and all columns. targets: row-major
   // [N, cols], NaN = missing (no loss). dvalues = grad_scale * d(loss_sum)/dvalues, 0 elsewhere.
   void error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
@@ -439,6 +440,10 @@ class Backend {
   virtual void do_sigmoid_cross_entropy(Queue&, ConstMatrixView, std::span<const std::uint8_t>,
                                         std::span<const LocalId>, double, MatrixView,
                                         std::span<double>) = 0;
+  // Called where the target is not all.
+  virtual void do_weighted_sigmoid(Queue&, ConstMatrixView, std::span<const std::uint8_t>,
+                                   std::span<const LocalId>, double, MatrixView, std::span<double>,
+                                   const SigmoidTarget&) = 0;
   virtual void do_error_loss(Queue&, ErrorMeasure, ConstMatrixView, std::span<const float>,
                              std::span<const LocalId>, double, MatrixView, std::span<double>) = 0;
   virtual void do_count_correct(Queue&, ConstMatrixView, std::span<const std::int32_t>,

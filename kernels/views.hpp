@@ -175,12 +175,24 @@ struct ActivationGradient {
 
 // What softmax cross-entropy asks for beside the label itself, as PyTorch's CrossEntropyLoss
 // defines it: with weights w and smoothing s, the loss of a row with label y and C classes is the
-// sum over classes c of -a_c log p_c, a_c = (1 - s) w_y [c = y] + s / C w_c.
+// sum over classes c of -a_c log p_c, a_c = (1 - s) w_y [c = y] + s / C w_c. With a focus g,
+// without smoothing, it is the focal loss -w_y (1 - p_y)^g log p_y (Lin et al., "Focal Loss for
+// Dense Object Detection", ICCV 2017, equation 5).
 struct SoftmaxTarget {
   std::span<const float> class_weights;  // [classes], in the backend's memory; empty: 1
   double smoothing = 0;                  // [0, 1)
+  double focus = 0;                      // at least 0
 
-  bool label_only() const { return class_weights.empty() && smoothing == 0; }
+  bool label_only() const { return class_weights.empty() && smoothing == 0 && focus == 0; }
+};
+
+// What sigmoid cross-entropy asks for beside the targets: with weights w and focus g, the loss of
+// target y in column c is -w_cy (1 - p_y)^g log p_y, where p_1 = sigmoid(logit) and p_0 = 1 - p_1.
+struct SigmoidTarget {
+  std::span<const float> weights;  // [2 columns]: of target 0 and of 1 for each; empty: 1
+  double focus = 0;                // at least 0
+
+  bool target_only() const { return weights.empty() && focus == 0; }
 };
 
 // The loss of a number d off its target: d^2, or |d|, whose derivative at 0 is 0.

@@ -147,6 +147,7 @@ void declare(CLI::App& program, Manner& manner) {
   add_train_command(program);
   add_launch_command(program);
   add_predict_command(program);
+  add_evaluate_command(program);
   add_export_command(program);
   add_bench_command(program);
   add_report_command(program);

@@ -17,6 +17,7 @@ void add_train_command(CLI::App& app);
 void add_launch_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_predict_command(CLI::App& app);
+void add_evaluate_command(CLI::App& app);
 void add_program_command(CLI::App& app);
 void add_export_command(CLI::App& app);
 void add_bench_command(CLI::App& app);

@@ -1,4 +1,5 @@
-// `atoll predict`: applies the model of a run to a dataset folder.
+// `atoll predict` and `atoll evaluate`: apply the model of a run to a dataset folder.
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -8,6 +9,7 @@
 #include "engine/training/prediction.hpp"
 #include "engine/training/prediction_table.hpp"
 #include "engine/training/rank_job.hpp"
+#include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/job_start.hpp"
 #include "launch/train_flags.hpp"
@@ -17,11 +19,10 @@
 namespace atl {
 namespace {
 
-struct PredictArguments {
+// Which model is applied to what, and how it is computed.
+struct ModelArguments {
   std::string run;
   std::string dataset;
-  std::string out;
-  std::string what = "labels";
   std::string backend = "auto";
   int threads = 0;
   std::int64_t split_index = -1;
@@ -30,28 +31,39 @@ struct PredictArguments {
   PartitionFlags partition;
 };
 
-void run_predict(const PredictArguments& arguments) {
-  const PredictionKind kind = parse_prediction_kind(arguments.what);
+struct PredictArguments : ModelArguments {
+  std::string out;
+  std::string what = "labels";
+};
+
+struct EvaluateArguments : ModelArguments {
+  std::string out;
+};
+
+// On every rank: check() sees whether the model predicts links, before anything but the model is
+// read; use() gets the job with the model's weights.
+struct ModelUse {
+  std::string doing;  // for the progress line
+  std::function<void(bool links, const std::filesystem::path& model)> check;
+  std::function<void(RankJob& job, Transport& transport, bool numbers, Activity& activity)> use;
+};
+
+void apply_model(const ModelArguments& arguments, const ModelUse& what) {
   require_node_per_rank(arguments.transport, arguments.dataset);
   run_ranks(arguments.transport, [&](Transport& transport) {
-    Activity activity("predicting " + arguments.what, 0, transport.rank() == 0);
+    Activity activity(what.doing, 0, transport.rank() == 0);
     const std::filesystem::path path = std::filesystem::path(arguments.run) / "model.safetensors";
     bool numbers = false;
     bool links = false;
     SafetensorsFile file;
     TrainOptions options;
     on_all_ranks(transport, [&] {
-      check_output_file(arguments.out, "--out");
-      is_table_file(arguments.out, "--out");  // or it is refused
       file = read_run_model(arguments.run);
       options = read_model_options(file, path);
       const std::optional<Task> task = task_of_model(file, path);
       numbers = task == Task::kRegression;
       links = task == Task::kLinkPrediction;
-      if (links && kind == PredictionKind::kLabels) {
-        fail_option("--what labels: the model in {} predicts links; allowed are embeddings, logits",
-                    path.string());
-      }
+      what.check(links, path);
     });
     options.backend = arguments.backend;
     options.messages = messages_of(arguments.transport.name);
@@ -92,6 +104,33 @@ void run_predict(const PredictArguments& arguments) {
     });
     on_all_ranks(transport,
                  [&] { job.trainer().load_state(file, /*optimizer=*/false, path.string()); });
+    what.use(job, transport, numbers, activity);
+  });
+}
+
+// The metric of the run first.
+void print_metrics(const Trainer& trainer, const Metrics& metrics) {
+  fmt::print("  {}: {}\n", shown_name(trainer.metric()), to_text(metrics));
+  for (const auto& [name, split] : {std::pair{"valid", Split::kValid}, {"test", Split::kTest}}) {
+    const std::string reason = trainer.undefined_reason(split, trainer.metric());
+    if (!reason.empty()) {
+      fmt::print("  {} of {} is undefined: {}\n", shown_name(trainer.metric()), name, reason);
+    }
+  }
+  fmt::print("{}", further_text(metrics, trainer.metric()));
+}
+
+void run_predict(const PredictArguments& arguments) {
+  const PredictionKind kind = parse_prediction_kind(arguments.what);
+  const auto check = [&](bool links, const std::filesystem::path& model) {
+    check_output_file(arguments.out, "--out");
+    is_table_file(arguments.out, "--out");  // or it is refused
+    if (links && kind == PredictionKind::kLabels) {
+      fail_option("--what labels: the model in {} predicts links; allowed are embeddings, logits",
+                  model.string());
+    }
+  };
+  const auto use = [&](RankJob& job, Transport& transport, bool numbers, Activity& activity) {
     const bool as_numbers = numbers && kind == PredictionKind::kLabels;
     const Metrics metrics =
         predict(job.trainer(), job.data(), transport, as_numbers ? PredictionKind::kNumbers : kind,
@@ -100,9 +139,66 @@ void run_predict(const PredictArguments& arguments) {
     if (transport.rank() != 0) return;
     fmt::print("{} of {} nodes in {}\n", as_numbers ? "numbers" : arguments.what,
                job.data().dataset().nodes, arguments.out);
-    fmt::print("  {}: {}\n", job.trainer().metric_name(), to_text(metrics));
-    fmt::print("{}", further_text(metrics));
-  });
+    print_metrics(job.trainer(), metrics);
+  };
+  apply_model(arguments, {"predicting " + arguments.what, check, use});
+}
+
+// A line per class, of the nodes of a split.
+void print_classes(const ClassCounts& counts, const char* split) {
+  fmt::print("classes of the {} nodes:\n", split);
+  fmt::print("  class  precision  recall      F1  support\n");
+  for (std::int64_t c = 0; c < counts.classes(); ++c) {
+    fmt::print("  {:>5}  {:>9.4f}  {:>6.4f}  {:>6.4f}  {:>7}\n", c, counts.precision(c),
+               counts.recall(c), counts.f1(c), counts.support(c));
+  }
+}
+
+void run_evaluate(const EvaluateArguments& arguments) {
+  const auto check = [&](bool, const std::filesystem::path&) {
+    if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
+  };
+  const auto use = [&](RankJob& job, Transport& transport, bool /*numbers*/, Activity& activity) {
+    Trainer& trainer = job.trainer();
+    if (!job.data().labelled() && job.data().links() == nullptr) {
+      fail_input(
+          "{}: it has no labels or no splits; nothing can be compared with what the model "
+          "says",
+          arguments.dataset);
+    }
+    const Metrics metrics = trainer.measure(0, trainer.queue_evaluation(0), MetricExtent::kAll);
+    activity.end();
+    on_all_ranks(transport, [&] {
+      if (transport.rank() != 0 || arguments.out.empty()) return;
+      write_atomically(arguments.out, readable_json(result_json(trainer, metrics)) + "\n");
+    });
+    if (transport.rank() != 0) return;
+    print_metrics(trainer, metrics);
+    if (!metrics.classes.empty() && metrics.classes[2].classes() <= kMostConfusedClasses) {
+      print_classes(metrics.classes[2], "test");
+    }
+  };
+  apply_model(arguments, {"evaluating", check, use});
+}
+
+void add_model_flags(CLI::App& command, ModelArguments& arguments) {
+  command.add_option("run", arguments.run, "Run folder of `atoll train`")->required();
+  command.add_option("dataset", arguments.dataset, "Dataset folder")->required();
+  command
+      .add_option("--backend", arguments.backend,
+                  "auto, reference, cpu or cuda; or one per rank: cuda,cpu")
+      ->check(backend_list());
+  command
+      .add_option("--threads", arguments.threads, "Threads per rank; 0: cores / ranks on this host")
+      ->check(CLI::Range(0, 4096));
+  command
+      .add_option("--split-index", arguments.split_index,
+                  "Split that the metrics are for; -1: that of the run")
+      ->check(CLI::Range(-1, 1000000));
+  add_transport_flags(command, arguments.transport, "Options");
+  add_partition_flags(command, arguments.partition);
+  command.add_option("--partition-seed", arguments.partition_seed, "Seed of the cut")
+      ->check(seed_number());
 }
 
 }  // namespace
@@ -117,31 +213,29 @@ void add_predict_command(CLI::App& app) {
       "  atoll predict runs/arxiv data/arxiv --out labels.csv\n"
       "  mpirun -n 4 atoll predict runs/arxiv data/arxiv --what embeddings --out rows.npy");
   const auto arguments = std::make_shared<PredictArguments>();
-  command->add_option("run", arguments->run, "Run folder of `atoll train`")->required();
-  command->add_option("dataset", arguments->dataset, "Dataset folder")->required();
+  add_model_flags(*command, *arguments);
   command
       ->add_option("--out", arguments->out,
                    "The file to write: .npy, or .csv with the nodes' ids, class and probabilities")
       ->required();
   command->add_option("--what", arguments->what, "labels, logits or embeddings")
       ->check(CLI::IsMember({"labels", "logits", "embeddings"}));
-  command
-      ->add_option("--backend", arguments->backend,
-                   "auto, reference, cpu or cuda; or one per rank: cuda,cpu")
-      ->check(backend_list());
-  command
-      ->add_option("--threads", arguments->threads,
-                   "Threads per rank; 0: cores / ranks on this host")
-      ->check(CLI::Range(0, 4096));
-  command
-      ->add_option("--split-index", arguments->split_index,
-                   "Split that the metrics are for; -1: that of the run")
-      ->check(CLI::Range(-1, 1000000));
-  add_transport_flags(*command, arguments->transport, "Options");
-  add_partition_flags(*command, arguments->partition);
-  command->add_option("--partition-seed", arguments->partition_seed, "Seed of the cut")
-      ->check(seed_number());
   command->callback([arguments] { run_predict(*arguments); });
+}
+
+void add_evaluate_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "evaluate", "All metrics of a model, and precision and recall of every class");
+  command->footer(
+      "The model is that of the run's best epoch.\n"
+      "Examples:\n"
+      "  atoll evaluate runs/arxiv data/arxiv\n"
+      "  atoll evaluate runs/arxiv data/arxiv --out evaluation.json");
+  const auto arguments = std::make_shared<EvaluateArguments>();
+  add_model_flags(*command, *arguments);
+  command->add_option("--out", arguments->out,
+                      "A JSON file to write, as summary.json with confusion matrices");
+  command->callback([arguments] { run_evaluate(*arguments); });
 }
 
 }  // namespace atl

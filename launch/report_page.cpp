@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "engine/training/metric_names.hpp"
 #include "launch/bit_charts.hpp"
 #include "launch/report_options.hpp"
 #include "launch/report_table.hpp"
@@ -149,8 +150,15 @@ std::string draw_curves(const CurveChart& curve, const Page& page) {
   return draw_lines(chart);
 }
 
-// R2 is no share: it may be negative.
-bool is_share(const std::string& metric) { return metric != "R2"; }
+// By the name that a run gives its metric; others are taken for shares, of which more is better.
+bool is_share(const std::string& metric) {
+  const std::optional<Metric> known = metric_shown_as(metric);
+  return !known || is_share(*known);
+}
+bool lower_is_better(const std::string& metric) {
+  const std::optional<Metric> known = metric_shown_as(metric);
+  return known && lower_is_better(*known);
+}
 
 // Scores of different metrics can't be compared: each has charts of its own.
 std::string draw_scores(const char* split, std::optional<double> EpochRecord::*field,
@@ -186,6 +194,7 @@ std::string draw_charts(const Page& page) {
   const auto sends = [&](std::size_t i) { return communicates(page.runs[i]); };
   return draw_scores("Validation", &R::valid, page) + draw_scores("Test", &R::test, page) +
          draw_curves({"Training loss", "loss", &R::loss}, page) +
+         draw_curves({"Validation loss", "loss", &R::valid_loss}, page) +
          draw_scores("Training", &R::train, page) +
          draw_curves({"Epoch time", "milliseconds", &R::epoch_ms, 1, false, true}, page) +
          draw_curves({"Communication not hidden", "milliseconds", &R::exposed_comm_ms, 1, false,
@@ -237,11 +246,14 @@ std::string format_cell(const Json& value, CellKind kind) {
 }
 
 // What the epochs of a run that has not ended tell, as its summary would say it.
-Json summary_of_epochs(const RunRecord& run) {
+Json summary_of_epochs(const RunRecord& run, const std::string& metric) {
   Json summary = {{"epochs", run.epochs.size()}};
   const EpochRecord* best = nullptr;
   for (const EpochRecord& epoch : run.epochs) {
-    if (epoch.valid && (best == nullptr || *epoch.valid > *best->valid)) best = &epoch;
+    if (!epoch.valid) continue;
+    const bool better = best == nullptr || (lower_is_better(metric) ? *epoch.valid < *best->valid
+                                                                    : *epoch.valid > *best->valid);
+    if (better) best = &epoch;
   }
   const auto set = [&](const char* field, const std::optional<double>& value) {
     if (value) summary[field] = *value;
@@ -258,8 +270,8 @@ Json summary_of_epochs(const RunRecord& run) {
   return summary;
 }
 
-Json summary_of(const RunRecord& run) {
-  Json summary = run.finished ? run.summary : summary_of_epochs(run);
+Json summary_of(const RunRecord& run, const std::string& metric) {
+  Json summary = run.finished ? run.summary : summary_of_epochs(run, metric);
   if (run.epochs.back().mean_bits) summary["mean_bits"] = *run.epochs.back().mean_bits;
   if (const auto median = median_of(run.epochs, &EpochRecord::solver_ms)) {
     summary["solver_ms"] = *median;
@@ -282,7 +294,9 @@ std::vector<TableRow> rows_of(const Page& page) {
 
 std::string draw_results(const Page& page) {
   std::vector<Json> summaries;
-  for (const RunRecord& run : page.runs) summaries.push_back(summary_of(run));
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    summaries.push_back(summary_of(page.runs[i], page.metrics[i]));
+  }
   std::vector<TableColumn> columns;
   const bool one_metric = page.distinct_metrics.size() == 1;
   if (!one_metric) columns.push_back({"metric", false, page.metrics});
@@ -360,6 +374,88 @@ std::string draw_all_bits(const Page& page) {
          "</div>\n";
 }
 
+// What the summaries of runs say of their test nodes, beside the metric: a row per run.
+std::string draw_metrics(const Page& page) {
+  std::vector<TableColumn> columns;
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    for (const auto& [name, values] : page.runs[i].summary.items()) {
+      const std::optional<Metric> metric = metric_named(name);
+      if (!metric || !values.is_object()) continue;
+      const std::string heading = shown_name(*metric);
+      auto column = std::ranges::find(columns, heading, &TableColumn::heading);
+      if (column == columns.end()) {
+        columns.push_back({heading, true, std::vector<std::string>(page.runs.size())});
+        column = columns.end() - 1;
+      }
+      column->cells[i] = format_cell(values.value("test", Json()),
+                                     is_share(*metric) ? CellKind::kPercent : CellKind::kNumber);
+    }
+  }
+  if (columns.empty()) return "";
+  return "<h2>All metrics of the test nodes</h2>\n" + draw_table("metrics", rows_of(page), columns);
+}
+
+constexpr std::size_t kMostClasses = 100;  // in a table
+constexpr std::size_t kMostConfused = 30;  // in a table of confusions
+
+// An array of a summary that may have been made by anybody; empty if it is none.
+std::vector<Json> entries_of(const Json& object, const char* field) {
+  const auto found = object.find(field);
+  if (!object.is_object() || found == object.end() || !found->is_array()) return {};
+  return {found->begin(), found->end()};
+}
+
+// Precision and recall of every class of the test nodes, and what was taken for what.
+std::string draw_classes(const RunRecord& run, const std::string& name, std::size_t number) {
+  const Json classes = run.summary.value("classes", Json::object());
+  if (!classes.is_object()) return "";
+  const Json test = classes.value("test", Json::object());
+  if (!test.is_object()) return "";
+  const std::vector<Json> support = entries_of(test, "support");
+  if (support.empty() || support.size() > kMostClasses) return "";
+  std::vector<TableRow> rows;
+  for (std::size_t c = 0; c < support.size(); ++c) {
+    rows.push_back({std::to_string(c), "", static_cast<int>(number)});
+  }
+  const auto column = [&](const char* heading, const std::vector<Json>& values, CellKind kind) {
+    TableColumn result{heading, true, std::vector<std::string>(rows.size())};
+    for (std::size_t c = 0; c < std::min(values.size(), rows.size()); ++c) {
+      result.cells[c] = format_cell(values[c], kind);
+    }
+    return result;
+  };
+  std::string text = fmt::format("<h2>Classes of the test nodes: {}</h2>\n", escape_html(name));
+  text += draw_table(fmt::format("classes{}", number), rows,
+                     {column("precision", entries_of(test, "precision"), CellKind::kPercent),
+                      column("recall", entries_of(test, "recall"), CellKind::kPercent),
+                      column("F1", entries_of(test, "f1"), CellKind::kPercent),
+                      column("nodes", support, CellKind::kNumber)});
+  const std::vector<Json> confusion = entries_of(test, "confusion");
+  if (confusion.size() != rows.size() || rows.size() > kMostConfused) return text;
+  std::vector<TableColumn> columns;
+  for (std::size_t p = 0; p < rows.size(); ++p) {
+    TableColumn taken{fmt::format("as {}", p), true, std::vector<std::string>(rows.size())};
+    for (std::size_t c = 0; c < rows.size(); ++c) {
+      if (confusion[c].is_array() && p < confusion[c].size()) {
+        taken.cells[c] = format_cell(confusion[c][p], CellKind::kNumber);
+      }
+    }
+    columns.push_back(std::move(taken));
+  }
+  return text + fmt::format(
+                    "<p class=\"quiet\">Test nodes of each class (rows), by what they were "
+                    "taken for (columns).</p>\n{}",
+                    draw_table(fmt::format("confusion{}", number), rows, columns));
+}
+
+std::string draw_all_classes(const Page& page) {
+  std::string text;
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    text += draw_classes(page.runs[i], page.names[i], i);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string make_report(const std::vector<RunRecord>& runs) {
@@ -377,10 +473,11 @@ std::string make_report(const std::vector<RunRecord>& runs) {
       "<p class=\"quiet\">Written by {}. Scores are those of the epoch with the best validation; "
       "times and bytes are medians over the epochs.</p>\n"
       "<h2>Results</h2>\n{}{}<h2>Curves</h2>\n<p class=\"legend\">{}</p>\n"
-      "<div class=\"charts\">\n{}</div>\n{}{}{}</body>\n</html>\n",
+      "<div class=\"charts\">\n{}</div>\n{}{}{}{}{}</body>\n</html>\n",
       runs.size(), runs.size() == 1 ? "run" : "runs", kStyle, escape_html(version_line()),
       draw_results(page), draw_differences(page, options), legend, draw_charts(page),
-      draw_events(page), draw_all_bits(page), draw_same_options(page, options));
+      draw_metrics(page), draw_all_classes(page), draw_events(page), draw_all_bits(page),
+      draw_same_options(page, options));
 }
 
 }  // namespace atl

@@ -40,6 +40,7 @@ EpochRecord to_epoch_record(const Json& object, const std::string& place) {
   record.train = optional_number(object, "train", place);
   record.valid = optional_number(object, "valid", place);
   record.test = optional_number(object, "test", place);
+  record.valid_loss = optional_number(object, "valid_loss", place);
   record.epoch_ms = optional_number(object, "epoch_ms", place);
   record.exposed_comm_ms = optional_number(object, "exposed_comm_ms", place);
   record.bytes_sent = optional_number(object, "bytes_sent", place);

@@ -18,9 +18,10 @@ namespace atl {
 struct EpochRecord {
   std::int64_t epoch = 0;
   std::optional<double> loss;
-  std::optional<double> train;  // scores of the splits: fractions in 0 .. 1
+  std::optional<double> train;  // of the run's metric
   std::optional<double> valid;
   std::optional<double> test;
+  std::optional<double> valid_loss;
   std::optional<double> epoch_ms;
   std::optional<double> exposed_comm_ms;
   std::optional<double> bytes_sent;

@@ -28,21 +28,27 @@
 namespace atl {
 namespace {
 
-// What stands beside the metric, of a regression or of links.
+// The other metrics of the task.
 void print_further(const Json& summary) {
   const auto shown = [](const Json& value) {
     return value.is_null() ? std::string("-") : fmt::format("{:.4f}", value.get<double>());
   };
-  std::vector<std::pair<std::string, std::string>> fields{{"mae", "MAE"}, {"rmse", "RMSE"}};
-  for (const auto& [field, value] : summary.items()) {
-    if (const auto metric = link_metric_named(field))
-      fields.emplace_back(field, shown_name(*metric));
+  for (const auto& [field, values] : summary.items()) {
+    const std::optional<Metric> metric = metric_named(field);
+    if (!metric || shown_name(*metric) == summary.at("metric")) continue;
+    fmt::print("  {}: train {}  valid {}  test {}\n", shown_name(*metric),
+               shown(values.at("train")), shown(values.at("valid")), shown(values.at("test")));
   }
-  for (const auto& [field, name] : fields) {
-    if (!summary.contains(field) || name == summary.at("metric")) continue;
-    const Json& errors = summary.at(field);
-    fmt::print("  {}: train {}  valid {}  test {}\n", name, shown(errors.at("train")),
-               shown(errors.at("valid")), shown(errors.at("test")));
+}
+
+// Why the metric has no value.
+void print_undefined(const Json& summary) {
+  if (!summary.contains("undefined")) return;
+  for (const char* split : {"valid", "test"}) {
+    const Json reason = summary.at("undefined").value(split, Json());
+    if (!reason.is_string()) continue;
+    fmt::print("  {} of {} is undefined: {}\n", summary.at("metric").get<std::string>(), split,
+               reason.get<std::string>());
   }
 }
 
@@ -53,13 +59,15 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
   };
   print("{} on {}: {} epochs", summary.at("model").get<std::string>(),
         summary.at("dataset").get<std::string>(), summary.at("epochs").get<int>());
-  if (summary.at("train").is_null() && summary.at("valid").is_null()) {
+  if (summary.at("train").is_null() && summary.at("valid").is_null() &&
+      !summary.contains("undefined")) {
     fmt::print(", not evaluated yet\n");
   } else {
     fmt::print(", best epoch {} by {}\n", summary.at("best_epoch").get<int>(),
-               summary.at("valid").is_null() ? "train (no labelled valid node)" : "valid");
+               summary.at("chosen_by").get<std::string>());
     fmt::print("  {}: train {}  valid {}  test {}\n", summary.at("metric").get<std::string>(),
                number("train"), number("valid"), number("test"));
+    print_undefined(summary);
     print_further(summary);
   }
   const Json& exposed = summary.at("exposed_comm_ms_median");

@@ -15,18 +15,23 @@ struct LossTargets {
   std::span<const float> numbers;              // errors: [inner, outputs], NaN = missing
   std::span<const LocalId> rows;               // training nodes with a label
   SoftmaxTarget softmax = {};
+  SigmoidTarget sigmoid = {};
   ErrorMeasure measure = ErrorMeasure::kSquared;
 };
 
-// Mean over all ranks' training nodes of softmax cross-entropy, weighted by the classes' weights if
-// there are any, or mean over their labelled (node, output) pairs of sigmoid cross-entropy or of
-// the error.
+// Queues loss_sum[0] = the sum of the losses of targets.rows and gradient = scale * its gradient,
+// both [inner, outputs].
+void queue_loss(const Rank& rank, const LossTargets& targets, ConstMatrixView logits, double scale,
+                MatrixView gradient, std::span<double> loss_sum);
+
+// Mean over all ranks' training nodes of softmax cross-entropy, or over their labelled (node,
+// output) pairs of sigmoid cross-entropy or of the error; weighted where classes have weights.
 class Loss {
  public:
   virtual ~Loss() = default;
   Loss(const Loss&) = delete;
   Loss& operator=(const Loss&) = delete;
-  // total: nodes, their weights, or (node, output) pairs that the mean runs over, all ranks
+  // total: nodes or (node, output) pairs that the mean runs over, or their weights, all ranks
   // together; > 0 where compute() is called.
   Loss(Backend& backend, const LossTargets& targets, double total);
 

@@ -28,10 +28,8 @@ double number(const Json& object, const char* field, const fs::path& place) {
   return json_field<double>(object, field, place);
 }
 
-// What stands beside the metric of some tasks; unknown ones of other tasks.
-std::array<double, 3> further(const Json& metrics, const char* field, const fs::path& place) {
-  if (!metrics.contains(field)) return {kUnknownMetric, kUnknownMetric, kUnknownMetric};
-  const auto splits = json_field<Json>(metrics, field, place);
+SplitValues split_values(const Json& metrics, const std::string& field, const fs::path& place) {
+  const auto splits = json_field<Json>(metrics, field.c_str(), place);
   return {number(splits, "train", place), number(splits, "valid", place),
           number(splits, "test", place)};
 }
@@ -45,6 +43,30 @@ std::array<double, 3> further(const Json& metrics, const char* field, const fs::
       "the "
       "same, --init RUN/model.safetensors begins it with the weights of this one",
       place.string(), field, found.dump(), wanted);
+}
+
+Json json_of(const SplitValues& values) {
+  Json json = Json::object();
+  for (std::size_t s = 0; s < values.size(); ++s) json[kSplitNames[s]] = number_or_null(values[s]);
+  return json;
+}
+
+Json json_of(const ClassCounts& counts) {
+  Json json = {{"precision", Json::array()},
+               {"recall", Json::array()},
+               {"f1", Json::array()},
+               {"support", Json::array()}};
+  for (std::int64_t c = 0; c < counts.classes(); ++c) {
+    json["precision"].push_back(counts.precision(c));
+    json["recall"].push_back(counts.recall(c));
+    json["f1"].push_back(counts.f1(c));
+    json["support"].push_back(counts.support(c));
+    if (!counts.has_confusion()) continue;
+    Json row = Json::array();
+    for (std::int64_t p = 0; p < counts.classes(); ++p) row.push_back(counts.confused(c, p));
+    json["confusion"].push_back(std::move(row));
+  }
+  return json;
 }
 
 void require_same(const Json& found, const Json& wanted, const fs::path& place) {
@@ -115,19 +137,16 @@ Json describe(const Checkpoint& checkpoint) {
 }  // namespace
 
 Json to_json(const Metrics& metrics) {
-  Json json = {{"train", number_or_null(metrics.train)},
-               {"valid", number_or_null(metrics.valid)},
-               {"test", number_or_null(metrics.test)}};
-  for (const auto& [name, errors] : {std::pair{"mae", &metrics.mae}, {"rmse", &metrics.rmse}}) {
-    if (std::ranges::all_of(*errors, [](double error) { return std::isnan(error); })) continue;
-    for (std::size_t s = 0; s < 3; ++s) {
-      json[name][kSplitNames[s]] = number_or_null((*errors)[s]);
-    }
-  }
-  for (const auto& [metric, splits] : metrics.links) {
-    for (std::size_t s = 0; s < 3; ++s) {
-      json[to_string(metric)][kSplitNames[s]] = number_or_null(splits[s]);
-    }
+  Json json = json_of(SplitValues{metrics.train, metrics.valid, metrics.test});
+  if (!std::isnan(metrics.valid_loss)) json["valid_loss"] = metrics.valid_loss;
+  for (const auto& [metric, splits] : metrics.all) json[to_string(metric)] = json_of(splits);
+  return json;
+}
+
+Json classes_json(const Metrics& metrics) {
+  Json json = Json::object();
+  for (std::size_t s = 0; s < metrics.classes.size(); ++s) {
+    json[kSplitNames[s]] = json_of(metrics.classes[s]);
   }
   return json;
 }
@@ -208,13 +227,14 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
   }
   checkpoint.best.epoch = json_field<int>(json, "best_epoch", path);
   const Json metrics = json_field<Json>(json, "best_metrics", path);
-  checkpoint.best.metrics = {number(metrics, "train", path), number(metrics, "valid", path),
-                             number(metrics, "test", path), further(metrics, "mae", path),
-                             further(metrics, "rmse", path)};
+  Metrics& best = checkpoint.best.metrics;
+  best.train = number(metrics, "train", path);
+  best.valid = number(metrics, "valid", path);
+  best.test = number(metrics, "test", path);
+  best.valid_loss = json_field_or<double>(metrics, "valid_loss", path, kUnknownMetric);
   for (const auto& [name, splits] : metrics.items()) {
-    const auto metric = link_metric_named(name);
-    if (!metric) continue;
-    checkpoint.best.metrics.links.push_back({*metric, further(metrics, name.c_str(), path)});
+    const auto metric = metric_named(name);
+    if (metric) best.all.push_back({*metric, split_values(metrics, name, path)});
   }
   checkpoint.best.evaluations_since = json_field<int>(json, "evaluations_since_best", path);
   checkpoint.line = json_field_or<std::string>(json, "line", path, "");

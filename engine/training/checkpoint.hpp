@@ -12,7 +12,7 @@
 
 namespace atl {
 
-// The best evaluation so far (by the valid metric, else by train) and what it needs to be reported.
+// The best evaluation so far and what it needs to be reported.
 struct BestEpoch {
   int epoch = 0;  // 0: none yet
   Metrics metrics;
@@ -53,7 +53,10 @@ void remove_checkpoints_before(const std::filesystem::path& run, int epoch);
 Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const std::filesystem::path& file,
                             const Json& fingerprint);
 
-// JSON of metrics: NaN becomes null and back.
+// JSON of metrics, without classes: NaN becomes null and back.
 Json to_json(const Metrics& metrics);
+// Of train, valid and test: per class precision, recall, f1 and support, and confusion,
+// [label][what it was taken for]; {} where they are not known.
+Json classes_json(const Metrics& metrics);
 
 }  // namespace atl

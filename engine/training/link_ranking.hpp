@@ -2,41 +2,16 @@
 // share of hits among the first K.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <limits>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
+
+#include "engine/training/metric_names.hpp"
 
 namespace atl {
 
-struct LinkMetric {
-  std::int64_t hits_at = 0;  // K of Hits@K; 0: the mean reciprocal rank
-  bool operator==(const LinkMetric&) const = default;
-};
-
-// "mrr", "hits@10", ...: on the command line and in files.
-std::string to_string(LinkMetric metric);
-// The reverse; empty for other text.
-std::optional<LinkMetric> link_metric_named(const std::string& name);
-// "MRR", "Hits@10", ...
-std::string shown_name(LinkMetric metric);
-
-// A metric of train (unknown), valid and test.
-struct LinkQuality {
-  LinkMetric metric;
-  std::array<double, 3> splits;
-};
-
-// The MRR, and Hits@K for each number of a list such as "10,20,50", in its order; empty for other
-// text: K are different whole numbers from 1 to 1,000,000, at most 32 of them.
-std::vector<LinkMetric> link_metrics(const std::string& hits_at);
-
 // Sums over edges of 1 / rank and of hits; all of them over `edges` is a mean.
 struct LinkScores {
-  std::vector<LinkMetric> metrics;
+  std::vector<Metric> metrics;
   std::vector<double> sums = std::vector<double>(metrics.size(), 0.0);
   double edges = 0;
 
@@ -47,7 +22,7 @@ struct LinkScores {
   // the K-th highest of them, or there are fewer than K.
   void add_to_shared(float edge, std::span<const float> ascending);
   // Of one of `metrics`; NaN without edges.
-  double mean(LinkMetric metric) const;
+  double mean(Metric metric) const;
 
  private:
   // A hit at K has a place of at most K.

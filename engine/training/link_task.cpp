@@ -31,7 +31,7 @@ std::vector<float> gather_everywhere(Transport& transport, const std::vector<flo
 }  // namespace
 
 LinkTask::LinkTask(const Rank& rank, const LinkShare& links, const LinkOptions& options,
-                   std::int64_t inner, std::int64_t columns, DType dtype,
+                   std::int64_t inner, Metric metric, std::int64_t columns, DType dtype,
                    std::unique_ptr<PairDecoder> decoder)
     : Loss(rank.backend, {},
            static_cast<double>(links.sets[0].total) * static_cast<double>(1 + options.negatives)),
@@ -39,6 +39,7 @@ LinkTask::LinkTask(const Rank& rank, const LinkShare& links, const LinkOptions& 
       links_(links),
       options_(options),
       inner_(inner),
+      metric_(metric),
       columns_(columns),
       dtype_(dtype),
       decoder_(std::move(decoder)),
@@ -296,11 +297,11 @@ Metrics LinkTask::evaluate(int epoch, ConstMatrixView embeddings) {
   Metrics metrics;
   const LinkScores valid = rank_set(links_.sets[1], embeddings, epoch);
   const LinkScores test = rank_set(links_.sets[2], embeddings, epoch);
-  for (const LinkMetric metric : metrics_) {
-    metrics.links.push_back({metric, {kUnknownMetric, valid.mean(metric), test.mean(metric)}});
+  for (const Metric metric : metrics_) {
+    metrics.all.push_back({metric, {kUnknownMetric, valid.mean(metric), test.mean(metric)}});
   }
-  metrics.valid = valid.mean(main_metric());
-  metrics.test = test.mean(main_metric());
+  metrics.valid = valid.mean(metric_);
+  metrics.test = test.mean(metric_);
   return metrics;
 }
 

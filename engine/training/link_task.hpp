@@ -21,8 +21,10 @@ class LinkTask final : public Loss {
  public:
   // All references must outlive it. columns: of the embeddings, `inner` rows of this rank. Without
   // a decoder scores are inner products.
+  // `metric` is the one of link_metrics() that the run is judged by.
   LinkTask(const Rank& rank, const LinkShare& links, const LinkOptions& options, std::int64_t inner,
-           std::int64_t columns, DType dtype, std::unique_ptr<PairDecoder> decoder = nullptr);
+           Metric metric, std::int64_t columns, DType dtype,
+           std::unique_ptr<PairDecoder> decoder = nullptr);
 
   void compute(const Rank& rank, const Round& round, ConstMatrixView embeddings,
                MatrixView gradient) override;
@@ -32,7 +34,6 @@ class LinkTask final : public Loss {
 
   // Of validation and test edges; embeddings [inner, columns] queued or computed. Collective.
   Metrics evaluate(int epoch, ConstMatrixView embeddings);
-  LinkMetric main_metric() const { return link_metric_named(options_.best_by).value(); }
 
   // Bytes it takes besides the links, about.
   std::int64_t bytes() const;
@@ -79,8 +80,9 @@ class LinkTask final : public Loss {
   const Rank& rank_;
   const LinkShare& links_;
   LinkOptions options_;
-  std::vector<LinkMetric> metrics_ = link_metrics(options_.hits_at);
+  std::vector<Metric> metrics_ = link_metrics(options_.hits_at);
   std::int64_t inner_;
+  Metric metric_;
   std::int64_t columns_;
   DType dtype_;
   std::unique_ptr<PairDecoder> decoder_;

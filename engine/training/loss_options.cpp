@@ -1,5 +1,6 @@
 #include "engine/training/loss_options.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -25,12 +26,24 @@ std::vector<float> checked_weights(const NpyFile& file) {
   return weights;
 }
 
-std::vector<float> read_weights(const std::string& path, std::size_t classes) {
+std::vector<float> read_weights(const std::string& path) {
   const NpyFile file(path);
-  file.require_shape(std::vector{static_cast<std::int64_t>(classes)});
   if (file.is("<f8")) return checked_weights<double>(file);
   if (file.is("<f4")) return checked_weights<float>(file);
   fail_input("{}: element type '{}' found, '<f4' or '<f8' expected", path, file.header().descr);
+}
+
+// One for each of `counts`, see class_weights().
+std::vector<float> weights_of_file(const std::string& path, Task task, std::size_t counts) {
+  const NpyFile file(path);
+  if (task == Task::kSingleLabel || (task == Task::kBinary && file.rows() != 1)) {
+    file.require_shape(std::vector{static_cast<std::int64_t>(counts)});
+    return read_weights(path);
+  }
+  file.require_shape(std::vector{static_cast<std::int64_t>(counts / 2)});
+  std::vector<float> weights;
+  for (const float weight : read_weights(path)) weights.insert(weights.end(), {1, weight});
+  return weights;
 }
 
 std::vector<float> balanced_weights(std::span<const std::int64_t> counts) {
@@ -44,38 +57,56 @@ std::vector<float> balanced_weights(std::span<const std::int64_t> counts) {
   return weights;
 }
 
+std::vector<std::string> metric_words(Task task, const std::string& hits_at) {
+  std::vector<std::string> words;
+  for (const Metric metric : metrics_of(task, hits_at)) words.push_back(to_string(metric));
+  return words;
+}
+
 }  // namespace
 
 void check_loss_options(const LossOptions& loss, Task task) {
   const bool numbers = task == Task::kRegression;
-  if (numbers && loss.kind == LossKind::kCrossEntropy) {
-    fail_option("--loss cross-entropy: the task is regression; allowed are mse and mae");
+  const bool links_task = task == Task::kLinkPrediction;
+  const bool errors = loss.kind == LossKind::kSquaredError || loss.kind == LossKind::kAbsoluteError;
+  const bool focal = loss.kind == LossKind::kFocal;
+  if (numbers && (focal || loss.kind == LossKind::kCrossEntropy)) {
+    fail_option("--loss {}: the task is regression; allowed are mse and mae",
+                focal ? "focal" : "cross-entropy");
   }
-  if (!numbers && (loss.kind == LossKind::kSquaredError || loss.kind == LossKind::kAbsoluteError)) {
-    fail_option("--loss {}: the task is {}; allowed is cross-entropy",
-                loss.kind == LossKind::kSquaredError ? "mse" : "mae", to_string(task));
+  if (!numbers && (errors || (focal && links_task))) {
+    fail_option("--loss {}: the task is {}; allowed {}",
+                focal                                  ? "focal"
+                : loss.kind == LossKind::kSquaredError ? "mse"
+                                                       : "mae",
+                to_string(task), links_task ? "is cross-entropy" : "are cross-entropy and focal");
   }
-  std::vector<std::string> metrics;
-  for (const LinkMetric metric : link_metrics(loss.links.hits_at)) {
-    metrics.push_back(to_string(metric));
+  if (!focal && loss.focal_gamma != LossOptions().focal_gamma) {
+    fail_option("--focal-gamma: is of the focal loss; add --loss focal");
   }
-  if (std::ranges::find(metrics, loss.links.best_by) == metrics.end()) {
-    fail_option("--best-by {}: allowed are {}, or others that --hits-at has", loss.links.best_by,
-                fmt::join(metrics, ", "));
+  if (focal && loss.label_smoothing > 0) {
+    fail_option("--label-smoothing: not together with --loss focal");
   }
   const LinkOptions usual;
   const bool links = loss.links.negatives != usual.negatives || loss.links.batch != usual.batch ||
-                     loss.links.hits_at != usual.hits_at || loss.links.best_by != usual.best_by;
-  if (links && task != Task::kLinkPrediction) {
+                     loss.links.hits_at != usual.hits_at;
+  if (links && !links_task) {
     fail_option(
-        "--negatives, --link-batch, --hits-at, --best-by: the task is {}; they are for task "
-        "link-prediction only",
+        "--negatives, --link-batch, --hits-at: the task is {}; they are for task link-prediction "
+        "only",
         to_string(task));
   }
+  const std::vector<std::string> metrics = metric_words(task, loss.links.hits_at);
+  if (loss.metric != kUsualMetric && std::ranges::find(metrics, loss.metric) == metrics.end()) {
+    fail_option("--metric {}: the task is {}; allowed are {}{}", loss.metric, to_string(task),
+                fmt::join(metrics, ", "), links_task ? ", or others that --hits-at has" : "");
+  }
   if (task == Task::kSingleLabel) return;
-  if (!loss.class_weights.empty()) {
-    fail_option("--class-weights: the task is {}; classes are weighted for task single-label only",
-                to_string(task));
+  if (!loss.class_weights.empty() && (numbers || links_task)) {
+    fail_option(
+        "--class-weights: the task is {}; classes are weighted for tasks single-label, multi-label "
+        "and binary only",
+        to_string(task));
   }
   if (loss.label_smoothing > 0) {
     fail_option("--label-smoothing: the task is {}; labels are smoothed for task single-label only",
@@ -83,16 +114,32 @@ void check_loss_options(const LossOptions& loss, Task task) {
   }
 }
 
-std::vector<float> class_weights(const LossOptions& loss, std::span<const std::int64_t> counts,
-                                 Transport& transport) {
+Metric chosen_metric(const LossOptions& loss, Task task) {
+  const std::vector<Metric> metrics = metrics_of(task, loss.links.hits_at);
+  const std::optional<Metric> named = metric_named(loss.metric);
+  const bool has = named && std::ranges::find(metrics, *named) != metrics.end();
+  return has ? *named : metrics.front();
+}
+
+std::vector<float> class_weights(const LossOptions& loss, Task task,
+                                 std::span<const std::int64_t> counts, Transport& transport) {
   if (loss.class_weights.empty()) return {};
-  if (loss.class_weights == kBalancedWeights) return balanced_weights(counts);
-  std::vector<float> weights(counts.size());
+  std::vector<float> weights;
+  if (loss.class_weights == kBalancedWeights) {
+    const std::size_t classes = task == Task::kMultiLabel ? 2 : counts.size();
+    for (std::size_t first = 0; first < counts.size(); first += classes) {
+      const std::vector<float> some = balanced_weights(counts.subspan(first, classes));
+      weights.insert(weights.end(), some.begin(), some.end());
+    }
+    return weights;
+  }
+  weights.resize(counts.size());
   const OperationLabel label{"class weights"};
   on_all_ranks(
       transport,
       [&] {
-        if (transport.rank() == 0) weights = read_weights(loss.class_weights, counts.size());
+        if (transport.rank() == 0)
+          weights = weights_of_file(loss.class_weights, task, counts.size());
       },
       label);
   transport.broadcast(std::as_writable_bytes(std::span(weights)), 0, label);

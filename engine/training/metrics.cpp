@@ -3,19 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 namespace atl {
 
 namespace {
 
-Metrics from_splits(const std::array<double, 3>& values) {
-  Metrics metrics;
-  metrics.train = values[0];
-  metrics.valid = values[1];
-  metrics.test = values[2];
-  return metrics;
-}
+constexpr std::size_t kSplits = 3;
 
 double ratio(double numerator, double denominator) {
   return denominator > 0 ? numerator / denominator : kUnknownMetric;
@@ -33,69 +28,275 @@ std::vector<std::int64_t> sum_of_counts(const Rank& rank, int epoch,
   return counts;
 }
 
-Metrics accuracy(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
-                 ReadBackArray<std::int64_t>& queued) {
+// Of one label per node, counted by the device.
+SplitValues accuracy(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
+                     ReadBackArray<std::int64_t>& queued) {
   constexpr std::size_t kCounts = 6;
   rank.backend.count_correct(rank.queue, logits, data.targets().labels, data.split(),
                              queued.span().first(kCounts));
   const std::vector<std::int64_t> counts = sum_of_counts(rank, epoch, queued, kCounts, "accuracy");
-  std::array<double, 3> values{};
-  for (std::size_t s = 0; s < 3; ++s) {
+  SplitValues values{};
+  for (std::size_t s = 0; s < kSplits; ++s) {
     values[s] = ratio(static_cast<double>(counts[2 * s]), static_cast<double>(counts[2 * s + 1]));
   }
-  return from_splits(values);
+  return values;
 }
 
-Metrics micro_f1(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
-                 ReadBackArray<std::int64_t>& queued) {
+// Of several labels per node, counted by the device.
+SplitValues micro_f1(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
+                     ReadBackArray<std::int64_t>& queued) {
   constexpr std::size_t kCounts = 9;
   rank.backend.count_multi_label(rank.queue, logits, data.targets().multi_labels, data.split(),
                                  queued.span().first(kCounts));
   const std::vector<std::int64_t> counts = sum_of_counts(rank, epoch, queued, kCounts, "micro-F1");
-  std::array<double, 3> values{};
-  for (std::size_t s = 0; s < 3; ++s) {
+  SplitValues values{};
+  for (std::size_t s = 0; s < kSplits; ++s) {
     const auto hits = static_cast<double>(counts[3 * s]);
     const auto errors = static_cast<double>(counts[3 * s + 1] + counts[3 * s + 2]);
-    values[s] = ratio(2 * hits, 2 * hits + errors);
+    const bool labelled = data.labelled_in(static_cast<Split>(s)) > 0;
+    values[s] =
+        labelled ? (hits + errors > 0 ? 2 * hits / (2 * hits + errors) : 0) : kUnknownMetric;
   }
-  return from_splits(values);
+  return values;
 }
 
-// One labelled node on its way to rank 0.
-struct ScoredNode {
-  float score;
-  std::uint8_t positive;
-  std::uint8_t split;
+// What a model says of the labelled nodes of this rank, in double: metrics of all kinds follow from
+// it.
+class Outcome {
+ public:
+  Outcome(const RankData& data, const std::vector<float>& logits)
+      : data_(data), logits_(logits), columns_(static_cast<std::size_t>(data.outputs())) {}
+
+  // use(i, split) for every node of a split that has a label.
+  template <typename Use>
+  void for_nodes(const Use& use) const {
+    for (std::size_t i = 0; i < data_.host_split().size(); ++i) {
+      const std::uint8_t split = data_.host_split()[i];
+      if (split < kSplits && (several() || data_.host_labels()[i] >= 0)) use(i, split);
+    }
+  }
+
+  bool several() const { return data_.dataset().task == Task::kMultiLabel; }
+  bool binary() const { return data_.dataset().task == Task::kBinary; }
+
+  // The class of node i; -1: none, where logits are no numbers.
+  std::int64_t predicted(std::size_t i) const {
+    const float* row = row_of_node(i);
+    if (binary()) return std::isnan(row[0]) ? -1 : row[0] > 0 ? 1 : 0;
+    // As the device counts: the first maximum, passing over later NaNs.
+    const auto best = std::max_element(row, row + columns_) - row;
+    return std::isnan(row[best]) ? -1 : best;
+  }
+
+  ClassCounts counts_of(std::uint8_t split) const {
+    ClassCounts counts(binary() ? 2 : data_.dataset().classes, several(), /*confusion=*/true);
+    for_nodes([&](std::size_t i, std::uint8_t of) {
+      if (of != split) return;
+      if (!several()) return counts.add(data_.host_labels()[i], predicted(i));
+      bool all_right = true;
+      bool known = false;
+      for (std::size_t c = 0; c < columns_; ++c) {
+        const std::uint8_t label = data_.host_multi_labels()[i * columns_ + c];
+        if (label == kMissing) continue;
+        const bool guess = row_of_node(i)[c] > 0;
+        counts.add_label(static_cast<std::int64_t>(c), label == 1, guess);
+        all_right = all_right && guess == (label == 1);
+        known = true;
+      }
+      if (known) counts.add_node(all_right);
+    });
+    return counts;
+  }
+
+  // The sum of -log p of what is wanted, by split.
+  SplitValues log_losses() const {
+    SplitValues sums{};
+    for_nodes([&](std::size_t i, std::uint8_t split) {
+      const float* row = row_of_node(i);
+      if (several()) {
+        for (std::size_t c = 0; c < columns_; ++c) {
+          const std::uint8_t label = data_.host_multi_labels()[i * columns_ + c];
+          if (label != kMissing) sums[split] += sigmoid_loss(row[c], label == 1);
+        }
+      } else if (binary()) {
+        sums[split] += sigmoid_loss(row[0], data_.host_labels()[i] == 1);
+      } else {
+        const auto [largest, sum] = exponentials_of(row);
+        sums[split] += std::log(sum) - (static_cast<double>(row[data_.host_labels()[i]]) - largest);
+      }
+    });
+    return sums;
+  }
+
+  // Rankings there are: one of the nodes of binary tasks, else one per class.
+  std::size_t rankings() const { return columns_; }
+
+  // Rows in the softmax: largest logit and sum of exponentials, of every node; not of others.
+  void prepare_probabilities() {
+    if (several() || binary()) return;
+    softmax_.resize(data_.host_split().size());
+    for_nodes([&](std::size_t i, std::uint8_t) { softmax_[i] = exponentials_of(row_of_node(i)); });
+  }
+
+  // The labelled nodes of this rank, by how sure the model is of class c.
+  std::vector<ScoredNode> ranking_of(std::size_t c) const {
+    std::vector<ScoredNode> nodes;
+    for_nodes([&](std::size_t i, std::uint8_t split) {
+      const auto logit = static_cast<double>(row_of_node(i)[c]);
+      if (several()) {
+        const std::uint8_t label = data_.host_multi_labels()[i * columns_ + c];
+        if (label != kMissing) nodes.push_back({logit, label, split});
+      } else if (binary()) {
+        nodes.push_back({logit, static_cast<std::uint8_t>(data_.host_labels()[i]), split});
+      } else {
+        const bool is_class = data_.host_labels()[i] == static_cast<std::int32_t>(c);
+        const double probability = std::exp(logit - softmax_[i].largest) / softmax_[i].sum;
+        nodes.push_back({probability, static_cast<std::uint8_t>(is_class ? 1 : 0), split});
+      }
+    });
+    return nodes;
+  }
+
+ private:
+  static constexpr std::uint8_t kMissing = 255;
+  struct Exponentials {
+    double largest = 0;
+    double sum = 1;
+  };
+
+  const float* row_of_node(std::size_t i) const { return logits_.data() + i * columns_; }
+  static double sigmoid_loss(float logit, bool wanted) {
+    const double z = (wanted ? 1 : -1) * static_cast<double>(logit);
+    return std::max(-z, 0.0) + std::log1p(std::exp(-std::abs(z)));
+  }
+  Exponentials exponentials_of(const float* row) const {
+    const auto largest = static_cast<double>(*std::max_element(row, row + columns_));
+    double sum = 0;
+    for (std::size_t c = 0; c < columns_; ++c) {
+      sum += std::exp(static_cast<double>(row[c]) - largest);
+    }
+    return {largest, sum};
+  }
+
+  const RankData& data_;
+  const std::vector<float>& logits_;
+  std::size_t columns_;
+  std::vector<Exponentials> softmax_;
 };
 
-Metrics binary_roc_auc(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits) {
-  rank.reducer.synchronize();
-  const std::vector<float> scores = download_f32(rank.backend, rank.queue, logits);
-  std::vector<ScoredNode> nodes;
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    const std::uint8_t target = data.host_targets()[i];
-    const std::uint8_t split = data.host_split()[i];
-    if (target != 255 && split <= 2) nodes.push_back({scores[i], target, split});
-  }
-  const OperationLabel label{"ROC-AUC", "", -1, epoch};
-  const auto gathered = rank.transport.gather(std::as_bytes(std::span(nodes)), 0, label);
-  std::array<double, 3> values{kUnknownMetric, kUnknownMetric, kUnknownMetric};
-  for (std::uint8_t s = 0; rank.transport.rank() == 0 && s < 3; ++s) {
-    std::vector<float> split_scores;
-    std::vector<std::uint8_t> positive;
-    for (const std::vector<std::byte>& bytes : gathered) {
-      std::vector<ScoredNode> part(bytes.size() / sizeof(ScoredNode));
-      if (!part.empty()) std::memcpy(part.data(), bytes.data(), bytes.size());
-      for (const ScoredNode& node : part) {
-        if (node.split != s) continue;
-        split_scores.push_back(node.score);
-        positive.push_back(node.positive);
+// Means over the rankings in which they are defined.
+struct RankingValues {
+  SplitValues roc_auc;
+  SplitValues average_precision;
+};
+
+// Every rank judges some of the rankings, several at a time, of which it gets the nodes of all
+// ranks. Each takes 16 bytes per labelled node.
+RankingValues rank_everywhere(const Rank& rank, int epoch, Outcome& outcome) {
+  const OperationLabel label{"rankings", "", -1, epoch};
+  outcome.prepare_probabilities();
+  const auto ranks = static_cast<std::size_t>(rank.transport.size());
+  const auto mine = static_cast<std::size_t>(rank.transport.rank());
+  const std::size_t count = outcome.rankings();
+  const std::size_t at_a_time =
+      std::clamp<std::size_t>(std::thread::hardware_concurrency() / ranks, 1, std::size_t{8});
+  std::vector<double> found(2 * kSplits * count, 0.0);  // of this rank's rankings
+  const auto judge = [&](std::vector<ScoredNode>& nodes, std::size_t c) {
+    for (std::size_t s = 0; s < kSplits; ++s) {
+      const auto end = std::partition(nodes.begin(), nodes.end(),
+                                      [&](const ScoredNode& node) { return node.split == s; });
+      const RankingQuality quality =
+          ranking_quality(std::span(nodes).first(static_cast<std::size_t>(end - nodes.begin())));
+      found[2 * (s * count + c)] = quality.roc_auc;
+      found[2 * (s * count + c) + 1] = quality.average_precision;
+    }
+  };
+  for (std::size_t first = 0; first < count; first += ranks * at_a_time) {
+    const std::size_t last = std::min(count, first + ranks * at_a_time);
+    std::vector<std::vector<ScoredNode>> rankings;
+    for (std::size_t c = first; c < last; ++c) {
+      const std::size_t judge_of = (c - first) % ranks;
+      const std::vector<ScoredNode> part = outcome.ranking_of(c);
+      const auto gathered =
+          rank.transport.gather(std::as_bytes(std::span(part)), static_cast<int>(judge_of), label);
+      if (judge_of != mine) continue;
+      std::vector<ScoredNode>& nodes = rankings.emplace_back();
+      for (const std::vector<std::byte>& bytes : gathered) {
+        const std::size_t before = nodes.size();
+        nodes.resize(before + bytes.size() / sizeof(ScoredNode));
+        if (!bytes.empty()) std::memcpy(nodes.data() + before, bytes.data(), bytes.size());
       }
     }
-    values[s] = roc_auc(split_scores, positive);
+    std::vector<std::jthread> threads;
+    for (std::size_t k = 1; k < rankings.size(); ++k) {
+      threads.emplace_back([&, k] { judge(rankings[k], first + k * ranks + mine); });
+    }
+    if (!rankings.empty()) judge(rankings[0], first + mine);
   }
-  rank.transport.broadcast(std::as_writable_bytes(std::span(values)), 0, label);
-  return from_splits(values);
+  rank.transport.all_reduce(std::span(found), label);
+  const auto mean = [&](std::size_t s, std::size_t which) {
+    double sum = 0;
+    double defined = 0;
+    for (std::size_t c = 0; c < count; ++c) {
+      const double value = found[2 * (s * count + c) + which];
+      if (std::isnan(value)) continue;
+      sum += value;
+      defined += 1;
+    }
+    return ratio(sum, defined);
+  };
+  RankingValues values{};
+  for (std::size_t s = 0; s < kSplits; ++s) {
+    values.roc_auc[s] = mean(s, 0);
+    values.average_precision[s] = mean(s, 1);
+  }
+  return values;
+}
+
+// All metrics of classes, or the chosen one.
+Metrics classify(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
+                 Metric chosen, MetricExtent extent) {
+  rank.reducer.synchronize();
+  const std::vector<float> host = download_f32(rank.backend, rank.queue, logits);
+  Outcome outcome(data, host);
+  const bool all = extent == MetricExtent::kAll;
+  const auto wants = [&](MetricKind kind) { return all || chosen.kind == kind; };
+  Metrics metrics;
+  for (std::size_t s = 0; s < kSplits; ++s) {
+    metrics.classes.push_back(outcome.counts_of(static_cast<std::uint8_t>(s)));
+    rank.transport.all_reduce(metrics.classes.back().all(), {"counts of classes", "", -1, epoch});
+  }
+  RankingValues rankings{};
+  if (wants(MetricKind::kRocAuc) || wants(MetricKind::kAveragePrecision)) {
+    rankings = rank_everywhere(rank, epoch, outcome);
+  }
+  SplitValues log_losses{};
+  if (wants(MetricKind::kLogLoss)) {
+    log_losses = outcome.log_losses();
+    rank.transport.all_reduce(std::span(log_losses), {"log-loss", "", -1, epoch});
+  }
+  for (const Metric metric : metrics_of(data.dataset().task, "")) {
+    if (!wants(metric.kind)) continue;
+    SplitValues values{};
+    for (std::size_t s = 0; s < kSplits; ++s) {
+      const auto split = static_cast<Split>(s);
+      switch (metric.kind) {
+        case MetricKind::kRocAuc:
+          values[s] = rankings.roc_auc[s];
+          break;
+        case MetricKind::kAveragePrecision:
+          values[s] = rankings.average_precision[s];
+          break;
+        case MetricKind::kLogLoss:
+          values[s] = ratio(log_losses[s], static_cast<double>(data.labelled_in(split)));
+          break;
+        default:
+          values[s] = metrics.classes[s].value(metric.kind);
+      }
+    }
+    metrics.all.push_back({metric, values});
+  }
+  return metrics;
 }
 
 double mean_or_unknown(double sum, double count) {
@@ -104,7 +305,7 @@ double mean_or_unknown(double sum, double count) {
 
 // R2 of each number is 1 - (sum of squared errors) / spread; the metric is the mean over the
 // numbers, without those whose labels are all alike. MAE and RMSE are over all labels.
-Metrics r_squared(const Rank& rank, int epoch, const RankData& data, ConstMatrixView predictions) {
+Metrics regress(const Rank& rank, int epoch, const RankData& data, ConstMatrixView predictions) {
   rank.reducer.synchronize();
   const std::vector<float> found = download_f32(rank.backend, rank.queue, predictions);
   const std::span<const float> labels = data.host_numbers();
@@ -117,11 +318,11 @@ Metrics r_squared(const Rank& rank, int epoch, const RankData& data, ConstMatrix
     sums[places + place] += std::abs(error);
   });
   rank.transport.all_reduce(std::span(sums), {"R2", "", -1, epoch});
-  std::array<double, 3> r2{};
-  std::array<double, 3> mae{};
-  std::array<double, 3> rmse{};
-  const std::size_t columns = places / 3;
-  for (std::size_t s = 0; s < 3; ++s) {
+  SplitValues r2{};
+  SplitValues mae{};
+  SplitValues rmse{};
+  const std::size_t columns = places / kSplits;
+  for (std::size_t s = 0; s < kSplits; ++s) {
     double explained = 0;
     double varied = 0;
     double squares = 0;
@@ -139,95 +340,98 @@ Metrics r_squared(const Rank& rank, int epoch, const RankData& data, ConstMatrix
     mae[s] = mean_or_unknown(distances, count);
     rmse[s] = std::sqrt(mean_or_unknown(squares, count));
   }
-  Metrics metrics = from_splits(r2);
-  metrics.mae = mae;
-  metrics.rmse = rmse;
+  Metrics metrics;
+  metrics.all = {{{MetricKind::kR2}, r2}, {{MetricKind::kMae}, mae}, {{MetricKind::kRmse}, rmse}};
   return metrics;
 }
 
 }  // namespace
 
-std::string to_text(const Metrics& metrics) {
+const SplitValues* Metrics::find(Metric metric) const {
+  const auto found = std::ranges::find(all, metric, &MetricValues::metric);
+  return found == all.end() ? nullptr : &found->splits;
+}
+
+std::string to_text(const SplitValues& values) {
   const auto number = [](double value) {
     return std::isnan(value) ? std::string("-") : fmt::format("{:.4f}", value);
   };
-  return fmt::format("train {}  valid {}  test {}", number(metrics.train), number(metrics.valid),
-                     number(metrics.test));
+  return fmt::format("train {}  valid {}  test {}", number(values[0]), number(values[1]),
+                     number(values[2]));
 }
 
-std::string further_text(const Metrics& metrics) {
+std::string to_text(const Metrics& metrics) {
+  return to_text(SplitValues{metrics.train, metrics.valid, metrics.test});
+}
+
+std::string further_text(const Metrics& metrics, Metric chosen) {
   std::string text;
-  for (const auto& [name, errors] : {std::pair{"MAE", &metrics.mae}, {"RMSE", &metrics.rmse}}) {
-    if (std::ranges::all_of(*errors, [](double error) { return std::isnan(error); })) continue;
-    text += fmt::format("  {}: {}\n", name, to_text(from_splits(*errors)));
-  }
-  for (const auto& [metric, splits] : metrics.links) {
-    if (metric == LinkMetric{}) continue;
-    text += fmt::format("  {}: {}\n", shown_name(metric), to_text(from_splits(splits)));
+  for (const auto& [metric, splits] : metrics.all) {
+    if (metric == chosen) continue;
+    text += fmt::format("  {}: {}\n", shown_name(metric), to_text(splits));
   }
   return text;
 }
 
-const char* metric_name(Task task) {
-  switch (task) {
-    case Task::kSingleLabel:
-      return "accuracy";
-    case Task::kMultiLabel:
-      return "micro-F1";
-    case Task::kBinary:
-      return "ROC-AUC";
-    case Task::kRegression:
-      return "R2";
-    case Task::kLinkPrediction:
-      return "MRR";
+std::string undefined_reason(const RankData& data, Split split, Metric metric) {
+  if (data.labelled_in(split) == 0) return "it has no labelled node";
+  const std::span<const std::int64_t> counts = data.label_counts(split);
+  const bool area = metric.kind == MetricKind::kRocAuc;
+  if (data.dataset().task == Task::kRegression) {
+    const LabelSpread& spread = data.label_spread();
+    const auto first = static_cast<std::size_t>(split) * (spread.squares.size() / kSplits);
+    const auto of_split = std::span(spread.squares).subspan(first, spread.squares.size() / kSplits);
+    const bool alike = std::ranges::all_of(of_split, [](double squares) { return squares == 0; });
+    return alike && metric.kind == MetricKind::kR2 ? "all its labels are alike" : "";
+  }
+  if (data.dataset().task == Task::kMultiLabel) {
+    // Pairs of nodes without and with the label.
+    bool both = false;
+    bool some = false;
+    for (std::size_t c = 0; c < counts.size(); c += 2) {
+      both = both || (counts[c] > 0 && counts[c + 1] > 0);
+      some = some || counts[c + 1] > 0;
+    }
+    if (area && !both) return "it has no label that some of its nodes have and others lack";
+    if (metric.kind == MetricKind::kAveragePrecision && !some)
+      return "none of its nodes has a label";
+    return "";
+  }
+  const auto occurring = std::ranges::count_if(counts, [](std::int64_t n) { return n > 0; });
+  const auto first = std::ranges::find_if(counts, [](std::int64_t n) { return n > 0; });
+  if (area && occurring == 1) {
+    return fmt::format("all its labelled nodes are of class {}", first - counts.begin());
+  }
+  const bool binary = data.dataset().task == Task::kBinary;
+  if (binary && metric.kind == MetricKind::kAveragePrecision && counts[1] == 0) {
+    return "none of its nodes is of class 1";
   }
   return "";
 }
 
-double roc_auc(std::span<const float> scores, std::span<const std::uint8_t> positive) {
-  // They have no order, and sorting by one that is none may run out of the array.
-  if (std::ranges::any_of(scores, [](float score) { return std::isnan(score); }))
-    return kUnknownMetric;
-  std::vector<std::size_t> order(scores.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
-  double rank_sum = 0;  // of positives, 1-based, ties at their mean rank
-  double positives = 0;
-  for (std::size_t begin = 0; begin < order.size();) {
-    std::size_t end = begin;
-    double hits = 0;
-    while (end < order.size() && scores[order[end]] == scores[order[begin]]) {
-      hits += positive[order[end]];
-      ++end;
-    }
-    rank_sum += hits * (static_cast<double>(begin + end + 1) / 2);
-    positives += hits;
-    begin = end;
-  }
-  const double negatives = static_cast<double>(order.size()) - positives;
-  return ratio(rank_sum - positives * (positives + 1) / 2, positives * negatives);
-}
-
 Metrics compute_metrics(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
-                        ReadBackArray<std::int64_t>& counts) {
-  if (!data.labelled()) {
+                        ReadBackArray<std::int64_t>& counts, Metric chosen, MetricExtent extent) {
+  const Task task = data.dataset().task;
+  if (!data.labelled() || task == Task::kLinkPrediction) {  // the latter: LinkTask::evaluate()
     rank.reducer.synchronize();
     return {};
   }
-  switch (data.dataset().task) {
-    case Task::kSingleLabel:
-      return accuracy(rank, epoch, data, logits, counts);
-    case Task::kMultiLabel:
-      return micro_f1(rank, epoch, data, logits, counts);
-    case Task::kBinary:
-      return binary_roc_auc(rank, epoch, data, logits);
-    case Task::kRegression:
-      return r_squared(rank, epoch, data, logits);
-    case Task::kLinkPrediction:
-      break;  // LinkTask::evaluate()
+  const bool counted = extent == MetricExtent::kChosen;
+  Metrics metrics;
+  if (counted && task == Task::kSingleLabel && chosen.kind == MetricKind::kAccuracy) {
+    metrics.all = {{chosen, accuracy(rank, epoch, data, logits, counts)}};
+  } else if (counted && task == Task::kMultiLabel && chosen.kind == MetricKind::kF1Micro) {
+    metrics.all = {{chosen, micro_f1(rank, epoch, data, logits, counts)}};
+  } else {
+    metrics = task == Task::kRegression ? regress(rank, epoch, data, logits)
+                                        : classify(rank, epoch, data, logits, chosen, extent);
   }
-  return {};
+  const SplitValues* values = metrics.find(chosen);
+  ATOLL_ASSERT(values != nullptr, "no {}", to_string(chosen));
+  std::tie(metrics.train, metrics.valid, metrics.test) =
+      std::tuple((*values)[0], (*values)[1], (*values)[2]);
+  if (counted) metrics.classes.clear();
+  return metrics;
 }
 
 }  // namespace atl

@@ -107,22 +107,45 @@ std::string hits_problem(const std::string& text) {
       text);
 }
 
+// Whether the task has it is checked where that is known.
+std::string metric_problem(const std::string& text) {
+  if (text == kUsualMetric || metric_named(text)) return "";
+  std::vector<std::string> names;
+  for (const Task task : {Task::kSingleLabel, Task::kRegression}) {
+    for (const Metric metric : metrics_of(task, "")) names.push_back(to_string(metric));
+  }
+  return fmt::format("'{}' is no metric; allowed are {}, {}, mrr, hits@K", text, kUsualMetric,
+                     fmt::join(names, ", "));
+}
+
 OptionTable<LossOptions> loss_options() {
   using Row = Option<LossOptions>;
   return {
       {.name = "loss",
        .group = "Optimizer",
-       .help = "auto: cross-entropy of classes, mse of numbers to predict; or cross-entropy, mse "
-               "(mean squared error), mae (mean absolute error)",
+       .help = "auto: cross-entropy of classes, mse of numbers to predict; or cross-entropy, focal "
+               "(cross-entropy for rare classes, see --focal-gamma), mse (mean squared error), mae "
+               "(mean absolute error)",
        .value = Row::word<LossKind>(ATOLL_FIELD(kind), {{"auto", LossKind::kAuto},
                                                         {"cross-entropy", LossKind::kCrossEntropy},
+                                                        {"focal", LossKind::kFocal},
                                                         {"mse", LossKind::kSquaredError},
                                                         {"mae", LossKind::kAbsoluteError}}),
-       .recorded = [](const LossOptions& loss) { return loss.kind == LossKind::kAbsoluteError; }},
+       .recorded =
+           [](const LossOptions& loss) {
+             return loss.kind == LossKind::kAbsoluteError || loss.kind == LossKind::kFocal;
+           }},
+      {.name = "focal-gamma",
+       .group = "Optimizer",
+       .help = "Focal loss: power g of the factor (1 - p)^g, p the probability of the label; 0: "
+               "cross-entropy",
+       .value = Row::number(ATOLL_FIELD(focal_gamma), 0, 100),
+       .recorded = [](const LossOptions& loss) { return loss.kind == LossKind::kFocal; }},
       {.name = "class-weights",
        .group = "Optimizer",
-       .help = "Weight of each class in the loss (single-label): balanced (training nodes / "
-               "(classes * nodes of the class)), or a .npy file with one number per class",
+       .help = "Weight of each class in the loss: balanced (training nodes / (classes * nodes of "
+               "the class)), or a .npy file with one number per class; of binary tasks also with "
+               "the weight of class 1 alone, of several labels per node with that of each label",
        .value = Row::text(ATOLL_FIELD(class_weights)),
        .recorded = [](const LossOptions& loss) { return !loss.class_weights.empty(); }},
       {.name = "label-smoothing",
@@ -147,11 +170,15 @@ OptionTable<LossOptions> loss_options() {
                "(link-prediction)",
        .value = Row::text(ATOLL_FIELD(links.hits_at), hits_problem)},
       recorded_if_set<LossOptions>(
-          {.name = "best-by",
-           .group = "Optimizer",
-           .help = "Metric of validation that the best epoch is chosen by (link-prediction): mrr, "
-                   "or hits@K for a K of --hits-at",
-           .value = Row::text(ATOLL_FIELD(links.best_by))}),
+          {.name = "metric",
+           .group = "Results",
+           .help = "What decides the best epoch and --patience, by the validation nodes: auto (the "
+                   "first of the task); single-label: accuracy, f1-macro, f1-micro, f1-weighted, "
+                   "balanced-accuracy, roc-auc, average-precision, mcc, log-loss; multi-label: "
+                   "f1-micro, f1-macro, f1-weighted, accuracy, roc-auc, average-precision, "
+                   "log-loss; binary: roc-auc and those of single-label; regression: r2, mae, "
+                   "rmse; link-prediction: mrr, hits@K for a K of --hits-at",
+           .value = Row::text(ATOLL_FIELD(metric), metric_problem)}),
   };
 }
 

@@ -195,6 +195,7 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
     read_option_json(row, options, row.name.c_str(), path, result.model);
   }
   result.split_index = json_field<std::int64_t>(options, "split-index", path);
+  result.loss.metric = json_field_or<std::string>(options, "metric", path, kUsualMetric);
   read_sizes(metadata, file, path, result.model);
   return result;
 }
@@ -223,7 +224,7 @@ Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, Pr
     write_rows(data, transport, download_f32(rank.backend, rank.queue, rows), rows.cols, false,
                out);
   }
-  return trainer.measure(0, logits);
+  return trainer.measure(0, logits, MetricExtent::kAll);
 }
 
 }  // namespace atl

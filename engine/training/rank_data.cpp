@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace atl {
 
 namespace {
-
-constexpr auto kTrain = static_cast<std::uint8_t>(Split::kTrain);
 
 // Binary labels (0, 1, -1 = none) as one column of targets (0, 1, 255 = missing).
 std::vector<std::uint8_t> binary_targets(std::span<const std::int32_t> labels) {
@@ -41,20 +40,23 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
   const std::span<const std::uint8_t> split = shard.split(split_index);
   split_ = {backend, queue, split};
   host_split_ = split;
-  std::int64_t trained = make_targets(backend, queue, shard, split);
-  transport.all_reduce(std::span(&trained, 1), {"training node count"});
-  training_total_ = static_cast<double>(trained);
-  if (training && !loss.class_weights.empty()) {
-    training_total_ = weigh_classes(backend, queue, transport, shard.labels(), loss);
-  }
+  make_targets(backend, queue, shard);
   if (dataset_.task == Task::kRegression) {
     label_spread_ = atl::label_spread(host_numbers_, split, outputs_, transport);
+  } else {
+    count_labels(transport);
+  }
+  if (training && !loss.class_weights.empty()) {
+    host_class_weights_ =
+        atl::class_weights(loss, dataset_.task, label_counts(Split::kTrain), transport);
+    class_weights_ = {backend, queue, std::span<const float>(host_class_weights_)};
   }
   targets_ = {.labels = labels_.span(),
               .multi_labels = multi_labels_.span(),
               .numbers = numbers_.span(),
               .rows = training_rows_.span(),
-              .softmax = {class_weights_.span(), loss.label_smoothing},
+              .softmax = {class_weights_.span(), loss.label_smoothing, loss.focus()},
+              .sigmoid = {class_weights_.span(), loss.focus()},
               .measure = loss.kind == LossKind::kAbsoluteError ? ErrorMeasure::kAbsolute
                                                                : ErrorMeasure::kSquared};
   if (!training && outputs_ != model_outputs) {
@@ -63,20 +65,48 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
   }
 }
 
-double RankData::weigh_classes(Backend& backend, Queue& queue, Transport& transport,
-                               std::span<const std::int32_t> labels, const LossOptions& loss) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(dataset_.classes), 0);
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (host_split_[i] == kTrain && labels[i] >= 0) ++counts[labels[i]];
+void RankData::count_labels(Transport& transport) {
+  const bool several = dataset_.task == Task::kMultiLabel;
+  const auto columns = static_cast<std::size_t>(several ? outputs_ : 1);
+  const auto each = static_cast<std::size_t>(several                          ? 2 * outputs_
+                                             : dataset_.task == Task::kBinary ? 2
+                                                                              : outputs_);
+  label_counts_.assign(3 * each, 0);
+  for (std::size_t i = 0; i < host_split_.size(); ++i) {
+    if (host_split_[i] > 2) continue;
+    std::int64_t* const counts = label_counts_.data() + host_split_[i] * each;
+    if (!several) {
+      if (host_labels_[i] >= 0) ++counts[host_labels_[i]];
+      continue;
+    }
+    for (std::size_t c = 0; c < columns; ++c) {
+      const std::uint8_t label = host_multi_labels_[i * columns + c];
+      if (label <= 1) ++counts[2 * c + label];
+    }
   }
-  transport.all_reduce(std::span(counts), {"training nodes by class"});
-  host_class_weights_ = atl::class_weights(loss, counts, transport);
+  transport.all_reduce(std::span(label_counts_), {"nodes by class"});
+}
+
+std::int64_t RankData::labelled_in(Split split) const {
+  if (dataset_.task != Task::kRegression) {
+    const auto counts = label_counts(split);
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  }
+  double labels = 0;
+  for (std::int64_t c = 0; c < outputs_; ++c) {
+    labels += label_spread_.count[static_cast<std::size_t>(split) * outputs_ + c];
+  }
+  return static_cast<std::int64_t>(labels);
+}
+
+double RankData::loss_total(Split split) const {
+  if (host_class_weights_.empty()) return static_cast<double>(labelled_in(split));
   // By class and not by node, so that it is the same for any number of ranks.
+  const auto counts = label_counts(split);
   double total = 0;
   for (std::size_t c = 0; c < counts.size(); ++c) {
     total += static_cast<double>(host_class_weights_[c]) * static_cast<double>(counts[c]);
   }
-  class_weights_ = {backend, queue, std::span<const float>(host_class_weights_)};
   return total;
 }
 
@@ -90,49 +120,44 @@ std::int64_t RankData::bytes() const {
          matrix_bytes(graph_.forward) + (graph_.symmetric ? 0 : matrix_bytes(graph_.backward));
 }
 
-std::int64_t RankData::make_targets(Backend& backend, Queue& queue, const Shard& shard,
-                                    std::span<const std::uint8_t> split) {
-  const std::int64_t inner = graph_.inner();
+std::vector<LocalId> RankData::labelled_rows(Split split) const {
   std::vector<LocalId> rows;
-  std::int64_t trained = 0;
-  if (dataset_.task == Task::kSingleLabel) {
-    const std::span<const std::int32_t> labels = shard.labels();
-    for (std::int64_t i = 0; i < inner; ++i) {
-      if (split[i] == kTrain && labels[i] >= 0) rows.push_back(static_cast<LocalId>(i));
+  const auto outputs = static_cast<std::size_t>(outputs_);
+  for (std::size_t i = 0; i < host_split_.size(); ++i) {
+    if (host_split_[i] != static_cast<std::uint8_t>(split)) continue;
+    bool labelled = false;
+    if (dataset_.task == Task::kRegression) {
+      labelled = std::ranges::any_of(host_numbers_.subspan(i * outputs, outputs),
+                                     [](float number) { return !std::isnan(number); });
+    } else if (dataset_.task == Task::kMultiLabel) {
+      labelled = std::ranges::any_of(host_multi_labels_.subspan(i * outputs, outputs),
+                                     [](std::uint8_t label) { return label != 255; });
+    } else {
+      labelled = host_labels_[i] >= 0;
     }
-    trained = static_cast<std::int64_t>(rows.size());
-    labels_ = {backend, queue, labels};
-    outputs_ = dataset_.classes;
-  } else if (dataset_.task == Task::kRegression) {
-    outputs_ = dataset_.classes;
-    host_numbers_ = shard.real_labels();
-    for (std::int64_t i = 0; i < inner; ++i) {
-      if (split[i] != kTrain) continue;
-      const auto numbers = host_numbers_.subspan(i * outputs_, outputs_);
-      const auto missing = std::ranges::count_if(numbers, [](float v) { return std::isnan(v); });
-      if (missing < outputs_) rows.push_back(static_cast<LocalId>(i));
-      trained += outputs_ - missing;
-    }
-    numbers_ = {backend, queue, host_numbers_};
-  } else {
-    const bool binary = dataset_.task == Task::kBinary;
-    outputs_ = binary ? 1 : dataset_.classes;
-    std::vector<std::uint8_t> targets =
-        binary
-            ? binary_targets(shard.labels())
-            : std::vector<std::uint8_t>(shard.multi_labels().begin(), shard.multi_labels().end());
-    for (std::int64_t i = 0; i < inner; ++i) {
-      if (split[i] != kTrain) continue;
-      std::int64_t labelled = 0;
-      for (std::int64_t c = 0; c < outputs_; ++c) labelled += targets[i * outputs_ + c] != 255;
-      if (labelled > 0) rows.push_back(static_cast<LocalId>(i));
-      trained += labelled;
-    }
-    if (binary) host_targets_ = targets;
-    multi_labels_ = {backend, queue, std::move(targets)};
+    if (labelled) rows.push_back(static_cast<LocalId>(i));
   }
-  training_rows_ = {backend, queue, std::move(rows)};
-  return trained;
+  return rows;
+}
+
+void RankData::make_targets(Backend& backend, Queue& queue, const Shard& shard) {
+  outputs_ = dataset_.classes;
+  if (dataset_.task == Task::kRegression) {
+    host_numbers_ = shard.real_labels();
+    numbers_ = {backend, queue, host_numbers_};
+  } else if (dataset_.task == Task::kMultiLabel) {
+    host_multi_labels_ = shard.multi_labels();
+    multi_labels_ = {backend, queue, host_multi_labels_};
+  } else {
+    host_labels_ = shard.labels();
+    if (dataset_.task == Task::kBinary) {
+      outputs_ = 1;
+      multi_labels_ = {backend, queue, binary_targets(host_labels_)};
+    } else {
+      labels_ = {backend, queue, host_labels_};
+    }
+  }
+  training_rows_ = {backend, queue, labelled_rows(Split::kTrain)};
 }
 
 }  // namespace atl

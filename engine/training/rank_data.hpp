@@ -28,16 +28,26 @@ class RankData {
   ConstMatrixView features() const { return features_; }
   std::span<const GlobalId> inner_ids() const { return inner_ids_.span(); }
   std::span<const std::uint8_t> split() const { return split_.span(); }
-  // The same on the host; the targets of binary tasks and the numbers of regression only.
+  // The same on the host, and labels as the task has them: classes, several, or numbers.
   std::span<const std::uint8_t> host_split() const { return host_split_; }
-  std::span<const std::uint8_t> host_targets() const { return host_targets_; }
+  std::span<const std::int32_t> host_labels() const { return host_labels_; }
+  std::span<const std::uint8_t> host_multi_labels() const { return host_multi_labels_; }
   std::span<const float> host_numbers() const { return host_numbers_; }
   const LabelSpread& label_spread() const { return label_spread_; }  // regression
+  // Nodes of all ranks by class; with several labels per node those without and with each label, in
+  // turn. Not of regression.
+  std::span<const std::int64_t> label_counts(Split split) const {
+    const std::size_t each = label_counts_.size() / 3;
+    return std::span(label_counts_).subspan(static_cast<std::size_t>(split) * each, each);
+  }
+  // Labels of all ranks: one per node, or (node, output) pairs.
+  std::int64_t labelled_in(Split split) const;
+  // What a mean of losses over a split runs over: these labels, or their weights.
+  double loss_total(Split split) const;
   // Of --class-weights, empty without it.
   std::span<const float> host_class_weights() const { return host_class_weights_; }
   const LossTargets& targets() const { return targets_; }
-  std::int64_t outputs() const { return outputs_; }          // logits per node; 0: of links
-  double training_total() const { return training_total_; }  // see Loss
+  std::int64_t outputs() const { return outputs_; }  // logits per node; 0: of links
 
   // Of what training can't do without: features, and the graph in both directions.
   std::int64_t bytes() const;
@@ -46,15 +56,15 @@ class RankData {
   const LinkShare* links() const { return links_ ? &*links_ : nullptr; }
   void set_links(LinkShare links) { links_ = std::move(links); }
 
+  // Rows of this rank in a split that have a label.
+  std::vector<LocalId> labelled_rows(Split split) const;
+
   bool labelled() const { return dataset_.classes > 0 && dataset_.splits > 0; }
 
  private:
-  // Which nodes are trained on, and their labels; returns how many labels that is on this rank.
-  std::int64_t make_targets(Backend& backend, Queue& queue, const Shard& shard,
-                            std::span<const std::uint8_t> split);
-  // Weights of classes from the labels of all ranks; returns the sum of those of training nodes.
-  double weigh_classes(Backend& backend, Queue& queue, Transport& transport,
-                       std::span<const std::int32_t> labels, const LossOptions& loss);
+  // Labels, and which nodes are trained on.
+  void make_targets(Backend& backend, Queue& queue, const Shard& shard);
+  void count_labels(Transport& transport);
 
   const DatasetInfo& dataset_;
   LocalGraphView graph_;
@@ -63,7 +73,9 @@ class RankData {
   ConstDeviceArray<GlobalId> inner_ids_;
   ConstDeviceArray<std::uint8_t> split_;
   std::span<const std::uint8_t> host_split_;
-  std::vector<std::uint8_t> host_targets_;
+  std::span<const std::int32_t> host_labels_;
+  std::span<const std::uint8_t> host_multi_labels_;
+  std::vector<std::int64_t> label_counts_;
   ConstDeviceArray<std::int32_t> labels_;
   ConstDeviceArray<std::uint8_t> multi_labels_;
   std::span<const float> host_numbers_;
@@ -74,7 +86,6 @@ class RankData {
   ConstDeviceArray<LocalId> training_rows_;
   LossTargets targets_;
   std::int64_t outputs_ = 0;
-  double training_total_ = 0;
   std::optional<LinkShare> links_;
 };
 

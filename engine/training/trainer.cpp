@@ -58,6 +58,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
                {.dtype = model_.dtype, .recomputation = model_.recomputation}, rank_, data.graph(),
                data.features()),
+      metric_(chosen_metric(options.loss, data.dataset().task)),
       loss_(make_loss()),
       optimizer_(options.optimizer, network_.parameters(), backend),
       runner_(rank_, network_, *loss_, optimizer_, options.cuda_graph) {
@@ -68,7 +69,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
 
 std::unique_ptr<Loss> Trainer::make_loss() {
   if (data_.links() == nullptr) {
-    return std::make_unique<Loss>(rank_.backend, data_.targets(), data_.training_total());
+    return std::make_unique<Loss>(rank_.backend, data_.targets(), data_.loss_total(Split::kTrain));
   }
   std::unique_ptr<PairDecoder> decoder;
   if (model_.decoder == Decoder::kMlp) {
@@ -77,7 +78,7 @@ std::unique_ptr<Loss> Trainer::make_loss() {
   }
   auto links =
       std::make_unique<LinkTask>(rank_, *data_.links(), options_.loss.links, data_.graph().inner(),
-                                 model_.outputs, model_.dtype, std::move(decoder));
+                                 metric_, model_.outputs, model_.dtype, std::move(decoder));
   links_ = links.get();
   return links;
 }
@@ -206,21 +207,29 @@ ConstMatrixView Trainer::queue_evaluation(int epoch) {
   return network_.logits();
 }
 
-Metrics Trainer::measure(int epoch, ConstMatrixView logits) {
+Metrics Trainer::measure(int epoch, ConstMatrixView logits, MetricExtent extent) {
   if (links_ != nullptr) return links_->evaluate(epoch, logits);
-  return compute_metrics(rank_, epoch, data_, logits, counts_);
+  return compute_metrics(rank_, epoch, data_, logits, counts_, metric_, extent);
 }
 
-std::string Trainer::metric_name() const {
-  if (links_ != nullptr) return shown_name(links_->main_metric());
-  return atl::metric_name(data_.dataset().task);
+std::string Trainer::undefined_reason(Split split, Metric metric) const {
+  if (links_ == nullptr) return atl::undefined_reason(data_, split, metric);
+  const std::int64_t edges = data_.links()->sets[static_cast<std::size_t>(split)].total;
+  if (split == Split::kTrain) return "training edges are not ranked";
+  return edges > 0 ? "" : "it has no edge";
 }
 
-Metrics Trainer::evaluate(int epoch) {
+Metrics Trainer::evaluate(int epoch, MetricExtent extent) {
   trace_.clear();
   const double start_us = trace_.now_us();
   const ConstMatrixView logits = queue_evaluation(epoch);
-  const Metrics metrics = measure(epoch, logits);
+  Metrics metrics = measure(epoch, logits, extent);
+  if (links_ == nullptr && data_.labelled()) {
+    if (valid_loss_ == nullptr) {
+      valid_loss_ = std::make_unique<EvaluationLoss>(rank_, data_, Split::kValid, logits.dtype);
+    }
+    metrics.valid_loss = valid_loss_->compute(epoch, logits);
+  }
   runner_.set_forward_done(network_.trains_as_it_evaluates() && exchange_->is_exact());
   trace_.resolve();
   record_whole("evaluation", epoch, start_us);

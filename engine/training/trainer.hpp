@@ -9,6 +9,7 @@
 
 #include "engine/training/epoch_profile.hpp"
 #include "engine/training/epoch_runner.hpp"
+#include "engine/training/evaluation_loss.hpp"
 #include "engine/training/link_task.hpp"
 #include "engine/training/metrics.hpp"
 #include "engine/training/network_state.hpp"
@@ -47,7 +48,7 @@ class Trainer {
   // Bytes that allocate() and the exchange buffers take on this rank.
   std::int64_t bytes_needed() const {
     return network_.bytes() + network_.buffer_bytes(*exchange_, *eval_exchange_) +
-           (links_ != nullptr ? links_->bytes() : 0);
+           (links_ != nullptr ? links_->bytes() : EvaluationLoss::bytes(data_, model_.dtype));
   }
   // Bytes of what training can't do without: features, graph, activations that backward reads.
   std::int64_t bytes_held() const { return data_.bytes() + network_.activation_bytes(); }
@@ -60,10 +61,13 @@ class Trainer {
   EpochResult profile_epoch(int epoch, EpochProfile& profile);
   // Metrics of the current weights by one forward pass with exact messages, which the next epoch
   // need not repeat where training computes the same. Collective.
-  Metrics evaluate(int epoch);
-  // Of `logits` of the last pass, queued or computed. Collective.
-  Metrics measure(int epoch, ConstMatrixView logits);
-  std::string metric_name() const;
+  Metrics evaluate(int epoch, MetricExtent extent = MetricExtent::kChosen);
+  // Of `logits` of the last pass, queued or computed; without the loss. Collective.
+  Metrics measure(int epoch, ConstMatrixView logits, MetricExtent extent);
+  // What the run is judged by.
+  Metric metric() const { return metric_; }
+  // Why a metric of a split is undefined; empty if it is defined.
+  std::string undefined_reason(Split split, Metric metric) const;
   // Queues the forward pass of an evaluation and gives its logits, until anything else runs.
   // Collective.
   ConstMatrixView queue_evaluation(int epoch);
@@ -124,8 +128,10 @@ class Trainer {
   std::unique_ptr<HaloExchange> eval_exchange_;  // always exact
   ModelConfig model_;
   Network network_;
+  Metric metric_;
   LinkTask* links_ = nullptr;  // loss_, of task link-prediction
   std::unique_ptr<Loss> loss_;
+  std::unique_ptr<EvaluationLoss> valid_loss_;  // from the first evaluation on; not of links
   Optimizer optimizer_;
   EpochRunner runner_;
   bool profiling_ = false;

@@ -22,10 +22,69 @@ namespace atl {
 
 namespace {
 
-// Selection by the valid metric; a set without valid nodes is judged by train.
-double score(const Metrics& metrics) {
-  return std::isnan(metrics.valid) ? metrics.train : metrics.valid;
-}
+// What decides which epoch is the best.
+class Judge {
+ public:
+  explicit Judge(const Trainer& trainer, bool has_loss) : metric_(trainer.metric()) {
+    const std::string reason = trainer.undefined_reason(Split::kValid, metric_);
+    if (reason.empty()) return;
+    reason_ = reason;
+    const bool trained = trainer.undefined_reason(Split::kTrain, metric_).empty();
+    by_ = has_loss ? By::kValidLoss : trained ? By::kTrain : By::kLast;
+  }
+
+  // More is better.
+  double score(const Metrics& metrics) const {
+    const double sign = lower_is_better(metric_) ? -1 : 1;
+    switch (by_) {
+      case By::kValid:
+        return sign * metrics.valid;
+      case By::kValidLoss:
+        return -metrics.valid_loss;
+      case By::kTrain:
+        return sign * metrics.train;
+      case By::kLast:
+        break;
+    }
+    return kUnknownMetric;
+  }
+  // An epoch that can't be judged is worse than any other, and the last of these counts.
+  bool prefers(const Metrics& metrics, const Metrics& to) const {
+    return std::isnan(score(to)) || score(metrics) > score(to);
+  }
+
+  // "valid accuracy"
+  std::string in_words() const {
+    switch (by_) {
+      case By::kValid:
+        return "valid " + shown_name(metric_);
+      case By::kValidLoss:
+        return "valid loss";
+      case By::kTrain:
+        return "train " + shown_name(metric_);
+      case By::kLast:
+        break;
+    }
+    return "its number";
+  }
+  // Why it is not the metric of the validation nodes; empty if it is.
+  const std::string& reason() const { return reason_; }
+  std::string warning() const {
+    const bool lowest = by_ == By::kValidLoss || (by_ == By::kTrain && lower_is_better(metric_));
+    const std::string what =
+        by_ == By::kLast
+            ? "the last one"
+            : fmt::format("the one with the {} {}", lowest ? "lowest" : "highest", in_words());
+    return fmt::format("{} is undefined for the validation set: {}; the best epoch is {}",
+                       shown_name(metric_), reason_, what);
+  }
+
+ private:
+  enum class By { kValid, kValidLoss, kTrain, kLast };
+  Metric metric_;
+  By by_ = By::kValid;
+  std::string reason_;
+};
 
 using Clock = std::chrono::steady_clock;
 
@@ -56,6 +115,7 @@ class Run {
         transport_(transport),
         folder_(folder),
         fingerprint_(fingerprint(options, job.data().dataset())),
+        judge_(trainer_, /*has_loss=*/job.data().loss_total(Split::kValid) > 0),
         stop_request_(description.asked_to_end) {
     // What a file says, wherever it lies: a resumed run has the same loss.
     if (!options.loss.class_weights.empty() && options.loss.class_weights != kBalancedWeights) {
@@ -73,9 +133,10 @@ class Run {
       }
     });
     recall(folder_.earlier_epochs());
+    if (!judge_.reason().empty() && transport_.rank() == 0) log::warn("{}", judge_.warning());
     const int last = options_.optimizer.epochs;
     {
-      Progress progress(start + 1, last, trainer_.metric_name(), transport_.rank() == 0);
+      Progress progress(start + 1, last, shown_name(trainer_.metric()), transport_.rank() == 0);
       for (int epoch = start + 1; epoch <= last && !stopped_early() && stopped_by_.is_null();
            ++epoch) {
         one_epoch(epoch, progress);
@@ -86,10 +147,11 @@ class Run {
       best_ = {done_, metrics, 0, trainer_.state(false)};
     }
     on_all_ranks(transport_, [&] { write_model(); });
-    const Json summary = make_summary();
+    Json summary = make_summary();
+    const bool complete = !ended_by_signal();
+    if (complete) add_all_metrics(summary);
     on_all_ranks(transport_, [&] {
-      if (!ended_by_signal())
-        folder_.write("summary.json", summary.dump(2, ' ', false, kReplace) + "\n");
+      if (complete) folder_.write("summary.json", readable_json(summary) + "\n");
     });
     if (options_.trace && done_ > start) write_trace();
     // What they keep is on the disk now.
@@ -304,7 +366,7 @@ class Run {
   }
 
   void keep_best(int epoch, const Metrics& metrics) {
-    if (best_.epoch == 0 || score(metrics) > score(best_.metrics)) {
+    if (best_.epoch == 0 || judge_.prefers(metrics, best_.metrics)) {
       best_ = {epoch, metrics, 0, trainer_.state(false)};
     } else {
       ++best_.evaluations_since;
@@ -350,12 +412,12 @@ class Run {
                     {"exchange", options_.exchange},
                     {"overlap", options_.overlap},
                     {"model", model_name(options_.model)},
-                    {"metric", trainer_.metric_name()},
                     {"epochs", done_},
                     {"stopped_by", stopped_by_},
                     {"loss", loss_},
-                    {"best_epoch", best_.epoch}};
-    summary.update(to_json(best_.metrics));
+                    {"best_epoch", best_.epoch},
+                    {"chosen_by", judge_.in_words()}};
+    summary.update(result_json(trainer_, best_.metrics));
     Json floats = Json::array();
     for (const LayerMessages& messages : trainer_.network().layer_messages()) {
       const LayerOrder& order = trainer_.network().training().layers[floats.size()].order;
@@ -378,6 +440,16 @@ class Run {
         static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / 1e6;
     summary["commit"] = description_.commit;
     return summary;
+  }
+
+  // Those that are too dear for every epoch, of the best one.
+  void add_all_metrics(Json& summary) {
+    trainer_.load_state(best_.weights, /*optimizer=*/false, "the best epoch");
+    const Metrics metrics = trainer_.evaluate(best_.epoch, MetricExtent::kAll);
+    const Json all = result_json(trainer_, metrics);
+    for (const auto& [name, values] : all.items()) {
+      if (!summary.contains(name)) summary[name] = values;
+    }
   }
 
   // What a simulation of this run must know beside its spans: see docs/formats.md.
@@ -441,6 +513,7 @@ class Run {
   Transport& transport_;
   RunFolder& folder_;
   Json fingerprint_;
+  const Judge judge_;
   const StopRequest stop_request_;
   Json stopped_by_;  // null: by nothing
   const SteadyTime start_ = steady_now();
@@ -459,6 +532,32 @@ class Run {
 };
 
 }  // namespace
+
+Json result_json(const Trainer& trainer, const Metrics& metrics) {
+  Json json = {{"metric", shown_name(trainer.metric())}};
+  json.update(to_json(metrics));
+  for (const auto& [name, split] :
+       {std::pair{"train", Split::kTrain}, {"valid", Split::kValid}, {"test", Split::kTest}}) {
+    const std::string reason = trainer.undefined_reason(split, trainer.metric());
+    if (!reason.empty()) json["undefined"][name] = reason;
+  }
+  if (!metrics.classes.empty()) json["classes"] = classes_json(metrics);
+  return json;
+}
+
+std::string readable_json(const Json& json, const std::string& indent) {
+  const bool rows = json.is_array() && !json.empty() && json.front().is_structured();
+  if ((!json.is_object() || json.empty()) && !rows) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  std::string text;
+  for (const auto& [key, value] : json.items()) {
+    text += text.empty() ? "\n" : ",\n";
+    text +=
+        indent + "  " + (rows ? "" : Json(key).dump() + ": ") + readable_json(value, indent + "  ");
+  }
+  return (rows ? "[" : "{") + text + "\n" + indent + (rows ? "]" : "}");
+}
 
 int stopping_signal(const Json& summary) { return signal_of(summary.at("stopped_by")); }
 

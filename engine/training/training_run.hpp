@@ -33,6 +33,13 @@ struct RunDescription {
 Json train(const TrainOptions& options, const RunDescription& description, RankJob& job,
            Transport& transport, RunFolder& folder);
 
+// What is reported of an evaluation: the metric, its values and those of others, `undefined` with
+// the reasons by split, and `classes` where they are known.
+Json result_json(const Trainer& trainer, const Metrics& metrics);
+
+// Objects line by line, and arrays of arrays or objects; other values take one line each.
+std::string readable_json(const Json& json, const std::string& indent = "");
+
 // What `stopped_by` says, as a signal; 0 if it was none.
 int stopping_signal(const Json& summary);
 

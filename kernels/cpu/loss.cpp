@@ -80,12 +80,25 @@ ATOLL_INLINE inline double softmax_row(const T* logits, std::int64_t classes, st
   return std::log(sum) - (static_cast<double>(load(logits, label)) - static_cast<double>(largest));
 }
 
+// Factors that a focus g puts on the cross-entropy l = -log p of what is wanted and on its
+// gradient, from p and 1 - p: (1 - p)^g, and (1 - p)^g (1 + g p l / (1 - p)).
+struct FocusFactors {
+  double loss = 1;
+  double slope = 1;
+
+  FocusFactors(double focus, double probability, double missed, double minus_log) {
+    if (focus == 0) return;
+    loss = std::pow(missed, focus);
+    slope = loss * (1 + focus * (missed > 0 ? probability * minus_log / missed : 1));
+  }
+};
+
 // The same where the label is not all; `spread`: what every class is wanted for beside the label,
 // times its weight (SoftmaxTarget). weights: null where all are 1.
 template <int kBytes, typename T>
 ATOLL_INLINE inline double spread_row(const T* logits, std::int64_t classes, std::int32_t label,
-                                      const float* weights, double smoothing, double grad_scale,
-                                      float* memory, T* dlogits) {
+                                      const float* weights, double smoothing, double focus,
+                                      double grad_scale, float* memory, T* dlogits) {
   const auto [largest, sum] = exponentials<kBytes>(logits, classes, memory);
   const double spread = smoothing / static_cast<double>(classes);
   const double label_weight = weights == nullptr ? 1 : static_cast<double>(weights[label]);
@@ -99,6 +112,11 @@ ATOLL_INLINE inline double spread_row(const T* logits, std::int64_t classes, std
     all_wanted += wanted;
     wanted_above += wanted * above(j);
   }
+  const double loss = all_wanted * std::log(sum) - wanted_above;
+  const auto label_power = static_cast<double>(memory[label]);
+  const FocusFactors factors(focus, label_power / sum, (sum - label_power) / sum,
+                             std::log(sum) - above(label));
+  grad_scale *= factors.slope;
   const double factor = grad_scale * all_wanted / sum;
   for (std::int64_t j = 0; j < classes; ++j) {
     const double wanted = spread * (weights == nullptr ? 1 : static_cast<double>(weights[j])) +
@@ -106,7 +124,7 @@ ATOLL_INLINE inline double spread_row(const T* logits, std::int64_t classes, std
     const double power = memory[j];
     store(dlogits, j, static_cast<float>(factor * power - grad_scale * wanted));
   }
-  return all_wanted * std::log(sum) - wanted_above;
+  return factors.loss * loss;
 }
 
 template <typename T>
@@ -122,6 +140,28 @@ double sigmoid_row(const T* logits, const std::uint8_t* targets, std::int64_t cl
     loss += static_cast<double>((z < 0.0F ? 0.0F : z) - z * target + std::log1p(small));
     const float probability = (z < 0.0F ? small : 1.0F) / (1.0F + small);
     store(dlogits, j, grad_scale * (probability - target));
+  }
+  return loss;
+}
+
+// The same with weights of targets 0 and 1 for each class (null: all 1) and a focus.
+template <typename T>
+double weighted_sigmoid_row(const T* logits, const std::uint8_t* targets, std::int64_t classes,
+                            const float* weights, double focus, double grad_scale, T* dlogits) {
+  double loss = 0;
+  for (std::int64_t j = 0; j < classes; ++j) {
+    if (targets[j] == 255) continue;
+    const double weight = weights == nullptr ? 1 : static_cast<double>(weights[2 * j + targets[j]]);
+    // The logit of what is wanted, its probability and that of the other.
+    const double sign = targets[j] == 1 ? 1 : -1;
+    const double z = sign * static_cast<double>(load(logits, j));
+    const double small = std::exp(-std::abs(z));
+    const double probability = (z < 0 ? small : 1) / (1 + small);
+    const double missed = (z < 0 ? 1 : small) / (1 + small);
+    const double minus_log = (z < 0 ? -z : 0.0) + std::log1p(small);
+    const FocusFactors factors(focus, probability, missed, minus_log);
+    loss += weight * factors.loss * minus_log;
+    store(dlogits, j, static_cast<float>(-sign * grad_scale * weight * factors.slope * missed));
   }
   return loss;
 }
@@ -231,7 +271,7 @@ void CpuBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView logits,
   sum_label_losses(queue, labels, rows, dlogits, loss_sum,
                    [&]<int kBytes, typename T>(T, std::int64_t i, float* wide) ATOLL_INLINE {
                      return spread_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], weights,
-                                               target.smoothing, grad_scale, wide,
+                                               target.smoothing, target.focus, grad_scale, wide,
                                                dlogits.row<T>(i));
                    });
 }
@@ -244,6 +284,18 @@ void CpuBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
   sum_entry_losses(queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
     return sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols, scale,
                        dlogits.row<T>(i));
+  });
+}
+
+void CpuBackend::do_weighted_sigmoid(Queue& queue, ConstMatrixView logits,
+                                     std::span<const std::uint8_t> targets,
+                                     std::span<const LocalId> rows, double grad_scale,
+                                     MatrixView dlogits, std::span<double> loss_sum,
+                                     const SigmoidTarget& target) {
+  const float* weights = target.weights.empty() ? nullptr : target.weights.data();
+  sum_entry_losses(queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
+    return weighted_sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols,
+                                weights, target.focus, grad_scale, dlogits.row<T>(i));
   });
 }
 

@@ -259,6 +259,15 @@ void CudaBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
                               loss_sum);
 }
 
+void CudaBackend::do_weighted_sigmoid(Queue& queue, ConstMatrixView logits,
+                                      std::span<const std::uint8_t> targets,
+                                      std::span<const LocalId> rows, double grad_scale,
+                                      MatrixView dlogits, std::span<double> loss_sum,
+                                      const SigmoidTarget& target) {
+  cuda::weighted_sigmoid(use(queue).launch(), logits, targets, rows, grad_scale, dlogits, loss_sum,
+                         target);
+}
+
 void CudaBackend::do_count_correct(Queue& queue, ConstMatrixView logits,
                                    std::span<const std::int32_t> labels,
                                    std::span<const std::uint8_t> split,

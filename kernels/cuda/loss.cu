@@ -158,12 +158,25 @@ __global__ void __launch_bounds__(kBlockThreads)
   store_partial(loss, args.partials);
 }
 
+// Factors that a focus g puts on the cross-entropy l = -log p of what is wanted and on its
+// gradient, from p and 1 - p: (1 - p)^g, and (1 - p)^g (1 + g p l / (1 - p)).
+struct FocusFactors {
+  double loss = 1;
+  double slope = 1;
+
+  __device__ FocusFactors(double focus, double probability, double missed, double minus_log) {
+    if (focus == 0) return;
+    loss = ::pow(missed, focus);
+    slope = loss * (1 + focus * (missed > 0 ? probability * minus_log / missed : 1));
+  }
+};
+
 // Where the label is not all (SoftmaxTarget): a warp per row, which reads the row three times
 // rather than hold it, so that one kernel serves any number of classes.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     spread_softmax_kernel(LossArgs<T> args, const std::int32_t* labels, const float* weights,
-                          double smoothing) {
+                          double smoothing, double focus) {
   constexpr int kTeams = kBlockThreads / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int team = static_cast<int>(threadIdx.x) / 32;
@@ -197,14 +210,20 @@ __global__ void __launch_bounds__(kBlockThreads)
     sum = team_sum(sum, 32);
     all_wanted = team_sum(all_wanted, 32);
     wanted_above = team_sum(wanted_above, 32);
+    const float label_logit = known ? to_f32(row[label]) : largest;
+    const auto label_power = static_cast<double>(expf(label_logit - largest));
+    const FocusFactors factors(focus, label_power / sum, (sum - label_power) / sum,
+                               ::log(sum) - (static_cast<double>(label_logit) - most));
     if (lane == 0) {
-      loss += known ? all_wanted * ::log(sum) - wanted_above : static_cast<double>(NAN);
+      loss += known ? factors.loss * (all_wanted * ::log(sum) - wanted_above)
+                    : static_cast<double>(NAN);
     }
-    const double factor = args.grad_scale * all_wanted / sum;
+    const double grad_scale = args.grad_scale * factors.slope;
+    const double factor = grad_scale * all_wanted / sum;
     for (std::int64_t j = lane; j < args.cols; j += 32) {
       const auto power = static_cast<double>(expf(to_f32(row[j]) - largest));
       const double wanted = spread * weight(j) + (j == label ? label_wanted : 0);
-      const Packed<float, 1> value{{static_cast<float>(factor * power - args.grad_scale * wanted)}};
+      const Packed<float, 1> value{{static_cast<float>(factor * power - grad_scale * wanted)}};
       store(args.dlogits.at(i, j), narrow<T>(value));
     }
   }
@@ -214,7 +233,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 // --- losses of entries --------------------------------------------------------------------------
 
 // Loss and gradient of every entry of the listed rows against a target each. loss_of(value, target,
-// gradient) returns the one and sets the other, which stays zero where a target is unknown.
+// column, gradient) returns the one and sets the other, which stays zero where a target is unknown.
 template <typename T, int kUnit, typename EntryLoss>
 __global__ void __launch_bounds__(kBlockThreads)
     entries_kernel(Walk walk, std::int64_t down, LossArgs<T> args,
@@ -243,7 +262,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 #pragma unroll
         for (int j = 0; j < kUnit; ++j) {
           float slope = 0;
-          loss += loss_of(values.values[j], loaded.targets[j], slope);
+          loss += loss_of(values.values[j], loaded.targets[j], place.col + j, slope);
           gradient.values[j] = grad_scale * slope;
         }
         store(args.dlogits.at(args.row(k), place.col), narrow<T>(gradient));
@@ -254,7 +273,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 struct SigmoidLoss {
   using Target = std::uint8_t;
 
-  __device__ double operator()(float z, Target wanted, float& slope) const {
+  __device__ double operator()(float z, Target wanted, std::int64_t /*col*/, float& slope) const {
     if (wanted == 255) return 0;
     const auto target = static_cast<float>(wanted);
     // log(1 + exp(z)) - target * z and its derivative from one exponential that can't overflow.
@@ -264,11 +283,34 @@ struct SigmoidLoss {
   }
 };
 
+// The same with weights and a focus (SigmoidTarget).
+struct WeightedSigmoidLoss {
+  using Target = std::uint8_t;
+  const float* weights;  // null: 1
+  double focus;
+
+  __device__ double operator()(float logit, Target wanted, std::int64_t col, float& slope) const {
+    if (wanted == 255) return 0;
+    const double weight = weights == nullptr ? 1.0 : static_cast<double>(weights[2 * col + wanted]);
+    // The logit of what is wanted, its probability and that of the other.
+    const double sign = wanted == 1 ? 1.0 : -1.0;
+    const double z = sign * static_cast<double>(logit);
+    const double small = ::exp(-::fabs(z));
+    const double probability = (z < 0 ? small : 1.0) / (1 + small);
+    const double missed = (z < 0 ? 1.0 : small) / (1 + small);
+    const double minus_log = (z < 0 ? -z : 0.0) + ::log1p(small);
+    const FocusFactors factors(focus, probability, missed, minus_log);
+    slope = static_cast<float>(-sign * weight * factors.slope * missed);
+    return weight * factors.loss * minus_log;
+  }
+};
+
 struct ErrorLoss {
   using Target = float;
   ErrorMeasure measure;
 
-  __device__ double operator()(float value, Target target, float& slope) const {
+  __device__ double operator()(float value, Target target, std::int64_t /*col*/,
+                               float& slope) const {
     if (target != target) return 0;
     const float error = value - target;
     const auto wide = static_cast<double>(error);
@@ -351,6 +393,15 @@ void sigmoid_cross_entropy(const Launch& where, ConstMatrixView logits,
   entry_losses(where, logits, targets.data(), rows, grad_scale, dlogits, loss_sum, SigmoidLoss{});
 }
 
+void weighted_sigmoid(const Launch& where, ConstMatrixView logits,
+                      std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
+                      double grad_scale, MatrixView dlogits, std::span<double> loss_sum,
+                      const SigmoidTarget& target) {
+  const float* weights = target.weights.empty() ? nullptr : target.weights.data();
+  entry_losses(where, logits, targets.data(), rows, grad_scale, dlogits, loss_sum,
+               WeightedSigmoidLoss{weights, target.focus});
+}
+
 void spread_cross_entropy(const Launch& where, ConstMatrixView logits,
                           std::span<const std::int32_t> labels, std::span<const LocalId> rows,
                           double grad_scale, MatrixView dlogits, std::span<double> loss_sum,
@@ -361,7 +412,7 @@ void spread_cross_entropy(const Launch& where, ConstMatrixView logits,
     const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
     const std::int64_t blocks = std::min(kLossBlocks, ceil_divide(args.listed, kBlockThreads / 32));
     launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, spread_softmax_kernel<T>,
-           args, labels.data(), weights, target.smoothing);
+           args, labels.data(), weights, target.smoothing, target.focus);
     sum_partials(where, blocks, loss_sum);
   });
 }

@@ -154,6 +154,10 @@ void error_loss(const Launch& where, ErrorMeasure measure, ConstMatrixView value
 void sigmoid_cross_entropy(const Launch& where, ConstMatrixView logits,
                            std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
                            double grad_scale, MatrixView dlogits, std::span<double> loss_sum);
+void weighted_sigmoid(const Launch& where, ConstMatrixView logits,
+                      std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
+                      double grad_scale, MatrixView dlogits, std::span<double> loss_sum,
+                      const SigmoidTarget& target);
 
 // metrics.cu
 void count_correct(const Launch& where, ConstMatrixView logits,

@@ -36,6 +36,22 @@ double largest_of(ConstMatrixView logits, std::int64_t i) {
   return largest;
 }
 
+// Factors that a focus g puts on the cross-entropy l = -log p of what is wanted and on its
+// gradient: (1 - p)^g, and (1 - p)^g (1 + g p l / (1 - p)), whose fraction goes to 1 where p goes
+// to 1.
+struct Focus {
+  double loss = 1;
+  double slope = 1;
+
+  Focus(double focus, double minus_log) {
+    if (focus == 0) return;
+    const double probability = std::exp(-minus_log);
+    const double missed = -std::expm1(-minus_log);
+    loss = std::pow(missed, focus);
+    slope = loss * (1 + focus * (missed > 0 ? probability * minus_log / missed : 1));
+  }
+};
+
 }  // namespace
 
 void ReferenceBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
@@ -80,11 +96,14 @@ void ReferenceBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView log
       sum += std::exp(at<T>(logits, i, j) - largest);
       all_wanted += wanted(j);
     }
+    const double label_log = std::log(sum) - (at<T>(logits, i, label) - largest);
+    const Focus focus(target.focus, label_log);
     double loss = 0;
     for (std::int64_t j = 0; j < classes; ++j) {
       const double above = at<T>(logits, i, j) - largest;
-      loss += wanted(j) * (std::log(sum) - above);
-      set<T>(dlogits, i, j, grad_scale * (all_wanted * std::exp(above) / sum - wanted(j)));
+      loss += focus.loss * wanted(j) * (std::log(sum) - above);
+      set<T>(dlogits, i, j,
+             grad_scale * focus.slope * (all_wanted * std::exp(above) / sum - wanted(j)));
     }
     return loss;
   });
@@ -105,6 +124,32 @@ void ReferenceBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView lo
       // log(1 + exp(z)) - target * z without overflow.
       loss += std::max(z, 0.0) - z * target + std::log1p(std::exp(-std::abs(z)));
       set<T>(dlogits, i, j, grad_scale * (1 / (1 + std::exp(-z)) - target));
+    }
+    return loss;
+  });
+}
+
+void ReferenceBackend::do_weighted_sigmoid(Queue& queue, ConstMatrixView logits,
+                                           std::span<const std::uint8_t> targets,
+                                           std::span<const LocalId> rows, double grad_scale,
+                                           MatrixView dlogits, std::span<double> loss_sum,
+                                           const SigmoidTarget& target) {
+  do_fill_zero(queue, dlogits);
+  loss_sum[0] = sum_over_rows(logits, rows, [&]<typename T>(T, std::int64_t i) {
+    double loss = 0;
+    for (std::int64_t j = 0; j < logits.cols; ++j) {
+      const std::uint8_t wanted = targets[i * logits.cols + j];
+      if (wanted == 255) continue;
+      ATOLL_ASSERT(wanted <= 1, "row {}, class {}: target {}", i, j, wanted);
+      const double weight =
+          target.weights.empty() ? 1 : static_cast<double>(target.weights[2 * j + wanted]);
+      // Of the logit towards what is wanted.
+      const double sign = wanted == 1 ? 1 : -1;
+      const double z = sign * at<T>(logits, i, j);
+      const double minus_log = std::max(-z, 0.0) + std::log1p(std::exp(-std::abs(z)));
+      const Focus focus(target.focus, minus_log);
+      loss += weight * focus.loss * minus_log;
+      set<T>(dlogits, i, j, grad_scale * weight * focus.slope * -sign * (1 / (1 + std::exp(z))));
     }
     return loss;
   });

@@ -122,8 +122,10 @@ class ProgressLine:
 
     INTERVAL = 0.2  # seconds
 
-    def __init__(self, epochs, stream=None, before=""):
+    def __init__(self, epochs, stream=None, before="", best=max):
+        """best: max or min, of the metric."""
         self._before = before
+        self._better = best
         self._epochs = epochs
         self._stream = stream or sys.stderr
         self._best = None
@@ -135,7 +137,7 @@ class ProgressLine:
     def __call__(self, record):
         valid = record.get("valid")
         if valid is not None:
-            self._best = valid if self._best is None else max(self._best, valid)
+            self._best = valid if self._best is None else self._better(self._best, valid)
         self._text = f"{self._before}epoch {record['epoch']}" + (f"/{self._epochs}" if self._epochs else "")
         self._text += f"  loss {record['loss']:.4f}"
         if self._best is not None:

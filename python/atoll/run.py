@@ -12,6 +12,7 @@ import numpy as np
 
 from atoll import _program
 from atoll._errors import InputError, failure
+from atoll._evaluation import Evaluation
 from atoll._kept import KeptPlace
 from atoll._model_file import to_toml
 from atoll._progress import MetricsFollower, ProgressLine, Questions
@@ -72,13 +73,18 @@ def _say_where(error, run):
     _program.log.warning("%s", text)
 
 
-def _follow(words, ranks, launcher, path, epochs, progress, before=""):
+def _better(metric):
+    """max or min: which value of the option `metric` is the best."""
+    return min if metric in ("log-loss", "mae", "rmse") else max
+
+
+def _follow(words, ranks, launcher, path, epochs, progress, before="", best=max):
     """Runs a training to its end, showing its epochs."""
     run = Run._begun(path, ranks, launcher)
     words, program_launcher = _launch(words, ranks, launcher)
     follower = MetricsFollower(os.path.join(path, "metrics.jsonl"))
     follower.skip()
-    line = ProgressLine(epochs, before=before) if progress is True else None
+    line = ProgressLine(epochs, before=before, best=best) if progress is True else None
     show = line if progress is True else progress or None
     # A function may stop the training, which therefore waits for it.
     questions = None if show is line else Questions(local=launcher in ("threads", "mpirun"))
@@ -278,7 +284,7 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
                 words.append(f"--model={model}")
             try:
                 return _follow(words, ranks, launcher, run_dir, options.get("epochs", 100),
-                               progress, _before)
+                               progress, _before, _better(options.get("metric")))
             except InputError as error:
                 raise _naming(error, {os.path.join(temporary, "model.toml"): "model",
                                       kept.get("class_weights"): "class_weights"}) from None
@@ -377,7 +383,8 @@ class Run:
 
     @property
     def metrics(self):
-        """A Table with one row per epoch: epoch, loss, train, valid, test, epoch_ms, ..."""
+        """A Table with one row per epoch: epoch, loss, valid_loss, train, valid, test (of the run's
+        metric), epoch_ms, ..."""
         return Table.from_records([{name: value for name, value in record.items()
                                     if not isinstance(value, (dict, list))}
                                    for record in self._records()])
@@ -474,7 +481,8 @@ class Run:
                  f"--run-dir={self._path}",
                  *_program.option_words("train", _with_kept_arrays(self._path, options))]
         return _follow(words, ranks, launcher or self._launcher, self._path,
-                       options.get("epochs", self._config("epochs")), progress)
+                       options.get("epochs", self._config("epochs")), progress,
+                       best=_better(options.get("metric", self._config("metric"))))
 
     def predict(self, what="labels", dataset=None, *, path=None, ranks=1, launcher="threads",
                 **options):
@@ -531,6 +539,27 @@ class Run:
             self._run_predict(what, dataset, file, ranks, launcher, options)
             ids = Dataset(dataset).node_ids
             to_parquet(file, ids is not None and np.asarray(ids).dtype.kind not in "iu")
+
+    def evaluate(self, dataset=None, *, ranks=1, launcher="threads", **options):
+        """All metrics of the model of the best epoch, as an Evaluation.
+
+            evaluation = run.evaluate()
+            evaluation["test"]["f1-macro"]
+            evaluation.classes("test").to_pandas()      # precision, recall, f1, support
+            evaluation.confusion("test")                # int64 [classes, classes]
+
+        dataset: None for the dataset that the model was trained on, or another one with the same
+            features and the same kind of labels."""
+        dataset = self.dataset if dataset is None else dataset
+        with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
+            file = os.path.join(folder, "evaluation.json")
+            words = ["evaluate", self._path, os.path.abspath(os.fspath(dataset)), f"--out={file}",
+                     *_program.option_words("evaluate", options)]
+            words, launcher = _launch(words, ranks, launcher)
+            _program.run(words, launcher)
+            with open(file, encoding="utf-8") as text:
+                content = json.load(text)
+        return Evaluation(content, Dataset(dataset).classes)
 
     def export(self, path, to="pyg"):
         """Makes a folder with a state_dict and a Python file for PyTorch Geometric, like

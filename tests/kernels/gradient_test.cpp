@@ -166,20 +166,23 @@ TEST_F(Gradient, SoftmaxCrossEntropy) {
   expect_close(h.download(dlogits), expected, 1e-8, "dlogits");
 }
 
-TEST_F(Gradient, WeightedAndSmoothedCrossEntropy) {
+TEST_F(Gradient, WeightedSmoothedAndFocalCrossEntropy) {
   const auto labels = h.input_span<std::int32_t>({0, 2, 1, 2});
   const auto rows = h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{3}});
+  const auto weights = h.input_span<float>({0.5F, 2, 1.25F});
   const MatrixView dlogits = h.output<double>(kProbeRows, kProbeCols);
   const auto sum = h.output_span<double>(1);
-  const SoftmaxTarget target{h.input_span<float>({0.5F, 2, 1.25F}), 0.3};
-  const auto loss = [&](const std::vector<double>& x) {
-    h.backend().softmax_cross_entropy(h.queue(), h.input(kProbeRows, kProbeCols, x), labels, rows,
-                                      1, dlogits, sum, target);
-    return h.download_span(sum)[0];
-  };
-  const auto expected = differences(loss, x_);
-  loss(x_);
-  expect_close(h.download(dlogits), expected, 1e-8, "dlogits");
+  for (const SoftmaxTarget& target :
+       {SoftmaxTarget{weights, 0.3}, SoftmaxTarget{{}, 0, 2}, SoftmaxTarget{weights, 0, 0.5}}) {
+    const auto loss = [&](const std::vector<double>& x) {
+      h.backend().softmax_cross_entropy(h.queue(), h.input(kProbeRows, kProbeCols, x), labels, rows,
+                                        1, dlogits, sum, target);
+      return h.download_span(sum)[0];
+    };
+    const auto expected = differences(loss, x_);
+    loss(x_);
+    expect_close(h.download(dlogits), expected, 1e-8, fmt::format("focus {}", target.focus));
+  }
 }
 
 TEST_F(Gradient, Errors) {
@@ -202,16 +205,20 @@ TEST_F(Gradient, Errors) {
 TEST_F(Gradient, SigmoidCrossEntropy) {
   const auto targets = h.input_span<std::uint8_t>({0, 1, 1, 255, 0, 1, 1, 1, 0, 0, 0, 1});
   const auto rows = h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{3}});
+  const auto weights = h.input_span<float>({0.5F, 2, 1.25F, 1, 3, 0.25F});
   const MatrixView dlogits = h.output<double>(kProbeRows, kProbeCols);
   const auto sum = h.output_span<double>(1);
-  const auto loss = [&](const std::vector<double>& x) {
-    h.backend().sigmoid_cross_entropy(h.queue(), h.input(kProbeRows, kProbeCols, x), targets, rows,
-                                      1, dlogits, sum);
-    return h.download_span(sum)[0];
-  };
-  const auto expected = differences(loss, x_);
-  loss(x_);
-  expect_close(h.download(dlogits), expected, 1e-8, "dlogits");
+  for (const SigmoidTarget& target : {SigmoidTarget{}, SigmoidTarget{weights}, SigmoidTarget{{}, 2},
+                                      SigmoidTarget{weights, 0.5}}) {
+    const auto loss = [&](const std::vector<double>& x) {
+      h.backend().sigmoid_cross_entropy(h.queue(), h.input(kProbeRows, kProbeCols, x), targets,
+                                        rows, 1, dlogits, sum, target);
+      return h.download_span(sum)[0];
+    };
+    const auto expected = differences(loss, x_);
+    loss(x_);
+    expect_close(h.download(dlogits), expected, 1e-8, fmt::format("focus {}", target.focus));
+  }
 }
 
 }  // namespace

@@ -97,6 +97,54 @@ TEST_P(LiteralLoss, SigmoidCrossEntropy) {
                {0.6931471805599453 + 1.3862943611198906 + 0.28768207245178085 + 200}, 1e-7, "loss");
 }
 
+// Focal losses worked out by hand, with p the probability of what is wanted: (1 - p)^2 -log p, and
+// the gradient of cross-entropy times (1 - p)^2 (1 + 2 p -log p / (1 - p)).
+TEST_P(LiteralLoss, FocalCrossEntropy) {
+  Harness h(GetParam());
+  // Label 1 has p = 3/4, label 0 of weight 2 has p = 1/4; the last row is sure of its label.
+  const ConstMatrixView logits = h.input<float>(3, 2, {0, kLog3, 0, kLog3, 300, 0});
+  const MatrixView dlogits = h.output(3, 2);
+  const auto loss = h.output_span<double>(1);
+  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span<std::int32_t>({1, 0, 0}),
+                                    h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{2}}), 1,
+                                    dlogits, loss,
+                                    {.class_weights = h.input_span<float>({2, 1}), .focus = 2});
+  const double log_4_3 = 0.28768207245178085;
+  const double log_4 = 1.3862943611198906;
+  const double sure = 1.0 / 16 * (1 + 6 * log_4_3);
+  const double unsure = 2 * 9.0 / 16 * (1 + 2.0 / 3 * log_4);
+  expect_close(h.download(dlogits),
+               {0.25 * sure, -0.25 * sure, -0.75 * unsure, 0.75 * unsure, 0, 0}, 1e-6, "dlogits");
+  expect_close(h.download_span(loss), {log_4_3 / 16 + 2 * 9.0 / 16 * log_4}, 1e-6, "loss");
+}
+
+TEST_P(LiteralLoss, WeightedFocalSigmoid) {
+  Harness h(GetParam());
+  // Column 0 wants 1 with p = 3/4 and 0 with p = 1/4; column 1 misses a target, and has 0 with
+  // p = 1/2. Weights of 0 and 1: {2, 5} and {3, 7}.
+  const ConstMatrixView logits = h.input<float>(2, 2, {kLog3, 4, kLog3, 0});
+  const auto targets = h.input_span<std::uint8_t>({1, 255, 0, 0});
+  const auto rows = h.input_span<LocalId>({LocalId{0}, LocalId{1}});
+  const auto weights = h.input_span<float>({2, 5, 3, 7});
+  const MatrixView dlogits = h.output(2, 2);
+  const auto loss = h.output_span<double>(1);
+  const double log_4_3 = 0.28768207245178085;
+  const double log_4 = 1.3862943611198906;
+  const double log_2 = 0.6931471805599453;
+  h.backend().sigmoid_cross_entropy(h.queue(), logits, targets, rows, 1, dlogits, loss,
+                                    {.weights = weights});
+  expect_close(h.download(dlogits), {5 * -0.25, 0, 2 * 0.75, 3 * 0.5}, 1e-6, "weighted dlogits");
+  expect_close(h.download_span(loss), {5 * log_4_3 + 2 * log_4 + 3 * log_2}, 1e-6, "weighted loss");
+  h.backend().sigmoid_cross_entropy(h.queue(), logits, targets, rows, 1, dlogits, loss,
+                                    {.weights = weights, .focus = 2});
+  expect_close(h.download(dlogits),
+               {5 * -0.25 / 16 * (1 + 6 * log_4_3), 0, 2 * 0.75 * 9 / 16 * (1 + 2.0 / 3 * log_4),
+                3 * 0.5 / 4 * (1 + 2 * log_2)},
+               1e-6, "focal dlogits");
+  expect_close(h.download_span(loss), {5 * log_4_3 / 16 + 2 * 9.0 / 16 * log_4 + 3 * log_2 / 4},
+               1e-6, "focal loss");
+}
+
 TEST_P(LiteralLoss, NoRowsGiveNoLossAndNoGradient) {
   Harness h(GetParam());
   const ConstMatrixView logits = h.input<float>(2, 1, {1, 2});

@@ -49,13 +49,14 @@ Outputs softmax_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols) 
 }
 
 Outputs spread_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols, bool weighted,
-                             double smoothing) {
+                             double smoothing, double focus) {
   const auto labels = random_integers(rows, static_cast<std::int32_t>(cols), 4);
   const ConstMatrixView logits = h.input(rows, cols, random_logits(rows * cols));
   const MatrixView dlogits = h.output(rows, cols);
   const auto loss = h.output_span<double>(1);
   SoftmaxTarget target;
   target.smoothing = smoothing;
+  target.focus = focus;
   if (weighted) {
     std::vector<float> weights = random_floats(cols, 6);
     for (float& weight : weights) weight = weight < -0.5F ? 0 : weight + 1;
@@ -77,12 +78,20 @@ Outputs error_loss(Harness& h, std::int64_t rows, std::int64_t cols, ErrorMeasur
   return {h.result(dvalues), h.result(loss)};
 }
 
-Outputs sigmoid_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols) {
+Outputs sigmoid_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols, bool weighted,
+                              double focus) {
   const ConstMatrixView logits = h.input(rows, cols, random_logits(rows * cols));
   const MatrixView dlogits = h.output(rows, cols);
   const auto loss = h.output_span<double>(1);
+  SigmoidTarget target;
+  target.focus = focus;
+  if (weighted) {
+    std::vector<float> weights = random_floats(2 * cols, 6);
+    for (float& weight : weights) weight = weight < -0.5F ? 0 : weight + 1;
+    target.weights = h.input_span(weights);
+  }
   h.backend().sigmoid_cross_entropy(h.queue(), logits, h.input_span(random_targets(rows * cols)),
-                                    h.input_span(loss_rows(rows)), 0.5, dlogits, loss);
+                                    h.input_span(loss_rows(rows)), 0.5, dlogits, loss, target);
   return {h.result(dlogits), h.result(loss)};
 }
 
@@ -110,9 +119,14 @@ Outputs count_multi_label(Harness& h, std::int64_t rows, std::int64_t cols) {
 }  // namespace
 
 std::vector<Operation> loss_operations() {
-  const auto spread = [](bool weighted, double smoothing) {
+  const auto spread = [](bool weighted, double smoothing, double focus = 0) {
     return [=](Harness& h, std::int64_t rows, std::int64_t cols) {
-      return spread_cross_entropy(h, rows, cols, weighted, smoothing);
+      return spread_cross_entropy(h, rows, cols, weighted, smoothing, focus);
+    };
+  };
+  const auto sigmoid = [](bool weighted, double focus) {
+    return [=](Harness& h, std::int64_t rows, std::int64_t cols) {
+      return sigmoid_cross_entropy(h, rows, cols, weighted, focus);
     };
   };
   const auto error = [](ErrorMeasure measure) {
@@ -126,7 +140,12 @@ std::vector<Operation> loss_operations() {
           {"weighted_smoothed_cross_entropy", spread(true, 0.3), 1e-6},
           {"squared_error_loss", error(ErrorMeasure::kSquared), 1e-6},
           {"absolute_error_loss", error(ErrorMeasure::kAbsolute), 1e-6},
-          {"sigmoid_cross_entropy", sigmoid_cross_entropy, 1e-6},
+          {"focal_cross_entropy", spread(false, 0, 2), 1e-6},
+          {"weighted_focal_cross_entropy", spread(true, 0, 0.5), 1e-6},
+          {"sigmoid_cross_entropy", sigmoid(false, 0), 1e-6},
+          {"weighted_sigmoid", sigmoid(true, 0), 1e-6},
+          {"focal_sigmoid", sigmoid(false, 2), 1e-6},
+          {"weighted_focal_sigmoid", sigmoid(true, 0.5), 1e-6},
           {"count_correct", count_correct, 0, Bf16Case::kSame},
           {"count_multi_label", count_multi_label, 0, Bf16Case::kSame}};
 }

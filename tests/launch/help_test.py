@@ -14,7 +14,8 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import ATOLL, TIMEOUT, run
 
-SUBCOMMANDS = ["import", "generate", "info", "partition", "train", "predict", "export", "bench", "report",
+SUBCOMMANDS = ["import", "generate", "info", "partition", "train", "predict", "evaluate", "export",
+               "bench", "report",
                "plan", "topology", "program", "trace", "doctor", "completion"]
 
 REFERENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/reference.md")

@@ -290,6 +290,38 @@ TEST_F(RunFolderTest, ShowsR2AsANumber) {
   EXPECT_THAT(page, HasSubstr("data-label=\"test R2\">0.5</td>"));
 }
 
+TEST_F(RunFolderTest, ShowsAllMetricsAndClassesOfTheTestNodes) {
+  const char* summary = R"({"metric": "log-loss", "valid": 1.5, "test": 1.25,
+      "f1-macro": {"train": 1, "valid": 0.5, "test": 0.375}, "log-loss": {"test": 1.25},
+      "classes": {"test": {"precision": [0.5, 0.25], "recall": [1, 0.75], "f1": [0.625, 0],
+                           "support": [30, 4], "confusion": [[28, 2], [1, 3]]}}})";
+  const std::string page = make_report({read_run(write_run("a", kTwoEpochs, summary))});
+  EXPECT_THAT(page, HasSubstr("data-label=\"valid log-loss\">1.5</td>"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"macro-F1\">37.50%</td>"));
+  EXPECT_THAT(page, HasSubstr("Classes of the test nodes: a"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"precision\">25.00%</td>"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"as 1\">2</td>"));
+  // What is malformed is left out.
+  const char* odd = R"({"f1-macro": 3, "classes": {"test": {"support": {"a": 1}}}})";
+  EXPECT_THAT(make_report({read_run(write_run("b", kTwoEpochs, odd))}),
+              Not(HasSubstr("Classes of the test nodes")));
+}
+
+// The best epoch so far of a run that has not ended: the one with the lowest loss.
+TEST_F(RunFolderTest, KnowsMetricsOfWhichLessIsBetter) {
+  const char* lines = R"({"epoch": 1, "valid": 0.5})"
+                      "\n"
+                      R"({"epoch": 2, "valid": 0.75})"
+                      "\n";
+  const auto other = write_run("a", kTwoEpochs, R"({"metric": "MAE", "valid": 0.25})");
+  const auto open = write_run("b", lines);
+  write_file(other / "config.toml", "dataset = 'cora'\n");
+  write_file(open / "config.toml", "dataset = 'cora'\n");
+  const std::string page = make_report({read_run(open), read_run(other)});
+  EXPECT_THAT(page, HasSubstr("data-label=\"best epoch\">1</td>"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"valid MAE\">0.5</td>"));
+}
+
 TEST_F(RunFolderTest, PageTellsWhatHappenedUnderASupervisor) {
   const auto a = write_run("a", kTwoEpochs);
   EXPECT_THAT(make_report({read_run(a)}), Not(HasSubstr("Failures and restarts")));

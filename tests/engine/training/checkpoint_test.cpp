@@ -111,7 +111,8 @@ Checkpoint checkpoint_at(int epoch) {
   checkpoint.best.epoch = epoch - 1;
   checkpoint.best.metrics.train = 0.5;
   checkpoint.best.metrics.valid = 0.25;
-  checkpoint.best.metrics.mae = {1, 2, kUnknownMetric};
+  checkpoint.best.metrics.valid_loss = 0.75;
+  checkpoint.best.metrics.all = {{{MetricKind::kMae}, {1, 2, kUnknownMetric}}};
   checkpoint.best.evaluations_since = 1;
   checkpoint.best.weights.tensors["weight"] = tensor("F32", {2, 3}, 24);
   return checkpoint;
@@ -136,9 +137,12 @@ TEST(CheckpointFolder, RoundTripsAndKeepsOnlyTheNewest) {
   EXPECT_EQ(read.best.epoch, 9);
   EXPECT_EQ(read.best.metrics.valid, 0.25);
   EXPECT_TRUE(std::isnan(read.best.metrics.test));
-  EXPECT_EQ(read.best.metrics.mae[1], 2);
-  EXPECT_TRUE(std::isnan(read.best.metrics.mae[2]));
-  EXPECT_TRUE(std::isnan(read.best.metrics.rmse[0]));
+  EXPECT_EQ(read.best.metrics.valid_loss, 0.75);
+  const SplitValues* errors = read.best.metrics.find({MetricKind::kMae});
+  ASSERT_NE(errors, nullptr);
+  EXPECT_EQ((*errors)[1], 2);
+  EXPECT_TRUE(std::isnan((*errors)[2]));
+  EXPECT_EQ(read.best.metrics.find({MetricKind::kRmse}), nullptr);
   EXPECT_EQ(read.best.evaluations_since, 1);
   EXPECT_EQ(names_in(dir.path() / "checkpoint"), std::vector<std::string>{"epoch-10.safetensors"});
 }

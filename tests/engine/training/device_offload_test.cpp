@@ -161,7 +161,7 @@ TEST_F(DeviceOffload, ReadsNothingFromPlacesThatValuesHaveLeft) {
           const auto exchange = make_exchange({}, rank);
           exchange->keep_alive(network.memory());
           network.allocate();
-          Loss loss(rank.backend, job.data().targets(), job.data().training_total());
+          Loss loss(rank.backend, job.data().targets(), job.data().loss_total(Split::kTrain));
           for (const int epoch : {1, 2}) {
             const Round round{.epoch = epoch, .training = true, .overlap = true};
             network.run_forward(*exchange, round);

@@ -20,6 +20,9 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+constexpr Metric kMrr{MetricKind::kMrr};
+constexpr Metric hits(std::int64_t k) { return {MetricKind::kHits, k}; }
+
 TEST(LinkRanking, HalvesTies) {
   const auto scores_of = [](float edge, std::vector<float> negatives) {
     LinkScores scores{link_metrics("10,20")};
@@ -27,16 +30,16 @@ TEST(LinkRanking, HalvesTies) {
     return scores;
   };
   // One is higher and two are equal: rank 3.
-  EXPECT_DOUBLE_EQ(scores_of(2, {3, 2, 1, 2}).mean(LinkMetric{}), 1.0 / 3);
-  EXPECT_DOUBLE_EQ(scores_of(2, {}).mean(LinkMetric{}), 1);
+  EXPECT_DOUBLE_EQ(scores_of(2, {3, 2, 1, 2}).mean(kMrr), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(scores_of(2, {}).mean(kMrr), 1);
   // All of 18 are equal: rank 10; of 19: 10.5.
-  EXPECT_EQ(scores_of(1, std::vector<float>(18, 1)).mean(LinkMetric{10}), 1);
-  EXPECT_EQ(scores_of(1, std::vector<float>(19, 1)).mean(LinkMetric{10}), 0);
-  EXPECT_EQ(scores_of(1, std::vector<float>(19, 1)).mean(LinkMetric{20}), 1);
+  EXPECT_EQ(scores_of(1, std::vector<float>(18, 1)).mean(hits(10)), 1);
+  EXPECT_EQ(scores_of(1, std::vector<float>(19, 1)).mean(hits(10)), 0);
+  EXPECT_EQ(scores_of(1, std::vector<float>(19, 1)).mean(hits(20)), 1);
   const float nan = std::nanf("");
-  EXPECT_DOUBLE_EQ(scores_of(nan, {1, 2, 3}).mean(LinkMetric{}), 1.0 / 4);
-  EXPECT_DOUBLE_EQ(scores_of(5, {nan, 2, 3}).mean(LinkMetric{}), 1.0 / 2);
-  EXPECT_TRUE(std::isnan(LinkScores{{LinkMetric{}}}.mean(LinkMetric{})));
+  EXPECT_DOUBLE_EQ(scores_of(nan, {1, 2, 3}).mean(kMrr), 1.0 / 4);
+  EXPECT_DOUBLE_EQ(scores_of(5, {nan, 2, 3}).mean(kMrr), 1.0 / 2);
+  EXPECT_TRUE(std::isnan(LinkScores{{kMrr}}.mean(kMrr)));
 }
 
 // OGB: above the K-th highest negative, or there are fewer than K.
@@ -48,16 +51,16 @@ TEST(LinkRanking, HitsAmongSharedNegatives) {
     scores.add_to_shared(edge, ascending);
     return scores;
   };
-  EXPECT_EQ(scores_of(2).mean(LinkMetric{10}), 1);
-  EXPECT_EQ(scores_of(1).mean(LinkMetric{10}), 0);
-  EXPECT_EQ(scores_of(1).mean(LinkMetric{20}), 1);  // there are 15
-  EXPECT_DOUBLE_EQ(scores_of(1).mean(LinkMetric{}), 1.0 / 6);
-  EXPECT_DOUBLE_EQ(scores_of(0.5).mean(LinkMetric{}), 1.0 / 11);
+  EXPECT_EQ(scores_of(2).mean(hits(10)), 1);
+  EXPECT_EQ(scores_of(1).mean(hits(10)), 0);
+  EXPECT_EQ(scores_of(1).mean(hits(20)), 1);  // there are 15
+  EXPECT_DOUBLE_EQ(scores_of(1).mean(kMrr), 1.0 / 6);
+  EXPECT_DOUBLE_EQ(scores_of(0.5).mean(kMrr), 1.0 / 11);
 }
 
 TEST(LinkRanking, HitsAreOfTheNumbersThatAListHas) {
   std::vector<std::string> names;
-  for (const LinkMetric metric : link_metrics("50,3")) names.push_back(shown_name(metric));
+  for (const Metric metric : link_metrics("50,3")) names.push_back(shown_name(metric));
   EXPECT_THAT(names, ElementsAre("MRR", "Hits@50", "Hits@3"));
   for (const char* text : {"", "3,", "0", "3,3", "-1", "1.5", " 3", "1000001", "mrr"}) {
     EXPECT_TRUE(link_metrics(text).empty()) << text;
@@ -66,9 +69,9 @@ TEST(LinkRanking, HitsAreOfTheNumbersThatAListHas) {
   for (int k = 2; k <= 32; ++k) many += fmt::format(",{}", k);
   EXPECT_EQ(link_metrics(many).size(), 33);
   EXPECT_TRUE(link_metrics(many + ",33").empty());
-  EXPECT_EQ(link_metric_named("hits@7"), LinkMetric{7});
+  EXPECT_EQ(metric_named("hits@7"), hits(7));
   for (const char* text : {"hits@", "hits@0", "hits@7x", "MRR", "7"}) {
-    EXPECT_FALSE(link_metric_named(text)) << text;
+    EXPECT_FALSE(metric_named(text)) << text;
   }
 }
 
@@ -251,7 +254,7 @@ LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions&
       }
       own = std::make_unique<PairDecoder>(rank, store, program, model);
     }
-    LinkTask task(rank, *job.data().links(), options.loss.links, std::ssize(ids), kWidth,
+    LinkTask task(rank, *job.data().links(), options.loss.links, std::ssize(ids), kMrr, kWidth,
                   DType::kF32, std::move(own));
     std::vector<float> rows;
     for (const GlobalId id : ids) {
@@ -375,9 +378,9 @@ void expect_any_ranks_alike(const TrainOptions& options) {
   EXPECT_LT(one.losses.back(), 0.9 * one.losses.front());
   EXPECT_TRUE(std::isnan(one.metrics.train));
   EXPECT_GT(one.metrics.valid, 0.3);
-  ASSERT_EQ(one.metrics.links.size(), 5);
-  EXPECT_EQ(one.metrics.links[0].splits[1], one.metrics.valid);
-  EXPECT_EQ(one.metrics.links[1].splits[1], 1);  // there are nine negatives
+  ASSERT_EQ(one.metrics.all.size(), 5);
+  EXPECT_EQ(one.metrics.all[0].splits[1], one.metrics.valid);
+  EXPECT_EQ(one.metrics.all[1].splits[1], 1);  // there are nine negatives
   for (const int ranks : {2, 3, 4}) {
     const RunResult some = run_epochs(dataset, ranks, options, 1, 20);
     for (std::size_t e = 0; e < one.losses.size(); ++e) {
@@ -461,8 +464,8 @@ void expect_ranking(const fs::path& folder, const TempDir& dir, int ranks) {
       mrr += 1.0 / (1 + higher) / static_cast<double>(edges.rows());
       hits += (higher < 20 ? 1.0 : 0.0) / static_cast<double>(edges.rows());
     }
-    EXPECT_NEAR(found.links[0].splits[s + 1], mrr, 0.01);
-    EXPECT_NEAR(found.links[2].splits[s + 1], hits, 0.01);
+    EXPECT_NEAR(found.all[0].splits[s + 1], mrr, 0.01);
+    EXPECT_NEAR(found.all[2].splits[s + 1], hits, 0.01);
   }
 }
 
@@ -488,7 +491,7 @@ void expect_resume(const TrainOptions& with) {
   const auto run = [&](const std::string& name, int epochs, bool resume) {
     TrainOptions options = with;
     options.loss.links.hits_at = "3,10";
-    options.loss.links.best_by = "hits@10";
+    options.loss.metric = "hits@10";
     options.optimizer.epochs = epochs;
     options.checkpoint_every = 2;
     options.start = resume ? RunStart::kResume : RunStart::kFresh;

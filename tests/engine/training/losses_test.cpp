@@ -190,9 +190,13 @@ TEST(ClassWeightCounts, AreBalancedByHand) {
   run_local_ranks(1, 30, [](Transport& transport) {
     const std::vector<std::int64_t> counts = {6, 0, 2};
     // 8 nodes, 3 classes: 8 / (3 * 6), none, 8 / (3 * 2).
-    EXPECT_THAT(class_weights({.class_weights = "balanced"}, counts, transport),
+    EXPECT_THAT(class_weights({.class_weights = "balanced"}, Task::kSingleLabel, counts, transport),
                 ElementsAre(8.0F / 18, 0, 8.0F / 6));
-    EXPECT_TRUE(class_weights({}, counts, transport).empty());
+    EXPECT_TRUE(class_weights({}, Task::kSingleLabel, counts, transport).empty());
+    // Of labels without and with: 8 / (2 * 6), 8 / (2 * 2); 5 / (2 * 5) and none.
+    const std::vector<std::int64_t> several = {6, 2, 5, 0};
+    EXPECT_THAT(class_weights({.class_weights = "balanced"}, Task::kMultiLabel, several, transport),
+                ElementsAre(8.0F / 12, 2, 0.5F, 0));
   });
 }
 
@@ -251,8 +255,8 @@ TEST_P(ErrorLosses, LossAndMetricsAreThoseOfPlainLoops) {
     }
     const Metrics& metrics = outcomes.back().metrics;
     EXPECT_NEAR(metrics.test, r2, 1e-12);
-    EXPECT_NEAR(metrics.mae[2], distances / all, 1e-12);
-    EXPECT_NEAR(metrics.rmse[2], std::sqrt(squares / all), 1e-12);
+    EXPECT_NEAR((*metrics.find({MetricKind::kMae}))[2], distances / all, 1e-12);
+    EXPECT_NEAR((*metrics.find({MetricKind::kRmse}))[2], std::sqrt(squares / all), 1e-12);
   }
   EXPECT_NEAR(outcomes[1].losses[19], outcomes[0].losses[19], 1e-4 * outcomes[0].losses[19]);
   EXPECT_LT(outcomes[0].losses[59], 0.5 * outcomes[0].losses[0]);
@@ -273,10 +277,23 @@ TEST(LossOptionsCheck, RefusesWhatTheTaskHasNoUseFor) {
   };
   EXPECT_THAT(refused({.kind = LossKind::kAbsoluteError}, Task::kBinary), HasSubstr("--loss mae"));
   EXPECT_THAT(refused({.kind = LossKind::kCrossEntropy}, Task::kRegression), HasSubstr("mse"));
-  for (const Task task : {Task::kMultiLabel, Task::kBinary, Task::kRegression}) {
+  for (const Task task : {Task::kRegression, Task::kLinkPrediction}) {
     EXPECT_THAT(refused({.class_weights = "balanced"}, task), HasSubstr(to_string(task)));
+    EXPECT_THAT(refused({.kind = LossKind::kFocal}, task), HasSubstr("--loss focal"));
+    EXPECT_THAT(refused({.metric = "accuracy"}, task), HasSubstr("--metric accuracy: the task is"));
+  }
+  for (const Task task : {Task::kMultiLabel, Task::kBinary, Task::kRegression}) {
     EXPECT_THAT(refused({.label_smoothing = 0.1}, task), HasSubstr("--label-smoothing"));
   }
+  EXPECT_THAT(refused({.focal_gamma = 1}, Task::kBinary), HasSubstr("add --loss focal"));
+  EXPECT_THAT(refused({.kind = LossKind::kFocal, .label_smoothing = 0.1}, Task::kSingleLabel),
+              HasSubstr("--label-smoothing"));
+  EXPECT_THAT(refused({.metric = "mcc"}, Task::kMultiLabel),
+              HasSubstr("f1-micro, f1-macro, f1-weighted, accuracy, roc-auc, average-precision"));
+  EXPECT_THAT(refused({.links = {.hits_at = "3,30"}, .metric = "hits@10"}, Task::kLinkPrediction),
+              HasSubstr("mrr, hits@3, hits@30, or others that --hits-at has"));
+  check_loss_options({.class_weights = "balanced"}, Task::kBinary);
+  check_loss_options({.kind = LossKind::kFocal, .class_weights = "balanced"}, Task::kMultiLabel);
   check_loss_options(
       {.kind = LossKind::kCrossEntropy, .class_weights = "balanced", .label_smoothing = 0.1},
       Task::kSingleLabel);
