@@ -37,8 +37,11 @@ struct DatasetInfo {
   std::int64_t classes = 0;       // regression: numbers per node; 0 = no labels
   std::int64_t splits = 0;        // rows of split.npy; 0 = none
   std::int64_t relations = 0;     // types of edges; 0 = edges have none
-  std::int64_t edge_features = 0;       // columns; 0 = none
-  std::int64_t node_types = 0;          // 0 = nodes have none
+  std::int64_t edge_features = 0;  // columns; 0 = none
+  std::int64_t node_types = 0;     // 0 = nodes have none
+  // Of each type of nodes, how many of the columns of features it has; the others are 0. Empty: all
+  // have all.
+  std::vector<std::int64_t> feature_widths;
   std::array<std::int64_t, 3> links{};  // edges to be predicted: train, valid, test
   bool directed = false;
   bool weighted = false;
@@ -96,6 +99,7 @@ class Dataset {
   void open_links(const Json& json);
   void validate_graph() const;
   void validate_splits() const;
+  void validate_feature_widths() const;
   void validate_node_ids() const;
   std::string split_remedy() const;  // against a split.npy that dataset.json doesn't know
 

@@ -324,10 +324,25 @@ void Dataset::validate() const {
   validate_graph();
   require_finite(features(), info_.features, features_.path());
   node_types_.check(info_.node_types);
+  validate_feature_widths();
   validate_labels();
   validate_splits();
   links_.check(info_.nodes);
   validate_node_ids();
+}
+
+void Dataset::validate_feature_widths() const {
+  if (info_.feature_widths.empty()) return;
+  const auto types = node_types_.values();
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const std::int64_t width = info_.feature_widths[types[i]];
+    const auto row = features().subspan(i * info_.features, info_.features).subspan(width);
+    const auto other = std::ranges::find_if(row, [](float value) { return value != 0; });
+    if (other == row.end()) continue;
+    fail_input(
+        "{}: feature {} of node {} is {}; allowed is 0, as nodes of type {} have {} features",
+        features_.path().string(), width + (other - row.begin()), i, *other, types[i], width);
+  }
 }
 
 void Dataset::validate_node_ids() const {

@@ -4,6 +4,7 @@
 // links. Floating-point labels are numbers to predict, unless --task says that they are classes.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/files.hpp"
@@ -25,6 +26,23 @@ namespace {
 const std::vector<std::string> kFeatures = {"features", "x"};
 const std::vector<std::string> kLabels = {"labels", "y"};
 const std::vector<std::string> kNodeTypes = {"node_types", "node_type"};
+
+// Of features of one type of nodes.
+std::vector<std::string> names_by_type(std::size_t type) {
+  std::vector<std::string> names;
+  for (const std::string& name : kFeatures) names.push_back(fmt::format("{}_{}", name, type));
+  return names;
+}
+
+// The first array of features of one of so many types of nodes; empty if there is none.
+std::string first_by_type(const NamedArrays& arrays, std::size_t types) {
+  for (std::size_t t = 0; t < types; ++t) {
+    for (const std::string& name : names_by_type(t)) {
+      if (arrays.has(name)) return name;
+    }
+  }
+  return "";
+}
 
 // What the nodes of one set may be called, in the order of the sets' numbers. NodeSets takes either
 // for what it is.
@@ -131,6 +149,84 @@ void read_splits(ImportSession& session, NamedArrays& arrays) {
   sets.hand_over(session);
 }
 
+// Features of the nodes of one type, in ascending order of the nodes, read in blocks.
+class FeaturesOfType {
+ public:
+  FeaturesOfType(ArrayReader array, std::int64_t nodes) : array_(std::move(array)) {
+    array_.require_shape({nodes, -1});
+    left_ = array_.elements();
+  }
+  std::int64_t width() const { return array_.length(1); }
+  std::span<const float> next() {
+    const auto columns = static_cast<std::size_t>(width());
+    if (columns == 0) return {};
+    if (at_ == block_.size()) {
+      const std::int64_t rows = std::max<std::int64_t>(1, kBlock / width());
+      block_.resize(static_cast<std::size_t>(std::min(left_, rows * width())));
+      array_.read(block_);
+      left_ -= std::ssize(block_);
+      at_ = 0;
+    }
+    at_ += columns;
+    return std::span(block_).subspan(at_ - columns, columns);
+  }
+  void finish() { array_.finish(); }
+
+ private:
+  static constexpr std::int64_t kBlock = 1 << 12;
+  ArrayReader array_;
+  std::int64_t left_ = 0;
+  std::vector<float> block_;
+  std::size_t at_ = 0;
+};
+
+// features_0, features_1, ... of the types of nodes that have some.
+void read_features_by_type(ImportSession& session, NamedArrays& arrays,
+                           std::span<const std::uint16_t> type_of) {
+  const std::int64_t count = session.node_type_count();
+  std::vector<std::optional<FeaturesOfType>> types(static_cast<std::size_t>(count));
+  std::vector<std::int64_t> widths(types.size(), 0);
+  for (std::size_t t = 0; t < types.size(); ++t) {
+    const std::vector<std::string> names = names_by_type(t);
+    if (std::ranges::none_of(names, [&](const auto& name) { return arrays.has(name); })) continue;
+    const auto nodes = std::ranges::count(type_of, static_cast<std::uint16_t>(t));
+    types[t].emplace(arrays.find(names)(), nodes);
+    widths[t] = types[t]->width();
+  }
+  const auto writer = session.features_by_type(widths, arrays.source().string());
+  if (!writer) return;
+  std::vector<float> row(static_cast<std::size_t>(std::ranges::max(widths)));
+  for (const std::uint16_t type : type_of) {
+    std::ranges::fill(row, 0.0F);
+    if (types[type]) std::ranges::copy(types[type]->next(), row.begin());
+    writer->add_rows(row);
+  }
+  for (std::optional<FeaturesOfType>& type : types) {
+    if (type) type->finish();
+  }
+  writer->close();
+}
+
+// Of all nodes in one array, or of each type in one of its own.
+void read_features(ImportSession& session, NamedArrays& arrays,
+                   std::span<const std::uint16_t> type_of) {
+  const NamedArrays::Opener features = arrays.find(kFeatures);
+  constexpr std::size_t kLooked = 64;  // without types, at the names of so many
+  const auto count = static_cast<std::size_t>(session.node_type_count());
+  const std::string by_type = first_by_type(arrays, type_of.empty() ? kLooked : count);
+  if (!by_type.empty() && type_of.empty()) {
+    fail_input(
+        "{}: {} is there, but neither node_types nor node_type, which say what type each node is",
+        arrays.source().string(), by_type);
+  }
+  if (!by_type.empty() && features) {
+    fail_input("{}: {} and features of all nodes are there; keep one kind",
+               arrays.source().string(), by_type);
+  }
+  if (features) return session.features(features());
+  if (!by_type.empty()) read_features_by_type(session, arrays, type_of);
+}
+
 }  // namespace
 
 RowStream find_edge_features(NamedArrays& arrays) {
@@ -191,7 +287,12 @@ StatedNodes renumbered_nodes(const ImportSession& session, NodeIds& ids, NamedAr
 }
 
 void read_node_arrays(ImportSession& session, NamedArrays& arrays) {
-  if (const NamedArrays::Opener features = arrays.find(kFeatures)) session.features(features());
+  std::vector<std::uint16_t> types;
+  if (const NamedArrays::Opener open = arrays.find(kNodeTypes)) {
+    types = read_types(open(), session.nodes());
+    session.node_types(types);
+  }
+  read_features(session, arrays, types);
   if (const NamedArrays::Opener labels = arrays.find(kLabels)) {
     session.labels_or_numbers(labels);
     const TextTable* table = arrays.find_table(kLabels);
@@ -207,9 +308,6 @@ void read_node_arrays(ImportSession& session, NamedArrays& arrays) {
     for (const auto& negatives : links.negatives) {
       if (negatives) arrays.note_read(negatives->ids.path());
     }
-  }
-  if (const NamedArrays::Opener types = arrays.find(kNodeTypes)) {
-    session.node_types(read_types(types(), session.nodes()));
   }
   arrays.warn_of_others();
 }

@@ -6,7 +6,6 @@
 //   any split/SCHEME/A/{train,valid,test}.csv.gz
 // Ids count from 0 within a type.
 #include <algorithm>
-#include <optional>
 #include <set>
 
 #include "base/error.hpp"
@@ -139,39 +138,39 @@ fs::path features_of(const fs::path& raw, const NodeType& type) {
   return raw / "node-feat" / type.name / "node-feat.csv.gz";
 }
 
-// Rows of types without features are 0. The types that have some have equally many, because a graph
-// has one matrix.
+// 0 without the file.
+std::int64_t columns_of(const fs::path& path) {
+  if (!is_there(path)) return 0;
+  LineReader reader(path);
+  std::string_view line;
+  if (!reader.next(line)) return 0;
+  FieldReader fields(line, reader);
+  std::int64_t columns = 0;
+  for (; !fields.done(); ++columns) fields.skip();
+  return columns;
+}
+
+// A graph has one matrix, of as many columns as the type with most features; what others lack is 0.
 void write_features_of_types(ImportSession& session, const fs::path& raw,
                              const std::vector<NodeType>& types) {
-  std::optional<FeatureWriter> writer;
-  std::int64_t columns = 0;
-  std::int64_t missing = 0;  // rows of 0 before the first type with features
-  std::vector<float> zeros;
-  const auto write_zeros = [&](std::int64_t rows) {
-    for (; rows > 0; --rows) writer->add_rows(zeros);
-  };
+  std::vector<std::int64_t> widths;
+  for (const NodeType& type : types) widths.push_back(columns_of(features_of(raw, type)));
+  const auto writer = session.features_by_type(widths, (raw / "node-feat").string());
+  if (!writer) return;
+  std::vector<float> row(static_cast<std::size_t>(std::ranges::max(widths)));
   for (const NodeType& type : types) {
+    std::ranges::fill(row, 0.0F);
     const fs::path path = features_of(raw, type);
     if (!is_there(path)) {
-      writer ? write_zeros(type.count) : void(missing += type.count);
+      for (std::int64_t i = 0; i < type.count; ++i) writer->add_rows(row);
       continue;
     }
-    read_ogb_features(path, type.count, "node", [&](std::span<float> row) {
-      const auto found = static_cast<std::int64_t>(row.size());
-      if (!writer) {
-        columns = found;
-        zeros.assign(row.size(), 0);
-        writer.emplace(session.features(columns, (raw / "node-feat").string()));
-        write_zeros(missing);
-      }
-      if (found != columns) {
-        fail_input("{}: {} features per node, {} expected as of the types before it", path.string(),
-                   found, columns);
-      }
+    read_ogb_features(path, type.count, "node", [&](std::span<float> values) {
+      std::ranges::copy(values, row.begin());
       writer->add_rows(row);
     });
   }
-  if (writer) writer->close();
+  writer->close();
 }
 
 // Nodes of other types have no label.

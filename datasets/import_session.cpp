@@ -206,6 +206,19 @@ void ImportSession::edge_features(const RowStream& rows, const BuiltGraph& built
 void ImportSession::node_types(std::span<const std::uint16_t> types, std::int64_t count) {
   const auto largest = std::ranges::max_element(types);
   writer_.write_node_types(types, count > 0 ? count : std::int64_t{*largest} + 1);
+  nodes_of_type_.assign(static_cast<std::size_t>(node_type_count()), 0);
+  for (const std::uint16_t type : types) ++nodes_of_type_[type];
+}
+
+std::unique_ptr<FeatureWriter> ImportSession::features_by_type(
+    const std::vector<std::int64_t>& widths, const std::string& place) {
+  const auto [least, most] = std::ranges::minmax(widths);
+  if (most == 0) return nullptr;
+  auto writer = std::make_unique<FeatureWriter>(features(most, place));
+  if (least == most) return writer;
+  writer_.set_feature_widths(widths);
+  log::info("{}: features by type of nodes: {}", place, describe_padding(widths, nodes_of_type_));
+  return writer;
 }
 
 FeatureWriter ImportSession::features(std::int64_t columns, const std::string& place) {
@@ -272,6 +285,51 @@ void ImportSession::links(const Links& links) {
   default_task_ = Task::kLinkPrediction;
 }
 
+void ImportSession::write_made_features() {
+  const DatasetInfo& info = writer_.info();
+  const std::string option = "--features " + to_string(options_.features);
+  if (info.features > 0) {
+    fail_option("{}: '{}' has {} features of nodes; leave the option out", option, info.name,
+                info.features);
+  }
+  if (options_.features.kind == FeatureKind::kEdges) {
+    if (info.edge_features == 0) {
+      fail_option(
+          "{}: the edges of '{}' have no features; allowed are degree, constant, random:D, "
+          "positional:D",
+          option, info.name);
+    }
+    write_edge_means();
+  }
+  provenance_["features"] = to_string(options_.features);
+}
+
+// Of each node the mean of the features of its in-edges, 0 without any: what OGB's examples for
+// ogbn-proteins begin with.
+void ImportSession::write_edge_means() {
+  const NpyFile row_ptr_file(writer_.folder() / "row_ptr.npy");
+  const NpyFile edges_file(writer_.folder() / "edge_features.npy");
+  const auto row_ptr = row_ptr_file.values<std::int64_t>();
+  const auto edges = edges_file.values<float>();
+  const std::int64_t columns = edges_file.columns();
+  FeatureWriter writer = features(columns, "means of features of edges");
+  std::vector<double> sum(static_cast<std::size_t>(columns));
+  std::vector<float> mean(sum.size());
+  Activity activity("means of features of edges", nodes());
+  for (std::int64_t i = 0; i < nodes(); ++i) {
+    activity.advance_to(i);
+    std::ranges::fill(sum, 0);
+    for (std::int64_t e = row_ptr[i]; e < row_ptr[i + 1]; ++e) {
+      const auto row = edges.subspan(e * columns, columns);
+      for (std::size_t j = 0; j < row.size(); ++j) sum[j] += static_cast<double>(row[j]);
+    }
+    const auto count = static_cast<double>(std::max<std::int64_t>(1, row_ptr[i + 1] - row_ptr[i]));
+    for (std::size_t j = 0; j < sum.size(); ++j) mean[j] = static_cast<float>(sum[j] / count);
+    writer.add_rows(mean);
+  }
+  writer.close();
+}
+
 void ImportSession::write_made_split() {
   if (labelled_.empty()) {
     fail_option("--split: '{}' has no labels, so there is nothing to split", writer_.info().name);
@@ -282,6 +340,7 @@ void ImportSession::write_made_split() {
 
 ImportReport ImportSession::finish() {
   DatasetInfo& info = writer_.info();
+  if (options_.features.present()) write_made_features();
   if (options_.split) write_made_split();
   info.task = options_.task.value_or(default_task_);
   const bool links = default_task_ == Task::kLinkPrediction;

@@ -85,6 +85,7 @@ class ImportSession {
   void node_ids(const NodeIds& ids);
   // One per node, below `count` (0: the largest + 1).
   void node_types(std::span<const std::uint16_t> types, std::int64_t count = 0);
+  std::int64_t node_type_count() const { return writer_.info().node_types; }
   FeatureWriter features(std::int64_t columns, const std::string& place);
   // The same for a source that stores `stored` elements and leaves out the zeros; throws
   // Error{kInput} if its shape can only be a mistake.
@@ -93,6 +94,10 @@ class ImportSession {
   // All of a [nodes, columns] array; or of rows in the order of the nodes.
   void features(ArrayReader reader);
   void features(const RowStream& rows);
+  // For rows that are padded with zeros: nodes of type t, of which there are types already, have
+  // widths[t] features. Says what the zeros cost. Null if all widths are 0.
+  std::unique_ptr<FeatureWriter> features_by_type(const std::vector<std::int64_t>& widths,
+                                                  const std::string& place);
   // -1 = none. columns: how many classes there are, where the source says it.
   void labels(std::vector<std::int32_t> labels, const std::string& place,
               std::optional<std::int64_t> columns = {});
@@ -116,6 +121,8 @@ class ImportSession {
  private:
   void edge_features(const RowStream& rows, const BuiltGraph& built);
   static std::string choices(const LabelTally& tally, std::int64_t columns);
+  void write_made_features();
+  void write_edge_means();
   void write_made_split();
   void warn_of_isolated(const CsrView& csr, bool directed, const std::string& place) const;
 
@@ -126,6 +133,7 @@ class ImportSession {
   Task default_task_ = Task::kSingleLabel;
   std::vector<std::int32_t> labels_;    // kept for a split per class
   std::vector<std::uint8_t> labelled_;  // 1 where a node has a label
+  std::vector<std::int64_t> nodes_of_type_;
   bool have_split_ = false;
   bool can_renumber_ = false;
 };

@@ -54,15 +54,16 @@ std::string NamedArrays::place(const std::string& name) const {
                   : (source_ / (name + ".npy")).string();
 }
 
+bool NamedArrays::has(const std::string& name) const {
+  return archive_ ? archive_->has(name) : is_there(source_ / (name + ".npy"));
+}
+
 std::optional<NamedArrays::Found> NamedArrays::locate(const std::vector<std::string>& names) {
   known_.insert(names.begin(), names.end());
   std::vector<Found> found;
   for (const std::string& name : names) {
-    if (archive_) {
-      if (archive_->has(name)) found.push_back({name, {}});
-      continue;
-    }
-    if (is_there(source_ / (name + ".npy"))) found.push_back({name, {}});
+    if (has(name)) found.push_back({name, {}});
+    if (archive_) continue;
     for (const char* ending : kTextEndings) {
       const fs::path text = source_ / (name + ending);
       if (table_kind(name) && is_there(text)) found.push_back({name, text});

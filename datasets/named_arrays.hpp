@@ -36,6 +36,8 @@ class NamedArrays {
   // Opens, as often as it is called, the array that has one of these names (without .npy, .csv,
   // ...); empty if none is there. Throws Error{kInput} if several are.
   Opener find(const std::vector<std::string>& names);
+  // Whether there is an array of this name; nobody has asked for it by this.
+  bool has(const std::string& name) const;
   // The text that find() opens, if it is one.
   const TextTable* find_table(const std::vector<std::string>& names);
   // All text of nodes that is there.

@@ -111,6 +111,25 @@ std::string listed(const std::vector<std::int64_t>& counts) {
   return fmt::format("{}{}", fmt::join(first, ", "), counts.size() > kMost ? ", ..." : "");
 }
 
+}  // namespace
+
+std::string describe_padding(const std::vector<std::int64_t>& widths,
+                             const std::vector<std::int64_t>& nodes) {
+  const std::int64_t columns = std::ranges::max(widths);
+  std::int64_t stored = 0;
+  std::int64_t zeros = 0;
+  for (std::size_t t = 0; t < widths.size(); ++t) {
+    stored += nodes[t] * columns;
+    zeros += nodes[t] * (columns - widths[t]);
+  }
+  constexpr std::int64_t kBytes = sizeof(float);
+  return fmt::format("{}; {} columns are stored for each node: {}, of which {} are zeros",
+                     listed(widths), columns, format_bytes(kBytes * stored),
+                     format_bytes(kBytes * zeros));
+}
+
+namespace {
+
 std::vector<std::string> usable_parts(const Dataset& dataset) {
   std::vector<std::string> parts;
   for (const PartitionEntry& entry : list_partitions(dataset, {}, /*every_byte=*/false)) {
@@ -180,6 +199,7 @@ Json statistics_json(const Dataset& dataset, const DatasetStatistics& s,
   json["relations"] = info.relations;
   json["edge_features"] = info.edge_features;
   json["node_types"] = info.node_types;
+  if (!info.feature_widths.empty()) json["feature_widths"] = info.feature_widths;
   json["relation_counts"] = s.relation_counts;
   json["node_type_counts"] = s.node_type_counts;
   json["class_counts"] = s.class_counts;
@@ -225,6 +245,9 @@ std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
   line("features",
        fmt::format("{}{}", info.features,
                    info.edge_features > 0 ? fmt::format("; {} of edges", info.edge_features) : ""));
+  if (!info.feature_widths.empty()) {
+    line("by type", describe_padding(info.feature_widths, s.node_type_counts));
+  }
   if (dataset.links().there()) {
     line("links",
          fmt::format("{} train, {} valid, {} test", info.links[0], info.links[1], info.links[2]));

@@ -46,6 +46,11 @@ std::vector<std::uint8_t> joined_nodes(const CsrView& csr, bool symmetric);
 // Train, valid and test nodes of one split.
 std::array<std::int64_t, 3> count_split(const Dataset& dataset, std::int64_t index);
 
+// How many features each type of nodes has, and what it takes to store them in rows of equal
+// length. nodes: of each type.
+std::string describe_padding(const std::vector<std::int64_t>& widths,
+                             const std::vector<std::int64_t>& nodes);
+
 DatasetStatistics describe_dataset(const Dataset& dataset);
 // `checksums`: what comparing the files gave, e.g. "ok".
 Json statistics_json(const Dataset& dataset, const DatasetStatistics& statistics,

@@ -103,8 +103,9 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   dataset.validate();  // partitioners trust every id and value
   const DatasetInfo& info = dataset.info();
   PlanInput input;
-  input.model = options.model.sized(info.features, outputs_of(info), topology.ranks(),
-                                    info.relations, info.edge_features, info.node_types);
+  input.model =
+      options.model.sized(info.features, outputs_of(info), topology.ranks(), info.relations,
+                          info.edge_features, info.node_types, info.feature_widths);
   require_offload(input.model, topology);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =

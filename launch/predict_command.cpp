@@ -1,4 +1,6 @@
 // `atoll predict` and `atoll evaluate`: apply the model of a run to a dataset folder.
+#include <fmt/ranges.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -91,6 +93,16 @@ void apply_model(const ModelArguments& arguments, const ModelUse& what) {
       if (options.model.node_types > 0 && options.model.node_types != node_types) {
         fail_input("{}: it has {} types of nodes, the model in {} needs {}", arguments.dataset,
                    node_types, path.string(), options.model.node_types);
+      }
+      const std::vector<std::int64_t>& widths = job.data().dataset().feature_widths;
+      if (options.model.node_types > 0 && options.model.feature_widths != widths) {
+        const auto words = [](const std::vector<std::int64_t>& by_type) {
+          return by_type.empty() ? std::string("equally many")
+                                 : fmt::format("{}", fmt::join(by_type, ", "));
+        };
+        fail_input("{}: its types of nodes have {} features, the model in {} needs {}",
+                   arguments.dataset, words(widths), path.string(),
+                   words(options.model.feature_widths));
       }
       const Task task = job.data().dataset().task;
       if (links != (task == Task::kLinkPrediction)) {

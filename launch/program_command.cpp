@@ -92,9 +92,9 @@ void run_program_command(ProgramArguments arguments) {
                info.features, outputs_of(info));
   }
   const PlannedJob job = listed_job(arguments, info);
-  const ModelConfig model =
-      job.options.model.sized(info.features, outputs_of(info), arguments.parts.value_or(1),
-                              info.relations, info.edge_features, info.node_types);
+  const ModelConfig model = job.options.model.sized(
+      info.features, outputs_of(info), arguments.parts.value_or(1), info.relations,
+      info.edge_features, info.node_types, info.feature_widths);
   const RankShape shape = arguments.parts
                               ? shape_of_part(dataset, arguments, job, model.recomputation)
                               : shape_of_graph(info);

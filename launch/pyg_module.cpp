@@ -259,8 +259,8 @@ class Module {
   std::string input() const {
     if (!is_typed()) return linear_of("input.weight", true);
     const DeclaredParameter& matrices = parameters_.at("input.weight");
-    return fmt::format("HeteroLinear({}, {}, {})", matrices.rows / matrices.stacked,
-                       matrices.columns, matrices.stacked);
+    return fmt::format("HeteroLinear({}, {}, {})", config_.features, matrices.columns,
+                       matrices.stacked);
   }
 
   // With the options of its class.

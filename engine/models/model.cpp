@@ -85,7 +85,9 @@ class Writer {
           "--input-layer typed: nodes of the dataset have no types; give it node_types.npy, or "
           "choose linear or activated");
     }
-    return builder_.linear_by_type(x_, config_.node_types, columns);
+    const std::vector<std::int64_t>& widths = config_.feature_widths;
+    return builder_.linear_by_type(
+        x_, widths.empty() ? std::vector(config_.node_types, config_.features) : widths, columns);
   }
 
   Value activated(Value x, const LayerOptions& options) {
@@ -287,13 +289,15 @@ DecoderNames decoder_names(int layer) {
 
 ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
                                std::int64_t edge_types, std::int64_t edge_columns,
-                               std::int64_t types_of_nodes) const {
+                               std::int64_t types_of_nodes,
+                               std::vector<std::int64_t> widths_by_type) const {
   ModelConfig result = *this;
   result.features = feature_columns;
   result.outputs = logits;
   result.relations = edge_types;
   result.edge_features = edge_columns;
   result.node_types = types_of_nodes;
+  result.feature_widths = std::move(widths_by_type);
   if (recompute_all) result.recomputation = Recomputation::of_all_pairs(ranks);
   // With a limit only as much as it asks for: see savings_within().
   if (offload == OffloadChoice::kOn && memory.empty()) result.offloading = kOffloadAll;

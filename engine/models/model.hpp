@@ -37,6 +37,8 @@ struct ModelConfig : LayerOptions {
   std::int64_t relations = 0;      // types of edges
   std::int64_t edge_features = 0;  // columns
   std::int64_t node_types = 0;
+  // Of `features`, how many nodes of each type have; behind them are 0. Empty: all.
+  std::vector<std::int64_t> feature_widths;
   double input_dropout = 0;
   InputLayerChoice input_layer = InputLayerChoice::kAuto;
   HeadChoice head = HeadChoice::kAuto;
@@ -63,7 +65,8 @@ struct ModelConfig : LayerOptions {
   // The model for a dataset, on so many ranks.
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
                     std::int64_t edge_types = 0, std::int64_t edge_columns = 0,
-                    std::int64_t types_of_nodes = 0) const;
+                    std::int64_t types_of_nodes = 0,
+                    std::vector<std::int64_t> widths_by_type = {}) const;
 };
 
 std::vector<std::string> model_kinds();  // "gcn", "sage", ...

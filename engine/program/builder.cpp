@@ -1,6 +1,7 @@
 #include "engine/program/builder.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "engine/exchange/halo_exchange.hpp"
@@ -131,12 +132,18 @@ Value Builder::append_product(Value x, Value weight) {
                  .parameter = program_.at(weight).parameter});
 }
 
-Value Builder::linear_by_type(Value x, std::int64_t types, std::int64_t columns) {
+Value Builder::linear_by_type(Value x, std::span<const std::int64_t> widths, std::int64_t columns) {
   check_rows("linear_by_type", "x", x);
   if (program_.scopes.back().kind != Scope::Kind::kInput || is_trained(x)) {
     refuse("linear_by_type", "only what comes before the first layer may read types of nodes");
   }
-  const Value weight = stacked_weight("weight", types, x, columns);
+  const std::int64_t types = std::ssize(widths);
+  const std::int64_t rows = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
+  const Value weight = parameter("weight", rows, columns, Initialisation::kGlorotUniform);
+  program_.parameters.back().stacked = types;
+  if (rows != types * this->columns(x)) {
+    program_.parameters.back().heights.assign(widths.begin(), widths.end());
+  }
   // Not 0, from where ReLU would lead nowhere: it is all that nodes of a type without features
   // have.
   const Value bias = parameter("bias", types, columns, Initialisation::kGlorotUniform);

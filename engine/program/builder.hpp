@@ -60,9 +60,10 @@ class Builder {
   Value composed_weight(const std::string& name, std::int64_t count, std::int64_t bases, Value x,
                         std::int64_t columns);
   Value linear(Value x, Value weight);  // x W
-  // x_v W_t + b_t, t the type of node v, one of `types`: parameters "weight", so many matrices one
-  // below the other, and "bias", a row per type. Before the first layer, of the features.
-  Value linear_by_type(Value x, std::int64_t types, std::int64_t columns);
+  // x_v W_t + b_t, t the type of node v: parameters "weight", a matrix per type, one below the
+  // other, and "bias", a row per type. Before the first layer, of the features, of which nodes of
+  // type t have only the first widths[t] columns; the others are 0.
+  Value linear_by_type(Value x, std::span<const std::int64_t> widths, std::int64_t columns);
   // S x; S: see Normalisation. Throws Error{kOption} above kMostChannels of them.
   Value aggregate(Normalisation normalisation, Value x);
   // The means over in-neighbours along edges of each of so many types, side by side: relation after

@@ -116,7 +116,8 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
     if (p.composition.present()) {
       parameters_.declare_composed(p.name, p.layer, p.rows, p.columns, p.composition);
     } else {
-      parameters_.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked, p.start);
+      parameters_.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked, p.start,
+                          p.heights);
     }
   }
   for (const DeclaredNorm& norm : training.norms) {
@@ -829,9 +830,13 @@ void Network::run_by_type(const Execution& execution, const Call& call) {
     return;
   }
   for (const auto& [type, rows] : type_rows_.blocks()) {
-    const MatrixView x = inner(op.inputs[0]).rows_in(rows);
-    const RowRange of_weight{type * x.cols, (type + 1) * x.cols};
+    MatrixView x = inner(op.inputs[0]).rows_in(rows);
     const RowRange of_bias{type, type + 1};
+    RowRange of_weight;
+    if (op.kind != OpKind::kBiasGradientByType) {
+      of_weight = parameters_.block(op.parameter, type);
+      x.cols = of_weight.size();  // a type may have fewer columns than others; behind them are 0
+    }
     if (op.kind == OpKind::kLinearByType) {
       Epilogue epilogue;
       epilogue.beta = parameters_.value(op.second_parameter).rows_in(of_bias);

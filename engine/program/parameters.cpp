@@ -1,6 +1,7 @@
 #include "engine/program/parameters.hpp"
 
 #include <cmath>
+#include <numeric>
 
 #include "kernels/bf16.hpp"
 
@@ -18,6 +19,13 @@ MatrixView in_rows(MatrixView stacked, std::int64_t count) {
 }
 
 }  // namespace
+
+RowRange Parameter::block(std::int64_t k) const {
+  if (heights.empty()) return {k * (rows / stacked), (k + 1) * (rows / stacked)};
+  const auto end = heights.begin() + k;
+  const std::int64_t first = std::accumulate(heights.begin(), end, std::int64_t{0});
+  return {first, first + *end};
+}
 
 void ParameterSizes::add(std::int64_t rows, std::int64_t cols) {
   values_ += aligned(rows * cols);
@@ -41,10 +49,11 @@ std::int64_t ParameterSizes::bytes(DType dtype) const {
 }
 
 int ParameterStore::declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
-                            Initialisation initialisation, std::int64_t stacked, double start) {
+                            Initialisation initialisation, std::int64_t stacked, double start,
+                            std::vector<std::int64_t> heights) {
   const bool is_weight = initialisation == Initialisation::kGlorotUniform;
-  parameters_.push_back(
-      {std::move(name), layer, rows, cols, sizes_.values(), is_weight, sizes_.operands(), stacked});
+  parameters_.push_back({std::move(name), layer, rows, cols, sizes_.values(), is_weight,
+                         sizes_.operands(), stacked, std::move(heights)});
   trained_.push_back(parameters_.back());
   initialisations_.push_back(initialisation);
   starts_.push_back(start);
@@ -55,8 +64,16 @@ int ParameterStore::declare(std::string name, int layer, std::int64_t rows, std:
 int ParameterStore::declare_composed(std::string name, int layer, std::int64_t rows,
                                      std::int64_t cols, Composition composition) {
   const std::int64_t count = at(composition.coefficients).rows;
-  parameters_.push_back({std::move(name), layer, rows, cols, sizes_.composed(),
-                         composition.is_operand(), sizes_.operands(), count, composition});
+  parameters_.push_back({std::move(name),
+                         layer,
+                         rows,
+                         cols,
+                         sizes_.composed(),
+                         composition.is_operand(),
+                         sizes_.operands(),
+                         count,
+                         {},
+                         composition});
   initialisations_.push_back(Initialisation::kZeros);
   starts_.push_back(0);
   sizes_.add_composed(rows, cols, composition);
@@ -80,17 +97,19 @@ void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed
     if (parameter.composition.present()) continue;
     const RandomKey key{seed, RandomStream::kInit, static_cast<std::uint8_t>(p & 0xFFU),
                         static_cast<std::uint32_t>(p >> 8U)};
-    const double limit =
-        std::sqrt(6.0 / static_cast<double>(parameter.rows / parameter.stacked + parameter.cols));
-    for (std::int64_t i = 0; i < parameter.rows; ++i) {
-      for (std::int64_t j = 0; j < parameter.cols; ++j) {
-        const double uniform =
-            random_uniform(key, static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(j));
-        initial[parameter.offset + i * parameter.cols + j] =
-            initialisations_[p] == Initialisation::kGlorotUniform ? limit * (2 * uniform - 1)
-            : initialisations_[p] == Initialisation::kOnes        ? 1.0
-            : initialisations_[p] == Initialisation::kStart       ? starts_[p]
-                                                                  : 0.0;
+    for (std::int64_t k = 0; k < parameter.stacked; ++k) {
+      const RowRange block = parameter.block(k);
+      const double limit = std::sqrt(6.0 / static_cast<double>(block.size() + parameter.cols));
+      for (std::int64_t i = block.begin; i < block.end; ++i) {
+        for (std::int64_t j = 0; j < parameter.cols; ++j) {
+          const double uniform =
+              random_uniform(key, static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(j));
+          initial[parameter.offset + i * parameter.cols + j] =
+              initialisations_[p] == Initialisation::kGlorotUniform ? limit * (2 * uniform - 1)
+              : initialisations_[p] == Initialisation::kOnes        ? 1.0
+              : initialisations_[p] == Initialisation::kStart       ? starts_[p]
+                                                                    : 0.0;
+        }
       }
     }
   }

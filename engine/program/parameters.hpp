@@ -38,7 +38,11 @@ struct Parameter {
   bool is_weight = false;
   std::int64_t operand_offset = 0;  // in the flat array of copies
   std::int64_t stacked = 1;         // see DeclaredParameter
+  std::vector<std::int64_t> heights = {};
   Composition composition = {};
+
+  // Of matrix k of those that are stacked.
+  RowRange block(std::int64_t k) const;
 };
 
 // How a parameter starts.
@@ -84,7 +88,8 @@ class ParameterStore {
 
   // Declares a parameter and returns its index; all are declared before allocate().
   int declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
-              Initialisation initialisation, std::int64_t stacked = 1, double start = 0);
+              Initialisation initialisation, std::int64_t stacked = 1, double start = 0,
+              std::vector<std::int64_t> heights = {});
   // Behind what it is made of. It is not trained, saved or summed over ranks itself.
   int declare_composed(std::string name, int layer, std::int64_t rows, std::int64_t cols,
                        Composition composition);
@@ -96,6 +101,8 @@ class ParameterStore {
   const std::vector<Parameter>& list() const { return trained_; }  // all but composed ones
   std::int64_t size() const { return sizes_.values(); }            // elements of a flat array
 
+  // Rows of matrix k of a parameter that has several, one below the other.
+  RowRange block(int index, std::int64_t k) const { return at(index).block(k); }
   MatrixView value(int index) { return part(values_, index); }
   // A weight in the activations' type, as products with them need it.
   ConstMatrixView operand(int index);

@@ -266,7 +266,8 @@ struct DeclaredParameter {
   std::int64_t columns = 0;
   Initialisation initialisation = Initialisation::kZeros;
   std::int64_t stacked = 1;  // matrices, one below the other, initialised as if each stood alone
-  double start = 0;          // of Initialisation::kStart
+  std::vector<std::int64_t> heights = {};  // rows of each of these; empty: all have equally many
+  double start = 0;                        // of Initialisation::kStart
   Composition composition = {};
 };
 

@@ -138,6 +138,15 @@ void read_sizes(const Json& metadata, const SafetensorsFile& file,
   if (metadata.contains("relations")) model.relations = read("relations");
   if (metadata.contains("edge_features")) model.edge_features = read("edge_features");
   if (metadata.contains("node_types")) model.node_types = read("node_types");
+  model.feature_widths =
+      json_field_or<std::vector<std::int64_t>>(metadata, "feature_widths", path, {});
+  const auto fits = [&](std::int64_t width) { return width >= 0 && width <= model.features; };
+  if (!model.feature_widths.empty() && (std::ssize(model.feature_widths) != model.node_types ||
+                                        !std::ranges::all_of(model.feature_widths, fits))) {
+    fail_input(
+        "{}: metadata entry 'atoll': feature_widths is [{}]; allowed are {} numbers from 0 to {}",
+        path.string(), fmt::join(model.feature_widths, ", "), model.node_types, model.features);
+  }
 }
 
 // Says more than the option's own check: the model may be of another program.

@@ -29,6 +29,9 @@ struct TensorPair {
   ExpectedTensor own;
   ExpectedTensor pyg;
   bool transposed = false;
+  // Of stacked matrices of different heights: rows of each. PyG's are equally high, and what others
+  // lack are rows of 0.
+  std::vector<std::int64_t> heights = {};
 };
 
 // N and what follows of "layers.N.rest".
@@ -106,7 +109,8 @@ PygName pyg_name(const std::string& own, const ModelDescription& model) {
   return {fmt::format("skips.{}.weight", layer)};
 }
 
-TensorPair pair_of(const DeclaredParameter& parameter, const ModelDescription& model) {
+TensorPair pair_of(const DeclaredParameter& parameter, const ModelDescription& model,
+                   std::int64_t features) {
   const PygName pyg = pyg_name(parameter.name, model);
   const bool is_matrix = parameter.initialisation == Initialisation::kGlorotUniform;
   TensorPair pair{.own = own_tensor(parameter), .pyg = {pyg.name, "F32", {parameter.columns}}};
@@ -117,7 +121,10 @@ TensorPair pair_of(const DeclaredParameter& parameter, const ModelDescription& m
     pair.pyg.shape = {1, parameter.rows, parameter.columns};
   }
   if (pyg.form == PygTensor::Form::kStacked) {
-    pair.pyg.shape = {parameter.stacked, parameter.rows / parameter.stacked, parameter.columns};
+    const std::int64_t rows = parameter.rows / parameter.stacked;
+    pair.pyg.shape = {parameter.stacked, parameter.heights.empty() ? rows : features,
+                      parameter.columns};
+    pair.heights = parameter.heights;
   }
   return pair;
 }
@@ -128,7 +135,7 @@ std::vector<TensorPair> all_pairs(const ModelConfig& config) {
   std::vector<TensorPair> pairs;
   for (const DeclaredParameter& parameter : program.parameters) {
     if (parameter.composition.present()) continue;  // what it is made of says it
-    pairs.push_back(pair_of(parameter, model));
+    pairs.push_back(pair_of(parameter, model, config.features));
   }
   for (const DeclaredNorm& norm : program.norms) {
     for (ExpectedTensor& own : own_statistics(norm)) {
@@ -185,11 +192,30 @@ std::vector<std::byte> transposed(const std::vector<std::byte>& bytes, std::int6
   return result;
 }
 
-// `tensor`, which is `from` in its program, as the other program's `to`.
-NamedTensor carried_over(const NamedTensor& tensor, const ExpectedTensor& from,
-                         const ExpectedTensor& to, bool is_transposed) {
+// Stacked matrices of different heights from or to equally high ones.
+std::vector<std::byte> restacked(const std::vector<std::byte>& bytes, const TensorPair& pair,
+                                 bool to_pyg) {
+  const auto row = static_cast<std::size_t>(pair.own.shape[1]) * sizeof(float);
+  const auto of_pyg = static_cast<std::size_t>(pair.pyg.shape[1]) * row;
+  std::vector<std::byte> result;
+  std::size_t at = 0;
+  for (const std::int64_t height : pair.heights) {
+    const std::size_t own = static_cast<std::size_t>(height) * row;
+    const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+    result.insert(result.end(), first, first + static_cast<std::ptrdiff_t>(own));
+    if (to_pyg) result.resize(result.size() + of_pyg - own);
+    at += to_pyg ? own : of_pyg;
+  }
+  return result;
+}
+
+// `tensor` of one program as the other has it.
+NamedTensor carried_over(const NamedTensor& tensor, const TensorPair& pair, bool to_pyg) {
+  const ExpectedTensor& from = to_pyg ? pair.own : pair.pyg;
+  const ExpectedTensor& to = to_pyg ? pair.pyg : pair.own;
   NamedTensor result{to.dtype, to.shape, tensor.bytes};
-  if (is_transposed) result.bytes = transposed(tensor.bytes, from.shape[0], from.shape[1]);
+  if (!pair.heights.empty()) result.bytes = restacked(tensor.bytes, pair, to_pyg);
+  if (pair.transposed) result.bytes = transposed(tensor.bytes, from.shape[0], from.shape[1]);
   if (from.dtype == "F64" && to.dtype == "F32") {
     result.bytes = converted<float, double>(tensor.bytes);
   }
@@ -263,7 +289,7 @@ SafetensorsFile to_pyg(const SafetensorsFile& own, const ModelConfig& model) {
   result.tensors = constants(model);
   for (const TensorPair& pair : all_pairs(model)) {
     result.tensors[pair.pyg.name] =
-        carried_over(own.tensors.at(pair.own.name), pair.own, pair.pyg, pair.transposed);
+        carried_over(own.tensors.at(pair.own.name), pair, /*to_pyg=*/true);
   }
   return result;
 }
@@ -291,7 +317,7 @@ SafetensorsFile initial_weights(const SafetensorsFile& file, const ModelConfig& 
   SafetensorsFile result;
   for (const TensorPair& pair : pairs) {
     result.tensors[pair.own.name] =
-        carried_over(file.tensors.at(pair.pyg.name), pair.pyg, pair.own, pair.transposed);
+        carried_over(file.tensors.at(pair.pyg.name), pair, /*to_pyg=*/false);
   }
   return result;
 }

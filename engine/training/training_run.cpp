@@ -1,5 +1,7 @@
 #include "engine/training/training_run.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -124,6 +126,7 @@ class Run {
   }
 
   Json execute() {
+    if (transport_.rank() == 0) warn_of_mixed_columns();
     const int start = resume();
     const Json late_metrics = evaluate_late();
     on_all_ranks(transport_, [&] {
@@ -160,6 +163,15 @@ class Run {
   }
 
  private:
+  void warn_of_mixed_columns() const {
+    const std::vector<std::int64_t>& widths = data_.dataset().feature_widths;
+    if (widths.empty() || reads_node_types(trainer_.model())) return;
+    log::warn(
+        "types of nodes have {} features, but this model has the same weights for all types; see "
+        "--input-layer typed",
+        fmt::join(widths, ", "));
+  }
+
   // Epochs that are done already. Rank 0 reads the checkpoint for all.
   int resume() {
     if (!options_.resume) {
@@ -385,7 +397,12 @@ class Run {
     if (reads_edge_features(trainer_.model())) {
       metadata["edge_features"] = trainer_.model().edge_features;
     }
-    if (reads_node_types(trainer_.model())) metadata["node_types"] = trainer_.model().node_types;
+    if (reads_node_types(trainer_.model())) {
+      metadata["node_types"] = trainer_.model().node_types;
+      if (!trainer_.model().feature_widths.empty()) {
+        metadata["feature_widths"] = trainer_.model().feature_widths;
+      }
+    }
     // Of classes a prediction asks the dataset, which says how many labels a node has.
     if (const Task task = data_.dataset().task;
         task == Task::kRegression || task == Task::kLinkPrediction) {

@@ -14,6 +14,7 @@ from atoll import ogb_files
 from atoll._errors import InputError
 from atoll._frames import arrays_of_tables
 from atoll._graphs import arrays_of_dgl, arrays_of_scipy, tables_of_networkx
+from atoll._hetero import arrays_of_hetero, split_by_type
 from atoll._kept import KeptPlace
 from atoll._program import log, option_words, renamed, run
 
@@ -63,13 +64,15 @@ class Dataset:
     @classmethod
     def from_arrays(cls, edge_index, x=None, y=None, train_mask=None, val_mask=None, test_mask=None,
                     *, edge_weight=None, edge_attr=None, edge_type=None, node_type=None, split=None,
-                    num_nodes=None, directed=False, keep_self_loops=False, task=None, path=None,
-                    name="arrays"):
+                    num_nodes=None, directed=False, keep_self_loops=False, task=None,
+                    features=None, path=None, name="arrays"):
         """Makes a dataset from arrays with the names and shapes of PyTorch Geometric.
 
         edge_index: [2, E] integers, row 0 the sources and row 1 the targets. Node edge_index[1, e]
             reads the row of node edge_index[0, e].
-        x: [N, F] features.
+        x: [N, F] features. With node_type it may also be a list or dictionary with an array per
+            type of nodes, whose rows are in the order of its nodes; types may have different
+            numbers of features, or none.
         y: [N] classes (-1: none), [N, C] of 0 and 1 for several labels per node, or floating-point
             numbers to predict (NaN: none). Floating-point numbers that are all whole may be either:
             then `task` says which.
@@ -83,6 +86,8 @@ class Dataset:
             neighbours. True keeps edges as they are.
         keep_self_loops: False drops edges from a node to itself.
         task: "single-label", "multi-label", "binary" or "regression", if y leaves it open.
+        features: instead of x, the option --features of `atoll import`: "edges" gives each node the
+            mean of the features of its edges.
         path: folder to make; it must not exist. None: a temporary folder. train() moves it beside
             the run, where it stays; without a training it is deleted together with this object.
 
@@ -95,8 +100,14 @@ class Dataset:
                              "allowed are integers [2, E]")
         arrays = {"edge_index": edge_index}
         masks = {"train_mask": train_mask, "val_mask": val_mask, "test_mask": test_mask}
+        by_type = isinstance(x, dict) or (isinstance(x, list) and len(x) > 0 and
+                                          (x[0] is None or np.ndim(x[0]) == 2))
+        if by_type:
+            if node_type is not None:
+                node_type = _array(node_type, "node_type", (1,))
+            arrays.update(split_by_type(x, node_type, _array))
         for key, value, dimensions in (
-                ("x", x, (2,)), ("y", y, (1, 2)), ("edge_weight", edge_weight, (1,)),
+                ("x", None if by_type else x, (2,)), ("y", y, (1, 2)), ("edge_weight", edge_weight, (1,)),
                 ("edge_attr", edge_attr, (1, 2)), ("edge_type", edge_type, (1,)),
                 ("node_type", node_type, (1,)), *((key, masks[key], (1, 2)) for key in masks)):
             if value is not None:
@@ -124,6 +135,7 @@ class Dataset:
         words += ["--keep-self-loops"] if keep_self_loops else []
         words += ["--split", split] if split is not None else []
         words += ["--task", task] if task is not None else []
+        words += ["--features", features] if features is not None else []
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
             for key, array in arrays.items():
                 if array.dtype == bool and key not in masks:
@@ -171,11 +183,14 @@ class Dataset:
         """Makes a dataset from a torch_geometric.data.Data, or from anything with its attributes:
         x, y, edge_index, masks, edge_weight, edge_attr, edge_type, node_type. edge_attr holds
         features of edges, even if it has a single column; for weights, pass
-        edge_weight=data.edge_attr."""
-        if isinstance(getattr(data, "edge_index", None), dict) or hasattr(data, "edge_index_dict"):
-            raise InputError("from_pyg: this is a HeteroData; call data.to_homogeneous() first. It "
-                             "numbers the nodes and edges of all types and keeps node_type and "
-                             "edge_type")
+        edge_weight=data.edge_attr.
+
+        Of a HeteroData, types of nodes and edges are numbered in the order of data.node_types and
+        data.edge_types, and nodes are one type after the other. Types of nodes may have different
+        numbers of features, or none: see `--input-layer typed`."""
+        if hasattr(data, "node_types") and hasattr(data, "edge_types"):
+            values = {**arrays_of_hetero(data, _array), **options}
+            return cls.from_arrays(values.pop("edge_index"), path=path, name=name, **values)
         keys = ("edge_index", "x", "y", "train_mask", "val_mask", "test_mask", "edge_weight",
                 "edge_attr", "edge_type", "node_type", "num_nodes")
         values = {key: getattr(data, key, None) for key in keys}

@@ -178,6 +178,16 @@ TEST_F(TypedImport, OgbWithTypes) {
   EXPECT_EQ(provenance["node_types"], Json::array({"author", "venue", "paper"}));
 }
 
+TEST_F(TypedImport, OgbTypesWithTheirOwnFeatures) {
+  fixtures::make_ogb_heterogeneous(in());
+  EXPECT_THAT(import("ogb", in()).info().feature_widths, ElementsAre(0, 0, 2));
+  write_gz(in() / "raw/node-feat/author/node-feat.csv.gz", "7,8,9\n-1,-2,-3\n");
+  const Dataset dataset = import("ogb", in());
+  EXPECT_THAT(dataset.info().feature_widths, ElementsAre(3, 0, 2));
+  EXPECT_THAT(dataset.features(),
+              ElementsAre(7, 8, 9, -1, -2, -3, 0, 0, 0, 1, 2, 0, 3, 4, 0, 5, 6, 0));
+}
+
 TEST_F(TypedImport, OgbWithTypesAndReverses) {
   options_.reverse_relations = true;
   const Dataset dataset = import("ogb", fixtures::make_ogb_heterogeneous(in()));
@@ -255,8 +265,8 @@ TEST_F(TypedImport, RefusesBadOgbSetsWithTypes) {
               HasSubstr("line 2"));
   EXPECT_THAT(with("raw/relations/author___writes___paper/num-edge-list.csv.gz", "4\n"),
               HasSubstr("3 edges found, 4 expected"));
-  EXPECT_THAT(with("raw/node-feat/venue/node-feat.csv.gz", "1\n"),
-              HasSubstr("2 features per node, 1 expected as of the types before it"));
+  EXPECT_THAT(with("raw/node-feat/venue/node-feat.csv.gz", "1\n2\n"),
+              HasSubstr("2 lines found, 1 expected (one per node)"));
   EXPECT_THAT(with("raw/node-label/venue/node-label.csv.gz", "1\n"),
               HasSubstr("labels of venue and of paper; only one type"));
   EXPECT_THAT(with("split/time/paper/test.csv.gz", "3\n"), HasSubstr("test.csv.gz"));

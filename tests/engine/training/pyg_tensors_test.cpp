@@ -179,6 +179,24 @@ TEST(PygNames, AnInputLayerOfTypesIsAHeteroLinear) {
   expect_comes_back(model, "typed ");
 }
 
+TEST(PygNames, AHeteroLinearHasRowsOfZeroWhereTypesHaveFewerFeatures) {
+  ModelConfig model = small_model("gcn");
+  model.input_layer = InputLayerChoice::kTyped;
+  model.node_types = 3;
+  model.feature_widths = {1, 0, model.features};
+  const SafetensorsFile own = state_of(model);
+  const std::vector<float> rows = values_of<float>(own.tensors.at("input.weight"));
+  ASSERT_EQ(std::ssize(rows), (1 + model.features) * model.hidden);
+  const NamedTensor padded = to_pyg(own, model).tensors.at("input.weight");
+  EXPECT_EQ(padded.shape, (std::vector<std::int64_t>{3, model.features, model.hidden}));
+  std::vector<float> expected(static_cast<std::size_t>(3 * model.features * model.hidden), 0.0F);
+  std::copy_n(rows.begin(), model.hidden, expected.begin());
+  std::copy(rows.begin() + model.hidden, rows.end(),
+            expected.begin() + 2 * model.features * model.hidden);
+  EXPECT_EQ(values_of<float>(padded), expected);
+  expect_comes_back(model, "typed, of different widths ");
+}
+
 TEST(PygNames, SkipsInputAndHeadAreLinearLayers) {
   ModelConfig model = small_model("gcn", Norm::kLayer);
   model.layers = 1;
