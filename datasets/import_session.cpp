@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/progress.hpp"
+#include "datasets/made_features.hpp"
 #include "datasets/statistics.hpp"
 
 namespace atl {
@@ -30,6 +31,10 @@ Json describe_options(const ImportOptions& options) {
   note("label_column", options.label_column);
   note("split_name", options.split_name);
   if (options.renumber) json["renumber"] = true;
+  if (options.features.present()) {
+    json["features"] = to_string(options.features);
+    json["seed"] = options.seed;
+  }
   if (options.split) {
     json["split"] = {{"per_class", options.split->per_class},
                      {"train", options.split->amount[0]},
@@ -109,6 +114,7 @@ BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes,
   BuiltGraph built = build_graph(stream, build);
   warn_of_isolated(built.csr.view(), directed, place);
   writer_.write_graph(built.csr);
+  if (options_.features.present()) write_made_features(built.csr.view(), directed);
   built.csr = {};
   if (columns.typed) writer_.write_edge_types(built.types, built.relations);
   built.types = {};
@@ -190,7 +196,19 @@ void ImportSession::node_types(std::span<const std::uint16_t> types, std::int64_
   writer_.write_node_types(types, count > 0 ? count : std::int64_t{*largest} + 1);
 }
 
+void ImportSession::write_made_features(const CsrView& csr, bool directed) {
+  const FeatureSource& source = options_.features;
+  const auto writer = writer_.write_features(made_columns(source, directed));
+  make_features(source, options_.seed, csr, directed,
+                [&](std::span<float> rows) { writer->write(std::span<const float>(rows)); });
+  writer->close();
+}
+
 FeatureWriter ImportSession::features(std::int64_t columns, const std::string& place) {
+  if (options_.features.present()) {
+    fail_option("--features {}: {} has {} features for each node; leave the option out",
+                to_string(options_.features), place, columns);
+  }
   return {writer_.write_features(columns), columns, options_.row_normalize, place};
 }
 

@@ -110,6 +110,7 @@ class ImportSession {
 
  private:
   void edge_features(ArrayReader reader, const BuiltGraph& built);
+  void write_made_features(const CsrView& csr, bool directed);
   static std::string choices(const LabelTally& tally, std::int64_t columns);
   void write_made_split();
   void warn_of_isolated(const CsrView& csr, bool directed, const std::string& place) const;

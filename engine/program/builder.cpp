@@ -16,10 +16,13 @@ constexpr int kHeadSite = 255;
 
 }  // namespace
 
-Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout)
-    : pass_(pass), orders_(std::move(orders)), has_constants_(input_dropout == 0) {
+Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout,
+                 bool trains_nodes)
+    : pass_(pass), orders_(std::move(orders)), has_constants_(input_dropout == 0 && !trains_nodes) {
   program_.scopes.push_back({Scope::Kind::kInput, 0, Direction::kForward});
-  input_ = append({.kind = OpKind::kFeatures, .columns = features, .constant = true});
+  input_ = append({.kind = trains_nodes ? OpKind::kNodeParameters : OpKind::kFeatures,
+                   .columns = features,
+                   .constant = !trains_nodes});
   if (input_dropout == 0 || pass == Pass::kEvaluation) return;
   input_ = append(
       {.kind = OpKind::kActivate,
@@ -30,6 +33,7 @@ Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double in
 
 Value Builder::append(Operation operation) {
   trained_.push_back(operation.kind == OpKind::kParameter ||
+                     operation.kind == OpKind::kNodeParameters ||
                      any_read(operation, [&](Value read) { return is_trained(read); }));
   operation.scope = static_cast<int>(program_.scopes.size()) - 1;
   program_.operations.push_back(std::move(operation));
@@ -107,7 +111,12 @@ Value Builder::linear(Value x, Value weight) {
 }
 
 Value Builder::linear_by_type(Value x, std::int64_t types, std::int64_t columns) {
-  ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kInput && !is_trained(x));
+  ATOLL_ASSERT(program_.scopes.back().kind == Scope::Kind::kInput);
+  if (is_trained(x)) {
+    fail_option(
+        "--input-layer typed: the rows of --features trained are parameters of each node; nothing "
+        "is left for a type to add; use linear, activated or none");
+  }
   const Value weight = stacked_weight("weight", types, x, columns);
   // Not 0, from where ReLU would lead nowhere: it is all that nodes of a type without features
   // have.
@@ -172,7 +181,8 @@ Value Builder::append_aggregate(Operation op, Value x, Value parameter) {
 }
 
 Value Builder::with_halo(Value x) {
-  if (program_.at(x).kind != OpKind::kFeatures) return x;
+  const OpKind kind = program_.at(x).kind;
+  if (kind != OpKind::kFeatures && kind != OpKind::kNodeParameters) return x;
   if (copy_ == kNoValue) {
     copy_ = append(
         {.kind = OpKind::kCopy, .inputs = {x}, .columns = columns(x), .constant = is_constant(x)});
@@ -434,6 +444,20 @@ Program Builder::finish(Value logits, Value embeddings) {
     if (embeddings != input_) program_.outputs.push_back(embeddings);
   }
   return std::move(program_);
+}
+
+void declare_node_parameters(Program& program, std::int64_t nodes) {
+  for (Operation& op : program.operations) {
+    if (op.kind != OpKind::kNodeParameters) continue;
+    op.parameter = static_cast<int>(program.parameters.size());
+    program.parameters.push_back({.name = "input.nodes",
+                                  .layer = -1,
+                                  .rows = nodes,
+                                  .columns = op.columns,
+                                  .initialisation = Initialisation::kGlorotUniform,
+                                  .stacked = nodes,
+                                  .per_node = true});
+  }
 }
 
 }  // namespace atl

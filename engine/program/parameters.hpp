@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/ids.hpp"
 #include "engine/tensor/tensor.hpp"
 
 namespace atl {
@@ -39,6 +41,7 @@ struct Parameter {
   std::int64_t operand_offset = 0;  // in the flat array of copies
   std::int64_t stacked = 1;         // see DeclaredParameter
   Composition composition = {};
+  bool per_node = false;  // a row per node of this rank
 };
 
 // How a parameter starts.
@@ -85,6 +88,9 @@ class ParameterStore {
   // Declares a parameter and returns its index; all are declared before allocate().
   int declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
               Initialisation initialisation, std::int64_t stacked = 1, double start = 0);
+  // A row for each node of the rank, which starts by the node's id (`ids`: host memory that must
+  // outlive this); the last that is declared. Gradients of all others are summed over ranks.
+  int declare_per_node(std::string name, std::span<const GlobalId> ids, std::int64_t cols);
   // Behind what it is made of. It is not trained, saved or summed over ranks itself.
   int declare_composed(std::string name, int layer, std::int64_t rows, std::int64_t cols,
                        Composition composition);
@@ -95,6 +101,8 @@ class ParameterStore {
 
   const std::vector<Parameter>& list() const { return trained_; }  // all but composed ones
   std::int64_t size() const { return sizes_.values(); }            // elements of a flat array
+  bool has_per_node() const { return shared_size_ >= 0; }
+  std::span<const GlobalId> node_ids() const { return node_ids_; }  // whose rows are here
 
   MatrixView value(int index) { return part(values_, index); }
   // A weight in the activations' type, as products with them need it.
@@ -109,10 +117,16 @@ class ParameterStore {
   // Flat arrays [1, size()].
   MatrixView values() { return values_.view(); }
   MatrixView gradients() { return gradients_.view(); }
+  // Of gradients(), what all ranks have alike, and the rest.
+  MatrixView shared_gradients();
+  MatrixView node_gradients();
+  // operand() of the parameters of nodes: in the same place for good.
+  ConstMatrixView node_operand() { return operand(static_cast<int>(parameters_.size()) - 1); }
   MatrixView first_moments() { return first_moments_.view(); }
   MatrixView second_moments() { return second_moments_.view(); }
 
  private:
+  void initialise(Backend& backend, Queue& queue, std::uint64_t seed, std::size_t index);
   bool has_operands() const { return operand_dtype_ != dtype_; }
   bool is_padded(const Parameter& parameter) const {
     return sizes_.pads(parameter.rows, parameter.cols);
@@ -132,6 +146,8 @@ class ParameterStore {
   std::vector<Parameter> trained_;
   std::vector<Initialisation> initialisations_;
   std::vector<double> starts_;
+  std::span<const GlobalId> node_ids_;
+  std::int64_t shared_size_ = -1;  // elements before those of nodes; -1: there are none
   Tensor values_, gradients_, first_moments_, second_moments_;
   Tensor composed_values_, composed_gradients_;
   Tensor operands_;  // weights in the activations' type, where that is another

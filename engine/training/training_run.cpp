@@ -72,7 +72,7 @@ class Run {
       }
     }
     if (best_.epoch == 0) {  // nothing was evaluated yet
-      best_ = {done_, trainer_.evaluate(done_), 0, trainer_.state(false)};
+      best_ = {done_, trainer_.evaluate(done_), 0, trainer_.state(false, who_has_state())};
     }
     on_all_ranks(transport_, [&] { write_model(); });
     const Json summary = make_summary();
@@ -202,7 +202,7 @@ class Run {
     const bool due = options_.eval_every > 0 && epoch % options_.eval_every == 0;
     Metrics metrics;
     if (due || last) {
-      trainer_.require_finite_parameters(epoch);
+      on_all_ranks(transport_, [&] { trainer_.require_finite_parameters(epoch); });
       metrics = trainer_.evaluate(epoch);
       keep_best(epoch, metrics);
     }
@@ -216,13 +216,23 @@ class Run {
     if (description_.epoch_done) description_.epoch_done(epoch);
   }
 
+  bool trains_nodes() const { return trainer_.model().trains_nodes(); }
+  // Snapshots are kept by a rank of each host.
+  StateOf who_has_state() const {
+    return folder_.snapshots() != nullptr ? StateOf::kAllRanks : StateOf::kFirstRank;
+  }
+
   void keep_snapshot(int epoch, const std::string& line) {
     Snapshots* const snapshots = folder_.snapshots();
     if (snapshots == nullptr) return;
     const SteadyTime begin = steady_now();
     std::string state;
+    SafetensorsFile own;
+    if (snapshots->keeps_state() || trains_nodes()) {
+      own = trainer_.state(/*optimizer=*/true, who_has_state());
+    }
     if (snapshots->keeps_state()) {
-      state = to_bytes({epoch, fingerprint_, trainer_.state(/*optimizer=*/true), best_, line});
+      state = to_bytes({epoch, fingerprint_, std::move(own), best_, line});
     }
     snapshots->keep(epoch, state, trainer_.exchange().state());
     snapshot_ms_.push_back(1e3 * seconds_since(begin));
@@ -239,7 +249,7 @@ class Run {
   void keep_checkpoint(int epoch) {
     Checkpoint checkpoint{epoch, fingerprint_, {}, best_};
     keep_changed_kernels();
-    if (folder_.active()) checkpoint.state = trainer_.state(/*optimizer=*/true);
+    if (folder_.active() || trains_nodes()) checkpoint.state = trainer_.state(/*optimizer=*/true);
     trainer_.add_exchange_state(checkpoint.state);
     on_all_ranks(transport_, [&] { folder_.keep_checkpoint(checkpoint); });
     last_checkpoint_ = steady_now();
@@ -272,7 +282,7 @@ class Run {
 
   void keep_best(int epoch, const Metrics& metrics) {
     if (best_.epoch == 0 || score(metrics) > score(best_.metrics)) {
-      best_ = {epoch, metrics, 0, trainer_.state(false)};
+      best_ = {epoch, metrics, 0, trainer_.state(false, who_has_state())};
     } else {
       ++best_.evaluations_since;
     }
@@ -290,6 +300,7 @@ class Run {
     if (reads_edge_features(trainer_.model())) {
       metadata["edge_features"] = trainer_.model().edge_features;
     }
+    if (trains_nodes()) metadata["nodes"] = trainer_.model().nodes;
     if (reads_node_types(trainer_.model())) metadata["node_types"] = trainer_.model().node_types;
     // Of classes a prediction asks the dataset, which says how many labels a node has.
     if (const Task task = data_.dataset().task;

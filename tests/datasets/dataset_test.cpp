@@ -116,7 +116,8 @@ TEST(Dataset, StatisticsAreCountedByHand) {
   EXPECT_THAT(statistics.class_counts, ElementsAre(1, 0, 2));
   EXPECT_EQ(statistics.homophily, 0);  // only 0 - 1 joins labelled nodes
   EXPECT_EQ(statistics.splits[0], (std::array<std::int64_t, 3>{1, 1, 1}));
-  EXPECT_THAT(statistics_text(dataset, statistics, "ok"), HasSubstr("isolated     1 of 4 nodes (25.0 %)"));
+  EXPECT_THAT(statistics_text(dataset, statistics, "ok"),
+              HasSubstr("isolated     1 of 4 nodes (25.0 %)"));
   EXPECT_EQ(statistics_json(dataset, statistics, "ok")["splits"][1]["train"], 2);
 }
 
