@@ -14,7 +14,7 @@ namespace atl {
 
 namespace {
 
-constexpr int kRounds = 100;
+constexpr int kRounds = 30;
 constexpr double kResidual = 1e-7;
 constexpr std::int64_t kChunks = 64;  // of sums, whatever the number of threads
 
