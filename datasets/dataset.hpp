@@ -85,8 +85,9 @@ class Dataset {
   // What is missing to train on split `split_index`, or to predict (features, and the split if
   // there is any to measure by), with the command that helps: throws Error{kInput}, Error{kOption}
   // for an index that there isn't.
-  void require_trainable(std::int64_t split_index) const;
-  void require_predictable(std::int64_t split_index) const;
+  // trained_features: the model has features of its own.
+  void require_trainable(std::int64_t split_index, bool trained_features = false) const;
+  void require_predictable(std::int64_t split_index, bool trained_features = false) const;
   // Per node whether it has a label, of several at least one.
   std::vector<std::uint8_t> labelled() const;
 

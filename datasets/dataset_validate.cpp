@@ -368,19 +368,19 @@ std::vector<std::uint8_t> Dataset::labelled() const {
   return result;
 }
 
-void Dataset::require_predictable(std::int64_t split_index) const {
-  if (info_.features > 0) {
-    if (info_.classes > 0 && info_.splits > 0) split(split_index);
-    return;
+void Dataset::require_predictable(std::int64_t split_index, bool trained_features) const {
+  if (info_.features == 0 && !trained_features) {
+    fail_input(
+        "{0}: the dataset has no features; either train some with --features trained:64, a row of "
+        "parameters for each node, or give it some: atoll features {0} degree makes them of the "
+        "graph (or constant, random:64, positional:16), and atoll import npy reads features.npy",
+        folder_.string());
   }
-  fail_input(
-      "{}: the dataset has no features; import it again with some (atoll import npy reads "
-      "features.npy)",
-      folder_.string());
+  if (info_.classes > 0 && info_.splits > 0) split(split_index);
 }
 
-void Dataset::require_trainable(std::int64_t split_index) const {
-  require_predictable(split_index);
+void Dataset::require_trainable(std::int64_t split_index, bool trained_features) const {
+  require_predictable(split_index, trained_features);
   if (links_.there()) return links_.check(info_.nodes);
   if (info_.classes == 0) {
     fail_input(

@@ -15,7 +15,15 @@ namespace atl {
 using EdgeSampler = std::function<Edge(std::uint64_t)>;
 
 // Which random matrix of RandomStream::kGenerator a number belongs to (the layer of its key).
-enum class GeneratorPurpose : std::uint8_t { kOrder, kEdges, kCentres, kNoise, kLabels, kHubs };
+enum class GeneratorPurpose : std::uint8_t {
+  kOrder,
+  kEdges,
+  kCentres,
+  kNoise,
+  kLabels,
+  kHubs,
+  kNodeFeatures,  // row = node
+};
 
 constexpr RandomKey generator_key(std::uint64_t seed, GeneratorPurpose purpose) {
   return {seed, RandomStream::kGenerator, static_cast<std::uint8_t>(purpose)};

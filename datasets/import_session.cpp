@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/progress.hpp"
+#include "datasets/made_features.hpp"
 #include "datasets/statistics.hpp"
 
 namespace atl {
@@ -30,6 +31,10 @@ Json describe_options(const ImportOptions& options) {
   note("label_column", options.label_column);
   note("split_name", options.split_name);
   if (options.renumber) json["renumber"] = true;
+  if (options.features.present()) {
+    json["features"] = to_string(options.features);
+    json["seed"] = options.seed;
+  }
   if (options.split) {
     json["split"] = {{"per_class", options.split->per_class},
                      {"train", options.split->amount[0]},
@@ -139,6 +144,7 @@ BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes,
   BuiltGraph built = build_graph(stream, build);
   warn_of_isolated(built.csr.view(), directed, place);
   writer_.write_graph(built.csr);
+  if (options_.features.present()) write_made_features(built.csr.view(), directed);
   built.csr = {};
   if (columns.typed) writer_.write_edge_types(built.types, built.relations);
   built.types = {};
@@ -221,7 +227,21 @@ std::unique_ptr<FeatureWriter> ImportSession::features_by_type(
   return writer;
 }
 
+void ImportSession::write_made_features(const CsrView& csr, bool directed) {
+  const FeatureSource& source = options_.features;
+  provenance_["features"] = to_string(source);
+  if (source.kind == FeatureKind::kEdges) return;  // once theirs are written: write_edge_means()
+  const auto writer = writer_.write_features(made_columns(source, directed));
+  make_features(source, options_.seed, csr, directed,
+                [&](std::span<float> rows) { writer->write(std::span<const float>(rows)); });
+  writer->close();
+}
+
 FeatureWriter ImportSession::features(std::int64_t columns, const std::string& place) {
+  if (options_.features.present()) {
+    fail_option("--features {}: {} has {} features for each node; leave the option out",
+                to_string(options_.features), place, columns);
+  }
   return {writer_.write_features(columns), columns, options_.row_normalize, place};
 }
 
@@ -285,34 +305,22 @@ void ImportSession::links(const Links& links) {
   default_task_ = Task::kLinkPrediction;
 }
 
-void ImportSession::write_made_features() {
-  const DatasetInfo& info = writer_.info();
-  const std::string option = "--features " + to_string(options_.features);
-  if (info.features > 0) {
-    fail_option("{}: '{}' has {} features of nodes; leave the option out", option, info.name,
-                info.features);
-  }
-  if (options_.features.kind == FeatureKind::kEdges) {
-    if (info.edge_features == 0) {
-      fail_option(
-          "{}: the edges of '{}' have no features; allowed are degree, constant, random:D, "
-          "positional:D",
-          option, info.name);
-    }
-    write_edge_means();
-  }
-  provenance_["features"] = to_string(options_.features);
-}
-
 // Of each node the mean of the features of its in-edges, 0 without any: what OGB's examples for
 // ogbn-proteins begin with.
 void ImportSession::write_edge_means() {
+  if (const DatasetInfo& info = writer_.info(); info.edge_features == 0) {
+    fail_option(
+        "--features edges: the edges of '{}' have no features; allowed are degree, constant, "
+        "random:D, positional:D",
+        info.name);
+  }
   const NpyFile row_ptr_file(writer_.folder() / "row_ptr.npy");
   const NpyFile edges_file(writer_.folder() / "edge_features.npy");
   const auto row_ptr = row_ptr_file.values<std::int64_t>();
   const auto edges = edges_file.values<float>();
   const std::int64_t columns = edges_file.columns();
-  FeatureWriter writer = features(columns, "means of features of edges");
+  FeatureWriter writer(writer_.write_features(columns), columns, options_.row_normalize,
+                       "means of features of edges");
   std::vector<double> sum(static_cast<std::size_t>(columns));
   std::vector<float> mean(sum.size());
   Activity activity("means of features of edges", nodes());
@@ -340,7 +348,7 @@ void ImportSession::write_made_split() {
 
 ImportReport ImportSession::finish() {
   DatasetInfo& info = writer_.info();
-  if (options_.features.present()) write_made_features();
+  if (options_.features.kind == FeatureKind::kEdges) write_edge_means();
   if (options_.split) write_made_split();
   info.task = options_.task.value_or(default_task_);
   const bool links = default_task_ == Task::kLinkPrediction;

@@ -120,8 +120,9 @@ class ImportSession {
 
  private:
   void edge_features(const RowStream& rows, const BuiltGraph& built);
+  // What --features makes of the graph.
+  void write_made_features(const CsrView& csr, bool directed);
   static std::string choices(const LabelTally& tally, std::int64_t columns);
-  void write_made_features();
   void write_edge_means();
   void write_made_split();
   void warn_of_isolated(const CsrView& csr, bool directed, const std::string& place) const;

@@ -142,6 +142,7 @@ void declare(CLI::App& program, Manner& manner) {
   add_generate_command(program);
   add_info_command(program);
   add_split_command(program);
+  add_features_command(program);
   add_partition_command(program);
   add_plan_command(program);
   add_train_command(program);

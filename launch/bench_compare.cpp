@@ -62,7 +62,7 @@ class Contender {
       : mode_(mode),
         trainer_(trainer),
         exchange_(trainer.make_exchange(mode.exchange)),
-        state_(trainer.state(/*optimizer=*/true)) {}
+        state_(trainer.state(/*optimizer=*/true, StateOf::kAllRanks)) {}
 
   const ComparedMode& mode() const { return mode_; }
   const Samples& samples() const { return samples_; }
@@ -74,7 +74,7 @@ class Contender {
     trainer_.swap_exchange(exchange_, mode_.overlap);
     const EpochResult result = trainer_.run_epoch(epoch);
     trainer_.swap_exchange(exchange_, mode_.overlap);
-    state_ = trainer_.state(/*optimizer=*/true);
+    state_ = trainer_.state(/*optimizer=*/true, StateOf::kAllRanks);
     loss_ = result.loss;
     if (result.exchange) report_ = result.exchange;
     if (!measured) return;

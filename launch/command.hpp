@@ -12,6 +12,7 @@ void add_import_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_info_command(CLI::App& app);
 void add_split_command(CLI::App& app);
+void add_features_command(CLI::App& app);
 void add_partition_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 void add_launch_command(CLI::App& app);

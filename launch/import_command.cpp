@@ -6,6 +6,7 @@
 #include "base/memory.hpp"
 #include "base/text.hpp"
 #include "datasets/import.hpp"
+#include "datasets/made_features.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/validators.hpp"
@@ -36,6 +37,7 @@ void run_import(ImportArguments arguments) {
   }
   if (!arguments.features.empty()) {
     options.features = parse_feature_source(arguments.features);
+    require_made(options.features);
   }
   if (arguments.nodes >= 0) options.nodes = arguments.nodes;
   if (arguments.classes >= 0) options.classes = arguments.classes;

@@ -105,7 +105,7 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   PlanInput input;
   input.model =
       options.model.sized(info.features, outputs_of(info), topology.ranks(), info.relations,
-                          info.edge_features, info.node_types, info.feature_widths);
+                          info.edge_features, info.node_types, info.feature_widths, info.nodes);
   require_offload(input.model, topology);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =
@@ -125,8 +125,9 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
   const std::vector<NamedShape> shapes = read_shapes(arguments.shapes, topology.ranks());
   const GraphShape& first = shapes.front().shape;
   PlanInput input;
-  input.model = options.model.sized(first.features, first.classes, topology.ranks(),
-                                    first.relations, first.edge_features, first.node_types);
+  input.model =
+      options.model.sized(first.features, first.classes, topology.ranks(), first.relations,
+                          first.edge_features, first.node_types, {}, first.nodes);
   require_offload(input.model, topology);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   input.plan.dataset = first.name;

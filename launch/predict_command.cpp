@@ -75,7 +75,13 @@ void apply_model(const ModelArguments& arguments, const ModelUse& what) {
         arguments.partition.resolve(arguments.partition_seed, options.split_index);
     RankJob job(transport, arguments.dataset, partition, options, options.model.outputs);
     on_all_ranks(transport, [&] {
-      if (options.model.features != job.data().dataset().features) {
+      const std::int64_t nodes = job.data().dataset().nodes;
+      if (options.model.trains_nodes() && options.model.nodes != nodes) {
+        fail_input("{}: it has {} nodes, the model in {} has trained features of {}",
+                   arguments.dataset, nodes, path.string(), options.model.nodes);
+      }
+      if (!options.model.trains_nodes() &&
+          options.model.features != job.data().dataset().features) {
         fail_input("{}: it has {} feature columns, the model in {} needs {}", arguments.dataset,
                    job.data().dataset().features, path.string(), options.model.features);
       }

@@ -27,7 +27,7 @@ ProgramListing::ProgramListing(const ModelConfig& model, Pass pass, const RankSh
       layout_(allocate(program_, schedule_, shape.rows)),
       apart_elements_(allocate(program_, schedule_, shape.rows, Sharing::kNone).elements),
       work_(work_of_operations(program_, schedule_, shape, model.dtype)),
-      parameters_(parameter_sizes(program_, /*pads_operands=*/false)) {}
+      parameters_(parameter_sizes(program_, /*pads_operands=*/false, shape.rows.inner)) {}
 
 ProgramListing::Messages ProgramListing::messages_of(Value value) const {
   const Operation& op = program_.at(value);

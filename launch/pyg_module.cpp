@@ -36,7 +36,7 @@ class Model(torch.nn.Module):
 {modules}
 
     def forward(self, x, edge_index, edge_weight=None, edge_type=None, edge_attr=None, node_type=None):
-        """Logits [nodes, {outputs}] of x [nodes, {features}]; edge_index [2, edges] has sources and targets."""
+        """Logits [nodes, {outputs}] of {x}; edge_index [2, edges] has sources and targets."""
 {checks}{forward}
 {score}
 
@@ -50,13 +50,13 @@ def load():
 def read_dataset(folder):
     """x, edge_index and, or None, edge_weight, edge_type, edge_attr and node_type of a dataset folder of Atoll."""
     def read(name):
-        return torch.from_numpy(numpy.load(pathlib.Path(folder) / f"{{name}}.npy"))
+        file = pathlib.Path(folder) / f"{{name}}.npy"
+        return torch.from_numpy(numpy.load(file)) if file.exists() else None
 
     x, row_ptr, source = read("features"), read("row_ptr"), read("col_idx").long()
-    target = torch.repeat_interleave(torch.arange(len(x)), row_ptr.diff())
+    target = torch.repeat_interleave(torch.arange(len(row_ptr) - 1), row_ptr.diff())
     weights, types, features, node_types = (
-        read(name) if (pathlib.Path(folder) / f"{{name}}.npy").exists() else None
-        for name in ("edge_weights", "edge_types", "edge_features", "node_types"))
+        read(name) for name in ("edge_weights", "edge_types", "edge_features", "node_types"))
     types, node_types = (None if t is None else t.long() for t in (types, node_types))
     return x, torch.stack([source, target]), weights, types, features, node_types
 )";
@@ -166,7 +166,7 @@ class Module {
                        fmt::arg("layers", model_.layers.size()), fmt::arg("imports", imports()),
                        fmt::arg("definitions", definitions()),
                        fmt::arg("modules", indented(modules())),
-                       fmt::arg("outputs", config_.outputs), fmt::arg("features", config_.features),
+                       fmt::arg("outputs", config_.outputs), fmt::arg("x", described_input()),
                        fmt::arg("checks", checks()), fmt::arg("forward", indented(forward())),
                        fmt::arg("score", score()));
   }
@@ -239,6 +239,11 @@ class Module {
 
   bool has(std::size_t l, const char* parameter) const {
     return parameters_.contains(fmt::format("layers.{}.{}", l, parameter));
+  }
+  std::string described_input() const {
+    return config_.trains_nodes()
+               ? fmt::format("the {} nodes that it was trained on (x is not read)", config_.nodes)
+               : fmt::format("x [nodes, {}]", config_.features);
   }
   const DeclaredParameter* find(const std::string& name) const {
     const auto found = parameters_.find(name);
@@ -316,6 +321,10 @@ class Module {
       norms.push_back(norm_of(fmt::format("layers.{}.norm", l), model_.layers[l].norm));
       const std::string skip = fmt::format("layers.{}.skip_weight", l);
       skips.push_back(find(skip) == nullptr ? "torch.nn.Identity()" : linear_of(skip, false));
+    }
+    if (config_.trains_nodes()) {
+      lines.push_back(
+          fmt::format("self.nodes = torch.nn.Embedding({}, {})", config_.nodes, config_.features));
     }
     if (model_.input) lines.push_back("self.input = " + input());
     add_module_list(lines, "convs", convs);
@@ -425,6 +434,7 @@ class Module {
 
   Lines forward() const {
     Lines lines;
+    if (config_.trains_nodes()) lines.emplace_back("x = self.nodes.weight");
     if (config_.input_dropout > 0) lines.push_back("x = " + dropped(config_.input_dropout, "x"));
     if (model_.input) {
       const char* const input = is_typed() ? "self.input(x, node_type)" : "self.input(x)";

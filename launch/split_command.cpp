@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "datasets/partition_list.hpp"
 #include "datasets/resplit.hpp"
 #include "datasets/split_links.hpp"
 #include "datasets/statistics.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
+#include "launch/stale_partitions.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {
@@ -43,15 +43,7 @@ void run_split(const SplitArguments& arguments) {
   const auto [train, valid, test] = count_split(dataset, 0);
   fmt::print("{}: {} train, {} valid, {} test, {} none\n", dataset.info().name, train, valid, test,
              dataset.info().nodes - train - valid - test);
-  std::size_t stale = 0;
-  for (const PartitionEntry& entry : list_partitions(dataset, {}, /*every_byte=*/false)) {
-    stale += entry.removable() ? 1 : 0;
-  }
-  if (stale == 0) return;
-  fmt::print(
-      "{} partition{} made before {} no longer used; atoll partition {} --prune removes {}\n",
-      stale, stale == 1 ? "" : "s", stale == 1 ? "is" : "are", arguments.dataset,
-      stale == 1 ? "it" : "them");
+  tell_stale_partitions(dataset);
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ class Writer {
       : config_(config),
         model_(describe(config)),
         builder_(pass, config.features, {config.order, config.cache_aggregate, config.layer_orders},
-                 config.input_dropout, {config.relations, config.edge_features}) {}
+                 config.input_dropout, {config.relations, config.edge_features},
+                 config.trains_nodes()) {}
 
   Program run() {
     x_ = before_dropout_ = builder_.input();
@@ -290,7 +291,8 @@ DecoderNames decoder_names(int layer) {
 ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
                                std::int64_t edge_types, std::int64_t edge_columns,
                                std::int64_t types_of_nodes,
-                               std::vector<std::int64_t> widths_by_type) const {
+                               std::vector<std::int64_t> widths_by_type,
+                               std::int64_t graph_nodes) const {
   ModelConfig result = *this;
   result.features = feature_columns;
   result.outputs = logits;
@@ -298,6 +300,16 @@ ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits
   result.edge_features = edge_columns;
   result.node_types = types_of_nodes;
   result.feature_widths = std::move(widths_by_type);
+  result.nodes = graph_nodes;
+  if (trains_nodes()) {
+    if (feature_columns > 0) {
+      fail_option(
+          "--features {}: the dataset has {} features, and rows are trained only where there are "
+          "none; leave the option out",
+          node_features, feature_columns);
+    }
+    result.features = parse_feature_source(node_features).columns;
+  }
   if (recompute_all) result.recomputation = Recomputation::of_all_pairs(ranks);
   // With a limit only as much as it asks for: see savings_within().
   if (offload == OffloadChoice::kOn && memory.empty()) result.offloading = kOffloadAll;
@@ -361,6 +373,7 @@ bool can_recompute(const ModelConfig& config) {
 Program model_program(const ModelConfig& config, Pass pass) {
   Program program = Writer(config, pass).run();
   if (config.decoder == Decoder::kMlp) declare_decoder(program, config);
+  if (config.trains_nodes()) declare_node_parameters(program, config.nodes);
   program.wide_elements =
       static_cast<int>(bytes_of(parameter_dtype(config.dtype)) / bytes_of(config.dtype));
   if (pass == Pass::kTraining) differentiate(program);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/feature_source.hpp"
 #include "engine/models/description.hpp"
 #include "engine/program/builder.hpp"
 #include "engine/program/drop_values.hpp"
@@ -39,6 +40,8 @@ struct ModelConfig : LayerOptions {
   std::int64_t node_types = 0;
   // Of `features`, how many nodes of each type have; behind them are 0. Empty: all.
   std::vector<std::int64_t> feature_widths;
+  std::int64_t nodes = 0;     // of the graph
+  std::string node_features;  // "trained:D": a row of parameters per node; empty: the dataset's
   double input_dropout = 0;
   InputLayerChoice input_layer = InputLayerChoice::kAuto;
   HeadChoice head = HeadChoice::kAuto;
@@ -62,11 +65,14 @@ struct ModelConfig : LayerOptions {
   Dropping dropping;      // of values in training
   Offloading offloading;  // of those that are not dropped
 
-  // The model for a dataset, on so many ranks.
+  // The model for a dataset, on so many ranks. Throws Error{kOption} if it trains rows of nodes
+  // that have features.
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
                     std::int64_t edge_types = 0, std::int64_t edge_columns = 0,
                     std::int64_t types_of_nodes = 0,
-                    std::vector<std::int64_t> widths_by_type = {}) const;
+                    std::vector<std::int64_t> widths_by_type = {},
+                    std::int64_t graph_nodes = 0) const;
+  bool trains_nodes() const { return !node_features.empty(); }
 };
 
 std::vector<std::string> model_kinds();  // "gcn", "sage", ...

@@ -13,9 +13,22 @@ using ModelRow = Option<ModelConfig>;
 // The field of a trace that holds an option.
 std::string trace_field(const std::string& option) {
   if (option == "model") return "kind";
+  if (option == "features") return "node_features";  // "features" are columns
   std::string field = option;
   std::replace(field.begin(), field.end(), '-', '_');
   return field;
+}
+
+// Of what a model may have for features; the others are a dataset's.
+std::string trained_features_problem(const std::string& text) {
+  std::string problem;
+  if (text.empty()) return problem;
+  const FeatureSource source = parse_feature_source(text, problem);
+  if (!problem.empty() || source.kind == FeatureKind::kTrained) return problem;
+  return fmt::format(
+      "'{0}' is made of the graph before training; allowed here is trained:D, and atoll features "
+      "DATASET {0} gives a dataset {0}",
+      text);
 }
 
 std::string memory_problem(const std::string& text) {
@@ -62,6 +75,12 @@ const OptionTable<ModelConfig>& model_options() {
         of_layers("norm"),
     };
     const OptionTable<ModelConfig> later = {
+        {.name = "features",
+         .group = "Model",
+         .help = "Of a dataset without features: trained:D, a row of D parameters for each node "
+                 "(atoll features makes others)",
+         .value = ModelRow::text(ATOLL_FIELD(node_features), trained_features_problem),
+         .plan = PlanRole::kMadeFor},
         of_layers("norm-place"),
         of_layers("activation"),
         of_layers("skip"),
@@ -145,7 +164,7 @@ void check_model_options(const ModelConfig& model) {
   if (!model.description.empty()) {
     for (const ModelRow& row : model_options()) {
       const bool stands_beside = row.name == "model-file" || row.name == "input-dropout" ||
-                                 row.name.starts_with("decoder");
+                                 row.name == "features" || row.name.starts_with("decoder");
       if (stands_beside || option_json(row, model) == option_json(row, ModelConfig())) continue;
       fail_option("--{}: the file of --model-file says this; leave one of them out", row.name);
     }
@@ -273,6 +292,7 @@ Json trace_json(const ModelConfig& model) {
   if (model.edge_features > 0) json["edge_features"] = model.edge_features;
   if (model.node_types > 0) json["node_types"] = model.node_types;
   if (!model.feature_widths.empty()) json["feature_widths"] = model.feature_widths;
+  if (model.trains_nodes()) json["nodes"] = model.nodes;
   return json;
 }
 
@@ -292,6 +312,7 @@ ModelConfig read_trace_model(const Json& json, const std::filesystem::path& plac
   if (json.contains("feature_widths")) {
     model.feature_widths = json_field<std::vector<std::int64_t>>(json, "feature_widths", place);
   }
+  if (json.contains("nodes")) model.nodes = json_field<std::int64_t>(json, "nodes", place);
   for (const ModelRow& row : model_options()) {
     if (row.plan != PlanRole::kMadeFor) continue;
     // Options that came later are there if they were set.

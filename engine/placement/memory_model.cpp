@@ -16,8 +16,10 @@ std::int64_t buffer_elements(const Operation& op, const RowCounts& rows) {
   return sent * padded_columns(op.message_columns());
 }
 
-std::int64_t parameter_bytes(const TrainingPrograms& programs, const Device& device) {
-  return parameter_sizes(programs.training, device.kind == "cuda").bytes(programs.dtype);
+std::int64_t parameter_bytes(const TrainingPrograms& programs, const RowCounts& rows,
+                             const Device& device) {
+  return parameter_sizes(programs.training, device.kind == "cuda", rows.held.inner)
+      .bytes(programs.dtype);
 }
 
 }  // namespace
@@ -59,7 +61,7 @@ double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
     if (!op.constant) elements += buffer_elements(op, rows);
   }
   return static_cast<double>(elements * bytes_of(programs.dtype) +
-                             parameter_bytes(programs, device));
+                             parameter_bytes(programs, rows, device));
 }
 
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
@@ -87,9 +89,9 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
   std::vector<double> bytes;
   bytes.reserve(rows.size());
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    bytes.push_back(
-        static_cast<double>(elements[r] * bytes_of(programs.dtype) +
-                            (layer < 0 ? parameter_bytes(programs, topology.devices[r]) : 0)));
+    bytes.push_back(static_cast<double>(
+        elements[r] * bytes_of(programs.dtype) +
+        (layer < 0 ? parameter_bytes(programs, rows[r], topology.devices[r]) : 0)));
   }
   return bytes;
 }
@@ -105,7 +107,9 @@ double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy
 double shard_bytes(const EpochSetting& setting, int rank) {
   const PartQuality& part = setting.partition.parts[static_cast<std::size_t>(rank)];
   const double graph = 8 * static_cast<double>(part.nodes) + 4 * static_cast<double>(part.edges);
-  return 4 * static_cast<double>(part.nodes * setting.model.features) + 2 * graph;
+  // Trained ones are among the parameters.
+  const std::int64_t features = setting.model.trains_nodes() ? 0 : setting.model.features;
+  return 4 * static_cast<double>(part.nodes * features) + 2 * graph;
 }
 
 }  // namespace atl

@@ -17,10 +17,15 @@ constexpr int kHeadSite = 255;
 }  // namespace
 
 Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout,
-                 EdgeCounts edges)
-    : pass_(pass), orders_(std::move(orders)), has_constants_(input_dropout == 0), edges_(edges) {
+                 EdgeCounts edges, bool trains_nodes)
+    : pass_(pass),
+      orders_(std::move(orders)),
+      has_constants_(input_dropout == 0 && !trains_nodes),
+      edges_(edges) {
   program_.scopes.push_back({Scope::Kind::kInput, 0, Direction::kForward});
-  input_ = append({.kind = OpKind::kFeatures, .columns = features, .constant = true});
+  input_ = append({.kind = trains_nodes ? OpKind::kNodeParameters : OpKind::kFeatures,
+                   .columns = features,
+                   .constant = !trains_nodes});
   if (input_dropout == 0 || pass == Pass::kEvaluation) return;
   input_ = append(
       {.kind = OpKind::kActivate,
@@ -31,6 +36,7 @@ Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double in
 
 Value Builder::append(Operation operation) {
   trained_.push_back(operation.kind == OpKind::kParameter ||
+                     operation.kind == OpKind::kNodeParameters ||
                      any_read(operation, [&](Value read) { return is_trained(read); }));
   operation.scope = static_cast<int>(program_.scopes.size()) - 1;
   program_.operations.push_back(std::move(operation));
@@ -134,7 +140,12 @@ Value Builder::append_product(Value x, Value weight) {
 
 Value Builder::linear_by_type(Value x, std::span<const std::int64_t> widths, std::int64_t columns) {
   check_rows("linear_by_type", "x", x);
-  if (program_.scopes.back().kind != Scope::Kind::kInput || is_trained(x)) {
+  if (is_trained(x)) {
+    fail_option(
+        "--input-layer typed: the rows of --features trained are parameters of each node; nothing "
+        "is left for a type to add; use linear, activated or none");
+  }
+  if (program_.scopes.back().kind != Scope::Kind::kInput) {
     refuse("linear_by_type", "only what comes before the first layer may read types of nodes");
   }
   const std::int64_t types = std::ssize(widths);
@@ -218,7 +229,8 @@ Value Builder::append_aggregate(Operation op, Value x, Value parameter) {
 }
 
 Value Builder::with_halo(Value x) {
-  if (program_.at(x).kind != OpKind::kFeatures) return x;
+  const OpKind kind = program_.at(x).kind;
+  if (kind != OpKind::kFeatures && kind != OpKind::kNodeParameters) return x;
   if (copy_ == kNoValue) {
     copy_ = append(
         {.kind = OpKind::kCopy, .inputs = {x}, .columns = columns(x), .constant = is_constant(x)});
@@ -494,6 +506,20 @@ Program Builder::finish(Value logits, Value embeddings) {
     if (embeddings != input_) program_.outputs.push_back(embeddings);
   }
   return std::move(program_);
+}
+
+void declare_node_parameters(Program& program, std::int64_t nodes) {
+  for (Operation& op : program.operations) {
+    if (op.kind != OpKind::kNodeParameters) continue;
+    op.parameter = static_cast<int>(program.parameters.size());
+    program.parameters.push_back({.name = "input.nodes",
+                                  .layer = -1,
+                                  .rows = nodes,
+                                  .columns = op.columns,
+                                  .initialisation = Initialisation::kGlorotUniform,
+                                  .stacked = nodes,
+                                  .per_node = true});
+  }
 }
 
 }  // namespace atl

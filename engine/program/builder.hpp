@@ -37,11 +37,12 @@ std::string name_of_layer(int layer, const std::string& convolution);
 class Builder {
  public:
   // input_dropout > 0: no value is constant, in no pass, so that all keep the same ones.
+  // trains_nodes: the features are parameters, see declare_node_parameters().
   Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout,
-          EdgeCounts edges = {});
+          EdgeCounts edges = {}, bool trains_nodes = false);
 
-  // The features of the dataset [nodes, features], through dropout. What reads them before the
-  // first layer has parameters called "input. ...".
+  // The features [nodes, features], of the dataset or trained, through dropout. What reads them
+  // before the first layer has parameters called "input. ...".
   Value input() const { return input_; }
   // Operations from here on belong to the next layer; its parameters are called "layers.N. ...".
   // It reads values of its own or of earlier layers. convolution: its name, for errors.
@@ -181,5 +182,9 @@ class Builder {
   Value copy_ = kNoValue;  // of the features
   int channels_ = 0;
 };
+
+// Of a program whose features are trained, once all other parameters are declared, so that what
+// ranks sum up is one piece: "input.nodes", of so many nodes.
+void declare_node_parameters(Program& program, std::int64_t nodes);
 
 }  // namespace atl

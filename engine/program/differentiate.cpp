@@ -20,7 +20,7 @@ class Differentiation {
         gradients_(program.operations.size(), kNoValue) {
     for (Value v = 0; v < forward_size_; ++v) {
       const Operation& op = program_.at(v);
-      trained_[index(v)] = op.kind == OpKind::kParameter ||
+      trained_[index(v)] = op.kind == OpKind::kParameter || op.kind == OpKind::kNodeParameters ||
                            any_read(op, [&](Value read) { return trained_[index(read)]; });
     }
   }
@@ -138,6 +138,7 @@ class Differentiation {
                        .normalisation = op.normalisation,
                        .direction = Direction::kBackward,
                        .channel = op.channel});
+      case OpKind::kCopy:
       case OpKind::kCombine:
       case OpKind::kBias:
         return dy;
@@ -330,7 +331,12 @@ class Differentiation {
     const Operation op = program_.at(v);
     const Value dy = gradients_[index(v)];
     if (dy == kNoValue) return;
-    if (op.kind == OpKind::kLinear) {
+    if (op.kind == OpKind::kNodeParameters) {
+      append({.kind = OpKind::kNodeGradient,
+              .inputs = {dy},
+              .columns = op.columns,
+              .parameter = op.parameter});
+    } else if (op.kind == OpKind::kLinear) {
       append({.kind = OpKind::kWeightGradient,
               .inputs = {op.inputs[0], dy},
               .columns = op.columns,

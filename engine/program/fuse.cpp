@@ -64,8 +64,8 @@ class Fusion {
     const Operation& op = program_.at(joined);
     const bool joins = can_add(op.kind) && op.tail.absent() && op.added_to == kNoValue &&
                        op.scope == add.scope && !op.constant && first != joined &&
-                       !program_.at(first).constant && is_only_reader(v, joined) &&
-                       is_only_reader(v, first);
+                       !program_.at(first).constant && !is_leaf(program_.at(first).kind) &&
+                       is_only_reader(v, joined) && is_only_reader(v, first);
     if (!joins) return;
     Operation sum = op;
     sum.added_to = first;

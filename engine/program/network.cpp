@@ -115,6 +115,8 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
   for (const DeclaredParameter& p : training.parameters) {
     if (p.composition.present()) {
       parameters_.declare_composed(p.name, p.layer, p.rows, p.columns, p.composition);
+    } else if (p.per_node) {
+      parameters_.declare_per_node(p.name, graph.inner_ids, p.columns);
     } else {
       parameters_.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked, p.start,
                           p.heights);
@@ -202,6 +204,7 @@ void Network::allocate() {
     std::memset(poison_.get(), 0xFF, static_cast<std::size_t>(block_->bytes()));
   }
   parameters_.allocate(rank_.backend, rank_.queue, rank_.seed);
+  if (parameters_.has_per_node()) node_parameters_ = parameters_.node_operand();
   for (NormState& norm : norms_) {
     for (DeviceArray<double>* array : {&norm.running_mean, &norm.running_variance, &norm.mean,
                                        &norm.inverse_std, &norm.running_inverse_std}) {
@@ -250,12 +253,14 @@ MatrixView Network::whole(const Pass& pass, Value value) const {
   const Place& place = pass.layout.places[static_cast<std::size_t>(value)];
   if (place.is_nowhere()) {
     const Operation& op = pass.program.at(value);
-    if (op.kind != OpKind::kFeatures && op.kind != OpKind::kCopy) {
+    // Without halo rows nothing is received into a copy.
+    if (op.kind == OpKind::kCopy) return whole(pass, op.inputs[0]);
+    if (op.kind != OpKind::kFeatures && op.kind != OpKind::kNodeParameters) {
       return {nullptr, 0, op.columns, op.stride(), options_.dtype};
     }
-    // Nothing writes it: without halo rows nothing is received into it.
-    return {const_cast<void*>(features_.data), features_.rows, features_.cols, features_.stride,
-            features_.dtype};
+    const ConstMatrixView& leaf = op.kind == OpKind::kFeatures ? features_ : node_parameters_;
+    // No operation writes it.
+    return {const_cast<void*>(leaf.data), leaf.rows, leaf.cols, leaf.stride, leaf.dtype};
   }
   const Operation& op = pass.program.at(value);
   auto* const start = static_cast<std::byte*>(block_->view().data);
@@ -404,6 +409,9 @@ void Network::run_call(const Execution& execution, const Call& call) {
           rank_.queue, Transpose::kYes, rows(input(0)), Transpose::kNo, rows(input(1)), 1,
           parameters_.gradient(op.parameter).rows_in(weight_range(pass.program, op)));
       return;
+    case OpKind::kNodeGradient:
+      return run_node_gradient(rows(input(0)),
+                               parameters_.gradient(op.parameter).rows_in(range_of(call.rows)));
     case OpKind::kSortByType:
     case OpKind::kLinearByType:
     case OpKind::kWeightGradientByType:
@@ -535,8 +543,7 @@ void Network::run_call(const Execution& execution, const Call& call) {
       execution.loss->compute(rank_, round, rows(input(0)), rows(call.value));
       return;
     case OpKind::kSumGradients:
-      rank_.reducer.sum(parameters_.gradients(), "gradient all-reduce", round.epoch);
-      return;
+      return sum_gradients(execution);
     case OpKind::kSumRanks: {
       const Scope& scope = pass.program.scope_of(call.value);
       rank_.reducer.sum(
@@ -852,6 +859,23 @@ void Network::run_by_type(const Execution& execution, const Call& call) {
                                 parameters_.gradient(op.parameter).rows_in(of_bias));
     }
   }
+}
+
+void Network::run_node_gradient(ConstMatrixView dy, MatrixView gradient) {
+  if (dy.dtype == gradient.dtype) {
+    rank_.backend.apply_epilogue(rank_.queue, dy, {}, gradient);
+  } else {
+    rank_.backend.convert(rank_.queue, dy, gradient);
+  }
+}
+
+// Those of a node's parameters are on the one rank that has them, but their norm is all ranks'.
+void Network::sum_gradients(const Execution& execution) {
+  const int epoch = execution.round.epoch;
+  rank_.reducer.sum(parameters_.shared_gradients(), "gradient all-reduce", epoch);
+  const std::span<double> norm =
+      execution.optimizer->node_norm(rank_.backend, rank_.queue, parameters_);
+  if (!norm.empty()) rank_.reducer.sum(norm, "norm of gradients", -1, epoch);
 }
 
 void Network::run_small(const Execution& execution, const Operation& op) {

@@ -158,6 +158,8 @@ class Network {
   void run_edges(const Execution& execution, const Call& call);
   void run_edge_scores(const Execution& execution, const Call& call);
   void run_by_type(const Execution& execution, const Call& call);
+  void run_node_gradient(ConstMatrixView dy, MatrixView gradient);
+  void sum_gradients(const Execution& execution);
   // A parameter with a row per head, and its gradient, as one row.
   ConstMatrixView row_vector(int parameter);
   MatrixView row_gradient(int parameter);
@@ -185,6 +187,7 @@ class Network {
   NetworkOptions options_;
   const Rank& rank_;
   ConstMatrixView features_;
+  ConstMatrixView node_parameters_;  // instead, where they are trained
   std::map<Normalisation, std::unique_ptr<GraphOperators>> operators_;
   // Of in-edges, where operations read them; and, where rows attend to themselves, of each inner
   // row the means over its in-edges but those from itself.

@@ -36,7 +36,7 @@ std::vector<Candidate> candidates_of(const Program& program) {
     const Operation& op = program.at(v);
     const Scope::Kind scope = program.scope_of(v).kind;
     const bool is_of_layer = scope == Scope::Kind::kLayer || scope == Scope::Kind::kInput;
-    if (!is_of_layer || !op.has_rows() || op.constant || op.kind == OpKind::kFeatures ||
+    if (!is_of_layer || !op.has_rows() || op.constant || is_leaf(op.kind) ||
         op.kind == OpKind::kCopy || op.for_computed || op.for_placed || op.fetches_rest ||
         std::ranges::find(program.outputs, v) != program.outputs.end()) {
       continue;

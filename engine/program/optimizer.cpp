@@ -60,6 +60,15 @@ EpochState Optimizer::state_of(int epoch) const {
   return state;
 }
 
+std::span<double> Optimizer::node_norm(Backend& backend, Queue& queue, ParameterStore& parameters) {
+  if (config_.clip_norm == 0 || !parameters.has_per_node()) return {};
+  const std::span<double> norm = squared_norm_.span();
+  const MatrixView gradients = parameters.node_gradients();
+  backend.dot(queue, gradients, gradients, /*accumulate=*/false,
+              {norm.data(), 1, 1, 1, DType::kF64});
+  return norm;
+}
+
 void Optimizer::step(Backend& backend, Queue& queue, ParameterStore& parameters,
                      const EpochState* state) {
   AdamSpec spec;
@@ -68,7 +77,8 @@ void Optimizer::step(Backend& backend, Queue& queue, ParameterStore& parameters,
   spec.segments = segments_;
   if (config_.clip_norm > 0) {
     const std::span<double> norm = squared_norm_.span();
-    backend.dot(queue, parameters.gradients(), parameters.gradients(), /*accumulate=*/false,
+    const MatrixView shared = parameters.shared_gradients();
+    backend.dot(queue, shared, shared, /*accumulate=*/parameters.has_per_node(),
                 {norm.data(), 1, 1, 1, DType::kF64});
     spec.squared_norm = norm.data();
     spec.most_norm = config_.clip_norm;

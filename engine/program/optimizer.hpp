@@ -43,6 +43,9 @@ class Optimizer {
   Optimizer(const OptimizerConfig& config, const ParameterStore& parameters, Backend& backend);
   // What the step of `epoch` (1-based), and dropout in it, read from the backend's memory.
   EpochState state_of(int epoch) const;
+  // Where gradients are clipped and nodes have parameters: this rank's sum of squares of those of
+  // its nodes, which is to be summed over ranks before the step; else empty.
+  std::span<double> node_norm(Backend& backend, Queue& queue, ParameterStore& parameters);
   // One step with the gradients in `parameters`, summed over all ranks. state: backend memory.
   void step(Backend& backend, Queue& queue, ParameterStore& parameters, const EpochState* state);
 

@@ -1,5 +1,6 @@
 #include "engine/program/parameters.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -51,6 +52,7 @@ std::int64_t ParameterSizes::bytes(DType dtype) const {
 int ParameterStore::declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
                             Initialisation initialisation, std::int64_t stacked, double start,
                             std::vector<std::int64_t> heights) {
+  ATOLL_ASSERT(!has_per_node(), "{}", name);
   const bool is_weight = initialisation == Initialisation::kGlorotUniform;
   parameters_.push_back({std::move(name), layer, rows, cols, sizes_.values(), is_weight,
                          sizes_.operands(), stacked, std::move(heights)});
@@ -59,6 +61,20 @@ int ParameterStore::declare(std::string name, int layer, std::int64_t rows, std:
   starts_.push_back(start);
   sizes_.add(rows, cols);
   return static_cast<int>(parameters_.size()) - 1;
+}
+
+int ParameterStore::declare_per_node(std::string name, std::span<const GlobalId> ids,
+                                     std::int64_t cols) {
+  ATOLL_ASSERT(!has_per_node(), "{}", name);
+  node_ids_ = ids;
+  const std::int64_t before = size();
+  const auto rows = static_cast<std::int64_t>(ids.size());
+  const int index =
+      declare(std::move(name), /*layer=*/-1, rows, cols, Initialisation::kGlorotUniform,
+              /*stacked=*/std::max<std::int64_t>(rows, 1));
+  parameters_.back().per_node = trained_.back().per_node = true;
+  shared_size_ = before;
+  return index;
 }
 
 int ParameterStore::declare_composed(std::string name, int layer, std::int64_t rows,
@@ -91,39 +107,75 @@ void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed
       backend.fill_zero(queue, flat->view());
     }
   }
-  std::vector<double> initial(static_cast<std::size_t>(size()));
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    const Parameter& parameter = parameters_[p];
-    if (parameter.composition.present()) continue;
-    const RandomKey key{seed, RandomStream::kInit, static_cast<std::uint8_t>(p & 0xFFU),
-                        static_cast<std::uint32_t>(p >> 8U)};
-    for (std::int64_t k = 0; k < parameter.stacked; ++k) {
-      const RowRange block = parameter.block(k);
-      const double limit = std::sqrt(6.0 / static_cast<double>(block.size() + parameter.cols));
-      for (std::int64_t i = block.begin; i < block.end; ++i) {
-        for (std::int64_t j = 0; j < parameter.cols; ++j) {
-          const double uniform =
-              random_uniform(key, static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(j));
-          initial[parameter.offset + i * parameter.cols + j] =
-              initialisations_[p] == Initialisation::kGlorotUniform ? limit * (2 * uniform - 1)
-              : initialisations_[p] == Initialisation::kOnes        ? 1.0
-              : initialisations_[p] == Initialisation::kStart       ? starts_[p]
-                                                                    : 0.0;
-        }
-      }
-    }
-  }
-  if (dtype_ == DType::kF64) {
-    backend.copy(queue, values_.view().data, initial.data(), values_.bytes(),
-                 CopyKind::kHostToDevice);
-  } else {
-    const std::vector<float> narrow(initial.begin(), initial.end());
-    backend.copy(queue, values_.view().data, narrow.data(), values_.bytes(),
-                 CopyKind::kHostToDevice);
+    if (!parameters_[p].composition.present()) initialise(backend, queue, seed, p);
   }
   if (has_operands()) operands_ = Tensor(backend, 1, sizes_.operands(), operand_dtype_);
   refresh_operands(backend, queue);
   backend.synchronize(queue);
+}
+
+// Some rows at a time: those of nodes may be many.
+void ParameterStore::initialise(Backend& backend, Queue& queue, std::uint64_t seed,
+                                std::size_t index) {
+  constexpr std::int64_t kBlockElements = std::int64_t{1} << 22U;
+  const Parameter& parameter = parameters_[index];
+  const RandomKey key{seed, RandomStream::kInit, static_cast<std::uint8_t>(index & 0xFFU),
+                      static_cast<std::uint32_t>(index >> 8U)};
+  const auto limit_of = [&](RowRange matrix) {
+    return std::sqrt(6.0 / static_cast<double>(matrix.size() + parameter.cols));
+  };
+  std::int64_t number = 0;
+  RowRange matrix = parameter.block(number);  // the one of those stacked that a row belongs to
+  double limit = limit_of(matrix);
+  const auto start = [&](std::int64_t row, std::int64_t column) {
+    switch (initialisations_[index]) {
+      case Initialisation::kGlorotUniform: {
+        const double uniform = random_uniform(key, static_cast<std::uint64_t>(row),
+                                              static_cast<std::uint32_t>(column));
+        return limit * (2 * uniform - 1);
+      }
+      case Initialisation::kOnes:
+        return 1.0;
+      case Initialisation::kStart:
+        return starts_[index];
+      default:
+        return 0.0;
+    }
+  };
+  const MatrixView values = value(static_cast<int>(index));
+  const std::int64_t block = std::max<std::int64_t>(1, kBlockElements / parameter.cols);
+  std::vector<double> wide;
+  std::vector<float> narrow;
+  for (std::int64_t begin = 0; begin < parameter.rows; begin += block) {
+    const MatrixView rows = values.rows_in({begin, std::min(begin + block, parameter.rows)});
+    wide.resize(static_cast<std::size_t>(rows.rows * rows.cols));
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      while (begin + i >= matrix.end) {
+        matrix = parameter.block(++number);
+        limit = limit_of(matrix);
+      }
+      const std::int64_t row =
+          parameter.per_node ? to_index(node_ids_[static_cast<std::size_t>(begin + i)]) : begin + i;
+      for (std::int64_t j = 0; j < rows.cols; ++j) wide[i * rows.cols + j] = start(row, j);
+    }
+    narrow.assign(wide.begin(), wide.end());
+    const void* const from = dtype_ == DType::kF64 ? static_cast<const void*>(wide.data())
+                                                   : static_cast<const void*>(narrow.data());
+    backend.copy(queue, rows.data, from, rows.rows * rows.cols * bytes_of(dtype_),
+                 CopyKind::kHostToDevice);
+  }
+}
+
+MatrixView ParameterStore::shared_gradients() {
+  MatrixView shared = gradients();
+  if (has_per_node()) shared.cols = shared.stride = shared_size_;
+  return shared;
+}
+
+MatrixView ParameterStore::node_gradients() {
+  ATOLL_ASSERT(has_per_node());
+  return gradient(static_cast<int>(parameters_.size()) - 1);
 }
 
 template <typename Body>

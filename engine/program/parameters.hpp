@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/ids.hpp"
 #include "engine/tensor/tensor.hpp"
 
 namespace atl {
@@ -40,6 +42,7 @@ struct Parameter {
   std::int64_t stacked = 1;         // see DeclaredParameter
   std::vector<std::int64_t> heights = {};
   Composition composition = {};
+  bool per_node = false;  // a row per node of this rank
 
   // Of matrix k of those that are stacked.
   RowRange block(std::int64_t k) const;
@@ -90,6 +93,9 @@ class ParameterStore {
   int declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
               Initialisation initialisation, std::int64_t stacked = 1, double start = 0,
               std::vector<std::int64_t> heights = {});
+  // A row for each node of the rank, which starts by the node's id (`ids`: host memory that must
+  // outlive this); the last that is declared. Gradients of all others are summed over ranks.
+  int declare_per_node(std::string name, std::span<const GlobalId> ids, std::int64_t cols);
   // Behind what it is made of. It is not trained, saved or summed over ranks itself.
   int declare_composed(std::string name, int layer, std::int64_t rows, std::int64_t cols,
                        Composition composition);
@@ -100,6 +106,8 @@ class ParameterStore {
 
   const std::vector<Parameter>& list() const { return trained_; }  // all but composed ones
   std::int64_t size() const { return sizes_.values(); }            // elements of a flat array
+  bool has_per_node() const { return shared_size_ >= 0; }
+  std::span<const GlobalId> node_ids() const { return node_ids_; }  // whose rows are here
 
   // Rows of matrix k of a parameter that has several, one below the other.
   RowRange block(int index, std::int64_t k) const { return at(index).block(k); }
@@ -116,10 +124,16 @@ class ParameterStore {
   // Flat arrays [1, size()].
   MatrixView values() { return values_.view(); }
   MatrixView gradients() { return gradients_.view(); }
+  // Of gradients(), what all ranks have alike, and the rest.
+  MatrixView shared_gradients();
+  MatrixView node_gradients();
+  // operand() of the parameters of nodes: in the same place for good.
+  ConstMatrixView node_operand() { return operand(static_cast<int>(parameters_.size()) - 1); }
   MatrixView first_moments() { return first_moments_.view(); }
   MatrixView second_moments() { return second_moments_.view(); }
 
  private:
+  void initialise(Backend& backend, Queue& queue, std::uint64_t seed, std::size_t index);
   bool has_operands() const { return operand_dtype_ != dtype_; }
   bool is_padded(const Parameter& parameter) const {
     return sizes_.pads(parameter.rows, parameter.cols);
@@ -139,6 +153,8 @@ class ParameterStore {
   std::vector<Parameter> trained_;
   std::vector<Initialisation> initialisations_;
   std::vector<double> starts_;
+  std::span<const GlobalId> node_ids_;
+  std::int64_t shared_size_ = -1;  // elements before those of nodes; -1: there are none
   Tensor values_, gradients_, first_moments_, second_moments_;
   Tensor composed_values_, composed_gradients_;
   Tensor operands_;  // weights in the activations' type, where that is another

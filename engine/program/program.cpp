@@ -13,10 +13,12 @@ namespace {
 // By OpKind.
 constexpr auto kTraits = std::to_array<OpTraits>({
     {"features", Reach::kRow, true, false},
+    {"node parameters", Reach::kRow, true, false},
     {"parameter", Reach::kSmall, false, false},
     {"copy", Reach::kRow, true, false},
     {"linear", Reach::kRow, true, false},
     {"weight gradient", Reach::kSum, false, false},
+    {"node gradient", Reach::kSum, false, false},
     {"sort by type", Reach::kWhole, true, false},
     {"linear by type", Reach::kWhole, true, false},
     {"weight gradient by type", Reach::kWhole, false, false},
@@ -110,13 +112,13 @@ int Program::forward_end() const {
   return size();
 }
 
-ParameterSizes parameter_sizes(const Program& program, bool pads_operands) {
+ParameterSizes parameter_sizes(const Program& program, bool pads_operands, std::int64_t nodes) {
   ParameterSizes sizes(pads_operands);
   for (const DeclaredParameter& p : program.parameters) {
     if (p.composition.present()) {
       sizes.add_composed(p.rows, p.columns, p.composition);
     } else {
-      sizes.add(p.rows, p.columns);
+      sizes.add(p.per_node ? nodes : p.rows, p.columns);
     }
   }
   return sizes;

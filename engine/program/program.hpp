@@ -21,10 +21,12 @@ inline constexpr Value kNoValue = -1;
 
 enum class OpKind : std::uint8_t {
   kFeatures,        // [nodes, features] of the dataset
+  kNodeParameters,  // the same, trained: a row of parameters per node, on the rank that owns it
   kParameter,       // a trained matrix or row
   kCopy,            // of the features, with room for halo rows
   kLinear,          // x W, or x W^T
   kWeightGradient,  // adds x^T dy to the gradient of a parameter
+  kNodeGradient,    // dy is that of the parameters of nodes
   // By types of nodes (NodeTypeRows): puts the rows of each type together, or, transposed, each row
   // back to its place. x_v W_t(v) + b_t(v) of such rows, with the W_t one below the other and the
   // b_t as rows; and what that adds to their gradients.
@@ -269,6 +271,8 @@ struct DeclaredParameter {
   std::vector<std::int64_t> heights = {};  // rows of each of these; empty: all have equally many
   double start = 0;                        // of Initialisation::kStart
   Composition composition = {};
+  // A row for each node of the graph, the last parameter: ranks have those of their own nodes.
+  bool per_node = false;
 };
 
 struct DeclaredNorm {
@@ -326,8 +330,14 @@ inline bool is_made_again(const Program& program, Value v) {
          program.scope_of(v).direction == Direction::kForward;
 }
 
-// What its parameters take; pads_operands: see ParameterSizes.
-ParameterSizes parameter_sizes(const Program& program, bool pads_operands);
+// What its parameters take on a rank with so many nodes; by default those that all ranks have
+// alike, whose gradients are summed. pads_operands: see ParameterSizes.
+ParameterSizes parameter_sizes(const Program& program, bool pads_operands, std::int64_t nodes = 0);
+
+// Values that no operation computes.
+inline bool is_leaf(OpKind kind) {
+  return kind == OpKind::kFeatures || kind == OpKind::kNodeParameters || kind == OpKind::kParameter;
+}
 
 bool reads_edge_features(const Program& program);
 // True if it needs means of them, for what nodes have with themselves.

@@ -74,8 +74,7 @@ class Scheduler {
     blocks_ = &blocks;
     for (Value v = 0; v < program_.size(); ++v) {
       const Operation& op = program_.at(v);
-      const bool is_leaf = op.kind == OpKind::kFeatures || op.kind == OpKind::kParameter;
-      if (is_leaf || op.constant != constant) continue;
+      if (is_leaf(op.kind) || op.constant != constant) continue;
       const bool needs_others = op.needs_messages() && depends_on_messages(v);
       if (op.scope != scope_) {
         end_scope();

@@ -200,9 +200,10 @@ SpanWork edges_work(const Program& program, const Operation& op, Rows rows, cons
                         one);
 }
 
-SpanWork step_work(const Program& program, DType dtype) {
+SpanWork step_work(const Program& program, const RankShape& shape, DType dtype) {
   const DType wide = parameter_dtype(dtype);
-  const std::int64_t elements = parameter_sizes(program, /*pads_operands=*/false).values();
+  const std::int64_t elements =
+      parameter_sizes(program, /*pads_operands=*/false, shape.rows.inner).values();
   const ConstMatrixView all = counted(1, elements, wide);
   SpanWork work = streaming_work({all, all, all, all, all, all, all});
   if (wide == dtype) return work;
@@ -266,6 +267,7 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kCopy:
       // Without halo rows the features are as good as their copy, see allocate().
       return shape.rows.forward_halo == 0 ? SpanWork{} : streaming_work({x, x});
+    case OpKind::kNodeGradient:
     case OpKind::kSortByType:
     case OpKind::kBias:
     case OpKind::kActivate:
@@ -293,10 +295,10 @@ SpanWork work_of(const Program& program, const Call& call, const RankShape& shap
     case OpKind::kMoments:
       return streaming_work({x});
     case OpKind::kZeroGradients:
-      return streaming_work(
-          {counted(1, parameter_sizes(program, false).values(), parameter_dtype(dtype))});
+      return streaming_work({counted(1, parameter_sizes(program, false, shape.rows.inner).values(),
+                                     parameter_dtype(dtype))});
     case OpKind::kStep:
-      return step_work(program, dtype);
+      return step_work(program, shape, dtype);
     case OpKind::kTakeComputed:
     case OpKind::kPlaceComputed: {
       const ConstMatrixView computed = counted(shape.rows.computed, op.columns, dtype);

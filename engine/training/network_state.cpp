@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "engine/training/gather_rows.hpp"
 
 namespace atl {
 
@@ -43,20 +44,47 @@ void require_finite(const std::vector<std::byte>& bytes, const std::string& name
   }
 }
 
+// Rows of parameters of nodes, in the order of the nodes: of all from all ranks, or back again.
+std::vector<float> rows_of_all(const Rank& rank, std::span<const GlobalId> ids,
+                               std::span<const float> own, std::int64_t columns, StateOf whole) {
+  const OperationLabel label{"parameters of nodes"};
+  std::vector<float> all = gather_rows(rank.transport, ids, own, columns, rank.nodes, label);
+  if (whole == StateOf::kFirstRank) return all;
+  all.resize(static_cast<std::size_t>(rank.nodes * columns));
+  rank.transport.broadcast(std::as_writable_bytes(std::span(all)), 0, label);
+  return all;
+}
+
+std::vector<std::byte> rows_of_own(std::span<const std::byte> all, std::span<const GlobalId> ids,
+                                   std::int64_t columns) {
+  const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(float);
+  std::vector<std::byte> own(ids.size() * row_bytes);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    std::memcpy(own.data() + i * row_bytes,
+                all.data() + static_cast<std::size_t>(to_index(ids[i])) * row_bytes, row_bytes);
+  }
+  return own;
+}
+
 std::string exchange_state_name(int rank) { return "exchange.rank-" + std::to_string(rank); }
 
 }  // namespace
 
-SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer) {
+SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer, StateOf whole) {
   SafetensorsFile file;
   ParameterStore& parameters = network.parameters();
   const auto add = [&](const std::string& prefix, MatrixView flat) {
     const std::vector<float> values = download_f32(rank.backend, rank.queue, flat);
     for (const Parameter& p : parameters.list()) {
       const auto count = static_cast<std::size_t>(p.rows * p.cols);
-      file.tensors[prefix + p.name] =
-          host_tensor<float>("F32", {p.rows, p.cols},
-                             std::span(values).subspan(static_cast<std::size_t>(p.offset), count));
+      const auto own = std::span(values).subspan(static_cast<std::size_t>(p.offset), count);
+      if (!p.per_node) {
+        file.tensors[prefix + p.name] = host_tensor<float>("F32", {p.rows, p.cols}, own);
+        continue;
+      }
+      const std::vector<float> all = rows_of_all(rank, parameters.node_ids(), own, p.cols, whole);
+      if (all.empty()) continue;
+      file.tensors[prefix + p.name] = host_tensor<float>("F32", {rank.nodes, p.cols}, all);
     }
   };
   add("", parameters.values());
@@ -80,7 +108,11 @@ void load_network_state(Network& network, const Rank& rank, const SafetensorsFil
   ParameterStore& parameters = network.parameters();
   const auto load = [&](const std::string& prefix, MatrixView flat) {
     for (const Parameter& p : parameters.list()) {
-      const auto& bytes = find_tensor(file, prefix + p.name, "F32", {p.rows, p.cols}, place);
+      const auto& whole = find_tensor(file, prefix + p.name, "F32",
+                                      {p.per_node ? rank.nodes : p.rows, p.cols}, place);
+      const std::vector<std::byte> rows =
+          p.per_node ? rows_of_own(whole, parameters.node_ids(), p.cols) : std::vector<std::byte>();
+      const std::vector<std::byte>& bytes = p.per_node ? rows : whole;
       // Moments of a run that goes on may have overflowed.
       if (prefix.empty()) require_finite<float>(bytes, p.name, place);
       rank.backend.copy(rank.queue, flat.row<float>(0) + p.offset, bytes.data(),

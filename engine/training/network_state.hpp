@@ -1,6 +1,7 @@
 // The state of a network as tensors by name, for checkpoints and models.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "engine/program/network.hpp"
@@ -8,13 +9,17 @@
 
 namespace atl {
 
-// Parameters and batch-norm statistics; with `optimizer` also Adam's moments.
-SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer);
+// Who has the rows of all nodes where nodes have parameters; other ranks' state is without them.
+enum class StateOf : std::uint8_t { kFirstRank, kAllRanks };
+// Parameters and batch-norm statistics; with `optimizer` also Adam's moments. Collective where
+// nodes have parameters.
+SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer,
+                              StateOf whole = StateOf::kFirstRank);
 // Throws Error{kInput} naming `place` if a tensor is missing, has another shape, or holds what is
 // no finite number.
 void load_network_state(Network& network, const Rank& rank, const SafetensorsFile& file,
                         bool optimizer, const std::string& place);
-// Throws Error{kInput} naming the epoch and a parameter if one is NaN or infinite.
+// Throws Error{kInput} naming the epoch and a parameter if one of this rank's is NaN or infinite.
 void require_finite_parameters(Network& network, const Rank& rank, int epoch);
 
 // Adds what the exchange of each rank must remember, on rank 0. Collective.

@@ -3,45 +3,25 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "base/files.hpp"
 #include "base/npy.hpp"
 #include "engine/models/model_options.hpp"
 #include "engine/training/agreement.hpp"
+#include "engine/training/gather_rows.hpp"
 #include "engine/training/prediction_table.hpp"
 
 namespace atl {
 
 namespace {
 
-// Rows of `local` (one per inner node) of all ranks in the order of global ids; empty except on
-// rank 0.
-template <typename T>
-std::vector<T> collect_rows(const RankData& data, Transport& transport, const std::vector<T>& local,
-                            std::int64_t columns) {
-  const OperationLabel label{"predictions"};
-  const auto ids = transport.gather(std::as_bytes(data.graph().inner_ids), 0, label);
-  const auto rows = transport.gather(std::as_bytes(std::span(local)), 0, label);
-  if (transport.rank() != 0) return {};
-  std::vector<T> all(static_cast<std::size_t>(data.dataset().nodes * columns));
-  for (std::size_t r = 0; r < ids.size(); ++r) {
-    const std::size_t count = ids[r].size() / sizeof(GlobalId);
-    for (std::size_t i = 0; i < count; ++i) {
-      GlobalId id{};
-      std::memcpy(&id, ids[r].data() + i * sizeof(GlobalId), sizeof(GlobalId));
-      const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(T);
-      std::memcpy(all.data() + to_index(id) * columns, rows[r].data() + i * row_bytes, row_bytes);
-    }
-  }
-  return all;
-}
-
 template <typename T>
 void write_rows(const RankData& data, Transport& transport, const std::vector<T>& local,
                 std::int64_t columns, bool vector, const std::filesystem::path& out) {
-  const std::vector<T> all = collect_rows(data, transport, local, columns);
+  const std::vector<T> all =
+      gather_rows(transport, data.graph().inner_ids, std::span<const T>(local), columns,
+                  data.dataset().nodes, {"predictions"});
   const auto write = [&] {
     if (transport.rank() != 0) return;
     std::vector<std::int64_t> shape{data.dataset().nodes};
@@ -147,6 +127,7 @@ void read_sizes(const Json& metadata, const SafetensorsFile& file,
         "{}: metadata entry 'atoll': feature_widths is [{}]; allowed are {} numbers from 0 to {}",
         path.string(), fmt::join(model.feature_widths, ", "), model.node_types, model.features);
   }
+  if (metadata.contains("nodes")) model.nodes = read("nodes");
 }
 
 // Says more than the option's own check: the model may be of another program.

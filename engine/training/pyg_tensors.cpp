@@ -92,6 +92,7 @@ PygName pyg_name(const std::string& own, const ModelDescription& model) {
   if (!name) {  // input.weight, head.bias, head.norm.weight
     constexpr std::string_view kHeadNorm = "head.norm.";
     if (own.starts_with(kHeadNorm)) return {"head_norm." + own.substr(kHeadNorm.size())};
+    if (own == "input.nodes") return {"nodes.weight", PygTensor::Form::kAsItIs};
     if (!model.input || !model.input->typed) return {own};
     if (own == "input.weight") return {own, PygTensor::Form::kStacked};
     return {own, own == "input.bias" ? PygTensor::Form::kAsItIs : PygTensor::Form::kTransposed};

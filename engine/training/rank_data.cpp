@@ -25,7 +25,7 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
     : dataset_(shard.dataset()), graph_(shard.graph()) {
   const bool training = model_outputs == 0;
   const std::span<const float> features = shard.features();
-  if (backend.host_accessible() && dtype == DType::kF32) {
+  if ((backend.host_accessible() && dtype == DType::kF32) || dataset_.features == 0) {
     features_ = {features.data(), graph_.inner(), dataset_.features, dataset_.features, dtype};
   } else {
     feature_memory_ = Tensor(backend, graph_.inner(), dataset_.features, dtype);

@@ -38,11 +38,11 @@ Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_f
     if (transport.rank() != 0) return;
     const Dataset dataset = Dataset::open(dataset_folder);
     if (training) {
-      dataset.require_trainable(train.split_index);
+      dataset.require_trainable(train.split_index, train.model.trains_nodes());
       check_loss_options(train.loss, dataset.info().task);
       check_decoder(train.model, dataset.info().task);
     } else {
-      dataset.require_predictable(train.split_index);
+      dataset.require_predictable(train.split_index, train.model.trains_nodes());
     }
     if (transport.size() == 1 && !has_partition(dataset, 1, options) && fits_into_memory(dataset)) {
       WholeGraph whole = whole_graph(dataset, options);

@@ -76,7 +76,9 @@ class Trainer {
   void require_finite_parameters(int epoch) {
     atl::require_finite_parameters(network_, rank_, epoch);
   }
-  SafetensorsFile state(bool optimizer) { return network_state(network_, rank_, optimizer); }
+  SafetensorsFile state(bool optimizer, StateOf whole = StateOf::kFirstRank) {
+    return network_state(network_, rank_, optimizer, whole);
+  }
   void load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
     runner_.set_forward_done(false);
     load_network_state(network_, rank_, file, optimizer, place);

@@ -147,7 +147,7 @@ class Run {
     }
     if (best_.epoch == 0) {  // nothing was evaluated yet
       const Metrics metrics = ended_by_signal() ? Metrics() : trainer_.evaluate(done_);
-      best_ = {done_, metrics, 0, trainer_.state(false)};
+      best_ = {done_, metrics, 0, trainer_.state(false, who_has_state())};
     }
     on_all_ranks(transport_, [&] { write_model(); });
     Json summary = make_summary();
@@ -316,10 +316,17 @@ class Run {
   }
 
   Metrics evaluate(int epoch) {
-    trainer_.require_finite_parameters(epoch);
+    // Rows of nodes are on one rank only.
+    on_all_ranks(transport_, [&] { trainer_.require_finite_parameters(epoch); });
     Metrics metrics = trainer_.evaluate(epoch);
     keep_best(epoch, metrics);
     return metrics;
+  }
+
+  bool trains_nodes() const { return trainer_.model().trains_nodes(); }
+  // Snapshots are kept by a rank of each host.
+  StateOf who_has_state() const {
+    return folder_.snapshots() != nullptr ? StateOf::kAllRanks : StateOf::kFirstRank;
   }
 
   void keep_snapshot(int epoch, const std::string& line) {
@@ -327,9 +334,12 @@ class Run {
     if (snapshots == nullptr) return;
     const SteadyTime begin = steady_now();
     std::string state;
+    SafetensorsFile own;
+    if (snapshots->keeps_state() || trains_nodes()) {
+      own = trainer_.state(/*optimizer=*/true, who_has_state());
+    }
     if (snapshots->keeps_state()) {
-      state = to_bytes({epoch, fingerprint_, trainer_.state(/*optimizer=*/true), best_, line,
-                        evaluation_is_due_});
+      state = to_bytes({epoch, fingerprint_, std::move(own), best_, line, evaluation_is_due_});
     }
     snapshots->keep(epoch, state, trainer_.exchange().state());
     snapshot_ms_.push_back(1e3 * seconds_since(begin));
@@ -346,7 +356,7 @@ class Run {
   void keep_checkpoint(int epoch) {
     Checkpoint checkpoint{epoch, fingerprint_, {}, best_, {}, evaluation_is_due_};
     keep_changed_kernels();
-    if (folder_.active()) checkpoint.state = trainer_.state(/*optimizer=*/true);
+    if (folder_.active() || trains_nodes()) checkpoint.state = trainer_.state(/*optimizer=*/true);
     trainer_.add_exchange_state(checkpoint.state);
     on_all_ranks(transport_, [&] { folder_.keep_checkpoint(checkpoint); });
     last_checkpoint_ = steady_now();
@@ -379,7 +389,7 @@ class Run {
 
   void keep_best(int epoch, const Metrics& metrics) {
     if (best_.epoch == 0 || judge_.prefers(metrics, best_.metrics)) {
-      best_ = {epoch, metrics, 0, trainer_.state(false)};
+      best_ = {epoch, metrics, 0, trainer_.state(false, who_has_state())};
     } else {
       ++best_.evaluations_since;
     }
@@ -397,6 +407,7 @@ class Run {
     if (reads_edge_features(trainer_.model())) {
       metadata["edge_features"] = trainer_.model().edge_features;
     }
+    if (trains_nodes()) metadata["nodes"] = trainer_.model().nodes;
     if (reads_node_types(trainer_.model())) {
       metadata["node_types"] = trainer_.model().node_types;
       if (!trainer_.model().feature_widths.empty()) {

@@ -1,6 +1,7 @@
 """Tables of edges and nodes as arrays: Parquet files, DataFrames, Arrow tables, mappings."""
 
 import os
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -9,6 +10,8 @@ from atoll._errors import InputError
 
 SETS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2}
 NO_SET = 255
+# What Dataset.from_arrays(features=...) makes of the graph.
+MADE_FEATURES = re.compile(r"degree|constant|edges|(random|positional):\d+")
 
 
 def _read_parquet(path):
@@ -157,6 +160,10 @@ def arrays_of_tables(edges, nodes, *, source, target, id, features, label, split
     """Keywords for Dataset.from_arrays, and the names of the classes or None."""
     edges = Frame(edges, "edges")
     nodes = None if nodes is None else Frame(nodes, "nodes")
+    made = None
+    if isinstance(features, str) and MADE_FEATURES.fullmatch(features) \
+            and (nodes is None or features not in nodes.names):
+        made, features = features, None if nodes is None else []
     for option, value in (("id", id), ("features", features), ("label", label)):
         if nodes is None and value is not None:
             raise InputError(f"{option}: it names a column of the table of nodes, but there is no "
@@ -189,4 +196,5 @@ def arrays_of_tables(edges, nodes, *, source, target, id, features, label, split
                 arrays[name] = sets == value
             split = None
     arrays["split"] = split
+    arrays["features"] = made
     return arrays, classes

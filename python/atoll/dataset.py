@@ -65,7 +65,7 @@ class Dataset:
     def from_arrays(cls, edge_index, x=None, y=None, train_mask=None, val_mask=None, test_mask=None,
                     *, edge_weight=None, edge_attr=None, edge_type=None, node_type=None, split=None,
                     num_nodes=None, directed=False, keep_self_loops=False, task=None,
-                    features=None, path=None, name="arrays"):
+                    features=None, seed=None, path=None, name="arrays"):
         """Makes a dataset from arrays with the names and shapes of PyTorch Geometric.
 
         edge_index: [2, E] integers, row 0 the sources and row 1 the targets. Node edge_index[1, e]
@@ -86,8 +86,11 @@ class Dataset:
             neighbours. True keeps edges as they are.
         keep_self_loops: False drops edges from a node to itself.
         task: "single-label", "multi-label", "binary" or "regression", if y leaves it open.
-        features: instead of x, the option --features of `atoll import`: "edges" gives each node the
-            mean of the features of its edges.
+        features: instead of x, features made of the graph: "degree", "constant", "random:32" or
+            "positional:16" (docs/formats.md), or "edges": of each node the mean of the features of
+            its edges. A dataset without any can be trained with
+            train(dataset, features="trained:64"): a row of parameters for each node.
+        seed: of the split, and of random features.
         path: folder to make; it must not exist. None: a temporary folder. train() moves it beside
             the run, where it stays; without a training it is deleted together with this object.
 
@@ -128,6 +131,9 @@ class Dataset:
             raise InputError(f"{empty[0]}: there are no rows in it; a graph has at least one node")
         if nodes is None:
             nodes = int(edge_index.max()) + 1 if edge_index.size else 0
+        if features is not None and x is not None:
+            raise InputError(f"features: x is given, too; features={features!r} is for graphs "
+                             "without x")
         if split is not None and set(masks) & set(arrays):
             raise InputError("split: there are masks, too; give only one of the two")
         words = ["import", "npy", "--nodes", str(nodes)]
@@ -135,7 +141,8 @@ class Dataset:
         words += ["--keep-self-loops"] if keep_self_loops else []
         words += ["--split", split] if split is not None else []
         words += ["--task", task] if task is not None else []
-        words += ["--features", features] if features is not None else []
+        words += ["--features", str(features)] if features is not None else []
+        words += ["--seed", str(seed)] if seed is not None else []
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
             for key, array in arrays.items():
                 if array.dtype == bool and key not in masks:
@@ -159,7 +166,8 @@ class Dataset:
             values of the column `id` of nodes.
         id: column of nodes with their ids, numbers or text.
         features: columns of nodes, with a number or a list of numbers per row. None: all columns of
-            numbers, except those that are named here and the masks.
+            numbers, except those that are named here and the masks. Or what from_arrays() makes of
+            the graph, as "degree", unless a column is called so.
         label: column of nodes. Either numbers, as y of from_arrays(), or text: each word is a
             class, in alphabetical order, and .classes then holds the words.
         split: column of nodes with "train", "valid", "test" or nothing; or a text as in

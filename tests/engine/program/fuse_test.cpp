@@ -34,7 +34,7 @@ Lines lines_of(const Program& program) {
   Lines lines;
   for (Value v = 0; v < program.size(); ++v) {
     const OpKind kind = program.at(v).kind;
-    if (kind == OpKind::kFeatures || kind == OpKind::kParameter) continue;
+    if (is_leaf(kind)) continue;
     lines.push_back(to_string(program, v));
   }
   return lines;

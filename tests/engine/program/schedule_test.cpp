@@ -335,7 +335,7 @@ TEST(Schedule, RunsEveryRowOfEveryOperationOnce) {
           std::vector<Rows>& ran = rows[static_cast<std::size_t>(v)];
           std::ranges::sort(ran);
           const OpKind kind_of = program.at(v).kind;
-          const bool leaf = kind_of == OpKind::kFeatures || kind_of == OpKind::kParameter;
+          const bool leaf = is_leaf(kind_of);
           const bool whole = ran == std::vector{Rows::kAll};
           const bool halves = ran == std::vector{Rows::kMarginal, Rows::kCentral};
           EXPECT_TRUE(leaf ? ran.empty() : whole || halves) << to_string(program, v);

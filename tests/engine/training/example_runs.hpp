@@ -96,17 +96,12 @@ inline RunResult run_epochs(const std::filesystem::path& dataset, int ranks,
                                                   : Json(nullptr));
     }
     const Metrics metrics = job.trainer().evaluate(last);
+    SafetensorsFile state = job.trainer().state(true);  // collective where nodes have parameters
     std::int64_t formula = job.trainer().network().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&formula, 1), {"formula"});
     if (transport.rank() == 0) {
-      result = {losses,
-                bytes,
-                assignments,
-                formula,
-                job.trainer().state(true),
-                metrics,
-                of_recording.back(),
-                of_recording};
+      result = {losses,           bytes,   assignments,         formula,
+                std::move(state), metrics, of_recording.back(), of_recording};
     }
   });
   return result;

@@ -1,0 +1,147 @@
+#include "datasets/made_features.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/npy.hpp"
+#include "base/progress.hpp"
+#include "base/seal.hpp"
+#include "datasets/dataset_writer.hpp"
+#include "datasets/edge_sampler.hpp"
+#include "datasets/file_list.hpp"
+#include "datasets/normals.hpp"
+#include "partition/transpose.hpp"
+
+namespace atl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kFeaturesFile = "features.npy";
+
+std::vector<std::int64_t> out_degrees(const CsrView& in_edges) {
+  std::vector<std::int64_t> degrees(static_cast<std::size_t>(in_edges.rows()), 0);
+  for (const std::int32_t source : in_edges.col_idx) ++degrees[source];
+  return degrees;
+}
+
+float log_degree(std::int64_t degree) {
+  return static_cast<float>(std::log1p(static_cast<double>(degree)));
+}
+
+// row_of(node, row) fills a row.
+template <typename RowOf>
+void write_each_row(std::int64_t nodes, std::int64_t columns, const RowSink& sink,
+                    const RowOf& row_of) {
+  constexpr std::int64_t kBlockElements = std::int64_t{1} << 18U;
+  const std::int64_t block = std::max<std::int64_t>(1, kBlockElements / columns);
+  std::vector<float> rows;
+  Activity activity("making features", nodes);
+  for (std::int64_t begin = 0; begin < nodes; begin += block) {
+    activity.advance_to(begin);
+    const std::int64_t count = std::min(block, nodes - begin);
+    rows.resize(static_cast<std::size_t>(count * columns));
+    for (std::int64_t i = 0; i < count; ++i) {
+      row_of(begin + i, std::span(rows).subspan(static_cast<std::size_t>(i * columns),
+                                                static_cast<std::size_t>(columns)));
+    }
+    sink(rows);
+  }
+}
+
+}  // namespace
+
+void require_made(const FeatureSource& source) {
+  if (source.is_data() && source.kind != FeatureKind::kEdges) return;
+  fail_option("--features {}: {}; allowed here are degree, constant, random:D, positional:D",
+              to_string(source),
+              source.is_data() ? "no features of edges are read"
+                               : "these are parameters of a model, an option of atoll train");
+}
+
+std::int64_t made_columns(const FeatureSource& source, bool directed) {
+  switch (source.kind) {
+    case FeatureKind::kDegree:
+      return directed ? 2 : 1;
+    case FeatureKind::kConstant:
+      return 1;
+    default:
+      return source.columns;
+  }
+}
+
+void make_features(const FeatureSource& source, std::uint64_t seed, const CsrView& in_edges,
+                   bool directed, const RowSink& sink) {
+  const std::int64_t nodes = in_edges.rows();
+  const std::int64_t columns = made_columns(source, directed);
+  if (source.kind == FeatureKind::kConstant) {
+    write_each_row(nodes, columns, sink,
+                   [](std::int64_t, std::span<float> row) { row.front() = 1.0F; });
+  } else if (source.kind == FeatureKind::kDegree) {
+    const std::vector<std::int64_t> out =
+        directed ? out_degrees(in_edges) : std::vector<std::int64_t>();
+    write_each_row(nodes, columns, sink, [&](std::int64_t node, std::span<float> row) {
+      row[0] = log_degree(in_edges.row_ptr[node + 1] - in_edges.row_ptr[node]);
+      if (directed) row[1] = log_degree(out[node]);
+    });
+  } else if (source.kind == FeatureKind::kRandom) {
+    const RandomKey key = generator_key(seed, GeneratorPurpose::kNodeFeatures);
+    write_each_row(nodes, columns, sink, [&](std::int64_t node, std::span<float> row) {
+      for (std::size_t j = 0; j < row.size(); ++j) {
+        row[j] = normals(random_block(key, static_cast<std::uint64_t>(node),
+                                      static_cast<std::uint32_t>(j / 4)))[j % 4];
+      }
+    });
+  } else {
+    ATOLL_ASSERT(source.kind == FeatureKind::kPositional, "{}", to_string(source));
+    const Csr transposed = directed ? transpose(in_edges) : Csr();
+    const Csr neighbours = undirected_structure(in_edges, directed ? transposed.view() : CsrView());
+    const std::vector<double> all = positional_features(neighbours.view(), columns, seed);
+    write_each_row(nodes, columns, sink, [&](std::int64_t node, std::span<float> row) {
+      std::transform(all.begin() + node * columns, all.begin() + (node + 1) * columns, row.begin(),
+                     [](double value) { return static_cast<float>(value); });
+    });
+  }
+}
+
+Dataset give_features(const fs::path& folder, const FeatureSource& source, std::uint64_t seed,
+                      bool replace) {
+  require_made(source);
+  const fs::path file = folder / "dataset.json";
+  {
+    const Dataset dataset = Dataset::open(folder);
+    const DatasetInfo& info = dataset.info();
+    if (info.features > 0 && !replace) {
+      fail_option("{}: the dataset has {} features; --replace makes others in their place",
+                  folder.string(), info.features);
+    }
+    // Of a damaged graph they would look as good as any.
+    dataset.validate_checksums();
+    const std::int64_t columns = made_columns(source, info.directed);
+    Json json = read_json(file);
+    if (!json.contains("files")) json["files"] = describe_files(folder);
+    AtomicFile made(folder / kFeaturesFile);
+    {
+      NpyWriter writer(made.path(), npy_descr<float>(), std::vector{info.nodes, columns});
+      make_features(source, seed, dataset.graph().in_edges, info.directed,
+                    [&](std::span<float> rows) { writer.write(std::span<const float>(rows)); });
+      writer.close();
+    }
+    made.commit();
+    json["features"] = columns;
+    Json& provenance = json["provenance"];
+    if (provenance.is_null() || provenance.is_object()) {
+      provenance["features"] = {{"source", to_string(source)}, {"seed", seed}};
+    }
+    json["files"][kFeaturesFile] = describe_file(folder / kFeaturesFile);
+    json["checksum"] = overall_checksum(json["files"]);
+    add_seal(json);
+    write_json(file, json);
+  }
+  return Dataset::open(folder);
+}
+
+}  // namespace atl
