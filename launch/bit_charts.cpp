@@ -11,7 +11,7 @@
 namespace atl {
 namespace {
 
-using ChannelKey = std::pair<std::int64_t, std::string>;  // layer, direction
+using MessageChannel = std::pair<std::int64_t, std::string>;  // layer, direction
 
 StackedStep to_step(const EpochRecord& epoch, const BitCounts& messages) {
   const double count = std::accumulate(messages.begin(), messages.end(), 0.0);
@@ -22,24 +22,24 @@ StackedStep to_step(const EpochRecord& epoch, const BitCounts& messages) {
 }
 
 // Forward channels first, each direction by layer.
-std::vector<ChannelKey> channels_of(const RunRecord& run) {
-  std::vector<ChannelKey> channels;
+std::vector<MessageChannel> channels_of(const RunRecord& run) {
+  std::vector<MessageChannel> channels;
   for (const EpochRecord& epoch : run.epochs) {
     if (!epoch.assignment) continue;
     for (const ChannelBits& widths : epoch.assignment->channels) {
-      const ChannelKey channel{widths.layer, widths.direction};
+      const MessageChannel channel{widths.layer, widths.direction};
       if (std::find(channels.begin(), channels.end(), channel) == channels.end()) {
         channels.push_back(channel);
       }
     }
   }
-  std::sort(channels.begin(), channels.end(), [](const ChannelKey& a, const ChannelKey& b) {
+  std::sort(channels.begin(), channels.end(), [](const MessageChannel& a, const MessageChannel& b) {
     return std::tuple(a.second != "forward", a.first) < std::tuple(b.second != "forward", b.first);
   });
   return channels;
 }
 
-StackedPanel panel_of(const RunRecord& run, const ChannelKey& channel) {
+StackedPanel panel_of(const RunRecord& run, const MessageChannel& channel) {
   StackedPanel panel{fmt::format("layer {} {}", channel.first, channel.second), {}};
   for (const EpochRecord& epoch : run.epochs) {
     if (!epoch.assignment) continue;
@@ -75,11 +75,11 @@ std::string draw_bits(const RunRecord& run, const std::string& name) {
   chart.end = static_cast<double>(run.epochs.back().epoch) + 0.5;
   const bool several = has_several_bits(all);
   std::string html = draw_areas(chart);
-  const std::vector<ChannelKey> channels = channels_of(run);
+  const std::vector<MessageChannel> channels = channels_of(run);
   if (!several || channels.size() < 2) return html;
   chart.title = "By layer and direction: " + name;
   chart.panels.clear();
-  for (const ChannelKey& channel : channels) chart.panels.push_back(panel_of(run, channel));
+  for (const MessageChannel& channel : channels) chart.panels.push_back(panel_of(run, channel));
   return html + draw_areas(chart);
 }
 

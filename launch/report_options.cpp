@@ -5,6 +5,9 @@
 #include <iterator>
 #include <string_view>
 
+#include "engine/models/model.hpp"
+#include "engine/models/model_options.hpp"
+#include "engine/training/option_table.hpp"
 #include "launch/svg_chart.hpp"
 
 namespace atl {
@@ -60,6 +63,43 @@ bool has_effect(const Values& values, std::string_view option) {
   });
 }
 
+// What the tables of options say of one.
+struct Described {
+  std::string group = "Run";
+  std::string help;
+};
+
+Described describe(std::string_view key) {
+  Described found;
+  const auto search = [&](const auto& table) {
+    for (const auto& row : table) {
+      if (row.name == key && !row.group.empty()) found = {row.group, row.help};
+    }
+  };
+  search(train_options());
+  search(computation_options());
+  search(model_options());
+  return found;
+}
+
+// Help of an option that only some models read begins with them: "gat, gatv2: ...".
+bool reads(const std::string& model, const std::string& help) {
+  const std::vector<std::string> kinds = model_kinds();
+  bool names_kinds = false;
+  bool found = false;
+  std::string_view rest = std::string_view(help).substr(0, help.find(':'));
+  if (rest.size() == help.size()) return true;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(", "), rest.size());
+    const std::string_view part = rest.substr(0, end);
+    const std::string_view kind = part.substr(0, part.find(' '));
+    names_kinds = names_kinds || std::ranges::find(kinds, kind) != kinds.end();
+    found = found || kind == model;
+    rest.remove_prefix(std::min(end + 2, rest.size()));
+  }
+  return found || !names_kinds;
+}
+
 std::string text_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   return value.is_number() ? format_number(value.get<double>()) : shown(value);
@@ -78,10 +118,12 @@ Values known_of(const RunRecord& run) {
       option->value = text_of(*found);
     }
   }
+  const std::string* model = find(values, "model");
   Values used;
   for (ConfigValue& value : values) {
     const bool output = std::ranges::find(kOutputs, value.key) != kOutputs.end();
-    if (!output && has_effect(values, value.key)) used.push_back(value);
+    const bool read = model == nullptr || reads(*model, describe(value.key).help);
+    if (!output && read && has_effect(values, value.key)) used.push_back(value);
   }
   return used;
 }
@@ -89,8 +131,10 @@ Values known_of(const RunRecord& run) {
 }  // namespace
 
 bool ComparedOption::differs() const {
-  const bool follows = key != "bits" && std::ranges::find(kConditions, key, &Condition::option) !=
-                                            std::end(kConditions);
+  const bool conditional =
+      std::ranges::find(kConditions, key, &Condition::option) != std::end(kConditions);
+  const bool of_some_models = !reads("", describe(key).help);
+  const bool follows = key != "bits" && (conditional || of_some_models);
   return std::ranges::any_of(values, [&](const std::string& value) {
     return value != shared_value() && !(follows && value.empty());
   });
@@ -107,7 +151,8 @@ std::vector<ComparedOption> compare_options(const std::vector<RunRecord>& runs) 
     for (const ConfigValue& known : known_of(runs[i])) {
       auto option = std::ranges::find(options, known.key, &ComparedOption::key);
       if (option == options.end()) {
-        option = options.insert(options.end(), {known.key, std::vector<std::string>(runs.size())});
+        option = options.insert(options.end(), {known.key, describe(known.key).group,
+                                                std::vector<std::string>(runs.size())});
       }
       option->values[i] = known.value;
     }

@@ -1,13 +1,17 @@
 #include "launch/report_page.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <numeric>
 
 #include "engine/training/metric_names.hpp"
 #include "launch/bit_charts.hpp"
+#include "launch/chart_script.hpp"
 #include "launch/report_options.hpp"
 #include "launch/report_table.hpp"
 #include "launch/svg_chart.hpp"
@@ -31,6 +35,7 @@ body { background: var(--page); color: var(--text); margin: 0 auto; padding: 2re
   max-width: 1240px; font: 15px/1.5 system-ui, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
 h1 { font-size: 1.5rem; font-weight: 650; margin: 0 0 .2rem; }
 h2 { font-size: 1.05rem; font-weight: 650; margin: 2.2rem 0 .8rem; }
+h3 { font-size: .92rem; font-weight: 650; margin: 1rem 0 .3rem; }
 p { margin: .3rem 0; } .quiet { color: var(--quiet); }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; font-size: .9rem; }
 .legend i, td i { display: inline-block; width: .8em; height: .8em; border-radius: 2px;
@@ -314,6 +319,83 @@ std::string draw_results(const Page& page) {
   return draw_table("results", rows_of(page), columns);
 }
 
+// Runs that differ in the seed alone, by their numbers: only such groups of two and more.
+std::vector<std::vector<std::size_t>> groups_by_seed(const Page& page,
+                                                     const std::vector<ComparedOption>& options) {
+  std::map<std::vector<std::string>, std::vector<std::size_t>> groups;
+  bool seeds = false;
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    std::vector<std::string> others;
+    for (const ComparedOption& option : options) {
+      seeds = seeds || (option.key == "seed" && option.differs());
+      if (option.key != "seed") others.push_back(option.values[i]);
+    }
+    groups[others].push_back(i);
+  }
+  std::vector<std::vector<std::size_t>> found;
+  for (const auto& [others, group] : groups) {
+    if (seeds && group.size() > 1) found.push_back(group);
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+// "81.61% ± 0.69%", of those runs that have the number; "" if fewer than two have.
+std::string mean_and_deviation(const std::vector<double>& values, CellKind kind) {
+  if (values.size() < 2) return "";
+  const auto count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return format_cell(mean, kind) + " ± " + format_cell(std::sqrt(squares / (count - 1)), kind);
+}
+
+std::string draw_seeds(const Page& page, const std::vector<ComparedOption>& options) {
+  const auto groups = groups_by_seed(page, options);
+  if (groups.empty()) return "";
+  std::vector<TableRow> rows;
+  TableColumn metrics{"metric", false, {}};
+  TableColumn counts{"runs", true, {}};
+  std::vector<TableColumn> columns;
+  for (const Column& column : kColumns) columns.push_back({column.heading, true, {}});
+  for (const std::vector<std::size_t>& group : groups) {
+    std::string names;
+    for (const std::size_t i : group) names += (names.empty() ? "" : ", ") + page.names[i];
+    rows.push_back({names, "", static_cast<int>(group.front())});
+    metrics.cells.push_back(page.metrics[group.front()]);
+    counts.cells.push_back(std::to_string(group.size()));
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      std::vector<double> values;
+      for (const std::size_t i : group) {
+        const Json value = summary_of(page.runs[i]).value(kColumns[c].field, Json());
+        if (value.is_number()) values.push_back(value.get<double>());
+      }
+      const bool plain = kColumns[c].kind == CellKind::kPercent && !is_share(metrics.cells.back());
+      columns[c].cells.push_back(
+          mean_and_deviation(values, plain ? CellKind::kNumber : kColumns[c].kind));
+    }
+  }
+  columns.insert(columns.begin(), {counts, metrics});
+  return "<h2>Mean ± standard deviation over seeds</h2>\n<p class=\"quiet\">Of runs that differ in "
+         "the seed alone.</p>\n" +
+         draw_table("seeds", rows, columns);
+}
+
+// Scores of different datasets look comparable, and are not.
+std::string draw_dataset_remark(const std::vector<ComparedOption>& options) {
+  const auto dataset = std::ranges::find(options, "dataset", &ComparedOption::key);
+  if (dataset == options.end()) return "";
+  std::vector<std::string> names;  // of runs that tell
+  for (const std::string& name : dataset->values) {
+    if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  if (names.size() < 2) return "";
+  return fmt::format(
+      "<p><b>The runs have {} datasets</b> ({}): their scores and times can't be compared across "
+      "these.</p>\n",
+      names.size(), escape_html(fmt::format("{}", fmt::join(names, ", "))));
+}
+
 // Options in which the runs differ, as a table.
 std::string draw_differences(const Page& page, const std::vector<ComparedOption>& options) {
   std::vector<TableColumn> columns;
@@ -329,15 +411,21 @@ std::string draw_differences(const Page& page, const std::vector<ComparedOption>
 }
 
 std::string draw_same_options(const Page& page, const std::vector<ComparedOption>& options) {
-  std::string list;
+  std::vector<std::pair<std::string, std::string>> lists;  // of each group, in order of appearance
   for (const ComparedOption& option : options) {
     if (option.differs()) continue;
-    list += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escape_html(option.key),
-                        escape_html(option.shared_value()));
+    auto list = std::ranges::find(lists, option.group, &std::pair<std::string, std::string>::first);
+    if (list == lists.end()) list = lists.insert(lists.end(), {option.group, ""});
+    list->second += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escape_html(option.key),
+                                escape_html(option.shared_value()));
   }
-  if (list.empty()) return "";
-  return fmt::format("<h2>{}</h2>\n<dl>\n{}</dl>\n",
-                     page.runs.size() == 1 ? "Options" : "Options that all runs share", list);
+  if (lists.empty()) return "";
+  std::string html = fmt::format("<h2>{}</h2>\n",
+                                 page.runs.size() == 1 ? "Options" : "Options that all runs share");
+  for (const auto& [group, list] : lists) {
+    html += fmt::format("<h3>{}</h3>\n<dl>\n{}</dl>\n", escape_html(group), list);
+  }
+  return html;
 }
 
 // What happened to runs under `atoll launch`.
@@ -469,15 +557,16 @@ std::string make_report(const std::vector<RunRecord>& runs) {
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>Atoll: {} {}</title>\n<style>{}</style>\n</head>\n<body>\n<h1>Training runs</h1>\n"
+      "<title>Atoll: {} {}</title>\n<style>{}{}</style>\n</head>\n<body>\n<h1>Training runs</h1>\n"
       "<p class=\"quiet\">Written by {}. Scores are those of the epoch with the best validation; "
       "times and bytes are medians over the epochs.</p>\n"
-      "<h2>Results</h2>\n{}{}<h2>Curves</h2>\n<p class=\"legend\">{}</p>\n"
-      "<div class=\"charts\">\n{}</div>\n{}{}{}{}{}</body>\n</html>\n",
-      runs.size(), runs.size() == 1 ? "run" : "runs", kStyle, escape_html(version_line()),
-      draw_results(page), draw_differences(page, options), legend, draw_charts(page),
+      "<h2>Results</h2>\n{}{}{}{}<h2>Curves</h2>\n<p class=\"legend\">{}</p>\n"
+      "<div class=\"charts\">\n{}</div>\n{}{}{}{}{}{}</body>\n</html>\n",
+      runs.size(), runs.size() == 1 ? "run" : "runs", kStyle, kChartStyle,
+      escape_html(version_line()), draw_dataset_remark(options), draw_results(page),
+      draw_seeds(page, options), draw_differences(page, options), legend, draw_charts(page),
       draw_metrics(page), draw_all_classes(page), draw_events(page), draw_all_bits(page),
-      draw_same_options(page, options));
+      draw_same_options(page, options), kChartScript);
 }
 
 }  // namespace atl

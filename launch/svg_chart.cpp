@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/json.hpp"
 #include "base/text.hpp"
 
 namespace atl {
@@ -54,9 +55,9 @@ std::string figure(const std::string& title, const std::string& body) {
                      body);
 }
 
-std::string open_svg(const std::string& title, double height) {
-  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, height,
-                     escape_html(title));
+std::string open_svg(const std::string& title, double height, const std::string& data = "") {
+  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"{}>\n", kWidth,
+                     height, escape_html(title), data);
 }
 
 std::string text_at(double x, double y, const char* anchor, const std::string& text) {
@@ -64,13 +65,16 @@ std::string text_at(double x, double y, const char* anchor, const std::string& t
                      escape_html(text));
 }
 
+std::string value_text(const LineChart& chart, double value) {
+  return chart.percent ? format_number(value * 100) + "%" : format_number(value);
+}
+
 std::string draw_axes(const LineChart& chart, const Axis& x, const Axis& y) {
   std::string svg;
   for (const double tick : nice_ticks(y.low, y.high, 5)) {
     svg += fmt::format("<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
                        x.first_pixel, x.last_pixel, y.at(tick), y.at(tick));
-    const std::string label = chart.percent ? format_number(tick * 100) + "%" : format_number(tick);
-    svg += text_at(x.first_pixel - 8, y.at(tick) + 4, "end", label);
+    svg += text_at(x.first_pixel - 8, y.at(tick) + 4, "end", value_text(chart, tick));
   }
   for (const double tick : nice_ticks(x.low, x.high, 6)) {
     if (tick != std::floor(tick)) continue;  // epochs are whole
@@ -88,6 +92,31 @@ std::string draw_axes(const LineChart& chart, const Axis& x, const Axis& y) {
   return svg;
 }
 
+std::vector<std::pair<double, double>> drawn_points(const ChartSeries& series) {
+  std::vector<std::pair<double, double>> drawn;
+  const std::size_t count = series.points.size();
+  const std::size_t stride = (count + kMostPoints - 1) / kMostPoints;
+  for (std::size_t i = 0; i < count; i += stride) drawn.push_back(series.points[i]);
+  if (count > 1 && (count - 1) % stride != 0) drawn.push_back(series.points.back());
+  return drawn;
+}
+
+// What chart_script.hpp reads.
+std::string chart_data(const LineChart& chart, const Axis& x) {
+  Json data = {{"label", chart.x_label}, {"width", kWidth}, {"left", x.first_pixel},
+               {"right", x.last_pixel},  {"low", x.low},    {"high", x.high},
+               {"series", Json::array()}};
+  for (const ChartSeries& series : chart.series) {
+    Json points = Json::array();
+    for (const auto& [epoch, value] : drawn_points(series)) {
+      points.push_back(Json::array({epoch, value_text(chart, value)}));
+    }
+    data["series"].push_back(
+        {{"name", printable(series.name)}, {"color", color(series.color)}, {"points", points}});
+  }
+  return fmt::format(" data-chart=\"{}\"", escape_html(data.dump()));
+}
+
 std::string draw_series(const ChartSeries& series, const Axis& x, const Axis& y) {
   if (series.points.empty()) return "";
   const std::string tip = fmt::format("<title>{}: last {}</title>", escape_html(series.name),
@@ -96,15 +125,12 @@ std::string draw_series(const ChartSeries& series, const Axis& x, const Axis& y)
     const auto& [px, py] = series.points.front();
     return fmt::format(
         "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" style=\"fill:{}\">{}</circle>\n", x.at(px),
-        y.at(py), color(series.color), tip);
+        y.at(std::clamp(py, y.low, y.high)), color(series.color), tip);
   }
-  const std::size_t stride = (series.points.size() + kMostPoints - 1) / kMostPoints;
   std::string path;
-  const auto append = [&](const std::pair<double, double>& point) {
-    path += fmt::format("{:.1f},{:.1f} ", x.at(point.first), y.at(point.second));
-  };
-  for (std::size_t i = 0; i < series.points.size(); i += stride) append(series.points[i]);
-  if ((series.points.size() - 1) % stride != 0) append(series.points.back());
+  for (const auto& [epoch, value] : drawn_points(series)) {
+    path += fmt::format("{:.1f},{:.1f} ", x.at(epoch), y.at(std::clamp(value, y.low, y.high)));
+  }
   path.pop_back();
   return fmt::format("<polyline points=\"{}\" style=\"stroke:{}\"{}>{}</polyline>\n", path,
                      color(series.color), dashes(series.color), tip);
@@ -122,14 +148,58 @@ struct Bounds {
   double x_low, x_high, y_low, y_high;
 };
 
+// Values that the y axis shows: all but those of runs that have diverged. A value has, if it is
+// further from the middle half of all values than kDiverged times what that half spans, or than
+// kDiverged tenths of their median. So a curve that falls from 100 to 1 is shown whole.
+struct UsualValues {
+  double low, high;
+  bool has(double value) const { return value >= low && value <= high; }
+};
+
+UsualValues usual_values(const LineChart& chart) {
+  constexpr double kDiverged = 1000;
+  std::vector<double> values;
+  for (const ChartSeries& series : chart.series) {
+    for (const auto& [x, y] : series.points) values.push_back(y);
+  }
+  if (values.empty()) return {0, 0};
+  std::ranges::sort(values);
+  const auto quantile = [&](std::size_t quarter) {
+    return values[(values.size() - 1) * quarter / 4];
+  };
+  const double span = kDiverged * std::max(quantile(3) - quantile(1), 0.1 * std::abs(quantile(2)));
+  if (span == 0) return {values.front(), values.back()};
+  return {quantile(1) - span, quantile(3) + span};
+}
+
+// Says which series leave the axis.
+std::string draw_cuts(const LineChart& chart, const UsualValues& usual) {
+  std::string cuts;
+  for (const ChartSeries& series : chart.series) {
+    const auto is_cut = [&](const std::pair<double, double>& point) {
+      return !usual.has(point.second);
+    };
+    const auto first = std::ranges::find_if(series.points, is_cut);
+    if (first == series.points.end()) continue;
+    const auto furthest = std::ranges::max_element(
+        series.points, {}, [](const auto& point) { return std::abs(point.second); });
+    cuts += fmt::format("{}{} from {} {} on (as far as {})", cuts.empty() ? "" : "; ",
+                        escape_html(series.name), escape_html(chart.x_label),
+                        format_number(first->first), value_text(chart, furthest->second));
+  }
+  if (cuts.empty()) return "";
+  return fmt::format("<p class=\"quiet\">Beyond the axis: {}.</p>\n", cuts);
+}
+
 // The intervals the axes show, y with a margin; empty if there is nothing to draw.
-std::optional<Bounds> bounds_of(const LineChart& chart) {
+std::optional<Bounds> bounds_of(const LineChart& chart, const UsualValues& usual) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Bounds bounds{kInfinity, -kInfinity, kInfinity, -kInfinity};
   for (const ChartSeries& series : chart.series) {
     for (const auto& [x, y] : series.points) {
       bounds.x_low = std::min(bounds.x_low, x);
       bounds.x_high = std::max(bounds.x_high, x);
+      if (!usual.has(y)) continue;
       bounds.y_low = std::min(bounds.y_low, y);
       bounds.y_high = std::max(bounds.y_high, y);
     }
@@ -307,14 +377,15 @@ std::vector<double> nice_ticks(double low, double high, int count) {
 }
 
 std::string draw_lines(const LineChart& chart) {
-  const std::optional<Bounds> found = bounds_of(chart);
+  const UsualValues usual = usual_values(chart);
+  const std::optional<Bounds> found = bounds_of(chart, usual);
   if (!found) return "";
   const Axis x{found->x_low, found->x_high, kLeft, kWidth - kRight};
   const Axis y{found->y_low, found->y_high, kHeight - kBottom, kTop};
-  std::string svg = open_svg(chart.title, kHeight) + draw_axes(chart, x, y);
+  std::string svg = open_svg(chart.title, kHeight, chart_data(chart, x)) + draw_axes(chart, x, y);
   for (const ChartMark& mark : chart.marks) svg += draw_mark(mark, x, y);
   for (const ChartSeries& series : chart.series) svg += draw_series(series, x, y);
-  return figure(chart.title, svg + "</svg>\n");
+  return figure(chart.title, svg + "</svg>\n" + draw_cuts(chart, usual));
 }
 
 std::string draw_bars(const StackedBars& chart) {

@@ -40,7 +40,9 @@ struct LineChart {
   std::vector<ChartSeries> series;
   std::vector<ChartMark> marks = {};  // those beyond the points are left out
 };
-// "" if no series has a point. At most a thousand points of a series are drawn.
+// "" if no series has a point. At most a thousand points of a series are drawn. Values of a run
+// that has diverged do not stretch the axis: they are drawn at its end, and named below the chart.
+// The svg carries the values as `data-chart` (chart_script.hpp).
 std::string draw_lines(const LineChart& chart);
 
 struct StackedBar {

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "launch/bit_records.hpp"
+#include "launch/report_options.hpp"
 #include "launch/report_page.hpp"
 #include "launch/report_table.hpp"
 #include "launch/run_records.hpp"
@@ -21,6 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pointwise;
+using ::testing::UnorderedElementsAre;
 
 constexpr const char* kTwoEpochs =
     R"({"epoch": 1, "loss": 2.5, "valid": 0.25, "epoch_ms": 30, "phases": {"forward": 10, "step": 1}})"
@@ -198,7 +200,64 @@ TEST_F(RunFolderTest, PageHoldsTableAndCharts) {
   EXPECT_THAT(page, HasSubstr("Time per phase"));
   EXPECT_THAT(page, Not(HasSubstr("Test score")));  // no run has one
   EXPECT_THAT(page, Not(HasSubstr("http")));        // nothing is fetched
-  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  // The script is on the page, and knows every value as text: 0.25 of epoch 1.
+  EXPECT_THAT(page, Not(HasSubstr("<script src")));
+  EXPECT_THAT(page, HasSubstr("function valuesAt"));
+  EXPECT_THAT(page, HasSubstr("[1.0,&quot;25%&quot;]"));
+  EXPECT_THAT(page, Not(HasSubstr("can't be compared")));
+  EXPECT_THAT(page, Not(HasSubstr("over seeds")));
+}
+
+TEST_F(RunFolderTest, SeedsHaveMeanAndDeviation) {
+  std::vector<RunRecord> runs;
+  const double scores[] = {0.5, 0.6, 0.7, 0.9};
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = fmt::format("run{}", i);
+    const auto folder = write_run(
+        name, kTwoEpochs, fmt::format(R"({{"metric": "accuracy", "test": {}}})", scores[i]));
+    write_file(folder / "config.toml", fmt::format("dataset = \"data/a\"\nlr = {}\nseed = {}\n",
+                                                   i < 3 ? 0.01 : 0.5, i + 1));
+    runs.push_back(read_run(folder));
+  }
+  const std::string page = make_report(runs);
+  // Of the first three: the fourth has another rate.
+  EXPECT_THAT(page, HasSubstr("run0, run1, run2"));
+  EXPECT_THAT(page, HasSubstr("60.00% ± 10.00%"));
+  EXPECT_THAT(page, Not(HasSubstr("can't be compared")));
+}
+
+TEST_F(RunFolderTest, OptionsStandInGroupsAndAreThoseThatTheModelReads) {
+  std::vector<RunRecord> runs;
+  for (const std::string model : {"gcn", "gat", "sage"}) {
+    const auto folder = write_run(model, kTwoEpochs);
+    write_file(folder / "config.toml",
+               fmt::format("model = \"{}\"\nheads = 8\nhops = 10\nlr = 0.5\naggregator = "
+                           "\"mean\"\noptimizer = \"adam\"\nthreads = 1\n",
+                           model));
+    runs.push_back(read_run(folder));
+  }
+  const std::vector<ComparedOption> options = compare_options(runs);
+  std::vector<std::string> keys;
+  for (const ComparedOption& option : options) {
+    keys.push_back(option.group + ": " + option.key + (option.differs() ? " differs" : ""));
+  }
+  EXPECT_THAT(keys,
+              UnorderedElementsAre("Model: model differs", "Model: heads", "Model: aggregator",
+                                   "Optimizer: lr", "Optimizer: optimizer", "Machine: threads"));
+  EXPECT_THAT(make_report(runs), HasSubstr("<h3>Optimizer</h3>"));
+}
+
+TEST_F(RunFolderTest, OtherDatasetsAreRemarked) {
+  std::vector<RunRecord> runs;
+  for (const std::string name : {"a", "b", "c"}) {
+    const auto folder = write_run(name, kTwoEpochs);
+    write_file(folder / "config.toml",
+               fmt::format("dataset = \"data/{}\"\n", name == "c" ? "b" : name));
+    runs.push_back(read_run(folder));
+  }
+  EXPECT_THAT(make_report(runs), HasSubstr("<b>The runs have 2 datasets</b> (data/a, data/b)"));
+  runs.erase(runs.begin());
+  EXPECT_THAT(make_report(runs), Not(HasSubstr("datasets</b>")));
 }
 
 // What only the first epoch does has no share in a usual one: phases add up to it.
@@ -371,7 +430,7 @@ TEST_F(RunFolderTest, NamesOptionsThatDiffer) {
   EXPECT_THAT(shared, HasSubstr("<dt>dataset</dt><dd>x&lt;y</dd>"));
   EXPECT_THAT(shared, HasSubstr("<dt>commit</dt><dd>abc</dd>"));
   EXPECT_THAT(shared, HasSubstr("<dt>lambda</dt><dd>0.5</dd>"));  // follows from exchange
-  EXPECT_THAT(shared, Not(HasSubstr("hidden")));
+  EXPECT_THAT(shared, Not(HasSubstr("<dt>hidden")));
   const std::string alone = make_report({read_run(a)});
   EXPECT_THAT(alone, HasSubstr("<h2>Options</h2>"));
   EXPECT_THAT(alone, HasSubstr("<dt>hidden</dt><dd>64</dd>"));
@@ -448,13 +507,39 @@ TEST(SvgChart, DrawsALine) {
   EXPECT_EQ(draw_lines(chart), "");
 }
 
+TEST(SvgChart, ADivergedRunDoesNotStretchTheAxis) {
+  LineChart chart{"Loss", "epoch", "loss", false, true, {{"good", 0, {}}, {"bad", 1, {}}}};
+  for (int i = 1; i <= 20; ++i) {
+    chart.series[0].points.emplace_back(i, 2.0 / i);
+    chart.series[1].points.emplace_back(i, i < 15 ? 2.0 : 1e21);
+  }
+  const std::string svg = draw_lines(chart);
+  EXPECT_THAT(svg, HasSubstr("Beyond the axis: bad from epoch 15 on (as far as 1e+21).</p>"));
+  // As the same runs without what is cut: 2 stands where it stood, and the rest at the axis's end.
+  EXPECT_THAT(svg, HasSubstr("points=\"64.0,24.7 "));
+  EXPECT_THAT(svg, HasSubstr(" 544.0,14.0\""));
+  // The pointer still finds the value.
+  EXPECT_THAT(svg, HasSubstr("[20.0,&quot;1e+21&quot;]"));
+}
+
+TEST(SvgChart, ACurveThatFallsFarIsWhole) {
+  LineChart chart{"Loss", "epoch", "loss", false, true, {{"run", 0, {{1, 100}}}}};
+  for (int i = 2; i <= 50; ++i) chart.series[0].points.emplace_back(i, 1 + 0.01 / i);
+  EXPECT_THAT(draw_lines(chart), Not(HasSubstr("Beyond the axis")));
+  chart.series[0].points = {{1, 0.5}, {2, 0.5}, {3, 0.5}};
+  EXPECT_THAT(draw_lines(chart), Not(HasSubstr("Beyond the axis")));
+  chart.series[0].points = {{1, 0}, {2, 0}, {3, 7}};
+  EXPECT_THAT(draw_lines(chart), Not(HasSubstr("Beyond the axis")));
+}
+
 TEST(SvgChart, DrawsLongSeriesWithTheirEnds) {
   LineChart chart{"Loss", "epoch", "loss", false, true, {{"run", 0, {}}}};
   for (int i = 0; i < 2500; ++i) chart.series.front().points.emplace_back(i, 1);
   const std::string svg = draw_lines(chart);
   EXPECT_THAT(svg, HasSubstr("points=\"64.0,"));
   EXPECT_THAT(svg, HasSubstr(" 544.0,"));
-  EXPECT_LT(std::count(svg.begin(), svg.end(), ','), 1200);
+  const std::string drawn = svg.substr(svg.find("points=\"64.0,"));
+  EXPECT_LT(std::count(drawn.begin(), drawn.end(), ','), 1200);
 }
 
 TEST(SvgChart, DrawsStackedBars) {
