@@ -9,7 +9,7 @@
 
 #include "base/config_text.hpp"
 #include "base/error.hpp"
-#include "launch/suggest.hpp"
+#include "base/suggest.hpp"
 
 namespace atl {
 namespace {

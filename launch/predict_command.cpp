@@ -117,7 +117,7 @@ void add_predict_command(CLI::App& app) {
   command->add_option("dataset", arguments->dataset, "Dataset folder")->required();
   command->add_option("--out", arguments->out, "The .npy file to write")->required();
   command->add_option("--what", arguments->what, "labels, logits or embeddings")
-      ->check(CLI::IsMember({"labels", "logits", "embeddings"}));
+      ->check(one_of({"labels", "logits", "embeddings"}));
   command
       ->add_option("--backend", arguments->backend,
                    "auto, reference, cpu or cuda; or one per rank: cuda,cpu")

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 
@@ -26,6 +27,9 @@
 
 namespace atl {
 namespace {
+
+// Of a run whose loss ends far above where it began: its model is of little use, though complete.
+constexpr int kDivergedExit = 1;
 
 // What stands beside the metric, of a regression or of links.
 void print_further(const Json& summary) {
@@ -192,7 +196,7 @@ std::filesystem::path config_file_of(const CLI::App& command) {
   return config->empty() ? std::string() : config->results().front();
 }
 
-// Returns the signal that has ended the run; 0: none.
+// Returns the exit code.
 int run_train(const TrainArguments& arguments, CLI::App& command) {
   require_sense(arguments, config_file_of(command));
   arguments.flags.resolve();  // what is wrong with it is known before any rank starts
@@ -201,6 +205,7 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
   const std::string model_file =
       file->empty() ? "" : read_text(std::filesystem::path(file->results().front()));
   std::atomic<int> signal = 0;
+  std::atomic<bool> diverged = false;
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     const auto supervisor = SupervisorLink::from_environment(transport.rank(), transport.size());
     TrainFlags flags = arguments.flags;
@@ -210,6 +215,9 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     const auto [options, partition] = tried_job(flags, arguments.plan_trial, transport);
     RankJob job(transport, flags.dataset, partition, options);
     if (folder->active()) log::info("run folder: {}", folder->path().string());
+    if (transport.rank() == 0) {
+      for (const std::string& doubt : doubts_about(job.trainer().model())) log::warn("{}", doubt);
+    }
     const RunConfig config = folder->active() ? config_of_run(command, options) : RunConfig{};
     RunDescription description{config, program_commit(), flags.dataset, model_file};
     if (supervisor != nullptr) {
@@ -220,9 +228,15 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     if (transport.rank() == 0) {
       print_end(command.get_parent()->get_name(), summary, transport, options);
     }
+    diverged = summary.at("diverged").get<bool>();
+    if (diverged) {  // the first rank that fails ends the job
+      std::fflush(stdout);
+      transport.barrier({"end of the run"});
+    }
     signal = stopping_signal(summary);
   });
-  return signal;
+  if (signal == 0 && diverged) return kDivergedExit;
+  return signal == 0 ? 0 : 128 + signal;  // what shells expect of a program that a signal has ended
 }
 
 }  // namespace
@@ -303,9 +317,8 @@ void add_train_command(CLI::App& app) {
       ->check(non_negative_number())
       ->group("Machine");
   command->callback([command, arguments] {
-    const int signal = run_train(*arguments, *command);
-    // What shells expect of a program that a signal has ended.
-    if (signal != 0) throw CLI::RuntimeError(128 + signal);
+    const int exit_code = run_train(*arguments, *command);
+    if (exit_code != 0) throw CLI::RuntimeError(exit_code);
   });
 }
 
