@@ -4,6 +4,7 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -57,7 +58,11 @@ class ReceiverSink : public spdlog::sinks::base_sink<std::mutex> {
 void configure(int rank, int size, bool verbose) {
   auto logger = spdlog::get("atoll");
   if (!logger) {
-    logger = std::make_shared<spdlog::logger>("atoll", std::make_shared<StandardErrorSink>());
+    auto sink = std::make_shared<StandardErrorSink>();
+    // See no-color.org: any value but an empty one.
+    const char* const no_color = std::getenv("NO_COLOR");
+    if (no_color != nullptr && *no_color != '\0') sink->set_color_mode(spdlog::color_mode::never);
+    logger = std::make_shared<spdlog::logger>("atoll", std::move(sink));
     spdlog::set_default_logger(logger);
   }
   const std::string prefix = size > 1 ? "rank " + std::to_string(rank) + ": " : "";

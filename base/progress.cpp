@@ -22,13 +22,13 @@ bool ActivityBoard::begin(const ActivityState& state, double now) {
   } else if (owner_ != std::this_thread::get_id()) {
     return false;
   }
-  running_.push_back(&state);
+  running_.push_back({&state, now});
   return true;
 }
 
 void ActivityBoard::end(const ActivityState& state) {
   const std::lock_guard lock(mutex_);
-  std::erase(running_, &state);
+  std::erase_if(running_, [&](const Running& running) { return running.state == &state; });
   if (running_.empty()) line_.clear();
 }
 
@@ -39,14 +39,18 @@ bool ActivityBoard::empty() const {
 
 void ActivityBoard::tick(double now) {
   const std::lock_guard lock(mutex_);
-  if (running_.empty() || now < due_) return;
+  if (running_.empty()) return;
+  Running& inner = running_.back();
+  const bool unnamed = !inner.shown && now >= inner.since + kQuiet;
+  if (now < due_ && !unnamed) return;
+  inner.shown = true;
   due_ = now + (line_.terminal() ? kTerminalInterval : kPipeInterval);
   line_.show(text(now - start_));
 }
 
 std::string ActivityBoard::text(double seconds) const {
-  const ActivityState& inner = *running_.back();
-  std::string result = running_.front()->what;
+  const ActivityState& inner = *running_.back().state;
+  std::string result = running_.front().state->what;
   if (running_.size() > 1) result += ": " + inner.what;
   const std::int64_t done = inner.done.load(std::memory_order_relaxed);
   if (inner.total > 0) {

@@ -31,7 +31,8 @@ class ActivityBoard {
   bool begin(const ActivityState& state, double now);
   void end(const ActivityState& state);
   bool empty() const;
-  // Shows the line if it is due.
+  // Shows the line if it is due, or if the innermost activity has gone on for long and no line has
+  // named it yet.
   void tick(double now);
 
   static constexpr double kQuiet = 2;               // seconds before the first line
@@ -43,7 +44,12 @@ class ActivityBoard {
 
   StatusLine& line_;
   mutable std::mutex mutex_;
-  std::vector<const ActivityState*> running_;
+  struct Running {
+    const ActivityState* state = nullptr;
+    double since = 0;
+    bool shown = false;  // in a line
+  };
+  std::vector<Running> running_;
   std::thread::id owner_;
   double start_ = 0;
   double due_ = 0;

@@ -3,21 +3,26 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <limits>
+#include <string>
+
 #include "base/text.hpp"
 
 namespace atl {
 
 namespace {
 
-// A line that wraps could not be wiped: only its last row would go.
-std::string fitted(std::string text, std::FILE* stream) {
-  struct winsize size {};
-  const bool known = ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  if (known && text.size() >= size.ws_col) text.resize(size.ws_col - 1U);
-  return text;
-}
+constexpr std::size_t kUsualWidth = 80;  // of a terminal that does not say
 
 }  // namespace
+
+// A line that wraps could not be wiped: only its last row would go.
+std::size_t StatusLine::room() const {
+  if (!terminal_) return std::numeric_limits<std::size_t>::max();
+  struct winsize size {};
+  const bool known = ::ioctl(::fileno(stream_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return (known ? size.ws_col : kUsualWidth) - 1;
+}
 
 StatusLine& StatusLine::standard_error() {
   static StatusLine line(stderr, ::isatty(STDERR_FILENO) == 1);
@@ -28,7 +33,9 @@ void StatusLine::show(std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (silent_) return;
   wipe();
-  const std::string line = terminal_ ? fitted(printable(text), stream_) : printable(text) + "\n";
+  std::string line = printable(text);
+  if (line.size() > room()) line.resize(room());
+  if (!terminal_) line += "\n";
   std::fwrite(line.data(), 1, line.size(), stream_);
   open_ = terminal_;
   std::fflush(stream_);

@@ -20,6 +20,8 @@ class StatusLine {
   static StatusLine& standard_error();
 
   bool terminal() const { return terminal_; }
+  // Characters that the line has room for; in a pipe any number.
+  std::size_t room() const;
   // Renews the line, cut to the width of the terminal; in a pipe adds one.
   void show(std::string_view text);
   // From now on nothing is shown.

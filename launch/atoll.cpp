@@ -25,6 +25,7 @@
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
 #include "base/log.hpp"
+#include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "engine/comm/supervisor_link.hpp"
 #include "engine/comm/transport.hpp"
@@ -35,7 +36,6 @@
 #include "launch/job_start.hpp"
 #include "launch/run_end.hpp"
 #include "launch/short_help.hpp"
-#include "launch/suggest.hpp"
 #include "launch/version.hpp"
 
 namespace atl {
@@ -137,7 +137,7 @@ void declare(CLI::App& program, Manner& manner) {
       "  atoll generate sbm --out data/sbm\n"
       "  mpirun -n 4 atoll train data/sbm --model gcn --epochs 50\n"
       "  atoll report runs/*\n"
-      "Every subcommand has --help with examples.");
+      "Every subcommand has --help with examples: atoll help train.");
   add_import_command(program);
   add_generate_command(program);
   add_info_command(program);
@@ -231,6 +231,19 @@ std::string name_of(const char* path, const Extensions& extensions) {
   return own ? printable(std::filesystem::path(path).filename().string()) : "atoll";
 }
 
+// `atoll help train` is `atoll train --help`, and nothing at all asks for help, too. As CLI11 wants
+// them: the last first.
+std::vector<std::string> asked_words(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty()) return {"--help"};
+  if (words.front() == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  std::ranges::reverse(words);
+  return words;
+}
+
 int run_program(int argc, char** argv, const Extensions& extensions, JobStart& job) {
   const LauncherInfo launcher = launcher_info();
   log::configure(launcher.rank, launcher.size, /*verbose=*/false);
@@ -250,7 +263,7 @@ int run_program(int argc, char** argv, const Extensions& extensions, JobStart& j
       complete_options(program);
       job.compare(program);
     });
-    program.parse(argc, argv);
+    program.parse(asked_words(argc, argv));
     return 0;
   } catch (const CLI::CallForHelp& request) {
     if (launcher.rank == 0) print_lines(help_of(program, manner));

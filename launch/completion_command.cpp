@@ -6,6 +6,7 @@
 
 #include "launch/command.hpp"
 #include "launch/command_list.hpp"
+#include "launch/validators.hpp"
 
 namespace atl {
 
@@ -175,7 +176,7 @@ void add_completion_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("completion", "Completion of commands for your shell");
   command->add_option("shell", arguments->shell, "Prints what this shell is to read")
       ->required()
-      ->check(CLI::IsMember(completed_shells()));
+      ->check(one_of(completed_shells()));
   command->add_option("words", arguments->words,
                       "After --: prints instead what the last of these words could become");
   command->footer(

@@ -12,9 +12,9 @@
 #include "base/config_text.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/suggest.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/training/run_folder.hpp"
-#include "launch/suggest.hpp"
 
 namespace atl {
 namespace {

@@ -11,6 +11,7 @@
 #include "engine/training/pyg_tensors.hpp"
 #include "launch/command.hpp"
 #include "launch/pyg_module.hpp"
+#include "launch/validators.hpp"
 
 namespace atl {
 namespace {
@@ -54,8 +55,7 @@ void add_export_command(CLI::App& app) {
       "print(model.load())'");
   const auto arguments = std::make_shared<ExportArguments>();
   command->add_option("run", arguments->run, "Run folder of `atoll train`")->required();
-  command->add_option("--to", arguments->to, "pyg: PyTorch Geometric")
-      ->check(CLI::IsMember({"pyg"}));
+  command->add_option("--to", arguments->to, "pyg: PyTorch Geometric")->check(one_of({"pyg"}));
   command->add_option("--out", arguments->out, "Folder to make")->required();
   command->callback([arguments] { run_export(*arguments); });
 }

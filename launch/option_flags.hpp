@@ -28,7 +28,7 @@ CLI::Option* add_option_flag(CLI::App& command, const Option<Config>& option, Co
                   },
                   option.help)
               ->default_str(value.words.at(value.read(config)))
-              ->check(CLI::IsMember(value.words));
+              ->check(one_of(value.words));
         } else if constexpr (std::is_same_v<V, typename Row::Switch>) {
           return command
               .add_option_function<std::string>(
@@ -38,7 +38,7 @@ CLI::Option* add_option_flag(CLI::App& command, const Option<Config>& option, Co
                   },
                   option.help)
               ->default_str(value.place.read(config) ? "on" : "off")
-              ->check(CLI::IsMember({"on", "off"}));
+              ->check(one_of({"on", "off"}));
         } else if constexpr (std::is_same_v<V, typename Row::Document>) {
           return command
               .add_option_function<std::string>(
@@ -53,7 +53,7 @@ CLI::Option* add_option_flag(CLI::App& command, const Option<Config>& option, Co
               ->check(CLI::ExistingFile);
         } else if constexpr (std::is_same_v<V, typename Row::Text>) {
           CLI::Option* text = command.add_option(flag, value.place.edit(config), option.help);
-          if (!value.words.empty()) text->check(CLI::IsMember(value.words));
+          if (!value.words.empty()) text->check(one_of(value.words));
           if (value.problem) text->check(CLI::Validator(value.problem, ""));
           return text;
         } else {

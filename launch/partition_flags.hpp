@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/validators.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {
@@ -72,21 +73,21 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
   add("--method", flags.method,
       "How to cut: auto (by size: the better one of metis and communities, or "
       "communities), metis, communities, random, contiguous or file (--parts-file)")
-      ->check(CLI::IsMember(partition_methods()));
+      ->check(one_of(partition_methods()));
   add("--refine", flags.refine,
       "Move nodes behind the cut while that saves halo rows: off, on, strong (more "
       "cuts, combined; 5 to 6 times the time) or auto (on for auto, metis and "
       "communities)")
-      ->check(CLI::IsMember(refinements));
+      ->check(one_of(refinements));
   add("--parts-file", flags.parts_file,
       "With --method file: .npy with the part of every node, made elsewhere")
       ->type_name("FILE");
   add("--objective", flags.objective,
       "What is minimised: volume (halo rows) or cut (edges between parts)")
-      ->check(CLI::IsMember({"volume", "cut"}));
+      ->check(one_of({"volume", "cut"}));
   add("--balance", flags.balance,
       "What every part gets its share of: cost, nodes, edges or edges,train")
-      ->check(CLI::IsMember({"cost", "nodes", "edges", "edges,train"})
+      ->check(one_of({"cost", "nodes", "edges", "edges,train"})
                   .description("{cost nodes edges edges,train}"));
   add("--weights", flags.weights,
       "Share of each part, any scale, e.g. 2,1,1; equal shares without it")
@@ -108,7 +109,7 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
   add("--node-order", flags.node_order,
       "How nodes of a part lie in memory: communities, metis, rcm, breadth-first, "
       "degree or natural")
-      ->check(CLI::IsMember(node_order_names()));
+      ->check(one_of(node_order_names()));
   add("--parts-dir", flags.parts_dir,
       "Folder that partitions are read from and written to instead of DIR/parts, e.g. "
       "for a read-only dataset")

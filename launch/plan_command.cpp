@@ -268,7 +268,7 @@ void add_plan_command(CLI::App& app) {
           "--search", arguments->search,
           "How to search; auto: by the number of choices; none: only say what training without "
           "a plan takes")
-      ->check(CLI::IsMember(plan_searches()))
+      ->check(one_of(plan_searches()))
       ->group("Plan");
   command->add_option("--evaluations", arguments->evaluations, "Simulated epochs that may be spent")
       ->check(CLI::Range(1, 100000000))

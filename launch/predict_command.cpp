@@ -237,7 +237,7 @@ void add_predict_command(CLI::App& app) {
                    "The file to write: .npy, or .csv with the nodes' ids, class and probabilities")
       ->required();
   command->add_option("--what", arguments->what, "labels, logits or embeddings")
-      ->check(CLI::IsMember({"labels", "logits", "embeddings"}));
+      ->check(one_of({"labels", "logits", "embeddings"}));
   command->callback([arguments] { run_predict(*arguments); });
 }
 

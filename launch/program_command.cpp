@@ -12,6 +12,7 @@
 #include "launch/planned_graph.hpp"
 #include "launch/planned_job.hpp"
 #include "launch/program_listing.hpp"
+#include "launch/validators.hpp"
 #include "partition/quality.hpp"
 
 namespace atl {
@@ -143,7 +144,7 @@ void add_program_command(CLI::App& app) {
   add_cut_flags(*command, arguments->flags);
   add_plan_flag(*command, arguments->flags);
   command->add_option("--pass", arguments->pass, "training or evaluation")
-      ->check(CLI::IsMember({"training", "evaluation"}))
+      ->check(one_of({"training", "evaluation"}))
       ->group("Program");
   command
       ->add_option(

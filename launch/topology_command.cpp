@@ -126,7 +126,7 @@ void add_topology_command(CLI::App& app) {
   const auto arguments = std::make_shared<TopologyArguments>();
   command->add_option("action", arguments->action, "probe | show")
       ->required()
-      ->check(CLI::IsMember({"probe", "show"}));
+      ->check(one_of({"probe", "show"}));
   command->add_option("file", arguments->file, "Topology file to show");
   add_probe_options(*command, *arguments);
   command->callback([arguments] { run_topology(*arguments); });

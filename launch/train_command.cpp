@@ -1,6 +1,7 @@
 // `atoll train`: trains a model on a dataset folder, under mpirun or alone.
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <memory>
 
 #include "base/duration.hpp"
@@ -27,6 +28,9 @@
 
 namespace atl {
 namespace {
+
+// Of a run whose loss ends far above where it began: its model is of little use, though complete.
+constexpr int kDivergedExit = 1;
 
 // The other metrics of the task.
 void print_further(const Json& summary) {
@@ -209,7 +213,7 @@ std::unique_ptr<EpochQuestions> ask_after_epochs(Transport& transport,
   return questions;
 }
 
-// Returns the signal that has ended the run; 0: none.
+// Returns the exit code.
 int run_train(const TrainArguments& arguments, CLI::App& command) {
   require_sense(arguments, config_file_of(command));
   arguments.flags.resolve();  // what is wrong with it is known before any rank starts
@@ -218,6 +222,7 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
   const std::string model_file =
       file->empty() ? "" : read_text(std::filesystem::path(file->results().front()));
   std::atomic<int> signal = 0;
+  std::atomic<bool> diverged = false;
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     // Where ranks are threads, one speaks for the process.
     SupervisorLink* const supervisor =
@@ -230,6 +235,9 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     const auto [options, partition] = tried_job(flags, arguments.plan_trial, transport);
     RankJob job(transport, flags.dataset, partition, options);
     if (folder->active()) log::info("run folder: {}", folder->path().string());
+    if (transport.rank() == 0) {
+      for (const std::string& doubt : doubts_about(job.trainer().model())) log::warn("{}", doubt);
+    }
     const RunConfig config = folder->active() ? config_of_run(command, options) : RunConfig{};
     RunDescription description{config, program_commit(), flags.dataset, model_file};
     if (supervisor != nullptr) {
@@ -243,9 +251,15 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     if (transport.rank() == 0) {
       print_end(summary, transport, options, supervisor != nullptr);
     }
+    diverged = summary.at("diverged").get<bool>();
+    if (diverged) {  // the first rank that fails ends the job
+      std::fflush(stdout);
+      transport.barrier({"end of the run"});
+    }
     signal = stopping_signal(summary);
   });
-  return signal;
+  if (signal == 0 && diverged) return kDivergedExit;
+  return signal == 0 ? 0 : 128 + signal;  // what shells expect of a program that a signal has ended
 }
 
 }  // namespace
@@ -327,9 +341,8 @@ void add_train_command(CLI::App& app) {
       ->check(non_negative_number())
       ->group("Machine");
   command->callback([command, arguments] {
-    const int signal = run_train(*arguments, *command);
-    // What shells expect of a program that a signal has ended.
-    if (signal != 0) throw CLI::RuntimeError(128 + signal);
+    const int exit_code = run_train(*arguments, *command);
+    if (exit_code != 0) throw CLI::RuntimeError(exit_code);
   });
 }
 

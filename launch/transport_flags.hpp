@@ -18,7 +18,7 @@ inline void add_transport_flags(CLI::App& command, TransportOptions& transport,
       .add_option("--transport", transport.name,
                   "How ranks reach each other: auto, mpi, local (ranks as threads of one process), "
                   "or nccl (between GPUs; auto takes it where it can serve)")
-      ->check(CLI::IsMember(transport_names()))
+      ->check(one_of(transport_names()))
       ->group(group);
   command.add_option("--ranks", transport.ranks, "Number of ranks as threads of one process")
       ->check(CLI::Range(0, kMaxParts))

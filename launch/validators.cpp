@@ -1,9 +1,24 @@
 #include "launch/validators.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "base/duration.hpp"
+#include "base/suggest.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  const std::string all = fmt::format("{{{}}}", fmt::join(words, ","));
+  return CLI::Validator(
+      [=](const std::string& text) {
+        if (std::ranges::find(words, text) != words.end()) return std::string();
+        return fmt::format("{} not in {}{}", text, all, did_you_mean(text, words));
+      },
+      all);
+}
 
 CLI::Validator positive_number() {
   return number_within(Limits<double>{.least = 0, .above = true});

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <string>
+#include <vector>
 
 #include "base/option.hpp"
 
@@ -32,6 +34,8 @@ CLI::Validator number_within(const Limits<T>& limits) {
           : "");
 }
 
+// One of `words`; of one that looks like a slip the message says which was meant. --help shows all.
+CLI::Validator one_of(const std::vector<std::string>& words);
 CLI::Validator positive_number();      // a finite number above 0
 CLI::Validator non_negative_number();  // a finite number of at least 0
 CLI::Validator seed_number();          // a whole number from 0 to 2^64 - 1

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/own_names.hpp"
+#include "base/suggest.hpp"
 
 namespace atl {
 
@@ -346,8 +347,9 @@ const ConvolutionKind& convolution_named(const std::string& name) {
   const auto& kinds = convolution_kinds();
   const auto found = std::ranges::find(kinds, name, &ConvolutionKind::name);
   if (found == kinds.end()) {
-    fail_option("convolution '{}': unknown; allowed are {}", name,
-                fmt::join(convolution_names(), ", "));
+    const std::vector<std::string> names = convolution_names();
+    fail_option("convolution '{}': unknown{}; allowed are {}", name, did_you_mean(name, names),
+                fmt::join(names, ", "));
   }
   return *found;
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/suggest.hpp"
 #include "engine/models/convolutions.hpp"
 #include "engine/program/differentiate.hpp"
 #include "engine/program/fuse.hpp"
@@ -219,7 +220,8 @@ LayerDescription plain(LayerDescription layer) {
 ModelDescription describe_options(const ModelConfig& config) {
   const std::vector<std::string> kinds = model_kinds();
   if (std::ranges::find(kinds, config.kind) == kinds.end()) {
-    fail_option("--model {}: unknown model; allowed are: {}", config.kind, fmt::join(kinds, ", "));
+    fail_option("--model {}: unknown model{}; allowed are: {}", config.kind,
+                did_you_mean(config.kind, kinds), fmt::join(kinds, ", "));
   }
   ModelDescription model;
   const bool is_gcnii = config.kind == "gcnii";
@@ -361,6 +363,29 @@ bool reads_edge_features(const ModelConfig& config) {
 
 bool reads_node_types(const ModelConfig& config) {
   return reads_node_types(model_program(config, Pass::kEvaluation));
+}
+
+std::vector<std::string> doubts_about(const ModelConfig& config) {
+  constexpr std::int64_t kFewColumns = 4;
+  const ModelDescription model = describe(config);
+  const Program program = model_program(config, Pass::kEvaluation);
+  for (Value v = 0; v < program.size(); ++v) {
+    const Operation& op = program.at(v);
+    if (op.kind != OpKind::kAttend) continue;
+    const int heads = op.attention.heads;
+    const auto l = static_cast<std::size_t>(program.scope_of(v).layer);
+    // Heads whose mean is taken have all columns of the layer each.
+    const bool shares_columns = heads > 1 && !model.layers[l].averages_heads;
+    if (!shares_columns || op.columns >= kFewColumns * heads) continue;
+    const char* option = config.description.empty() ? "--hidden" : "columns";
+    const std::int64_t columns = op.columns / heads;
+    return {fmt::format(
+        "{}: with {} heads and {} {} each head has {} column{}, since {} counts those of all heads "
+        "together; as wide as PyTorch Geometric's GATConv with out_channels={} is {} {}",
+        name_of_layer(static_cast<int>(l), model.layers[l].convolution), heads, option, op.columns,
+        columns, columns == 1 ? "" : "s", option, op.columns, option, op.columns * heads)};
+  }
+  return {};
 }
 
 bool can_recompute(const ModelConfig& config) {

@@ -106,6 +106,10 @@ bool reads_edge_features(const ModelConfig& config);
 // True if it tells types of nodes apart.
 bool reads_node_types(const ModelConfig& config);
 
+// What is allowed, but rarely what somebody wants, a sentence each: heads of attention with fewer
+// than four columns.
+std::vector<std::string> doubts_about(const ModelConfig& config);
+
 // True if halo rows of the first layer's output can be computed, in the orders of `config`.
 bool can_recompute(const ModelConfig& config);
 

@@ -17,8 +17,8 @@ std::int64_t buffer_elements(const Operation& op, const RowCounts& rows) {
 }
 
 std::int64_t parameter_bytes(const TrainingPrograms& programs, const RowCounts& rows,
-                             const Device& device) {
-  return parameter_sizes(programs.training, device.kind == "cuda", rows.held.inner)
+                             const std::string& device_kind) {
+  return parameter_sizes(programs.training, device_kind == "cuda", rows.held.inner)
       .bytes(programs.dtype);
 }
 
@@ -47,21 +47,35 @@ RowCounts row_counts(const PartitionQuality& partition, int rank,
   return counts;
 }
 
-double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
-                      const Device& device) {
-  std::int64_t elements =
+TrainingMemory training_memory(const TrainingPrograms& programs, const RowCounts& rows,
+                               const std::string& device_kind) {
+  const std::int64_t values =
       std::max(allocate(programs.training, programs.training_schedule, rows.held).elements,
                allocate(programs.evaluation, programs.evaluation_schedule, rows.held).elements);
+  std::int64_t messages = 0;
   for (Value v = 0; v < programs.training.size(); ++v) {
     if (is_made_again(programs.training, v)) continue;
-    elements += buffer_elements(programs.training.at(v), rows);
+    messages += buffer_elements(programs.training.at(v), rows);
   }
   for (const Operation& op : programs.evaluation.operations) {
     // Evaluation finds kept aggregates.
-    if (!op.constant) elements += buffer_elements(op, rows);
+    if (!op.constant) messages += buffer_elements(op, rows);
   }
-  return static_cast<double>(elements * bytes_of(programs.dtype) +
-                             parameter_bytes(programs, rows, device));
+  return {.values = values * bytes_of(programs.dtype),
+          .parameters = parameter_bytes(programs, rows, device_kind),
+          .messages = messages * bytes_of(programs.dtype)};
+}
+
+DataMemory data_memory(const DataCounts& counts) {
+  const std::int64_t of_edge = counts.weighted ? 8 : 4;
+  const std::int64_t directions = counts.symmetric ? 1 : 2;
+  return {.features = counts.nodes * counts.features * bytes_of(counts.dtype),
+          .graph = directions * (8 * counts.nodes + of_edge * counts.edges)};
+}
+
+double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
+                      const Device& device) {
+  return static_cast<double>(training_memory(programs, rows, device.kind).total());
 }
 
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
@@ -91,7 +105,7 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
   for (std::size_t r = 0; r < rows.size(); ++r) {
     bytes.push_back(static_cast<double>(
         elements[r] * bytes_of(programs.dtype) +
-        (layer < 0 ? parameter_bytes(programs, rows[r], topology.devices[r]) : 0)));
+        (layer < 0 ? parameter_bytes(programs, rows[r], topology.devices[r].kind) : 0)));
   }
   return bytes;
 }
@@ -106,10 +120,10 @@ double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy
 
 double shard_bytes(const EpochSetting& setting, int rank) {
   const PartQuality& part = setting.partition.parts[static_cast<std::size_t>(rank)];
-  const double graph = 8 * static_cast<double>(part.nodes) + 4 * static_cast<double>(part.edges);
   // Trained ones are among the parameters.
   const std::int64_t features = setting.model.trains_nodes() ? 0 : setting.model.features;
-  return 4 * static_cast<double>(part.nodes * features) + 2 * graph;
+  return static_cast<double>(
+      data_memory({.nodes = part.nodes, .edges = part.edges, .features = features}).total());
 }
 
 }  // namespace atl

@@ -16,6 +16,35 @@ struct RowCounts {
 RowCounts row_counts(const PartitionQuality& partition, int rank,
                      const Recomputation* recomputation = nullptr);
 
+// What training takes on a rank, by what it is for.
+struct TrainingMemory {
+  std::int64_t values = 0;      // of the layers, in one block
+  std::int64_t parameters = 0;  // with gradients and the optimizer's moments
+  std::int64_t messages = 0;    // what exact ones are packed into
+
+  std::int64_t total() const { return values + parameters + messages; }
+};
+// device_kind: "cpu" or "cuda".
+TrainingMemory training_memory(const TrainingPrograms& programs, const RowCounts& rows,
+                               const std::string& device_kind);
+
+// What a rank holds of the data.
+struct DataMemory {
+  std::int64_t features = 0;
+  std::int64_t graph = 0;
+
+  std::int64_t total() const { return features + graph; }
+};
+struct DataCounts {
+  std::int64_t nodes = 0;
+  std::int64_t edges = 0;     // that come in
+  std::int64_t features = 0;  // columns
+  bool weighted = false;
+  bool symmetric = false;  // one graph for both directions
+  DType dtype = DType::kF32;
+};
+DataMemory data_memory(const DataCounts& counts);
+
 // What Trainer::bytes_needed() says on a rank with this device: values, parameters and buffers of
 // exact exchange.
 double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,

@@ -1,5 +1,7 @@
 #include "engine/training/progress.hpp"
 
+#include <cmath>
+
 #include "base/status_line.hpp"
 
 namespace atl {
@@ -18,6 +20,8 @@ void Progress::report(const EpochResult& result, const Metrics* metrics) {
   first_.reset();
   if (metrics != nullptr) {
     last_metrics_ = fmt::format("  {} {}", metric_, to_text(*metrics));
+    last_valid_ = std::isnan(metrics->valid) ? fmt::format("  train {:.4f}", metrics->train)
+                                             : fmt::format("  valid {:.4f}", metrics->valid);
   }
   StatusLine& line = StatusLine::standard_error();
   const Clock::time_point now = Clock::now();
@@ -28,9 +32,17 @@ void Progress::report(const EpochResult& result, const Metrics* metrics) {
   last_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const double rate = (result.epoch - first_epoch_ + 1) / seconds;
-  line.show(fmt::format("epoch {}/{}  loss {:.4f}{}  {:.2f} epochs/s  {:.0f} s left", result.epoch,
-                        epochs_, result.loss, last_metrics_, rate,
-                        (epochs_ - result.epoch) / rate));
+  const std::string begin =
+      fmt::format("epoch {}/{}  loss {:.4g}", result.epoch, epochs_, result.loss);
+  const std::string end = fmt::format("  {} left", format_elapsed((epochs_ - result.epoch) / rate));
+  // Where there is little room, what can be done without goes first.
+  for (const std::string& middle : {last_metrics_ + fmt::format("  {:.2f} epochs/s", rate),
+                                    last_metrics_, last_valid_, std::string()}) {
+    const std::string text = begin + middle + end;
+    if (text.size() > line.room() && !middle.empty()) continue;
+    line.show(text);
+    return;
+  }
 }
 
 }  // namespace atl

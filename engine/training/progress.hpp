@@ -27,7 +27,8 @@ class Progress {
   bool enabled_;
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_ = start_;
-  std::string last_metrics_;
+  std::string last_metrics_;       // of the last evaluation, all of them
+  std::string last_valid_;         // and the one that decides
   std::optional<Activity> first_;  // until there is an epoch to report
 };
 

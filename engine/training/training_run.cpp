@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/diverged_error.hpp"
 #include "base/elapsed.hpp"
 #include "base/files.hpp"
 #include "base/interrupt.hpp"
@@ -151,6 +152,12 @@ class Run {
     }
     on_all_ranks(transport_, [&] { write_model(); });
     Json summary = make_summary();
+    if (has_diverged() && transport_.rank() == 0) {
+      log::warn(
+          "the run has diverged: the loss is {:.4g} after epoch {}, {:.4g} after the first; lower "
+          "--lr, or check the features for huge values (atoll info --validate)",
+          loss_, done_, first_loss_);
+    }
     const bool complete = !ended_by_signal();
     if (complete) add_all_metrics(summary);
     on_all_ranks(transport_, [&] {
@@ -252,6 +259,7 @@ class Run {
         return optional_number(line, field, "metrics.jsonl").value_or(kUnknown);
       };
       loss_ = number("loss");
+      if (!std::isfinite(first_loss_)) first_loss_ = loss_;
       exposed_ms_.push_back(number("exposed_comm_ms"));
       if (const double ms = number("epoch_ms"); std::isfinite(ms)) epoch_ms_.push_back(ms);
       if (const double bytes = number("bytes_sent"); std::isfinite(bytes)) bytes_.push_back(bytes);
@@ -260,6 +268,10 @@ class Run {
   }
 
   bool ended_by_signal() const { return signal_of(stopped_by_) != 0; }
+  bool has_diverged() const {
+    constexpr double kRise = 100;  // far above what a loss climbs and comes back from
+    return first_loss_ > 0 && loss_ > kRise * first_loss_;
+  }
 
   bool stopped_early() const {
     return options_.patience > 0 && best_.evaluations_since >= options_.patience;
@@ -281,11 +293,12 @@ class Run {
     const EpochResult result = trainer_.run_epoch(epoch, [this] { return wishes(); });
     keep_calibration();
     if (!std::isfinite(result.loss)) {
-      fail_input(
-          "epoch {}: the loss is {}; lower --lr, or check the features for huge values "
-          "(atoll info --validate)",
-          epoch, result.loss);
+      throw DivergedError(
+          fmt::format("epoch {}: the loss is {}: the run has diverged; lower --lr, or check the "
+                      "features for huge values (atoll info --validate)",
+                      epoch, result.loss));
     }
+    if (!std::isfinite(first_loss_)) first_loss_ = result.loss;
     done_ = epoch;
     loss_ = result.loss;
     if (result.exchange) assignment_ = to_json(*result.exchange);
@@ -443,6 +456,7 @@ class Run {
                     {"epochs", done_},
                     {"stopped_by", stopped_by_},
                     {"loss", loss_},
+                    {"diverged", has_diverged()},
                     {"best_epoch", best_.epoch},
                     {"chosen_by", judge_.in_words()}};
     summary.update(result_json(trainer_, best_.metrics));
@@ -554,6 +568,7 @@ class Run {
   bool exchange_saved_ = false;
   int done_ = 0;
   double loss_ = 0;
+  double first_loss_ = kUnknown;
   Json assignment_;  // how messages travel now; null with exact messages
   std::vector<double> epoch_ms_, exposed_ms_, bytes_, snapshot_ms_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();

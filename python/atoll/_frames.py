@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -63,6 +64,12 @@ class Frame:
             values = np.stack([np.asarray(row) for row in values])
         return values
 
+    def say_dropped(self, read):
+        """Warns of the columns that are not among those that were read."""
+        dropped = [name for name in self.names if name and name not in read]
+        if dropped:
+            warnings.warn(f"{self._what}: not read: {', '.join(dropped)}", stacklevel=4)
+
     def fail(self, name, problem):
         raise InputError(f"{self._what}: column '{name}' {problem}")
 
@@ -76,6 +83,7 @@ def _feature_matrix(nodes, features, others):
         features = [name for name in nodes.names
                     if name not in others and nodes.column(name).dtype.kind in "fiub"]
     features = [features] if isinstance(features, str) else list(features)
+    nodes.say_dropped({*features, *others})
     parts = []
     for name in features:
         values = nodes.column(name)
@@ -180,6 +188,7 @@ def arrays_of_tables(edges, nodes, *, source, target, id, features, label, split
         arrays["edge_weight"] = edges.column(weight).astype(np.float32)
     if edge_type is not None:
         arrays["edge_type"] = np.unique(edges.column(edge_type), return_inverse=True)[1]
+    edges.say_dropped({source, target, weight, edge_type})
     classes = None
     if nodes is not None:
         arrays["num_nodes"] = nodes.rows

@@ -152,7 +152,9 @@ class ProgressLine:
         if self._display is not None:
             self._display.update(_Line(self._text))
         elif self._terminal:
-            self._stream.write(f"\r\033[K{self._text}")
+            # A line that wraps could not be wiped.
+            room = _columns_of(self._stream) - 1
+            self._stream.write(f"\r\033[K{self._text[:room]}")
             self._stream.flush()
 
     def end(self, why=None):
@@ -164,6 +166,14 @@ class ProgressLine:
         self._show()
         if self._display is None and self._terminal:
             self._stream.write(f"\n{why}\n" if why else "\n")
+
+
+def _columns_of(stream):
+    """Of a terminal; 80 where it does not say."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, AttributeError, ValueError):
+        return 80
 
 
 class _Line:

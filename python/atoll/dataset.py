@@ -175,7 +175,7 @@ class Dataset:
         weight, edge_type: columns of edges.
         options: those of from_arrays().
 
-        Raises InputError.
+        A warning names the columns that are not read. Raises InputError.
         """
         arrays, classes = arrays_of_tables(edges, nodes, source=source, target=target, id=id,
                                            features=features, label=label, split=split,

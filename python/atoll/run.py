@@ -162,23 +162,6 @@ def _follow(words, ranks, launcher, path, epochs, progress, before="", best=max)
     return run
 
 
-def _say_narrow_heads(options, model):
-    """Attention of a head with one or two columns is rarely what somebody wants."""
-    layers = model.get("layer") or [] if isinstance(model, dict) else \
-        [{"columns": options.get("hidden"), "heads": options.get("heads")}]
-    for layer in layers:
-        columns, heads = (layer.get(key) for key in ("columns", "heads")) \
-            if isinstance(layer, dict) else (None, None)
-        if isinstance(columns, int) and isinstance(heads, int) and heads > 1 \
-                and 0 < columns < 4 * heads:
-            name = "columns" if isinstance(model, dict) else "hidden"
-            warnings.warn(f"{name}={columns}, heads={heads}: each head has {columns / heads:g} "
-                          f"columns, since {name} counts those of all heads together. PyTorch "
-                          f"Geometric's GATConv with out_channels={columns}, heads={heads} is "
-                          f"{name}={columns * heads}", stacklevel=3)
-            return
-
-
 def _naming(error, arguments):
     """The same error with arguments in place of files that the caller does not know."""
     text = str(error)
@@ -257,8 +240,6 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
     Ctrl-C ends the run after its epoch and raises Interrupted, which has the run; its resume()
     continues. Raises InputError for what you can fix, and AtollError for failures.
     """
-    if not _before:
-        _say_narrow_heads(options, model)
     if seeds is not None:
         return _train_seeds(dataset, model, seeds, run_dir,
                             {"ranks": ranks, "launcher": launcher, "progress": progress, **options})

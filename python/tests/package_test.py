@@ -297,6 +297,13 @@ class TablesTest(WorkFolder):
         np.testing.assert_array_equal(dataset.x, given["x"][:, :1])
         np.testing.assert_array_equal(dataset.train_mask, given["train_mask"])
         self.assertIsNone(dataset.classes)
+        nodes["town"] = np.array(["here"] * len(given["y"]))
+        edges["since"] = np.arange(len(edges["to"]))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            atoll.Dataset.from_tables(edges, nodes, source="from", target="to", label="class")
+        self.assertEqual([str(warning.message) for warning in said],
+                         ["edges: not read: since", "nodes: not read: town"])
 
     def test_what_is_wrong_with_tables_is_named(self):
         edges, nodes, given = tables()
@@ -509,11 +516,16 @@ class TrainTest(WorkFolder):
         self.assertEqual(run.resume(epochs=6, progress=None).epochs, 6)
 
     def test_narrow_heads_are_warned_of(self):
-        with self.assertWarnsRegex(UserWarning, "hidden=8, heads=8: each head has 1 columns"):
+        with self.assertWarnsRegex(UserWarning, "with 8 heads and hidden 8 each head has 1 column, "):
             atoll.train(self.dataset, "gat", **{**QUICK, "hidden": 8}, heads=8)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             atoll.train(self.dataset, "gat", **{**QUICK, "hidden": 32}, heads=8)
+        with self.assertWarnsRegex(UserWarning, r"layer 0 \(gat\): with 4 heads and columns 8 "):
+            atoll.train(self.dataset, {"layer": [{"convolution": "gat", "columns": 8, "heads": 4}],
+                                       "head": {"layer": "linear"}},
+                        **{key: value for key, value in QUICK.items() if key != "hidden"
+                           and key != "layers"})
 
     def interrupt_soon(self, folder):
         # A shell's background jobs ignore it.

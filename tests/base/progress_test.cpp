@@ -96,6 +96,24 @@ TEST(ActivityBoard, ShowsTheActivitiesOfOneThread) {
   EXPECT_EQ(written.text(), "mine, 2 s\n");
 }
 
+// A phase of more than two seconds is named, also between the lines of a pipe.
+TEST(ActivityBoard, NamesEveryLongPhase) {
+  Written written(false);
+  ActivityBoard board(written.line());
+  const ActivityState import("importing x", 0);
+  const ActivityState shortly("checking", 0);
+  const ActivityState longer("sorting", 0);
+  board.begin(import, 0);
+  for (double now = 0; now < 3; now += 0.5) board.tick(now);
+  board.begin(shortly, 3);
+  for (double now = 3; now < 4.5; now += 0.5) board.tick(now);
+  board.end(shortly);
+  board.begin(longer, 4.5);
+  for (double now = 4.5; now < 9; now += 0.5) board.tick(now);
+  board.end(longer);
+  EXPECT_EQ(written.text(), "importing x, 2 s\nimporting x: sorting, 6 s\n");
+}
+
 TEST(StatusLine, MakesRoomForOtherText) {
   Written written(true);
   written.line().show("epoch 1");
@@ -104,6 +122,14 @@ TEST(StatusLine, MakesRoomForOtherText) {
   written.line().keep();
   written.line().clear();
   EXPECT_EQ(written.text(), "epoch 1\r\033[Kepoch 2\n");
+}
+
+// What a terminal without a size has room for.
+TEST(StatusLine, FitsTheTerminal) {
+  Written written(true);
+  EXPECT_EQ(written.line().room(), 79U);
+  written.line().show(std::string(100, 'x'));
+  EXPECT_EQ(written.text(), std::string(79, 'x'));
 }
 
 TEST(StatusLine, EscapesWhatATerminalObeys) {

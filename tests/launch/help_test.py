@@ -172,8 +172,26 @@ class HelpTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0)
         self.assertRegex(result.stdout, r"^atoll \d+\.\d+\.\d+ \(commit ([0-9a-f]{12}|unknown)")
 
+    def test_bare_and_help_as_a_word(self):
+        for words, same in (((), ("--help",)), (("help",), ("--help",)),
+                            (("help", "train"), ("train", "--help")),
+                            (("help", "trace", "merge"), ("trace", "merge", "--help"))):
+            result = self.run_atoll(*words)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stdout, self.run_atoll(*same).stdout)
+
     def test_no_subcommand(self):
-        self.assertIn("subcommand is required", self.refuse())
+        self.assertIn("subcommand is required", self.refuse("trace"))
+
+    def test_words_that_look_like_slips(self):
+        for option, word, meant in (("--model", "GCN", "gcn"), ("--model", "gnc", "gcn"),
+                                    ("--model", "Sage", "sage"), ("--norm", "Batch", "batch"),
+                                    ("--transport", "MPI", "mpi"), ("--method", "mettis", "metis"),
+                                    ("--overlap", "onn", "on")):
+            self.assertIn(f"(did you mean '{meant}'?)", self.refuse("train", "data", option, word))
+        self.assertIn("(did you mean 'labels'?)",
+                      self.refuse("predict", "run", "data", "--what", "label", "--out", "a.npy"))
+        self.assertNotIn("did you mean", self.refuse("train", "data", "--model", "transformer"))
 
     def test_misspelt_subcommand(self):
         error = self.refuse("trian", "data")

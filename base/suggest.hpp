@@ -12,6 +12,7 @@ namespace atl {
 int edit_distance(std::string_view a, std::string_view b);
 
 // " (did you mean 'X'?)" for the closest of `names` when it is close enough to be a slip, else "".
+// Letters may be large or small.
 std::string did_you_mean(std::string_view wrong, std::span<const std::string> names);
 
 }  // namespace atl

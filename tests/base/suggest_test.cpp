@@ -1,4 +1,4 @@
-#include "launch/suggest.hpp"
+#include "base/suggest.hpp"
 
 #include <gtest/gtest.h>
 
@@ -20,6 +20,7 @@ TEST(DidYouMean, SuggestsOnlySlips) {
   const std::vector<std::string> names = {"train", "partition", "info"};
   EXPECT_EQ(did_you_mean("trian", names), " (did you mean 'train'?)");
   EXPECT_EQ(did_you_mean("partitoin", names), " (did you mean 'partition'?)");
+  EXPECT_EQ(did_you_mean("TRAIN", names), " (did you mean 'train'?)");
   EXPECT_EQ(did_you_mean("benchmark", names), "");
   EXPECT_EQ(did_you_mean("x", {}), "");
 }

@@ -1,8 +1,10 @@
-#include "launch/suggest.hpp"
+#include "base/suggest.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <string>
 #include <vector>
 
 namespace atl {
@@ -28,11 +30,22 @@ int edit_distance(std::string_view a, std::string_view b) {
   return previous[b.size()];
 }
 
+namespace {
+
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
+
+}  // namespace
+
 std::string did_you_mean(std::string_view wrong, std::span<const std::string> names) {
   const std::string* closest = nullptr;
   int smallest = 0;
   for (const std::string& name : names) {
-    const int distance = edit_distance(wrong, name);
+    const int distance = edit_distance(lower_case(wrong), lower_case(name));
     if (closest == nullptr || distance < smallest) {
       closest = &name;
       smallest = distance;

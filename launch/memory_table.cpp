@@ -1,0 +1,132 @@
+#include "launch/memory_table.hpp"
+
+#include <algorithm>
+
+#include "base/memory.hpp"
+#include "datasets/partition_folder.hpp"
+#include "launch/planned_graph.hpp"
+
+namespace atl {
+
+namespace {
+
+// Longer tables show the rank that takes most alone.
+constexpr std::size_t kMostLines = 16;
+
+// Where nothing is known of the cut.
+RowCounts most_rows(const DatasetInfo& info, int ranks) {
+  const auto share = [&](std::int64_t whole) { return (whole + ranks - 1) / ranks; };
+  RowCounts counts;
+  counts.held.inner = share(info.nodes);
+  counts.held.edges = share(info.edges);
+  // Each in-edge may need a row of its own, but no row twice.
+  const std::int64_t halo = std::min(counts.held.edges, info.nodes - counts.held.inner);
+  counts.held.forward_halo = counts.held.backward_halo = counts.held.returned = halo;
+  counts.sent_forward = counts.sent_backward = counts.sent_rest = halo;
+  return counts;
+}
+
+RankMemory memory_of(const TrainingPrograms& programs, const RowCounts& rows,
+                     const DatasetInfo& info, DType dtype) {
+  return {.nodes = rows.held.inner,
+          .halo = std::max(rows.held.forward_halo, rows.held.backward_halo),
+          .data = data_memory({.nodes = rows.held.inner,
+                               .edges = rows.held.edges,
+                               .features = info.features,
+                               .weighted = info.weighted,
+                               .symmetric = !info.directed,
+                               .dtype = dtype}),
+          .training = training_memory(programs, rows, "cpu")};
+}
+
+std::string megabytes(std::int64_t bytes) {
+  return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e6);
+}
+
+}  // namespace
+
+MemoryEstimate estimate_memory(const Dataset& dataset, const PlannedJob& job, int ranks) {
+  const DatasetInfo& info = dataset.info();
+  if (info.features == 0 || outputs_of(info) == 0) {
+    fail_input("dataset {} has {} features and {} classes; a model needs both", info.name,
+               info.features, outputs_of(info));
+  }
+  const ModelConfig model = job.options.model.sized(
+      info.features, outputs_of(info), ranks, info.relations, info.edge_features, info.node_types);
+  const TrainingPrograms programs(model);
+  MemoryEstimate estimate{.model = model_name(model), .dtype = to_string(model.dtype)};
+  estimate.is_cut = ranks == 1 || has_partition(dataset, ranks, job.partition);
+  if (ranks > 1 && estimate.is_cut) {
+    const Partition found = ensure_partition(dataset, ranks, job.partition);
+    const PartitionQuality quality = parse_quality(found.quality, found.folder / "quality.json");
+    for (int rank = 0; rank < ranks; ++rank) {
+      const RowCounts rows = row_counts(quality, rank, &model.recomputation);
+      estimate.ranks.push_back(memory_of(programs, rows, info, model.dtype));
+    }
+    return estimate;
+  }
+  RankMemory most = memory_of(programs, most_rows(info, ranks), info, model.dtype);
+  if (ranks == 1) most.reading = 2 * most.data.total();
+  estimate.ranks.assign(static_cast<std::size_t>(ranks), most);
+  return estimate;
+}
+
+Json to_json(const MemoryEstimate& estimate) {
+  Json ranks = Json::array();
+  for (const RankMemory& rank : estimate.ranks) {
+    ranks.push_back({{"nodes", rank.nodes},
+                     {"halo", rank.halo},
+                     {"graph_bytes", rank.data.graph},
+                     {"features_bytes", rank.data.features},
+                     {"values_bytes", rank.training.values},
+                     {"parameters_bytes", rank.training.parameters},
+                     {"messages_bytes", rank.training.messages},
+                     {"reading_bytes", rank.reading},
+                     {"total_bytes", rank.total()}});
+  }
+  return {{"model", estimate.model},
+          {"dtype", estimate.dtype},
+          {"cut", estimate.is_cut},
+          {"program_bytes", resident_bytes()},
+          {"ranks", ranks}};
+}
+
+std::string to_text(const MemoryEstimate& estimate) {
+  const std::vector<RankMemory>& ranks = estimate.ranks;
+  std::string text = fmt::format(
+      "\nmemory of training {} in {} on {} rank{}{}, in MB of each\n\n"
+      "  {:>5}{:>12}{:>12}{:>10}{:>10}{:>10}{:>12}{:>10}{:>10}{:>10}\n",
+      estimate.model, estimate.dtype, ranks.size(), ranks.size() == 1 ? "" : "s",
+      estimate.is_cut ? "" : " without a cut, at most", "rank", "nodes", "halo rows", "graph",
+      "features", "values", "parameters", "messages", "reading", "total");
+  const auto largest = std::ranges::max_element(ranks, {}, &RankMemory::total);
+  const bool is_long = ranks.size() > kMostLines || !estimate.is_cut;
+  for (auto rank = ranks.begin(); rank != ranks.end(); ++rank) {
+    if (is_long && rank != largest) continue;
+    const std::string name = !estimate.is_cut ? "each" : fmt::format("{}", rank - ranks.begin());
+    text += fmt::format("  {:>5}{:>12}{:>12}{:>10}{:>10}{:>10}{:>12}{:>10}{:>10}{:>10}\n", name,
+                        rank->nodes, rank->halo, megabytes(rank->data.graph),
+                        megabytes(rank->data.features), megabytes(rank->training.values),
+                        megabytes(rank->training.parameters), megabytes(rank->training.messages),
+                        megabytes(rank->reading), megabytes(rank->total()));
+  }
+  if (is_long && estimate.is_cut) text += "  (the rank that takes most)\n";
+  text += fmt::format(
+      "\n  halo rows   rows of other ranks' nodes that this rank keeps a copy of\n"
+      "  values      what the layers compute, kept until backward has read it\n"
+      "  parameters  with gradients and the optimizer's moments\n"
+      "  messages    rows on their way to other ranks, if they travel exactly\n"
+      "  reading     files of the dataset and a copy, while a single rank reads them\n"
+      "  The program itself takes some {} MB of host memory more, and under MPI 20 MB.\n",
+      megabytes(resident_bytes()));
+  if (!estimate.is_cut) {
+    text += fmt::format(
+        "  A cut usually needs far fewer halo rows: after atoll partition --parts {} these are "
+        "the\n"
+        "  real ones.\n",
+        ranks.size());
+  }
+  return text;
+}
+
+}  // namespace atl
