@@ -14,8 +14,8 @@ namespace atl {
 std::int64_t resident_bytes();       // of this process now (VmRSS)
 std::int64_t peak_resident_bytes();  // of this process since its start (VmHWM)
 // Memory the kernel estimates to be available without swapping, capped by what is left of the
-// limits of this process's control groups (version 1 and 2) and of all groups around them. root: of
-// the file system.
+// limits of this process's control groups (version 1 and 2), of all groups around them, and of its
+// address space. root: of the file system.
 std::int64_t available_memory_bytes(const std::filesystem::path& root = "/");
 // Takes the pages of a part of a mapped file out of this process; they come back when they are
 // read.
