@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/parallel.hpp"
 #include "base/progress.hpp"
 #include "datasets/edge_sampler.hpp"
 #include "datasets/made_features.hpp"
@@ -145,11 +146,9 @@ class Eigenvectors {
   // to = factor (M from - centre from) - old, M = D^-1/2 A D^-1/2; `old` may be `to`.
   void multiply(std::vector<double>& from, double factor, double centre, double old_factor,
                 std::vector<double>& to) {
-#pragma omp parallel
-    {
+    parallel_pieces(nodes_, 256, [&](std::int64_t begin, std::int64_t end, int) {
       std::vector<double> sum(static_cast<std::size_t>(columns_));
-#pragma omp for schedule(dynamic, 256)
-      for (std::int64_t i = 0; i < nodes_; ++i) {
+      for (std::int64_t i = begin; i < end; ++i) {
         std::ranges::fill(sum, 0.0);
         for (const std::int32_t j : graph_.row(i)) {
           const double weight = 1 / (root_[i] * root_[j]);
@@ -162,7 +161,7 @@ class Eigenvectors {
           result[k] = factor * (sum[k] - centre * own[k]) - old_factor * result[k];
         }
       }
-    }
+    });
   }
 
   // Grows what belongs to eigenvalues above `cut` against the rest, which lies between -1 and it.
@@ -201,8 +200,7 @@ class Eigenvectors {
   Small products(std::vector<double>& a, std::vector<double>& b) {
     const std::int64_t size = columns_ * columns_;
     std::vector<double> partial(static_cast<std::size_t>(kChunks * size), 0.0);
-#pragma omp parallel for schedule(dynamic, 1)
-    for (std::int64_t chunk = 0; chunk < kChunks; ++chunk) {
+    parallel_for(kChunks, 1, [&](std::int64_t chunk) {
       double* const sums = partial.data() + chunk * size;
       for (std::int64_t i = nodes_ * chunk / kChunks; i < nodes_ * (chunk + 1) / kChunks; ++i) {
         for (std::int64_t p = 0; p < columns_; ++p) {
@@ -211,7 +209,7 @@ class Eigenvectors {
             sums[p * columns_ + q] += value * row(b, i)[q];
         }
       }
-    }
+    });
     Small result(static_cast<std::size_t>(size), 0.0);
     for (std::int64_t chunk = 0; chunk < kChunks; ++chunk) {
       for (std::int64_t k = 0; k < size; ++k) result[k] += partial[chunk * size + k];
@@ -221,11 +219,9 @@ class Eigenvectors {
 
   // block = block * matrix.
   void combine(std::vector<double>& block, const Small& matrix) {
-#pragma omp parallel
-    {
+    parallel_pieces(nodes_, 1024, [&](std::int64_t begin, std::int64_t end, int) {
       std::vector<double> sum(static_cast<std::size_t>(columns_));
-#pragma omp for schedule(static)
-      for (std::int64_t i = 0; i < nodes_; ++i) {
+      for (std::int64_t i = begin; i < end; ++i) {
         std::ranges::fill(sum, 0.0);
         for (std::int64_t p = 0; p < columns_; ++p) {
           const double value = row(block, i)[p];
@@ -233,7 +229,7 @@ class Eigenvectors {
         }
         std::ranges::copy(sum, row(block, i));
       }
-    }
+    });
   }
 
   // By the eigenvectors of its own products, twice, so that rounding of the first time goes.

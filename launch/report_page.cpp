@@ -367,7 +367,8 @@ std::string draw_seeds(const Page& page, const std::vector<ComparedOption>& opti
     for (std::size_t c = 0; c < columns.size(); ++c) {
       std::vector<double> values;
       for (const std::size_t i : group) {
-        const Json value = summary_of(page.runs[i]).value(kColumns[c].field, Json());
+        const Json value =
+            summary_of(page.runs[i], page.metrics[i]).value(kColumns[c].field, Json());
         if (value.is_number()) values.push_back(value.get<double>());
       }
       const bool plain = kColumns[c].kind == CellKind::kPercent && !is_share(metrics.cells.back());

@@ -69,8 +69,7 @@ struct ModelConfig : LayerOptions {
   // that have features.
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
                     std::int64_t edge_types = 0, std::int64_t edge_columns = 0,
-                    std::int64_t types_of_nodes = 0,
-                    std::vector<std::int64_t> widths_by_type = {},
+                    std::int64_t types_of_nodes = 0, std::vector<std::int64_t> widths_by_type = {},
                     std::int64_t graph_nodes = 0) const;
   bool trains_nodes() const { return !node_features.empty(); }
 };

@@ -36,7 +36,9 @@ void write_rows(const RankData& data, Transport& transport, const std::vector<T>
 void write_table(const RankData& data, Transport& transport, const std::vector<float>& local,
                  std::int64_t columns, PredictionKind kind, const std::filesystem::path& out,
                  const std::filesystem::path& dataset) {
-  const std::vector<float> all = collect_rows(data, transport, local, columns);
+  const std::vector<float> all =
+      gather_rows(transport, data.graph().inner_ids, std::span<const float>(local), columns,
+                  data.dataset().nodes, {"predictions"});
   const auto write = [&] {
     if (transport.rank() != 0) return;
     const PredictionNames names = dataset.empty() ? PredictionNames() : prediction_names(dataset);

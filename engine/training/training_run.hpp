@@ -29,8 +29,8 @@ struct RunDescription {
 // summary (equal on all ranks up to peak_rss_mb). SIGINT, SIGTERM, SIGHUP or SIGUSR1 at any rank,
 // or --max-time, end the run after the epoch: `stopped_by` says so, checkpoint and best model are
 // written. After a signal, nothing is evaluated (the resumed run does it), and there is no
-// summary.json, which is that of a complete run. `diverged`: the loss ends far above where it began.
-// Throws DivergedError where it is no number. Collective.
+// summary.json, which is that of a complete run. `diverged`: the loss ends far above where it
+// began. Throws DivergedError where it is no number. Collective.
 Json train(const TrainOptions& options, const RunDescription& description, RankJob& job,
            Transport& transport, RunFolder& folder);
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 
 #include "tests/support/thrown_error.hpp"
@@ -65,7 +66,11 @@ const std::vector<WrongCall> kWrongCalls = {
        b.linear(b.linear(l.x, b.weight("w", l.x, 1)), l.scalar);
      },
      "linear: weight is the parameter layers.0.scalar [1, 1]; needed is one that weight"},
-    {"linear by type", [](Builder& b, const EveryKind& l) { b.linear_by_type(l.x, 2, 4); },
+    {"linear by type",
+     [](Builder& b, const EveryKind& l) {
+       const std::array<std::int64_t, 2> widths = {6, 6};
+       b.linear_by_type(l.x, widths, 4);
+     },
      "linear_by_type: only what comes before the first layer"},
     {"aggregate of a parameter",
      [](Builder& b, const EveryKind& l) { b.aggregate(Normalisation::kMean, l.weight); },
