@@ -305,8 +305,6 @@ void ImportSession::links(const Links& links) {
   default_task_ = Task::kLinkPrediction;
 }
 
-// Of each node the mean of the features of its in-edges, 0 without any: what OGB's examples for
-// ogbn-proteins begin with.
 void ImportSession::write_edge_means() {
   if (const DatasetInfo& info = writer_.info(); info.edge_features == 0) {
     fail_option(
@@ -314,28 +312,14 @@ void ImportSession::write_edge_means() {
         "random:D, positional:D",
         info.name);
   }
-  const NpyFile row_ptr_file(writer_.folder() / "row_ptr.npy");
-  const NpyFile edges_file(writer_.folder() / "edge_features.npy");
-  const auto row_ptr = row_ptr_file.values<std::int64_t>();
-  const auto edges = edges_file.values<float>();
-  const std::int64_t columns = edges_file.columns();
-  FeatureWriter writer(writer_.write_features(columns), columns, options_.row_normalize,
-                       "means of features of edges");
-  std::vector<double> sum(static_cast<std::size_t>(columns));
-  std::vector<float> mean(sum.size());
-  Activity activity("means of features of edges", nodes());
-  for (std::int64_t i = 0; i < nodes(); ++i) {
-    activity.advance_to(i);
-    std::ranges::fill(sum, 0);
-    for (std::int64_t e = row_ptr[i]; e < row_ptr[i + 1]; ++e) {
-      const auto row = edges.subspan(e * columns, columns);
-      for (std::size_t j = 0; j < row.size(); ++j) sum[j] += static_cast<double>(row[j]);
-    }
-    const auto count = static_cast<double>(std::max<std::int64_t>(1, row_ptr[i + 1] - row_ptr[i]));
-    for (std::size_t j = 0; j < sum.size(); ++j) mean[j] = static_cast<float>(sum[j] / count);
-    writer.add_rows(mean);
-  }
-  writer.close();
+  const NpyFile row_ptr(writer_.folder() / "row_ptr.npy");
+  const NpyFile col_idx(writer_.folder() / "col_idx.npy");
+  const NpyFile edges(writer_.folder() / "edge_features.npy");
+  const CsrView in_edges{row_ptr.values<std::int64_t>(), col_idx.values<std::int32_t>(), {}};
+  const auto writer = writer_.write_features(edges.columns());
+  make_edge_means(in_edges, edges.values<float>(), edges.columns(),
+                  [&](std::span<float> rows) { writer->write(std::span<const float>(rows)); });
+  writer->close();
 }
 
 void ImportSession::write_made_split() {

@@ -55,11 +55,11 @@ void write_each_row(std::int64_t nodes, std::int64_t columns, const RowSink& sin
 }  // namespace
 
 void require_made(const FeatureSource& source) {
-  if (source.is_data() && source.kind != FeatureKind::kEdges) return;
-  fail_option("--features {}: {}; allowed here are degree, constant, random:D, positional:D",
-              to_string(source),
-              source.is_data() ? "no features of edges are read"
-                               : "these are parameters of a model, an option of atoll train");
+  if (source.is_data()) return;
+  fail_option(
+      "--features {}: these are parameters of a model, an option of atoll train; allowed here are "
+      "degree, constant, edges, random:D, positional:D",
+      to_string(source));
 }
 
 std::int64_t made_columns(const FeatureSource& source, bool directed) {
@@ -107,6 +107,20 @@ void make_features(const FeatureSource& source, std::uint64_t seed, const CsrVie
   }
 }
 
+void make_edge_means(const CsrView& in_edges, std::span<const float> edge_features,
+                     std::int64_t columns, const RowSink& sink) {
+  std::vector<double> sum(static_cast<std::size_t>(columns));
+  write_each_row(in_edges.rows(), columns, sink, [&](std::int64_t node, std::span<float> mean) {
+    std::ranges::fill(sum, 0);
+    for (std::int64_t e = in_edges.row_ptr[node]; e < in_edges.row_ptr[node + 1]; ++e) {
+      const auto row = edge_features.subspan(e * columns, columns);
+      for (std::size_t j = 0; j < row.size(); ++j) sum[j] += static_cast<double>(row[j]);
+    }
+    const auto count = static_cast<double>(std::max<std::size_t>(1, in_edges.row(node).size()));
+    for (std::size_t j = 0; j < sum.size(); ++j) mean[j] = static_cast<float>(sum[j] / count);
+  });
+}
+
 Dataset give_features(const fs::path& folder, const FeatureSource& source, std::uint64_t seed,
                       bool replace) {
   require_made(source);
@@ -120,14 +134,24 @@ Dataset give_features(const fs::path& folder, const FeatureSource& source, std::
     }
     // Of a damaged graph they would look as good as any.
     dataset.validate_checksums();
-    const std::int64_t columns = made_columns(source, info.directed);
+    const bool of_edges = source.kind == FeatureKind::kEdges;
+    if (of_edges && info.edge_features == 0) {
+      fail_option("{}: the edges have no features to take the mean of", folder.string());
+    }
+    const std::int64_t columns =
+        of_edges ? info.edge_features : made_columns(source, info.directed);
     Json json = read_json(file);
     if (!json.contains("files")) json["files"] = describe_files(folder);
     AtomicFile made(folder / kFeaturesFile);
     {
       NpyWriter writer(made.path(), npy_descr<float>(), std::vector{info.nodes, columns});
-      make_features(source, seed, dataset.graph().in_edges, info.directed,
-                    [&](std::span<float> rows) { writer.write(std::span<const float>(rows)); });
+      const auto write = [&](std::span<float> rows) { writer.write(std::span<const float>(rows)); };
+      const GraphView graph = dataset.graph();
+      if (of_edges) {
+        make_edge_means(graph.in_edges, graph.edge_features, columns, write);
+      } else {
+        make_features(source, seed, graph.in_edges, info.directed, write);
+      }
       writer.close();
     }
     made.commit();

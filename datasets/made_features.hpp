@@ -14,7 +14,7 @@
 
 namespace atl {
 
-// Throws Error{kOption} unless make_features() makes it.
+// Throws Error{kOption} unless make_features() or make_edge_means() makes it.
 void require_made(const FeatureSource& source);
 // Columns that it makes.
 std::int64_t made_columns(const FeatureSource& source, bool directed);
@@ -27,6 +27,11 @@ using RowSink = std::function<void(std::span<float>)>;
 // positional_features().
 void make_features(const FeatureSource& source, std::uint64_t seed, const CsrView& in_edges,
                    bool directed, const RowSink& sink);
+
+// edges: of each node the mean of the features of its in-edges [in_edges.nnz(), columns], 0 without
+// any: what OGB's examples for ogbn-proteins begin with (Hu et al. 2020).
+void make_edge_means(const CsrView& in_edges, std::span<const float> edge_features,
+                     std::int64_t columns, const RowSink& sink);
 
 // Laplacian eigenvectors (Belkin & Niyogi 2003; as positions of nodes in GNNs: Dwivedi et al.
 // 2020): column k belongs to the k-th smallest eigenvalue above 0 of I - D^-1/2 A D^-1/2, where A

@@ -37,7 +37,9 @@ void add_features_command(CLI::App& app) {
       app.add_subcommand("features", "Give a dataset without features some of its graph");
   command->footer(
       "degree: the logarithm of 1 + the number of neighbours. constant: 1. random:D: standard\n"
-      "normal numbers. positional:D: eigenvectors of the graph's Laplacian. Parameters that are\n"
+      "normal numbers. positional:D: eigenvectors of the graph's Laplacian. edges: the mean of "
+      "the\n"
+      "features of its edges. Parameters that are\n"
       "trained for each node are an option of the model instead: atoll train --features "
       "trained:D.\n"
       "Other features change the dataset: it is partitioned anew, and runs made before can't be\n"
@@ -49,7 +51,7 @@ void add_features_command(CLI::App& app) {
   command->add_option("dataset", arguments->dataset, "Dataset folder")->required();
   command->add_option("source", arguments->source, "What the features are")
       ->required()
-      ->type_name("{degree,constant,random:D,positional:D}");
+      ->type_name("{degree,constant,edges,random:D,positional:D}");
   command->add_option("--seed", arguments->seed, "Seed of random and positional")
       ->check(seed_number());
   command->add_flag("--replace", arguments->replace, "Replace the features that the dataset has");

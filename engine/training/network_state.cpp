@@ -71,6 +71,18 @@ std::string exchange_state_name(int rank) { return "exchange.rank-" + std::to_st
 
 }  // namespace
 
+SafetensorsFile with_rows_of_nodes(Network& network, const Rank& rank, SafetensorsFile file) {
+  for (const Parameter& p : network.parameters().list()) {
+    if (!p.per_node) continue;
+    NamedTensor& tensor = file.tensors[p.name];
+    tensor.dtype = "F32";
+    tensor.shape = {rank.nodes, p.cols};
+    tensor.bytes.resize(static_cast<std::size_t>(rank.nodes * p.cols) * sizeof(float));
+    rank.transport.broadcast(std::span(tensor.bytes), 0, {"parameters of nodes"});
+  }
+  return file;
+}
+
 SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer, StateOf whole) {
   SafetensorsFile file;
   ParameterStore& parameters = network.parameters();

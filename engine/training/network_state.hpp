@@ -15,6 +15,9 @@ enum class StateOf : std::uint8_t { kFirstRank, kAllRanks };
 // nodes have parameters.
 SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer,
                               StateOf whole = StateOf::kFirstRank);
+// A state of the first rank's that has the rows of all nodes, on all ranks. Collective where nodes
+// have parameters.
+SafetensorsFile with_rows_of_nodes(Network& network, const Rank& rank, SafetensorsFile file);
 // Throws Error{kInput} naming `place` if a tensor is missing, has another shape, or holds what is
 // no finite number.
 void load_network_state(Network& network, const Rank& rank, const SafetensorsFile& file,

@@ -79,6 +79,9 @@ class Trainer {
   SafetensorsFile state(bool optimizer, StateOf whole = StateOf::kFirstRank) {
     return network_state(network_, rank_, optimizer, whole);
   }
+  SafetensorsFile with_rows_of_nodes(SafetensorsFile file) {
+    return atl::with_rows_of_nodes(network_, rank_, std::move(file));
+  }
   void load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
     runner_.set_forward_done(false);
     load_network_state(network_, rank_, file, optimizer, place);

@@ -486,7 +486,8 @@ class Run {
 
   // Those that are too dear for every epoch, of the best one.
   void add_all_metrics(Json& summary) {
-    trainer_.load_state(best_.weights, /*optimizer=*/false, "the best epoch");
+    trainer_.load_state(trainer_.with_rows_of_nodes(best_.weights), /*optimizer=*/false,
+                        "the best epoch");
     const Metrics metrics = trainer_.evaluate(best_.epoch, MetricExtent::kAll);
     const Json all = result_json(trainer_, metrics);
     for (const auto& [name, values] : all.items()) {

@@ -526,8 +526,8 @@ class Run:
 
             evaluation = run.evaluate()
             evaluation["test"]["f1-macro"]
-            evaluation.classes("test").to_pandas()      # precision, recall, f1, support
-            evaluation.confusion("test")                # int64 [classes, classes]
+            evaluation.classes("test")       # precision, recall, f1, support of every class
+            evaluation.confusion("test")     # int64 [classes, classes]
 
         dataset: None for the dataset that the model was trained on, or another one with the same
             features and the same kind of labels."""

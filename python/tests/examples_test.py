@@ -112,7 +112,7 @@ class ExamplesTest(WorkFolder):
 
     def test_python_page(self):
         self.run_page("docs/python.md", {1: ("networkx", "scipy")})
-        self.assertEqual(len(fenced("docs/python.md")), 7)
+        self.assertEqual(len(fenced("docs/python.md")), 8)
         if has("networkx", "scipy"):
             # The matrix is the same graph.
             np.testing.assert_array_equal(self.names["dataset"].edge_index, self.cora.edge_index)
@@ -121,7 +121,7 @@ class ExamplesTest(WorkFolder):
     def test_docstrings(self):
         blocks = [(path.name, block) for path in sorted((ROOT / "python" / "atoll").glob("*.py"))
                   for text in docstrings(path) for block in indented(text)]
-        self.assertEqual([name for name, _ in blocks], ["__init__.py"])
+        self.assertEqual([name for name, _ in blocks], ["__init__.py", "run.py"])
         kept = sum(self.run_example(block, f"docstring of {name}") for name, block in blocks)
         self.assertEqual(kept, 1)
 

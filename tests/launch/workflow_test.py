@@ -159,7 +159,7 @@ class WorkflowTest(unittest.TestCase):
         with open(self.path("whole/summary.json"), encoding="utf-8") as file:
             summary = json.load(file)
         self.assertEqual((summary["dtype"], summary["backend"]), ("bf16", "cpu"))
-        other = run(train("8", "--run-dir", "part", "--resume"), self.folder)
+        other = run(train("8", "--dtype", "f32", "--run-dir", "part", "--resume"), self.folder)
         self.assertEqual(other.returncode, 2)
         self.assertIn("dtype", other.stderr)
 
