@@ -116,7 +116,7 @@ class ExamplesTest(WorkFolder):
         if has("networkx", "scipy"):
             # The matrix is the same graph.
             np.testing.assert_array_equal(self.names["dataset"].edge_index, self.cora.edge_index)
-        self.assertEqual(self.names["run"].epochs, 80)
+        self.assertEqual(atoll.Run.load("runs/sage").epochs, 80)
 
     def test_docstrings(self):
         blocks = [(path.name, block) for path in sorted((ROOT / "python" / "atoll").glob("*.py"))

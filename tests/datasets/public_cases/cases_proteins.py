@@ -158,7 +158,7 @@ class Proteins(Case):
         given = {key: self.data[key] for key in ("edge_index", "edge_attr", "y")}
         np.savez("mine.npz", **given, x=np.ones((NODES, 3)))
         self.refuse("import", "npy", "mine.npz", "--out", "data", "--features", "edges",
-                    says="--features edges: 'mine' has 3 features of nodes")
+                    says="--features edges: mine.npz[x] has 3 features for each node")
 
     def test_from_files_to_roc_auc(self):
         """Two ranks, on the labels of species that training has not seen."""
