@@ -18,6 +18,7 @@ int Error::exit_code() const {
     case ErrorKind::kDevice:
     case ErrorKind::kCommunication:
     case ErrorKind::kTimeout:
+    case ErrorKind::kDiverged:  // no option is wrong by itself, nor a file
       return 1;
   }
   return 1;

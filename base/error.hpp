@@ -18,6 +18,7 @@ enum class ErrorKind {
   kDevice,         // a backend's device failed or is absent
   kCommunication,  // a transport failed, or another rank did
   kTimeout,        // a peer stayed silent for longer than --timeout
+  kDiverged,       // numbers of a training have left what floats hold
 };
 
 // The message says what is wrong, where (file, line or byte), the value found and the values

@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "engine/program/loss.hpp"
 #include "kernels/wire.hpp"
 
 namespace atl {
@@ -78,6 +79,10 @@ std::int64_t ProgramListing::columns_per_halo_row() const {
   return sum;
 }
 
+std::int64_t ProgramListing::validation_loss_bytes() const {
+  return evaluation_loss_bytes(shape_.rows.inner, program_.at(program_.logits).columns, dtype_);
+}
+
 std::int64_t ProgramListing::bytes_per_halo_row() const {
   std::int64_t sum = 0;
   for (Value value = 0; value < program_.size(); ++value) {
@@ -126,6 +131,8 @@ std::string ProgramListing::to_text() const {
   }
   text += fmt::format("parameters: {}, {:.2f} MB with gradients and the optimizer's moments\n",
                       parameters_.values(), static_cast<double>(parameters_.bytes(dtype_)) / 1e6);
+  text += fmt::format("validation loss: {:.2f} MB beside them\n",
+                      static_cast<double>(validation_loss_bytes()) / 1e6);
   text += fmt::format("messages: {} columns per halo row in every pass, {} bytes\n",
                       columns_per_halo_row(), bytes_per_halo_row());
   return text;
@@ -188,6 +195,7 @@ Json ProgramListing::to_json() const {
           {"host_bytes", bytes(layout_.host_elements)},
           {"parameters", parameters_.values()},
           {"parameter_bytes", parameters_.bytes(dtype_)},
+          {"validation_loss_bytes", validation_loss_bytes()},
           {"floats_per_halo_row", columns_per_halo_row()},
           {"bytes_per_halo_row", bytes_per_halo_row()}};
 }

@@ -37,6 +37,7 @@ class ProgramListing {
   Json operation_json(Value value, const std::string& scope) const;
   // Of all messages of an epoch, which kept aggregates have none of.
   std::int64_t columns_per_halo_row() const;
+  std::int64_t validation_loss_bytes() const;
   std::int64_t bytes_per_halo_row() const;
   std::int64_t bytes(std::int64_t elements) const { return elements * bytes_of(dtype_); }
 

@@ -34,6 +34,8 @@ using std::chrono::milliseconds;
 
 // Of a rank that found something that only its user can mend.
 const int kBadInput = Error(ErrorKind::kInput, "").exit_code();
+// Of a run that went out of bounds, or ended far above its first loss.
+const int kDiverged = Error(ErrorKind::kDiverged, "").exit_code();
 constexpr milliseconds kLook{50};
 constexpr milliseconds kStartLook{1000};
 // Within this a launcher ends by itself once a rank is lost.
@@ -128,6 +130,7 @@ int Supervisor::run() {
       case End::kAsked:
         if (holds_run(job_.run_dir)) print("  go on with\n    {}\n", resume_launch_command());
         return 128 + (stop_request_.signal() != 0 ? stop_request_.signal() : SIGINT);
+      case End::kDiverged:
       case End::kGivenUp:
         return 1;
       case End::kRegrown:
@@ -245,6 +248,8 @@ Supervisor::End Supervisor::end_of(int exit_code, std::string& why) const {
   // Whoever is asked after each epoch has ended the run (EpochQuestions).
   const bool in_good_order = std::ranges::any_of(port_.ranks(), &RankSigns::said_goodbye);
   if (exit_code == 128 + SIGINT && in_good_order) return End::kAsked;
+  // Another attempt would compute the same.
+  if (exit_code == kDiverged && in_good_order) return End::kDiverged;
   const std::string how = fmt::format("the job has ended with exit code {}", exit_code);
   why = why.empty() ? how : fmt::format("{}; {}", why, how);
   return End::kFailed;

@@ -46,7 +46,7 @@ class Supervisor {
 
  private:
   // How an attempt has ended.
-  enum class End { kDone, kBadInput, kGivenUp, kAsked, kRegrown, kFailed };
+  enum class End { kDone, kBadInput, kDiverged, kGivenUp, kAsked, kRegrown, kFailed };
   using Clock = RankSigns::Clock;
 
   End attempt(int number);

@@ -30,7 +30,7 @@ namespace atl {
 namespace {
 
 // Of a run whose loss ends far above where it began: its model is of little use, though complete.
-constexpr int kDivergedExit = 1;
+const int kDivergedExit = Error(ErrorKind::kDiverged, "").exit_code();
 
 // The other metrics of the task.
 void print_further(const Json& summary) {
@@ -246,7 +246,16 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     const auto questions = ask_after_epochs(transport, description);
     // A supervisor has said it already.
     if (supervisor == nullptr && transport.rank() == 0) description.asked_to_end = acknowledge_stop;
-    const Json summary = train(options, description, job, transport, *folder);
+    const Json summary = [&] {
+      try {
+        return train(options, description, job, transport, *folder);
+      } catch (const Error& error) {
+        // It would diverge again.
+        if (supervisor != nullptr && error.kind() == ErrorKind::kDiverged)
+          supervisor->say_goodbye();
+        throw;
+      }
+    }();
     if (supervisor != nullptr) supervisor->say_goodbye();
     if (transport.rank() == 0) {
       print_end(summary, transport, options, supervisor != nullptr);

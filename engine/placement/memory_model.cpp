@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/program/loss.hpp"
+
 namespace atl {
 
 namespace {
@@ -20,6 +22,13 @@ std::int64_t parameter_bytes(const TrainingPrograms& programs, const RowCounts& 
                              const std::string& device_kind) {
   return parameter_sizes(programs.training, device_kind == "cuda", rows.held.inner)
       .bytes(programs.dtype);
+}
+
+// Of the validation nodes, whose loss is not part of a program.
+std::int64_t loss_bytes(const TrainingPrograms& programs, const RowCounts& rows) {
+  const Value logits = programs.training.logits;
+  return evaluation_loss_bytes(rows.held.inner, programs.training.at(logits).columns,
+                               programs.dtype);
 }
 
 }  // namespace
@@ -61,7 +70,7 @@ TrainingMemory training_memory(const TrainingPrograms& programs, const RowCounts
     // Evaluation finds kept aggregates.
     if (!op.constant) messages += buffer_elements(op, rows);
   }
-  return {.values = values * bytes_of(programs.dtype),
+  return {.values = values * bytes_of(programs.dtype) + loss_bytes(programs, rows),
           .parameters = parameter_bytes(programs, rows, device_kind),
           .messages = messages * bytes_of(programs.dtype)};
 }
@@ -105,7 +114,9 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
   for (std::size_t r = 0; r < rows.size(); ++r) {
     bytes.push_back(static_cast<double>(
         elements[r] * bytes_of(programs.dtype) +
-        (layer < 0 ? parameter_bytes(programs, rows[r], topology.devices[r].kind) : 0)));
+        (layer < 0 ? parameter_bytes(programs, rows[r], topology.devices[r].kind) +
+                         loss_bytes(programs, rows[r])
+                   : 0)));
   }
   return bytes;
 }

@@ -18,7 +18,7 @@ RowCounts row_counts(const PartitionQuality& partition, int rank,
 
 // What training takes on a rank, by what it is for.
 struct TrainingMemory {
-  std::int64_t values = 0;      // of the layers, in one block
+  std::int64_t values = 0;      // of the layers, in one block, and of the validation loss
   std::int64_t parameters = 0;  // with gradients and the optimizer's moments
   std::int64_t messages = 0;    // what exact ones are packed into
 

@@ -1,6 +1,7 @@
 // The loss of a task over the training nodes of all ranks, and its gradient.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,18 @@ struct LossTargets {
 // both [inner, outputs].
 void queue_loss(const Rank& rank, const LossTargets& targets, ConstMatrixView logits, double scale,
                 MatrixView gradient, std::span<double> loss_sum);
+
+// An evaluation goes through the logits in pieces of so many rows, so that the gradient, which the
+// losses of a backend write and nobody reads there, takes little memory.
+inline constexpr std::int64_t kLossPieceRows = 1 << 16;
+// That memory on a rank of so many nodes, and a sum for each piece.
+inline std::int64_t evaluation_loss_bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
+  const std::int64_t pieces =
+      std::max<std::int64_t>((rows + kLossPieceRows - 1) / kLossPieceRows, 1);
+  return std::clamp<std::int64_t>(rows, 1, kLossPieceRows) * padded_columns(columns) *
+             bytes_of(dtype) +
+         pieces * static_cast<std::int64_t>(sizeof(double));
+}
 
 // Mean over all ranks' training nodes of softmax cross-entropy, or over their labelled (node,
 // output) pairs of sigmoid cross-entropy or of the error; weighted where classes have weights.

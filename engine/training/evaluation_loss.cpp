@@ -3,20 +3,19 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/program/loss.hpp"
 #include "engine/training/metrics.hpp"
 
 namespace atl {
 
 namespace {
 
-constexpr std::int64_t kPieceRows = 1 << 16;
-
 std::int64_t piece_rows(const RankData& data) {
-  return std::clamp<std::int64_t>(data.graph().inner(), 1, kPieceRows);
+  return std::clamp<std::int64_t>(data.graph().inner(), 1, kLossPieceRows);
 }
 
 std::int64_t pieces_at_most(const RankData& data) {
-  return std::max<std::int64_t>((data.graph().inner() + kPieceRows - 1) / kPieceRows, 1);
+  return std::max<std::int64_t>((data.graph().inner() + kLossPieceRows - 1) / kLossPieceRows, 1);
 }
 
 }  // namespace
@@ -29,11 +28,11 @@ EvaluationLoss::EvaluationLoss(const Rank& rank, const RankData& data, Split spl
       sums_(rank.backend, pieces_at_most(data)) {
   std::vector<LocalId> ids = data.labelled_rows(split);
   for (std::size_t k = 0; k < ids.size(); ++k) {
-    const std::int64_t begin = to_index(ids[k]) / kPieceRows * kPieceRows;
+    const std::int64_t begin = to_index(ids[k]) / kLossPieceRows * kLossPieceRows;
     const auto place = static_cast<std::int64_t>(k);
     if (pieces_.empty() || pieces_.back().rows.begin != begin) {
       pieces_.push_back(
-          {{begin, std::min(begin + kPieceRows, data.graph().inner())}, {place, place}});
+          {{begin, std::min(begin + kLossPieceRows, data.graph().inner())}, {place, place}});
     }
     pieces_.back().listed.end = place + 1;
     ids[k] = static_cast<LocalId>(to_index(ids[k]) - begin);
@@ -42,11 +41,10 @@ EvaluationLoss::EvaluationLoss(const Rank& rank, const RankData& data, Split spl
 }
 
 std::int64_t EvaluationLoss::bytes(const RankData& data, DType dtype) {
-  return piece_rows(data) * padded_columns(data.outputs()) * bytes_of(dtype) +
-         pieces_at_most(data) * static_cast<std::int64_t>(sizeof(double));
+  return evaluation_loss_bytes(data.graph().inner(), data.outputs(), dtype);
 }
 
-double EvaluationLoss::compute(int epoch, ConstMatrixView logits) {
+void EvaluationLoss::queue(ConstMatrixView logits) {
   const auto part = [](const auto& values, RowRange rows, std::int64_t columns) {
     return values.empty() ? values : values.subspan(rows.begin * columns, rows.size() * columns);
   };
@@ -61,7 +59,9 @@ double EvaluationLoss::compute(int epoch, ConstMatrixView logits) {
                sums_.span().subspan(p, 1));
   }
   sums_.queue_copy(rank_.backend, rank_.queue);
-  rank_.reducer.synchronize();
+}
+
+double EvaluationLoss::result(int epoch) const {
   const auto sums = sums_.host().first(pieces_.size());
   double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
   rank_.transport.all_reduce(std::span(&sum, 1), {"validation loss", "", -1, epoch});

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/diverged_error.hpp"
+#include "base/error.hpp"
 #include "base/log.hpp"
 #include "engine/training/gather_rows.hpp"
 
@@ -158,10 +158,10 @@ void require_finite_parameters(Network& network, const Rank& rank, int epoch) {
   for (const Parameter& p : parameters.list()) {
     for (std::int64_t i = p.offset; i < p.offset + p.rows * p.cols; ++i) {
       if (std::isfinite(values[static_cast<std::size_t>(i)])) continue;
-      throw DivergedError(fmt::format(
-          "epoch {}: {} became {}: the run has diverged; lower --lr, or check the features for "
-          "huge values (atoll info --validate)",
-          epoch, p.name, values[static_cast<std::size_t>(i)]));
+      fail(ErrorKind::kDiverged,
+           "epoch {}: {} became {}: the run has diverged; lower --lr, or check the features for "
+           "huge values (atoll info --validate)",
+           epoch, p.name, values[static_cast<std::size_t>(i)]);
     }
   }
 }

@@ -224,13 +224,15 @@ Metrics Trainer::evaluate(int epoch, MetricExtent extent) {
   trace_.clear();
   const double start_us = trace_.now_us();
   const ConstMatrixView logits = queue_evaluation(epoch);
-  Metrics metrics = measure(epoch, logits, extent);
-  if (links_ == nullptr && data_.labelled()) {
+  const bool has_loss = links_ == nullptr && data_.labelled();
+  if (has_loss) {
     if (valid_loss_ == nullptr) {
       valid_loss_ = std::make_unique<EvaluationLoss>(rank_, data_, Split::kValid, logits.dtype);
     }
-    metrics.valid_loss = valid_loss_->compute(epoch, logits);
+    valid_loss_->queue(logits);  // measure() waits for both
   }
+  Metrics metrics = measure(epoch, logits, extent);
+  if (has_loss) metrics.valid_loss = valid_loss_->result(epoch);
   runner_.set_forward_done(network_.trains_as_it_evaluates() && exchange_->is_exact());
   trace_.resolve();
   record_whole("evaluation", epoch, start_us);

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "base/diverged_error.hpp"
 #include "base/elapsed.hpp"
+#include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/interrupt.hpp"
 #include "base/log.hpp"
@@ -293,10 +293,10 @@ class Run {
     const EpochResult result = trainer_.run_epoch(epoch, [this] { return wishes(); });
     keep_calibration();
     if (!std::isfinite(result.loss)) {
-      throw DivergedError(
-          fmt::format("epoch {}: the loss is {}: the run has diverged; lower --lr, or check the "
-                      "features for huge values (atoll info --validate)",
-                      epoch, result.loss));
+      fail(ErrorKind::kDiverged,
+           "epoch {}: the loss is {}: the run has diverged; lower --lr, or check the "
+           "features for huge values (atoll info --validate)",
+           epoch, result.loss);
     }
     if (!std::isfinite(first_loss_)) first_loss_ = result.loss;
     done_ = epoch;

@@ -84,7 +84,8 @@ class ProgramTest(OneFolderTest):
                     bench = self.bench(*words, "--ranks", "1")
                     self.assertEqual(listing["floats_per_halo_row"], bench["floats_per_halo_row"])
                     # Exchange buffers of one rank are empty.
-                    counted = listing["block_bytes"] + listing["parameter_bytes"]
+                    counted = sum(listing[name] for name in ("block_bytes", "parameter_bytes",
+                                                             "validation_loss_bytes"))
                     self.assertAlmostEqual(counted / 1e6, bench["memory_needed_mb"], places=9)
 
     def test_one_part_of_a_cut(self):

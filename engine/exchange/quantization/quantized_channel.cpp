@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/diverged_error.hpp"
+#include "base/error.hpp"
 
 namespace atl {
 
@@ -164,12 +164,12 @@ void QuantizedChannel::require_sendable(int epoch) {
                      CopyKind::kDeviceToHost);
   rank_.backend.synchronize(rank_.queue);
   node = node_of_message(node);
-  throw DivergedError(fmt::format(
-      "epoch {}, layer {}, {} messages: the row of node {} on rank {} holds NaN, infinity or "
-      "values beyond 1e38, which can't be quantized; lower --lr, or check the features for huge "
-      "values (atoll info --validate)",
-      epoch, channel_.layer, to_string(channel_.direction), to_index(node),
-      rank_.transport.rank()));
+  fail(ErrorKind::kDiverged,
+       "epoch {}, layer {}, {} messages: the row of node {} on rank {} holds NaN, infinity or "
+       "values beyond 1e38, which can't be quantized; lower --lr, or check the features for huge "
+       "values (atoll info --validate)",
+       epoch, channel_.layer, to_string(channel_.direction), to_index(node),
+       rank_.transport.rank());
 }
 
 std::vector<float> QuantizedChannel::range_variance() const {

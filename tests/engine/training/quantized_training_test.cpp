@@ -193,7 +193,7 @@ TEST(QuantizedTraining, NamesTheMessageThatCantBeSent) {
   options.model.norm = Norm::kNone;
   options.optimizer.learning_rate = 1e30;
   const Error error = thrown_error([&] { run_epochs(dataset, 3, options, 1, 6); });
-  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.kind(), ErrorKind::kDiverged);
   EXPECT_THAT(error.what(), HasSubstr("layer "));
   EXPECT_THAT(error.what(), HasSubstr("messages: the row of node "));
   EXPECT_THAT(error.what(), HasSubstr(" on rank "));
@@ -324,7 +324,7 @@ TEST_F(DeviceQuantizedTraining, NamesTheMessageThatCantBeSent) {
   options.model.norm = Norm::kNone;
   options.optimizer.learning_rate = 1e30;
   const Error error = thrown_error([&] { run_epochs(dataset, 2, options, 1, 6); });
-  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.kind(), ErrorKind::kDiverged);
   EXPECT_THAT(error.what(), HasSubstr("messages: the row of node "));
 }
 

@@ -337,7 +337,7 @@ TEST_P(BadMessage, NamesLayerDirectionNodeAndRank) {
                                 .layer = 2,
                                 .value = value};
       const Error error = thrown_error([&] { exchanged(graph, setup); });
-      EXPECT_EQ(error.kind(), ErrorKind::kInput) << bits;
+      EXPECT_EQ(error.kind(), ErrorKind::kDiverged) << bits;
       EXPECT_THAT(error.what(),
                   AllOf(HasSubstr("epoch 9"), HasSubstr("layer 2"), HasSubstr("ward messages"),
                         HasSubstr("node 40 "), HasSubstr("rank " + std::to_string(owner))))
