@@ -228,6 +228,14 @@ class LaunchTest(OneFolderTest):
         self.assertEqual(output.count("holds a run already"), 1, output)
         self.assertNotIn("attempt 2", output)
 
+    def test_what_diverges_is_not_tried_again(self):
+        for name, rate in (("wild", "1e6"), ("infinite", "1e30")):
+            job = self.launch(name, 20, more=("--lr", rate))
+            output, _ = job.communicate(timeout=TIMEOUT)
+            self.assertEqual(job.returncode, 1, output)
+            self.assertIn("the run has diverged", output)
+            self.assertNotIn("attempt 2", output)
+
     def launcher(self, name, code):
         """The words of a launcher that runs `code` before mpirun."""
         place = self.path(name + ".py")
