@@ -22,7 +22,8 @@ SafetensorsFile with_rows_of_nodes(Network& network, const Rank& rank, Safetenso
 // no finite number.
 void load_network_state(Network& network, const Rank& rank, const SafetensorsFile& file,
                         bool optimizer, const std::string& place);
-// Throws Error{kDiverged} naming the epoch and a parameter if one of this rank's is NaN or infinite.
+// Throws Error{kDiverged} naming the epoch and a parameter if one of this rank's is NaN or
+// infinite.
 void require_finite_parameters(Network& network, const Rank& rank, int epoch);
 
 // Adds what the exchange of each rank must remember, on rank 0. Collective.
