@@ -3,6 +3,7 @@ folders hold what OGB's archive does, text in gzip, and come out of a small grap
 follow from the features of edges."""
 
 import gzip
+import json
 import os
 import unittest
 
@@ -170,10 +171,14 @@ class Proteins(Case):
                 run, out = f"run-{model[0]}", f"{model[0]}.npy"
                 self.succeed("train", "data", "--model", *model, "--ranks", 2, "--layers", 2,
                              "--hidden", 32, "--epochs", 60, "--lr", .01, "--dropout", 0,
-                             "--threads", 1, "--run-dir", run)
+                             "--threads", 1, "--metric", "roc-auc", "--run-dir", run)
                 self.succeed("predict", run, "data", "--what", "logits", "--out", out)
                 area = roc_auc(np.load(out)[test], made.labels[test])
                 self.assertGreater(area, .8, model)
+                with open(f"{run}/summary.json", encoding="utf-8") as file:
+                    summary = json.load(file)
+                self.assertEqual(summary["metric"], "ROC-AUC")
+                self.assertAlmostEqual(summary["test"], area, places=6)
 
 
 if __name__ == "__main__":
