@@ -19,6 +19,7 @@ struct PredictionNames {
   std::vector<std::string> nodes;
   std::vector<std::string> classes;
 };
+// Throws Error{kInput} naming a file that is damaged.
 PredictionNames prediction_names(const std::filesystem::path& dataset);
 
 // Whether `out` is a table by its suffix; throws Error{kOption} for one that is neither .csv nor
@@ -31,6 +32,8 @@ bool is_table_file(const std::filesystem::path& out, std::string_view option);
 //   labels, two classes   node, class (and its name), the probability of class 1
 //   several labels        node, 0 or 1 per label, a probability per label
 //   others                node, a column per number
+// The file is there as a whole or not at all. Throws Error{kInput} naming it if it can't be
+// written.
 void write_prediction_table(const std::filesystem::path& out, PredictionKind kind, Task task,
                             std::span<const float> values, std::int64_t columns,
                             const PredictionNames& names);
