@@ -41,7 +41,7 @@ struct DatasetInfo {
   std::int64_t node_types = 0;     // 0 = nodes have none
   // Of each type of nodes, how many of the columns of features it has; the others are 0. Empty: all
   // have all.
-  std::vector<std::int64_t> feature_widths;
+  std::vector<std::int64_t> features_by_type;
   std::array<std::int64_t, 3> links{};  // edges to be predicted: train, valid, test
   bool directed = false;
   bool weighted = false;

@@ -332,10 +332,10 @@ void Dataset::validate() const {
 }
 
 void Dataset::validate_feature_widths() const {
-  if (info_.feature_widths.empty()) return;
+  if (info_.features_by_type.empty()) return;
   const auto types = node_types_.values();
   for (std::size_t i = 0; i < types.size(); ++i) {
-    const std::int64_t width = info_.feature_widths[types[i]];
+    const std::int64_t width = info_.features_by_type[types[i]];
     const auto row = features().subspan(i * info_.features, info_.features).subspan(width);
     const auto other = std::ranges::find_if(row, [](float value) { return value != 0; });
     if (other == row.end()) continue;

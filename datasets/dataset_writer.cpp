@@ -35,25 +35,26 @@ void add_type_fields(Json& json, const DatasetInfo& info) {
   if (info.relations > 0) json["relations"] = info.relations;
   if (info.edge_features > 0) json["edge_features"] = info.edge_features;
   if (info.node_types > 0) json["node_types"] = info.node_types;
-  if (!info.feature_widths.empty()) json["feature_widths"] = info.feature_widths;
+  if (!info.features_by_type.empty()) json["features_by_type"] = info.features_by_type;
   if (info.links[0] > 0) json["links"] = info.links;
 }
 
 std::vector<std::int64_t> read_feature_widths(const Json& json, const DatasetInfo& info,
                                               const fs::path& file) {
-  const auto widths = json_field_or<std::vector<std::int64_t>>(json, "feature_widths", file, {});
+  const auto widths = json_field_or<std::vector<std::int64_t>>(json, "features_by_type", file, {});
   if (widths.empty()) return widths;
   if (std::ssize(widths) != info.node_types) {
-    fail_input("{}: field 'feature_widths' has {} numbers; allowed is one per type of nodes, {}",
+    fail_input("{}: field 'features_by_type' has {} numbers; allowed is one per type of nodes, {}",
                file.string(), widths.size(), info.node_types);
   }
   for (const std::int64_t width : widths) {
     if (width >= 0 && width <= info.features) continue;
-    fail_input("{}: field 'feature_widths' holds {}; allowed are 0 to {}, the columns of features",
-               file.string(), width, info.features);
+    fail_input(
+        "{}: field 'features_by_type' holds {}; allowed are 0 to {}, the columns of features",
+        file.string(), width, info.features);
   }
   if (std::ranges::max(widths) != info.features) {
-    fail_input("{}: the largest of 'feature_widths' is {}, but there are {} columns of features",
+    fail_input("{}: the largest of 'features_by_type' is {}, but there are {} columns of features",
                file.string(), std::ranges::max(widths), info.features);
   }
   return widths;
@@ -114,7 +115,7 @@ std::unique_ptr<NpyWriter> DatasetWriter::write_features(std::int64_t columns) {
 
 void DatasetWriter::set_feature_widths(std::vector<std::int64_t> widths) {
   ATOLL_ASSERT(std::ssize(widths) == info_.node_types);
-  info_.feature_widths = std::move(widths);
+  info_.features_by_type = std::move(widths);
 }
 
 std::unique_ptr<NpyWriter> DatasetWriter::write_edge_features(std::int64_t columns) {

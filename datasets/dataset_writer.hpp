@@ -34,8 +34,8 @@ Json describe_files(const std::filesystem::path& folder, bool with_split = true)
 
 // The fields of what few datasets have, for dataset.json and shard.json, each where it is not 0.
 void add_type_fields(Json& json, const DatasetInfo& info);
-// The field feature_widths of either; empty if it is not there. Throws Error{kInput} unless it fits
-// the types of nodes and the columns of features in `info`.
+// The field features_by_type of either; empty if it is not there. Throws Error{kInput} unless it
+// fits the types of nodes and the columns of features in `info`.
 std::vector<std::int64_t> read_feature_widths(const Json& json, const DatasetInfo& info,
                                               const std::filesystem::path& file);
 

@@ -139,7 +139,7 @@ class LinkSplitter {
       rows->close();
     }
     if (info.node_types > 0) writer_.write_node_types(graph_.node_types, info.node_types);
-    writer_.info().feature_widths = info.feature_widths;
+    writer_.info().features_by_type = info.features_by_type;
     if (const std::vector<std::string> ids = dataset_.node_ids(); !ids.empty()) {
       writer_.write_node_ids(info.nodes, [&](std::int64_t i) { return ids[i]; });
     }

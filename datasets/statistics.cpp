@@ -199,7 +199,7 @@ Json statistics_json(const Dataset& dataset, const DatasetStatistics& s,
   json["relations"] = info.relations;
   json["edge_features"] = info.edge_features;
   json["node_types"] = info.node_types;
-  if (!info.feature_widths.empty()) json["feature_widths"] = info.feature_widths;
+  if (!info.features_by_type.empty()) json["features_by_type"] = info.features_by_type;
   json["relation_counts"] = s.relation_counts;
   json["node_type_counts"] = s.node_type_counts;
   json["class_counts"] = s.class_counts;
@@ -245,8 +245,8 @@ std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
   line("features",
        fmt::format("{}{}", info.features,
                    info.edge_features > 0 ? fmt::format("; {} of edges", info.edge_features) : ""));
-  if (!info.feature_widths.empty()) {
-    line("by type", describe_padding(info.feature_widths, s.node_type_counts));
+  if (!info.features_by_type.empty()) {
+    line("by type", describe_padding(info.features_by_type, s.node_type_counts));
   }
   if (dataset.links().there()) {
     line("links",

@@ -105,7 +105,7 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   PlanInput input;
   input.model =
       options.model.sized(info.features, outputs_of(info), topology.ranks(), info.relations,
-                          info.edge_features, info.node_types, info.feature_widths, info.nodes);
+                          info.edge_features, info.node_types, info.features_by_type, info.nodes);
   require_offload(input.model, topology);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =

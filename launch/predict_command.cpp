@@ -100,15 +100,15 @@ void apply_model(const ModelArguments& arguments, const ModelUse& what) {
         fail_input("{}: it has {} types of nodes, the model in {} needs {}", arguments.dataset,
                    node_types, path.string(), options.model.node_types);
       }
-      const std::vector<std::int64_t>& widths = job.data().dataset().feature_widths;
-      if (options.model.node_types > 0 && options.model.feature_widths != widths) {
+      const std::vector<std::int64_t>& widths = job.data().dataset().features_by_type;
+      if (options.model.node_types > 0 && options.model.features_by_type != widths) {
         const auto words = [](const std::vector<std::int64_t>& by_type) {
           return by_type.empty() ? std::string("equally many")
                                  : fmt::format("{}", fmt::join(by_type, ", "));
         };
         fail_input("{}: its types of nodes have {} features, the model in {} needs {}",
                    arguments.dataset, words(widths), path.string(),
-                   words(options.model.feature_widths));
+                   words(options.model.features_by_type));
       }
       const Task task = job.data().dataset().task;
       if (links != (task == Task::kLinkPrediction)) {

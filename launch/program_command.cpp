@@ -95,7 +95,7 @@ void run_program_command(ProgramArguments arguments) {
   const PlannedJob job = listed_job(arguments, info);
   const ModelConfig model = job.options.model.sized(
       info.features, outputs_of(info), arguments.parts.value_or(1), info.relations,
-      info.edge_features, info.node_types, info.feature_widths, info.nodes);
+      info.edge_features, info.node_types, info.features_by_type, info.nodes);
   const RankShape shape = arguments.parts
                               ? shape_of_part(dataset, arguments, job, model.recomputation)
                               : shape_of_graph(info);

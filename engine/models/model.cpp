@@ -87,7 +87,7 @@ class Writer {
           "--input-layer typed: nodes of the dataset have no types; give it node_types.npy, or "
           "choose linear or activated");
     }
-    const std::vector<std::int64_t>& widths = config_.feature_widths;
+    const std::vector<std::int64_t>& widths = config_.features_by_type;
     return builder_.linear_by_type(
         x_, widths.empty() ? std::vector(config_.node_types, config_.features) : widths, columns);
   }
@@ -293,7 +293,7 @@ DecoderNames decoder_names(int layer) {
 ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
                                std::int64_t edge_types, std::int64_t edge_columns,
                                std::int64_t types_of_nodes,
-                               std::vector<std::int64_t> widths_by_type,
+                               std::vector<std::int64_t> columns_by_type,
                                std::int64_t graph_nodes) const {
   ModelConfig result = *this;
   result.features = feature_columns;
@@ -301,7 +301,7 @@ ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits
   result.relations = edge_types;
   result.edge_features = edge_columns;
   result.node_types = types_of_nodes;
-  result.feature_widths = std::move(widths_by_type);
+  result.features_by_type = std::move(columns_by_type);
   result.nodes = graph_nodes;
   if (trains_nodes()) {
     if (feature_columns > 0) {

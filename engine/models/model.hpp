@@ -39,7 +39,7 @@ struct ModelConfig : LayerOptions {
   std::int64_t edge_features = 0;  // columns
   std::int64_t node_types = 0;
   // Of `features`, how many nodes of each type have; behind them are 0. Empty: all.
-  std::vector<std::int64_t> feature_widths;
+  std::vector<std::int64_t> features_by_type;
   std::int64_t nodes = 0;     // of the graph
   std::string node_features;  // "trained:D": a row of parameters per node; empty: the dataset's
   double input_dropout = 0;
@@ -69,7 +69,7 @@ struct ModelConfig : LayerOptions {
   // that have features.
   ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
                     std::int64_t edge_types = 0, std::int64_t edge_columns = 0,
-                    std::int64_t types_of_nodes = 0, std::vector<std::int64_t> widths_by_type = {},
+                    std::int64_t types_of_nodes = 0, std::vector<std::int64_t> columns_by_type = {},
                     std::int64_t graph_nodes = 0) const;
   bool trains_nodes() const { return !node_features.empty(); }
 };

@@ -291,7 +291,7 @@ Json trace_json(const ModelConfig& model) {
   if (model.relations > 0) json["relations"] = model.relations;
   if (model.edge_features > 0) json["edge_features"] = model.edge_features;
   if (model.node_types > 0) json["node_types"] = model.node_types;
-  if (!model.feature_widths.empty()) json["feature_widths"] = model.feature_widths;
+  if (!model.features_by_type.empty()) json["features_by_type"] = model.features_by_type;
   if (model.trains_nodes()) json["nodes"] = model.nodes;
   return json;
 }
@@ -309,8 +309,8 @@ ModelConfig read_trace_model(const Json& json, const std::filesystem::path& plac
   if (json.contains("node_types")) {
     model.node_types = json_field<std::int64_t>(json, "node_types", place);
   }
-  if (json.contains("feature_widths")) {
-    model.feature_widths = json_field<std::vector<std::int64_t>>(json, "feature_widths", place);
+  if (json.contains("features_by_type")) {
+    model.features_by_type = json_field<std::vector<std::int64_t>>(json, "features_by_type", place);
   }
   if (json.contains("nodes")) model.nodes = json_field<std::int64_t>(json, "nodes", place);
   for (const ModelRow& row : model_options()) {

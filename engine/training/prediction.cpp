@@ -120,14 +120,14 @@ void read_sizes(const Json& metadata, const SafetensorsFile& file,
   if (metadata.contains("relations")) model.relations = read("relations");
   if (metadata.contains("edge_features")) model.edge_features = read("edge_features");
   if (metadata.contains("node_types")) model.node_types = read("node_types");
-  model.feature_widths =
-      json_field_or<std::vector<std::int64_t>>(metadata, "feature_widths", path, {});
+  model.features_by_type =
+      json_field_or<std::vector<std::int64_t>>(metadata, "features_by_type", path, {});
   const auto fits = [&](std::int64_t width) { return width >= 0 && width <= model.features; };
-  if (!model.feature_widths.empty() && (std::ssize(model.feature_widths) != model.node_types ||
-                                        !std::ranges::all_of(model.feature_widths, fits))) {
+  if (!model.features_by_type.empty() && (std::ssize(model.features_by_type) != model.node_types ||
+                                          !std::ranges::all_of(model.features_by_type, fits))) {
     fail_input(
-        "{}: metadata entry 'atoll': feature_widths is [{}]; allowed are {} numbers from 0 to {}",
-        path.string(), fmt::join(model.feature_widths, ", "), model.node_types, model.features);
+        "{}: metadata entry 'atoll': features_by_type is [{}]; allowed are {} numbers from 0 to {}",
+        path.string(), fmt::join(model.features_by_type, ", "), model.node_types, model.features);
   }
   if (metadata.contains("nodes")) model.nodes = read("nodes");
 }

@@ -55,7 +55,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       model_(options.model.sized(data.dataset().features, outputs_of(options, data),
                                  transport.size(), data.dataset().relations,
                                  data.dataset().edge_features, data.dataset().node_types,
-                                 data.dataset().feature_widths, data.dataset().nodes)),
+                                 data.dataset().features_by_type, data.dataset().nodes)),
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
                {.dtype = model_.dtype, .recomputation = model_.recomputation}, rank_, data.graph(),
                data.features()),

@@ -171,7 +171,7 @@ class Run {
 
  private:
   void warn_of_mixed_columns() const {
-    const std::vector<std::int64_t>& widths = data_.dataset().feature_widths;
+    const std::vector<std::int64_t>& widths = data_.dataset().features_by_type;
     if (widths.empty() || reads_node_types(trainer_.model())) return;
     log::warn(
         "types of nodes have {} features, but this model has the same weights for all types; see "
@@ -423,8 +423,8 @@ class Run {
     if (trains_nodes()) metadata["nodes"] = trainer_.model().nodes;
     if (reads_node_types(trainer_.model())) {
       metadata["node_types"] = trainer_.model().node_types;
-      if (!trainer_.model().feature_widths.empty()) {
-        metadata["feature_widths"] = trainer_.model().feature_widths;
+      if (!trainer_.model().features_by_type.empty()) {
+        metadata["features_by_type"] = trainer_.model().features_by_type;
       }
     }
     // Of classes a prediction asks the dataset, which says how many labels a node has.

@@ -180,10 +180,10 @@ TEST_F(TypedImport, OgbWithTypes) {
 
 TEST_F(TypedImport, OgbTypesWithTheirOwnFeatures) {
   fixtures::make_ogb_heterogeneous(in());
-  EXPECT_THAT(import("ogb", in()).info().feature_widths, ElementsAre(0, 0, 2));
+  EXPECT_THAT(import("ogb", in()).info().features_by_type, ElementsAre(0, 0, 2));
   write_gz(in() / "raw/node-feat/author/node-feat.csv.gz", "7,8,9\n-1,-2,-3\n");
   const Dataset dataset = import("ogb", in());
-  EXPECT_THAT(dataset.info().feature_widths, ElementsAre(3, 0, 2));
+  EXPECT_THAT(dataset.info().features_by_type, ElementsAre(3, 0, 2));
   EXPECT_THAT(dataset.features(),
               ElementsAre(7, 8, 9, -1, -2, -3, 0, 0, 0, 1, 2, 0, 3, 4, 0, 5, 6, 0));
 }

@@ -115,7 +115,7 @@ class Types(Case):
         np.testing.assert_allclose(made.features, self.arrays["x"], atol=1e-6)
         np.testing.assert_array_equal(made.node_types, self.arrays["node_type"])
         np.testing.assert_array_equal(made.labels, self.arrays["y"])
-        self.assertEqual(made.fields["feature_widths"], list(WIDTHS.values()))
+        self.assertEqual(made.fields["features_by_type"], list(WIDTHS.values()))
 
     def test_ogb_and_what_padding_costs(self):
         made = self.make("ogb", write_mag("mag", self.data))
@@ -161,7 +161,7 @@ class Types(Case):
         given["x_1"], given["x_2"] = np.ones((COUNTS["field"], 3)), given["x_2"][:, :3]
         np.savez("mine.npz", **given)
         made = self.make("npy", "mine.npz")
-        self.assertNotIn("feature_widths", made.fields)
+        self.assertNotIn("features_by_type", made.fields)
         self.assertEqual(made.features.shape[1], 3)
 
     def test_refusals(self):
@@ -190,11 +190,11 @@ class Types(Case):
         file = os.path.join(made.path, "dataset.json")
         for widths, says in (([3, 8], "has 2 numbers; allowed is one per type of nodes, 3"),
                              ([3, 0, 9], "holds 9; allowed are 0 to 8"),
-                             ([3, 0, 7], "the largest of 'feature_widths' is 7, but there are 8"),
+                             ([3, 0, 7], "the largest of 'features_by_type' is 7, but there are 8"),
                              ([2, 0, 8], "feature 2 of node 0 is")):
             fields = {key: value for key, value in made.fields.items() if key != "seal"}
             with open(file, "w", encoding="utf-8") as text:
-                json.dump({**fields, "feature_widths": widths}, text)
+                json.dump({**fields, "features_by_type": widths}, text)
             self.refuse("info", "data", "--validate", says=says)
 
     def losses(self, run):

@@ -207,7 +207,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     config.relations = EdgeArrays::kTypes;
     config.edge_features = EdgeArrays::kColumns;
     config.node_types = EdgeArrays::kNodeTypes;
-    if (setup.directed) config.feature_widths = {kFeatures, 2, 0};
+    if (setup.directed) config.features_by_type = {kFeatures, 2, 0};
     config.dropout = setup.dropout;
     config.input_dropout = setup.input_dropout;
     config.attention_dropout = setup.dropout;

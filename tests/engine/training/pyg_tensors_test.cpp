@@ -183,7 +183,7 @@ TEST(PygNames, AHeteroLinearHasRowsOfZeroWhereTypesHaveFewerFeatures) {
   ModelConfig model = small_model("gcn");
   model.input_layer = InputLayerChoice::kTyped;
   model.node_types = 3;
-  model.feature_widths = {1, 0, model.features};
+  model.features_by_type = {1, 0, model.features};
   const SafetensorsFile own = state_of(model);
   const std::vector<float> rows = values_of<float>(own.tensors.at("input.weight"));
   ASSERT_EQ(std::ssize(rows), (1 + model.features) * model.hidden);
