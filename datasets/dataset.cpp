@@ -258,7 +258,7 @@ void Dataset::open_node_arrays(const Json& json) {
   agree(json, file, "features", info_.features);
   node_types_ = TypeArray(folder_ / "node_types.npy", info_.nodes);
   info_.node_types = node_types_.count(json, "node_types", file);
-  info_.features_by_type = read_feature_widths(json, info_, file);
+  info_.features_by_type = read_features_by_type(json, info_, file);
   if (auto split = with_split_ ? open_if_there(folder_ / kSplitFile) : std::nullopt) {
     split_ = std::move(*split);
     split_.require_descr("|u1");

@@ -100,7 +100,7 @@ class Dataset {
   void open_links(const Json& json);
   void validate_graph() const;
   void validate_splits() const;
-  void validate_feature_widths() const;
+  void validate_features_by_type() const;
   void validate_node_ids() const;
   std::string split_remedy() const;  // against a split.npy that dataset.json doesn't know
 

@@ -324,14 +324,14 @@ void Dataset::validate() const {
   validate_graph();
   require_finite(features(), info_.features, features_.path());
   node_types_.check(info_.node_types);
-  validate_feature_widths();
+  validate_features_by_type();
   validate_labels();
   validate_splits();
   links_.check(info_.nodes);
   validate_node_ids();
 }
 
-void Dataset::validate_feature_widths() const {
+void Dataset::validate_features_by_type() const {
   if (info_.features_by_type.empty()) return;
   const auto types = node_types_.values();
   for (std::size_t i = 0; i < types.size(); ++i) {

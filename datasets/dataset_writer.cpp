@@ -39,8 +39,8 @@ void add_type_fields(Json& json, const DatasetInfo& info) {
   if (info.links[0] > 0) json["links"] = info.links;
 }
 
-std::vector<std::int64_t> read_feature_widths(const Json& json, const DatasetInfo& info,
-                                              const fs::path& file) {
+std::vector<std::int64_t> read_features_by_type(const Json& json, const DatasetInfo& info,
+                                                const fs::path& file) {
   const auto widths = json_field_or<std::vector<std::int64_t>>(json, "features_by_type", file, {});
   if (widths.empty()) return widths;
   if (std::ssize(widths) != info.node_types) {
@@ -113,7 +113,7 @@ std::unique_ptr<NpyWriter> DatasetWriter::write_features(std::int64_t columns) {
   return matrix_writer("features.npy", info_.nodes, columns, "nodes");
 }
 
-void DatasetWriter::set_feature_widths(std::vector<std::int64_t> widths) {
+void DatasetWriter::set_features_by_type(std::vector<std::int64_t> widths) {
   ATOLL_ASSERT(std::ssize(widths) == info_.node_types);
   info_.features_by_type = std::move(widths);
 }

@@ -36,8 +36,8 @@ Json describe_files(const std::filesystem::path& folder, bool with_split = true)
 void add_type_fields(Json& json, const DatasetInfo& info);
 // The field features_by_type of either; empty if it is not there. Throws Error{kInput} unless it
 // fits the types of nodes and the columns of features in `info`.
-std::vector<std::int64_t> read_feature_widths(const Json& json, const DatasetInfo& info,
-                                              const std::filesystem::path& file);
+std::vector<std::int64_t> read_features_by_type(const Json& json, const DatasetInfo& info,
+                                                const std::filesystem::path& file);
 
 // Writes the arrays in any order, each at most once, then commit(). Destroyed before, it leaves
 // nothing behind. Throws Error{kOption} if `out` exists, Error{kInput} if the disk fails.
@@ -60,7 +60,7 @@ class DatasetWriter {
   // A writer for [info().nodes, columns] floats, row by row; the caller closes it.
   std::unique_ptr<NpyWriter> write_features(std::int64_t columns);
   // Nodes of type t have only the first widths[t] columns, and 0 behind them.
-  void set_feature_widths(std::vector<std::int64_t> widths);
+  void set_features_by_type(std::vector<std::int64_t> widths);
   // One entry per node, -1 = none. Without `classes`: largest label + 1.
   void write_labels(std::span<const std::int32_t> labels, std::optional<std::int64_t> classes = {});
   void write_multi_labels(std::span<const std::uint8_t> labels, std::int64_t classes);

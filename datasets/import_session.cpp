@@ -222,7 +222,7 @@ std::unique_ptr<FeatureWriter> ImportSession::features_by_type(
   if (most == 0) return nullptr;
   auto writer = std::make_unique<FeatureWriter>(features(most, place));
   if (least == most) return writer;
-  writer_.set_feature_widths(widths);
+  writer_.set_features_by_type(widths);
   log::info("{}: features by type of nodes: {}", place, describe_padding(widths, nodes_of_type_));
   return writer;
 }

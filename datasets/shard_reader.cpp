@@ -27,7 +27,7 @@ DatasetInfo parse_info(const Json& json, const fs::path& file) {
   info.relations = json_field_or<std::int64_t>(json, "relations", file, 0);
   info.edge_features = json_field_or<std::int64_t>(json, "edge_features", file, 0);
   info.node_types = json_field_or<std::int64_t>(json, "node_types", file, 0);
-  info.features_by_type = read_feature_widths(json, info, file);
+  info.features_by_type = read_features_by_type(json, info, file);
   info.links = json_field_or<std::array<std::int64_t, 3>>(json, "links", file, {});
   info.directed = json_field<bool>(json, "directed", file);
   info.weighted = json_field<bool>(json, "weighted", file);
