@@ -47,15 +47,12 @@ std::string megabytes(std::int64_t bytes) {
 
 MemoryEstimate estimate_memory(const Dataset& dataset, const PlannedJob& job, int ranks) {
   const DatasetInfo& info = dataset.info();
-  if (info.features == 0 || outputs_of(info) == 0) {
-    fail_input("dataset {} has {} features and {} classes; a model needs both", info.name,
-               info.features, outputs_of(info));
-  }
-  const ModelConfig model = job.options.model.sized(
-      info.features, outputs_of(info), ranks, info.relations, info.edge_features, info.node_types);
+  const ModelConfig model = model_for(info, job.options.model, ranks);
   const TrainingPrograms programs(model);
-  MemoryEstimate estimate{.model = model_name(model), .dtype = to_string(model.dtype)};
-  estimate.is_cut = ranks == 1 || has_partition(dataset, ranks, job.partition);
+  MemoryEstimate estimate{.model = model_name(model),
+                          .dtype = to_string(model.dtype),
+                          .is_cut = ranks == 1 || has_partition(dataset, ranks, job.partition),
+                          .ranks = {}};
   if (ranks > 1 && estimate.is_cut) {
     const Partition found = ensure_partition(dataset, ranks, job.partition);
     const PartitionQuality quality = parse_quality(found.quality, found.folder / "quality.json");

@@ -103,9 +103,7 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   dataset.validate();  // partitioners trust every id and value
   const DatasetInfo& info = dataset.info();
   PlanInput input;
-  input.model =
-      options.model.sized(info.features, outputs_of(info), topology.ranks(), info.relations,
-                          info.edge_features, info.node_types, info.features_by_type, info.nodes);
+  input.model = model_for(info, options.model, topology.ranks());
   require_offload(input.model, topology);
   input.corrections = measured_corrections(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =

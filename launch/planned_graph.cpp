@@ -17,6 +17,18 @@ std::int64_t outputs_of(const DatasetInfo& info) {
   return info.task == Task::kBinary ? 1 : info.classes;
 }
 
+ModelConfig model_for(const DatasetInfo& info, const ModelConfig& model, int ranks) {
+  const std::int64_t outputs = outputs_of(info);
+  const bool has_features = info.features > 0 || model.trains_nodes();
+  if (!has_features || outputs == 0) {
+    fail_input("dataset {} has {} features and {} classes; a model needs both{}", info.name,
+               info.features, outputs,
+               has_features ? "" : " (--features trained:64 trains a row for each node)");
+  }
+  return model.sized(info.features, outputs, ranks, info.relations, info.edge_features,
+                     info.node_types, info.features_by_type, info.nodes);
+}
+
 GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,
                     PartitionQuality quality) {
   if (info.features == 0 || outputs_of(info) == 0) {

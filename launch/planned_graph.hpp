@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "datasets/dataset.hpp"
+#include "engine/models/model.hpp"
 #include "engine/placement/graph_shape.hpp"
 
 namespace atl {
@@ -12,6 +13,10 @@ namespace atl {
 // Columns of the model's output. Throws Error{kInput} for a task that is neither listed nor
 // planned.
 std::int64_t outputs_of(const DatasetInfo& info);
+
+// The model for a dataset, on so many ranks. Throws Error{kInput} for a dataset without classes, or
+// without features unless the model trains some.
+ModelConfig model_for(const DatasetInfo& info, const ModelConfig& model, int ranks);
 
 // The shape of a dataset that was cut by `options`. Throws Error{kInput} for a dataset that nothing
 // can be trained on.

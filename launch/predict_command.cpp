@@ -14,6 +14,7 @@
 #include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/job_start.hpp"
+#include "launch/scores_text.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/transport_flags.hpp"
 #include "launch/validators.hpp"
@@ -126,18 +127,6 @@ void apply_model(const ModelArguments& arguments, const ModelUse& what) {
   });
 }
 
-// The metric of the run first.
-void print_metrics(const Trainer& trainer, const Metrics& metrics) {
-  fmt::print("  {}: {}\n", shown_name(trainer.metric()), to_text(metrics));
-  for (const auto& [name, split] : {std::pair{"valid", Split::kValid}, {"test", Split::kTest}}) {
-    const std::string reason = trainer.undefined_reason(split, trainer.metric());
-    if (!reason.empty()) {
-      fmt::print("  {} of {} is undefined: {}\n", shown_name(trainer.metric()), name, reason);
-    }
-  }
-  fmt::print("{}", further_text(metrics, trainer.metric()));
-}
-
 void run_predict(const PredictArguments& arguments) {
   const PredictionKind kind = parse_prediction_kind(arguments.what);
   const auto check = [&](bool links, const std::filesystem::path& model) {
@@ -157,7 +146,7 @@ void run_predict(const PredictArguments& arguments) {
     if (transport.rank() != 0) return;
     fmt::print("{} of {} nodes in {}\n", as_numbers ? "numbers" : arguments.what,
                job.data().dataset().nodes, arguments.out);
-    print_metrics(job.trainer(), metrics);
+    fmt::print("{}", scores_text(result_json(job.trainer(), metrics)));
   };
   apply_model(arguments, {"predicting " + arguments.what, check, use});
 }
@@ -191,7 +180,7 @@ void run_evaluate(const EvaluateArguments& arguments) {
       write_atomically(arguments.out, readable_json(result_json(trainer, metrics)) + "\n");
     });
     if (transport.rank() != 0) return;
-    print_metrics(trainer, metrics);
+    fmt::print("{}", scores_text(result_json(trainer, metrics)));
     if (!metrics.classes.empty() && metrics.classes[2].classes() <= kMostConfusedClasses) {
       print_classes(metrics.classes[2], "test");
     }

@@ -88,14 +88,8 @@ void run_program_command(ProgramArguments arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const Dataset dataset = Dataset::open(arguments.flags.dataset);
   const DatasetInfo& info = dataset.info();
-  if (info.features == 0 || outputs_of(info) == 0) {
-    fail_input("dataset {} has {} features and {} classes; a model needs both", info.name,
-               info.features, outputs_of(info));
-  }
   const PlannedJob job = listed_job(arguments, info);
-  const ModelConfig model = job.options.model.sized(
-      info.features, outputs_of(info), arguments.parts.value_or(1), info.relations,
-      info.edge_features, info.node_types, info.features_by_type, info.nodes);
+  const ModelConfig model = model_for(info, job.options.model, arguments.parts.value_or(1));
   const RankShape shape = arguments.parts
                               ? shape_of_part(dataset, arguments, job, model.recomputation)
                               : shape_of_graph(info);

@@ -22,6 +22,7 @@
 #include "launch/option_flags.hpp"
 #include "launch/plan_trial.hpp"
 #include "launch/run_end.hpp"
+#include "launch/scores_text.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 #include "launch/version.hpp"
@@ -32,35 +33,7 @@ namespace {
 // Of a run whose loss ends far above where it began: its model is of little use, though complete.
 const int kDivergedExit = Error(ErrorKind::kDiverged, "").exit_code();
 
-// The other metrics of the task.
-void print_further(const Json& summary) {
-  const auto shown = [](const Json& value) {
-    return value.is_null() ? std::string("-") : fmt::format("{:.4f}", value.get<double>());
-  };
-  for (const auto& [field, values] : summary.items()) {
-    const std::optional<Metric> metric = metric_named(field);
-    if (!metric || shown_name(*metric) == summary.at("metric")) continue;
-    fmt::print("  {}: train {}  valid {}  test {}\n", shown_name(*metric),
-               shown(values.at("train")), shown(values.at("valid")), shown(values.at("test")));
-  }
-}
-
-// Why the metric has no value.
-void print_undefined(const Json& summary) {
-  if (!summary.contains("undefined")) return;
-  for (const char* split : {"valid", "test"}) {
-    const Json reason = summary.at("undefined").value(split, Json());
-    if (!reason.is_string()) continue;
-    fmt::print("  {} of {} is undefined: {}\n", summary.at("metric").get<std::string>(), split,
-               reason.get<std::string>());
-  }
-}
-
 void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
-  const auto number = [&](const char* field) {
-    return summary.at(field).is_null() ? std::string("-")
-                                       : fmt::format("{:.4f}", summary.at(field).get<double>());
-  };
   print("{} on {}: {} epochs", summary.at("model").get<std::string>(),
         summary.at("dataset").get<std::string>(), summary.at("epochs").get<int>());
   if (summary.at("train").is_null() && summary.at("valid").is_null() &&
@@ -69,10 +42,7 @@ void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
   } else {
     fmt::print(", best epoch {} by {}\n", summary.at("best_epoch").get<int>(),
                summary.at("chosen_by").get<std::string>());
-    fmt::print("  {}: train {}  valid {}  test {}\n", summary.at("metric").get<std::string>(),
-               number("train"), number("valid"), number("test"));
-    print_undefined(summary);
-    print_further(summary);
+    fmt::print("{}", scores_text(summary));
   }
   const Json& exposed = summary.at("exposed_comm_ms_median");
   const bool known = exposed.is_number() && !std::isnan(exposed.get<double>());

@@ -364,15 +364,6 @@ std::string to_text(const Metrics& metrics) {
   return to_text(SplitValues{metrics.train, metrics.valid, metrics.test});
 }
 
-std::string further_text(const Metrics& metrics, Metric chosen) {
-  std::string text;
-  for (const auto& [metric, splits] : metrics.all) {
-    if (metric == chosen) continue;
-    text += fmt::format("  {}: {}\n", shown_name(metric), to_text(splits));
-  }
-  return text;
-}
-
 std::string undefined_reason(const RankData& data, Split split, Metric metric) {
   if (data.labelled_in(split) == 0) return "it has no labelled node";
   const std::span<const std::int64_t> counts = data.label_counts(split);

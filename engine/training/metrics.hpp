@@ -46,9 +46,6 @@ enum class MetricExtent { kChosen, kAll };
 std::string to_text(const SplitValues& values);
 std::string to_text(const Metrics& metrics);
 
-// A line each, indented by two, for what is known beside the metric `chosen`.
-std::string further_text(const Metrics& metrics, Metric chosen);
-
 // Why a metric is undefined for a split of these labels, as "all its labelled nodes are of class
 // 1"; empty if it is defined. Not of links.
 std::string undefined_reason(const RankData& data, Split split, Metric metric);

@@ -96,7 +96,8 @@ class PredictionLines {
   void probabilities_header() {
     const std::int64_t first = task_ == Task::kBinary ? 1 : 0;
     for (std::int64_t c = first; c < first + columns_; ++c) {
-      text("," + field("probability_" + name_of(c)));
+      text(",");
+      text(field("probability_" + name_of(c)));
     }
   }
 

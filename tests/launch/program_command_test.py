@@ -244,6 +244,17 @@ class ProgramTest(OneFolderTest):
         self.succeed("generate", "rmat", "--nodes", "300", "--features", "0", "--out", "bare")
         self.assertIn("a model needs both", self.refuse("program", "bare"))
 
+    def test_features_that_are_trained(self):
+        self.succeed("generate", "sbm", "--nodes", "300", "--features", "0", "--out", "featureless")
+        for command in (["program", "featureless"], ["info", "featureless", "--model", "gcn"]):
+            self.assertIn("--features trained:64", self.refuse(*command))
+        listing = json.loads(self.succeed("program", "featureless", "--features", "trained:8",
+                                          "--json"))
+        self.assertGreaterEqual(listing["parameters"], 300 * 8)
+        self.assertEqual(listing["rows"]["inner"], 300)
+        self.assertIn("parameters", self.succeed("info", "featureless", "--model", "gcn",
+                                                 "--features", "trained:8"))
+
 
 if __name__ == "__main__":
     unittest.main()
