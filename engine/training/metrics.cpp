@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <thread>
 #include <vector>
+
+#include "base/parallel.hpp"
 
 namespace atl {
 
@@ -190,16 +191,15 @@ struct RankingValues {
   SplitValues average_precision;
 };
 
-// Every rank judges some of the rankings, several at a time, of which it gets the nodes of all
-// ranks. Each takes 16 bytes per labelled node.
+// Every rank judges some of the rankings, of which it gets the nodes of all ranks: as many at a
+// time on every machine, so that all ranks gather the same. Each takes 16 bytes per labelled node.
 RankingValues rank_everywhere(const Rank& rank, int epoch, Outcome& outcome) {
   const OperationLabel label{"rankings", "", -1, epoch};
   outcome.prepare_probabilities();
   const auto ranks = static_cast<std::size_t>(rank.transport.size());
   const auto mine = static_cast<std::size_t>(rank.transport.rank());
   const std::size_t count = outcome.rankings();
-  const std::size_t at_a_time =
-      std::clamp<std::size_t>(std::thread::hardware_concurrency() / ranks, 1, std::size_t{8});
+  constexpr std::size_t kAtATime = 4;
   std::vector<double> found(2 * kSplits * count, 0.0);  // of this rank's rankings
   const auto judge = [&](std::vector<ScoredNode>& nodes, std::size_t c) {
     for (std::size_t s = 0; s < kSplits; ++s) {
@@ -211,8 +211,8 @@ RankingValues rank_everywhere(const Rank& rank, int epoch, Outcome& outcome) {
       found[2 * (s * count + c) + 1] = quality.average_precision;
     }
   };
-  for (std::size_t first = 0; first < count; first += ranks * at_a_time) {
-    const std::size_t last = std::min(count, first + ranks * at_a_time);
+  for (std::size_t first = 0; first < count; first += ranks * kAtATime) {
+    const std::size_t last = std::min(count, first + ranks * kAtATime);
     std::vector<std::vector<ScoredNode>> rankings;
     for (std::size_t c = first; c < last; ++c) {
       const std::size_t judge_of = (c - first) % ranks;
@@ -227,11 +227,10 @@ RankingValues rank_everywhere(const Rank& rank, int epoch, Outcome& outcome) {
         if (!bytes.empty()) std::memcpy(nodes.data() + before, bytes.data(), bytes.size());
       }
     }
-    std::vector<std::jthread> threads;
-    for (std::size_t k = 1; k < rankings.size(); ++k) {
-      threads.emplace_back([&, k] { judge(rankings[k], first + k * ranks + mine); });
-    }
-    if (!rankings.empty()) judge(rankings[0], first + mine);
+    parallel_for(std::ssize(rankings), 1, [&](std::int64_t k) {
+      const auto number = static_cast<std::size_t>(k);
+      judge(rankings[number], first + number * ranks + mine);
+    });
   }
   rank.transport.all_reduce(std::span(found), label);
   const auto mean = [&](std::size_t s, std::size_t which) {
