@@ -2,8 +2,11 @@
 
 #include <dnnl.hpp>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <tuple>
 
+#include "base/address_space.hpp"
 #include "base/error.hpp"
 
 namespace atl {
@@ -89,6 +92,18 @@ void multiply_bf16(const Shape& shape, ConstMatrixView a, ConstMatrixView b, Mat
   stream.wait();
 }
 
+// oneDNN makes its kernels at the first product, and dies where memory for them is refused.
+void check_room_for_kernels() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (const std::optional<std::int64_t> left = address_space_left(); left && *left == 0) {
+      fail(ErrorKind::kMemory,
+           "the limit of the address space (ulimit -v) leaves too little for the kernels of matrix "
+           "products; raise it, or compute with fewer threads (--threads)");
+    }
+  });
+}
+
 }  // namespace
 
 bool multiplies_bf16() {
@@ -98,6 +113,7 @@ bool multiplies_bf16() {
 
 void multiply(Transpose transpose_a, ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
               double beta, MatrixView c) {
+  check_room_for_kernels();
   const bool swap_a = transpose_a == Transpose::kYes;
   const bool swap_b = transpose_b == Transpose::kYes;
   const std::int64_t inner = swap_a ? a.rows : a.cols;
