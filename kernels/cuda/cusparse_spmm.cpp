@@ -15,8 +15,9 @@ constexpr std::uintptr_t kSparseAlignment = 16;
 
 cudaDataType element_type(DType dtype) { return dtype == DType::kBf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-bool starts_aligned(ConstMatrixView view) {
-  return reinterpret_cast<std::uintptr_t>(view.data) % kSparseAlignment == 0;
+bool rows_aligned(ConstMatrixView view) {
+  const auto stride = static_cast<std::uintptr_t>(view.stride * bytes_of(view.dtype));
+  return (reinterpret_cast<std::uintptr_t>(view.data) | stride) % kSparseAlignment == 0;
 }
 
 DenseMatrix describe_dense(MatrixView view) {
@@ -60,7 +61,7 @@ bool CusparseSpmm::counts(RowRange range, std::int64_t nnz) {
 }
 
 bool CusparseSpmm::aligned(ConstMatrixView x, ConstMatrixView rows_of_y) {
-  return starts_aligned(x) && starts_aligned(rows_of_y);
+  return rows_aligned(x) && rows_aligned(rows_of_y);
 }
 
 std::unique_ptr<CusparseSpmm> CusparseSpmm::make(Backend& backend, CudaQueue& queue,

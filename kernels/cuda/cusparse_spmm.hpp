@@ -43,11 +43,14 @@ const SparseAlgorithm* sparse_algorithm_named(std::string_view name);
 // numbers to the last bit, such as 1. Column factors multiply rows of x, into a copy: its elements
 // are rounded once more, each by itself, as by storage. Row factors multiply the sums, which
 // cuSPARSE leaves in f32, and each element of y is rounded once, as by the own kernel.
+//
+// ALG3 multiplies the first row of x by 0 and adds it to every sum (seen of version 12.6): where
+// that row is not finite, no row of y is.
 class CusparseSpmm {
  public:
   // Whether cuSPARSE may be asked at all: edges that 32 bits count.
   static bool counts(RowRange range, std::int64_t nnz);
-  // Whether it may be given these matrices: it reads 16 bytes at a time from their starts.
+  // Whether it may be given these matrices: it reads 16 bytes at a time from the start of a row.
   static bool aligned(ConstMatrixView x, ConstMatrixView rows_of_y);
 
   // Makes the copy of the operator on the device; waits for the queue. Null if `dtype` does not

@@ -46,8 +46,9 @@ struct RowBins {
   bool natural = false;  // `rows` would be the whole range in order and is left empty
 };
 
+// A constant whose address is taken, as by std::min, is none on a device: nvcc makes a trap of it.
 constexpr std::int64_t pieces_of(std::int64_t edges) {
-  return std::min(ceil_divide(edges, kPieceEdges), kMostPieces);
+  return std::min(ceil_divide(edges, kPieceEdges), std::int64_t{kMostPieces});
 }
 
 // Piece k of `pieces` equal ones (but for the last) of the edges [begin, end).

@@ -1,4 +1,6 @@
-// The gradient of layer norm. Rows of up to kBackwardTeamCols columns are held in the registers of
+// The gradient of layer norm: inv_std * (g - mean(g) - xhat * mean(g * xhat)) with g = dy * gamma,
+// rounded before it is compared with its mean (__fmul_rn: else nvcc makes an fma of both, and what
+// cancels leaves the rounding). Rows of up to kBackwardTeamCols columns are held in the registers of
 // a team of lanes together with the team's sums for the parameters' gradients, so that every
 // element is read once.
 #include <cuda_runtime.h>
@@ -94,7 +96,7 @@ __global__ void __launch_bounds__(kTeamThreads)
 #pragma unroll
       for (int k = 0; k < kUnit; ++k) {
         const float xhat = centred(value.values[k], mean) * inv_std;
-        const float g = gradient.values[k] * gamma.values[k];
+        const float g = __fmul_rn(gradient.values[k], gamma.values[k]);
         gradient.values[k] = inv_std * (g - mean_g - xhat * mean_g_xhat);
       }
       store(dx.at(i, col), narrow<T>(gradient));
@@ -205,7 +207,7 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
 #pragma unroll
         for (int k = 0; k < kUnit; ++k) {
           const float xhat = centred(value.values[k], mean) * inv_std;
-          const float g = gradient.values[k] * factor.values[k];
+          const float g = __fmul_rn(gradient.values[k], factor.values[k]);
           gradient.values[k] = inv_std * (g - mean_g - xhat * mean_g_xhat);
         }
         store(dx.at(i, place.col), narrow<T>(gradient));

@@ -1,6 +1,7 @@
 // Graphs and whole SpMMs on them, for tests of the cuda backend's kernels.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>
@@ -9,8 +10,8 @@
 
 namespace atl {
 
-// A graph whose rows have the given numbers of edges, with as many halo columns as rows, duplicates
-// among the edges, and numbers for all factors. Every third row has no self weight.
+// A graph whose rows have the given numbers of edges, with at least as many halo columns as rows,
+// duplicates among the edges but fewer edges than elements (cuSPARSE refuses more), and numbers for all factors. Every third row has no self weight.
 struct Graph {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -22,7 +23,8 @@ struct Graph {
   std::vector<float> self_weight;
 
   explicit Graph(const std::vector<std::int64_t>& edges)
-      : rows(static_cast<std::int64_t>(edges.size())), cols(2 * rows) {
+      : rows(static_cast<std::int64_t>(edges.size())),
+        cols(2 * std::max(rows, *std::max_element(edges.begin(), edges.end()))) {
     for (std::size_t i = 0; i < edges.size(); ++i) {
       for (const std::int32_t c :
            random_integers(edges[i], static_cast<std::int32_t>(cols), 50 + i)) {
@@ -77,9 +79,11 @@ struct Graph {
   }
 
   // x of so many columns. Rows that no edge and no self weight asks for are NaN: reading them
-  // shows.
+  // shows. But for the first, which cuSPARSE's ALG3 multiplies by 0 and adds to every sum (seen of
+  // version 12.6).
   std::vector<float> features(std::int64_t columns) const {
     std::vector<bool> asked(static_cast<std::size_t>(cols), false);
+    asked[0] = true;
     for (const std::int32_t c : col_idx) asked[static_cast<std::size_t>(c)] = true;
     for (std::size_t i = 0; i < self_weight.size(); ++i) {
       if (self_weight[i] != 0) asked[i] = true;

@@ -3,7 +3,8 @@
 
 gpu_code.py LIBRARY                 a table of all kernels
 gpu_code.py LIBRARY --check TABLE   compares the kernels that the table lists with it; exit code 1 if
-                                    one needs 10 % more of anything, or less: then the table is old
+                                    one needs 10 % more of anything, or less: then the table is old;
+                                    and if any kernel holds a trap
 gpu_code.py LIBRARY --update TABLE  writes new figures of the same kernels into the table
 
 gpu_code.py --tools FOLDER          whether the tools are there, or in FOLDER, where pip put them
@@ -123,7 +124,8 @@ def figures_of(instructions, resources):
 
 
 def read_library(path, library, compiler):
-    """Plain name -> Figures."""
+    """Plain name -> Figures, and the names of kernels that hold a trap: nvcc writes one, silently,
+    in place of what a device does not have, such as the address of a host's constant."""
     found = re.search(r" for (sm_\w+)$", compiler or "")
     only = ["-arch", found[1]] if found else []
     resources, name = {}, None
@@ -134,7 +136,9 @@ def read_library(path, library, compiler):
             resources[name] = tuple(int(number) for number in found.groups())
     code = read_code(dump(path, library, *only, "-sass"))
     names = plain_names(sorted(code))
-    return {names[mangled]: figures_of(code[mangled], resources[mangled]) for mangled in code}
+    traps = sorted({names[mangled] for mangled in code
+                    if any(i.operation.startswith("BPT") for i in code[mangled])})
+    return {names[mangled]: figures_of(code[mangled], resources[mangled]) for mangled in code}, traps
 
 
 def read_table(path):
@@ -194,7 +198,7 @@ def main():
         return 77
     if arguments.library is None:
         return 0
-    found = read_library(path, arguments.library, arguments.compiler)
+    found, traps = read_library(path, arguments.library, arguments.compiler)
     if arguments.check:
         comments, wanted = read_table(arguments.check)
         if compiler_line(arguments.compiler) not in comments:
@@ -202,12 +206,12 @@ def main():
                   f"{arguments.compiler})")
             return 77
         faults = compare(wanted, found)
-        for fault in faults:
+        for fault in faults + [f"{name}: holds a trap (BPT)" for name in traps]:
             print(fault)
         if faults:
             print(f"Where that is meant: {sys.argv[0]} {arguments.library} --update {arguments.check} "
                   f"--compiler '{arguments.compiler}'")
-        return 1 if faults else 0
+        return 1 if faults or traps else 0
     if arguments.update:
         comments, rows = read_table(arguments.update)
         comments = [compiler_line(arguments.compiler) if line.startswith(COMPILER) else line

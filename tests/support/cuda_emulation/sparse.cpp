@@ -79,6 +79,7 @@ struct SparseProduct {
   float alpha, beta;
   bool wide_sums;  // in double, so that their order does not show
   bool backwards;  // from the last edge to the first
+  bool pads;       // reads the first row of b for no entry: CSR_ALG3 does
 };
 
 // ALG2 is not promised to repeat, and here it does not: it adds in f32, and every other call
@@ -87,6 +88,7 @@ void set_order(SparseProduct& product, cusparseSpMMAlg_t algorithm) {
   static std::atomic<unsigned> calls{0};
   product.wide_sums = algorithm != CUSPARSE_SPMM_CSR_ALG2;
   product.backwards = !product.wide_sums && ++calls % 2 == 0;
+  product.pads = algorithm == CUSPARSE_SPMM_CSR_ALG3;
 }
 
 template <typename Sum>
@@ -105,6 +107,10 @@ void multiply_by(const SparseProduct& p) {
         const std::int64_t at = p.transpose_b ? p.b.index(column, inner) : p.b.index(inner, column);
         sums[static_cast<std::size_t>(column)] += weight * load_element(p.b.values, p.b.type, at);
       }
+    }
+    for (std::int64_t column = 0; p.pads && column < p.c.columns; ++column) {
+      const std::int64_t at = p.transpose_b ? p.b.index(column, 0) : p.b.index(0, column);
+      sums[static_cast<std::size_t>(column)] += Sum{0} * load_element(p.b.values, p.b.type, at);
     }
     for (std::int64_t column = 0; column < p.c.columns; ++column) {
       const std::int64_t at = p.c.index(row, column);
@@ -135,9 +141,13 @@ cusparseStatus_t examine_matrix(cusparseHandle_t handle, cusparseOperation_t op_
       c->rows != a->rows) {
     return CUSPARSE_STATUS_INVALID_VALUE;
   }
-  // Their first elements are read 16 bytes at a time.
-  for (const void* values : {b->values, c->values}) {
-    if (reinterpret_cast<std::uintptr_t>(values) % 16 != 0) return CUSPARSE_STATUS_INVALID_VALUE;
+  // Rows are read 16 bytes at a time. The library looks at where the first one starts alone, and
+  // its kernel faults at the next; nobody shall come to that.
+  for (const cusparseDnMatDescr* dense : {b, c}) {
+    const std::int64_t stride = dense->leading * (dense->type == CUDA_R_16BF ? 2 : 4);
+    if (reinterpret_cast<std::uintptr_t>(dense->values) % 16 != 0 || stride % 16 != 0) {
+      return CUSPARSE_STATUS_INVALID_VALUE;
+    }
   }
   // The library wants equal inputs, and a result of their type or float.
   if (a->value_type != b->type || (c->type != b->type && c->type != CUDA_R_32F)) {
@@ -231,6 +241,7 @@ cusparseStatus_t cusparseCreateCsr(cusparseSpMatDescr_t* matrix, int64_t rows, i
                                    cusparseIndexType_t offset_type, cusparseIndexType_t index_type,
                                    cusparseIndexBase_t base, cudaDataType value_type) {
   if (const auto failure = injected("cusparseCreateCsr")) return *failure;
+  if (entries > rows * columns) return CUSPARSE_STATUS_INVALID_VALUE;  // as seen of version 12.6
   return make_sparse(matrix, {rows, columns, entries, offsets, indices, values, offset_type,
                               index_type, base, value_type});
 }
