@@ -1,7 +1,6 @@
 // Dense products by cuBLAS, and by cuBLASLt where it adds the bias in the same kernel.
 #pragma once
 
-#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -15,16 +14,10 @@ namespace atl::cuda {
 
 class CudaQueue;
 
-// Bytes of f32 rows of a product on their way to bf16, few enough to stay in a second-level cache
-// of so many bytes: a fifth. With a part of f32 rows, its bf16 operand and its bf16 result go
-// through the cache, together as much again where they have as many columns. And on devices whose
-// cache has two halves (A100, H100), a line may stand in both, so that half of it is what can be
-// counted on. Two fifths fit into that half.
-constexpr std::int64_t product_bytes(std::int64_t cache_bytes) {
-  constexpr std::int64_t kLeast = std::int64_t{4} << 20;  // parts keep a device busy
-  constexpr std::int64_t kMost = std::int64_t{32} << 20;
-  return std::clamp(cache_bytes / 5, kLeast, kMost);
-}
+// Bytes of f32 rows of a product on their way to bf16. On an H200, ogbn-products in bf16, parts
+// that fit into the second-level cache were slower than larger ones (docs/gpu.md): they leave
+// multiprocessors without a tile, and the memory keeps up.
+inline constexpr std::int64_t kProductBytes = std::int64_t{64} << 20;
 
 // Rows of `columns` that `bytes` of f32 hold, padded: what gemm_in_parts takes at a time.
 constexpr std::int64_t rows_of_part(std::int64_t bytes, std::int64_t columns) {

@@ -1,7 +1,7 @@
 // The gradient of layer norm: inv_std * (g - mean(g) - xhat * mean(g * xhat)) with g = dy * gamma,
 // rounded before it is compared with its mean (__fmul_rn: else nvcc makes an fma of both, and what
-// cancels leaves the rounding). Rows of up to kBackwardTeamCols columns are held in the registers of
-// a team of lanes together with the team's sums for the parameters' gradients, so that every
+// cancels leaves the rounding). Rows of up to kBackwardTeamCols columns are held in the registers
+// of a team of lanes together with the team's sums for the parameters' gradients, so that every
 // element is read once.
 #include <cuda_runtime.h>
 

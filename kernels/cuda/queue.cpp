@@ -53,12 +53,6 @@ Sparse make_sparse(int device, cudaStream_t stream) {
   return sparse;
 }
 
-std::int64_t cache_bytes(int device) {
-  int bytes = 0;
-  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device), "cudaDeviceGetAttribute");
-  return bytes;
-}
-
 }  // namespace
 
 CudaQueue::CudaQueue(const Device& device, MemoryPool& memory, QueueList& queues,
@@ -116,11 +110,10 @@ cusparseHandle_t CudaQueue::sparse() {
 std::span<std::byte> CudaQueue::product_rows() {
   if (!product_rows_) {
     require_no_recording("memory for rows of products");
-    product_bytes_ = product_bytes(cache_bytes(device_));
-    product_rows_ = PoolMemory(memory_.allocate(product_bytes_), PoolDeleter{&memory_});
+    product_rows_ = PoolMemory(memory_.allocate(kProductBytes), PoolDeleter{&memory_});
     memory_.order_after(stream_.get());
   }
-  return {static_cast<std::byte*>(product_rows_.get()), static_cast<std::size_t>(product_bytes_)};
+  return {static_cast<std::byte*>(product_rows_.get()), static_cast<std::size_t>(kProductBytes)};
 }
 
 // All these allocate, which a recording does not survive.

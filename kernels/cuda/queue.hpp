@@ -43,7 +43,7 @@ class CudaQueue final : public Queue {
   // Work queued on this queue from now on runs after what `before` holds now.
   void wait_for(const CudaQueue& before);
   BiasedProducts& products() { return products_; }
-  // Scratch of product_bytes() for rows of a product, while the workspace is cuBLAS's. Not for the
+  // Scratch of kProductBytes for rows of a product, while the workspace is cuBLAS's. Not for the
   // first time while recording.
   std::span<std::byte> product_rows();
 
@@ -57,7 +57,6 @@ class CudaQueue final : public Queue {
   Event done_;  // recorded on this stream for another to wait for
   PoolMemory workspace_;
   PoolMemory product_rows_;
-  std::int64_t product_bytes_ = 0;
   Launch launch_;
   Blas blas_;
   BlasLt blas_lt_;

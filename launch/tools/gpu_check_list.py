@@ -78,23 +78,23 @@ def tests_of(setting, stage, programs):
 
 
 def kernel_tests(setting):
-    yield from tests_of(setting, "kernel_tests", [("kernels", 60)])
+    yield from tests_of(setting, "kernel_tests", [("kernels", 120)])
 
 
 def tests(setting):
-    yield from tests_of(setting, "tests", [("training", 240), ("exchange", 30), ("comm", 30)])
+    yield from tests_of(setting, "tests", [("training", 150), ("exchange", 12), ("comm", 8)])
 
 
 def card(setting):
     """What the project's card says, in one command: cuSPARSE, and messages of adaptive widths."""
     words = bench(setting, "ogbn-arxiv", "--spmm", "cusparse", "--exchange", "quantized", "--bits",
                   "adaptive", "--transport", "local", "--ranks", "2", profile=False)
-    yield Check("card", "card_two_ranks", "epochs", words, 20, needs=("ogbn-arxiv", 2),
+    yield Check("card", "card_two_ranks", "epochs", words, 3, needs=("ogbn-arxiv", 2),
                 replayed=False)
     yield Check("card", "card_train", "plain",
                 [f"{setting.build}/atoll", "train", setting.folder_of("ogbn-arxiv"), "--backend",
                  "cuda", "--spmm", "cusparse", "--exchange", "quantized", "--bits", "adaptive",
-                 "--transport", "local", "--ranks", "2", "--epochs", "12", "--run-dir", "none"], 20,
+                 "--transport", "local", "--ranks", "2", "--epochs", "12", "--run-dir", "none"], 4,
                 needs=("ogbn-arxiv", 2))
 
 
@@ -104,15 +104,15 @@ def attention(setting):
         for precision in ("f32", "bf16"):
             yield Check("attention", f"epoch_{HUBS}_{model}_{precision}", "epochs",
                         bench(setting, HUBS, "--model", model, "--layers", "2", "--hidden", "256",
-                              "--heads", "8", *PRECISIONS[precision]), 15, needs=(HUBS, 1))
+                              "--heads", "8", *PRECISIONS[precision]), 2, needs=(HUBS, 1))
 
 
 def arxiv(setting):
-    yield from epochs_of(setting, "arxiv", "ogbn-arxiv", 6)
+    yield from epochs_of(setting, "arxiv", "ogbn-arxiv", 2)
     for name, replayed, options in (("batch", True, ["--norm", "batch"]),
                                     ("nograph", False, ["--cuda-graph", "off"])):
         yield Check("arxiv", f"epoch_ogbn-arxiv_gcn_{name}", "epochs",
-                    bench(setting, "ogbn-arxiv", *options), 6, needs=("ogbn-arxiv", 1),
+                    bench(setting, "ogbn-arxiv", *options), 2, needs=("ogbn-arxiv", 1),
                     replayed=replayed)
 
 
@@ -125,18 +125,18 @@ def spmm(setting):
         for precision in ("f32", "bf16"):
             yield Check("spmm", f"spmm_{dataset}_{precision}", "epochs",
                         bench(setting, dataset, *ONLY_256_WIDE, *PRECISIONS[precision], "--spmm",
-                              "own"), 15,
+                              "own"), 6,
                         needs=(dataset, 1))
 
 
 def products(setting):
-    yield from epochs_of(setting, "products", "ogbn-products", 20)
+    yield from epochs_of(setting, "products", "ogbn-products", 8)
 
 
 def libraries(setting):
     """Own SpMM against cuSPARSE: all kernels by their times on the same matrices (--spmm auto leaves
     them in calibration.json), and whole epochs with cuSPARSE's."""
-    for dataset, seconds in (("ogbn-products", 25), ("ogbn-arxiv", 10)):
+    for dataset, seconds in (("ogbn-products", 8), ("ogbn-arxiv", 2)):
         for model, precision in (("gcn", "f32"), ("gcn", "bf16"), ("sage", "bf16"),
                                  ("sage", "f32")):
             task = ["--model", model, *PRECISIONS[precision]]
@@ -148,7 +148,7 @@ def libraries(setting):
 
 def kernels(setting):
     """Beside a measured copy and product; graphs have no locality."""
-    for part, pattern, seconds in (("limits", "limit/", 20), ("spmm", "cuda/spmm", 180),
+    for part, pattern, seconds in (("limits", "limit/", 12), ("spmm", "cuda/spmm", 180),
                                    ("dense", "cuda/(gemm|epilogue|adam)", 60),
                                    ("others", "-limit/|cuda/(spmm|gemm|epilogue|adam)", 60)):
         yield Check("kernels", f"kernels_{part}", "benchmarks",
@@ -171,7 +171,7 @@ def peer(setting, stage, dataset, model, precision, adjacency, compiled, seconds
 def peers(setting):
     """PyTorch Geometric. Eager first: compiling takes longer than the epochs."""
     for compiled in (False, True):
-        for dataset, seconds in (("ogbn-arxiv", 20), ("ogbn-products", 40)):
+        for dataset, seconds in (("ogbn-arxiv", 15), ("ogbn-products", 20)):
             for model in ("gcn", "sage"):
                 for precision in ("bf16", "f32", "tf32"):
                     yield peer(setting, "peers", dataset, model, precision, "csr", compiled,
@@ -218,7 +218,7 @@ def ranks(setting):
                           "batch"), 15, needs=(dataset, count), replayed=False)
         yield Check("ranks", f"ranks_mpi_{count}", "epochs",
                     ["mpirun", "--bind-to", "none", "-n", str(count),
-                     *bench(setting, dataset, "--norm", "batch", profile=False)], 15,
+                     *bench(setting, dataset, "--norm", "batch", profile=False)], 5,
                     needs=(dataset, count), probe="mpirun", replayed=False)
     yield Check("ranks", "ranks_nccl_1", "epochs",
                 ["mpirun", "--bind-to", "none", "-n", "1",
@@ -227,7 +227,7 @@ def ranks(setting):
     yield Check("ranks", "ranks_mixed", "plain",
                 [f"{setting.build}/atoll", "train", setting.folder_of(dataset), "--transport",
                  "local", "--ranks", "2", "--backend", "cuda,cpu", "--epochs", "5", "--eval-every",
-                 "0", "--run-dir", "none"], 30, needs=(dataset, 2))
+                 "0", "--run-dir", "none"], 4, needs=(dataset, 2))
 
 
 def reddit(setting):
@@ -244,8 +244,8 @@ def reddit(setting):
 STAGES = {
     "start": start, "kernel_tests": kernel_tests, "arxiv": arxiv, "products": products,
     "spmm": spmm, "libraries": libraries, "card": card, "attention": attention, "tests": tests,
-    "peers": peers, "kernels": kernels, "memcheck": lambda s: sanitizer(s, "memcheck", 150),
-    "racecheck": lambda s: sanitizer(s, "racecheck", 150), "counters": counters, "ranks": ranks,
+    "peers": peers, "kernels": kernels, "memcheck": lambda s: sanitizer(s, "memcheck", 60),
+    "racecheck": lambda s: sanitizer(s, "racecheck", 60), "counters": counters, "ranks": ranks,
     "initcheck": lambda s: sanitizer(s, "initcheck", 120),
     "synccheck": lambda s: sanitizer(s, "synccheck", 90), "reddit": reddit,
 }

@@ -156,18 +156,10 @@ TEST(CudaGemm, PartsGiveTheSameBits) {
   }
 }
 
-// A100 and H100, a device with more cache than is of use, and one that tells none.
-TEST(CudaGemm, PartsFitTheCache) {
-  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-  EXPECT_EQ(product_bytes(40 * kMiB), 8 * kMiB);
-  EXPECT_EQ(product_bytes(50 * kMiB), 10 * kMiB);
-  EXPECT_EQ(product_bytes(500 * kMiB), 32 * kMiB);
-  EXPECT_EQ(product_bytes(0), 4 * kMiB);
-  // Parts of 256 columns on an H100, of ogbn-products: the figures of docs/gpu.md.
-  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(32 * kMiB, 256)), 75);
-  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(10 * kMiB, 256)), 240);
-  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(32 * kMiB, 47)), 15);
-  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(10 * kMiB, 47)), 45);
+// Of ogbn-products: the figures of docs/gpu.md.
+TEST(CudaGemm, PartsOfPublishedSizes) {
+  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(kProductBytes, 256)), 38);
+  EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(kProductBytes, 47)), 8);
 }
 
 // A part is a product, the epilogue, and a conversion of what is added to.

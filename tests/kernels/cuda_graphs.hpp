@@ -11,7 +11,8 @@
 namespace atl {
 
 // A graph whose rows have the given numbers of edges, with at least as many halo columns as rows,
-// duplicates among the edges but fewer edges than elements (cuSPARSE refuses more), and numbers for all factors. Every third row has no self weight.
+// duplicates among the edges but fewer edges than elements (cuSPARSE refuses more), and numbers for
+// all factors. Every third row has no self weight.
 struct Graph {
   std::int64_t rows = 0;
   std::int64_t cols = 0;

@@ -123,9 +123,15 @@ def figures_of(instructions, resources):
                    max((width_of(load) for load in loads), default=0))
 
 
+def with_traps(code):
+    """Which functions hold a trap. nvcc writes one, silently, in place of what a device does not
+    have, such as the address of a host's constant."""
+    return [name for name, instructions in code.items()
+            if any(i.operation.startswith("BPT") for i in instructions)]
+
+
 def read_library(path, library, compiler):
-    """Plain name -> Figures, and the names of kernels that hold a trap: nvcc writes one, silently,
-    in place of what a device does not have, such as the address of a host's constant."""
+    """Plain name -> Figures, and the plain names of kernels that hold a trap."""
     found = re.search(r" for (sm_\w+)$", compiler or "")
     only = ["-arch", found[1]] if found else []
     resources, name = {}, None
@@ -136,9 +142,8 @@ def read_library(path, library, compiler):
             resources[name] = tuple(int(number) for number in found.groups())
     code = read_code(dump(path, library, *only, "-sass"))
     names = plain_names(sorted(code))
-    traps = sorted({names[mangled] for mangled in code
-                    if any(i.operation.startswith("BPT") for i in code[mangled])})
-    return {names[mangled]: figures_of(code[mangled], resources[mangled]) for mangled in code}, traps
+    figures = {names[mangled]: figures_of(code[mangled], resources[mangled]) for mangled in code}
+    return figures, sorted({names[mangled] for mangled in with_traps(code)})
 
 
 def read_table(path):

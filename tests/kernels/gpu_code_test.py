@@ -35,6 +35,14 @@ class GpuCodeTest(unittest.TestCase):
         # Not the outer loop, and not what jumps back from behind the end.
         self.assertEqual(figures, gpu_code.Figures(32, 8, 1024, 12, 4, 2, 128))
 
+    def test_a_trap_is_found(self):
+        code = gpu_code.read_code(LISTING + """
+\t\tFunction : _Z4stopv
+        /*0000*/              @!P0 BPT.TRAP 0x1 ;
+        /*0010*/                   EXIT ;
+""")
+        self.assertEqual(gpu_code.with_traps(code), ["_Z4stopv"])
+
     def test_widths_of_loads(self):
         for load, bits in (("LDG.E", 32), ("LDG.E.128", 128), ("LDG.E.64.CONSTANT", 64),
                            ("LDG.E.U8", 8), ("LDG.E.U16", 16)):
