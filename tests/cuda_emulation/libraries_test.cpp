@@ -170,13 +170,15 @@ class EmulatedSparse : public testing::Test {
   }
   void TearDown() override { cusparseDestroy(handle_); }
 
-  // c = alpha * a * b + beta * c for a 3 x 4 matrix a with an empty row and b of two columns.
+  // c = alpha * a * b + beta * c for a 3 x 4 matrix a with an empty row and b of two columns, in
+  // rows of four elements.
   template <typename Offset>
   void multiply(cusparseIndexType_t offset_type, float alpha, float beta) {
     const DeviceArray<Offset> offsets(std::vector<Offset>{0, 2, 2, 3});
     const DeviceArray<int> columns(std::vector<int>{3, 0, 1});
     const DeviceArray<float> weights(Floats{2, 1, -1});
-    const DeviceArray<float> b(Floats{1, 2, kNan, 3, 4, kNan, 9, 9, kNan, 5, 6, kNan});
+    const DeviceArray<float> b(
+        Floats{1, 2, kNan, kNan, 3, 4, kNan, kNan, 9, 9, kNan, kNan, 5, 6, kNan, kNan});
     const DeviceArray<char> buffer(1024);
     cusparseConstSpMatDescr_t sparse = nullptr;
     cusparseConstDnMatDescr_t from = nullptr;
@@ -185,9 +187,9 @@ class EmulatedSparse : public testing::Test {
                                      offset_type, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO,
                                      CUDA_R_32F),
               CUSPARSE_STATUS_SUCCESS);
-    ASSERT_EQ(cusparseCreateConstDnMat(&from, 4, 2, 3, b.get(), CUDA_R_32F, CUSPARSE_ORDER_ROW),
+    ASSERT_EQ(cusparseCreateConstDnMat(&from, 4, 2, 4, b.get(), CUDA_R_32F, CUSPARSE_ORDER_ROW),
               CUSPARSE_STATUS_SUCCESS);
-    ASSERT_EQ(cusparseCreateDnMat(&to, 3, 2, 2, c_.get(), CUDA_R_32F, CUSPARSE_ORDER_ROW),
+    ASSERT_EQ(cusparseCreateDnMat(&to, 3, 2, 4, c_.get(), CUDA_R_32F, CUSPARSE_ORDER_ROW),
               CUSPARSE_STATUS_SUCCESS);
     std::size_t bytes = 0;
     const cusparseOperation_t as_is = CUSPARSE_OPERATION_NON_TRANSPOSE;
@@ -204,16 +206,48 @@ class EmulatedSparse : public testing::Test {
     require(cudaStreamSynchronize(stream_));
   }
 
+  Floats result() const {
+    const Floats rows = c_.download();
+    return {rows[0], rows[1], rows[4], rows[5], rows[8], rows[9]};
+  }
+
   TestStream stream_;
   cusparseHandle_t handle_ = nullptr;
-  DeviceArray<float> c_{6};
+  DeviceArray<float> c_{12};
 };
 
 TEST_F(EmulatedSparse, Product) {
   multiply<std::int64_t>(CUSPARSE_INDEX_64I, 1, 0);
-  EXPECT_THAT(c_.download(), ElementsAre(11, 14, 0, 0, -3, -4));
+  EXPECT_THAT(result(), ElementsAre(11, 14, 0, 0, -3, -4));
   multiply<std::int32_t>(CUSPARSE_INDEX_32I, 2, 1);
-  EXPECT_THAT(c_.download(), ElementsAre(33, 42, 0, 0, -9, -12));
+  EXPECT_THAT(result(), ElementsAre(33, 42, 0, 0, -9, -12));
+}
+
+TEST_F(EmulatedSparse, RowsThatStartAnywhereAreRefused) {
+  cusparseDnMatDescr_t dense = nullptr;
+  cusparseSpMatDescr_t sparse = nullptr;
+  const DeviceArray<int> offsets(std::vector<int>{0, 1});
+  const DeviceArray<float> one(Floats{1});
+  const DeviceArray<float> rows(3);
+  std::size_t bytes = 0;
+  const float alpha = 1;
+  const cusparseOperation_t as_is = CUSPARSE_OPERATION_NON_TRANSPOSE;
+  // As of the library: no more entries than elements.
+  EXPECT_EQ(cusparseCreateCsr(&sparse, 1, 1, 2, offsets.get(), offsets.get(), one.get(),
+                              CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO,
+                              CUDA_R_32F),
+            CUSPARSE_STATUS_INVALID_VALUE);
+  ASSERT_EQ(cusparseCreateCsr(&sparse, 1, 1, 1, offsets.get(), offsets.get(), one.get(),
+                              CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO,
+                              CUDA_R_32F),
+            CUSPARSE_STATUS_SUCCESS);
+  ASSERT_EQ(cusparseCreateDnMat(&dense, 1, 3, 3, rows.get(), CUDA_R_32F, CUSPARSE_ORDER_ROW),
+            CUSPARSE_STATUS_SUCCESS);
+  EXPECT_EQ(cusparseSpMM_bufferSize(handle_, as_is, as_is, &alpha, sparse, dense, &alpha, dense,
+                                    CUDA_R_32F, CUSPARSE_SPMM_CSR_ALG2, &bytes),
+            CUSPARSE_STATUS_INVALID_VALUE);
+  cusparseDestroySpMat(sparse);
+  cusparseDestroyDnMat(dense);
 }
 
 }  // namespace
