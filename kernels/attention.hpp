@@ -74,14 +74,4 @@ struct AttentionSpec {
   AttentionDropout dropout;
 };
 
-// In-edges by their source: those that leave column j of an operator are
-// [row_ptr[j], row_ptr[j + 1]). Edges of a row to itself that with_self adds are not among them.
-struct SourceEdges {
-  std::span<const std::int64_t> row_ptr;  // op.cols + 1
-  std::span<const std::int32_t> targets;  // the row that edge k enters, ascending for each source
-  std::span<const std::int64_t> edges;    // its place in the operator's col_idx
-  // From Backend::prepare_spmm of row_ptr and targets as an operator of so many rows, or null.
-  const PreparedSparse* prepared = nullptr;
-};
-
 }  // namespace atl

@@ -66,7 +66,7 @@ void fill_random(Backend& backend, Queue& queue, MatrixView to) {
   }
   const Matrix exact(backend, 1, first, DType::kF32);
   backend.copy(queue, exact.view().data, series.data(), 4 * first, CopyKind::kHostToDevice);
-  backend.convert(queue, exact.view(), {to.data, 1, first, first, to.dtype});
+  backend.run(queue, kernels::Convert{exact.view(), {to.data, 1, first, first, to.dtype}});
   const std::int64_t size = bytes_of(to.dtype);
   auto* data = static_cast<std::byte*>(to.data);
   for (std::int64_t filled = first; filled < count; filled *= 2) {
@@ -98,7 +98,7 @@ double copy_bytes_per_s(Backend& backend, Queue& queue) {
   for (std::int64_t bytes = 16 << 20; bytes <= kMostBytes; bytes *= 2) {
     const Matrix from(backend, 1, bytes / 4, DType::kF32);
     const Matrix to(backend, 1, bytes / 4, DType::kF32);
-    backend.fill_zero(queue, from.view());
+    backend.run(queue, kernels::FillZero{from.view()});
     const double seconds = least_seconds(backend, queue, [&] {
       backend.copy(queue, to.view().data, from.view().data, bytes, CopyKind::kDeviceToDevice);
     });
@@ -119,7 +119,8 @@ double product_flop_per_s(Backend& backend, Queue& queue, DType dtype) {
     fill_random(backend, queue, a.view());
     fill_random(backend, queue, b.view());
     const double seconds = least_seconds(backend, queue, [&] {
-      backend.gemm(queue, Transpose::kNo, a.view(), Transpose::kNo, b.view(), 0, c.view());
+      backend.run(queue,
+                  kernels::Gemm{Transpose::kNo, a.view(), Transpose::kNo, b.view(), 0, c.view()});
     });
     const auto side = static_cast<double>(n);
     rate = std::max(rate, 2 * side * side * side / seconds);

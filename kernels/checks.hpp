@@ -92,13 +92,6 @@ inline void check_same_or_disjoint(ConstMatrixView output, ConstMatrixView input
   check_disjoint(output, input, names);
 }
 
-// All spans of sums are 8 bytes per entry, and zero is all zero bits in every type of them.
-template <typename T>
-MatrixView eight_byte_view(std::span<T> values) {
-  static_assert(sizeof(T) == 8);
-  return {values.data(), 1, length(values), length(values), DType::kF64};
-}
-
 inline void check_operator(const SparseOperator& op) {
   ATOLL_ASSERT(op.rows >= 0 && op.cols >= (op.self_weight.empty() ? 0 : op.rows),
                "operator of {} x {}", op.rows, op.cols);

@@ -67,7 +67,8 @@ void HostBackend::replay(Queue&, Recording&) {
   ATOLL_ASSERT(false, "backend {} makes no recordings", name());
 }
 
-void HostBackend::do_sum_parts(Queue&, ConstMatrixView parts, MatrixView out) {
+void kernel(HostBackend&, Queue&, const kernels::SumParts& call) {
+  const auto& [parts, out] = call;
   const auto sum = [&]<typename T>(T) {
     T* total = out.row<T>(0);
     for (std::int64_t j = 0; j < out.cols; ++j) {
@@ -85,11 +86,9 @@ void HostBackend::do_sum_parts(Queue&, ConstMatrixView parts, MatrixView out) {
   }
 }
 
-void HostBackend::do_batch_norm_statistics(Queue&, std::span<const double> sums, std::int64_t count,
-                                           double momentum, double epsilon,
-                                           std::span<double> running_mean,
-                                           std::span<double> running_variance,
-                                           std::span<double> mean, std::span<double> inv_std) {
+void kernel(HostBackend&, Queue&, const kernels::BatchNormStatistics& call) {
+  const auto& [sums, count, momentum, epsilon, running_mean, running_variance, mean, inv_std] =
+      call;
   const auto n = static_cast<double>(count);
   for (std::size_t j = 0; j < mean.size(); ++j) {
     const double shift = sums[j] / n;
@@ -103,8 +102,8 @@ void HostBackend::do_batch_norm_statistics(Queue&, std::span<const double> sums,
   }
 }
 
-void HostBackend::do_inverse_std(Queue&, std::span<const double> variance, double epsilon,
-                                 std::span<double> out) {
+void kernel(HostBackend&, Queue&, const kernels::InverseStd& call) {
+  const auto& [variance, epsilon, out] = call;
   for (std::size_t j = 0; j < out.size(); ++j) out[j] = 1 / std::sqrt(variance[j] + epsilon);
 }
 

@@ -6,7 +6,7 @@
 
 namespace atl {
 
-class HostBackend : public Backend {
+class HostBackend : public Implements<HostBackend, Backend, kernels::HostOperations> {
  public:
   bool host_accessible() const final { return true; }
   std::string device_id() const final { return "host"; }
@@ -34,13 +34,6 @@ class HostBackend : public Backend {
                                                      std::span<const RowRange>) override {
     return nullptr;
   }
-
- private:
-  void do_sum_parts(Queue&, ConstMatrixView, MatrixView) final;
-  void do_batch_norm_statistics(Queue&, std::span<const double>, std::int64_t, double, double,
-                                std::span<double>, std::span<double>, std::span<double>,
-                                std::span<double>) final;
-  void do_inverse_std(Queue&, std::span<const double>, double, std::span<double>) final;
 };
 
 }  // namespace atl

@@ -113,4 +113,15 @@ SpanWork pack_work(ConstMatrixView x, std::size_t rows, std::span<const std::byt
   return work;
 }
 
+SparseOperator by_source(const SparseOperator& op, const SourceEdges& edges) {
+  SparseOperator reverse;
+  reverse.rows = op.cols;
+  reverse.cols = op.rows;
+  reverse.row_ptr = edges.row_ptr;
+  reverse.col_idx = edges.targets;
+  return reverse;
+}
+
+std::int64_t feature_bytes(ConstMatrixView weight) { return weight.rows * bytes_of(DType::kF32); }
+
 }  // namespace atl

@@ -4,7 +4,8 @@
 #include <initializer_list>
 #include <span>
 
-#include "kernels/backend.hpp"
+#include "base/trace.hpp"
+#include "kernels/views.hpp"
 
 namespace atl {
 
@@ -47,6 +48,12 @@ SpanWork attention_work(const SparseOperator& op, RowRange rows, ConstMatrixView
 // The same by counts.
 SpanWork attention_work(const SparseRows& rows, ConstMatrixView x, int products,
                         std::int64_t edge_bytes, double beside_bytes);
+
+// The operator whose rows are the sources of `op`, without factors.
+SparseOperator by_source(const SparseOperator& op, const SourceEdges& edges);
+
+// Bytes that the weight of features of edges reads along one edge: a feature each.
+std::int64_t feature_bytes(ConstMatrixView weight);
 
 // `rows` rows like those of x read or written, and the packets.
 SpanWork pack_work(ConstMatrixView x, std::size_t rows, std::span<const std::byte> packets);

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "kernels/operation_work.hpp"
+#include "base/trace.hpp"
 
 namespace atl {
 

@@ -78,6 +78,17 @@ struct BasicMatrixView {
 using MatrixView = BasicMatrixView<void>;
 using ConstMatrixView = BasicMatrixView<const void>;
 
+// Sums are eight bytes each, and zero is all zero bits in every type of them.
+template <typename T>
+MatrixView eight_byte_view(std::span<T> values) {
+  static_assert(sizeof(T) == 8);
+  const auto count = static_cast<std::int64_t>(values.size());
+  return {values.data(), 1, count, count, DType::kF64};
+}
+
+enum class Transpose : std::uint8_t { kNo, kYes };
+enum class MaximumOf : std::uint8_t { kFirst, kSecond };
+
 // What a backend has worked out about one sparse operator (bins of rows, library descriptors).
 class PreparedSparse {
  public:
@@ -100,6 +111,16 @@ struct SparseOperator {
   // From Backend::prepare_spmm of the same backend for this very operator, factors included, or
   // null: any preparation gives the same sums to rounding, only speed differs. It must live until
   // what was queued with it has run.
+  const PreparedSparse* prepared = nullptr;
+};
+
+// In-edges by their source: those that leave column j of an operator are
+// [row_ptr[j], row_ptr[j + 1]). Edges of a row to itself that with_self adds are not among them.
+struct SourceEdges {
+  std::span<const std::int64_t> row_ptr;  // op.cols + 1
+  std::span<const std::int32_t> targets;  // the row that edge k enters, ascending for each source
+  std::span<const std::int64_t> edges;    // its place in the operator's col_idx
+  // From Backend::prepare_spmm of row_ptr and targets as an operator of so many rows, or null.
   const PreparedSparse* prepared = nullptr;
 };
 

@@ -77,15 +77,15 @@ void ComputedHalo::place(Backend& backend, Queue& queue, ConstMatrixView values,
                          MatrixView x) const {
   std::int64_t first = 0;
   for (const RowRange& range : ranges_) {
-    backend.gather_rows(queue, values, counting_.span().subspan(first, range.size()),
-                        factors_.span(), x.rows_in(range));
+    backend.run(queue, kernels::GatherRows{values, counting_.span().subspan(first, range.size()),
+                                           factors_.span(), x.rows_in(range)});
     first += range.size();
   }
 }
 
 void ComputedHalo::take(Backend& backend, Queue& queue, ConstMatrixView x,
                         MatrixView values) const {
-  backend.gather_rows(queue, x, device_rows_.span(), {}, values);
+  backend.run(queue, kernels::GatherRows{x, device_rows_.span(), {}, values});
 }
 
 }  // namespace atl

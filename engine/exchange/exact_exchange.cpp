@@ -41,7 +41,7 @@ class ExactExchange final : public HaloExchange {
       buffer = Tensor(rank_.backend, rows, cols, dtype);
       MatrixView whole = buffer.view();
       whole.cols = whole.stride;
-      rank_.backend.fill_zero(packets_.packing_queue(), whole);
+      rank_.backend.run(packets_.packing_queue(), kernels::FillZero{whole});
     }
     return buffer;
   }
@@ -97,8 +97,9 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   Tensor& buffer = send_buffer(slot, op.halo.sent_rows(), x.cols, x.dtype);
   {
     const ScopedSpan span(rank_.trace, "pack", tag, direction, SpanOf::kHost);
-    rank_.backend.gather_rows(packets_.packing_queue(), x.rows_in({0, op.inner()}), op.send_rows,
-                              op.message_scale, buffer.view());
+    rank_.backend.run(packets_.packing_queue(),
+                      kernels::GatherRows{x.rows_in({0, op.inner()}), op.send_rows,
+                                          op.message_scale, buffer.view()});
   }
   const auto slice = [](MatrixView rows) {
     return std::span<std::byte>(

@@ -160,7 +160,7 @@ void RowFetch::reserve(std::shared_ptr<Tensor>& memory, std::int64_t rows) {
   memory = std::make_shared<Tensor>(rank_.backend, rows, columns_, dtype_);
   MatrixView whole = memory->view();
   whole.cols = whole.stride;
-  rank_.backend.fill_zero(rank_.queue, whole);
+  rank_.backend.run(rank_.queue, kernels::FillZero{whole});
 }
 
 std::vector<std::span<std::byte>> RowFetch::packets(MatrixView rows,
@@ -189,8 +189,8 @@ ConstMatrixView RowFetch::fetch(ConstMatrixView x, const OperationLabel& label) 
   const auto sent = static_cast<std::int64_t>(sent_rows_.span().size());
   const MatrixView sends = sent_->reshaped(sent, columns_);
   const MatrixView rows = rows_->reshaped(inner_ + fetched(), columns_);
-  rank_.backend.convert(rank_.queue, x, rows.rows_in({0, inner_}));
-  rank_.backend.gather_rows(packets_.packing_queue(), x, sent_rows_.span(), {}, sends);
+  rank_.backend.run(rank_.queue, kernels::Convert{x, rows.rows_in({0, inner_})});
+  rank_.backend.run(packets_.packing_queue(), kernels::GatherRows{x, sent_rows_.span(), {}, sends});
   exchange(sends, sent_offset_, rows.rows_in({inner_, rows.rows}), wanted_offset_, label);
   return rows;
 }
@@ -207,7 +207,7 @@ void RowFetch::give_back(MatrixView dx, const OperationLabel& label) {
   sums.cols = sent;
   sums.row_ptr = sum_row_ptr_.span();
   sums.col_idx = sum_col_idx_.span();
-  rank_.backend.spmm(rank_.queue, sums, {0, inner_}, arrived, 1, dx);
+  rank_.backend.run(rank_.queue, kernels::Spmm{sums, {0, inner_}, arrived, 1, dx});
 }
 
 std::int64_t RowFetch::bytes(std::int64_t rows) const {

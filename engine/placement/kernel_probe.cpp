@@ -61,7 +61,7 @@ KernelProbe::KernelProbe(Backend& backend, Queue& queue, const KernelProbeOption
   upload_f32(backend, queue,
              std::span<const float>(values).first(static_cast<std::size_t>(widest * widest)),
              weight_.view());
-  backend.fill_zero(queue, y_.view());
+  backend.run(queue, kernels::FillZero{y_.view()});
   make_messages();
   finish();
 }
@@ -135,7 +135,8 @@ RowRange KernelProbe::next_rows() {
 
 double KernelProbe::spmm_step(std::int64_t columns) {
   const RowRange rows = next_rows();
-  backend_.spmm(queue_, op_, rows, x_.reshaped(rows_, columns), 0, y_.reshaped(rows_, columns));
+  backend_.run(queue_, kernels::Spmm{op_, rows, x_.reshaped(rows_, columns), 0,
+                                     y_.reshaped(rows_, columns)});
   const std::int64_t edges = host_row_ptr_[static_cast<std::size_t>(rows.end)] -
                              host_row_ptr_[static_cast<std::size_t>(rows.begin)];
   return static_cast<double>((edges + rows.size()) * columns) * sizeof(float);
@@ -143,8 +144,9 @@ double KernelProbe::spmm_step(std::int64_t columns) {
 
 double KernelProbe::gemm_step(std::int64_t columns) {
   const RowRange rows = next_rows();
-  backend_.gemm(queue_, Transpose::kNo, x_.reshaped(rows_, columns).rows_in(rows), Transpose::kNo,
-                weight_.reshaped(columns, columns), 0, y_.reshaped(rows_, columns).rows_in(rows));
+  backend_.run(queue_, kernels::Gemm{Transpose::kNo, x_.reshaped(rows_, columns).rows_in(rows),
+                                     Transpose::kNo, weight_.reshaped(columns, columns), 0,
+                                     y_.reshaped(rows_, columns).rows_in(rows)});
   return 2.0 * static_cast<double>(rows.size() * columns * columns);
 }
 
@@ -152,8 +154,8 @@ double KernelProbe::elementwise_step(std::int64_t columns) {
   const RowRange rows = next_rows();
   Epilogue relu;
   relu.function = ActivationFunction::kRelu;
-  backend_.apply_epilogue(queue_, x_.reshaped(rows_, columns).rows_in(rows), relu,
-                          y_.reshaped(rows_, columns).rows_in(rows));
+  backend_.run(queue_, kernels::ApplyEpilogue{x_.reshaped(rows_, columns).rows_in(rows), relu,
+                                              y_.reshaped(rows_, columns).rows_in(rows)});
   return 2.0 * static_cast<double>(rows.size() * columns) * sizeof(float);
 }
 
@@ -168,10 +170,13 @@ double KernelProbe::quantize_step(std::int64_t columns) {
   RoundingSpec rounding;
   rounding.key = {1, RandomStream::kRoundForward, 0, 0};
   rounding.row_ids = row_ids_.span();
-  backend_.quantize_rows(
-      queue_, x_.reshaped(rows_, columns),
-      {message_rows_.span(), message_first_.span(), offset.span(), message_bits_.span()}, {},
-      rounding, packets_.span(), {range_.span(), variance_.span(), bad_.span()});
+  backend_.run(queue_, kernels::QuantizeRows{x_.reshaped(rows_, columns),
+                                             {message_rows_.span(), message_first_.span(),
+                                              offset.span(), message_bits_.span()},
+                                             {},
+                                             rounding,
+                                             packets_.span(),
+                                             {range_.span(), variance_.span(), bad_.span()}});
   return static_cast<double>(messages_ * columns) * sizeof(float);
 }
 

@@ -43,8 +43,10 @@ void DegreeFactors::scale(Backend& backend, Queue& queue, DegreeRoot root, Const
                           RowRange range, MatrixView out) const {
   const auto rows = rows_.span().subspan(static_cast<std::size_t>(range.begin),
                                          static_cast<std::size_t>(range.size()));
-  backend.gather_rows(queue, x, rows,
-                      root == DegreeRoot::kSource ? of_sources_.span() : of_targets_.span(), out);
+  backend.run(
+      queue,
+      kernels::GatherRows{
+          x, rows, root == DegreeRoot::kSource ? of_sources_.span() : of_targets_.span(), out});
 }
 
 }  // namespace atl

@@ -8,14 +8,16 @@ Loss::Loss(Backend& backend, const LossTargets& targets, double total)
 void queue_loss(const Rank& rank, const LossTargets& targets, ConstMatrixView logits, double scale,
                 MatrixView gradient, std::span<double> loss_sum) {
   if (!targets.numbers.empty()) {
-    rank.backend.error_loss(rank.queue, targets.measure, logits, targets.numbers, targets.rows,
-                            scale, gradient, loss_sum);
+    rank.backend.run(rank.queue, kernels::ErrorLoss{targets.measure, logits, targets.numbers,
+                                                    targets.rows, scale, gradient, loss_sum});
   } else if (targets.multi_labels.empty()) {
-    rank.backend.softmax_cross_entropy(rank.queue, logits, targets.labels, targets.rows, scale,
-                                       gradient, loss_sum, targets.softmax);
+    rank.backend.run(rank.queue,
+                     kernels::SoftmaxCrossEntropy{logits, targets.labels, targets.rows, scale,
+                                                  gradient, loss_sum, targets.softmax});
   } else {
-    rank.backend.sigmoid_cross_entropy(rank.queue, logits, targets.multi_labels, targets.rows,
-                                       scale, gradient, loss_sum, targets.sigmoid);
+    rank.backend.run(rank.queue,
+                     kernels::SigmoidCrossEntropy{logits, targets.multi_labels, targets.rows, scale,
+                                                  gradient, loss_sum, targets.sigmoid});
   }
 }
 

@@ -64,7 +64,7 @@ EdgeFeatures::EdgeFeatures(const Rank& rank, ConstDeviceArray<float> values, std
   if (parameters == DType::kF32) return;
   const ConstMatrixView narrow = matrix();
   in_f64_ = Tensor(rank.backend, narrow.rows, columns, parameters);
-  rank.backend.convert(rank.queue, narrow, in_f64_.view());
+  rank.backend.run(rank.queue, kernels::Convert{narrow, in_f64_.view()});
 }
 
 ConstMatrixView EdgeFeatures::matrix() const {
@@ -384,9 +384,10 @@ void Network::run_call(const Execution& execution, const Call& call) {
   if (traits_of(op.kind).reach == Reach::kBeside) return run_copy(pass, call.value);
   if (call.rows == Rows::kPlaced) {
     for (const RowRange& range : computed_halo_->ranges()) {
-      rank_.backend.gemm(rank_.queue, Transpose::kNo, whole(pass, input(0)).rows_in(range),
-                         Transpose::kNo, parameters_.operand(op.parameter), 0,
-                         whole(pass, call.value).rows_in(range));
+      rank_.backend.run(rank_.queue,
+                        kernels::Gemm{Transpose::kNo, whole(pass, input(0)).rows_in(range),
+                                      Transpose::kNo, parameters_.operand(op.parameter), 0,
+                                      whole(pass, call.value).rows_in(range)});
     }
     return;
   }
@@ -395,19 +396,23 @@ void Network::run_call(const Execution& execution, const Call& call) {
   switch (op.kind) {
     case OpKind::kCopy:
       if (pass.layout.places[static_cast<std::size_t>(call.value)].is_nowhere()) return;
-      rank_.backend.apply_epilogue(rank_.queue, rows(input(0)), {}, rows(call.value));
+      rank_.backend.run(rank_.queue, kernels::ApplyEpilogue{rows(input(0)), {}, rows(call.value)});
       return;
     case OpKind::kLinear:
-      rank_.backend.gemm(rank_.queue, Transpose::kNo, rows(input(0)),
-                         op.transposed ? Transpose::kYes : Transpose::kNo,
-                         parameters_.operand(op.parameter).rows_in(weight_range(pass.program, op)),
-                         op.added_to == kNoValue ? 0 : 1, rows(call.value),
-                         epilogue_of(execution, op, call.rows));
+      rank_.backend.run(
+          rank_.queue,
+          kernels::Gemm{Transpose::kNo, rows(input(0)),
+                        op.transposed ? Transpose::kYes : Transpose::kNo,
+                        parameters_.operand(op.parameter).rows_in(weight_range(pass.program, op)),
+                        op.added_to == kNoValue ? 0.0 : 1.0, rows(call.value),
+                        epilogue_of(execution, op, call.rows)});
       return;
     case OpKind::kWeightGradient:
-      rank_.backend.gemm(
-          rank_.queue, Transpose::kYes, rows(input(0)), Transpose::kNo, rows(input(1)), 1,
-          parameters_.gradient(op.parameter).rows_in(weight_range(pass.program, op)));
+      rank_.backend.run(
+          rank_.queue,
+          kernels::Gemm{
+              Transpose::kYes, rows(input(0)), Transpose::kNo, rows(input(1)), 1,
+              parameters_.gradient(op.parameter).rows_in(weight_range(pass.program, op))});
       return;
     case OpKind::kNodeGradient:
       return run_node_gradient(rows(input(0)),
@@ -419,10 +424,11 @@ void Network::run_call(const Execution& execution, const Call& call) {
       return run_by_type(execution, call);
     case OpKind::kAggregate: {
       const DistributedOperator& by = operator_of(op);
-      rank_.backend.spmm(rank_.queue, by.matrix, range_of(call.rows), whole(pass, input(0)),
-                         op.added_to == kNoValue ? 0 : 1,
-                         whole(pass, call.value).rows_in({0, rows_.inner}),
-                         epilogue_of(execution, op, call.rows));
+      rank_.backend.run(rank_.queue,
+                        kernels::Spmm{by.matrix, range_of(call.rows), whole(pass, input(0)),
+                                      op.added_to == kNoValue ? 0.0 : 1.0,
+                                      whole(pass, call.value).rows_in({0, rows_.inner}),
+                                      epilogue_of(execution, op, call.rows)});
       return;
     }
     case OpKind::kEdgeScores:
@@ -453,50 +459,54 @@ void Network::run_call(const Execution& execution, const Call& call) {
       run_edges(execution, call);
       return;
     case OpKind::kHeadDots:
-      rank_.backend.head_dots(rank_.queue, rows(input(0)), row_vector(op.parameter),
-                              rows(call.value));
+      rank_.backend.run(rank_.queue, kernels::HeadDots{rows(input(0)), row_vector(op.parameter),
+                                                       rows(call.value)});
       return;
     case OpKind::kHeadDotsBackward:
-      rank_.backend.head_dots_backward(rank_.queue, rows(input(0)), rows(input(1)),
-                                       row_vector(op.parameter), rows(call.value),
-                                       row_gradient(op.parameter));
+      rank_.backend.run(rank_.queue, kernels::HeadDotsBackward{
+                                         rows(input(0)), rows(input(1)), row_vector(op.parameter),
+                                         rows(call.value), row_gradient(op.parameter)});
       return;
     case OpKind::kHeadMean:
-      rank_.backend.head_mean(rank_.queue, rows(input(0)), rows(call.value));
+      rank_.backend.run(rank_.queue, kernels::HeadMean{rows(input(0)), rows(call.value)});
       return;
     case OpKind::kHeadMeanBackward:
-      rank_.backend.head_mean_backward(rank_.queue, rows(input(0)), rows(call.value));
+      rank_.backend.run(rank_.queue, kernels::HeadMeanBackward{rows(input(0)), rows(call.value)});
       return;
     case OpKind::kBias:
     case OpKind::kActivate:
     case OpKind::kNormalise:
-      rank_.backend.apply_epilogue(rank_.queue, rows(input(0)),
-                                   epilogue_of(execution, op, call.rows), rows(call.value));
+      rank_.backend.run(
+          rank_.queue, kernels::ApplyEpilogue{rows(input(0)), epilogue_of(execution, op, call.rows),
+                                              rows(call.value)});
       return;
     case OpKind::kCombine:
-      rank_.backend.combine(rank_.queue, op.first_factor, rows(input(0)),
-                            op.inputs.size() > 1 ? op.second_factor : 0, rows(op.inputs.back()),
-                            rows(call.value));
+      rank_.backend.run(rank_.queue, kernels::Combine{op.first_factor, rows(input(0)),
+                                                      op.inputs.size() > 1 ? op.second_factor : 0,
+                                                      rows(op.inputs.back()), rows(call.value)});
       return;
     case OpKind::kActivateBackward:
-      rank_.backend.activation_backward(rank_.queue, rows(input(0)),
-                                        activation_of(execution, call, input(1)));
+      rank_.backend.run(rank_.queue, kernels::ActivationBackward{
+                                         rows(input(0)), activation_of(execution, call, input(1))});
       return;
     case OpKind::kMaximum:
-      rank_.backend.maximum(rank_.queue, rows(input(0)), rows(input(1)), rows(call.value));
+      rank_.backend.run(rank_.queue,
+                        kernels::Maximum{rows(input(0)), rows(input(1)), rows(call.value)});
       return;
     case OpKind::kMaximumGradient:
-      rank_.backend.maximum_backward(rank_.queue, rows(input(0)), rows(input(1)), rows(input(2)),
-                                     op.of_second ? MaximumOf::kSecond : MaximumOf::kFirst,
-                                     rows(call.value));
+      rank_.backend.run(rank_.queue, kernels::MaximumBackward{
+                                         rows(input(0)), rows(input(1)), rows(input(2)),
+                                         op.of_second ? MaximumOf::kSecond : MaximumOf::kFirst,
+                                         rows(call.value)});
       return;
     case OpKind::kScale:
-      rank_.backend.scale(rank_.queue, rows(input(0)), parameters_.value(op.parameter),
-                          rows(call.value));
+      rank_.backend.run(rank_.queue, kernels::Scale{rows(input(0)), parameters_.value(op.parameter),
+                                                    rows(call.value)});
       return;
     case OpKind::kScaleGradient:
-      rank_.backend.dot(rank_.queue, rows(input(0)), rows(input(1)), /*accumulate=*/true,
-                        parameters_.gradient(op.parameter));
+      rank_.backend.run(rank_.queue,
+                        kernels::Dot{rows(input(0)), rows(input(1)), /*accumulate=*/true,
+                                     parameters_.gradient(op.parameter)});
       return;
     case OpKind::kScaleByDegree:
       degree_factors_.at(op.attention.with_self)
@@ -505,38 +515,45 @@ void Network::run_call(const Execution& execution, const Call& call) {
                  rows(call.value));
       return;
     case OpKind::kBiasGradient:
-      rank_.backend.column_sums(rank_.queue, rows(input(0)), /*accumulate=*/true,
-                                parameters_.gradient(op.parameter), through_of(execution, call));
+      rank_.backend.run(rank_.queue, kernels::ColumnSums{rows(input(0)), /*accumulate=*/true,
+                                                         parameters_.gradient(op.parameter),
+                                                         through_of(execution, call)});
       return;
     case OpKind::kLayerNorm:
-      rank_.backend.layer_norm(rank_.queue, rows(input(0)), gamma(),
-                               parameters_.value(op.second_parameter), kEpsilon, rows(call.value));
+      rank_.backend.run(rank_.queue, kernels::LayerNorm{rows(input(0)), gamma(),
+                                                        parameters_.value(op.second_parameter),
+                                                        kEpsilon, rows(call.value)});
       return;
     case OpKind::kLayerNormBackward:
-      rank_.backend.layer_norm_backward(
-          rank_.queue, rows(input(0)), rows(input(1)), gamma(), kEpsilon, rows(call.value),
-          parameters_.gradient(op.parameter), parameters_.gradient(op.second_parameter));
+      rank_.backend.run(rank_.queue, kernels::LayerNormBackward{
+                                         rows(input(0)), rows(input(1)), gamma(), kEpsilon,
+                                         rows(call.value), parameters_.gradient(op.parameter),
+                                         parameters_.gradient(op.second_parameter)});
       return;
     case OpKind::kMoments: {
       NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
-      rank_.backend.batch_norm_moments(rank_.queue, rows(input(0)), norm.running_mean.span(),
-                                       norm.sums.span());
+      rank_.backend.run(
+          rank_.queue,
+          kernels::BatchNormMoments{rows(input(0)), norm.running_mean.span(), norm.sums.span()});
       return;
     }
     case OpKind::kNormSums: {
       // The parameters' gradients get this rank's share; the sum of gradients adds the others'.
       NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
-      rank_.backend.batch_norm_gradient_sums(
-          rank_.queue, rows(input(0)), rows(input(1)), norm.mean.span(), norm.inverse_std.span(),
-          norm.sums.span(), parameters_.gradient(op.parameter),
-          parameters_.gradient(op.second_parameter), through_of(execution, call));
+      rank_.backend.run(
+          rank_.queue,
+          kernels::BatchNormGradientSums{
+              rows(input(0)), rows(input(1)), norm.mean.span(), norm.inverse_std.span(),
+              norm.sums.span(), parameters_.gradient(op.parameter),
+              parameters_.gradient(op.second_parameter), through_of(execution, call)});
       return;
     }
     case OpKind::kNormBackward: {
       const NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
-      rank_.backend.batch_norm_backward(rank_.queue, rows(input(0)), rows(input(1)),
-                                        norm.mean.span(), norm.inverse_std.span(), gamma(),
-                                        norm.sums.span(), rank_.nodes, rows(call.value));
+      rank_.backend.run(
+          rank_.queue, kernels::BatchNormBackward{rows(input(0)), rows(input(1)), norm.mean.span(),
+                                                  norm.inverse_std.span(), gamma(),
+                                                  norm.sums.span(), rank_.nodes, rows(call.value)});
       return;
     }
     case OpKind::kLoss:
@@ -626,7 +643,8 @@ void Network::run_attention(const Execution& execution, const Call& call) {
     // Marginal rows come when halo rows are there.
     if (op.kind == OpKind::kAttend && call.rows != Rows::kCentral && z.rows > rows_.inner) {
       const RowRange halo{rows_.inner, z.rows};
-      rank_.backend.head_dots(rank_.queue, z.rows_in(halo), attention.vector, scores.rows_in(halo));
+      rank_.backend.run(rank_.queue,
+                        kernels::HeadDots{z.rows_in(halo), attention.vector, scores.rows_in(halo)});
     }
   }
   attention.dropout = {.key = {rank_.seed, RandomStream::kAttentionDropout,
@@ -643,29 +661,39 @@ void Network::run_attention(const Execution& execution, const Call& call) {
   };
   switch (op.kind) {
     case OpKind::kAttend:
-      rank_.backend.attend(rank_.queue, matrix, range, z, t, attention, inner(call.value),
-                           epilogue_of(execution, op, call.rows));
+      rank_.backend.run(rank_.queue,
+                        kernels::Attend{matrix, range, z, t, attention, inner(call.value),
+                                        epilogue_of(execution, op, call.rows)});
       return;
     case OpKind::kAttendTargets:
-      rank_.backend.attend_backward_targets(
-          rank_.queue, matrix, range, z, t, inner(op.inputs[0]), attention, inner(call.value),
-          coefficients(op.inputs[1]), gradient_of(AttentionScore::kGatv2),
-          op.multiplies_edge_features() ? parameters_.gradient(op.second_parameter) : MatrixView{});
+      rank_.backend.run(
+          rank_.queue, kernels::AttendBackwardTargets{
+                           matrix, range, z, t, inner(op.inputs[0]), attention, inner(call.value),
+                           coefficients(op.inputs[1]), gradient_of(AttentionScore::kGatv2),
+                           op.multiplies_edge_features() ? parameters_.gradient(op.second_parameter)
+                                                         : MatrixView{}});
       return;
     case OpKind::kAttendHalo:
       // Only marginal rows have halo rows among their sources.
       if (call.rows == Rows::kCentral || z.rows == rows_.inner) return;
-      rank_.backend.attend_backward_sources(
-          rank_.queue, matrix, back.edges(), {rows_.inner, z.rows}, z, t, inner(op.inputs[0]),
-          coefficients(op.inputs[1]), attention,
-          whole(pass, call.value).rows_in({0, rows_.forward_halo}),
-          gradient_of(AttentionScore::kAdditive));
+      rank_.backend.run(rank_.queue, kernels::AttendBackwardSources{
+                                         matrix,
+                                         back.edges(),
+                                         {rows_.inner, z.rows},
+                                         z,
+                                         t,
+                                         inner(op.inputs[0]),
+                                         coefficients(op.inputs[1]),
+                                         attention,
+                                         whole(pass, call.value).rows_in({0, rows_.forward_halo}),
+                                         gradient_of(AttentionScore::kAdditive)});
       return;
     default:
-      rank_.backend.attend_backward_sources(rank_.queue, matrix, back.edges(), range, z, t,
-                                            inner(op.inputs[1]), coefficients(op.inputs[2]),
-                                            attention, inner(call.value).rows_in(range),
-                                            gradient_of(AttentionScore::kAdditive));
+      rank_.backend.run(
+          rank_.queue,
+          kernels::AttendBackwardSources{
+              matrix, back.edges(), range, z, t, inner(op.inputs[1]), coefficients(op.inputs[2]),
+              attention, inner(call.value).rows_in(range), gradient_of(AttentionScore::kAdditive)});
       add_returned_rows(execution, call);
   }
 }
@@ -683,15 +711,16 @@ void Network::run_edge_scores(const Execution& execution, const Call& call) {
     const ConstMatrixView x = features.rows_in(rows);
     const MatrixView scores = of_edges.rows_in({first + rows.begin, first + rows.end});
     if (forward) {
-      rank_.backend.gemm(rank_.queue, Transpose::kNo, x, Transpose::kNo, weight, 0, scores);
+      rank_.backend.run(rank_.queue,
+                        kernels::Gemm{Transpose::kNo, x, Transpose::kNo, weight, 0, scores});
       return;
     }
     // The gradients of scores lie behind the coefficients themselves.
     const ConstMatrixView slopes{
         static_cast<const std::byte*>(scores.data) + weight.cols * bytes_of(scores.dtype),
         scores.rows, weight.cols, scores.stride, scores.dtype};
-    rank_.backend.gemm(rank_.queue, Transpose::kYes, x, Transpose::kNo, slopes, 1,
-                       parameters_.gradient(op.parameter));
+    rank_.backend.run(rank_.queue, kernels::Gemm{Transpose::kYes, x, Transpose::kNo, slopes, 1,
+                                                 parameters_.gradient(op.parameter)});
   };
   const RowRange rows = range_of(call.rows);
   const auto first_edge = [&](std::int64_t row) {
@@ -719,21 +748,26 @@ void Network::run_relations(const Execution& execution, const Call& call) {
   };
   switch (op.kind) {
     case OpKind::kAggregateRelations:
-      rank_.backend.spmm(rank_.queue, relations.forward(),
-                         {range.begin * relations.relations(), range.end * relations.relations()},
-                         whole(pass, op.inputs[0]), 0, by_relation(call.value));
+      rank_.backend.run(rank_.queue, kernels::Spmm{relations.forward(),
+                                                   {range.begin * relations.relations(),
+                                                    range.end * relations.relations()},
+                                                   whole(pass, op.inputs[0]),
+                                                   0,
+                                                   by_relation(call.value)});
       return;
     case OpKind::kRelationsHalo: {
       // Only marginal rows have halo rows among their sources.
       const RowRange halo{0, rows_.forward_halo};
       if (call.rows == Rows::kCentral || halo.size() == 0) return;
-      rank_.backend.spmm(rank_.queue, relations.halo_backward(), halo, by_relation(op.inputs[0]), 0,
-                         whole(pass, call.value).rows_in(halo));
+      rank_.backend.run(rank_.queue,
+                        kernels::Spmm{relations.halo_backward(), halo, by_relation(op.inputs[0]), 0,
+                                      whole(pass, call.value).rows_in(halo)});
       return;
     }
     default:
-      rank_.backend.spmm(rank_.queue, relations.backward(), range, by_relation(op.inputs[1]), 0,
-                         inner(call.value));
+      rank_.backend.run(rank_.queue,
+                        kernels::Spmm{relations.backward(), range, by_relation(op.inputs[1]), 0,
+                                      inner(call.value)});
       add_returned_rows(execution, call);
   }
 }
@@ -752,29 +786,37 @@ void Network::run_pool(const Execution& execution, const Call& call) {
   if (op.parameter >= 0) spec.trained = parameters_.value(op.parameter).data;
   switch (op.kind) {
     case OpKind::kPool:
-      rank_.backend.pool(rank_.queue, matrix, range, x, spec, inner(call.value));
+      rank_.backend.run(rank_.queue, kernels::Pool{matrix, range, x, spec, inner(call.value)});
       return;
     case OpKind::kPoolSlope:
-      rank_.backend.pool_slope(rank_.queue, matrix, range, x, inner(op.inputs[0]), spec,
-                               inner(call.value));
+      rank_.backend.run(rank_.queue, kernels::PoolSlope{matrix, range, x, inner(op.inputs[0]), spec,
+                                                        inner(call.value)});
       return;
     case OpKind::kPoolTargets:
-      rank_.backend.pool_backward_targets(rank_.queue, matrix, range, x, inner(op.inputs[1]),
-                                          inner(op.inputs[0]), spec, inner(call.value));
+      rank_.backend.run(rank_.queue,
+                        kernels::PoolBackwardTargets{matrix, range, x, inner(op.inputs[1]),
+                                                     inner(op.inputs[0]), spec, inner(call.value)});
       return;
     case OpKind::kPoolHalo: {
       // Only marginal rows have halo rows among their sources.
       const RowRange halo{0, rows_.forward_halo};
       if (call.rows == Rows::kCentral || halo.size() == 0) return;
-      rank_.backend.pool_backward_sources(rank_.queue, matrix, back.edges(), {rows_.inner, x.rows},
-                                          x, inner(op.inputs[1]), inner(op.inputs[0]), spec,
-                                          whole(pass, call.value).rows_in(halo));
+      rank_.backend.run(rank_.queue,
+                        kernels::PoolBackwardSources{matrix,
+                                                     back.edges(),
+                                                     {rows_.inner, x.rows},
+                                                     x,
+                                                     inner(op.inputs[1]),
+                                                     inner(op.inputs[0]),
+                                                     spec,
+                                                     whole(pass, call.value).rows_in(halo)});
       return;
     }
     default:
-      rank_.backend.pool_backward_sources(rank_.queue, matrix, back.edges(), range, x,
-                                          inner(op.inputs[2]), inner(op.inputs[1]), spec,
-                                          inner(call.value).rows_in(range));
+      rank_.backend.run(rank_.queue,
+                        kernels::PoolBackwardSources{matrix, back.edges(), range, x,
+                                                     inner(op.inputs[2]), inner(op.inputs[1]), spec,
+                                                     inner(call.value).rows_in(range)});
       add_returned_rows(execution, call);
   }
 }
@@ -784,9 +826,10 @@ void Network::add_returned_rows(const Execution& execution, const Call& call) {
   if (call.rows == Rows::kCentral || rows_.returned == 0) return;
   const Pass& pass = execution.pass;
   const Operation& op = pass.program.at(call.value);
-  rank_.backend.spmm(rank_.queue, operators_.at(op.normalisation)->halo_return()->sums(),
-                     range_of(call.rows), whole(pass, op.inputs[0]), 1,
-                     whole(pass, call.value).rows_in({0, rows_.inner}));
+  rank_.backend.run(rank_.queue,
+                    kernels::Spmm{operators_.at(op.normalisation)->halo_return()->sums(),
+                                  range_of(call.rows), whole(pass, op.inputs[0]), 1,
+                                  whole(pass, call.value).rows_in({0, rows_.inner})});
 }
 
 // Inputs: see Builder::aggregate_edges and Differentiation.
@@ -803,24 +846,31 @@ void Network::run_edges(const Execution& execution, const Call& call) {
                         parameters_.value(op.second_parameter)};
   switch (op.kind) {
     case OpKind::kAggregateEdges:
-      rank_.backend.aggregate_edges(rank_.queue, matrix, range, x, terms, inner(call.value));
+      rank_.backend.run(rank_.queue,
+                        kernels::AggregateEdges{matrix, range, x, terms, inner(call.value)});
       return;
     case OpKind::kEdgesTerms:
-      rank_.backend.aggregate_edges_backward_terms(
-          rank_.queue, matrix, range, x, terms, inner(op.inputs[0]),
-          parameters_.gradient(op.parameter), parameters_.gradient(op.second_parameter));
+      rank_.backend.run(rank_.queue, kernels::AggregateEdgesBackwardTerms{
+                                         matrix, range, x, terms, inner(op.inputs[0]),
+                                         parameters_.gradient(op.parameter),
+                                         parameters_.gradient(op.second_parameter)});
       return;
     case OpKind::kEdgesHalo:
       // Only marginal rows have halo rows among their sources.
       if (call.rows == Rows::kCentral || x.rows == rows_.inner) return;
-      rank_.backend.aggregate_edges_backward_sources(
-          rank_.queue, matrix, back.edges(), {rows_.inner, x.rows}, x, terms, inner(op.inputs[0]),
-          whole(pass, call.value).rows_in({0, rows_.forward_halo}));
+      rank_.backend.run(rank_.queue, kernels::AggregateEdgesBackwardSources{
+                                         matrix,
+                                         back.edges(),
+                                         {rows_.inner, x.rows},
+                                         x,
+                                         terms,
+                                         inner(op.inputs[0]),
+                                         whole(pass, call.value).rows_in({0, rows_.forward_halo})});
       return;
     default:
-      rank_.backend.aggregate_edges_backward_sources(rank_.queue, matrix, back.edges(), range, x,
-                                                     terms, inner(op.inputs[1]),
-                                                     inner(call.value).rows_in(range));
+      rank_.backend.run(rank_.queue, kernels::AggregateEdgesBackwardSources{
+                                         matrix, back.edges(), range, x, terms, inner(op.inputs[1]),
+                                         inner(call.value).rows_in(range)});
       add_returned_rows(execution, call);
   }
 }
@@ -831,9 +881,11 @@ void Network::run_by_type(const Execution& execution, const Call& call) {
   const Operation& op = pass.program.at(call.value);
   const auto inner = [&](Value value) { return whole(pass, value).rows_in({0, rows_.inner}); };
   if (op.kind == OpKind::kSortByType) {
-    rank_.backend.gather_rows(rank_.queue, inner(op.inputs[0]),
-                              op.transposed ? type_rows_.places() : type_rows_.sorted(), {},
-                              inner(call.value));
+    rank_.backend.run(rank_.queue,
+                      kernels::GatherRows{inner(op.inputs[0]),
+                                          op.transposed ? type_rows_.places() : type_rows_.sorted(),
+                                          {},
+                                          inner(call.value)});
     return;
   }
   for (const auto& [type, rows] : type_rows_.blocks()) {
@@ -847,25 +899,28 @@ void Network::run_by_type(const Execution& execution, const Call& call) {
     if (op.kind == OpKind::kLinearByType) {
       Epilogue epilogue;
       epilogue.beta = parameters_.value(op.second_parameter).rows_in(of_bias);
-      rank_.backend.gemm(rank_.queue, Transpose::kNo, x, Transpose::kNo,
-                         parameters_.operand(op.parameter).rows_in(of_weight), 0,
-                         inner(call.value).rows_in(rows), epilogue);
+      rank_.backend.run(rank_.queue,
+                        kernels::Gemm{Transpose::kNo, x, Transpose::kNo,
+                                      parameters_.operand(op.parameter).rows_in(of_weight), 0,
+                                      inner(call.value).rows_in(rows), epilogue});
     } else if (op.kind == OpKind::kWeightGradientByType) {
-      rank_.backend.gemm(rank_.queue, Transpose::kYes, x, Transpose::kNo,
-                         inner(op.inputs[1]).rows_in(rows), 1,
-                         parameters_.gradient(op.parameter).rows_in(of_weight));
+      rank_.backend.run(
+          rank_.queue,
+          kernels::Gemm{Transpose::kYes, x, Transpose::kNo, inner(op.inputs[1]).rows_in(rows), 1,
+                        parameters_.gradient(op.parameter).rows_in(of_weight)});
     } else {
-      rank_.backend.column_sums(rank_.queue, x, /*accumulate=*/true,
-                                parameters_.gradient(op.parameter).rows_in(of_bias));
+      rank_.backend.run(rank_.queue,
+                        kernels::ColumnSums{x, /*accumulate=*/true,
+                                            parameters_.gradient(op.parameter).rows_in(of_bias)});
     }
   }
 }
 
 void Network::run_node_gradient(ConstMatrixView dy, MatrixView gradient) {
   if (dy.dtype == gradient.dtype) {
-    rank_.backend.apply_epilogue(rank_.queue, dy, {}, gradient);
+    rank_.backend.run(rank_.queue, kernels::ApplyEpilogue{dy, {}, gradient});
   } else {
-    rank_.backend.convert(rank_.queue, dy, gradient);
+    rank_.backend.run(rank_.queue, kernels::Convert{dy, gradient});
   }
 }
 
@@ -882,15 +937,16 @@ void Network::run_small(const Execution& execution, const Operation& op) {
   switch (op.kind) {
     case OpKind::kStatistics: {
       NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
-      rank_.backend.batch_norm_statistics(
-          rank_.queue, norm.sums.span(), rank_.nodes, kMomentum, kEpsilon, norm.running_mean.span(),
-          norm.running_variance.span(), norm.mean.span(), norm.inverse_std.span());
+      rank_.backend.run(rank_.queue, kernels::BatchNormStatistics{
+                                         norm.sums.span(), rank_.nodes, kMomentum, kEpsilon,
+                                         norm.running_mean.span(), norm.running_variance.span(),
+                                         norm.mean.span(), norm.inverse_std.span()});
       return;
     }
     case OpKind::kInverseStd: {
       NormState& norm = norms_[static_cast<std::size_t>(op.norm)];
-      rank_.backend.inverse_std(rank_.queue, norm.running_variance.span(), kEpsilon,
-                                norm.running_inverse_std.span());
+      rank_.backend.run(rank_.queue, kernels::InverseStd{norm.running_variance.span(), kEpsilon,
+                                                         norm.running_inverse_std.span()});
       return;
     }
     case OpKind::kZeroGradients:

@@ -64,8 +64,9 @@ std::span<double> Optimizer::node_norm(Backend& backend, Queue& queue, Parameter
   if (config_.clip_norm == 0 || !parameters.has_per_node()) return {};
   const std::span<double> norm = squared_norm_.span();
   const MatrixView gradients = parameters.node_gradients();
-  backend.dot(queue, gradients, gradients, /*accumulate=*/false,
-              {norm.data(), 1, 1, 1, DType::kF64});
+  backend.run(queue,
+              kernels::Dot{
+                  gradients, gradients, /*accumulate=*/false, {norm.data(), 1, 1, 1, DType::kF64}});
   return norm;
 }
 
@@ -78,13 +79,15 @@ void Optimizer::step(Backend& backend, Queue& queue, ParameterStore& parameters,
   if (config_.clip_norm > 0) {
     const std::span<double> norm = squared_norm_.span();
     const MatrixView shared = parameters.shared_gradients();
-    backend.dot(queue, shared, shared, /*accumulate=*/parameters.has_per_node(),
-                {norm.data(), 1, 1, 1, DType::kF64});
+    backend.run(queue, kernels::Dot{shared,
+                                    shared,
+                                    /*accumulate=*/parameters.has_per_node(),
+                                    {norm.data(), 1, 1, 1, DType::kF64}});
     spec.squared_norm = norm.data();
     spec.most_norm = config_.clip_norm;
   }
-  backend.adam_step(queue, spec, parameters.values(), parameters.gradients(),
-                    parameters.first_moments(), parameters.second_moments());
+  backend.run(queue, kernels::AdamStep{spec, parameters.values(), parameters.gradients(),
+                                       parameters.first_moments(), parameters.second_moments()});
   parameters.refresh_operands(backend, queue);
 }
 

@@ -99,12 +99,12 @@ int ParameterStore::declare_composed(std::string name, int layer, std::int64_t r
 void ParameterStore::allocate(Backend& backend, Queue& queue, std::uint64_t seed) {
   for (Tensor* flat : {&values_, &gradients_, &first_moments_, &second_moments_}) {
     *flat = Tensor(backend, 1, size(), dtype_);
-    backend.fill_zero(queue, flat->view());
+    backend.run(queue, kernels::FillZero{flat->view()});
   }
   if (has_composed()) {
     for (Tensor* flat : {&composed_values_, &composed_gradients_}) {
       *flat = Tensor(backend, 1, sizes_.composed(), dtype_);
-      backend.fill_zero(queue, flat->view());
+      backend.run(queue, kernels::FillZero{flat->view()});
     }
   }
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
@@ -195,8 +195,8 @@ void ParameterStore::for_composed(Tensor& flat, const Body& body) {
 }
 
 void ParameterStore::zero_gradients(Backend& backend, Queue& queue) {
-  backend.fill_zero(queue, gradients());
-  if (has_composed()) backend.fill_zero(queue, composed_gradients_.view());
+  backend.run(queue, kernels::FillZero{gradients()});
+  if (has_composed()) backend.run(queue, kernels::FillZero{composed_gradients_.view()});
 }
 
 void ParameterStore::add_composed_gradients(Backend& backend, Queue& queue) {
@@ -204,24 +204,26 @@ void ParameterStore::add_composed_gradients(Backend& backend, Queue& queue) {
     const MatrixView values = in_rows(value(of.bases), bases.rows);
     if (of.per_head) {
       // No other operation adds to the gradient of these bases.
-      backend.head_dots_backward(queue, composed, values, in_rows(value(of.coefficients), 1), bases,
-                                 in_rows(gradient(of.coefficients), 1));
+      backend.run(queue,
+                  kernels::HeadDotsBackward{composed, values, in_rows(value(of.coefficients), 1),
+                                            bases, in_rows(gradient(of.coefficients), 1)});
       return;
     }
-    backend.gemm(queue, Transpose::kYes, value(of.coefficients), Transpose::kNo, composed, 1,
-                 bases);
-    backend.gemm(queue, Transpose::kNo, composed, Transpose::kYes, values, 1,
-                 gradient(of.coefficients));
+    backend.run(queue, kernels::Gemm{Transpose::kYes, value(of.coefficients), Transpose::kNo,
+                                     composed, 1, bases});
+    backend.run(queue, kernels::Gemm{Transpose::kNo, composed, Transpose::kYes, values, 1,
+                                     gradient(of.coefficients)});
   });
 }
 
 void ParameterStore::refresh_operands(Backend& backend, Queue& queue) {
   for_composed(values_, [&](MatrixView composed, const Composition& of, MatrixView bases) {
     if (of.per_head) {
-      backend.head_dots(queue, bases, in_rows(value(of.coefficients), 1), composed);
+      backend.run(queue, kernels::HeadDots{bases, in_rows(value(of.coefficients), 1), composed});
       return;
     }
-    backend.gemm(queue, Transpose::kNo, value(of.coefficients), Transpose::kNo, bases, 0, composed);
+    backend.run(queue, kernels::Gemm{Transpose::kNo, value(of.coefficients), Transpose::kNo, bases,
+                                     0, composed});
   });
   if (!has_operands()) return;
   const auto lies_alone = [&](const Parameter& parameter) {
@@ -247,7 +249,7 @@ void ParameterStore::refresh_operands(Backend& backend, Queue& queue) {
       from = {from.data, 1, elements, elements, dtype_};
       to = {to.data, 1, elements, elements, operand_dtype_};
     }
-    backend.convert(queue, from, to);
+    backend.run(queue, kernels::Convert{from, to});
   }
 }
 

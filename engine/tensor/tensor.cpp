@@ -71,7 +71,7 @@ void upload_f32(Backend& backend, Queue& queue, std::span<const float> host, Mat
     const RowRange range{begin, std::min(begin + chunk, y.rows)};
     const MatrixView rows = direct ? y.rows_in(range) : wide.view().rows_in({0, range.size()});
     upload_rows(backend, queue, host.data() + begin * y.cols, rows);
-    if (!direct) backend.convert(queue, rows, y.rows_in(range));
+    if (!direct) backend.run(queue, kernels::Convert{rows, y.rows_in(range)});
   }
   backend.synchronize(queue);
 }

@@ -97,7 +97,7 @@ void LinkTask::score(Pairs& pairs, RowRange range, int epoch) {
   const std::span<const LocalId> second = of(pairs.device_second);
   const MatrixView scores = pairs.column(pairs.scores, range);
   if (decoder_) return decoder_->score(pairs.rows, first, second, of(pairs.ids), epoch, scores);
-  rank_.backend.pair_dots(rank_.queue, pairs.rows, first, second, scores);
+  rank_.backend.run(rank_.queue, kernels::PairDots{pairs.rows, first, second, scores});
 }
 
 LinkTask::Pairs LinkTask::scored(std::span<const std::int32_t> rows,
@@ -148,10 +148,12 @@ void LinkTask::compute(const Rank& /*rank*/, const Round& round, ConstMatrixView
       const RowRange range = piece(b, pairs_at_a_time(), pairs.size());
       const auto size = static_cast<std::size_t>(range.size());
       score(pairs, range, round.epoch);
-      rank_.backend.sigmoid_cross_entropy(
-          rank_.queue, pairs.column(pairs.scores, range), wanted.span().subspan(range.begin, size),
-          listed.span().first(size), 1 / total(), pairs.column(d, {0, range.size()}),
-          sums_.span().subspan(block++, 1));
+      rank_.backend.run(rank_.queue,
+                        kernels::SigmoidCrossEntropy{pairs.column(pairs.scores, range),
+                                                     wanted.span().subspan(range.begin, size),
+                                                     listed.span().first(size), 1 / total(),
+                                                     pairs.column(d, {0, range.size()}),
+                                                     sums_.span().subspan(block++, 1)});
       add_gradient(pairs, range, d, p == 0 && b == 0, b == 0, gradient);
     }
     fetch_.give_back(gradient, {"links", "backward", -1, round.epoch});
@@ -213,13 +215,15 @@ void LinkTask::add_gradient(const Pairs& pairs, RowRange range, DeviceArray<floa
       contributions_ = Tensor(rank_.backend, entries, columns_, dtype_);
     }
     const MatrixView products = contributions_.view().rows_in({0, entries});
-    rank_.backend.pair_products(rank_.queue, decoder_->backward(scores), order.span(), pairs.rows,
-                                others.span(), products);
+    rank_.backend.run(rank_.queue, kernels::PairProducts{decoder_->backward(scores), order.span(),
+                                                         pairs.rows, others.span(), products});
     rows = products;
   } else {
     values = DeviceArray<float>(rank_.backend, entries);
-    rank_.backend.gather_rows(rank_.queue, scores, order.span(), {},
-                              {values.span().data(), entries, 1, 1, DType::kF32});
+    rank_.backend.run(
+        rank_.queue,
+        kernels::GatherRows{
+            scores, order.span(), {}, {values.span().data(), entries, 1, 1, DType::kF32}});
   }
 
   const auto add_rows = [&](std::int64_t count, const ConstDeviceArray<std::int64_t>& ends,
@@ -230,7 +234,7 @@ void LinkTask::add_gradient(const Pairs& pairs, RowRange range, DeviceArray<floa
     op.row_ptr = ends.span();
     op.col_idx = columns.span().subspan(edges.begin, edges.size());
     if (!decoder_) op.values = values.span().subspan(edges.begin, edges.size());
-    rank_.backend.spmm(rank_.queue, op, {0, count}, rows, writes ? 0 : 1, to);
+    rank_.backend.run(rank_.queue, kernels::Spmm{op, {0, count}, rows, writes ? 0.0 : 1.0, to});
   };
   add_rows(inner_, inner_rows, {0, inner_entries}, first, gradient);
   if (fetch_.fetched() > 0) {

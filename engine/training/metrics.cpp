@@ -33,8 +33,8 @@ std::vector<std::int64_t> sum_of_counts(const Rank& rank, int epoch,
 SplitValues accuracy(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
                      ReadBackArray<std::int64_t>& queued) {
   constexpr std::size_t kCounts = 6;
-  rank.backend.count_correct(rank.queue, logits, data.targets().labels, data.split(),
-                             queued.span().first(kCounts));
+  rank.backend.run(rank.queue, kernels::CountCorrect{logits, data.targets().labels, data.split(),
+                                                     queued.span().first(kCounts)});
   const std::vector<std::int64_t> counts = sum_of_counts(rank, epoch, queued, kCounts, "accuracy");
   SplitValues values{};
   for (std::size_t s = 0; s < kSplits; ++s) {
@@ -47,8 +47,9 @@ SplitValues accuracy(const Rank& rank, int epoch, const RankData& data, ConstMat
 SplitValues micro_f1(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
                      ReadBackArray<std::int64_t>& queued) {
   constexpr std::size_t kCounts = 9;
-  rank.backend.count_multi_label(rank.queue, logits, data.targets().multi_labels, data.split(),
-                                 queued.span().first(kCounts));
+  rank.backend.run(rank.queue,
+                   kernels::CountMultiLabel{logits, data.targets().multi_labels, data.split(),
+                                            queued.span().first(kCounts)});
   const std::vector<std::int64_t> counts = sum_of_counts(rank, epoch, queued, kCounts, "micro-F1");
   SplitValues values{};
   for (std::size_t s = 0; s < kSplits; ++s) {

@@ -43,7 +43,7 @@ void PairDecoder::score(ConstMatrixView z, std::span<const LocalId> first,
       inputs_.emplace_back(rank_.backend, pairs_, columns_, dtype_);
     }
   }
-  rank_.backend.pair_products(rank_.queue, z, first, z, second, input(0));
+  rank_.backend.run(rank_.queue, kernels::PairProducts{z, first, z, second, input(0)});
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const bool is_last = l + 1 == layers_.size();
     Epilogue epilogue;
@@ -52,9 +52,9 @@ void PairDecoder::score(ConstMatrixView z, std::span<const LocalId> first,
       epilogue.function = ActivationFunction::kRelu;
       epilogue.dropout = dropout_of(l);
     }
-    rank_.backend.gemm(rank_.queue, Transpose::kNo, input(l), Transpose::kNo,
-                       parameters_.operand(layers_[l].weight), 0, is_last ? scores : input(l + 1),
-                       epilogue);
+    rank_.backend.run(rank_.queue, kernels::Gemm{Transpose::kNo, input(l), Transpose::kNo,
+                                                 parameters_.operand(layers_[l].weight), 0,
+                                                 is_last ? scores : input(l + 1), epilogue});
   }
 }
 
@@ -68,20 +68,22 @@ ConstMatrixView PairDecoder::backward(ConstMatrixView d) {
   ConstMatrixView dy = d;
   if (d.dtype != dtype_) {
     const MatrixView narrow = narrow_.view().rows_in({0, pairs_});
-    rank_.backend.convert(rank_.queue, d, narrow);
+    rank_.backend.run(rank_.queue, kernels::Convert{d, narrow});
     dy = narrow;
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto [weight, bias] = layers_[l];
-    rank_.backend.gemm(rank_.queue, Transpose::kYes, input(l), Transpose::kNo, dy, 1,
-                       parameters_.gradient(weight));
-    rank_.backend.column_sums(rank_.queue, dy, /*accumulate=*/true, parameters_.gradient(bias));
+    rank_.backend.run(rank_.queue, kernels::Gemm{Transpose::kYes, input(l), Transpose::kNo, dy, 1,
+                                                 parameters_.gradient(weight)});
+    rank_.backend.run(rank_.queue,
+                      kernels::ColumnSums{dy, /*accumulate=*/true, parameters_.gradient(bias)});
     const MatrixView dx = gradients_[l % 2].view().rows_in({0, pairs_});
-    rank_.backend.gemm(rank_.queue, Transpose::kNo, dy, Transpose::kYes,
-                       parameters_.operand(weight), 0, dx);
+    rank_.backend.run(rank_.queue, kernels::Gemm{Transpose::kNo, dy, Transpose::kYes,
+                                                 parameters_.operand(weight), 0, dx});
     if (l > 0) {
-      rank_.backend.activation_backward(
-          rank_.queue, dx, {input(l), dx, ActivationFunction::kRelu, dropout_of(l - 1)});
+      rank_.backend.run(rank_.queue,
+                        kernels::ActivationBackward{
+                            dx, {input(l), dx, ActivationFunction::kRelu, dropout_of(l - 1)}});
     }
     dy = dx;
   }

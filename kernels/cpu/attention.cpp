@@ -1156,12 +1156,11 @@ void attend_rows(Isa isa, const Attending& a, const AttentionScratch& scratch, R
 
 }  // namespace
 
-void CpuBackend::do_attend(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView z,
-                           ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
-                           const Epilogue& epilogue) {
-  const HeadShape shape = head_shape(isa_, z.dtype, attention.heads, z.cols);
+void kernel(CpuBackend& backend, Queue&, const kernels::Attend& call) {
+  const auto& [op, rows, z, t, attention, y, epilogue] = call;
+  const HeadShape shape = head_shape(backend.isa(), z.dtype, attention.heads, z.cols);
   Attending a;
-  sum_over_edges(
+  backend.sum_over_edges(
       op.row_ptr, rows, y, epilogue,
       {shared_floats(shape, attention), AttentionScratch().take(shape, nullptr)},
       [&](float* shared) { a = attending(shape, op, attention, z, t, {}, shared); },
@@ -1170,7 +1169,7 @@ void CpuBackend::do_attend(Queue&, const SparseOperator& op, RowRange rows, Cons
         AttentionScratch scratch;
         scratch.take(shape, memory);
         const DType dtype = std::is_same_v<Out, Bf16> ? DType::kBf16 : DType::kF32;
-        attend_rows(isa_, a, scratch, range,
+        attend_rows(backend.isa(), a, scratch, range,
                     {out, range.end - out_first, z.cols, out_stride, dtype}, out_first);
       });
 }
@@ -1229,27 +1228,20 @@ void CpuBackend::for_attention_rows(std::span<const std::int64_t> row_ptr, RowRa
   }
 }
 
-void CpuBackend::do_attend_backward_targets(Queue&, const SparseOperator& op, RowRange rows,
-                                            ConstMatrixView z, ConstMatrixView t,
-                                            ConstMatrixView dy, const AttentionSpec& attention,
-                                            MatrixView dt, MatrixView coefficients,
-                                            MatrixView dvector, MatrixView dedge_weight) {
-  const HeadShape shape = head_shape(isa_, z.dtype, attention.heads, z.cols);
-  for_attention_rows(
+void kernel(CpuBackend& backend, Queue&, const kernels::AttendBackwardTargets& call) {
+  const auto& [op, rows, z, t, dy, attention, dt, coefficients, dvector, dedge_weight] = call;
+  const HeadShape shape = head_shape(backend.isa(), z.dtype, attention.heads, z.cols);
+  backend.for_attention_rows(
       op.row_ptr, rows, shape, attention, dvector, dedge_weight,
       [&](float* shared) { return attending(shape, op, attention, z, t, dy, shared); },
       [&](const auto& row, std::int64_t i, double* partial)
           ATOLL_INLINE { row.backward_target(i, dt, coefficients, partial); });
 }
 
-void CpuBackend::do_attend_backward_sources(Queue&, const SparseOperator& op,
-                                            const SourceEdges& edges, RowRange sources,
-                                            ConstMatrixView z, ConstMatrixView t,
-                                            ConstMatrixView dy, ConstMatrixView coefficients,
-                                            const AttentionSpec& attention, MatrixView dz,
-                                            MatrixView dvector) {
-  const HeadShape shape = head_shape(isa_, z.dtype, attention.heads, z.cols);
-  for_attention_rows(
+void kernel(CpuBackend& backend, Queue&, const kernels::AttendBackwardSources& call) {
+  const auto& [op, edges, sources, z, t, dy, coefficients, attention, dz, dvector] = call;
+  const HeadShape shape = head_shape(backend.isa(), z.dtype, attention.heads, z.cols);
+  backend.for_attention_rows(
       edges.row_ptr, sources, shape, attention, dvector, {},
       [&](float* shared) {
         Attending a = attending(shape, op, attention, z, t, dy, shared);

@@ -22,7 +22,7 @@ namespace atl {
 
 struct HeadShape;  // of attention.cpp
 
-class CpuBackend final : public HostBackend {
+class CpuBackend final : public Implements<CpuBackend, HostBackend, kernels::DeviceOperations> {
  public:
   explicit CpuBackend(int threads);
 
@@ -31,9 +31,9 @@ class CpuBackend final : public HostBackend {
   bool supports(DType dtype) const override { return dtype != DType::kF64; }
   void copy(Queue& queue, void* to, const void* from, std::int64_t bytes, CopyKind kind) override;
 
- private:
-#include "kernels/operation_overrides.inc"
-
+  // --- for kernels ---
+  Workers& workers() { return workers_; }
+  Isa isa() const { return isa_; }
   void gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
                       MatrixView c, const Epilogue& epilogue);
   void gemm_over_inner(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
@@ -126,7 +126,7 @@ class CpuBackend final : public HostBackend {
   void sum_entry_losses(Queue& queue, std::span<const LocalId> rows, MatrixView dlogits,
                         std::span<double> loss_sum, const RowLoss& row_loss);
 
-  void do_curved_backward(ConstMatrixView dy, const ActivationGradient& activation);
+  void curved_backward(ConstMatrixView dy, const ActivationGradient& activation);
 
   int most_threads(std::int64_t chunks) const {
     return static_cast<int>(std::min<std::int64_t>(workers_.threads(), chunks));
@@ -181,6 +181,8 @@ class CpuBackend final : public HostBackend {
     reserve_scratch(count * static_cast<std::int64_t>(sizeof(T)));
     return {static_cast<T*>(scratch_.get()), static_cast<std::size_t>(count)};
   }
+
+ private:
   void reserve_scratch(std::int64_t bytes);
 
   static constexpr std::int64_t kMinSumRows = 128;

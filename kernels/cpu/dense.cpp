@@ -12,7 +12,8 @@ namespace {
 constexpr std::int64_t kMovedElements = 1 << 17;  // of a chunk in which nothing is computed
 }
 
-void CpuBackend::do_fill_zero(Queue&, MatrixView y) {
+void kernel(CpuBackend& backend, Queue&, const kernels::FillZero& call) {
+  const auto y = call.y;
   const std::int64_t bytes = bytes_of(y.dtype);
   const auto clear = [&](RowRange range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
@@ -20,7 +21,7 @@ void CpuBackend::do_fill_zero(Queue&, MatrixView y) {
                   static_cast<std::size_t>(y.cols * bytes));
     }
   };
-  for_rows(y.rows, y.cols, kMovedElements, clear);
+  backend.for_rows(y.rows, y.cols, kMovedElements, clear);
 }
 
 void convert_rows(Isa isa, ConstMatrixView x, MatrixView y) {
@@ -40,27 +41,29 @@ void convert_rows(Isa isa, ConstMatrixView x, MatrixView y) {
   });
 }
 
-void CpuBackend::do_convert(Queue&, ConstMatrixView x, MatrixView y) {
+void kernel(CpuBackend& backend, Queue&, const kernels::Convert& call) {
+  const auto& [x, y] = call;
   const auto convert = [&](RowRange range) {
-    convert_rows(isa_, x.rows_in(range), y.rows_in(range));
+    convert_rows(backend.isa(), x.rows_in(range), y.rows_in(range));
   };
-  for_rows(x.rows, x.cols, kMovedElements, convert);
+  backend.for_rows(x.rows, x.cols, kMovedElements, convert);
 }
 
-void CpuBackend::do_column_sums(Queue&, ConstMatrixView x, bool accumulate, MatrixView out,
-                                const ActivationGradient& activation) {
+void kernel(CpuBackend& backend, Queue&, const kernels::ColumnSums& call) {
+  const auto& [x, accumulate, out, activation] = call;
   const ConstMatrixView terms = activation.absent() ? x : activation.dx;
-  const auto sums = sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      sum_gradients<kBytes, T>(x, activation, range, std::array{partial},
-                               [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to)
-                                   ATOLL_INLINE {
-                                     typename Vectors<kUnit>::Doubles value;
-                                     load_doubles<kUnit>(terms.row<T>(i) + j, value);
-                                     to[0] += value;
-                                   });
-    });
-  });
+  const auto sums =
+      backend.sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
+        run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+          sum_gradients<kBytes, T>(x, activation, range, std::array{partial},
+                                   [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to)
+                                       ATOLL_INLINE {
+                                         typename Vectors<kUnit>::Doubles value;
+                                         load_doubles<kUnit>(terms.row<T>(i) + j, value);
+                                         to[0] += value;
+                                       });
+        });
+      });
   float* to = out.row<float>(0);
   for (std::int64_t j = 0; j < x.cols; ++j) {
     to[j] = static_cast<float>(sums[j] + (accumulate ? static_cast<double>(to[j]) : 0));
@@ -68,20 +71,22 @@ void CpuBackend::do_column_sums(Queue&, ConstMatrixView x, bool accumulate, Matr
 }
 
 // Sums per column first, as all sums over rows are taken.
-void CpuBackend::do_dot(Queue&, ConstMatrixView x, ConstMatrixView z, bool accumulate,
-                        MatrixView out) {
-  const auto sums = sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      sum_columns<kBytes, T>(std::array{x, z}, range, std::array{partial},
-                             [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
-                               typename Vectors<kUnit>::Doubles first;
-                               typename Vectors<kUnit>::Doubles second;
-                               load_doubles<kUnit>(x.row<T>(i) + j, first);
-                               load_doubles<kUnit>(z.row<T>(i) + j, second);
-                               to[0] += first * second;
-                             });
-    });
-  });
+void kernel(CpuBackend& backend, Queue&, const kernels::Dot& call) {
+  const auto& [x, z, accumulate, out] = call;
+  const auto sums =
+      backend.sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
+        run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+          sum_columns<kBytes, T>(std::array{x, z}, range, std::array{partial},
+                                 [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to)
+                                     ATOLL_INLINE {
+                                       typename Vectors<kUnit>::Doubles first;
+                                       typename Vectors<kUnit>::Doubles second;
+                                       load_doubles<kUnit>(x.row<T>(i) + j, first);
+                                       load_doubles<kUnit>(z.row<T>(i) + j, second);
+                                       to[0] += first * second;
+                                     });
+        });
+      });
   double sum = 0;
   for (const double column : sums) sum += column;
   const auto add_to = [&](auto& total) {

@@ -40,13 +40,13 @@ ATOLL_INLINE inline void load_with_bias(const T* row, const float* bias, std::in
 
 }  // namespace
 
-void CpuBackend::do_aggregate_edges(Queue&, const SparseOperator& op, RowRange rows,
-                                    ConstMatrixView x, const EdgeTerms& terms, MatrixView y) {
+void kernel(CpuBackend& backend, Queue&, const kernels::AggregateEdges& call) {
+  const auto& [op, rows, x, terms, y] = call;
   const float* const bias = terms.bias.row<float>(0);
   const std::int64_t cost = cost_of_rows(op.row_ptr, rows);
-  for_chunks(cost, kCostPerChunk, cost * x.cols, [&](RowRange costs, int) {
+  backend.for_chunks(cost, kCostPerChunk, cost * x.cols, [&](RowRange costs, int) {
     const RowRange range = rows_of_chunk(op.row_ptr, rows, costs);
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes>(auto element) ATOLL_INLINE {
+    run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes>(auto element) ATOLL_INLINE {
       using T = decltype(element);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t c, auto columns) ATOLL_INLINE {
@@ -66,15 +66,13 @@ void CpuBackend::do_aggregate_edges(Queue&, const SparseOperator& op, RowRange r
   });
 }
 
-void CpuBackend::do_aggregate_edges_backward_sources(Queue&, const SparseOperator&,
-                                                     const SourceEdges& edges, RowRange sources,
-                                                     ConstMatrixView x, const EdgeTerms& terms,
-                                                     ConstMatrixView dy, MatrixView dx) {
+void kernel(CpuBackend& backend, Queue&, const kernels::AggregateEdgesBackwardSources& call) {
+  const auto& [op, edges, sources, x, terms, dy, dx] = call;
   const float* const bias = terms.bias.row<float>(0);
   const std::int64_t cost = cost_of_rows(edges.row_ptr, sources);
-  for_chunks(cost, kCostPerChunk, cost * x.cols, [&](RowRange costs, int) {
+  backend.for_chunks(cost, kCostPerChunk, cost * x.cols, [&](RowRange costs, int) {
     const RowRange range = rows_of_chunk(edges.row_ptr, sources, costs);
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes>(auto element) ATOLL_INLINE {
+    run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes>(auto element) ATOLL_INLINE {
       using T = decltype(element);
       for (std::int64_t j = range.begin; j < range.end; ++j) {
         for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t c, auto columns) ATOLL_INLINE {
@@ -97,10 +95,8 @@ void CpuBackend::do_aggregate_edges_backward_sources(Queue&, const SparseOperato
   });
 }
 
-void CpuBackend::do_aggregate_edges_backward_terms(Queue&, const SparseOperator& op, RowRange rows,
-                                                   ConstMatrixView x, const EdgeTerms& terms,
-                                                   ConstMatrixView dy, MatrixView dweight,
-                                                   MatrixView dbias) {
+void kernel(CpuBackend& backend, Queue&, const kernels::AggregateEdgesBackwardTerms& call) {
+  const auto& [op, rows, x, terms, dy, dweight, dbias] = call;
   constexpr std::int64_t kMostColumns = 32;  // of a Pair
   constexpr auto kFloats = static_cast<std::int64_t>(sizeof(double) / sizeof(float));
   const float* const bias = terms.bias.row<float>(0);
@@ -112,15 +108,15 @@ void CpuBackend::do_aggregate_edges_backward_terms(Queue&, const SparseOperator&
   const std::int64_t cost = cost_of_rows(op.row_ptr, rows);
   const std::int64_t chunk = std::max(kCostPerChunk, (cost + most - 1) / most);
   const std::int64_t chunks = (cost + chunk - 1) / chunk;
-  const std::int64_t slots = workers_.threads() * each;
-  float* const memory = scratch<float>(slots + chunks * size * kFloats).data();
+  const std::int64_t slots = backend.workers().threads() * each;
+  float* const memory = backend.scratch<float>(slots + chunks * size * kFloats).data();
   auto* const partials = reinterpret_cast<double*>(memory + slots);
-  for_chunks(cost, chunk, cost * x.cols, [&](RowRange costs, int slot) {
+  backend.for_chunks(cost, chunk, cost * x.cols, [&](RowRange costs, int slot) {
     const RowRange range = rows_of_chunk(op.row_ptr, rows, costs);
     float* const own = memory + slot * each;
     double* const partial = partials + costs.begin / chunk * size;
     std::fill_n(partial, size, 0.0);
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes>(auto element) ATOLL_INLINE {
+    run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes>(auto element) ATOLL_INLINE {
       using T = decltype(element);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t c, auto columns) ATOLL_INLINE {

@@ -57,61 +57,64 @@ void CpuBackend::apply_to_rows(const ColumnEpilogue& epilogue, RowRange range, C
   });
 }
 
-void CpuBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& epilogue,
-                                   MatrixView y) {
+void kernel(CpuBackend& backend, Queue&, const kernels::ApplyEpilogue& call) {
+  const auto& [x, epilogue, y] = call;
   const ColumnEpilogue columns =
-      column_epilogue(epilogue, x.cols, scratch<float>(kColumnFactors * x.cols));
+      column_epilogue(epilogue, x.cols, backend.scratch<float>(kColumnFactors * x.cols));
   constexpr std::int64_t kChunkElements = 65536;  // far more than what is fetched ahead
-  for_rows(x.rows, x.cols, kChunkElements,
-           [&](RowRange range) { apply_to_rows(columns, range, x.rows_in(range), y); });
+  backend.for_rows(x.rows, x.cols, kChunkElements, [&](RowRange range) {
+    backend.apply_to_rows(columns, range, x.rows_in(range), y);
+  });
 }
 
-void CpuBackend::do_combine(Queue&, float a, ConstMatrixView x, float b, ConstMatrixView z,
-                            MatrixView y) {
-  write_matrix(std::array{x, z}, y,
-               [=]<typename Floats>(Floats& value, const Floats& other)
-                   ATOLL_INLINE { value = value * a + other * b; });
+void kernel(CpuBackend& backend, Queue&, const kernels::Combine& call) {
+  const auto& [a, x, b, z, y] = call;
+  backend.write_matrix(std::array{x, z}, y,
+                       [=]<typename Floats>(Floats& value, const Floats& other)
+                           ATOLL_INLINE { value = value * a + other * b; });
 }
 
-void CpuBackend::do_scale(Queue&, ConstMatrixView x, ConstMatrixView factor, MatrixView y) {
+void kernel(CpuBackend& backend, Queue&, const kernels::Scale& call) {
+  const auto& [x, factor, y] = call;
   const float e = factor.row<float>(0)[0];
-  write_matrix(std::array{x}, y,
-               [=]<typename Floats>(Floats& value) ATOLL_INLINE { value = value * e; });
+  backend.write_matrix(std::array{x}, y,
+                       [=]<typename Floats>(Floats& value) ATOLL_INLINE { value = value * e; });
 }
 
 // Of masks that are combined, or used twice, GCC makes single lanes; so each selection has a
 // comparison of its own. The two here differ where one number is NaN: one of them gives it, and
 // with the other's bits it stays NaN.
-void CpuBackend::do_maximum(Queue&, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
-  write_matrix(std::array{x, z}, y,
-               []<typename Floats>(Floats& first, const Floats& second) ATOLL_INLINE {
-                 typename Vectors<sizeof(Floats)>::Words bits[2];
-                 const Floats or_first = second > first ? second : first;
-                 const Floats or_second = first > second ? first : second;
-                 std::memcpy(&bits[0], &or_first, sizeof(Floats));
-                 std::memcpy(&bits[1], &or_second, sizeof(Floats));
-                 bits[0] |= bits[1];
-                 std::memcpy(&first, &bits[0], sizeof(Floats));
-               });
+void kernel(CpuBackend& backend, Queue&, const kernels::Maximum& call) {
+  const auto& [x, z, y] = call;
+  backend.write_matrix(std::array{x, z}, y,
+                       []<typename Floats>(Floats& first, const Floats& second) ATOLL_INLINE {
+                         typename Vectors<sizeof(Floats)>::Words bits[2];
+                         const Floats or_first = second > first ? second : first;
+                         const Floats or_second = first > second ? first : second;
+                         std::memcpy(&bits[0], &or_first, sizeof(Floats));
+                         std::memcpy(&bits[1], &or_second, sizeof(Floats));
+                         bits[0] |= bits[1];
+                         std::memcpy(&first, &bits[0], sizeof(Floats));
+                       });
 }
 
-void CpuBackend::do_maximum_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
-                                     ConstMatrixView z, MaximumOf of, MatrixView dx) {
+void kernel(CpuBackend& backend, Queue&, const kernels::MaximumBackward& call) {
+  const auto& [dy, x, z, of, dx] = call;
   const std::array inputs{dy, x, z};
   if (of == MaximumOf::kFirst) {
-    return write_matrix(
+    return backend.write_matrix(
         inputs, dx,
         []<typename Floats>(Floats& value, const Floats& first, const Floats& second)
             ATOLL_INLINE { value = first >= second ? value : Floats{}; });
   }
-  write_matrix(inputs, dx,
-               []<typename Floats>(Floats& value, const Floats& first, const Floats& second)
-                   ATOLL_INLINE { value = first >= second ? Floats{} : value; });
+  backend.write_matrix(inputs, dx,
+                       []<typename Floats>(Floats& value, const Floats& first, const Floats& second)
+                           ATOLL_INLINE { value = first >= second ? Floats{} : value; });
 }
 
 // Through another function than relu: dy times the slope in f32, then dropout as in the forward
 // pass, rounded once.
-void CpuBackend::do_curved_backward(ConstMatrixView dy, const ActivationGradient& activation) {
+void CpuBackend::curved_backward(ConstMatrixView dy, const ActivationGradient& activation) {
   const auto& [from, dx, function, dropout] = activation;
   const float unscaled = 1 / dropout.rate.scale;
   const auto slope = [function = function, unscaled]<typename Floats>(
@@ -137,11 +140,12 @@ void CpuBackend::do_curved_backward(ConstMatrixView dy, const ActivationGradient
   });
 }
 
-void CpuBackend::do_activation_backward(Queue&, ConstMatrixView dy,
-                                        const ActivationGradient& activation) {
-  if (activation.function != ActivationFunction::kRelu) return do_curved_backward(dy, activation);
-  for_rows(dy.rows, dy.cols, [&](RowRange range) {
-    run_with_vectors(isa_, dy.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+void kernel(CpuBackend& backend, Queue&, const kernels::ActivationBackward& call) {
+  const auto& [dy, activation] = call;
+  if (activation.function != ActivationFunction::kRelu)
+    return backend.curved_backward(dy, activation);
+  backend.for_rows(dy.rows, dy.cols, [&](RowRange range) {
+    run_with_vectors(backend.isa(), dy.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       relu_gradient_rows<kBytes, T>(activation, dy, range);
     });
   });

@@ -184,12 +184,12 @@ void for_blocks(Workers& workers, int threads, std::int64_t blocks, float* memor
 
 }  // namespace
 
-void CpuBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a, Transpose transpose_b,
-                         ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue) {
+void kernel(CpuBackend& backend, Queue&, const kernels::Gemm& call) {
+  const auto& [transpose_a, a, transpose_b, b, beta, c, epilogue] = call;
   if (transpose_a == Transpose::kNo) {
-    gemm_over_rows(a, transpose_b, b, beta, c, epilogue);
+    backend.gemm_over_rows(a, transpose_b, b, beta, c, epilogue);
   } else {
-    gemm_over_inner(a, transpose_b, b, beta, c, epilogue);
+    backend.gemm_over_inner(a, transpose_b, b, beta, c, epilogue);
   }
 }
 

@@ -5,10 +5,11 @@
 
 namespace atl {
 
-void CpuBackend::do_head_dots(Queue&, ConstMatrixView x, ConstMatrixView vector, MatrixView out) {
+void kernel(CpuBackend& backend, Queue&, const kernels::HeadDots& call) {
+  const auto& [x, vector, out] = call;
   const std::int64_t each = x.cols / out.cols;
-  for_rows(x.rows, x.cols, [&](RowRange range) {
-    run_vectorised(isa_, x.dtype, [&](auto element) ATOLL_INLINE {
+  backend.for_rows(x.rows, x.cols, [&](RowRange range) {
+    run_vectorised(backend.isa(), x.dtype, [&](auto element) ATOLL_INLINE {
       using T = decltype(element);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         for (std::int64_t h = 0; h < out.cols; ++h) {
@@ -24,40 +25,42 @@ void CpuBackend::do_head_dots(Queue&, ConstMatrixView x, ConstMatrixView vector,
   });
 }
 
-void CpuBackend::do_head_dots_backward(Queue&, ConstMatrixView d, ConstMatrixView x,
-                                       ConstMatrixView vector, MatrixView dx, MatrixView dvector) {
+void kernel(CpuBackend& backend, Queue&, const kernels::HeadDotsBackward& call) {
+  const auto& [d, x, vector, dx, dvector] = call;
   const std::int64_t each = x.cols / d.cols;
-  const auto sums = sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
-    run_vectorised(isa_, x.dtype, [&](auto element) ATOLL_INLINE {
-      using T = decltype(element);
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        for (std::int64_t h = 0; h < d.cols; ++h) {
-          const float gradient = d.row<float>(i)[h];
-          const T* const row = x.row<T>(i) + h * each;
-          T* const to = dx.row<T>(i) + h * each;
-          const float* const factors = vector.row<float>(0) + h * each;
-          double* const sum = partial + h * each;
+  const auto sums =
+      backend.sum_chunks(x.rows, x.cols, x.cols, [&](RowRange range, double* partial) {
+        run_vectorised(backend.isa(), x.dtype, [&](auto element) ATOLL_INLINE {
+          using T = decltype(element);
+          for (std::int64_t i = range.begin; i < range.end; ++i) {
+            for (std::int64_t h = 0; h < d.cols; ++h) {
+              const float gradient = d.row<float>(i)[h];
+              const T* const row = x.row<T>(i) + h * each;
+              T* const to = dx.row<T>(i) + h * each;
+              const float* const factors = vector.row<float>(0) + h * each;
+              double* const sum = partial + h * each;
 #pragma omp simd
-          for (std::int64_t c = 0; c < each; ++c) {
-            store(to, c, gradient * factors[c]);
-            sum[c] += static_cast<double>(gradient) * static_cast<double>(load(row, c));
+              for (std::int64_t c = 0; c < each; ++c) {
+                store(to, c, gradient * factors[c]);
+                sum[c] += static_cast<double>(gradient) * static_cast<double>(load(row, c));
+              }
+            }
           }
-        }
-      }
-    });
-  });
+        });
+      });
   float* const to = dvector.row<float>(0);
   for (std::int64_t c = 0; c < x.cols; ++c) {
     to[c] = static_cast<float>(static_cast<double>(to[c]) + sums[c]);
   }
 }
 
-void CpuBackend::do_head_mean(Queue&, ConstMatrixView x, MatrixView y) {
+void kernel(CpuBackend& backend, Queue&, const kernels::HeadMean& call) {
+  const auto& [x, y] = call;
   const std::int64_t heads = x.cols / y.cols;
   const float share = 1 / static_cast<float>(heads);
-  for_rows(x.rows, x.cols, [&](RowRange range) {
+  backend.for_rows(x.rows, x.cols, [&](RowRange range) {
     WideRows memory(1, y.cols);
-    run_vectorised(isa_, x.dtype, [&](auto element) ATOLL_INLINE {
+    run_vectorised(backend.isa(), x.dtype, [&](auto element) ATOLL_INLINE {
       using T = decltype(element);
       float* __restrict const sums = memory.row(0);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
@@ -75,11 +78,12 @@ void CpuBackend::do_head_mean(Queue&, ConstMatrixView x, MatrixView y) {
   });
 }
 
-void CpuBackend::do_head_mean_backward(Queue&, ConstMatrixView dy, MatrixView dx) {
+void kernel(CpuBackend& backend, Queue&, const kernels::HeadMeanBackward& call) {
+  const auto& [dy, dx] = call;
   const std::int64_t heads = dx.cols / dy.cols;
   const float share = 1 / static_cast<float>(heads);
-  for_rows(dx.rows, dx.cols, [&](RowRange range) {
-    run_vectorised(isa_, dy.dtype, [&](auto element) ATOLL_INLINE {
+  backend.for_rows(dx.rows, dx.cols, [&](RowRange range) {
+    run_vectorised(backend.isa(), dy.dtype, [&](auto element) ATOLL_INLINE {
       using T = decltype(element);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         const T* const from = dy.row<T>(i);

@@ -215,7 +215,7 @@ void count_labels(const T* logits, const std::uint8_t* targets, std::int64_t cla
 template <typename Body>
 void CpuBackend::sum_losses(Queue& queue, std::span<const LocalId> rows, MatrixView dlogits,
                             std::span<double> loss_sum, const Body& body) {
-  do_fill_zero(queue, dlogits);
+  kernel(*this, queue, kernels::FillZero{dlogits});
   const auto count = static_cast<std::int64_t>(rows.size());
   loss_sum[0] = sum_chunks(count, dlogits.cols, 1, body)[0];
 }
@@ -250,97 +250,97 @@ void CpuBackend::sum_entry_losses(Queue& queue, std::span<const LocalId> rows, M
   });
 }
 
-void CpuBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
-                                          std::span<const std::int32_t> labels,
-                                          std::span<const LocalId> rows, double grad_scale,
-                                          MatrixView dlogits, std::span<double> loss_sum) {
-  const auto scale = static_cast<float>(grad_scale);
-  sum_label_losses(queue, labels, rows, dlogits, loss_sum,
-                   [&]<int kBytes, typename T>(T, std::int64_t i, float* wide) ATOLL_INLINE {
-                     return softmax_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], scale,
-                                                wide, dlogits.row<T>(i));
-                   });
-}
+namespace {
 
-void CpuBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView logits,
-                                         std::span<const std::int32_t> labels,
-                                         std::span<const LocalId> rows, double grad_scale,
-                                         MatrixView dlogits, std::span<double> loss_sum,
-                                         const SoftmaxTarget& target) {
+void spread_cross_entropy(CpuBackend& backend, Queue& queue,
+                          const kernels::SoftmaxCrossEntropy& call) {
+  const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
   const float* weights = target.class_weights.empty() ? nullptr : target.class_weights.data();
-  sum_label_losses(queue, labels, rows, dlogits, loss_sum,
-                   [&]<int kBytes, typename T>(T, std::int64_t i, float* wide) ATOLL_INLINE {
-                     return spread_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], weights,
-                                               target.smoothing, target.focus, grad_scale, wide,
-                                               dlogits.row<T>(i));
-                   });
+  backend.sum_label_losses(queue, labels, rows, dlogits, loss_sum,
+                           [&]<int kBytes, typename T>(T, std::int64_t i, float* wide)
+                               ATOLL_INLINE {
+                                 return spread_row<kBytes>(logits.row<T>(i), logits.cols, labels[i],
+                                                           weights, target.smoothing, target.focus,
+                                                           grad_scale, wide, dlogits.row<T>(i));
+                               });
 }
 
-void CpuBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
-                                          std::span<const std::uint8_t> targets,
-                                          std::span<const LocalId> rows, double grad_scale,
-                                          MatrixView dlogits, std::span<double> loss_sum) {
+}  // namespace
+
+void kernel(CpuBackend& backend, Queue& queue, const kernels::SoftmaxCrossEntropy& call) {
+  if (!call.target.label_only()) return spread_cross_entropy(backend, queue, call);
+  const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
   const auto scale = static_cast<float>(grad_scale);
-  sum_entry_losses(queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
-    return sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols, scale,
-                       dlogits.row<T>(i));
-  });
+  backend.sum_label_losses(
+      queue, labels, rows, dlogits, loss_sum,
+      [&]<int kBytes, typename T>(T, std::int64_t i, float* wide) ATOLL_INLINE {
+        return softmax_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], scale, wide,
+                                   dlogits.row<T>(i));
+      });
 }
 
-void CpuBackend::do_weighted_sigmoid(Queue& queue, ConstMatrixView logits,
-                                     std::span<const std::uint8_t> targets,
-                                     std::span<const LocalId> rows, double grad_scale,
-                                     MatrixView dlogits, std::span<double> loss_sum,
-                                     const SigmoidTarget& target) {
+namespace {
+
+void weighted_sigmoid(CpuBackend& backend, Queue& queue, const kernels::SigmoidCrossEntropy& call) {
+  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
   const float* weights = target.weights.empty() ? nullptr : target.weights.data();
-  sum_entry_losses(queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
+  backend.sum_entry_losses(queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
     return weighted_sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols,
                                 weights, target.focus, grad_scale, dlogits.row<T>(i));
   });
 }
 
-void CpuBackend::do_error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
-                               std::span<const float> targets, std::span<const LocalId> rows,
-                               double grad_scale, MatrixView dvalues, std::span<double> loss_sum) {
+}  // namespace
+
+void kernel(CpuBackend& backend, Queue& queue, const kernels::SigmoidCrossEntropy& call) {
+  if (!call.target.target_only()) return weighted_sigmoid(backend, queue, call);
+  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
   const auto scale = static_cast<float>(grad_scale);
-  sum_entry_losses(queue, rows, dvalues, loss_sum, [&]<typename T>(T, std::int64_t i) {
+  backend.sum_entry_losses(queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
+    return sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols, scale,
+                       dlogits.row<T>(i));
+  });
+}
+
+void kernel(CpuBackend& backend, Queue& queue, const kernels::ErrorLoss& call) {
+  const auto& [measure, values, targets, rows, grad_scale, dvalues, loss_sum] = call;
+  const auto scale = static_cast<float>(grad_scale);
+  backend.sum_entry_losses(queue, rows, dvalues, loss_sum, [&]<typename T>(T, std::int64_t i) {
     return error_row(measure, values.row<T>(i), targets.data() + i * values.cols, values.cols,
                      scale, dvalues.row<T>(i));
   });
 }
 
 // Counts are summed as doubles, exact up to 2^53.
-void CpuBackend::do_count_correct(Queue&, ConstMatrixView logits,
-                                  std::span<const std::int32_t> labels,
-                                  std::span<const std::uint8_t> split,
-                                  std::span<std::int64_t> counts) {
-  const auto sums = sum_chunks(logits.rows, logits.cols, 6, [&](RowRange range, double* partial) {
-    with_element(logits.dtype, [&]<typename T>(T) {
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        if (split[i] > 2 || labels[i] < 0) continue;
-        const std::int64_t best = first_maximum(logits.row<T>(i), logits.cols);
-        const bool number = !std::isnan(load(logits.row<T>(i), best));
-        partial[2 * split[i]] += number && best == labels[i] ? 1 : 0;
-        partial[2 * split[i] + 1] += 1;
-      }
-    });
-  });
+void kernel(CpuBackend& backend, Queue&, const kernels::CountCorrect& call) {
+  const auto& [logits, labels, split, counts] = call;
+  const auto sums =
+      backend.sum_chunks(logits.rows, logits.cols, 6, [&](RowRange range, double* partial) {
+        with_element(logits.dtype, [&]<typename T>(T) {
+          for (std::int64_t i = range.begin; i < range.end; ++i) {
+            if (split[i] > 2 || labels[i] < 0) continue;
+            const std::int64_t best = first_maximum(logits.row<T>(i), logits.cols);
+            const bool number = !std::isnan(load(logits.row<T>(i), best));
+            partial[2 * split[i]] += number && best == labels[i] ? 1 : 0;
+            partial[2 * split[i] + 1] += 1;
+          }
+        });
+      });
   for (std::size_t k = 0; k < 6; ++k) counts[k] = static_cast<std::int64_t>(sums[k]);
 }
 
-void CpuBackend::do_count_multi_label(Queue&, ConstMatrixView logits,
-                                      std::span<const std::uint8_t> targets,
-                                      std::span<const std::uint8_t> split,
-                                      std::span<std::int64_t> counts) {
-  const auto sums = sum_chunks(logits.rows, logits.cols, 9, [&](RowRange range, double* partial) {
-    with_element(logits.dtype, [&]<typename T>(T) {
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        if (split[i] > 2) continue;
-        count_labels(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols,
-                     partial + 3 * split[i]);
-      }
-    });
-  });
+void kernel(CpuBackend& backend, Queue&, const kernels::CountMultiLabel& call) {
+  const auto& [logits, targets, split, counts] = call;
+  const auto sums =
+      backend.sum_chunks(logits.rows, logits.cols, 9, [&](RowRange range, double* partial) {
+        with_element(logits.dtype, [&]<typename T>(T) {
+          for (std::int64_t i = range.begin; i < range.end; ++i) {
+            if (split[i] > 2) continue;
+            count_labels(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols,
+                         partial + 3 * split[i]);
+          }
+        });
+      });
   for (std::size_t k = 0; k < 9; ++k) counts[k] = static_cast<std::int64_t>(sums[k]);
 }
 

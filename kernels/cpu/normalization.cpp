@@ -63,51 +63,50 @@ ATOLL_INLINE inline void layer_norm_row_backward(const float* dy, const float* x
 
 }  // namespace
 
-void CpuBackend::do_batch_norm_moments(Queue&, ConstMatrixView x, std::span<const double> shift,
-                                       std::span<double> sums) {
+void kernel(CpuBackend& backend, Queue&, const kernels::BatchNormMoments& call) {
+  const auto& [x, shift, sums] = call;
   const std::int64_t cols = x.cols;
-  const auto found = sum_chunks(x.rows, cols, 2 * cols, [&](RowRange range, double* partial) {
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      sum_columns<kBytes, T>(std::array{x}, range, std::array{partial, partial + cols},
-                             [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
-                               typename Vectors<kUnit>::Doubles value;
-                               typename Vectors<kUnit>::Doubles centre;
-                               load_doubles<kUnit>(x.row<T>(i) + j, value);
-                               std::memcpy(&centre, shift.data() + j, kUnit);
-                               value -= centre;
-                               to[0] += value;
-                               to[1] += value * value;
-                             });
-    });
-  });
+  const auto found =
+      backend.sum_chunks(x.rows, cols, 2 * cols, [&](RowRange range, double* partial) {
+        run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+          sum_columns<kBytes, T>(std::array{x}, range, std::array{partial, partial + cols},
+                                 [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to)
+                                     ATOLL_INLINE {
+                                       typename Vectors<kUnit>::Doubles value;
+                                       typename Vectors<kUnit>::Doubles centre;
+                                       load_doubles<kUnit>(x.row<T>(i) + j, value);
+                                       std::memcpy(&centre, shift.data() + j, kUnit);
+                                       value -= centre;
+                                       to[0] += value;
+                                       to[1] += value * value;
+                                     });
+        });
+      });
   std::copy(found.begin(), found.end(), sums.begin());
 }
 
-void CpuBackend::do_batch_norm_gradient_sums(Queue&, ConstMatrixView dy, ConstMatrixView x,
-                                             std::span<const double> mean,
-                                             std::span<const double> inv_std,
-                                             std::span<double> sums, MatrixView dgamma,
-                                             MatrixView dbeta,
-                                             const ActivationGradient& activation) {
+void kernel(CpuBackend& backend, Queue&, const kernels::BatchNormGradientSums& call) {
+  const auto& [dy, x, mean, inv_std, sums, dgamma, dbeta, activation] = call;
   const std::int64_t cols = x.cols;
   const ConstMatrixView gradients = activation.absent() ? dy : activation.dx;
-  const auto found = sum_chunks(x.rows, cols, 2 * cols, [&](RowRange range, double* partial) {
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      sum_gradients<kBytes, T>(
-          dy, activation, range, std::array{partial, partial + cols},
-          [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
-            typename Vectors<kUnit>::Doubles gradient;
-            typename Vectors<kUnit>::Doubles value;
-            typename Vectors<kUnit>::Doubles centre;
-            load_doubles<kUnit>(gradients.row<T>(i) + j, gradient);
-            load_doubles<kUnit>(x.row<T>(i) + j, value);
-            std::memcpy(&centre, mean.data() + j, kUnit);
-            to[0] += gradient;
-            to[1] += gradient * (value - centre);
-          },
-          x);
-    });
-  });
+  const auto found =
+      backend.sum_chunks(x.rows, cols, 2 * cols, [&](RowRange range, double* partial) {
+        run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+          sum_gradients<kBytes, T>(
+              dy, activation, range, std::array{partial, partial + cols},
+              [&]<int kUnit>(std::int64_t i, std::int64_t j, auto* to) ATOLL_INLINE {
+                typename Vectors<kUnit>::Doubles gradient;
+                typename Vectors<kUnit>::Doubles value;
+                typename Vectors<kUnit>::Doubles centre;
+                load_doubles<kUnit>(gradients.row<T>(i) + j, gradient);
+                load_doubles<kUnit>(x.row<T>(i) + j, value);
+                std::memcpy(&centre, mean.data() + j, kUnit);
+                to[0] += gradient;
+                to[1] += gradient * (value - centre);
+              },
+              x);
+        });
+      });
   for (std::int64_t j = 0; j < cols; ++j) {
     sums[j] = found[j];
     sums[cols + j] = found[cols + j] * inv_std[j];
@@ -119,14 +118,11 @@ void CpuBackend::do_batch_norm_gradient_sums(Queue&, ConstMatrixView dy, ConstMa
 }
 
 // dx = factor * (dy - offset - (x - mean) * slope), the columns' factors once in f32.
-void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
-                                        std::span<const double> mean,
-                                        std::span<const double> inv_std, ConstMatrixView gamma,
-                                        std::span<const double> sums, std::int64_t count,
-                                        MatrixView dx) {
+void kernel(CpuBackend& backend, Queue&, const kernels::BatchNormBackward& call) {
+  const auto& [dy, x, mean, inv_std, gamma, sums, count, dx] = call;
   const auto n = static_cast<double>(count);
   const std::int64_t cols = x.cols;
-  const std::span<float> columns = scratch<float>(4 * cols);
+  const std::span<float> columns = backend.scratch<float>(4 * cols);
   for (std::int64_t j = 0; j < cols; ++j) {
     columns[j] = static_cast<float>(mean[j]);
     columns[cols + j] = static_cast<float>(inv_std[j] * (sums[cols + j] / n));
@@ -134,8 +130,8 @@ void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
     columns[3 * cols + j] =
         static_cast<float>(static_cast<double>(gamma.row<float>(0)[j]) * inv_std[j]);
   }
-  for_rows(x.rows, cols, [&](RowRange range) {
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+  backend.for_rows(x.rows, cols, [&](RowRange range) {
+    run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       const float* centre = columns.data();
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         const T* row = x.row<T>(i);
@@ -163,12 +159,12 @@ void CpuBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixV
   });
 }
 
-void CpuBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
-                               ConstMatrixView beta, double epsilon, MatrixView y) {
+void kernel(CpuBackend& backend, Queue&, const kernels::LayerNorm& call) {
+  const auto& [x, gamma, beta, epsilon, y] = call;
   const std::int64_t cols = x.cols;
-  for_rows(x.rows, cols, [&](RowRange range) {
+  backend.for_rows(x.rows, cols, [&](RowRange range) {
     WideRows memory(2, cols);
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+    run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       const float* scale = gamma.row<float>(0);
       const float* shift = beta.row<float>(0);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
@@ -189,22 +185,23 @@ void CpuBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
   });
 }
 
-void CpuBackend::do_layer_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
-                                        ConstMatrixView gamma, double epsilon, MatrixView dx,
-                                        MatrixView dgamma, MatrixView dbeta) {
+void kernel(CpuBackend& backend, Queue&, const kernels::LayerNormBackward& call) {
+  const auto& [dy, x, gamma, epsilon, dx, dgamma, dbeta] = call;
   const std::int64_t cols = x.cols;
-  const auto sums = sum_chunks(x.rows, cols, 2 * cols, [&](RowRange range, double* partial) {
-    WideRows memory(3, cols);
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        float* to = row_to_compute(dx.row<T>(i), memory.row(2));
-        layer_norm_row_backward(wide_row<kBytes>(dy.row<T>(i), cols, memory.row(0)),
-                                wide_row<kBytes>(x.row<T>(i), cols, memory.row(1)),
-                                gamma.row<float>(0), cols, epsilon, to, partial, partial + cols);
-        store_row<kBytes>(to, cols, dx.row<T>(i));
-      }
-    });
-  });
+  const auto sums =
+      backend.sum_chunks(x.rows, cols, 2 * cols, [&](RowRange range, double* partial) {
+        WideRows memory(3, cols);
+        run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+          for (std::int64_t i = range.begin; i < range.end; ++i) {
+            float* to = row_to_compute(dx.row<T>(i), memory.row(2));
+            layer_norm_row_backward(wide_row<kBytes>(dy.row<T>(i), cols, memory.row(0)),
+                                    wide_row<kBytes>(x.row<T>(i), cols, memory.row(1)),
+                                    gamma.row<float>(0), cols, epsilon, to, partial,
+                                    partial + cols);
+            store_row<kBytes>(to, cols, dx.row<T>(i));
+          }
+        });
+      });
   for (std::int64_t j = 0; j < cols; ++j) {
     float& to_gamma = dgamma.row<float>(0)[j];
     float& to_beta = dbeta.row<float>(0)[j];

@@ -5,8 +5,8 @@
 
 namespace atl {
 
-void CpuBackend::do_adam_step(Queue&, const AdamSpec& spec, MatrixView parameters,
-                              ConstMatrixView gradients, MatrixView m, MatrixView v) {
+void kernel(CpuBackend& backend, Queue&, const kernels::AdamStep& call) {
+  const auto& [spec, parameters, gradients, m, v] = call;
   const EpochState& state = *spec.state;
   const auto beta1 = static_cast<float>(spec.beta1);
   const auto beta2 = static_cast<float>(spec.beta2);
@@ -25,8 +25,8 @@ void CpuBackend::do_adam_step(Queue&, const AdamSpec& spec, MatrixView parameter
       const auto decay = static_cast<float>(segment.weight_decay);
       const auto shrink = static_cast<float>(1 - base_rate * segment.weight_decay);
       const std::int64_t count = segment.end - segment.begin;
-      for_chunks(count, kChunk, count, [&](RowRange range, int) {
-        run_vectorised(isa_, [&]() ATOLL_INLINE {
+      backend.for_chunks(count, kChunk, count, [&](RowRange range, int) {
+        run_vectorised(backend.isa(), [&]() ATOLL_INLINE {
           float* __restrict p = parameters.row<float>(0) + segment.begin;
           const float* __restrict g = gradients.row<float>(0) + segment.begin;
           float* __restrict first = m.row<float>(0) + segment.begin;

@@ -3,10 +3,10 @@
 
 namespace atl {
 
-void CpuBackend::do_pair_dots(Queue&, ConstMatrixView x, std::span<const LocalId> first,
-                              std::span<const LocalId> second, MatrixView out) {
-  for_rows(out.rows, x.cols, [&](RowRange range) {
-    run_vectorised(isa_, x.dtype, [&](auto element) ATOLL_INLINE {
+void kernel(CpuBackend& backend, Queue&, const kernels::PairDots& call) {
+  const auto& [x, first, second, out] = call;
+  backend.for_rows(out.rows, x.cols, [&](RowRange range) {
+    run_vectorised(backend.isa(), x.dtype, [&](auto element) ATOLL_INLINE {
       using T = decltype(element);
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const T* const a = x.row<T>(to_index(first[k]));
@@ -20,11 +20,10 @@ void CpuBackend::do_pair_dots(Queue&, ConstMatrixView x, std::span<const LocalId
   });
 }
 
-void CpuBackend::do_pair_products(Queue&, ConstMatrixView x, std::span<const LocalId> first,
-                                  ConstMatrixView z, std::span<const LocalId> second,
-                                  MatrixView y) {
-  for_rows(y.rows, x.cols, [&](RowRange range) {
-    run_vectorised(isa_, x.dtype, [&](auto element) ATOLL_INLINE {
+void kernel(CpuBackend& backend, Queue&, const kernels::PairProducts& call) {
+  const auto& [x, first, z, second, y] = call;
+  backend.for_rows(y.rows, x.cols, [&](RowRange range) {
+    run_vectorised(backend.isa(), x.dtype, [&](auto element) ATOLL_INLINE {
       using T = decltype(element);
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const T* const a = x.row<T>(to_index(first[k]));

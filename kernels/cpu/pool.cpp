@@ -277,43 +277,41 @@ void CpuBackend::for_pooled_rows(std::span<const std::int64_t> row_ptr,
   });
 }
 
-void CpuBackend::do_pool(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                         const PoolSpec& given, MatrixView y) {
+void kernel(CpuBackend& backend, Queue&, const kernels::Pool& call) {
+  const auto& [op, rows, x, given, y] = call;
   const PoolSpec spec = known(given);
-  for_pooled_rows(op.row_ptr, op.col_idx, rows, x,
-                  [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i)
-                      ATOLL_INLINE { pool_row<kBytes, T>(spec, of, x, y.row<T>(i)); });
+  backend.for_pooled_rows(op.row_ptr, op.col_idx, rows, x,
+                          [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i)
+                              ATOLL_INLINE { pool_row<kBytes, T>(spec, of, x, y.row<T>(i)); });
 }
 
-void CpuBackend::do_pool_backward_targets(Queue&, const SparseOperator& op, RowRange rows,
-                                          ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
-                                          const PoolSpec& given, MatrixView g) {
+void kernel(CpuBackend& backend, Queue&, const kernels::PoolBackwardTargets& call) {
+  const auto& [op, rows, x, y, dy, given, g] = call;
   const PoolSpec spec = known(given);
-  for_pooled_rows(op.row_ptr, op.col_idx, rows, x,
-                  [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i) ATOLL_INLINE {
-                    divide_gradient<kBytes, T>(spec, of, x, y.row<T>(i), dy.row<T>(i),
-                                               g.row<float>(i));
-                  });
+  backend.for_pooled_rows(
+      op.row_ptr, op.col_idx, rows, x,
+      [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i) ATOLL_INLINE {
+        divide_gradient<kBytes, T>(spec, of, x, y.row<T>(i), dy.row<T>(i), g.row<float>(i));
+      });
 }
 
-void CpuBackend::do_pool_backward_sources(Queue&, const SparseOperator&, const SourceEdges& edges,
-                                          RowRange sources, ConstMatrixView x, ConstMatrixView y,
-                                          ConstMatrixView g, const PoolSpec& given, MatrixView dx) {
+void kernel(CpuBackend& backend, Queue&, const kernels::PoolBackwardSources& call) {
+  const auto& [op, edges, sources, x, y, g, given, dx] = call;
   const PoolSpec spec = known(given);
-  for_pooled_rows(edges.row_ptr, edges.targets, sources, y,
-                  [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t j) ATOLL_INLINE {
-                    return_gradient<kBytes, T>(spec, of, x.row<T>(j), y, g,
-                                               dx.row<T>(j - sources.begin));
-                  });
+  backend.for_pooled_rows(
+      edges.row_ptr, edges.targets, sources, y,
+      [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t j) ATOLL_INLINE {
+        return_gradient<kBytes, T>(spec, of, x.row<T>(j), y, g, dx.row<T>(j - sources.begin));
+      });
 }
 
-void CpuBackend::do_pool_slope(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                               ConstMatrixView y, const PoolSpec& given, MatrixView slope) {
+void kernel(CpuBackend& backend, Queue&, const kernels::PoolSlope& call) {
+  const auto& [op, rows, x, y, given, slope] = call;
   const PoolSpec spec = known(given);
-  for_pooled_rows(op.row_ptr, op.col_idx, rows, x,
-                  [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i) ATOLL_INLINE {
-                    slope_row<kBytes, T>(spec, of, x, y.row<T>(i), slope.row<T>(i));
-                  });
+  backend.for_pooled_rows(
+      op.row_ptr, op.col_idx, rows, x,
+      [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i)
+          ATOLL_INLINE { slope_row<kBytes, T>(spec, of, x, y.row<T>(i), slope.row<T>(i)); });
 }
 
 }  // namespace atl

@@ -221,9 +221,9 @@ const T* pointer(std::span<const T> values) {
 
 }  // namespace
 
-void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                         double beta, MatrixView y, const Epilogue& epilogue) {
-  sum_over_edges(
+void kernel(CpuBackend& backend, Queue&, const kernels::Spmm& call) {
+  const auto& [op, rows, x, beta, y, epilogue] = call;
+  backend.sum_over_edges(
       op.row_ptr, rows, y, epilogue, {}, [](float*) {},
       [&]<typename T, typename Out>(T, RowRange range, Out* out, std::int64_t out_first,
                                     std::int64_t out_stride, float*) {
@@ -242,7 +242,7 @@ void CpuBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstM
                                               out_stride,
                                               x.cols,
                                               static_cast<std::int64_t>(op.col_idx.size())};
-        run_with_vectors(isa_,
+        run_with_vectors(backend.isa(),
                          [&]<int kBytes>() ATOLL_INLINE { spmm_rows<kBytes>(arguments, range); });
       });
 }

@@ -288,10 +288,10 @@ ATOLL_INLINE inline void dequantize_row(Isa isa, bool streamed, int bits, const 
 
 }  // namespace
 
-void CpuBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const LocalId> rows,
-                                std::span<const float> scale, MatrixView y) {
-  for_rows(y.rows, x.cols, kChunkElements, [&](RowRange range) {
-    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
+void kernel(CpuBackend& backend, Queue&, const kernels::GatherRows& call) {
+  const auto& [x, rows, scale, y] = call;
+  backend.for_rows(y.rows, x.cols, kChunkElements, [&](RowRange range) {
+    run_vectorised(backend.isa(), x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       const Prefetcher<T> prefetcher(x, rows);
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t row = to_index(rows[k]);
@@ -306,15 +306,14 @@ void CpuBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const Local
   });
 }
 
-void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackList& list,
-                                  std::span<const float> scale, const RoundingSpec& rounding,
-                                  std::span<std::byte> packets, const PackTrace& trace) {
+void kernel(CpuBackend& backend, Queue&, const kernels::QuantizeRows& call) {
+  const auto& [x, list, scale, rounding, packets, trace] = call;
   const RandomKey key = rounding.key_now();
   const auto rows = static_cast<std::int64_t>(list.rows.size());
   const bool streamed = packets.size() >= kStreamedBytes;
-  for_rows(rows, x.cols, kChunkElements, [&](RowRange range) {
+  backend.for_rows(rows, x.cols, kChunkElements, [&](RowRange range) {
     std::int64_t bad = std::numeric_limits<std::int64_t>::max();
-    run_vectorised(isa_, x.dtype, [&]<typename T>(T) ATOLL_INLINE {
+    run_vectorised(backend.isa(), x.dtype, [&]<typename T>(T) ATOLL_INLINE {
       const Prefetcher<T> prefetcher(x, list.rows);
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t row = to_index(list.rows[k]);
@@ -327,7 +326,7 @@ void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackList& lis
             list.bits.subspan(first, count),
             trace.variance.subspan(first, count),
             packets.data(),
-            isa_,
+            backend.isa(),
             scale.empty() ? reinterpret_cast<const std::byte*>(x_row) : nullptr,
             streamed};
         const QuantizerRange found =
@@ -342,8 +341,8 @@ void CpuBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackList& lis
   });
 }
 
-void CpuBackend::do_dequantize_rows(Queue&, std::span<const std::byte> packets,
-                                    const UnpackList& list, MatrixView y) {
+void kernel(CpuBackend& backend, Queue&, const kernels::DequantizeRows& call) {
+  const auto& [packets, list, y] = call;
   const auto messages = static_cast<std::int64_t>(list.rows.size());
   const auto bytes =
       static_cast<std::int64_t>(packets.size()) / std::max<std::int64_t>(1, messages);
@@ -353,15 +352,15 @@ void CpuBackend::do_dequantize_rows(Queue&, std::span<const std::byte> packets,
   // itself.
   const bool ahead = bytes >= kWideMessage;
   const bool streamed = packets.size() >= kStreamedBytes;
-  for_rows(messages, y.cols, [&](RowRange range) {
-    run_vectorised(isa_, y.dtype, [&]<typename T>(T) ATOLL_INLINE {
+  backend.for_rows(messages, y.cols, [&](RowRange range) {
+    run_vectorised(backend.isa(), y.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t m = range.begin; m < range.end; ++m) {
         if (ahead && m + far < messages) {
           prefetch<2>(packets.data() + list.offset[m + far], bytes);
           prefetch<3>(packets.data() + list.offset[m + near], bytes);
         }
-        dequantize_row(isa_, streamed, list.bits[m], packets.data() + list.offset[m], y.cols,
-                       y.row<T>(to_index(list.rows[m])),
+        dequantize_row(backend.isa(), streamed, list.bits[m], packets.data() + list.offset[m],
+                       y.cols, y.row<T>(to_index(list.rows[m])),
                        std::make_index_sequence<kWireBits.size()>{});
       }
     });

@@ -19,7 +19,7 @@
 
 namespace atl::cuda {
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Implements<CudaBackend, Backend, kernels::KernelOperations> {
  public:
   // Throws as choose_device().
   explicit CudaBackend(const BackendOptions& options);
@@ -49,17 +49,15 @@ class CudaBackend final : public Backend {
                                                      std::span<const std::int64_t> host_row_ptr,
                                                      std::span<const RowRange> ranges) override;
 
- private:
-#include "kernels/operation_overrides.inc"
-  void do_sum_parts(Queue&, ConstMatrixView, MatrixView) override;
-  void do_batch_norm_statistics(Queue&, std::span<const double>, std::int64_t, double, double,
-                                std::span<double>, std::span<double>, std::span<double>,
-                                std::span<double>) override;
-  void do_inverse_std(Queue&, std::span<const double>, double, std::span<double>) override;
-
+  // --- for kernels ---
   // This backend's queue behind the interface, with its device made the thread's current one: the
   // host thread may have used another device since.
   CudaQueue& use(Queue& queue) const;
+  bool tf32() const { return tf32_; }
+  // By the kernel that was chosen (spmm_choice.hpp).
+  void spmm(Queue& queue, const kernels::Spmm& call);
+
+ private:
   void use_device() const;
   bool is_staging(const void* data, std::int64_t bytes) const;
   void end_recording();

@@ -4,287 +4,272 @@
 #include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/prepared_spmm.hpp"
 
-namespace atl::cuda {
+namespace atl {
 
-void CudaBackend::do_attend(Queue& queue, const SparseOperator& op, RowRange rows,
-                            ConstMatrixView z, ConstMatrixView t, const AttentionSpec& attention,
-                            MatrixView y, const Epilogue& epilogue) {
-  cuda::attend(use(queue).launch(), work_of(op.prepared, rows), op, z, t, attention, y, epilogue);
+using cuda::work_of;
+
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::Spmm& call) {
+  backend.spmm(queue, call);
 }
 
-void CudaBackend::do_attend_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
-                                             ConstMatrixView z, ConstMatrixView t,
-                                             ConstMatrixView dy, const AttentionSpec& attention,
-                                             MatrixView dt, MatrixView coefficients,
-                                             MatrixView dvector, MatrixView dedge_weight) {
-  cuda::attend_backward_targets(use(queue).launch(), work_of(op.prepared, rows), op, z, t, dy,
-                                attention, dt, coefficients, dvector, dedge_weight);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::Attend& call) {
+  const auto& [op, rows, z, t, attention, y, epilogue] = call;
+  cuda::attend(backend.use(queue).launch(), work_of(op.prepared, rows), op, z, t, attention, y,
+               epilogue);
 }
 
-void CudaBackend::do_attend_backward_sources(Queue& queue, const SparseOperator& op,
-                                             const SourceEdges& edges, RowRange sources,
-                                             ConstMatrixView z, ConstMatrixView t,
-                                             ConstMatrixView dy, ConstMatrixView coefficients,
-                                             const AttentionSpec& attention, MatrixView dz,
-                                             MatrixView dvector) {
-  cuda::attend_backward_sources(use(queue).launch(), work_of(edges.prepared, sources), op, edges, z,
-                                t, dy, coefficients, attention, dz, dvector);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::AttendBackwardTargets& call) {
+  const auto& [op, rows, z, t, dy, attention, dt, coefficients, dvector, dedge_weight] = call;
+  cuda::attend_backward_targets(backend.use(queue).launch(), work_of(op.prepared, rows), op, z, t,
+                                dy, attention, dt, coefficients, dvector, dedge_weight);
 }
 
-void CudaBackend::do_aggregate_edges(Queue& queue, const SparseOperator& op, RowRange rows,
-                                     ConstMatrixView x, const EdgeTerms& terms, MatrixView y) {
-  cuda::aggregate_edges(use(queue).launch(), work_of(op.prepared, rows), op, x, terms, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::AttendBackwardSources& call) {
+  const auto& [op, edges, sources, z, t, dy, coefficients, attention, dz, dvector] = call;
+  cuda::attend_backward_sources(backend.use(queue).launch(), work_of(edges.prepared, sources), op,
+                                edges, z, t, dy, coefficients, attention, dz, dvector);
 }
 
-void CudaBackend::do_aggregate_edges_backward_sources(Queue& queue, const SparseOperator& op,
-                                                      const SourceEdges& edges, RowRange sources,
-                                                      ConstMatrixView x, const EdgeTerms& terms,
-                                                      ConstMatrixView dy, MatrixView dx) {
-  cuda::aggregate_edges_backward_sources(use(queue).launch(), work_of(edges.prepared, sources), op,
-                                         edges, x, terms, dy, dx);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::AggregateEdges& call) {
+  const auto& [op, rows, x, terms, y] = call;
+  cuda::aggregate_edges(backend.use(queue).launch(), work_of(op.prepared, rows), op, x, terms, y);
 }
 
-void CudaBackend::do_aggregate_edges_backward_terms(Queue& queue, const SparseOperator& op,
-                                                    RowRange rows, ConstMatrixView x,
-                                                    const EdgeTerms& terms, ConstMatrixView dy,
-                                                    MatrixView dweight, MatrixView dbias) {
-  cuda::aggregate_edges_backward_terms(use(queue).launch(), work_of(op.prepared, rows), op, x,
-                                       terms, dy, dweight, dbias);
+void kernel(cuda::CudaBackend& backend, Queue& queue,
+            const kernels::AggregateEdgesBackwardSources& call) {
+  const auto& [op, edges, sources, x, terms, dy, dx] = call;
+  cuda::aggregate_edges_backward_sources(
+      backend.use(queue).launch(), work_of(edges.prepared, sources), op, edges, x, terms, dy, dx);
 }
 
-void CudaBackend::do_head_dots(Queue& queue, ConstMatrixView x, ConstMatrixView vector,
-                               MatrixView out) {
-  cuda::head_dots(use(queue).launch(), x, vector, out);
+void kernel(cuda::CudaBackend& backend, Queue& queue,
+            const kernels::AggregateEdgesBackwardTerms& call) {
+  const auto& [op, rows, x, terms, dy, dweight, dbias] = call;
+  cuda::aggregate_edges_backward_terms(backend.use(queue).launch(), work_of(op.prepared, rows), op,
+                                       x, terms, dy, dweight, dbias);
 }
 
-void CudaBackend::do_head_dots_backward(Queue& queue, ConstMatrixView d, ConstMatrixView x,
-                                        ConstMatrixView vector, MatrixView dx, MatrixView dvector) {
-  cuda::head_dots_backward(use(queue).launch(), d, x, vector, dx, dvector);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::HeadDots& call) {
+  const auto& [x, vector, out] = call;
+  cuda::head_dots(backend.use(queue).launch(), x, vector, out);
 }
 
-void CudaBackend::do_head_mean(Queue& queue, ConstMatrixView x, MatrixView y) {
-  cuda::head_mean(use(queue).launch(), x, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::HeadDotsBackward& call) {
+  const auto& [d, x, vector, dx, dvector] = call;
+  cuda::head_dots_backward(backend.use(queue).launch(), d, x, vector, dx, dvector);
 }
 
-void CudaBackend::do_head_mean_backward(Queue& queue, ConstMatrixView dy, MatrixView dx) {
-  cuda::head_mean_backward(use(queue).launch(), dy, dx);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::HeadMean& call) {
+  const auto& [x, y] = call;
+  cuda::head_mean(backend.use(queue).launch(), x, y);
 }
 
-void CudaBackend::do_pair_dots(Queue& queue, ConstMatrixView x, std::span<const LocalId> first,
-                               std::span<const LocalId> second, MatrixView out) {
-  cuda::pair_dots(use(queue).launch(), x, first, second, out);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::HeadMeanBackward& call) {
+  const auto& [dy, dx] = call;
+  cuda::head_mean_backward(backend.use(queue).launch(), dy, dx);
 }
 
-void CudaBackend::do_pair_products(Queue& queue, ConstMatrixView x, std::span<const LocalId> first,
-                                   ConstMatrixView z, std::span<const LocalId> second,
-                                   MatrixView y) {
-  cuda::pair_products(use(queue).launch(), x, first, z, second, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::PairDots& call) {
+  const auto& [x, first, second, out] = call;
+  cuda::pair_dots(backend.use(queue).launch(), x, first, second, out);
 }
 
-void CudaBackend::do_pool(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                          const PoolSpec& spec, MatrixView y) {
-  cuda::pool(use(queue).launch(), work_of(op.prepared, rows), op, x, spec, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::PairProducts& call) {
+  const auto& [x, first, z, second, y] = call;
+  cuda::pair_products(backend.use(queue).launch(), x, first, z, second, y);
 }
 
-void CudaBackend::do_pool_backward_targets(Queue& queue, const SparseOperator& op, RowRange rows,
-                                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
-                                           const PoolSpec& spec, MatrixView g) {
-  cuda::pool_backward_targets(use(queue).launch(), work_of(op.prepared, rows), op, x, y, dy, spec,
-                              g);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::Pool& call) {
+  const auto& [op, rows, x, spec, y] = call;
+  cuda::pool(backend.use(queue).launch(), work_of(op.prepared, rows), op, x, spec, y);
 }
 
-void CudaBackend::do_pool_backward_sources(Queue& queue, const SparseOperator&,
-                                           const SourceEdges& edges, RowRange sources,
-                                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView g,
-                                           const PoolSpec& spec, MatrixView dx) {
-  cuda::pool_backward_sources(use(queue).launch(), work_of(edges.prepared, sources), edges, x, y, g,
-                              spec, dx);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::PoolBackwardTargets& call) {
+  const auto& [op, rows, x, y, dy, spec, g] = call;
+  cuda::pool_backward_targets(backend.use(queue).launch(), work_of(op.prepared, rows), op, x, y, dy,
+                              spec, g);
 }
 
-void CudaBackend::do_pool_slope(Queue& queue, const SparseOperator& op, RowRange rows,
-                                ConstMatrixView x, ConstMatrixView y, const PoolSpec& spec,
-                                MatrixView slope) {
-  cuda::pool_slope(use(queue).launch(), work_of(op.prepared, rows), op, x, y, spec, slope);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::PoolBackwardSources& call) {
+  const auto& [op, edges, sources, x, y, g, spec, dx] = call;
+  cuda::pool_backward_sources(backend.use(queue).launch(), work_of(edges.prepared, sources), edges,
+                              x, y, g, spec, dx);
 }
 
-void CudaBackend::do_gather_rows(Queue& queue, ConstMatrixView x, std::span<const LocalId> rows,
-                                 std::span<const float> scale, MatrixView y) {
-  cuda::gather_rows(use(queue).launch(), x, rows, scale, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::PoolSlope& call) {
+  const auto& [op, rows, x, y, spec, slope] = call;
+  cuda::pool_slope(backend.use(queue).launch(), work_of(op.prepared, rows), op, x, y, spec, slope);
 }
 
-void CudaBackend::do_quantize_rows(Queue& queue, ConstMatrixView x, const PackList& list,
-                                   std::span<const float> scale, const RoundingSpec& rounding,
-                                   std::span<std::byte> packets, const PackTrace& trace) {
-  cuda::quantize_rows(use(queue).launch(), x, list, scale, rounding, packets, trace);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::GatherRows& call) {
+  const auto& [x, rows, scale, y] = call;
+  cuda::gather_rows(backend.use(queue).launch(), x, rows, scale, y);
 }
 
-void CudaBackend::do_dequantize_rows(Queue& queue, std::span<const std::byte> packets,
-                                     const UnpackList& list, MatrixView y) {
-  cuda::dequantize_rows(use(queue).launch(), packets, list, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::QuantizeRows& call) {
+  const auto& [x, list, scale, rounding, packets, trace] = call;
+  cuda::quantize_rows(backend.use(queue).launch(), x, list, scale, rounding, packets, trace);
 }
 
-void CudaBackend::do_fill_zero(Queue& queue, MatrixView y) {
-  cuda::fill_zero(use(queue).launch(), y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::DequantizeRows& call) {
+  const auto& [packets, list, y] = call;
+  cuda::dequantize_rows(backend.use(queue).launch(), packets, list, y);
 }
 
-void CudaBackend::do_convert(Queue& queue, ConstMatrixView x, MatrixView y) {
-  cuda::convert(use(queue).launch(), x, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::FillZero& call) {
+  const auto y = call.y;
+  cuda::fill_zero(backend.use(queue).launch(), y);
 }
 
-void CudaBackend::do_gemm(Queue& queue, Transpose transpose_a, ConstMatrixView a,
-                          Transpose transpose_b, ConstMatrixView b, double beta, MatrixView c,
-                          const Epilogue& epilogue) {
-  cuda::gemm(use(queue), tf32_, transpose_a, a, transpose_b, b, beta, c, epilogue);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::Convert& call) {
+  const auto& [x, y] = call;
+  cuda::convert(backend.use(queue).launch(), x, y);
 }
 
-void CudaBackend::do_apply_epilogue(Queue& queue, ConstMatrixView x, const Epilogue& epilogue,
-                                    MatrixView y) {
-  cuda::apply_epilogue(use(queue).launch(), x, epilogue, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::Gemm& call) {
+  const auto& [transpose_a, a, transpose_b, b, beta, c, epilogue] = call;
+  cuda::gemm(backend.use(queue), backend.tf32(), transpose_a, a, transpose_b, b, beta, c, epilogue);
 }
 
-void CudaBackend::do_combine(Queue& queue, float a, ConstMatrixView x, float b, ConstMatrixView z,
-                             MatrixView y) {
-  cuda::combine(use(queue).launch(), a, x, b, z, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::ApplyEpilogue& call) {
+  const auto& [x, epilogue, y] = call;
+  cuda::apply_epilogue(backend.use(queue).launch(), x, epilogue, y);
 }
 
-void CudaBackend::do_scale(Queue& queue, ConstMatrixView x, ConstMatrixView factor, MatrixView y) {
-  cuda::scale(use(queue).launch(), x, factor, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::Combine& call) {
+  const auto& [a, x, b, z, y] = call;
+  cuda::combine(backend.use(queue).launch(), a, x, b, z, y);
 }
 
-void CudaBackend::do_dot(Queue& queue, ConstMatrixView x, ConstMatrixView z, bool accumulate,
-                         MatrixView out) {
-  cuda::dot(use(queue).launch(), x, z, accumulate, out);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::Scale& call) {
+  const auto& [x, factor, y] = call;
+  cuda::scale(backend.use(queue).launch(), x, factor, y);
 }
 
-void CudaBackend::do_maximum(Queue& queue, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
-  cuda::maximum(use(queue).launch(), x, z, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::Dot& call) {
+  const auto& [x, z, accumulate, out] = call;
+  cuda::dot(backend.use(queue).launch(), x, z, accumulate, out);
 }
 
-void CudaBackend::do_maximum_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
-                                      ConstMatrixView z, MaximumOf of, MatrixView dx) {
-  cuda::maximum_backward(use(queue).launch(), dy, x, z, of == MaximumOf::kSecond, dx);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::Maximum& call) {
+  const auto& [x, z, y] = call;
+  cuda::maximum(backend.use(queue).launch(), x, z, y);
 }
 
-void CudaBackend::do_activation_backward(Queue& queue, ConstMatrixView dy,
-                                         const ActivationGradient& activation) {
-  cuda::activation_backward(use(queue).launch(), dy, activation);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::MaximumBackward& call) {
+  const auto& [dy, x, z, of, dx] = call;
+  cuda::maximum_backward(backend.use(queue).launch(), dy, x, z, of == MaximumOf::kSecond, dx);
 }
 
-void CudaBackend::do_column_sums(Queue& queue, ConstMatrixView x, bool accumulate, MatrixView out,
-                                 const ActivationGradient& activation) {
-  cuda::column_sums(use(queue).launch(), x, accumulate, out, activation);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::ActivationBackward& call) {
+  const auto& [dy, activation] = call;
+  cuda::activation_backward(backend.use(queue).launch(), dy, activation);
 }
 
-void CudaBackend::do_sum_parts(Queue& queue, ConstMatrixView parts, MatrixView out) {
-  cuda::sum_parts(use(queue).launch(), parts, out);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::ColumnSums& call) {
+  const auto& [x, accumulate, out, activation] = call;
+  cuda::column_sums(backend.use(queue).launch(), x, accumulate, out, activation);
 }
 
-void CudaBackend::do_batch_norm_moments(Queue& queue, ConstMatrixView x,
-                                        std::span<const double> shift, std::span<double> sums) {
-  cuda::batch_norm_moments(use(queue).launch(), x, shift, sums);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::SumParts& call) {
+  const auto& [parts, out] = call;
+  cuda::sum_parts(backend.use(queue).launch(), parts, out);
 }
 
-void CudaBackend::do_batch_norm_statistics(Queue& queue, std::span<const double> sums,
-                                           std::int64_t count, double momentum, double epsilon,
-                                           std::span<double> running_mean,
-                                           std::span<double> running_variance,
-                                           std::span<double> mean, std::span<double> inv_std) {
-  cuda::batch_norm_statistics(use(queue).launch(), sums, count, momentum, epsilon, running_mean,
-                              running_variance, mean, inv_std);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::BatchNormMoments& call) {
+  const auto& [x, shift, sums] = call;
+  cuda::batch_norm_moments(backend.use(queue).launch(), x, shift, sums);
 }
 
-void CudaBackend::do_batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
-                                              std::span<const double> mean,
-                                              std::span<const double> inv_std,
-                                              std::span<double> sums, MatrixView dgamma,
-                                              MatrixView dbeta,
-                                              const ActivationGradient& activation) {
-  cuda::batch_norm_gradient_sums(use(queue).launch(), dy, x, mean, inv_std, sums, dgamma, dbeta,
-                                 activation);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::BatchNormStatistics& call) {
+  const auto& [sums, count, momentum, epsilon, running_mean, running_variance, mean, inv_std] =
+      call;
+  cuda::batch_norm_statistics(backend.use(queue).launch(), sums, count, momentum, epsilon,
+                              running_mean, running_variance, mean, inv_std);
 }
 
-void CudaBackend::do_batch_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
-                                         std::span<const double> mean,
-                                         std::span<const double> inv_std, ConstMatrixView gamma,
-                                         std::span<const double> sums, std::int64_t count,
-                                         MatrixView dx) {
-  cuda::batch_norm_backward(use(queue).launch(), dy, x, mean, inv_std, gamma, sums, count, dx);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::BatchNormGradientSums& call) {
+  const auto& [dy, x, mean, inv_std, sums, dgamma, dbeta, activation] = call;
+  cuda::batch_norm_gradient_sums(backend.use(queue).launch(), dy, x, mean, inv_std, sums, dgamma,
+                                 dbeta, activation);
 }
 
-void CudaBackend::do_inverse_std(Queue& queue, std::span<const double> variance, double epsilon,
-                                 std::span<double> out) {
-  cuda::inverse_std(use(queue).launch(), variance, epsilon, out);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::BatchNormBackward& call) {
+  const auto& [dy, x, mean, inv_std, gamma, sums, count, dx] = call;
+  cuda::batch_norm_backward(backend.use(queue).launch(), dy, x, mean, inv_std, gamma, sums, count,
+                            dx);
 }
 
-void CudaBackend::do_layer_norm(Queue& queue, ConstMatrixView x, ConstMatrixView gamma,
-                                ConstMatrixView beta, double epsilon, MatrixView y) {
-  cuda::layer_norm(use(queue).launch(), x, gamma, beta, epsilon, y);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::InverseStd& call) {
+  const auto& [variance, epsilon, out] = call;
+  cuda::inverse_std(backend.use(queue).launch(), variance, epsilon, out);
 }
 
-void CudaBackend::do_layer_norm_backward(Queue& queue, ConstMatrixView dy, ConstMatrixView x,
-                                         ConstMatrixView gamma, double epsilon, MatrixView dx,
-                                         MatrixView dgamma, MatrixView dbeta) {
-  cuda::layer_norm_backward(use(queue).launch(), dy, x, gamma, epsilon, dx, dgamma, dbeta);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::LayerNorm& call) {
+  const auto& [x, gamma, beta, epsilon, y] = call;
+  cuda::layer_norm(backend.use(queue).launch(), x, gamma, beta, epsilon, y);
 }
 
-void CudaBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
-                                           std::span<const std::int32_t> labels,
-                                           std::span<const LocalId> rows, double grad_scale,
-                                           MatrixView dlogits, std::span<double> loss_sum) {
-  cuda::softmax_cross_entropy(use(queue).launch(), logits, labels, rows, grad_scale, dlogits,
-                              loss_sum);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::LayerNormBackward& call) {
+  const auto& [dy, x, gamma, epsilon, dx, dgamma, dbeta] = call;
+  cuda::layer_norm_backward(backend.use(queue).launch(), dy, x, gamma, epsilon, dx, dgamma, dbeta);
 }
 
-void CudaBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView logits,
-                                          std::span<const std::int32_t> labels,
-                                          std::span<const LocalId> rows, double grad_scale,
-                                          MatrixView dlogits, std::span<double> loss_sum,
-                                          const SoftmaxTarget& target) {
-  cuda::spread_cross_entropy(use(queue).launch(), logits, labels, rows, grad_scale, dlogits,
+namespace {
+
+void spread_cross_entropy(cuda::CudaBackend& backend, Queue& queue,
+                          const kernels::SoftmaxCrossEntropy& call) {
+  const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
+  cuda::spread_cross_entropy(backend.use(queue).launch(), logits, labels, rows, grad_scale, dlogits,
                              loss_sum, target);
 }
 
-void CudaBackend::do_error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
-                                std::span<const float> targets, std::span<const LocalId> rows,
-                                double grad_scale, MatrixView dvalues, std::span<double> loss_sum) {
-  cuda::error_loss(use(queue).launch(), measure, values, targets, rows, grad_scale, dvalues,
+}  // namespace
+
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::SoftmaxCrossEntropy& call) {
+  if (!call.target.label_only()) return spread_cross_entropy(backend, queue, call);
+  const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
+  cuda::softmax_cross_entropy(backend.use(queue).launch(), logits, labels, rows, grad_scale,
+                              dlogits, loss_sum);
+}
+
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::ErrorLoss& call) {
+  const auto& [measure, values, targets, rows, grad_scale, dvalues, loss_sum] = call;
+  cuda::error_loss(backend.use(queue).launch(), measure, values, targets, rows, grad_scale, dvalues,
                    loss_sum);
 }
 
-void CudaBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
-                                           std::span<const std::uint8_t> targets,
-                                           std::span<const LocalId> rows, double grad_scale,
-                                           MatrixView dlogits, std::span<double> loss_sum) {
-  cuda::sigmoid_cross_entropy(use(queue).launch(), logits, targets, rows, grad_scale, dlogits,
-                              loss_sum);
+namespace {
+
+void weighted_sigmoid(cuda::CudaBackend& backend, Queue& queue,
+                      const kernels::SigmoidCrossEntropy& call) {
+  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
+  cuda::weighted_sigmoid(backend.use(queue).launch(), logits, targets, rows, grad_scale, dlogits,
+                         loss_sum, target);
 }
 
-void CudaBackend::do_weighted_sigmoid(Queue& queue, ConstMatrixView logits,
-                                      std::span<const std::uint8_t> targets,
-                                      std::span<const LocalId> rows, double grad_scale,
-                                      MatrixView dlogits, std::span<double> loss_sum,
-                                      const SigmoidTarget& target) {
-  cuda::weighted_sigmoid(use(queue).launch(), logits, targets, rows, grad_scale, dlogits, loss_sum,
-                         target);
+}  // namespace
+
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::SigmoidCrossEntropy& call) {
+  if (!call.target.target_only()) return weighted_sigmoid(backend, queue, call);
+  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
+  cuda::sigmoid_cross_entropy(backend.use(queue).launch(), logits, targets, rows, grad_scale,
+                              dlogits, loss_sum);
 }
 
-void CudaBackend::do_count_correct(Queue& queue, ConstMatrixView logits,
-                                   std::span<const std::int32_t> labels,
-                                   std::span<const std::uint8_t> split,
-                                   std::span<std::int64_t> counts) {
-  cuda::count_correct(use(queue).launch(), logits, labels, split, counts);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::CountCorrect& call) {
+  const auto& [logits, labels, split, counts] = call;
+  cuda::count_correct(backend.use(queue).launch(), logits, labels, split, counts);
 }
 
-void CudaBackend::do_count_multi_label(Queue& queue, ConstMatrixView logits,
-                                       std::span<const std::uint8_t> targets,
-                                       std::span<const std::uint8_t> split,
-                                       std::span<std::int64_t> counts) {
-  cuda::count_multi_label(use(queue).launch(), logits, targets, split, counts);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::CountMultiLabel& call) {
+  const auto& [logits, targets, split, counts] = call;
+  cuda::count_multi_label(backend.use(queue).launch(), logits, targets, split, counts);
 }
 
-void CudaBackend::do_adam_step(Queue& queue, const AdamSpec& spec, MatrixView parameters,
-                               ConstMatrixView gradients, MatrixView m, MatrixView v) {
-  cuda::adam_step(use(queue).launch(), spec, parameters, gradients, m, v);
+void kernel(cuda::CudaBackend& backend, Queue& queue, const kernels::AdamStep& call) {
+  const auto& [spec, parameters, gradients, m, v] = call;
+  cuda::adam_step(backend.use(queue).launch(), spec, parameters, gradients, m, v);
 }
 
-}  // namespace atl::cuda
+}  // namespace atl

@@ -262,8 +262,8 @@ std::shared_ptr<const PreparedSparse> CudaBackend::prepare_spmm(
   return std::make_shared<PreparedSpmm>(*this, queue, host_row_ptr, ranges);
 }
 
-void CudaBackend::do_spmm(Queue& queue, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                          double beta, MatrixView y, const Epilogue& epilogue) {
+void CudaBackend::spmm(Queue& queue, const kernels::Spmm& call) {
+  const auto& [op, rows, x, beta, y, epilogue] = call;
   CudaQueue& on = use(queue);
   name_kernel(kOwn);
   const auto* known = static_cast<const PreparedSpmm*>(op.prepared);

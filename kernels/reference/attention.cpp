@@ -144,9 +144,8 @@ double score_slope(const AttentionSpec& attention, ConstMatrixView z, ConstMatri
 
 }  // namespace
 
-void ReferenceBackend::do_attend(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView z,
-                                 ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
-                                 const Epilogue& epilogue) {
+void kernel(ReferenceBackend&, Queue&, const kernels::Attend& call) {
+  const auto& [op, rows, z, t, attention, y, epilogue] = call;
   with_value_type(z.dtype, [&]<typename T>(T) {
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       const auto edges = attended_edges(op, attention.with_self, i);
@@ -166,12 +165,8 @@ void ReferenceBackend::do_attend(Queue&, const SparseOperator& op, RowRange rows
   });
 }
 
-void ReferenceBackend::do_attend_backward_targets(Queue&, const SparseOperator& op, RowRange rows,
-                                                  ConstMatrixView z, ConstMatrixView t,
-                                                  ConstMatrixView dy,
-                                                  const AttentionSpec& attention, MatrixView dt,
-                                                  MatrixView coefficients, MatrixView dvector,
-                                                  MatrixView dedge_weight) {
+void kernel(ReferenceBackend&, Queue&, const kernels::AttendBackwardTargets& call) {
+  const auto& [op, rows, z, t, dy, attention, dt, coefficients, dvector, dedge_weight] = call;
   with_value_type(z.dtype, [&]<typename T>(T) {
     using P = Parameter<T>;
     std::vector<double> vector_sums(static_cast<std::size_t>(z.cols), 0);
@@ -246,12 +241,8 @@ void ReferenceBackend::do_attend_backward_targets(Queue&, const SparseOperator& 
   });
 }
 
-void ReferenceBackend::do_attend_backward_sources(Queue&, const SparseOperator& op,
-                                                  const SourceEdges& edges, RowRange sources,
-                                                  ConstMatrixView z, ConstMatrixView t,
-                                                  ConstMatrixView dy, ConstMatrixView coefficients,
-                                                  const AttentionSpec& attention, MatrixView dz,
-                                                  MatrixView dvector) {
+void kernel(ReferenceBackend&, Queue&, const kernels::AttendBackwardSources& call) {
+  const auto& [op, edges, sources, z, t, dy, coefficients, attention, dz, dvector] = call;
   const auto nnz = static_cast<std::int64_t>(op.col_idx.size());
   with_value_type(z.dtype, [&]<typename T>(T) {
     using P = Parameter<T>;
@@ -295,8 +286,8 @@ void ReferenceBackend::do_attend_backward_sources(Queue&, const SparseOperator& 
   });
 }
 
-void ReferenceBackend::do_head_dots(Queue&, ConstMatrixView x, ConstMatrixView vector,
-                                    MatrixView out) {
+void kernel(ReferenceBackend&, Queue&, const kernels::HeadDots& call) {
+  const auto& [x, vector, out] = call;
   const std::int64_t each = x.cols / out.cols;
   with_value_type(x.dtype, [&]<typename T>(T) {
     using P = Parameter<T>;
@@ -312,9 +303,8 @@ void ReferenceBackend::do_head_dots(Queue&, ConstMatrixView x, ConstMatrixView v
   });
 }
 
-void ReferenceBackend::do_head_dots_backward(Queue&, ConstMatrixView d, ConstMatrixView x,
-                                             ConstMatrixView vector, MatrixView dx,
-                                             MatrixView dvector) {
+void kernel(ReferenceBackend&, Queue&, const kernels::HeadDotsBackward& call) {
+  const auto& [d, x, vector, dx, dvector] = call;
   const std::int64_t each = x.cols / d.cols;
   with_value_type(x.dtype, [&]<typename T>(T) {
     using P = Parameter<T>;
@@ -329,7 +319,8 @@ void ReferenceBackend::do_head_dots_backward(Queue&, ConstMatrixView d, ConstMat
   });
 }
 
-void ReferenceBackend::do_head_mean(Queue&, ConstMatrixView x, MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::HeadMean& call) {
+  const auto& [x, y] = call;
   const std::int64_t heads = x.cols / y.cols;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < x.rows; ++i) {
@@ -342,7 +333,8 @@ void ReferenceBackend::do_head_mean(Queue&, ConstMatrixView x, MatrixView y) {
   });
 }
 
-void ReferenceBackend::do_head_mean_backward(Queue&, ConstMatrixView dy, MatrixView dx) {
+void kernel(ReferenceBackend&, Queue&, const kernels::HeadMeanBackward& call) {
+  const auto& [dy, dx] = call;
   const std::int64_t heads = dx.cols / dy.cols;
   with_value_type(dy.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < dx.rows; ++i) {

@@ -7,14 +7,16 @@
 
 namespace atl {
 
-void ReferenceBackend::do_fill_zero(Queue&, MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::FillZero& call) {
+  const auto y = call.y;
   for (std::int64_t i = 0; i < y.rows; ++i) {
     auto* row = static_cast<std::byte*>(y.data) + i * y.stride * bytes_of(y.dtype);
     std::memset(row, 0, static_cast<std::size_t>(y.cols * bytes_of(y.dtype)));
   }
 }
 
-void ReferenceBackend::do_convert(Queue&, ConstMatrixView x, MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::Convert& call) {
+  const auto& [x, y] = call;
   with_value_type(x.dtype, [&]<typename From>(From) {
     with_value_type(y.dtype, [&]<typename To>(To) {
       for (std::int64_t i = 0; i < x.rows; ++i) {
@@ -24,9 +26,8 @@ void ReferenceBackend::do_convert(Queue&, ConstMatrixView x, MatrixView y) {
   });
 }
 
-void ReferenceBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a,
-                               Transpose transpose_b, ConstMatrixView b, double beta, MatrixView c,
-                               const Epilogue& epilogue) {
+void kernel(ReferenceBackend&, Queue&, const kernels::Gemm& call) {
+  const auto& [transpose_a, a, transpose_b, b, beta, c, epilogue] = call;
   const bool swap_a = transpose_a == Transpose::kYes;
   const bool swap_b = transpose_b == Transpose::kYes;
   const std::int64_t inner = swap_a ? a.rows : a.cols;
@@ -48,8 +49,8 @@ void ReferenceBackend::do_gemm(Queue&, Transpose transpose_a, ConstMatrixView a,
   });
 }
 
-void ReferenceBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilogue& epilogue,
-                                         MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::ApplyEpilogue& call) {
+  const auto& [x, epilogue, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < x.rows; ++i) {
       for (std::int64_t j = 0; j < x.cols; ++j) {
@@ -59,8 +60,8 @@ void ReferenceBackend::do_apply_epilogue(Queue&, ConstMatrixView x, const Epilog
   });
 }
 
-void ReferenceBackend::do_combine(Queue&, float a, ConstMatrixView x, float b, ConstMatrixView z,
-                                  MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::Combine& call) {
+  const auto& [a, x, b, z, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < x.rows; ++i) {
       for (std::int64_t j = 0; j < x.cols; ++j) {
@@ -70,7 +71,8 @@ void ReferenceBackend::do_combine(Queue&, float a, ConstMatrixView x, float b, C
   });
 }
 
-void ReferenceBackend::do_scale(Queue&, ConstMatrixView x, ConstMatrixView factor, MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::Scale& call) {
+  const auto& [x, factor, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     const double e = at<Parameter<T>>(factor, 0, 0);
     for (std::int64_t i = 0; i < x.rows; ++i) {
@@ -79,8 +81,8 @@ void ReferenceBackend::do_scale(Queue&, ConstMatrixView x, ConstMatrixView facto
   });
 }
 
-void ReferenceBackend::do_dot(Queue&, ConstMatrixView x, ConstMatrixView z, bool accumulate,
-                              MatrixView out) {
+void kernel(ReferenceBackend&, Queue&, const kernels::Dot& call) {
+  const auto& [x, z, accumulate, out] = call;
   double sum = 0;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < x.rows; ++i) {
@@ -92,7 +94,8 @@ void ReferenceBackend::do_dot(Queue&, ConstMatrixView x, ConstMatrixView z, bool
   });
 }
 
-void ReferenceBackend::do_maximum(Queue&, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::Maximum& call) {
+  const auto& [x, z, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < x.rows; ++i) {
       for (std::int64_t j = 0; j < x.cols; ++j) {
@@ -104,8 +107,8 @@ void ReferenceBackend::do_maximum(Queue&, ConstMatrixView x, ConstMatrixView z, 
   });
 }
 
-void ReferenceBackend::do_maximum_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
-                                           ConstMatrixView z, MaximumOf of, MatrixView dx) {
+void kernel(ReferenceBackend&, Queue&, const kernels::MaximumBackward& call) {
+  const auto& [dy, x, z, of, dx] = call;
   with_value_type(dy.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < dy.rows; ++i) {
       for (std::int64_t j = 0; j < dy.cols; ++j) {
@@ -116,8 +119,8 @@ void ReferenceBackend::do_maximum_backward(Queue&, ConstMatrixView dy, ConstMatr
   });
 }
 
-void ReferenceBackend::do_activation_backward(Queue&, ConstMatrixView dy,
-                                              const ActivationGradient& activation) {
+void kernel(ReferenceBackend&, Queue&, const kernels::ActivationBackward& call) {
+  const auto& [dy, activation] = call;
   const DropoutSpec& dropout = activation.dropout;
   const auto scale = static_cast<double>(dropout.rate.scale);
   const bool of_output = activation.function != ActivationFunction::kGelu;
@@ -138,12 +141,12 @@ void ReferenceBackend::do_activation_backward(Queue&, ConstMatrixView dy,
   });
 }
 
-void ReferenceBackend::do_column_sums(Queue& queue, ConstMatrixView x, bool accumulate,
-                                      MatrixView out, const ActivationGradient& activation) {
+void kernel(ReferenceBackend& backend, Queue& queue, const kernels::ColumnSums& call) {
+  const auto& [terms, accumulate, out, activation] = call;
   if (!activation.absent()) {
-    do_activation_backward(queue, x, activation);
-    x = activation.dx;
+    kernel(backend, queue, kernels::ActivationBackward{terms, activation});
   }
+  const ConstMatrixView x = activation.absent() ? terms : ConstMatrixView(activation.dx);
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t j = 0; j < x.cols; ++j) {
       double sum = accumulate ? at<Parameter<T>>(out, 0, j) : 0;
@@ -153,8 +156,8 @@ void ReferenceBackend::do_column_sums(Queue& queue, ConstMatrixView x, bool accu
   });
 }
 
-void ReferenceBackend::do_adam_step(Queue&, const AdamSpec& spec, MatrixView parameters,
-                                    ConstMatrixView gradients, MatrixView m, MatrixView v) {
+void kernel(ReferenceBackend&, Queue&, const kernels::AdamStep& call) {
+  const auto& [spec, parameters, gradients, m, v] = call;
   const EpochState& state = *spec.state;
   const double kept =
       spec.squared_norm != nullptr ? AdamSpec::clip_factor(*spec.squared_norm, spec.most_norm) : 1;

@@ -19,8 +19,8 @@ double carried(const EdgeTerms& terms, ConstMatrixView x, std::int64_t j, std::i
 
 }  // namespace
 
-void ReferenceBackend::do_aggregate_edges(Queue&, const SparseOperator& op, RowRange rows,
-                                          ConstMatrixView x, const EdgeTerms& terms, MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::AggregateEdges& call) {
+  const auto& [op, rows, x, terms, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       for (std::int64_t c = 0; c < x.cols; ++c) {
@@ -37,11 +37,8 @@ void ReferenceBackend::do_aggregate_edges(Queue&, const SparseOperator& op, RowR
   });
 }
 
-void ReferenceBackend::do_aggregate_edges_backward_sources(Queue&, const SparseOperator& op,
-                                                           const SourceEdges& edges,
-                                                           RowRange sources, ConstMatrixView x,
-                                                           const EdgeTerms& terms,
-                                                           ConstMatrixView dy, MatrixView dx) {
+void kernel(ReferenceBackend&, Queue&, const kernels::AggregateEdgesBackwardSources& call) {
+  const auto& [op, edges, sources, x, terms, dy, dx] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t j = sources.begin; j < sources.end; ++j) {
       for (std::int64_t c = 0; c < x.cols; ++c) {
@@ -57,10 +54,8 @@ void ReferenceBackend::do_aggregate_edges_backward_sources(Queue&, const SparseO
   });
 }
 
-void ReferenceBackend::do_aggregate_edges_backward_terms(Queue&, const SparseOperator& op,
-                                                         RowRange rows, ConstMatrixView x,
-                                                         const EdgeTerms& terms, ConstMatrixView dy,
-                                                         MatrixView dweight, MatrixView dbias) {
+void kernel(ReferenceBackend&, Queue&, const kernels::AggregateEdgesBackwardTerms& call) {
+  const auto& [op, rows, x, terms, dy, dweight, dbias] = call;
   const std::int64_t count = terms.weight.rows;
   with_value_type(x.dtype, [&]<typename T>(T) {
     using P = Parameter<T>;

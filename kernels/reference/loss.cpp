@@ -54,31 +54,12 @@ struct Focus {
 
 }  // namespace
 
-void ReferenceBackend::do_softmax_cross_entropy(Queue& queue, ConstMatrixView logits,
-                                                std::span<const std::int32_t> labels,
-                                                std::span<const LocalId> rows, double grad_scale,
-                                                MatrixView dlogits, std::span<double> loss_sum) {
-  do_fill_zero(queue, dlogits);
-  loss_sum[0] = sum_over_rows(logits, rows, [&]<typename T>(T, std::int64_t i) {
-    const std::int32_t label = label_of(labels, i, logits.cols);
-    const double largest = largest_of<T>(logits, i);
-    double sum = 0;
-    for (std::int64_t j = 0; j < logits.cols; ++j) sum += std::exp(at<T>(logits, i, j) - largest);
-    const double loss = std::log(sum) - (at<T>(logits, i, label) - largest);
-    for (std::int64_t j = 0; j < logits.cols; ++j) {
-      const double probability = std::exp(at<T>(logits, i, j) - largest) / sum;
-      set<T>(dlogits, i, j, grad_scale * (probability - (j == label ? 1 : 0)));
-    }
-    return loss;
-  });
-}
+namespace {
 
-void ReferenceBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView logits,
-                                               std::span<const std::int32_t> labels,
-                                               std::span<const LocalId> rows, double grad_scale,
-                                               MatrixView dlogits, std::span<double> loss_sum,
-                                               const SoftmaxTarget& target) {
-  do_fill_zero(queue, dlogits);
+void spread_cross_entropy(ReferenceBackend& backend, Queue& queue,
+                          const kernels::SoftmaxCrossEntropy& call) {
+  const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
+  kernel(backend, queue, kernels::FillZero{dlogits});
   const std::int64_t classes = logits.cols;
   const auto weight = [&](std::int64_t c) {
     return target.class_weights.empty() ? 1.0 : static_cast<double>(target.class_weights[c]);
@@ -109,32 +90,32 @@ void ReferenceBackend::do_spread_cross_entropy(Queue& queue, ConstMatrixView log
   });
 }
 
-void ReferenceBackend::do_sigmoid_cross_entropy(Queue& queue, ConstMatrixView logits,
-                                                std::span<const std::uint8_t> targets,
-                                                std::span<const LocalId> rows, double grad_scale,
-                                                MatrixView dlogits, std::span<double> loss_sum) {
-  do_fill_zero(queue, dlogits);
+}  // namespace
+
+void kernel(ReferenceBackend& backend, Queue& queue, const kernels::SoftmaxCrossEntropy& call) {
+  if (!call.target.label_only()) return spread_cross_entropy(backend, queue, call);
+  const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
+  kernel(backend, queue, kernels::FillZero{dlogits});
   loss_sum[0] = sum_over_rows(logits, rows, [&]<typename T>(T, std::int64_t i) {
-    double loss = 0;
+    const std::int32_t label = label_of(labels, i, logits.cols);
+    const double largest = largest_of<T>(logits, i);
+    double sum = 0;
+    for (std::int64_t j = 0; j < logits.cols; ++j) sum += std::exp(at<T>(logits, i, j) - largest);
+    const double loss = std::log(sum) - (at<T>(logits, i, label) - largest);
     for (std::int64_t j = 0; j < logits.cols; ++j) {
-      const std::uint8_t target = targets[i * logits.cols + j];
-      if (target == 255) continue;
-      ATOLL_ASSERT(target <= 1, "row {}, class {}: target {}", i, j, target);
-      const double z = at<T>(logits, i, j);
-      // log(1 + exp(z)) - target * z without overflow.
-      loss += std::max(z, 0.0) - z * target + std::log1p(std::exp(-std::abs(z)));
-      set<T>(dlogits, i, j, grad_scale * (1 / (1 + std::exp(-z)) - target));
+      const double probability = std::exp(at<T>(logits, i, j) - largest) / sum;
+      set<T>(dlogits, i, j, grad_scale * (probability - (j == label ? 1 : 0)));
     }
     return loss;
   });
 }
 
-void ReferenceBackend::do_weighted_sigmoid(Queue& queue, ConstMatrixView logits,
-                                           std::span<const std::uint8_t> targets,
-                                           std::span<const LocalId> rows, double grad_scale,
-                                           MatrixView dlogits, std::span<double> loss_sum,
-                                           const SigmoidTarget& target) {
-  do_fill_zero(queue, dlogits);
+namespace {
+
+void weighted_sigmoid(ReferenceBackend& backend, Queue& queue,
+                      const kernels::SigmoidCrossEntropy& call) {
+  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
+  kernel(backend, queue, kernels::FillZero{dlogits});
   loss_sum[0] = sum_over_rows(logits, rows, [&]<typename T>(T, std::int64_t i) {
     double loss = 0;
     for (std::int64_t j = 0; j < logits.cols; ++j) {
@@ -155,11 +136,30 @@ void ReferenceBackend::do_weighted_sigmoid(Queue& queue, ConstMatrixView logits,
   });
 }
 
-void ReferenceBackend::do_error_loss(Queue& queue, ErrorMeasure measure, ConstMatrixView values,
-                                     std::span<const float> targets, std::span<const LocalId> rows,
-                                     double grad_scale, MatrixView dvalues,
-                                     std::span<double> loss_sum) {
-  do_fill_zero(queue, dvalues);
+}  // namespace
+
+void kernel(ReferenceBackend& backend, Queue& queue, const kernels::SigmoidCrossEntropy& call) {
+  if (!call.target.target_only()) return weighted_sigmoid(backend, queue, call);
+  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
+  kernel(backend, queue, kernels::FillZero{dlogits});
+  loss_sum[0] = sum_over_rows(logits, rows, [&]<typename T>(T, std::int64_t i) {
+    double loss = 0;
+    for (std::int64_t j = 0; j < logits.cols; ++j) {
+      const std::uint8_t target = targets[i * logits.cols + j];
+      if (target == 255) continue;
+      ATOLL_ASSERT(target <= 1, "row {}, class {}: target {}", i, j, target);
+      const double z = at<T>(logits, i, j);
+      // log(1 + exp(z)) - target * z without overflow.
+      loss += std::max(z, 0.0) - z * target + std::log1p(std::exp(-std::abs(z)));
+      set<T>(dlogits, i, j, grad_scale * (1 / (1 + std::exp(-z)) - target));
+    }
+    return loss;
+  });
+}
+
+void kernel(ReferenceBackend& backend, Queue& queue, const kernels::ErrorLoss& call) {
+  const auto& [measure, values, targets, rows, grad_scale, dvalues, loss_sum] = call;
+  kernel(backend, queue, kernels::FillZero{dvalues});
   const bool squared = measure == ErrorMeasure::kSquared;
   loss_sum[0] = sum_over_rows(values, rows, [&]<typename T>(T, std::int64_t i) {
     double loss = 0;
@@ -175,10 +175,8 @@ void ReferenceBackend::do_error_loss(Queue& queue, ErrorMeasure measure, ConstMa
   });
 }
 
-void ReferenceBackend::do_count_correct(Queue&, ConstMatrixView logits,
-                                        std::span<const std::int32_t> labels,
-                                        std::span<const std::uint8_t> split,
-                                        std::span<std::int64_t> counts) {
+void kernel(ReferenceBackend&, Queue&, const kernels::CountCorrect& call) {
+  const auto& [logits, labels, split, counts] = call;
   std::fill(counts.begin(), counts.end(), 0);
   with_value_type(logits.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < logits.rows; ++i) {
@@ -194,10 +192,8 @@ void ReferenceBackend::do_count_correct(Queue&, ConstMatrixView logits,
   });
 }
 
-void ReferenceBackend::do_count_multi_label(Queue&, ConstMatrixView logits,
-                                            std::span<const std::uint8_t> targets,
-                                            std::span<const std::uint8_t> split,
-                                            std::span<std::int64_t> counts) {
+void kernel(ReferenceBackend&, Queue&, const kernels::CountMultiLabel& call) {
+  const auto& [logits, targets, split, counts] = call;
   std::fill(counts.begin(), counts.end(), 0);
   with_value_type(logits.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < logits.rows; ++i) {

@@ -27,9 +27,8 @@ RowStatistics row_statistics(ConstMatrixView x, std::int64_t i, double epsilon) 
 
 }  // namespace
 
-void ReferenceBackend::do_batch_norm_moments(Queue&, ConstMatrixView x,
-                                             std::span<const double> shift,
-                                             std::span<double> sums) {
+void kernel(ReferenceBackend&, Queue&, const kernels::BatchNormMoments& call) {
+  const auto& [x, shift, sums] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t j = 0; j < x.cols; ++j) {
       sums[j] = 0;
@@ -43,16 +42,12 @@ void ReferenceBackend::do_batch_norm_moments(Queue&, ConstMatrixView x,
   });
 }
 
-void ReferenceBackend::do_batch_norm_gradient_sums(Queue& queue, ConstMatrixView dy,
-                                                   ConstMatrixView x, std::span<const double> mean,
-                                                   std::span<const double> inv_std,
-                                                   std::span<double> sums, MatrixView dgamma,
-                                                   MatrixView dbeta,
-                                                   const ActivationGradient& activation) {
+void kernel(ReferenceBackend& backend, Queue& queue, const kernels::BatchNormGradientSums& call) {
+  const auto& [given, x, mean, inv_std, sums, dgamma, dbeta, activation] = call;
   if (!activation.absent()) {
-    do_activation_backward(queue, dy, activation);
-    dy = activation.dx;
+    kernel(backend, queue, kernels::ActivationBackward{given, activation});
   }
+  const ConstMatrixView dy = activation.absent() ? given : ConstMatrixView(activation.dx);
   with_value_type(x.dtype, [&]<typename T>(T) {
     using P = Parameter<T>;
     for (std::int64_t j = 0; j < x.cols; ++j) {
@@ -70,11 +65,8 @@ void ReferenceBackend::do_batch_norm_gradient_sums(Queue& queue, ConstMatrixView
   });
 }
 
-void ReferenceBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
-                                              std::span<const double> mean,
-                                              std::span<const double> inv_std,
-                                              ConstMatrixView gamma, std::span<const double> sums,
-                                              std::int64_t count, MatrixView dx) {
+void kernel(ReferenceBackend&, Queue&, const kernels::BatchNormBackward& call) {
+  const auto& [dy, x, mean, inv_std, gamma, sums, count, dx] = call;
   const auto n = static_cast<double>(count);
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < x.rows; ++i) {
@@ -87,8 +79,8 @@ void ReferenceBackend::do_batch_norm_backward(Queue&, ConstMatrixView dy, ConstM
   });
 }
 
-void ReferenceBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView gamma,
-                                     ConstMatrixView beta, double epsilon, MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::LayerNorm& call) {
+  const auto& [x, gamma, beta, epsilon, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < x.rows; ++i) {
       const auto [mean, inv_std] = row_statistics<T>(x, i, epsilon);
@@ -100,9 +92,8 @@ void ReferenceBackend::do_layer_norm(Queue&, ConstMatrixView x, ConstMatrixView 
   });
 }
 
-void ReferenceBackend::do_layer_norm_backward(Queue&, ConstMatrixView dy, ConstMatrixView x,
-                                              ConstMatrixView gamma, double epsilon, MatrixView dx,
-                                              MatrixView dgamma, MatrixView dbeta) {
+void kernel(ReferenceBackend&, Queue&, const kernels::LayerNormBackward& call) {
+  const auto& [dy, x, gamma, epsilon, dx, dgamma, dbeta] = call;
   const auto n = static_cast<double>(x.cols);
   with_value_type(x.dtype, [&]<typename T>(T) {
     using P = Parameter<T>;

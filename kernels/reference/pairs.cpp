@@ -3,8 +3,8 @@
 
 namespace atl {
 
-void ReferenceBackend::do_pair_dots(Queue&, ConstMatrixView x, std::span<const LocalId> first,
-                                    std::span<const LocalId> second, MatrixView out) {
+void kernel(ReferenceBackend&, Queue&, const kernels::PairDots& call) {
+  const auto& [x, first, second, out] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t k = 0; k < out.rows; ++k) {
       const std::int64_t i = to_index(first[k]);
@@ -18,9 +18,8 @@ void ReferenceBackend::do_pair_dots(Queue&, ConstMatrixView x, std::span<const L
   });
 }
 
-void ReferenceBackend::do_pair_products(Queue&, ConstMatrixView x, std::span<const LocalId> first,
-                                        ConstMatrixView z, std::span<const LocalId> second,
-                                        MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::PairProducts& call) {
+  const auto& [x, first, z, second, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t k = 0; k < y.rows; ++k) {
       const std::int64_t i = to_index(first[k]);

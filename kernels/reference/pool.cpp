@@ -75,8 +75,8 @@ double pooled(const SparseOperator& op, ConstMatrixView x, const PoolSpec& spec,
 
 }  // namespace
 
-void ReferenceBackend::do_pool(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                               const PoolSpec& spec, MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::Pool& call) {
+  const auto& [op, rows, x, spec, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       for (std::int64_t c = 0; c < x.cols; ++c) set<T>(y, i, c, pooled<T>(op, x, spec, i, c));
@@ -84,10 +84,8 @@ void ReferenceBackend::do_pool(Queue&, const SparseOperator& op, RowRange rows, 
   });
 }
 
-void ReferenceBackend::do_pool_backward_targets(Queue&, const SparseOperator& op, RowRange rows,
-                                                ConstMatrixView x, ConstMatrixView y,
-                                                ConstMatrixView dy, const PoolSpec& spec,
-                                                MatrixView g) {
+void kernel(ReferenceBackend&, Queue&, const kernels::PoolBackwardTargets& call) {
+  const auto& [op, rows, x, y, dy, spec, g] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     const double by = sharpness<T>(spec);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
@@ -104,11 +102,8 @@ void ReferenceBackend::do_pool_backward_targets(Queue&, const SparseOperator& op
   });
 }
 
-void ReferenceBackend::do_pool_backward_sources(Queue&, const SparseOperator& op,
-                                                const SourceEdges& edges, RowRange sources,
-                                                ConstMatrixView x, ConstMatrixView y,
-                                                ConstMatrixView g, const PoolSpec& spec,
-                                                MatrixView dx) {
+void kernel(ReferenceBackend&, Queue&, const kernels::PoolBackwardSources& call) {
+  const auto& [op, edges, sources, x, y, g, spec, dx] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     const double by = sharpness<T>(spec);
     for (std::int64_t j = sources.begin; j < sources.end; ++j) {
@@ -135,9 +130,8 @@ void ReferenceBackend::do_pool_backward_sources(Queue&, const SparseOperator& op
   });
 }
 
-void ReferenceBackend::do_pool_slope(Queue&, const SparseOperator& op, RowRange rows,
-                                     ConstMatrixView x, ConstMatrixView y, const PoolSpec& spec,
-                                     MatrixView slope) {
+void kernel(ReferenceBackend&, Queue&, const kernels::PoolSlope& call) {
+  const auto& [op, rows, x, y, spec, slope] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     const double by = sharpness<T>(spec);
     const bool powers = spec.kind == PoolKind::kPowerMean;

@@ -6,14 +6,12 @@
 
 namespace atl {
 
-class ReferenceBackend final : public HostBackend {
+class ReferenceBackend final
+    : public Implements<ReferenceBackend, HostBackend, kernels::DeviceOperations> {
  public:
   std::string name() const override { return "reference"; }
   std::string device() const override { return "host, serial, sums in double"; }
   bool supports(DType) const override { return true; }
-
- private:
-#include "kernels/operation_overrides.inc"
 };
 
 }  // namespace atl

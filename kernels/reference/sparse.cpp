@@ -4,8 +4,8 @@
 
 namespace atl {
 
-void ReferenceBackend::do_spmm(Queue&, const SparseOperator& op, RowRange rows, ConstMatrixView x,
-                               double beta, MatrixView y, const Epilogue& epilogue) {
+void kernel(ReferenceBackend&, Queue&, const kernels::Spmm& call) {
+  const auto& [op, rows, x, beta, y, epilogue] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       ATOLL_ASSERT(op.row_ptr[i] <= op.row_ptr[i + 1], "row {}", i);

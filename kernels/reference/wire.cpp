@@ -137,8 +137,8 @@ void with_wire_type(DType dtype, const Body& body) {
 
 }  // namespace
 
-void ReferenceBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const LocalId> rows,
-                                      std::span<const float> scale, MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::GatherRows& call) {
+  const auto& [x, rows, scale, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     for (std::int64_t k = 0; k < y.rows; ++k) {
       const std::int64_t row = to_index(rows[k]);
@@ -154,9 +154,8 @@ void ReferenceBackend::do_gather_rows(Queue&, ConstMatrixView x, std::span<const
   });
 }
 
-void ReferenceBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackList& list,
-                                        std::span<const float> scale, const RoundingSpec& rounding,
-                                        std::span<std::byte> packets, const PackTrace& trace) {
+void kernel(ReferenceBackend&, Queue&, const kernels::QuantizeRows& call) {
+  const auto& [x, list, scale, rounding, packets, trace] = call;
   const RandomKey key = rounding.key_now();
   ATOLL_ASSERT(
       list.first.front() == 0 && list.first.back() == static_cast<std::int64_t>(list.bits.size()),
@@ -184,8 +183,8 @@ void ReferenceBackend::do_quantize_rows(Queue&, ConstMatrixView x, const PackLis
   });
 }
 
-void ReferenceBackend::do_dequantize_rows(Queue&, std::span<const std::byte> packets,
-                                          const UnpackList& list, MatrixView y) {
+void kernel(ReferenceBackend&, Queue&, const kernels::DequantizeRows& call) {
+  const auto& [packets, list, y] = call;
   with_wire_type(y.dtype, [&]<typename T>(T) {
     for (std::size_t m = 0; m < list.rows.size(); ++m) {
       const std::int64_t row = to_index(list.rows[m]);

@@ -142,7 +142,8 @@ Case attend(Bench& bench, AttentionScore score, DType dtype, Edges edges) {
   const MatrixView y = bench.matrix(rows, kColumns, dtype);
   Case made;
   made.run = [=, &bench] {
-    bench.backend().attend(bench.queue(), data.op, {0, rows}, data.z, data.t, data.spec, y);
+    bench.backend().run(bench.queue(),
+                        kernels::Attend{data.op, {0, rows}, data.z, data.t, data.spec, y});
   };
   set_bytes(made, data, 1, 0, 3, 1);
   made.checked = element(y, rows - 1, 0);
@@ -166,10 +167,26 @@ Case attend_backward(Bench& bench, AttentionScore score, DType dtype, Edges edge
                                    : MatrixView{};
   Case made;
   made.run = [=, &bench] {
-    bench.backend().attend_backward_targets(bench.queue(), data.op, {0, rows}, data.z, data.t, dy,
-                                            data.spec, dt, coefficients, of_targets, of_weight);
-    bench.backend().attend_backward_sources(bench.queue(), data.op, data.edges, {0, rows}, data.z,
-                                            data.t, dy, coefficients, data.spec, dz, of_sources);
+    bench.backend().run(bench.queue(), kernels::AttendBackwardTargets{data.op,
+                                                                      {0, rows},
+                                                                      data.z,
+                                                                      data.t,
+                                                                      dy,
+                                                                      data.spec,
+                                                                      dt,
+                                                                      coefficients,
+                                                                      of_targets,
+                                                                      of_weight});
+    bench.backend().run(bench.queue(), kernels::AttendBackwardSources{data.op,
+                                                                      data.edges,
+                                                                      {0, rows},
+                                                                      data.z,
+                                                                      data.t,
+                                                                      dy,
+                                                                      coefficients,
+                                                                      data.spec,
+                                                                      dz,
+                                                                      of_sources});
   };
   set_bytes(made, data, score == AttentionScore::kAdditive ? 2 : 3, 4 * kBenchHeads + 3, 8, 2);
   made.checked = element(coefficients, nnz + rows - 1, 0);

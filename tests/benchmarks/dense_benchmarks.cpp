@@ -44,7 +44,7 @@ Case gemm(Bench& bench, const Product& product, DType dtype) {
   const MatrixView c = bench.matrix(rows, cols, gradient ? parameter_dtype(dtype) : dtype);
   Case made;
   made.run = [=, transpose = transpose_a, &bench] {
-    bench.backend().gemm(bench.queue(), transpose, a, Transpose::kNo, b, 0, c);
+    bench.backend().run(bench.queue(), kernels::Gemm{transpose, a, Transpose::kNo, b, 0, c});
   };
   made.no_reuse_bytes = made.compulsory_bytes = bytes_in(a) + bytes_in(b) + bytes_in(c);
   made.flops = 2.0 * static_cast<double>(rows) * static_cast<double>(inner * cols);
@@ -77,7 +77,9 @@ Case bias_activation(Bench& bench, ActivationFunction function, DType dtype) {
   epilogue.beta = bench.matrix(1, kColumns, DType::kF32);
   epilogue.function = function;
   Case made;
-  made.run = [=, &bench] { bench.backend().apply_epilogue(bench.queue(), x, epilogue, y); };
+  made.run = [=, &bench] {
+    bench.backend().run(bench.queue(), kernels::ApplyEpilogue{x, epilogue, y});
+  };
   made.no_reuse_bytes = made.compulsory_bytes = 2 * bytes_in(x);
   made.checked = element(y, rows - 1, 0);
   const double sum = Bench::value((rows - 1) * kColumns) + Bench::value(0);
@@ -93,7 +95,8 @@ Case gelu_backward(Bench& bench, DType dtype) {
   const MatrixView dx = bench.matrix(rows, kColumns, dtype);
   Case made;
   made.run = [=, &bench] {
-    bench.backend().activation_backward(bench.queue(), dy, {x, dx, ActivationFunction::kGelu});
+    bench.backend().run(bench.queue(),
+                        kernels::ActivationBackward{dy, {x, dx, ActivationFunction::kGelu}});
   };
   made.no_reuse_bytes = made.compulsory_bytes = 3 * bytes_in(x);
   made.checked = element(dx, rows - 1, 0);
@@ -117,7 +120,9 @@ Case norm_relu_dropout(Bench& bench, DType dtype) {
   epilogue.function = ActivationFunction::kRelu;
   epilogue.dropout = {{7, RandomStream::kDropout}, dropout_threshold(0.5), bench.upload(ids)};
   Case made;
-  made.run = [=, &bench] { bench.backend().apply_epilogue(bench.queue(), x, epilogue, y); };
+  made.run = [=, &bench] {
+    bench.backend().run(bench.queue(), kernels::ApplyEpilogue{x, epilogue, y});
+  };
   made.no_reuse_bytes = made.compulsory_bytes = 2 * bytes_in(x);
   made.checked = element(y, rows - 1, 0);
   const double value = (Bench::value((rows - 1) * kColumns) + 1) * 2 * Bench::value(0);
@@ -133,14 +138,14 @@ Case adam(Bench& bench, std::int64_t count) {
   const MatrixView g = bench.matrix(1, count, DType::kF32);
   const MatrixView m = bench.matrix(1, count, DType::kF32);
   const MatrixView v = bench.matrix(1, count, DType::kF32);
-  bench.backend().fill_zero(bench.queue(), m);
-  bench.backend().fill_zero(bench.queue(), v);
+  bench.backend().run(bench.queue(), kernels::FillZero{m});
+  bench.backend().run(bench.queue(), kernels::FillZero{v});
   AdamSpec spec;
   spec.state = bench.upload(std::vector<EpochState>{{1, 0.25, 1 - 0.9, 1 - 0.999}}).data();
   Case made;
   made.run = [=, &bench, segments = std::vector<AdamSegment>{{0, count, 0}}]() mutable {
     spec.segments = segments;
-    bench.backend().adam_step(bench.queue(), spec, p, g, m, v);
+    bench.backend().run(bench.queue(), kernels::AdamStep{spec, p, g, m, v});
   };
   made.no_reuse_bytes = made.compulsory_bytes = 7 * bytes_in(p);
   // A first step goes by the learning rate against the gradient's sign.

@@ -50,7 +50,7 @@ Case moments(Bench& bench, DType dtype) {
   const Data d(bench, dtype);
   Case made;
   made.run = [=, &bench] {
-    bench.backend().batch_norm_moments(bench.queue(), d.x, d.mean, d.sums);
+    bench.backend().run(bench.queue(), kernels::BatchNormMoments{d.x, d.mean, d.sums});
   };
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(1);
   made.checked = first_of(d.sums);
@@ -62,8 +62,8 @@ Case gradient_sums(Bench& bench, DType dtype) {
   const Data d(bench, dtype);
   Case made;
   made.run = [=, &bench] {
-    bench.backend().batch_norm_gradient_sums(bench.queue(), d.dy, d.x, d.mean, d.inv_std, d.sums,
-                                             d.dgamma, d.dbeta);
+    bench.backend().run(bench.queue(), kernels::BatchNormGradientSums{d.dy, d.x, d.mean, d.inv_std,
+                                                                      d.sums, d.dgamma, d.dbeta});
   };
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(2);
   made.checked = first_of(d.sums.subspan(kColumns));
@@ -76,8 +76,9 @@ Case activation_gradient_sums(Bench& bench, DType dtype) {
   const Data d(bench, dtype);
   Case made;
   made.run = [=, &bench] {
-    bench.backend().batch_norm_gradient_sums(bench.queue(), d.dy, d.x, d.mean, d.inv_std, d.sums,
-                                             d.dgamma, d.dbeta, d.through_relu());
+    bench.backend().run(bench.queue(),
+                        kernels::BatchNormGradientSums{d.dy, d.x, d.mean, d.inv_std, d.sums,
+                                                       d.dgamma, d.dbeta, d.through_relu()});
   };
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(4);
   made.checked = first_of(d.sums.subspan(kColumns));
@@ -89,7 +90,7 @@ Case activation_column_sums(Bench& bench, DType dtype) {
   const Data d(bench, dtype);
   Case made;
   made.run = [=, &bench] {
-    bench.backend().column_sums(bench.queue(), d.dy, false, d.dbeta, d.through_relu());
+    bench.backend().run(bench.queue(), kernels::ColumnSums{d.dy, false, d.dbeta, d.through_relu()});
   };
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(3);
   made.checked = element(d.dbeta, 0, 0);
@@ -101,8 +102,8 @@ Case batch_norm_backward(Bench& bench, DType dtype) {
   const Data d(bench, dtype);
   Case made;
   made.run = [=, &bench] {
-    bench.backend().batch_norm_backward(bench.queue(), d.dy, d.x, d.mean, d.inv_std, d.gamma,
-                                        d.sums, d.rows, d.dx);
+    bench.backend().run(bench.queue(), kernels::BatchNormBackward{d.dy, d.x, d.mean, d.inv_std,
+                                                                  d.gamma, d.sums, d.rows, d.dx});
   };
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(3);
   made.checked = element(d.dx, d.rows - 1, 0);
@@ -115,7 +116,7 @@ Case layer_norm(Bench& bench, DType dtype) {
   const Data d(bench, dtype);
   Case made;
   made.run = [=, &bench] {
-    bench.backend().layer_norm(bench.queue(), d.x, d.gamma, d.gamma, 1e-5, d.dx);
+    bench.backend().run(bench.queue(), kernels::LayerNorm{d.x, d.gamma, d.gamma, 1e-5, d.dx});
   };
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(2);
   double sum = 0;
@@ -134,11 +135,11 @@ Case layer_norm(Bench& bench, DType dtype) {
 
 Case layer_norm_backward(Bench& bench, DType dtype) {
   const Data d(bench, dtype);
-  bench.backend().fill_zero(bench.queue(), d.dbeta);
+  bench.backend().run(bench.queue(), kernels::FillZero{d.dbeta});
   Case made;
   made.run = [=, &bench] {
-    bench.backend().layer_norm_backward(bench.queue(), d.dy, d.x, d.gamma, 1e-5, d.dx, d.dgamma,
-                                        d.dbeta);
+    bench.backend().run(bench.queue(), kernels::LayerNormBackward{d.dy, d.x, d.gamma, 1e-5, d.dx,
+                                                                  d.dgamma, d.dbeta});
   };
   made.no_reuse_bytes = made.compulsory_bytes = d.bytes(3);
   made.checked = element(d.dbeta, 0, 0);
@@ -159,7 +160,8 @@ Case softmax(Bench& bench, DType dtype) {
   const auto loss = bench.upload(std::vector<double>(1));
   Case made;
   made.run = [=, &bench] {
-    bench.backend().softmax_cross_entropy(bench.queue(), logits, labels, all, 1, dlogits, loss);
+    bench.backend().run(bench.queue(),
+                        kernels::SoftmaxCrossEntropy{logits, labels, all, 1, dlogits, loss});
   };
   made.no_reuse_bytes = made.compulsory_bytes =
       static_cast<double>(rows) * (8 + 2.0 * static_cast<double>(kClasses * bytes_of(dtype)));

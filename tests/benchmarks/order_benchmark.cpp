@@ -87,7 +87,7 @@ void run(const Options& options) {
   void* y = backend->allocate(bytes);
   const MatrixView input{x, nodes, options.columns, options.columns, options.dtype};
   const MatrixView output{y, nodes, options.columns, options.columns, options.dtype};
-  backend->fill_zero(*queue, input);
+  backend->run(*queue, kernels::FillZero{input});
   const std::vector<float> scale(static_cast<std::size_t>(nodes), 0.5F);
   std::vector<double> triad;
   for (int repetition = 0; repetition < options.repetitions; ++repetition) {
@@ -99,7 +99,7 @@ void run(const Options& options) {
       op.col_idx = contender.csr.col_idx;
       op.row_scale = op.col_scale = op.self_weight = scale;
       contender.seconds.push_back(seconds_of([&] {
-        backend->spmm(*queue, op, {0, nodes}, input, 0, output);
+        backend->run(*queue, kernels::Spmm{op, {0, nodes}, input, 0, output});
       }));
     }
   }

@@ -63,7 +63,7 @@ Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused,
   Case made;
   // What is prepared lives as long as the case.
   made.run = [=, &bench, keep = prepared] {
-    bench.backend().spmm(bench.queue(), op, {0, rows}, x, 0, y, epilogue);
+    bench.backend().run(bench.queue(), kernels::Spmm{op, {0, rows}, x, 0, y, epilogue});
     const std::string ran = bench.backend().last_kernel();
     if (!ran.empty() && ran != kernel) fail_input("{} ran instead of {}", ran, kernel);
   };
@@ -88,7 +88,9 @@ Case gather(Bench& bench, DType dtype) {
   const MatrixView x = bench.matrix(rows, kColumns, dtype);
   const MatrixView y = bench.matrix(rows / 4, kColumns, dtype);
   Case made;
-  made.run = [=, &bench] { bench.backend().gather_rows(bench.queue(), x, device_ids, {}, y); };
+  made.run = [=, &bench] {
+    bench.backend().run(bench.queue(), kernels::GatherRows{x, device_ids, {}, y});
+  };
   made.no_reuse_bytes = made.compulsory_bytes =
       static_cast<double>(rows / 4) * (4.0 + 2.0 * static_cast<double>(kColumns * bytes_of(dtype)));
   made.checked = element(y, rows / 4 - 1, 0);

@@ -53,8 +53,8 @@ std::function<void()> packing(Bench& bench, const Messages& messages, DType dtyp
   const auto variance = bench.upload(std::vector<float>(messages.bits.size()));
   const auto bad = bench.upload(std::vector<std::int64_t>{messages.rows});
   return [=, &bench] {
-    bench.backend().quantize_rows(bench.queue(), x, list, {}, rounding, packets,
-                                  {range, variance, bad});
+    bench.backend().run(bench.queue(), kernels::QuantizeRows{
+                                           x, list, {}, rounding, packets, {range, variance, bad}});
   };
 }
 
@@ -79,7 +79,9 @@ Case unpack(Bench& bench, int width, DType dtype) {
   const auto rows = static_cast<std::int64_t>(messages.targets.size());
   const MatrixView y = bench.matrix(rows, kColumns, dtype);
   Case made;
-  made.run = [=, &bench] { bench.backend().dequantize_rows(bench.queue(), packets, list, y); };
+  made.run = [=, &bench] {
+    bench.backend().run(bench.queue(), kernels::DequantizeRows{packets, list, y});
+  };
   made.no_reuse_bytes = made.compulsory_bytes = row_bytes(messages.targets.size(), dtype);
   if (width >= 16) {  // else too far from what was packed
     made.checked = element(y, rows - 1, 0);
@@ -95,7 +97,9 @@ Case copy_rows(Bench& bench, DType dtype) {
   const MatrixView y = bench.matrix(rows, kColumns, dtype);
   const auto ids = bench.upload(messages.sources);
   Case made;
-  made.run = [=, &bench] { bench.backend().gather_rows(bench.queue(), x, ids, {}, y); };
+  made.run = [=, &bench] {
+    bench.backend().run(bench.queue(), kernels::GatherRows{x, ids, {}, y});
+  };
   made.no_reuse_bytes = made.compulsory_bytes = row_bytes(messages.sources.size(), dtype);
   made.checked = element(y, rows - 1, 0);
   made.expected = Bench::value(to_index(messages.sources.back()) * kColumns);

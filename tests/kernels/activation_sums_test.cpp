@@ -101,12 +101,15 @@ TEST_P(ActivationSums, OfColumnsAreThoseOfTwoOperations) {
     const Gradient apart = gradient(rows, cols, place);
     for (const RowRange range : {RowRange{rows / 3, rows}, RowRange{0, rows / 3}}) {
       const bool accumulate = range.begin > 0 || rows == 0;
-      h->backend().column_sums(h->queue(), found.dy.rows_in(range), accumulate, sums,
-                               through_relu(y.rows_in(range), kScale, found.dx.rows_in(range)));
-      h->backend().activation_backward(
-          h->queue(), apart.dy.rows_in(range),
-          through_relu(y.rows_in(range), kScale, apart.dx.rows_in(range)));
-      h->backend().column_sums(h->queue(), apart.dx.rows_in(range), accumulate, expected);
+      h->backend().run(h->queue(), kernels::ColumnSums{found.dy.rows_in(range), accumulate, sums,
+                                                       through_relu(y.rows_in(range), kScale,
+                                                                    found.dx.rows_in(range))});
+      h->backend().run(h->queue(),
+                       kernels::ActivationBackward{
+                           apart.dy.rows_in(range),
+                           through_relu(y.rows_in(range), kScale, apart.dx.rows_in(range))});
+      h->backend().run(h->queue(),
+                       kernels::ColumnSums{apart.dx.rows_in(range), accumulate, expected});
     }
     expect_equal(found.dx, apart.dx, "dx");
     expect_equal(sums, expected, "sums");
@@ -127,11 +130,13 @@ TEST_P(ActivationSums, OfBatchNormAreThoseOfTwoOperations) {
       dgamma.push_back(h->matrix<float>(1, cols, Use::kInOut, random_floats(cols, 7)));
       dbeta.push_back(h->matrix<float>(1, cols, Use::kInOut, random_floats(cols, 8)));
     }
-    h->backend().batch_norm_gradient_sums(h->queue(), dy[0].dy, x, mean, inv_std, sums[0],
-                                          dgamma[0], dbeta[0], through_relu(y, kScale, dy[0].dx));
-    h->backend().activation_backward(h->queue(), dy[1].dy, through_relu(y, kScale, dy[1].dx));
-    h->backend().batch_norm_gradient_sums(h->queue(), dy[1].dx, x, mean, inv_std, sums[1],
-                                          dgamma[1], dbeta[1]);
+    h->backend().run(h->queue(),
+                     kernels::BatchNormGradientSums{dy[0].dy, x, mean, inv_std, sums[0], dgamma[0],
+                                                    dbeta[0], through_relu(y, kScale, dy[0].dx)});
+    h->backend().run(h->queue(),
+                     kernels::ActivationBackward{dy[1].dy, through_relu(y, kScale, dy[1].dx)});
+    h->backend().run(h->queue(), kernels::BatchNormGradientSums{dy[1].dx, x, mean, inv_std, sums[1],
+                                                                dgamma[1], dbeta[1]});
     expect_equal(dy[0].dx, dy[1].dx, "dx");
     expect_equal(sums[0], sums[1], "sums");
     expect_equal(dgamma[0], dgamma[1], "dgamma");
@@ -143,8 +148,9 @@ TEST_P(ActivationSums, OfBatchNormAreThoseOfTwoOperations) {
 TEST_P(ActivationSums, KeepNaN) {
   const MatrixView out = h->output<float>(1, 3);
   const MatrixView dx = h->output(1, 3);
-  h->backend().column_sums(h->queue(), h->input(1, 3, {1, 1, kNaN}), false, out,
-                           through_relu(h->input(1, 3, {kNaN, 0, 1}), 2, dx));
+  h->backend().run(h->queue(),
+                   kernels::ColumnSums{h->input(1, 3, {1, 1, kNaN}), false, out,
+                                       through_relu(h->input(1, 3, {kNaN, 0, 1}), 2, dx)});
   for (const auto& found : {h->download(dx), h->download(out)}) {
     EXPECT_EQ(found[0], 2);
     EXPECT_EQ(found[1], 0);

@@ -111,7 +111,7 @@ Outputs run_attend(Harness& h, std::int64_t rows, std::int64_t cols, const Atten
       epilogue.dropout.row_ids = whole.dropout.row_ids.subspan(
           static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
     }
-    h.backend().attend(h.queue(), in.op, range, in.z, in.t, in.spec, y, epilogue);
+    h.backend().run(h.queue(), kernels::Attend{in.op, range, in.z, in.t, in.spec, y, epilogue});
   }
   return {h.result(y)};
 }
@@ -142,16 +142,16 @@ Outputs run_attend_backward(Harness& h, std::int64_t rows, std::int64_t cols,
           ? MatrixView{}
           : h.matrix<float>(weight.rows, cols, Use::kInOut, random_floats(weight.rows * cols, 13));
   for (const RowRange range : ranges_of(rows, which.part)) {
-    h.backend().attend_backward_targets(h.queue(), in.op, range, in.z, in.t, dy, in.spec, dt,
-                                        coefficients, additive ? MatrixView{} : dvector,
-                                        dedge_weight);
+    h.backend().run(h.queue(), kernels::AttendBackwardTargets{
+                                   in.op, range, in.z, in.t, dy, in.spec, dt, coefficients,
+                                   additive ? MatrixView{} : dvector, dedge_weight});
   }
   Outputs outputs{h.result(dt), h.result(coefficients)};
   for (const RowRange range : ranges_of(graph.cols, which.part)) {
     const MatrixView dz = h.output(range.size(), cols);
-    h.backend().attend_backward_sources(h.queue(), in.op, edges, range, in.z, in.t, dy,
-                                        coefficients, in.spec, dz,
-                                        additive ? dvector : MatrixView{});
+    h.backend().run(
+        h.queue(), kernels::AttendBackwardSources{in.op, edges, range, in.z, in.t, dy, coefficients,
+                                                  in.spec, dz, additive ? dvector : MatrixView{}});
     outputs.push_back(h.result(dz));
   }
   if (!dvector.absent()) outputs.push_back(h.result(dvector));
@@ -172,11 +172,11 @@ Outputs run_pool(Harness& h, std::int64_t rows, std::int64_t cols, PoolSpec spec
   const ConstMatrixView x = h.input(graph.cols, cols, pooled_numbers(graph.cols * cols));
   const MatrixView y = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 2));
   for (const RowRange range : ranges_of(rows, false)) {
-    h.backend().pool(h.queue(), op, range, x, spec, y);
+    h.backend().run(h.queue(), kernels::Pool{op, range, x, spec, y});
   }
   const MatrixView part = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 3));
   for (const RowRange range : ranges_of(rows, true)) {
-    h.backend().pool(h.queue(), op, range, x, spec, part);
+    h.backend().run(h.queue(), kernels::Pool{op, range, x, spec, part});
   }
   return {h.result(y), h.result(part)};
 }
@@ -186,8 +186,11 @@ std::vector<float> pooled_by_oracle(const TestGraph& graph, const std::vector<fl
                                     DType dtype, std::int64_t cols, const PoolSpec& spec) {
   Harness oracle("reference", 1, dtype);
   const MatrixView pooled = oracle.output(graph.rows, cols);
-  oracle.backend().pool(oracle.queue(), upload(oracle, graph), {0, graph.rows},
-                        oracle.input(graph.cols, cols, numbers), spec, pooled);
+  oracle.backend().run(oracle.queue(), kernels::Pool{upload(oracle, graph),
+                                                     {0, graph.rows},
+                                                     oracle.input(graph.cols, cols, numbers),
+                                                     spec,
+                                                     pooled});
   const std::vector<double> found = oracle.download(pooled);
   return {found.begin(), found.end()};
 }
@@ -203,13 +206,13 @@ Outputs run_pool_backward(Harness& h, std::int64_t rows, std::int64_t cols, Pool
   const ConstMatrixView dy = h.input(rows, cols, random_floats(rows * cols, 2));
   const MatrixView g = h.matrix<float>(rows, cols, Use::kInOut, random_floats(rows * cols, 3));
   for (const RowRange range : ranges_of(rows, false)) {
-    h.backend().pool_backward_targets(h.queue(), op, range, x, y, dy, spec, g);
+    h.backend().run(h.queue(), kernels::PoolBackwardTargets{op, range, x, y, dy, spec, g});
   }
   Outputs outputs{h.result(g)};
   for (const bool part : {false, true}) {
     for (const RowRange range : ranges_of(graph.cols, part)) {
       const MatrixView dx = h.output(range.size(), cols);
-      h.backend().pool_backward_sources(h.queue(), op, edges, range, x, y, g, spec, dx);
+      h.backend().run(h.queue(), kernels::PoolBackwardSources{op, edges, range, x, y, g, spec, dx});
       outputs.push_back(h.result(dx));
     }
   }
@@ -229,7 +232,7 @@ Outputs run_pool_slope(Harness& h, std::int64_t rows, std::int64_t cols, PoolSpe
   for (const PoolSpec& each : {spec, trained}) {
     const MatrixView slope = h.matrix(rows, cols, Use::kInOut, random_floats(rows * cols, 3));
     for (const RowRange range : ranges_of(rows, each.trained != nullptr)) {
-      h.backend().pool_slope(h.queue(), op, range, x, y, each, slope);
+      h.backend().run(h.queue(), kernels::PoolSlope{op, range, x, y, each, slope});
     }
     outputs.push_back(h.result(slope));
   }
@@ -270,13 +273,15 @@ Outputs run_aggregate_edges(Harness& h, std::int64_t rows, std::int64_t cols,
       h.matrix<float>(which.features, cols, Use::kInOut, random_floats(which.features * cols, 7));
   const MatrixView dbias = h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 8));
   for (const RowRange range : ranges_of(rows, which.part)) {
-    h.backend().aggregate_edges(h.queue(), op, range, x, terms, y);
-    h.backend().aggregate_edges_backward_terms(h.queue(), op, range, x, terms, dy, dweight, dbias);
+    h.backend().run(h.queue(), kernels::AggregateEdges{op, range, x, terms, y});
+    h.backend().run(h.queue(),
+                    kernels::AggregateEdgesBackwardTerms{op, range, x, terms, dy, dweight, dbias});
   }
   Outputs outputs{h.result(y), h.result(dweight), h.result(dbias)};
   for (const RowRange range : ranges_of(graph.cols, which.part)) {
     const MatrixView dx = h.output(range.size(), cols);
-    h.backend().aggregate_edges_backward_sources(h.queue(), op, edges, range, x, terms, dy, dx);
+    h.backend().run(h.queue(),
+                    kernels::AggregateEdgesBackwardSources{op, edges, range, x, terms, dy, dx});
     outputs.push_back(h.result(dx));
   }
   return outputs;
@@ -286,7 +291,7 @@ Outputs run_head_dots(Harness& h, std::int64_t rows, std::int64_t cols, Heads he
   const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
   const ConstMatrixView vector = h.input<float>(1, cols, random_floats(cols, 2));
   const MatrixView out = h.output<float>(rows, heads_of(cols, heads));
-  h.backend().head_dots(h.queue(), x, vector, out);
+  h.backend().run(h.queue(), kernels::HeadDots{x, vector, out});
   return {h.result(out)};
 }
 
@@ -297,7 +302,7 @@ Outputs run_head_dots_backward(Harness& h, std::int64_t rows, std::int64_t cols,
   const ConstMatrixView d = h.input<float>(rows, count, random_floats(rows * count, 3));
   const MatrixView dx = h.output(rows, cols);
   const MatrixView dvector = h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 4));
-  h.backend().head_dots_backward(h.queue(), d, x, vector, dx, dvector);
+  h.backend().run(h.queue(), kernels::HeadDotsBackward{d, x, vector, dx, dvector});
   return {h.result(dx), h.result(dvector)};
 }
 
@@ -316,8 +321,8 @@ Outputs run_pair_dots(Harness& h, std::int64_t rows, std::int64_t cols, Heads) {
   const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
   const std::vector<LocalId> first = pair_ends(rows, rows, 2);
   const MatrixView out = h.output<float>(static_cast<std::int64_t>(first.size()), 1);
-  h.backend().pair_dots(h.queue(), x, h.input_span(first), h.input_span(pair_ends(rows, rows, 3)),
-                        out);
+  h.backend().run(h.queue(), kernels::PairDots{x, h.input_span(first),
+                                               h.input_span(pair_ends(rows, rows, 3)), out});
   return {h.result(out)};
 }
 
@@ -327,16 +332,19 @@ Outputs run_pair_products(Harness& h, std::int64_t rows, std::int64_t cols, Head
   const std::vector<LocalId> first = pair_ends(rows, rows, 3);
   const std::vector<LocalId> second = pair_ends(rows, rows + 3, 4);
   const MatrixView y = h.output(static_cast<std::int64_t>(first.size()), cols);
-  h.backend().pair_products(h.queue(), x, h.input_span(first), z, h.input_span(second), y);
+  h.backend().run(h.queue(),
+                  kernels::PairProducts{x, h.input_span(first), z, h.input_span(second), y});
   return {h.result(y)};
 }
 
 Outputs run_head_mean(Harness& h, std::int64_t rows, std::int64_t cols, Heads heads) {
   const std::int64_t each = cols / heads_of(cols, heads);
   const MatrixView y = h.output(rows, each);
-  h.backend().head_mean(h.queue(), h.input(rows, cols, random_floats(rows * cols, 1)), y);
+  h.backend().run(h.queue(),
+                  kernels::HeadMean{h.input(rows, cols, random_floats(rows * cols, 1)), y});
   const MatrixView dx = h.output(rows, cols);
-  h.backend().head_mean_backward(h.queue(), h.input(rows, each, random_floats(rows * each, 2)), dx);
+  h.backend().run(
+      h.queue(), kernels::HeadMeanBackward{h.input(rows, each, random_floats(rows * each, 2)), dx});
   return {h.result(y), h.result(dx)};
 }
 

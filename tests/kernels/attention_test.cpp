@@ -44,8 +44,10 @@ INSTANTIATE_TEST_SUITE_P(Backends, LiteralAttention, ::testing::ValuesIn(backend
 TEST_P(LiteralAttention, Additive) {
   Harness h(GetParam());
   const MatrixView y = h.output(3, 2);
-  h.backend().attend(h.queue(), directed_graph(h), {0, 3}, h.input(4, 2, z_), additive_targets(h),
-                     additive(h), y);
+  h.backend().run(
+      h.queue(),
+      kernels::Attend{
+          directed_graph(h), {0, 3}, h.input(4, 2, z_), additive_targets(h), additive(h), y});
   // 0: 1/4 (3, -4) + 3/4 (7, 8); 2: 3/4 (1, 2) + 1/4 (5, 6).
   expect_close(h.download(y), {6, 5, 0, 0, 2, 3}, 1e-6, "y");
 }
@@ -55,8 +57,9 @@ TEST_P(LiteralAttention, AdditiveWithSelf) {
   AttentionSpec spec = additive(h);
   spec.with_self = true;
   const MatrixView y = h.output(3, 2);
-  h.backend().attend(h.queue(), directed_graph(h), {0, 3}, h.input(4, 2, z_), additive_targets(h),
-                     spec, y);
+  h.backend().run(
+      h.queue(),
+      kernels::Attend{directed_graph(h), {0, 3}, h.input(4, 2, z_), additive_targets(h), spec, y});
   // 0: 1/5 (1, 2) + 1/5 (3, -4) + 3/5 (7, 8); 1: itself; 2: the edge to itself counts once.
   expect_close(h.download(y), {5, 4.4, 3, -4, 2, 3}, 1e-6, "y");
 }
@@ -70,7 +73,8 @@ TEST_P(LiteralAttention, AdditiveBackward) {
   const ConstMatrixView dy = h.input<float>(3, 2, {1, 0, 5, 5, 0, 1});
   const MatrixView dt = h.output(3, 1);
   const MatrixView coefficients = h.output(4, 2);
-  h.backend().attend_backward_targets(h.queue(), op, {0, 3}, z, t, dy, spec, dt, coefficients, {});
+  h.backend().run(h.queue(),
+                  kernels::AttendBackwardTargets{op, {0, 3}, z, t, dy, spec, dt, coefficients, {}});
   // 0: gradients of alpha are 3 and 7, their mean is 6: -3/4 and 3/4, the first times leaky'(0) =
   // 1/2. 2: 2 and 6, mean 3: -3/4 and 3/4, both times 1/2.
   expect_close(h.download(coefficients), {0.25, -0.375, 0.75, 0.75, 0.75, -0.375, 0.25, 0.375},
@@ -80,8 +84,9 @@ TEST_P(LiteralAttention, AdditiveBackward) {
   const HostSourceEdges by_source(row_ptr_, col_idx_, 4);
   const MatrixView dz = h.output(4, 2);
   const MatrixView dvector = h.matrix<float>(1, 2, Use::kInOut, {1, -1});
-  h.backend().attend_backward_sources(h.queue(), op, upload(h, by_source), {0, 4}, z, t, dy,
-                                      coefficients, spec, dz, dvector);
+  h.backend().run(h.queue(),
+                  kernels::AttendBackwardSources{
+                      op, upload(h, by_source), {0, 4}, z, t, dy, coefficients, spec, dz, dvector});
   // alpha dy + the gradient of s_j times (10, 100).
   expect_close(h.download(dz), {-3.75, -36.75, -3.5, -37.5, 3.75, 37.75, 8.25, 75}, 2e-6, "dz");
   // (1, -1) - 3/8 (1, 2) - 3/8 (3, -4) + 3/8 (5, 6) + 3/4 (7, 8).
@@ -100,20 +105,27 @@ TEST_P(LiteralAttention, AdditiveScoresOfEdges) {
   const ConstMatrixView z = h.input(4, 2, z_);
   const ConstMatrixView t = additive_targets(h);
   const MatrixView y = h.output(3, 2);
-  h.backend().attend(h.queue(), directed_graph(h), {0, 3}, z, t, spec, y);
+  h.backend().run(h.queue(), kernels::Attend{directed_graph(h), {0, 3}, z, t, spec, y});
   expect_close(h.download(y), {6, 5, 0, 0, 2, 3}, 1e-6, "y");
 
   // The edge 2 -> 2 of the operator is passed over, whatever its score.
   spec.with_self = true;
   spec.edge_scores = h.input<float>(7, 1, {-2, log3, 1, 77, 1, 5, 2 * log3});
-  h.backend().attend(h.queue(), directed_graph(h), {0, 3}, z, t, spec, y);
+  h.backend().run(h.queue(), kernels::Attend{directed_graph(h), {0, 3}, z, t, spec, y});
   // Scores of row 2: 0 and 0.
   expect_close(h.download(y), {5, 4.4, 3, -4, 3, 4}, 1e-6, "y with itself");
   const MatrixView dt = h.output(3, 1);
   const MatrixView coefficients = h.output(7, 2);
-  h.backend().attend_backward_targets(h.queue(), directed_graph(h), {0, 3}, z, t,
-                                      h.input<float>(3, 2, {0, 0, 5, 5, 0, 1}), spec, dt,
-                                      coefficients, {});
+  h.backend().run(h.queue(),
+                  kernels::AttendBackwardTargets{directed_graph(h),
+                                                 {0, 3},
+                                                 z,
+                                                 t,
+                                                 h.input<float>(3, 2, {0, 0, 5, 5, 0, 1}),
+                                                 spec,
+                                                 dt,
+                                                 coefficients,
+                                                 {}});
   // Gradients of alpha are 2 and 6, mean 4: -1 and 1, times leaky'(0).
   expect_close(h.download(coefficients), {0.2, 0, 0.6, 0, 0.5, -0.5, 0, 0, 0.2, 0, 1, 0, 0.5, 0.5},
                2e-6, "coefficients");
@@ -126,9 +138,16 @@ TEST_P(LiteralAttention, CoefficientsWithSelf) {
   spec.with_self = true;
   const MatrixView dt = h.output(3, 1);
   const MatrixView coefficients = h.output(7, 2);
-  h.backend().attend_backward_targets(h.queue(), directed_graph(h), {0, 3}, h.input(4, 2, z_),
-                                      additive_targets(h), h.input<float>(3, 2, {0, 0, 5, 5, 0, 1}),
-                                      spec, dt, coefficients, {});
+  h.backend().run(h.queue(),
+                  kernels::AttendBackwardTargets{directed_graph(h),
+                                                 {0, 3},
+                                                 h.input(4, 2, z_),
+                                                 additive_targets(h),
+                                                 h.input<float>(3, 2, {0, 0, 5, 5, 0, 1}),
+                                                 spec,
+                                                 dt,
+                                                 coefficients,
+                                                 {}});
   expect_close(h.download(coefficients),
                {0.2, 0, 0.6, 0, 0.75, -0.375, 0, 0, 0.2, 0, 1, 0, 0.25, 0.375}, 2e-6,
                "coefficients");
@@ -145,7 +164,7 @@ TEST_P(LiteralAttention, Gatv2OfTwoHeads) {
   const ConstMatrixView z = h.input<float>(4, 2, {9, 9, -1, 1, 9, 9, 0, 2});
   const ConstMatrixView t = h.input<float>(3, 2, {1, -1, 0, 0, 0, 0});
   const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {0, 0, 7, 7, 8, 8});
-  h.backend().attend(h.queue(), directed_graph(h), {0, 1}, z, t, spec, y);
+  h.backend().run(h.queue(), kernels::Attend{directed_graph(h), {0, 1}, z, t, spec, y});
   // Scores 0 and log 3; 0 and -log 3. Other rows are left alone.
   expect_close(h.download(y), {-0.25, 1.25, 7, 7, 8, 8}, 1e-6, "y");
 }
@@ -165,7 +184,7 @@ TEST_P(LiteralAttention, Gatv2WithFeaturesOfEdges) {
   const ConstMatrixView z = h.input<float>(4, 2, {9, 9, -1, 1, 9, 9, -3, 2});
   const ConstMatrixView t = h.input<float>(3, 2, {0, 0, 0, 0, 0, 0});
   const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {0, 0, 7, 7, 8, 8});
-  h.backend().attend(h.queue(), directed_graph(h), {0, 1}, z, t, spec, y);
+  h.backend().run(h.queue(), kernels::Attend{directed_graph(h), {0, 1}, z, t, spec, y});
   // Scores 0 and log 3; 0 and -log 3.
   expect_close(h.download(y), {-2.5, 1.25, 7, 7, 8, 8}, 1e-6, "y");
 }
@@ -178,7 +197,7 @@ TEST_P(LiteralAttention, DotIsDividedByTheRootOfColumns) {
   const ConstMatrixView z = h.input<float>(4, 4, {9, 9, 9, 9, 0, 4, 0, 0, 9, 9, 9, 9, 1, 8, 0, 0});
   const ConstMatrixView t = h.input<float>(3, 4, {2 * log3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
   const MatrixView y = h.output(3, 4);
-  h.backend().attend(h.queue(), directed_graph(h), {0, 3}, z, t, spec, y);
+  h.backend().run(h.queue(), kernels::Attend{directed_graph(h), {0, 3}, z, t, spec, y});
   // Row 2: two equal scores of equal rows.
   expect_close(h.download(y), {0.75, 7, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9}, 1e-6, "y");
 }
@@ -204,8 +223,12 @@ TEST_P(LiteralAttention, DropoutOfCoefficients) {
   op.row_ptr = h.input_span<std::int64_t>({0, 1});
   op.col_idx = h.input_span<std::int32_t>({1});
   const MatrixView y = h.output(1, kHeads);
-  h.backend().attend(h.queue(), op, {0, 1}, h.input(2, kHeads, std::vector<float>(2 * kHeads, 3)),
-                     h.input(1, kHeads, std::vector<float>(kHeads, 1)), spec, y);
+  h.backend().run(h.queue(), kernels::Attend{op,
+                                             {0, 1},
+                                             h.input(2, kHeads, std::vector<float>(2 * kHeads, 3)),
+                                             h.input(1, kHeads, std::vector<float>(kHeads, 1)),
+                                             spec,
+                                             y});
   std::vector<double> expected;
   for (std::uint32_t head = 0; head < kHeads; ++head) {
     const std::uint64_t row = head < 8 ? 70 : 70 | std::uint64_t{1} << 32U;
@@ -219,9 +242,11 @@ TEST_P(LiteralAttention, PairDots) {
   Harness h(GetParam());
   const ConstMatrixView x = h.input<float>(3, 2, {1, 2, 3, 4, -5, 6});
   const MatrixView dots = h.output(4, 1);
-  h.backend().pair_dots(
-      h.queue(), x, h.input_span<LocalId>({LocalId{0}, LocalId{2}, LocalId{1}, LocalId{1}}),
-      h.input_span<LocalId>({LocalId{1}, LocalId{0}, LocalId{1}, LocalId{2}}), dots);
+  h.backend().run(
+      h.queue(),
+      kernels::PairDots{x, h.input_span<LocalId>({LocalId{0}, LocalId{2}, LocalId{1}, LocalId{1}}),
+                        h.input_span<LocalId>({LocalId{1}, LocalId{0}, LocalId{1}, LocalId{2}}),
+                        dots});
   EXPECT_EQ(h.download(dots), (std::vector<double>{11, 7, 25, 9}));
 }
 
@@ -230,9 +255,9 @@ TEST_P(LiteralAttention, PairProducts) {
   const ConstMatrixView x = h.input<float>(3, 2, {1, 2, 3, 4, -5, 6});
   const ConstMatrixView z = h.input<float>(2, 2, {10, 100, -1, 0.5});
   const MatrixView y = h.output(3, 2);
-  h.backend().pair_products(h.queue(), x,
-                            h.input_span<LocalId>({LocalId{2}, LocalId{0}, LocalId{2}}), z,
-                            h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{1}}), y);
+  h.backend().run(h.queue(), kernels::PairProducts{
+                                 x, h.input_span<LocalId>({LocalId{2}, LocalId{0}, LocalId{2}}), z,
+                                 h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{1}}), y});
   EXPECT_EQ(h.download(y), (std::vector<double>{-50, 600, -1, 1, 5, 3}));
 }
 
@@ -241,21 +266,21 @@ TEST_P(LiteralAttention, HeadOperations) {
   const ConstMatrixView x = h.input<float>(2, 4, {1, 2, 3, 4, 5, 6, 7, 8});
   const ConstMatrixView vector = h.input<float>(1, 4, {1, 10, -1, 2});
   const MatrixView dots = h.output(2, 2);
-  h.backend().head_dots(h.queue(), x, vector, dots);
+  h.backend().run(h.queue(), kernels::HeadDots{x, vector, dots});
   EXPECT_EQ(h.download(dots), (std::vector<double>{21, 5, 65, 9}));
 
   const MatrixView dx = h.output(2, 4);
   const MatrixView dvector = h.matrix<float>(1, 4, Use::kInOut, {100, 0, 0, 0});
-  h.backend().head_dots_backward(h.queue(), h.input<float>(2, 2, {1, 2, 3, 0}), x, vector, dx,
-                                 dvector);
+  h.backend().run(h.queue(), kernels::HeadDotsBackward{h.input<float>(2, 2, {1, 2, 3, 0}), x,
+                                                       vector, dx, dvector});
   EXPECT_EQ(h.download(dx), (std::vector<double>{1, 10, -2, 4, 3, 30, 0, 0}));
   EXPECT_EQ(h.download(dvector), (std::vector<double>{116, 20, 6, 8}));
 
   const MatrixView mean = h.output(2, 2);
-  h.backend().head_mean(h.queue(), x, mean);
+  h.backend().run(h.queue(), kernels::HeadMean{x, mean});
   EXPECT_EQ(h.download(mean), (std::vector<double>{2, 3, 6, 7}));
   const MatrixView spread = h.output(2, 4);
-  h.backend().head_mean_backward(h.queue(), mean, spread);
+  h.backend().run(h.queue(), kernels::HeadMeanBackward{mean, spread});
   EXPECT_EQ(h.download(spread), (std::vector<double>{1, 1.5, 1, 1.5, 3, 3.5, 3, 3.5}));
 }
 
@@ -265,8 +290,9 @@ TEST_P(LiteralAttention, NanIsSeen) {
   AttentionSpec spec = additive(h);
   spec.source_scores = h.input<float>(4, 1, {1, kNaN, 1, 1});
   const MatrixView y = h.output(3, 2);
-  h.backend().attend(h.queue(), directed_graph(h), {0, 3}, h.input(4, 2, z_), additive_targets(h),
-                     spec, y);
+  h.backend().run(
+      h.queue(),
+      kernels::Attend{directed_graph(h), {0, 3}, h.input(4, 2, z_), additive_targets(h), spec, y});
   const auto found = h.download(y);
   EXPECT_TRUE(std::isnan(found[0]) && std::isnan(found[1]));
   for (std::size_t k = 2; k < 6; ++k) EXPECT_TRUE(std::isfinite(found[k])) << k;
@@ -278,8 +304,9 @@ TEST_P(LiteralAttention, GreatScores) {
   AttentionSpec spec = additive(h);
   spec.source_scores = h.input<float>(4, 1, {-1000, 1e30F, 1e4F, -1e30F});
   const MatrixView y = h.output(3, 2);
-  h.backend().attend(h.queue(), directed_graph(h), {0, 3}, h.input(4, 2, z_), additive_targets(h),
-                     spec, y);
+  h.backend().run(
+      h.queue(),
+      kernels::Attend{directed_graph(h), {0, 3}, h.input(4, 2, z_), additive_targets(h), spec, y});
   expect_close(h.download(y), {3, -4, 0, 0, 5, 6}, 1e-6, "y");
 }
 
@@ -325,13 +352,14 @@ TEST_P(AttentionPieces, EqualOneCall) {
         h.matrix<float>(kFeatures, kCols, Use::kInOut, random_floats(kFeatures * kCols, 9));
     const MatrixView dz = h.output(graph.cols, kCols);
     for (const RowRange range : rows) {
-      h.backend().attend(h.queue(), op, range, z, t, spec, y);
-      h.backend().attend_backward_targets(h.queue(), op, range, z, t, dy, spec, dt, coefficients,
-                                          dvector, dweight);
+      h.backend().run(h.queue(), kernels::Attend{op, range, z, t, spec, y});
+      h.backend().run(h.queue(), kernels::AttendBackwardTargets{op, range, z, t, dy, spec, dt,
+                                                                coefficients, dvector, dweight});
     }
     for (const RowRange range : sources) {
-      h.backend().attend_backward_sources(h.queue(), op, edges, range, z, t, dy, coefficients, spec,
-                                          dz.rows_in(range), {});
+      h.backend().run(h.queue(),
+                      kernels::AttendBackwardSources{
+                          op, edges, range, z, t, dy, coefficients, spec, dz.rows_in(range), {}});
     }
     return std::vector{h.download(y),  h.download(dt),      h.download(coefficients),
                        h.download(dz), h.download(dvector), h.download(dweight)};
@@ -410,7 +438,7 @@ TEST_P(AttentionGradient, OfAllInputs) {
     if (score != AttentionScore::kDot) in.spec.vector = h.input(1, kCols, vector_values);
     if (additive) {
       const MatrixView scores = h.output<double>(kAll, kHeads);
-      h.backend().head_dots(h.queue(), in.z, in.spec.vector, scores);
+      h.backend().run(h.queue(), kernels::HeadDots{in.z, in.spec.vector, scores});
       in.spec.source_scores = scores;
       in.spec.edge_scores = h.input(places, kHeads, edge_values);
     } else if (score == AttentionScore::kGatv2) {
@@ -423,7 +451,7 @@ TEST_P(AttentionGradient, OfAllInputs) {
                         const Values& edge_values) {
     const Inputs in = upload_inputs(z_values, t_values, vector_values, edge_values);
     const MatrixView y = h.output<double>(kRows, kCols);
-    h.backend().attend(h.queue(), op, {0, kRows}, in.z, in.t, in.spec, y);
+    h.backend().run(h.queue(), kernels::Attend{op, {0, kRows}, in.z, in.t, in.spec, y});
     double sum = 0;
     const Values found = h.download(y);
     for (std::size_t k = 0; k < dy.size(); ++k) sum += dy[k] * found[k];
@@ -440,12 +468,28 @@ TEST_P(AttentionGradient, OfAllInputs) {
   if (score == AttentionScore::kGatv2) {
     dweight = h.matrix(kFeatures, kCols, Use::kInOut, Values(kFeatures * kCols, 0));
   }
-  h.backend().attend_backward_targets(h.queue(), op, {0, kRows}, in.z, in.t, gradient, in.spec, dt,
-                                      coefficients, additive ? MatrixView{} : dvector, dweight);
+  h.backend().run(h.queue(), kernels::AttendBackwardTargets{op,
+                                                            {0, kRows},
+                                                            in.z,
+                                                            in.t,
+                                                            gradient,
+                                                            in.spec,
+                                                            dt,
+                                                            coefficients,
+                                                            additive ? MatrixView{} : dvector,
+                                                            dweight});
   const MatrixView dz = h.output<double>(kAll, kCols);
-  h.backend().attend_backward_sources(
-      h.queue(), op, upload(h, HostSourceEdges(row_ptr, col_idx, kAll)), {0, kAll}, in.z, in.t,
-      gradient, coefficients, in.spec, dz, additive ? dvector : MatrixView{});
+  h.backend().run(h.queue(),
+                  kernels::AttendBackwardSources{op,
+                                                 upload(h, HostSourceEdges(row_ptr, col_idx, kAll)),
+                                                 {0, kAll},
+                                                 in.z,
+                                                 in.t,
+                                                 gradient,
+                                                 coefficients,
+                                                 in.spec,
+                                                 dz,
+                                                 additive ? dvector : MatrixView{}});
 
   expect_gradient(
       h.download(dz), [&](const Values& v) { return loss(v, t, vector, of_edges); }, z, "dz");

@@ -20,11 +20,12 @@ class ContractDeathTest : public ::testing::Test {
 };
 
 TEST_F(ContractDeathTest, Shapes) {
-  EXPECT_DEATH(h.backend().convert(h.queue(), view(2, 3), other(3, 2)), "convert y: 3 x 2 found");
-  EXPECT_DEATH(h.backend().gemm(h.queue(), Transpose::kNo, view(2, 3), Transpose::kNo, view(2, 3),
-                                0, other(2, 3)),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Convert{view(2, 3), other(3, 2)}),
+               "convert y: 3 x 2 found");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, view(2, 3), Transpose::kNo,
+                                                        view(2, 3), 0, other(2, 3)}),
                "gemm b: 2 x 3 found, 3 x 3 expected");
-  EXPECT_DEATH(h.backend().column_sums(h.queue(), view(2, 3), false, other(2, 3)),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::ColumnSums{view(2, 3), false, other(2, 3)}),
                "column_sums out: 2 x 3 found, 1 x 3 expected");
 }
 
@@ -34,11 +35,13 @@ TEST_F(ContractDeathTest, ElementTypes) {
   MatrixView f64 = other(2, 2);
   f64.dtype = DType::kF64;
   Harness cpu("cpu");
-  EXPECT_DEATH(cpu.backend().fill_zero(cpu.queue(), f64), "fill_zero y: dtype 2 on backend cpu");
-  EXPECT_DEATH(cpu.backend().convert(cpu.queue(), f64, view(2, 2)), "convert x: dtype 2");
-  EXPECT_DEATH(h.backend().apply_epilogue(h.queue(), view(2, 2), {}, f64),
+  EXPECT_DEATH(cpu.backend().run(cpu.queue(), kernels::FillZero{f64}),
+               "fill_zero y: dtype 2 on backend cpu");
+  EXPECT_DEATH(cpu.backend().run(cpu.queue(), kernels::Convert{f64, view(2, 2)}),
+               "convert x: dtype 2");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::ApplyEpilogue{view(2, 2), {}, f64}),
                "dtype 2 found, 0 expected");
-  EXPECT_DEATH(h.backend().column_sums(h.queue(), bf16, false, f64.rows_in({0, 1})),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::ColumnSums{bf16, false, f64.rows_in({0, 1})}),
                "column_sums out: dtype 2 found, 0 expected");
 }
 
@@ -47,24 +50,26 @@ TEST_F(ContractDeathTest, ElementTypesOfGemm) {
   MatrixView a = view(2, 2);
   a.dtype = DType::kBf16;
   MatrixView c = other(2, 2);
-  EXPECT_DEATH(h.backend().gemm(h.queue(), Transpose::kNo, a, Transpose::kNo, view(2, 2, 8), 0, c),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, a, Transpose::kNo,
+                                                        view(2, 2, 8), 0, c}),
                "gemm b: dtype 0 found, 1 expected");
   c.dtype = DType::kF64;
-  EXPECT_DEATH(h.backend().gemm(h.queue(), Transpose::kNo, a, Transpose::kNo, a, 0, c),
-               "gemm c: dtype 2 found, 1 expected");
-  EXPECT_DEATH(h.backend().gemm(h.queue(), Transpose::kNo, view(2, 2), Transpose::kNo, view(2, 2),
-                                0.5, other(2, 2)),
+  EXPECT_DEATH(
+      h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, a, Transpose::kNo, a, 0, c}),
+      "gemm c: dtype 2 found, 1 expected");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, view(2, 2), Transpose::kNo,
+                                                        view(2, 2), 0.5, other(2, 2)}),
                "gemm beta 0.5");
 }
 
 TEST_F(ContractDeathTest, PartsOfAnEpilogue) {
   const std::vector<double> three(3, 1);
   const auto apply = [&](const Epilogue& epilogue) {
-    h.backend().apply_epilogue(h.queue(), view(2, 2), epilogue, other(2, 2));
+    h.backend().run(h.queue(), kernels::ApplyEpilogue{view(2, 2), epilogue, other(2, 2)});
   };
   const auto multiply = [&](const Epilogue& epilogue) {
-    h.backend().gemm(h.queue(), Transpose::kNo, view(2, 2), Transpose::kNo, view(2, 2), 0,
-                     other(2, 2), epilogue);
+    h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, view(2, 2), Transpose::kNo, view(2, 2),
+                                             0, other(2, 2), epilogue});
   };
   Epilogue mean;
   mean.mean = three;
@@ -85,16 +90,20 @@ TEST_F(ContractDeathTest, PartsOfAnEpilogue) {
 TEST_F(ContractDeathTest, StridesAndMissingData) {
   MatrixView narrow = view(2, 4);
   narrow.stride = 3;
-  EXPECT_DEATH(h.backend().fill_zero(h.queue(), narrow), "stride 3, 4 columns");
-  EXPECT_DEATH(h.backend().fill_zero(h.queue(), {nullptr, 2, 2, 2}), "2 x 2 without data");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::FillZero{narrow}), "stride 3, 4 columns");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::FillZero{{nullptr, 2, 2, 2}}),
+               "2 x 2 without data");
 }
 
 TEST_F(ContractDeathTest, Overlap) {
-  EXPECT_DEATH(h.backend().convert(h.queue(), view(4, 4), view(4, 4)), "convert y and x overlap");
-  EXPECT_DEATH(h.backend().convert(h.queue(), view(4, 4), view(4, 4, 15)), "overlap");
-  EXPECT_DEATH(h.backend().apply_epilogue(h.queue(), view(4, 4), {}, view(4, 4, 4)), "overlap");
-  EXPECT_DEATH(h.backend().combine(h.queue(), 1, view(4, 4), 1, view(4, 4, 4), view(4, 4)),
-               "combine y and z overlap");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Convert{view(4, 4), view(4, 4)}),
+               "convert y and x overlap");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Convert{view(4, 4), view(4, 4, 15)}), "overlap");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::ApplyEpilogue{view(4, 4), {}, view(4, 4, 4)}),
+               "overlap");
+  EXPECT_DEATH(
+      h.backend().run(h.queue(), kernels::Combine{1, view(4, 4), 1, view(4, 4, 4), view(4, 4)}),
+      "combine y and z overlap");
 }
 
 TEST_F(ContractDeathTest, RowsAndFactorsOfSpmm) {
@@ -104,17 +113,19 @@ TEST_F(ContractDeathTest, RowsAndFactorsOfSpmm) {
   op.rows = 2;
   op.cols = 2;
   op.row_ptr = row_ptr;
-  EXPECT_DEATH(h.backend().spmm(h.queue(), op, {1, 3}, view(2, 2), 0, other(2, 2)),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Spmm{op, {1, 3}, view(2, 2), 0, other(2, 2)}),
                "spmm rows 1..3 of 2");
-  EXPECT_DEATH(h.backend().spmm(h.queue(), op, {0, 2}, view(2, 2), 2, other(2, 2)), "spmm beta 2");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Spmm{op, {0, 2}, view(2, 2), 2, other(2, 2)}),
+               "spmm beta 2");
   // One row is asked for, so there is one id.
   const std::vector<GlobalId> ids(2);
   Epilogue dropout;
   dropout.dropout = {{}, dropout_threshold(0.5), ids};
-  EXPECT_DEATH(h.backend().spmm(h.queue(), op, {1, 2}, view(2, 2), 0, other(2, 2), dropout),
-               "dropout row_ids: 2 entries found, 1 expected");
+  EXPECT_DEATH(
+      h.backend().run(h.queue(), kernels::Spmm{op, {1, 2}, view(2, 2), 0, other(2, 2), dropout}),
+      "dropout row_ids: 2 entries found, 1 expected");
   op.row_scale = three;
-  EXPECT_DEATH(h.backend().spmm(h.queue(), op, {0, 2}, view(2, 2), 0, other(2, 2)),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Spmm{op, {0, 2}, view(2, 2), 0, other(2, 2)}),
                "row_scale: 3 entries found, 2 expected");
 }
 
@@ -133,11 +144,12 @@ TEST_F(ContractDeathTest, PartsOfAttention) {
   ConstMatrixView t = view(2, 4, 8);
   RowRange rows{0, 2};
   const auto attend = [&] {
-    h.backend().attend(h.queue(), op, rows, view(2, 4), t, spec, other(2, 4));
+    h.backend().run(h.queue(), kernels::Attend{op, rows, view(2, 4), t, spec, other(2, 4)});
   };
   const auto backward = [&](MatrixView coefficients, MatrixView dvector) {
-    h.backend().attend_backward_targets(h.queue(), op, rows, view(2, 4), t, view(2, 4), spec,
-                                        other(2, 4), coefficients, dvector);
+    h.backend().run(h.queue(),
+                    kernels::AttendBackwardTargets{op, rows, view(2, 4), t, view(2, 4), spec,
+                                                   other(2, 4), coefficients, dvector});
   };
   attend();
   rows.end = 3;
@@ -180,8 +192,9 @@ TEST_F(ContractDeathTest, PartsOfAttention) {
   EXPECT_DEATH(attend(), "attention vector of score dot");
   spec.vector = {};
   EXPECT_DEATH(backward(view(3, 4, 160), sums), "attention dvector of 4 columns, none expected");
-  EXPECT_DEATH(h.backend().head_dots(h.queue(), view(2, 4), view(1, 4, 16), other(2, 3)),
-               "head_dots: 3 columns of 4");
+  EXPECT_DEATH(
+      h.backend().run(h.queue(), kernels::HeadDots{view(2, 4), view(1, 4, 16), other(2, 3)}),
+      "head_dots: 3 columns of 4");
 }
 
 TEST_F(ContractDeathTest, SegmentsOfAdamCoverTheArray) {
@@ -189,40 +202,45 @@ TEST_F(ContractDeathTest, SegmentsOfAdamCoverTheArray) {
   const EpochState state;
   AdamSpec spec;
   spec.segments = hole;
-  EXPECT_DEATH(h.backend().adam_step(h.queue(), spec, view(1, 4), view(1, 4, 4), view(1, 4, 8),
-                                     view(1, 4, 12)),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::AdamStep{spec, view(1, 4), view(1, 4, 4),
+                                                            view(1, 4, 8), view(1, 4, 12)}),
                "adam_step spec");
   spec.state = &state;
-  EXPECT_DEATH(h.backend().adam_step(h.queue(), spec, view(1, 4), view(1, 4, 4), view(1, 4, 8),
-                                     view(1, 4, 12)),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::AdamStep{spec, view(1, 4), view(1, 4, 4),
+                                                            view(1, 4, 8), view(1, 4, 12)}),
                "segment 2..4 after 1");
 }
 
 TEST_F(ContractDeathTest, SumsOfBatchNorm) {
   const std::vector<double> two(2, 1);
   std::vector<double> sums(2);
-  EXPECT_DEATH(h.backend().batch_norm_moments(h.queue(), view(3, 2), two, sums),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::BatchNormMoments{view(3, 2), two, sums}),
                "batch_norm_moments sums: 2 entries found, 4 expected");
   std::vector<double> out(2);
-  EXPECT_DEATH(h.backend().batch_norm_statistics(h.queue(), two, 0, 0.1, 1e-5, out, out, out, out),
+  EXPECT_DEATH(h.backend().run(h.queue(),
+                               kernels::BatchNormStatistics{two, 0, 0.1, 1e-5, out, out, out, out}),
                "batch_norm_statistics sums: 2 entries found, 4 expected");
   sums.resize(4);
-  EXPECT_DEATH(h.backend().batch_norm_statistics(h.queue(), sums, 0, 0.1, 1e-5, out, out, out, out),
+  EXPECT_DEATH(h.backend().run(
+                   h.queue(), kernels::BatchNormStatistics{sums, 0, 0.1, 1e-5, out, out, out, out}),
                "batch_norm_statistics: 0 rows");
-  EXPECT_DEATH(h.backend().batch_norm_backward(h.queue(), view(3, 2), view(3, 2, 8), two, two,
-                                               view(1, 2, 16), sums, 2, other(3, 2)),
-               "batch_norm_backward: 3 of 2 rows");
+  EXPECT_DEATH(
+      h.backend().run(h.queue(), kernels::BatchNormBackward{view(3, 2), view(3, 2, 8), two, two,
+                                                            view(1, 2, 16), sums, 2, other(3, 2)}),
+      "batch_norm_backward: 3 of 2 rows");
 }
 
 TEST_F(ContractDeathTest, PartsOfASum) {
   MatrixView bf16 = view(2, 2);
   bf16.dtype = DType::kBf16;
-  EXPECT_DEATH(h.backend().sum_parts(h.queue(), bf16, other(1, 2)), "sum_parts dtype 1");
-  EXPECT_DEATH(h.backend().sum_parts(h.queue(), view(2, 2), other(2, 2)),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::SumParts{bf16, other(1, 2)}),
+               "sum_parts dtype 1");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::SumParts{view(2, 2), other(2, 2)}),
                "sum_parts: 2 x 2 into 2 x 2");
-  EXPECT_DEATH(h.backend().sum_parts(h.queue(), view(0, 2), other(1, 2)),
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::SumParts{view(0, 2), other(1, 2)}),
                "sum_parts: 0 x 2 into 1 x 2");
-  EXPECT_DEATH(h.backend().sum_parts(h.queue(), view(2, 2), view(1, 2)), "out and parts overlap");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::SumParts{view(2, 2), view(1, 2)}),
+               "out and parts overlap");
 }
 
 TEST_F(ContractDeathTest, PartsOfPacking) {
@@ -240,7 +258,7 @@ TEST_F(ContractDeathTest, PartsOfPacking) {
   MatrixView x = view(2, 4);
   std::span<std::byte> into = std::as_writable_bytes(std::span(packets));
   const auto pack = [&] {
-    h.backend().quantize_rows(h.queue(), x, list, {}, rounding, into, traced);
+    h.backend().run(h.queue(), kernels::QuantizeRows{x, list, {}, rounding, into, traced});
   };
   pack();
   x.dtype = DType::kF64;
@@ -270,7 +288,7 @@ TEST_F(ContractDeathTest, PartsOfUnpacking) {
   const std::array<std::uint32_t, 8> packets{};
   UnpackList list{rows, offset, bits};
   const auto unpack = [&](MatrixView y) {
-    h.backend().dequantize_rows(h.queue(), std::as_bytes(std::span(packets)), list, y);
+    h.backend().run(h.queue(), kernels::DequantizeRows{std::as_bytes(std::span(packets)), list, y});
   };
   EXPECT_DEATH(unpack(view(3, 4)), "dequantize_rows bits: 2 entries found, 1 expected");
   list.bits = list.bits.first(1);
@@ -287,7 +305,7 @@ TEST(Contract, ColumnSlicesOfOneMatrixMayBeInputAndOutput) {
   Harness h("reference");
   const ConstMatrixView left{memory.data(), 2, 2, 4};
   const MatrixView right{memory.data() + 2, 2, 2, 4};
-  h.backend().convert(h.queue(), left, right);
+  h.backend().run(h.queue(), kernels::Convert{left, right});
   EXPECT_EQ(memory, (std::vector<float>{1, 2, 1, 2, 3, 4, 3, 4}));
 }
 
@@ -295,8 +313,8 @@ TEST_F(ContractDeathTest, ColumnSlicesThatShareAColumnMayNot) {
   const ConstMatrixView left{memory_.data(), 2, 2, 4};
   const MatrixView middle{memory_.data() + 1, 2, 2, 4};
   const MatrixView wrapped{memory_.data() + 3, 2, 2, 4};
-  EXPECT_DEATH(h.backend().convert(h.queue(), left, middle), "overlap");
-  EXPECT_DEATH(h.backend().convert(h.queue(), left, wrapped), "overlap");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Convert{left, middle}), "overlap");
+  EXPECT_DEATH(h.backend().run(h.queue(), kernels::Convert{left, wrapped}), "overlap");
 }
 
 }  // namespace

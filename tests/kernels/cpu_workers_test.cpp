@@ -106,8 +106,8 @@ TEST(Workers, SmallOperationsStartNoThread) {
     std::vector<float> to(from.size());
     const int before = threads_of_this_process();
     const ConstMatrixView ones{from.data(), rows, kCols, kCols, DType::kF32};
-    backend->activation_backward(*queue, ones,
-                                 {ones, {to.data(), rows, kCols, kCols, DType::kF32}});
+    backend->run(*queue, kernels::ActivationBackward{
+                             ones, {ones, {to.data(), rows, kCols, kCols, DType::kF32}}});
     EXPECT_EQ(to, from);
     return threads_of_this_process() - before;
   };

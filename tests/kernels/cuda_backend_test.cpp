@@ -83,13 +83,13 @@ TEST_F(CudaBackendTest, AnErrorWhileRecordingLeavesTheQueueUsable) {
   const MatrixView y = h.matrix(4, 4, Use::kInOut, std::vector<float>(16, 1));
   const auto record = [&] {
     h.backend().record(h.queue(), [&] {
-      h.backend().fill_zero(h.queue(), y);
+      h.backend().run(h.queue(), kernels::FillZero{y});
       throw std::runtime_error("in the middle");
     });
   };
   EXPECT_THROW(record(), std::runtime_error);
   EXPECT_EQ(h.download(y), std::vector<double>(16, 1));
-  h.backend().fill_zero(h.queue(), y);
+  h.backend().run(h.queue(), kernels::FillZero{y});
   EXPECT_EQ(h.download(y), std::vector<double>(16, 0));
 }
 
@@ -117,7 +117,7 @@ TEST_F(CudaBackendTest, ReleasesDuringARecordingWaitForItsEnd) {
   const auto recording = h.backend().record(h.queue(), [&] {
     h.backend().release(data);
     h.backend().release_staging(staging);
-    h.backend().fill_zero(h.queue(), y);
+    h.backend().run(h.queue(), kernels::FillZero{y});
   });
   h.backend().replay(h.queue(), *recording);
   EXPECT_EQ(h.download(y), std::vector<double>(16, 0));

@@ -122,7 +122,7 @@ std::vector<double> product_of(Harness& h, const Graph& graph, std::int64_t colu
   op.prepared = made.get();
   const ConstMatrixView x = h.input(graph.cols, columns, narrow_features(graph, columns));
   const MatrixView y = h.output(graph.rows, columns);
-  for (const RowRange range : ranges) h.backend().spmm(h.queue(), op, range, x, 0, y);
+  for (const RowRange range : ranges) h.backend().run(h.queue(), kernels::Spmm{op, range, x, 0, y});
   return h.download(y);
 }
 
@@ -287,9 +287,10 @@ TEST_F(CudaChoiceTest, ColumnsAndStridesShareOneCopyOfTheMatrix) {
     Harness expected("reference");
     const ConstMatrixView same_x = expected.input(graph.cols, columns, graph.features(columns));
     const MatrixView same_y = expected.output(graph.rows, columns);
-    expected.backend().spmm(expected.queue(), graph.upload(expected), range, same_x, 0, same_y);
+    expected.backend().run(expected.queue(),
+                           kernels::Spmm{graph.upload(expected), range, same_x, 0, same_y});
     const std::int64_t before = h.backend().allocations();
-    h.backend().spmm(h.queue(), op, range, x, 0, y);
+    h.backend().run(h.queue(), kernels::Spmm{op, range, x, 0, y});
     allocations.push_back(h.backend().allocations() - before);
     EXPECT_STREQ(h.backend().last_kernel(), "cusparse-alg3");
     expect_close(h.download(y), expected.download(same_y), 5e-6, "y");

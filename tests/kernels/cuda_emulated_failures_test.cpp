@@ -29,7 +29,7 @@ std::vector<double> biased_product(Harness& h) {
   const MatrixView y = h.output(6, 4);
   Epilogue bias;
   bias.beta = h.matrix<float>(1, 4, Use::kInput, random_floats(4, 3));
-  h.backend().gemm(h.queue(), Transpose::kNo, x, Transpose::kNo, w, 0, y, bias);
+  h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, x, Transpose::kNo, w, 0, y, bias});
   return h.download(y);
 }
 
@@ -109,7 +109,7 @@ struct Products {
       Backend& backend = on.backend();
       void* rest = nullptr;
       if (&on == &h && bytes_left) rest = backend.allocate(backend.available_bytes() - *bytes_left);
-      backend.spmm(on.queue(), by, all(), x, beta, y);
+      backend.run(on.queue(), kernels::Spmm{by, all(), x, beta, y});
       if (rest != nullptr) backend.release(rest);
       return on.download(y);
     };
@@ -214,10 +214,10 @@ TEST_F(CudaFailures, ACopyThatNoProductNeedsIsGivenBack) {
   };
   const std::size_t before = used();
   cuda_emulation::fail_next_calls("cusparseSpMM_preprocess", CUSPARSE_STATUS_NOT_SUPPORTED, 2);
-  h.backend().spmm(h.queue(), op, range, x, 0, y);
+  h.backend().run(h.queue(), kernels::Spmm{op, range, x, 0, y});
   EXPECT_GT(used(), before);
   const std::vector<double> first = h.download(y);
-  h.backend().spmm(h.queue(), op, range, x, 0, y);
+  h.backend().run(h.queue(), kernels::Spmm{op, range, x, 0, y});
   EXPECT_STREQ(h.backend().last_kernel(), "own");
   EXPECT_EQ(h.download(y), first);
   EXPECT_EQ(used(), before);

@@ -131,7 +131,7 @@ struct Spmm {
                             ids.subspan(static_cast<std::size_t>(range.begin),
                                         static_cast<std::size_t>(range.size()))};
       }
-      h.backend().spmm(h.queue(), op, range, x, beta, y, epilogue);
+      h.backend().run(h.queue(), kernels::Spmm{op, range, x, beta, y, epilogue});
       if (kernels != nullptr) kernels->emplace_back(h.backend().last_kernel());
     }
     return h.download(y);

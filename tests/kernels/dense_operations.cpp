@@ -8,7 +8,7 @@ namespace {
 
 Outputs fill_zero(Harness& h, std::int64_t rows, std::int64_t cols) {
   const MatrixView y = h.output(rows, cols);
-  h.backend().fill_zero(h.queue(), y);
+  h.backend().run(h.queue(), kernels::FillZero{y});
   return {h.result(y)};
 }
 
@@ -18,9 +18,9 @@ Outputs convert(Harness& h, std::int64_t rows, std::int64_t cols) {
   const MatrixView same = h.output(rows, cols);
   const MatrixView wide = h.output<float>(rows, cols);
   const MatrixView narrow = h.output(rows, cols);
-  h.backend().convert(h.queue(), stored, same);
-  h.backend().convert(h.queue(), stored, wide);
-  h.backend().convert(h.queue(), h.input<float>(rows, cols, values), narrow);
+  h.backend().run(h.queue(), kernels::Convert{stored, same});
+  h.backend().run(h.queue(), kernels::Convert{stored, wide});
+  h.backend().run(h.queue(), kernels::Convert{h.input<float>(rows, cols, values), narrow});
   return {h.result(same), h.result(wide), h.result(narrow)};
 }
 
@@ -32,9 +32,9 @@ Outputs combine(Harness& h, std::int64_t rows, std::int64_t cols) {
   const MatrixView over_z = h.matrix(rows, cols, Use::kInOut, right);
   const ConstMatrixView x = h.input(rows, cols, left);
   const ConstMatrixView z = h.input(rows, cols, right);
-  h.backend().combine(h.queue(), 0.9F, x, 0.1F, z, y);
-  h.backend().combine(h.queue(), 1, over_x, 1, z, over_x);
-  h.backend().combine(h.queue(), -2.5F, x, 1, over_z, over_z);
+  h.backend().run(h.queue(), kernels::Combine{0.9F, x, 0.1F, z, y});
+  h.backend().run(h.queue(), kernels::Combine{1, over_x, 1, z, over_x});
+  h.backend().run(h.queue(), kernels::Combine{-2.5F, x, 1, over_z, over_z});
   return {h.result(y), h.result(over_x), h.result(over_z)};
 }
 
@@ -43,8 +43,8 @@ Outputs scale(Harness& h, std::int64_t rows, std::int64_t cols) {
   const ConstMatrixView factor = h.input<float>(1, 1, {-1.7F});
   const MatrixView y = h.output(rows, cols);
   const MatrixView in_place = h.matrix(rows, cols, Use::kInOut, values);
-  h.backend().scale(h.queue(), h.input(rows, cols, values), factor, y);
-  h.backend().scale(h.queue(), in_place, factor, in_place);
+  h.backend().run(h.queue(), kernels::Scale{h.input(rows, cols, values), factor, y});
+  h.backend().run(h.queue(), kernels::Scale{in_place, factor, in_place});
   return {h.result(y), h.result(in_place)};
 }
 
@@ -55,9 +55,9 @@ Outputs dot_product(Harness& h, std::int64_t rows, std::int64_t cols) {
   const MatrixView fresh = h.output<float>(1, 1);
   const MatrixView added = h.matrix<float>(1, 1, Use::kInOut, {0.5F});
   const MatrixView wide = h.output<double>(1, 1);
-  h.backend().dot(h.queue(), x, z, false, fresh);
-  h.backend().dot(h.queue(), x, z, true, added);
-  h.backend().dot(h.queue(), flat, flat, false, wide);
+  h.backend().run(h.queue(), kernels::Dot{x, z, false, fresh});
+  h.backend().run(h.queue(), kernels::Dot{x, z, true, added});
+  h.backend().run(h.queue(), kernels::Dot{flat, flat, false, wide});
   return {h.result(fresh), h.result(added), h.result(wide)};
 }
 
@@ -77,11 +77,11 @@ Outputs maximum(Harness& h, std::int64_t rows, std::int64_t cols) {
   const MatrixView over_z = h.matrix(rows, cols, Use::kInOut, right);
   const MatrixView dx = h.output(rows, cols);
   const MatrixView dz = h.matrix(rows, cols, Use::kInOut, gradient);
-  h.backend().maximum(h.queue(), x, z, y);
-  h.backend().maximum(h.queue(), x, over_z, over_z);
-  h.backend().maximum_backward(h.queue(), h.input(rows, cols, gradient), x, z, MaximumOf::kFirst,
-                               dx);
-  h.backend().maximum_backward(h.queue(), dz, x, z, MaximumOf::kSecond, dz);
+  h.backend().run(h.queue(), kernels::Maximum{x, z, y});
+  h.backend().run(h.queue(), kernels::Maximum{x, over_z, over_z});
+  h.backend().run(h.queue(), kernels::MaximumBackward{h.input(rows, cols, gradient), x, z,
+                                                      MaximumOf::kFirst, dx});
+  h.backend().run(h.queue(), kernels::MaximumBackward{dz, x, z, MaximumOf::kSecond, dz});
   return {h.result(y), h.result(over_z), h.result(dx), h.result(dz)};
 }
 
@@ -95,10 +95,11 @@ Outputs curved_backward(Harness& h, std::int64_t rows, std::int64_t cols,
   for (const Dropout dropout : {Dropout::kNone, Dropout::kKey, Dropout::kState}) {
     const DropoutSpec spec = make_epilogue(h, rows, cols, {.dropout = dropout}).dropout;
     const MatrixView dx = h.output(rows, cols);
-    h.backend().activation_backward(h.queue(), dy, {from, dx, function, spec});
+    h.backend().run(h.queue(), kernels::ActivationBackward{dy, {from, dx, function, spec}});
     outputs.push_back(h.result(dx));
     const MatrixView in_place = h.matrix(rows, cols, Use::kInOut, gradient);
-    h.backend().activation_backward(h.queue(), in_place, {from, in_place, function, spec});
+    h.backend().run(h.queue(),
+                    kernels::ActivationBackward{in_place, {from, in_place, function, spec}});
     outputs.push_back(h.result(in_place));
   }
   return outputs;
@@ -109,9 +110,10 @@ Outputs relu_backward(Harness& h, std::int64_t rows, std::int64_t cols) {
   const ConstMatrixView y = h.input(rows, cols, activations(rows * cols, 1));
   const MatrixView in_place = h.matrix(rows, cols, Use::kInOut, gradient);
   const MatrixView dx = h.output(rows, cols);
-  h.backend().activation_backward(h.queue(), in_place, through_relu(y, 1.25F, in_place));
-  h.backend().activation_backward(h.queue(), h.input(rows, cols, gradient),
-                                  through_relu(y, 1.25F, dx));
+  h.backend().run(h.queue(),
+                  kernels::ActivationBackward{in_place, through_relu(y, 1.25F, in_place)});
+  h.backend().run(h.queue(), kernels::ActivationBackward{h.input(rows, cols, gradient),
+                                                         through_relu(y, 1.25F, dx)});
   return {h.result(in_place), h.result(dx)};
 }
 
@@ -119,8 +121,8 @@ Outputs column_sums(Harness& h, std::int64_t rows, std::int64_t cols) {
   const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
   const MatrixView fresh = h.output<float>(1, cols);
   const MatrixView added = h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 2));
-  h.backend().column_sums(h.queue(), x, false, fresh);
-  h.backend().column_sums(h.queue(), x, true, added);
+  h.backend().run(h.queue(), kernels::ColumnSums{x, false, fresh});
+  h.backend().run(h.queue(), kernels::ColumnSums{x, true, added});
   return {h.result(fresh), h.result(added)};
 }
 
@@ -131,9 +133,10 @@ Outputs activation_column_sums(Harness& h, std::int64_t rows, std::int64_t cols)
   const MatrixView dx = h.output(rows, cols);
   const MatrixView fresh = h.output<float>(1, cols);
   const MatrixView added = h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 3));
-  h.backend().column_sums(h.queue(), h.input(rows, cols, gradient), false, fresh,
-                          through_relu(y, 1.25F, dx));
-  h.backend().column_sums(h.queue(), in_place, true, added, through_relu(y, 1.25F, in_place));
+  h.backend().run(h.queue(), kernels::ColumnSums{h.input(rows, cols, gradient), false, fresh,
+                                                 through_relu(y, 1.25F, dx)});
+  h.backend().run(h.queue(),
+                  kernels::ColumnSums{in_place, true, added, through_relu(y, 1.25F, in_place)});
   return {h.result(dx), h.result(fresh), h.result(in_place), h.result(added)};
 }
 
@@ -143,10 +146,10 @@ Outputs sum_parts(Harness& h, std::int64_t rows, std::int64_t cols) {
   const auto floats = random_floats(parts * cols, 1);
   const MatrixView out = h.output<float>(1, cols);
   const MatrixView out_f64 = h.output<double>(1, cols);
-  h.backend().sum_parts(h.queue(), h.input<float>(parts, cols, floats), out);
+  h.backend().run(h.queue(), kernels::SumParts{h.input<float>(parts, cols, floats), out});
   auto doubles = random_doubles(parts * cols, 2);
   for (double& value : doubles) value /= 3;
-  h.backend().sum_parts(h.queue(), h.input<double>(parts, cols, doubles), out_f64);
+  h.backend().run(h.queue(), kernels::SumParts{h.input<double>(parts, cols, doubles), out_f64});
   return {h.result(out), h.result(out_f64)};
 }
 
@@ -171,7 +174,7 @@ Outputs adam_step(Harness& h, std::int64_t rows, std::int64_t cols, bool decoupl
                               .learning_rate = 0.02,
                               .first_correction = 1 - std::pow(spec.beta1, 3),
                               .second_correction = 1 - std::pow(spec.beta2, 3)});
-  h.backend().adam_step(h.queue(), spec, parameters, gradients, m, v);
+  h.backend().run(h.queue(), kernels::AdamStep{spec, parameters, gradients, m, v});
   return {h.result(parameters), h.result(m), h.result(v)};
 }
 
@@ -191,8 +194,8 @@ Outputs adam_segments(Harness& h, std::int64_t rows, std::int64_t cols) {
   AdamSpec spec;
   spec.segments = segments;
   spec.state = h.epoch_state({.learning_rate = 0.02});
-  h.backend().adam_step(h.queue(), spec, parameters, h.input<float>(1, n, random_floats(n, 2)), m,
-                        v);
+  h.backend().run(h.queue(), kernels::AdamStep{spec, parameters,
+                                               h.input<float>(1, n, random_floats(n, 2)), m, v});
   return {h.result(parameters), h.result(m), h.result(v)};
 }
 
@@ -214,7 +217,8 @@ Outputs run_gemm(Harness& h, std::int64_t rows, std::int64_t cols, const GemmCas
   const MatrixView c = which.wide ? h.matrix<float>(height, kColumns, use, before)
                                   : h.matrix(height, kColumns, use, before);
   const Epilogue epilogue = make_epilogue(h, height, kColumns, which.epilogue);
-  h.backend().gemm(h.queue(), which.transpose_a, a, which.transpose_b, b, which.beta, c, epilogue);
+  h.backend().run(h.queue(), kernels::Gemm{which.transpose_a, a, which.transpose_b, b, which.beta,
+                                           c, epilogue});
   Output product = h.result(c);
   product.terms = inner;
   return {product};

@@ -57,7 +57,7 @@ Outputs run_apply_epilogue(Harness& h, std::int64_t rows, std::int64_t cols, Epi
   const auto values = random_floats(rows * cols, 5);
   const MatrixView y = in_place ? h.matrix(rows, cols, Use::kInOut, values) : h.output(rows, cols);
   const ConstMatrixView x = in_place ? ConstMatrixView(y) : h.input(rows, cols, values);
-  h.backend().apply_epilogue(h.queue(), x, epilogue, y);
+  h.backend().run(h.queue(), kernels::ApplyEpilogue{x, epilogue, y});
   return {h.result(y)};
 }
 

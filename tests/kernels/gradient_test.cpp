@@ -50,17 +50,19 @@ TEST_F(Gradient, LayerNorm) {
   const auto loss = [&](const std::vector<double>& x, const std::vector<double>& gamma,
                         const std::vector<double>& beta) {
     const MatrixView y = h.output<double>(kProbeRows, kProbeCols);
-    h.backend().layer_norm(h.queue(), h.input(kProbeRows, kProbeCols, x),
-                           h.input(1, kProbeCols, gamma), h.input(1, kProbeCols, beta), 1e-3, y);
+    h.backend().run(h.queue(), kernels::LayerNorm{h.input(kProbeRows, kProbeCols, x),
+                                                  h.input(1, kProbeCols, gamma),
+                                                  h.input(1, kProbeCols, beta), 1e-3, y});
     return dot(dy_, h.download(y));
   };
   const MatrixView dx = h.output<double>(kProbeRows, kProbeCols);
   const MatrixView dgamma =
       h.matrix(1, kProbeCols, Use::kInOut, std::vector<double>(kProbeCols, 0));
   const MatrixView dbeta = h.matrix(1, kProbeCols, Use::kInOut, std::vector<double>(kProbeCols, 0));
-  h.backend().layer_norm_backward(h.queue(), h.input(kProbeRows, kProbeCols, dy_),
-                                  h.input(kProbeRows, kProbeCols, x_),
-                                  h.input(1, kProbeCols, gamma_), 1e-3, dx, dgamma, dbeta);
+  h.backend().run(h.queue(), kernels::LayerNormBackward{h.input(kProbeRows, kProbeCols, dy_),
+                                                        h.input(kProbeRows, kProbeCols, x_),
+                                                        h.input(1, kProbeCols, gamma_), 1e-3, dx,
+                                                        dgamma, dbeta});
   expect_gradients(loss, dx, dgamma, dbeta);
 }
 
@@ -77,18 +79,19 @@ TEST_F(Gradient, BatchNorm) {
       sums(rank, std::span<double>(parts.row<double>(rank), 2 * kProbeCols));
     }
     const MatrixView total = h.output<double>(1, 2 * kProbeCols);
-    h.backend().sum_parts(h.queue(), parts, total);
+    h.backend().run(h.queue(), kernels::SumParts{parts, total});
     return std::span<const double>(total.row<double>(0), 2 * kProbeCols);
   };
   const auto statistics = [&](ConstMatrixView x) {
     const auto running_mean = h.inout_span<double>({0.1, 0.2, -0.3});
     const auto sums = add_ranks([&](int rank, std::span<double> out) {
-      h.backend().batch_norm_moments(h.queue(), half(x, rank), running_mean, out);
+      h.backend().run(h.queue(), kernels::BatchNormMoments{half(x, rank), running_mean, out});
     });
     const auto mean = h.output_span<double>(kProbeCols);
     const auto inv_std = h.output_span<double>(kProbeCols);
-    h.backend().batch_norm_statistics(h.queue(), sums, kProbeRows, 0.1, 1e-3, running_mean,
-                                      h.inout_span<double>({1, 1, 1}), mean, inv_std);
+    h.backend().run(h.queue(),
+                    kernels::BatchNormStatistics{sums, kProbeRows, 0.1, 1e-3, running_mean,
+                                                 h.inout_span<double>({1, 1, 1}), mean, inv_std});
     return std::pair<std::span<const double>, std::span<const double>>(mean, inv_std);
   };
   const auto loss = [&](const std::vector<double>& x, const std::vector<double>& gamma,
@@ -99,7 +102,7 @@ TEST_F(Gradient, BatchNorm) {
     epilogue.gamma = h.input(1, kProbeCols, gamma);
     epilogue.beta = h.input(1, kProbeCols, beta);
     const MatrixView y = h.output<double>(kProbeRows, kProbeCols);
-    h.backend().apply_epilogue(h.queue(), input, epilogue, y);
+    h.backend().run(h.queue(), kernels::ApplyEpilogue{input, epilogue, y});
     return dot(dy_, h.download(y));
   };
   const ConstMatrixView x = h.input(kProbeRows, kProbeCols, x_);
@@ -112,14 +115,14 @@ TEST_F(Gradient, BatchNorm) {
       h.matrix(1, kProbeCols, Use::kInOut, std::vector<double>(kProbeCols, 0));
   const MatrixView dbeta = h.matrix(1, kProbeCols, Use::kInOut, std::vector<double>(kProbeCols, 0));
   const auto sums = add_ranks([&](int rank, std::span<double> out) {
-    h.backend().batch_norm_gradient_sums(h.queue(), half(dy, rank), half(x, rank), mean, inv_std,
-                                         out, dgamma, dbeta);
+    h.backend().run(h.queue(), kernels::BatchNormGradientSums{half(dy, rank), half(x, rank), mean,
+                                                              inv_std, out, dgamma, dbeta});
   });
   const MatrixView dx = h.output<double>(kProbeRows, kProbeCols);
   for (int rank = 0; rank < 2; ++rank) {
-    h.backend().batch_norm_backward(h.queue(), half(dy, rank), half(x, rank), mean, inv_std, gamma,
-                                    sums, kProbeRows,
-                                    dx.rows_in({rank * kHalf, (rank + 1) * kHalf}));
+    h.backend().run(h.queue(), kernels::BatchNormBackward{
+                                   half(dy, rank), half(x, rank), mean, inv_std, gamma, sums,
+                                   kProbeRows, dx.rows_in({rank * kHalf, (rank + 1) * kHalf})});
   }
   expect_gradients(loss, dx, dgamma, dbeta);
 }
@@ -135,17 +138,19 @@ TEST_F(Gradient, ActivationFunctions) {
       epilogue.dropout = {{11, RandomStream::kDropout, 1, 3}, dropout_threshold(rate), ids};
       const MatrixView y = h.output<double>(kProbeRows, kProbeCols);
       const auto loss = [&](const std::vector<double>& x) {
-        h.backend().apply_epilogue(h.queue(), h.input(kProbeRows, kProbeCols, x), epilogue, y);
+        h.backend().run(h.queue(),
+                        kernels::ApplyEpilogue{h.input(kProbeRows, kProbeCols, x), epilogue, y});
         return dot(dy_, h.download(y));
       };
       const auto expected = differences(loss, x_);
       loss(x_);
       const ConstMatrixView x = h.input(kProbeRows, kProbeCols, x_);
       const MatrixView dx = h.output<double>(kProbeRows, kProbeCols);
-      h.backend().activation_backward(
-          h.queue(), h.input(kProbeRows, kProbeCols, dy_),
-          {function == ActivationFunction::kGelu ? x : ConstMatrixView(y), dx, function,
-           epilogue.dropout});
+      h.backend().run(h.queue(),
+                      kernels::ActivationBackward{
+                          h.input(kProbeRows, kProbeCols, dy_),
+                          {function == ActivationFunction::kGelu ? x : ConstMatrixView(y), dx,
+                           function, epilogue.dropout}});
       expect_close(h.download(dx), expected, 1e-8, to_string(function));
     }
   }
@@ -157,8 +162,8 @@ TEST_F(Gradient, SoftmaxCrossEntropy) {
   const MatrixView dlogits = h.output<double>(kProbeRows, kProbeCols);
   const auto sum = h.output_span<double>(1);
   const auto loss = [&](const std::vector<double>& x) {
-    h.backend().softmax_cross_entropy(h.queue(), h.input(kProbeRows, kProbeCols, x), labels, rows,
-                                      1, dlogits, sum);
+    h.backend().run(h.queue(), kernels::SoftmaxCrossEntropy{h.input(kProbeRows, kProbeCols, x),
+                                                            labels, rows, 1, dlogits, sum});
     return h.download_span(sum)[0];
   };
   const auto expected = differences(loss, x_);
@@ -175,8 +180,9 @@ TEST_F(Gradient, WeightedSmoothedAndFocalCrossEntropy) {
   for (const SoftmaxTarget& target :
        {SoftmaxTarget{weights, 0.3}, SoftmaxTarget{{}, 0, 2}, SoftmaxTarget{weights, 0, 0.5}}) {
     const auto loss = [&](const std::vector<double>& x) {
-      h.backend().softmax_cross_entropy(h.queue(), h.input(kProbeRows, kProbeCols, x), labels, rows,
-                                        1, dlogits, sum, target);
+      h.backend().run(h.queue(),
+                      kernels::SoftmaxCrossEntropy{h.input(kProbeRows, kProbeCols, x), labels, rows,
+                                                   1, dlogits, sum, target});
       return h.download_span(sum)[0];
     };
     const auto expected = differences(loss, x_);
@@ -192,8 +198,8 @@ TEST_F(Gradient, Errors) {
   const auto sum = h.output_span<double>(1);
   for (const ErrorMeasure measure : {ErrorMeasure::kSquared, ErrorMeasure::kAbsolute}) {
     const auto loss = [&](const std::vector<double>& x) {
-      h.backend().error_loss(h.queue(), measure, h.input(kProbeRows, kProbeCols, x), targets, rows,
-                             1, dvalues, sum);
+      h.backend().run(h.queue(), kernels::ErrorLoss{measure, h.input(kProbeRows, kProbeCols, x),
+                                                    targets, rows, 1, dvalues, sum});
       return h.download_span(sum)[0];
     };
     const auto expected = differences(loss, x_);
@@ -211,8 +217,9 @@ TEST_F(Gradient, SigmoidCrossEntropy) {
   for (const SigmoidTarget& target : {SigmoidTarget{}, SigmoidTarget{weights}, SigmoidTarget{{}, 2},
                                       SigmoidTarget{weights, 0.5}}) {
     const auto loss = [&](const std::vector<double>& x) {
-      h.backend().sigmoid_cross_entropy(h.queue(), h.input(kProbeRows, kProbeCols, x), targets,
-                                        rows, 1, dlogits, sum, target);
+      h.backend().run(
+          h.queue(), kernels::SigmoidCrossEntropy{h.input(kProbeRows, kProbeCols, x), targets, rows,
+                                                  1, dlogits, sum, target});
       return h.download_span(sum)[0];
     };
     const auto expected = differences(loss, x_);

@@ -149,14 +149,15 @@ HubWork attention_work(Harness& h, const AttentionHubs& which) {
   }
   work.run = [=, &h, graph = work.graph] {
     for (const RowRange range : kRowRanges) {
-      h.backend().attend(h.queue(), graph->op(), range, z, t, spec, y);
-      h.backend().attend_backward_targets(h.queue(), graph->op(), range, z, t, dy, spec, dt,
-                                          coefficients, additive ? MatrixView{} : dvector, dweight);
+      h.backend().run(h.queue(), kernels::Attend{graph->op(), range, z, t, spec, y});
+      h.backend().run(h.queue(), kernels::AttendBackwardTargets{
+                                     graph->op(), range, z, t, dy, spec, dt, coefficients,
+                                     additive ? MatrixView{} : dvector, dweight});
     }
     for (const RowRange range : kSourceRanges) {
-      h.backend().attend_backward_sources(h.queue(), graph->op(), graph->edges(), range, z, t, dy,
-                                          coefficients, spec, dz.rows_in(range),
-                                          additive ? dvector : MatrixView{});
+      h.backend().run(h.queue(), kernels::AttendBackwardSources{
+                                     graph->op(), graph->edges(), range, z, t, dy, coefficients,
+                                     spec, dz.rows_in(range), additive ? dvector : MatrixView{}});
     }
   };
   return work;
@@ -183,8 +184,10 @@ HubWork pool_work(Harness& h, PoolSpec spec) {
   Harness oracle("reference", 1, x.dtype);
   const UploadedHubs graph_of_oracle(oracle);
   const MatrixView pooled = oracle.output(kRows, kColumns);
-  oracle.backend().pool(oracle.queue(), graph_of_oracle.op(), {0, kRows},
-                        oracle.input(kCols, kColumns, numbers), spec, pooled);
+  oracle.backend().run(
+      oracle.queue(),
+      kernels::Pool{
+          graph_of_oracle.op(), {0, kRows}, oracle.input(kCols, kColumns, numbers), spec, pooled});
   const std::vector<double> found = oracle.download(pooled);
   const ConstMatrixView y_given = h.input(kRows, kColumns, {found.begin(), found.end()});
   const ConstMatrixView dy = h.input(kRows, kColumns, random_floats(kRows * kColumns, 2));
@@ -197,13 +200,15 @@ HubWork pool_work(Harness& h, PoolSpec spec) {
   if (slopes) work.outputs.push_back(slope);
   work.run = [=, &h, graph = work.graph] {
     for (const RowRange range : kRowRanges) {
-      h.backend().pool(h.queue(), graph->op(), range, x, spec, y);
-      h.backend().pool_backward_targets(h.queue(), graph->op(), range, x, y_given, dy, spec, g);
-      if (slopes) h.backend().pool_slope(h.queue(), graph->op(), range, x, y_given, spec, slope);
+      h.backend().run(h.queue(), kernels::Pool{graph->op(), range, x, spec, y});
+      h.backend().run(h.queue(),
+                      kernels::PoolBackwardTargets{graph->op(), range, x, y_given, dy, spec, g});
+      if (slopes)
+        h.backend().run(h.queue(), kernels::PoolSlope{graph->op(), range, x, y_given, spec, slope});
     }
     for (const RowRange range : kSourceRanges) {
-      h.backend().pool_backward_sources(h.queue(), graph->op(), graph->edges(), range, x, y_given,
-                                        g, spec, dx.rows_in(range));
+      h.backend().run(h.queue(), kernels::PoolBackwardSources{graph->op(), graph->edges(), range, x,
+                                                              y_given, g, spec, dx.rows_in(range)});
     }
   };
   return work;
@@ -236,13 +241,14 @@ HubWork edges_work(Harness& h) {
   work.outputs = {y, dx, dweight, dbias};
   work.run = [=, &h, graph = work.graph] {
     for (const RowRange range : kRowRanges) {
-      h.backend().aggregate_edges(h.queue(), graph->op(), range, x, terms, y);
-      h.backend().aggregate_edges_backward_terms(h.queue(), graph->op(), range, x, terms, dy,
-                                                 dweight, dbias);
+      h.backend().run(h.queue(), kernels::AggregateEdges{graph->op(), range, x, terms, y});
+      h.backend().run(h.queue(), kernels::AggregateEdgesBackwardTerms{graph->op(), range, x, terms,
+                                                                      dy, dweight, dbias});
     }
     for (const RowRange range : kSourceRanges) {
-      h.backend().aggregate_edges_backward_sources(h.queue(), graph->op(), graph->edges(), range, x,
-                                                   terms, dy, dx.rows_in(range));
+      h.backend().run(h.queue(),
+                      kernels::AggregateEdgesBackwardSources{graph->op(), graph->edges(), range, x,
+                                                             terms, dy, dx.rows_in(range)});
     }
   };
   return work;

@@ -40,10 +40,10 @@ TEST(Bf16, RoundsToNearestEven) {
 TEST_P(LiteralBf16, ConvertRoundsTiesToEven) {
   const auto count = static_cast<std::int64_t>(kExact.size());
   const MatrixView narrow = h->output(1, count);
-  h->backend().convert(h->queue(), h->input<float>(1, count, kExact), narrow);
+  h->backend().run(h->queue(), kernels::Convert{h->input<float>(1, count, kExact), narrow});
   EXPECT_EQ(h->download(narrow), kRounded);
   const MatrixView wide = h->output<float>(1, count);
-  h->backend().convert(h->queue(), narrow, wide);
+  h->backend().run(h->queue(), kernels::Convert{narrow, wide});
   EXPECT_EQ(h->download(wide), kRounded);
 }
 
@@ -52,8 +52,8 @@ TEST_P(LiteralBf16, ConvertRoundsEveryNumberAlike) {
   const auto count = static_cast<std::int64_t>(values.size());
   const MatrixView narrow = h->output(1, count);
   const MatrixView wide = h->output<float>(1, count);
-  h->backend().convert(h->queue(), h->input<float>(1, count, values), narrow);
-  h->backend().convert(h->queue(), narrow, wide);
+  h->backend().run(h->queue(), kernels::Convert{h->input<float>(1, count, values), narrow});
+  h->backend().run(h->queue(), kernels::Convert{narrow, wide});
   const auto rounded = h->download(narrow);
   const auto widened = h->download(wide);
   for (std::size_t k = 0; k < values.size(); ++k) {
@@ -69,8 +69,9 @@ TEST_P(LiteralBf16, ConvertRoundsEveryNumberAlike) {
 
 TEST_P(LiteralBf16, ConvertKeepsNaN) {
   const MatrixView y = h->output(1, 2);
-  h->backend().convert(h->queue(),
-                       h->input<float>(1, 2, {std::numeric_limits<float>::quiet_NaN(), 2}), y);
+  h->backend().run(
+      h->queue(),
+      kernels::Convert{h->input<float>(1, 2, {std::numeric_limits<float>::quiet_NaN(), 2}), y});
   const auto found = h->download(y);
   EXPECT_TRUE(std::isnan(found[0]));
   EXPECT_EQ(found[1], 2);
@@ -81,7 +82,7 @@ TEST_P(LiteralBf16, SumsAreWiderThanTheStorage) {
   const ConstMatrixView x = h->input(3, 1, {256, 1, 1});
   const ConstMatrixView ones = h->input(3, 1, {1, 1, 1});
   const MatrixView c = h->output(1, 1);
-  h->backend().gemm(h->queue(), Transpose::kYes, x, Transpose::kNo, ones, 0, c);
+  h->backend().run(h->queue(), kernels::Gemm{Transpose::kYes, x, Transpose::kNo, ones, 0, c});
   EXPECT_EQ(h->download(c), (std::vector<double>{258}));
 
   SparseOperator op;
@@ -90,7 +91,7 @@ TEST_P(LiteralBf16, SumsAreWiderThanTheStorage) {
   op.row_ptr = h->input_span<std::int64_t>({0, 3});
   op.col_idx = h->input_span<std::int32_t>({0, 1, 2});
   const MatrixView y = h->output(1, 1);
-  h->backend().spmm(h->queue(), op, {0, 1}, x, 0, y);
+  h->backend().run(h->queue(), kernels::Spmm{op, {0, 1}, x, 0, y});
   EXPECT_EQ(h->download(y), (std::vector<double>{258}));
 }
 
@@ -99,16 +100,17 @@ TEST_P(LiteralBf16, GradientsOfParametersAreF32) {
   const ConstMatrixView x = h->input(2, 1, {256, 1});
   const ConstMatrixView ones = h->input(2, 1, {1, 1});
   const MatrixView c = h->output<float>(1, 1);
-  h->backend().gemm(h->queue(), Transpose::kYes, x, Transpose::kNo, ones, 0, c);
+  h->backend().run(h->queue(), kernels::Gemm{Transpose::kYes, x, Transpose::kNo, ones, 0, c});
   EXPECT_EQ(h->download(c), (std::vector<double>{257}));
   const MatrixView sums = h->output<float>(1, 1);
-  h->backend().column_sums(h->queue(), x, false, sums);
+  h->backend().run(h->queue(), kernels::ColumnSums{x, false, sums});
   EXPECT_EQ(h->download(sums), (std::vector<double>{257}));
   const MatrixView dgamma = h->matrix<float>(1, 1, Use::kInOut, {0});
   const MatrixView dbeta = h->matrix<float>(1, 1, Use::kInOut, {0.5});
   const auto gradient_sums = h->output_span<double>(2);
-  h->backend().batch_norm_gradient_sums(h->queue(), x, ones, h->input_span<double>({0}),
-                                        h->input_span<double>({2}), gradient_sums, dgamma, dbeta);
+  h->backend().run(h->queue(), kernels::BatchNormGradientSums{x, ones, h->input_span<double>({0}),
+                                                              h->input_span<double>({2}),
+                                                              gradient_sums, dgamma, dbeta});
   EXPECT_EQ(h->download_span(gradient_sums), (std::vector<double>{257, 514}));
   EXPECT_EQ(h->download(dgamma), (std::vector<double>{514}));
   EXPECT_EQ(h->download(dbeta), (std::vector<double>{257.5}));
@@ -122,12 +124,14 @@ TEST_P(LiteralBf16, EpiloguesSeeTheUnroundedSum) {
   Epilogue epilogue;
   epilogue.beta = h->input<float>(1, 1, {1});
   const MatrixView c = h->output(1, 1);
-  h->backend().gemm(h->queue(), Transpose::kYes, x, Transpose::kNo, ones, 0, c, epilogue);
+  h->backend().run(h->queue(),
+                   kernels::Gemm{Transpose::kYes, x, Transpose::kNo, ones, 0, c, epilogue});
   EXPECT_EQ(h->download(c), (std::vector<double>{258}));
   // Beside a norm as well, which not every library can fuse.
   epilogue.mean = h->input_span<double>({0});
   epilogue.inv_std = h->input_span<double>({1});
-  h->backend().gemm(h->queue(), Transpose::kYes, x, Transpose::kNo, ones, 0, c, epilogue);
+  h->backend().run(h->queue(),
+                   kernels::Gemm{Transpose::kYes, x, Transpose::kNo, ones, 0, c, epilogue});
   EXPECT_EQ(h->download(c), (std::vector<double>{258}));
 
   SparseOperator op;
@@ -142,7 +146,7 @@ TEST_P(LiteralBf16, EpiloguesSeeTheUnroundedSum) {
         prepared ? h->backend().prepare_spmm(h->queue(), op, row_ptr, ranges) : nullptr;
     op.prepared = made.get();
     const MatrixView y = h->output(1, 1);
-    h->backend().spmm(h->queue(), op, {0, 1}, x, 0, y, epilogue);
+    h->backend().run(h->queue(), kernels::Spmm{op, {0, 1}, x, 0, y, epilogue});
     EXPECT_EQ(h->download(y), (std::vector<double>{258}));
   }
 }
@@ -154,7 +158,8 @@ TEST(ReferenceBf16, RoundsDoublesOnce) {
   const MatrixView y = h.output(1, 4);
   const double above = 1 + 0x1p-8 + 0x1p-40;
   const double below = 1 + 3 * 0x1p-8 - 0x1p-40;
-  h.backend().convert(h.queue(), h.input<double>(1, 4, {above, below, -above, 0x1p-200}), y);
+  h.backend().run(h.queue(),
+                  kernels::Convert{h.input<double>(1, 4, {above, below, -above, 0x1p-200}), y});
   EXPECT_EQ(h.download(y), (std::vector<double>{1 + 0x1p-7, 1 + 0x1p-7, -1 - 0x1p-7, 0}));
 }
 

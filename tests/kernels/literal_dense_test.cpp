@@ -19,15 +19,15 @@ TEST_P(LiteralDense, GemmInAllTranspositions) {
   const ConstMatrixView b_t = h.input<float>(2, 3, {1, 0, 2, 0, 1, -1});
   const std::vector<double> product{7, -1, 16, -1};
   const MatrixView c = h.output(2, 2);
-  h.backend().gemm(h.queue(), Transpose::kNo, a, Transpose::kNo, b, 0, c);
+  h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, a, Transpose::kNo, b, 0, c});
   EXPECT_EQ(h.download(c), product);
-  h.backend().gemm(h.queue(), Transpose::kNo, a, Transpose::kYes, b_t, 0, c);
+  h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, a, Transpose::kYes, b_t, 0, c});
   EXPECT_EQ(h.download(c), product);
-  h.backend().gemm(h.queue(), Transpose::kYes, a_t, Transpose::kNo, b, 0, c);
+  h.backend().run(h.queue(), kernels::Gemm{Transpose::kYes, a_t, Transpose::kNo, b, 0, c});
   EXPECT_EQ(h.download(c), product);
-  h.backend().gemm(h.queue(), Transpose::kYes, a_t, Transpose::kYes, b_t, 0, c);
+  h.backend().run(h.queue(), kernels::Gemm{Transpose::kYes, a_t, Transpose::kYes, b_t, 0, c});
   EXPECT_EQ(h.download(c), product);
-  h.backend().gemm(h.queue(), Transpose::kNo, a, Transpose::kNo, b, 1, c);
+  h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, a, Transpose::kNo, b, 1, c});
   EXPECT_EQ(h.download(c), (std::vector<double>{14, -2, 32, -2}));
 }
 
@@ -36,10 +36,10 @@ TEST_P(LiteralDense, GemmOverNothingIsZeroOrUnchanged) {
   const ConstMatrixView a = h.input<float>(2, 0, {});
   const ConstMatrixView b = h.input<float>(0, 2, {});
   const MatrixView c = h.output(2, 2);
-  h.backend().gemm(h.queue(), Transpose::kNo, a, Transpose::kNo, b, 0, c);
+  h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, a, Transpose::kNo, b, 0, c});
   EXPECT_EQ(h.download(c), (std::vector<double>{0, 0, 0, 0}));
   const MatrixView d = h.matrix<float>(2, 2, Use::kInOut, {1, 2, 3, 4});
-  h.backend().gemm(h.queue(), Transpose::kYes, b, Transpose::kYes, a, 1, d);
+  h.backend().run(h.queue(), kernels::Gemm{Transpose::kYes, b, Transpose::kYes, a, 1, d});
   EXPECT_EQ(h.download(d), (std::vector<double>{1, 2, 3, 4}));
 }
 
@@ -56,10 +56,12 @@ TEST_P(LiteralDense, GemmWithEpilogue) {
     const Transpose transpose = transposed ? Transpose::kYes : Transpose::kNo;
     // a b = {1, -2, 3, -4}
     const MatrixView c = h.output(2, 2);
-    h.backend().gemm(h.queue(), transpose, transposed ? a_t : a, Transpose::kNo, b, 0, c, epilogue);
+    h.backend().run(h.queue(), kernels::Gemm{transpose, transposed ? a_t : a, Transpose::kNo, b, 0,
+                                             c, epilogue});
     EXPECT_EQ(h.download(c), (std::vector<double>{11, 1, 13, 0}));
     const MatrixView d = h.matrix<float>(2, 2, Use::kInOut, {-20, 1, 5, 2});
-    h.backend().gemm(h.queue(), transpose, transposed ? a_t : a, Transpose::kNo, b, 1, d, epilogue);
+    h.backend().run(h.queue(), kernels::Gemm{transpose, transposed ? a_t : a, Transpose::kNo, b, 1,
+                                             d, epilogue});
     EXPECT_EQ(h.download(d), (std::vector<double>{0, 2, 18, 1}));
   }
 }
@@ -71,14 +73,14 @@ TEST_P(LiteralDense, GemmOverNothingStillHasItsEpilogue) {
   Epilogue epilogue;
   epilogue.beta = h.input<float>(1, 1, {5});
   const MatrixView c = h.output(2, 1);
-  h.backend().gemm(h.queue(), Transpose::kNo, a, Transpose::kNo, b, 0, c, epilogue);
+  h.backend().run(h.queue(), kernels::Gemm{Transpose::kNo, a, Transpose::kNo, b, 0, c, epilogue});
   EXPECT_EQ(h.download(c), (std::vector<double>{5, 5}));
 }
 
 TEST_P(LiteralDense, ConvertToTheSameTypeCopies) {
   Harness h(GetParam());
   const MatrixView y = h.output<float>(2, 2);
-  h.backend().convert(h.queue(), h.input<float>(2, 2, {1, -2, 0x1p-140F, 3}), y);
+  h.backend().run(h.queue(), kernels::Convert{h.input<float>(2, 2, {1, -2, 0x1p-140F, 3}), y});
   EXPECT_EQ(h.download(y), (std::vector<double>{1, -2, 0x1p-140, 3}));
 }
 
@@ -86,16 +88,16 @@ TEST_P(LiteralDense, ColumnSums) {
   Harness h(GetParam());
   const ConstMatrixView x = h.input<float>(2, 2, {1, 2, 3, -8});
   const MatrixView sums = h.matrix<float>(1, 2, Use::kInOut, {100, 200});
-  h.backend().column_sums(h.queue(), x, true, sums);
+  h.backend().run(h.queue(), kernels::ColumnSums{x, true, sums});
   EXPECT_EQ(h.download(sums), (std::vector<double>{104, 194}));
-  h.backend().column_sums(h.queue(), x, false, sums);
+  h.backend().run(h.queue(), kernels::ColumnSums{x, false, sums});
   EXPECT_EQ(h.download(sums), (std::vector<double>{4, -6}));
 }
 
 TEST_P(LiteralDense, SumsOverNoRowsAreZero) {
   Harness h(GetParam());
   const MatrixView sums = h.output(1, 2);
-  h.backend().column_sums(h.queue(), h.input<float>(0, 2, {}), false, sums);
+  h.backend().run(h.queue(), kernels::ColumnSums{h.input<float>(0, 2, {}), false, sums});
   EXPECT_EQ(h.download(sums), (std::vector<double>{0, 0}));
 }
 
@@ -106,12 +108,13 @@ TEST_P(LiteralDense, PartsAreAddedInTheirOrderInDouble) {
   Harness h(GetParam());
   const std::vector<float> parts{0x1p60F, 0x1p60F, 0x1p24F, 1, -0x1p60F, 1, -0x1p60F, 1, 1};
   const MatrixView sum = h.output<float>(1, 3);
-  h.backend().sum_parts(h.queue(), h.input<float>(3, 3, parts), sum);
+  h.backend().run(h.queue(), kernels::SumParts{h.input<float>(3, 3, parts), sum});
   EXPECT_EQ(h.download(sum), (std::vector<double>{0, 1, 0x1p24 + 2}));
   const MatrixView sum_f64 = h.output<double>(1, 3);
-  h.backend().sum_parts(h.queue(), h.input<double>(3, 3, {parts.begin(), parts.end()}), sum_f64);
+  h.backend().run(h.queue(),
+                  kernels::SumParts{h.input<double>(3, 3, {parts.begin(), parts.end()}), sum_f64});
   EXPECT_EQ(h.download(sum_f64), (std::vector<double>{0, 1, 0x1p24 + 2}));
-  h.backend().sum_parts(h.queue(), h.input<float>(1, 3, {7, 8, 9}), sum);
+  h.backend().run(h.queue(), kernels::SumParts{h.input<float>(1, 3, {7, 8, 9}), sum});
   EXPECT_EQ(h.download(sum), (std::vector<double>{7, 8, 9}));
 }
 
@@ -125,19 +128,20 @@ TEST_P(LiteralDense, EpilogueAndItsGradient) {
   epilogue.beta = h.input<float>(1, 2, {-1, 0.5});
   const MatrixView y = h.output(2, 2);
   // (5-3)*.5*4-1 = 3, (1-2)*2*1+.5 = -1.5, (1-3)*.5*4-1 = -5, (3-2)*2+.5 = 2.5
-  h.backend().apply_epilogue(h.queue(), x, epilogue, y);
+  h.backend().run(h.queue(), kernels::ApplyEpilogue{x, epilogue, y});
   EXPECT_EQ(h.download(y), (std::vector<double>{3, -1.5, -5, 2.5}));
   epilogue.function = ActivationFunction::kRelu;
-  h.backend().apply_epilogue(h.queue(), x, epilogue, y);
+  h.backend().run(h.queue(), kernels::ApplyEpilogue{x, epilogue, y});
   EXPECT_EQ(h.download(y), (std::vector<double>{3, 0, 0, 2.5}));
   const ConstMatrixView dy = h.input<float>(2, 2, {10, 20, 30, 40});
   const MatrixView dx = h.output(2, 2);
-  h.backend().activation_backward(h.queue(), dy, through_relu(y, 2, dx));
+  h.backend().run(h.queue(), kernels::ActivationBackward{dy, through_relu(y, 2, dx)});
   EXPECT_EQ(h.download(dx), (std::vector<double>{20, 0, 0, 80}));
   // The same with its sums, in place, added to 1 and 2.
   const MatrixView in_place = h.matrix<float>(2, 2, Use::kInOut, {10, 20, 30, 40});
   const MatrixView sums = h.matrix<float>(1, 2, Use::kInOut, {1, 2});
-  h.backend().column_sums(h.queue(), in_place, true, sums, through_relu(y, 2, in_place));
+  h.backend().run(h.queue(),
+                  kernels::ColumnSums{in_place, true, sums, through_relu(y, 2, in_place)});
   EXPECT_EQ(h.download(in_place), (std::vector<double>{20, 0, 0, 80}));
   EXPECT_EQ(h.download(sums), (std::vector<double>{21, 82}));
 }
@@ -147,9 +151,9 @@ TEST_P(LiteralDense, CombinesTwoMatrices) {
   const ConstMatrixView x = h.input<float>(2, 2, {1, 2, 3, -4});
   const MatrixView z = h.matrix<float>(2, 2, Use::kInOut, {10, 20, 30, 40});
   const MatrixView y = h.output(2, 2);
-  h.backend().combine(h.queue(), 2, x, 0.5F, z, y);
+  h.backend().run(h.queue(), kernels::Combine{2, x, 0.5F, z, y});
   EXPECT_EQ(h.download(y), (std::vector<double>{7, 14, 21, 12}));
-  h.backend().combine(h.queue(), 1, x, -1, z, z);
+  h.backend().run(h.queue(), kernels::Combine{1, x, -1, z, z});
   EXPECT_EQ(h.download(z), (std::vector<double>{-9, -18, -27, -44}));
 }
 
@@ -165,7 +169,7 @@ TEST_P(LiteralDense, DropoutDropsTheElementsThatPhiloxNames) {
   EXPECT_EQ(epilogue.dropout.rate.threshold, 16384U);
   const ConstMatrixView x = h.input(3, kCols, std::vector<float>(3 * kCols, 1));
   const MatrixView y = h.output(3, kCols);
-  h.backend().apply_epilogue(h.queue(), x, epilogue, y);
+  h.backend().run(h.queue(), kernels::ApplyEpilogue{x, epilogue, y});
   const auto found = h.download(y);
   for (std::int64_t i = 0; i < 3; ++i) {
     for (std::int64_t j = 0; j < kCols; ++j) {
@@ -188,8 +192,8 @@ TEST_P(LiteralDense, EpochOfDropoutComesFromTheState) {
                         dropout_threshold(0.5),
                         h.input_span<GlobalId>({GlobalId{5}}),
                         h.epoch_state({.epoch = epoch})};
-    h.backend().apply_epilogue(h.queue(), h.input(1, kCols, std::vector<float>(kCols, 1)), epilogue,
-                               y);
+    h.backend().run(h.queue(), kernels::ApplyEpilogue{
+                                   h.input(1, kCols, std::vector<float>(kCols, 1)), epilogue, y});
     const auto found = h.download(y);
     for (std::uint32_t j = 0; j < kCols; ++j) {
       const RandomKey key{42, RandomStream::kDropout, 1, epoch};
@@ -205,7 +209,7 @@ TEST_P(LiteralDense, NaNSurvivesTheEpilogue) {
   Epilogue epilogue;
   epilogue.function = ActivationFunction::kRelu;
   const MatrixView y = h.output(1, 3);
-  h.backend().apply_epilogue(h.queue(), x, epilogue, y);
+  h.backend().run(h.queue(), kernels::ApplyEpilogue{x, epilogue, y});
   const auto found = h.download(y);
   EXPECT_TRUE(std::isnan(found[0]));
   EXPECT_EQ(found[1], 0);
@@ -234,10 +238,10 @@ TEST_P(LiteralDense, ActivationFunctionsAndTheirSlopes) {
     const MatrixView dx = h.output(1, 5);
     Epilogue epilogue;
     epilogue.function = expected.function;
-    h.backend().apply_epilogue(h.queue(), x, epilogue, y);
+    h.backend().run(h.queue(), kernels::ApplyEpilogue{x, epilogue, y});
     const ConstMatrixView from = expected.function == ActivationFunction::kGelu ? x : y;
-    h.backend().activation_backward(h.queue(), h.input<float>(1, 5, {1, 1, 1, 1, 1}),
-                                    {from, dx, expected.function});
+    h.backend().run(h.queue(), kernels::ActivationBackward{h.input<float>(1, 5, {1, 1, 1, 1, 1}),
+                                                           {from, dx, expected.function}});
     expect_close(h.download(y), expected.y, 2e-7, to_string(expected.function));
     expect_close(h.download(dx), expected.slope, 3e-7, to_string(expected.function));
   }
@@ -249,7 +253,8 @@ TEST_P(LiteralDense, NaNSurvivesEveryFunction) {
     const MatrixView y = h.output(1, 2);
     Epilogue epilogue;
     epilogue.function = function;
-    h.backend().apply_epilogue(h.queue(), h.input<float>(1, 2, {kNaN, 1}), epilogue, y);
+    h.backend().run(h.queue(),
+                    kernels::ApplyEpilogue{h.input<float>(1, 2, {kNaN, 1}), epilogue, y});
     EXPECT_TRUE(std::isnan(h.download(y)[0])) << to_string(function);
     EXPECT_FALSE(std::isnan(h.download(y)[1])) << to_string(function);
   }
@@ -263,9 +268,10 @@ TEST_P(LiteralDense, WhatFellIsDrawnAgainBackward) {
     Harness h(GetParam());
     const DropoutSpec dropout{key, dropout_threshold(0.5), h.input_span<GlobalId>({GlobalId{7}})};
     const MatrixView dx = h.output(1, kCols);
-    h.backend().activation_backward(
-        h.queue(), h.input(1, kCols, std::vector<float>(kCols, 3)),
-        {h.input(1, kCols, std::vector<float>(kCols, 0)), dx, function, dropout});
+    h.backend().run(h.queue(),
+                    kernels::ActivationBackward{
+                        h.input(1, kCols, std::vector<float>(kCols, 3)),
+                        {h.input(1, kCols, std::vector<float>(kCols, 0)), dx, function, dropout}});
     const double slope = function == ActivationFunction::kElu         ? 1
                          : function == ActivationFunction::kLeakyRelu ? 0.01
                                                                       : 0.5;
@@ -280,7 +286,7 @@ TEST_P(LiteralDense, WhatFellIsDrawnAgainBackward) {
 TEST_P(LiteralDense, ScalesByANumberInMemory) {
   Harness h(GetParam());
   const MatrixView x = h.matrix<float>(2, 2, Use::kInOut, {1, -2, 3, 0});
-  h.backend().scale(h.queue(), x, h.input<float>(1, 1, {-1.5F}), x);
+  h.backend().run(h.queue(), kernels::Scale{x, h.input<float>(1, 1, {-1.5F}), x});
   EXPECT_EQ(h.download(x), (std::vector<double>{-1.5, 3, -4.5, 0}));
 }
 
@@ -288,18 +294,19 @@ TEST_P(LiteralDense, DotProducts) {
   Harness h(GetParam());
   const ConstMatrixView x = h.input<float>(2, 2, {1, 2, 3, 4});
   const MatrixView sum = h.matrix<float>(1, 1, Use::kInOut, {100});
-  h.backend().dot(h.queue(), x, h.input<float>(2, 2, {5, -6, 7, 8}), true, sum);
+  h.backend().run(h.queue(), kernels::Dot{x, h.input<float>(2, 2, {5, -6, 7, 8}), true, sum});
   EXPECT_EQ(h.download(sum), (std::vector<double>{100 + 5 - 12 + 21 + 32}));
-  h.backend().dot(h.queue(), x, x, false, sum);
+  h.backend().run(h.queue(), kernels::Dot{x, x, false, sum});
   EXPECT_EQ(h.download(sum), (std::vector<double>{30}));
   // Of a long row in double: 2^24 + 1000 is no number of f32.
   std::vector<float> row(1001, 1);
   row.front() = 0x1p12F;
   const MatrixView wide = h.output<double>(1, 1);
   const ConstMatrixView flat = h.input<float>(1, 1001, row);
-  h.backend().dot(h.queue(), flat, flat, false, wide);
+  h.backend().run(h.queue(), kernels::Dot{flat, flat, false, wide});
   EXPECT_EQ(h.download(wide), (std::vector<double>{0x1p24 + 1000}));
-  h.backend().dot(h.queue(), h.input<float>(0, 3, {}), h.input<float>(0, 3, {}), false, sum);
+  h.backend().run(h.queue(),
+                  kernels::Dot{h.input<float>(0, 3, {}), h.input<float>(0, 3, {}), false, sum});
   EXPECT_EQ(h.download(sum), (std::vector<double>{0}));
 }
 
@@ -309,14 +316,14 @@ TEST_P(LiteralDense, MaximumAndItsGradients) {
   const ConstMatrixView z = h.input<float>(1, 5, {2, 2, -3, 4, kNaN});
   const ConstMatrixView dy = h.input<float>(1, 5, {10, 20, 30, 40, 50});
   const MatrixView y = h.output(1, 5);
-  h.backend().maximum(h.queue(), x, z, y);
+  h.backend().run(h.queue(), kernels::Maximum{x, z, y});
   const auto found = h.download(y);
   EXPECT_EQ(std::vector<double>(found.begin(), found.begin() + 3), (std::vector<double>{2, 2, 3}));
   EXPECT_TRUE(std::isnan(found[3]) && std::isnan(found[4]));
   const MatrixView dx = h.output(1, 5);
-  h.backend().maximum_backward(h.queue(), dy, x, z, MaximumOf::kFirst, dx);
+  h.backend().run(h.queue(), kernels::MaximumBackward{dy, x, z, MaximumOf::kFirst, dx});
   EXPECT_EQ(h.download(dx), (std::vector<double>{0, 20, 30, 0, 0}));
-  h.backend().maximum_backward(h.queue(), dy, x, z, MaximumOf::kSecond, dx);
+  h.backend().run(h.queue(), kernels::MaximumBackward{dy, x, z, MaximumOf::kSecond, dx});
   EXPECT_EQ(h.download(dx), (std::vector<double>{10, 0, 0, 40, 50}));
 }
 
@@ -333,7 +340,7 @@ TEST_P(LiteralDense, AdamFirstStep) {
   spec.segments = segments;
   spec.state = h.epoch_state(
       {.learning_rate = 0.25, .first_correction = 1 - 0.9, .second_correction = 1 - 0.999});
-  h.backend().adam_step(h.queue(), spec, p, g, m, v);
+  h.backend().run(h.queue(), kernels::AdamStep{spec, p, g, m, v});
   expect_close(h.download(p), {0.75, 1.25, 1.75}, 1e-6, "parameters");
   expect_close(h.download(m), {0.4, -0.05, 0.1}, 1e-6, "m");
   expect_close(h.download(v), {0.016, 0.00025, 0.001}, 1e-8, "v");
@@ -352,7 +359,7 @@ TEST_P(LiteralDense, AdamWithRatesOfSegmentsAndDecoupledDecay) {
   spec.segments = segments;
   spec.state = h.epoch_state(
       {.learning_rate = 0.25, .first_correction = 1 - 0.9, .second_correction = 1 - 0.999});
-  h.backend().adam_step(h.queue(), spec, p, g, m, v);
+  h.backend().run(h.queue(), kernels::AdamStep{spec, p, g, m, v});
   // The third: rate 0.5, so 2 * (1 - 0.5 * 0.5) - 0.5.
   expect_close(h.download(p), {0.75, 1.125, 1}, 1e-6, "parameters");
   expect_close(h.download(m), {0.4, -0.05, 0.3}, 1e-6, "m");  // decay is not in the gradient
@@ -365,7 +372,7 @@ TEST_P(LiteralDense, AdamClipsTheNormOfGradients) {
     const float scale = clips ? 1.0F : 0.1F;
     const ConstMatrixView g = h.input<float>(1, 2, {3 * scale, -4 * scale});
     const MatrixView norm = h.output<double>(1, 1);
-    h.backend().dot(h.queue(), g, g, false, norm);
+    h.backend().run(h.queue(), kernels::Dot{g, g, false, norm});
     const MatrixView p = h.matrix<float>(1, 2, Use::kInOut, {1, 1});
     const MatrixView m = h.matrix<float>(1, 2, Use::kInOut, {0, 0});
     const MatrixView v = h.matrix<float>(1, 2, Use::kInOut, {0, 0});
@@ -376,7 +383,7 @@ TEST_P(LiteralDense, AdamClipsTheNormOfGradients) {
     spec.most_norm = 1;
     spec.state = h.epoch_state(
         {.learning_rate = 0.25, .first_correction = 1 - 0.9, .second_correction = 1 - 0.999});
-    h.backend().adam_step(h.queue(), spec, p, g, m, v);
+    h.backend().run(h.queue(), kernels::AdamStep{spec, p, g, m, v});
     const double factor = clips ? 1 / (5 + 1e-6) : 0.1;
     expect_close(h.download(m), {0.1 * 3 * factor, -0.1 * 4 * factor}, 1e-7, "m");
     expect_close(h.download(v), {0.001 * 9 * factor * factor, 0.001 * 16 * factor * factor}, 1e-8,

@@ -20,9 +20,10 @@ TEST_P(LiteralLoss, SoftmaxCrossEntropy) {
   const ConstMatrixView logits = h.input<float>(3, 2, {0, kLog3, 5, 5, 1000, 1000 + kLog3});
   const MatrixView dlogits = h.output(3, 2);
   const auto loss = h.output_span<double>(1);
-  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span<std::int32_t>({1, -1, 0}),
-                                    h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 2, dlogits,
-                                    loss);
+  h.backend().run(h.queue(),
+                  kernels::SoftmaxCrossEntropy{logits, h.input_span<std::int32_t>({1, -1, 0}),
+                                               h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 2,
+                                               dlogits, loss});
   expect_close(h.download(dlogits), {0.5, -0.5, 0, 0, -1.5, 1.5}, 1e-4, "dlogits");
   // -log(3/4) - log(1/4)
   expect_close(h.download_span(loss), {1.6739764335716716}, 1e-4, "loss");
@@ -36,10 +37,14 @@ TEST_P(LiteralLoss, WeightedAndSmoothedCrossEntropy) {
   const ConstMatrixView logits = h.input<float>(3, 2, {0, kLog3, 5, 5, 1000, 1000 + kLog3});
   const MatrixView dlogits = h.output(3, 2);
   const auto loss = h.output_span<double>(1);
-  h.backend().softmax_cross_entropy(
-      h.queue(), logits, h.input_span<std::int32_t>({1, -1, 0}),
-      h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 2, dlogits, loss,
-      {.class_weights = h.input_span<float>({1, 3}), .smoothing = 0.2});
+  h.backend().run(h.queue(), kernels::SoftmaxCrossEntropy{
+                                 logits,
+                                 h.input_span<std::int32_t>({1, -1, 0}),
+                                 h.input_span<LocalId>({LocalId{0}, LocalId{2}}),
+                                 2,
+                                 dlogits,
+                                 loss,
+                                 {.class_weights = h.input_span<float>({1, 3}), .smoothing = 0.2}});
   expect_close(h.download(dlogits), {1.2, -1.2, 0, 0, -1.2, 1.2}, 1e-4, "dlogits");
   // 0.1 log 4 + 2.7 log(4/3) + 0.9 log 4 + 0.3 log(4/3)
   expect_close(h.download_span(loss), {1.3862943611198906 + 3 * 0.28768207245178085}, 1e-4, "loss");
@@ -51,9 +56,14 @@ TEST_P(LiteralLoss, WeightsCountOnceAndWithTheirLabel) {
   const ConstMatrixView logits = h.input<float>(2, 2, {0, kLog3, 0, kLog3});
   const MatrixView dlogits = h.output(2, 2);
   const auto loss = h.output_span<double>(1);
-  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span<std::int32_t>({0, 1}),
-                                    h.input_span<LocalId>({LocalId{0}, LocalId{1}}), 1, dlogits,
-                                    loss, {.class_weights = h.input_span<float>({2, 0})});
+  h.backend().run(h.queue(),
+                  kernels::SoftmaxCrossEntropy{logits,
+                                               h.input_span<std::int32_t>({0, 1}),
+                                               h.input_span<LocalId>({LocalId{0}, LocalId{1}}),
+                                               1,
+                                               dlogits,
+                                               loss,
+                                               {.class_weights = h.input_span<float>({2, 0})}});
   expect_close(h.download(dlogits), {-1.5, 1.5, 0, 0}, 1e-6, "dlogits");
   expect_close(h.download_span(loss), {2 * 1.3862943611198906}, 1e-6, "loss");
 }
@@ -66,8 +76,9 @@ void expect_errors(const std::string& backend, ErrorMeasure measure,
   const ConstMatrixView values = h.input<float>(3, 2, {1, 2, 3, 4, 5, 6});
   const MatrixView dvalues = h.output(3, 2);
   const auto loss_sum = h.output_span<double>(1);
-  h.backend().error_loss(h.queue(), measure, values, h.input_span(targets),
-                         h.input_span<LocalId>({LocalId{0}, LocalId{2}}), 0.5, dvalues, loss_sum);
+  h.backend().run(h.queue(), kernels::ErrorLoss{measure, values, h.input_span(targets),
+                                                h.input_span<LocalId>({LocalId{0}, LocalId{2}}),
+                                                0.5, dvalues, loss_sum});
   EXPECT_EQ(h.download(dvalues), gradient);
   EXPECT_EQ(h.download_span(loss_sum), std::vector<double>{loss});
 }
@@ -88,9 +99,10 @@ TEST_P(LiteralLoss, SigmoidCrossEntropy) {
   const MatrixView dlogits = h.output(3, 2);
   const auto loss = h.output_span<double>(1);
   const auto targets = h.input_span<std::uint8_t>({1, 0, 0, 255, 1, 1});
-  h.backend().sigmoid_cross_entropy(h.queue(), logits, targets,
-                                    h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{2}}), 1,
-                                    dlogits, loss);
+  h.backend().run(h.queue(),
+                  kernels::SigmoidCrossEntropy{
+                      logits, targets, h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{2}}),
+                      1, dlogits, loss});
   expect_close(h.download(dlogits), {-0.5, 0.75, 0.25, 0, 0, -1}, 1e-6, "dlogits");
   // log 2 + log 4 + log(4/3) + nothing + 0 + 200
   expect_close(h.download_span(loss),
@@ -105,10 +117,14 @@ TEST_P(LiteralLoss, FocalCrossEntropy) {
   const ConstMatrixView logits = h.input<float>(3, 2, {0, kLog3, 0, kLog3, 300, 0});
   const MatrixView dlogits = h.output(3, 2);
   const auto loss = h.output_span<double>(1);
-  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span<std::int32_t>({1, 0, 0}),
-                                    h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{2}}), 1,
-                                    dlogits, loss,
-                                    {.class_weights = h.input_span<float>({2, 1}), .focus = 2});
+  h.backend().run(h.queue(), kernels::SoftmaxCrossEntropy{
+                                 logits,
+                                 h.input_span<std::int32_t>({1, 0, 0}),
+                                 h.input_span<LocalId>({LocalId{0}, LocalId{1}, LocalId{2}}),
+                                 1,
+                                 dlogits,
+                                 loss,
+                                 {.class_weights = h.input_span<float>({2, 1}), .focus = 2}});
   const double log_4_3 = 0.28768207245178085;
   const double log_4 = 1.3862943611198906;
   const double sure = 1.0 / 16 * (1 + 6 * log_4_3);
@@ -131,12 +147,13 @@ TEST_P(LiteralLoss, WeightedFocalSigmoid) {
   const double log_4_3 = 0.28768207245178085;
   const double log_4 = 1.3862943611198906;
   const double log_2 = 0.6931471805599453;
-  h.backend().sigmoid_cross_entropy(h.queue(), logits, targets, rows, 1, dlogits, loss,
-                                    {.weights = weights});
+  h.backend().run(h.queue(), kernels::SigmoidCrossEntropy{
+                                 logits, targets, rows, 1, dlogits, loss, {.weights = weights}});
   expect_close(h.download(dlogits), {5 * -0.25, 0, 2 * 0.75, 3 * 0.5}, 1e-6, "weighted dlogits");
   expect_close(h.download_span(loss), {5 * log_4_3 + 2 * log_4 + 3 * log_2}, 1e-6, "weighted loss");
-  h.backend().sigmoid_cross_entropy(h.queue(), logits, targets, rows, 1, dlogits, loss,
-                                    {.weights = weights, .focus = 2});
+  h.backend().run(h.queue(),
+                  kernels::SigmoidCrossEntropy{
+                      logits, targets, rows, 1, dlogits, loss, {.weights = weights, .focus = 2}});
   expect_close(h.download(dlogits),
                {5 * -0.25 / 16 * (1 + 6 * log_4_3), 0, 2 * 0.75 * 9 / 16 * (1 + 2.0 / 3 * log_4),
                 3 * 0.5 / 4 * (1 + 2 * log_2)},
@@ -150,8 +167,8 @@ TEST_P(LiteralLoss, NoRowsGiveNoLossAndNoGradient) {
   const ConstMatrixView logits = h.input<float>(2, 1, {1, 2});
   const MatrixView dlogits = h.output(2, 1);
   const auto loss = h.output_span<double>(1);
-  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span<std::int32_t>({0, 0}), {}, 1,
-                                    dlogits, loss);
+  h.backend().run(h.queue(), kernels::SoftmaxCrossEntropy{
+                                 logits, h.input_span<std::int32_t>({0, 0}), {}, 1, dlogits, loss});
   EXPECT_EQ(h.download(dlogits), (std::vector<double>{0, 0}));
   EXPECT_EQ(h.download_span(loss), (std::vector<double>{0}));
 }
@@ -170,7 +187,7 @@ TEST_P(LiteralLoss, CountCorrect) {
   const auto labels = h.input_span<std::int32_t>({1, 1, 0, -1, 0, 0, 0});
   const auto split = h.input_span<std::uint8_t>({0, 0, 1, 1, 2, 2, 255});
   const auto counts = h.output_span<std::int64_t>(6);
-  h.backend().count_correct(h.queue(), logits, labels, split, counts);
+  h.backend().run(h.queue(), kernels::CountCorrect{logits, labels, split, counts});
   EXPECT_EQ(h.download_span(counts), (std::vector<double>{1, 2, 1, 1, 1, 2}));
 }
 
@@ -180,7 +197,7 @@ TEST_P(LiteralLoss, CountMultiLabel) {
   const auto targets = h.input_span<std::uint8_t>({1, 0, 1, 1, 0, 255, 1, 1, 1});
   const auto split = h.input_span<std::uint8_t>({0, 2, 255});
   const auto counts = h.output_span<std::int64_t>(9);
-  h.backend().count_multi_label(h.queue(), logits, targets, split, counts);
+  h.backend().run(h.queue(), kernels::CountMultiLabel{logits, targets, split, counts});
   // Train: one of each. Test: logit 0 predicts 0, a false negative; a true negative counts nowhere.
   EXPECT_EQ(h.download_span(counts), (std::vector<double>{1, 1, 1, 0, 0, 0, 0, 0, 1}));
 }

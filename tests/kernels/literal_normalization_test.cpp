@@ -16,7 +16,8 @@ TEST_P(LiteralNormalization, BatchNormMoments) {
   // Column 1 sits far from zero: the squares around 1e6 + 1 are lost by sums in f32.
   const ConstMatrixView x = h.input<float>(3, 2, {1, 1e6F, 2, 1e6F + 1, 6, 1e6F + 2});
   const auto sums = h.output_span<double>(4);
-  h.backend().batch_norm_moments(h.queue(), x, h.input_span<double>({2, 1e6 + 1}), sums);
+  h.backend().run(h.queue(),
+                  kernels::BatchNormMoments{x, h.input_span<double>({2, 1e6 + 1}), sums});
   EXPECT_EQ(h.download_span(sums), (std::vector<double>{3, 0, 17, 2}));
 }
 
@@ -25,13 +26,13 @@ TEST_P(LiteralNormalization, SumsOverNoRowsAreZero) {
   const ConstMatrixView x = h.input<float>(0, 2, {});
   const auto columns = h.input_span<double>({1, 2});
   const auto sums = h.output_span<double>(4);
-  h.backend().batch_norm_moments(h.queue(), x, columns, sums);
+  h.backend().run(h.queue(), kernels::BatchNormMoments{x, columns, sums});
   EXPECT_EQ(h.download_span(sums), (std::vector<double>{0, 0, 0, 0}));
   const auto gradient_sums = h.output_span<double>(4);
   const MatrixView dgamma = h.matrix<float>(1, 2, Use::kInOut, {1, 2});
   const MatrixView dbeta = h.matrix<float>(1, 2, Use::kInOut, {3, 4});
-  h.backend().batch_norm_gradient_sums(h.queue(), x, x, columns, columns, gradient_sums, dgamma,
-                                       dbeta);
+  h.backend().run(h.queue(), kernels::BatchNormGradientSums{x, x, columns, columns, gradient_sums,
+                                                            dgamma, dbeta});
   EXPECT_EQ(h.download_span(gradient_sums), (std::vector<double>{0, 0, 0, 0}));
   EXPECT_EQ(h.download(dgamma), (std::vector<double>{1, 2}));
   EXPECT_EQ(h.download(dbeta), (std::vector<double>{3, 4}));
@@ -48,8 +49,8 @@ TEST_P(LiteralNormalization, BatchNormStatistics) {
   const auto running_variance = h.inout_span<double>({1, 1, 1});
   const auto mean = h.output_span<double>(3);
   const auto inv_std = h.output_span<double>(3);
-  h.backend().batch_norm_statistics(h.queue(), sums, 3, 0.5, 0.25, running_mean, running_variance,
-                                    mean, inv_std);
+  h.backend().run(h.queue(), kernels::BatchNormStatistics{sums, 3, 0.5, 0.25, running_mean,
+                                                          running_variance, mean, inv_std});
   EXPECT_EQ(h.download_span(mean), (std::vector<double>{3, 0, 11}));
   // 1 / sqrt(2 + .25) and 1 / sqrt(.25)
   expect_close(h.download_span(inv_std), {1 / 1.5, 2, 0}, 1e-15, "inv_std");
@@ -67,8 +68,8 @@ TEST_P(LiteralNormalization, BatchNormStatisticsOfColumnsThatAreConstantButForRo
   const auto running_variance = h.inout_span<double>({1, 1});
   const auto mean = h.output_span<double>(2);
   const auto inv_std = h.output_span<double>(2);
-  h.backend().batch_norm_statistics(h.queue(), sums, 2, 0.5, 1e-5, running_mean, running_variance,
-                                    mean, inv_std);
+  h.backend().run(h.queue(), kernels::BatchNormStatistics{sums, 2, 0.5, 1e-5, running_mean,
+                                                          running_variance, mean, inv_std});
   EXPECT_EQ(h.download_span(mean), (std::vector<double>{1024, -1024}));
   expect_close(h.download_span(inv_std), {1 / std::sqrt(0x1p-20 + 1e-5), 0}, 1e-15, "inv_std");
 }
@@ -81,8 +82,9 @@ TEST_P(LiteralNormalization, BatchNormStatisticsOfOneRowAndOfNaN) {
   const auto mean = h.output_span<double>(2);
   const auto inv_std = h.output_span<double>(2);
   // One row has no unbiased variance; the biased one, 0, takes its place. The row is constant.
-  h.backend().batch_norm_statistics(h.queue(), h.input_span<double>({5, nan, 25, nan}), 1, 0.5, 1,
-                                    running_mean, running_variance, mean, inv_std);
+  h.backend().run(h.queue(),
+                  kernels::BatchNormStatistics{h.input_span<double>({5, nan, 25, nan}), 1, 0.5, 1,
+                                               running_mean, running_variance, mean, inv_std});
   EXPECT_EQ(h.download_span(mean)[0], 5);
   EXPECT_EQ(h.download_span(inv_std)[0], 0);
   EXPECT_EQ(h.download_span(running_variance)[0], 0.5);
@@ -94,7 +96,7 @@ TEST_P(LiteralNormalization, BatchNormStatisticsOfOneRowAndOfNaN) {
 TEST_P(LiteralNormalization, InverseStd) {
   Harness h(GetParam());
   const auto out = h.output_span<double>(2);
-  h.backend().inverse_std(h.queue(), h.input_span<double>({0, 3.75}), 0.25, out);
+  h.backend().run(h.queue(), kernels::InverseStd{h.input_span<double>({0, 3.75}), 0.25, out});
   EXPECT_EQ(h.download_span(out), (std::vector<double>{2, 0.5}));
 }
 
@@ -106,8 +108,9 @@ TEST_P(LiteralNormalization, BatchNormGradientSums) {
   const MatrixView dgamma = h.matrix<float>(1, 1, Use::kInOut, {100});
   const MatrixView dbeta = h.matrix<float>(1, 1, Use::kInOut, {200});
   // xhat = (x - 2) * .5 = {-.5, 1.5}
-  h.backend().batch_norm_gradient_sums(h.queue(), dy, x, h.input_span<double>({2}),
-                                       h.input_span<double>({0.5}), sums, dgamma, dbeta);
+  h.backend().run(h.queue(),
+                  kernels::BatchNormGradientSums{dy, x, h.input_span<double>({2}),
+                                                 h.input_span<double>({0.5}), sums, dgamma, dbeta});
   EXPECT_EQ(h.download_span(sums), (std::vector<double>{5, 3.5}));
   EXPECT_EQ(h.download(dgamma), (std::vector<double>{103.5}));
   EXPECT_EQ(h.download(dbeta), (std::vector<double>{205}));
@@ -120,9 +123,9 @@ TEST_P(LiteralNormalization, BatchNormBackward) {
   const MatrixView dx = h.output(2, 1);
   // Four rows on all ranks; their means of dy and dy * xhat are 1 and 2. xhat = {-.5, 1.5}:
   // 4 * .5 * (2 - 1 + .5 * 2) = 4 and 4 * .5 * (3 - 1 - 1.5 * 2) = -2
-  h.backend().batch_norm_backward(h.queue(), dy, x, h.input_span<double>({2}),
-                                  h.input_span<double>({0.5}), h.input<float>(1, 1, {4}),
-                                  h.input_span<double>({4, 8}), 4, dx);
+  h.backend().run(h.queue(), kernels::BatchNormBackward{
+                                 dy, x, h.input_span<double>({2}), h.input_span<double>({0.5}),
+                                 h.input<float>(1, 1, {4}), h.input_span<double>({4, 8}), 4, dx});
   EXPECT_EQ(h.download(dx), (std::vector<double>{4, -2}));
 }
 
@@ -131,8 +134,8 @@ TEST_P(LiteralNormalization, LayerNorm) {
   // Mean 2, variance 1, epsilon 3: xhat = {-1, 1} / 2.
   const ConstMatrixView x = h.input<float>(1, 2, {1, 3});
   const MatrixView y = h.output(1, 2);
-  h.backend().layer_norm(h.queue(), x, h.input<float>(1, 2, {2, 4}), h.input<float>(1, 2, {10, 20}),
-                         3, y);
+  h.backend().run(h.queue(), kernels::LayerNorm{x, h.input<float>(1, 2, {2, 4}),
+                                                h.input<float>(1, 2, {10, 20}), 3, y});
   EXPECT_EQ(h.download(y), (std::vector<double>{9, 22}));
 }
 

@@ -31,7 +31,7 @@ SparseOperator directed_graph(Harness& h) {
 std::vector<double> multiply(Harness& h, const SparseOperator& op) {
   const ConstMatrixView x = h.input(4, 2, kX);
   const MatrixView y = h.output(3, 2);
-  h.backend().spmm(h.queue(), op, {0, 3}, x, 0, y);
+  h.backend().run(h.queue(), kernels::Spmm{op, {0, 3}, x, 0, y});
   return h.download(y);
 }
 
@@ -51,7 +51,7 @@ TEST_P(LiteralSparse, FewerColumnsThanRows) {
   op.col_idx = h.input_span<std::int32_t>({1, 0, 1});
   const ConstMatrixView x = h.input(2, 2, std::vector<float>{1, 10, 2, 20});
   const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {1, 1, 2, 2, 3, 3});
-  h.backend().spmm(h.queue(), op, {0, 3}, x, 1, y);
+  h.backend().run(h.queue(), kernels::Spmm{op, {0, 3}, x, 1, y});
   EXPECT_EQ(h.download(y), (std::vector<double>{3, 21, 2, 2, 6, 33}));
 }
 
@@ -81,9 +81,9 @@ TEST_P(LiteralSparse, WritesOnlyTheRowsAsked) {
   const SparseOperator op = directed_graph(h);
   const ConstMatrixView x = h.input(4, 2, kX);
   const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {-1, -2, -3, -4, -5, -6});
-  h.backend().spmm(h.queue(), op, {2, 3}, x, 0, y);
+  h.backend().run(h.queue(), kernels::Spmm{op, {2, 3}, x, 0, y});
   EXPECT_EQ(h.download(y), (std::vector<double>{-1, -2, -3, -4, 5, 50}));
-  h.backend().spmm(h.queue(), op, {1, 1}, x, 0, y);
+  h.backend().run(h.queue(), kernels::Spmm{op, {1, 1}, x, 0, y});
   EXPECT_EQ(h.download(y), (std::vector<double>{-1, -2, -3, -4, 5, 50}));
 }
 
@@ -93,7 +93,7 @@ TEST_P(LiteralSparse, AddsToWhatWasThere) {
   op.row_scale = h.input_span<float>({0.5, 2, 0});
   const ConstMatrixView x = h.input(4, 2, kX);
   const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {-1, -2, -3, -4, -5, -6});
-  h.backend().spmm(h.queue(), op, {0, 3}, x, 1, y);
+  h.backend().run(h.queue(), kernels::Spmm{op, {0, 3}, x, 1, y});
   // 0: -1 + .5 * 6; the others add nothing.
   EXPECT_EQ(h.download(y), (std::vector<double>{2, 28, -3, -4, -5, -6}));
 }
@@ -110,7 +110,7 @@ TEST_P(LiteralSparse, EpilogueFollowsTheSum) {
   epilogue.beta = h.input<float>(1, 2, {0, 100});
   epilogue.function = ActivationFunction::kRelu;
   const MatrixView y = h.matrix<float>(3, 2, Use::kInOut, {9, 9, 0, 300, 4, 50});
-  h.backend().spmm(h.queue(), op, {1, 3}, x, 1, y, epilogue);
+  h.backend().run(h.queue(), kernels::Spmm{op, {1, 3}, x, 1, y, epilogue});
   // Sums 0, 300 and 9, 100: (0 - 1) * 2 < 0; (300 - 10) * .5 * -1 + 100 = -45 < 0;
   // (9 - 1) * 2 = 16; (100 - 10) * .5 * -1 + 100 = 55.
   EXPECT_EQ(h.download(y), (std::vector<double>{9, 9, 0, 0, 16, 55}));
@@ -121,7 +121,7 @@ TEST_P(LiteralSparse, EpilogueFollowsTheSum) {
   const MatrixView dropped = h.matrix(3, kCols, Use::kInOut, std::vector<float>(3 * kCols, 1));
   Epilogue dropout;
   dropout.dropout = {key, dropout_threshold(0.5), h.input_span<GlobalId>({GlobalId{70}})};
-  h.backend().spmm(h.queue(), op, {2, 3}, ones, 0, dropped, dropout);
+  h.backend().run(h.queue(), kernels::Spmm{op, {2, 3}, ones, 0, dropped, dropout});
   const auto found = h.download(dropped);
   for (std::uint32_t j = 0; j < kCols; ++j) {
     ASSERT_EQ(found[j], 1) << j;
@@ -136,7 +136,7 @@ TEST_P(LiteralSparse, ReadsOnlyNeighbours) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const ConstMatrixView x = h.input<float>(4, 1, {1, nan, 3, nan});
   const MatrixView y = h.matrix<float>(3, 1, Use::kInOut, {7, 7, 7});
-  h.backend().spmm(h.queue(), op, {1, 3}, x, 0, y);
+  h.backend().run(h.queue(), kernels::Spmm{op, {1, 3}, x, 0, y});
   EXPECT_EQ(h.download(y), (std::vector<double>{7, 0, 5}));
 }
 
@@ -145,10 +145,11 @@ TEST_P(LiteralSparse, GatherRows) {
   const ConstMatrixView x = h.input(4, 2, kX);
   const auto rows = h.input_span<LocalId>({LocalId{3}, LocalId{0}, LocalId{3}});
   const MatrixView plain = h.output(3, 2);
-  h.backend().gather_rows(h.queue(), x, rows, {}, plain);
+  h.backend().run(h.queue(), kernels::GatherRows{x, rows, {}, plain});
   EXPECT_EQ(h.download(plain), (std::vector<double>{4, 40, 1, 10, 4, 40}));
   const MatrixView scaled = h.output(3, 2);
-  h.backend().gather_rows(h.queue(), x, rows, h.input_span<float>({2, 9, 9, 0.5}), scaled);
+  h.backend().run(h.queue(),
+                  kernels::GatherRows{x, rows, h.input_span<float>({2, 9, 9, 0.5}), scaled});
   EXPECT_EQ(h.download(scaled), (std::vector<double>{2, 20, 2, 20, 2, 20}));
 }
 
@@ -164,7 +165,7 @@ TEST_P(LiteralSparse, ReadsOnlyNeighboursBesideSelfWeights) {
     op.prepared = made.get();
     const ConstMatrixView x = h.input<float>(4, 1, {nan, 1, 1, 1});
     const MatrixView y = h.output(3, 1);
-    h.backend().spmm(h.queue(), op, {0, 3}, x, 0, y);
+    h.backend().run(h.queue(), kernels::Spmm{op, {0, 3}, x, 0, y});
     const auto found = h.download(y);
     EXPECT_EQ(found[0], 2);
     EXPECT_EQ(found[1], 0);
@@ -179,7 +180,7 @@ TEST(ReferenceF64, KeepsDoublePrecision) {
   const double small = 0x1p-30;
   const ConstMatrixView x = h.input<double>(4, 1, {1, 1, small, 1 + small});
   const MatrixView y = h.output<double>(3, 1);
-  h.backend().spmm(h.queue(), op, {0, 3}, x, 0, y);
+  h.backend().run(h.queue(), kernels::Spmm{op, {0, 3}, x, 0, y});
   EXPECT_EQ(h.download(y), (std::vector<double>{2 + small, 0, 2 + small}));
 }
 

@@ -43,8 +43,9 @@ Outputs softmax_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols) 
   const ConstMatrixView logits = h.input(rows, cols, random_logits(rows * cols));
   const MatrixView dlogits = h.output(rows, cols);
   const auto loss = h.output_span<double>(1);
-  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span(labels),
-                                    h.input_span(loss_rows(rows)), 0.5, dlogits, loss);
+  h.backend().run(h.queue(),
+                  kernels::SoftmaxCrossEntropy{logits, h.input_span(labels),
+                                               h.input_span(loss_rows(rows)), 0.5, dlogits, loss});
   return {h.result(dlogits), h.result(loss)};
 }
 
@@ -62,8 +63,9 @@ Outputs spread_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols, b
     for (float& weight : weights) weight = weight < -0.5F ? 0 : weight + 1;
     target.class_weights = h.input_span(weights);
   }
-  h.backend().softmax_cross_entropy(h.queue(), logits, h.input_span(labels),
-                                    h.input_span(loss_rows(rows)), 0.5, dlogits, loss, target);
+  h.backend().run(h.queue(), kernels::SoftmaxCrossEntropy{logits, h.input_span(labels),
+                                                          h.input_span(loss_rows(rows)), 0.5,
+                                                          dlogits, loss, target});
   return {h.result(dlogits), h.result(loss)};
 }
 
@@ -73,8 +75,8 @@ Outputs error_loss(Harness& h, std::int64_t rows, std::int64_t cols, ErrorMeasur
   const ConstMatrixView values = h.input(rows, cols, random_floats(rows * cols, 2));
   const MatrixView dvalues = h.output(rows, cols);
   const auto loss = h.output_span<double>(1);
-  h.backend().error_loss(h.queue(), measure, values, h.input_span(targets),
-                         h.input_span(loss_rows(rows)), 0.5, dvalues, loss);
+  h.backend().run(h.queue(), kernels::ErrorLoss{measure, values, h.input_span(targets),
+                                                h.input_span(loss_rows(rows)), 0.5, dvalues, loss});
   return {h.result(dvalues), h.result(loss)};
 }
 
@@ -90,8 +92,9 @@ Outputs sigmoid_cross_entropy(Harness& h, std::int64_t rows, std::int64_t cols, 
     for (float& weight : weights) weight = weight < -0.5F ? 0 : weight + 1;
     target.weights = h.input_span(weights);
   }
-  h.backend().sigmoid_cross_entropy(h.queue(), logits, h.input_span(random_targets(rows * cols)),
-                                    h.input_span(loss_rows(rows)), 0.5, dlogits, loss, target);
+  h.backend().run(h.queue(), kernels::SigmoidCrossEntropy{
+                                 logits, h.input_span(random_targets(rows * cols)),
+                                 h.input_span(loss_rows(rows)), 0.5, dlogits, loss, target});
   return {h.result(dlogits), h.result(loss)};
 }
 
@@ -103,16 +106,17 @@ Outputs count_correct(Harness& h, std::int64_t rows, std::int64_t cols) {
   const ConstMatrixView logits =
       h.input(rows, cols, std::vector<float>(integers.begin(), integers.end()));
   const auto counts = h.output_span<std::int64_t>(6);
-  h.backend().count_correct(h.queue(), logits, h.input_span(labels),
-                            h.input_span(random_split(rows)), counts);
+  h.backend().run(h.queue(), kernels::CountCorrect{logits, h.input_span(labels),
+                                                   h.input_span(random_split(rows)), counts});
   return {h.result(counts)};
 }
 
 Outputs count_multi_label(Harness& h, std::int64_t rows, std::int64_t cols) {
   const ConstMatrixView logits = h.input(rows, cols, random_logits(rows * cols));
   const auto counts = h.output_span<std::int64_t>(9);
-  h.backend().count_multi_label(h.queue(), logits, h.input_span(random_targets(rows * cols)),
-                                h.input_span(random_split(rows)), counts);
+  h.backend().run(h.queue(),
+                  kernels::CountMultiLabel{logits, h.input_span(random_targets(rows * cols)),
+                                           h.input_span(random_split(rows)), counts});
   return {h.result(counts)};
 }
 

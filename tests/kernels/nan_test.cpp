@@ -33,7 +33,7 @@ TEST_P(NaNTest, IsNeverTheRightClass) {
   const auto labels = h->input_span<std::int32_t>({2, 0, 2, 0, 0, 0});
   const auto split = h->input_span<std::uint8_t>({0, 0, 1, 1, 2, 2});
   const auto counts = h->output_span<std::int64_t>(6);
-  h->backend().count_correct(h->queue(), logits, labels, split, counts);
+  h->backend().run(h->queue(), kernels::CountCorrect{logits, labels, split, counts});
   EXPECT_EQ(h->download_span(counts), (std::vector<double>{0, 2, 2, 2, 1, 2}));
 }
 
@@ -41,8 +41,8 @@ TEST_P(NaNTest, PredictsNoLabel) {
   const ConstMatrixView logits = h->input(1, 4, {kNaN, kNaN, kInf, -kInf});
   const auto targets = h->input_span<std::uint8_t>({1, 0, 0, 1});
   const auto counts = h->output_span<std::int64_t>(9);
-  h->backend().count_multi_label(h->queue(), logits, targets, h->input_span<std::uint8_t>({0}),
-                                 counts);
+  h->backend().run(h->queue(), kernels::CountMultiLabel{logits, targets,
+                                                        h->input_span<std::uint8_t>({0}), counts});
   EXPECT_EQ(h->download_span(counts), (std::vector<double>{0, 1, 2, 0, 0, 0, 0, 0, 0}));
 }
 
@@ -51,8 +51,9 @@ TEST_P(NaNTest, IsSeenInTheLossAndInItsRowAlone) {
   const MatrixView dlogits = h->output(2, 3);
   const auto loss = h->output_span<double>(1);
   const auto rows = h->input_span<LocalId>({LocalId{0}, LocalId{1}});
-  h->backend().softmax_cross_entropy(h->queue(), logits, h->input_span<std::int32_t>({0, 0}), rows,
-                                     1, dlogits, loss);
+  h->backend().run(
+      h->queue(), kernels::SoftmaxCrossEntropy{logits, h->input_span<std::int32_t>({0, 0}), rows, 1,
+                                               dlogits, loss});
   EXPECT_TRUE(std::isnan(h->download_span(loss)[0]));
   const auto gradient = h->download(dlogits);
   for (int k = 0; k < 3; ++k) EXPECT_TRUE(std::isnan(gradient[static_cast<std::size_t>(k)]));
@@ -63,8 +64,9 @@ TEST_P(NaNTest, IsSeenInTheMultiLabelLoss) {
   const ConstMatrixView logits = h->input(1, 2, {kNaN, 0});
   const MatrixView dlogits = h->output(1, 2);
   const auto loss = h->output_span<double>(1);
-  h->backend().sigmoid_cross_entropy(h->queue(), logits, h->input_span<std::uint8_t>({1, 1}),
-                                     h->input_span<LocalId>({LocalId{0}}), 1, dlogits, loss);
+  h->backend().run(h->queue(), kernels::SigmoidCrossEntropy{
+                                   logits, h->input_span<std::uint8_t>({1, 1}),
+                                   h->input_span<LocalId>({LocalId{0}}), 1, dlogits, loss});
   EXPECT_TRUE(std::isnan(h->download_span(loss)[0]));
   EXPECT_TRUE(std::isnan(h->download(dlogits)[0]));
   EXPECT_NEAR(h->download(dlogits)[1], -0.5, precision);
@@ -73,8 +75,9 @@ TEST_P(NaNTest, IsSeenInTheMultiLabelLoss) {
 // A NaN that came out of the forward pass lets the gradient through.
 TEST_P(NaNTest, PassesTheGradientOfRelu) {
   const MatrixView dx = h->output(1, 3);
-  h->backend().activation_backward(h->queue(), h->input(1, 3, {1, 1, kNaN}),
-                                   through_relu(h->input(1, 3, {kNaN, 0, 1}), 2, dx));
+  h->backend().run(h->queue(),
+                   kernels::ActivationBackward{h->input(1, 3, {1, 1, kNaN}),
+                                               through_relu(h->input(1, 3, {kNaN, 0, 1}), 2, dx)});
   const auto found = h->download(dx);
   EXPECT_EQ(found[0], 2);
   EXPECT_EQ(found[1], 0);
@@ -83,7 +86,8 @@ TEST_P(NaNTest, PassesTheGradientOfRelu) {
 
 TEST_P(NaNTest, StaysInItsColumn) {
   const MatrixView out = h->output<float>(1, 3);
-  h->backend().column_sums(h->queue(), h->input(3, 3, {1, 2, 3, 4, kNaN, 6, 7, 8, 9}), false, out);
+  h->backend().run(h->queue(),
+                   kernels::ColumnSums{h->input(3, 3, {1, 2, 3, 4, kNaN, 6, 7, 8, 9}), false, out});
   const auto found = h->download(out);
   EXPECT_EQ(found[0], 12);
   EXPECT_TRUE(std::isnan(found[1]));

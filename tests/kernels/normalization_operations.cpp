@@ -7,7 +7,8 @@ namespace {
 Outputs batch_norm_moments(Harness& h, std::int64_t rows, std::int64_t cols) {
   const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 1));
   const auto sums = h.output_span<double>(2 * cols);
-  h.backend().batch_norm_moments(h.queue(), x, h.input_span(random_doubles(cols, 2)), sums);
+  h.backend().run(h.queue(),
+                  kernels::BatchNormMoments{x, h.input_span(random_doubles(cols, 2)), sums});
   return {h.result(sums)};
 }
 
@@ -25,14 +26,16 @@ Outputs batch_norm_statistics(Harness& h, std::int64_t rows, std::int64_t cols) 
   const auto running_variance = h.inout_span(random_doubles(cols, 3, 1.5));
   const auto mean = h.output_span<double>(cols);
   const auto inv_std = h.output_span<double>(cols);
-  h.backend().batch_norm_statistics(h.queue(), h.input_span(sums), rows + 1, 0.1, 1e-5,
-                                    running_mean, running_variance, mean, inv_std);
+  h.backend().run(
+      h.queue(), kernels::BatchNormStatistics{h.input_span(sums), rows + 1, 0.1, 1e-5, running_mean,
+                                              running_variance, mean, inv_std});
   return {h.result(running_mean), h.result(running_variance), h.result(mean), h.result(inv_std)};
 }
 
 Outputs inverse_std(Harness& h, std::int64_t, std::int64_t cols) {
   const auto out = h.output_span<double>(cols);
-  h.backend().inverse_std(h.queue(), h.input_span(random_doubles(cols, 1, 1)), 1e-5, out);
+  h.backend().run(h.queue(),
+                  kernels::InverseStd{h.input_span(random_doubles(cols, 1, 1)), 1e-5, out});
   return {h.result(out)};
 }
 
@@ -51,8 +54,8 @@ BatchNormGradients batch_norm_gradients(Harness& h, std::int64_t rows, std::int6
   const BatchNormGradients found{h.output_span<double>(2 * cols),
                                  h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 5)),
                                  h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 6))};
-  h.backend().batch_norm_gradient_sums(h.queue(), dy, x, mean, inv_std, found.sums, found.dgamma,
-                                       found.dbeta, activation);
+  h.backend().run(h.queue(), kernels::BatchNormGradientSums{dy, x, mean, inv_std, found.sums,
+                                                            found.dgamma, found.dbeta, activation});
   return found;
 }
 BatchNormGradients batch_norm_gradients(Harness& h, std::int64_t rows, std::int64_t cols) {
@@ -90,9 +93,10 @@ Outputs batch_norm_backward(Harness& h, std::int64_t rows, std::int64_t cols) {
   for (double& value : totals) value *= static_cast<double>(count);
   const auto sums = h.input_span(totals);
   const MatrixView dx = h.output(rows, cols);
-  h.backend().batch_norm_backward(h.queue(), dy, x, mean, inv_std, gamma, sums, count, dx);
-  h.backend().batch_norm_backward(h.queue(), in_place, x, mean, inv_std, gamma, sums, count,
-                                  in_place);
+  h.backend().run(h.queue(),
+                  kernels::BatchNormBackward{dy, x, mean, inv_std, gamma, sums, count, dx});
+  h.backend().run(h.queue(), kernels::BatchNormBackward{in_place, x, mean, inv_std, gamma, sums,
+                                                        count, in_place});
   return {h.result(dx), h.result(in_place)};
 }
 
@@ -101,7 +105,7 @@ Outputs layer_norm(Harness& h, std::int64_t rows, std::int64_t cols) {
   const ConstMatrixView gamma = h.input<float>(1, cols, random_floats(cols, 2));
   const ConstMatrixView beta = h.input<float>(1, cols, random_floats(cols, 3));
   const MatrixView y = h.output(rows, cols);
-  h.backend().layer_norm(h.queue(), x, gamma, beta, 1e-5, y);
+  h.backend().run(h.queue(), kernels::LayerNorm{x, gamma, beta, 1e-5, y});
   return {h.result(y)};
 }
 
@@ -113,9 +117,10 @@ Outputs layer_norm_backward(Harness& h, std::int64_t rows, std::int64_t cols) {
   const MatrixView dx = h.output(rows, cols);
   const MatrixView dgamma = h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 4));
   const MatrixView dbeta = h.matrix<float>(1, cols, Use::kInOut, random_floats(cols, 5));
-  h.backend().layer_norm_backward(h.queue(), dy, x, gamma, 1e-5, dx, dgamma, dbeta);
+  h.backend().run(h.queue(), kernels::LayerNormBackward{dy, x, gamma, 1e-5, dx, dgamma, dbeta});
   // A second time in place: the parameters' gradients add up.
-  h.backend().layer_norm_backward(h.queue(), in_place, x, gamma, 1e-5, in_place, dgamma, dbeta);
+  h.backend().run(h.queue(),
+                  kernels::LayerNormBackward{in_place, x, gamma, 1e-5, in_place, dgamma, dbeta});
   return {h.result(dx), h.result(in_place), h.result(dgamma), h.result(dbeta)};
 }
 

@@ -33,18 +33,19 @@ TEST_P(LiteralPool, Maximum) {
   const SparseOperator op = pooled_graph(h);
   const ConstMatrixView x = h.input<float>(4, 2, {1, 5, 3, -4, 2, 5, -7, -4});
   const MatrixView y = h.output(3, 2);
-  h.backend().pool(h.queue(), op, {0, 3}, x, {}, y);
+  h.backend().run(h.queue(), kernels::Pool{op, {0, 3}, x, {}, y});
   EXPECT_EQ(h.download(y), (std::vector<double>{3, -4, 0, 0, 2, 5}));
 
   const ConstMatrixView dy = h.input<float>(3, 2, {1, 6, 9, 9, 4, 3});
   const MatrixView g = h.output(3, 2);
-  h.backend().pool_backward_targets(h.queue(), op, {0, 3}, x, y, dy, {}, g);
+  h.backend().run(h.queue(), kernels::PoolBackwardTargets{op, {0, 3}, x, y, dy, {}, g});
   // Two edges share -4; two the 2, as parallel edges do; three the 5.
   EXPECT_EQ(h.download(g), (std::vector<double>{1, 3, 0, 0, 2, 1}));
   const MatrixView dx = h.output(4, 2);
-  h.backend().pool_backward_sources(h.queue(), op,
-                                    upload(h, HostSourceEdges(kPooledRows, kPooledColumns, 4)),
-                                    {0, 4}, x, y, g, {}, dx);
+  h.backend().run(
+      h.queue(),
+      kernels::PoolBackwardSources{
+          op, upload(h, HostSourceEdges(kPooledRows, kPooledColumns, 4)), {0, 4}, x, y, g, {}, dx});
   EXPECT_EQ(h.download(dx), (std::vector<double>{0, 1, 1, 3, 4, 2, 0, 3}));
 }
 
@@ -54,7 +55,7 @@ TEST_P(LiteralPool, Softmax) {
   const ConstMatrixView x = h.input<float>(4, 1, {8, 0, 8, half_log3});
   const PoolSpec spec{PoolKind::kSoftmax, 2};
   const MatrixView y = h.output(3, 1);
-  h.backend().pool(h.queue(), pooled_graph(h), {0, 3}, x, spec, y);
+  h.backend().run(h.queue(), kernels::Pool{pooled_graph(h), {0, 3}, x, spec, y});
   // Weights 1/4 and 3/4; equal ones.
   expect_close(h.download(y), {0.75 * std::log(3.0) / 2, 0, 8}, 1e-6, "y");
 }
@@ -66,20 +67,27 @@ TEST_P(LiteralPool, PowerMean) {
   const ConstMatrixView x = h.input<float>(4, 2, {1, 20, 3, -5, 2, 6, 4, 40});
   const PoolSpec square{PoolKind::kPowerMean, 2};
   const MatrixView y = h.output(3, 2);
-  h.backend().pool(h.queue(), op, {0, 3}, x, square, y);
+  h.backend().run(h.queue(), kernels::Pool{op, {0, 3}, x, square, y});
   const double least = 1e-7;
   expect_close(h.download(y),
                {std::sqrt((9 + 16) / 2.0), std::sqrt((least * least + 100) / 2), 0, 0,
                 std::sqrt(3.0), std::sqrt((100 + 36 + 36) / 3.0)},
                1e-6, "y");
   const MatrixView g = h.output(3, 2);
-  h.backend().pool_backward_targets(h.queue(), op, {0, 3}, x, y,
-                                    h.input<float>(3, 2, {2, 2, 2, 2, 3, 3}), square, g);
+  h.backend().run(h.queue(),
+                  kernels::PoolBackwardTargets{
+                      op, {0, 3}, x, y, h.input<float>(3, 2, {2, 2, 2, 2, 3, 3}), square, g});
   expect_close(h.download(g), {1, 1, 0, 0, 1, 1}, 1e-6, "g");
   const MatrixView dx = h.output(4, 2);
-  h.backend().pool_backward_sources(h.queue(), op,
-                                    upload(h, HostSourceEdges(kPooledRows, kPooledColumns, 4)),
-                                    {0, 4}, x, y, g, square, dx);
+  h.backend().run(h.queue(), kernels::PoolBackwardSources{
+                                 op,
+                                 upload(h, HostSourceEdges(kPooledRows, kPooledColumns, 4)),
+                                 {0, 4},
+                                 x,
+                                 y,
+                                 g,
+                                 square,
+                                 dx});
   const double first = std::sqrt(12.5);
   const double last = std::sqrt(172 / 3.0);
   expect_close(
@@ -99,7 +107,8 @@ TEST_P(LiteralPool, PowerMeanOfOtherPowers) {
         // Closest to 0: the geometric mean.
         std::tuple(1e-9F, std::sqrt(12.0), 1e-4)}) {
     const MatrixView y = h.output(3, 1);
-    h.backend().pool(h.queue(), pooled_graph(h), {0, 3}, x, {PoolKind::kPowerMean, power}, y);
+    h.backend().run(h.queue(),
+                    kernels::Pool{pooled_graph(h), {0, 3}, x, {PoolKind::kPowerMean, power}, y});
     const std::vector<double> found = h.download(y);
     EXPECT_NEAR(found[0], first, 2e-3 * first) << power;
     EXPECT_NEAR(found[2], last, 3e-2 * last) << power;
@@ -113,11 +122,11 @@ TEST_P(LiteralPool, SoftmaxOfLargeNumbers) {
   const ConstMatrixView x = h.input<float>(4, 1, {-3e30F, 1e4F, -1e4F, -1e4F});
   const PoolSpec spec{PoolKind::kSoftmax, 3};
   const MatrixView y = h.output(3, 1);
-  h.backend().pool(h.queue(), op, {0, 3}, x, spec, y);
+  h.backend().run(h.queue(), kernels::Pool{op, {0, 3}, x, spec, y});
   expect_close(h.download(y), {1e4, 0, -1e4}, 1e-6, "y");
   const MatrixView g = h.output(3, 1);
-  h.backend().pool_backward_targets(h.queue(), op, {0, 3}, x, y, h.input<float>(3, 1, {5, 5, 5}),
-                                    spec, g);
+  h.backend().run(h.queue(), kernels::PoolBackwardTargets{
+                                 op, {0, 3}, x, y, h.input<float>(3, 1, {5, 5, 5}), spec, g});
   expect_close(h.download(g), {5, 0, 2.5}, 1e-6, "g");
 }
 
@@ -128,8 +137,10 @@ TEST_P(LiteralPool, NaNIsSeen) {
       const float one = first ? kNaN : 1;
       const float other = first ? 1 : kNaN;
       const MatrixView y = h.output(3, 1);
-      h.backend().pool(h.queue(), pooled_graph(h), {0, 3}, h.input<float>(4, 1, {0, one, 7, other}),
-                       {kind, 1}, y);
+      h.backend().run(
+          h.queue(),
+          kernels::Pool{
+              pooled_graph(h), {0, 3}, h.input<float>(4, 1, {0, one, 7, other}), {kind, 1}, y});
       const std::vector<double> found = h.download(y);
       EXPECT_TRUE(std::isnan(found[0])) << to_string(kind) << first;
       EXPECT_FALSE(std::isnan(found[2])) << to_string(kind) << first;
@@ -152,7 +163,7 @@ TEST(PoolGradient, IsThatOfDifferences) {
         PoolSpec{PoolKind::kPowerMean, 3}, PoolSpec{PoolKind::kPowerMean, -2}}) {
     const auto pooled = [&](const std::vector<double>& values) {
       const MatrixView y = h.output<double>(3, kColumns);
-      h.backend().pool(h.queue(), op, {0, 3}, h.input(4, kColumns, values), spec, y);
+      h.backend().run(h.queue(), kernels::Pool{op, {0, 3}, h.input(4, kColumns, values), spec, y});
       return y;
     };
     const auto loss = [&](const std::vector<double>& values) {
@@ -162,10 +173,11 @@ TEST(PoolGradient, IsThatOfDifferences) {
     const ConstMatrixView inputs = h.input(4, kColumns, x);
     const MatrixView y = pooled(x);
     const MatrixView g = h.output<double>(3, kColumns);
-    h.backend().pool_backward_targets(h.queue(), op, {0, 3}, inputs, y, h.input(3, kColumns, dy),
-                                      spec, g);
+    h.backend().run(h.queue(), kernels::PoolBackwardTargets{
+                                   op, {0, 3}, inputs, y, h.input(3, kColumns, dy), spec, g});
     const MatrixView dx = h.output<double>(4, kColumns);
-    h.backend().pool_backward_sources(h.queue(), op, edges, {0, 4}, inputs, y, g, spec, dx);
+    h.backend().run(h.queue(),
+                    kernels::PoolBackwardSources{op, edges, {0, 4}, inputs, y, g, spec, dx});
     expect_close(h.download(dx), central_differences(loss, x, 1e-6), 1e-7, to_string(spec.kind));
   }
 }
@@ -183,12 +195,12 @@ TEST(PoolSlope, IsThatOfDifferences) {
       };
       const auto pooled = [&](const std::vector<double>& trained) {
         const MatrixView y = h.output<double>(3, kColumns);
-        h.backend().pool(h.queue(), op, {0, 3}, x, spec(trained), y);
+        h.backend().run(h.queue(), kernels::Pool{op, {0, 3}, x, spec(trained), y});
         return y;
       };
       const MatrixView slope = h.output<double>(3, kColumns);
-      h.backend().pool_slope(h.queue(), op, {0, 3}, x, pooled({sharpness}), spec({sharpness}),
-                             slope);
+      h.backend().run(h.queue(), kernels::PoolSlope{
+                                     op, {0, 3}, x, pooled({sharpness}), spec({sharpness}), slope});
       const std::vector<double> found = h.download(slope);
       for (std::size_t k = 0; k < found.size(); ++k) {
         const auto element = [&](const std::vector<double>& trained) {

@@ -53,7 +53,7 @@ class QueueTest : public BackendTest {
   }
   // y += x, for results that show how often and in which order things ran.
   void add(Queue& queue, ConstMatrixView x, MatrixView y) {
-    backend().spmm(queue, identity_, {0, kQueuedRows}, x, 1, y);
+    backend().run(queue, kernels::Spmm{identity_, {0, kQueuedRows}, x, 1, y});
   }
   void make_identity() {
     std::vector<std::int64_t> row_ptr;
@@ -94,7 +94,7 @@ TEST_P(QueueTest, TooMuchMemoryIsAnErrorThatSaysHowMuch) {
   EXPECT_EQ(thrown_error([&] { backend().allocate_staging(kTooMuch); }).kind(), ErrorKind::kMemory);
   // And the backend goes on.
   const MatrixView y = filled(1);
-  backend().fill_zero(h->queue(), y);
+  backend().run(h->queue(), kernels::FillZero{y});
   expect_all(y, 0);
 }
 
@@ -260,8 +260,8 @@ struct Epoch {
   MatrixView x, y, parameters, m, v;
 
   void run(Backend& backend, Queue& queue) const {
-    backend.apply_epilogue(queue, x, epilogue, y);
-    backend.adam_step(queue, spec, parameters, y.rows_in({0, 1}), m, v);
+    backend.run(queue, kernels::ApplyEpilogue{x, epilogue, y});
+    backend.run(queue, kernels::AdamStep{spec, parameters, y.rows_in({0, 1}), m, v});
   }
 };
 

@@ -73,7 +73,7 @@ std::vector<double> adam_parameters(const std::string& backend, std::int64_t cou
   AdamSpec spec;
   spec.state = h.epoch_state({1, 0.1, 0.5, 0.25});
   spec.segments = segments;
-  h.backend().adam_step(h.queue(), spec, parameters, gradients, m, v);
+  h.backend().run(h.queue(), kernels::AdamStep{spec, parameters, gradients, m, v});
   return h.download(parameters);
 }
 

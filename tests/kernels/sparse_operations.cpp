@@ -36,7 +36,7 @@ Outputs spmm_hub(Harness& h, std::int64_t rows, std::int64_t cols, bool prepared
   for (float& value : values) value = 1 + value / 2;
   const ConstMatrixView x = h.input(graph.cols, cols, values);
   const MatrixView y = h.output(rows, cols);
-  h.backend().spmm(h.queue(), op, {0, rows}, x, 0, y);
+  h.backend().run(h.queue(), kernels::Spmm{op, {0, rows}, x, 0, y});
   return {h.result(y)};
 }
 
@@ -71,7 +71,7 @@ Outputs run_spmm(Harness& h, std::int64_t rows, std::int64_t cols, const SpmmCas
       epilogue.dropout.row_ids = whole.dropout.row_ids.subspan(
           static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
     }
-    h.backend().spmm(h.queue(), op, range, x, which.beta, y, epilogue);
+    h.backend().run(h.queue(), kernels::Spmm{op, range, x, which.beta, y, epilogue});
   }
   return {h.result(y)};
 }

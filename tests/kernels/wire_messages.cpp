@@ -76,8 +76,8 @@ Packed pack(Harness& h, const Messages& messages, ConstMatrixView x,
                         h.output_span<float>(messages.count()),
                         h.inout_span<std::int64_t>({kNoneBad})};
   const auto factors = scale.empty() ? std::span<const float>() : h.input_span(scale);
-  h.backend().quantize_rows(h.queue(), x, list, factors, spec, std::as_writable_bytes(packets),
-                            trace);
+  h.backend().run(h.queue(), kernels::QuantizeRows{x, list, factors, spec,
+                                                   std::as_writable_bytes(packets), trace});
   return {to_bytes(h.download_span(packets)), h.download_span(trace.range),
           h.download_span(trace.variance),
           static_cast<std::int64_t>(h.download_span(trace.bad).front())};
@@ -95,7 +95,7 @@ std::vector<double> unpack(Harness& h, const Messages& messages,
                         h.input_span(messages.bits)};
   const MatrixView y = storage == DType::kBf16 ? h.output<Bf16>(messages.count(), messages.cols)
                                                : h.output<float>(messages.count(), messages.cols);
-  h.backend().dequantize_rows(h.queue(), std::as_bytes(packets), list, y);
+  h.backend().run(h.queue(), kernels::DequantizeRows{std::as_bytes(packets), list, y});
   const auto reversed = h.download(y);
   std::vector<double> values;
   for (std::int64_t m = messages.count(); m-- > 0;) {

@@ -14,7 +14,7 @@ Outputs gather(Harness& h, std::int64_t rows, std::int64_t cols, bool scaled) {
   const ConstMatrixView x = h.input(sources, cols, random_floats(sources * cols, 8));
   const auto scale = scaled ? h.input_span(random_floats(sources, 9)) : std::span<const float>();
   const MatrixView y = h.output(rows, cols);
-  h.backend().gather_rows(h.queue(), x, h.input_span(ids), scale, y);
+  h.backend().run(h.queue(), kernels::GatherRows{x, h.input_span(ids), scale, y});
   return {h.result(y)};
 }
 

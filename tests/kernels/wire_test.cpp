@@ -170,8 +170,10 @@ TEST_P(WireTest, At32BitsMessagesAreGatheredRows) {
       for (std::int64_t k = 0; k < 13; ++k) messages.add(k * 3, {32});
       const Packed packed = pack(h, messages, x, scale, {kOracleKey, nodes(40)});
       const MatrixView gathered = h.output(13, cols);
-      h.backend().gather_rows(h.queue(), x, h.input_span(messages.rows),
-                              scaled ? h.input_span(scale) : std::span<const float>(), gathered);
+      h.backend().run(
+          h.queue(),
+          kernels::GatherRows{x, h.input_span(messages.rows),
+                              scaled ? h.input_span(scale) : std::span<const float>(), gathered});
       expect_bits_of_rows(unpack(h, messages, packed.bytes, dtype), h.download(gathered));
       EXPECT_EQ(packed.variance, std::vector<double>(13, 0));
       if (HasFatalFailure()) return;
@@ -341,11 +343,16 @@ TEST(LargeMessages, At32BitsComeBackAsTheyWere) {
   std::vector<std::int64_t> bad{kNoneBad};
   const std::vector<GlobalId> ids = nodes(kRows);
   const auto bytes = std::as_writable_bytes(std::span(packet).first(kCount));
-  backend->quantize_rows(*queue, {sent.data(), kRows, kCols, kCols, DType::kF32},
-                         {rows, first, offset, bits}, {}, {kOracleKey, ids}, bytes,
-                         {range, variance, bad});
-  backend->dequantize_rows(*queue, bytes, {rows, offset, bits},
-                           {received.data(), kRows, kCols, kCols, DType::kF32});
+  backend->run(*queue, kernels::QuantizeRows{{sent.data(), kRows, kCols, kCols, DType::kF32},
+                                             {rows, first, offset, bits},
+                                             {},
+                                             {kOracleKey, ids},
+                                             bytes,
+                                             {range, variance, bad}});
+  backend->run(
+      *queue,
+      kernels::DequantizeRows{
+          bytes, {rows, offset, bits}, {received.data(), kRows, kCols, kCols, DType::kF32}});
   for (std::size_t k = 0; k < kRows; ++k) {
     const std::size_t size = kCols * sizeof(float);
     ASSERT_EQ(std::memcmp(&packet[k * kCols], &sent[(kRows - 1 - k) * kCols], size), 0) << k;

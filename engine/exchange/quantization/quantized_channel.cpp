@@ -110,9 +110,13 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
     // What is being recorded has no times: the trace has no clock then.
     packing_clock_ = rank_.trace.clock() == nullptr ? nullptr : packets.packing_clock();
     packing_begin_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
-    rank_.backend.quantize_rows(queue, x.rows_in({0, op_.inner()}), pack_list(), op_.message_scale,
-                                rounding,
-                                {sent, static_cast<std::size_t>(send_layout_.buffer_bytes)}, trace);
+    rank_.backend.run(
+        queue, kernels::QuantizeRows{x.rows_in({0, op_.inner()}),
+                                     pack_list(),
+                                     op_.message_scale,
+                                     rounding,
+                                     {sent, static_cast<std::size_t>(send_layout_.buffer_bytes)},
+                                     trace});
     packing_end_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
     // On a device this would wait for the packing; require_sendable() comes after the epoch there.
     if (rank_.backend.host_accessible()) require_sendable(round.epoch);
@@ -147,9 +151,11 @@ void QuantizedChannel::unpack(MatrixView x) {
   if (unpack_rows_.span().empty()) return;
   const std::span<const std::byte> packets(static_cast<const std::byte*>(memory_->received.get()),
                                            static_cast<std::size_t>(receive_layout_.buffer_bytes));
-  rank_.backend.dequantize_rows(rank_.queue, packets,
-                                {unpack_rows_.span(), unpack_offset_.span(), unpack_bits_.span()},
-                                x.rows_in({op_.inner(), op_.with_halo()}));
+  rank_.backend.run(
+      rank_.queue,
+      kernels::DequantizeRows{packets,
+                              {unpack_rows_.span(), unpack_offset_.span(), unpack_bits_.span()},
+                              x.rows_in({op_.inner(), op_.with_halo()})});
 }
 
 void QuantizedChannel::require_sendable(int epoch) {

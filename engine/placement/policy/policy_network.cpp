@@ -95,18 +95,22 @@ class PolicyNetwork::Pass {
     set_numbers(dscores, gradient);
     add_product(decoded_.view(), dscores.view(), w_.score);
     Tensor ddecoded = matrix(graph_.options, d);
-    backend().gemm(queue(), Transpose::kNo, dscores.view(), Transpose::kYes, value(w_.score), 0,
-                   ddecoded.view());
-    backend().column_sums(queue(), ddecoded.view(), true, slope(w_.decoder_bias),
-                          {decoded_.view(), ddecoded.view()});
+    backend().run(queue(), kernels::Gemm{Transpose::kNo, dscores.view(), Transpose::kYes,
+                                         value(w_.score), 0, ddecoded.view()});
+    backend().run(
+        queue(),
+        kernels::ColumnSums{
+            ddecoded.view(), true, slope(w_.decoder_bias), {decoded_.view(), ddecoded.view()}});
     add_product(states_.back().view().rows_in(candidates_), ddecoded.view(), w_.decoder);
     Tensor dstate = matrix(graph_.nodes, d);
-    backend().fill_zero(queue(), dstate.view());
-    backend().gemm(queue(), Transpose::kNo, ddecoded.view(), Transpose::kYes, value(w_.decoder), 0,
-                   dstate.view().rows_in(candidates_));
+    backend().run(queue(), kernels::FillZero{dstate.view()});
+    backend().run(queue(), kernels::Gemm{Transpose::kNo, ddecoded.view(), Transpose::kYes,
+                                         value(w_.decoder), 0, dstate.view().rows_in(candidates_)});
     for (std::size_t l = w_.layers.size(); l-- > 0;) backward_layer(l, dstate);
-    backend().column_sums(queue(), dstate.view(), true, slope(w_.input_bias),
-                          {states_[0].view(), dstate.view()});
+    backend().run(
+        queue(),
+        kernels::ColumnSums{
+            dstate.view(), true, slope(w_.input_bias), {states_[0].view(), dstate.view()}});
     add_product(features_.view(), dstate.view(), w_.input);
   }
 
@@ -161,15 +165,17 @@ class PolicyNetwork::Pass {
 
   void multiply(ConstMatrixView a, ConstMatrixView b, double beta, MatrixView c,
                 const Epilogue& epilogue = {}) {
-    backend().gemm(queue(), Transpose::kNo, a, Transpose::kNo, b, beta, c, epilogue);
+    backend().run(queue(), kernels::Gemm{Transpose::kNo, a, Transpose::kNo, b, beta, c, epilogue});
   }
   // Gradient of a weight: += x^T dy.
   void add_product(ConstMatrixView x, ConstMatrixView dy, int parameter) {
-    backend().gemm(queue(), Transpose::kYes, x, Transpose::kNo, dy, 1, slope(parameter));
+    backend().run(queue(),
+                  kernels::Gemm{Transpose::kYes, x, Transpose::kNo, dy, 1, slope(parameter)});
   }
   // Gradient of an input: += dy W^T.
   void add_input_gradient(ConstMatrixView dy, int parameter, Tensor& dx) {
-    backend().gemm(queue(), Transpose::kNo, dy, Transpose::kYes, value(parameter), 1, dx.view());
+    backend().run(queue(), kernels::Gemm{Transpose::kNo, dy, Transpose::kYes, value(parameter), 1,
+                                         dx.view()});
   }
   // y = a + b.
   void add(Tensor& a, Tensor& b, Tensor& y) {
@@ -190,7 +196,8 @@ class PolicyNetwork::Pass {
     Tensor sources = matrix(nodes, d);
     multiply(state.view(), value(layer.source), 0, sources.view());
     multiply(state.view(), value(layer.target), 0, kept.targets.view());
-    backend().gather_rows(queue(), sources.view(), graph_.edge_source, {}, kept.messages.view());
+    backend().run(
+        queue(), kernels::GatherRows{sources.view(), graph_.edge_source, {}, kept.messages.view()});
     multiply(edge_features_.view(), value(layer.edge), 1, kept.messages.view());
     attend(graph_.edge_begin, kept.messages.view(), kept.targets.view(), value(layer.attention),
            kept.shares.view(), kept.updates.view());
@@ -200,8 +207,8 @@ class PolicyNetwork::Pass {
     multiply(state.view(), value(layer.self), 1, kept.updates.view(), tail);
     add(state, kept.updates, kept.residuals);
     Tensor next = matrix(nodes, d);
-    backend().layer_norm(queue(), kept.residuals.view(), value(layer.gamma), value(layer.beta),
-                         kNormEpsilon, next.view());
+    backend().run(queue(), kernels::LayerNorm{kept.residuals.view(), value(layer.gamma),
+                                              value(layer.beta), kNormEpsilon, next.view()});
     states_.push_back(std::move(next));
     kept_.push_back(std::move(kept));
   }
@@ -212,17 +219,20 @@ class PolicyNetwork::Pass {
     const std::int64_t d = w_.shape.hidden, nodes = graph_.nodes;
     Kept& kept = kept_[index];
     Tensor& state = states_[index];
-    backend().layer_norm_backward(queue(), dstate.view(), kept.residuals.view(), value(layer.gamma),
-                                  kNormEpsilon, dstate.view(), slope(layer.gamma),
-                                  slope(layer.beta));
+    backend().run(queue(), kernels::LayerNormBackward{
+                               dstate.view(), kept.residuals.view(), value(layer.gamma),
+                               kNormEpsilon, dstate.view(), slope(layer.gamma), slope(layer.beta)});
     Tensor dupdates = matrix(nodes, d);
-    backend().column_sums(queue(), dstate.view(), true, slope(layer.bias),
-                          {kept.updates.view(), dupdates.view()});
+    backend().run(
+        queue(),
+        kernels::ColumnSums{
+            dstate.view(), true, slope(layer.bias), {kept.updates.view(), dupdates.view()}});
     add_product(state.view(), dupdates.view(), layer.self);
     add_input_gradient(dupdates.view(), layer.self, dstate);
     Tensor dmessages = matrix(graph_.edges(), d), dtargets = matrix(nodes, d);
     Tensor dsources = matrix(nodes, d);
-    for (Tensor* sum : {&dtargets, &dsources}) backend().fill_zero(queue(), sum->view());
+    for (Tensor* sum : {&dtargets, &dsources})
+      backend().run(queue(), kernels::FillZero{sum->view()});
     attend_backward(graph_.edge_begin, kept.messages.view(), kept.targets.view(),
                     value(layer.attention), kept.shares.view(), dupdates.view(), dmessages.view(),
                     dtargets.view(), slope(layer.attention));
@@ -274,7 +284,7 @@ void PolicyNetwork::step(const OptimizerConfig& config, int step) {
   Optimizer optimizer(config, weights_->parameters, *weights_->backend);
   const EpochState state = optimizer.state_of(step);
   optimizer.step(*weights_->backend, *weights_->queue, weights_->parameters, &state);
-  weights_->backend->fill_zero(*weights_->queue, weights_->parameters.gradients());
+  weights_->backend->run(*weights_->queue, kernels::FillZero{weights_->parameters.gradients()});
 }
 
 }  // namespace atl

@@ -91,7 +91,7 @@ std::vector<float> run_aggregate(const GraphView& graph, const Case& c, Directio
     };
     // As a program's schedule does it (engine/program/schedule.hpp).
     const auto multiply = [&](RowRange range) {
-      backend.spmm(*rank.queue, op.matrix, range, x, 0, y);
+      backend.run(*rank.queue, kernels::Spmm{op.matrix, range, x, 0, y});
     };
     fill(op.marginal);
     const auto pending = rank.exchange->begin(op, x, {.direction = direction}, {.epoch = epoch});

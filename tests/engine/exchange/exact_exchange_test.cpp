@@ -41,7 +41,7 @@ TEST_P(ExactExchangeOn, PaddingArrivesAsZeros) {
     leave_nan(*rank.backend, x->bytes());
     x->allocate(*rank.backend);
     rank.exchange->keep_alive(x);
-    rank.backend->fill_zero(*rank.queue, x->view());
+    rank.backend->run(*rank.queue, kernels::FillZero{x->view()});
     leave_nan(*rank.backend, rank.exchange->buffer_bytes(op, kColumns, dtype));
     for (int epoch = 1; epoch <= 2; ++epoch) {
       rank.exchange->begin(op, x->view(), {.number = 1, .layer = 1}, {.epoch = epoch})->finish();

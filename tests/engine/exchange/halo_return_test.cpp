@@ -60,8 +60,9 @@ TEST(HaloReturn, OwnersGetTheSumOfWhatEveryPartReturns) {
                   const Channel channel{.number = 0, .layer = 0, .direction = Direction::kBackward};
                   exchange->begin(messages, rows.view(), channel, {.epoch = 1})->finish();
                   Tensor sums(*rank.backend, local.inner(), kReturnColumns, DType::kF32);
-                  rank.backend->spmm(*rank.queue, back.sums(), {0, local.inner()}, rows.view(), 0,
-                                     sums.view());
+                  rank.backend->run(
+                      *rank.queue,
+                      kernels::Spmm{back.sums(), {0, local.inner()}, rows.view(), 0, sums.view()});
                   for (std::int64_t i = 0; i < local.inner(); ++i) {
                     const std::lock_guard lock(mutex);
                     const float* row = sums.view().row<float>(i);

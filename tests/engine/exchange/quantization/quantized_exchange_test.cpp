@@ -64,9 +64,13 @@ std::vector<std::vector<float>> quantizer_rows(const Exchanged& run, const Excha
                   .layer = static_cast<std::uint8_t>(setup.channel),
                   .epoch = static_cast<std::uint32_t>(epoch)};
   rounding.row_ids = ids;
-  backend->quantize_rows(*queue, x.view(), {rows, first, offset, widths}, run.scale[d], rounding,
-                         packets, {range, variance, bad});
-  backend->dequantize_rows(*queue, packets, {rows, offset, widths}, y.view());
+  backend->run(*queue, kernels::QuantizeRows{x.view(),
+                                             {rows, first, offset, widths},
+                                             run.scale[d],
+                                             rounding,
+                                             packets,
+                                             {range, variance, bad}});
+  backend->run(*queue, kernels::DequantizeRows{packets, {rows, offset, widths}, y.view()});
   const std::vector<float> all = download_f32(*backend, *queue, y.view());
   std::vector<std::vector<float>> halo;
   for (const std::vector<GlobalId>& received : run.halo_ids[d]) {

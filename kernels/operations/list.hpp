@@ -1,0 +1,105 @@
+// All operations of backends, and how a backend says what runs them.
+//
+// A backend that derives from Implements has for each operation of the list a function
+// `void kernel(Self&, Queue&, const Operation&)`, which stands in the file of the kernel. One that
+// is missing is an undefined reference that names it.
+#pragma once
+
+#include "kernels/operations/attention.hpp"
+#include "kernels/operations/dense.hpp"
+#include "kernels/operations/edges.hpp"
+#include "kernels/operations/heads.hpp"
+#include "kernels/operations/loss.hpp"
+#include "kernels/operations/metrics.hpp"
+#include "kernels/operations/normalization.hpp"
+#include "kernels/operations/optimizer.hpp"
+#include "kernels/operations/pairs.hpp"
+#include "kernels/operations/pool.hpp"
+#include "kernels/operations/sparse.hpp"
+#include "kernels/operations/wire.hpp"
+#include "kernels/queue.hpp"
+
+namespace atl {
+
+namespace kernels {
+
+template <typename... Operations>
+struct Types {};
+
+// Operations that all backends on a host run alike (HostBackend).
+using HostOperations = Types<SumParts, BatchNormStatistics, InverseStd>;
+using DeviceOperations =
+    Types<Spmm, Attend, AttendBackwardTargets, AttendBackwardSources, AggregateEdges,
+          AggregateEdgesBackwardSources, AggregateEdgesBackwardTerms, HeadDots, HeadDotsBackward,
+          HeadMean, HeadMeanBackward, PairDots, PairProducts, Pool, PoolBackwardTargets,
+          PoolBackwardSources, PoolSlope, GatherRows, QuantizeRows, DequantizeRows, FillZero,
+          Convert, ApplyEpilogue, Gemm, Combine, Scale, Dot, Maximum, MaximumBackward,
+          ActivationBackward, ColumnSums, BatchNormMoments, BatchNormGradientSums,
+          BatchNormBackward, LayerNorm, LayerNormBackward, SoftmaxCrossEntropy, SigmoidCrossEntropy,
+          ErrorLoss, CountCorrect, CountMultiLabel, AdamStep>;
+
+template <typename First, typename Second>
+struct Joined;
+template <typename... First, typename... Second>
+struct Joined<Types<First...>, Types<Second...>> {
+  using List = Types<First..., Second...>;
+};
+using KernelOperations = Joined<HostOperations, DeviceOperations>::List;
+
+template <typename Operation>
+const char* name_of(const Operation& operation) {
+  if constexpr (requires { operation.name(); }) return operation.name();
+  return Operation::kName;
+}
+
+// Whether backends may have several kernels for it, which profiles tell apart.
+template <typename Operation>
+inline constexpr bool kHasKernels = requires(const Operation& operation) {
+  operation.label("");
+};
+
+}  // namespace kernels
+
+// compute(queue, operation) for each of the list, to be overridden.
+template <typename List>
+class Interface;
+template <>
+class Interface<kernels::Types<>> {
+ public:
+  virtual ~Interface() = default;
+
+ protected:
+  void compute() {}  // so that there is a name to use
+};
+template <typename First, typename... Rest>
+class Interface<kernels::Types<First, Rest...>> : public Interface<kernels::Types<Rest...>> {
+ protected:
+  using Interface<kernels::Types<Rest...>>::compute;
+  virtual void compute(Queue& queue, const First& operation) = 0;
+};
+
+// Base with compute() for each of the list, by the function kernel() of Self.
+template <typename Self, typename Base, typename List>
+class Implements;
+template <typename Self, typename Base>
+class Implements<Self, Base, kernels::Types<>> : public Base {};
+template <typename Self, typename Base, typename First, typename... Rest>
+class Implements<Self, Base, kernels::Types<First, Rest...>>
+    : public Implements<Self, Base, kernels::Types<Rest...>> {
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wnon-template-friend"  // it is no template on purpose
+#endif
+  friend void kernel(Self& backend, Queue& queue, const First& operation);
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+ protected:
+  using Base::compute;
+  void compute(Queue& queue, const First& operation) override {
+    kernel(static_cast<Self&>(*this), queue, operation);
+  }
+};
+
+}  // namespace atl

@@ -1,0 +1,57 @@
+// Counts of right predictions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/trace.hpp"
+#include "kernels/operations/dense.hpp"
+
+namespace atl {
+
+class Backend;
+
+namespace kernels {
+
+// counts[2 * s] = rows with split[row] == s, label >= 0 and argmax == label (the first maximum
+// wins), counts[2 * s + 1] = rows with split[row] == s and label >= 0; s in {0, 1, 2}. counts: 6.
+// A row whose first logit is NaN is never correct; later NaNs are passed over.
+struct CountCorrect {
+  static constexpr const char* kName = "count_correct";
+  ConstMatrixView logits;
+  std::span<const std::int32_t> labels;
+  std::span<const std::uint8_t> split;
+  std::span<std::int64_t> counts;
+
+  bool empty() const { return logits.empty(); }
+  void check(const Backend& backend) const;
+  SpanWork work(bool host_readable) const;
+  template <typename Compute>
+  void compute_by(const Compute& compute) const {
+    if (!empty()) return compute(*this);
+    compute(FillZero{eight_byte_view(counts)});
+  }
+};
+
+// Per split s: counts[3 * s + {0, 1, 2}] = true positives, false positives, false negatives over
+// all classes, predicting 1 where logit > 0; target 255 is skipped. counts: 9.
+struct CountMultiLabel {
+  static constexpr const char* kName = "count_multi_label";
+  ConstMatrixView logits;
+  std::span<const std::uint8_t> targets;
+  std::span<const std::uint8_t> split;
+  std::span<std::int64_t> counts;
+
+  bool empty() const { return logits.empty(); }
+  void check(const Backend& backend) const;
+  SpanWork work(bool host_readable) const;
+  template <typename Compute>
+  void compute_by(const Compute& compute) const {
+    if (!empty()) return compute(*this);
+    compute(FillZero{eight_byte_view(counts)});
+  }
+};
+
+}  // namespace kernels
+
+}  // namespace atl
