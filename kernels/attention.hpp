@@ -1,5 +1,5 @@
-// Attention over in-edges: what its three operations (Backend::attend, attend_backward_targets,
-// attend_backward_sources) need to know besides matrices.
+// Attention over in-edges: what its three operations (kernels::Attend, AttendBackwardTargets,
+// AttendBackwardSources) need to know besides matrices.
 //
 // A matrix of H heads with C columns each has H C columns; those of head h are [h C, (h + 1) C).
 // Row i attends to the rows j that it has an edge from:

@@ -1,7 +1,7 @@
 // The contract of a compute device: memory, queues, and run(), which checks an operation of
 // kernels/operations once (shapes, types, aliasing) and hands it to the device's kernel. Operations
-// take views, allocate nothing that the caller sees, and
-// run on an explicit Queue; on a CPU the work is done when the call returns.
+// take views, allocate nothing that the caller sees, and run on an explicit Queue; on a CPU the work
+// is done when the call returns.
 //
 // Unless an operation says otherwise: matrices share one dtype, but gamma, beta and the gradients
 // of parameters have parameter_dtype() of it; outputs must not overlap inputs; empty matrices are
@@ -37,9 +37,7 @@ enum class QueuePriority : std::uint8_t { kNormal, kHigh };
 
 class Backend : public Interface<kernels::KernelOperations> {
  public:
-  virtual std::string name() const = 0;    // "reference", "cpu", "cuda"
   virtual std::string device() const = 0;  // for logs, e.g. "AMD EPYC, 2 threads, AVX-512"
-  virtual bool supports(DType dtype) const = 0;
   // True if host code may dereference this backend's memory.
   virtual bool host_accessible() const = 0;
   // Equal for two backends of one host if and only if they share a device: "host", or a PCI id.

@@ -5,15 +5,30 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/error.hpp"
-#include "kernels/backend.hpp"
+#include "kernels/attention.hpp"
+#include "kernels/edge_terms.hpp"
+#include "kernels/pool.hpp"
+#include "kernels/views.hpp"
+#include "kernels/wire.hpp"
 
-namespace atl::checks {
+namespace atl {
+
+// A backend as checks of operations see it.
+class BackendTraits {
+ public:
+  virtual ~BackendTraits() = default;
+  virtual std::string name() const = 0;  // "reference", "cpu", "cuda"
+  virtual bool supports(DType dtype) const = 0;
+};
+
+namespace kernels {
 
 inline std::int64_t length(const auto& span) { return static_cast<std::int64_t>(span.size()); }
 
-inline void check_view(const Backend& backend, ConstMatrixView view, const char* name) {
+inline void check_view(const BackendTraits& backend, ConstMatrixView view, const char* name) {
   ATOLL_ASSERT(view.rows >= 0 && view.cols >= 0, "{}: {} x {}", name, view.rows, view.cols);
   ATOLL_ASSERT(view.stride >= view.cols, "{}: stride {}, {} columns", name, view.stride, view.cols);
   ATOLL_ASSERT(view.data != nullptr || view.empty(), "{}: {} x {} without data", name, view.rows,
@@ -23,7 +38,7 @@ inline void check_view(const Backend& backend, ConstMatrixView view, const char*
 }
 
 // A valid view of this shape and element type.
-inline void check_shape(const Backend& backend, ConstMatrixView view, std::int64_t rows,
+inline void check_shape(const BackendTraits& backend, ConstMatrixView view, std::int64_t rows,
                         std::int64_t cols, DType dtype, const char* name) {
   check_view(backend, view, name);
   ATOLL_ASSERT(view.rows == rows && view.cols == cols, "{}: {} x {} found, {} x {} expected", name,
@@ -117,7 +132,7 @@ inline void check_dropout(const DropoutSpec& dropout, std::int64_t rows) {
 }
 
 // dy, a valid view, on its way through `activation`, unless that is absent.
-inline void check_activation(const Backend& backend, const ActivationGradient& activation,
+inline void check_activation(const BackendTraits& backend, const ActivationGradient& activation,
                              ConstMatrixView dy) {
   if (activation.absent()) return;
   check_shape(backend, activation.from, dy.rows, dy.cols, dy.dtype, "activation from");
@@ -135,7 +150,7 @@ inline void check_sums_through(const ActivationGradient& activation) {
 }
 
 // What the aggregates with features of edges share.
-inline void check_edge_terms(const Backend& backend, const EdgeTerms& terms,
+inline void check_edge_terms(const BackendTraits& backend, const EdgeTerms& terms,
                              const SparseOperator& op, ConstMatrixView x) {
   check_operator(op);
   const DType parameters = parameter_dtype(x.dtype);
@@ -152,7 +167,7 @@ inline std::int64_t attention_places(const AttentionSpec& attention, const Spars
 }
 
 // What the operations of attention share.
-inline void check_attention(const Backend& backend, const AttentionSpec& attention,
+inline void check_attention(const BackendTraits& backend, const AttentionSpec& attention,
                             const SparseOperator& op, ConstMatrixView z, ConstMatrixView t) {
   check_operator(op);
   ATOLL_ASSERT(op.cols >= op.rows, "attention of {} rows over {} columns", op.rows, op.cols);
@@ -198,7 +213,7 @@ inline void check_attention(const Backend& backend, const AttentionSpec& attenti
   ATOLL_ASSERT(threshold >= 1 && threshold < 65536, "attention dropout threshold {}", threshold);
 }
 
-inline void check_coefficients(const Backend& backend, const AttentionSpec& attention,
+inline void check_coefficients(const BackendTraits& backend, const AttentionSpec& attention,
                                const SparseOperator& op, ConstMatrixView coefficients,
                                DType parameters) {
   check_shape(backend, coefficients, attention_places(attention, op), 2 * attention.heads,
@@ -206,7 +221,7 @@ inline void check_coefficients(const Backend& backend, const AttentionSpec& atte
 }
 
 // The gradient of `vector` where `present`, else an absent view.
-inline void check_dvector(const Backend& backend, MatrixView dvector, bool present,
+inline void check_dvector(const BackendTraits& backend, MatrixView dvector, bool present,
                           ConstMatrixView z) {
   if (!present) {
     ATOLL_ASSERT(dvector.absent(), "attention dvector of {} columns, none expected", dvector.cols);
@@ -216,7 +231,7 @@ inline void check_dvector(const Backend& backend, MatrixView dvector, bool prese
 }
 
 // The gradient of the weight of features of edges, which is absent where there are none.
-inline void check_dedge_weight(const Backend& backend, MatrixView dedge_weight,
+inline void check_dedge_weight(const BackendTraits& backend, MatrixView dedge_weight,
                                const AttentionSpec& attention) {
   const ConstMatrixView weight = attention.edges.weight;
   if (weight.absent()) {
@@ -227,7 +242,8 @@ inline void check_dedge_weight(const Backend& backend, MatrixView dedge_weight,
               "attention dedge_weight");
 }
 
-inline void check_epilogue(const Backend& backend, const Epilogue& epilogue, ConstMatrixView y) {
+inline void check_epilogue(const BackendTraits& backend, const Epilogue& epilogue,
+                           ConstMatrixView y) {
   check_optional_length(length(epilogue.mean), y.cols, "epilogue mean");
   check_length(length(epilogue.inv_std), length(epilogue.mean), "epilogue inv_std");
   for (const ConstMatrixView parameter : {epilogue.gamma, epilogue.beta}) {
@@ -238,4 +254,6 @@ inline void check_epilogue(const Backend& backend, const Epilogue& epilogue, Con
   check_dropout(epilogue.dropout, y.rows);
 }
 
-}  // namespace atl::checks
+}  // namespace kernels
+
+}  // namespace atl

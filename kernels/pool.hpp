@@ -1,5 +1,5 @@
-// Pooling over in-edges, column by column: what its operations (Backend::pool,
-// pool_backward_targets, pool_backward_sources, pool_slope) need to know besides matrices.
+// Pooling over in-edges, column by column: what its operations (kernels::Pool,
+// PoolBackwardTargets, PoolBackwardSources, PoolSlope) need to know besides matrices.
 //
 // Of the rows x_j that row i has an edge from, as often as there are edges:
 //

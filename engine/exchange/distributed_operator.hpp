@@ -51,7 +51,7 @@ enum class Normalisation {
   kMean,        // D^-1 A with D = in-degree, rows without in-edges give 0 (Hamilton et al. 2017)
   kSum,         // A
   kSumAndSelf,  // A + I, with a self-loop more for nodes that have one (Xu et al. 2019, eq. 4.1)
-  // Edges alone, whose coefficients are computed from rows (Backend::attend). Its backward
+  // Edges alone, whose coefficients are computed from rows (kernels::Attend). Its backward
   // operator is that of HaloReturn. Row factors are those of equal coefficients, for choices that
   // are made before these are known.
   kEdges,

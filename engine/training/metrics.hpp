@@ -50,7 +50,7 @@ std::string to_text(const Metrics& metrics);
 // 1"; empty if it is defined. Not of links.
 std::string undefined_reason(const RankData& data, Split split, Metric metric);
 
-// Entries that metrics are counted in, at most: see Backend::count_multi_label.
+// Entries that metrics are counted in, at most: see kernels::CountMultiLabel.
 inline constexpr std::int64_t kMetricCounts = 9;
 
 // logits [inner, outputs] of this rank, queued or computed. Waits until everything queued has run:

@@ -65,7 +65,7 @@ class CusparseSpmm {
   // Throws SparseRefusal where cuSPARSE can't run it, Error{kMemory} where what it needs would not
   // leave kSpareBytes.
   void prepare(CudaQueue& queue, const SparseAlgorithm& algorithm, ConstMatrixView x, MatrixView y);
-  // As Backend::spmm, for the rows of the range; op is the operator that this was made of. Throws
+  // As kernels::Spmm, for the rows of the range; op is the operator that this was made of. Throws
   // SparseRefusal, before y is changed.
   void run(CudaQueue& queue, const SparseAlgorithm& algorithm, const SparseOperator& op,
            ConstMatrixView x, double beta, MatrixView y, const Epilogue& epilogue);

@@ -70,13 +70,13 @@ class BiasedProducts {
   std::map<Key, BiasedProduct> prepared_;
 };
 
-// As Backend::gemm for a bf16 c: epilogues see the f32 sum, and it is rounded once. As many rows at
+// As kernels::Gemm for a bf16 c: epilogues see the f32 sum, and it is rounded once. As many rows at
 // a time as fit become f32 in `rows`, get their epilogue there, and are rounded into c.
 void gemm_in_parts(CudaQueue& queue, std::span<std::byte> rows, Transpose transpose_a,
                    ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
                    MatrixView c, const Epilogue& epilogue);
 
-// As Backend::gemm. tf32: products of f32 matrices may round their factors to TF32.
+// As kernels::Gemm. tf32: products of f32 matrices may round their factors to TF32.
 void gemm(CudaQueue& queue, bool tf32, Transpose transpose_a, ConstMatrixView a,
           Transpose transpose_b, ConstMatrixView b, double beta, MatrixView c,
           const Epilogue& epilogue);

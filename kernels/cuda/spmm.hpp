@@ -29,7 +29,7 @@ inline SpmmWork undivided(RowRange range) {
   return work;
 }
 
-// As Backend::spmm. Sums are f32; their order depends on how the range is divided, and on the
+// As kernels::Spmm. Sums are f32; their order depends on how the range is divided, and on the
 // columns of x.
 void spmm(const Launch& where, const SpmmWork& work, const SparseOperator& op, ConstMatrixView x,
           double beta, MatrixView y, const Epilogue& epilogue);

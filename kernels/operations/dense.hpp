@@ -4,22 +4,18 @@
 #include <cstdint>
 #include <span>
 
-#include "base/trace.hpp"
-#include "kernels/views.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/operation_work.hpp"
 
-namespace atl {
-
-class Backend;
-
-namespace kernels {
+namespace atl::kernels {
 
 struct FillZero {
   static constexpr const char* kName = "fill_zero";
   MatrixView y;
 
   bool empty() const { return y.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const { check_view(backend, y, "fill_zero y"); }
+  SpanWork work(bool) const { return streaming_work({y}); }
 };
 
 // y = x in the type of y, rounded to nearest even.
@@ -29,8 +25,12 @@ struct Convert {
   MatrixView y;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "convert x");
+    check_shape(backend, y, x.rows, x.cols, y.dtype, "convert y");
+    check_disjoint(y, x, "convert y and x");
+  }
+  SpanWork work(bool) const { return streaming_work({x, y}); }
 };
 
 // y = epilogue(x); y may be x.
@@ -41,8 +41,14 @@ struct ApplyEpilogue {
   MatrixView y;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "epilogue x");
+    check_shape(backend, y, x.rows, x.cols, x.dtype, "epilogue y");
+    check_same_or_disjoint(y, x, "epilogue y and x");
+    if (empty()) return;
+    check_epilogue(backend, epilogue, y);
+  }
+  SpanWork work(bool) const { return streaming_work({x, y}); }
 };
 
 // c = epilogue(op(a) op(b) + beta * c), beta 0 or 1 (0 ignores what c held, NaN included). c has
@@ -59,8 +65,21 @@ struct Gemm {
 
   std::int64_t inner() const { return transpose_a == Transpose::kYes ? a.rows : a.cols; }
   bool empty() const { return c.empty() || inner() == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, a, "gemm a");
+    const bool swap_a = transpose_a == Transpose::kYes;
+    const bool swap_b = transpose_b == Transpose::kYes;
+    const std::int64_t cols = swap_b ? b.rows : b.cols;
+    check_shape(backend, b, swap_b ? cols : inner(), swap_b ? inner() : cols, a.dtype, "gemm b");
+    const DType wide = parameter_dtype(a.dtype);
+    check_shape(backend, c, swap_a ? a.cols : a.rows, cols, c.dtype == wide ? wide : a.dtype,
+                "gemm c");
+    ATOLL_ASSERT(beta == 0 || beta == 1, "gemm beta {}", beta);
+    check_disjoint(c, a, "gemm c and a");
+    check_disjoint(c, b, "gemm c and b");
+    if (!c.empty()) check_epilogue(backend, epilogue, c);
+  }
+  SpanWork work(bool) const { return gemm_work(transpose_a, a, b, beta, c); }
   // Sums of no products are 0.
   template <typename Compute>
   void compute_by(const Compute& compute) const {
@@ -81,8 +100,14 @@ struct Combine {
   MatrixView y;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "combine x");
+    check_shape(backend, z, x.rows, x.cols, x.dtype, "combine z");
+    check_shape(backend, y, x.rows, x.cols, x.dtype, "combine y");
+    check_same_or_disjoint(y, x, "combine y and x");
+    check_same_or_disjoint(y, z, "combine y and z");
+  }
+  SpanWork work(bool) const { return streaming_work({x, z, y}); }
 };
 
 // y = e x with the number e that lies in `factor` [1, 1], of the parameters' type; y may be x.
@@ -93,8 +118,14 @@ struct Scale {
   MatrixView y;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "scale x");
+    check_shape(backend, factor, 1, 1, parameter_dtype(x.dtype), "scale factor");
+    check_shape(backend, y, x.rows, x.cols, x.dtype, "scale y");
+    check_same_or_disjoint(y, x, "scale y and x");
+    check_disjoint(y, factor, "scale y and factor");
+  }
+  SpanWork work(bool) const { return streaming_work({x, y}); }
 };
 
 // out = sum_ij x[i, j] z[i, j] + (accumulate ? out : 0), summed in double. x may be z. out
@@ -107,8 +138,16 @@ struct Dot {
   MatrixView out;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "dot x");
+    check_shape(backend, z, x.rows, x.cols, x.dtype, "dot z");
+    ATOLL_ASSERT(out.rows == 1 && out.cols == 1 &&
+                     (out.dtype == DType::kF64 || out.dtype == parameter_dtype(x.dtype)),
+                 "dot out of {} x {}, dtype {}", out.rows, out.cols, static_cast<int>(out.dtype));
+    check_disjoint(out, x, "dot out and x");
+    check_disjoint(out, z, "dot out and z");
+  }
+  SpanWork work(bool) const { return streaming_work({x, z}); }
   // A long row is cut, so that threads can share it.
   template <typename Compute>
   void compute_by(const Compute& compute) const {
@@ -140,8 +179,14 @@ struct Maximum {
   MatrixView y;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "maximum x");
+    check_shape(backend, z, x.rows, x.cols, x.dtype, "maximum z");
+    check_shape(backend, y, x.rows, x.cols, x.dtype, "maximum y");
+    check_same_or_disjoint(y, x, "maximum y and x");
+    check_same_or_disjoint(y, z, "maximum y and z");
+  }
+  SpanWork work(bool) const { return streaming_work({x, z, y}); }
 };
 
 // The gradient of x in max(x, z): dx = dy where x >= z, else 0; or that of z, which has the rest.
@@ -155,8 +200,16 @@ struct MaximumBackward {
   MatrixView dx;
 
   bool empty() const { return dy.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, dy, "maximum_backward dy");
+    check_shape(backend, x, dy.rows, dy.cols, dy.dtype, "maximum_backward x");
+    check_shape(backend, z, dy.rows, dy.cols, dy.dtype, "maximum_backward z");
+    check_shape(backend, dx, dy.rows, dy.cols, dy.dtype, "maximum_backward dx");
+    check_same_or_disjoint(dx, dy, "maximum_backward dx and dy");
+    check_disjoint(dx, x, "maximum_backward dx and x");
+    check_disjoint(dx, z, "maximum_backward dx and z");
+  }
+  SpanWork work(bool) const { return streaming_work({dy, x, z, dx}); }
 };
 
 // activation.dx from dy, both [N, F] as activation.from is: see ActivationGradient, which must
@@ -167,8 +220,12 @@ struct ActivationBackward {
   ActivationGradient activation;
 
   bool empty() const { return dy.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, dy, "activation_backward dy");
+    ATOLL_ASSERT(!activation.absent(), "activation_backward without an activation");
+    check_activation(backend, activation, dy);
+  }
+  SpanWork work(bool) const { return gradient_work(dy, activation); }
 };
 
 // out[j] = sum_i x[i, j] + (accumulate ? out[j] : 0), summed in double. out [1, cols], of the
@@ -183,8 +240,15 @@ struct ColumnSums {
   ActivationGradient activation = {};
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "column_sums x");
+    check_shape(backend, out, 1, x.cols, parameter_dtype(x.dtype), "column_sums out");
+    check_disjoint(out, x, "column_sums out and x");
+    check_activation(backend, activation, x);
+    check_sums_through(activation);
+    check_disjoint(out, activation.dx, "column_sums out and dx");
+  }
+  SpanWork work(bool) const { return gradient_work(x, activation); }
   const char* name() const { return activation.absent() ? kName : "relu_dropout_column_sums"; }
   // Sums of no rows are 0.
   template <typename Compute>
@@ -202,10 +266,17 @@ struct SumParts {
   MatrixView out;
 
   bool empty() const { return out.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits&) const {
+    for (const ConstMatrixView view : {parts, ConstMatrixView(out)}) {
+      ATOLL_ASSERT(view.dtype == DType::kF32 || view.dtype == DType::kF64, "sum_parts dtype {}",
+                   static_cast<int>(view.dtype));
+    }
+    ATOLL_ASSERT(parts.rows >= 1 && out.rows == 1 && out.cols == parts.cols &&
+                     out.dtype == parts.dtype && parts.stride >= parts.cols,
+                 "sum_parts: {} x {} into {} x {}", parts.rows, parts.cols, out.rows, out.cols);
+    check_disjoint(out, parts, "sum_parts out and parts");
+  }
+  SpanWork work(bool) const { return streaming_work({parts, out}); }
 };
 
-}  // namespace kernels
-
-}  // namespace atl
+}  // namespace atl::kernels

@@ -4,15 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "base/trace.hpp"
-#include "kernels/edge_terms.hpp"
-#include "kernels/views.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/operation_work.hpp"
 
-namespace atl {
-
-class Backend;
-
-namespace kernels {
+namespace atl::kernels {
 
 // y[i, :] = sum of max(m_e, 0) over the edges e of row i, i in `rows`, with m_e of
 // kernels/edge_terms.hpp; the operator's factors and values are not read. x [op.cols, F], y
@@ -26,8 +21,19 @@ struct AggregateEdges {
   MatrixView y;
 
   bool empty() const { return rows.size() == 0 || x.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_edge_terms(backend, terms, op, x);
+    check_rows(rows, op.rows, "aggregate_edges rows");
+    check_shape(backend, y, op.rows, x.cols, x.dtype, "aggregate_edges y");
+    if (empty()) return;
+    for (const ConstMatrixView input : {x, terms.weight, terms.bias}) {
+      check_disjoint(y.rows_in(rows), input, "aggregate_edges y and an input");
+    }
+  }
+  SpanWork work(bool host_readable) const {
+    return attention_work(op, rows, x, static_cast<int>(terms.weight.rows) + 1,
+                          feature_bytes(terms.weight), {y}, host_readable);
+  }
 };
 
 // dx[j - sources.begin, :] = sum of dy_i over the edges e from j, each to its i, in the columns
@@ -43,8 +49,23 @@ struct AggregateEdgesBackwardSources {
   MatrixView dx;
 
   bool empty() const { return dx.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_edge_terms(backend, terms, op, x);
+    check_rows(sources, op.cols, "aggregate_edges_backward_sources sources");
+    check_source_edges(edges, op);
+    check_shape(backend, dy, op.rows, x.cols, x.dtype, "aggregate_edges_backward_sources dy");
+    check_shape(backend, dx, sources.size(), x.cols, x.dtype,
+                "aggregate_edges_backward_sources dx");
+    if (empty()) return;
+    for (const ConstMatrixView input : {x, dy, terms.weight, terms.bias}) {
+      check_disjoint(dx, input, "aggregate_edges_backward_sources dx and an input");
+    }
+  }
+  SpanWork work(bool host_readable) const {
+    return attention_work(by_source(op, edges), sources, dy,
+                          static_cast<int>(terms.weight.rows) + 1, 8 + feature_bytes(terms.weight),
+                          {x, x}, host_readable);
+  }
 };
 
 // Along the edges of rows in `rows`, the gradients of W and b are added to dweight and dbias, of
@@ -60,10 +81,26 @@ struct AggregateEdgesBackwardTerms {
   MatrixView dbias;
 
   bool empty() const { return rows.size() == 0 || x.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    const DType parameters = parameter_dtype(x.dtype);
+    check_edge_terms(backend, terms, op, x);
+    check_rows(rows, op.rows, "aggregate_edges_backward_terms rows");
+    check_shape(backend, dy, op.rows, x.cols, x.dtype, "aggregate_edges_backward_terms dy");
+    check_shape(backend, dweight, terms.weight.rows, x.cols, parameters,
+                "aggregate_edges_backward_terms dweight");
+    check_shape(backend, dbias, 1, x.cols, parameters, "aggregate_edges_backward_terms dbias");
+    if (empty()) return;
+    for (const MatrixView output : {dweight, dbias}) {
+      for (const ConstMatrixView input : {x, dy, terms.weight, terms.bias}) {
+        check_disjoint(output, input, "aggregate_edges_backward_terms: an output and an input");
+      }
+    }
+    check_disjoint(dbias, dweight, "aggregate_edges_backward_terms dbias and dweight");
+  }
+  SpanWork work(bool host_readable) const {
+    return attention_work(op, rows, x, 2 * (static_cast<int>(terms.weight.rows) + 1),
+                          feature_bytes(terms.weight), {dy}, host_readable);
+  }
 };
 
-}  // namespace kernels
-
-}  // namespace atl
+}  // namespace atl::kernels

@@ -4,14 +4,11 @@
 #include <cstdint>
 #include <span>
 
-#include "base/trace.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/operation_work.hpp"
 #include "kernels/operations/dense.hpp"
 
-namespace atl {
-
-class Backend;
-
-namespace kernels {
+namespace atl::kernels {
 
 // out[i, h] = <x[i, slice h], vector[slice h]>, summed in f32 or wider. x [N, H C], vector
 // [1, H C], out [N, H], the latter two of the parameters' type.
@@ -22,8 +19,15 @@ struct HeadDots {
   MatrixView out;
 
   bool empty() const { return out.empty() || x.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "head_dots x");
+    check_shape(backend, vector, 1, x.cols, parameter_dtype(x.dtype), "head_dots vector");
+    check_shape(backend, out, x.rows, out.cols, parameter_dtype(x.dtype), "head_dots out");
+    check_heads(out.cols, x.cols, "head_dots");
+    check_disjoint(out, x, "head_dots out and x");
+    check_disjoint(out, vector, "head_dots out and vector");
+  }
+  SpanWork work(bool) const { return streaming_work({x, out}); }
   // Sums of no columns are 0.
   template <typename Compute>
   void compute_by(const Compute& compute) const {
@@ -43,8 +47,22 @@ struct HeadDotsBackward {
   MatrixView dvector;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "head_dots_backward x");
+    check_shape(backend, d, x.rows, d.cols, parameter_dtype(x.dtype), "head_dots_backward d");
+    check_heads(d.cols, x.cols, "head_dots_backward");
+    check_shape(backend, vector, 1, x.cols, parameter_dtype(x.dtype), "head_dots_backward vector");
+    check_shape(backend, dx, x.rows, x.cols, x.dtype, "head_dots_backward dx");
+    check_shape(backend, dvector, 1, x.cols, parameter_dtype(x.dtype),
+                "head_dots_backward dvector");
+    for (const MatrixView output : {dx, dvector}) {
+      for (const ConstMatrixView input : {d, x, vector}) {
+        check_disjoint(output, input, "head_dots_backward: an output and an input");
+      }
+    }
+    check_disjoint(dvector, dx, "head_dots_backward dvector and dx");
+  }
+  SpanWork work(bool) const { return streaming_work({d, x, dx}); }
 };
 
 // y[i, c] = sum_h x[i, h C + c] / H, and its gradient dx[i, h C + c] = dy[i, c] / H. x, dx
@@ -55,8 +73,13 @@ struct HeadMean {
   MatrixView y;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "head_mean x");
+    check_shape(backend, y, x.rows, y.cols, x.dtype, "head_mean y");
+    check_heads(y.cols, x.cols, "head_mean");
+    check_disjoint(y, x, "head_mean y and x");
+  }
+  SpanWork work(bool) const { return streaming_work({x, y}); }
 };
 
 struct HeadMeanBackward {
@@ -65,10 +88,13 @@ struct HeadMeanBackward {
   MatrixView dx;
 
   bool empty() const { return dx.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, dy, "head_mean_backward dy");
+    check_shape(backend, dx, dy.rows, dx.cols, dy.dtype, "head_mean_backward dx");
+    check_heads(dy.cols, dx.cols, "head_mean_backward");
+    check_disjoint(dx, dy, "head_mean_backward dx and dy");
+  }
+  SpanWork work(bool) const { return streaming_work({dy, dx}); }
 };
 
-}  // namespace kernels
-
-}  // namespace atl
+}  // namespace atl::kernels

@@ -64,10 +64,7 @@ inline constexpr bool kHasKernels = requires(const Operation& operation) {
 template <typename List>
 class Interface;
 template <>
-class Interface<kernels::Types<>> {
- public:
-  virtual ~Interface() = default;
-
+class Interface<kernels::Types<>> : public BackendTraits {
  protected:
   void compute() {}  // so that there is a name to use
 };

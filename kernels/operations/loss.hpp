@@ -4,14 +4,11 @@
 #include <cstdint>
 #include <span>
 
-#include "base/trace.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/operation_work.hpp"
 #include "kernels/operations/dense.hpp"
 
-namespace atl {
-
-class Backend;
-
-namespace kernels {
+namespace atl::kernels {
 
 // Softmax cross-entropy over the rows listed in `rows` (labels[row] >= 0 there):
 // loss_sum[0] = sum of losses (double); dlogits = grad_scale * d(loss_sum)/dlogits, 0 elsewhere.
@@ -26,8 +23,22 @@ struct SoftmaxCrossEntropy {
   SoftmaxTarget target = {};
 
   bool empty() const { return rows.empty() || logits.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, logits, "softmax_cross_entropy logits");
+    check_shape(backend, dlogits, logits.rows, logits.cols, logits.dtype, "softmax dlogits");
+    check_length(length(labels), logits.rows, "softmax_cross_entropy labels");
+    check_length(length(loss_sum), 1, "softmax_cross_entropy loss_sum");
+    check_disjoint(dlogits, logits, "softmax_cross_entropy dlogits and logits");
+    if (!target.class_weights.empty()) {
+      check_length(length(target.class_weights), logits.cols, "softmax_cross_entropy weights");
+    }
+    ATOLL_ASSERT(0 <= target.smoothing && target.smoothing < 1,
+                 "softmax_cross_entropy smoothing {}", target.smoothing);
+    ATOLL_ASSERT(target.focus == 0 || (target.focus > 0 && target.smoothing == 0),
+                 "softmax_cross_entropy focus {} with smoothing {}", target.focus,
+                 target.smoothing);
+  }
+  SpanWork work(bool) const { return streaming_work({logits, dlogits}); }
   // Without rows there is no loss.
   template <typename Compute>
   void compute_by(const Compute& compute) const {
@@ -50,8 +61,18 @@ struct SigmoidCrossEntropy {
   SigmoidTarget target = {};
 
   bool empty() const { return rows.empty() || logits.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, logits, "sigmoid_cross_entropy logits");
+    check_shape(backend, dlogits, logits.rows, logits.cols, logits.dtype, "sigmoid dlogits");
+    check_length(length(targets), logits.rows * logits.cols, "sigmoid_cross_entropy targets");
+    check_length(length(loss_sum), 1, "sigmoid_cross_entropy loss_sum");
+    check_disjoint(dlogits, logits, "sigmoid_cross_entropy dlogits and logits");
+    if (!target.weights.empty()) {
+      check_length(length(target.weights), 2 * logits.cols, "sigmoid_cross_entropy weights");
+    }
+    ATOLL_ASSERT(target.focus >= 0, "sigmoid_cross_entropy focus {}", target.focus);
+  }
+  SpanWork work(bool) const { return streaming_work({logits, dlogits}); }
   // Without rows there is no loss.
   template <typename Compute>
   void compute_by(const Compute& compute) const {
@@ -74,8 +95,14 @@ struct ErrorLoss {
   std::span<double> loss_sum;
 
   bool empty() const { return rows.empty() || values.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, values, "error_loss values");
+    check_shape(backend, dvalues, values.rows, values.cols, values.dtype, "error_loss dvalues");
+    check_length(length(targets), values.rows * values.cols, "error_loss targets");
+    check_length(length(loss_sum), 1, "error_loss loss_sum");
+    check_disjoint(dvalues, values, "error_loss dvalues and values");
+  }
+  SpanWork work(bool) const { return streaming_work({values, dvalues}); }
   // Without rows there is no loss.
   template <typename Compute>
   void compute_by(const Compute& compute) const {
@@ -85,6 +112,4 @@ struct ErrorLoss {
   }
 };
 
-}  // namespace kernels
-
-}  // namespace atl
+}  // namespace atl::kernels

@@ -4,14 +4,11 @@
 #include <cstdint>
 #include <span>
 
-#include "base/trace.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/operation_work.hpp"
 #include "kernels/operations/dense.hpp"
 
-namespace atl {
-
-class Backend;
-
-namespace kernels {
+namespace atl::kernels {
 
 // counts[2 * s] = rows with split[row] == s, label >= 0 and argmax == label (the first maximum
 // wins), counts[2 * s + 1] = rows with split[row] == s and label >= 0; s in {0, 1, 2}. counts: 6.
@@ -24,8 +21,13 @@ struct CountCorrect {
   std::span<std::int64_t> counts;
 
   bool empty() const { return logits.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, logits, "count_correct logits");
+    check_length(length(labels), logits.rows, "count_correct labels");
+    check_length(length(split), logits.rows, "count_correct split");
+    check_length(length(counts), 6, "count_correct counts");
+  }
+  SpanWork work(bool) const { return streaming_work({logits}); }
   template <typename Compute>
   void compute_by(const Compute& compute) const {
     if (!empty()) return compute(*this);
@@ -43,8 +45,13 @@ struct CountMultiLabel {
   std::span<std::int64_t> counts;
 
   bool empty() const { return logits.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, logits, "count_multi_label logits");
+    check_length(length(targets), logits.rows * logits.cols, "count_multi_label targets");
+    check_length(length(split), logits.rows, "count_multi_label split");
+    check_length(length(counts), 9, "count_multi_label counts");
+  }
+  SpanWork work(bool) const { return streaming_work({logits}); }
   template <typename Compute>
   void compute_by(const Compute& compute) const {
     if (!empty()) return compute(*this);
@@ -52,6 +59,4 @@ struct CountMultiLabel {
   }
 };
 
-}  // namespace kernels
-
-}  // namespace atl
+}  // namespace atl::kernels

@@ -4,14 +4,11 @@
 #include <cstdint>
 #include <span>
 
-#include "base/trace.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/operation_work.hpp"
 #include "kernels/operations/dense.hpp"
 
-namespace atl {
-
-class Backend;
-
-namespace kernels {
+namespace atl::kernels {
 
 // Batch norm over rows of all ranks (Ioffe & Szegedy 2015) runs in four steps around sums over
 // ranks. All statistics are double. W = x.cols.
@@ -26,8 +23,12 @@ struct BatchNormMoments {
   std::span<double> sums;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "batch_norm_moments x");
+    check_length(length(shift), x.cols, "batch_norm_moments shift");
+    check_length(length(sums), 2 * x.cols, "batch_norm_moments sums");
+  }
+  SpanWork work(bool) const { return streaming_work({x}); }
   // Sums of no rows are 0.
   template <typename Compute>
   void compute_by(const Compute& compute) const {
@@ -51,8 +52,16 @@ struct BatchNormStatistics {
   std::span<double> inv_std;
 
   bool empty() const { return mean.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits&) const {
+    const std::int64_t columns = length(mean);
+    check_length(length(sums), 2 * columns, "batch_norm_statistics sums");
+    check_length(length(running_mean), columns, "batch_norm_statistics running_mean");
+    check_length(length(running_variance), columns, "batch_norm_statistics running_variance");
+    check_length(length(inv_std), columns, "batch_norm_statistics inv_std");
+    ATOLL_ASSERT(count >= 1 && epsilon > 0, "batch_norm_statistics: {} rows, epsilon {}", count,
+                 epsilon);
+  }
+  SpanWork work(bool) const { return SpanWork{}; }
 };
 
 // Backward, 3: sums[j] = sum_i dy and sums[W + j] = sum_i dy * xhat, xhat = (x - mean) * inv_std;
@@ -70,8 +79,22 @@ struct BatchNormGradientSums {
   ActivationGradient activation = {};
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "batch_norm_gradient_sums x");
+    check_shape(backend, dy, x.rows, x.cols, x.dtype, "batch_norm_gradient_sums dy");
+    check_length(length(mean), x.cols, "batch_norm_gradient_sums mean");
+    check_length(length(inv_std), x.cols, "batch_norm_gradient_sums inv_std");
+    check_length(length(sums), 2 * x.cols, "batch_norm_gradient_sums sums");
+    for (const MatrixView gradient : {dgamma, dbeta}) {
+      check_shape(backend, gradient, 1, x.cols, parameter_dtype(x.dtype),
+                  "batch_norm_gradient_sums dgamma or dbeta");
+    }
+    check_disjoint(dgamma, dbeta, "batch_norm_gradient_sums dgamma and dbeta");
+    check_activation(backend, activation, dy);
+    check_sums_through(activation);
+    check_disjoint(activation.dx, x, "batch_norm_gradient_sums dx and x");
+  }
+  SpanWork work(bool) const { return gradient_work(dy, activation, {x}); }
   const char* name() const { return activation.absent() ? kName : "relu_dropout_gradient_sums"; }
   // Sums of no rows are 0.
   template <typename Compute>
@@ -95,8 +118,20 @@ struct BatchNormBackward {
   MatrixView dx;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "batch_norm_backward x");
+    check_shape(backend, dy, x.rows, x.cols, x.dtype, "batch_norm_backward dy");
+    check_shape(backend, dx, x.rows, x.cols, x.dtype, "batch_norm_backward dx");
+    check_shape(backend, gamma, 1, x.cols, parameter_dtype(x.dtype), "batch_norm_backward gamma");
+    check_length(length(mean), x.cols, "batch_norm_backward mean");
+    check_length(length(inv_std), x.cols, "batch_norm_backward inv_std");
+    check_length(length(sums), 2 * x.cols, "batch_norm_backward sums");
+    ATOLL_ASSERT(count >= x.rows, "batch_norm_backward: {} of {} rows", x.rows, count);
+    check_disjoint(dx, x, "batch_norm_backward dx and x");
+    check_disjoint(dx, gamma, "batch_norm_backward dx and gamma");
+    check_same_or_disjoint(dx, dy, "batch_norm_backward dx and dy");
+  }
+  SpanWork work(bool) const { return streaming_work({x, dy, dx}); }
 };
 
 // out[j] = 1 / sqrt(variance[j] + epsilon).
@@ -107,8 +142,11 @@ struct InverseStd {
   std::span<double> out;
 
   bool empty() const { return out.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits&) const {
+    check_length(length(out), length(variance), "inverse_std out");
+    ATOLL_ASSERT(epsilon > 0, "inverse_std epsilon {}", epsilon);
+  }
+  SpanWork work(bool) const { return SpanWork{}; }
 };
 
 // y = (x - mean_i) / sqrt(var_i + epsilon) * gamma + beta per row i (biased variance). Row
@@ -122,8 +160,17 @@ struct LayerNorm {
   MatrixView y;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "layer_norm x");
+    check_shape(backend, gamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm gamma");
+    check_shape(backend, beta, 1, x.cols, parameter_dtype(x.dtype), "layer_norm beta");
+    check_shape(backend, y, x.rows, x.cols, x.dtype, "layer_norm y");
+    check_disjoint(y, x, "layer_norm y and x");
+    check_disjoint(y, gamma, "layer_norm y and gamma");
+    check_disjoint(y, beta, "layer_norm y and beta");
+    ATOLL_ASSERT(epsilon > 0, "layer_norm epsilon {}", epsilon);
+  }
+  SpanWork work(bool) const { return streaming_work({x, y}); }
 };
 
 // dx of layer_norm; dgamma and dbeta [1, cols] are added to. dx may be dy.
@@ -138,10 +185,20 @@ struct LayerNormBackward {
   MatrixView dbeta;
 
   bool empty() const { return x.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "layer_norm_backward x");
+    check_shape(backend, dy, x.rows, x.cols, x.dtype, "layer_norm_backward dy");
+    check_shape(backend, dx, x.rows, x.cols, x.dtype, "layer_norm_backward dx");
+    check_shape(backend, gamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm_backward gamma");
+    check_shape(backend, dgamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm_backward dgamma");
+    check_shape(backend, dbeta, 1, x.cols, parameter_dtype(x.dtype), "layer_norm_backward dbeta");
+    check_disjoint(dx, x, "layer_norm_backward dx and x");
+    check_disjoint(dx, gamma, "layer_norm_backward dx and gamma");
+    check_same_or_disjoint(dx, dy, "layer_norm_backward dx and dy");
+    check_disjoint(dgamma, dbeta, "layer_norm_backward dgamma and dbeta");
+    ATOLL_ASSERT(epsilon > 0, "layer_norm_backward epsilon {}", epsilon);
+  }
+  SpanWork work(bool) const { return streaming_work({x, dy, dx}); }
 };
 
-}  // namespace kernels
-
-}  // namespace atl
+}  // namespace atl::kernels

@@ -4,14 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "base/trace.hpp"
-#include "kernels/views.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/operation_work.hpp"
 
-namespace atl {
-
-class Backend;
-
-namespace kernels {
+namespace atl::kernels {
 
 // One step of Adam over flat arrays of equal length, all [1, n]; parameter, m and v are updated.
 struct AdamStep {
@@ -23,10 +19,31 @@ struct AdamStep {
   MatrixView v;
 
   bool empty() const { return parameters.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, parameters, "adam_step parameters");
+    const std::int64_t n = parameters.cols;
+    for (const ConstMatrixView array :
+         {ConstMatrixView(parameters), gradients, ConstMatrixView(m), ConstMatrixView(v)}) {
+      check_shape(backend, array, 1, n, parameters.dtype, "adam_step arrays");
+    }
+    check_disjoint(parameters, gradients, "adam_step parameters and gradients");
+    check_disjoint(m, gradients, "adam_step m and gradients");
+    check_disjoint(v, gradients, "adam_step v and gradients");
+    check_disjoint(m, v, "adam_step m and v");
+    check_disjoint(parameters, m, "adam_step parameters and m");
+    check_disjoint(parameters, v, "adam_step parameters and v");
+    ATOLL_ASSERT(parameters.dtype != DType::kBf16 && spec.state != nullptr, "adam_step spec");
+    std::int64_t covered = 0;
+    for (const AdamSegment& segment : spec.segments) {
+      ATOLL_ASSERT(segment.begin == covered && segment.end >= segment.begin,
+                   "adam_step segment {}..{} after {}", segment.begin, segment.end, covered);
+      covered = segment.end;
+    }
+    ATOLL_ASSERT(covered == n, "adam_step segments cover {} of {}", covered, n);
+  }
+  SpanWork work(bool) const {
+    return streaming_work({parameters, gradients, m, v, parameters, m, v});
+  }
 };
 
-}  // namespace kernels
-
-}  // namespace atl
+}  // namespace atl::kernels

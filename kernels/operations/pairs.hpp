@@ -4,14 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "base/trace.hpp"
-#include "kernels/views.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/operation_work.hpp"
 
-namespace atl {
-
-class Backend;
-
-namespace kernels {
+namespace atl::kernels {
 
 // out[k, 0] = <x[first[k], :], x[second[k], :]>, summed in f32 or wider: the same bits wherever a
 // pair stands in the lists. x [N, F], out [first.size(), 1] of the parameters' type.
@@ -23,8 +19,20 @@ struct PairDots {
   MatrixView out;
 
   bool empty() const { return out.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "pair_dots x");
+    check_shape(backend, out, length(first), 1, parameter_dtype(x.dtype), "pair_dots out");
+    check_length(length(second), length(first), "pair_dots second");
+    if (empty()) return;
+    check_disjoint(out, x, "pair_dots out and x");
+  }
+  SpanWork work(bool) const {
+    SpanWork work = streaming_work({out, out, out});  // with the lists
+    const double elements = static_cast<double>(out.rows) * static_cast<double>(x.cols);
+    work.flops += 2 * elements;
+    work.bytes += 2 * elements * static_cast<double>(bytes_of(x.dtype));
+    return work;
+  }
 };
 
 // y[k, c] = x[first[k], c] z[second[k], c], rounded once. x, z [., F], y [first.size(), F]; z may
@@ -38,10 +46,16 @@ struct PairProducts {
   MatrixView y;
 
   bool empty() const { return y.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "pair_products x");
+    check_shape(backend, z, z.rows, x.cols, x.dtype, "pair_products z");
+    check_shape(backend, y, length(first), x.cols, x.dtype, "pair_products y");
+    check_length(length(second), length(first), "pair_products second");
+    if (empty()) return;
+    check_disjoint(y, x, "pair_products y and x");
+    check_disjoint(y, z, "pair_products y and z");
+  }
+  SpanWork work(bool) const { return streaming_work({y, y, y}); }
 };
 
-}  // namespace kernels
-
-}  // namespace atl
+}  // namespace atl::kernels

@@ -4,15 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "base/trace.hpp"
-#include "kernels/pool.hpp"
-#include "kernels/views.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/operation_work.hpp"
 
-namespace atl {
-
-class Backend;
-
-namespace kernels {
+namespace atl::kernels {
 
 // y[i, :] = the rows of x that row i of `op` has edges from, pooled as kernels/pool.hpp defines
 // it; 0 where it has none. Factors and values of `op` are not read. x [op.cols, F], y [op.rows,
@@ -26,8 +21,16 @@ struct Pool {
   MatrixView y;
 
   bool empty() const { return rows.size() == 0 || x.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_operator(op);
+    check_rows(rows, op.rows, "pool rows");
+    check_shape(backend, x, op.cols, x.cols, x.dtype, "pool x");
+    check_shape(backend, y, op.rows, x.cols, x.dtype, "pool y");
+    check_disjoint(y.rows_in(rows), x, "pool y and x");
+  }
+  SpanWork work(bool host_readable) const {
+    return attention_work(op, rows, x, 1, 0, {y}, host_readable);
+  }
 };
 
 // The half of pool's gradient that belongs to rows i in `rows`, from y as pool wrote it and dy:
@@ -46,8 +49,21 @@ struct PoolBackwardTargets {
   MatrixView g;
 
   bool empty() const { return rows.size() == 0 || x.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_operator(op);
+    check_rows(rows, op.rows, "pool_backward_targets rows");
+    check_shape(backend, x, op.cols, x.cols, x.dtype, "pool_backward_targets x");
+    for (const ConstMatrixView view : {y, dy}) {
+      check_shape(backend, view, op.rows, x.cols, x.dtype, "pool_backward_targets y or dy");
+    }
+    check_shape(backend, g, op.rows, x.cols, parameter_dtype(x.dtype), "pool_backward_targets g");
+    for (const ConstMatrixView input : {x, y, dy}) {
+      check_disjoint(g.rows_in(rows), input, "pool_backward_targets g and an input");
+    }
+  }
+  SpanWork work(bool host_readable) const {
+    return attention_work(op, rows, x, 1, 0, {y, dy, g}, host_readable);
+  }
 };
 
 // The other half: what reaches x[j, :] for sources j in `sources`, columns of `op`:
@@ -66,8 +82,22 @@ struct PoolBackwardSources {
   MatrixView dx;
 
   bool empty() const { return dx.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_operator(op);
+    check_rows(sources, op.cols, "pool_backward_sources sources");
+    check_source_edges(edges, op);
+    check_shape(backend, x, op.cols, x.cols, x.dtype, "pool_backward_sources x");
+    check_shape(backend, y, op.rows, x.cols, x.dtype, "pool_backward_sources y");
+    check_shape(backend, g, op.rows, x.cols, parameter_dtype(x.dtype), "pool_backward_sources g");
+    check_shape(backend, dx, sources.size(), x.cols, x.dtype, "pool_backward_sources dx");
+    for (const ConstMatrixView input : {x, y, g}) {
+      check_disjoint(dx, input, "pool_backward_sources dx and an input");
+    }
+  }
+  SpanWork work(bool host_readable) const {
+    return attention_work(by_source(op, edges), sources, y, 2, g.cols * bytes_of(g.dtype), {x, dx},
+                          host_readable);
+  }
 };
 
 // slope_ic = the derivative of y_ic with respect to t of softmax, or p of the power mean, for
@@ -85,10 +115,20 @@ struct PoolSlope {
   MatrixView slope;
 
   bool empty() const { return rows.size() == 0 || x.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_operator(op);
+    check_rows(rows, op.rows, "pool_slope rows");
+    check_shape(backend, x, op.cols, x.cols, x.dtype, "pool_slope x");
+    check_shape(backend, y, op.rows, x.cols, x.dtype, "pool_slope y");
+    check_shape(backend, slope, op.rows, x.cols, x.dtype, "pool_slope slope");
+    ATOLL_ASSERT(spec.kind != PoolKind::kMaximum, "pool_slope of a maximum");
+    for (const ConstMatrixView input : {x, y}) {
+      check_disjoint(slope.rows_in(rows), input, "pool_slope slope and an input");
+    }
+  }
+  SpanWork work(bool host_readable) const {
+    return attention_work(op, rows, x, 2, 0, {y, slope}, host_readable);
+  }
 };
 
-}  // namespace kernels
-
-}  // namespace atl
+}  // namespace atl::kernels

@@ -4,15 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "base/trace.hpp"
-#include "kernels/wire.hpp"
-#include "kernels/views.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/operation_work.hpp"
 
-namespace atl {
-
-class Backend;
-
-namespace kernels {
+namespace atl::kernels {
 
 // y[k, :] = x[rows[k], :] * scale[rows[k]]; scale empty: 1. x [N, F], y [rows.size(), F].
 struct GatherRows {
@@ -23,8 +18,14 @@ struct GatherRows {
   MatrixView y;
 
   bool empty() const { return y.empty(); }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "gather_rows x");
+    check_shape(backend, y, length(rows), x.cols, x.dtype, "gather_rows y");
+    check_optional_length(length(scale), x.rows, "gather_rows scale");
+    if (empty()) return;
+    check_disjoint(y, x, "gather_rows y and x");
+  }
+  SpanWork work(bool) const { return streaming_work({y, y}); }
 };
 
 // Packs messages of rows of x * scale into `packets` (layout and arithmetic: kernels/wire.hpp),
@@ -41,8 +42,19 @@ struct QuantizeRows {
   PackTrace trace;
 
   bool empty() const { return list.rows.empty() || x.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, x, "quantize_rows x");
+    check_wire_storage(x, "quantize_rows x");
+    check_length(length(list.first), length(list.rows) + 1, "quantize_rows first");
+    check_length(length(list.bits), length(list.offset), "quantize_rows bits");
+    check_optional_length(length(scale), x.rows, "quantize_rows scale");
+    check_length(length(rounding.row_ids), x.rows, "quantize_rows row_ids");
+    check_length(length(trace.range), length(list.rows), "quantize_rows range");
+    check_length(length(trace.variance), length(list.bits), "quantize_rows variance");
+    check_length(length(trace.bad), 1, "quantize_rows bad");
+    check_packets(packets, x, "quantize_rows packets");
+  }
+  SpanWork work(bool) const { return pack_work(x, list.rows.size(), packets); }
 };
 
 // Fills the rows of y that `list` names from the messages of quantize_rows: code * step + zero,
@@ -55,10 +67,14 @@ struct DequantizeRows {
   MatrixView y;
 
   bool empty() const { return list.rows.empty() || y.cols == 0; }
-  void check(const Backend& backend) const;
-  SpanWork work(bool host_readable) const;
+  void check(const BackendTraits& backend) const {
+    check_view(backend, y, "dequantize_rows y");
+    check_wire_storage(y, "dequantize_rows y");
+    check_length(length(list.offset), length(list.rows), "dequantize_rows offset");
+    check_length(length(list.bits), length(list.rows), "dequantize_rows bits");
+    check_packets(packets, y, "dequantize_rows packets");
+  }
+  SpanWork work(bool) const { return pack_work(y, list.rows.size(), packets); }
 };
 
-}  // namespace kernels
-
-}  // namespace atl
+}  // namespace atl::kernels
