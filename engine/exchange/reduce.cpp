@@ -133,7 +133,8 @@ void Reducer::run_on_device(const SumStep& step, MatrixView values, const Operat
   }
   device_->all_to_all_v(sends, receives, label);
   if (adds && columns > 0) {
-    backend_.sum_parts(transfers, parts, {own.data(), 1, columns, columns, values.dtype});
+    backend_.run(transfers,
+                 kernels::SumParts{parts, {own.data(), 1, columns, columns, values.dtype}});
   }
 }
 

@@ -140,7 +140,7 @@ void weighted_sigmoid(ReferenceBackend& backend, Queue& queue,
 
 void kernel(ReferenceBackend& backend, Queue& queue, const kernels::SigmoidCrossEntropy& call) {
   if (!call.target.target_only()) return weighted_sigmoid(backend, queue, call);
-  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
+  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, unweighted] = call;
   kernel(backend, queue, kernels::FillZero{dlogits});
   loss_sum[0] = sum_over_rows(logits, rows, [&]<typename T>(T, std::int64_t i) {
     double loss = 0;

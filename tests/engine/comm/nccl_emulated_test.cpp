@@ -39,7 +39,7 @@ TEST_F(NcclErrors, ADeviceThatFailsEndsTheWait) {
     const MatrixView matrix{values->span().data(), 4, 4, 4, DType::kF32};
     Epilogue relu;
     relu.function = ActivationFunction::kRelu;
-    rank.backend->apply_epilogue(*rank.compute, matrix, relu, matrix);
+    rank.backend->run(*rank.compute, kernels::ApplyEpilogue{matrix, relu, matrix});
     rank.device->wait(*rank.compute);
   });
   EXPECT_EQ(error.kind(), ErrorKind::kDevice);
