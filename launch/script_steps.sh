@@ -51,7 +51,8 @@ build_folder=build
 
 # configure_release OPTION...: a new build folder compiles several sources as one, which takes a
 # fraction of the time; one that is there goes on as it was configured. The fewer cores, the larger
-# the pieces: each parses the headers of others once.
+# the pieces: each parses the headers of others once. In a trial, precompiled headers saved only
+# another ten seconds of two and a half minutes.
 configure_release() {
   local unity=() batch=8
   [ "$(nproc)" -gt 4 ] || batch=32

@@ -6,7 +6,7 @@
 // Names are BACKEND/OPERATION/SHAPE/TYPE/manual_time; of an SpMM by another kernel than the own one
 // its name follows the type. Counters are rates: bytes_per_second of
 // operations that stream; of SpMM no_reuse_bytes_per_second, as if no cache held anything, and
-// compulsory_bytes_per_second, each byte once (docs/performance.md); flops. of_ceiling is the share
+// compulsory_bytes_per_second, each byte once; flops. of_ceiling is the share
 // of the limit that counts: the time that memory (no-reuse bytes) or products would take at these
 // rates, by the time measured; above 1 where caches help. Times are the device's
 // where it has a clock. --benchmark_out=FILE writes JSON.

@@ -7,7 +7,8 @@ costs there is compared with `atoll launch` by tests/storm/restarts.py.
 Every worker trains on the whole graph, since PyTorch has nothing that distributes one, and
 DistributedDataParallel averages the gradients. As PyTorch advises, the first worker writes a
 snapshot after every epoch (F/snapshot.pt), with which all go on after a new start. F/metrics.jsonl
-gets a line per epoch. Needs torch."""
+gets a line per epoch. Needs torch. With 2.15.0, new workers waited in init_process_group for
+minutes after a failure, in two of two tries, so docs/performance.md has figures of 2.2.1."""
 
 import json
 import os
