@@ -41,7 +41,10 @@ class PowerMean(pyg.Aggregation):
         most = self.reduce(scores, index, ptr, dim_size, dim, reduce="max")
         ratios = (scores - most.index_select(dim, index)).exp()
         mean = self.reduce(ratios, index, ptr, dim_size, dim, reduce="mean")
-        return torch.where(mean > 0, ((most + mean.log()) / self.p).exp(), 0)
+        # The logarithm of 0 would make gradients that are no numbers of p.
+        reads = mean > 0
+        logarithm = most + torch.where(reads, mean, 1).log()
+        return torch.where(reads, (logarithm / self.p).exp(), 0)
 
 
 def weighted_sum(x, edge_index, edge_weight):
