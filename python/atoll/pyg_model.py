@@ -1,12 +1,9 @@
 """Models that Atoll has trained, as modules of PyTorch Geometric (PyG).
 
 `atoll export` puts this file as model.py beside model.json, which describes a model, and
-model.safetensors, its weights. It needs no Atoll there:
-
-    import model
-    logits = model.load()(*model.read_dataset("data/mine"))
-
-In the Python package it is atoll.pyg_model, whose load() takes such a folder."""
+model.safetensors, its weights. It needs no Atoll there: after `import model`,
+`model.load()(*model.read_dataset("data/mine"))` gives logits. In the Python package it is
+atoll.pyg_model, whose load() takes such a folder."""
 
 import collections
 import functools
