@@ -10,7 +10,7 @@
 #include "engine/training/prediction.hpp"
 #include "engine/training/pyg_tensors.hpp"
 #include "launch/command.hpp"
-#include "launch/pyg_module.hpp"
+#include "launch/pyg_model.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {
@@ -29,12 +29,15 @@ void run_export(const ExportArguments& arguments) {
   const ModelConfig model = read_model_options(file, path).model;
   // Complete, so that nothing that is asked of it below is missing.
   const SafetensorsFile weights = initial_weights(file, model, path.string());
-  const std::string text = pyg_module(model);
+  const SafetensorsFile state_dict = to_pyg(weights, model);
+  const std::span<const std::byte> python = pyg_model_file();
   AtomicFolder folder(arguments.out);
-  write_atomically(folder.path() / "model.safetensors", to_safetensors(to_pyg(weights, model)));
-  write_atomically(folder.path() / "model.py", text);
+  write_atomically(folder.path() / "model.safetensors", to_safetensors(state_dict));
+  write_json(folder.path() / "model.json", pyg_description(model));
+  write_atomically(folder.path() / "model.py",
+                   {reinterpret_cast<const char*>(python.data()), python.size()});
   folder.commit();
-  print("{} of {} layers in {}: model.safetensors, and model.py, which loads it\n",
+  print("{} of {} layers in {}: model.safetensors, model.json, and model.py, which loads them\n",
         model_name(model), layer_count(model), arguments.out.string());
   if (model.dtype == DType::kBf16) {
     print("  trained with --dtype bf16; PyTorch computes in f32, so logits differ by rounding\n");
@@ -47,8 +50,9 @@ void add_export_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "Write a model for PyTorch Geometric");
   command->footer(
       "Writes a state_dict (model.safetensors) with the names, shapes and types of PyTorch\n"
-      "Geometric's classes, and a Python file (model.py) that makes the module of them. Such a\n"
-      "state_dict, trained further or elsewhere, is taken back by atoll train --init.\n"
+      "Geometric's classes, a description of the model (model.json), and a Python file (model.py)\n"
+      "that makes the module of both. It needs no Atoll where it runs. Such a state_dict, trained\n"
+      "further or elsewhere, is taken back by atoll train --init.\n"
       "Examples:\n"
       "  atoll export runs/arxiv --to pyg --out arxiv-pyg\n"
       "  python -c 'import sys; sys.path.insert(0, \"arxiv-pyg\"); import model; "

@@ -119,6 +119,13 @@ const OptionTable<LayerEntry>& layer_fields() {
   return table;
 }
 
+template <typename Config>
+Json fields_json(const OptionTable<Config>& table, const Config& config) {
+  Json json = Json::object();
+  for (const Option<Config>& row : table) json[row.name] = option_json(row, config);
+  return json;
+}
+
 // TOML as JSON; dates and times as text.
 Json to_json(const toml::node& node) {
   Json json;
@@ -342,6 +349,18 @@ ModelDescription parse_description(const Json& file, const std::string& place) {
     model.layers.insert(model.layers.end(), repeat, entry.layer);
   }
   return model;
+}
+
+Json description_json(const ModelDescription& model) {
+  Json json = {{"input", nullptr},
+               {"head", fields_json(head_fields(), {model.jump, model.has_head})},
+               {"layer", Json::array()}};
+  if (model.input) json["input"] = fields_json(input_fields(), *model.input);
+  for (const LayerDescription& layer : model.layers) {
+    json["layer"].push_back(fields_json(layer_fields(), {.repeat = 1, .layer = layer}));
+    json["layer"].back().erase("repeat");
+  }
+  return json;
 }
 
 }  // namespace atl

@@ -93,5 +93,8 @@ inline constexpr int kMostBases = 1024;
 // the key, the value found and those allowed.
 ModelDescription parse_description(const Json& file, const std::string& place);
 std::string read_model_file(const std::filesystem::path& path);
+// A description in the words of a model file, every option of each layer; "input" is null if there
+// is none. Layers that have 0 columns there have them here, too.
+Json description_json(const ModelDescription& model);
 
 }  // namespace atl

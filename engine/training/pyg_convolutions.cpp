@@ -10,50 +10,9 @@ namespace atl {
 
 namespace {
 
-// SAGEConv and GINConv know no weights of edges.
-constexpr std::string_view kSage = R"(
-class WeightedSAGE(SAGEConv):
-    """SAGEConv that takes a weight per edge, if there are any."""
-
-    def forward(self, x, edge_index, edge_weight=None):
-        if edge_weight is None or self.aggr not in ("mean", "sum"):
-            return super().forward(x, edge_index)
-        source, target = edge_index
-        if self.aggr == "mean":
-            total = x.new_zeros(len(x)).index_add_(0, target, edge_weight)
-            edge_weight = (edge_weight / total[target]).nan_to_num(0, 0, 0)
-        rows = torch.zeros_like(x).index_add(0, target, edge_weight[:, None] * x[source])
-        return self.lin_l(rows) + (self.lin_r(x) if self.root_weight else 0)
-)";
-constexpr std::string_view kGin = R"(
-class WeightedGIN(GINConv):
-    """GINConv that takes a weight per edge, if there are any."""
-
-    def forward(self, x, edge_index, edge_weight=None):
-        if edge_weight is None:
-            return super().forward(x, edge_index)
-        source, target = edge_index
-        rows = torch.zeros_like(x).index_add(0, target, edge_weight[:, None] * x[source])
-        return self.nn(rows + (1 + self.eps) * x)
-)";
-
-// Its flag `bias` is about its products, too.
-constexpr std::string_view kGatv2 = R"(
-class LaterBiasedGATv2(GATv2Conv):
-    """GATv2Conv whose products always have a bias; `bias` is about what it gives."""
-
-    def __init__(self, *arguments, bias=True, **options):
-        super().__init__(*arguments, **options)
-        if not bias:
-            self.bias = None
-)";
-
 // Sums and means over in-neighbours times a weight, and the node's row times another.
-PygConvolution sage_row(std::string_view convolution, std::string_view constructor) {
+PygConvolution sage_row(std::string_view convolution) {
   return {.convolution = convolution,
-          .import = "SAGEConv",
-          .definition = kSage,
-          .constructor = constructor,
           .roots = {Root::kNone, Root::kLinear},
           .tensors = {{"weight", "lin_l.weight"},
                       {"root_weight", "lin_r.weight"},
@@ -62,33 +21,17 @@ PygConvolution sage_row(std::string_view convolution, std::string_view construct
                       {"power", "aggr_module.p"}}};
 }
 
-constexpr std::string_view kMean =
-    "WeightedSAGE({in}, {out}, aggr=\"mean\", root_weight={root}, bias={bias})";
-// Weights of edges are not read.
-constexpr std::string_view kAttend = "{conv}({x}, edge_index{edge_attr})";
-constexpr std::string_view kSum =
-    "WeightedSAGE({in}, {out}, aggr=\"sum\", root_weight={root}, bias={bias})";
-
 }  // namespace
 
 const std::vector<PygConvolution>& pyg_convolutions() {
   static const std::vector<PygConvolution> rows = {
       {.convolution = "gcn",
-       .import = "GCNConv",
-       .constructor = "GCNConv({in}, {out}, bias={bias})",
        .roots = {Root::kNone},
        .tensors = {{"weight", "lin.weight"}, {"bias", "bias"}}},
-      sage_row("sage",
-               "WeightedSAGE({in}, {out}, aggr={aggregator}, root_weight={root}, bias={bias})"),
-      sage_row("mean", kMean),
-      sage_row("sum", kSum),
+      sage_row("sage"),
+      sage_row("mean"),
+      sage_row("sum"),
       {.convolution = "gin",
-       .import = "GINConv",
-       .definition = kGin,
-       .constructor =
-           "WeightedGIN(torch.nn.Sequential(torch.nn.Linear({in}, {out}, bias={hidden_bias}), "
-           "{hidden_norm}, {activation}, torch.nn.Linear({out}, {out}, bias={bias})), "
-           "eps={epsilon}, train_eps={trains_epsilon})",
        .roots = {Root::kNone, Root::kIdentity, Root::kEpsilon},
        .tensors = {{"weight", "nn.0.weight"},
                    {"hidden_bias", "nn.0.bias"},
@@ -98,12 +41,6 @@ const std::vector<PygConvolution>& pyg_convolutions() {
                    {"epsilon", "eps"}},
        .has_epsilon = true},
       {.convolution = "gine",
-       .import = "GINEConv",
-       .constructor =
-           "GINEConv(torch.nn.Sequential(torch.nn.Linear({in}, {out}, bias={hidden_bias}), "
-           "{hidden_norm}, {activation}, torch.nn.Linear({out}, {out}, bias={bias})), "
-           "eps={epsilon}, train_eps={trains_epsilon}, edge_dim={edge_features})",
-       .call = "{conv}({x}, edge_index, edge_attr)",
        .roots = {Root::kNone, Root::kIdentity, Root::kEpsilon},
        .tensors = {{"edge_weight", "lin.weight"},
                    {"edge_bias", "lin.bias"},
@@ -114,23 +51,10 @@ const std::vector<PygConvolution>& pyg_convolutions() {
                    {"bias", "nn.3.bias"},
                    {"epsilon", "eps"}},
        .has_epsilon = true},
-      {.convolution = "gcnii",
-       .import = "GCN2Conv",
-       .constructor = "GCN2Conv({out}, alpha={alpha}, theta={theta}, layer={number})",
-       .call = "{conv}({x}, start, edge_index, edge_weight)",
-       .tensors = {{"weight", "weight1", PygTensor::Form::kAsItIs}}},
-      // A step of APPNP without its share of the first row is S x.
-      {.convolution = "appnp",
-       .import = "APPNP",
-       .constructor = "APPNP(K=1, alpha=0)",
-       .call = "(1 - {alpha}) * {conv}({x}, edge_index, edge_weight) + {alpha} * start"},
-      {.convolution = "sgc", .import = "APPNP", .constructor = "APPNP(K=1, alpha=0)"},
+      {.convolution = "gcnii", .tensors = {{"weight", "weight1", PygTensor::Form::kAsItIs}}},
+      {.convolution = "appnp"},
+      {.convolution = "sgc"},
       {.convolution = "gat",
-       .import = "GATConv",
-       .constructor = "GATConv({in}, {head_out}, {heads}, concat={concat}, "
-                      "dropout={attention_dropout}, add_self_loops={self}, bias={bias}, "
-                      "edge_dim={edge_dim})",
-       .call = kAttend,
        .roots = {Root::kNone, Root::kIdentity},
        .tensors = {{"weight", "lin.weight"},
                    {"edge_weight", "lin_edge.weight"},
@@ -139,12 +63,6 @@ const std::vector<PygConvolution>& pyg_convolutions() {
                    {"attention_target", "att_dst", PygTensor::Form::kPerHead},
                    {"bias", "bias"}}},
       {.convolution = "gatv2",
-       .import = "GATv2Conv",
-       .definition = kGatv2,
-       .constructor = "LaterBiasedGATv2({in}, {head_out}, {heads}, concat={concat}, "
-                      "dropout={attention_dropout}, add_self_loops={self}, bias={bias}, "
-                      "edge_dim={edge_dim})",
-       .call = kAttend,
        .roots = {Root::kNone, Root::kIdentity},
        .tensors = {{"weight", "lin_l.weight"},
                    {"edge_weight", "lin_edge.weight"},
@@ -154,22 +72,13 @@ const std::vector<PygConvolution>& pyg_convolutions() {
                    {"attention", "att", PygTensor::Form::kPerHead},
                    {"bias", "bias"}}},
       {.convolution = "rgcn",
-       .import = "RGCNConv",
-       .constructor = "RGCNConv({in}, {out}, {relations}, num_bases={bases}, root_weight={root}, "
-                      "bias={bias})",
-       .call = "{conv}({x}, edge_index, edge_type)",
        .roots = {Root::kNone, Root::kLinear},
        .tensors = {{"weight", "weight", PygTensor::Form::kStacked},
                    {"bases", "weight", PygTensor::Form::kStacked},
                    {"coefficients", "comp", PygTensor::Form::kAsItIs},
                    {"root_weight", "root", PygTensor::Form::kAsItIs},
-                   {"bias", "bias"}},
-       .refuses_weights = true},
-      {.convolution = "none",
-       .import = "",
-       .constructor = "torch.nn.Linear({in}, {out}, bias={bias})",
-       .call = "{conv}({x})",
-       .tensors = {{"weight", "weight"}, {"bias", "bias"}}},
+                   {"bias", "bias"}}},
+      {.convolution = "none", .tensors = {{"weight", "weight"}, {"bias", "bias"}}},
   };
   return rows;
 }

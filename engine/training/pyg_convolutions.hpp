@@ -1,5 +1,5 @@
-// Convolutions as classes of PyTorch Geometric (PyG), a row each: how they are constructed and
-// called, and what their tensors are called there.
+// Convolutions that PyTorch Geometric (PyG) has a class for, a row each: what the class can do and
+// what its tensors are called. python/atoll/pyg_model.py constructs and calls the classes.
 #pragma once
 
 #include <string_view>
@@ -21,24 +21,11 @@ struct PygTensor {
   Form form = Form::kTransposed;
 };
 
-// Text of these is Python, in which names in braces are replaced: {in} and {out} columns, {bias},
-// {root} (a weight of its own for the node's row), {alpha}, {theta}, {number} (of the layer in its
-// run), {epsilon} and {trains_epsilon} of GIN with {hidden_bias}, {hidden_norm} and {activation}
-// inside its MLP, {aggregator} of SAGE with what it needs to know, {edge_features} of GINE,
-// {relations} and {bases} of R-GCN, {heads}, {head_out} (columns of each), {concat},
-// {attention_dropout}, {self} and {edge_dim} of attention.
 struct PygConvolution {
-  std::string_view convolution;      // see convolution_names()
-  std::string_view import;           // from torch_geometric.nn; "": nothing
-  std::string_view definition = "";  // of a class of its own; "": PyG's serves
-  std::string_view constructor;
-  // {conv} of {x}; `start` is what the first layer of a run gets; {edge_attr} is one more argument
-  // where scores read features of edges.
-  std::string_view call = "{conv}({x}, edge_index, edge_weight)";
+  std::string_view convolution;  // see convolution_names()
   std::vector<Root> roots = {};  // that it can do; kUsual: what the convolution usually has
   std::vector<PygTensor> tensors = {};
-  bool has_epsilon = false;      // as a tensor, also where it isn't trained
-  bool refuses_weights = false;  // of edges, which PyG's class would leave out
+  bool has_epsilon = false;  // as a tensor, also where it isn't trained
 };
 
 // One row per convolution that PyG has a class for.

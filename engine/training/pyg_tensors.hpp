@@ -10,8 +10,8 @@
 namespace atl {
 
 // The weights of `own`, a state of the network of `model` (see network_state.hpp), as a state_dict
-// of the module that launch/pyg_module.hpp writes: convs, norms and skips by layer, input, nodes,
-// head and head_norm. Throws Error{kOption} if PyTorch Geometric has no class for a layer.
+// of the module that python/atoll/pyg_model.py builds: convs, norms and skips by layer, input,
+// nodes, head and head_norm. Throws Error{kOption} if PyTorch Geometric has no class for a layer.
 SafetensorsFile to_pyg(const SafetensorsFile& own, const ModelConfig& model);
 
 // The weights to start a network of `model` with, as network_state() gives them, from a file of

@@ -1,10 +1,8 @@
 """Trainings and their run folders."""
 
 import importlib.util
-import itertools
 import json
 import os
-import sys
 import tempfile
 import warnings
 
@@ -21,7 +19,6 @@ from atoll._runs import Runs
 from atoll._table import Table
 from atoll.dataset import Dataset
 
-_MODEL_NUMBERS = itertools.count(1)
 STOPPED = 128  # exit codes of trainings that a signal has ended: this and its number
 
 
@@ -555,15 +552,10 @@ class Run:
         for package in ("torch", "torch_geometric", "safetensors"):
             if importlib.util.find_spec(package) is None:
                 raise InputError(f"to_pyg: the package {package} is not installed")
+        from atoll import pyg_model
+
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
-            path = self.export(os.path.join(folder, "model"))
-            # PyG's classes look their module up by its name, so each model has one of its own.
-            name = f"atoll.models.{next(_MODEL_NUMBERS)}"
-            spec = importlib.util.spec_from_file_location(name, os.path.join(path, "model.py"))
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module
-            spec.loader.exec_module(module)
-            return module.load()
+            return pyg_model.load(self.export(os.path.join(folder, "model")))
 
     def to_tensorboard(self, folder):
         """Writes the curves of `metrics` for TensorBoard and returns the folder. Needs tensorboardX

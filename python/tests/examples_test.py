@@ -37,6 +37,12 @@ def fenced(page):
     return FENCED.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
+def example_with(text):
+    """The one block of docs/formats.md that has the text."""
+    block, = (block for block in fenced("docs/formats.md") if text in block)
+    return block
+
+
 def indented(text):
     """Blocks that are indented by four columns and are Python."""
     blocks = [textwrap.dedent(block).strip() for block in INDENTED.findall(text + "\n")]
@@ -126,17 +132,17 @@ class ExamplesTest(WorkFolder):
         self.assertEqual(kept, 1)
 
     def test_a_dataset_folder_by_hand(self):
-        """docs/formats.md: the first example."""
+        """docs/formats.md: the dataset that NumPy makes."""
         self.names.update({name: np.load(f"data/cora/{name}.npy")
                            for name in ("row_ptr", "col_idx", "split")},
                           y=self.cora.y, x=self.cora.x)
-        self.run_example(fenced("docs/formats.md")[0], "docs/formats.md, example 1")
+        self.run_example(example_with("mine/row_ptr.npy"), "docs/formats.md, a dataset")
         run = atoll.train("mine", "gcn", hidden=64, epochs=40, progress=None)
         self.assertGreater(run.summary["test"], 0.75)
 
     @unittest.skipUnless(has("scipy"), "scipy is not installed")
     def test_pickled_matrices_become_plain(self):
-        """docs/formats.md: the second example."""
+        """docs/formats.md: the archive that becomes plain arrays."""
         import scipy.sparse
         edges = self.cora.edge_index
         matrix = scipy.sparse.csr_matrix((np.ones(edges.shape[1]), edges), shape=(2708, 2708))
@@ -146,15 +152,15 @@ class ExamplesTest(WorkFolder):
         np.savez("photo.npz", adj=pickled, attr_data=features.data, attr_indices=features.indices,
                  attr_indptr=features.indptr, attr_shape=features.shape, labels=self.cora.y)
         self.names["numpy"] = np
-        self.run_example(fenced("docs/formats.md")[1], "docs/formats.md, example 2")
+        self.run_example(example_with("photo.npz"), "docs/formats.md, an archive")
         made = atoll.Dataset.import_("gnn-benchmark", "plain.npz", split="per-class:20,500,1000")
         np.testing.assert_array_equal(made.edge_index, edges)
 
     @unittest.skipUnless(has("torch", "torch_geometric", "safetensors"), "PyG is not installed")
     def test_exported_models_load(self):
-        """docs/formats.md: the third example."""
+        """docs/formats.md: the module of an exported model."""
         atoll.train("data/arxiv", "gcn", hidden=16, epochs=3, progress=None).export("FOLDER")
-        self.run_example(fenced("docs/formats.md")[2], "docs/formats.md, example 3")
+        self.run_example(example_with("import model"), "docs/formats.md, an exported model")
         self.assertEqual(tuple(self.names["logits"].shape), (2708, 7))
 
     def test_cuts_made_elsewhere(self):

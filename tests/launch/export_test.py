@@ -4,13 +4,18 @@ compares with it."""
 
 import json
 import os
+import re
 import struct
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import torch_stand
 from cli_support import OneFolderTest, write
+
+PYG_MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python", "atoll",
+                         "pyg_model.py")
 
 OPTIONS = {"--model": "sage", "--layers": "2", "--hidden": "8", "--norm": "batch", "--dropout": "0"}
 
@@ -48,19 +53,60 @@ class ExportTest(OneFolderTest):
     def losses(self, run_dir):
         return [json.loads(line)["loss"] for line in self.read(run_dir, "metrics.jsonl").splitlines()]
 
+    def built(self, folder):
+        """The module of an exported model, of a stand-in for PyTorch, called once."""
+        module = torch_stand.load(self.path(folder, "model.py"))
+        model = module.Model(json.loads(self.read(folder, "model.json")))
+        model(None, None)
+        return model
+
     def test_the_folder_holds_weights_and_what_reads_them(self):
         self.assertIn("sage of 2 layers in exported", self.text)
-        self.assertEqual(sorted(os.listdir(self.path("exported"))), ["model.py", "model.safetensors"])
+        self.assertEqual(sorted(os.listdir(self.path("exported"))),
+                         ["model.json", "model.py", "model.safetensors"])
         tensors = self.header("exported/model.safetensors")
         self.assertEqual(tensors["convs.0.lin_l.weight"]["shape"], [8, 6])
         self.assertEqual(tensors["convs.1.lin_l.bias"]["shape"], [4])
         self.assertEqual(tensors["norms.0.num_batches_tracked"]["shape"], [])
         self.assertEqual({entry.get("dtype") for entry in tensors.values()}, {"F32", "I64", None})
-        text = self.read("exported/model.py").decode()
-        compile(text, "model.py", "exec")
-        self.assertIn("            WeightedSAGE(6, 8, aggr=\"mean\", root_weight=True, bias=False),\n"
-                      "            WeightedSAGE(8, 4, aggr=\"mean\", root_weight=True, bias=True),\n",
-                      text)
+        with open(PYG_MODEL, "rb") as file:
+            self.assertEqual(self.read("exported/model.py"), file.read())
+        self.assertEqual(
+            [repr(conv) for conv in self.built("exported").convs],
+            ["WeightedSAGE(6, 8, aggr='mean', root_weight=True, bias=False)",
+             "WeightedSAGE(8, 4, aggr='mean', root_weight=True, bias=True)"])
+
+    def test_the_description_says_every_option(self):
+        described = json.loads(self.read("exported/model.json"))
+        options = {name: described[name] for name in described if name not in ("head", "layer")}
+        self.assertEqual(options, {
+            "features": 6, "outputs": 4, "relations": 0, "edge-features": 0, "node-types": 0,
+            "trained-nodes": 0, "input-dropout": 0, "decoder": "dot", "decoder-layers": 3,
+            "decoder-dropout": 0, "input": None})
+        self.assertEqual(described["head"], {"jump": "last", "layer": "none"})
+        hidden, last = described["layer"]
+        self.assertEqual(list(hidden), list(last))
+        self.assertEqual(
+            [(layer["convolution"], layer["number"], layer["columns"], layer["norm"],
+              layer["activation"], layer["parameters"]) for layer in (hidden, last)],
+            [("sage", 1, 8, "batch", "relu",
+              ["weight", "root_weight", "norm.weight", "norm.bias"]),
+             ("sage", 2, 4, "none", "none", ["weight", "root_weight", "bias"])])
+
+    def test_the_python_file_knows_the_convolutions_that_are_exported(self):
+        module = torch_stand.load(PYG_MODEL)
+        self.succeed("train", "data", "--model", "dot", "--epochs", "1", "--run-dir", "dot")
+        message = self.refuse("export", "dot", "--out", "new")
+        self.assertIn("layer 0 (dot): PyTorch Geometric has no class for it; it has those for "
+                      f"{', '.join(module.CONVOLUTIONS)}", message)
+
+    def test_the_python_file_keeps_to_the_words_of_options(self):
+        """Those of activations and norms as the reference lists them."""
+        module = torch_stand.load(PYG_MODEL)
+        text = self.succeed("train", "--help-all")
+        for option, words in (("activation", module.ACTIVATIONS), ("norm", module.NORMS)):
+            listed = re.search(rf"--{option} TEXT:\{{(.*?)\}}", text).group(1)
+            self.assertEqual(sorted(words), sorted(listed.split(",")))
 
     def test_training_starts_with_the_weights_of_a_file(self):
         epochs = ["--epochs", "4", "--lr", "0.02"]
@@ -93,12 +139,15 @@ class ExportTest(OneFolderTest):
         for number, words in enumerate((
                 "--model gin --root epsilon", "--model gcnii", "--model appnp", "--model sgc",
                 "--model mlp", "--model mean", "--model sum", "--model gcn --jump max",
+                "--model gat --heads 2 --activation elu", "--model gatv2 --norm layer",
+                "--model sage --aggregator softmax --learn-aggregator on",
+                "--model sage --aggregator power --learn-aggregator on --jump concatenate",
                 "--model gcn --skip linear --input-layer linear --head linear --norm-place before",
                 "--model-file model.toml")):
             self.succeed("train", "data", *words.split(), "--epochs", "1", "--run-dir",
                          f"kind-{number}")
             self.succeed("export", f"kind-{number}", "--out", f"kind-{number}-pyg")
-            compile(self.read(f"kind-{number}-pyg/model.py"), "model.py", "exec")
+            self.built(f"kind-{number}-pyg")
             self.succeed("train", "data", *words.split(), "--epochs", "1", "--run-dir",
                          f"kind-{number}-again", "--init", f"kind-{number}-pyg/model.safetensors")
 

@@ -140,6 +140,9 @@ def install():
     """Makes `from torch_geometric.nn import GCNConv` give the classes above."""
     package = types.ModuleType("torch_geometric")
     package.nn = types.ModuleType("torch_geometric.nn")
+    # Of which that file derives classes; DGL has none that is called like them.
+    for name in ("Aggregation", "GINConv"):
+        setattr(package.nn, name, type(name, (torch.nn.Module,), {}))
     for stand in (GCNConv, GCN2Conv, SAGEConv, GATConv, GATv2Conv):
         setattr(package.nn, stand.__name__, stand)
     sys.modules.update({"torch_geometric": package, "torch_geometric.nn": package.nn})

@@ -74,6 +74,7 @@ MODELS = [words.split() for words in (
     "--model sage --aggregator softmax --temperature 2 --root none",
     "--model sage --aggregator softmax --learn-aggregator on --norm layer",
     "--model sage --aggregator power --aggregator-power 2.5",
+    "--model sage --aggregator power --aggregator-power 2.5 --learn-aggregator on",
     "--model sage --aggregator power --aggregator-power -1 --learn-aggregator on --norm batch",
     "--model sage --aggregator sum",
     "--model gine",
@@ -258,28 +259,33 @@ class ExportTest(unittest.TestCase):
     def test_decoders_score_pairs_alike(self):
         self.atoll("split", "plain", "--links", "--valid", ".1", "--test", ".1", "--negatives", "20",
                    "--out", "links")
-        options = ["--decoder", "mlp", "--decoder-layers", "2", "--decoder-dropout", "0.2"]
-        self.train("links", "mlp", *options)
-        self.atoll("export", "mlp", "--out", "mlp-pyg")
-        module = self.load("mlp-pyg")
+        for decoder, more in (("dot", []), ("mlp", ["--decoder-layers", "2", "--decoder-dropout",
+                                                    "0.2"])):
+            with self.subTest(decoder):
+                self.check_decoder(decoder, ["--decoder", decoder, *more])
+
+    def check_decoder(self, name, options):
+        self.train("links", name, *options)
+        self.atoll("export", name, "--out", f"{name}-pyg")
+        module = self.load(f"{name}-pyg")
         model = module.load()
-        edges, others = (torch.from_numpy(np.load(self.folder / "links" / f"links_test{name}.npy"))
-                         for name in ("", "_negatives"))
+        edges, others = (torch.from_numpy(np.load(self.folder / "links" / f"links_test{end}.npy"))
+                         for end in ("", "_negatives"))
         with torch.no_grad():
             z = model(*module.read_dataset(self.folder / "links"))
             score = model.score(z, edges.T).unsqueeze(1)
             pairs = torch.stack([edges[:, :1].expand_as(others).flatten(), others.flatten()])
             negatives = model.score(z, pairs).view_as(others)
         ranks = 1 + ((negatives > score).sum(1) + (negatives >= score).sum(1)) / 2
-        summary = json.loads((self.folder / "mlp" / "summary.json").read_text())
+        summary = json.loads((self.folder / name / "summary.json").read_text())
         self.assertAlmostEqual((1 / ranks).mean().item(), summary["mrr"]["test"], delta=1e-3)
         # Back again.
-        self.train("links", "back", *options, "--init", "mlp-pyg/model.safetensors", "--epochs", "1",
-                   "--lr", "1e-30")
-        self.atoll("export", "back", "--out", "back-pyg")
-        back = self.load("back-pyg").load().state_dict()
-        for name, tensor in model.state_dict().items():
-            self.assertTrue(torch.equal(back[name], tensor), name)
+        self.train("links", f"{name}-back", *options, "--init", f"{name}-pyg/model.safetensors",
+                   "--epochs", "1", "--lr", "1e-30")
+        self.atoll("export", f"{name}-back", "--out", f"{name}-back-pyg")
+        back = self.load(f"{name}-back-pyg").load().state_dict()
+        for tensor, value in model.state_dict().items():
+            self.assertTrue(torch.equal(back[tensor], value), tensor)
 
 
 if __name__ == "__main__":

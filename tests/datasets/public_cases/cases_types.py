@@ -240,8 +240,11 @@ class Types(Case):
         np.testing.assert_array_equal(theirs[0], np.pad(own[:3], ((0, 5), (0, 0))))
         np.testing.assert_array_equal(theirs[1], np.zeros((8, 16)))
         np.testing.assert_array_equal(theirs[2], own[3:])
-        with open("pyg/model.py", encoding="utf-8") as text:
-            self.assertIn("HeteroLinear(8, 16, 3)", text.read())
+        with open("pyg/model.json", encoding="utf-8") as text:
+            described = json.load(text)
+        self.assertEqual((described["features"], described["node-types"]), (8, 3))
+        self.assertEqual(described["input"], {"columns": 16, "activation": "relu", "dropout": 0.0,
+                                              "typed": True})
         self.succeed("train", "data", *TRAIN[:-2], "--epochs", 1, "--lr", 1e-9, "--init",
                      "pyg/model.safetensors", "--run-dir", "again")
         np.testing.assert_allclose(self.weights("again/model.safetensors")["input.weight"], own,
