@@ -208,7 +208,7 @@ TEST(LocalGroups, MaximaOfAGroup) {
 }
 
 // A world that no launcher started has one group: itself.
-TEST(LocalGroups, AWorldOfOneIsSplit) {
+TEST(LocalGroupsDeath, AWorldOfOneIsSplit) {
   const auto world = make_mpi_transport(5);
   const auto group = world->split(7, "alone");
   EXPECT_EQ(group->size(), 1);
