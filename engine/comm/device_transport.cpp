@@ -58,7 +58,21 @@ void DeviceTransport::all_to_all_v(const std::vector<std::span<const std::byte>>
                "rank {} sends {} bytes to itself and receives {}", rank, sends[rank].size(),
                receives[rank].size());
   do_all_to_all_v(sends, receives, label);
-  for (const auto& send : sends) bytes_sent_ += std::ssize(send);
+  std::int64_t bytes = 0;
+  for (const auto& send : sends) bytes += std::ssize(send);
+  add_bytes_sent(bytes);
+}
+
+void DeviceTransport::add_bytes_sent(std::int64_t bytes) {
+  for (DeviceTransport* counting = this; counting != nullptr; counting = counting->parent_) {
+    counting->bytes_sent_ += bytes;
+  }
+}
+
+std::unique_ptr<DeviceTransport> DeviceTransport::split(Transport* group) {
+  auto made = do_split(group);
+  if (made) made->parent_ = this;
+  return made;
 }
 
 DeviceTransportChoice make_device_transport(const std::string& choice, Transport& transport,

@@ -17,7 +17,7 @@ class DeviceTransport {
   DeviceTransport(int rank, int size) : rank_(rank), size_(size) {}
   // Meets the other ranks, but never waits for longer than the transport's timeout; during
   // exception unwinding it waits for nobody. Every Recording that holds transfers is destroyed
-  // before.
+  // before, and so are the transports of groups, in the same order on all their members.
   virtual ~DeviceTransport() = default;
   virtual std::string name() const = 0;  // "nccl"
 
@@ -39,12 +39,20 @@ class DeviceTransport {
   // the queues run empty, and every later call throws Error{kCommunication}.
   virtual void wait(Queue& queue) = 0;
 
-  // Payload bytes of all_to_all_v of this rank, recorded ones counted once.
+  // The data plane of a group. All ranks call it, each with what Transport::split of this one's
+  // Transport gave it, which must outlive the result; null gets null. Groups share the queue, so
+  // the order of the calls is one for all of them and the job: ranks that share two transports
+  // queue the transfers of both in the same order. An error ends all of them. Waits for the queue.
+  // Throws Error{kCommunication} where the library is too old for it, and as a transfer does.
+  std::unique_ptr<DeviceTransport> split(Transport* group);
+
+  // Payload bytes of all_to_all_v of this rank and its groups, recorded ones counted once.
   std::int64_t bytes_sent() const { return bytes_sent_; }
   // For transfers that a recording has queued again.
-  void add_bytes_sent(std::int64_t bytes) { bytes_sent_ += bytes; }
+  void add_bytes_sent(std::int64_t bytes);
 
  private:
+  virtual std::unique_ptr<DeviceTransport> do_split(Transport* group) = 0;
   virtual void do_all_to_all_v(const std::vector<std::span<const std::byte>>& sends,
                                const std::vector<std::span<std::byte>>& receives,
                                const OperationLabel& label) = 0;
@@ -52,6 +60,7 @@ class DeviceTransport {
   int rank_;
   int size_;
   std::int64_t bytes_sent_ = 0;
+  DeviceTransport* parent_ = nullptr;  // what this group was split from
 };
 
 // How messages between the ranks' devices travel, and why.
@@ -61,11 +70,11 @@ struct DeviceTransportChoice {
 };
 
 // choice: auto | nccl | staging, the same on all ranks (--transport; local and mpi mean staging).
-// Collective over `transport`: all ranks get the same kind. `nccl` throws Error{kOption} with the
-// reason where it can't serve (a rank whose backend is no CUDA device, two ranks on one device, a
-// build without NCCL); `auto` falls back to staging and says why. Once NCCL was chosen its failures
-// are errors: Error{kCommunication} or Error{kTimeout}. backend and transport must outlive the
-// result.
+// Collective over `transport`, the job's: all ranks get the same kind, and groups are split from
+// it. `nccl` throws Error{kOption} with the reason where it can't serve (a rank whose backend is no
+// CUDA device, two ranks on one device, a build without NCCL); `auto` falls back to staging and
+// says why. Once NCCL was chosen its failures are errors: Error{kCommunication} or Error{kTimeout}.
+// backend and transport must outlive the result.
 DeviceTransportChoice make_device_transport(const std::string& choice, Transport& transport,
                                             Backend& backend);
 

@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,16 +23,23 @@ class MpiHeartbeats {
   // must when MPI is only waiting for the end of the job.
   void close();
 
-  void begin(const OperationLabel& label);
-  void end() { active_ = false; }
-  bool active() const { return active_; }
+  // Scopes of the job and of groups may be open at once, one of each; the members of `group` are
+  // listened to.
+  void begin(std::shared_ptr<const RankGroup> group, const OperationLabel& label);
+  void end(const RankGroup& group);
+  bool active() const { return !scopes_.empty(); }
   // How long who polls may sleep while this is active.
   Clock::duration pause() const { return pause_; }
+  // Between two messages to a peer.
+  Clock::duration beat() const { return beat_; }
 
-  // Takes in what has come and, in a scope, sends what is due. `works`: the main thread does not
-  // wait for messages. Cheap if it is not yet time.
-  void poll(bool works);
-  // When the peer was last known to work; long ago if never.
+  // Whether it is time to poll(). Cheap.
+  bool is_due() const;
+  // Takes in what has come and, in a scope, sends what is due. last_work: when this rank last
+  // worked, or while its main thread waits for messages, when one that it waits for did.
+  void poll(Clock::time_point last_work);
+  // When the peer, by its rank in the job, or one that it waited for was last known to work; long
+  // ago if never.
   Clock::time_point last_worked(int peer) const { return peers_[peer].last_worked; }
   // What to say if others have been silent for the timeout while this rank worked in its scope.
   std::optional<std::string> silence() const;
@@ -39,25 +47,30 @@ class MpiHeartbeats {
  private:
   struct Peer {
     Clock::time_point last_heard{}, last_worked{};
-    char received = 0;
-    char sent = 0;
+    // Seconds since `last_work`.
+    float received = 0;
+    float sent = 0;
     MPI_Request send = MPI_REQUEST_NULL;
+  };
+  struct Scope {
+    std::shared_ptr<const RankGroup> group;
+    OperationLabel label;
+    Clock::time_point since;
   };
 
   void post_receive(int peer);
   void receive(Clock::time_point now);
-  void send(char sign);
+  void send(float idle_seconds);
 
   MPI_Comm comm_;
   int rank_ = 0;
   double timeout_seconds_;
-  Clock::duration beat_;   // between two messages to a peer
+  Clock::duration beat_;
   Clock::duration pause_;  // between two polls
   std::vector<Peer> peers_;
   std::vector<MPI_Request> receives_;  // by peer
-  bool active_ = false;
-  bool broken_ = false;  // a call of MPI failed: the transfers will say so
-  OperationLabel label_;
+  std::vector<Scope> scopes_;          // open
+  bool broken_ = false;                // a call of MPI failed: the transfers will say so
   Clock::time_point listening_since_{};
   Clock::time_point last_poll_{}, last_beat_{};
 };

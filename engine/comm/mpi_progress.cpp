@@ -86,20 +86,20 @@ void MpiProgress::run_thread() {
 }
 
 bool MpiProgress::has_work_for_thread() const {
-  return (!active_.empty() || heartbeats_.active()) && !main_waits_ && broken_.empty();
+  return (!active_.empty() || heartbeats_.active()) && awaited_ == nullptr && broken_.empty();
 }
 
-void MpiProgress::begin_work(const OperationLabel& label) {
+void MpiProgress::begin_work(std::shared_ptr<const RankGroup> group, const OperationLabel& label) {
   {
     const std::lock_guard lock(mutex_);
-    heartbeats_.begin(label);
+    heartbeats_.begin(std::move(group), label);
   }
   work_.notify_one();
 }
 
-void MpiProgress::end_work() {
+void MpiProgress::end_work(const RankGroup& group) {
   const std::lock_guard lock(mutex_);
-  heartbeats_.end();
+  heartbeats_.end(group);
 }
 
 void MpiProgress::close_heartbeats() {
@@ -139,11 +139,12 @@ void MpiProgress::wait(MpiTransfer& transfer, Awaited awaited,
                        const std::function<bool(MpiTransfer&)>& done) {
   std::unique_lock lock(mutex_);
   Watchdog watchdog(timeout_seconds_);
-  main_waits_ = true;
+  awaited_ = &transfer;
+  started_to_wait_ = Watchdog::Clock::now();
   struct EndOfWait {
     MpiProgress& progress;
     ~EndOfWait() {
-      progress.main_waits_ = false;
+      progress.awaited_ = nullptr;
       if (progress.has_work_for_thread()) progress.work_.notify_one();
     }
   } const end_of_wait{*this};
@@ -175,6 +176,11 @@ bool MpiProgress::abandoned() const {
   return !broken_.empty();
 }
 
+void MpiProgress::exclusively(const std::function<void()>& call) {
+  const std::lock_guard lock(mutex_);
+  call();
+}
+
 bool MpiProgress::try_exclusively(const std::function<void()>& call) {
   const std::unique_lock lock(mutex_, std::chrono::seconds(1));
   if (!lock.owns_lock()) return false;
@@ -182,8 +188,22 @@ bool MpiProgress::try_exclusively(const std::function<void()>& call) {
   return true;
 }
 
+// When this rank worked, or while it waits, the last of those it waits for. What is passed on
+// counts as older than a message may take, so that ranks that wait for each other don't keep each
+// other alive.
+Watchdog::Clock::time_point MpiProgress::last_work() const {
+  if (awaited_ == nullptr) return Watchdog::Clock::now();
+  Watchdog::Clock::time_point last = started_to_wait_;
+  for (std::size_t i = 0; i < awaited_->pieces.size(); ++i) {
+    if (awaited_->requests[i] == MPI_REQUEST_NULL) continue;
+    const int peer = awaited_->group->job_rank(awaited_->pieces[i].peer);
+    last = std::max(last, heartbeats_.last_worked(peer) - heartbeats_.beat());
+  }
+  return last;
+}
+
 void MpiProgress::poll() {
-  heartbeats_.poll(/*works=*/!main_waits_);
+  if (heartbeats_.is_due()) heartbeats_.poll(last_work());
   for (const auto& transfer : active_) poll(*transfer);
   std::erase_if(active_, [](const auto& transfer) { return transfer->pieces_left == 0; });
 }
@@ -212,7 +232,8 @@ void MpiProgress::complete(MpiTransfer& transfer, int index, const MPI_Status& s
   if (status_is_valid && status.MPI_ERROR != MPI_SUCCESS) {
     transfer.failure =
         fmt::format("MPI_{} {} rank {} failed: {}", piece.receive ? "Irecv" : "Isend",
-                    piece.receive ? "from" : "to", piece.peer, mpi_error_text(status.MPI_ERROR));
+                    piece.receive ? "from" : "to", transfer.group->job_rank(piece.peer),
+                    mpi_error_text(status.MPI_ERROR));
     return;
   }
   --transfer.pieces_left;
@@ -223,7 +244,7 @@ void MpiProgress::complete(MpiTransfer& transfer, int index, const MPI_Status& s
     if (received != piece.bytes) {
       transfer.failure =
           fmt::format("a message of {} bytes came where {} were expected from rank {}", received,
-                      piece.bytes, piece.peer);
+                      piece.bytes, transfer.group->job_rank(piece.peer));
       return;
     }
   }
@@ -238,12 +259,12 @@ void MpiProgress::complete(MpiTransfer& transfer, int index, const MPI_Status& s
 
 void MpiProgress::throw_if_broken(const MpiTransfer& transfer) const {
   if (!transfer.failure.empty()) {
-    fail(ErrorKind::kCommunication, "rank {}, {}: {}", rank_, to_string(transfer.label),
+    fail(ErrorKind::kCommunication, "rank {}, {}: {}", rank_, transfer.describe(),
          transfer.failure);
   }
   if (!broken_.empty()) {
     fail(ErrorKind::kCommunication, "rank {} can't go on with {} after an earlier error: {}", rank_,
-         to_string(transfer.label), broken_);
+         transfer.describe(), broken_);
   }
 }
 
@@ -258,14 +279,15 @@ void MpiProgress::fail_silent_peers(const MpiTransfer& transfer, Awaited awaited
     const MpiTransfer::Piece& piece = transfer.pieces[i];
     const bool is_awaited = piece.receive || awaited == Awaited::kEverything;
     if (!is_awaited || transfer.requests[i] == MPI_REQUEST_NULL) continue;
-    const auto last = heartbeats_.last_worked(piece.peer);
-    if (now - last >= watchdog.timeout()) silent.push_back(piece.peer);
+    const int peer = transfer.group->job_rank(piece.peer);
+    const auto last = heartbeats_.last_worked(peer);
+    if (now - last >= watchdog.timeout()) silent.push_back(peer);
     first = std::min(first, last);
   }
   if (silent.empty()) return watchdog.sign_of_life(first);
   std::ranges::sort(silent);
   silent.erase(std::unique(silent.begin(), silent.end()), silent.end());
-  fail_silent(rank_, silent, timeout_seconds_, transfer.label);
+  fail_silent(rank_, silent, timeout_seconds_, transfer.describe());
 }
 
 }  // namespace atl

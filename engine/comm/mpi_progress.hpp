@@ -45,14 +45,17 @@ struct MpiTransfer {
   Watchdog::Clock::time_point last_sign{};
   std::vector<PacketTimes> done;  // of packets whose pieces are all complete
   std::string failure;            // of one of its requests, found by whichever thread polled
+  std::shared_ptr<const RankGroup> group;  // whose ranks the pieces and packets are of
   OperationLabel label;
   std::shared_ptr<const void> keep_alive;
+
+  std::string describe() const { return group->describe(label); }
 };
 
 class MpiProgress {
  public:
-  // heartbeats: a communicator for nothing else. Without a thread there are none while the main
-  // thread works.
+  // Of the job and all its groups. rank: in the job. heartbeats: a communicator of the whole job
+  // for nothing else. Without a thread there are none while the main thread works.
   MpiProgress(int rank, MPI_Comm heartbeats, double timeout_seconds,
               const MpiProgressOptions& options);
   MpiProgress(const MpiProgress&) = delete;
@@ -67,21 +70,25 @@ class MpiProgress {
   // peers of the pieces awaited that have not worked in a HeartbeatScope either.
   enum class Awaited { kReceives, kEverything };
   void wait(MpiTransfer& transfer, Awaited awaited, const std::function<bool(MpiTransfer&)>& done);
-  // Heartbeats from here to end_work(); should others fall silent, the thread ends the job.
-  void begin_work(const OperationLabel& label);
-  void end_work();
+  // Heartbeats from here to end_work(); should others of the group fall silent, the thread ends the
+  // job.
+  void begin_work(std::shared_ptr<const RankGroup> group, const OperationLabel& label);
+  void end_work(const RankGroup& group);
   // At a clean end, when all ranks have met for the last time.
   void close_heartbeats();
   // Gives the transfer up for ever: nothing polls any more, its requests and memory stay untouched
   // until the process ends, and all later operations throw `reason`.
   void abandon(const std::shared_ptr<MpiTransfer>& transfer, const std::string& reason);
   bool abandoned() const;
-  // Runs the call while nothing polls; false if the lock was not free within a second.
+  // Runs the call while nothing polls.
+  void exclusively(const std::function<void()>& call);
+  // The same; false if the lock was not free within a second.
   bool try_exclusively(const std::function<void()>& call);
 
  private:
   void run_thread();
   bool has_work_for_thread() const;
+  Watchdog::Clock::time_point last_work() const;
   void poll();
   void poll(MpiTransfer& transfer);
   void complete(MpiTransfer& transfer, int index, const MPI_Status& status, bool status_is_valid);
@@ -96,7 +103,8 @@ class MpiProgress {
   std::condition_variable_any work_;
   MpiHeartbeats heartbeats_;
   std::vector<std::shared_ptr<MpiTransfer>> active_;
-  bool main_waits_ = false;
+  const MpiTransfer* awaited_ = nullptr;  // by the main thread, while it waits
+  Watchdog::Clock::time_point started_to_wait_{};
   bool stopping_ = false;
   std::string broken_;
   std::vector<int> indices_;  // of MPI_Testsome

@@ -157,12 +157,45 @@ class MpiTransport final : public Transport {
            "MPICH",
            launched, size_);
     }
+    set_group(RankGroup::whole_job(size_));
     progress_ =
-        std::make_unique<MpiProgress>(rank_, heartbeat_comm_.get(), timeout_seconds, options);
+        std::make_shared<MpiProgress>(rank_, heartbeat_comm_.get(), timeout_seconds, options);
+  }
+
+  // A group of `parent` in which this rank is `rank`.
+  MpiTransport(const MpiTransport& parent, UniqueHandle<CommTraits> comm,
+               std::shared_ptr<const RankGroup> members, int rank)
+      : session_(parent.session_),
+        comm_(std::move(comm)),
+        rank_(rank),
+        size_(static_cast<int>(members->job_ranks.size())),
+        progress_(parent.progress_) {
+    set_timeout_seconds(parent.timeout_seconds());
+    set_group(std::move(members));
   }
 
   ~MpiTransport() override {
-    bool clean = std::uncaught_exceptions() <= exceptions_at_start_ && !progress_->abandoned();
+    const bool clean =
+        std::uncaught_exceptions() <= exceptions_at_start_ && !progress_->abandoned();
+    if (heartbeat_comm_) {
+      end_job(clean);
+    } else {
+      end_group(clean);
+    }
+  }
+
+  std::string name() const override { return "mpi"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void abort(int exit_code) noexcept override {
+    // Not while the progress thread is inside MPI, unless it never comes back.
+    progress_->try_exclusively([&] { abort_job(exit_code); });
+    abort_job(exit_code);
+  }
+
+ private:
+  void end_job(bool clean) {
     if (clean) {
       // MPI_Finalize waits for the others without a deadline, so meet them with one first.
       try {
@@ -181,21 +214,17 @@ class MpiTransport final : public Transport {
     }
   }
 
-  std::string name() const override { return "mpi"; }
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-
-  void abort(int exit_code) noexcept override {
-    // Not while the progress thread is inside MPI, unless it never comes back.
-    progress_->try_exclusively([&] { abort_job(exit_code); });
-    abort_job(exit_code);
+  // MPI_Comm_free waits for nobody, nor for messages that are still on their way to others.
+  void end_group(bool clean) {
+    clean = clean && progress_->try_exclusively([&] { comm_.reset(); });
+    if (!clean) comm_.leak();
   }
 
- private:
   std::unique_ptr<PendingTransfer> do_all_to_all_v(
       std::vector<std::span<const std::byte>> sends, std::vector<std::span<std::byte>> receives,
       const OperationLabel& label, std::shared_ptr<const void> keep_alive) override {
     auto transfer = std::make_shared<MpiTransfer>();
+    transfer->group = group();
     transfer->label = label;
     transfer->keep_alive = std::move(keep_alive);
     transfer->sends.resize(size_);
@@ -218,15 +247,36 @@ class MpiTransport final : public Transport {
     return std::make_unique<MpiPending>(*progress_, std::move(transfer));
   }
 
-  void begin_work(const OperationLabel& label) override { progress_->begin_work(label); }
-  void end_work() override { progress_->end_work(); }
+  std::unique_ptr<Transport> do_split(int number, std::shared_ptr<const RankGroup> members,
+                                      int rank) override {
+    // All ranks are on their way: they have agreed on the groups.
+    UniqueHandle<CommTraits> comm;
+    progress_->exclusively([&] {
+      const CallLimit limit("MPI_Comm_split", start_limit(timeout_seconds()));
+      MPI_Comm made = MPI_COMM_NULL;
+      const int color = number == kNoGroup ? MPI_UNDEFINED : number;
+      check_mpi(MPI_Comm_split(comm_.get(), color, rank_, &made), "MPI_Comm_split");
+      comm = own_comm(made);
+    });
+    if (!comm) return nullptr;
+    return std::make_unique<MpiTransport>(*this, std::move(comm), std::move(members), rank);
+  }
+
+  void begin_work(const OperationLabel& label) override { progress_->begin_work(group(), label); }
+  void end_work() override { progress_->end_work(*group()); }
 
   static UniqueHandle<CommTraits> duplicate_world(double timeout_seconds) {
     const CallLimit limit("MPI_Comm_dup", start_limit(timeout_seconds));
     MPI_Comm duplicate = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate), "MPI_Comm_dup");
-    UniqueHandle<CommTraits> handle(duplicate);
-    check_mpi(MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    return own_comm(duplicate);
+  }
+
+  static UniqueHandle<CommTraits> own_comm(MPI_Comm comm) {
+    UniqueHandle<CommTraits> handle(comm);
+    if (handle) {
+      check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    }
     return handle;
   }
 
@@ -266,11 +316,11 @@ class MpiTransport final : public Transport {
 
   std::shared_ptr<MpiSession> session_;
   UniqueHandle<CommTraits> comm_;
-  UniqueHandle<CommTraits> heartbeat_comm_;
+  UniqueHandle<CommTraits> heartbeat_comm_;  // of the job; none in a group
   int rank_ = 0;
   int size_ = 1;
   std::int64_t next_sequence_ = 0;
-  std::unique_ptr<MpiProgress> progress_;
+  std::shared_ptr<MpiProgress> progress_;  // of the job and its groups
   int exceptions_at_start_ = std::uncaught_exceptions();
 };
 

@@ -31,7 +31,8 @@ TransferLog::~TransferLog() {
   if (!abandoned_) backend_.release_staging(ended_);
 }
 
-void TransferLog::add(const OperationLabel& label, std::vector<int> peers, bool recorded) {
+void TransferLog::add(std::shared_ptr<const RankGroup> group, const OperationLabel& label,
+                      std::vector<int> peers, bool recorded) {
   int number = 0;
   if (recorded) {
     number = next_recorded_;
@@ -41,7 +42,7 @@ void TransferLog::add(const OperationLabel& label, std::vector<int> peers, bool 
     next_direct_ = (next_direct_ + 1) % kDirect;
     any_direct_ = true;
   }
-  entries_[static_cast<std::size_t>(number)] = {label, std::move(peers)};
+  entries_[static_cast<std::size_t>(number)] = {std::move(group), label, std::move(peers)};
   backend_.copy(queue_, ended_, numbers_ + number, sizeof(std::int32_t), CopyKind::kDeviceToHost);
 }
 
@@ -70,7 +71,7 @@ std::string TransferLog::oldest() const {
 }
 
 std::string TransferLog::describe(const Entry& entry) {
-  return fmt::format("{} with {}", to_string(entry.label), rank_list(entry.peers));
+  return fmt::format("{} with {}", entry.group->describe(entry.label), rank_list(entry.peers));
 }
 
 }  // namespace atl

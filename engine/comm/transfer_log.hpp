@@ -2,6 +2,7 @@
 // that something moves and can name what doesn't.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,10 @@ class TransferLog {
   // Every queue and replay that holds transfers has run empty, or abandon() was called.
   ~TransferLog();
 
-  // Call after the transfer was queued. `recorded`: by Backend::record, so that its number must
-  // stay its own for as long as it may be replayed.
-  void add(const OperationLabel& label, std::vector<int> peers, bool recorded);
+  // Call after the transfer was queued. peers: ranks of the job. `recorded`: by Backend::record, so
+  // that its number must stay its own for as long as it may be replayed.
+  void add(std::shared_ptr<const RankGroup> group, const OperationLabel& label,
+           std::vector<int> peers, bool recorded);
 
   // After an error copies may stay queued for ever: leaves them the word they write to.
   void abandon() { abandoned_ = true; }
@@ -37,6 +39,7 @@ class TransferLog {
 
  private:
   struct Entry {
+    std::shared_ptr<const RankGroup> group;
     OperationLabel label;
     std::vector<int> peers;
   };

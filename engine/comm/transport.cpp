@@ -1,8 +1,10 @@
 #include "engine/comm/transport.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
+#include "engine/comm/rank_list.hpp"
 #include "engine/comm/sum_steps.hpp"
 
 namespace atl {
@@ -23,6 +25,13 @@ std::vector<std::byte> to_vector(std::span<const std::byte> bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
+// FNV-1a.
+std::int64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return static_cast<std::int64_t>(hash);
+}
+
 }  // namespace
 
 std::string to_string(const OperationLabel& label) {
@@ -32,6 +41,55 @@ std::string to_string(const OperationLabel& label) {
   text += label.operation[0] != '\0' ? label.operation : "exchange";
   if (label.epoch >= 0) text += fmt::format(" of epoch {}", label.epoch);
   return text;
+}
+
+std::shared_ptr<const RankGroup> RankGroup::whole_job(int ranks) {
+  auto job = std::make_shared<RankGroup>();
+  job->job_ranks.resize(static_cast<std::size_t>(ranks));
+  std::iota(job->job_ranks.begin(), job->job_ranks.end(), 0);
+  return job;
+}
+
+std::vector<int> RankGroup::in_job(std::vector<int> ranks) const {
+  for (int& rank : ranks) rank = job_rank(rank);
+  return ranks;
+}
+
+std::string RankGroup::describe(const OperationLabel& label) const {
+  if (name.empty()) return to_string(label);
+  return fmt::format("{} in {} ({})", to_string(label), name, rank_list(job_ranks));
+}
+
+std::unique_ptr<Transport> Transport::split(int group, const std::string& name) {
+  ATOLL_ASSERT(group >= 0 || group == kNoGroup, "group {}", group);
+  ATOLL_ASSERT(group == kNoGroup || !name.empty(), "group {} has no name", group);
+  // Tells every rank what the others give, with a deadline.
+  const auto ranks = static_cast<std::size_t>(size());
+  const auto own = static_cast<std::size_t>(rank());
+  std::vector<std::int64_t> given(2 * ranks);
+  const std::span numbers = std::span(given).first(ranks);
+  const std::span names = std::span(given).last(ranks);
+  numbers[own] = group;
+  names[own] = hash_of(name);
+  all_reduce(std::span(given), {.operation = "split into groups"});
+
+  auto members = std::make_shared<RankGroup>();
+  members->name = name;
+  int place = 0;
+  for (std::size_t r = 0; r < ranks && group != kNoGroup; ++r) {
+    if (numbers[r] != group) continue;
+    if (names[r] != names[own]) {
+      fail(ErrorKind::kCommunication,
+           "rank {} calls group {} of a split \"{}\", rank {} calls it otherwise; the ranks of a "
+           "group give one name",
+           group_->job_rank(rank()), group, name, group_->job_rank(static_cast<int>(r)));
+    }
+    if (r == own) place = static_cast<int>(members->job_ranks.size());
+    members->job_ranks.push_back(group_->job_rank(static_cast<int>(r)));
+  }
+  auto made = do_split(group, std::move(members), place);
+  if (made) made->parent_ = this;
+  return made;
 }
 
 std::unique_ptr<PendingTransfer> Transport::all_to_all_v(SendList sends, ReceiveList receives,
@@ -45,7 +103,9 @@ std::unique_ptr<PendingTransfer> Transport::all_to_all_v(SendList sends, Receive
   for (const auto& send : sends) bytes += std::ssize(send);
   auto pending =
       do_all_to_all_v(std::move(sends), std::move(receives), label, std::move(keep_alive));
-  bytes_sent_ += bytes;
+  for (Transport* counting = this; counting != nullptr; counting = counting->parent_) {
+    counting->bytes_sent_ += bytes;
+  }
   return pending;
 }
 

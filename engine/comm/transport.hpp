@@ -23,6 +23,20 @@ struct OperationLabel {
 // "layer 1 forward halo exchange of epoch 12"
 std::string to_string(const OperationLabel& label);
 
+// Who talks in a Transport: all ranks of the job, or some of them. Messages name ranks of the job.
+struct RankGroup {
+  std::string name;            // "stage 1"; empty: the whole job
+  std::vector<int> job_ranks;  // of rank r of the transport its rank in the job; ascending
+
+  // All ranks of a job.
+  static std::shared_ptr<const RankGroup> whole_job(int ranks);
+  int job_rank(int rank) const { return job_ranks[static_cast<std::size_t>(rank)]; }
+  std::vector<int> in_job(std::vector<int> ranks) const;
+  // The operation, and unless all ranks take part, who does: "layer 1 forward halo exchange of
+  // epoch 4 in stage 1 (ranks 2, 3 and 5)".
+  std::string describe(const OperationLabel& label) const;
+};
+
 // When one packet of an all-to-all-v travelled, on this host's steady clock.
 struct PacketTimes {
   int peer = 0;
@@ -57,6 +71,27 @@ class Transport {
   virtual std::string name() const = 0;  // "local", "mpi"
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Which ranks of the job these are.
+  const std::shared_ptr<const RankGroup>& group() const { return group_; }
+
+  // Makes transports of groups: ranks that give the same number (0 or more) talk among themselves
+  // by what they get. It is used like this transport; its ranks are 0, 1, ... in the order that
+  // they have here. A rank that gives kNoGroup gets null.
+  // * All ranks of this transport call it, in the same order as its other collectives, and each
+  //   group gives one name, which is not empty (Error{kCommunication} if its ranks differ).
+  // * A group may be split again, and a rank may be in groups of several splits. Transfers of all
+  //   of them and of the job may be under way at once. Each has an order of calls of its own. But
+  //   ranks that share two transports must not wait in them crosswise.
+  // * Sums are added in the order of the group's ranks: the bits of a job of that size.
+  // * Errors name ranks of the job, and the group with the operation. A rank that fails, falls
+  //   silent or aborts ends the whole job, members of other groups too.
+  // * A HeartbeatScope of a group is entered by its members. Whoever waits for one of them, in this
+  //   or another group, waits as long as it works.
+  // * What a group sends counts in its own bytes_sent() and in those of what it was split from.
+  // It is used by the thread that uses this transport, and destroyed before it; nobody waits there.
+  // The call sends what an all-reduce of 2 size() integers sends.
+  static constexpr int kNoGroup = -1;
+  std::unique_ptr<Transport> split(int group, const std::string& name);
 
   // Sends sends[r] to rank r and receives receives[r] from it, for all r; empty spans send nothing.
   // Sizes must match pairwise (else Error{kCommunication}). The entry of this rank itself must be
@@ -84,7 +119,7 @@ class Transport {
   // Returns once every rank has entered; sends size - 1 bytes.
   virtual void barrier(const OperationLabel& label);
 
-  // Payload bytes this rank has sent since the start, collectives included.
+  // Payload bytes this rank has sent since the start, collectives and groups included.
   std::int64_t bytes_sent() const { return bytes_sent_; }
 
   // For waits that don't go through this transport: throws Error{kCommunication} if another rank is
@@ -99,6 +134,7 @@ class Transport {
 
  protected:
   void set_timeout_seconds(double seconds) { timeout_seconds_ = seconds; }
+  void set_group(std::shared_ptr<const RankGroup> group) { group_ = std::move(group); }
 
   std::int64_t bytes_sent_ = 0;  // updated by the rank's main thread only
   double timeout_seconds_ = 60;  // 0 = wait for ever
@@ -110,18 +146,24 @@ class Transport {
   virtual std::unique_ptr<PendingTransfer> do_all_to_all_v(
       std::vector<std::span<const std::byte>> sends, std::vector<std::span<std::byte>> receives,
       const OperationLabel& label, std::shared_ptr<const void> keep_alive) = 0;
+  // On every rank of this transport once all have agreed: the transport of `members`, in which this
+  // rank is `rank`, or null where it is in none. `number`: of the group.
+  virtual std::unique_ptr<Transport> do_split(int number, std::shared_ptr<const RankGroup> members,
+                                              int rank) = 0;
 
   friend class HeartbeatScope;
   int scopes_ = 0;  // open
+  std::shared_ptr<const RankGroup> group_;
+  Transport* parent_ = nullptr;  // what this group was split from
 };
 
 // A stretch of work on all ranks that may take longer than the timeout on one of them: reading and
 // writing files, cutting a graph. The others wait for a rank as long as its process runs and its
-// main thread does something else than wait for messages; meanwhile that rank ends the job as soon
-// as another one has been silent for the timeout. This proves that a process runs, not that its
-// work gets on: a disk that never answers is waited for. All ranks enter, and what they do in there
-// ends with a collective, or those who are through would seem silent. A scope inside another is
-// part of that.
+// main thread does something else than wait for messages, or waits for a rank that does; meanwhile
+// that rank ends the job as soon as another one has been silent for the timeout. This proves that a
+// process runs, not that its work gets on: a disk that never answers is waited for. All ranks of
+// the transport enter, and what they do in there ends with a collective, or those who are through
+// would seem silent. A scope inside another is part of that.
 class HeartbeatScope {
  public:
   HeartbeatScope(Transport& transport, const OperationLabel& label);

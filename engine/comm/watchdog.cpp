@@ -46,9 +46,9 @@ std::string describe_silence(int rank, const std::vector<int>& peers, double sec
 }
 
 void fail_silent(int rank, const std::vector<int>& peers, double seconds,
-                 const OperationLabel& label) {
+                 const std::string& operation) {
   throw Error(ErrorKind::kTimeout,
-              describe_silence(rank, peers, seconds, "waiting for " + to_string(label)));
+              describe_silence(rank, peers, seconds, "waiting for " + operation));
 }
 
 CallLimit::CallLimit(const char* call, double seconds) : call_(call), seconds_(seconds) {

@@ -44,9 +44,10 @@ class Watchdog {
 // "rank 0 heard nothing from rank 2 for 10 s while <activity>; is ..."; `peers` is not empty.
 std::string describe_silence(int rank, const std::vector<int>& peers, double seconds,
                              const std::string& activity);
-// Throws Error{kTimeout}: `rank` heard nothing from `peers` (not empty) while waiting for `label`.
+// Throws Error{kTimeout}: `rank` heard nothing from `peers` (not empty; ranks of the job like
+// `rank`) while waiting for `operation`.
 [[noreturn]] void fail_silent(int rank, const std::vector<int>& peers, double seconds,
-                              const OperationLabel& label);
+                              const std::string& operation);
 
 // Ends this process with exit code 1 if `call`, which waits for other processes and knows no
 // deadline, has not returned after so many seconds.

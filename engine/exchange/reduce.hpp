@@ -1,4 +1,5 @@
-// Sums over all ranks for code that must not know a transport (programs, loss, metrics).
+// Sums over the ranks of a transport, the job's or a group's, for code that must not know it
+// (programs, loss, metrics).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ namespace atl {
 // by another way than an all-reduce are rounded as it says.
 class Reducer {
  public:
-  // device: null where there is none. Everything must outlive it. `route`: of sums of matrices.
+  // device: null where there is none; of a group, what DeviceTransport::split made. Everything must
+  // outlive it. `route`: of sums of matrices; its ranks are those of `transport`.
   Reducer(Backend& backend, Queue& queue, Transport& transport, DeviceTransport* device,
           TraceRecorder& trace, SumRoute route = {})
       : backend_(backend),

@@ -22,6 +22,7 @@ NcclLibrary load_nccl() {
       kFunctions, why);
   if (library == nullptr) fail(ErrorKind::kCommunication, "{}", why);
   ATOLL_NCCL_FUNCTIONS(ATOLL_FIND)
+  ATOLL_NCCL_LATER_FUNCTIONS(ATOLL_FIND)
 #undef ATOLL_FIND
 #undef ATOLL_NAME
   return found;

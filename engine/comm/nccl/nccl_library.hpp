@@ -19,11 +19,17 @@
   X(ncclSend)                   \
   X(ncclRecv)
 
+// Of a version that not every library has: null there.
+#define ATOLL_NCCL_LATER_FUNCTIONS(X) X(ncclCommSplit)
+
 namespace atl {
 
 #define ATOLL_DECLARE_FUNCTION(name) decltype(&::name) name = nullptr;
 struct NcclLibrary {
   ATOLL_NCCL_FUNCTIONS(ATOLL_DECLARE_FUNCTION)
+  // Since 2.18.1; written out because headers from before that don't declare it.
+  ncclResult_t (*ncclCommSplit)(ncclComm_t, int color, int key, ncclComm_t* made,
+                                ncclConfig_t*) = nullptr;
 };
 #undef ATOLL_DECLARE_FUNCTION
 

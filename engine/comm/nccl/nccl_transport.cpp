@@ -23,6 +23,8 @@ namespace atl {
 namespace {
 
 constexpr OperationLabel kStart{.operation = "the start of NCCL"};
+constexpr OperationLabel kSplit{.operation = "NCCL's split into groups"};
+constexpr int kNoColor = -1;  // NCCL_SPLIT_NOCOLOR, which old headers lack
 // How long a queue may take to run empty after an abort, and the communicator to be given back.
 constexpr double kDrainSeconds = 5;
 constexpr std::chrono::seconds kCloseLimit{10};
@@ -77,8 +79,9 @@ class DetachedCall {
 // Owns an ncclComm_t; never waits without a limit.
 class Communicator {
  public:
-  // Starts to connect; state() says when that is done.
-  Communicator(int size, int rank, std::span<const std::byte> id) {
+  // Starts to connect; ready() says when that is done. In `all` as long as it lives.
+  Communicator(std::vector<Communicator*>& all, int size, int rank, std::span<const std::byte> id)
+      : all_(all) {
     ncclUniqueId unique;
     ATOLL_ASSERT(id.size() == sizeof(unique.internal), "{} bytes", id.size());
     std::memcpy(unique.internal, id.data(), id.size());
@@ -86,10 +89,16 @@ class Communicator {
     config.blocking = 0;
     const ncclResult_t result = nccl().ncclCommInitRankConfig(&comm_, size, unique, rank, &config);
     if (result != ncclInProgress) check_nccl(result, "ncclCommInitRankConfig");
+    all_.push_back(this);
+  }
+  // Takes one that was split off.
+  Communicator(std::vector<Communicator*>& all, ncclComm_t comm) : all_(all), comm_(comm) {
+    all_.push_back(this);
   }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator() {
+    std::erase(all_, this);
     if (comm_ != nullptr && (std::uncaught_exceptions() > exceptions_at_start_ || !close())) {
       abort();
     }
@@ -151,9 +160,21 @@ class Communicator {
     }
   }
 
+  std::vector<Communicator*>& all_;
   ncclComm_t comm_ = nullptr;
   std::optional<DetachedCall> aborted_;
   int exceptions_at_start_ = std::uncaught_exceptions();
+};
+
+// What a rank's transport and those of its groups share: one queue, because transfers that two
+// ranks run in different orders deadlock, and so one log and one end by an error.
+struct Transfers {
+  explicit Transfers(Backend& backend)
+      : queue(backend.make_queue(QueuePriority::kHigh)), log(backend, *queue) {}
+
+  std::unique_ptr<Queue> queue;
+  TransferLog log;
+  std::vector<Communicator*> communicators;
 };
 
 class NcclTransport final : public DeviceTransport {
@@ -162,31 +183,36 @@ class NcclTransport final : public DeviceTransport {
   NcclTransport(Transport& transport, Backend& backend, std::span<const std::byte> id)
       : DeviceTransport(transport.rank(), transport.size()),
         transport_(transport),
+        shared_(std::make_shared<Transfers>(backend)),
         backend_(backend),
-        queue_(backend.make_queue(QueuePriority::kHigh)),
-        log_(backend, *queue_),
-        communicator_(transport.size(), transport.rank(), id) {
-    for (int r = 0; r < transport.size(); ++r) {
-      if (r != transport.rank()) all_peers_.push_back(r);
-    }
-    or_abort([&] { await_ready(kStart, all_peers_); });
-    open_connections();
+        communicator_(shared_->communicators, transport.size(), transport.rank(), id) {
+    start();
+  }
+
+  // A group of `parent` with a communicator that was split off.
+  NcclTransport(const NcclTransport& parent, Transport& transport, ncclComm_t comm)
+      : DeviceTransport(transport.rank(), transport.size()),
+        transport_(transport),
+        shared_(parent.shared_),
+        backend_(parent.backend_),
+        communicator_(shared_->communicators, comm) {
+    start();
   }
 
   ~NcclTransport() override {
     if (communicator_.usable() && std::uncaught_exceptions() <= exceptions_at_start_) {
       try {
-        wait(*queue_);
+        wait(queue());
         return;
       } catch (const std::exception& error) {
         log::warn("the end of NCCL: {}", error.what());
       }
     }
-    log_.abandon();
+    shared_->log.abandon();
   }
 
   std::string name() const override { return "nccl"; }
-  Queue& queue() override { return *queue_; }
+  Queue& queue() override { return *shared_->queue; }
   void wait(Queue& queue) override {
     communicator_.get();
     try {
@@ -198,6 +224,42 @@ class NcclTransport final : public DeviceTransport {
   }
 
  private:
+  void start() {
+    for (int r = 0; r < transport_.size(); ++r) {
+      if (r != transport_.rank()) all_peers_.push_back(r);
+    }
+    or_abort([&] { await_ready(kStart, all_peers_); });
+    open_connections();
+  }
+
+  std::unique_ptr<DeviceTransport> do_split(Transport* group) override {
+    communicator_.get();
+    if (nccl().ncclCommSplit == nullptr) {
+      fail(ErrorKind::kCommunication,
+           "groups of ranks need NCCL 2.18.1 or newer, but this is NCCL {}; --transport mpi and "
+           "local do without NCCL",
+           nccl_version());
+    }
+    wait(queue());  // nothing may be under way
+    ncclComm_t made = nullptr;
+    or_abort([&] { made = split_off(group); });
+    if (group == nullptr) return nullptr;
+    return std::make_unique<NcclTransport>(*this, *group, made);
+  }
+
+  ncclComm_t split_off(const Transport* group) {
+    // No two groups have the same first rank. The order of ranks is theirs in this transport.
+    const int color = group == nullptr ? kNoColor : group->group()->job_ranks.front();
+    ncclComm_t* const made = split_off_.emplace_back(std::make_unique<ncclComm_t>(nullptr)).get();
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclResult_t result =
+        nccl().ncclCommSplit(communicator_.get(), color, transport_.rank(), made, &config);
+    if (result != ncclInProgress) check_nccl(result, "ncclCommSplit");
+    await_ready(kSplit, all_peers_);
+    return *made;
+  }
+
   void do_all_to_all_v(const std::vector<std::span<const std::byte>>& sends,
                        const std::vector<std::span<std::byte>>& receives,
                        const OperationLabel& label) override {
@@ -211,7 +273,8 @@ class NcclTransport final : public DeviceTransport {
     or_abort([&] {
       queue_group(sends, receives, peers, label);
       await_ready(label, peers);
-      log_.add(label, std::move(peers), is_recording());
+      shared_->log.add(transport_.group(), label, transport_.group()->in_job(std::move(peers)),
+                       is_recording());
     });
   }
 
@@ -235,7 +298,7 @@ class NcclTransport final : public DeviceTransport {
     }
     note(nccl().ncclGroupEnd());  // after an error too, or the next group would be part of this one
     if (failed != ncclSuccess) {
-      fail(ErrorKind::kCommunication, "NCCL failed in {}: {}", to_string(label),
+      fail(ErrorKind::kCommunication, "NCCL failed in {}: {}", transport_.group()->describe(label),
            describe(failed, comm));
     }
   }
@@ -244,8 +307,9 @@ class NcclTransport final : public DeviceTransport {
   void await_ready(const OperationLabel& label, const std::vector<int>& peers) {
     Watchdog watchdog(transport_.timeout_seconds());
     const auto operation = [&] {
-      const std::string text = to_string(label);
-      return peers.empty() ? text : fmt::format("{} with {}", text, rank_list(peers));
+      const std::string text = transport_.group()->describe(label);
+      if (peers.empty()) return text;
+      return fmt::format("{} with {}", text, rank_list(transport_.group()->in_job(peers)));
     };
     Pause pause;
     while (!communicator_.ready(operation)) {
@@ -257,20 +321,30 @@ class NcclTransport final : public DeviceTransport {
 
   void poll_until_idle(Queue& queue) {
     Watchdog watchdog(transport_.timeout_seconds());
-    int last = log_.last_ended();
+    const TransferLog& log = shared_->log;
+    int last = log.last_ended();
     Pause pause;
     for (;;) {
       const bool idle = backend_.is_idle(queue);
       // Also when idle: a transfer that fails may end without its data.
-      if (communicator_.ready([&] { return log_.oldest(); }) && idle) return;
+      if (all_ready() && idle) return;
       transport_.check_peers();
-      if (const int now = log_.last_ended(); now != last) {
+      if (const int now = log.last_ended(); now != last) {
         watchdog.sign_of_life();
         last = now;
       }
-      if (watchdog.expired() && log_.under_way()) fail_stuck(log_.oldest());
+      if (watchdog.expired() && log.under_way()) fail_stuck(log.oldest());
       pause();
     }
+  }
+
+  // Of this transport and all that share its queue.
+  bool all_ready() const {
+    bool ready = true;
+    for (const Communicator* communicator : shared_->communicators) {
+      ready = communicator->ready([&] { return shared_->log.oldest(); }) && ready;
+    }
+    return ready;
   }
 
   // After an abort, so that the owner of the queue can take down what it uses.
@@ -288,7 +362,7 @@ class NcclTransport final : public DeviceTransport {
     fail(ErrorKind::kTimeout,
          "rank {} saw no transfer end for {:g} s while waiting for {}; is a rank stopped or its "
          "host unreachable?",
-         transport_.rank(), transport_.timeout_seconds(), what);
+         transport_.group()->job_rank(transport_.rank()), transport_.timeout_seconds(), what);
   }
 
   // NCCL connects two ranks at their first message, which takes long, allocates, and is better not
@@ -300,7 +374,7 @@ class NcclTransport final : public DeviceTransport {
     const auto release = [this](std::byte* memory) { backend_.release(memory); };
     const std::unique_ptr<std::byte, decltype(release)> memory(
         static_cast<std::byte*>(backend_.allocate(std::ssize(zeros))), release);
-    backend_.copy(*queue_, memory.get(), zeros.data(), std::ssize(zeros), CopyKind::kHostToDevice);
+    backend_.copy(queue(), memory.get(), zeros.data(), std::ssize(zeros), CopyKind::kHostToDevice);
     std::vector<std::span<const std::byte>> sends(size);
     std::vector<std::span<std::byte>> receives(size);
     for (const int r : all_peers_) {
@@ -309,15 +383,15 @@ class NcclTransport final : public DeviceTransport {
       receives[p] = {memory.get() + size + p, 1};
     }
     do_all_to_all_v(sends, receives, kStart);
-    wait(*queue_);
+    wait(queue());
   }
 
-  // Aborts the communicator if `call` throws, so that what waits on the device ends.
+  // Aborts all communicators if `call` throws, so that what waits on the device ends.
   void or_abort(const std::function<void()>& call) {
     try {
       call();
     } catch (...) {
-      communicator_.abort();
+      for (Communicator* communicator : shared_->communicators) communicator->abort();
       throw;
     }
   }
@@ -331,12 +405,13 @@ class NcclTransport final : public DeviceTransport {
     return status == cudaStreamCaptureStatusActive;
   }
 
-  cudaStream_t stream() const { return static_cast<cudaStream_t>(queue_->native_handle()); }
+  cudaStream_t stream() const { return static_cast<cudaStream_t>(shared_->queue->native_handle()); }
 
   Transport& transport_;
+  std::shared_ptr<Transfers> shared_;
   Backend& backend_;
-  std::unique_ptr<Queue> queue_;
-  TransferLog log_;
+  // Where the library writes the communicators of groups, which may be later than an error.
+  std::vector<std::unique_ptr<ncclComm_t>> split_off_;
   Communicator communicator_;
   std::vector<int> all_peers_;
   int exceptions_at_start_ = std::uncaught_exceptions();

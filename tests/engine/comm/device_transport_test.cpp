@@ -25,6 +25,9 @@ class CountingTransport final : public DeviceTransport {
   int calls = 0;
 
  private:
+  std::unique_ptr<DeviceTransport> do_split(Transport* group) override {
+    return group == nullptr ? nullptr : std::make_unique<CountingTransport>();
+  }
   void do_all_to_all_v(const std::vector<std::span<const std::byte>>&,
                        const std::vector<std::span<std::byte>>&, const OperationLabel&) override {
     ++calls;
@@ -44,6 +47,22 @@ TEST(DeviceTransport, CountsPayload) {
   transport.add_bytes_sent(107);
   EXPECT_EQ(transport.bytes_sent(), 214);
   EXPECT_EQ(transport.calls, 2);
+}
+
+TEST(DeviceTransport, GroupsCountInWhatTheyWereSplitFrom) {
+  run_local_ranks(1, 60, [](Transport& control) {
+    CountingTransport transport;
+    const auto group = transport.split(&control);
+    const auto inner = group->split(&control);
+    EXPECT_EQ(transport.split(nullptr), nullptr);
+    std::array<std::byte, 100> memory{};
+    inner->all_to_all_v({std::span<const std::byte>(memory), {}, {}}, {{}, {}, {}},
+                        kDeviceExchange);
+    group->add_bytes_sent(7);
+    EXPECT_EQ(inner->bytes_sent(), 100);
+    EXPECT_EQ(group->bytes_sent(), 107);
+    EXPECT_EQ(transport.bytes_sent(), 107);
+  });
 }
 
 TEST(DeviceTransportDeathTest, RefusesHalfAMessageToItselfAndMissingEntries) {

@@ -43,6 +43,14 @@ INSTANTIATE_TEST_SUITE_P(Local, LocalTransportCases,
                                   std::to_string(std::get<0>(instance.param));
                          });
 
+INSTANTIATE_TEST_SUITE_P(LocalGroups, LocalTransportCases,
+                         testing::Combine(testing::Values(1, 3, 6),
+                                          testing::ValuesIn(group_cases())),
+                         [](const auto& instance) {
+                           return std::string(std::get<1>(instance.param).name) + "On" +
+                                  std::to_string(std::get<0>(instance.param));
+                         });
+
 // The error that run_local_ranks throws; fails the test if it throws none.
 Error error_of(int ranks, double timeout_seconds, const std::function<void(Transport&)>& body) {
   try {

@@ -109,6 +109,95 @@ void stopped_beside_work(Transport& transport) {
   std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
+std::unique_ptr<Transport> split_into_pairs(Transport& job) {
+  const int stage = job.rank() / 2;
+  return job.split(stage, "stage " + std::to_string(stage));
+}
+
+// Ranks 0 to 3 exchange in their groups for as long as the job lives.
+void exchange_beside(Transport& job, void (*in_stage_2)(Transport& stage, bool is_rank_5)) {
+  const auto stage = split_into_pairs(job);
+  stage->barrier({.operation = "start"});
+  if (job.rank() >= 4) return in_stage_2(*stage, job.rank() == 5);
+  for (;;) start(*stage)->wait_all();
+}
+
+void silent_in_a_group(Transport& job) {
+  exchange_beside(job, [](Transport& stage, bool is_rank_5) {
+    if (is_rank_5) std::this_thread::sleep_for(std::chrono::hours(1));
+    start(stage)->wait_all();
+  });
+}
+
+void stopped_in_a_group(Transport& job) {
+  exchange_beside(job, [](Transport& stage, bool is_rank_5) {
+    if (is_rank_5) std::raise(SIGSTOP);
+    start(stage)->wait_all();
+  });
+}
+
+void killed_in_a_group(Transport& job) {
+  exchange_beside(job, [](Transport& stage, bool is_rank_5) {
+    if (is_rank_5) std::raise(SIGKILL);
+    start(stage)->wait_all();
+  });
+}
+
+void bad_input_in_a_group(Transport& job) {
+  exchange_beside(job, [](Transport& stage, bool is_rank_5) {
+    const auto pending = start(stage);
+    if (is_rank_5) fail_input("part 5 is damaged");
+    pending->wait_all();
+    stage.barrier({.operation = "barrier"});
+  });
+}
+
+void short_message_in_a_group(Transport& job) {
+  exchange_beside(job, [](Transport& stage, bool is_rank_5) {
+    std::vector<std::byte> bytes(is_rank_5 ? 16 : 12);
+    stage.broadcast(bytes, 0, {.operation = "weights"});
+    stage.barrier({.operation = "barrier"});
+  });
+}
+
+// Rank 5 works three times as long as the timeout. Its group waits for it, and so do those that are
+// not in the scope.
+void working_in_a_group(Transport& job) {
+  const auto stage = split_into_pairs(job);
+  if (job.rank() >= 4) {
+    const HeartbeatScope scope(*stage, {"the stage"});
+    if (job.rank() == 5) std::this_thread::sleep_for(std::chrono::seconds(3));
+    stage->barrier({.operation = "the stage"});
+    job.barrier({.operation = "all stages"});
+  } else {
+    start(*stage)->wait_all();
+    job.barrier({.operation = "all stages"});
+  }
+}
+
+void stopped_beside_work_in_a_group(Transport& job) {
+  const auto stage = split_into_pairs(job);
+  if (job.rank() < 4) {
+    for (;;) start(*stage)->wait_all();
+  }
+  const HeartbeatScope scope(*stage, {"the stage"});
+  if (job.rank() == 5) std::raise(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// Ranks that wait for each other, alive in a scope but without any work to wait for.
+void crossed_waits(Transport& job) {
+  const auto one = job.split(0, "one");
+  const auto other = job.split(0, "other");
+  const HeartbeatScope scope(job, {"work of all"});
+  (job.rank() == 0 ? *one : *other).barrier({.operation = "a barrier"});
+}
+
+void missing_in_a_split(Transport& job) {
+  if (job.rank() == 5) std::this_thread::sleep_for(std::chrono::hours(1));
+  split_into_pairs(job);
+}
+
 int run(const std::string& name) {
   static const std::map<std::string, void (*)(Transport&)> programs{
       {"silent", silent_rank},
@@ -123,6 +212,15 @@ int run(const std::string& name) {
       {"works", working_rank},
       {"stopped_at_work", stopped_at_work},
       {"stopped_beside_work", stopped_beside_work},
+      {"group_silent", silent_in_a_group},
+      {"group_stopped", stopped_in_a_group},
+      {"group_killed", killed_in_a_group},
+      {"group_input", bad_input_in_a_group},
+      {"group_short", short_message_in_a_group},
+      {"group_works", working_in_a_group},
+      {"group_stopped_beside_work", stopped_beside_work_in_a_group},
+      {"group_crossed", crossed_waits},
+      {"group_missing", missing_in_a_split},
   };
   try {
     if (name == "before") fail_option("--layers x: must be a number");

@@ -15,6 +15,9 @@ TEST_P(MpiTransportCases, Holds) { GetParam().run(*world); }
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiTransportCases, testing::ValuesIn(transport_cases()),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
+INSTANTIATE_TEST_SUITE_P(MpiGroups, MpiTransportCases, testing::ValuesIn(group_cases()),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
 TEST(MpiTransport, AgreesWithTheLauncher) {
   EXPECT_EQ(world->size(), launcher_info().size);
   EXPECT_EQ(world->rank(), launcher_info().rank);
@@ -25,6 +28,7 @@ TEST(MpiTransport, AgreesWithTheLauncher) {
 TEST(MpiTransport, SecondTransportIsSeparate) {
   const auto second = make_mpi_transport(30, {.thread = false});
   for (const TransportCase& transport_case : transport_cases()) transport_case.run(*second);
+  EXPECT_EQ(second->split(0, "all")->size(), world->size());
   std::vector<double> values{1};
   world->all_reduce(std::span(values), {.operation = "sum"});
   EXPECT_EQ(values[0], world->size());

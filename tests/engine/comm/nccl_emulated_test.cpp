@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "tests/engine/comm/device_rank.hpp"
 #include "tests/support/require_nccl.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -76,6 +79,23 @@ TEST(NcclCommunicator, AnAsynchronousErrorIsNamed) {
     EXPECT_THAT(error.what(), testing::MatchesRegex("NCCL failed in the start of NCCL with rank "
                                                     "[01]: invalid usage \\(Duplicate GPU.*\\)"));
   });
+}
+
+// In a process of its own, which loads the library anew.
+TEST(NcclGroupsDeathTest, AnOldLibraryIsNamed) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto split_with_old_library = [] {
+    ::setenv("ATOLL_EMULATION_NCCL", "21703", 1);
+    run_devices(1, 60, [](DeviceRank& rank) {
+      const auto group = rank.transport.split(0, "stage 0");
+      const Error error = thrown_error([&] { rank.device->split(group.get()); });
+      std::fprintf(stderr, "%s\n", error.what());
+    });
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(split_with_old_library(), testing::ExitedWithCode(0),
+              "groups of ranks need NCCL 2.18.1 or newer, but this is NCCL 2.17.3; --transport mpi "
+              "and local do without NCCL");
 }
 
 }  // namespace

@@ -24,6 +24,21 @@ TEST_F(NcclOnOneDevice, AWorldOfOneStarts) {
   });
 }
 
+TEST_F(NcclOnOneDevice, AWorldOfOneIsSplit) {
+  run_devices(1, kNcclTimeout, [](DeviceRank& rank) {
+    const auto control = rank.transport.split(3, "alone");
+    const auto device = rank.device->split(control.get());
+    const auto sent = rank.bytes(pattern(513, 5));
+    const auto received = rank.bytes(513, 0);
+    device->all_to_all_v({sent->span()}, {received->span()}, kNcclHalo);
+    device->wait(*rank.compute);
+    device->wait(device->queue());
+    EXPECT_EQ(received->download(*rank.compute), pattern(513, 5));
+    EXPECT_EQ(rank.device->bytes_sent(), 513);
+    EXPECT_EQ(rank.device->split(nullptr), nullptr);
+  });
+}
+
 // What one device can show of NCCL: its kernels, groups that are polled, and their order with other
 // queues.
 TEST_F(NcclOnOneDevice, ARankSendsToItself) {

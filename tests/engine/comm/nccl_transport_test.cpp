@@ -281,6 +281,136 @@ TEST_F(NcclOnTwoDevices, AFailedRankEndsTheOthersWaitAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
 }
 
+// A group of this rank's, or null in both planes.
+struct DeviceGroup {
+  DeviceGroup(DeviceRank& rank, int number)
+      : control(rank.transport.split(number, "stage " + std::to_string(number))),
+        device(rank.device->split(control.get())) {}
+  // Sends to one member and receives from another.
+  void shift(int to, const DeviceBytes& sent, int from, DeviceBytes& received,
+             const OperationLabel& label) {
+    std::vector<std::span<const std::byte>> sends(static_cast<std::size_t>(control->size()));
+    std::vector<std::span<std::byte>> receives(sends.size());
+    sends[static_cast<std::size_t>(to)] = sent.span();
+    receives[static_cast<std::size_t>(from)] = received.span();
+    device->all_to_all_v(sends, receives, label);
+  }
+  std::unique_ptr<Transport> control;
+  std::unique_ptr<DeviceTransport> device;
+};
+
+// Each transfer sends what the one before received, so any other order shows. Rank 1 is in no
+// group.
+TEST_F(NcclOnThreeDevices, TransfersOfAGroupAndOfTheJobTakeTurns) {
+  run_devices(3, kNcclTimeout, [](DeviceRank& rank) {
+    DeviceGroup group(rank, rank.rank == 1 ? Transport::kNoGroup : 4);
+    EXPECT_EQ(group.device == nullptr, rank.rank == 1);
+    if (group.device) {
+      EXPECT_EQ(&group.device->queue(), &rank.device->queue());
+    }
+    const auto first = rank.bytes(pattern(1001, rank.rank));
+    const auto second = rank.bytes(1001, 0);
+    const auto third = rank.bytes(1001, 0);
+    std::int64_t bytes = 3 * 1001;
+    rank.shift(rank.next(), *first, rank.previous(), *second, kNcclHalo);
+    if (group.device) {
+      const int other = 1 - group.control->rank();
+      EXPECT_EQ(group.device->bytes_sent(), 0);  // the start is no payload
+      group.shift(other, *second, other, *third, kNcclHalo);
+      EXPECT_EQ(group.device->bytes_sent(), 1001);
+      bytes += 1001;
+    } else {
+      rank.backend->copy(rank.device->queue(), third->span().data(), second->span().data(), 1001,
+                         CopyKind::kDeviceToDevice);
+    }
+    rank.shift(rank.next(), *third, rank.previous(), *first, kGradients);
+    rank.shift(rank.next(), *first, rank.previous(), *second, kGradients);
+    rank.device->wait(rank.device->queue());
+    // After the first transfer ranks 0, 1, 2 have what was of 2, 0, 1; 0 and 2 change places.
+    constexpr int kThird[] = {1, 0, 2};
+    EXPECT_EQ(third->download(*rank.compute), pattern(1001, kThird[rank.rank]));
+    EXPECT_EQ(first->download(*rank.compute), pattern(1001, kThird[rank.previous()]));
+    EXPECT_EQ(second->download(*rank.compute), pattern(1001, kThird[(rank.rank + 1) % 3]));
+    EXPECT_EQ(rank.device->bytes_sent(), bytes);
+  });
+}
+
+TEST_F(NcclOnThreeDevices, GroupsAreSplitAgainAndRecorded) {
+  run_devices(3, kNcclTimeout, [](DeviceRank& rank) {
+    DeviceGroup all(rank, 0);
+    const auto control = all.control->split(rank.rank / 2, "pair");
+    const auto device = all.device->split(control.get());
+    Backend& backend = *rank.backend;
+    const auto sent = rank.bytes(513, 0);
+    const auto received = rank.bytes(513, 0);
+    const auto returned = rank.bytes(513, 0);
+    const int size = control->size();
+    const auto peer = static_cast<std::size_t>(size - 1 - control->rank());
+    const auto recording = backend.record(*rank.compute, [&] {
+      backend.wait_for(device->queue(), *rank.compute);
+      std::vector<std::span<const std::byte>> sends(static_cast<std::size_t>(size));
+      std::vector<std::span<std::byte>> receives(sends.size());
+      sends[peer] = sent->span();
+      receives[peer] = received->span();
+      device->all_to_all_v(sends, receives, kNcclHalo);
+      all.shift(rank.next(), *received, rank.previous(), *returned, kGradients);
+      backend.wait_for(*rank.compute, device->queue());
+    });
+    ASSERT_NE(recording, nullptr);
+    constexpr int kPeers[] = {1, 0, 2};
+    for (int round = 1; round <= 3; ++round) {
+      sent->upload(*rank.compute, pattern(513, 10 * round + rank.rank));
+      backend.replay(*rank.compute, *recording);
+      device->wait(*rank.compute);
+      EXPECT_EQ(received->download(*rank.compute), pattern(513, 10 * round + kPeers[rank.rank]));
+      EXPECT_EQ(returned->download(*rank.compute),
+                pattern(513, 10 * round + kPeers[rank.previous()]));
+    }
+    EXPECT_EQ(rank.device->bytes_sent(), 2 * 513);
+  });
+}
+
+// Rank 2 falls silent in its group; rank 1, in another, is told by the control plane.
+TEST_F(NcclOnThreeDevices, ASilentMemberOfAGroupIsNamedWithIt) {
+  std::atomic<bool> ended{false};
+  const Error error = thrown_error([&] {
+    run_devices(3, 0.5, [&](DeviceRank& rank) {
+      DeviceGroup group(rank, rank.rank % 2);
+      const auto sent = rank.bytes(64, 1);
+      const auto received = rank.bytes(64, 0);
+      if (rank.rank == 0) {
+        group.shift(1, *sent, 1, *received, kNcclHalo);
+        const Error silent = thrown_error([&] { group.device->wait(rank.device->queue()); });
+        EXPECT_THAT(thrown_error([&] { rank.device->wait(*rank.compute); }).what(),
+                    HasSubstr("NCCL was aborted after an error"));
+        ended = true;
+        throw Error(silent);
+      }
+      while (!ended) std::this_thread::sleep_for(1ms);
+      for (;;) rank.transport.check_peers();
+    });
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+  EXPECT_STREQ(error.what(),
+               "rank 0 saw no transfer end for 0.5 s while waiting for layer 1 forward halo "
+               "exchange of epoch 4 in stage 0 (ranks 0 and 2) with rank 2; is a rank stopped or "
+               "its host unreachable?");
+}
+
+TEST_F(NcclOnTwoDevices, ARankThatIsMissingInASplitIsNamed) {
+  std::atomic<bool> ended{false};
+  run_devices(2, 0.5, [&](DeviceRank& rank) {
+    const auto control = rank.transport.split(0, "stage 0");
+    if (rank.rank == 0) {
+      const Error error = thrown_error([&] { rank.device->split(control.get()); });
+      EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+      EXPECT_THAT(error.what(), HasSubstr("waiting for NCCL's split into groups with rank 1;"));
+      ended = true;
+    }
+    while (!ended) std::this_thread::sleep_for(1ms);
+  });
+}
+
 // An exception that passes by leaves nobody waiting.
 TEST_F(NcclOnTwoDevices, UnwindingDoesNotWaitForTransfers) {
   const auto start = std::chrono::steady_clock::now();

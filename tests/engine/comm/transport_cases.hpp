@@ -13,5 +13,7 @@ struct TransportCase {
 };
 
 const std::vector<TransportCase>& transport_cases();
+// Of groups of the world's ranks; for worlds of any size.
+const std::vector<TransportCase>& group_cases();
 
 }  // namespace atl

@@ -91,6 +91,58 @@ INSTANTIATE_TEST_SUITE_P(Routes, GradientSum,
                          ::testing::Combine(::testing::ValuesIn(routes()),
                                             ::testing::Values("cpu", "cuda")));
 
+// What every rank of a job, or of the group of each rank, has for its sum.
+template <typename GroupOf>
+std::vector<std::vector<float>> sums_on(int ranks, const std::string& backend_name,
+                                        const char* messages, const GroupOf& group_of) {
+  std::vector<std::vector<float>> sums(static_cast<std::size_t>(ranks));
+  std::mutex mutex;
+  run_local_ranks(ranks, 20, [&](Transport& job) {
+    const auto backend = make_backend(backend_name, {.threads = 1, .local_rank = job.rank()});
+    const auto queue = backend->make_queue();
+    const DeviceTransportChoice device = make_device_transport(messages, job, *backend);
+    const int number = group_of(job.rank());
+    const auto group = job.split(number, "stage " + std::to_string(number));
+    const auto device_group =
+        device.transport != nullptr ? device.transport->split(group.get()) : nullptr;
+    TraceRecorder trace(job.rank());
+    Reducer reducer(*backend, *queue, *group, device_group.get(), trace);
+    Tensor values(*backend, 1, kValues, DType::kF32);
+    std::vector<float> own;
+    for (std::int64_t i = 0; i < kValues; ++i) own.push_back(value_of(group->rank(), i));
+    upload_f32(*backend, *queue, own, values.view());
+    for (int round = 0; round <= number; ++round) reducer.sum(values.view(), "gradients", round);
+    std::vector<std::int64_t> count{1};
+    reducer.sum_host(count, "count", 0);
+    EXPECT_EQ(count[0], group->size());
+    reducer.synchronize();
+    const std::lock_guard lock(mutex);
+    sums[static_cast<std::size_t>(job.rank())] = download_f32(*backend, *queue, values.view());
+  });
+  return sums;
+}
+
+class GroupSum : public ::testing::TestWithParam<std::string> {};
+
+// Two groups at work at once, of which one sums twice.
+TEST_P(GroupSum, HasTheBitsOfAJobOfThatSize) {
+  const std::string& backend = GetParam();
+  require_backend(backend);
+  if (IsSkipped() || HasFailure()) return;
+  for (const char* messages : {"auto", "staging"}) {
+    const auto of_groups =
+        sums_on(4, backend, messages, [](int rank) { return rank == 2 ? 0 : 1; });
+    const auto alone = sums_on(1, backend, messages, [](int) { return 0; });
+    const auto of_three = sums_on(3, backend, messages, [](int) { return 1; });
+    EXPECT_EQ(of_groups[2], alone[0]);
+    EXPECT_EQ(of_groups[0], of_three[0]);
+    EXPECT_EQ(of_groups[1], of_three[1]);
+    EXPECT_EQ(of_groups[3], of_three[2]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, GroupSum, ::testing::Values("cpu", "cuda"));
+
 // What a group of g ranks sends to others shrinks to a g-th; a server sends what others receive.
 TEST(SumSteps, CountWhatCrossesGroups) {
   const auto crossing = [](const SumRoute& route) {

@@ -24,11 +24,17 @@ std::map<std::string_view, Functions>& installed() {
       {"libcublas.so.13", {ATOLL_CUBLAS_FUNCTIONS(ATOLL_ENTRY)}},
       {"libcublasLt.so.13", {ATOLL_CUBLAS_LT_FUNCTIONS(ATOLL_ENTRY)}},
       {"libcusparse.so.12", {ATOLL_CUSPARSE_FUNCTIONS(ATOLL_ENTRY)}},
-      {"libnccl.so.2", {ATOLL_NCCL_FUNCTIONS(ATOLL_ENTRY)}},
+      {"libnccl.so.2", {ATOLL_NCCL_FUNCTIONS(ATOLL_ENTRY) ATOLL_NCCL_LATER_FUNCTIONS(ATOLL_ENTRY)}},
   };
   return libraries;
 }
 #undef ATOLL_ENTRY
+
+int nccl_version() {
+  int version = 0;
+  ncclGetVersion(&version);
+  return version;
+}
 
 // Null for a library of the real dynamic linker.
 Functions* emulated(void* library) {
@@ -51,6 +57,9 @@ void* open_library(const char* file, int flags) {
 void* find_function(void* library, const char* name) {
   const Functions* functions = emulated(library);
   if (functions == nullptr) return ::dlsym(library, name);
+  if (std::string_view(name) == "ncclCommSplit" && nccl_version() < NCCL_VERSION(2, 18, 1)) {
+    return nullptr;
+  }
   const auto found = functions->find(name);
   return found == functions->end() ? nullptr : found->second;
 }

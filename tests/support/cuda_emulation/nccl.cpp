@@ -5,8 +5,10 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
+#include "tests/support/cuda_emulation/environment.hpp"
 #include "tests/support/cuda_emulation/memory.hpp"
 #include "tests/support/cuda_emulation/nccl_transfers.hpp"
 
@@ -164,6 +166,28 @@ ncclResult_t end_group(Lock& lock) {
   return result;
 }
 
+// Writes the communicators that all ranks of a world have asked for.
+void complete_split(std::vector<SplitRequest> requests) {
+  std::sort(requests.begin(), requests.end(), [](const SplitRequest& a, const SplitRequest& b) {
+    return std::tuple(a.key, a.parent->rank) < std::tuple(b.key, b.parent->rank);
+  });
+  std::map<int, std::shared_ptr<World>> made;  // by color
+  for (const SplitRequest& request : requests) {
+    request.parent->splitting = false;
+    if (request.color == NCCL_SPLIT_NOCOLOR) continue;
+    std::shared_ptr<World>& world = made[request.color];
+    if (!world) world = std::make_shared<World>();
+    auto* const member = new ncclComm;
+    member->world = world;
+    member->rank = world->size++;
+    member->device = request.parent->device;
+    member->blocking = request.blocking;
+    world->members.push_back(member);
+    live().insert(member);
+    if (!request.parent->aborted) *request.made = member;  // else whoever asked may be gone
+  }
+}
+
 std::size_t element_bytes(ncclDataType_t type) {
   switch (type) {
     case ncclInt8:
@@ -220,6 +244,7 @@ ncclResult_t progress(ncclComm& comm, Lock& lock) {
   if (comm.error != ncclSuccess) return comm.error;
   if (!comm.world->complete()) return ncclInProgress;
   if (comm.world->error != ncclSuccess) return comm.world->error;
+  if (comm.splitting) return ncclInProgress;
   if (!comm.deferred.empty()) {
     if (!std::exchange(comm.answered_in_progress, true)) return ncclInProgress;
     put_deferred_into_streams(comm, lock);
@@ -237,7 +262,7 @@ ncclResult_t progress(ncclComm& comm, Lock& lock) {
 }  // namespace
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  *version = static_cast<int>(environment_number("ATOLL_EMULATION_NCCL", NCCL_VERSION_CODE));
   return ncclSuccess;
 }
 
@@ -259,6 +284,34 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
   return initialize(comm, size, id, rank, true);
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
+                           ncclConfig_t* config) {
+  Lock lock(runtime().mutex);
+  *newcomm = nullptr;
+  if (!live().contains(comm)) return fail(ncclInvalidArgument, nullptr, "no communicator");
+  if (group.depth > 0) return fail(ncclInvalidUsage, comm, "a split in a group of calls");
+  if (!comm->world->complete() || comm->world->error != ncclSuccess || comm->splitting) {
+    return fail(ncclInvalidArgument, comm, "the communicator is not ready");
+  }
+  if (!comm->unfinished.empty() || !comm->deferred.empty()) {
+    return fail(ncclInvalidUsage, comm, "a split while operations are outstanding");
+  }
+  if (color < 0 && color != NCCL_SPLIT_NOCOLOR) return fail(ncclInvalidArgument, comm, "color");
+  const bool blocking = config == nullptr ? comm->blocking : config->blocking != 0;
+  const int number = comm->splits++;
+  comm->splitting = true;
+  auto& requests = comm->world->splits[number];
+  requests.push_back({comm, color, key, blocking, newcomm});
+  if (std::ssize(requests) == comm->world->size) {
+    complete_split(std::move(requests));
+    comm->world->splits.erase(number);
+    runtime().changed.notify_all();
+  }
+  if (!comm->blocking) return ncclInProgress;
+  runtime().changed.wait(lock, [&] { return !comm->splitting || comm->aborted; });
+  return comm->aborted ? ncclInternalError : ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {

@@ -36,12 +36,22 @@ struct Channel {
   std::deque<std::shared_ptr<Transfer>> sends, receives;
 };
 
-// The ranks that were made with one ncclUniqueId.
+// What a rank asked of ncclCommSplit.
+struct SplitRequest {
+  ncclComm* parent;
+  int color;
+  int key;
+  bool blocking;
+  ncclComm_t* made;
+};
+
+// The ranks that were made with one ncclUniqueId, or by one split with one color.
 struct World {
   int size = 0;
   std::vector<ncclComm*> members;  // null until the rank has joined
   ncclResult_t error = ncclSuccess;
   std::map<std::pair<int, int>, Channel> channels;  // by sender and receiver
+  std::map<int, std::vector<SplitRequest>> splits;  // by their number, those that lack ranks
   bool complete() const;
 };
 
@@ -91,4 +101,6 @@ struct ncclComm {
   bool answered_in_progress = false;  // since the last group was deferred
   std::set<atl::cuda_emulation::TransferOperation*> unfinished;  // in streams
   int captured = 0;                                              // operations that graphs hold
+  int splits = 0;                                                // asked for
+  bool splitting = false;                                        // the last one lacks ranks
 };

@@ -6,6 +6,7 @@
 //                            older than the program serves nothing; 0 is a machine without a driver
 //   ATOLL_EMULATION_CODE     0: the program has no code for the devices, no kernel runs
 //   ATOLL_EMULATION_LIBRARIES  0: cuBLAS, cuSPARSE and NCCL are only found as files
+//   ATOLL_EMULATION_NCCL     version of NCCL, as 21703 for 2.17.3; before 2.18.1 it has no groups
 //   ATOLL_EMULATION_MEMORY   bytes of memory of each device, 2 GiB by default
 //   ATOLL_EMULATION_POOLS    0: devices without memory pools
 //   ATOLL_EMULATION_SEED     order in which blocks, threads and nodes of graphs take turns
