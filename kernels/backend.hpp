@@ -1,7 +1,7 @@
 // The contract of a compute device: memory, queues, and run(), which checks an operation of
 // kernels/operations once (shapes, types, aliasing) and hands it to the device's kernel. Operations
-// take views, allocate nothing that the caller sees, and run on an explicit Queue; on a CPU the work
-// is done when the call returns.
+// take views, allocate nothing that the caller sees, and run on an explicit Queue; on a CPU the
+// work is done when the call returns.
 //
 // Unless an operation says otherwise: matrices share one dtype, but gamma, beta and the gradients
 // of parameters have parameter_dtype() of it; outputs must not overlap inputs; empty matrices are

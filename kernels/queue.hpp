@@ -1,3 +1,4 @@
+// The order of operations on a device.
 #pragma once
 
 namespace atl {
