@@ -1,5 +1,15 @@
 // All operations of backends, and how a backend says what runs them.
 //
+// An operation is a struct of what it is given, with
+//   kName, or name(): the word for it in profiles;
+//   check(): aborts where shapes, types or memory break the contract; called first;
+//   empty(): whether there is nothing to do;
+//   work(): what it has to compute and move at least; also of views whose data is null;
+//   compute_by(compute), if it has that: what it does by itself or other operations, such as zeros
+//     where there is nothing to sum; else it is computed unless it is empty;
+//   label(kernel), if it has that: backends may have several kernels for it, and profiles name the
+//     one that ran.
+//
 // A backend that derives from Implements has for each operation of the list a function
 // `void kernel(Self&, Queue&, const Operation&)`, which stands in the file of the kernel. One that
 // is missing is an undefined reference that names it.
