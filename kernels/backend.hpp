@@ -96,9 +96,17 @@ class Backend : public Interface<kernels::KernelOperations> {
     operation.check(*this);
     if constexpr (kernels::kHasKernels<Operation>) last_kernel_ = "";
     const auto compute_one = [&](const auto& part) { compute(queue, part); };
+    if (operation.empty()) {
+      if constexpr (requires { operation.zeroed(); }) {
+        for (const MatrixView view : operation.zeroed()) {
+          if (!view.empty()) compute(queue, kernels::FillZero{view});
+        }
+      }
+      return;
+    }
     if constexpr (requires { operation.compute_by(compute_one); }) {
       operation.compute_by(compute_one);
-    } else if (!operation.empty()) {
+    } else {
       compute_one(operation);
     }
     if constexpr (kernels::kHasKernels<Operation>) {

@@ -1,6 +1,7 @@
 // Dense matrices: fills, conversions, products, sums, and what is done element by element.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -64,7 +65,7 @@ struct Gemm {
   Epilogue epilogue = {};
 
   std::int64_t inner() const { return transpose_a == Transpose::kYes ? a.rows : a.cols; }
-  bool empty() const { return c.empty() || inner() == 0; }
+  bool empty() const { return c.empty(); }
   void check(const BackendTraits& backend) const {
     check_view(backend, a, "gemm a");
     const bool swap_a = transpose_a == Transpose::kYes;
@@ -83,8 +84,7 @@ struct Gemm {
   // Sums of no products are 0.
   template <typename Compute>
   void compute_by(const Compute& compute) const {
-    if (!empty()) return compute(*this);
-    if (c.empty()) return;
+    if (inner() > 0) return compute(*this);
     if (beta == 0) compute(FillZero{c});
     if (!epilogue.identity()) compute(ApplyEpilogue{c, epilogue, c});
   }
@@ -148,13 +148,10 @@ struct Dot {
     check_disjoint(out, z, "dot out and z");
   }
   SpanWork work(bool) const { return streaming_work({x, z}); }
+  std::array<MatrixView, 1> zeroed() const { return {accumulate ? MatrixView{} : out}; }
   // A long row is cut, so that threads can share it.
   template <typename Compute>
   void compute_by(const Compute& compute) const {
-    if (empty()) {
-      if (!accumulate) compute(FillZero{out});
-      return;
-    }
     constexpr std::int64_t kCols = 256;
     const std::int64_t whole = x.rows == 1 ? x.cols / kCols * kCols : 0;
     if (whole == 0) return compute(*this);
@@ -250,12 +247,7 @@ struct ColumnSums {
   }
   SpanWork work(bool) const { return gradient_work(x, activation); }
   const char* name() const { return activation.absent() ? kName : "relu_dropout_column_sums"; }
-  // Sums of no rows are 0.
-  template <typename Compute>
-  void compute_by(const Compute& compute) const {
-    if (!empty()) return compute(*this);
-    if (x.cols > 0 && !accumulate) compute(FillZero{out});
-  }
+  std::array<MatrixView, 1> zeroed() const { return {accumulate ? MatrixView{} : out}; }
 };
 
 // out[j] = parts[0, j] + parts[1, j] + ..., added in this order in double and rounded once: the

@@ -1,12 +1,12 @@
 // Products and means by heads.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
 #include "kernels/checks.hpp"
 #include "kernels/operation_work.hpp"
-#include "kernels/operations/dense.hpp"
 
 namespace atl::kernels {
 
@@ -28,12 +28,7 @@ struct HeadDots {
     check_disjoint(out, vector, "head_dots out and vector");
   }
   SpanWork work(bool) const { return streaming_work({x, out}); }
-  // Sums of no columns are 0.
-  template <typename Compute>
-  void compute_by(const Compute& compute) const {
-    if (!empty()) return compute(*this);
-    if (!out.empty()) compute(FillZero{out});
-  }
+  std::array<MatrixView, 1> zeroed() const { return {out}; }
 };
 
 // Its gradients: dx[i, slice h] = d[i, h] vector[slice h]; dvector[slice h] += sum_i d[i, h]

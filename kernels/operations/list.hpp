@@ -3,10 +3,11 @@
 // An operation is a struct of what it is given, with
 //   kName, or name(): the word for it in profiles;
 //   check(): aborts where shapes, types or memory break the contract; called first;
-//   empty(): whether there is nothing to do;
-//   work(): what it has to compute and move at least; also of views whose data is null;
-//   compute_by(compute), if it has that: what it does by itself or other operations, such as zeros
-//     where there is nothing to sum; else it is computed unless it is empty;
+//   empty(): whether there is nothing to compute;
+//   zeroed(), if it has that: outputs that become 0 then, being sums;
+//   work(host_readable): flops and bytes that it takes at least; also of views whose data is null.
+//     host_readable: the host may read offsets, else edges are taken to be spread evenly over rows;
+//   compute_by(compute), if it has that: the operations that it consists of, each given to compute;
 //   label(kernel), if it has that: backends may have several kernels for it, and profiles name the
 //     one that ran.
 //

@@ -1,12 +1,12 @@
 // Losses and their gradients.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
 #include "kernels/checks.hpp"
 #include "kernels/operation_work.hpp"
-#include "kernels/operations/dense.hpp"
 
 namespace atl::kernels {
 
@@ -39,13 +39,7 @@ struct SoftmaxCrossEntropy {
                  target.smoothing);
   }
   SpanWork work(bool) const { return streaming_work({logits, dlogits}); }
-  // Without rows there is no loss.
-  template <typename Compute>
-  void compute_by(const Compute& compute) const {
-    if (!empty()) return compute(*this);
-    if (!dlogits.empty()) compute(FillZero{dlogits});
-    compute(FillZero{eight_byte_view(loss_sum)});
-  }
+  std::array<MatrixView, 2> zeroed() const { return {dlogits, eight_byte_view(loss_sum)}; }
 };
 
 // Sigmoid cross-entropy with logits, summed over the listed rows and all classes; targets are
@@ -73,13 +67,7 @@ struct SigmoidCrossEntropy {
     ATOLL_ASSERT(target.focus >= 0, "sigmoid_cross_entropy focus {}", target.focus);
   }
   SpanWork work(bool) const { return streaming_work({logits, dlogits}); }
-  // Without rows there is no loss.
-  template <typename Compute>
-  void compute_by(const Compute& compute) const {
-    if (!empty()) return compute(*this);
-    if (!dlogits.empty()) compute(FillZero{dlogits});
-    compute(FillZero{eight_byte_view(loss_sum)});
-  }
+  std::array<MatrixView, 2> zeroed() const { return {dlogits, eight_byte_view(loss_sum)}; }
 };
 
 // Losses of values - targets, summed over the listed rows and all columns. targets: row-major
@@ -103,13 +91,7 @@ struct ErrorLoss {
     check_disjoint(dvalues, values, "error_loss dvalues and values");
   }
   SpanWork work(bool) const { return streaming_work({values, dvalues}); }
-  // Without rows there is no loss.
-  template <typename Compute>
-  void compute_by(const Compute& compute) const {
-    if (!empty()) return compute(*this);
-    if (!dvalues.empty()) compute(FillZero{dvalues});
-    compute(FillZero{eight_byte_view(loss_sum)});
-  }
+  std::array<MatrixView, 2> zeroed() const { return {dvalues, eight_byte_view(loss_sum)}; }
 };
 
 }  // namespace atl::kernels

@@ -1,12 +1,12 @@
 // Counts of right predictions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
 #include "kernels/checks.hpp"
 #include "kernels/operation_work.hpp"
-#include "kernels/operations/dense.hpp"
 
 namespace atl::kernels {
 
@@ -28,11 +28,7 @@ struct CountCorrect {
     check_length(length(counts), 6, "count_correct counts");
   }
   SpanWork work(bool) const { return streaming_work({logits}); }
-  template <typename Compute>
-  void compute_by(const Compute& compute) const {
-    if (!empty()) return compute(*this);
-    compute(FillZero{eight_byte_view(counts)});
-  }
+  std::array<MatrixView, 1> zeroed() const { return {eight_byte_view(counts)}; }
 };
 
 // Per split s: counts[3 * s + {0, 1, 2}] = true positives, false positives, false negatives over
@@ -52,11 +48,7 @@ struct CountMultiLabel {
     check_length(length(counts), 9, "count_multi_label counts");
   }
   SpanWork work(bool) const { return streaming_work({logits}); }
-  template <typename Compute>
-  void compute_by(const Compute& compute) const {
-    if (!empty()) return compute(*this);
-    compute(FillZero{eight_byte_view(counts)});
-  }
+  std::array<MatrixView, 1> zeroed() const { return {eight_byte_view(counts)}; }
 };
 
 }  // namespace atl::kernels

@@ -1,12 +1,12 @@
 // Batch norm in four steps, between which sums are added over ranks, and layer norm.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
 #include "kernels/checks.hpp"
 #include "kernels/operation_work.hpp"
-#include "kernels/operations/dense.hpp"
 
 namespace atl::kernels {
 
@@ -29,12 +29,7 @@ struct BatchNormMoments {
     check_length(length(sums), 2 * x.cols, "batch_norm_moments sums");
   }
   SpanWork work(bool) const { return streaming_work({x}); }
-  // Sums of no rows are 0.
-  template <typename Compute>
-  void compute_by(const Compute& compute) const {
-    if (!empty()) return compute(*this);
-    if (x.cols > 0) compute(FillZero{eight_byte_view(sums)});
-  }
+  std::array<MatrixView, 1> zeroed() const { return {eight_byte_view(sums)}; }
 };
 
 // Forward, 2: from sums over `count` rows the mean and 1 / sqrt(variance + epsilon), and the
@@ -96,12 +91,7 @@ struct BatchNormGradientSums {
   }
   SpanWork work(bool) const { return gradient_work(dy, activation, {x}); }
   const char* name() const { return activation.absent() ? kName : "relu_dropout_gradient_sums"; }
-  // Sums of no rows are 0.
-  template <typename Compute>
-  void compute_by(const Compute& compute) const {
-    if (!empty()) return compute(*this);
-    if (x.cols > 0) compute(FillZero{eight_byte_view(sums)});
-  }
+  std::array<MatrixView, 1> zeroed() const { return {eight_byte_view(sums)}; }
 };
 
 // Backward, 4: dx = gamma * inv_std * (dy - sums[j] / count - xhat * sums[W + j] / count), with

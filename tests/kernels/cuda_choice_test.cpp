@@ -53,7 +53,7 @@ struct Chosen {
 };
 
 TEST_F(CudaChoiceTest, CusparseIsTakenWhereItWasChosen) {
-  const Graph graph = graph_of_equal_halves();
+  const Graph graph = graph_of_equal_halves().with_finite_first_row();
   for (const char* algorithm : kAlgorithms) {
     for (const Spmm& run : {Spmm{.columns = 12}, Spmm{.columns = 12, .beta = 1, .tail = true},
                             Spmm{.columns = 5, .tail = true}}) {
@@ -68,7 +68,7 @@ TEST_F(CudaChoiceTest, CusparseIsTakenWhereItWasChosen) {
 
 // Rounded once, as by the own kernel, though the row factors and what follows are not cuSPARSE's.
 TEST_F(CudaChoiceTest, CusparseTakesFactorsThatNarrowStorageHolds) {
-  const Graph graph = graph_of_equal_halves().without_column_factors();
+  const Graph graph = graph_of_equal_halves().with_finite_first_row().without_column_factors();
   for (const char* algorithm : kAlgorithms) {
     for (const Spmm& run :
          {Spmm{.columns = 16}, Spmm{.columns = 16, .beta = 1}, Spmm{.columns = 13, .tail = true},
@@ -145,7 +145,8 @@ std::pair<double, double> errors_of(const std::vector<double>& found,
 TEST_F(CudaChoiceTest, ColumnFactorsRoundRowsOfNarrowStorageOnceMore) {
   constexpr double kTwoRoundings = 2.0 / 256;
   for (const auto& [edges, most] : {std::pair(1, 1.6), {4, 1.35}, {16, 1.15}, {300, 1.05}}) {
-    const Graph graph = Graph(std::vector<std::int64_t>(40, edges)).without_edge_weights();
+    const Graph graph =
+        Graph(std::vector<std::int64_t>(40, edges)).without_edge_weights().with_finite_first_row();
     Harness reference("reference");
     const std::vector<double> exact = product_of(reference, graph, 64);
     Chosen own("own", graph, 64, DType::kBf16);
@@ -164,7 +165,7 @@ TEST_F(CudaChoiceTest, ColumnFactorsRoundRowsOfNarrowStorageOnceMore) {
 }
 
 TEST_F(CudaChoiceTest, KernelsThatPromiseItGiveTheSameBitsEveryTime) {
-  const Graph graph = graph_of_equal_halves().without_column_factors();
+  const Graph graph = graph_of_equal_halves().with_finite_first_row().without_column_factors();
   const Spmm run{.columns = 16, .beta = 1, .tail = true};
   for (const char* kernel : {"own", "cusparse-alg3"}) {
     for (const DType dtype : {DType::kF32, DType::kBf16}) {
@@ -184,7 +185,8 @@ TEST_F(CudaChoiceTest, KernelsThatPromiseItGiveTheSameBitsEveryTime) {
 // sums of many edges and not in sums of two.
 TEST_F(CudaChoiceTest, AnAlgorithmIsTakenWithoutPromiseIfItsBitsWereEqual) {
   for (const auto& [edges, equal] : {std::pair(300, false), {2, true}}) {
-    const Graph graph = Graph(std::vector<std::int64_t>(8, edges)).without_edge_weights();
+    const Graph graph =
+        Graph(std::vector<std::int64_t>(8, edges)).without_edge_weights().with_finite_first_row();
     const auto choices = std::make_shared<KernelChoices>(SpmmWish::kAuto, 0);
     Harness h("cuda", {.device = 0, .choices = choices});
     h.set_padding(aligning(12));
@@ -208,7 +210,7 @@ TEST_F(CudaChoiceTest, AnAlgorithmIsTakenWithoutPromiseIfItsBitsWereEqual) {
 }
 
 TEST_F(CudaChoiceTest, MeasuringRecordsTheTimesOfAllAndTakesWhatRepeats) {
-  const Graph graph = graph_of_equal_halves();
+  const Graph graph = graph_of_equal_halves().with_finite_first_row();
   for (const double beta : {0.0, 1.0}) {
     const Spmm run{.columns = 12, .beta = beta, .tail = true};
     const auto choices = std::make_shared<KernelChoices>(SpmmWish::kAuto, 0);
@@ -235,7 +237,7 @@ TEST_F(CudaChoiceTest, MeasuringRecordsTheTimesOfAllAndTakesWhatRepeats) {
 }
 
 TEST_F(CudaChoiceTest, AWishForCusparseIsMeasuredAmongItsAlgorithms) {
-  const Graph graph = graph_of_equal_halves();
+  const Graph graph = graph_of_equal_halves().with_finite_first_row();
   const auto choices = std::make_shared<KernelChoices>(SpmmWish::kCusparse, 0);
   Harness found("cuda", {.device = 0, .choices = choices});
   found.set_padding(aligning(12));
@@ -246,7 +248,7 @@ TEST_F(CudaChoiceTest, AWishForCusparseIsMeasuredAmongItsAlgorithms) {
 }
 
 TEST_F(CudaChoiceTest, SmallMatricesAreNotMeasured) {
-  const Graph graph = graph_of_equal_halves();
+  const Graph graph = graph_of_equal_halves().with_finite_first_row();
   const Spmm run{.columns = 12};
   const auto kernels_by = [&](SpmmWish wish, KernelChoices& choices) {
     const std::shared_ptr<KernelChoices> shared(&choices, [](KernelChoices*) {});
@@ -272,7 +274,7 @@ TEST_F(CudaChoiceTest, SmallMatricesAreNotMeasured) {
 // One preparation for several numbers of columns and strides, as a model's layers have them: each
 // is prepared by itself, and the copy of the matrix is made once.
 TEST_F(CudaChoiceTest, ColumnsAndStridesShareOneCopyOfTheMatrix) {
-  const Graph graph = graph_of_equal_halves();
+  const Graph graph = graph_of_equal_halves().with_finite_first_row();
   const auto choices = std::make_shared<KernelChoices>(SpmmWish::kCusparse);
   Harness h("cuda", {.device = 0, .choices = choices});
   const RowRange range{0, graph.rows};

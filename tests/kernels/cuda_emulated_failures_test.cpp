@@ -60,7 +60,7 @@ TEST_F(CudaFailures, HandlesGoFromQueueToQueue) {
 }
 
 TEST_F(CudaFailures, WhatCusparseRefusesIsNoCandidate) {
-  const Graph graph({4, 300, 17, 4, 300, 17});
+  const Graph graph = Graph({4, 300, 17, 4, 300, 17}).with_finite_first_row();
   for (const cusparseStatus_t status :
        {CUSPARSE_STATUS_NOT_SUPPORTED, CUSPARSE_STATUS_ALLOC_FAILED}) {
     const auto choices = std::make_shared<KernelChoices>(SpmmWish::kAuto, 0);
@@ -78,7 +78,7 @@ TEST_F(CudaFailures, WhatCusparseRefusesIsNoCandidate) {
 
 // Products on one device, whose first rows were prepared: as a model's layers meet them.
 struct Products {
-  const Graph graph{{4, 300, 17, 4, 300, 17}};
+  const Graph graph = Graph({4, 300, 17, 4, 300, 17}).with_finite_first_row();
   std::shared_ptr<KernelChoices> choices;
   Harness h;
   SparseOperator op = graph.upload(h);
@@ -196,7 +196,7 @@ TEST_F(CudaFailures, CusparseLeavesMemoryToTheRest) {
 
 // The copy that measuring has made goes when the products that were measured come back without it.
 TEST_F(CudaFailures, ACopyThatNoProductNeedsIsGivenBack) {
-  const Graph graph({4, 300, 17, 4, 300, 17});
+  const Graph graph = Graph({4, 300, 17, 4, 300, 17}).with_finite_first_row();
   const auto choices = std::make_shared<KernelChoices>(SpmmWish::kAuto, 0);
   // Without pools memory is free at once.
   cuda_emulation::fail_next_calls("cudaMemPoolCreate", cudaErrorNotSupported);

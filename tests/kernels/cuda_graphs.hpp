@@ -22,6 +22,7 @@ struct Graph {
   std::vector<float> row_scale;
   std::vector<float> col_scale;
   std::vector<float> self_weight;
+  bool finite_first_row = false;
 
   explicit Graph(const std::vector<std::int64_t>& edges)
       : rows(static_cast<std::int64_t>(edges.size())),
@@ -79,12 +80,19 @@ struct Graph {
     return op;
   }
 
+  // Where cuSPARSE's ALG3 may run, which multiplies the first row of x by 0 and adds it to every
+  // sum (seen of version 12.6).
+  Graph with_finite_first_row() const {
+    Graph other = *this;
+    other.finite_first_row = true;
+    return other;
+  }
+
   // x of so many columns. Rows that no edge and no self weight asks for are NaN: reading them
-  // shows. But for the first, which cuSPARSE's ALG3 multiplies by 0 and adds to every sum (seen of
-  // version 12.6).
+  // shows.
   std::vector<float> features(std::int64_t columns) const {
     std::vector<bool> asked(static_cast<std::size_t>(cols), false);
-    asked[0] = true;
+    asked[0] = finite_first_row;
     for (const std::int32_t c : col_idx) asked[static_cast<std::size_t>(c)] = true;
     for (std::size_t i = 0; i < self_weight.size(); ++i) {
       if (self_weight[i] != 0) asked[i] = true;

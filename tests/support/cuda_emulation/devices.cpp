@@ -14,7 +14,6 @@ namespace {
 
 constexpr int kMultiprocessors = 4;
 constexpr int kSharedBytes = 48 * 1024;
-constexpr int kL2Bytes = 4 * 1024 * 1024;
 
 int driver_version() {
   return static_cast<int>(environment_number("ATOLL_EMULATION_DRIVER", CUDART_VERSION));
@@ -60,7 +59,6 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
     prop->asyncEngineCount = 2;
     prop->unifiedAddressing = 1;
     prop->memoryBusWidth = 64;
-    prop->l2CacheSize = kL2Bytes;
     prop->maxThreadsPerMultiProcessor = 2048;
     prop->memoryPoolsSupported = has_pools() ? 1 : 0;
     return cudaSuccess;
@@ -82,9 +80,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
         return cudaSuccess;
       case cudaDevAttrMultiProcessorCount:
         *value = kMultiprocessors;
-        return cudaSuccess;
-      case cudaDevAttrL2CacheSize:
-        *value = kL2Bytes;
         return cudaSuccess;
       case cudaDevAttrMaxThreadsPerMultiProcessor:
         *value = 2048;

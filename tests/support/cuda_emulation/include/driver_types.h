@@ -143,7 +143,6 @@ enum cudaDeviceAttr {
   cudaDevAttrMaxSharedMemoryPerBlock = 8,
   cudaDevAttrWarpSize = 10,
   cudaDevAttrMultiProcessorCount = 16,
-  cudaDevAttrL2CacheSize = 38,
   cudaDevAttrMaxThreadsPerMultiProcessor = 39,
   cudaDevAttrAsyncEngineCount = 40,
   cudaDevAttrUnifiedAddressing = 41,
@@ -179,7 +178,6 @@ struct cudaDeviceProp {
   int asyncEngineCount;
   int unifiedAddressing;
   int memoryBusWidth;
-  int l2CacheSize;
   int maxThreadsPerMultiProcessor;
   size_t sharedMemPerMultiprocessor;
   size_t sharedMemPerBlockOptin;
