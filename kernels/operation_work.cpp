@@ -12,6 +12,7 @@ double bytes_in(ConstMatrixView view) {
 
 // Evenly spread over the rows where the host may not read which have how many.
 double edges_of(const SparseOperator& op, RowRange rows, bool readable) {
+  if (op.counted_edges >= 0) return static_cast<double>(op.counted_edges);
   if (!readable) {
     return static_cast<double>(op.col_idx.size()) * static_cast<double>(rows.size()) /
            static_cast<double>(op.rows);
@@ -79,27 +80,25 @@ SpanWork spmm_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, d
                    x, beta, y);
 }
 
-SpanWork attention_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, int products,
-                        std::int64_t edge_bytes, std::initializer_list<ConstMatrixView> beside,
-                        bool readable) {
-  if (rows.size() == 0) return {};
-  double beside_bytes = 0;
-  for (const ConstMatrixView& view : beside) {
-    beside_bytes +=
-        bytes_in(view) / static_cast<double>(op.rows) * static_cast<double>(rows.size());
-  }
-  return attention_work({.rows = static_cast<double>(rows.size()),
-                         .edges = edges_of(op, rows, readable),
-                         .columns = op.cols},
-                        x, products, edge_bytes, beside_bytes);
+EdgePass::EdgePass(const SparseOperator& op, RowRange range, ConstMatrixView x_, int products_,
+                   bool readable)
+    : of_rows(static_cast<double>(op.rows)), x(x_), products(products_) {
+  if (range.size() == 0) return;
+  rows = {.rows = static_cast<double>(range.size()),
+          .edges = edges_of(op, range, readable),
+          .columns = op.cols};
 }
 
-SpanWork attention_work(const SparseRows& rows, ConstMatrixView x, int products,
-                        std::int64_t edge_bytes, double beside_bytes) {
-  SpanWork work =
-      spmm_work(rows, x, 0, {nullptr, static_cast<std::int64_t>(rows.rows), 0, 0, x.dtype});
-  work.flops *= products;
-  const double bytes = rows.edges * static_cast<double>(edge_bytes) + beside_bytes;
+SpanWork edge_pass_work(const EdgePass& pass, std::int64_t edge_bytes,
+                        std::initializer_list<ConstMatrixView> beside) {
+  if (pass.rows.rows == 0) return {};
+  const auto rows = static_cast<std::int64_t>(pass.rows.rows);
+  SpanWork work = spmm_work(pass.rows, pass.x, 0, {nullptr, rows, 0, 0, pass.x.dtype});
+  work.flops *= pass.products;
+  double bytes = pass.rows.edges * static_cast<double>(edge_bytes);
+  for (const ConstMatrixView& view : beside) {
+    bytes += bytes_in(view) / pass.of_rows * pass.rows.rows;
+  }
   work.bytes += bytes;
   work.no_reuse_bytes += bytes;
   return work;

@@ -40,14 +40,21 @@ SpanWork spmm_work(const SparseRows& rows, ConstMatrixView x, double beta, Const
 SpanWork spmm_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, double beta,
                    ConstMatrixView y, bool readable);
 
-// Along the edges of `rows`: per edge an index, `edge_bytes` and a row of x, of which `products`
-// sums or inner products of all columns are made; per row its offset and its share of `beside`.
-SpanWork attention_work(const SparseOperator& op, RowRange rows, ConstMatrixView x, int products,
-                        std::int64_t edge_bytes, std::initializer_list<ConstMatrixView> beside,
-                        bool readable);
-// The same by counts.
-SpanWork attention_work(const SparseRows& rows, ConstMatrixView x, int products,
-                        std::int64_t edge_bytes, double beside_bytes);
+// A pass along the edges of some rows, in which so many sums or inner products of all columns of x
+// are made per edge.
+struct EdgePass {
+  // `readable`: as in spmm_work.
+  EdgePass(const SparseOperator& op, RowRange range, ConstMatrixView x_, int products_,
+           bool readable);
+
+  SparseRows rows;
+  double of_rows = 0;  // of the operator
+  ConstMatrixView x;
+  int products = 1;
+};
+// Per edge an index, `edge_bytes` and a row of x; per row its offset and its share of `beside`.
+SpanWork edge_pass_work(const EdgePass& pass, std::int64_t edge_bytes,
+                        std::initializer_list<ConstMatrixView> beside);
 
 // The operator whose rows are the sources of `op`, without factors.
 SparseOperator by_source(const SparseOperator& op, const SourceEdges& edges);

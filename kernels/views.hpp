@@ -112,6 +112,9 @@ struct SparseOperator {
   // null: any preparation gives the same sums to rounding, only speed differs. It must live until
   // what was queued with it has run.
   const PreparedSparse* prepared = nullptr;
+  // For counting alone, where the spans above have lengths but no data: entries of the rows at
+  // hand; negative: spread evenly over rows.
+  std::int64_t counted_edges = -1;
 };
 
 // In-edges by their source: those that leave column j of an operator are

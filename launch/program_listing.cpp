@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "engine/program/loss.hpp"
+#include "engine/program/operations/rules.hpp"
 #include "kernels/wire.hpp"
 
 namespace atl {
@@ -34,11 +35,11 @@ ProgramListing::Messages ProgramListing::messages_of(Value value) const {
   const Operation& op = program_.at(value);
   const RankRows& rows = shape_.rows;
   Messages messages{.columns = op.columns};
-  if (op.kind == OpKind::kFetchComputed) {
+  if (op.is(rules::kFetchComputed)) {
     messages.rows = rows.computed;
   } else if (op.needs_messages()) {
-    messages.rows = rows.received_for(op) - (op.fetches_rest ? rows.computed : 0);
-    messages.direction = op.direction;
+    messages.rows = rows.received_for(op) - (op.decided.fetches_rest ? rows.computed : 0);
+    messages.direction = op.messages.direction;
   } else {
     return {};
   }
@@ -52,17 +53,16 @@ ProgramListing::Messages ProgramListing::messages_of(Value value) const {
 }
 
 std::int64_t ProgramListing::rows_of(const Operation& op) const {
-  if (op.kind == OpKind::kParameter) {
+  if (op.is(rules::kParameter)) {
     return program_.parameters[static_cast<std::size_t>(op.parameter)].rows;
   }
-  const bool computed_alone = op.kind == OpKind::kTakeComputed ||
-                              op.kind == OpKind::kPlaceComputed ||
-                              op.kind == OpKind::kFetchComputed;
+  const bool computed_alone =
+      op.is(rules::kTakeComputed) || op.is(rules::kPlaceComputed) || op.is(rules::kFetchComputed);
   if (computed_alone) return shape_.rows.computed;
-  const Reach reach = traits_of(op.kind).reach;
+  const Reach reach = op.rule->reach;
   if (reach == Reach::kSmall || reach == Reach::kRanks) return 0;
   // What is made of a kept aggregate is computed for halo rows, too; that itself is fetched.
-  const bool more = op.for_placed || (op.for_computed && !op.constant);
+  const bool more = op.decided.for_placed || (op.decided.for_computed && !op.constant);
   return shape_.rows.own(op.rows_of()) + (more ? shape_.rows.computed : 0);
 }
 
@@ -144,7 +144,7 @@ Json ProgramListing::operation_json(Value value, const std::string& scope) const
   const Place& place = layout_.places[static_cast<std::size_t>(value)];
   const Messages messages = messages_of(value);
   Json entry = {{"value", value},
-                {"operation", traits_of(op.kind).name},
+                {"operation", op.rule->name},
                 {"text", to_string(program_, value)},
                 {"scope", scope},
                 {"layer", program_.scope_of(value).layer},

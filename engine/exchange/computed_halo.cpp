@@ -73,19 +73,4 @@ void ComputedHalo::fetch_factors(Backend& backend, Queue& queue, Transport& tran
   factors_ = {backend, queue, std::move(received)};
 }
 
-void ComputedHalo::place(Backend& backend, Queue& queue, ConstMatrixView values,
-                         MatrixView x) const {
-  std::int64_t first = 0;
-  for (const RowRange& range : ranges_) {
-    backend.run(queue, kernels::GatherRows{values, counting_.span().subspan(first, range.size()),
-                                           factors_.span(), x.rows_in(range)});
-    first += range.size();
-  }
-}
-
-void ComputedHalo::take(Backend& backend, Queue& queue, ConstMatrixView x,
-                        MatrixView values) const {
-  backend.run(queue, kernels::GatherRows{x, device_rows_.span(), {}, values});
-}
-
 }  // namespace atl

@@ -34,11 +34,11 @@ class ComputedHalo {
   // Gets the column factors of the computed rows from their owners. Collective; once.
   void fetch_factors(Backend& backend, Queue& queue, Transport& transport,
                      std::span<const float> own_factors);
-  // x[halo row of k] = values[k] times its column factor, as a message would bring it, for every
-  // computed row k. values [rows(), F], x [inner + halo, F].
-  void place(Backend& backend, Queue& queue, ConstMatrixView values, MatrixView x) const;
-  // values[k] = x[halo row of k], the reverse but for the factor.
-  void take(Backend& backend, Queue& queue, ConstMatrixView x, MatrixView values) const;
+  // Of each computed row k its row among those of a matrix [inner + halo, F], 0, 1, 2, ..., and by
+  // what a message would have multiplied it (empty: 1); in the backend's memory.
+  std::span<const LocalId> halo_rows() const { return device_rows_.span(); }
+  std::span<const LocalId> counting() const { return counting_.span(); }
+  std::span<const float> factors() const { return factors_.span(); }
   // The computed rows among those of a matrix [inner + halo, F]: ranges in ascending order.
   const std::vector<RowRange>& ranges() const { return ranges_; }
 

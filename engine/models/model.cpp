@@ -8,6 +8,7 @@
 #include "engine/models/convolutions.hpp"
 #include "engine/program/differentiate.hpp"
 #include "engine/program/fuse.hpp"
+#include "engine/program/operations/rules.hpp"
 #include "engine/program/place_halo.hpp"
 
 namespace atl {
@@ -352,17 +353,15 @@ int layer_count(const ModelConfig& config) {
 
 bool reads_relations(const ModelConfig& config) {
   const Program program = model_program(config, Pass::kEvaluation);
-  return std::ranges::any_of(program.operations, [](const Operation& op) {
-    return op.kind == OpKind::kAggregateRelations;
-  });
+  return reads(program, GraphData::kRelations);
 }
 
 bool reads_edge_features(const ModelConfig& config) {
-  return reads_edge_features(model_program(config, Pass::kEvaluation));
+  return reads(model_program(config, Pass::kEvaluation), GraphData::kEdgeFeatures);
 }
 
 bool reads_node_types(const ModelConfig& config) {
-  return reads_node_types(model_program(config, Pass::kEvaluation));
+  return reads(model_program(config, Pass::kEvaluation), GraphData::kNodeTypes);
 }
 
 std::vector<std::string> doubts_about(const ModelConfig& config) {
@@ -371,8 +370,8 @@ std::vector<std::string> doubts_about(const ModelConfig& config) {
   const Program program = model_program(config, Pass::kEvaluation);
   for (Value v = 0; v < program.size(); ++v) {
     const Operation& op = program.at(v);
-    if (op.kind != OpKind::kAttend) continue;
-    const int heads = op.attention.heads;
+    if (!op.is(rules::kAttend)) continue;
+    const int heads = op.as<AttentionOptions>().heads;
     const auto l = static_cast<std::size_t>(program.scope_of(v).layer);
     // Heads whose mean is taken have all columns of the layer each.
     const bool shares_columns = heads > 1 && !model.layers[l].averages_heads;

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "engine/placement/memory_model.hpp"
 #include "engine/placement/sum_cost.hpp"
+#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 
@@ -110,11 +111,11 @@ class ScopeReader {
 
   // Sums over all ranks end a piece; of one rank there is nothing to wait for.
   void add_sum(const Block& block, const Operation& op) {
-    if (traits_of(op.kind).reach != Reach::kRanks || ranks_ == 1) return;
+    if (op.rule->reach != Reach::kRanks || ranks_ == 1) return;
     const PhasePlace place = place_of(block, Phase::kAllReduce);
     PieceCost& piece = pieces_.back();
     piece.sum_place = place;
-    if (op.kind == OpKind::kSumGradients) {
+    if (op.is(rules::kSumGradients)) {
       const double values =
           static_cast<double>(parameter_sizes(program_, /*pads_operands=*/false).values());
       piece.sum_s = sum_seconds(setting_.topology, kFloatBytes * values, setting_.gradient_sum);
@@ -141,9 +142,9 @@ class ScopeReader {
 
   MessageCost messages_of(const Block& block, const Operation& op) const {
     const bool quantized = decisions_.bits < 32;
-    MessageCost cost{.direction = op.direction,
+    MessageCost cost{.direction = op.messages.direction,
                      .returned = op.returns_rows(),
-                     .recomputation = op.fetches_rest ? decisions_.recomputation : nullptr,
+                     .recomputation = op.decided.fetches_rest ? decisions_.recomputation : nullptr,
                      .row_bytes = mean_message_bytes(decisions_.bits, op.message_columns())};
     const auto moved = [&](int rank, std::int64_t rows) {
       return quantized
@@ -196,51 +197,51 @@ std::int64_t MessageCost::rows(const PartitionQuality& partition, int from, int 
               static_cast<std::size_t>(from)];
 }
 
+namespace {
+
+// Seconds of kernels by the rates of a device, which were measured with f32.
+class KernelSeconds final : public kernels::TakesEach<KernelSeconds, Requests> {
+ public:
+  explicit KernelSeconds(const Device& device) : device_(device) {}
+
+  template <typename Kernel>
+  void each(const Kernel& kernel) {
+    if constexpr (requires { kernel.pass(false); }) {
+      // Rows of neighbours are gathered as by a sparse product, with more work on each.
+      const EdgePass pass = kernel.pass(/*host_readable=*/false);
+      const auto rows = static_cast<std::int64_t>(pass.rows.rows);
+      const auto edges = static_cast<std::int64_t>(pass.rows.edges);
+      seconds_ += pass.products * spmm_seconds(device_, edges + rows, rows, pass.x.cols);
+    } else {
+      stream(kernel.work(/*host_readable=*/false));
+    }
+  }
+  void each(const kernels::Gemm& gemm) {
+    seconds_ += gemm_seconds(device_, gemm.a.rows, gemm.a.cols, gemm.c.cols);
+  }
+  void each(const kernels::Spmm& spmm) {
+    const std::int64_t rows = spmm.rows.size();
+    const std::int64_t own = spmm.op.self_weight.empty() ? 0 : rows;
+    seconds_ += spmm_seconds(device_, spmm.op.counted_edges + own, rows, spmm.x.cols);
+  }
+  void take_work(RankWork work, const Views& views) override { stream(work_of(work, views)); }
+  void take_own(const OwnKernel& kernel, const Views& /*views*/) override { stream(kernel.work); }
+  double seconds() const { return seconds_; }
+
+ private:
+  void stream(const SpanWork& work) { seconds_ += elementwise_seconds(device_, work.bytes); }
+
+  const Device& device_;
+  double seconds_ = 0;
+};
+
+}  // namespace
+
 double call_seconds(const Device& device, const Program& program, const Call& call,
                     const RankShape& shape) {
-  const Operation& op = program.at(call.value);
-  const std::int64_t rows = shape.rows_in(call.rows);
-  switch (op.kind) {
-    case OpKind::kLinear:
-    case OpKind::kWeightGradient:
-    case OpKind::kLinearByType:
-    case OpKind::kWeightGradientByType: {
-      const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
-      return gemm_seconds(device, rows, weight_rows(program, op), weight.columns);
-    }
-    case OpKind::kAggregate: {
-      const bool has_self = adds_self(op.normalisation);
-      const std::int64_t edges = shape.edges_in(call.rows);
-      return spmm_seconds(device, has_self ? edges + rows : edges, rows, op.columns);
-    }
-    case OpKind::kAggregateRelations:
-      return spmm_seconds(device, shape.edges_in(call.rows), rows * op.relations,
-                          op.message_columns());
-    case OpKind::kRelationsSources:
-      return spmm_seconds(device, shape.edges_in(call.rows), rows, op.columns);
-    case OpKind::kAttend:
-    case OpKind::kAttendTargets:
-    case OpKind::kAttendSources:
-    case OpKind::kPool:
-    case OpKind::kPoolTargets:
-    case OpKind::kPoolSlope:
-    case OpKind::kPoolSources:
-    case OpKind::kAggregateEdges:
-    case OpKind::kEdgesSources:
-    case OpKind::kEdgesTerms: {
-      // Rows of neighbours are gathered as by a sparse product, with more work on each.
-      const std::int64_t edges = shape.edges_in(call.rows);
-      const std::int64_t columns =
-          op.kind == OpKind::kAttendTargets ? program.at(op.inputs[2]).columns : op.columns;
-      const double one_product = 2 * static_cast<double>(edges * columns);
-      const double products =
-          work_of(program, call, shape, DType::kF32).flops / std::max(one_product, 1.0);
-      return products * spmm_seconds(device, edges + rows, rows, columns);
-    }
-    default:
-      // Rates were measured with f32.
-      return elementwise_seconds(device, work_of(program, call, shape, DType::kF32).bytes);
-  }
+  KernelSeconds kernels(device);
+  lower_counted(program, call, shape, DType::kF32, kernels);
+  return kernels.seconds();
 }
 
 std::span<const int> EpochCosts::pieces(const EpochSetting& setting, int cut,

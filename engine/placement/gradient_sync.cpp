@@ -4,6 +4,8 @@
 #include <map>
 #include <numeric>
 
+#include "engine/program/operations/rules.hpp"
+
 namespace atl {
 
 namespace {
@@ -31,7 +33,7 @@ FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerS
     const auto [place, is_new] = factors.try_emplace(value, std::ssize(problem.factors));
     if (is_new) {
       const bool aggregated =
-          program.at(value).kind == OpKind::kAggregate && program.scope_of(value).layer == layer;
+          program.at(value).is(rules::kAggregate) && program.scope_of(value).layer == layer;
       const char* const is = value < program.forward_end() ? aggregated ? "aggregate" : "input"
                              : aggregated                  ? "aggregated gradient"
                                                            : "gradient";
@@ -41,7 +43,7 @@ FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerS
     return place->second;
   };
   for (const Operation& op : program.operations) {
-    if (op.kind != OpKind::kWeightGradient) continue;
+    if (!op.is(rules::kWeightGradient)) continue;
     const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
     // Of a weight that several values are multiplied with, rows of its own for each.
     const std::int64_t inputs = weight_rows(program, op);

@@ -50,7 +50,7 @@ Recomputation recomputation_by_cost(const EpochSetting& setting, ProgramsByOrder
       programs.of({{strategy[1].order, strategy[1].cache_aggregate}, /*recomputes=*/true});
   double row_bytes = 0;
   for (const Operation& op : recomputing.training.operations) {
-    if (op.fetches_rest) row_bytes += mean_message_bytes(strategy[1].bits, op.columns);
+    if (op.decided.fetches_rest) row_bytes += mean_message_bytes(strategy[1].bits, op.columns);
   }
   Recomputation result(ranks);
   for (int rank = 0; rank < ranks; ++rank) {

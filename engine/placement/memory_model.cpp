@@ -11,10 +11,10 @@ namespace {
 // What exact messages of an aggregate are packed into.
 std::int64_t buffer_elements(const Operation& op, const RowCounts& rows) {
   if (!op.needs_messages()) return 0;
-  const std::int64_t sent = op.returns_rows()                      ? rows.held.forward_halo
-                            : op.direction == Direction::kBackward ? rows.sent_backward
-                            : op.fetches_rest                      ? rows.sent_rest
-                                                                   : rows.sent_forward;
+  const std::int64_t sent = op.returns_rows()                               ? rows.held.forward_halo
+                            : op.messages.direction == Direction::kBackward ? rows.sent_backward
+                            : op.decided.fetches_rest                               ? rows.sent_rest
+                                                                            : rows.sent_forward;
   return sent * padded_columns(op.message_columns());
 }
 

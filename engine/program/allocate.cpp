@@ -6,6 +6,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "engine/program/operations/rules.hpp"
 #include "kernels/views.hpp"
 
 namespace atl {
@@ -48,8 +49,8 @@ class Allocator {
     for (Value v = 0; v < program_.size(); ++v) place_rows(v);
     for (Value v = 0; v < program_.size(); ++v) {
       const Operation& op = program_.at(v);
-      if (op.added_to != kNoValue) join(v, op.added_to);
-      if (op.kind == OpKind::kFinishFetch) join(v, op.inputs[0]);
+      if (op.decided.added_to != kNoValue) join(v, op.decided.added_to);
+      if (op.is(rules::kFinishFetch)) join(v, op.inputs[0]);
       if (shares_ && lies_in_input(v)) join(v, op.inputs[0]);
     }
     align_computed_rows();
@@ -73,33 +74,34 @@ class Allocator {
     const Operation& op = program_.at(v);
     if (!op.has_rows() || instant(v) < 0) return;
     Place& p = place(v);
-    if (op.kind == OpKind::kTakeComputed) {
+    if (op.is(rules::kTakeComputed)) {
       p.computed = rows_.computed;
       return;
     }
-    if (op.with_halo) p.halo = rows_.forward_halo;
+    const auto* copied = std::get_if<Copied>(&op.attributes);
+    if (copied != nullptr && copied->with_halo) p.halo = rows_.forward_halo;
     for (const Value reader : readers_[index(v)]) {
       const Operation& by = program_.at(reader);
       if (by.needs_messages() && by.inputs[0] == v) {
         p.halo = std::max(p.halo, rows_.received_for(by));
       }
       // Scores of halo rows are computed from what arrives.
-      if (by.kind == OpKind::kAttend && by.source_scores() == v) {
+      if (by.fills_halo() == v) {
         p.halo = std::max(p.halo, rows_.forward_halo);
       }
-      if (by.for_placed) p.halo = std::max(p.halo, rows_.forward_halo);
+      if (by.decided.for_placed) p.halo = std::max(p.halo, rows_.forward_halo);
     }
     // Without halo rows the features are as good as their copy.
-    if (op.kind == OpKind::kCopy && p.halo == 0) return;
+    if (op.is(rules::kCopy) && p.halo == 0) return;
     p.inner = rows_.own(op.rows_of());
-    if (op.for_computed) p.computed = rows_.computed;
+    if (op.decided.for_computed) p.computed = rows_.computed;
   }
 
   void place_stores() {
     layout_.host_offsets.assign(program_.operations.size(), -1);
     for (Value v = 0; v < program_.size(); ++v) {
       const Operation& op = program_.at(v);
-      if (op.kind != OpKind::kStore) continue;
+      if (!op.is(rules::kStore)) continue;
       layout_.host_offsets[index(v)] = layout_.host_elements;
       layout_.host_elements +=
           to_alignment(rows_.copied_by(op) * program_.row_elements(program_.at(op.inputs[0])));
@@ -128,12 +130,12 @@ class Allocator {
   // neighbours at the same instant.
   bool lies_in_input(Value v) const {
     const Operation& op = program_.at(v);
-    if (!traits_of(op.kind).may_be_in || !op.has_rows() || op.constant) return false;
+    if (!op.rule->may_be_in || !op.has_rows() || op.constant) return false;
     const Value input = op.inputs[0];
     const Operation& from = program_.at(input);
     if (instant(input) < 0 || from.constant || ends_[index(input)] == kForever ||
         from.columns != op.columns || from.wide != op.wide || from.packed != op.packed ||
-        !has_place(input) || from.kind == OpKind::kCopy) {
+        !has_place(input) || from.is(rules::kCopy)) {
       return false;
     }
     return std::ranges::all_of(readers_[index(input)], [&](Value reader) {

@@ -23,7 +23,7 @@ struct RankRows {
   }
   // Rows that come in for a halo operation.
   std::int64_t received_for(const Operation& op) const {
-    return op.returns_rows() ? returned : halo(op.direction);
+    return op.returns_rows() ? returned : halo(op.messages.direction);
   }
   // That a value has, but for halo and computed rows.
   std::int64_t own(RowsOf rows_of) const {
@@ -33,7 +33,8 @@ struct RankRows {
   }
   // By a store or a fetch.
   std::int64_t copied_by(const Operation& op) const {
-    return own(op.copied_rows) + (op.with_halo ? forward_halo : 0);
+    const auto& copied = op.as<Copied>();
+    return own(copied.rows_of) + (copied.with_halo ? forward_halo : 0);
   }
 };
 

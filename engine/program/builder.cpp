@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "engine/exchange/halo_exchange.hpp"
+#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 
@@ -23,20 +24,19 @@ Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double in
       has_constants_(input_dropout == 0 && !trains_nodes),
       edges_(edges) {
   program_.scopes.push_back({Scope::Kind::kInput, 0, Direction::kForward});
-  input_ = append({.kind = trains_nodes ? OpKind::kNodeParameters : OpKind::kFeatures,
+  input_ = append({.rule = trains_nodes ? &rules::kNodeParameters : &rules::kFeatures,
                    .columns = features,
                    .constant = !trains_nodes});
   if (input_dropout == 0 || pass == Pass::kEvaluation) return;
   input_ = append(
-      {.kind = OpKind::kActivate,
+      {.rule = &rules::kActivate,
        .inputs = {input_},
        .columns = features,
        .tail = {.activation = {.dropout = input_dropout, .stream = RandomStream::kInputDropout}}});
 }
 
 Value Builder::append(Operation operation) {
-  trained_.push_back(operation.kind == OpKind::kParameter ||
-                     operation.kind == OpKind::kNodeParameters ||
+  trained_.push_back(operation.is(rules::kParameter) || operation.is(rules::kNodeParameters) ||
                      any_read(operation, [&](Value read) { return is_trained(read); }));
   operation.scope = static_cast<int>(program_.scopes.size()) - 1;
   program_.operations.push_back(std::move(operation));
@@ -93,7 +93,7 @@ Value Builder::parameter(const std::string& name, std::int64_t rows, std::int64_
     fail_option("{}: {} is declared twice; every parameter needs a name of its own", place(), full);
   }
   program_.parameters.push_back({full, owner, rows, columns, initialisation});
-  return append({.kind = OpKind::kParameter,
+  return append({.rule = &rules::kParameter,
                  .columns = columns,
                  .parameter = static_cast<int>(program_.parameters.size()) - 1});
 }
@@ -132,10 +132,11 @@ Value Builder::linear(Value x, Value weight) {
 }
 
 Value Builder::append_product(Value x, Value weight) {
-  return append({.kind = OpKind::kLinear,
+  return append({.rule = &rules::kLinear,
                  .inputs = {x, weight},
                  .columns = columns(weight),
-                 .parameter = program_.at(weight).parameter});
+                 .parameter = program_.at(weight).parameter,
+                 .attributes = Product{}});
 }
 
 Value Builder::linear_by_type(Value x, std::span<const std::int64_t> widths, std::int64_t columns) {
@@ -159,17 +160,20 @@ Value Builder::linear_by_type(Value x, std::span<const std::int64_t> widths, std
   // have.
   const Value bias = parameter("bias", types, columns, Initialisation::kGlorotUniform);
   program_.parameters.back().stacked = types;
-  const Value sorted = append({.kind = OpKind::kSortByType,
+  const Value sorted = append({.rule = &rules::kSortByType,
                                .inputs = {x},
                                .columns = this->columns(x),
-                               .constant = is_constant(x)});
-  const Value products = append({.kind = OpKind::kLinearByType,
+                               .constant = is_constant(x),
+                               .attributes = SortByType{}});
+  const Value products = append({.rule = &rules::kLinearByType,
                                  .inputs = {sorted, weight, bias},
                                  .columns = columns,
                                  .parameter = program_.at(weight).parameter,
                                  .second_parameter = program_.at(bias).parameter});
-  return append(
-      {.kind = OpKind::kSortByType, .inputs = {products}, .columns = columns, .transposed = true});
+  return append({.rule = &rules::kSortByType,
+                 .inputs = {products},
+                 .columns = columns,
+                 .attributes = SortByType{.back = true}});
 }
 
 bool Builder::is_constant(Value x) const { return has_constants_ && program_.at(x).constant; }
@@ -189,15 +193,16 @@ Value Builder::aggregate(Normalisation normalisation, Value x) {
                                     to_string(normalisation)));
   }
   check_rows("aggregate", "x", x);
-  return append_aggregate({.kind = OpKind::kAggregate, .normalisation = normalisation}, x);
+  return append_aggregate(
+      {.rule = &rules::kAggregate, .messages = {.normalisation = normalisation}}, x);
 }
 
 Value Builder::aggregate_relations(Value x, std::int64_t relations) {
   check_rows("aggregate_relations", "x", x);
   check_count("aggregate_relations", "relations", relations, edges_.relations);
-  return append_aggregate({.kind = OpKind::kAggregateRelations,
-                           .normalisation = Normalisation::kRelations,
-                           .relations = relations,
+  return append_aggregate({.rule = &rules::kAggregateRelations,
+                           .messages = {.normalisation = Normalisation::kRelations},
+                           .attributes = Relations{relations},
                            .packed = true},
                           x);
 }
@@ -208,32 +213,34 @@ Value Builder::pool(const PoolSpec& spec, Value x, Value sharpness) {
     check_parameter("pool", "sharpness", sharpness, 1, 1);
     if (spec.kind == PoolKind::kMaximum) refuse("pool", "a maximum has no sharpness to train");
   }
-  Operation op{.kind = OpKind::kPool, .normalisation = Normalisation::kEdges, .pool = spec};
+  Operation op{.rule = &rules::kPool,
+               .messages = {.normalisation = Normalisation::kEdges},
+               .attributes = spec};
   if (sharpness == kNoValue) return append_aggregate(op, x);
   op.parameter = program_.at(sharpness).parameter;
   return append_aggregate(op, x, sharpness);
 }
 
 Value Builder::append_aggregate(Operation op, Value x, Value parameter) {
-  check_in_layer(traits_of(op.kind).name);
-  op.channel = next_channel();
+  check_in_layer(op.rule->name);
+  op.messages.channel = next_channel();
   const bool constant = is_constant(x) && parameter == kNoValue;
   ProgramLayer& made = program_.layers.back();
   made.input_is_constant = constant;
   made.order.cache_aggregate = constant && keeps_aggregates();
   op.constant = made.order.cache_aggregate;
-  op.columns = columns(x) * op.relations;
+  const auto* relations = std::get_if<Relations>(&op.attributes);
+  op.columns = columns(x) * (relations == nullptr ? 1 : relations->count);
   op.inputs = {with_halo(x)};
   if (parameter != kNoValue) op.inputs.push_back(parameter);
   return append(std::move(op));
 }
 
 Value Builder::with_halo(Value x) {
-  const OpKind kind = program_.at(x).kind;
-  if (kind != OpKind::kFeatures && kind != OpKind::kNodeParameters) return x;
+  if (!program_.at(x).rule->is_leaf) return x;
   if (copy_ == kNoValue) {
     copy_ = append(
-        {.kind = OpKind::kCopy, .inputs = {x}, .columns = columns(x), .constant = is_constant(x)});
+        {.rule = &rules::kCopy, .inputs = {x}, .columns = columns(x), .constant = is_constant(x)});
   }
   return copy_;
 }
@@ -245,13 +252,12 @@ Value Builder::aggregate_edges(Value x, std::int64_t features) {
   const std::int64_t columns = this->columns(x);
   const Value weight = edge_weight(features, x);
   const Value bias = parameter("edge_bias", 1, columns, Initialisation::kZeros);
-  return append({.kind = OpKind::kAggregateEdges,
+  return append({.rule = &rules::kAggregateEdges,
                  .inputs = {with_halo(x), weight, bias},
                  .columns = columns,
                  .parameter = program_.at(weight).parameter,
                  .second_parameter = program_.at(bias).parameter,
-                 .normalisation = Normalisation::kEdges,
-                 .channel = channel});
+                 .messages = {.normalisation = Normalisation::kEdges, .channel = channel}});
 }
 
 Value Builder::edge_weight(std::int64_t features, Value x) {
@@ -270,11 +276,11 @@ Value Builder::edge_scores(AttentionOptions options, Value z, std::int64_t featu
   program_.parameters.back().composition = {.coefficients = program_.at(vector).parameter,
                                             .bases = program_.at(weight).parameter,
                                             .per_head = true};
-  return append({.kind = OpKind::kEdgeScores,
+  return append({.rule = &rules::kEdgeScores,
                  .inputs = {both},
                  .columns = options.heads,
                  .parameter = program_.at(both).parameter,
-                 .attention = options,
+                 .attributes = options,
                  .wide = true});
 }
 
@@ -283,12 +289,11 @@ Value Builder::attend(AttentionOptions options, Value z, Value t, Value vector, 
   const int channel = next_channel();
   if (pass_ == Pass::kEvaluation) options.dropout = 0;
   options.site = layer();
-  Operation op{.kind = OpKind::kAttend,
+  Operation op{.rule = &rules::kAttend,
                .inputs = {z, t},
                .columns = columns(z),
-               .normalisation = Normalisation::kEdges,
-               .channel = channel,
-               .attention = options};
+               .messages = {.normalisation = Normalisation::kEdges, .channel = channel},
+               .attributes = options};
   if (options.score != AttentionScore::kDot) {
     op.parameter = program_.at(vector).parameter;
     op.inputs.push_back(vector);
@@ -314,11 +319,11 @@ Value Builder::head_dots(Value x, Value vector, int heads) {
   check_rows("head_dots", "x", x);
   check_heads("head_dots", x, heads);
   check_parameter("head_dots", "vector", vector, heads, columns(x) / heads);
-  return append({.kind = OpKind::kHeadDots,
+  return append({.rule = &rules::kHeadDots,
                  .inputs = {x, vector},
                  .columns = heads,
                  .parameter = program_.at(vector).parameter,
-                 .attention = {.heads = heads},
+                 .attributes = Heads{heads},
                  .wide = true});
 }
 
@@ -326,10 +331,10 @@ Value Builder::head_mean(Value x, int heads) {
   check_rows("head_mean", "x", x);
   check_heads("head_mean", x, heads);
   if (heads == 1) return x;
-  return append({.kind = OpKind::kHeadMean,
+  return append({.rule = &rules::kHeadMean,
                  .inputs = {x},
                  .columns = columns(x) / heads,
-                 .attention = {.heads = heads}});
+                 .attributes = Heads{heads}});
 }
 
 Value Builder::propagate(Normalisation normalisation, Value x, Value weight) {
@@ -367,11 +372,10 @@ MultiplyOrder Builder::choose_order(Value x, Value weight) const {
 
 Value Builder::combine(float u, Value a, float v, Value b) {
   check_same_columns("combine", a, b);
-  return append({.kind = OpKind::kCombine,
+  return append({.rule = &rules::kCombine,
                  .inputs = {a, b},
                  .columns = columns(a),
-                 .first_factor = u,
-                 .second_factor = v});
+                 .attributes = Combination{u, v}});
 }
 
 Value Builder::linear_of_all(const std::string& name, const std::vector<Value>& x,
@@ -388,7 +392,7 @@ Value Builder::linear_of_all(const std::string& name, const std::vector<Value>& 
   std::int64_t row = 0;
   for (const Value part : x) {
     const Value product = append_product(part, all);
-    program_.at(product).first_row = row;
+    program_.at(product).attributes = Product{.first_row = row};
     row += this->columns(part);
     sum = sum == kNoValue ? product : add(sum, product);
   }
@@ -398,7 +402,7 @@ Value Builder::linear_of_all(const std::string& name, const std::vector<Value>& 
 Value Builder::bias(Value x, const std::string& name) {
   check_rows("bias", "x", x);
   const Value b = parameter(name, 1, columns(x), Initialisation::kZeros);
-  return append({.kind = OpKind::kBias,
+  return append({.rule = &rules::kBias,
                  .inputs = {x},
                  .columns = columns(x),
                  .parameter = program_.at(b).parameter,
@@ -415,7 +419,7 @@ Value Builder::activate(Value x, ActivationFunction function, double dropout) {
                                                  : layer();
   const Activation activation{.function = function, .dropout = dropout, .site = site};
   if (activation.absent()) return x;
-  return append({.kind = OpKind::kActivate,
+  return append({.rule = &rules::kActivate,
                  .inputs = {x},
                  .columns = columns(x),
                  .tail = {.activation = activation}});
@@ -423,7 +427,7 @@ Value Builder::activate(Value x, ActivationFunction function, double dropout) {
 
 Value Builder::maximum(Value a, Value b) {
   check_same_columns("maximum", a, b);
-  return append({.kind = OpKind::kMaximum, .inputs = {a, b}, .columns = columns(a)});
+  return append({.rule = &rules::kMaximum, .inputs = {a, b}, .columns = columns(a)});
 }
 
 Value Builder::scalar(const std::string& name, Initialisation initialisation) {
@@ -442,7 +446,7 @@ Value Builder::scalar(const std::string& name, double start) {
 Value Builder::scale(Value x, Value scalar) {
   check_rows("scale", "x", x);
   check_parameter("scale", "scalar", scalar, 1, 1);
-  return append({.kind = OpKind::kScale,
+  return append({.rule = &rules::kScale,
                  .inputs = {x, scalar},
                  .columns = columns(x),
                  .parameter = program_.at(scalar).parameter});
@@ -450,18 +454,17 @@ Value Builder::scale(Value x, Value scalar) {
 
 Value Builder::scale_by_degree(Value x, DegreeRoot root, bool with_self) {
   check_rows("scale_by_degree", "x", x);
-  return append({.kind = OpKind::kScaleByDegree,
+  return append({.rule = &rules::kScaleByDegree,
                  .inputs = {x},
                  .columns = columns(x),
-                 .attention = {.with_self = with_self},
-                 .degree_root = root});
+                 .attributes = DegreeScale{root, with_self}});
 }
 
 Value Builder::layer_norm(Value x, const std::string& name) {
   check_rows("layer_norm", "x", x);
   const Value gamma = parameter(name + ".weight", 1, columns(x), Initialisation::kOnes);
   const Value beta = parameter(name + ".bias", 1, columns(x), Initialisation::kZeros);
-  return append({.kind = OpKind::kLayerNorm,
+  return append({.rule = &rules::kLayerNorm,
                  .inputs = {x, gamma, beta},
                  .columns = columns(x),
                  .parameter = program_.at(gamma).parameter,
@@ -473,25 +476,26 @@ Value Builder::batch_norm(Value x, const std::string& name) {
   const Value gamma = parameter(name + ".weight", 1, columns(x), Initialisation::kOnes);
   const Value beta = parameter(name + ".bias", 1, columns(x), Initialisation::kZeros);
   program_.norms.push_back({own(name), columns(x)});
+  const int number = static_cast<int>(program_.norms.size()) - 1;
   Operation part{.columns = columns(x),
                  .parameter = program_.at(gamma).parameter,
                  .second_parameter = program_.at(beta).parameter,
-                 .norm = static_cast<int>(program_.norms.size()) - 1};
-  const auto append_part = [&](OpKind kind, std::vector<Value> inputs) {
-    part.kind = kind;
+                 .attributes = BatchNorm{number}};
+  const auto append_part = [&](const Rule& rule, std::vector<Value> inputs) {
+    part.rule = &rule;
     part.inputs = std::move(inputs);
     return append(part);
   };
   Value statistics = kNoValue;
   if (pass_ == Pass::kTraining) {
-    const Value moments = append_part(OpKind::kMoments, {x});
-    const Value sums = append_part(OpKind::kSumRanks, {moments});
-    statistics = append_part(OpKind::kStatistics, {sums});
+    const Value moments = append_part(rules::kMoments, {x});
+    const Value sums = append_part(rules::kSumRanks, {moments});
+    statistics = append_part(rules::kStatistics, {sums});
   } else {
-    statistics = append_part(OpKind::kInverseStd, {});
+    statistics = append_part(rules::kInverseStd, {});
   }
-  part.tail = {.statistics = statistics, .gamma = gamma, .bias = beta};
-  return append_part(OpKind::kNormalise, {x});
+  part.tail = {.statistics = statistics, .norm = number, .gamma = gamma, .bias = beta};
+  return append_part(rules::kNormalise, {x});
 }
 
 Program Builder::finish(Value logits, Value embeddings) {
@@ -510,7 +514,7 @@ Program Builder::finish(Value logits, Value embeddings) {
 
 void declare_node_parameters(Program& program, std::int64_t nodes) {
   for (Operation& op : program.operations) {
-    if (op.kind != OpKind::kNodeParameters) continue;
+    if (!op.is(rules::kNodeParameters)) continue;
     op.parameter = static_cast<int>(program.parameters.size());
     program.parameters.push_back({.name = "input.nodes",
                                   .layer = -1,

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "engine/program/builder.hpp"
+#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 
@@ -37,11 +38,11 @@ std::string Builder::described(Value x) const {
   if (x == kNoValue) return "no value";
   if (x < 0 || x >= program_.size()) return fmt::format("value {}, which this model lacks", x);
   const Operation& op = program_.at(x);
-  if (op.kind == OpKind::kParameter) {
+  if (op.is(rules::kParameter)) {
     const DeclaredParameter& p = declared(x);
     return fmt::format("the parameter {} [{}, {}]", p.name, p.rows, p.columns);
   }
-  const std::string name = traits_of(op.kind).name;
+  const std::string name = op.rule->name;
   if (op.packed) return fmt::format("'{}', which only a product may read", name);
   if (op.wide) return fmt::format("'{}', which only attend may read", name);
   return fmt::format("'{}' of {} columns", name, op.columns);
@@ -62,7 +63,7 @@ void Builder::check_same_columns(const char* operation, Value a, Value b) const 
 }
 
 bool Builder::is_parameter(Value x) const {
-  return x >= 0 && x < program_.size() && program_.at(x).kind == OpKind::kParameter;
+  return x >= 0 && x < program_.size() && program_.at(x).is(rules::kParameter);
 }
 
 const DeclaredParameter& Builder::declared(Value x) const {
@@ -137,12 +138,12 @@ void Builder::check_attention(const AttentionOptions& options, Value z, Value t,
                               described(z)));
   }
   const std::int64_t columns = program_.at(z).columns;
-  const auto is = [&](Value x, OpKind kind) {
-    return x >= 0 && x < program_.size() && program_.at(x).kind == kind &&
+  const auto is = [&](Value x, const Rule& kind) {
+    return x >= 0 && x < program_.size() && program_.at(x).is(kind) &&
            program_.at(x).columns == options.heads;
   };
   if (options.score == AttentionScore::kAdditive) {
-    if (!is(t, OpKind::kHeadDots)) {
+    if (!is(t, rules::kHeadDots)) {
       refuse(kName,
              fmt::format("t is {}; needed is head_dots of {} heads", described(t), options.heads));
     }
@@ -165,8 +166,8 @@ void Builder::check_attention(const AttentionOptions& options, Value z, Value t,
   if (of_edges == kNoValue) return;
   if (options.score == AttentionScore::kGatv2) {
     check_parameter(kName, "of_edges", of_edges, edges_.features, columns);
-  } else if (!is(of_edges, OpKind::kEdgeScores) ||
-             program_.at(of_edges).attention.with_self != options.with_self) {
+  } else if (!is(of_edges, rules::kEdgeScores) ||
+             program_.at(of_edges).as<AttentionOptions>().with_self != options.with_self) {
     refuse(kName, fmt::format("of_edges is {}; needed is edge_scores with the same options",
                               described(of_edges)));
   }
@@ -179,19 +180,19 @@ void Builder::check_readers() const {
   std::map<Value, int> products;  // by what relations give
   for (const Operation& op : program_.operations) {
     if (op.needs_messages()) ++aggregates[op.inputs[0]];
-    if (op.kind == OpKind::kLinear && program_.at(op.inputs[0]).packed) ++products[op.inputs[0]];
+    if (op.is(rules::kLinear) && program_.at(op.inputs[0]).packed) ++products[op.inputs[0]];
   }
   const auto refuse_value = [&](Value v, const std::string& why) {
     const int of = program_.scope_of(v).layer;
     fail_option("{}: '{}' {}", name_of_layer(of, convolutions_[static_cast<std::size_t>(of)]),
-                traits_of(program_.at(v).kind).name, why);
+                program_.at(v).rule->name, why);
   };
   for (Value v = 0; v < program_.size(); ++v) {
     const Operation& op = program_.at(v);
     if (op.packed && products[v] != 1) {
       refuse_value(v, fmt::format("is read by {} products; needed is one", products[v]));
     }
-    if (!op.keeps_halo() || aggregates[op.inputs[0]] == 1) continue;
+    if (!op.rule->keeps_halo || aggregates[op.inputs[0]] == 1) continue;
     refuse_value(v, fmt::format("reads a value that {} aggregates read; allowed is one: give each "
                                 "a product of its own",
                                 aggregates[op.inputs[0]]));

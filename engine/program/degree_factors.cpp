@@ -34,19 +34,9 @@ DegreeFactors::DegreeFactors(Backend& backend, Queue& queue, const LocalGraphVie
   for (const double degree : degrees(graph.forward.csr, graph.inner(), with_self)) {
     targets.push_back(static_cast<float>(std::sqrt(degree)));
   }
-  rows_ = {backend, queue, std::move(rows)};
+  counting_ = {backend, queue, std::move(rows)};
   of_sources_ = {backend, queue, std::move(sources)};
   of_targets_ = {backend, queue, std::move(targets)};
-}
-
-void DegreeFactors::scale(Backend& backend, Queue& queue, DegreeRoot root, ConstMatrixView x,
-                          RowRange range, MatrixView out) const {
-  const auto rows = rows_.span().subspan(static_cast<std::size_t>(range.begin),
-                                         static_cast<std::size_t>(range.size()));
-  backend.run(
-      queue,
-      kernels::GatherRows{
-          x, rows, root == DegreeRoot::kSource ? of_sources_.span() : of_targets_.span(), out});
 }
 
 }  // namespace atl

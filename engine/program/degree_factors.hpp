@@ -2,10 +2,16 @@
 // after attention.
 #pragma once
 
-#include "engine/program/program.hpp"
 #include "engine/tensor/tensor.hpp"
+#include "partition/local_graph.hpp"
 
 namespace atl {
+
+struct DegreeViews {
+  std::span<const LocalId> counting;  // 0, 1, 2, ...
+  std::span<const float> of_sources;
+  std::span<const float> of_targets;
+};
 
 class DegreeFactors {
  public:
@@ -14,12 +20,10 @@ class DegreeFactors {
   // edge to itself, whether the graph has it or not. At least 1.
   DegreeFactors(Backend& backend, Queue& queue, const LocalGraphView& graph, bool with_self);
 
-  // out = x times the factors of its rows. x [inner nodes, F]; out: rows `range` of the result.
-  void scale(Backend& backend, Queue& queue, DegreeRoot root, ConstMatrixView x, RowRange range,
-             MatrixView out) const;
+  DegreeViews views() const { return {counting_.span(), of_sources_.span(), of_targets_.span()}; }
 
  private:
-  ConstDeviceArray<LocalId> rows_;  // 0, 1, 2, ...
+  ConstDeviceArray<LocalId> counting_;  // 0, 1, 2, ...
   ConstDeviceArray<float> of_sources_;
   ConstDeviceArray<float> of_targets_;
 };

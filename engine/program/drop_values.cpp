@@ -52,7 +52,7 @@ class Dropper {
   bool can_be_made_again(Value v) const {
     const Operation& op = program_.at(v);
     return v < loss_ && run_of(program_, v) > 0 && op.has_rows() && !op.constant &&
-           !op.for_computed && !op.for_placed && !op.fetches_rest;
+           !op.decided.for_computed && !op.decided.for_placed && !op.decided.fetches_rest;
   }
 
   // What is not dropped although its layer drops.
@@ -64,14 +64,14 @@ class Dropper {
     }
     for (Value v = 0; v < loss_; ++v) {
       const Operation& op = program_.at(v);
-      const bool is_aggregated =
-          op.needs_messages() || (op.added_to != kNoValue && aggregates(op.added_to));
+      const bool is_aggregated = op.needs_messages() || (op.decided.added_to != kNoValue &&
+                                                         aggregates(op.decided.added_to));
       if (dropping_.keeps_aggregates && is_aggregated) keep(v);
       // Backward reads rows of neighbours again: they came with messages.
-      if (!op.keeps_halo()) continue;
-      if (op.kind == OpKind::kPool) keep(v);
-      keep(op.inputs.front());
-      if (op.kind == OpKind::kAttend && op.source_scores() != kNoValue) keep(op.source_scores());
+      if (op.rule->keeps_result) keep(v);
+      for (const Value read : op.inputs) {
+        if (op.keeps_halo_of(read)) keep(read);
+      }
     }
     for (const Value output : program_.outputs) keep(output);
     // Also what another run reads, or what comes after the layers.
@@ -82,7 +82,7 @@ class Dropper {
     }
     // What an operation adds to is gone when it has run.
     for (Value v = 0; v < loss_; ++v) {
-      const Value gone = program_.at(v).added_to;
+      const Value gone = program_.at(v).decided.added_to;
       if (gone == kNoValue || !kept_[index(gone)] || !can_be_made_again(gone)) continue;
       kept_[index(gone)] = false;
       if (can_be_made_again(v)) keep(v);
@@ -91,7 +91,8 @@ class Dropper {
 
   bool aggregates(Value v) const {
     const Operation& op = program_.at(v);
-    return op.needs_messages() || (op.added_to != kNoValue && aggregates(op.added_to));
+    return op.needs_messages() ||
+           (op.decided.added_to != kNoValue && aggregates(op.decided.added_to));
   }
 
   // What backward reads of dropped values, and what these are made of.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 
@@ -16,7 +17,7 @@ class Fusion {
     readers_ = readers_of(program_);
     removed_.assign(program_.operations.size(), false);
     for (Value v = 0; v < program_.size(); ++v) {
-      if (program_.at(v).kind == OpKind::kCombine) join_addition(v);
+      if (program_.at(v).is(rules::kCombine)) join_addition(v);
     }
     for (Value v = 0; v < program_.size(); ++v) join_to_producer(v);
     for (Value v = 0; v < program_.size(); ++v) join_to_sums(v);
@@ -24,9 +25,6 @@ class Fusion {
   }
 
  private:
-  static bool can_add(OpKind kind) { return kind == OpKind::kLinear || kind == OpKind::kAggregate; }
-  static bool writes_with_tail(OpKind kind) { return can_add(kind) || kind == OpKind::kAttend; }
-
   bool is_output(Value v) const {
     return std::ranges::find(program_.outputs, v) != program_.outputs.end();
   }
@@ -52,51 +50,45 @@ class Fusion {
 
   void join_addition(Value v) {
     const Operation& add = program_.at(v);
-    if (add.inputs.size() < 2 || add.first_factor != 1 || add.second_factor != 1) return;
-    const auto is_aggregate = [&](Value x) { return program_.at(x).kind == OpKind::kAggregate; };
+    if (add.inputs.size() < 2 || !add.as<Combination>().adds()) return;
+    const auto is_aggregate = [&](Value x) { return program_.at(x).is(rules::kAggregate); };
+    const bool ordered = add.as<Combination>().ordered;
     Value first = add.inputs[0];
     Value joined = add.inputs[1];
-    if (!add.ordered && is_aggregate(first) != is_aggregate(joined)
-            ? is_aggregate(first)
-            : !add.ordered && first > joined) {
+    if (!ordered && is_aggregate(first) != is_aggregate(joined) ? is_aggregate(first)
+                                                                : !ordered && first > joined) {
       std::swap(first, joined);
     }
     const Operation& op = program_.at(joined);
-    const bool joins = can_add(op.kind) && op.tail.absent() && op.added_to == kNoValue &&
+    const bool joins = op.rule->adds && op.tail.absent() && op.decided.added_to == kNoValue &&
                        op.scope == add.scope && !op.constant && first != joined &&
-                       !program_.at(first).constant && !is_leaf(program_.at(first).kind) &&
+                       !program_.at(first).constant && !program_.at(first).rule->is_leaf &&
                        is_only_reader(v, joined) && is_only_reader(v, first);
     if (!joins) return;
     Operation sum = op;
-    sum.added_to = first;
+    sum.decided.added_to = first;
     move_to(v, joined, std::move(sum));
   }
 
   void join_to_producer(Value v) {
     const Operation& after = program_.at(v);
-    const bool is_tail = after.kind == OpKind::kBias || after.kind == OpKind::kActivate ||
-                         after.kind == OpKind::kNormalise;
-    if (!is_tail) return;
+    if (!after.rule->is_tail) return;
     const Value producer = after.inputs[0];
     const Operation& before = program_.at(producer);
-    const bool has_tail = writes_with_tail(before.kind) || before.kind == OpKind::kBias ||
-                          before.kind == OpKind::kNormalise;
     // A tail has its parts in the order norm, bias, activation.
     const bool in_order =
-        after.kind == OpKind::kActivate ? before.tail.activation.absent() : before.tail.absent();
+        after.is(rules::kActivate) ? before.tail.activation.absent() : before.tail.absent();
     // What a layer gives stays a value of its own, also where the next begins with a tail.
     const bool in_scope = before.scope == after.scope;
-    if (!has_tail || !in_order || !in_scope || before.constant || !is_only_reader(v, producer)) {
+    if (!before.rule->takes_tail || !in_order || !in_scope || before.constant ||
+        !is_only_reader(v, producer)) {
       return;
     }
     Operation joined = before;
-    if (after.kind == OpKind::kActivate) {
+    if (after.is(rules::kActivate)) {
       joined.tail.activation = after.tail.activation;
     } else {
-      joined.tail.statistics = after.tail.statistics;
-      joined.tail.gamma = after.tail.gamma;
-      joined.tail.bias = after.tail.bias;
-      if (after.norm >= 0) joined.norm = after.norm;
+      joined.tail = after.tail;
     }
     move_to(v, producer, std::move(joined));
   }
@@ -104,15 +96,15 @@ class Fusion {
   // Sums read the gradient of relu, with dropout or without, that nothing has summed before.
   void join_to_sums(Value v) {
     const Operation& sums = program_.at(v);
-    if (sums.kind != OpKind::kBiasGradient && sums.kind != OpKind::kNormSums) return;
+    if (!sums.rule->sums_gradient) return;
     const Value gradient = sums.inputs[0];
     const Operation& through = program_.at(gradient);
-    const bool of_relu = through.kind == OpKind::kActivateBackward &&
+    const bool of_relu = through.is(rules::kActivateBackward) &&
                          through.tail.activation.function == ActivationFunction::kRelu;
     if (!of_relu || through.scope != sums.scope) return;
     Operation joined = sums;
     joined.inputs[0] = through.inputs[0];
-    joined.through = through.inputs[1];
+    joined.decided.through = through.inputs[1];
     joined.tail.activation = through.tail.activation;
     // The sums come where the gradient was, before all that reads either.
     for (std::size_t reader = 0; reader < program_.operations.size(); ++reader) {

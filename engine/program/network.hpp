@@ -2,18 +2,13 @@
 // other state, and the interpreter that runs them.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "engine/exchange/computed_halo.hpp"
-#include "engine/exchange/halo_exchange.hpp"
-#include "engine/program/allocate.hpp"
-#include "engine/program/degree_factors.hpp"
 #include "engine/program/loss.hpp"
-#include "engine/program/node_type_rows.hpp"
 #include "engine/program/optimizer.hpp"
+#include "engine/program/rank_state.hpp"
 
 namespace atl {
 
@@ -24,18 +19,6 @@ struct NetworkOptions {
   // Tests: fills the place of a value with NaN as soon as nothing needs it any more, in the order
   // of the queue.
   bool poisons_dead_values = false;
-};
-
-// State of one batch norm in the backend's memory.
-struct NormState {
-  std::string name;  // "layers.0.norm"
-  std::int64_t columns = 0;
-  DeviceArray<double> running_mean = {};      // [columns], in checkpoints
-  DeviceArray<double> running_variance = {};  // the same
-  DeviceArray<double> mean = {};              // of this training pass
-  DeviceArray<double> inverse_std = {};
-  DeviceArray<double> running_inverse_std = {};
-  DeviceArray<double> sums = {};  // [2 columns], of this rank, then of all
 };
 
 // Columns that messages of a layer have in one epoch of training, kept aggregates not counted, and
@@ -51,22 +34,6 @@ struct LayerMessages {
     return padded_columns(forward_columns) * forward_rows +
            padded_columns(backward_columns) * backward_rows;
   }
-};
-
-// Numbers of edges, or of rows, in the backend's memory, as kernels and products read them.
-class EdgeFeatures {
- public:
-  EdgeFeatures() = default;
-  // parameters: the type of what they are multiplied by.
-  EdgeFeatures(const Rank& rank, ConstDeviceArray<float> values, std::int64_t columns,
-               DType parameters);
-  std::span<const float> span() const { return values_.span(); }
-  ConstMatrixView matrix() const;  // in the type of the parameters
-
- private:
-  ConstDeviceArray<float> values_;
-  std::int64_t columns_ = 0;
-  Tensor in_f64_;  // where parameters are
 };
 
 class Network {
@@ -105,7 +72,7 @@ class Network {
   ConstMatrixView logits() const;
   // The program's embeddings of the last run_forward() of an evaluation; [inner, columns].
   ConstMatrixView embeddings() const;
-  const RankRows& rank_rows() const { return rows_; }
+  const RankShape& shape() const { return state_.shape; }
   // True if a forward pass of training computes what one of an evaluation does.
   bool trains_as_it_evaluates() const { return shares_forward_; }
   // Loss and gradients of this rank after run_forward() of training. Collective.
@@ -113,14 +80,12 @@ class Network {
   // Sums the gradients over all ranks and updates the parameters. Collective.
   void run_step(const Round& round, Optimizer& optimizer);
 
-  ParameterStore& parameters() { return parameters_; }
-  const ParameterStore& parameters() const { return parameters_; }
-  std::vector<NormState>& norms() { return norms_; }
+  ParameterStore& parameters() { return state_.parameters; }
+  const ParameterStore& parameters() const { return state_.parameters; }
+  std::vector<NormState>& norms() { return state_.norms; }
   const Program& training() const { return training_.program; }
   const Program& evaluation() const { return evaluation_.program; }
   const Schedule& training_schedule() const { return training_.schedule; }
-  // What an aggregate of a program multiplies with, and which rows travel for it.
-  const DistributedOperator& operator_of(const Operation& aggregate) const;
   std::vector<LayerMessages> layer_messages() const;
   // Bytes this rank sends in one epoch of training by exact halo exchange (kept aggregates not
   // counted): the formula that the transport's counter must equal.
@@ -145,62 +110,22 @@ class Network {
     Loss* loss = nullptr;
     Optimizer* optimizer = nullptr;
   };
+  class Runner;
 
   Pass prepare(Program program) const;
+  RankViews views_of(const Pass& pass, const Round& round) const;
   void run_blocks(const Execution& execution, std::span<const Block> blocks);
-  void run_call(const Execution& execution, const Call& call);
-  void run_small(const Execution& execution, const Operation& op);
-  void run_copy(const Pass& pass, Value value);
-  void run_attention(const Execution& execution, const Call& call);
-  void run_relations(const Execution& execution, const Call& call);
-  void run_pool(const Execution& execution, const Call& call);
-  void add_returned_rows(const Execution& execution, const Call& call);
-  void run_edges(const Execution& execution, const Call& call);
-  void run_edge_scores(const Execution& execution, const Call& call);
-  void run_by_type(const Execution& execution, const Call& call);
-  void run_node_gradient(ConstMatrixView dy, MatrixView gradient);
-  void sum_gradients(const Execution& execution);
-  // A parameter with a row per head, and its gradient, as one row.
-  ConstMatrixView row_vector(int parameter);
-  MatrixView row_gradient(int parameter);
+  void run_call(RankViews& views, Runner& runner, const Call& call);
+  void run_copy(const RankViews& views);
   std::span<const Block> backward_blocks() const;
   std::span<const Block> step_blocks() const;
+  ConstMatrixView inner_rows_of(Value value) const;  // of the last run_forward()
   void poison_dead(const Pass& pass, const Block& block);
   void poison(std::int64_t from_byte, std::int64_t bytes);
 
-  // Of an operation that reads rows of other ranks.
-  Channel channel_of(const Pass& pass, Value value) const;
-
-  // Views of values; `rows`: of the call that reads or writes them.
-  MatrixView whole(const Pass& pass, Value value) const;  // inner and halo rows
-  MatrixView rows_of(const Pass& pass, Value value, Rows rows) const;
-  MatrixView computed_rows(const Pass& pass, Value value) const;
-  std::span<const GlobalId> ids_of(Rows rows) const;
-  RowRange range_of(Rows rows) const;
-  Epilogue epilogue_of(const Execution& execution, const Operation& op, Rows rows);
-  DropoutSpec dropout_of(const Execution& execution, const Activation& activation, Rows rows) const;
-  // Through the activation of the operation called, from what it gave, or, of gelu, was given.
-  ActivationGradient activation_of(const Execution& execution, const Call& call, Value from) const;
-  ActivationGradient through_of(const Execution& execution, const Call& call) const;  // or absent
-  ConstMatrixView parameter_row(const Pass& pass, Value value);
-
   NetworkOptions options_;
   const Rank& rank_;
-  ConstMatrixView features_;
-  ConstMatrixView node_parameters_;  // instead, where they are trained
-  std::map<Normalisation, std::unique_ptr<GraphOperators>> operators_;
-  // Of in-edges, where operations read them; and, where rows attend to themselves, of each inner
-  // row the means over its in-edges but those from itself.
-  EdgeFeatures edge_features_;
-  EdgeFeatures mean_edge_features_;
-  std::int64_t central_edges_ = 0;                // in-edges of central rows
-  NodeTypeRows type_rows_;                        // empty where nothing reads them
-  std::map<bool, DegreeFactors> degree_factors_;  // by whether nodes attend to themselves
-  const ComputedHalo* computed_halo_ = nullptr;
-  RankRows rows_;
-  RowRange central_, marginal_;
-  ParameterStore parameters_;
-  std::vector<NormState> norms_;
+  mutable RankState state_;  // views of constant networks are only read
   Pass training_;
   Pass evaluation_;
   bool shares_forward_ = false;

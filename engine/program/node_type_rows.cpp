@@ -20,4 +20,12 @@ NodeTypeRows::NodeTypeRows(Backend& backend, Queue& queue, std::span<const std::
   places_ = {backend, queue, std::move(places)};
 }
 
+NodeTypeRows NodeTypeRows::evenly(std::int64_t types, std::int64_t rows) {
+  NodeTypeRows all;
+  for (std::int64_t type = 0; type < types; ++type) {
+    all.blocks_.push_back({type, {rows * type / types, rows * (type + 1) / types}});
+  }
+  return all;
+}
+
 }  // namespace atl

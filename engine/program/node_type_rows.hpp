@@ -22,6 +22,9 @@ class NodeTypeRows {
   // types: of each inner row.
   NodeTypeRows(Backend& backend, Queue& queue, std::span<const std::uint16_t> types);
 
+  // Blocks alone: so many types with equally many of these rows.
+  static NodeTypeRows evenly(std::int64_t types, std::int64_t rows);
+
   const std::vector<Block>& blocks() const { return blocks_; }
   // Which row stands at each sorted place; within a type they keep their order.
   std::span<const LocalId> sorted() const { return sorted_.span(); }

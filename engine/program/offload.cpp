@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 
@@ -20,12 +21,6 @@ struct Candidate {
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-// Backward reads the rows of neighbours again that come for this reader.
-bool keeps_halo_of(const Operation& reader, Value v) {
-  const bool is_score = reader.kind == OpKind::kAttend && reader.source_scores() == v;
-  return reader.keeps_halo() && (reader.inputs.front() == v || is_score);
-}
-
 // In order of the scopes in which they are complete.
 std::vector<Candidate> candidates_of(const Program& program) {
   const Value loss = program.forward_end();
@@ -36,8 +31,8 @@ std::vector<Candidate> candidates_of(const Program& program) {
     const Operation& op = program.at(v);
     const Scope::Kind scope = program.scope_of(v).kind;
     const bool is_of_layer = scope == Scope::Kind::kLayer || scope == Scope::Kind::kInput;
-    if (!is_of_layer || !op.has_rows() || op.constant || is_leaf(op.kind) ||
-        op.kind == OpKind::kCopy || op.for_computed || op.for_placed || op.fetches_rest ||
+    if (!is_of_layer || !op.has_rows() || op.constant || op.rule->is_leaf || op.is(rules::kCopy) ||
+        op.decided.for_computed || op.decided.for_placed || op.decided.fetches_rest ||
         std::ranges::find(program.outputs, v) != program.outputs.end()) {
       continue;
     }
@@ -46,10 +41,11 @@ std::vector<Candidate> candidates_of(const Program& program) {
     bool is_gone = false;  // another operation adds to it, or needs computed rows of it
     for (const Value reader : readers[index(v)]) {
       const Operation& by = program.at(reader);
-      is_gone = is_gone || by.added_to == v || by.for_computed || by.for_placed;
+      is_gone =
+          is_gone || by.decided.added_to == v || by.decided.for_computed || by.decided.for_placed;
       if (reader < loss) {
         candidate.last_read = std::max(candidate.last_read, by.scope);
-        if (keeps_halo_of(by, v)) {
+        if (by.keeps_halo_of(v)) {
           candidate.complete = by.scope;
           candidate.with_halo = true;
         }
@@ -147,40 +143,38 @@ class Offloader {
   void begin_scope(const Program& before, int scope) {
     for (const Candidate& c : of(finishes_fetches_, scope)) {
       Operation op = program_.at(fetching_.at(c.value));
-      op.kind = OpKind::kFinishFetch;
+      op.rule = &rules::kFinishFetch;
       op.inputs = {fetching_.at(c.value)};
       op.scope = scope;
       fetched_[c.value] = append(std::move(op));
     }
     for (const Candidate& c : of(fetches_, scope)) {
       const Operation& source = before.at(c.value);
-      fetching_[c.value] = append({.kind = OpKind::kFetch,
+      fetching_[c.value] = append({.rule = &rules::kFetch,
                                    .inputs = {stored_.at(c.value)},
                                    .columns = source.columns,
                                    .scope = scope,
+                                   .attributes = Copied{c.with_halo, source.rows_of()},
                                    .packed = source.packed,
-                                   .wide = source.wide,
-                                   .with_halo = c.with_halo,
-                                   .copied_rows = source.rows_of()});
+                                   .wide = source.wide});
     }
   }
 
   void end_scope(int scope) {
     for (const Candidate& c : of(finishes_stores_, scope)) {
       const Value value = renamed_[index(c.value)];
-      append({.kind = OpKind::kFinishStore,
+      append({.rule = &rules::kFinishStore,
               .inputs = {stored_.at(c.value), value},
               .columns = program_.at(value).columns,
               .scope = scope});
     }
     for (const Candidate& c : of(stores_, scope)) {
       const Value value = renamed_[index(c.value)];
-      stored_[c.value] = append({.kind = OpKind::kStore,
+      stored_[c.value] = append({.rule = &rules::kStore,
                                  .inputs = {value},
                                  .columns = program_.at(value).columns,
                                  .scope = scope,
-                                 .with_halo = c.with_halo,
-                                 .copied_rows = program_.at(value).rows_of()});
+                                 .attributes = Copied{c.with_halo, program_.at(value).rows_of()}});
     }
   }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 
@@ -32,9 +33,7 @@ class Insertion {
 }  // namespace
 
 bool compute_halo_rows(Program& program) {
-  const auto is_kept = [](const Operation& op) {
-    return op.kind == OpKind::kAggregate && op.constant;
-  };
+  const auto is_kept = [](const Operation& op) { return op.is(rules::kAggregate) && op.constant; };
   if (program.layers.size() < 2 || std::ranges::count_if(program.operations, is_kept) != 1) {
     return false;
   }
@@ -53,7 +52,7 @@ bool compute_halo_rows(Program& program) {
     if (made.scope != program.at(aggregate).scope || made.needs_messages()) return false;
     for (const Value read : reads_of(program.at(v))) {
       const Operation& op = program.at(read);
-      if (op.kind == OpKind::kFeatures) {
+      if (op.is(rules::kFeatures)) {
         if (program.at(v).inputs.front() != read) return false;
         reads_features = true;
       } else if (op.has_rows()) {
@@ -63,7 +62,7 @@ bool compute_halo_rows(Program& program) {
     }
   }
   // The features' halo rows are those that the aggregate got, which a symmetric one has scaled.
-  const bool has_features = !has_column_factors(first->normalisation);
+  const bool has_features = !has_column_factors(first->messages.normalisation);
   if (output == aggregate || !computed.contains(aggregate) || (reads_features && !has_features)) {
     return false;
   }
@@ -72,45 +71,44 @@ bool compute_halo_rows(Program& program) {
   bool is_fetched = false;
   for (Value v = output + 1; v < forward_end; ++v) {
     Operation& op = program.at(v);
-    if (op.kind == OpKind::kAggregate &&
-        (op.inputs[0] == output || placed.contains(op.inputs[0]))) {
-      op.fetches_rest = is_fetched = true;
+    if (op.is(rules::kAggregate) && (op.inputs[0] == output || placed.contains(op.inputs[0]))) {
+      op.decided.fetches_rest = is_fetched = true;
     }
-    const bool is_product = op.kind == OpKind::kLinear && op.inputs[0] == output &&
-                            op.added_to == kNoValue && op.tail.absent();
+    const bool is_product = op.is(rules::kLinear) && op.inputs[0] == output &&
+                            op.decided.added_to == kNoValue && op.tail.absent();
     if (!is_product) continue;
     const bool is_aggregated =
         std::ranges::any_of(program.operations, [&](const Operation& reader) {
-          return reader.kind == OpKind::kAggregate && reader.inputs[0] == v;
+          return reader.is(rules::kAggregate) && reader.inputs[0] == v;
         });
     if (is_aggregated) placed.insert(v);
   }
   if (!is_fetched) return false;
-  for (const Value v : computed) program.at(v).for_computed = true;
-  for (const Value v : placed) program.at(v).for_placed = true;
+  for (const Value v : computed) program.at(v).decided.for_computed = true;
+  for (const Value v : placed) program.at(v).decided.for_placed = true;
 
   // From the back, so that numbers in front stay.
   Insertion insertion(program);
   insertion.behind(
       output,
-      {.kind = OpKind::kPlaceComputed, .inputs = {output}, .columns = program.at(output).columns});
+      {.rule = &rules::kPlaceComputed, .inputs = {output}, .columns = program.at(output).columns});
   if (reads_features) {
     const Value copy = program.at(aggregate).inputs[0];
-    const Value taken = insertion.behind(aggregate, {.kind = OpKind::kTakeComputed,
+    const Value taken = insertion.behind(aggregate, {.rule = &rules::kTakeComputed,
                                                      .inputs = {copy},
                                                      .columns = program.at(copy).columns,
                                                      .constant = true});
     for (Operation& op : program.operations) {
-      const bool reads = op.for_computed && !op.inputs.empty() &&
-                         program.at(op.inputs[0]).kind == OpKind::kFeatures;
-      if (reads) op.computed_input = taken;
+      const bool reads = op.decided.for_computed && !op.inputs.empty() &&
+                         program.at(op.inputs[0]).is(rules::kFeatures);
+      if (reads) op.decided.computed_input = taken;
     }
   }
-  insertion.behind(aggregate, {.kind = OpKind::kFetchComputed,
+  insertion.behind(aggregate, {.rule = &rules::kFetchComputed,
                                .inputs = {aggregate},
                                .columns = program.at(aggregate).columns,
                                .constant = true,
-                               .channel = program.at(aggregate).channel});
+                               .messages = {.channel = program.at(aggregate).messages.channel}});
   return true;
 }
 

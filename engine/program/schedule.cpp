@@ -4,44 +4,19 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 
 namespace {
 
-Reach reach_of(const Operation& op) { return traits_of(op.kind).reach; }
+Reach reach_of(const Operation& op) { return op.rule->reach; }
 
 // The span of an operation in a segment without an aggregate.
 const char* span_of(const Program& program, Value v) {
   const Scope& scope = program.scope_of(v);
-  switch (program.at(v).kind) {
-    case OpKind::kSumRanks:
-    case OpKind::kSumGradients:
-    case OpKind::kStatistics:
-    case OpKind::kInverseStd:
-    case OpKind::kZeroGradients:
-    case OpKind::kComposedGradients:
-    case OpKind::kFetchComputed:
-    case OpKind::kTakeComputed:
-    case OpKind::kStore:
-    case OpKind::kFinishStore:
-    case OpKind::kFetch:
-    case OpKind::kFinishFetch:
-      return nullptr;
-    case OpKind::kMoments:
-    case OpKind::kNormSums:
-      return "norm statistics";
-    case OpKind::kNormalise:
-      return "norm apply";
-    case OpKind::kLoss:
-      return "loss";
-    case OpKind::kStep:
-      return "step";
-    case OpKind::kCopy:
-      return "input dropout";
-    default:
-      break;
-  }
+  const char* const own = program.at(v).rule->span;
+  if (own != nullptr) return *own == '\0' ? nullptr : own;
   if (scope.kind == Scope::Kind::kHead) return "head";
   if (scope.kind == Scope::Kind::kInput) {
     // Dropout of the features is all that many models do before their first layer.
@@ -74,7 +49,7 @@ class Scheduler {
     blocks_ = &blocks;
     for (Value v = 0; v < program_.size(); ++v) {
       const Operation& op = program_.at(v);
-      if (is_leaf(op.kind) || op.constant != constant) continue;
+      if (op.rule->is_leaf || op.constant != constant) continue;
       const bool needs_others = op.needs_messages() && depends_on_messages(v);
       if (op.scope != scope_) {
         end_scope();
@@ -95,7 +70,7 @@ class Scheduler {
     for (const Value v : computed_) {
       block.calls.push_back({v, Rows::kComputed});
       schedule_.computed_instants[static_cast<std::size_t>(v)] = now_;
-      if (program_.at(v).kind == OpKind::kPlaceComputed) set_instant(v, now_);
+      if (program_.at(v).is(rules::kPlaceComputed)) set_instant(v, now_);
     }
     ++now_;
     computed_.clear();
@@ -140,8 +115,8 @@ class Scheduler {
   void add_whole(Value v) {
     if (v == segment_.front()) starts_ = blocks_->size();
     const Operation& op = program_.at(v);
-    if (op.kind == OpKind::kPlaceComputed || op.for_computed) computed_.push_back(v);
-    if (op.kind == OpKind::kPlaceComputed) return;
+    if (op.is(rules::kPlaceComputed) || op.decided.for_computed) computed_.push_back(v);
+    if (op.is(rules::kPlaceComputed)) return;
     add_call(span_of(program_, v), {v, Rows::kAll});
     set_instant(v, now_++);
   }
@@ -166,8 +141,9 @@ class Scheduler {
       if (reads_overwritten) needed[static_cast<std::size_t>(*v)] = true;
       if (!needed[static_cast<std::size_t>(*v)]) continue;
       for_each_read(op, [&](Value read) { needed[static_cast<std::size_t>(read)] = true; });
-      if (op.added_to != kNoValue) overwritten[static_cast<std::size_t>(op.added_to)] = true;
-      if (traits_of(op.kind).may_be_in) overwritten[static_cast<std::size_t>(op.inputs[0])] = true;
+      if (op.decided.added_to != kNoValue)
+        overwritten[static_cast<std::size_t>(op.decided.added_to)] = true;
+      if (op.rule->may_be_in) overwritten[static_cast<std::size_t>(op.inputs[0])] = true;
     }
     return needed;
   }
@@ -207,7 +183,7 @@ class Scheduler {
     for (const Value v : before) central.calls.push_back({v, Rows::kCentral});
     for (const Value v : before) {
       // Where the second half of a layer is computed for placed rows, messages are on their way.
-      if (program_.at(v).for_placed) central.calls.push_back({v, Rows::kPlaced});
+      if (program_.at(v).decided.for_placed) central.calls.push_back({v, Rows::kPlaced});
     }
     add("spmm central", aggregates, Rows::kCentral);
     add("complete central", after, Rows::kCentral).finishes = aggregates;

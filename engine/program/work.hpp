@@ -1,26 +1,22 @@
-// What the calls of a program have to do on a rank, from counts alone: products to compute and
-// bytes to move.
+// The work of a program on one rank, from the shape of the rank's part alone: what its backend
+// would count while it runs.
 #pragma once
 
-#include "engine/program/allocate.hpp"
+#include <vector>
+
+#include "engine/program/views.hpp"
 
 namespace atl {
 
-// What a rank holds of a graph.
-struct RankShape {
-  RankRows rows;
-  std::int64_t marginal = 0;        // of the inner rows
-  std::int64_t marginal_edges = 0;  // of rows.edges, which count backward too
-  bool weighted = false;            // edges have values
+// Asks `requests` for the kernels of a call on a rank of this shape, with views of null data.
+void lower_counted(const Program& program, const Call& call, const RankShape& shape, DType dtype,
+                   Requests& requests);
+// What is no kernel.
+SpanWork work_of(RankWork work, const Views& views);
 
-  std::int64_t rows_in(Rows range) const;
-  std::int64_t edges_in(Rows range) const;
-};
-
-// As the backend counts it that runs the call; 0 for what only travels. dtype: of matrices.
+// A call, all of it.
 SpanWork work_of(const Program& program, const Call& call, const RankShape& shape, DType dtype);
-
-// The same of all calls of an operation, by value.
+// By operation: one epoch by `schedule`, prologue included.
 std::vector<SpanWork> work_of_operations(const Program& program, const Schedule& schedule,
                                          const RankShape& shape, DType dtype);
 

@@ -6,6 +6,7 @@
 
 #include "base/memory.hpp"
 #include "engine/comm/max_over_ranks.hpp"
+#include "engine/program/operations/rules.hpp"
 #include "engine/program/work.hpp"
 #include "engine/training/host_share.hpp"
 
@@ -136,15 +137,7 @@ class Chooser {
   // Of a pass on this rank, in bytes that memory moves. Copies run beside computing, one after
   // another: who waits for one waits until all before it have run.
   double time_of(const Savings& savings) const {
-    const LocalGraphView& graph = trainer_.data().graph();
-    const auto edges_in = [&](std::int64_t begin, std::int64_t end) {
-      const auto row_ptr = graph.forward.csr.row_ptr;
-      return row_ptr[static_cast<std::size_t>(end)] - row_ptr[static_cast<std::size_t>(begin)];
-    };
-    const RankShape shape{.rows = trainer_.network().rank_rows(),
-                          .marginal = graph.marginal(),
-                          .marginal_edges = edges_in(graph.central, graph.inner()),
-                          .weighted = !graph.forward.csr.values.empty()};
+    const RankShape& shape = trainer_.network().shape();
     const DType dtype = trainer_.model().dtype;
     const Program program = program_of(savings);
     double now = 0;
@@ -152,10 +145,10 @@ class Chooser {
     for (const Block& block : schedule(program).blocks) {
       for (const Call& call : block.calls) {
         const Operation& op = program.at(call.value);
-        if (op.kind == OpKind::kFinishStore || op.kind == OpKind::kFinishFetch) {
+        if (op.is(rules::kFinishStore) || op.is(rules::kFinishFetch)) {
           now = std::max(now, copied);
-        } else if (op.kind == OpKind::kStore || op.kind == OpKind::kFetch) {
-          const Value moved = op.kind == OpKind::kStore ? op.inputs[0] : call.value;
+        } else if (op.is(rules::kStore) || op.is(rules::kFetch)) {
+          const Value moved = op.is(rules::kStore) ? op.inputs[0] : call.value;
           copied =
               std::max(now, copied) +
               kBytesPerCopiedByte *

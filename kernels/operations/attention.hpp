@@ -48,9 +48,11 @@ struct Attend {
     }
     check_epilogue(backend, epilogue, y.rows_in(rows));
   }
+  EdgePass pass(bool host_readable) const {
+    return {op, rows, z, 2 + edge_products(attention), host_readable};
+  }
   SpanWork work(bool host_readable) const {
-    return attention_work(op, rows, z, 2 + edge_products(attention), score_bytes(attention), {t, y},
-                          host_readable);
+    return edge_pass_work(pass(host_readable), score_bytes(attention), {t, y});
   }
 };
 
@@ -101,11 +103,13 @@ struct AttendBackwardTargets {
       check_disjoint(dedge_weight, other, "attend_backward_targets dedge_weight and an output");
     }
   }
+  EdgePass pass(bool host_readable) const {
+    return {op, rows, z, 4 + 2 * edge_products(attention), host_readable};
+  }
   SpanWork work(bool host_readable) const {
-    return attention_work(
-        op, rows, z, 4 + 2 * edge_products(attention),
-        2 * attention.heads * bytes_of(coefficients.dtype) + score_bytes(attention), {t, dy, dt},
-        host_readable);
+    return edge_pass_work(
+        pass(host_readable),
+        2 * attention.heads * bytes_of(coefficients.dtype) + score_bytes(attention), {t, dy, dt});
   }
 };
 
@@ -147,14 +151,18 @@ struct AttendBackwardSources {
     }
     check_disjoint(dvector, dz, "attend_backward_sources dvector and dz");
   }
+  EdgePass pass(bool host_readable) const {
+    const bool additive = attention.score == AttentionScore::kAdditive;
+    return {by_source(op, edges), sources, dy, (additive ? 1 : 2) + edge_products(attention),
+            host_readable};
+  }
   SpanWork work(bool host_readable) const {
     const bool additive = attention.score == AttentionScore::kAdditive;
     const std::int64_t of_score = additive ? 0 : t.cols * bytes_of(t.dtype);
-    return attention_work(by_source(op, edges), sources, dy,
-                          (additive ? 1 : 2) + edge_products(attention),
+    return edge_pass_work(pass(host_readable),
                           8 + 2 * attention.heads * bytes_of(coefficients.dtype) + of_score +
                               feature_bytes(attention.edges.weight),
-                          {z, dy}, host_readable);
+                          {z, dy});
   }
 };
 

@@ -30,9 +30,11 @@ struct AggregateEdges {
       check_disjoint(y.rows_in(rows), input, "aggregate_edges y and an input");
     }
   }
+  EdgePass pass(bool host_readable) const {
+    return {op, rows, x, static_cast<int>(terms.weight.rows) + 1, host_readable};
+  }
   SpanWork work(bool host_readable) const {
-    return attention_work(op, rows, x, static_cast<int>(terms.weight.rows) + 1,
-                          feature_bytes(terms.weight), {y}, host_readable);
+    return edge_pass_work(pass(host_readable), feature_bytes(terms.weight), {y});
   }
 };
 
@@ -61,10 +63,12 @@ struct AggregateEdgesBackwardSources {
       check_disjoint(dx, input, "aggregate_edges_backward_sources dx and an input");
     }
   }
+  EdgePass pass(bool host_readable) const {
+    return {by_source(op, edges), sources, dy, static_cast<int>(terms.weight.rows) + 1,
+            host_readable};
+  }
   SpanWork work(bool host_readable) const {
-    return attention_work(by_source(op, edges), sources, dy,
-                          static_cast<int>(terms.weight.rows) + 1, 8 + feature_bytes(terms.weight),
-                          {x, x}, host_readable);
+    return edge_pass_work(pass(host_readable), 8 + feature_bytes(terms.weight), {x, x});
   }
 };
 
@@ -97,9 +101,11 @@ struct AggregateEdgesBackwardTerms {
     }
     check_disjoint(dbias, dweight, "aggregate_edges_backward_terms dbias and dweight");
   }
+  EdgePass pass(bool host_readable) const {
+    return {op, rows, x, 2 * (static_cast<int>(terms.weight.rows) + 1), host_readable};
+  }
   SpanWork work(bool host_readable) const {
-    return attention_work(op, rows, x, 2 * (static_cast<int>(terms.weight.rows) + 1),
-                          feature_bytes(terms.weight), {dy}, host_readable);
+    return edge_pass_work(pass(host_readable), feature_bytes(terms.weight), {dy});
   }
 };
 

@@ -69,6 +69,35 @@ inline constexpr bool kHasKernels = requires(const Operation& operation) {
   operation.label("");
 };
 
+// take(operation) for each of the list, to be overridden: who gets operations that somebody else
+// asks for.
+template <typename List>
+class Receiver;
+template <>
+class Receiver<Types<>> {
+ public:
+  virtual ~Receiver() = default;
+  void take() {}  // so that there is a name to use
+};
+template <typename First, typename... Rest>
+class Receiver<Types<First, Rest...>> : public Receiver<Types<Rest...>> {
+ public:
+  using Receiver<Types<Rest...>>::take;
+  virtual void take(const First& operation) = 0;
+};
+
+// Base, a receiver, with take() for each of the list by the template each() of Self.
+template <typename Self, typename Base, typename List = KernelOperations>
+class TakesEach;
+template <typename Self, typename Base>
+class TakesEach<Self, Base, Types<>> : public Base {};
+template <typename Self, typename Base, typename First, typename... Rest>
+class TakesEach<Self, Base, Types<First, Rest...>> : public TakesEach<Self, Base, Types<Rest...>> {
+ public:
+  using Base::take;
+  void take(const First& operation) override { static_cast<Self&>(*this).each(operation); }
+};
+
 }  // namespace kernels
 
 // compute(queue, operation) for each of the list, to be overridden.

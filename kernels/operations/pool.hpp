@@ -28,9 +28,8 @@ struct Pool {
     check_shape(backend, y, op.rows, x.cols, x.dtype, "pool y");
     check_disjoint(y.rows_in(rows), x, "pool y and x");
   }
-  SpanWork work(bool host_readable) const {
-    return attention_work(op, rows, x, 1, 0, {y}, host_readable);
-  }
+  EdgePass pass(bool host_readable) const { return {op, rows, x, 1, host_readable}; }
+  SpanWork work(bool host_readable) const { return edge_pass_work(pass(host_readable), 0, {y}); }
 };
 
 // The half of pool's gradient that belongs to rows i in `rows`, from y as pool wrote it and dy:
@@ -61,8 +60,9 @@ struct PoolBackwardTargets {
       check_disjoint(g.rows_in(rows), input, "pool_backward_targets g and an input");
     }
   }
+  EdgePass pass(bool host_readable) const { return {op, rows, x, 1, host_readable}; }
   SpanWork work(bool host_readable) const {
-    return attention_work(op, rows, x, 1, 0, {y, dy, g}, host_readable);
+    return edge_pass_work(pass(host_readable), 0, {y, dy, g});
   }
 };
 
@@ -94,9 +94,11 @@ struct PoolBackwardSources {
       check_disjoint(dx, input, "pool_backward_sources dx and an input");
     }
   }
+  EdgePass pass(bool host_readable) const {
+    return {by_source(op, edges), sources, y, 2, host_readable};
+  }
   SpanWork work(bool host_readable) const {
-    return attention_work(by_source(op, edges), sources, y, 2, g.cols * bytes_of(g.dtype), {x, dx},
-                          host_readable);
+    return edge_pass_work(pass(host_readable), g.cols * bytes_of(g.dtype), {x, dx});
   }
 };
 
@@ -126,8 +128,9 @@ struct PoolSlope {
       check_disjoint(slope.rows_in(rows), input, "pool_slope slope and an input");
     }
   }
+  EdgePass pass(bool host_readable) const { return {op, rows, x, 2, host_readable}; }
   SpanWork work(bool host_readable) const {
-    return attention_work(op, rows, x, 2, 0, {y, slope}, host_readable);
+    return edge_pass_work(pass(host_readable), 0, {y, slope});
   }
 };
 

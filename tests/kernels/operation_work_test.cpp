@@ -76,11 +76,14 @@ TEST(OperationWork, OfAttentionAlongTheSameEdges) {
   op.col_idx = col_idx;
   // Five edges with 16 bytes each; two of the three rows of two matrices.
   const SpanWork work =
-      attention_work(op, {0, 2}, shape(4, 8), 3, 16, {shape(3, 8), shape(3, 8)}, true);
+      edge_pass_work({op, {0, 2}, shape(4, 8), 3, true}, 16, {shape(3, 8), shape(3, 8)});
   EXPECT_EQ(work.flops, 3 * 2 * 5 * 8);
   EXPECT_EQ(work.no_reuse_bytes, 5 * (4 + 16 + 32) + 2 * (8 + 2 * 32));
   EXPECT_EQ(work.bytes, 5 * (4 + 16) + 4 * 32 + 2 * (8 + 2 * 32));
-  EXPECT_EQ(attention_work(op, {1, 1}, shape(4, 8), 3, 16, {shape(3, 8)}, true).bytes, 0);
+  EXPECT_EQ(edge_pass_work({op, {1, 1}, shape(4, 8), 3, true}, 16, {shape(3, 8)}).bytes, 0);
+  // Where only lengths are known, as many edges as somebody says.
+  op.counted_edges = 4;
+  EXPECT_EQ(edge_pass_work({op, {0, 2}, shape(4, 8), 3, false}, 16, {}).flops, 3 * 2 * 4 * 8);
 }
 
 TEST(Ceilings, AreMeasuredRates) {

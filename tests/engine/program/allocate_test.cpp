@@ -12,6 +12,7 @@
 
 #include "engine/models/model.hpp"
 #include "engine/program/fuse.hpp"
+#include "engine/program/operations/rules.hpp"
 #include "kernels/views.hpp"
 
 namespace atl {
@@ -167,8 +168,10 @@ class Overwriting {
     const auto readers = readers_of(program);
     for (Value v = 0; v < program.size(); ++v) {
       const Operation& op = program.at(v);
-      const bool may = traits_of(op.kind).may_be_in && !op.inputs.empty();
-      const Value under = op.added_to != kNoValue ? op.added_to : may ? op.inputs[0] : kNoValue;
+      const bool may = op.rule->may_be_in && !op.inputs.empty();
+      const Value under = op.decided.added_to != kNoValue ? op.decided.added_to
+                          : may                           ? op.inputs[0]
+                                                          : kNoValue;
       if (under == kNoValue || program.at(under).columns != op.columns) continue;
       const int now = schedule.instants[at(v)];
       const bool is_last = std::ranges::all_of(readers[at(under)], [&](Value reader) {
@@ -333,7 +336,7 @@ class RememberingMemory {
       const Operation& from = program_->at(read);
       if (!from.has_rows() || !has_place(read)) continue;
       const bool has_halo = from.rows_of() == RowsOf::kNodes && layout_->places[at(read)].halo > 0;
-      if (has_halo && op.kind == OpKind::kAttend && read == op.source_scores() && !central) {
+      if (has_halo && read == op.fills_halo() && !central) {
         write(read, {rows_.inner, rows_.inner + rows_.forward_halo});
       }
       if (from.rows_of() == RowsOf::kHalo && central) continue;
@@ -346,10 +349,10 @@ class RememberingMemory {
   // there at both, and nobody may write where the other is fetched to.
   void run_copy(Value v, const std::string& when) {
     const Operation& op = program_->at(v);
-    const bool finishes = op.kind == OpKind::kFinishStore || op.kind == OpKind::kFinishFetch;
+    const bool finishes = op.is(rules::kFinishStore) || op.is(rules::kFinishFetch);
     const Value first = finishes ? op.inputs[0] : v;
     const Value source = program_->at(first).inputs[0];
-    const bool stores = program_->at(first).kind == OpKind::kStore;
+    const bool stores = program_->at(first).is(rules::kStore);
     const RowRange rows{0, rows_.copied_by(program_->at(first))};
     if (stores) {
       expect(source, rows, when);
@@ -366,56 +369,44 @@ class RememberingMemory {
   void run(const Call& call) {
     const Operation& op = program_->at(call.value);
     const std::string when = fmt::format("for {}", to_string(*program_, call.value));
-    switch (op.kind) {
-      case OpKind::kFetchComputed: {
-        const Value x = op.inputs[0];
-        return write(x, range_of(x, Rows::kComputed));
-      }
-      case OpKind::kTakeComputed:
-        expect(op.inputs[0], {0, rows_.inner + rows_.forward_halo}, when);
-        return write(call.value, range_of(call.value, Rows::kComputed));
-      case OpKind::kPlaceComputed: {
-        const Value x = op.inputs[0];
-        expect(x, range_of(x, Rows::kComputed), when);
-        return write(x, {rows_.inner, rows_.inner + rows_.forward_halo});
-      }
-      case OpKind::kStore:
-      case OpKind::kFinishStore:
-      case OpKind::kFetch:
-      case OpKind::kFinishFetch:
-        return run_copy(call.value, when);
-      case OpKind::kAttend:
-      case OpKind::kAttendTargets:
-      case OpKind::kAttendHalo:
-      case OpKind::kAttendSources:
-      case OpKind::kAggregateEdges:
-      case OpKind::kEdgesHalo:
-      case OpKind::kEdgesSources:
-      case OpKind::kEdgesTerms:
-        return run_attention(call, when);
-      case OpKind::kRelationsHalo:
-        // Only marginal rows have halo rows among their sources.
-        if (call.rows == Rows::kCentral) return;
-        break;
-      case OpKind::kRelationsSources:
-        // Rows of all inner nodes, and of what other ranks have returned.
-        expect(op.inputs[1], {0, rows_.inner}, when);
-        if (call.rows != Rows::kCentral) expect(op.inputs[0], halo_of(call.value), when);
-        return write(call.value, range_of(call.value, call.rows));
-      default:
-        break;
+    if (op.is(rules::kFetchComputed)) {
+      return write(op.inputs[0], range_of(op.inputs[0], Rows::kComputed));
+    }
+    if (op.is(rules::kTakeComputed)) {
+      expect(op.inputs[0], {0, rows_.inner + rows_.forward_halo}, when);
+      return write(call.value, range_of(call.value, Rows::kComputed));
+    }
+    if (op.is(rules::kPlaceComputed)) {
+      const Value x = op.inputs[0];
+      expect(x, range_of(x, Rows::kComputed), when);
+      return write(x, {rows_.inner, rows_.inner + rows_.forward_halo});
+    }
+    if (op.rule->reach == Reach::kBeside) return run_copy(call.value, when);
+    for (const Rule* of_attention :
+         {&rules::kAttend, &rules::kAttendTargets, &rules::kAttendHalo, &rules::kAttendSources,
+          &rules::kAggregateEdges, &rules::kEdgesHalo, &rules::kEdgesSources,
+          &rules::kEdgesTerms}) {
+      if (op.is(*of_attention)) return run_attention(call, when);
+    }
+    // Only marginal rows have halo rows among their sources.
+    if (op.is(rules::kRelationsHalo) && call.rows == Rows::kCentral) return;
+    if (op.is(rules::kRelationsSources)) {
+      // Rows of all inner nodes, and of what other ranks have returned.
+      expect(op.inputs[1], {0, rows_.inner}, when);
+      if (call.rows != Rows::kCentral) expect(op.inputs[0], halo_of(call.value), when);
+      return write(call.value, range_of(call.value, call.rows));
     }
     for (const Value read : reads_of(op)) {
       if (!program_->at(read).has_rows() || !has_place(read)) continue;
       if (call.rows == Rows::kComputed) {
-        const bool elsewhere = op.computed_input != kNoValue && read == op.inputs[0];
+        const bool elsewhere = op.decided.computed_input != kNoValue && read == op.inputs[0];
         if (!elsewhere) expect(read, range_of(read, Rows::kComputed), when);
-      } else if ((op.kind == OpKind::kAggregate || op.kind == OpKind::kAggregateRelations) &&
+      } else if ((op.is(rules::kAggregate) || op.is(rules::kAggregateRelations)) &&
                  read == op.inputs[0]) {
         // Central rows have no neighbours that travel.
         const RowRange halo = halo_of(call.value);
         expect(read, {0, call.rows == Rows::kCentral ? rows_.inner : halo.end}, when);
-      } else if (read != op.computed_input) {
+      } else if (read != op.decided.computed_input) {
         expect(read, range_of(read, call.rows), when);
       }
     }
@@ -742,9 +733,9 @@ TEST(Allocate, KeepsConstantsInTheSamePlacesInTrainingAndEvaluation) {
         const Place& place = layout.places[at(v)];
         if (!program.at(v).constant || lives[at(v)].end != kForever || place.is_nowhere()) continue;
         EXPECT_LE(extent_of(program, layout, v).end, layout.kept_elements);
-        found.push_back(fmt::format("{} at {}: {} + {} + {} rows of {}",
-                                    traits_of(program.at(v).kind).name, place.offset, place.inner,
-                                    place.halo, place.computed, program.at(v).columns));
+        found.push_back(fmt::format("{} at {}: {} + {} + {} rows of {}", program.at(v).rule->name,
+                                    place.offset, place.inner, place.halo, place.computed,
+                                    program.at(v).columns));
       }
       return found;
     };

@@ -7,6 +7,7 @@
 
 #include "engine/models/convolutions.hpp"
 #include "engine/models/model.hpp"
+#include "engine/program/operations/rules.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
@@ -25,8 +26,8 @@ std::vector<std::string> backward_lines(const Program& program, int layer) {
   return lines;
 }
 
-int count_of(const Program& program, OpKind kind) {
-  return static_cast<int>(std::ranges::count(program.operations, kind, &Operation::kind));
+int count_of(const Program& program, const Rule& kind) {
+  return static_cast<int>(std::ranges::count(program.operations, &kind, &Operation::rule));
 }
 
 using Operations = std::vector<std::string>;
@@ -57,7 +58,7 @@ TEST(Differentiate, SageStoresTheNeighboursTermAndAddsTheRoots) {
                   "%17 = weight gradient %6 %16 'layers.1.weight'",
                   "%18 = linear transposed %16 %7 'layers.1.weight'",
                   "%19 = linear transposed %14 %8 'layers.1.root_weight'", "%20 = add %18 %19"}));
-  EXPECT_TRUE(first.at(20).ordered);
+  EXPECT_TRUE(first.at(20).as<Combination>().ordered);
 
   // One operation more: the features' copy.
   const Program second = sage(kAggregates);
@@ -68,7 +69,7 @@ TEST(Differentiate, SageStoresTheNeighboursTermAndAddsTheRoots) {
                   "%18 = linear transposed %15 %8 'layers.1.weight'",
                   "%19 = aggregate mean backward channel 1 %18",
                   "%20 = linear transposed %15 %9 'layers.1.root_weight'", "%21 = add %19 %20"}));
-  EXPECT_TRUE(second.at(21).ordered);
+  EXPECT_TRUE(second.at(21).as<Combination>().ordered);
 }
 
 // The first layer's input depends on no parameter: nothing asks for its gradient, and with the
@@ -93,7 +94,7 @@ TEST(Differentiate, MakesNoGradientOfConstants) {
       const Scope& scope = program.scopes[static_cast<std::size_t>(op.scope)];
       return scope.kind == Scope::Kind::kInput && scope.direction == Direction::kBackward;
     }));
-    EXPECT_EQ(count_of(program, OpKind::kActivateBackward), 0);  // part of the sums of the bias
+    EXPECT_EQ(count_of(program, rules::kActivateBackward), 0);  // part of the sums of the bias
   }
 }
 
@@ -138,7 +139,7 @@ TEST(Differentiate, AddsTermsOfEarlierScopesToThoseOfLaterOnes) {
   Program program = builder.finish(logits, builder.input());
   differentiate(program);
   const auto loss =
-      static_cast<Value>(std::ranges::find(program.operations, OpKind::kLoss, &Operation::kind) -
+      static_cast<Value>(std::ranges::find(program.operations, &rules::kLoss, &Operation::rule) -
                          program.operations.begin());
   const Operations middle = backward_lines(program, 1);
   ASSERT_EQ(middle.size(), 3U);
@@ -279,22 +280,23 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
         const Program program = model_program(config, Pass::kTraining);
         SCOPED_TRACE(to_string(program));
         std::vector<int> gradients(program.parameters.size(), 0);
+        const auto score = [](const Operation& op) { return op.as<AttentionOptions>().score; };
         for (const Operation& op : program.operations) {
-          const bool adds_two = op.kind == OpKind::kLayerNormBackward ||
-                                op.kind == OpKind::kNormSums || op.kind == OpKind::kEdgesTerms;
+          const bool adds_two = op.is(rules::kLayerNormBackward) || op.is(rules::kNormSums) ||
+                                op.is(rules::kEdgesTerms);
           // Of additive scores the halo rows' part comes with kAttendHalo, too.
-          const bool adds_to_score = op.kind == OpKind::kAttendTargets
-                                         ? op.attention.score == AttentionScore::kGatv2
-                                         : op.kind == OpKind::kAttendSources &&
-                                               op.attention.score == AttentionScore::kAdditive;
-          const bool adds =
-              adds_two || adds_to_score || op.kind == OpKind::kWeightGradient ||
-              op.kind == OpKind::kWeightGradientByType || op.kind == OpKind::kBiasGradient ||
-              op.kind == OpKind::kBiasGradientByType || op.kind == OpKind::kHeadDotsBackward ||
-              op.kind == OpKind::kEdgeScoresGradient;
+          const bool adds_to_score =
+              op.is(rules::kAttendTargets)
+                  ? score(op) == AttentionScore::kGatv2
+                  : op.is(rules::kAttendSources) && score(op) == AttentionScore::kAdditive;
+          const bool adds = adds_two || adds_to_score || op.is(rules::kWeightGradient) ||
+                            op.is(rules::kWeightGradientByType) || op.is(rules::kBiasGradient) ||
+                            op.is(rules::kBiasGradientByType) || op.is(rules::kHeadDotsBackward) ||
+                            op.is(rules::kEdgeScoresGradient);
           if (adds) ++gradients[static_cast<std::size_t>(op.parameter)];
-          const bool adds_to_edges =
-              op.kind == OpKind::kAttendTargets && op.multiplies_edge_features();
+          const bool adds_to_edges = op.is(rules::kAttendTargets) &&
+                                     score(op) == AttentionScore::kGatv2 &&
+                                     op.second_parameter >= 0;
           if (adds_two || adds_to_edges) {
             ++gradients[static_cast<std::size_t>(op.second_parameter)];
           }
@@ -306,8 +308,8 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
           ++gradients[static_cast<std::size_t>(parameter.composition.bases)];
         }
         EXPECT_EQ(gradients, std::vector(program.parameters.size(), 1));
-        EXPECT_EQ(count_of(program, OpKind::kZeroGradients), 1);
-        EXPECT_EQ(count_of(program, OpKind::kSumGradients), 1);
+        EXPECT_EQ(count_of(program, rules::kZeroGradients), 1);
+        EXPECT_EQ(count_of(program, rules::kSumGradients), 1);
 
         // Layers 0 to 3, loss, layers 3 to 0, step; no value of a later scope is read.
         int before = -1;
@@ -352,7 +354,7 @@ TEST(Channels, AreNumberedByLayerInModelsOfOneAggregateEach) {
           const Program program = model_program(config, pass);
           int numbered = 0;
           for (Value v = 0; v < program.size(); ++v) {
-            const int number = program.at(v).channel;
+            const int number = program.at(v).messages.channel;
             if (number < 0) continue;
             EXPECT_EQ(number, program.scope_of(v).layer) << to_string(program, v);
             ++numbered;
@@ -377,8 +379,9 @@ TEST(Channels, AreNumberedInOrderOfTheForwardPass) {
   differentiate(program);
   std::vector<int> forward, backward;
   for (const Operation& op : program.operations) {
-    if (op.kind != OpKind::kAggregate) continue;
-    (op.direction == Direction::kForward ? forward : backward).push_back(op.channel);
+    if (!op.is(rules::kAggregate)) continue;
+    (op.messages.direction == Direction::kForward ? forward : backward)
+        .push_back(op.messages.channel);
   }
   EXPECT_EQ(forward, (std::vector{0, 1, 2}));
   EXPECT_EQ(backward, (std::vector{2, 1, 0}));

@@ -7,6 +7,7 @@
 
 #include "engine/models/convolutions.hpp"
 #include "engine/program/differentiate.hpp"
+#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 namespace {
@@ -33,8 +34,7 @@ Program one_layer(Pass pass, LayerOrder order, const Layer& layer) {
 Lines lines_of(const Program& program) {
   Lines lines;
   for (Value v = 0; v < program.size(); ++v) {
-    const OpKind kind = program.at(v).kind;
-    if (is_leaf(kind)) continue;
+    if (program.at(v).rule->is_leaf) continue;
     lines.push_back(to_string(program, v));
   }
   return lines;
@@ -82,10 +82,10 @@ TEST(Fuse, EveryFunctionJoinsButWhatItsGradientReads) {
                 "%3 = linear %0 %1 'layers.0.weight', bias %2, " + name + ", dropout 0.5");
     }
     // The sums of the bias take the gradient as it is.
-    EXPECT_EQ(std::ranges::count(program.operations, OpKind::kActivateBackward, &Operation::kind),
+    EXPECT_EQ(std::ranges::count(program.operations, &rules::kActivateBackward, &Operation::rule),
               1);
-    EXPECT_TRUE(std::ranges::all_of(program.operations,
-                                    [](const Operation& op) { return op.through == kNoValue; }));
+    EXPECT_TRUE(std::ranges::all_of(
+        program.operations, [](const Operation& op) { return op.decided.through == kNoValue; }));
   }
 }
 
@@ -242,12 +242,12 @@ TEST(Fuse, TheGradientOfAnActivationJoinsTheSums) {
   program = one_layer(Pass::kTraining, kAggregateFirst, batch);
   differentiate(program);
   fuse(program);
-  const auto sums = std::ranges::find(program.operations, OpKind::kNormSums, &Operation::kind);
+  const auto sums = std::ranges::find(program.operations, &rules::kNormSums, &Operation::rule);
   ASSERT_NE(sums, program.operations.end());
-  EXPECT_EQ(sums->through, program.logits);
-  const auto norm = std::ranges::find(program.operations, OpKind::kNormBackward, &Operation::kind);
+  EXPECT_EQ(sums->decided.through, program.logits);
+  const auto norm = std::ranges::find(program.operations, &rules::kNormBackward, &Operation::rule);
   EXPECT_EQ(norm->inputs.front(), static_cast<Value>(sums - program.operations.begin()));
-  EXPECT_EQ(std::ranges::count(program.operations, OpKind::kActivateBackward, &Operation::kind), 0);
+  EXPECT_EQ(std::ranges::count(program.operations, &rules::kActivateBackward, &Operation::rule), 0);
 }
 
 // Layer norm's sums are not of the activation's gradient alone: both stay.
@@ -258,10 +258,10 @@ TEST(Fuse, TheGradientOfAnActivationStaysBesideLayerNorm) {
   });
   differentiate(program);
   fuse(program);
-  EXPECT_EQ(std::ranges::count(program.operations, OpKind::kActivateBackward, &Operation::kind), 1);
+  EXPECT_EQ(std::ranges::count(program.operations, &rules::kActivateBackward, &Operation::rule), 1);
   const auto norm =
-      std::ranges::find(program.operations, OpKind::kLayerNormBackward, &Operation::kind);
-  EXPECT_EQ(program.at(norm->inputs.front()).kind, OpKind::kActivateBackward);
+      std::ranges::find(program.operations, &rules::kLayerNormBackward, &Operation::rule);
+  EXPECT_TRUE(program.at(norm->inputs.front()).is(rules::kActivateBackward));
 }
 
 }  // namespace

@@ -444,9 +444,9 @@ TEST(Offloading, IsSpreadEvenlyAndFetchedAsFarAheadAsItWasStored) {
     std::vector<std::string> found;
     for (Value v = 0; v < program.size(); ++v) {
       const Operation& op = program.at(v);
-      if (traits_of(op.kind).reach != Reach::kBeside) continue;
+      if (op.rule->reach != Reach::kBeside) continue;
       const Scope& scope = program.scope_of(v);
-      found.push_back(fmt::format("{} {} {}", traits_of(op.kind).name, scope.layer,
+      found.push_back(fmt::format("{} {} {}", op.rule->name, scope.layer,
                                   scope.direction == Direction::kForward ? "forward" : "backward"));
     }
     return found;

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "engine/models/model.hpp"
+#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 namespace {
@@ -18,51 +21,34 @@ namespace {
 //   B sums of a bias   G sums of a norm     D gradient of its input     R activation's gradient
 //   Z sum over ranks   s small operation   F fetch, K take, P place computed rows   Y loss
 std::string letters_of(const Operation& op) {
-  const bool through = op.through != kNoValue;
-  switch (op.kind) {
-    case OpKind::kLinear:
-      return op.transposed ? "X" : "L";
-    case OpKind::kWeightGradient:
-      return "W";
-    case OpKind::kAggregate:
-      return op.direction == Direction::kForward ? "S" : "T";
-    case OpKind::kMoments:
-      return "M";
-    case OpKind::kLayerNorm:
-    case OpKind::kNormalise:
-      return "N";
-    case OpKind::kActivate:
-      return "";
-    case OpKind::kCopy:
-      return "I";
-    case OpKind::kBiasGradient:
-      return through ? "RB" : "B";
-    case OpKind::kNormSums:
-      return through ? "RG" : "G";
-    case OpKind::kNormBackward:
-    case OpKind::kLayerNormBackward:
-      return "D";
-    case OpKind::kActivateBackward:
-      return "R";
-    case OpKind::kSumRanks:
-    case OpKind::kSumGradients:
-      return "Z";
-    case OpKind::kStatistics:
-    case OpKind::kInverseStd:
-    case OpKind::kZeroGradients:
-    case OpKind::kStep:
-      return "s";
-    case OpKind::kFetchComputed:
-      return "F";
-    case OpKind::kTakeComputed:
-      return "K";
-    case OpKind::kPlaceComputed:
-      return "P";
-    case OpKind::kLoss:
-      return "Y";
-    default:
-      return "?";
+  static const std::map<const Rule*, const char*> letters = {{&rules::kWeightGradient, "W"},
+                                                             {&rules::kMoments, "M"},
+                                                             {&rules::kLayerNorm, "N"},
+                                                             {&rules::kNormalise, "N"},
+                                                             {&rules::kActivate, ""},
+                                                             {&rules::kCopy, "I"},
+                                                             {&rules::kBiasGradient, "B"},
+                                                             {&rules::kNormSums, "G"},
+                                                             {&rules::kNormBackward, "D"},
+                                                             {&rules::kLayerNormBackward, "D"},
+                                                             {&rules::kActivateBackward, "R"},
+                                                             {&rules::kSumRanks, "Z"},
+                                                             {&rules::kSumGradients, "Z"},
+                                                             {&rules::kStatistics, "s"},
+                                                             {&rules::kInverseStd, "s"},
+                                                             {&rules::kZeroGradients, "s"},
+                                                             {&rules::kStep, "s"},
+                                                             {&rules::kFetchComputed, "F"},
+                                                             {&rules::kTakeComputed, "K"},
+                                                             {&rules::kPlaceComputed, "P"},
+                                                             {&rules::kLoss, "Y"}};
+  if (op.is(rules::kLinear)) return op.as<Product>().transposed ? "X" : "L";
+  if (op.is(rules::kAggregate)) {
+    return op.messages.direction == Direction::kForward ? "S" : "T";
   }
+  const auto found = letters.find(op.rule);
+  if (found == letters.end()) return "?";
+  return (op.decided.through != kNoValue ? "R" : "") + std::string(found->second);
 }
 
 std::string to_text(const Program& program, const Call& call) {
@@ -72,10 +58,10 @@ std::string to_text(const Program& program, const Call& call) {
       op.parameter >= 0 && (text == "L" || text == "X" || text == "W") &&
       program.parameters[static_cast<std::size_t>(op.parameter)].name.ends_with("root_weight");
   if (of_root) text += "r";
-  if (op.added_to != kNoValue) text += "+";
-  const bool forward = traits_of(op.kind).has_rows && op.kind != OpKind::kActivateBackward;
+  if (op.decided.added_to != kNoValue) text += "+";
+  const bool forward = op.rule->has_rows && !op.is(rules::kActivateBackward);
   if (forward && !op.tail.absent()) text += "e";
-  const Reach reach = traits_of(op.kind).reach;
+  const Reach reach = op.rule->reach;
   if (reach == Reach::kSmall || reach == Reach::kRanks) return text;
   constexpr const char* kRows[] = {"(a)", "(m)", "(c)", "(x)", "(p)"};
   return text + kRows[static_cast<std::size_t>(call.rows)];
@@ -334,8 +320,7 @@ TEST(Schedule, RunsEveryRowOfEveryOperationOnce) {
         for (Value v = 0; v < program.size(); ++v) {
           std::vector<Rows>& ran = rows[static_cast<std::size_t>(v)];
           std::ranges::sort(ran);
-          const OpKind kind_of = program.at(v).kind;
-          const bool leaf = is_leaf(kind_of);
+          const bool leaf = program.at(v).rule->is_leaf;
           const bool whole = ran == std::vector{Rows::kAll};
           const bool halves = ran == std::vector{Rows::kMarginal, Rows::kCentral};
           EXPECT_TRUE(leaf ? ran.empty() : whole || halves) << to_string(program, v);

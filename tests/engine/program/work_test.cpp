@@ -29,92 +29,22 @@ struct CountedWork {
 };
 using WorkByName = std::map<std::string, CountedWork>;
 
-// The name of the backend's operation; null: none, or one that messages use, too.
-const char* backend_name(const Operation& op) {
-  switch (op.kind) {
-    case OpKind::kLinear:
-    case OpKind::kWeightGradient:
-    case OpKind::kEdgeScores:
-    case OpKind::kEdgeScoresGradient:
-    case OpKind::kLinearByType:
-    case OpKind::kWeightGradientByType:
-      return "gemm";
-    case OpKind::kAggregate:
-    case OpKind::kAggregateRelations:
-    case OpKind::kRelationsSources:
-      return "spmm";
-    case OpKind::kCopy:
-    case OpKind::kBias:
-    case OpKind::kActivate:
-    case OpKind::kNormalise:
-      return "apply_epilogue";
-    case OpKind::kActivateBackward:
-      return "activation_backward";
-    case OpKind::kBiasGradient:
-      return op.through == kNoValue ? "column_sums" : "relu_dropout_column_sums";
-    case OpKind::kBiasGradientByType:
-      return "column_sums";
-    case OpKind::kMaximum:
-      return "maximum";
-    case OpKind::kMaximumGradient:
-      return "maximum_backward";
-    case OpKind::kScale:
-      return "scale";
-    case OpKind::kScaleGradient:
-      return "dot";
-    case OpKind::kAggregateEdges:
-      return "aggregate_edges";
-    case OpKind::kEdgesTerms:
-      return "aggregate_edges_backward_terms";
-    case OpKind::kPool:
-      return "pool";
-    case OpKind::kPoolTargets:
-      return "pool_backward_targets";
-    case OpKind::kPoolSlope:
-      return "pool_slope";
-    case OpKind::kAttend:
-      return "attend";
-    case OpKind::kAttendTargets:
-      return "attend_backward_targets";
-    case OpKind::kHeadDotsBackward:
-      return "head_dots_backward";
-    case OpKind::kHeadMean:
-      return "head_mean";
-    case OpKind::kHeadMeanBackward:
-      return "head_mean_backward";
-    case OpKind::kLayerNorm:
-      return "layer_norm";
-    case OpKind::kLayerNormBackward:
-      return "layer_norm_backward";
-    case OpKind::kMoments:
-      return "batch_norm_moments";
-    case OpKind::kNormBackward:
-      return "batch_norm_backward";
-    case OpKind::kLoss:
-      return "softmax_cross_entropy";
-    case OpKind::kStep:
-      return "adam_step";
-    default:
-      return nullptr;
+// Kernels by name, as a program asks for them.
+class CountsByName final : public kernels::TakesEach<CountsByName, Requests> {
+ public:
+  template <typename Kernel>
+  void each(const Kernel& kernel) {
+    if (!kernel.empty()) counts[kernels::name_of(kernel)].add(kernel.work(/*host_readable=*/false));
   }
-}
-
-RankShape shape_of(const LocalGraphView& local, const Recomputation& recomputation) {
-  const auto offset = [&](std::int64_t row) {
-    return local.forward.csr.row_ptr[static_cast<std::size_t>(row)];
-  };
-  const std::int64_t inner = local.inner();
-  const std::int64_t halo = local.forward.halo.halo_rows();
-  return {.rows = {.inner = inner,
-                   .forward_halo = halo,
-                   .backward_halo = local.backward.halo.halo_rows(),
-                   .computed = recomputation.any() ? halo : 0,
-                   .returned = local.forward.halo.sent_rows(),
-                   .edges = offset(inner)},
-          .marginal = inner - local.central,
-          .marginal_edges = offset(inner) - offset(local.central),
-          .weighted = !local.forward.csr.values.empty()};
-}
+  void take_work(RankWork work, const Views& views) override {
+    if (work == RankWork::kLoss) counts["softmax_cross_entropy"].add(work_of(work, views));
+    if (work == RankWork::kStep) counts["adam_step"].add(work_of(work, views));
+  }
+  void take_own(const OwnKernel& kernel, const Views& /*views*/) override {
+    counts[kernel.name].add(kernel.work);
+  }
+  WorkByName counts;
+};
 
 // Counts one epoch of write(config, pass) both ways on every rank and compares them.
 void compare_epoch(const ModelConfig& config, int parts, bool weighted,
@@ -146,28 +76,35 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted,
     network.run_step(round, optimizer);
     rank.backend->profile_into(nullptr, nullptr);
 
-    const Program& program = network.training();
-    const std::vector<SpanWork> work = work_of_operations(
-        program, network.training_schedule(), shape_of(local, config.recomputation), config.dtype);
-    WorkByName expected;
-    for (Value v = 0; v < program.size(); ++v) {
-      const char* name = backend_name(program.at(v));
-      if (name != nullptr) expected[name].add(work[static_cast<std::size_t>(v)]);
+    CountsByName expected;
+    const Schedule& schedule = network.training_schedule();
+    for (const auto* blocks : {&schedule.prologue, &schedule.blocks}) {
+      for (const Block& block : *blocks) {
+        for (const Call& call : block.calls) {
+          lower_counted(network.training(), call, network.shape(), config.dtype, expected);
+        }
+      }
     }
     // How many edges leave halo rows is not known from counts.
-    if (config.kind == "rgcn" && parts > 1) expected.erase("spmm");
-    // What weights are made of gets gradients by the same operation; it is small, and not counted.
-    if (config.edge_scores) expected.erase("head_dots_backward");
+    if (parts > 1) {
+      std::erase_if(expected.counts, [&](const auto& entry) {
+        return entry.first.ends_with("_sources") ||
+               (config.kind == "rgcn" && entry.first == "spmm");
+      });
+    }
+    // Asked for by messages, too, and by the small sums of composed weights, which are not counted.
+    for (const char* name : {"gather_rows", "fill_zero", "convert"}) expected.counts.erase(name);
+    if (config.edge_scores) expected.counts.erase("head_dots_backward");
     WorkByName found;
     for (const TraceSpan& span : recorder.spans()) {
       // Copies of weights in another type belong to the step.
       const std::string name =
           std::string_view(span.name) == "convert" ? "adam_step" : std::string(span.name);
-      if (expected.contains(name)) found[name].add(span.work);
+      if (expected.counts.contains(name)) found[name].add(span.work);
     }
     // mlp has no sparse product, sgc no activation.
     ASSERT_GT(found.size(), config.kind == "mlp" || config.kind == "sgc" ? 4U : 5U);
-    for (const auto& [name, counted] : expected) {
+    for (const auto& [name, counted] : expected.counts) {
       EXPECT_EQ(counted.flops, found[name].flops) << name << ", " << parts << " ranks";
       EXPECT_EQ(counted.bytes, found[name].bytes) << name << ", " << parts << " ranks";
       EXPECT_EQ(counted.no_reuse_bytes, found[name].no_reuse_bytes)

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "engine/program/operations/rules.hpp"
 #include "engine/training/host_share.hpp"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/support/require_device.hpp"
@@ -38,7 +39,7 @@ TrainOptions deep_options(const std::string& kind, DType dtype) {
 }
 
 int stores_of(const Program& program) {
-  return static_cast<int>(std::ranges::count(program.operations, OpKind::kStore, &Operation::kind));
+  return static_cast<int>(std::ranges::count(program.operations, &rules::kStore, &Operation::rule));
 }
 
 TEST_F(DeviceOffload, ChangesNoBitOfAModelNorOfItsState) {

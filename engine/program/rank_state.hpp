@@ -1,0 +1,131 @@
+// What a rank holds for the programs of a model beside their values: parameters, norms, the
+// operators of its part of the graph, and what else operations read of the dataset.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/exchange/computed_halo.hpp"
+#include "engine/exchange/halo_exchange.hpp"
+#include "engine/exchange/halo_return.hpp"
+#include "engine/program/degree_factors.hpp"
+#include "engine/program/views.hpp"
+
+namespace atl {
+
+// One batch norm in the backend's memory.
+struct NormState {
+  std::string name;  // "layers.0.norm"
+  std::int64_t columns = 0;
+  DeviceArray<double> running_mean = {};      // [columns], in checkpoints
+  DeviceArray<double> running_variance = {};  // the same
+  DeviceArray<double> mean = {};              // of this training pass
+  DeviceArray<double> inverse_std = {};
+  DeviceArray<double> running_inverse_std = {};
+  DeviceArray<double> sums = {};  // [2 columns], of this rank, then of all
+};
+
+// Numbers of edges, or of rows, in the backend's memory, as kernels and products read them.
+class EdgeFeatures {
+ public:
+  EdgeFeatures() = default;
+  // parameters: the type of what they are multiplied by.
+  EdgeFeatures(const Rank& rank, ConstDeviceArray<float> values, std::int64_t columns,
+               DType parameters);
+  std::span<const float> span() const { return values_.span(); }
+  ConstMatrixView matrix() const;  // in the type of the parameters
+
+ private:
+  ConstDeviceArray<float> values_;
+  std::int64_t columns_ = 0;
+  Tensor in_f64_;  // where parameters are
+};
+
+struct RankState {
+  // For the model of this program of training. features [inner, F]: in the backend's memory, of
+  // type `dtype`; they, the rank and the graph must outlive it.
+  RankState(const Program& training, DType dtype, const Recomputation& recomputation,
+            const Rank& rank, const LocalGraphView& graph, ConstMatrixView features);
+  // Takes memory, draws the parameters, and asks other ranks for what computed rows need.
+  // Collective.
+  void allocate();
+
+  // What an aggregate multiplies with, and which rows travel for it.
+  const DistributedOperator& operator_of(const Operation& aggregate) const;
+
+  const Rank& rank;
+  DType dtype;
+  ConstMatrixView features;
+  ConstMatrixView node_parameters = {};  // instead, where they are trained
+  std::map<Normalisation, std::unique_ptr<GraphOperators>> operators = {};
+  const ComputedHalo* computed_halo = nullptr;
+  RankShape shape = {};
+  // Of in-edges, where operations read them; and, where rows attend to themselves, of each inner
+  // row the means over its in-edges but those from itself.
+  EdgeFeatures edge_features = {};
+  EdgeFeatures mean_edge_features = {};
+  NodeTypeRows node_types = {};                       // empty where nothing reads them
+  std::map<bool, DegreeFactors> degree_factors = {};  // by whether nodes attend to themselves
+  ParameterStore parameters;
+  std::vector<NormState> norms = {};
+};
+
+// Views of one program's values and of the rank's state.
+class RankViews final : public Views {
+ public:
+  // block: memory of the values, laid out by `layout`. All must outlive it.
+  RankViews(const Program& program, const Layout& layout, RankState& state, MatrixView block,
+            const Round& round)
+      : Views(program, state.shape, state.dtype),
+        layout_(layout),
+        state_(state),
+        block_(block),
+        round_(round) {}
+
+  const Layout& layout() const { return layout_; }
+  MatrixView whole(Value value) const override;
+  MatrixView computed_rows(Value value) const override;
+  bool has_place(Value value) const override { return !place_of(value).is_nowhere(); }
+
+  MatrixView parameter(int number) const override { return state_.parameters.value(number); }
+  ConstMatrixView operand(int number) const override { return state_.parameters.operand(number); }
+  MatrixView gradient(int number) const override { return state_.parameters.gradient(number); }
+  RowRange block(int number, std::int64_t k) const override {
+    return state_.parameters.block(number, k);
+  }
+
+  NormViews norm(int number) const override;
+  std::int64_t graph_nodes() const override { return state_.rank.nodes; }
+  DropoutSpec dropout(const Activation& activation) const override;
+  AttentionDropout dropout_of_edges(const AttentionOptions& options) const override;
+
+  SparseOperator matrix() const override;
+  SourceEdges source_edges() const override { return operators().halo_return()->edges(); }
+  SparseOperator returned_sums() const override { return operators().halo_return()->sums(); }
+  SparseOperator relations(Part part) const override;
+  EdgeFeatureViews edge_features() const override;
+  const NodeTypeRows& node_types() const override { return state_.node_types; }
+  ComputedViews computed() const override;
+  DegreeViews degrees(bool with_self) const override {
+    return state_.degree_factors.at(with_self).views();
+  }
+
+ private:
+  const Place& place_of(Value value) const {
+    return layout_.places[static_cast<std::size_t>(value)];
+  }
+  const GraphOperators& operators() const {
+    return *state_.operators.at(op().messages.normalisation);
+  }
+  std::span<const GlobalId> ids() const;  // of the rows of the call
+  RandomKey key(RandomStream stream, int site) const;
+
+  const Layout& layout_;
+  RankState& state_;
+  MatrixView block_;
+  const Round& round_;
+};
+
+}  // namespace atl

@@ -1,0 +1,63 @@
+#include "engine/program/views.hpp"
+
+namespace atl {
+
+RowRange RankShape::range_of(Rows range) const {
+  return range == Rows::kMarginal  ? RowRange{central(), rows.inner}
+         : range == Rows::kCentral ? RowRange{0, central()}
+                                   : RowRange{0, rows.inner};
+}
+
+std::int64_t RankShape::rows_in(Rows range) const {
+  const bool computed = range == Rows::kComputed || range == Rows::kPlaced;
+  return computed ? rows.computed : range_of(range).size();
+}
+
+std::int64_t RankShape::edges_in(Rows range) const {
+  return range == Rows::kMarginal  ? marginal_edges
+         : range == Rows::kCentral ? rows.edges - marginal_edges
+                                   : rows.edges;
+}
+
+namespace {
+
+// A matrix without gaps between its rows as one row.
+MatrixView flat(MatrixView m) {
+  ATOLL_ASSERT(m.stride == m.cols);
+  return {m.data, 1, m.rows * m.cols, m.rows * m.cols, m.dtype};
+}
+
+}  // namespace
+
+ConstMatrixView Views::row_parameter(int number) const { return flat(parameter(number)); }
+
+MatrixView Views::row_gradient(int number) const { return flat(gradient(number)); }
+
+RowRange Views::weight_range() const {
+  const std::int64_t first = op().as<Product>().first_row;
+  return {first, first + weight_rows(program_, op())};
+}
+
+Epilogue Views::epilogue() const {
+  const Tail& tail = op().tail;
+  Epilogue epilogue;
+  epilogue.function = tail.activation.function;
+  epilogue.dropout = dropout(tail.activation);
+  if (tail.bias != kNoValue) epilogue.beta = parameter(program_.at(tail.bias).parameter);
+  if (tail.statistics == kNoValue) return epilogue;
+  // Statistics of this pass follow from sums over all ranks.
+  const bool running = program_.at(tail.statistics).inputs.empty();
+  const NormViews norm = this->norm(tail.norm);
+  epilogue.gamma = parameter(program_.at(tail.gamma).parameter);
+  epilogue.mean = running ? norm.running_mean : norm.mean;
+  epilogue.inv_std = running ? norm.running_inverse_std : norm.inverse_std;
+  return epilogue;
+}
+
+ActivationGradient Views::activation(Value from) const {
+  if (from == kNoValue) return {};
+  const Activation& of = op().tail.activation;
+  return {rows_of(from), out(), of.function, dropout(of)};
+}
+
+}  // namespace atl
