@@ -1,5 +1,7 @@
 // Options of a plain struct as a table: a row says what an option is called, what it does, where
-// its value lies and what it may be. Flags, files and records of runs are made from the rows.
+// its value lies and what it may be. Flags, files and records of runs are made from the rows, and
+// no other place has to remember an option. Fingerprints have their fields in the order of the
+// rows.
 #pragma once
 
 #include <fmt/ranges.h>

@@ -1,6 +1,7 @@
 // The mean over in-neighbours along the edges of each type, of all types at once: one sparse
 // product whose rows are pairs of a node and a relation, row i R + r those of node i along edges of
-// type r. Its result [inner R, F] is the matrix [inner, R F] of the means side by side.
+// type r. Its result [inner R, F] is the matrix [inner, R F] of the means side by side, so
+// relations need no kernel of their own. The transpose reads the gradient the same way.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,7 @@
 // Whether the gradient of a weight had better be summed over ranks, or be computed by every rank
 // from the rows it is made of: sufficient factor broadcasting, as TAG asks per weight (arXiv
-// 2302.06126), for full-graph training.
+// 2302.06126), for full-graph training. For each weight of a plan this proves that it does not pay;
+// training can't do it.
 #pragma once
 
 #include <cstdint>
