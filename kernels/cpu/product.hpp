@@ -10,8 +10,8 @@
 
 namespace atl {
 
-// What op(b) is as the right factor of a product: `inner` rows, which are summed over, and `cols`
-// columns.
+// The shape of op(b) as the right factor of a product: `inner` rows, which are summed over, and
+// `cols` columns.
 struct FactorShape {
   std::int64_t inner;
   std::int64_t cols;
