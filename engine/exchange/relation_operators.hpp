@@ -21,7 +21,7 @@ class RelationOperators {
   std::int64_t relations() const { return relations_; }
   // [inner R, inner and forward halo].
   const SparseOperator& forward() const { return forward_.matrix; }
-  // What this rank's edges add to the transpose: [inner, inner R] and [forward halo, inner R].
+  // The share of this rank's edges in the transpose: [inner, inner R] and [forward halo, inner R].
   const SparseOperator& backward() const { return backward_.matrix; }
   const SparseOperator& halo_backward() const { return halo_backward_.matrix; }
   // The coefficient of every entry of the graph's forward matrix, on the host.
