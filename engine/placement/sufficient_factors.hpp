@@ -26,7 +26,7 @@ struct WeightMatrix {
   std::int64_t outputs = 0;
   int input_factor = -1;  // into FactorProblem::factors; -1: all ones, of a bias with inputs = 1
   int output_factor = -1;
-  // What the product over the rows of all ranks takes, on the slowest rank, beyond that over its
+  // The time of the product over the rows of all ranks, on the slowest rank, beyond that over its
   // own.
   double extra_compute_s = 0;
 };
@@ -41,7 +41,7 @@ struct FactorProblem {
 
 struct WeightChoice {
   bool send_factors = false;
-  // Of the rank that sends most; factors that other weights share are counted in full.
+  // Bytes of the rank that sends most; factors that other weights share are counted in full.
   std::int64_t all_reduce_bytes = 0;
   std::int64_t factor_bytes = 0;
   std::string sentence;  // why: "all-reduce sends 0.13 MB, factors would send 171 MB: ..."
