@@ -16,7 +16,7 @@ namespace {
 
 // Kernels that libraries make while they run, their tables, and what loads later.
 constexpr std::int64_t kForLibraries = std::int64_t{32} << 20;
-// Of signals, progress and the launcher's library, each with its stack.
+// Threads for signals, progress and the launcher's library, each with its stack.
 constexpr int kOwnThreads = 3;
 
 std::int64_t limit_of(int resource) {

@@ -7,7 +7,7 @@
 
 namespace atl {
 
-// What is left of the limit, less what threads and libraries may still want; none: no limit.
+// The rest of the limit, less what threads and libraries may still want; none: no limit.
 std::optional<std::int64_t> address_space_left();
 
 // Call first in main. Under a limit, threads share one heap (each would reserve 64 MiB for its

@@ -61,7 +61,7 @@ bool is_temporary(std::string_view name) {
          token.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// Of the files whose names are `wanted`.
+// Removes stale files whose names are `wanted`, and counts them.
 template <typename Wanted>
 int remove_stale(const fs::path& folder, const Wanted& wanted) {
   int removed = 0;

@@ -11,7 +11,7 @@ namespace atl {
 
 std::uint64_t checksum(std::span<const std::byte> bytes);
 std::uint64_t checksum(std::string_view text);
-// Of the pieces as if they stood one behind the other.
+// The checksum of the pieces as if they stood one behind the other.
 std::uint64_t checksum(std::initializer_list<std::span<const std::byte>> pieces);
 // Streams the file; throws Error{kInput} if it can't be read.
 std::uint64_t file_checksum(const std::filesystem::path& path);

@@ -1,4 +1,4 @@
-// What stands for the features of nodes where a graph has none: the option --features.
+// The substitute for features of nodes where a graph has none: the option --features.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,9 @@
 // Signals that ask this process to end (SIGINT, SIGTERM, SIGHUP, SIGUSR1). A thread of their own
 // waits for them, so that they also arrive while a library computes: it either notes the wish for
 // whoever can end in good order, or removes what is half-written and lets the signal end the
-// process.
+// process. Signals are blocked in all other threads, so handlers that libraries install (METIS
+// does) never run, and cleaning up may take locks and memory. In a training, the wish travels with
+// the epoch's result, so that all ranks stop after the same epoch.
 #pragma once
 
 #include <array>

@@ -5,8 +5,8 @@
 
 namespace atl {
 
-// Of values that are not NaN; the mean of the two middle ones of an even number; NaN if there is
-// none.
+// The median of values that are not NaN: the mean of the two middle ones of an even number; NaN if
+// there is none.
 double median(std::vector<double> values);
 
 }  // namespace atl

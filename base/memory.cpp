@@ -31,7 +31,7 @@ std::int64_t proc_field(const fs::path& file, const std::string& key) {
   return 0;
 }
 
-// What the kernel calls things in each version of control groups.
+// The kernel's names in each version of control groups.
 struct GroupFiles {
   const char* limit;
   const char* used;
@@ -50,8 +50,8 @@ std::int64_t number_in(const fs::path& file, std::int64_t absent) {
   return stream >> value ? value : absent;  // "max" is no number: no limit
 }
 
-// What one group may still take: its limit, less what it uses and can't give back. A group
-// that isn't there, or is of the other version, has no limit.
+// The bytes that one group may still take: its limit, less what it uses and can't give back. A
+// group that isn't there, or is of the other version, has no limit.
 std::int64_t group_room(const fs::path& group, const GroupFiles& files) {
   const std::int64_t limit = number_in(group / files.limit, kNoLimit);
   if (limit == kNoLimit) return kNoLimit;

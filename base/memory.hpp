@@ -1,4 +1,4 @@
-// What this process uses and what the machine still has, in bytes.
+// The memory that this process uses and that the machine still has, in bytes.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 
 namespace atl {
 
-// What a .npy header says.
+// The contents of a .npy header.
 struct NpyHeader {
   std::string descr;  // NumPy's dtype string, e.g. "<f4", "|u1"
   bool fortran_order = false;

@@ -1,5 +1,7 @@
 // Options of a plain struct as a table: a row says what an option is called, what it does, where
-// its value lies and what it may be. Flags, files and records of runs are made from the rows.
+// its value lies and what it may be. Flags, files and records of runs are made from the rows, and
+// no other place has to remember an option. Fingerprints have their fields in the order of the
+// rows.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -30,7 +32,7 @@ struct InBase {
   const Base& operator()(const Base& config) const { return config; }
 };
 
-// What numbers are allowed: `least` to `most`, or above `least`.
+// The numbers that are allowed: `least` to `most`, or above `least`.
 template <typename T>
 struct Limits {
   T least = std::numeric_limits<T>::lowest();
@@ -53,7 +55,7 @@ struct Limits {
   }
 };
 
-// What a plan.json (docs/placement.md) has to do with an option.
+// The role of an option in a plan.json (docs/placement.md).
 enum class PlanRole {
   kNone,
   kMadeFor,  // it was made for this value and is refused with another
@@ -156,7 +158,7 @@ struct Option {
                 },
                 [=](Config& config, std::size_t which) { field(config) = values.at(which); }};
   }
-  // Of an enumeration whose values to_string() names.
+  // A value of an enumeration, named by to_string().
   template <typename Field, typename T>
   static Value name_of(Field field, std::initializer_list<T> values) {
     std::vector<std::pair<std::string, T>> named;

@@ -13,7 +13,7 @@
 
 namespace atl {
 
-// What one activity says of itself.
+// One activity's report of itself.
 struct ActivityState {
   ActivityState(std::string name, std::int64_t whole) : what(std::move(name)), total(whole) {}
   const std::string what;

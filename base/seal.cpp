@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kField = "seal";
 
-// Of the values, not of the text: blanks may change.
+// The seal of the values, not of the text: blanks may change.
 std::string seal_of(Json object) {
   object.erase(kField);
   return to_hex(checksum(object.dump(-1, ' ', false, Json::error_handler_t::replace)));

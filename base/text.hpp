@@ -24,7 +24,7 @@ std::string printable_lines(std::string_view text);
 template <typename T>
 inline constexpr bool kIsText = std::is_convertible_v<const T&, std::string_view>;
 
-// What print() formats in place of an argument: text escaped, everything else as it is.
+// The substitute for an argument of print(): text escaped, everything else as it is.
 template <typename T>
 auto to_printable(const T& value) {
   if constexpr (std::is_same_v<T, std::filesystem::path>) {

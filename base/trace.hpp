@@ -44,8 +44,8 @@ constexpr int receive_lane(int peer) { return kFirstPeerLane + 2 * peer; }
 constexpr int send_lane(int peer) { return receive_lane(peer) + 1; }
 std::string lane_name(int lane);  // "main thread", "from rank 2"
 
-// What an operation had to do. Bytes if each were moved once only, and if nothing were cached,
-// every matrix, index and factor counted once per use: the same for operations that stream.
+// The work of an operation. Bytes if each were moved once only, and if nothing were cached, every
+// matrix, index and factor counted once per use: the same for operations that stream.
 struct SpanWork {
   double flops = 0;
   double bytes = 0;
@@ -110,7 +110,8 @@ class TraceRecorder {
   double clock_origin_us_ = 0;  // host time of the clock's last reset
 };
 
-// What a span times: the host, which waits or computes in it, or the work it queues for a device.
+// The side that a span times: the host, which waits or computes in it, or the work it queues for a
+// device.
 enum class SpanOf : std::uint8_t { kQueue, kHost };
 
 // Records the time from construction to destruction.

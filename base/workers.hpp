@@ -4,7 +4,12 @@
 // milliseconds. A parallel loop of OpenMP ends when every thread of the team has come to its end,
 // so it takes as long as the last one needs to be scheduled, even if that one finds nothing left to
 // do. Here the caller starts at once, helpers join when they run, and it waits only for chunks that
-// a helper has begun. Both spin for moments only and then sleep.
+// a helper has begun. Both spin for moments only and then sleep. Beside builds on two cores, the
+// tests of programs took 426 s with OpenMP's threads and 75 s with these.
+//
+// Tried: OMP_WAIT_POLICY=passive. It helps beside other programs, but on a quiet machine small
+// operations take 2.5 times as long. OpenMP stays where oneDNN asks it for a number of threads and
+// where the bandwidth of the memory is measured.
 #pragma once
 
 #include <algorithm>

@@ -13,6 +13,7 @@ find_package(tomlplusplus REQUIRED)
 # Headers only (Boost.Graph).
 find_package(Boost 1.74 REQUIRED)
 find_package(PkgConfig REQUIRED)
+# Archives of .npz, and checksums.
 pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)

@@ -1,6 +1,7 @@
 # cmake --install: the program, and a CMake package with which a program of a user's own has its whole
 # command line (docs/own-model.md). The libraries are static; what they link is found again where
-# the package is used, so that the folder can be moved.
+# the package is used, so that the folder can be moved. A shared library would need
+# position-independent kernels, only for programs that link it once.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)

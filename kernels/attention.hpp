@@ -42,13 +42,13 @@ struct AttentionDropout {
   }
 };
 
-// What edges add to the inside of gatv2's scores: the product of their features f, which is made
+// Terms that edges add inside of gatv2's scores: the product of their features f, which is made
 // where it is needed and never stored. Kernels start from t_i and add its terms in the order of the
 // features, in each pass alike: what leaky sees keeps its sign from forward to backward.
 struct AttentionEdges {
   // Rows of f without gaps, of edges by their place in col_idx.
   std::span<const float> features;
-  // Of what rows have with themselves, where they attend to themselves.
+  // Features of the edges of rows to themselves, where rows attend to themselves.
   std::span<const float> of_self;
   ConstMatrixView weight;  // W [features of an edge, H C], of the parameters' type
 

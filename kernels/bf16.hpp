@@ -14,7 +14,8 @@ constexpr float to_float(Bf16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16U);
 }
 
-// Rounds to nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN. Integer arithmetic, on every machine: AVX512-BF16
+// flushes subnormal numbers to zero, and messages would depend on the processor.
 constexpr Bf16 to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7FFFFFFFU) > 0x7F800000U) {

@@ -1,4 +1,4 @@
-// What a machine can do at best: the rates that measured times are compared with.
+// The best that a machine can do: the rates that measured times are compared with.
 #pragma once
 
 #include "kernels/backend.hpp"

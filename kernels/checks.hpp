@@ -123,7 +123,7 @@ inline void check_source_edges(const SourceEdges& edges, const SparseOperator& o
   check_length(length(edges.edges), length(op.col_idx), "edges by source");
 }
 
-// Of a matrix of so many rows.
+// Checks the dropout of a matrix of so many rows.
 inline void check_dropout(const DropoutSpec& dropout, std::int64_t rows) {
   if (!dropout.active()) return;
   check_length(length(dropout.row_ids), rows, "dropout row_ids");
@@ -149,7 +149,7 @@ inline void check_sums_through(const ActivationGradient& activation) {
                "sums through {}", to_string(activation.function));
 }
 
-// What the aggregates with features of edges share.
+// Checks that the aggregates with features of edges share.
 inline void check_edge_terms(const BackendTraits& backend, const EdgeTerms& terms,
                              const SparseOperator& op, ConstMatrixView x) {
   check_operator(op);
@@ -166,7 +166,7 @@ inline std::int64_t attention_places(const AttentionSpec& attention, const Spars
   return length(op.col_idx) + (attention.with_self ? op.rows : 0);
 }
 
-// What the operations of attention share.
+// Checks that the operations of attention share.
 inline void check_attention(const BackendTraits& backend, const AttentionSpec& attention,
                             const SparseOperator& op, ConstMatrixView z, ConstMatrixView t) {
   check_operator(op);

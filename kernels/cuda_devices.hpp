@@ -1,4 +1,4 @@
-// What CUDA this program and this machine have, for reports.
+// The CUDA that this program and this machine have, for reports.
 #pragma once
 
 #include <cstdint>

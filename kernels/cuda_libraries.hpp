@@ -11,7 +11,7 @@ struct CudaLibrary {
   std::string file;      // "libcublas.so.13"
   std::string of_build;  // where it was when the program was built; empty: unknown
   std::string package;   // what pip calls it
-  // What is wrong with one that has all functions, as "is of CUDA 12"; "" or no function: nothing.
+  // The fault of a library that has all functions, as "is of CUDA 12"; "" or no function: nothing.
   std::function<std::string(void* library)> lack = {};
 };
 

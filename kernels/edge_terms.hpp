@@ -1,7 +1,7 @@
 // Features of edges on their way into rows (kernels::AggregateEdges and its gradients).
 //
-// What edge e from j carries is m_e = x_j + b + sum_k features[e, k] W[k, :], one row of as many
-// columns as x has. It is made where it is needed and never stored.
+// Edge e from j carries m_e = x_j + b + sum_k features[e, k] W[k, :], one row of as many columns as
+// x has. It is made where it is needed and never stored.
 #pragma once
 
 #include "kernels/views.hpp"

@@ -1,5 +1,5 @@
-// What the backends that compute on the host share: memory, copies, a queue that is always empty,
-// and operations too small to be worth a second version.
+// The common part of the backends that compute on the host: memory, copies, a queue that is always
+// empty, and operations too small to be worth a second version.
 #pragma once
 
 #include "kernels/backend.hpp"

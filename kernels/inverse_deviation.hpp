@@ -1,4 +1,4 @@
-// What batch norm multiplies a column by, which has to tell a constant column from a narrow one.
+// The factor of a column in batch norm, which has to tell a constant column from a narrow one.
 #pragma once
 
 #include <cmath>

@@ -17,7 +17,7 @@
 
 namespace atl {
 
-// What a choice depends on. `device` is the model of the device, not one specimen of it.
+// The case that a choice is for. `device` is the model of the device, not one specimen of it.
 struct KernelKey {
   std::string operation;  // "spmm"
   std::int64_t rows = 0;
@@ -41,9 +41,9 @@ struct KernelChoice {
   KernelRepeats repeats;
 };
 
-// What runs an spmm that no earlier choice names: the own kernel; cuSPARSE, by the faster of its
-// algorithms; or the fastest of all that promise the same bits in every run, or gave them whenever
-// they were measured.
+// The kernel of an spmm that no earlier choice names: the own kernel; cuSPARSE, by the faster of
+// its algorithms; or the fastest of all that promise the same bits in every run, or gave them
+// whenever they were measured.
 enum class SpmmWish : std::uint8_t { kOwn, kCusparse, kAuto };
 
 // In the order of the enumeration, as on the command line.

@@ -1,7 +1,7 @@
 // Pooling over in-edges, column by column: what its operations (kernels::Pool,
 // PoolBackwardTargets, PoolBackwardSources, PoolSlope) need to know besides matrices.
 //
-// Of the rows x_j that row i has an edge from, as often as there are edges:
+// Functions of the rows x_j that row i has an edge from, as often as there are edges:
 //
 //   maximum      y_ic = max_j x_jc                      GraphSAGE, Hamilton et al. 2017, 3.3
 //   softmax      y_ic = sum_j alpha_ijc x_jc,           DeeperGCN, Li et al. 2020, 3.3
@@ -19,7 +19,7 @@ namespace atl {
 enum class PoolKind : std::uint8_t { kMaximum, kSoftmax, kPowerMean };
 const char* to_string(PoolKind kind);  // "maximum", "softmax" or "power mean"
 
-// What powers are taken of, as in DeeperGCN's code: those of other numbers need not exist.
+// Limits of the bases of powers, as in DeeperGCN's code: powers of other numbers need not exist.
 inline constexpr float kLeastBase = 1e-7F;
 inline constexpr float kMostBase = 10;
 // |p| is taken to be at least this: a trained p may pass 0, where the power mean is the geometric

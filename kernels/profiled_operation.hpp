@@ -18,7 +18,8 @@ class ProfiledOperation {
   }
 
   bool recorded() const { return span_.has_value(); }
-  // What ran, of several things with this name; lives as long as the recorder. Only if recorded.
+  // Says which of several things with this name ran; `what` lives as long as the recorder. Only if
+  // recorded.
   void set_what(const char* what) { span_->set_what(what); }
 
  private:

@@ -7,7 +7,7 @@ namespace atl {
 class Queue {
  public:
   virtual ~Queue() = default;
-  // What libraries of the device call it (cudaStream_t); null on a CPU.
+  // Its handle for libraries of the device (cudaStream_t); null on a CPU.
   virtual void* native_handle() const { return nullptr; }
 };
 

@@ -21,7 +21,7 @@ struct BackendOptions {
   std::shared_ptr<KernelChoices> choices = nullptr;
 };
 
-// What stands in the way of a backend on this machine.
+// The reason why a backend can't be used on this machine.
 struct BackendObstacle {
   std::string why;          // what is missing or does not fit, and what to do; empty: nothing
   bool has_device = false;  // of the backend's kind, though it can't be used

@@ -89,7 +89,7 @@ MatrixView eight_byte_view(std::span<T> values) {
 enum class Transpose : std::uint8_t { kNo, kYes };
 enum class MaximumOf : std::uint8_t { kFirst, kSecond };
 
-// What a backend has worked out about one sparse operator (bins of rows, library descriptors).
+// A backend's preparation of one sparse operator (bins of rows, library descriptors).
 class PreparedSparse {
  public:
   virtual ~PreparedSparse() = default;
@@ -127,8 +127,8 @@ struct SourceEdges {
   const PreparedSparse* prepared = nullptr;
 };
 
-// What changes from one epoch to the next, in the memory of a backend: operations that read it
-// there can be recorded once and replayed in every epoch.
+// The numbers that change from one epoch to the next, in the memory of a backend: operations that
+// read it there can be recorded once and replayed in every epoch.
 struct EpochState {
   std::uint32_t epoch = 0;       // of the keys of random numbers
   double learning_rate = 0;      // of this step
@@ -168,7 +168,7 @@ inline constexpr double kLeakySlope = 0.01;
 // "none", "relu", "leaky-relu", "elu", "gelu": on the command line and in files.
 const char* to_string(ActivationFunction function);
 
-// What follows a convolution, element by element in column j:
+// The operations behind a convolution, element by element in column j:
 //   y = dropout(f((x - mean_j) * inv_std_j * gamma_j + beta_j)).
 // Absent parts are skipped; beta alone is a bias. gamma and beta have the parameters' type.
 struct Epilogue {
@@ -197,7 +197,7 @@ struct ActivationGradient {
   bool absent() const { return from.absent(); }
 };
 
-// What softmax cross-entropy asks for beside the label itself, as PyTorch's CrossEntropyLoss
+// The target of softmax cross-entropy beside the label itself, as PyTorch's CrossEntropyLoss
 // defines it: with weights w and smoothing s, the loss of a row with label y and C classes is the
 // sum over classes c of -a_c log p_c, a_c = (1 - s) w_y [c = y] + s / C w_c. With a focus g,
 // without smoothing, it is the focal loss -w_y (1 - p_y)^g log p_y (Lin et al., "Focal Loss for
@@ -210,8 +210,8 @@ struct SoftmaxTarget {
   bool label_only() const { return class_weights.empty() && smoothing == 0 && focus == 0; }
 };
 
-// What sigmoid cross-entropy asks for beside the targets: with weights w and focus g, the loss of
-// target y in column c is -w_cy (1 - p_y)^g log p_y, where p_1 = sigmoid(logit) and p_0 = 1 - p_1.
+// Weights and focus of sigmoid cross-entropy: with weights w and focus g, the loss of target y in
+// column c is -w_cy (1 - p_y)^g log p_y, where p_1 = sigmoid(logit) and p_0 = 1 - p_1.
 struct SigmoidTarget {
   std::span<const float> weights;  // [2 columns]: of target 0 and of 1 for each; empty: 1
   double focus = 0;                // at least 0

@@ -1,4 +1,4 @@
-// What quantized messages look like on the wire, and what packing and unpacking them needs.
+// The layout of quantized messages on the wire, and what packing and unpacking them needs.
 //
 // A message is one row of F values. At b = 1, 2, 4, 8 or 16 bits it is
 //   [zero bf16][step bf16][F codes of b bits],
@@ -65,9 +65,9 @@ struct RoundingSpec {
   }
 };
 
-// What packing finds out on the way; in the backend's memory. A bad row is one that can't be sent:
-// it holds NaN or infinity, or numbers so large that what the receiver computes might overflow f32
-// or bf16. It is bad at every width, 32 bits included.
+// The findings of packing, in the backend's memory. A bad row is one that can't be sent: it holds
+// NaN or infinity, or numbers so large that what the receiver computes might overflow f32 or bf16.
+// It is bad at every width, 32 bits included.
 struct PackTrace {
   std::span<float> range;  // [R] max - zero of the scaled row, with the rounded zero; bad rows: NaN
   // [M] step^2 * sum_j f_j (1 - f_j), f = t - floor(t): the variance that rounding adds to the row.

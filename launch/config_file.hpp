@@ -1,5 +1,6 @@
 // Configuration files: every option of every subcommand can stand in a TOML file given by --config,
-// and the effective configuration of a run can be written as such a file.
+// and the effective configuration of a run can be written as such a file. CLI11's own reader takes
+// files only for the whole program and loses the line of a key.
 #pragma once
 
 #include <CLI/CLI.hpp>

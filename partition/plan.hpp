@@ -1,5 +1,6 @@
 // What a strategy search decided for one graph, one model and one machine: plan.json, which
-// `atoll plan` writes and `atoll train --plan` follows (docs/placement.md).
+// `atoll plan` writes and `atoll train --plan` follows (docs/placement.md). It is plain data and
+// stands here because training reads it and must not know the search.
 #pragma once
 
 #include <filesystem>

@@ -9,7 +9,7 @@ namespace {
 
 constexpr OperationLabel kChoice{.operation = "choice of how messages travel"};
 
-// What rank 0 has, on every rank; the others need not know how many bytes that is.
+// The bytes of rank 0, on every rank; the others need not know how many bytes that is.
 std::vector<std::byte> share(Transport& transport, std::vector<std::byte> bytes) {
   std::int64_t length = std::ssize(bytes);
   transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, kChoice);

@@ -1,4 +1,4 @@
-// What a launcher tells its processes through the environment.
+// Reads what a launcher tells its processes through the environment.
 #include <charconv>
 #include <cstdlib>
 #include <optional>

@@ -35,7 +35,7 @@ struct Message {
   Watchdog::Clock::time_point delivered{};
 };
 
-// What the ranks of one run_local_ranks share. Ranks are those of the job.
+// The state that the ranks of one run_local_ranks share. Ranks are those of the job.
 class LocalJob {
  public:
   explicit LocalJob(int ranks) : mailboxes_(ranks) {}
@@ -119,7 +119,7 @@ class LocalJob {
   struct Mailbox {
     std::list<Message> messages;  // in order of arrival
     std::condition_variable arrived;
-    // What its rank does: works in HeartbeatScopes, of the job and of groups; waits for messages of
+    // Whether its rank works in HeartbeatScopes, of the job and of groups, or waits for messages of
     // `peers` of a group.
     int scopes = 0;
     const RankGroup* group = nullptr;
@@ -317,7 +317,7 @@ int LocalPending::wait_any() {
       transport_.job().take(transport_.job_rank(), transfer_, waiting_for_,
                             transport_.timeout_seconds(), *transport_.group(), label_);
   accept(message);
-  // What a faster rank delivered before this one asked for it has arrived when it was asked for.
+  // A message that came before this rank asked for it has arrived when it was asked for.
   packets_.push_back({message.source, true, std::ssize(message.bytes), posted_,
                       std::max(posted_, message.delivered)});
   std::erase(waiting_for_, message.source);

@@ -8,7 +8,7 @@
 
 namespace atl {
 
-// What one rank computes on.
+// The device that one rank computes on.
 struct RankDevice {
   std::string backend;            // Backend::name()
   std::string host;               // for messages

@@ -41,7 +41,8 @@ class MpiHeartbeats {
   // When the peer, by its rank in the job, or one that it waited for was last known to work; long
   // ago if never.
   Clock::time_point last_worked(int peer) const { return peers_[peer].last_worked; }
-  // What to say if others have been silent for the timeout while this rank worked in its scope.
+  // The sentence to say if others have been silent for the timeout while this rank worked in its
+  // scope.
   std::optional<std::string> silence() const;
 
  private:

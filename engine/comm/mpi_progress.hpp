@@ -54,8 +54,8 @@ struct MpiTransfer {
 
 class MpiProgress {
  public:
-  // Of the job and all its groups. rank: in the job. heartbeats: a communicator of the whole job
-  // for nothing else. Without a thread there are none while the main thread works.
+  // Serves the job and all its groups. rank: in the job. heartbeats: a communicator of the whole
+  // job for nothing else. Without a thread there are none while the main thread works.
   MpiProgress(int rank, MPI_Comm heartbeats, double timeout_seconds,
               const MpiProgressOptions& options);
   MpiProgress(const MpiProgress&) = delete;

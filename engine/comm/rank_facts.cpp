@@ -14,8 +14,9 @@ constexpr OperationLabel kLabel{.operation = "the comparison of options"};
 constexpr char kMagic[] = {'A', 'T', 'O', 'L', 'L', 'J', 'O', 'B'};
 constexpr std::uint32_t kProtocol = 1;
 
-// What every version of the program sends first to rank 0, which answers with a verdict: the length
-// of a text and the text, an error unless it is empty. What follows depends on the protocol.
+// The first bytes that every version of the program sends to rank 0, which answers with a verdict:
+// the length of a text and the text, an error unless it is empty. What follows depends on the
+// protocol.
 struct Greeting {
   char magic[8] = {};
   std::uint32_t protocol = 0;

@@ -16,7 +16,7 @@ struct RankFact {
   std::string note = {};  // about this rank's value, for messages only: "data/sbm"
 };
 
-// What one rank brings to the comparison.
+// One rank's part in the comparison.
 struct RankStart {
   std::string program;  // name and version, at most 100 bytes
   std::vector<RankFact> facts;

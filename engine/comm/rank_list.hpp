@@ -6,7 +6,7 @@
 
 namespace atl {
 
-// Of many ranks the first few and how many more. `ranks` is not empty.
+// The first few of many ranks, and how many more. `ranks` is not empty.
 std::string rank_list(std::span<const int> ranks);
 
 }  // namespace atl

@@ -9,7 +9,8 @@ namespace atl {
 
 namespace {
 
-// What transfers read and write: not the caller's, because an abandoned transfer outlives that.
+// Memory that transfers read and write: not the caller's, because an abandoned transfer outlives
+// that.
 template <typename T>
 struct SumMemory {
   std::vector<T> values;

@@ -1,5 +1,5 @@
-// What a rank tells the supervisor that has started its job (`atoll launch`, docs/launch.md): that
-// it lives, and which epochs are done.
+// The messages of a rank to the supervisor that has started its job (`atoll launch`,
+// docs/launch.md): that it lives, and which epochs are done.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +25,7 @@ class SupervisorLink {
  public:
   // Where the environment names the supervisor, "ADDRESS:PORT".
   static constexpr const char* kAddress = "ATOLL_SUPERVISOR";
-  // What it knows its own ranks by.
+  // The key by which it knows its own ranks.
   static constexpr const char* kKey = "ATOLL_SUPERVISOR_KEY";
 
   // Null if the environment names none, or it can't be reached: a warning. rank, size: as the

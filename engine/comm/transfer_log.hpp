@@ -33,8 +33,8 @@ class TransferLog {
   int last_ended() const;
   // False if every transfer has ended for sure; a replayed one may always be under way.
   bool under_way() const;
-  // What is waited for: "layer 1 forward halo exchange of epoch 4 with ranks 1 and 2"; where only
-  // the transfer before is known (the first of a replay), "what follows" that.
+  // The transfer that is waited for: "layer 1 forward halo exchange of epoch 4 with ranks 1 and 2";
+  // where only the transfer before is known (the first of a replay), "what follows" that.
   std::string oldest() const;
 
  private:

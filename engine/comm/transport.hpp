@@ -13,7 +13,7 @@
 
 namespace atl {
 
-// What a transfer is for, so that a message about a silent peer can say it.
+// The purpose of a transfer, so that a message about a silent peer can say it.
 struct OperationLabel {
   const char* operation = "";  // string literal: "halo exchange", "gradient all-reduce", ...
   const char* direction = "";  // "forward", "backward" or ""
@@ -60,7 +60,7 @@ class PendingTransfer {
   virtual int wait_any() = 0;
   // Blocks until all receives and sends are complete; wait_any() then returns -1.
   virtual void wait_all() = 0;
-  // Of every packet, in no particular order; call after wait_all().
+  // Times of every packet, in no particular order; call after wait_all().
   virtual std::vector<PacketTimes> packet_times() const = 0;
 };
 
@@ -140,7 +140,7 @@ class Transport {
   double timeout_seconds_ = 60;  // 0 = wait for ever
 
  private:
-  // What a HeartbeatScope begins and ends; scopes inside another are left out.
+  // The work that a HeartbeatScope begins and ends; scopes inside another are left out.
   virtual void begin_work(const OperationLabel& /*label*/) {}
   virtual void end_work() {}
   virtual std::unique_ptr<PendingTransfer> do_all_to_all_v(

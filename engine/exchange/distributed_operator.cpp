@@ -136,7 +136,7 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   backward_.message_scale = row_factor_.span();
 
   prepare(forward_, graph.forward);
-  // What is prepared may hold the factors, too: the mean's differ between the directions.
+  // The preparation may hold the factors, too: the mean's differ between the directions.
   if (graph.symmetric && scales_rows == scales_columns) {
     backward_.matrix.prepared = forward_.matrix.prepared;
   } else {

@@ -84,13 +84,13 @@ class GraphOperators {
 
   const DistributedOperator& forward() const { return forward_; }    // S
   const DistributedOperator& backward() const { return backward_; }  // S^T
-  // Of kEdges and kRelations; else null.
+  // Null except for kEdges and kRelations.
   const HaloReturn* halo_return() const { return halo_return_.get(); }
-  // Of kRelations; else null.
+  // Null except for kRelations.
   const RelationOperators* relations() const { return relations_.get(); }
   // Halo rows that are not fetched but computed here; null: none on any rank.
   const ComputedHalo* computed_halo() const { return computed_halo_.get(); }
-  // What their computing needs to know of other ranks; nothing to do without. Collective; once.
+  // Asks other ranks for what computing these rows needs, if there are any. Collective; once.
   void connect(Backend& backend, Queue& queue, Transport& transport);
 
  private:

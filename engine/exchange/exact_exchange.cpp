@@ -27,7 +27,7 @@ class ExactExchange final : public HaloExchange {
   }
 
  private:
-  // What transfers read and write.
+  // Memory that transfers read and write.
   struct Memory {
     std::map<int, Tensor> sends;  // by slot
     std::shared_ptr<const void> receives;

@@ -6,7 +6,7 @@
 
 namespace atl {
 
-// What `rank` of `ranks` does to sum `count` values. A hierarchical sum is rounded twice.
+// The steps of `rank` of `ranks` to sum `count` values. A hierarchical sum is rounded twice.
 std::vector<SumStep> sum_steps(const SumRoute& route, int rank, int ranks, std::size_t count);
 
 }  // namespace atl

@@ -18,8 +18,8 @@ namespace atl {
 
 // All messages of one halo operation.
 struct Channel {
-  // Of the halo operation among those of the forward pass, in their order; that of its gradient has
-  // the same number. It keys rounding noise, which has room for kMostChannels numbers.
+  // The place of the halo operation among those of the forward pass, in their order; that of its
+  // gradient has the same number. It keys rounding noise, which has room for kMostChannels numbers.
   int number = 0;
   int layer = 0;  // that it belongs to, for people
   Direction direction = Direction::kForward;
@@ -42,7 +42,7 @@ struct ExchangeReport {
     std::array<std::int64_t, kWireBits.size()> rows_of_width{};  // by place in kWireBits
     bool operator==(const Messages&) const = default;
   };
-  // What choosing widths by their cost took, and how good they are.
+  // The effort of choosing widths by their cost, and how good they are.
   struct Choice {
     double solver_ms = 0;  // slowest rank
     double gap = 0;        // of the worst channel, against the bound
@@ -108,8 +108,9 @@ class HaloExchange {
   // For how many epochs, `epoch` and those behind it, packets keep their sizes and places: so long
   // a recording of one of them is good for the others. 1: end_epoch() of this one may change them.
   virtual int settled_epochs(int /*epoch*/) const { return kAlwaysSettled; }
-  // What this rank must know to go on after a checkpoint as if nothing had happened, and back; ""
-  // if nothing. load_state: before the first exchange. Throws Error{kInput} naming `place`.
+  // The state that this rank needs to go on after a checkpoint as if nothing had happened, and
+  // back; "" if nothing. load_state: before the first exchange. Throws Error{kInput} naming
+  // `place`.
   virtual std::string state() const { return ""; }
   virtual void load_state(const std::string& /*state*/, const std::string& /*place*/) {}
   // Measured times that choices were made by, the same on every rank; null: none (yet).
@@ -126,9 +127,9 @@ const char* to_string(Sensitivity sensitivity);  // "variance", "upper-bound"
 
 // How the quantized mode chooses the bits per value of each message.
 struct BitOptions {
-  // Of bit_names(): a width of kWireBits for all messages; "random": each draws 2, 4 or 8;
-  // or a width per layer, as "8,4,32";
-  // "adaptive": the exact assignment of AdaQP's trade of variance against time.
+  // One of bit_names(): a width of kWireBits for all messages; "random": each draws 2, 4 or 8; or a
+  // width per layer, as "8,4,32"; "adaptive": the exact assignment of AdaQP's trade of variance
+  // against time.
   std::string bits = "adaptive";
   double lambda = 0.5;      // adaptive: weight of variance against time, in [0, 1]
   int reassign_every = 10;  // epochs between assignments

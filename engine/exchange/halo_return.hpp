@@ -11,8 +11,9 @@ namespace atl {
 
 enum class EdgesBySource : std::uint8_t { kNone, kSorted };
 
-// Of the forward direction. The matrices that travel have a row for every halo row of this rank, in
-// their order, and behind these, as their halo rows, those that other ranks send, by sender.
+// Returns rows of the forward direction. The matrices that travel have a row for every halo row of
+// this rank, in their order, and behind these, as their halo rows, those that other ranks send, by
+// sender.
 class HaloReturn {
  public:
   // The graph must outlive it.
@@ -20,7 +21,7 @@ class HaloReturn {
   HaloReturn(const HaloReturn&) = delete;
   HaloReturn& operator=(const HaloReturn&) = delete;
 
-  // What an exchange needs to know: inner() are the rows sent, halo rows those received.
+  // The operator that an exchange needs: inner() are the rows sent, halo rows those received.
   const DistributedOperator& messages() const { return messages_; }
   // [inner nodes, messages().with_halo()]: adds the rows received to those they are for.
   const SparseOperator& sums() const { return sums_; }

@@ -18,8 +18,8 @@ class PendingPackets {
   // Returns when work queued afterwards on the compute queue will see all received packets. May be
   // called again: does nothing then.
   virtual void finish() = 0;
-  // Of each packet; call after finish(). Empty for a DeviceTransport, which knows only when the
-  // exchange as a whole was done.
+  // Times of each packet; call after finish(). Empty for a DeviceTransport, which knows only when
+  // the exchange as a whole was done.
   virtual std::vector<PacketTimes> packet_times() const { return {}; }
 };
 

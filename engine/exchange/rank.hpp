@@ -1,4 +1,5 @@
-// What the work of one rank runs on, and what changes from one pass over the program to the next.
+// Everything that the work of one rank runs on, and what changes from one pass over the program to
+// the next.
 #pragma once
 
 #include "engine/exchange/reduce.hpp"

@@ -38,7 +38,7 @@ class Reducer {
   void synchronize();
 
  private:
-  // What a span of the trace says of a sum: its name and the bytes that this rank sends for it.
+  // Tells a span of the trace the name of a sum and the bytes that this rank sends for it.
   void describe(ScopedSpan& span, const char* what, std::int64_t count, std::int64_t value_bytes,
                 const SumRoute& route = {}) const;
   void sum_flat(MatrixView values, const SumRoute& route, const OperationLabel& label);

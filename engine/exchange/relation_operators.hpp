@@ -1,6 +1,7 @@
 // The mean over in-neighbours along the edges of each type, of all types at once: one sparse
 // product whose rows are pairs of a node and a relation, row i R + r those of node i along edges of
-// type r. Its result [inner R, F] is the matrix [inner, R F] of the means side by side.
+// type r. Its result [inner R, F] is the matrix [inner, R F] of the means side by side, so
+// relations need no kernel of their own. The transpose reads the gradient the same way.
 #pragma once
 
 #include <vector>
@@ -20,7 +21,7 @@ class RelationOperators {
   std::int64_t relations() const { return relations_; }
   // [inner R, inner and forward halo].
   const SparseOperator& forward() const { return forward_.matrix; }
-  // What this rank's edges add to the transpose: [inner, inner R] and [forward halo, inner R].
+  // The share of this rank's edges in the transpose: [inner, inner R] and [forward halo, inner R].
   const SparseOperator& backward() const { return backward_.matrix; }
   const SparseOperator& halo_backward() const { return halo_backward_.matrix; }
   // The coefficient of every entry of the graph's forward matrix, on the host.

@@ -8,8 +8,8 @@ namespace atl {
 
 namespace {
 
-// What each rank sends to this one, where it sends sends[offsets[r]] to sends[offsets[r + 1]] to
-// rank r. Collective.
+// The ids that each rank sends to this one, where it sends sends[offsets[r]] to sends[offsets[r +
+// 1]] to rank r. Collective.
 struct ReceivedIds {
   std::vector<std::int32_t> ids;
   std::vector<std::int64_t> offset;
@@ -133,7 +133,7 @@ void RowFetch::connect(const OperationLabel& label) {
   ReceivedIds asked = exchange_ids(rank_.transport, requests, wanted_offset_, label);
   sent_offset_ = std::move(asked.offset);
 
-  // Of the rows returned, those of an inner node are added in the order of their senders.
+  // Rows that are returned for an inner node are added in the order of their senders.
   std::vector<std::int64_t> row_ptr(static_cast<std::size_t>(inner_) + 1, 0);
   std::vector<LocalId> sent;
   for (const std::int32_t row : asked.ids) {

@@ -29,7 +29,7 @@ class DevicePending final : public PendingTransfer {
     device_.wait(device_.queue());
     unreported_.clear();
   }
-  // What passes between devices is seen as one.
+  // Transfers between devices are seen as one.
   std::vector<PacketTimes> packet_times() const override { return {}; }
 
  private:

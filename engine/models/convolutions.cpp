@@ -185,7 +185,7 @@ Value sgc_convolution(Builder& builder, const ConvolutionInput& input) {
 
 namespace {
 
-// What all kinds of attention have in common: checks, and how many columns z has.
+// The common part of all kinds of attention: checks, and how many columns z has.
 struct AttentionLayer {
   AttentionOptions options;
   std::int64_t columns = 0;
@@ -223,7 +223,7 @@ struct AttentionLayer {
   bool scales(const ConvolutionInput& input) const {
     return input.options.attention_norm == AttentionNorm::kSymmetric;
   }
-  // What is weighted, from z.
+  // The value that is weighted, from z.
   Value weighed(Builder& builder, const ConvolutionInput& input, Value z) const {
     return scales(input) ? builder.scale_by_degree(z, DegreeRoot::kSource, options.with_self) : z;
   }

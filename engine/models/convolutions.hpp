@@ -9,10 +9,10 @@
 
 namespace atl {
 
-// What a convolution is made from.
+// The arguments that a convolution is made from.
 struct ConvolutionInput {
   Value x = kNoValue;  // what the layer gets
-  // What the first layer of a run of layers with this convolution gets, before dropout; only for
+  // The input of the first layer of a run of layers with this convolution, before dropout; only for
   // those that read it (ConvolutionKind::reads_first).
   Value first = kNoValue;
   int number = 1;              // of the layer in that run

@@ -1,5 +1,5 @@
-// What a model is made of, layer by layer: what options and model files are turned into, and what
-// the program is written from.
+// The description of a model, layer by layer: what options and model files are turned into, and
+// what the program is written from.
 #pragma once
 
 #include <optional>
@@ -16,18 +16,18 @@ enum class Norm { kNone, kLayer, kBatch };
 // Norm, activation and dropout follow a convolution, or come before it (pre-activation; He et al.
 // 2016, Li et al. 2020).
 enum class NormPlace { kAfter, kBefore };
-// What is added to what a convolution gives.
+// The term that is added to the result of a convolution.
 enum class Skip { kNone, kIdentity, kLinear };
 enum class SkipFrom { kPrevious, kFirst };  // the layer's input, or that of the first layer
-// What of the node's own row a convolution adds: nothing, the row, (1 + e) times the row with a
-// trained e that starts at 0, or a product with a weight of its own.
+// The part of the node's own row that a convolution adds: nothing, the row, (1 + e) times the row
+// with a trained e that starts at 0, or a product with a weight of its own.
 enum class Root { kUsual, kNone, kIdentity, kEpsilon, kLinear };
-// What sage makes of the rows of neighbours.
+// How sage aggregates the rows of neighbours.
 enum class Aggregator { kMean, kSum, kMax, kSoftmax, kPower };
 // Factors of rows around attention (Wang et al. 2021, "Bag of tricks for node classification with
 // graph neural networks").
 enum class AttentionNorm { kNone, kSymmetric };
-// What the head gets of the layers' outputs (jumping knowledge; Xu et al. 2018).
+// How the head gets the layers' outputs (jumping knowledge; Xu et al. 2018).
 enum class Jump { kLast, kSum, kConcatenate, kMax };
 
 const char* to_string(Norm norm);              // "none", "layer" or "batch"
@@ -39,7 +39,7 @@ const char* to_string(Aggregator aggregator);  // "mean", "sum", "max", "softmax
 const char* to_string(AttentionNorm norm);     // "none" or "symmetric"
 const char* to_string(Jump jump);              // "last", "sum", "concatenate" or "max"
 
-// What can be chosen for every layer.
+// Options of every layer.
 struct LayerOptions {
   Norm norm = Norm::kNone;
   NormPlace norm_place = NormPlace::kAfter;
@@ -83,7 +83,7 @@ struct ModelDescription {
   bool has_head = false;  // x W + b behind the last layer, which gives the logits then
 };
 
-// Of all layers of all kinds.
+// Limits for all layers of all kinds.
 inline constexpr int kMostLayers = 200;
 inline constexpr int kMostHeads = 1024;
 inline constexpr int kMostBases = 1024;

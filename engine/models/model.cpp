@@ -167,7 +167,7 @@ class Writer {
     return builder_.add(y, from);
   }
 
-  // What the head gets, but for concatenation, which is in its product.
+  // The input of the head, but for concatenation, which is in its product.
   Value jumped() {
     if (model_.jump == Jump::kLast || model_.jump == Jump::kConcatenate) return outputs_.back();
     Value all = outputs_.front();

@@ -23,7 +23,7 @@ const char* to_string(HeadChoice choice);        // "auto", "none" or "linear"
 // less and it costs less time than computing them again.
 enum class OffloadChoice { kAuto, kOn, kOff };
 
-// What scores a pair of nodes whose embeddings a model gives: their inner product, or an MLP of
+// The score of a pair of nodes whose embeddings a model gives: their inner product, or an MLP of
 // their product element by element.
 enum class Decoder { kDot, kMlp };
 const char* to_string(Decoder decoder);  // "dot" or "mlp"
@@ -38,7 +38,7 @@ struct ModelConfig : LayerOptions {
   std::int64_t relations = 0;      // types of edges
   std::int64_t edge_features = 0;  // columns
   std::int64_t node_types = 0;
-  // Of `features`, how many nodes of each type have; behind them are 0. Empty: all.
+  // How many of the `features` columns nodes of each type have; behind them are 0. Empty: all.
   std::vector<std::int64_t> features_by_type;
   std::int64_t nodes = 0;     // of the graph
   std::string node_features;  // "trained:D": a row of parameters per node; empty: the dataset's
@@ -49,8 +49,8 @@ struct ModelConfig : LayerOptions {
   int hops = 10;            // of appnp
   int output_heads = 1;     // of a layer of attention that gives the logits: their mean
   std::string description;  // a model file as JSON, instead of all above but input_dropout
-  // Of pairs of nodes, for links. Layers of the MLP, the last of which gives the score; the others
-  // have as many columns as embeddings, ReLU, and dropout.
+  // The score of pairs of nodes, for links. Layers of the MLP, the last of which gives the score;
+  // the others have as many columns as embeddings, ReLU, and dropout.
   Decoder decoder = Decoder::kDot;
   int decoder_layers = 3;
   double decoder_dropout = 0;
@@ -79,10 +79,10 @@ std::vector<std::string> model_kinds();  // "gcn", "sage", ...
 std::string model_name(const ModelConfig& config);
 std::string model_word(const ModelConfig& config);
 
-// What the options say, layer by layer. Throws Error{kOption} for an unknown kind, or for options
-// that contradict each other.
+// The model of these options, layer by layer. Throws Error{kOption} for an unknown kind, or for
+// options that contradict each other.
 ModelDescription describe(const ModelConfig& config);
-// Of what model_program() gives.
+// The number of layers of model_program().
 int layer_count(const ModelConfig& config);
 
 // The model as a program: forward alone for kEvaluation, with loss, gradients and step for
@@ -105,8 +105,8 @@ bool reads_edge_features(const ModelConfig& config);
 // True if it tells types of nodes apart.
 bool reads_node_types(const ModelConfig& config);
 
-// What is allowed, but rarely what somebody wants, a sentence each: heads of attention with fewer
-// than four columns.
+// Choices that are allowed but rarely wanted, a sentence each: heads of attention with fewer than
+// four columns.
 std::vector<std::string> doubts_about(const ModelConfig& config);
 
 // True if halo rows of the first layer's output can be computed, in the orders of `config`.

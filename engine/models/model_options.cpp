@@ -19,7 +19,7 @@ std::string trace_field(const std::string& option) {
   return field;
 }
 
-// Of what a model may have for features; the others are a dataset's.
+// A problem with the features that a model may have; others are a dataset's.
 std::string trained_features_problem(const std::string& text) {
   std::string problem;
   if (text.empty()) return problem;
@@ -169,8 +169,8 @@ void check_model_options(const ModelConfig& model) {
       fail_option("--{}: the file of --model-file says this; leave one of them out", row.name);
     }
   }
-  // What is set and read by nobody would be a mistake that nothing shows. Convolutions of a user's
-  // own program may read what they like.
+  // An option that is set and read by nobody would be a mistake that nothing shows. Convolutions of
+  // a user's own program may read what they like.
   struct Unread {
     const char* option;
     std::vector<std::string> kinds;  // that don't read it

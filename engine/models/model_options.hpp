@@ -7,7 +7,7 @@
 
 namespace atl {
 
-// What is computed.
+// Options that say what is computed.
 const OptionTable<ModelConfig>& model_options();
 // Throws Error{kOption} for options that contradict each other.
 void check_model_options(const ModelConfig& model);

@@ -93,8 +93,8 @@ double gemm_seconds(const Device& device, std::int64_t rows, std::int64_t in, st
 double spmm_seconds(const Device& device, std::int64_t edges, std::int64_t rows, std::int64_t cols);
 double elementwise_seconds(const Device& device, double bytes);
 double quantize_seconds(const Device& device, std::int64_t rows, std::int64_t cols);
-// Of a message of `cols` f32 values on the wire. A mean width between two of the wire's widths
-// counts in proportion; 32 is what exact messages take.
+// Bytes of a message of `cols` f32 values on the wire. A mean width between two of the wire's
+// widths counts in proportion; 32 is what exact messages take.
 double mean_message_bytes(double bits, std::int64_t cols);
 
 }  // namespace atl

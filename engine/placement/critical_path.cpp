@@ -24,7 +24,7 @@ std::vector<TaskId> critical_path(const TaskGraph& graph, const TaskTimes& times
   }
   for (TaskId id = latest; id >= 0;) {
     path.push_back(id);
-    // What it waited for is what ended last.
+    // It waited for the task that ended last.
     TaskId waited = before[static_cast<std::size_t>(id)];
     for (const TaskId earlier : graph.dependencies(id)) {
       if (waited < 0 || end(earlier) > end(waited)) waited = earlier;

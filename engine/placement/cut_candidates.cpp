@@ -58,7 +58,7 @@ class CandidateMaker {
     for (std::size_t r = 0; r < best.order.size(); ++r) {
       const auto from = static_cast<std::size_t>(best.order[r]);
       if (!options.weights.empty()) options.weights[r] = candidate.options.weights[from];
-      // Of a cut that was put in order already.
+      // The cut may have been put in order already.
       if (!candidate.options.part_order.empty()) {
         options.part_order[r] = candidate.options.part_order[from];
       }

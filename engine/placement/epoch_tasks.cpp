@@ -54,7 +54,7 @@ class TaskWriter {
     return last_[r];
   }
 
-  // What `rank` computes from now on is not added to the task it is in.
+  // Later work of `rank` is not added to the task it is in.
   void cut(int rank) { last_[static_cast<std::size_t>(rank)] = -1; }
 
   void all_reduce(const PieceCost& piece) {

@@ -125,7 +125,7 @@ void FairShares::share() {
   const auto limit_of = [&](int flow) { return flows_[static_cast<std::size_t>(flow)].limit; };
   auto slowest_link = by_limit_.begin();
   while (open_ > 0) {
-    // What a flow can have at most: by its link, or by an even share of a card.
+    // The most that a flow can have: by its link, or by an even share of a card.
     while (slowest_link != by_limit_.end() && !is_open(*slowest_link)) ++slowest_link;
     double least = limit_of(*slowest_link);
     for (Card& card : cards_) {

@@ -1,4 +1,4 @@
-// What transfers under way at the same time get of the links and network cards they share.
+// Shares of links and network cards for transfers under way at the same time.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class FairShares {
   // Adds one to those that share, of which `count` are under way; returns its number.
   int add(const Flow& flow, int count = 1);
   int flows() const { return static_cast<int>(flows_.size()); }
-  // Of that flow, `change` more are under way.
+  // Notes that `change` more transfers of that flow are under way.
   void count(int flow, int change) { counts_[static_cast<std::size_t>(flow)] += change; }
   void count_none();
   // Rates in bytes/s of each single transfer of each flow; 0 where none is under way. Valid until

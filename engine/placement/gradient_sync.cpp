@@ -45,7 +45,7 @@ FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerS
   for (const Operation& op : program.operations) {
     if (!op.is(rules::kWeightGradient)) continue;
     const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
-    // Of a weight that several values are multiplied with, rows of its own for each.
+    // A weight that several values are multiplied with has rows of its own for each.
     const std::int64_t inputs = weight_rows(program, op);
     problem.weights.push_back({weight.name, inputs, weight.columns,
                                factor(op.inputs[0], weight.layer),

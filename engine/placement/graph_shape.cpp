@@ -137,7 +137,7 @@ class ShapeReader {
     const std::int64_t within = rows.whole("within_host", 0, kMostNodes);
     const std::int64_t between = rows.whole("between_hosts", 0, kMostNodes);
     for (std::int64_t p = 0; p < count; ++p) {
-      // What does not divide goes to the first parts.
+      // The remainder goes to the first parts.
       const auto part_of = [&](std::int64_t total) {
         return total / count + (p < total % count ? 1 : 0);
       };

@@ -8,7 +8,7 @@ namespace atl {
 
 namespace {
 
-// What exact messages of an aggregate are packed into.
+// Elements of the buffer that exact messages of an aggregate are packed into.
 std::int64_t buffer_elements(const Operation& op, const RowCounts& rows) {
   if (!op.needs_messages()) return 0;
   const std::int64_t sent = op.returns_rows()                               ? rows.held.forward_halo
@@ -24,7 +24,7 @@ std::int64_t parameter_bytes(const TrainingPrograms& programs, const RowCounts& 
       .bytes(programs.dtype);
 }
 
-// Of the validation nodes, whose loss is not part of a program.
+// Bytes of the loss of the validation nodes, which is not part of a program.
 std::int64_t loss_bytes(const TrainingPrograms& programs, const RowCounts& rows) {
   const Value logits = programs.training.logits;
   return evaluation_loss_bytes(rows.held.inner, programs.training.at(logits).columns,

@@ -16,7 +16,7 @@ struct RowCounts {
 RowCounts row_counts(const PartitionQuality& partition, int rank,
                      const Recomputation* recomputation = nullptr);
 
-// What training takes on a rank, by what it is for.
+// The memory that training takes on a rank, by what it is for.
 struct TrainingMemory {
   std::int64_t values = 0;      // of the layers, in one block, and of the validation loss
   std::int64_t parameters = 0;  // with gradients and the optimizer's moments
@@ -28,7 +28,7 @@ struct TrainingMemory {
 TrainingMemory training_memory(const TrainingPrograms& programs, const RowCounts& rows,
                                const std::string& device_kind);
 
-// What a rank holds of the data.
+// The data that a rank holds.
 struct DataMemory {
   std::int64_t features = 0;
   std::int64_t graph = 0;
@@ -45,8 +45,8 @@ struct DataCounts {
 };
 DataMemory data_memory(const DataCounts& counts);
 
-// What Trainer::bytes_needed() says on a rank with this device: values, parameters and buffers of
-// exact exchange.
+// The bytes of Trainer::bytes_needed() on a rank with this device: values, parameters and buffers
+// of exact exchange.
 double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
                       const Device& device);
 // The same with everything made anew.
@@ -57,7 +57,7 @@ double training_bytes(const EpochSetting& setting, std::span<const LayerStrategy
 // kept.
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
                                  std::span<const RowCounts> rows, const Topology& topology);
-// What the shard of the rank holds: features, and the graph in both directions.
+// The bytes of the shard of the rank: features, and the graph in both directions.
 double shard_bytes(const EpochSetting& setting, int rank);
 
 }  // namespace atl

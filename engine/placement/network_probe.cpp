@@ -130,7 +130,7 @@ void NetworkProbe::fill_skipped(std::vector<Link>& links, const std::vector<bool
     Link link;
     double count = 0;
   };
-  // What pairs may have in common, from the most alike to any at all.
+  // The likeness of pairs, from the most alike to any at all.
   constexpr int kLevels = 3;
   using Key = std::array<int, 3>;
   const auto key = [&](int level, int from, int to) -> Key {
@@ -289,14 +289,14 @@ namespace {
 
 constexpr OperationLabel kProgressLabel{"progress measurement"};
 
-// Of all threads of this process.
+// Processor time of all threads of this process.
 double processor_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Of `sample`, the seconds of computing that messages took.
+// The seconds of computing that messages took in `sample`.
 double lost_seconds(const ProgressSample& alone, const ProgressSample& sample) {
   const double longer = sample.computing_s - sample.work * alone.computing_s / alone.work;
   if (alone.processor_s <= 0) return std::max(0.0, longer);
@@ -327,7 +327,7 @@ ProgressCost progress_cost(const ProgressSample& alone, const ProgressSample& po
   if (polling.computing_s > 0) {
     cost.polling_share = std::min(1.0, lost_seconds(alone, polling) / polling.computing_s);
   }
-  // Of what travelled, the part that was not there when computing ended took nothing from it.
+  // The part of the bytes that was not there when computing ended took nothing from it.
   const double moved = bytes * beside.computing_s / (beside.computing_s + beside.waiting_s);
   const double by_bytes = lost_seconds(alone, beside) - cost.polling_share * beside.computing_s;
   cost.s_per_byte = std::max(0.0, by_bytes / moved);
@@ -418,7 +418,7 @@ struct HostPairs {
   const std::vector<Link>& links;
   std::size_t ranks;
 
-  // Of the slower direction.
+  // The rate of the slower direction.
   double rate(std::size_t i, std::size_t j) const {
     const auto a = static_cast<std::size_t>(members[i]);
     const auto b = static_cast<std::size_t>(members[j]);

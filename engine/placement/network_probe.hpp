@@ -20,13 +20,13 @@ struct NetworkProbeOptions {
   double progress_seconds = 4;              // of computing, most of it beside messages
 };
 
-// What messages take from the computing of one rank.
+// The time that messages take from the computing of one rank.
 struct ProgressCost {
   double s_per_byte = 0;     // Device::progress_s_per_byte
   double polling_share = 0;  // Device::polling_share
 };
 
-// What one rank did while it computed.
+// One measurement of a rank that computed.
 struct ProgressSample {
   double work = 0;
   double computing_s = 0;  // posting messages included
@@ -61,8 +61,8 @@ class NetworkProbe {
   // one host.
   void measure_hosts(const std::vector<Link>& links, std::vector<Host>& hosts);
 
-  // What messages take from this rank's computing: SpMM alone against SpMM beside a message that
-  // does not come, and beside messages between all ranks. This rank's own result.
+  // The time that messages take from this rank's computing: SpMM alone against SpMM beside a
+  // message that does not come, and beside messages between all ranks. This rank's own result.
   ProgressCost measure_progress(const std::vector<Link>& links, const std::vector<Host>& hosts,
                                 KernelProbe& kernels, std::int64_t columns);
 
@@ -81,7 +81,7 @@ class NetworkProbe {
   };
   // All ranks send packets of `bytes` to all ranks of other hosts.
   HostTimes all_at_once(TimedTransfer& transfer, std::int64_t bytes, std::size_t hosts);
-  // What one pair shows that a host can do.
+  // Gives hosts what their best pair shows that they can do.
   void set_best_pairs(const std::vector<Link>& links, std::vector<Host>& hosts) const;
   // About what packets of one byte between all pairs take (s/byte).
   double exchange_seconds(const std::vector<Link>& links, const std::vector<Host>& hosts,

@@ -21,7 +21,7 @@ double choices_of(const SearchSpace& space) {
 
 double ms(double seconds) { return 1000 * seconds; }
 
-// What every decision that differs from the default saves: the epoch without it, less the epoch
+// The saving of every decision that differs from the default: the epoch without it, less the epoch
 // with it.
 Json explain_decisions(PlanSpace& space, const SearchResult& found) {
   Json decisions = Json::array();

@@ -18,7 +18,7 @@ double tolerance_of(const Topology& topology) {
 
 constexpr int kWholeModel = -2;  // of MemoryKey::part
 
-// What a layer may do; the first is what it does without a plan.
+// The orders that a layer may have; the first is its order without a plan.
 std::vector<LayerOrder> orders_of(const ProgramLayer& layer) {
   std::vector<LayerOrder> orders = {layer.order};
   for (const MultiplyOrder order :

@@ -1,5 +1,6 @@
-// What a plan decides, as a space for strategy search: how the graph is cut, each layer's algebra
-// and bits per value, whether halo rows are fetched or recomputed, how gradients are summed.
+// The decisions of a plan as a space for strategy search: how the graph is cut, each layer's
+// algebra and bits per value, whether halo rows are fetched or recomputed, how gradients are
+// summed.
 #pragma once
 
 #include <map>
@@ -35,14 +36,14 @@ class PlanSpace final : public SearchSpace {
     return cuts_[static_cast<std::size_t>(choice[0])];
   }
   std::vector<LayerStrategy> layers(std::span<const int> choice) const;
-  // Of the second layer's input; null: none.
+  // Recomputation of the second layer's input; null: none.
   std::shared_ptr<const Recomputation> recomputation(std::span<const int> choice) const;
   // The tasks that evaluate() simulates, by phase.
   TaskGraph tasks(std::span<const int> choice, TaskDetail detail) const;
-  // What the plan takes on `rank`, in bytes: training and its shard.
+  // The bytes that the plan takes on `rank`: training and its shard.
   double memory_bytes(std::span<const int> choice, int rank) const;
-  // Of tasks(start(), kMerged): the epoch of evaluate(start()) as a whole, simulated when it is
-  // first asked for.
+  // The times of tasks(start(), kMerged): the epoch of evaluate(start()) as a whole, simulated when
+  // it is first asked for.
   const TaskTimes& start_times() const;
   const Topology& topology() const { return topology_; }
   FactorPlan gradient_sync(std::span<const int> choice) const;
@@ -65,7 +66,8 @@ class PlanSpace final : public SearchSpace {
   bool can_recompute() const;
   void add_gradient_sums();
   std::vector<LayerStrategy> fetching_layers(std::span<const int> choice) const;
-  // What memory depends on; `part`: all of it (kWhole), or a layer and its option alone.
+  // The decisions that memory depends on; `part`: all of it (kWhole), or a layer and its option
+  // alone.
   struct MemoryKey {
     int cut = 0;
     std::shared_ptr<const Recomputation> recomputation = nullptr;

@@ -11,7 +11,7 @@
 
 namespace atl {
 
-// What an assignment costs.
+// The cost of an assignment.
 struct PlanCost {
   double seconds = 0;        // of an epoch
   double missing_bytes = 0;  // memory that lacks; 0: it fits

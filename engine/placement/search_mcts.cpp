@@ -23,7 +23,7 @@ constexpr int kStepsPerDecision = 6;
 // Moves in a row, per such step, that were seen before: most of what is near has been looked at.
 constexpr int kSeenPerStep = 10;
 
-// Of the options that a walk draws, how many don't ask the policy: it may be wrong.
+// The share of options that a walk draws without the policy: it may be wrong.
 constexpr double kUniformDraws = 0.2;
 
 struct Node {
@@ -167,7 +167,7 @@ class Tree {
     return cost;
   }
 
-  // What the policy would do by itself, decision by decision: where it is right, no move is needed.
+  // The policy's own choice, decision by decision: where it is right, no move is needed.
   std::vector<int> most_probable() {
     std::vector<int> chosen;
     while (static_cast<int>(chosen.size()) < space_.decisions()) {
@@ -192,7 +192,7 @@ class Tree {
     return drawn;
   }
 
-  // What the policy says is worth remembering: it costs about as much as an evaluation.
+  // An answer of the policy is worth remembering: it costs about as much as an evaluation.
   const std::vector<double>& prior_of(const std::vector<int>& chosen) {
     const auto found = priors_.find(chosen);
     if (found != priors_.end()) return found->second;
@@ -202,7 +202,7 @@ class Tree {
     return priors_.emplace(chosen, std::move(prior)).first->second;
   }
 
-  // Of a plan that takes no time, and of any that takes next to none.
+  // The reward of a plan that takes no time, and of any that takes next to none.
   static constexpr double kMostReward = 1000;
 
   SearchSpace& space_;

@@ -1,4 +1,5 @@
-// What all search strategies share: the budget, the memory of what was evaluated, the best so far.
+// The common part of all search strategies: the budget, the memory of what was evaluated, the best
+// so far.
 #pragma once
 
 #include <chrono>
@@ -23,7 +24,7 @@ class SearchRun {
   // Throws Error{kOption} for a budget below one evaluation or below 0 seconds.
   SearchRun(SearchSpace& space, const SearchOptions& options, Memory memory = Memory::kRemember);
 
-  // What `choice` costs; a choice that is remembered takes no evaluation. Empty: time is up, or it
+  // The cost of `choice`; a choice that is remembered takes no evaluation. Empty: time is up, or it
   // would take one evaluation too many; nothing was evaluated.
   std::optional<PlanCost> evaluate(std::span<const int> choice);
 

@@ -13,7 +13,7 @@ namespace atl {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// What transfers can take from computing at most.
+// The least speed that transfers leave to computing.
 constexpr double kLeastSpeed = 0.05;
 
 bool slows(const Device& device) {

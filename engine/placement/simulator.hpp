@@ -30,7 +30,7 @@ class Simulator {
   const TaskTimes& run(const TaskGraph& graph);
 
  private:
-  // What a rank is at.
+  // The task that a rank is at.
   struct Computing {
     TaskId task = -1;   // -1: it waits
     double left_s = 0;  // alone, at `since_s`
@@ -87,7 +87,7 @@ class Simulator {
   void update_rates();
   void update_speeds();
   double next_event_s() const;
-  // What would end so soon after an event ends with it: rounding must not make events of its own.
+  // The time after an event in which others end with it: rounding must not make events of its own.
   // In an epoch of hours the clock itself is coarser than 1e-12 s.
   double same_s() const { return 1e-12 + 1e-15 * now_s_; }
   void advance(double to_s);

@@ -1,4 +1,4 @@
-// What a plan decides about the layers of a model, and the programs that follow from it.
+// The decisions of a plan about the layers of a model, and the programs that follow from it.
 #pragma once
 
 #include <compare>
@@ -16,17 +16,17 @@ struct LayerStrategy {
   MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
   bool cache_aggregate = false;  // only where the layer's input is constant
   double bits = 32;              // per value of a message, mean over the messages
-  // Of halo rows of its input, only in layer 1 above a kept aggregate; null: none.
+  // Recomputation of halo rows of its input, only in layer 1 above a kept aggregate; null: none.
   std::shared_ptr<const Recomputation> recomputation = nullptr;
   auto operator<=>(const LayerStrategy&) const = default;
 };
 
-// What the layers of a model do without a plan.
+// The strategy of a model's layers without a plan.
 std::vector<LayerStrategy> default_strategy(const ModelConfig& model);
 // The model with the orders and the recomputation that a strategy gives it.
 ModelConfig planned_model(ModelConfig model, std::span<const LayerStrategy> strategy);
 
-// What a model runs: the same on all ranks.
+// The programs that a model runs: the same on all ranks.
 struct TrainingPrograms {
   explicit TrainingPrograms(const ModelConfig& model);
 

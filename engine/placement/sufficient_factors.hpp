@@ -1,6 +1,7 @@
 // Whether the gradient of a weight had better be summed over ranks, or be computed by every rank
 // from the rows it is made of: sufficient factor broadcasting, as TAG asks per weight (arXiv
-// 2302.06126), for full-graph training.
+// 2302.06126), for full-graph training. For each weight of a plan this proves that it does not pay;
+// training can't do it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct WeightMatrix {
   std::int64_t outputs = 0;
   int input_factor = -1;  // into FactorProblem::factors; -1: all ones, of a bias with inputs = 1
   int output_factor = -1;
-  // What the product over the rows of all ranks takes, on the slowest rank, beyond that over its
+  // The time of the product over the rows of all ranks, on the slowest rank, beyond that over its
   // own.
   double extra_compute_s = 0;
 };
@@ -40,7 +41,7 @@ struct FactorProblem {
 
 struct WeightChoice {
   bool send_factors = false;
-  // Of the rank that sends most; factors that other weights share are counted in full.
+  // Bytes of the rank that sends most; factors that other weights share are counted in full.
   std::int64_t all_reduce_bytes = 0;
   std::int64_t factor_bytes = 0;
   std::string sentence;  // why: "all-reduce sends 0.13 MB, factors would send 171 MB: ..."

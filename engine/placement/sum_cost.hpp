@@ -1,4 +1,4 @@
-// What sums of gradients over all ranks take by the routes that a plan may choose.
+// The time of sums of gradients over all ranks by the routes that a plan may choose.
 #pragma once
 
 #include "engine/placement/topology.hpp"
@@ -6,7 +6,7 @@
 
 namespace atl {
 
-// What one step of all ranks, all at once, puts on links and cards.
+// The load that one step of all ranks, all at once, puts on links and cards.
 class StepLoad {
  public:
   // counts_latency: of the links' messages.

@@ -18,7 +18,7 @@ enum class TaskKind : std::uint8_t {
 
 struct SimTask {
   TaskKind kind = TaskKind::kCompute;
-  // What the spans of a real epoch's trace are called.
+  // The name of such spans in a real epoch's trace.
   const char* name = "";
   const char* direction = "";  // "forward", "backward" or ""
   int layer = -1;

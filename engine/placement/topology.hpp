@@ -18,7 +18,7 @@ struct RateAtColumns {
   double per_s = 0;
 };
 
-// What one rank computes on.
+// The device that one rank computes on.
 struct Device {
   int host = 0;              // index into Topology::hosts
   int island = 0;            // ranks that share fast links have equal numbers, counted from 0
@@ -33,7 +33,7 @@ struct Device {
   // Time that a byte on its way takes from the computing of the sender and, again, of the receiver
   // (s/byte); 0 where transfers move by themselves.
   double progress_s_per_byte = 0;
-  // Of computing, what polling takes while any message of this rank is under way, 0 to 1.
+  // The share of computing that polling takes while any message of this rank is under way, 0 to 1.
   double polling_share = 0;
 };
 
@@ -62,7 +62,7 @@ struct Topology {
   }
 };
 
-// What a pair of ranks has between it. An island may span hosts: its ranks then talk over its
+// The kind of link between a pair of ranks. An island may span hosts: its ranks then talk over its
 // links.
 enum class LinkClass : std::uint8_t { kWithinIsland, kWithinHost, kBetweenHosts };
 LinkClass link_class(const Topology& topology, int from, int to);
@@ -74,7 +74,7 @@ double rate_at(const std::vector<RateAtColumns>& rates, std::int64_t columns);
 // Throws Error{kInput} naming `place`, the field, the value found and those allowed, also for a
 // machine that can't work: links without bandwidth, ranks that can't reach each other.
 Topology parse_topology(const Json& json, const std::string& place);
-// What parse_topology reads: numbers that came from a file come back to the last bit, islands
+// JSON that parse_topology reads: numbers that came from a file come back to the last bit, islands
 // numbered by their lowest rank too.
 Json to_json(const Topology& topology);
 // Throws Error{kInput} as parse_topology does.

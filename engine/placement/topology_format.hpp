@@ -1,5 +1,5 @@
-// What reader and writer of topology files share: names of fields, and units that are written by
-// hand against those that programs use.
+// The common part of reader and writer of topology files: names of fields, and units that are
+// written by hand against those that programs use.
 #pragma once
 
 #include <fmt/format.h>

@@ -78,7 +78,7 @@ void find_places(Backend& backend, Transport& transport, Topology& topology) {
   }
 }
 
-// What only its own rank has measured, on every rank.
+// Gives every rank the rates that only their own ranks have measured.
 void share_rates(Transport& transport, std::vector<Device>& devices) {
   const auto pairs = [](const std::vector<RateAtColumns>& rates) {
     Json list = Json::array();

@@ -77,7 +77,8 @@ class Fitting {
 
   // `together`: one factor for all ranks.
   PhaseCorrections fit(bool together) const {
-    // What transfers take from computing depends on when they run, which depends on the factors.
+    // The time that transfers take from computing depends on when they run, which depends on the
+    // factors.
     constexpr int kRounds = 4;
     PhaseCorrections corrections(topology_.ranks(), static_cast<int>(std::ssize(run_.strategy)));
     for (int round = 0; round < kRounds; ++round) {

@@ -1,5 +1,5 @@
-// What a run with --trace tells about the time of its phases, and how a simulated epoch is made to
-// agree with it (dPRO, arXiv 2205.02473, replays measured operations in the same way).
+// The times of phases in a run with --trace, and how a simulated epoch is made to agree with it
+// (dPRO, arXiv 2205.02473, replays measured operations in the same way).
 #pragma once
 
 #include <filesystem>

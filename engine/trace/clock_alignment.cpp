@@ -94,7 +94,7 @@ class Aligner {
                             event(packet.destination, packet.packet).end_us});
   }
 
-  // Of the ranks of a host only the last to begin and the first to end say something.
+  // Only the last rank of a host to begin and the first to end say something.
   void add(const MatchedReduction& reduction) {
     std::vector<Span> seen(count(), {kInfinity, -kInfinity});  // first end, last begin
     bool queued = false;
@@ -106,7 +106,7 @@ class Aligner {
     }
     for (std::size_t a = 0; a < count(); ++a) {
       for (std::size_t b = 0; b < count(); ++b) {
-        // Of one host, it would only tell of its devices.
+        // On one host, it would only tell of its devices.
         if (queued && a == b) continue;
         constraints_.push_back({static_cast<int>(a), static_cast<int>(b), seen[a].high, seen[b].low,
                                 queued ? kQueueMarginUs : 0});
@@ -171,7 +171,7 @@ class Aligner {
     clock.high_us = std::max(offset.low, offset.high);
   }
 
-  // What is known of `host` by its constraints with hosts that `counts` accepts, whose offsets are
+  // The bounds of `host` by its constraints with hosts that `counts` accepts, whose offsets are
   // taken as found: lines above and below points (time since the pivot, offset).
   struct Bounds {
     std::vector<ClockPoint> above, below;

@@ -9,8 +9,9 @@
 
 namespace atl {
 
-// What to add to times of one host to get times of rank 0's host. That it lies between `low_us` and
-// `high_us` is certain (with a drift: if the drift is right), the middle between them is a choice.
+// The number to add to times of one host to get times of rank 0's host. That it lies between
+// `low_us` and `high_us` is certain (with a drift: if the drift is right), the middle between them
+// is a choice.
 struct HostClock {
   std::string name;
   std::vector<int> ranks;

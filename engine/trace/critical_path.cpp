@@ -80,7 +80,8 @@ class Walker {
     return -1;
   }
 
-  // Of what a wait really waited for, the last; null for other work and if all was there before.
+  // The last arrival that a wait really waited for; null for other work and if all was there
+  // before.
   const FlowEdge* last_arrival(int node) const {
     const FlowEdge* last = nullptr;
     for (const FlowEdge* edge : into(node)) {

@@ -1,5 +1,5 @@
-// What an epoch's time was made of: the chain of spans, packets and meetings from its end back to
-// its begin in which each waited for the one before.
+// The parts of an epoch's time: the chain of spans, packets and meetings from its end back to its
+// begin in which each waited for the one before.
 #pragma once
 
 #include <map>

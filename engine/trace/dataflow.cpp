@@ -8,7 +8,7 @@ namespace atl {
 
 namespace {
 
-// Of times that were written as text and moved to another clock.
+// Rounding of times that were written as text and moved to another clock.
 constexpr double kRoundingUs = 0.01;
 
 bool is_epoch(const TraceEvent& event) {

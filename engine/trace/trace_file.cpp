@@ -139,7 +139,7 @@ void read_metadata_event(const EventReader& event, RankTrace& rank) {
   if (rank.host_key.empty()) fail_input("{}: field 'host_key' is empty", event.place());
 }
 
-// What spans have in common that belong together on several ranks, in the order of their begin.
+// The common part of spans that belong together on several ranks, in the order of their begin.
 struct PacketKey {
   int epoch, layer, source, destination;
   std::string direction;

@@ -12,7 +12,7 @@ namespace atl {
 
 namespace {
 
-// What `work` threw, as an Error whose kind gives the exit code.
+// The exception of `work`, as an Error whose kind gives the exit code.
 std::optional<Error> error_of(const std::function<void()>& work, int rank) {
   try {
     work();

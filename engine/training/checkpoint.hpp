@@ -55,7 +55,7 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const std::filesys
 
 // JSON of metrics, without classes: NaN becomes null and back.
 Json to_json(const Metrics& metrics);
-// Of train, valid and test: per class precision, recall, f1 and support, and confusion,
+// The classes of train, valid and test: per class precision, recall, f1 and support, and confusion,
 // [label][what it was taken for]; {} where they are not known.
 Json classes_json(const Metrics& metrics);
 

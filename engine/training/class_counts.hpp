@@ -13,8 +13,7 @@ namespace atl {
 // Up to so many classes, what was taken for what is counted, too.
 inline constexpr std::int64_t kMostConfusedClasses = 100;
 
-// Of the nodes of one split. With several labels per node, of the nodes whose value of a label is
-// known.
+// Counts nodes of one split. With several labels per node, nodes whose value of a label is known.
 class ClassCounts {
  public:
   // confusion: whether what was taken for what is counted; not with several labels per node.

@@ -11,7 +11,7 @@
 
 namespace atl {
 
-// What one kind of operation, or one phase, took on this rank, summed over epochs.
+// The cost of one kind of operation, or of one phase, on this rank, summed over epochs.
 struct ProfiledCost {
   double ms = 0;
   std::int64_t calls = 0;

@@ -28,7 +28,7 @@ class EpochRunner {
   // Whether the forward pass of the next epoch was computed already, with the weights as they are.
   void set_forward_done(bool done) { forward_is_done_ = done; }
   int epochs_run() const { return epochs_run_; }
-  // What rounds of training and the step read: in the backend's memory, set by run().
+  // The state that rounds of training and the step read: in the backend's memory, set by run().
   const EpochState* state() { return state_.span().data(); }
 
  private:

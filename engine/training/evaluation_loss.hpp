@@ -15,7 +15,7 @@ class EvaluationLoss {
   EvaluationLoss(const Rank& rank, const RankData& data, Split split, DType dtype);
   static std::int64_t bytes(const RankData& data, DType dtype);
 
-  // Of `logits` of the last pass, queued or computed.
+  // Queues the loss of `logits` of the last pass, queued or computed.
   void queue(ConstMatrixView logits);
   // Once what was queued has run. NaN where no label of the split counts. Collective.
   double result(int epoch) const;

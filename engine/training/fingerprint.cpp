@@ -1,4 +1,4 @@
-// What a run is, as far as its numbers go: what a checkpoint must have in common with its
+// The identity of a run, as far as its numbers go: what a checkpoint must have in common with its
 // resumption.
 #include "engine/training/option_table.hpp"
 #include "engine/training/training_run.hpp"

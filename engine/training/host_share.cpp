@@ -26,7 +26,7 @@ std::vector<std::int64_t> all_values(Transport& transport, std::int64_t value,
   return values;
 }
 
-// What the ranks that share a memory need of it together.
+// The need of the ranks that share a memory.
 struct Share {
   std::int64_t need = 0;
   std::int64_t available = 0;

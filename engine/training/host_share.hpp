@@ -1,4 +1,4 @@
-// What the ranks of one host share: its cores, its memory and its devices.
+// The resources that the ranks of one host share: its cores, its memory and its devices.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ int cores_per_rank(Transport& transport);
 // How many lower ranks of this host use a device: which of its devices is this rank's. Collective.
 int device_rank_on_host(Transport& transport, bool uses_device);
 
-// What was asked for does not fit: known on all ranks before any of it was allocated.
+// The memory that was asked for does not fit: known on all ranks before any of it was allocated.
 class TooLittleMemory : public Error {
  public:
   explicit TooLittleMemory(const std::string& message) : Error(ErrorKind::kMemory, message) {}

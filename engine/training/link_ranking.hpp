@@ -21,7 +21,7 @@ struct LinkScores {
   // An edge and the scores of negatives that all edges share, ascending: a hit at K scores above
   // the K-th highest of them, or there are fewer than K.
   void add_to_shared(float edge, std::span<const float> ascending);
-  // Of one of `metrics`; NaN without edges.
+  // The mean of one of `metrics`; NaN without edges.
   double mean(Metric metric) const;
 
  private:

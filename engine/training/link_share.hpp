@@ -26,7 +26,8 @@ struct LinkSet {
   std::vector<std::int64_t> number;  // of each edge in the file of its set
   std::int64_t total = 0;            // edges of all ranks
   std::int64_t largest = 0;          // of the ranks
-  // What they are ranked against: other ends for each edge, or pairs that all edges share.
+  // The negatives that they are ranked against: other ends for each edge, or pairs that all edges
+  // share.
   std::int64_t each = 0;
   std::vector<std::int32_t> others;  // [edges, each]
   NodePairs shared;

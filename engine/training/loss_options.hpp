@@ -1,4 +1,4 @@
-// What is minimised, as far as options say it, and which of them a task has a use for.
+// The loss that is minimised, as far as options say it, and which of them a task has a use for.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class LossKind : std::uint8_t {
   kFocal,  // cross-entropy that counts what is right already the less, the surer it is
 };
 
-// Of task link-prediction.
+// Options of task link-prediction.
 struct LinkOptions {
   std::int64_t negatives = 1;            // drawn for each edge in each epoch
   std::int64_t batch = 1 << 20;          // edges that a rank scores at a time
@@ -45,7 +45,8 @@ struct LossOptions {
 // Throws Error{kOption} for what the task of the dataset has no use for.
 void check_loss_options(const LossOptions& loss, Task task);
 
-// What the run is judged by: --metric, or the task's usual metric where it has no such one.
+// The metric that the run is judged by: --metric, or the task's usual metric where it has no such
+// one.
 Metric chosen_metric(const LossOptions& loss, Task task);
 
 // Weights by --class-weights, empty without it, one for each of `counts`: the labelled training

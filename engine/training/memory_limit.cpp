@@ -14,16 +14,16 @@ namespace atl {
 
 namespace {
 
-// What a byte that travels takes of the time in which memory moves one, about, and a byte that
-// memory moves of that of an operation: only the better of two ways hangs on it.
+// The time of a byte that travels, about, in bytes that memory moves, and that of such a byte in
+// operations: only the better of two ways hangs on it.
 constexpr double kBytesPerMessageByte = 20;
 constexpr double kBytesPerFlop = 0.1;
 // The same of a byte that is copied between a device and its host: memory of 2 to 3.5 TB/s beside a
 // bus of 25 to 55 GB/s.
 constexpr double kBytesPerCopiedByte = 64;
 
-// What the process holds already: libraries and, on a host, what has been read of the data; by all
-// ranks, since they may be in one process.
+// The memory that the process holds already: libraries and, on a host, what has been read of the
+// data; by all ranks, since they may be in one process.
 std::int64_t resident_here(const Trainer& trainer, Transport& transport) {
   transport.barrier({"resident memory"});
   return trainer.rank().backend.host_accessible() ? resident_bytes() : 0;
@@ -122,7 +122,7 @@ class Chooser {
     return model_program(model, Pass::kTraining);
   }
 
-  // Of the rank that takes most.
+  // The bytes of the rank that takes most.
   std::int64_t bytes(const Savings& savings) {
     const auto [place, is_new] = known_.try_emplace(
         {savings.dropping.last_run, savings.dropping.keeps_aggregates, savings.offloading.layers});
@@ -134,8 +134,8 @@ class Chooser {
     return place->second = *std::ranges::max_element(all);
   }
 
-  // Of a pass on this rank, in bytes that memory moves. Copies run beside computing, one after
-  // another: who waits for one waits until all before it have run.
+  // The time of a pass on this rank, in bytes that memory moves. Copies run beside computing, one
+  // after another: who waits for one waits until all before it have run.
   double time_of(const Savings& savings) const {
     const RankShape& shape = trainer_.network().shape();
     const DType dtype = trainer_.model().dtype;

@@ -1,4 +1,4 @@
-// What a rank does with values that wait for backward so that training stays within --memory.
+// The treatment of values that wait for backward, so that training stays within --memory.
 #pragma once
 
 #include "engine/training/trainer.hpp"

@@ -29,7 +29,7 @@ std::vector<std::int64_t> sum_of_counts(const Rank& rank, int epoch,
   return counts;
 }
 
-// Of one label per node, counted by the device.
+// Accuracy with one label per node, counted by the device.
 SplitValues accuracy(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
                      ReadBackArray<std::int64_t>& queued) {
   constexpr std::size_t kCounts = 6;
@@ -43,7 +43,7 @@ SplitValues accuracy(const Rank& rank, int epoch, const RankData& data, ConstMat
   return values;
 }
 
-// Of several labels per node, counted by the device.
+// Micro F1 with several labels per node, counted by the device.
 SplitValues micro_f1(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
                      ReadBackArray<std::int64_t>& queued) {
   constexpr std::size_t kCounts = 9;
@@ -62,8 +62,8 @@ SplitValues micro_f1(const Rank& rank, int epoch, const RankData& data, ConstMat
   return values;
 }
 
-// What a model says of the labelled nodes of this rank, in double: metrics of all kinds follow from
-// it.
+// A model's outcome for the labelled nodes of this rank, in double: metrics of all kinds follow
+// from it.
 class Outcome {
  public:
   Outcome(const RankData& data, const std::vector<float>& logits)

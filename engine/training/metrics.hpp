@@ -15,7 +15,7 @@ namespace atl {
 
 inline constexpr double kUnknownMetric = std::numeric_limits<double>::quiet_NaN();
 
-// Of train, valid and test.
+// Values of train, valid and test.
 using SplitValues = std::array<double, 3>;
 
 struct MetricValues {

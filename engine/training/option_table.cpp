@@ -228,7 +228,7 @@ Table message_options() {
   };
 }
 
-// What changes no number beyond rounding.
+// Options that change no number beyond rounding.
 Table machine_options() {
   return {
       {.name = "overlap",

@@ -1,4 +1,4 @@
-// What a training run is asked to do: plain data, filled from the command line by option_table.hpp.
+// The options of a training run: plain data, filled from the command line by option_table.hpp.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ enum class GraphReplay { kAuto, kOn, kOff };
 // Recording takes about as long as queueing an epoch, so it is done for so many epochs at least.
 inline constexpr int kEpochsWorthRecording = 3;
 
-// What --run-dir is: empty; a folder just made for this run; a run to go on with, or to be
+// The state of --run-dir: empty; a folder just made for this run; a run to go on with, or to be
 // replaced.
 enum class RunStart { kFresh, kNew, kResume, kOverwrite };
 
@@ -45,7 +45,7 @@ struct TrainOptions {
   std::filesystem::path calibration;  // choices made before
   int threads = 0;                    // per rank; 0 = cores / ranks on this host
 
-  // What is reported and kept.
+  // Reports, and what is kept.
   int eval_every = 1;        // 0: only at the end
   int patience = 0;          // evaluations without a better valid metric before stopping; 0: never
   int checkpoint_every = 0;  // epochs; 0: by time

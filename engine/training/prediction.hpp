@@ -20,7 +20,7 @@ PredictionKind parse_prediction_kind(const std::string& text);  // throws Error{
 // model.safetensors of a run folder. Throws Error{kInput}, also if there is none.
 SafetensorsFile read_run_model(const std::filesystem::path& run);
 
-// What a run's model.safetensors says of its model: the options it was trained with, with the
+// The model that a run's model.safetensors describes: the options it was trained with, with the
 // columns of the features and the logits. Throws Error{kInput} naming `path` if the file is not a
 // model of this program.
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path);

@@ -78,7 +78,7 @@ class PredictionLines {
     text("\n");
   }
 
-  // What has been written so far, which is forgotten.
+  // The text that has been written so far, which is forgotten.
   std::string take() { return std::exchange(text_, {}); }
   std::size_t size() const { return text_.size(); }
 

@@ -13,7 +13,7 @@
 
 namespace atl {
 
-// What the dataset calls its nodes (node_ids.txt; empty: their numbers) and its classes (empty:
+// The dataset's names of its nodes (node_ids.txt; empty: their numbers) and of its classes (empty:
 // their numbers).
 struct PredictionNames {
   std::vector<std::string> nodes;

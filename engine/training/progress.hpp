@@ -1,4 +1,4 @@
-// What a user sees while epochs go by: one status line that renews itself.
+// The progress of epochs for a user: one status line that renews itself.
 #pragma once
 
 #include <chrono>

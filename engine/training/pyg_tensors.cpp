@@ -29,8 +29,8 @@ struct TensorPair {
   ExpectedTensor own;
   ExpectedTensor pyg;
   bool transposed = false;
-  // Of stacked matrices of different heights: rows of each. PyG's are equally high, and what others
-  // lack are rows of 0.
+  // Rows of each of several stacked matrices, if their heights differ. PyG's are equally high, and
+  // what others lack are rows of 0.
   std::vector<std::int64_t> heights = {};
 };
 
@@ -54,7 +54,7 @@ ExpectedTensor own_tensor(const DeclaredParameter& parameter) {
   return {parameter.name, "F32", {parameter.rows, parameter.columns}};
 }
 
-// Of a batch norm; they are doubles here.
+// Statistics of a batch norm; they are doubles here.
 std::vector<ExpectedTensor> own_statistics(const DeclaredNorm& norm) {
   return {{norm.name + ".running_mean", "F64", {norm.columns}},
           {norm.name + ".running_var", "F64", {norm.columns}}};
@@ -73,8 +73,8 @@ std::vector<ExpectedTensor> own_tensors(const ModelConfig& model) {
   return tensors;
 }
 
-// What stands behind `own` in `rest`, which is a tensor of that name or one of a norm that is
-// called so: "" or ".weight".
+// The text behind `own` in `rest`, which is a tensor of that name or one of a norm that is called
+// so: "" or ".weight".
 std::optional<std::string_view> tail_of(std::string_view rest, std::string_view own) {
   if (!rest.starts_with(own)) return std::nullopt;
   rest.remove_prefix(own.size());

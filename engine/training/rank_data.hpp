@@ -42,17 +42,17 @@ class RankData {
   }
   // Labels of all ranks: one per node, or (node, output) pairs.
   std::int64_t labelled_in(Split split) const;
-  // What a mean of losses over a split runs over: these labels, or their weights.
+  // The divisor of a mean of losses over a split: these labels, or their weights.
   double loss_total(Split split) const;
-  // Of --class-weights, empty without it.
+  // The weights of --class-weights, empty without it.
   std::span<const float> host_class_weights() const { return host_class_weights_; }
   const LossTargets& targets() const { return targets_; }
   std::int64_t outputs() const { return outputs_; }  // logits per node; 0: of links
 
-  // Of what training can't do without: features, and the graph in both directions.
+  // The bytes of what training can't do without: features, and the graph in both directions.
   std::int64_t bytes() const;
 
-  // Of task link-prediction, once it was given; else null.
+  // The links of task link-prediction, once they were given; else null.
   const LinkShare* links() const { return links_ ? &*links_ : nullptr; }
   void set_links(LinkShare links) { links_ = std::move(links); }
 

@@ -111,7 +111,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   device_ = make_device_transport(options.messages, transport, *backend_);
   require_replay(options, transport);
   require_offload(options, transport);
-  // What the shard takes on a device; on a host it is mapped, not copied.
+  // The shard takes memory on a device; on a host it is mapped, not copied.
   const bool copied = !backend_->host_accessible();
   require_memory(transport, *backend_, copied ? device_bytes_of(shard_, options.model.dtype) : 0);
   {

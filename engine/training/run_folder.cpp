@@ -27,7 +27,7 @@ namespace {
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kSnapshots = "snapshots.json";
 constexpr const char* kConfigMark = "# Written by atoll train, checksum ";
-// What a run writes beside config.toml and checkpoints.
+// Files that a run writes beside config.toml and checkpoints.
 constexpr std::array kOwnFiles = {kMetrics,           "summary.json",     "model.safetensors",
                                   "calibration.json", "trace.json",       "trace-merged.json",
                                   "dataflow.json",    kModelFileName,     kSnapshots,
@@ -251,7 +251,7 @@ void RunFolder::write_config(const RunConfig& config) const {
   write(kResolvedConfigName, config.resolved);
 }
 
-// What came after the checkpoint is trained again. A kill may have cut the last line off; any other
+// Epochs after the checkpoint are trained again. A kill may have cut the last line off; any other
 // damage is somebody's to look at.
 void RunFolder::recall_metrics(int last_epoch, const std::string& last_line) {
   const fs::path file = path_ / kMetrics;

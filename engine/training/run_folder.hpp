@@ -18,10 +18,10 @@ namespace atl {
 
 // The copy of --model-file in a run folder, which RUN/config.toml names.
 inline constexpr const char* kModelFileName = "model.toml";
-// What the run was given, and every option of it, defaults included.
+// The options that the run was given, and every option of it, defaults included.
 inline constexpr const char* kConfigName = "config.toml";
 inline constexpr const char* kResolvedConfigName = "config.resolved.toml";
-// What happened to a run under `atoll launch`, a JSON object per line.
+// Events of a run under `atoll launch`, a JSON object per line.
 inline constexpr const char* kEventsName = "events.jsonl";
 
 // Texts of config.toml and config.resolved.toml.
@@ -42,7 +42,7 @@ std::string metrics_line(const EpochResult& result, const Metrics* metrics);
 
 class RunFolder {
  public:
-  // Of the ranks that write nothing.
+  // The folder of ranks that write nothing.
   RunFolder() = default;
   // Creates the folder, or opens it, and locks it, before anything is computed. `config_file`: what
   // --config names, which may lie in a new run's folder. Throws Error{kOption} if

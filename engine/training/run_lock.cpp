@@ -61,7 +61,7 @@ struct Holder {
   }
 };
 
-// What the lock file says; empty fields if it says nothing that can be read.
+// The contents of the lock file; empty fields if it has none that can be read.
 Holder read_holder(int fd) {
   char text[4096];
   const ssize_t length = ::pread(fd, text, sizeof(text), 0);

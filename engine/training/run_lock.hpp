@@ -1,4 +1,6 @@
 // Who works on a run folder: RUN/lock, locked as long as its process lives, names it to others.
+// Before every rename a process checks that the file is still the one that it has locked: one that
+// was stopped, and comes back after its folder was taken over, finds another.
 #pragma once
 
 #include <filesystem>

@@ -45,7 +45,7 @@ Snapshot read_snapshot(const fs::path& path) {
     int epoch = 0;
     std::uint64_t size = 0;
     if (std::sscanf(text.c_str(), "atoll snapshot %d %" SCNu64, &epoch, &size) != 2) return {};
-    // What a longer snapshot has left behind it does not count, and need not be cut off in time.
+    // The rest of a longer snapshot behind it does not count, and need not be cut off in time.
     if (line == std::string::npos || size > text.size() - line - 1) return {};
     Snapshot found{epoch, text.substr(line + 1, size)};
     const bool whole = text.compare(0, line + 1, header_of(epoch, found.content)) == 0;

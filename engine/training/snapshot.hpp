@@ -56,7 +56,7 @@ class Snapshots {
 
   // Looks for what is there; collective. What can't be read as a whole does not count.
   void find();
-  // What find() has found.
+  // The choice of find().
   const std::optional<SnapshotChoice>& found() const { return found_; }
   // The state of found(), on all ranks; `place` becomes its file's name. Throws Error{kInput} on
   // all of them if it is there no more. Collective.

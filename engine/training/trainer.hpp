@@ -16,15 +16,15 @@
 
 namespace atl {
 
-// What ranks wish to happen after an epoch; travels with the epoch's result, so that all of them do
-// it after the same one.
+// Actions that ranks wish for after an epoch. They travel with its result, so that all ranks act
+// after the same one.
 struct EpochWishes {
   int signal = 0;           // end the run: the signal that asked for it
   bool checkpoint = false;  // it is time for one
   bool time_is_up = false;  // end the run: --max-time
 };
 
-// What one epoch cost and gave.
+// Costs and results of one epoch.
 struct EpochResult {
   int epoch = 0;
   double loss = 0;                         // over all ranks, before the step
@@ -62,9 +62,9 @@ class Trainer {
   // Metrics of the current weights by one forward pass with exact messages, which the next epoch
   // need not repeat where training computes the same. Collective.
   Metrics evaluate(int epoch, MetricExtent extent = MetricExtent::kChosen);
-  // Of `logits` of the last pass, queued or computed; without the loss. Collective.
+  // Metrics of `logits` of the last pass, queued or computed; without the loss. Collective.
   Metrics measure(int epoch, ConstMatrixView logits, MetricExtent extent);
-  // What the run is judged by.
+  // The metric that the run is judged by.
   Metric metric() const { return metric_; }
   // Why a metric of a split is undefined; empty if it is defined.
   std::string undefined_reason(Split split, Metric metric) const;

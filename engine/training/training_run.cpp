@@ -25,7 +25,7 @@ namespace atl {
 
 namespace {
 
-// What decides which epoch is the best.
+// Decides which epoch is the best.
 class Judge {
  public:
   explicit Judge(const Trainer& trainer, bool has_loss) : metric_(trainer.metric()) {
@@ -98,7 +98,7 @@ constexpr const char* kMaxTime = "--max-time";
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// What `stopped_by` of a summary says, if that is a signal; else 0.
+// The signal in `stopped_by` of a summary; 0 if there is none.
 int signal_of(const Json& stopped_by) {
   for (const int signal : kStopSignals) {
     if (stopped_by == signal_name(signal)) return signal;
@@ -120,7 +120,7 @@ class Run {
         fingerprint_(fingerprint(options, job.data().dataset())),
         judge_(trainer_, /*has_loss=*/job.data().loss_total(Split::kValid) > 0),
         stop_request_(description.asked_to_end) {
-    // What a file says, wherever it lies: a resumed run has the same loss.
+    // The contents of a file, wherever it lies: a resumed run has the same loss.
     if (!options.loss.class_weights.empty() && options.loss.class_weights != kBalancedWeights) {
       fingerprint_["class-weights"] = data_.host_class_weights();
     }
@@ -164,7 +164,7 @@ class Run {
       if (complete) folder_.write("summary.json", readable_json(summary) + "\n");
     });
     if (options_.trace && done_ > start) write_trace();
-    // What they keep is on the disk now.
+    // Their contents are on the disk now.
     if (Snapshots* const snapshots = folder_.snapshots(); snapshots != nullptr) snapshots->remove();
     return summary;
   }
@@ -277,7 +277,7 @@ class Run {
     return options_.patience > 0 && best_.evaluations_since >= options_.patience;
   }
 
-  // What this rank wishes when an epoch is done: everybody's signals count, and the clock of rank
+  // The wishes of this rank when an epoch is done: everybody's signals count, and the clock of rank
   // 0.
   EpochWishes wishes() const {
     EpochWishes wishes;
@@ -427,7 +427,7 @@ class Run {
         metadata["features_by_type"] = trainer_.model().features_by_type;
       }
     }
-    // Of classes a prediction asks the dataset, which says how many labels a node has.
+    // Without a task, the labels are classes: a prediction asks the dataset how many a node has.
     if (const Task task = data_.dataset().task;
         task == Task::kRegression || task == Task::kLinkPrediction) {
       metadata["task"] = to_string(task);
@@ -495,7 +495,7 @@ class Run {
     }
   }
 
-  // What a simulation of this run must know beside its spans: see docs/formats.md.
+  // Facts that a simulation of this run needs beside its spans: see docs/formats.md.
   Json trace_metadata() const {
     const ModelConfig& model = trainer_.model();
     Json layers = Json::array();

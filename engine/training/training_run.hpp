@@ -10,7 +10,7 @@
 
 namespace atl {
 
-// What the run folder records besides options.
+// Records of the run folder besides options.
 struct RunDescription {
   RunConfig config;
   std::string commit;
@@ -34,14 +34,14 @@ struct RunDescription {
 Json train(const TrainOptions& options, const RunDescription& description, RankJob& job,
            Transport& transport, RunFolder& folder);
 
-// What is reported of an evaluation: the metric, its values and those of others, `undefined` with
-// the reasons by split, and `classes` where they are known.
+// The report of an evaluation: the metric, its values and those of others, `undefined` with the
+// reasons by split, and `classes` where they are known.
 Json result_json(const Trainer& trainer, const Metrics& metrics);
 
 // Objects line by line, and arrays of arrays or objects; other values take one line each.
 std::string readable_json(const Json& json, const std::string& indent = "");
 
-// What `stopped_by` says, as a signal; 0 if it was none.
+// The value of `stopped_by` as a signal; 0 if it was none.
 int stopping_signal(const Json& summary);
 
 // The options that define the mathematics of a run, and the dataset: see Checkpoint::fingerprint.

@@ -24,7 +24,7 @@ ATOLL_INLINE inline void erfc_of_positive(const typename Vectors<kBytes>::Floats
   sum = sum * z + 1.029196089e-1F;
   sum = sum * z + 6.365977338e-1F;
   sum = sum * z + 1.128380252F;
-  // Of less than kLeastExponent exp is 0.
+  // exp of less than kLeastExponent is 0.
   exponential<kBytes>(z < 4.0F ? -z * sum : Floats{} - 100.0F, y);
 }
 

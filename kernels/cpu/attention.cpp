@@ -31,7 +31,7 @@ struct HeadShape {
 
   std::int64_t width() const { return heads * padded; }
   std::int64_t lanes() const { return bytes / 4; }
-  // Of column c of head h, in the order of registers.
+  // The place of column c of head h, in the order of registers.
   std::int64_t place(std::int64_t h, std::int64_t c) const {
     const std::int64_t within = c % unit;
     const std::int64_t lane = registers == 1 ? within : within % 2 * lanes() + within / 2;
@@ -79,7 +79,7 @@ void put_in_order(const HeadShape& shape, const float* row, float* to) {
   }
 }
 
-// What all rows share.
+// Arguments that all rows share.
 struct Attending {
   HeadShape shape;
   const SparseOperator* op = nullptr;
@@ -129,7 +129,7 @@ Attending attending(const HeadShape& shape, const SparseOperator& op, const Atte
   return a;
 }
 
-// What a thread keeps of the row that it is at. Arrays of `columns` lie in the order of registers;
+// A thread's memory for the row that it is at. Arrays of `columns` lie in the order of registers;
 // of a block of edges, lane e of head h is at h * lanes + e.
 struct AttentionScratch {
   // columns
@@ -139,8 +139,8 @@ struct AttentionScratch {
   float* more_sums;
   float* staged;       // rows of a block
   float* more_staged;  // the same of a second matrix
-  // Of a block: vectors whose lanes add up to a score each, lanes of edge e of head h from
-  // (h * lanes + e) * lanes on; and to <dy_i, z_j>.
+  // Vectors of a block whose lanes add up to a score each, lanes of edge e of head h from (h *
+  // lanes + e) * lanes on; and to <dy_i, z_j>.
   float* score_parts;
   float* gradient_parts;
   float* scores;
@@ -181,7 +181,7 @@ struct AttentionScratch {
   }
 };
 
-// Of two vectors of `lanes` lanes, counted on into the second, that which lane k of the sums of
+// The lane, of two vectors of `lanes` lanes counted on into the second, that lane k of the sums of
 // neighbours, or of neighbouring pieces of 16 bytes, begins with.
 constexpr int even_lane(int k, int lanes, bool inside) {
   const int piece = k / 4;
@@ -260,7 +260,7 @@ ATOLL_INLINE inline float lane_sum(const float* from) {
   return sum;
 }
 
-// What dropout multiplies alpha of the edges from `sources` to row i with.
+// Draws the factors by which dropout multiplies alpha of the edges from `sources` to row i.
 void draw_factors(const Attending& a, std::int64_t i, std::span<const std::int32_t> sources,
                   float* factors) {
   constexpr std::int64_t kHeadsPerBlock = 8;
@@ -393,7 +393,7 @@ class RowAttention {
                 weight * gradient * at(s_.factors + h * kLanes),
             s_.mean + h * kLanes);
       }
-      // What a row of one block needs again is where it was.
+      // A row of one block finds what it needs again where it was.
       if (first == 0 && cursor.next == cursor.end) {
         begin_slopes(true);
         add_slopes(block, coefficients, sums);
@@ -450,7 +450,7 @@ class RowAttention {
   }
 
  private:
-  // What is left of the in-edges of a row.
+  // The in-edges of a row that are left.
   struct Cursor {
     std::int64_t row;
     std::int64_t next;
@@ -530,7 +530,7 @@ class RowAttention {
   };
   template <bool kNeeded, int kCount>
   using Needed = std::conditional_t<kNeeded, Registers<kCount>, None>;
-  // What an edge adds to t_i is added to a copy.
+  // An edge's share of t_i is added to a copy.
   template <bool kNeeded, int kCount>
   using EdgeTarget =
       std::conditional_t<kEdges && kNeeded, Registers<kCount>, const Needed<kNeeded, kCount>&>;
@@ -543,13 +543,13 @@ class RowAttention {
 
   ATOLL_INLINE void make_leaky(Floats& x) const { x = x > 0.0F ? x : x * slope_; }
 
-  // Of the edge whose coefficients lie at `place`.
+  // Features of the edge whose coefficients lie at `place`.
   ATOLL_INLINE const float* features_at(std::int64_t place) const {
     const AttentionEdges& edges = a_.spec->edges;
     return place < nnz_ ? edges.features.data() + place * features_
                         : edges.of_self.data() + (place - nnz_) * features_;
   }
-  // What an edge adds to columns of its t_i, from column c on.
+  // Adds the share of an edge to columns of its t_i, from column c on.
   template <int kCount>
   ATOLL_INLINE void add_edge(const float* features, std::int64_t c,
                              Registers<kCount>& target) const {
@@ -569,7 +569,7 @@ class RowAttention {
     return {i, a_.op->row_ptr[i], a_.op->row_ptr[i + 1], a_.spec->with_self};
   }
 
-  // What `list` has `ahead` of `place`, or at its end; 0 of an empty one.
+  // The entry of `list` that is `ahead` of `place`, or its last one; 0 if it is empty.
   template <typename Index>
   static ATOLL_INLINE std::int64_t index_ahead(std::span<const Index> list, std::int64_t place,
                                                std::int64_t ahead) {
@@ -869,7 +869,8 @@ class RowAttention {
       }
     }
   }
-  // Of four edges from e on and four heads, whose numbers begin at `from`: to column `column`.
+  // Writes the numbers of four edges from e on and four heads, which begin at `from`, to column
+  // `column`.
   ATOLL_INLINE void write_square(const Block& block, std::int64_t e, const float* from,
                                  std::int64_t column, MatrixView coefficients) const {
     using Four = typename Vectors<16>::Floats;
@@ -910,7 +911,7 @@ class RowAttention {
     std::fill_n(s_.sums, width_, 0.0F);
     std::fill_n(s_.more_sums, width_, 0.0F);
   }
-  // Of additive, a vector of each head.
+  // A vector of each head, for additive scores.
   ATOLL_INLINE float* slope_sums() const { return s_.norm; }
 
   // Coefficients of a block, and what it adds to dt_i and the other sums.

@@ -85,7 +85,7 @@ template <int kBytes, typename T, std::size_t kInputs, std::size_t kSums, typena
 ATOLL_INLINE inline void sum_columns(const std::array<ConstMatrixView, kInputs>& inputs,
                                      RowRange rows, const std::array<double*, kSums>& sums,
                                      const Term& term, const Prepare& prepare = {}) {
-  // What fits the registers, 32 with AVX-512 and 16 else, beside the terms.
+  // As many as fit the registers, 32 with AVX-512 and 16 else, beside the terms.
   constexpr int kCount = kBytes == 64 ? 8 : 4;
   constexpr std::int64_t kLanes = kBytes / 8;
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));

@@ -44,7 +44,8 @@ Isa widest_isa() {
 
 }  // namespace
 
-// What the processor has, or less if ATOLL_VECTORS says so: for tests and measurements.
+// The vectors that the processor has, or narrower ones if ATOLL_VECTORS says so: for tests and
+// measurements.
 Isa detect_isa() {
   struct Named {
     const char* name;

@@ -10,7 +10,7 @@ namespace atl {
 
 namespace {
 
-// Of partial sums of the gradients of weights, at most: their chunks get larger instead.
+// The most bytes for partial sums of the gradients of weights: their chunks get larger instead.
 constexpr std::int64_t kTermPartialBytes = std::int64_t{16} << 20;
 
 // m += the features of edge e times W, in two registers of columns from c on.

@@ -81,7 +81,7 @@ void kernel(CpuBackend& backend, Queue&, const kernels::Scale& call) {
                        [=]<typename Floats>(Floats& value) ATOLL_INLINE { value = value * e; });
 }
 
-// Of masks that are combined, or used twice, GCC makes single lanes; so each selection has a
+// GCC turns masks that are combined, or used twice, into single lanes; so each selection has a
 // comparison of its own. The two here differ where one number is NaN: one of them gives it, and
 // with the other's bits it stays NaN.
 void kernel(CpuBackend& backend, Queue&, const kernels::Maximum& call) {

@@ -18,7 +18,7 @@ constexpr std::int64_t kMinInnerRows = 1024;  // rows of a summed by one chunk, 
 constexpr std::int64_t kMaxInnerChunks = 32;  // bounds the memory of the partial sums
 constexpr std::int64_t kWideInnerRows = 512;  // rows of a and b widened at a time, transposed case
 
-// What belongs to rows [range) of op(b).
+// The part that belongs to rows [range) of op(b).
 ConstMatrixView inner_part(Transpose transpose, ConstMatrixView b, RowRange range) {
   if (transpose == Transpose::kNo) return b.rows_in(range);
   return {static_cast<const std::byte*>(b.data) + range.begin * bytes_of(b.dtype), b.rows,

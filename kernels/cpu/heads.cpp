@@ -1,4 +1,4 @@
-// What is small about heads: inner products with a vector and means.
+// The small operations on heads: inner products with a vector and means.
 #include <algorithm>
 
 #include "kernels/cpu/cpu_backend.hpp"

@@ -31,7 +31,7 @@ ATOLL_INLINE inline std::pair<float, double> exponentials(const T* logits, std::
   constexpr std::int64_t kUnit = std::max(kLanes, Pair<16>::kColumns);
   const std::int64_t whole = (classes + kUnit - 1) / kUnit * kUnit;
   convert_columns<kBytes>(logits, classes, values);
-  // What fills the last unit is no maximum, and its exponential is 0.
+  // The filling of the last unit is no maximum, and its exponential is 0.
   for (std::int64_t j = classes; j < whole; ++j) {
     values[j] = -std::numeric_limits<float>::infinity();
   }

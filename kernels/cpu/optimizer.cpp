@@ -33,7 +33,8 @@ void kernel(CpuBackend& backend, Queue&, const kernels::AdamStep& call) {
           float* __restrict second = v.row<float>(0) + segment.begin;
 #pragma omp simd
           for (std::int64_t i = range.begin; i < range.end; ++i) {
-            // What is left out is no operation by 0 or 1: those would be fused with others.
+            // Parts that are off are left out, not multiplied by 0 or 1: that would be fused with
+            // others.
             float gradient = g[i];
             if constexpr (kClips) gradient *= kept;
             if constexpr (kDecoupled) {

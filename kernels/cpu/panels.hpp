@@ -1,5 +1,6 @@
 // Products of f32 matrices of which one is tall, in registers of AVX-512: with the same bits as
-// oneDNN's, but the tall one is read where it lies, and ahead of its use.
+// oneDNN's, but the tall one is read where it lies, and ahead of its use. oneDNN keeps what does
+// not fit: fewer than 16 columns, blocks of a few rows, results larger than the second-level cache.
 #pragma once
 
 #include <cstdint>

@@ -88,7 +88,7 @@ void store_as_tiles(Transpose transpose, ConstMatrixView b, Bf16* to) {
 
 namespace {
 
-// What one block of rows needs.
+// The operands of one block of rows.
 struct TileBlock {
   ConstMatrixView a;   // at most kTilePair rows
   const Bf16* rest;    // the last tiles of them, if `inner` is no multiple of kTileInner, else null

@@ -1,4 +1,6 @@
 // Products a^T b of two tall bf16 matrices in tile registers (AMX), as in the gradient of a weight.
+// Sums take rows one after the other, where oneDNN has blocks of its own, so their last bits differ
+// from those of processors without tiles. They depend neither on threads nor on runs.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ struct Vectors {
   typedef std::uint16_t HalfWords __attribute__((vector_size(kBytes)));
   typedef std::uint64_t LongWords __attribute__((vector_size(kBytes)));
   typedef double Doubles __attribute__((vector_size(kBytes)));
-  // Of fewer bytes: as many lanes as Words and, the last three, as Doubles have.
+  // Narrower ones, with as many lanes as Words or, the last three, Doubles.
   typedef std::uint16_t NarrowWords __attribute__((vector_size(kBytes / 2)));
   typedef float NarrowFloats __attribute__((vector_size(kBytes / 2)));
   typedef std::uint32_t FewWords __attribute__((vector_size(kBytes / 2)));

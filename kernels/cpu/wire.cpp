@@ -17,9 +17,10 @@ namespace atl {
 namespace {
 
 constexpr std::int64_t kWideMessage = 768;  // bytes
-// What is larger has left the caches before it is read, and is copied past them.
+// Larger results have left the caches before they are read, and are copied past them.
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
-// Of one chunk of rows: far more than what is fetched ahead, which may be another thread's.
+// Elements of one chunk of rows: far more than what is fetched ahead, which may be another
+// thread's.
 constexpr std::int64_t kChunkElements = 32768;
 
 // --- packing ------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ ATOLL_INLINE inline float quantize_tile(Isa isa, const Tile& tile, float zero, f
   }
 }
 
-// What the messages of one row share.
+// The common part of the messages of one row.
 struct RowMessages {
   std::span<const std::int64_t> offset;
   std::span<const std::uint8_t> bits;
@@ -177,7 +178,7 @@ ATOLL_INLINE inline void send_tile(const RowMessages& row, const Tile& tile, flo
       ...);
 }
 
-// Of a width in kWireBits; an index of it whatever `bits` is.
+// The place of a width in kWireBits; a place in it whatever `bits` is.
 constexpr std::size_t index_of(unsigned bits) {
   return static_cast<std::size_t>(std::countr_zero(bits | 32U));
 }

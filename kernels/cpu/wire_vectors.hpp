@@ -1,4 +1,4 @@
-// What packing a quantized message spends its time on, in vectors: drawing the rounding noise and
+// The costly parts of packing a quantized message, in vectors: drawing the rounding noise and
 // rounding; and unpacking one into bf16.
 #pragma once
 

@@ -85,7 +85,7 @@ __device__ inline TargetState merged_state(const RowShares& shares, const RowSha
   return state;
 }
 
-// What is written of an edge.
+// The numbers that are written for an edge.
 struct Coefficients {
   float alpha;  // dropped
   float slope;  // of what stands behind it

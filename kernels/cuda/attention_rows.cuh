@@ -1,5 +1,5 @@
-// What the kernels of attention share: how lanes stand on rows and heads, how rows and pieces of
-// rows are shared among them, and products along the edges of a row.
+// The common parts of the kernels of attention: how lanes stand on rows and heads, how rows and
+// pieces of rows are shared among them, and products along the edges of a row.
 //
 // A warp takes a row and some of its heads, or several rows that are narrow: a team of lanes per
 // head, a few columns per lane. All lanes of a row load the indices of as many edges together, and
@@ -47,7 +47,7 @@ struct DotScores {
   static constexpr bool kEdges = false;
 };
 
-// What all rows share; absent parts are null.
+// Arguments that all rows share; absent parts are null.
 template <typename T>
 struct AttentionArgs {
   const std::int64_t* row_ptr;
@@ -80,12 +80,12 @@ struct AttentionArgs {
   const GlobalId* row_ids;
   const GlobalId* col_ids;
 
-  // Of the edge whose coefficients lie at `place`.
+  // Features of the edge whose coefficients lie at `place`.
   __device__ const float* features_at(std::int64_t place) const {
     return place < nnz ? edge_features + place * feature_count
                        : self_features + (place - nnz) * feature_count;
   }
-  // What t has in one column with what that edge adds.
+  // One column of t, with the share of that edge.
   __device__ float with_edge(float of_row, std::int64_t place, std::int64_t col) const {
     const float* const features = features_at(place);
     float sum = of_row;
@@ -286,7 +286,7 @@ __device__ std::int32_t source_of(const AttentionArgs<T>& a, const RowEdges& of,
   return a.with_self && source == of.row ? ~source : source;
 }
 
-// What dropout keeps of the edge from `source`, head by head: a random block is that of eight.
+// Bits of the heads that dropout keeps of the edge from `source`: a random block is that of eight.
 template <typename T, int kUnit, int kUnits, bool kNarrow>
 __device__ unsigned kept_heads(const AttentionArgs<T>& a,
                                const HeadLane<kUnit, kUnits, kNarrow>& at, const RandomKey& key,
@@ -342,7 +342,7 @@ struct EdgesAhead {
   float factors[kNeighboursAhead];    // what dropout multiplies alpha with
 };
 
-// What a lane keeps of row i.
+// A lane's part of row i.
 template <int kUnit, int kUnits>
 struct AttendingRow {
   LaneColumns<kUnit, kUnits> t;
@@ -469,7 +469,7 @@ __device__ void score_ahead(const AttentionArgs<T>& a, const HeadLane<kUnit, kUn
   }
 }
 
-// What stands in exp, from the sums of EdgesAhead.
+// The argument of exp, from the sums of EdgesAhead.
 template <typename Score, typename T>
 __device__ float score_of(const AttentionArgs<T>& a, float sum) {
   if constexpr (Score::kScore == AttentionScore::kAdditive) return a.leaky(sum);
@@ -482,7 +482,8 @@ struct Softmax {
   float most = -INFINITY;
   float norm = 0;
 
-  // What scores are relative to. Those of edges that don't count are -infinity, and may be alone.
+  // The base that scores are relative to. Those of edges that don't count are -infinity, and may be
+  // alone.
   __device__ float base() const { return most == -INFINITY ? 0.0F : most; }
   // Takes a few scores in, and turns them into weights exp(score - base()); returns by what sums so
   // far are to be scaled.
@@ -558,7 +559,7 @@ void with_head_lanes(AttentionArgs<T> a, std::initializer_list<ConstMatrixView> 
     a.team = team_lanes(lanes, 1, 1);
     a.tiles = ceil_divide(lanes, 32);
     const std::int64_t groups = ceil_divide(a.heads, 32 / a.team);
-    // Of a row at least as many as it loads neighbours together.
+    // A row takes at least as many lanes as it loads neighbours together.
     a.row_lanes = narrow ? std::max(kNeighboursAhead, team_lanes(a.heads * a.team, 1, 1)) : 32;
     const std::int64_t rows = kAttentionWarps * (32 / a.row_lanes);
     body(

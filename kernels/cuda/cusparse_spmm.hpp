@@ -78,7 +78,7 @@ class CusparseSpmm {
     std::int64_t result_stride;
     auto operator<=>(const Key&) const = default;
   };
-  // What preparing works out is kept in the descriptor and in the workspace.
+  // Results of preparing are kept in the descriptor and in the workspace.
   struct Prepared {
     SparseMatrix matrix;
     Buffer workspace;
@@ -99,9 +99,9 @@ class CusparseSpmm {
         matrix_(backend, queue, op, range, dtype) {}
   SparseMatrix describe() const;
   void make_scratch(std::int64_t columns);
-  // What cuSPARSE reads: the rows of x that have an edge, or their copy.
+  // The operand of cuSPARSE: the rows of x that have an edge, or their copy.
   ConstMatrixView input_of(ConstMatrixView x) const;
-  // What it writes: the rows in y, or the sums.
+  // The result of cuSPARSE: the rows in y, or the sums.
   MatrixView result_of(ConstMatrixView x, MatrixView y) const;
   Key key_of(const SparseAlgorithm& algorithm, ConstMatrixView x, MatrixView y) const;
 

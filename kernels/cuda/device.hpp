@@ -30,7 +30,7 @@ Device choose_device(const BackendOptions& options);
 // device, which becomes the current one of the calling thread.
 std::string library_obstacle();
 std::string device_obstacle(const Device& device);
-// What CUDA says about it. Throws Error{kDevice}.
+// CUDA's description of a device. Throws Error{kDevice}.
 Device describe_device(int index);
 
 // "13.0"; "" for 0.

@@ -81,7 +81,7 @@ void for_edge_elements(const Launch& where, const SpmmWork& work,
       });
 }
 
-// What numbers that are sums have in common.
+// Adds numbers that are sums.
 template <typename Op>
 __device__ void add_numbers(EdgeNumbers<Op>& to, const EdgeNumbers<Op>& from) {
 #pragma unroll

@@ -84,7 +84,7 @@ struct SumOfTargets {
   }
 };
 
-// Of rows `first_term` on of the weight, and of the bias as the row behind them.
+// Gradients of rows `first_term` on of the weight, and of the bias as the row behind them.
 template <typename T>
 struct TermGradients {
   static constexpr int kSums = kTermSums;

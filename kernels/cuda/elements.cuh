@@ -277,7 +277,7 @@ __device__ inline SplitDouble split_double(double value) {
   return {high, static_cast<float>(value - static_cast<double>(high))};
 }
 
-// What the affine part of an epilogue does in one column:
+// The affine part of an epilogue in one column:
 //   y = ((x - mean.high) - mean.low) * scale + shift.
 struct ColumnFactors {
   SplitDouble mean{0, 0};
@@ -318,7 +318,7 @@ __device__ inline void load_parameters(const float* from, std::int64_t col, floa
   }
 }
 
-// Of kCount neighbouring columns from `col` on, or of as many as there are.
+// Loads the factors of kCount neighbouring columns from `col` on, or of as many as there are.
 template <int kCount>
 __device__ inline void load_factors(const EpilogueArgs& args, std::int64_t col, std::int64_t cols,
                                     ColumnFactors (&factors)[kCount]) {
@@ -351,7 +351,8 @@ __device__ inline float affine_value(const ColumnFactors& factors, float x) {
 __device__ inline float relu_value(float x) { return x < 0.0F ? 0.0F : x; }
 __device__ inline float normal_distribution(float x) { return 0.5F * erfcf(-0.70710678F * x); }
 
-// Of another function than relu. Not inlined: kernels with an epilogue would need more registers.
+// The value of another function than relu. Not inlined: kernels with an epilogue would need more
+// registers.
 [[maybe_unused, gnu::noinline]] static __device__ float curved_value(ActivationFunction function,
                                                                      float x) {
   switch (function) {

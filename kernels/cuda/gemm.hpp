@@ -38,7 +38,8 @@ struct ProductShape {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
 };
 
-// Of the addresses, in bytes and powers of 2: an algorithm may rely on what it was promised.
+// Alignments of the addresses, in bytes and powers of 2: an algorithm may rely on what it was
+// promised.
 struct Alignments {
   std::uintptr_t first = 0;  // in the terms of cuBLAS: of b
   std::uintptr_t second = 0;
@@ -47,8 +48,8 @@ struct Alignments {
   auto operator<=>(const Alignments&) const = default;
 };
 
-// What cuBLASLt chose for one shape, strides and alignments; `found` is false where it has nothing,
-// or what it chose did not run.
+// The choice of cuBLASLt for one shape, strides and alignments; `found` is false where it has
+// nothing, or what it chose did not run.
 struct BiasedProduct {
   bool found = false;
   Product product;

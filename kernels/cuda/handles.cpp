@@ -11,7 +11,7 @@ void fail_call(cudaError_t status, const char* call) {
 
 namespace {
 
-// Of a device that has failed libraries say only that nothing ran; another rank may have been the
+// After a device has failed, libraries say only that nothing ran; another rank may have been the
 // cause. Throws with the device's own error where there is one.
 void fail_with_device(const char* call) {
   const cudaError_t cause = cudaStreamQuery(nullptr);

@@ -15,8 +15,8 @@
 
 namespace atl::cuda {
 
-// What destroying returns is an error of earlier work, which synchronize() reports. Handles of the
-// libraries exist only where these were loaded.
+// Destroying returns errors of earlier work, which synchronize() reports. Handles of the libraries
+// exist only where these were loaded.
 inline void destroy(cudaStream_t handle) { cudaStreamDestroy(handle); }
 inline void destroy(cudaEvent_t handle) { cudaEventDestroy(handle); }
 inline void destroy(cudaMemPool_t handle) { cudaMemPoolDestroy(handle); }

@@ -98,8 +98,8 @@ inline RowBins bin_rows(std::span<const std::int64_t> row_ptr, RowRange range) {
   return bins;
 }
 
-// Of `pieces` pieces and `rows` rows behind them, the one that stands at `place` when the pieces
-// are spread evenly over the rows.
+// The one of `pieces` pieces and `rows` rows behind them that stands at `place` when the pieces are
+// spread evenly over the rows.
 constexpr std::int64_t spread_index(std::int64_t place, std::int64_t pieces, std::int64_t rows) {
   if (pieces == 0) return place;
   const std::int64_t apart = (pieces + rows) / pieces;

@@ -1,5 +1,5 @@
-// What the forward and the backward pass of layer norm share: parameters, and the statistics of a
-// row by a team of lanes that holds it or by a block that reads it.
+// The common parts of layer norm forward and backward: parameters, and the statistics of a row by a
+// team of lanes that holds it or by a block that reads it.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -32,7 +32,7 @@ std::vector<std::string> folders_in(const char* name) {
   return folders;
 }
 
-// What a folder holds, in the order of names; nothing if it can't be read.
+// The entries of a folder, in the order of names; nothing if it can't be read.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;

@@ -17,7 +17,7 @@ constexpr std::int64_t kLossBlocks = 1584;  // partial sums; the same number on 
 constexpr int kLaneClasses = 32;            // classes that a lane can hold
 constexpr std::int64_t kTeamClasses = 32 * kLaneClasses;
 
-// What the kernels of all losses are given beside labels or targets.
+// Arguments of the kernels of all losses beside labels or targets.
 template <typename T>
 struct LossArgs {
   Rows<const T> logits;

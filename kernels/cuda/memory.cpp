@@ -116,7 +116,7 @@ void* MemoryPool::try_allocate(std::int64_t bytes) {
 void* MemoryPool::allocate(std::int64_t bytes) {
   ATOLL_ASSERT(bytes >= 0, "{} bytes", bytes);
   if (void* data = try_allocate(bytes)) return data;
-  // What was released may still wait for queues, or lie in pieces of the wrong size.
+  // Released memory may still wait for queues, or lie in pieces of the wrong size.
   check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
   if (pool_) check(cudaMemPoolTrimTo(pool_.get(), 0), "cudaMemPoolTrimTo");
   if (void* data = try_allocate(bytes)) return data;

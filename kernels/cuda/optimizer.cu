@@ -36,7 +36,7 @@ struct AdamArgs {
   double most_norm;
 };
 
-// What one element needs; kept in f32, made from double.
+// The numbers of a step that all elements need; kept in f32, made from double.
 struct AdamStep {
   float beta1;
   float rest1;  // 1 - beta in double first: beta2 lies so close to 1 that f32 would lose digits

@@ -8,7 +8,7 @@ namespace atl::cuda {
 
 namespace {
 
-// What all elements share.
+// Arguments that all elements share.
 struct PoolArgs {
   const std::int32_t* neighbours;
   PoolKind kind;
@@ -18,7 +18,7 @@ struct PoolArgs {
   __device__ float by() const {
     return sharpness_of(kind, trained != nullptr ? *trained : sharpness);
   }
-  // What scores are multiples of: x, or, of the power mean, log b. NaN stays.
+  // The number that scores are multiples of: x, or log b for the power mean. NaN stays.
   __device__ float number(float x) const {
     if (kind != PoolKind::kPowerMean) return x;
     return logf(x < kLeastBase ? kLeastBase : x > kMostBase ? kMostBase : x);
@@ -147,7 +147,7 @@ struct ReturnedGradients {
       const std::int64_t i = a.neighbours[k];
       const float apart = own - a.number(to_f32(*y.at(i, c)));
       const float d = by * apart;
-      // Of the power mean (b / y)^(p - 1).
+      // (b / y)^(p - 1) for the power mean.
       const float term = *g.at(i, c) * a.weight(powers ? d - apart : d);
       sum += a.kind == PoolKind::kSoftmax ? fmaf(term, d, term) : term;
     }

@@ -1,5 +1,5 @@
-// What is worked out once about a sparse operator: how the rows of each range are divided, and
-// which kernel was chosen for it.
+// The preparation of a sparse operator: how the rows of each range are divided, and which kernel
+// was chosen for it.
 #pragma once
 
 #include <map>

@@ -14,8 +14,7 @@
 
 namespace atl::cuda {
 
-// What those do that share the rows of one launch: first pieces of split rows, then chunks of the
-// whole rows.
+// The shares of the rows of one launch: first pieces of split rows, then chunks of the whole rows.
 struct RowShares {
   const std::int64_t* row_ptr;
   RowRange range;

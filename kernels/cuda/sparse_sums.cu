@@ -1,4 +1,4 @@
-// What precedes and follows products of a library in bf16: column factors of the operator on x,
+// The passes before and after products of a library in bf16: column factors of the operator on x,
 // then row factors, what the matrix held before and the epilogue on sums in f32.
 #include <cstdint>
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kColumnThreads = 128;  // of blocks with a column per thread
 
-// What the blocks of one launch do: first pieces of split rows, then long rows, then the rest.
+// The work of the blocks of one launch: first pieces of split rows, then long rows, then the rest.
 struct Blocks {
   const RowPiece* pieces;
   std::int64_t piece_count;

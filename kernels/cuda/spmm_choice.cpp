@@ -21,7 +21,7 @@ constexpr const char* kOwn = "own";
 constexpr int kRuns = 5;
 constexpr int kRepeats = 8;
 
-// What runs an spmm: null is the own kernel.
+// The kernel of an spmm: null is the own one.
 using Choice = const SparseAlgorithm*;
 
 // One spmm with all it needs.
@@ -199,7 +199,7 @@ std::optional<KernelChoice> decide(const Job& job, const KernelChoices& choices)
   return wish == SpmmWish::kCusparse ? take_cusparse(job, *copy) : choice;
 }
 
-// What runs this job, from what was chosen before or is chosen now.
+// The kernel of this job: as it was chosen before, or is chosen now.
 Choice choose(const Job& job, KernelChoices* choices, const std::string& device) {
   if (choices == nullptr) return nullptr;
   PreparedRange& prepared = job.prepared;
@@ -223,8 +223,8 @@ Choice choose(const Job& job, KernelChoices* choices, const std::string& device)
   return choice;
 }
 
-// What was chosen does not run (any more): from now on, and when the run is resumed, the own kernel
-// does.
+// The chosen kernel does not run (any more): from now on, and when the run is resumed, the own
+// kernel does.
 void give_up(const Job& job, KernelChoices& choices, const KernelKey& key, Choice choice,
              const std::string& why) {
   static std::once_flag said;

@@ -91,7 +91,7 @@ struct Source {
   }
 };
 
-// What a row sums: itself first, unless its weight is 0 (it is not read then, and may hold
+// The terms of a row's sum: itself first, unless its weight is 0 (it is not read then, and may hold
 // anything), and the edges [begin, end).
 struct Neighbours {
   std::int64_t row = 0;

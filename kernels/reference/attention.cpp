@@ -53,7 +53,7 @@ double attention_leaky(const AttentionSpec& attention, double x) {
   return x * attention_slope(attention, x);
 }
 
-// What stands behind e_ij of the additive score.
+// The sum whose leaky value is e_ij of the additive score.
 template <typename T>
 double additive_sum(const AttentionSpec& attention, ConstMatrixView t, std::int64_t i,
                     const AttendedEdge& edge, std::int64_t head) {
@@ -63,7 +63,7 @@ double additive_sum(const AttentionSpec& attention, ConstMatrixView t, std::int6
   return at<P>(attention.source_scores, edge.source, head) + at<P>(t, i, head) + of_edge;
 }
 
-// What stands beside z_j inside of gatv2's leaky: column c of t_i, and of what the edge adds.
+// The term beside z_j inside of gatv2's leaky: column c of t_i, and of what the edge adds.
 template <typename T>
 double target_at(const AttentionSpec& attention, ConstMatrixView t, std::int64_t i,
                  std::int64_t place, std::int64_t c) {
@@ -116,7 +116,7 @@ std::vector<double> attention_weights(const AttentionSpec& attention, ConstMatri
   return weights;
 }
 
-// What dropout multiplies alpha of each edge of row i with.
+// The factors by which dropout multiplies alpha of each edge of row i.
 std::vector<double> kept_factors(const AttentionDropout& dropout, std::int64_t i,
                                  const std::vector<AttendedEdge>& edges, std::int64_t head) {
   std::vector<double> factors(edges.size(), 1);
@@ -172,7 +172,7 @@ void kernel(ReferenceBackend&, Queue&, const kernels::AttendBackwardTargets& cal
     std::vector<double> vector_sums(static_cast<std::size_t>(z.cols), 0);
     std::vector<double> weight_sums(static_cast<std::size_t>(attention.edges.count() * z.cols), 0);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      // Of the edges that are passed over.
+      // Zeros for the edges that are passed over.
       for (std::int64_t e = op.row_ptr[i]; e < op.row_ptr[i + 1]; ++e) {
         for (std::int64_t k = 0; k < 2 * attention.heads; ++k) set<P>(coefficients, e, k, 0);
       }

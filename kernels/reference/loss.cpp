@@ -124,7 +124,7 @@ void weighted_sigmoid(ReferenceBackend& backend, Queue& queue,
       ATOLL_ASSERT(wanted <= 1, "row {}, class {}: target {}", i, j, wanted);
       const double weight =
           target.weights.empty() ? 1 : static_cast<double>(target.weights[2 * j + wanted]);
-      // Of the logit towards what is wanted.
+      // The sign of the logit towards what is wanted.
       const double sign = wanted == 1 ? 1 : -1;
       const double z = sign * at<T>(logits, i, j);
       const double minus_log = std::max(-z, 0.0) + std::log1p(std::exp(-std::abs(z)));

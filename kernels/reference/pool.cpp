@@ -39,7 +39,7 @@ bool is_between_bounds(double x) {
   return !(x <= static_cast<double>(kLeastBase)) && !(x >= static_cast<double>(kMostBase));
 }
 
-// What exp() is taken of, t x or p log b.
+// The argument of exp(), t x or p log b.
 double score_of(const PoolSpec& spec, double sharpness, double x) {
   return sharpness * (spec.kind == PoolKind::kPowerMean ? std::log(base_of(x)) : x);
 }

@@ -19,7 +19,7 @@
   X(ncclSend)                   \
   X(ncclRecv)
 
-// Of a version that not every library has: null there.
+// Functions that older libraries lack: null there.
 #define ATOLL_NCCL_LATER_FUNCTIONS(X) X(ncclCommSplit)
 
 namespace atl {

@@ -166,8 +166,8 @@ class Communicator {
   int exceptions_at_start_ = std::uncaught_exceptions();
 };
 
-// What a rank's transport and those of its groups share: one queue, because transfers that two
-// ranks run in different orders deadlock, and so one log and one end by an error.
+// The common part of a rank's transport and those of its groups: one queue, because transfers that
+// two ranks run in different orders deadlock, and so one log and one end by an error.
 struct Transfers {
   explicit Transfers(Backend& backend)
       : queue(backend.make_queue(QueuePriority::kHigh)), log(backend, *queue) {}
@@ -338,7 +338,7 @@ class NcclTransport final : public DeviceTransport {
     }
   }
 
-  // Of this transport and all that share its queue.
+  // True if this transport and all that share its queue are ready.
   bool all_ready() const {
     bool ready = true;
     for (const Communicator* communicator : shared_->communicators) {

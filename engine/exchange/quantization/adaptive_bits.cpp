@@ -52,7 +52,7 @@ class AdaptiveBits final : public BitChooser {
   }
 
  private:
-  // What a checkpoint says about one channel, until the channel begins.
+  // A checkpoint's record of one channel, until the channel begins.
   struct Restored {
     MessageBits bits;
     std::string lists;
@@ -337,7 +337,7 @@ void AdaptiveBits::load_state(const Json& state, const std::string& place) {
     }
     measurements_.load_state(slot, channel, place);
   }
-  // What is given on the command line counts before what the checkpoint remembers.
+  // The command line counts before the checkpoint.
   const Json measured = json_field<Json>(state, "calibration", place);
   if (!measured.is_null() && options_.calibration.is_null()) {
     calibration_ = exchange_calibration(measured, rank_.transport.size(), place);

@@ -26,7 +26,7 @@ double term(double weight, double value, double divisor) {
 struct SearchedChannel {
   BitHull hull;
   std::vector<LinkBudget> links;
-  // Of all ranks.
+  // Over all ranks.
   double least_t = 0, most_t = 0;  // T at the narrowest and at the widest widths
   double quantize_s = 0;
   double t32 = 0, v1 = 0;

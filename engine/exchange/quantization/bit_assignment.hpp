@@ -12,7 +12,7 @@
 
 namespace atl {
 
-// Of one message, by place in kWireBits.
+// Costs of one message, by place in kWireBits.
 struct BitCosts {
   // Times the message's beta this is the variance that the width costs; 0 at 32 bits.
   std::array<double, kWireBits.size()> variance{};
@@ -30,7 +30,7 @@ struct ChannelProblem {
   BitCosts costs;
   std::vector<LinkProblem> links;
   double central_s = 0;  // least time whatever is sent: only time beyond it counts
-  // What packing and unpacking cost beyond plain copies, hidden by nothing; saved where all
+  // The time of packing and unpacking beyond plain copies, hidden by nothing; saved where all
   // messages of the channel, on all ranks, travel at 32 bits.
   double quantize_s = 0;
 };
@@ -42,7 +42,7 @@ struct ChannelAssignment {
   double time_s = 0;     // max(central, slowest link of all ranks) + quantize_s if quantized
   double objective = 0;  // of these bits
   double bound = 0;      // no assignment has a smaller objective: the certificate
-  // Of the objective, how much might be saved at most.
+  // The share of the objective that might be saved at most.
   double gap() const { return objective > 0 ? (objective - bound) / objective : 0.0; }
 };
 

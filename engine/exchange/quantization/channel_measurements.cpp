@@ -64,7 +64,7 @@ ExchangeCalibration::ChannelTimes ChannelMeasurements::times(int slot, bool over
   times.quantize_s = std::max(0.0, std::ranges::min(quantized) - std::ranges::min(plain));
   if (!overlap) return times;
   times.central_s = std::ranges::min(beside_few);
-  // What is beyond the noise of these few epochs.
+  // The part beyond the noise of these few epochs.
   times.slowdown_s = std::max(0.0, std::ranges::min(beside_all) - std::ranges::max(beside_few));
   return times;
 }

@@ -1,5 +1,5 @@
-// What epochs show of the channels of a rank: how long the work beside messages and the packing
-// take, and how far the variance of rounding is from its model.
+// Measurements of the channels of a rank over epochs: how long the work beside messages and the
+// packing take, and how far the variance of rounding is from its model.
 #pragma once
 
 #include "engine/exchange/quantization/exchange_calibration.hpp"
@@ -27,14 +27,15 @@ class ChannelMeasurements {
     samples_.clear();
     ratios_.clear();
   }
-  // Of one channel, as fields of a JSON object, and back. Throws Error{kInput} naming `place`.
+  // The state of one channel, as fields of a JSON object, and back. Throws Error{kInput} naming
+  // `place`.
   void add_state(int slot, Json& channel) const;
   void load_state(int slot, const Json& channel, const std::string& place);
 
  private:
   using PerBits = std::array<double, kWireBits.size()>;
 
-  // What one epoch took, in seconds.
+  // The times of one epoch, in seconds.
   struct Sample {
     int bits = 0;
     double central_s = 0;

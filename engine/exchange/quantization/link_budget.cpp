@@ -164,7 +164,7 @@ std::vector<StepCounts> LinkBudget::longest_prefixes(const std::vector<double>& 
   return prefixes;
 }
 
-// Of the first step after a prefix; 0 if there is none.
+// The gain of the first step after a prefix; 0 if there is none.
 double LinkBudget::next_gain(const StepCounts& taken) const {
   double gain = 0;
   for (std::size_t j = 0; j < hull_.steps.size(); ++j) {

@@ -59,7 +59,7 @@ class LinkBudget {
   };
   std::vector<Rounded> round(std::span<const double> seconds) const;
 
-  // Of each message, in the order given.
+  // The width of each message, in the order given.
   std::vector<std::uint8_t> bits(const StepCounts& taken) const;
 
  private:

@@ -1,4 +1,4 @@
-// What sending bytes over one link costs, and its fit to measured times.
+// The cost of sending bytes over one link, and its fit to measured times.
 #pragma once
 
 #include <algorithm>

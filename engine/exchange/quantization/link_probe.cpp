@@ -11,7 +11,7 @@ namespace atl {
 
 namespace {
 
-// What all sizes are multiplied by, the same on every rank.
+// The factor of all sizes, the same on every rank.
 double probe_scale(Transport& transport, std::span<const std::int64_t> sends) {
   // Below some 100 kB the buffers on the way are faster than what follows them, and clocks that
   // start apart by a barrier's latency show in the times.

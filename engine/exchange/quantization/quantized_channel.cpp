@@ -107,7 +107,7 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
     rounding.state = round.state;
     const PackTrace trace{range_.span(), variance_.span(), bad_row_.span()};
     Queue& queue = packets.packing_queue();
-    // What is being recorded has no times: the trace has no clock then.
+    // A recording has no times: the trace has no clock then.
     packing_clock_ = rank_.trace.clock() == nullptr ? nullptr : packets.packing_clock();
     packing_begin_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
     rank_.backend.run(

@@ -38,14 +38,16 @@ class QuantizedChannel {
   // Fills the halo rows of x from the packets that arrived.
   void unpack(MatrixView x);
 
-  // Of the last begin(), once its work has run. Throws Error{kInput} naming layer, direction, node
-  // and rank of a row that holds NaN, infinity or values too large for a common range.
+  // Checks the rows of the last begin(), once its work has run. Throws Error{kInput} naming layer,
+  // direction, node and rank of a row that holds NaN, infinity or values too large for a common
+  // range.
   void require_sendable(int epoch);
   // R_k = F * range^2 / 6 of each message: the variance of its rounding at one bit by the model of
   // AdaQP (section 4.1), with the range that was used; at most the largest f32. By message, in the
   // order of the lists.
   std::vector<float> range_variance() const;
-  // What rounding really added, and what the model says, summed over the messages of each width.
+  // The variance that rounding really added, and that of the model, summed over the messages of
+  // each width.
   struct RoundingVariance {
     std::array<double, kWireBits.size()> messages{};
     std::array<double, kWireBits.size()> measured{};
@@ -54,7 +56,7 @@ class QuantizedChannel {
   RoundingVariance rounding_variance() const;
 
  private:
-  // What transfers read and write.
+  // Memory that transfers read and write.
   struct Memory {
     DeviceMemory sent, received;
     std::int64_t sent_bytes = 0, received_bytes = 0;

@@ -183,7 +183,7 @@ std::vector<float> PolicyGraphMaker::device_features(const Workload& base,
       share(per_epoch(base.computing[r])),
       share(per_epoch(base.card_seconds[static_cast<std::size_t>(device.host)])),
       static_cast<float>(std::log2(topology_.ranks()) / 4),
-      // Of its time, while its fastest link is full.
+      // The share of its time that messages take while its fastest link is full.
       share(device.polling_share + device.progress_s_per_byte * bandwidth)};
   std::ranges::copy(values, features.begin() + kDevice);
   return features;

@@ -123,7 +123,7 @@ class PolicyNetwork::Pass {
   }
 
  private:
-  // What backward needs of a layer's forward pass.
+  // Values of a layer's forward pass that backward needs.
   struct Kept {
     Tensor messages;   // z, [edges, d]
     Tensor targets;    // h W_target, [nodes, d]

@@ -16,7 +16,7 @@ PolicyNetwork read_policy(const std::filesystem::path& path);
 // The weights that are part of the program.
 PolicyNetwork shipped_policy();
 
-// What the network says of decisions of `space`. Both must outlive it.
+// The network's prior for decisions of `space`. Both must outlive it.
 std::unique_ptr<Prior> make_policy_prior(PlanSpace& space, PolicyNetwork& network);
 
 }  // namespace atl

@@ -36,9 +36,9 @@ struct PolicySample {
 std::vector<PolicySample> play(PlanSpace& space, PolicyNetwork* network,
                                const PolicyTrainingOptions& options, std::uint64_t seed);
 
-// What a search says of the options of its first decision, from the best plan that it found with
-// each: options within a percent of the best one share. (Visits of a tree that is soon closed say
-// less: all its options are visited.) `best`: by option; none: not tried.
+// The target that a search gives for the options of its first decision, from the best plan that it
+// found with each: options within a percent of the best one share. (Visits of a tree that is soon
+// closed say less: all its options are visited.) `best`: by option; none: not tried.
 std::vector<double> search_target(const std::vector<std::optional<PlanCost>>& best);
 
 struct PolicyProgress {

@@ -127,7 +127,7 @@ class InstanceMaker {
     if (draws_.chance(0.3)) instance_->bits.push_back(2);
   }
 
-  // What all cuts of one graph share.
+  // Numbers that all cuts of one graph share.
   struct Graph {
     double nodes, degree, halo, decay, overlap, skew;
     std::vector<double> affinity;  // [to * parts + from]

@@ -1,4 +1,4 @@
-// What a plan makes each rank compute, send and wait for, layer by layer: counted from the tasks of
+// The work, messages and waits of each rank under a plan, layer by layer: counted from the tasks of
 // an epoch, without simulating it.
 #pragma once
 
