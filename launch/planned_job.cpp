@@ -44,7 +44,7 @@ void follow_plan(const Plan& plan, const TrainFlags& flags, PlannedJob& job) {
   job.options.gradient_sum = plan.gradient_sum;
   std::vector<int> bits;
   for (const PlannedLayer& layer : plan.layers) {
-    job.options.model.layer_orders.push_back(
+    job.options.model.algebra.push_back(
         {multiply_order_named(layer.order).value(), layer.cache_aggregate});
     bits.push_back(layer.bits);
   }

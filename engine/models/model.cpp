@@ -31,7 +31,7 @@ class Writer {
   Writer(const ModelConfig& config, Pass pass)
       : config_(config),
         model_(describe(config)),
-        builder_(pass, config.features, {config.order, config.cache_aggregate, config.layer_orders},
+        builder_(pass, config.features, {config.order, config.cache_aggregate, config.algebra},
                  config.input_dropout, {config.relations, config.edge_features},
                  config.trains_nodes()) {}
 

@@ -55,12 +55,12 @@ struct ModelConfig : LayerOptions {
   int decoder_layers = 3;
   double decoder_dropout = 0;
   OrderChoice order = OrderChoice::kAuto;
-  bool cache_aggregate = true;           // keep S x of the first layer where its input is constant
-  std::vector<LayerOrder> layer_orders;  // by layer, instead of the two above; empty: none
-  bool recompute_all = false;            // by every pair of ranks: see sized()
-  Recomputation recomputation;           // of halo rows of the first layer's output
-  DType dtype = DType::kF32;             // storage of activations and messages: f32 or bf16
-  std::string memory;                    // what a rank may take, see parse_bytes(); empty: all
+  bool cache_aggregate = true;        // keep S x of the first layer where its input is constant
+  std::vector<LayerAlgebra> algebra;  // by layer, instead of the two above; empty: none
+  bool recompute_all = false;         // by every pair of ranks: see sized()
+  Recomputation recomputation;        // of halo rows of the first layer's output
+  DType dtype = DType::kF32;          // storage of activations and messages: f32 or bf16
+  std::string memory;                 // what a rank may take, see parse_bytes(); empty: all
   OffloadChoice offload = OffloadChoice::kAuto;
   Dropping dropping;      // of values in training
   Offloading offloading;  // of those that are not dropped

@@ -162,7 +162,7 @@ class CandidateMaker {
   const Topology& topology_;
   const ModelConfig& model_;
   const PhaseCorrections& corrections_;
-  std::vector<LayerStrategy> strategy_;
+  std::vector<LayerPlan> strategy_;
 };
 
 }  // namespace
@@ -188,7 +188,7 @@ std::vector<int> island_sizes(const Topology& topology) {
 }  // namespace
 
 std::vector<double> computing_seconds(const EpochSetting& setting,
-                                      std::span<const LayerStrategy> strategy) {
+                                      std::span<const LayerPlan> strategy) {
   const TaskGraph graph = epoch_tasks(setting, strategy, TaskDetail::kMerged);
   std::vector<double> seconds(static_cast<std::size_t>(graph.ranks()), 0);
   for (const SimTask& task : graph.tasks()) {

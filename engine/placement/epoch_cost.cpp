@@ -23,9 +23,9 @@ Phase phase_named(const char* name) {
 }
 
 // What a scope's cost depends on of a strategy. Nothing else of the strategy is read to make it.
-LayerStrategy decisions_of(const Scope& scope, std::span<const LayerStrategy> strategy) {
+LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy) {
   if (scope.kind != Scope::Kind::kLayer) return {};
-  LayerStrategy own = strategy[static_cast<std::size_t>(scope.layer)];
+  LayerPlan own = strategy[static_cast<std::size_t>(scope.layer)];
   // The first layer computes rows that the second one needs.
   const bool has_computed_rows =
       scope.direction == Direction::kForward && scope.layer < 2 && strategy.size() > 1;
@@ -45,7 +45,7 @@ RankShape shape_of(const PartitionQuality& partition, int rank,
 class ScopeReader {
  public:
   ScopeReader(const EpochSetting& setting, const TrainingPrograms& programs,
-              const LayerStrategy& decisions)
+              const LayerPlan& decisions)
       : setting_(setting),
         program_(programs.training),
         schedule_(programs.training_schedule),
@@ -179,7 +179,7 @@ class ScopeReader {
   const EpochSetting& setting_;
   const Program& program_;
   const Schedule& schedule_;
-  const LayerStrategy& decisions_;
+  const LayerPlan& decisions_;
   int ranks_;
   std::vector<RankShape> shapes_;  // by rank
   std::vector<PieceCost> pieces_;
@@ -245,7 +245,7 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
 }
 
 std::span<const int> EpochCosts::pieces(const EpochSetting& setting, int cut,
-                                        std::span<const LayerStrategy> strategy, int route) {
+                                        std::span<const LayerPlan> strategy, int route) {
   ATOLL_ASSERT(std::ssize(setting.partition.parts) == topology_.ranks());
   const std::vector<Scope>& scopes = programs_.any().training.scopes;
   scopes_.resize(scopes.size());

@@ -75,7 +75,7 @@ class EpochCosts {
   // `route`: numbers that the caller gives to setting.partition and setting.gradient_sum; equal
   // numbers stand for equal ones. Valid until the next call.
   std::span<const int> pieces(const EpochSetting& setting, int cut,
-                              std::span<const LayerStrategy> strategy, int route);
+                              std::span<const LayerPlan> strategy, int route);
   const PieceCost& piece(int number) const { return pieces_[static_cast<std::size_t>(number)]; }
 
  private:
@@ -83,7 +83,7 @@ class EpochCosts {
   struct ScopeKey {
     int cut = 0;
     int route = 0;
-    LayerStrategy decisions = {};
+    LayerPlan decisions = {};
     auto operator<=>(const ScopeKey&) const = default;
   };
   struct ScopeCosts {

@@ -174,7 +174,7 @@ class TaskWriter {
 
 }  // namespace
 
-TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
+TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> strategy,
                       TaskDetail detail) {
   TaskGraph graph(setting.topology.ranks());
   ProgramsByOrder programs(setting.model, setting.topology.ranks());

@@ -18,7 +18,7 @@ enum class TaskDetail {
   // approximation: they end together.
   kMerged,
 };
-TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerStrategy> strategy,
+TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> strategy,
                       TaskDetail detail);
 
 // An epoch falls into stages, each ended by a sum over all ranks that all of them wait for, so that

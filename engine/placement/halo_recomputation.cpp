@@ -42,7 +42,7 @@ double computing_halo_seconds(const TrainingPrograms& programs, const Device& de
 }
 
 Recomputation recomputation_by_cost(const EpochSetting& setting, ProgramsByOrder& programs,
-                                    std::span<const LayerStrategy> strategy) {
+                                    std::span<const LayerPlan> strategy) {
   const Topology& topology = setting.topology;
   const int ranks = topology.ranks();
   // Rows of the first layer's output, as the second one wants them.

@@ -80,7 +80,7 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   Plan plan;
   plan.ranks = topology.ranks();
   plan.partition = space.cut(found.choice).options;
-  for (const LayerStrategy& layer : space.layers(found.choice)) {
+  for (const LayerPlan& layer : space.layers(found.choice)) {
     plan.layers.push_back(
         {to_string(layer.order), layer.cache_aggregate, static_cast<int>(layer.bits)});
   }

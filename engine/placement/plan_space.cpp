@@ -19,15 +19,15 @@ double tolerance_of(const Topology& topology) {
 constexpr int kWholeModel = -2;  // of MemoryKey::part
 
 // The orders that a layer may have; the first is its order without a plan.
-std::vector<LayerOrder> orders_of(const ProgramLayer& layer) {
-  std::vector<LayerOrder> orders = {layer.order};
+std::vector<LayerAlgebra> orders_of(const ProgramLayer& layer) {
+  std::vector<LayerAlgebra> orders = {layer.algebra};
   for (const MultiplyOrder order :
        {MultiplyOrder::kMultiplyFirst, MultiplyOrder::kAggregateFirst}) {
-    if (!layer.order_is_free && order != layer.order.order) continue;
+    if (!layer.order_is_free && order != layer.algebra.order) continue;
     const bool aggregates_first = !layer.order_is_free || order == MultiplyOrder::kAggregateFirst;
     for (const bool cache : {false, true}) {
       if (cache && !(aggregates_first && layer.input_is_constant)) continue;
-      const LayerOrder other{order, cache};
+      const LayerAlgebra other{order, cache};
       if (std::ranges::find(orders, other) == orders.end()) orders.push_back(other);
     }
   }
@@ -54,7 +54,7 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
   options_.push_back(static_cast<int>(cuts_.size()));
   for (const ProgramLayer& layer : model_program(model, Pass::kEvaluation).layers) {
     orders_.push_back(orders_of(layer));
-    for (const LayerOrder& order : orders_.back()) programs_.of({order, false});
+    for (const LayerAlgebra& algebra : orders_.back()) programs_.of({algebra, false});
     options_.push_back(static_cast<int>(orders_.back().size()));
   }
   start_.assign(options_.size(), 0);
@@ -63,11 +63,11 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
     const auto first = std::ranges::find(bits_, start_bits) - bits_.begin();
     start_.resize(options_.size(), static_cast<int>(first));
   }
-  const bool keeps = std::ranges::any_of(orders_[0], &LayerOrder::cache_aggregate);
+  const bool keeps = std::ranges::any_of(orders_[0], &LayerAlgebra::cache_aggregate);
   if (topology.ranks() > 1 && keeps && can_recompute()) {
     halo_decision_ = decisions();
     for (const auto& orders : orders_) {
-      for (const LayerOrder& order : orders) programs_.of({order, true});
+      for (const LayerAlgebra& algebra : orders) programs_.of({algebra, true});
     }
     options_.push_back(3);
     start_.push_back(
@@ -78,12 +78,12 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
 }
 
 bool PlanSpace::can_recompute() const {
-  std::vector<LayerOrder> seen;
+  std::vector<LayerAlgebra> seen;
   for (const auto& orders : orders_) {
-    for (const LayerOrder& order : orders) {
-      if (std::ranges::find(seen, order) != seen.end()) continue;
-      if (!programs_.can_recompute(order)) return false;
-      seen.push_back(order);
+    for (const LayerAlgebra& algebra : orders) {
+      if (std::ranges::find(seen, algebra) != seen.end()) continue;
+      if (!programs_.can_recompute(algebra)) return false;
+      seen.push_back(algebra);
     }
   }
   return true;
@@ -114,19 +114,19 @@ int PlanSpace::model_of(int decision) const {
   return decision > first ? first : -1;
 }
 
-std::vector<LayerStrategy> PlanSpace::fetching_layers(std::span<const int> choice) const {
-  std::vector<LayerStrategy> layers;
+std::vector<LayerPlan> PlanSpace::fetching_layers(std::span<const int> choice) const {
+  std::vector<LayerPlan> layers;
   for (std::size_t l = 0; l < orders_.size(); ++l) {
-    const LayerOrder& order = orders_[l][static_cast<std::size_t>(choice[1 + l])];
+    const LayerAlgebra& algebra = orders_[l][static_cast<std::size_t>(choice[1 + l])];
     const double bits =
         bits_.size() > 1 ? bits_[static_cast<std::size_t>(choice[1 + orders_.size() + l])] : 32;
-    layers.push_back({order.order, order.cache_aggregate, bits});
+    layers.push_back({algebra.order, algebra.cache_aggregate, bits});
   }
   return layers;
 }
 
-std::vector<LayerStrategy> PlanSpace::layers(std::span<const int> choice) const {
-  std::vector<LayerStrategy> layers = fetching_layers(choice);
+std::vector<LayerPlan> PlanSpace::layers(std::span<const int> choice) const {
+  std::vector<LayerPlan> layers = fetching_layers(choice);
   if (layers.size() > 1) layers[1].recomputation = recomputation(choice);
   return layers;
 }
@@ -135,7 +135,7 @@ std::shared_ptr<const Recomputation> PlanSpace::recomputation(std::span<const in
   if (halo_decision_ < 0) return nullptr;
   const auto how = static_cast<HaloRows>(choice[static_cast<std::size_t>(halo_decision_)]);
   if (how == HaloRows::kFetched) return nullptr;
-  const std::vector<LayerStrategy> strategy = fetching_layers(choice);
+  const std::vector<LayerPlan> strategy = fetching_layers(choice);
   if (!strategy[0].cache_aggregate) return nullptr;
   const auto [place, is_new] =
       recomputations_.try_emplace({.cut = choice[0], .how = how, .layer = strategy[1]});
@@ -161,7 +161,7 @@ FactorPlan PlanSpace::gradient_sync(std::span<const int> choice) const {
 }
 
 PlanCost PlanSpace::evaluate(std::span<const int> choice) {
-  const std::vector<LayerStrategy> strategy = layers(choice);
+  const std::vector<LayerPlan> strategy = layers(choice);
   const EpochSetting epoch = setting(choice);
   const int route =
       gradient_decision_ < 0 ? 0 : choice[static_cast<std::size_t>(gradient_decision_)];
@@ -191,8 +191,7 @@ double PlanSpace::stage_seconds(const EpochSetting& epoch, std::span<const int> 
   return seconds;
 }
 
-double PlanSpace::missing_bytes(std::span<const int> choice,
-                                std::span<const LayerStrategy> strategy) {
+double PlanSpace::missing_bytes(std::span<const int> choice, std::span<const LayerPlan> strategy) {
   MemoryKey& key = whole_key_;
   key.part = kWholeModel;
   key.cut = choice[0];
@@ -210,7 +209,7 @@ double PlanSpace::missing_bytes(std::span<const int> choice,
 }
 
 double PlanSpace::sum_of_missing_bytes(std::span<const int> choice,
-                                       std::span<const LayerStrategy> strategy) const {
+                                       std::span<const LayerPlan> strategy) const {
   double missing = 0;
   const TrainingPrograms programs(planned_model(model_, strategy));
   for (int rank = 0; rank < topology_.ranks(); ++rank) {
@@ -225,7 +224,7 @@ double PlanSpace::sum_of_missing_bytes(std::span<const int> choice,
   return missing;
 }
 
-bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerStrategy> strategy) {
+bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPlan> strategy) {
   memory_key_.cut = choice[0];
   memory_key_.recomputation = strategy.size() > 1 ? strategy[1].recomputation : nullptr;
   bound_.assign(static_cast<std::size_t>(topology_.ranks()), 0);
@@ -288,8 +287,8 @@ std::string PlanSpace::option_name(int decision, int option) const {
     return kNames[o];
   }
   if (decision > layers) return fmt::format("{} bits", bits_[o]);
-  const LayerOrder& order = orders_[static_cast<std::size_t>(decision - 1)][o];
-  return fmt::format("{}{}", to_string(order.order), order.cache_aggregate ? ", kept" : "");
+  const LayerAlgebra& algebra = orders_[static_cast<std::size_t>(decision - 1)][o];
+  return fmt::format("{}{}", to_string(algebra.order), algebra.cache_aggregate ? ", kept" : "");
 }
 
 }  // namespace atl

@@ -2,18 +2,18 @@
 
 namespace atl {
 
-std::vector<LayerStrategy> default_strategy(const ModelConfig& model) {
-  std::vector<LayerStrategy> strategy;
+std::vector<LayerPlan> default_strategy(const ModelConfig& model) {
+  std::vector<LayerPlan> strategy;
   for (const ProgramLayer& layer : model_program(model, Pass::kEvaluation).layers) {
-    strategy.push_back({layer.order.order, layer.order.cache_aggregate, 32});
+    strategy.push_back({layer.algebra.order, layer.algebra.cache_aggregate, 32});
   }
   return strategy;
 }
 
-ModelConfig planned_model(ModelConfig model, std::span<const LayerStrategy> strategy) {
-  model.layer_orders.clear();
-  for (const LayerStrategy& layer : strategy) {
-    model.layer_orders.push_back({layer.order, layer.cache_aggregate});
+ModelConfig planned_model(ModelConfig model, std::span<const LayerPlan> strategy) {
+  model.algebra.clear();
+  for (const LayerPlan& layer : strategy) {
+    model.algebra.push_back({layer.order, layer.cache_aggregate});
   }
   const bool recomputes = strategy.size() > 1 && strategy[1].recomputation != nullptr;
   model.recomputation = recomputes ? *strategy[1].recomputation : Recomputation();
@@ -38,14 +38,14 @@ const TrainingPrograms& ProgramsByOrder::of(const Wish& wish) {
 
 ModelConfig ProgramsByOrder::ordered(const Wish& wish) const {
   ModelConfig model = model_;
-  model.layer_orders.assign(static_cast<std::size_t>(layer_count(model)), wish.order);
-  if (wish.recomputes) model.layer_orders.front() = {MultiplyOrder::kAggregateFirst, true};
+  model.algebra.assign(static_cast<std::size_t>(layer_count(model)), wish.algebra);
+  if (wish.recomputes) model.algebra.front() = {MultiplyOrder::kAggregateFirst, true};
   model.recomputation = Recomputation();
   return model;
 }
 
-bool ProgramsByOrder::can_recompute(const LayerOrder& order) const {
-  return atl::can_recompute(ordered({order, true}));
+bool ProgramsByOrder::can_recompute(const LayerAlgebra& algebra) const {
+  return atl::can_recompute(ordered({algebra, true}));
 }
 
 }  // namespace atl

@@ -12,19 +12,19 @@
 
 namespace atl {
 
-struct LayerStrategy {
+struct LayerPlan {
   MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
   bool cache_aggregate = false;  // only where the layer's input is constant
   double bits = 32;              // per value of a message, mean over the messages
   // Recomputation of halo rows of its input, only in layer 1 above a kept aggregate; null: none.
   std::shared_ptr<const Recomputation> recomputation = nullptr;
-  auto operator<=>(const LayerStrategy&) const = default;
+  auto operator<=>(const LayerPlan&) const = default;
 };
 
 // The strategy of a model's layers without a plan.
-std::vector<LayerStrategy> default_strategy(const ModelConfig& model);
+std::vector<LayerPlan> default_strategy(const ModelConfig& model);
 // The model with the orders and the recomputation that a strategy gives it.
-ModelConfig planned_model(ModelConfig model, std::span<const LayerStrategy> strategy);
+ModelConfig planned_model(ModelConfig model, std::span<const LayerPlan> strategy);
 
 // The programs that a model runs: the same on all ranks.
 struct TrainingPrograms {
@@ -44,7 +44,7 @@ class ProgramsByOrder {
  public:
   // recomputes: the first layer keeps its aggregate then, whatever the order.
   struct Wish {
-    LayerOrder order = {};
+    LayerAlgebra algebra = {};
     bool recomputes = false;
     bool operator==(const Wish&) const = default;
   };
@@ -55,13 +55,13 @@ class ProgramsByOrder {
   // Valid as long as this.
   const TrainingPrograms& of(const Wish& wish);
   // With the decisions of this layer.
-  const TrainingPrograms& of(const LayerStrategy& layer) {
+  const TrainingPrograms& of(const LayerPlan& layer) {
     const bool recomputes = layer.recomputation != nullptr && layer.recomputation->any();
     return of({{layer.order, layer.cache_aggregate}, recomputes});
   }
-  // Whether the model has a program that computes halo rows, with this order of the layers behind
+  // Whether the model has a program that computes halo rows, with this algebra of the layers behind
   // the first.
-  bool can_recompute(const LayerOrder& order) const;
+  bool can_recompute(const LayerAlgebra& algebra) const;
   // For what depends on no layer's order.
   const TrainingPrograms& any() { return known_.empty() ? of(Wish{}) : known_.front().programs; }
 

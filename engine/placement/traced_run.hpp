@@ -13,7 +13,7 @@ namespace atl {
 struct TracedRun {
   ModelConfig model;
   PartitionQuality partition;
-  std::vector<LayerStrategy> strategy;
+  std::vector<LayerPlan> strategy;
   bool overlap = true;
   SumRoute gradient_sum;
   double epoch_s = 0;  // median of the epochs that count

@@ -17,10 +17,10 @@ constexpr int kHeadSite = 255;
 
 }  // namespace
 
-Builder::Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout,
+Builder::Builder(Pass pass, std::int64_t features, AlgebraChoice algebra, double input_dropout,
                  EdgeCounts edges, bool trains_nodes)
     : pass_(pass),
-      orders_(std::move(orders)),
+      algebra_(std::move(algebra)),
       has_constants_(input_dropout == 0 && !trains_nodes),
       edges_(edges) {
   program_.scopes.push_back({Scope::Kind::kInput, 0, Direction::kForward});
@@ -227,8 +227,8 @@ Value Builder::append_aggregate(Operation op, Value x, Value parameter) {
   const bool constant = is_constant(x) && parameter == kNoValue;
   ProgramLayer& made = program_.layers.back();
   made.input_is_constant = constant;
-  made.order.cache_aggregate = constant && keeps_aggregates();
-  op.constant = made.order.cache_aggregate;
+  made.algebra.cache_aggregate = constant && keeps_aggregates();
+  op.constant = made.algebra.cache_aggregate;
   const auto* relations = std::get_if<Relations>(&op.attributes);
   op.columns = columns(x) * (relations == nullptr ? 1 : relations->count);
   op.inputs = {with_halo(x)};
@@ -346,22 +346,23 @@ Value Builder::propagate(Normalisation normalisation, Value x, Value weight) {
   const Value first = aggregates_first ? aggregate(normalisation, x) : linear(x, weight);
   const Value result = aggregates_first ? linear(first, weight) : aggregate(normalisation, first);
   ProgramLayer& made = program_.layers.back();
-  made.order.order = order;
+  made.algebra.order = order;
   made.order_is_free = true;
   made.input_is_constant = is_constant(x);
   return result;
 }
 
 bool Builder::keeps_aggregates() const {
-  return orders_.planned.empty()
-             ? orders_.cache_aggregate
-             : orders_.planned.at(static_cast<std::size_t>(layer())).cache_aggregate;
+  return algebra_.planned.empty()
+             ? algebra_.cache_aggregate
+             : algebra_.planned.at(static_cast<std::size_t>(layer())).cache_aggregate;
 }
 
 MultiplyOrder Builder::choose_order(Value x, Value weight) const {
-  if (!orders_.planned.empty()) return orders_.planned.at(static_cast<std::size_t>(layer())).order;
-  if (orders_.choice == OrderChoice::kMultiplyFirst) return MultiplyOrder::kMultiplyFirst;
-  if (orders_.choice == OrderChoice::kAggregateFirst) return MultiplyOrder::kAggregateFirst;
+  if (!algebra_.planned.empty())
+    return algebra_.planned.at(static_cast<std::size_t>(layer())).order;
+  if (algebra_.choice == OrderChoice::kMultiplyFirst) return MultiplyOrder::kMultiplyFirst;
+  if (algebra_.choice == OrderChoice::kAggregateFirst) return MultiplyOrder::kAggregateFirst;
   const std::int64_t in = columns(x);
   const std::int64_t multiply_first = 2 * columns(weight);
   const std::int64_t aggregate_first =

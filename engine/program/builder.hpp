@@ -10,10 +10,10 @@ namespace atl {
 
 // What a plan decides about the layers of a model, or how the builder does without one.
 enum class OrderChoice { kAuto, kMultiplyFirst, kAggregateFirst };
-struct LayerOrders {
+struct AlgebraChoice {
   OrderChoice choice = OrderChoice::kAuto;
-  bool cache_aggregate = true;           // keep aggregates of constants
-  std::vector<LayerOrder> planned = {};  // by layer, instead of the two above; empty: none
+  bool cache_aggregate = true;             // keep aggregates of constants
+  std::vector<LayerAlgebra> planned = {};  // by layer, instead of the two above; empty: none
 };
 
 // Which of two passes of a model is written: both have the same parameters, in the same order.
@@ -38,7 +38,7 @@ class Builder {
  public:
   // input_dropout > 0: no value is constant, in no pass, so that all keep the same ones.
   // trains_nodes: the features are parameters, see declare_node_parameters().
-  Builder(Pass pass, std::int64_t features, LayerOrders orders, double input_dropout,
+  Builder(Pass pass, std::int64_t features, AlgebraChoice algebra, double input_dropout,
           EdgeCounts edges = {}, bool trains_nodes = false);
 
   // The features [nodes, features], of the dataset or trained, through dropout. What reads them
@@ -172,7 +172,7 @@ class Builder {
   int layer() const { return static_cast<int>(program_.layers.size()) - 1; }
 
   Pass pass_;
-  LayerOrders orders_;
+  AlgebraChoice algebra_;
   bool has_constants_;
   EdgeCounts edges_;
   Program program_;

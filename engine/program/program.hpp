@@ -49,16 +49,16 @@ struct DeclaredNorm {
 enum class MultiplyOrder { kMultiplyFirst, kAggregateFirst };
 
 // The algebra of one layer, as a plan fixes it.
-struct LayerOrder {
+struct LayerAlgebra {
   MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
   bool cache_aggregate = false;  // has no effect where the layer aggregates no constant
-  bool operator==(const LayerOrder&) const = default;
+  bool operator==(const LayerAlgebra&) const = default;
 };
 
 // What became of one layer of a model.
 struct ProgramLayer {
   Value output = kNoValue;
-  LayerOrder order = {};           // as it is computed
+  LayerAlgebra algebra = {};       // as it is computed
   bool order_is_free = false;      // both orders give the layer
   bool input_is_constant = false;  // aggregated first, it can be kept
 };

@@ -462,9 +462,9 @@ class Run {
     summary.update(result_json(trainer_, best_.metrics));
     Json floats = Json::array();
     for (const LayerMessages& messages : trainer_.network().layer_messages()) {
-      const LayerOrder& order = trainer_.network().training().layers[floats.size()].order;
-      floats.push_back({{"order", to_string(order.order)},
-                        {"cached_aggregate", order.cache_aggregate},
+      const LayerAlgebra& algebra = trainer_.network().training().layers[floats.size()].algebra;
+      floats.push_back({{"order", to_string(algebra.order)},
+                        {"cached_aggregate", algebra.cache_aggregate},
                         {"forward_floats_per_halo_row", messages.forward_columns},
                         {"backward_floats_per_halo_row", messages.backward_columns}});
     }
@@ -500,8 +500,8 @@ class Run {
     const ModelConfig& model = trainer_.model();
     Json layers = Json::array();
     for (const ProgramLayer& layer : trainer_.network().training().layers) {
-      layers.push_back({{"order", to_string(layer.order.order)},
-                        {"cached_aggregate", layer.order.cache_aggregate},
+      layers.push_back({{"order", to_string(layer.algebra.order)},
+                        {"cached_aggregate", layer.algebra.cache_aggregate},
                         {"bits", layer_bits(static_cast<int>(layers.size()))}});
     }
     return {{"format", "atoll trace"},

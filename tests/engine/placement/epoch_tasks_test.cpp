@@ -54,7 +54,7 @@ TEST(EpochTasks, CountTheWorkOfALayer) {
   const ModelConfig model = one_layer("gcn");
   const PartitionQuality parts = two_parts();
   const EpochSetting setting{topology, model, parts, {}};
-  const LayerStrategy multiply_first{MultiplyOrder::kMultiplyFirst, false, 32};
+  const LayerPlan multiply_first{MultiplyOrder::kMultiplyFirst, false, 32};
   const TaskGraph graph = epoch_tasks(setting, std::span(&multiply_first, 1), TaskDetail::kPhases);
   const auto tasks = computing_of(graph, 0);
   const std::vector<std::pair<Span, double>> expected = {
@@ -98,7 +98,7 @@ TEST(EpochTasks, FewBitsMakeMessagesShorterAndUnpackThem) {
   const PartitionQuality parts = two_parts();
   const EpochSetting setting{topology, model, parts, {}};
   const auto first_packet = [&](double bits) {
-    const LayerStrategy strategy{MultiplyOrder::kMultiplyFirst, false, bits};
+    const LayerPlan strategy{MultiplyOrder::kMultiplyFirst, false, bits};
     const TaskGraph graph = epoch_tasks(setting, std::span(&strategy, 1), TaskDetail::kPhases);
     bool unpacks = false;
     double bytes = 0;
@@ -181,7 +181,7 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
       parse_quality(read_json(folder / "quality.json"), folder / "quality.json");
   const Topology topology = small_topology(1, kRanks, 1e9);
   const EpochSetting setting{topology, model, parts, {}, options.overlap};
-  std::vector<LayerStrategy> strategy = default_strategy(model);
+  std::vector<LayerPlan> strategy = default_strategy(model);
   if (GetParam().recompute) {
     strategy[1].recomputation = std::make_shared<const Recomputation>(options.model.recomputation);
   }

@@ -23,10 +23,10 @@ ModelConfig two_layers(OrderChoice second) {
   model.features = 8;
   model.hidden = 16;
   model.outputs = 4;
-  model.layer_orders = {{MultiplyOrder::kAggregateFirst, true},
-                        {second == OrderChoice::kMultiplyFirst ? MultiplyOrder::kMultiplyFirst
-                                                               : MultiplyOrder::kAggregateFirst,
-                         false}};
+  model.algebra = {{MultiplyOrder::kAggregateFirst, true},
+                   {second == OrderChoice::kMultiplyFirst ? MultiplyOrder::kMultiplyFirst
+                                                          : MultiplyOrder::kAggregateFirst,
+                    false}};
   return model;
 }
 
@@ -51,7 +51,7 @@ TEST(HaloRecomputation, ComputesRowsOfSlowLinks) {
   const PartitionQuality parts = three_parts();
   const PhaseCorrections corrections;
   const EpochSetting setting{topology, model, parts, corrections};
-  const std::vector<LayerStrategy> strategy = default_strategy(model);
+  const std::vector<LayerPlan> strategy = default_strategy(model);
   ProgramsByOrder programs(model, 3);
   for (Link& link : topology.links) link.bytes_per_s = 64.0 / 300 * 1e9;
   EXPECT_FALSE(recomputation_by_cost(setting, programs, strategy).any());

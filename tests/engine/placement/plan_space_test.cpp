@@ -69,7 +69,7 @@ TEST_F(PlanSpaceTest, SlowRanksGetSmallParts) {
   // 2 : 2 : 2 : 1 of 2,000 nodes.
   EXPECT_NEAR(static_cast<double>(parts[3].nodes), 2000.0 / 7, 30);
   EXPECT_NEAR(static_cast<double>(parts[0].nodes), 4000.0 / 7, 40);
-  const std::vector<LayerStrategy> strategy = default_strategy(model_);
+  const std::vector<LayerPlan> strategy = default_strategy(model_);
   const PhaseCorrections none;
   const auto slowest = [&](const CutCandidate& cut) {
     return std::ranges::max(computing_seconds({topology_, model_, cut.quality, none}, strategy));
@@ -118,8 +118,8 @@ TEST_F(PlanSpaceTest, DecidesCutAlgebraAndBits) {
   EXPECT_EQ(space.model_of(5), 4);
   EXPECT_EQ(space.model_of(4), -1);
   // The start is what training does without a plan.
-  const std::vector<LayerStrategy> start = space.layers(space.start());
-  const std::vector<LayerStrategy> expected = default_strategy(model_);
+  const std::vector<LayerPlan> start = space.layers(space.start());
+  const std::vector<LayerPlan> expected = default_strategy(model_);
   for (std::size_t l = 0; l < 3; ++l) {
     EXPECT_EQ(start[l].order, expected[l].order);
     EXPECT_EQ(start[l].cache_aggregate, expected[l].cache_aggregate);
@@ -137,8 +137,8 @@ TEST_F(PlanSpaceTest, StartsFromWhatTrainingIsAskedFor) {
   ModelConfig recomputing = model_;
   recomputing.recomputation = Recomputation::of_all_pairs(4);
   PlanSpace space(topology_, recomputing, candidates, {32, 8, 4}, {}, 4);
-  const std::vector<LayerStrategy> start = space.layers(space.start());
-  for (const LayerStrategy& layer : start) EXPECT_EQ(layer.bits, 4);
+  const std::vector<LayerPlan> start = space.layers(space.start());
+  for (const LayerPlan& layer : start) EXPECT_EQ(layer.bits, 4);
   ASSERT_NE(start[1].recomputation, nullptr);
   EXPECT_EQ(*start[1].recomputation, Recomputation::of_all_pairs(4));
   // As the same choice in a space that starts elsewhere.
@@ -184,10 +184,10 @@ TEST(PlanSpaceEvaluations, AreThoseOfAFreshSpace) {
 
 // By stage: the layers whose orders change what it costs.
 std::vector<std::vector<int>> stages_of(const EpochSetting& setting) {
-  const std::vector<LayerStrategy> plain = default_strategy(setting.model);
+  const std::vector<LayerPlan> plain = default_strategy(setting.model);
   ProgramsByOrder programs(setting.model, setting.topology.ranks());
   EpochCosts costs(setting.topology, programs, setting.corrections);
-  const auto read = [&](const std::vector<LayerStrategy>& strategy) {
+  const auto read = [&](const std::vector<LayerPlan>& strategy) {
     std::vector<std::vector<int>> stages;
     for_each_stage(costs, costs.pieces(setting, 0, strategy, 0), [&](std::span<const int> stage) {
       stages.emplace_back(stage.begin(), stage.end());
@@ -197,8 +197,8 @@ std::vector<std::vector<int>> stages_of(const EpochSetting& setting) {
   const std::vector<std::vector<int>> before = read(plain);
   std::vector<std::vector<int>> layers(before.size());
   for (int l = 0; l < setting.model.layers; ++l) {
-    std::vector<LayerStrategy> changed = plain;
-    LayerStrategy& layer = changed[static_cast<std::size_t>(l)];
+    std::vector<LayerPlan> changed = plain;
+    LayerPlan& layer = changed[static_cast<std::size_t>(l)];
     layer.order = layer.order == MultiplyOrder::kMultiplyFirst ? MultiplyOrder::kAggregateFirst
                                                                : MultiplyOrder::kMultiplyFirst;
     layer.cache_aggregate = false;
@@ -228,9 +228,9 @@ TEST(PlanSpaceEvaluations, StagesEndWithSumsOverAllRanks) {
 // So that ProgramsByOrder serves: a scope is read from a program in which all layers have its own
 // layer's order.
 TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
-  const std::vector<LayerOrder> orders = {{MultiplyOrder::kMultiplyFirst, false},
-                                          {MultiplyOrder::kAggregateFirst, false},
-                                          {MultiplyOrder::kAggregateFirst, true}};
+  const std::vector<LayerAlgebra> orders = {{MultiplyOrder::kMultiplyFirst, false},
+                                            {MultiplyOrder::kAggregateFirst, false},
+                                            {MultiplyOrder::kAggregateFirst, true}};
   const Topology topology = small_topology(3, 1, 1e6);
   const PartitionQuality parts = make_parts(3);
   for (const std::string& kind : model_kinds()) {
@@ -242,7 +242,7 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
         model.input_dropout = input_dropout;
         if (layer_count(model) != 3) continue;
         for (int choice = 0; choice < 54; ++choice) {
-          std::vector<LayerStrategy> strategy;
+          std::vector<LayerPlan> strategy;
           for (const int option : {choice / 2 / 9, choice / 2 / 3 % 3, choice / 2 % 3}) {
             strategy.push_back({orders[static_cast<std::size_t>(option)].order,
                                 orders[static_cast<std::size_t>(option)].cache_aggregate});

@@ -619,9 +619,9 @@ std::int64_t former_elements(const Case& model) {
     const std::int64_t out = model.training.at(layer.output).columns;
     layers.push_back({.in = columns,
                       .out = out,
-                      .order = layer.order.order,
+                      .order = layer.algebra.order,
                       .constant_input = first && model.config.input_dropout == 0,
-                      .cache_aggregate = layer.order.cache_aggregate,
+                      .cache_aggregate = layer.algebra.cache_aggregate,
                       .input_gradient = !first,
                       .norm = last ? Norm::kNone : model.config.norm,
                       .relu = !last});

@@ -13,8 +13,8 @@
 namespace atl {
 namespace {
 
-constexpr LayerOrder kMultiplies{MultiplyOrder::kMultiplyFirst, false};
-constexpr LayerOrder kAggregates{MultiplyOrder::kAggregateFirst, false};
+constexpr LayerAlgebra kMultiplies{MultiplyOrder::kMultiplyFirst, false};
+constexpr LayerAlgebra kAggregates{MultiplyOrder::kAggregateFirst, false};
 
 // Operations of one backward scope, a line each.
 std::vector<std::string> backward_lines(const Program& program, int layer) {
@@ -33,7 +33,7 @@ int count_of(const Program& program, const Rule& kind) {
 using Operations = std::vector<std::string>;
 
 // Two SAGE layers, the second with all terms.
-Program sage(LayerOrder order) {
+Program sage(LayerAlgebra order) {
   Builder b(Pass::kTraining, 6, {.planned = {order, order}}, 0);
   Value x = b.input();
   for (int layer = 0; layer < 2; ++layer) {

@@ -12,17 +12,17 @@
 namespace atl {
 namespace {
 
-constexpr LayerOrder kMultiplyFirst{MultiplyOrder::kMultiplyFirst, false};
-constexpr LayerOrder kAggregateFirst{MultiplyOrder::kAggregateFirst, false};
+constexpr LayerAlgebra kMultiplyFirst{MultiplyOrder::kMultiplyFirst, false};
+constexpr LayerAlgebra kAggregateFirst{MultiplyOrder::kAggregateFirst, false};
 constexpr ActivationFunction kCurved[] = {ActivationFunction::kLeakyRelu, ActivationFunction::kElu,
                                           ActivationFunction::kGelu};
-constexpr LayerOrder kKept{MultiplyOrder::kAggregateFirst, true};
+constexpr LayerAlgebra kKept{MultiplyOrder::kAggregateFirst, true};
 
 using Lines = std::vector<std::string>;
 
 // A model of one layer: `layer` says what it does to its input.
 template <typename Layer>
-Program one_layer(Pass pass, LayerOrder order, const Layer& layer) {
+Program one_layer(Pass pass, LayerAlgebra order, const Layer& layer) {
   Builder builder(pass, 6, {.planned = {order}}, 0);
   builder.begin_layer();
   const Value logits = layer(builder, builder.input());
@@ -41,7 +41,7 @@ Lines lines_of(const Program& program) {
 }
 
 template <typename Layer>
-Lines fused(Pass pass, LayerOrder order, const Layer& layer) {
+Lines fused(Pass pass, LayerAlgebra order, const Layer& layer) {
   Program program = one_layer(pass, order, layer);
   fuse(program);
   return lines_of(program);

@@ -260,9 +260,9 @@ TEST(Schedule, OfComputedHaloRows) {
   for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
     SCOPED_TRACE(to_string(norm));
     ModelConfig config = model("sage", norm, kAggregate);
-    config.layer_orders = {{MultiplyOrder::kAggregateFirst, true},
-                           {MultiplyOrder::kMultiplyFirst, false},
-                           {MultiplyOrder::kMultiplyFirst, false}};
+    config.algebra = {{MultiplyOrder::kAggregateFirst, true},
+                      {MultiplyOrder::kMultiplyFirst, false},
+                      {MultiplyOrder::kMultiplyFirst, false}};
     config.recomputation = Recomputation::of_all_pairs(2);
     const Scheduled sage(config);
     EXPECT_EQ(sage.once(0), "I(m) begin I(c) S(c) finish S(m) F(a) K(a)");
@@ -274,7 +274,7 @@ TEST(Schedule, OfComputedHaloRows) {
     EXPECT_EQ(sage.forward(0), middle);
     const std::string second = sage.forward(1);
     EXPECT_TRUE(second.starts_with("L(m) begin Lr(m) L(c) Lr(c) L(p) S+")) << second;
-    config.layer_orders[1].order = MultiplyOrder::kAggregateFirst;
+    config.algebra[1].order = MultiplyOrder::kAggregateFirst;
     EXPECT_TRUE(Scheduled(config).forward(1).starts_with("begin S(c) L(c) "));
   }
 }

@@ -193,9 +193,9 @@ TEST(Work, IsWhatABackendCounts) {
             if (!can_recompute(config)) continue;
             config.recomputation = Recomputation::of_all_pairs(parts);
             compare_epoch(config, parts, weighted);
-            config.layer_orders = {{MultiplyOrder::kAggregateFirst, true},
-                                   {MultiplyOrder::kMultiplyFirst, false},
-                                   {MultiplyOrder::kMultiplyFirst, false}};
+            config.algebra = {{MultiplyOrder::kAggregateFirst, true},
+                              {MultiplyOrder::kMultiplyFirst, false},
+                              {MultiplyOrder::kMultiplyFirst, false}};
             compare_epoch(config, parts, weighted);
           }
         }
