@@ -64,6 +64,8 @@ struct TraceSpan {
   int end_mark = -1;
   int lane = kHostLane;  // kQueueLane follows from the marks
   SpanWork work;         // of backend operations in a profile
+  // In a profile: the operation of a program that asked for it, or ""; string literal.
+  const char* request = "";
 
   // True if it is time of the rank itself: of its thread, or of the queue it waits for.
   bool is_own_time() const { return lane <= kQueueLane; }
@@ -125,6 +127,7 @@ class ScopedSpan {
   void set_bytes(std::int64_t bytes) { span_.bytes = bytes; }
   void set_what(const char* what) { span_.what = what; }
   void set_work(const SpanWork& work) { span_.work = work; }
+  void set_request(const char* request) { span_.request = request; }
 
  private:
   TraceRecorder& recorder_;

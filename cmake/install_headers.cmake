@@ -1,9 +1,9 @@
-# While installing: copies launch/atoll.hpp and launch/embed.hpp of source_folder, without their
+# While installing: copies the public headers of launch in source_folder, without their
 # folder, and all headers that they include, directly or through others, to header_folder below the
 # prefix.
 cmake_policy(VERSION 3.25)
 set(root "${CMAKE_INSTALL_PREFIX}/${header_folder}")
-set(public launch/atoll.hpp launch/embed.hpp)
+set(public launch/atoll.hpp launch/embed.hpp launch/operations.hpp)
 set(waiting ${public})
 set(seen "")
 while(waiting)

@@ -91,7 +91,7 @@ class Backend : public Interface<kernels::KernelOperations> {
   // Checks the operation, and computes it on `queue`: kernels/operations says what each one does.
   template <typename Operation>
   void run(Queue& queue, const Operation& operation) {
-    ProfiledOperation profiled(profile_of(queue), kernels::name_of(operation),
+    ProfiledOperation profiled(profile_of(queue), kernels::name_of(operation), request_,
                                [&] { return operation.work(host_accessible()); });
     operation.check(*this);
     if constexpr (kernels::kHasKernels<Operation>) last_kernel_ = "";
@@ -114,6 +114,14 @@ class Backend : public Interface<kernels::KernelOperations> {
       profiled.set_what(labels_.insert(operation.label(last_kernel_)).first->c_str());
     }
   }
+  // Calls body, which computes on `queue` or on the host, recorded as an operation of this name.
+  template <typename Body>
+  void run_own(Queue& queue, const char* name, const SpanWork& work, const Body& body) {
+    ProfiledOperation profiled(profile_of(queue), name, request_, [&] { return work; });
+    body();
+  }
+  // Operations from now on are asked for by this one of a program: a literal, or "".
+  void set_request(const char* request) { request_ = request; }
   // The kernel that ran the last operation of which a backend has several (spmm), else "".
   const char* last_kernel() const { return last_kernel_; }
   // Works out how to run spmm of `op` on each of `ranges` fast, and how what else goes along its
@@ -138,6 +146,7 @@ class Backend : public Interface<kernels::KernelOperations> {
   TraceRecorder* profile_ = nullptr;
   const Queue* profiled_queue_ = nullptr;
   const char* last_kernel_ = "";
+  const char* request_ = "";
   std::set<std::string> labels_;  // of operations in profiles
 };
 

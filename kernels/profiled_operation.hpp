@@ -7,14 +7,17 @@
 
 namespace atl {
 
-// `work` says what the operation has to do, and is only asked when there is a recorder.
+// `work` says what the operation has to do, and is only asked when there is a recorder. request:
+// see TraceSpan.
 class ProfiledOperation {
  public:
   template <typename Work>
-  ProfiledOperation(TraceRecorder* recorder, const char* name, const Work& work) {
+  ProfiledOperation(TraceRecorder* recorder, const char* name, const char* request,
+                    const Work& work) {
     if (recorder == nullptr) return;
     span_.emplace(*recorder, name);
     span_->set_work(work());
+    span_->set_request(request);
   }
 
   bool recorded() const { return span_.has_value(); }

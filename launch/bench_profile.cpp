@@ -49,6 +49,8 @@ Json to_json(const EpochProfile& profile) {
   ProfiledCost of_kernels;  // operations once more
   if (!profile.kernels.empty())
     result["kernels"] = costs_json(profile.kernels, profile, of_kernels);
+  ProfiledCost of_requests;  // and again
+  result["requests"] = costs_json(profile.requests, profile, of_requests);
   result["phases"] = costs_json(profile.phases, profile, in_phases);
   // Gaps between operations, waiting for messages, and the timing itself.
   result["rest"] = {{"ms", (profile.epoch_ms - busy.ms) / profile.epochs},
@@ -70,6 +72,7 @@ void print_profile(const Json& profile) {
   fmt::print("  {:<26} {:>10.3f} {:>7.1f} %\n", "(between operations)", rest.at("ms").get<double>(),
              100 * rest.at("share").get<double>());
   if (profile.contains("kernels")) print_costs("kernels", profile.at("kernels"));
+  print_costs("requests", profile.at("requests"));
   print_costs("phases", profile.at("phases"));
   fmt::print(
       "  epoch {:.2f} ms = {:.2f} x its bound of {:.2f} ms, in which every edge of an SpMM reads "

@@ -461,6 +461,16 @@ Value Builder::scale_by_degree(Value x, DegreeRoot root, bool with_self) {
                  .attributes = DegreeScale{root, with_self}});
 }
 
+Value Builder::own_operation(const Rule& rule, std::vector<Value> inputs, std::int64_t columns,
+                             std::vector<double> numbers) {
+  check_own(rule, inputs);
+  check_count(rule.name, "columns", columns);
+  return append({.rule = &rule,
+                 .inputs = std::move(inputs),
+                 .columns = columns,
+                 .attributes = OwnNumbers{std::move(numbers)}});
+}
+
 Value Builder::layer_norm(Value x, const std::string& name) {
   check_rows("layer_norm", "x", x);
   const Value gamma = parameter(name + ".weight", 1, columns(x), Initialisation::kOnes);

@@ -116,6 +116,10 @@ class Builder {
   // Rows times out-degree^-1/2 or in-degree^1/2, degrees counted as attention with `with_self` goes
   // along edges (DegreeFactors).
   Value scale_by_degree(Value x, DegreeRoot root, bool with_self);
+  // An operation on rows that is a program's own, by its rule: a value of so many columns. numbers:
+  // what the rule finds in its attributes (OwnNumbers).
+  Value own_operation(const Rule& rule, std::vector<Value> inputs, std::int64_t columns,
+                      std::vector<double> numbers = {});
   // Epsilon 1e-5; parameters "norm.weight" and "norm.bias".
   Value layer_norm(Value x, const std::string& name = "norm");
   // The same; momentum 0.1, unbiased running variance.
@@ -164,6 +168,7 @@ class Builder {
   void check_in_layer(const char* operation) const;
   void check_attention(const AttentionOptions& options, Value z, Value t, Value vector,
                        Value of_edges) const;
+  void check_own(const Rule& rule, std::span<const Value> inputs) const;
   void check_readers() const;
 
   // Of an aggregate in this layer that reads x, and is multiplied by `weight`.

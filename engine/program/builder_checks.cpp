@@ -173,6 +173,28 @@ void Builder::check_attention(const AttentionOptions& options, Value z, Value t,
   }
 }
 
+void Builder::check_own(const Rule& rule, std::span<const Value> inputs) const {
+  if (rule.name == nullptr || rule.lower == nullptr) {
+    refuse("own_operation", "the rule lacks a name or lower");
+  }
+  if (rule.reach != Reach::kRow || !rule.has_rows || rule.rows_of != RowsOf::kNodes) {
+    refuse("own_operation",
+           fmt::format("'{}' must work on rows of nodes, each from the same row", rule.name));
+  }
+  if (inputs.empty()) refuse("own_operation", fmt::format("'{}' reads nothing", rule.name));
+  bool trained = false;
+  for (const Value input : inputs) {
+    check_rows(rule.name, "an input", input);
+    trained = trained || is_trained(input);
+  }
+  if (trained && rule.through == nullptr) {
+    refuse("own_operation",
+           fmt::format("the rule of '{}' lacks through, which a value that depends on parameters "
+                       "needs",
+                       rule.name));
+  }
+}
+
 // Backward reads the rows of neighbours that came for some aggregates once more: other messages
 // must not have overwritten them. And it goes through relations by the one product that reads them.
 void Builder::check_readers() const {

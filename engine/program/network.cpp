@@ -155,7 +155,9 @@ class Network::Runner final : public kernels::TakesEach<Runner, Requests> {
     network_.rank_.backend.run(network_.rank_.queue, kernel);
   }
   void take_own(const OwnKernel& kernel, const Views& views) override {
-    kernel.run(views, network_.rank_.backend, network_.rank_.queue);
+    Backend& backend = network_.rank_.backend;
+    Queue& queue = network_.rank_.queue;
+    backend.run_own(queue, kernel.name, kernel.work, [&] { kernel.run(views, backend, queue); });
   }
 
   void take_work(RankWork work, const Views& views) override {
@@ -250,7 +252,9 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
 void Network::run_call(RankViews& views, Runner& runner, const Call& call) {
   views.set_call(call);
   if (views.op().rule->reach == Reach::kBeside) return run_copy(views);
+  rank_.backend.set_request(views.op().rule->name);
   lower(views, runner);
+  rank_.backend.set_request("");
 }
 
 // Copies begin when what was queued before has run, and what is queued after the operation that

@@ -41,6 +41,9 @@ void EpochProfile::add(double ms, const std::vector<TraceSpan>& operation_spans,
       count(cost);
     };
     add_whole(operations[span.name]);
+    if (*span.request != '\0') {
+      add_whole(requests[fmt::format("{}: {}", span.request, span.name)]);
+    }
     if (*span.what != '\0') add_whole(kernels[fmt::format("{} {}", span.name, span.what)]);
     // The phase that it lies in is the last one that began before.
     const double middle = span.start_us + span.duration_us / 2;

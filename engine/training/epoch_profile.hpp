@@ -28,7 +28,9 @@ struct EpochProfile {
   double epoch_ms = 0;  // sum over epochs; timing each operation makes them slower
   std::map<std::string, ProfiledCost> operations{};
   std::map<std::string, ProfiledCost> kernels{};  // of operations that have several, by shape
-  std::map<std::string, ProfiledCost> phases{};   // by span name; what they hold are operations
+  // By operation of the program and of the backend, as "linear: gemm".
+  std::map<std::string, ProfiledCost> requests{};
+  std::map<std::string, ProfiledCost> phases{};  // by span name; what they hold are operations
 
   // Adds an epoch. Both lists have times from the same origin and are resolved.
   void add(double ms, const std::vector<TraceSpan>& operation_spans,
