@@ -11,7 +11,7 @@ namespace atl {
 
 namespace {
 
-std::size_t index(Value value) { return static_cast<std::size_t>(value); }
+std::size_t slot_of(Value value) { return static_cast<std::size_t>(value); }
 
 }  // namespace
 
@@ -23,8 +23,8 @@ Gradients::Gradients(Program& program)
       gradients_(program.operations.size(), kNoValue) {
   for (Value v = 0; v < forward_size_; ++v) {
     const Operation& op = program_.at(v);
-    trained_[index(v)] = op.is(rules::kParameter) || op.is(rules::kNodeParameters) ||
-                         any_read(op, [&](Value read) { return trained_[index(read)]; });
+    trained_[slot_of(v)] = op.is(rules::kParameter) || op.is(rules::kNodeParameters) ||
+                         any_read(op, [&](Value read) { return trained_[slot_of(read)]; });
   }
 }
 
@@ -34,7 +34,7 @@ void Gradients::run() {
   // Before the loss, which may add to gradients of parameters that only it reads.
   append({.rule = &rules::kZeroGradients});
   const Value logits = program_.logits;
-  gradients_[index(logits)] =
+  gradients_[slot_of(logits)] =
       append({.rule = &rules::kLoss, .inputs = {logits}, .columns = program_.at(logits).columns});
   for (int scope = forward_scopes - 1; scope >= 0; --scope) back_through(scope);
   begin_scope({Scope::Kind::kStep, -1, Direction::kBackward});
@@ -52,7 +52,7 @@ Value Gradients::append(Operation operation) {
 }
 
 bool Gradients::has_gradient(Value value) const {
-  return trained_[index(value)] && program_.at(value).rule->has_rows;
+  return trained_[slot_of(value)] && program_.at(value).rule->has_rows;
 }
 
 Value& Gradients::once(Value reader) { return once_.try_emplace(reader, kNoValue).first->second; }
@@ -80,7 +80,7 @@ void Gradients::back_through(int scope) {
 
 // Adds what readers in `scope` pass down to the gradient of v.
 void Gradients::add_terms(Value v, int scope) {
-  for (const Value reader : readers_[index(v)]) {
+  for (const Value reader : readers_[slot_of(v)]) {
     if (program_.at(reader).scope != scope || of(reader) == kNoValue) continue;
     const std::vector<Value> inputs = program_.at(reader).inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -91,7 +91,7 @@ void Gradients::add_terms(Value v, int scope) {
       if (term == kNoValue) continue;
       const auto* sum = std::get_if<Combination>(&program_.at(reader).attributes);
       const float factor = sum == nullptr ? 1 : i == 0 ? sum->first_factor : sum->second_factor;
-      add_term(gradients_[index(v)], term, factor, columns(v));
+      add_term(gradients_[slot_of(v)], term, factor, columns(v));
     }
   }
 }

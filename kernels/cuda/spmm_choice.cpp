@@ -58,7 +58,7 @@ CusparseSpmm* cusparse_of(const Job& job) {
   return prepared.cusparse.emplace(job.x.dtype, std::move(made)).first->second.get();
 }
 
-void run_own(const Job& job) {
+void run_own_kernel(const Job& job) {
   spmm(job.queue.launch(), job.prepared.work(), job.op, job.x, job.beta, job.y, job.epilogue);
 }
 
@@ -128,7 +128,7 @@ bool succeeds(const Job& job, const char* what, const std::function<void()>& use
 // in y.
 KernelChoice choose_by_time(const Job& job, CusparseSpmm& copy, SpmmWish wish) {
   KernelChoice choice{kOwn, {}, {}};
-  double least = measure(job.backend, job.queue, [&] { run_own(job); });
+  double least = measure(job.backend, job.queue, [&] { run_own_kernel(job); });
   choice.milliseconds.emplace_back(kOwn, least);
   bool found = wish != SpmmWish::kCusparse;
   for (const SparseAlgorithm& algorithm : kSparseAlgorithms) {
@@ -276,7 +276,7 @@ void CudaBackend::spmm(Queue& queue, const kernels::Spmm& call) {
   if (choice != nullptr && runs_by_cusparse(job, *choices_, device_.name, *choice)) {
     return name_kernel(choice->name);
   }
-  run_own(job);
+  run_own_kernel(job);
 }
 
 }  // namespace atl::cuda

@@ -16,6 +16,7 @@ from cli_support import ATOLL, read_npy, run, write
 BUILD = os.path.abspath(os.environ.get("ATOLL_BUILD", "build"))
 CMAKE = os.environ.get("CMAKE", "cmake")
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples")
+EXAMPLE_NAMES = ("own_model", "own_operation", "own_partitioner", "embed")
 MODEL = ["--model", "mine", "--layers", "2", "--hidden", "8"]
 LOCAL = ["--transport", "local", "--threads", "1"]
 RANK = {"host": "a", "kind": "cpu", "memory_gib": 4, "spmm_gb_per_s": {"8": 4},
@@ -95,13 +96,13 @@ class OwnModelTest(unittest.TestCase):
         command(CMAKE, "--install", BUILD, "--prefix", cls.path("installed"))
         # The prefix may be moved.
         os.rename(cls.path("installed"), cls.path("prefix"))
-        for name in ("own_model", "own_partitioner", "embed"):
+        for name in EXAMPLE_NAMES:
             shutil.copytree(os.path.join(EXAMPLES, name), cls.path("source", name))
         with open(cls.path("source/own_model/CMakeLists.txt"), "a", encoding="utf-8") as file:
             file.write("add_executable(mistakes mistakes.cpp)\n"
                        "target_link_libraries(mistakes PRIVATE Atoll::engine)\n")
         write(cls.path("source/own_model/mistakes.cpp"), MISTAKES)
-        for name in ("own_model", "own_partitioner", "embed"):
+        for name in EXAMPLE_NAMES:
             command(CMAKE, "-S", cls.path("source", name), "-B", cls.path("built", name),
                     "-DCMAKE_PREFIX_PATH=" + cls.path("prefix"))
             command(CMAKE, "--build", cls.path("built", name), "--parallel", "2")
@@ -194,6 +195,44 @@ class OwnModelTest(unittest.TestCase):
             result = run(["export", "foreign", "--out", "exported"], self.folder, program=program)
             self.assertIn("it is a model 'mine', which this program does not", result.stderr)
             self.assertFalse(os.path.exists(self.path("labels.npy")))
+
+    def bounded(self, run_dir, *words, ranks=0):
+        words = ["train", "data", "--model", "bounded", "--layers", "2", "--hidden", "8", "--dropout",
+                 "0", "--epochs", "5", "--run-dir", run_dir, *words]
+        program = self.path("built/own_operation/own_operation")
+        return run(words, self.folder, ranks, program=program)
+
+    def test_an_own_operation_learns_on_any_number_of_ranks(self):
+        losses = []
+        for ranks in (1, 3):
+            result = self.bounded(f"softsign{ranks}", "--transport", "local", "--ranks", str(ranks))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            losses.append(self.losses(f"softsign{ranks}"))
+        self.assertLess(losses[0][-1], losses[0][0])
+        for one, three in zip(*losses):
+            self.assertAlmostEqual(one, three, places=5)
+
+    def test_an_own_operation_is_listed_profiled_and_planned(self):
+        program = self.path("built/own_operation/own_operation")
+        result = run(["program", "data", "--model", "bounded"], self.folder, program=program)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("= softsign %", result.stdout)
+        self.assertIn("= softsign backward %", result.stdout)
+        result = run(["bench", "data", "--model", "bounded", "--epochs", "2", "--profile", "1",
+                      *LOCAL], self.folder, program=program)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("softsign: softsign", result.stdout)
+        self.assertIn("linear: gemm", result.stdout)
+        write(self.path("topology.json"), json.dumps(MACHINE))
+        result = run(["plan", "data", "--topology", "topology.json", "--model", "bounded", "--budget",
+                      "20", "--out", "bounded.json"], self.folder, program=program)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_an_own_operation_without_a_kernel_says_so(self):
+        for words in (["--dtype", "bf16"],):
+            result = self.bounded("refused", "--transport", "local", *words)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn("softsign has a kernel for CPUs and f32; found", result.stderr)
 
     def test_an_own_partitioner_is_a_method_like_others(self):
         program = self.path("built/own_partitioner/own_partitioner")

@@ -22,13 +22,13 @@ std::size_t input_of_forward(Part part) {
 }
 
 // What forward reads, as each of the parts finds it.
-struct Inputs {
+struct AttendInputs {
   Value z = kNoValue;
   Value t = kNoValue;
   Value source_scores = kNoValue;  // additive: of rows of z
   Value edge_scores = kNoValue;    // additive: of edges, if they have scores
 
-  explicit Inputs(const Operation& op) {
+  explicit AttendInputs(const Operation& op) {
     const std::size_t first = input_of_forward(op.rule->part);
     z = op.inputs[first];
     t = op.inputs[first + 1];
@@ -48,7 +48,7 @@ bool reads_edges(const AttentionOptions& options, GraphData data) {
          (data == GraphData::kMeanEdgeFeatures && options.with_self);
 }
 
-bool reads(const Operation& op, GraphData data) {
+bool attend_reads(const Operation& op, GraphData data) {
   return multiplies_edge_features(op) && reads_edges(op.as<AttentionOptions>(), data);
 }
 
@@ -59,7 +59,7 @@ MatrixView places(const Views& views, Value of_edges) {
   return views.whole(of_edges).rows_in({0, rows.edges + (with_self ? rows.inner : 0)});
 }
 
-AttentionSpec spec_of(const Views& views, const Inputs& inputs) {
+AttentionSpec attention_spec(const Views& views, const AttendInputs& inputs) {
   const Operation& op = views.op();
   const auto& options = op.as<AttentionOptions>();
   AttentionSpec spec;
@@ -85,8 +85,8 @@ MatrixView vector_gradient(const Views& views, AttentionScore score) {
 }
 
 void lower_attend(const Views& views, Requests& requests) {
-  const Inputs inputs(views.op());
-  const AttentionSpec spec = spec_of(views, inputs);
+  const AttendInputs inputs(views.op());
+  const AttentionSpec spec = attention_spec(views, inputs);
   const RankRows& rows = views.rows();
   const MatrixView z = views.whole(inputs.z);
   // Marginal rows come when halo rows are there.
@@ -101,23 +101,23 @@ void lower_attend(const Views& views, Requests& requests) {
 }
 
 // Reads dy, coefficients.
-void lower_targets(const Views& views, Requests& requests) {
+void lower_attend_targets(const Views& views, Requests& requests) {
   const Operation& op = views.op();
-  const Inputs inputs(op);
+  const AttendInputs inputs(op);
   requests.take(kernels::AttendBackwardTargets{
       views.matrix(), views.range(), views.whole(inputs.z), views.inner(inputs.t),
-      views.inner(views.input(0)), spec_of(views, inputs), views.inner(views.value()),
+      views.inner(views.input(0)), attention_spec(views, inputs), views.inner(views.value()),
       places(views, views.input(1)), vector_gradient(views, AttentionScore::kGatv2),
       multiplies_edge_features(op) ? views.gradient(op.second_parameter) : MatrixView{}});
 }
 
 // Reads dy, coefficients, and the targets' half for these, which it has filled.
-void send(const Views& views, const Sources& sources, Requests& requests) {
-  const Inputs inputs(views.op());
+void send_attention(const Views& views, const Sources& sources, Requests& requests) {
+  const AttendInputs inputs(views.op());
   requests.take(kernels::AttendBackwardSources{
       views.matrix(), views.source_edges(), sources.rows, views.whole(inputs.z),
       views.inner(inputs.t), views.inner(views.input(sources.first)),
-      places(views, views.input(sources.first + 1)), spec_of(views, inputs), sources.to,
+      places(views, views.input(sources.first + 1)), attention_spec(views, inputs), sources.to,
       vector_gradient(views, AttentionScore::kAdditive)});
 }
 
@@ -160,7 +160,7 @@ Value through_attend(Gradients& gradients, Value reader, std::size_t i) {
 
 void add_edge_score_gradient(Gradients& gradients, Value v) {
   const Operation attend = gradients.at(v);
-  const Value scores = Inputs(attend).edge_scores;
+  const Value scores = AttendInputs(attend).edge_scores;
   if (scores == kNoValue) return;
   const Value targets = through_targets(gradients, v);
   gradients.append({.rule = &rules::kEdgeScoresGradient,
@@ -279,16 +279,17 @@ constinit const Rule rules::kAttend{
     .part = Part::kForward,
     .takes_tail = true,
     .keeps_halo = true,
-    .fills_halo = [](const Operation& op) { return Inputs(op).source_scores; },
-    .reads = reads,
+    .fills_halo = [](const Operation& op) { return AttendInputs(op).source_scores; },
+    .reads = attend_reads,
     .lower = lower_attend,
     .through = through_attend,
     .parameters = add_edge_score_gradient,
     .print = print_attend};
 constinit const Rule rules::kCoefficients{.name = "coefficients", .rows_of = RowsOf::kEdges};
 constinit const Rule rules::kAttendTargets{
-    .name = "attend backward, targets", .part = Part::kTargets, .lower = lower_targets};
-constinit const Rule rules::kAttendHalo = halo_rule<send>("attend backward, halo rows");
-constinit const Rule rules::kAttendSources = sources_rule<send>("attend backward, sources");
+    .name = "attend backward, targets", .part = Part::kTargets, .lower = lower_attend_targets};
+constinit const Rule rules::kAttendHalo = halo_rule<send_attention>("attend backward, halo rows");
+constinit const Rule rules::kAttendSources =
+    sources_rule<send_attention>("attend backward, sources");
 
 }  // namespace atl

@@ -44,7 +44,7 @@ void lower_linear_by_type(const Views& views, Requests& requests) {
   }
 }
 
-void add_gradients(Gradients& gradients, Value v) {
+void add_typed_gradients(Gradients& gradients, Value v) {
   const Operation op = gradients.at(v);
   gradients.append({.rule = &rules::kWeightGradientByType,
                     .inputs = {op.inputs[0], gradients.of(v)},
@@ -56,7 +56,7 @@ void add_gradients(Gradients& gradients, Value v) {
                     .parameter = op.second_parameter});
 }
 
-void lower_weight_gradient(const Views& views, Requests& requests) {
+void lower_typed_weight_gradient(const Views& views, Requests& requests) {
   const int parameter = views.op().parameter;
   for (const auto& [type, rows] : views.node_types().blocks()) {
     const RowRange of_weight = views.block(parameter, type);
@@ -66,7 +66,7 @@ void lower_weight_gradient(const Views& views, Requests& requests) {
   }
 }
 
-void lower_bias_gradient(const Views& views, Requests& requests) {
+void lower_typed_bias_gradient(const Views& views, Requests& requests) {
   const MatrixView gradient = views.gradient(views.op().parameter);
   for (const auto& [type, rows] : views.node_types().blocks()) {
     requests.take(kernels::ColumnSums{views.inner(views.input(0)).rows_in(rows),
@@ -88,14 +88,14 @@ constinit const Rule rules::kLinearByType{
     .reach = Reach::kWhole,
     .reads = [](const Operation&, GraphData data) { return data == GraphData::kNodeTypes; },
     .lower = lower_linear_by_type,
-    .parameters = add_gradients};
+    .parameters = add_typed_gradients};
 constinit const Rule rules::kWeightGradientByType{.name = "weight gradient by type",
                                                   .reach = Reach::kWhole,
                                                   .has_rows = false,
-                                                  .lower = lower_weight_gradient};
+                                                  .lower = lower_typed_weight_gradient};
 constinit const Rule rules::kBiasGradientByType{.name = "bias gradient by type",
                                                 .reach = Reach::kWhole,
                                                 .has_rows = false,
-                                                .lower = lower_bias_gradient};
+                                                .lower = lower_typed_bias_gradient};
 
 }  // namespace atl

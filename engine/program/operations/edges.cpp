@@ -12,7 +12,7 @@ EdgeTerms terms_of(const Views& views) {
           views.parameter(op.second_parameter)};
 }
 
-void lower_forward(const Views& views, Requests& requests) {
+void lower_edges(const Views& views, Requests& requests) {
   requests.take(kernels::AggregateEdges{views.matrix(), views.range(), views.whole(views.input(0)),
                                         terms_of(views), views.inner(views.value())});
 }
@@ -27,7 +27,7 @@ void lower_terms(const Views& views, Requests& requests) {
 }
 
 // Reads dy, x.
-void send(const Views& views, const Sources& sources, Requests& requests) {
+void send_edges(const Views& views, const Sources& sources, Requests& requests) {
   requests.take(kernels::AggregateEdgesBackwardSources{
       views.matrix(), views.source_edges(), sources.rows,
       views.whole(views.input(sources.first + 1)), terms_of(views),
@@ -41,7 +41,7 @@ std::vector<Value> reads_of_gradient(Gradients& gradients, Value reader) {
   return reads;
 }
 
-Value through(Gradients& gradients, Value reader, std::size_t i) {
+Value through_edges(Gradients& gradients, Value reader, std::size_t i) {
   if (i > 0) return kNoValue;  // a weight or a bias, which have no rows
   return append_sources(gradients, gradients.at(reader), rules::kEdgesHalo, rules::kEdgesSources,
                         reads_of_gradient(gradients, reader));
@@ -61,12 +61,12 @@ constinit const Rule rules::kAggregateEdges{
     .part = Part::kForward,
     .keeps_halo = true,
     .reads = [](const Operation&, GraphData data) { return data == GraphData::kEdgeFeatures; },
-    .lower = lower_forward,
-    .through = through,
+    .lower = lower_edges,
+    .through = through_edges,
     .parameters = add_term_gradients,
     .print = print_channel};
-constinit const Rule rules::kEdgesHalo = halo_rule<send>("edges backward, halo rows");
-constinit const Rule rules::kEdgesSources = sources_rule<send>("edges backward, sources");
+constinit const Rule rules::kEdgesHalo = halo_rule<send_edges>("edges backward, halo rows");
+constinit const Rule rules::kEdgesSources = sources_rule<send_edges>("edges backward, sources");
 constinit const Rule rules::kEdgesTerms{.name = "edges backward, terms",
                                         .reach = Reach::kSum,
                                         .has_rows = false,

@@ -15,7 +15,7 @@ MatrixView by_relation(MatrixView means, std::int64_t relations) {
   return {means.data, means.rows * relations, columns, columns, means.dtype};
 }
 
-void lower_forward(const Views& views, Requests& requests) {
+void lower_relations(const Views& views, Requests& requests) {
   const std::int64_t relations = views.op().as<Relations>().count;
   const RowRange range = views.range();
   requests.take(kernels::Spmm{views.relations(Part::kForward),
@@ -25,7 +25,7 @@ void lower_forward(const Views& views, Requests& requests) {
                               by_relation(views.inner(views.value()), relations)});
 }
 
-void send(const Views& views, const Sources& sources, Requests& requests) {
+void send_relations(const Views& views, const Sources& sources, Requests& requests) {
   const std::int64_t relations = views.op().as<Relations>().count;
   const MatrixView dy = by_relation(views.inner(views.input(sources.first)), relations);
   const bool to_halo = sources.first == 0;
@@ -35,7 +35,7 @@ void send(const Views& views, const Sources& sources, Requests& requests) {
 }
 
 // Backward goes through relations by the one product that reads them.
-Value through(Gradients& gradients, Value reader, std::size_t /*i*/) {
+Value through_relations(Gradients& gradients, Value reader, std::size_t /*i*/) {
   const Value dy = gradients.of(reader);
   ATOLL_ASSERT(gradients.at(dy).is(rules::kLinear), "{}", gradients.at(dy).rule->name);
   gradients.change(dy).packed = true;
@@ -50,14 +50,16 @@ constinit const Rule rules::kAggregateRelations{
     .reach = Reach::kHalo,
     .part = Part::kForward,
     .reads = [](const Operation&, GraphData data) { return data == GraphData::kRelations; },
-    .lower = lower_forward,
-    .through = through,
+    .lower = lower_relations,
+    .through = through_relations,
     .print =
         [](const Operation& op, std::string& text) {
           text += fmt::format(" {}", op.as<Relations>().count);
           print_channel(op, text);
         }};
-constinit const Rule rules::kRelationsHalo = halo_rule<send>("relations backward, halo rows");
-constinit const Rule rules::kRelationsSources = sources_rule<send>("relations backward, sources");
+constinit const Rule rules::kRelationsHalo =
+    halo_rule<send_relations>("relations backward, halo rows");
+constinit const Rule rules::kRelationsSources =
+    sources_rule<send_relations>("relations backward, sources");
 
 }  // namespace atl
