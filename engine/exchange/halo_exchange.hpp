@@ -79,8 +79,8 @@ inline void check_rows(const DistributedOperator& op, ConstMatrixView x) {
 
 inline constexpr int kAlwaysSettled = std::numeric_limits<int>::max();
 
-// A way for messages to travel (an exchange mode). A mode may leave halo rows as an earlier epoch
-// left them; `exact` refreshes all of them every time.
+// A way for messages to travel (an exchange mode). Every mode writes all halo
+// rows each time: between two exchanges their memory serves other values.
 class HaloExchange {
  public:
   virtual ~HaloExchange() = default;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "engine/exchange/rank_map.hpp"
 #include "engine/placement/memory_model.hpp"
 #include "engine/placement/sum_cost.hpp"
 #include "engine/program/operations/rules.hpp"
@@ -35,7 +36,8 @@ LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy) 
 
 RankShape shape_of(const PartitionQuality& partition, int rank,
                    const Recomputation* recomputation) {
-  const PartQuality& part = partition.parts[static_cast<std::size_t>(rank)];
+  const RankMap ranks(static_cast<int>(partition.parts.size()));
+  const PartQuality& part = partition.parts[static_cast<std::size_t>(ranks.part_of(rank))];
   return {.rows = row_counts(partition, rank, recomputation).held,
           .marginal = part.nodes - part.central,
           .marginal_edges = part.marginal_edges};
@@ -246,7 +248,8 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
 
 std::span<const int> EpochCosts::pieces(const EpochSetting& setting, int cut,
                                         std::span<const LayerPlan> strategy, int route) {
-  ATOLL_ASSERT(std::ssize(setting.partition.parts) == topology_.ranks());
+  const RankMap ranks(static_cast<int>(setting.partition.parts.size()));
+  ATOLL_ASSERT(ranks.ranks() == topology_.ranks());
   const std::vector<Scope>& scopes = programs_.any().training.scopes;
   scopes_.resize(scopes.size());
   numbers_.clear();

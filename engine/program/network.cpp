@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "engine/program/operations/rules.hpp"
 
@@ -39,6 +40,7 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
     : options_(options),
       rank_(rank),
       state_(training, options.dtype, options.recomputation, rank, graph, features) {
+  state_.divide_marginal(graph, options.marginal_groups);
   training_ = prepare(std::move(training));
   evaluation_ = prepare(std::move(evaluation));
   ATOLL_ASSERT(training_.layout.kept_elements == evaluation_.layout.kept_elements);
@@ -57,7 +59,7 @@ Network::~Network() = default;
 
 Network::Pass Network::prepare(Program program) const {
   Pass pass;
-  pass.schedule = schedule(program);
+  pass.schedule = schedule(program, options_.marginal_groups);
   pass.layout = atl::allocate(program, pass.schedule, state_.shape.rows, options_.sharing);
   pass.ends = last_instants(program, pass.schedule);
   pass.program = std::move(program);
@@ -65,13 +67,14 @@ Network::Pass Network::prepare(Program program) const {
 }
 
 std::int64_t Network::value_bytes(const Program& training) const {
-  const Layout layout =
-      atl::allocate(training, atl::schedule(training), state_.shape.rows, options_.sharing);
+  const Layout layout = atl::allocate(training, atl::schedule(training, options_.marginal_groups),
+                                      state_.shape.rows, options_.sharing);
   return std::max(layout.elements, evaluation_.layout.elements) * bytes_of(options_.dtype);
 }
 
 std::int64_t Network::host_bytes(const Program& training) const {
-  return atl::allocate(training, atl::schedule(training), state_.shape.rows, options_.sharing)
+  return atl::allocate(training, atl::schedule(training, options_.marginal_groups),
+                       state_.shape.rows, options_.sharing)
              .host_elements *
          bytes_of(options_.dtype);
 }
@@ -216,6 +219,15 @@ class Network::Runner final : public kernels::TakesEach<Runner, Requests> {
   const Execution& execution_;
 };
 
+// An error abandons what is under way as it unwinds: its owners must not wait for it then.
+struct Network::Abandoned {
+  std::vector<UnderWay>& under_way;
+  int errors = std::uncaught_exceptions();
+  ~Abandoned() {
+    if (std::uncaught_exceptions() > errors) under_way.clear();
+  }
+};
+
 RankViews Network::views_of(const Pass& pass, const Round& round) const {
   return {pass.program, pass.layout, state_, block_->view(), round};
 }
@@ -225,7 +237,7 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
   const Round& round = execution.round;
   RankViews views = views_of(pass, round);
   Runner runner(*this, execution);
-  std::vector<std::unique_ptr<PendingExchange>> pending;
+  const Abandoned abandoned{under_way_};
   for (const Block& block : blocks) {
     if (options_.poisons_dead_values) poison_dead(pass, block);
     const Scope& scope = pass.program.scopes[static_cast<std::size_t>(block.scope)];
@@ -239,14 +251,24 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
     }
     for (const Value value : block.begins) {
       const Operation& op = pass.program.at(value);
-      pending.push_back(execution.exchange->begin(state_.operator_of(op), views.whole(op.inputs[0]),
-                                                  channel_of(pass.program, value), round));
-      if (!round.overlap) pending.back()->finish();
+      under_way_.push_back(
+          {&pass, value,
+           execution.exchange->begin(state_.operator_of(op), views.whole(op.inputs[0]),
+                                     channel_of(pass.program, value), round)});
+      if (!round.overlap) under_way_.back().messages->finish();
     }
-    if (block.finishes.empty()) continue;
-    for (const auto& messages : pending) messages->finish();
-    pending.clear();
+    for (const Value value : block.finishes) finish(pass, value);
   }
+}
+
+void Network::finish(const Pass& pass, Value value) {
+  const auto is_it = [&](const UnderWay& messages) {
+    return messages.pass == &pass && messages.value == value;
+  };
+  const auto found = std::ranges::find_if(under_way_, is_it);
+  ATOLL_ASSERT(found != under_way_.end(), "no messages for {}", to_string(pass.program, value));
+  found->messages->finish();
+  under_way_.erase(found);
 }
 
 void Network::run_call(RankViews& views, Runner& runner, const Call& call) {

@@ -16,6 +16,7 @@ struct NetworkOptions {
   DType dtype = DType::kF32;
   Recomputation recomputation = {};    // that the programs were made for
   Sharing sharing = Sharing::kPacked;  // of memory between values
+  int marginal_groups = 1;             // see schedule(): as many rows each
   // Tests: fills the place of a value with NaN as soon as nothing needs it any more, in the order
   // of the queue.
   bool poisons_dead_values = false;
@@ -111,12 +112,20 @@ class Network {
     Optimizer* optimizer = nullptr;
   };
   class Runner;
+  // The messages of an aggregate, until a block finishes them: of this pass, or of a later one.
+  struct UnderWay {
+    const Pass* pass;
+    Value value;
+    std::unique_ptr<PendingExchange> messages;
+  };
+  struct Abandoned;
 
   Pass prepare(Program program) const;
   RankViews views_of(const Pass& pass, const Round& round) const;
   void run_blocks(const Execution& execution, std::span<const Block> blocks);
   void run_call(RankViews& views, Runner& runner, const Call& call);
   void run_copy(const RankViews& views);
+  void finish(const Pass& pass, Value value);
   std::span<const Block> backward_blocks() const;
   std::span<const Block> step_blocks() const;
   ConstMatrixView inner_rows_of(Value value) const;  // of the last run_forward()
@@ -134,6 +143,7 @@ class Network {
   std::unique_ptr<Queue> copies_;  // beside the rank's queue; null: nothing is stored
   StagingMemory host_values_;      // what is stored
   StagingMemory poison_;
+  std::vector<UnderWay> under_way_;
   bool has_constants_ = false;
 };
 

@@ -67,6 +67,7 @@ struct Rule {
   bool may_be_in = false;  // its value may lie where its first input lies
   RowsOf rows_of = RowsOf::kNodes;
   Part part = Part::kNone;
+  bool sums = false;     // it adds to gradients on the way, row by row
   bool is_leaf = false;  // no operation computes its value
   // Span in traces where it stands outside of messages; kNoSpan: none; null: by its scope.
   const char* span = nullptr;

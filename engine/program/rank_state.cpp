@@ -111,6 +111,16 @@ RankState::RankState(const Program& training, DType dtype_, const Recomputation&
   }
 }
 
+void RankState::divide_marginal(const LocalGraphView& graph, int groups) {
+  const std::int64_t first = shape.central();
+  for (int group = 0; group < groups; ++group) {
+    const RowRange range{first + shape.marginal * group / groups,
+                         first + shape.marginal * (group + 1) / groups};
+    shape.groups.push_back(
+        {range, graph.forward.csr.row_ptr[range.end] - graph.forward.csr.row_ptr[range.begin]});
+  }
+}
+
 void RankState::allocate() {
   parameters.allocate(rank.backend, rank.queue, rank.seed);
   if (parameters.has_per_node()) node_parameters = parameters.node_operand();

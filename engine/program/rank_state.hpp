@@ -52,6 +52,8 @@ struct RankState {
   // Collective.
   void allocate();
 
+  // Divides the marginal rows into so many groups.
+  void divide_marginal(const LocalGraphView& graph, int groups);
   // What an aggregate multiplies with, and which rows travel for it.
   const DistributedOperator& operator_of(const Operation& aggregate) const;
 

@@ -1,6 +1,7 @@
 #include "engine/program/schedule.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -28,7 +29,8 @@ const char* span_of(const Program& program, Value v) {
 
 class Scheduler {
  public:
-  explicit Scheduler(const Program& program) : program_(program) {
+  Scheduler(const Program& program, int marginal_groups)
+      : program_(program), marginal_groups_(marginal_groups) {
     schedule_.instants.assign(program.operations.size(), -1);
     schedule_.computed_instants.assign(program.operations.size(), -1);
   }
@@ -187,11 +189,37 @@ class Scheduler {
     }
     add("spmm central", aggregates, Rows::kCentral);
     add("complete central", after, Rows::kCentral).finishes = aggregates;
-    add("spmm marginal", aggregates, Rows::kMarginal);
-    add("complete marginal", after, Rows::kMarginal);
+    if (marginal_groups_ == 1) {
+      add("spmm marginal", aggregates, Rows::kMarginal);
+      add("complete marginal", after, Rows::kMarginal);
+      return;
+    }
+    const auto [grouped, whole] = by_groups(aggregates);
+    const auto [grouped_after, whole_after] = by_groups(after);
+    for (int group = 0; group < marginal_groups_; ++group) {
+      add("spmm marginal", grouped, Rows::marginal_group(group));
+      add("complete marginal", grouped_after, Rows::marginal_group(group));
+    }
+    add("spmm marginal", whole, Rows::kMarginal);
+    add("complete marginal", whole_after, Rows::kMarginal);
+  }
+
+  // Those that may run group by group, and the rest: what adds to sums, and what depends on it.
+  std::pair<std::vector<Value>, std::vector<Value>> by_groups(const std::vector<Value>& values) {
+    std::pair<std::vector<Value>, std::vector<Value>> both;
+    for (const Value v : values) {
+      const Operation& op = program_.at(v);
+      const bool sums = reach_of(op) == Reach::kSum || op.rule->sums;
+      const bool waits = sums || any_read(op, [&](Value read) { return whole_.contains(read); });
+      if (waits) whole_.insert(v);
+      (waits ? both.second : both.first).push_back(v);
+    }
+    return both;
   }
 
   const Program& program_;
+  int marginal_groups_;
+  std::set<Value> whole_;  // not run group by group
   Schedule schedule_;
   std::vector<Block>* blocks_ = nullptr;
   std::vector<Value> segment_;
@@ -203,6 +231,8 @@ class Scheduler {
 
 }  // namespace
 
-Schedule schedule(const Program& program) { return Scheduler(program).run(); }
+Schedule schedule(const Program& program, int marginal_groups) {
+  return Scheduler(program, marginal_groups).run();
+}
 
 }  // namespace atl

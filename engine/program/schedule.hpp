@@ -8,13 +8,36 @@
 
 namespace atl {
 
-enum class Rows : std::uint8_t {
-  kAll,       // inner rows
-  kMarginal,  // of these, rows that other ranks need or that need theirs
-  kCentral,   // the others
-  kComputed,  // halo rows that this rank computes (ComputedHalo)
-  kPlaced,    // the same where they lie among halo rows
+// A range of rows by its number, the same on all ranks. Which rows these are is in a table of each
+// rank (RankShape): so a new range is no new word to whoever runs calls.
+struct Rows {
+  int number = 0;
+
+  static const Rows kAll;       // inner rows
+  static const Rows kMarginal;  // of these, rows that other ranks need or that need theirs
+  static const Rows kCentral;   // the others
+  static const Rows kComputed;  // halo rows that this rank computes (ComputedHalo)
+  static const Rows kPlaced;    // the same where they lie among halo rows
+  // Marginal rows may be divided into groups, one behind the other; some may be empty.
+  static constexpr Rows marginal_group(int group) { return {kFixed + group}; }
+
+  constexpr bool is_marginal_group() const { return number >= kFixed; }
+  constexpr int group() const { return number - kFixed; }
+  // True of the first range whose rows may have neighbours among halo rows.
+  constexpr bool begins_marginal() const {
+    return number != kCentralNumber && !(is_marginal_group() && group() > 0);
+  }
+  constexpr auto operator<=>(const Rows&) const = default;
+
+ private:
+  static constexpr int kCentralNumber = 2;
+  static constexpr int kFixed = 5;
 };
+inline constexpr Rows Rows::kAll{0};
+inline constexpr Rows Rows::kMarginal{1};
+inline constexpr Rows Rows::kCentral{Rows::kCentralNumber};
+inline constexpr Rows Rows::kComputed{3};
+inline constexpr Rows Rows::kPlaced{4};
 
 // One operation on a range of rows; small operations have no rows and run once.
 struct Call {
@@ -56,8 +79,11 @@ struct Schedule {
 //   A(marginal); begin H; (P - A)(marginal); P(central); H(central); C(central); finish H;
 //   H(marginal); C(marginal)
 //
+// With several marginal groups, H and C run group by group, but for what adds to a sum, and what
+// depends on that: it runs over all marginal rows at last, so that sums have the same bits.
+//
 // Sums that are added to range by range are added to in this order. Computed rows come last in a
 // scope.
-Schedule schedule(const Program& program);
+Schedule schedule(const Program& program, int marginal_groups = 1);
 
 }  // namespace atl

@@ -3,6 +3,7 @@
 namespace atl {
 
 RowRange RankShape::range_of(Rows range) const {
+  if (range.is_marginal_group()) return groups.at(static_cast<std::size_t>(range.group())).rows;
   return range == Rows::kMarginal  ? RowRange{central(), rows.inner}
          : range == Rows::kCentral ? RowRange{0, central()}
                                    : RowRange{0, rows.inner};
@@ -14,6 +15,7 @@ std::int64_t RankShape::rows_in(Rows range) const {
 }
 
 std::int64_t RankShape::edges_in(Rows range) const {
+  if (range.is_marginal_group()) return groups.at(static_cast<std::size_t>(range.group())).edges;
   return range == Rows::kMarginal  ? marginal_edges
          : range == Rows::kCentral ? rows.edges - marginal_edges
                                    : rows.edges;

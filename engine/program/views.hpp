@@ -18,6 +18,12 @@ struct RankShape {
   std::int64_t marginal = 0;  // inner rows that other ranks need or that need theirs
   std::int64_t marginal_edges = 0;
   bool weighted = false;  // edges have weights
+  // The marginal rows in groups, in their order; empty: one.
+  struct Group {
+    RowRange rows;
+    std::int64_t edges = 0;
+  };
+  std::vector<Group> groups = {};
 
   // Of the inner rows; those of computed rows are all that have their place.
   RowRange range_of(Rows range) const;

@@ -8,6 +8,7 @@
 #include "base/progress.hpp"
 #include "datasets/partition_folder.hpp"
 #include "datasets/whole_graph.hpp"
+#include "engine/exchange/rank_map.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/backend_of_rank.hpp"
 #include "engine/training/calibration.hpp"
@@ -31,6 +32,7 @@ void check_decoder(const ModelConfig& model, Task task) {
 Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_folder,
                     const PartitionOptions& options, const TrainOptions& train, bool training,
                     Json& quality) {
+  const RankMap ranks(transport.size());
   std::string folder;
   std::string checksum;
   Shard shard;
@@ -50,7 +52,7 @@ Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_f
       quality = std::move(whole.quality);
       return;
     }
-    const Partition partition = ensure_partition(dataset, transport.size(), options);
+    const Partition partition = ensure_partition(dataset, ranks.parts(), options);
     folder = partition.folder.string();
     checksum = partition.checksum();
     quality = partition.quality;
@@ -59,8 +61,8 @@ Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_f
   if (transport.size() == 1 && folder.empty()) return shard;
   share_text(transport, folder, {"partition folder"});
   share_text(transport, checksum, {"partition checksum"});
-  on_all_ranks(transport, [&] { shard = open_shard(folder, transport.rank(), checksum); },
-               {"the shard"});
+  const int part = ranks.part_of(transport.rank());
+  on_all_ranks(transport, [&] { shard = open_shard(folder, part, checksum); }, {"the shard"});
   return shard;
 }
 

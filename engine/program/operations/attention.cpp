@@ -90,7 +90,7 @@ void lower_attend(const Views& views, Requests& requests) {
   const RankRows& rows = views.rows();
   const MatrixView z = views.whole(inputs.z);
   // Marginal rows come when halo rows are there.
-  const bool has_halo = views.call_rows() != Rows::kCentral && rows.forward_halo > 0;
+  const bool has_halo = views.call_rows().begins_marginal() && rows.forward_halo > 0;
   if (inputs.source_scores != kNoValue && has_halo) {
     const RowRange halo{rows.inner, rows.inner + rows.forward_halo};
     requests.take(kernels::HeadDots{z.rows_in(halo), spec.vector,
@@ -244,7 +244,9 @@ constinit const Rule rules::kHeadDots{
     .through = through_head_dots,
     .parameters = on_the_way};
 constinit const Rule rules::kHeadDotsBackward{
-    .name = "head dots backward", .lower = [](const Views& views, Requests& requests) {
+    .name = "head dots backward",
+    .sums = true,
+    .lower = [](const Views& views, Requests& requests) {
       const int parameter = views.op().parameter;
       requests.take(kernels::HeadDotsBackward{views.in(0), views.in(1),
                                               views.row_parameter(parameter), views.out(),
@@ -286,8 +288,10 @@ constinit const Rule rules::kAttend{
     .parameters = add_edge_score_gradient,
     .print = print_attend};
 constinit const Rule rules::kCoefficients{.name = "coefficients", .rows_of = RowsOf::kEdges};
-constinit const Rule rules::kAttendTargets{
-    .name = "attend backward, targets", .part = Part::kTargets, .lower = lower_attend_targets};
+constinit const Rule rules::kAttendTargets{.name = "attend backward, targets",
+                                           .part = Part::kTargets,
+                                           .sums = true,
+                                           .lower = lower_attend_targets};
 constinit const Rule rules::kAttendHalo = halo_rule<send_attention>("attend backward, halo rows");
 constinit const Rule rules::kAttendSources =
     sources_rule<send_attention>("attend backward, sources");

@@ -60,6 +60,7 @@ constexpr Rule sources_rule(const char* name) {
   return {.name = name,
           .reach = Reach::kHalo,
           .part = Part::kSources,
+          .sums = true,
           .lower = lower_sources<kSend>,
           .print = print_channel};
 }

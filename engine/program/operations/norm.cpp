@@ -102,8 +102,10 @@ constinit const Rule rules::kLayerNorm{.name = "layer norm",
                                        .lower = lower_layer_norm,
                                        .through = through_layer_norm,
                                        .parameters = on_the_way};
-constinit const Rule rules::kLayerNormBackward{
-    .name = "layer norm backward", .may_be_in = true, .lower = lower_layer_norm_backward};
+constinit const Rule rules::kLayerNormBackward{.name = "layer norm backward",
+                                               .may_be_in = true,
+                                               .sums = true,
+                                               .lower = lower_layer_norm_backward};
 constinit const Rule rules::kMoments{.name = "moments",
                                      .reach = Reach::kWhole,
                                      .has_rows = false,

@@ -285,18 +285,11 @@ class RememberingMemory {
     const Place& place = layout_->places[at(v)];
     if (program_->at(v).rows_of() != RowsOf::kNodes) return {0, place.inner};
     const std::int64_t halo_end = rows_.inner + place.halo;
-    switch (rows) {
-      case Rows::kMarginal:
-        return {0, marginal_};
-      case Rows::kCentral:
-        return {marginal_, rows_.inner};
-      case Rows::kComputed:
-        return {place.inner + place.halo, place.rows()};
-      case Rows::kPlaced:
-        return {rows_.inner, halo_end};
-      default:
-        return {0, rows_.inner};
-    }
+    if (rows == Rows::kMarginal) return {0, marginal_};
+    if (rows == Rows::kCentral) return {marginal_, rows_.inner};
+    if (rows == Rows::kComputed) return {place.inner + place.halo, place.rows()};
+    if (rows == Rows::kPlaced) return {rows_.inner, halo_end};
+    return {0, rows_.inner};
   }
 
   void run_blocks(std::span<const Block> blocks) {

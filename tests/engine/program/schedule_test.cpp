@@ -64,7 +64,7 @@ std::string to_text(const Program& program, const Call& call) {
   const Reach reach = op.rule->reach;
   if (reach == Reach::kSmall || reach == Reach::kRanks) return text;
   constexpr const char* kRows[] = {"(a)", "(m)", "(c)", "(x)", "(p)"};
-  return text + kRows[static_cast<std::size_t>(call.rows)];
+  return text + kRows[static_cast<std::size_t>(call.rows.number)];
 }
 
 std::string to_text(const Program& program, std::span<const Block> blocks, const Scope& scope) {

@@ -1,0 +1,43 @@
+// Which ranks hold which part of a cut. In most runs part p is on rank p. Several ranks may hold
+// one part and share the work on its rows: each has a role among them.
+#pragma once
+
+#include <cstdint>
+
+#include "base/error.hpp"
+#include "kernels/views.hpp"
+
+namespace atl {
+
+class RankMap {
+ public:
+  // Ranks p k ... p k + k - 1 hold part p, k = ranks_per_part.
+  explicit RankMap(int parts, int ranks_per_part = 1) : parts_(parts), each_(ranks_per_part) {
+    ATOLL_ASSERT(parts >= 1 && ranks_per_part >= 1, "{} parts on {} ranks each", parts,
+                 ranks_per_part);
+  }
+
+  int parts() const { return parts_; }
+  int ranks() const { return parts_ * each_; }
+  int ranks_per_part() const { return each_; }
+  int part_of(int rank) const { return checked(rank) / each_; }
+  int role_of(int rank) const { return checked(rank) % each_; }  // among those of its part
+  int rank_of(int part, int role = 0) const { return part * each_ + role; }
+  // The share of a range of its part's rows that a rank works on; those of all roles follow one
+  // another.
+  RowRange share(int rank, RowRange rows) const {
+    const std::int64_t role = role_of(rank);
+    return {rows.begin + rows.size() * role / each_, rows.begin + rows.size() * (role + 1) / each_};
+  }
+
+ private:
+  int checked(int rank) const {
+    ATOLL_ASSERT(rank >= 0 && rank < ranks(), "rank {} of {}", rank, ranks());
+    return rank;
+  }
+
+  int parts_;
+  int each_;
+};
+
+}  // namespace atl
