@@ -121,10 +121,9 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
   return bytes;
 }
 
-double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> strategy, int rank) {
-  return training_bytes(TrainingPrograms(planned_model(setting.model, strategy)),
-                        row_counts(setting.partition, rank,
-                                   strategy.size() > 1 ? strategy[1].recomputation.get() : nullptr),
+double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers, int rank) {
+  return training_bytes(TrainingPrograms(planned_model(setting.model, layers)),
+                        row_counts(setting.partition, rank, recomputation_of(layers).get()),
                         setting.topology.devices[static_cast<std::size_t>(rank)]);
 }
 
