@@ -282,7 +282,12 @@ void read_option_json(const Option<Config>& option, const Json& json, const char
         if constexpr (std::is_same_v<V, typename Row::Word>) {
           value.edit(config, which(value.words, json_field<std::string>(json, field, place)));
         } else if constexpr (std::is_same_v<V, typename Row::Written>) {
-          value.edit(config, json_field<std::string>(json, field, place));
+          const auto text = json_field<std::string>(json, field, place);
+          try {
+            value.edit(config, text);
+          } catch (const Error& error) {
+            fail_input("{}: field '{}' is '{}'; {}", place.string(), field, text, error.what());
+          }
         } else if constexpr (std::is_same_v<V, typename Row::Switch>) {
           value.place.edit(config) = json_field<bool>(json, field, place);
         } else if constexpr (std::is_same_v<V, typename Row::File> ||
