@@ -87,6 +87,10 @@ struct Option {
     std::function<std::string(const std::string&)> problem;  // empty: none; no function: none ever
     std::vector<std::string> words;                          // those allowed; none: all
   };
+  struct Written {  // a value of a type of its own, as text
+    std::function<std::string(const Config&)> read;
+    std::function<void(Config&, const std::string&)> edit;  // throws for what is no value
+  };
   struct File {  // that is there
     Place<std::filesystem::path> place;
   };
@@ -95,7 +99,7 @@ struct Option {
     std::function<std::string(const std::filesystem::path&)> read;  // throws if it says nonsense
   };
   using Value = std::variant<Number<int>, Number<std::int64_t>, Number<std::uint64_t>,
-                             Number<double>, Switch, Word, Text, File, Document>;
+                             Number<double>, Switch, Word, Text, Written, File, Document>;
 
   std::string name;        // on the command line without dashes, in files, in records
   std::string group = {};  // heading in --help
@@ -133,6 +137,12 @@ struct Option {
   template <typename Field>
   static Value text_of(Field field, std::vector<std::string> words) {
     return Text{{field, field}, nullptr, std::move(words)};
+  }
+  // Of a type whose values to_string() writes. `parse`: the reverse, throws for other texts.
+  template <typename Field, typename T>
+  static Value written(Field field, T (*parse)(const std::string&)) {
+    return Written{[=](const Config& config) { return to_string(field(config)); },
+                   [=](Config& config, const std::string& text) { field(config) = parse(text); }};
   }
   template <typename Field>
   static Value file(Field field) {
@@ -189,6 +199,10 @@ Option<Outer> Option<Config>::inside(Member member) const {
       return typename Result::Switch{place(own.place)};
     } else if constexpr (std::is_same_v<V, Text>) {
       return typename Result::Text{place(own.place), own.problem, own.words};
+    } else if constexpr (std::is_same_v<V, Written>) {
+      return typename Result::Written{
+          [=](const Outer& outer) { return own.read(member(outer)); },
+          [=](Outer& outer, const std::string& text) { own.edit(member(outer), text); }};
     } else if constexpr (std::is_same_v<V, File>) {
       return typename Result::File{place(own.place)};
     } else if constexpr (std::is_same_v<V, Document>) {
@@ -230,6 +244,8 @@ Json option_json(const Option<Config>& option, const Config& config) {
       [&]<typename V>(const V& value) -> Json {
         if constexpr (std::is_same_v<V, typename Row::Word>) {
           return value.words.at(value.read(config));
+        } else if constexpr (std::is_same_v<V, typename Row::Written>) {
+          return value.read(config);
         } else if constexpr (std::is_same_v<V, typename Row::File>) {
           return value.place.read(config).string();
         } else {
@@ -267,6 +283,13 @@ void read_option_json(const Option<Config>& option, const Json& json, const char
       [&]<typename V>(const V& value) {
         if constexpr (std::is_same_v<V, typename Row::Word>) {
           value.edit(config, which(value.words, json_field<std::string>(json, field, place)));
+        } else if constexpr (std::is_same_v<V, typename Row::Written>) {
+          const auto text = json_field<std::string>(json, field, place);
+          try {
+            value.edit(config, text);
+          } catch (const Error& error) {
+            fail_input("{}: field '{}' is '{}'; {}", place.string(), field, text, error.what());
+          }
         } else if constexpr (std::is_same_v<V, typename Row::Switch>) {
           value.place.edit(config) = json_field<bool>(json, field, place);
         } else if constexpr (std::is_same_v<V, typename Row::File> ||

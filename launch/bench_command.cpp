@@ -16,7 +16,6 @@
 #include "launch/bench_samples.hpp"
 #include "launch/command.hpp"
 #include "launch/job_start.hpp"
-#include "launch/planned_job.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 #include "launch/version.hpp"
@@ -35,8 +34,9 @@ struct BenchArguments {
 
   // Adaptive widths measure in their first epochs: what comes after is compared.
   int warmup_epochs() const {
-    const bool adapts = !compare.empty() || (flags.train.exchange == "quantized" &&
-                                             flags.train.message_bits.bits == "adaptive");
+    const bool adapts =
+        !compare.empty() || (flags.train.exchange == "quantized" &&
+                             flags.train.message_bits.bits.by == BitChoice::By::kAdaptive);
     return warmup.value_or(adapts ? 6 : 3);
   }
 };
@@ -188,7 +188,7 @@ void run_bench(const BenchArguments& arguments) {
     on_all_ranks(transport, [&] {
       if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
     });
-    const auto [options, partition] = planned_job(arguments.flags, transport);
+    const auto [options, partition] = job_of(arguments.flags, transport);
     RankJob job(transport, arguments.flags.dataset, partition, options);
     Samples samples;
     const int all = warmup + arguments.epochs;

@@ -193,7 +193,7 @@ std::vector<ComparedMode> compared_modes(const std::string& list, const BitOptio
                     fmt::join(compared_mode_names(), ", "));
       }
       mode.exchange.mode = "quantized";
-      mode.exchange.message_bits.bits = name;
+      mode.exchange.message_bits.bits = parse_bits(name);
     }
     modes.push_back(std::move(mode));
   }

@@ -8,6 +8,7 @@
 #include "datasets/statistics.hpp"
 #include "launch/command.hpp"
 #include "launch/memory_table.hpp"
+#include "launch/train_flags.hpp"
 
 namespace atl {
 
@@ -46,7 +47,7 @@ void run_info(const InfoArguments& arguments, bool with_memory) {
   const DatasetStatistics statistics = describe_dataset(dataset);
   std::optional<MemoryEstimate> memory;
   if (with_memory && checksums == "ok") {
-    memory = estimate_memory(dataset, unplanned_job(arguments.flags), arguments.ranks);
+    memory = estimate_memory(dataset, arguments.flags.unplanned_job(), arguments.ranks);
   }
   activity.end();
   if (arguments.json) {

@@ -45,7 +45,7 @@ std::string megabytes(std::int64_t bytes) {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const Dataset& dataset, const PlannedJob& job, int ranks) {
+MemoryEstimate estimate_memory(const Dataset& dataset, const TrainJob& job, int ranks) {
   const DatasetInfo& info = dataset.info();
   const ModelConfig model = model_for(info, job.options.model, ranks);
   const TrainingPrograms programs(model);

@@ -6,7 +6,7 @@
 
 #include "datasets/dataset.hpp"
 #include "engine/placement/memory_model.hpp"
-#include "launch/planned_job.hpp"
+#include "engine/plan/planned_job.hpp"
 
 namespace atl {
 
@@ -32,7 +32,7 @@ struct MemoryEstimate {
 };
 
 // Throws Error{kInput} for a dataset that nothing can be trained on.
-MemoryEstimate estimate_memory(const Dataset& dataset, const PlannedJob& job, int ranks);
+MemoryEstimate estimate_memory(const Dataset& dataset, const TrainJob& job, int ranks);
 Json to_json(const MemoryEstimate& estimate);
 // A table for people, and what its words mean.
 std::string to_text(const MemoryEstimate& estimate);

@@ -39,6 +39,12 @@ CLI::Option* add_option_flag(CLI::App& command, const Option<Config>& option, Co
                   option.help)
               ->default_str(value.place.read(config) ? "on" : "off")
               ->check(one_of({"on", "off"}));
+        } else if constexpr (std::is_same_v<V, typename Row::Written>) {
+          return command
+              .add_option_function<std::string>(
+                  flag, [&config, value](const std::string& text) { value.edit(config, text); },
+                  option.help)
+              ->default_str(value.read(config));
         } else if constexpr (std::is_same_v<V, typename Row::Document>) {
           return command
               .add_option_function<std::string>(

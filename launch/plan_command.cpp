@@ -8,7 +8,6 @@
 
 #include "base/files.hpp"
 #include "base/progress.hpp"
-#include "base/seal.hpp"
 #include "base/text.hpp"
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/plan_search.hpp"
@@ -17,8 +16,8 @@
 #include "engine/training/option_table.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_graph.hpp"
-#include "launch/planned_job.hpp"
 #include "launch/policy_command.hpp"
+#include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {
@@ -41,7 +40,7 @@ struct PlanArguments {
 
 // What messages may travel at; exact always is one of them.
 std::vector<int> allowed_bits(const std::string& text) {
-  std::vector<int> bits = fixed_bits(text);
+  std::vector<int> bits = parse_bits(text).widths;
   if (bits.empty()) {
     fail_option("--allow-bits {}: allowed are widths as in 32,8,4", text);
   }
@@ -52,12 +51,12 @@ std::vector<int> allowed_bits(const std::string& text) {
 // What messages travel at without a plan.
 int start_bits(const TrainOptions& options) {
   if (options.exchange != "quantized") return 32;
-  const std::vector<int> bits = fixed_bits(options.message_bits.bits);
+  const std::vector<int>& bits = options.message_bits.bits.widths;
   if (bits.size() != 1) {
     fail_option(
         "--bits {}: a plan has one width per layer; allowed are 1, 2, 4, 8, 16 and 32, or "
         "--allow-bits for the plan to choose",
-        options.message_bits.bits);
+        to_string(options.message_bits.bits));
   }
   return bits.front();
 }
@@ -175,10 +174,9 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   }
   std::optional<PolicyNetwork> policy = policy_of(arguments, topology.ranks());
   PlanRequest request;
-  request.partition = arguments.flags.resolve_partition();
-  request.bits = allowed_bits(arguments.bits);
+  std::vector<int> bits = allowed_bits(arguments.bits);
   const int start = start_bits(options);
-  if (std::ranges::count(request.bits, start) == 0) request.bits.push_back(start);
+  if (std::ranges::count(bits, start) == 0) bits.push_back(start);
   request.search = arguments.search;
   request.options = {.evaluations = arguments.evaluations,
                      .seconds = arguments.budget_s,
@@ -186,7 +184,7 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   const PlanInput input = arguments.shapes.empty() ? dataset_input(arguments, options, topology)
                                                    : shape_input(arguments, options, topology);
   Activity activity("searching for a plan");
-  PlanSpace space(topology, input.model, input.cuts, request.bits, input.corrections, start);
+  PlanSpace space(topology, input.model, input.cuts, bits, input.corrections, start);
   const std::unique_ptr<Prior> prior = policy ? make_policy_prior(space, *policy) : nullptr;
   request.options.prior = prior.get();
   const SearchResult found = search_plan(space, request);
@@ -195,9 +193,7 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   plan.dataset_checksum = input.plan.dataset_checksum;
   plan.shape = input.plan.shape;
   plan.model = planned_options(options);
-  Json document = to_json(plan);
-  add_seal(document);
-  write_atomically(arguments.out, document.dump(2) + "\n");
+  write_plan(plan, arguments.out);
   if (!arguments.trace.empty()) {
     const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
     write_atomically(arguments.trace, chrome_trace(tasks, Simulator(topology).run(tasks)));

@@ -10,8 +10,8 @@
 #include "engine/training/option_table.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_graph.hpp"
-#include "launch/planned_job.hpp"
 #include "launch/program_listing.hpp"
+#include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 #include "partition/quality.hpp"
 
@@ -28,7 +28,7 @@ struct ProgramArguments {
 
 // Part `part` of a cut that is there: this command makes none.
 RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& arguments,
-                        const PlannedJob& job, const Recomputation& recomputation) {
+                        const TrainJob& job, const Recomputation& recomputation) {
   const int parts = *arguments.parts;
   const int part = *arguments.part;
   if (part >= parts) {
@@ -58,8 +58,7 @@ RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& argument
 
 // By layer, of the messages; none if they are exact.
 std::vector<int> layer_bits(const TrainOptions& options) {
-  if (options.exchange != "quantized") return {};
-  return fixed_bits(options.message_bits.bits);
+  return options.exchange == "quantized" ? options.message_bits.bits.widths : std::vector<int>{};
 }
 
 RankShape shape_of_graph(const DatasetInfo& info) {
@@ -67,8 +66,8 @@ RankShape shape_of_graph(const DatasetInfo& info) {
 }
 
 // The job of the options, as the plan changes it if there is one. That also says of how many parts.
-PlannedJob listed_job(ProgramArguments& arguments, const DatasetInfo& info) {
-  PlannedJob job = unplanned_job(arguments.flags);
+TrainJob listed_job(ProgramArguments& arguments, const DatasetInfo& info) {
+  TrainJob job = arguments.flags.unplanned_job();
   if (arguments.flags.plan.empty()) {
     if (arguments.parts.has_value() != arguments.part.has_value()) {
       fail_option("--parts and --part belong together: the number of parts, and which of them");
@@ -80,7 +79,7 @@ PlannedJob listed_job(ProgramArguments& arguments, const DatasetInfo& info) {
   if (!arguments.part) arguments.part = 0;
   require_plan_fits(plan, arguments.flags.plan, info.checksum, *arguments.parts,
                     planned_options(job.options));
-  follow_plan(plan, arguments.flags, job);
+  follow_plan(plan, arguments.flags.plan_choice(), job);
   return job;
 }
 
@@ -88,7 +87,7 @@ void run_program_command(ProgramArguments arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const Dataset dataset = Dataset::open(arguments.flags.dataset);
   const DatasetInfo& info = dataset.info();
-  const PlannedJob job = listed_job(arguments, info);
+  const TrainJob job = listed_job(arguments, info);
   const ModelConfig model = model_for(info, job.options.model, arguments.parts.value_or(1));
   const RankShape shape = arguments.parts
                               ? shape_of_part(dataset, arguments, job, model.recomputation)

@@ -32,7 +32,7 @@ Json pyg_description(const ModelConfig& model) {
                {"decoder-dropout", model.decoder_dropout}};
   const ModelDescription described = describe(model);
   json.update(description_json(described));
-  int number = 0;  // in the run of layers with the same convolution
+  int number = 0;  // in the stretch of layers with the same convolution
   for (std::size_t l = 0; l < described.layers.size(); ++l) {
     const bool goes_on =
         l > 0 && described.layers[l].convolution == described.layers[l - 1].convolution;

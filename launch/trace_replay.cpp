@@ -36,7 +36,7 @@ void run_replay(const ReplayArguments& arguments) {
   const auto simulate = [&](const Topology& topology, TaskGraph& graph) {
     const EpochSetting setting{topology,    run.model,   run.partition,
                                corrections, run.overlap, run.gradient_sum};
-    graph = epoch_tasks(setting, run.strategy, TaskDetail::kPhases);
+    graph = epoch_tasks(setting, run.layers, TaskDetail::kPhases);
     return Simulator(topology).run(graph);
   };
   TaskGraph graph(measured.ranks());

@@ -20,7 +20,6 @@
 #include "launch/config_file.hpp"
 #include "launch/job_start.hpp"
 #include "launch/option_flags.hpp"
-#include "launch/plan_trial.hpp"
 #include "launch/run_end.hpp"
 #include "launch/scores_text.hpp"
 #include "launch/train_flags.hpp"
@@ -202,7 +201,7 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
     set_rhythm(arguments, flags.train);
     choose_run_dir(arguments, transport, flags.train);
     const auto folder = open_run_folder(transport, flags.train, config_file_of(command));
-    const auto [options, partition] = tried_job(flags, arguments.plan_trial, transport);
+    const auto [options, partition] = job_of(flags, transport, arguments.plan_trial);
     RankJob job(transport, flags.dataset, partition, options);
     if (folder->active()) log::info("run folder: {}", folder->path().string());
     if (transport.rank() == 0) {

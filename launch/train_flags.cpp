@@ -59,4 +59,19 @@ TrainOptions TrainFlags::resolve() const {
   return options;
 }
 
+TrainJob TrainFlags::unplanned_job() const {
+  TrainJob job{resolve(), resolve_partition()};
+  if (!plan.empty()) {  // --parts-file is what the plan's cut is read from
+    job.partition.parts_file.clear();
+    job.partition.parts_checksum.clear();
+  }
+  return job;
+}
+
+TrainJob job_of(const TrainFlags& flags, Transport& transport, int trial_epochs) {
+  TrainJob unplanned = flags.unplanned_job();
+  if (flags.plan.empty()) return unplanned;
+  return planned_job(unplanned, flags.plan_choice(), trial_epochs, transport);
+}
+
 }  // namespace atl

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/comm/transport.hpp"
-#include "engine/training/options.hpp"
+#include "engine/plan/planned_job.hpp"
 #include "launch/partition_flags.hpp"
 
 namespace atl {
@@ -27,7 +27,13 @@ struct TrainFlags {
   PartitionOptions resolve_partition() const {
     return partition.resolve(partition_seed, train.split_index);
   }
+  // Without the plan and what only that needs.
+  TrainJob unplanned_job() const;
+  PlanChoice plan_choice() const { return {plan, dataset, partition.parts_file}; }
 };
+
+// By the plan if there is one, see planned_job(). Collective.
+TrainJob job_of(const TrainFlags& flags, Transport& transport, int trial_epochs = 0);
 
 // How messages between devices travel under --transport: see make_device_transport.
 std::string messages_of(const std::string& transport);

@@ -125,22 +125,30 @@ enum class Sensitivity : std::uint8_t {
 };
 const char* to_string(Sensitivity sensitivity);  // "variance", "upper-bound"
 
-// How the quantized mode chooses the bits per value of each message.
+// What has the bits per value of a message in the quantized mode.
+struct BitChoice {
+  enum class By : std::uint8_t {
+    kAdaptive,  // the exact assignment of AdaQP's trade of variance against time
+    kRandom,    // each message draws 2, 4 or 8
+    kFixed,     // one of `widths`
+  };
+  By by = By::kAdaptive;
+  std::vector<int> widths = {};  // of kWireBits: one for all messages, or one per layer
+  bool operator==(const BitChoice&) const = default;
+};
+std::string to_string(const BitChoice& choice);  // "adaptive", "random", "8" or "8,4,32"
+// The reverse. Throws Error{kOption} for a width that is not one of kWireBits.
+BitChoice parse_bits(const std::string& text);
+std::vector<std::string> bit_names();  // what parse_bits() reads, but for lists
+
 struct BitOptions {
-  // One of bit_names(): a width of kWireBits for all messages; "random": each draws 2, 4 or 8; or a
-  // width per layer, as "8,4,32"; "adaptive": the exact assignment of AdaQP's trade of variance
-  // against time.
-  std::string bits = "adaptive";
+  BitChoice bits;
   double lambda = 0.5;      // adaptive: weight of variance against time, in [0, 1]
   int reassign_every = 10;  // epochs between assignments
   Sensitivity sensitivity = Sensitivity::kVariance;
   Json calibration;                                 // of an earlier run, or null: measured
   std::string calibration_place = "--calibration";  // names it in errors
 };
-std::vector<std::string> bit_names();  // the values of BitOptions::bits, but for lists
-// The widths of a list by layer, of a single width one; none for "random" and "adaptive". Throws
-// Error{kOption} for a width that is not one of kWireBits.
-std::vector<int> fixed_bits(const std::string& bits);
 
 struct ExchangeOptions {
   std::string mode = "exact";

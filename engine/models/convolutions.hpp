@@ -12,10 +12,10 @@ namespace atl {
 // The arguments that a convolution is made from.
 struct ConvolutionInput {
   Value x = kNoValue;  // what the layer gets
-  // The input of the first layer of a run of layers with this convolution, before dropout; only for
-  // those that read it (ConvolutionKind::reads_first).
+  // The input of the first layer of a stretch of layers with this convolution, before dropout;
+  // only for those that read it (ConvolutionKind::reads_first).
   Value first = kNoValue;
-  int number = 1;              // of the layer in that run
+  int number = 1;              // of the layer in that stretch
   std::int64_t columns = 0;    // of the result
   std::int64_t relations = 0;  // types of edges that the dataset has
   std::int64_t edge_features = 0;

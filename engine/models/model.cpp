@@ -67,10 +67,10 @@ class Writer {
         if (layer.skip != Skip::kNone && layer.skip_from == SkipFrom::kFirst) return true;
       }
     }
-    return next < model_.layers.size() && begins_run(next) &&
+    return next < model_.layers.size() && begins_stretch(next) &&
            convolution_named(model_.layers[next].convolution).reads_first;
   }
-  bool begins_run(std::size_t l) const {
+  bool begins_stretch(std::size_t l) const {
     return l == 0 || model_.layers[l].convolution != model_.layers[l - 1].convolution;
   }
 
@@ -102,8 +102,8 @@ class Writer {
     const LayerDescription& layer = model_.layers[l];
     const ConvolutionKind& kind = convolution_named(layer.convolution);
     builder_.begin_layer(layer.convolution);
-    if (begins_run(l)) {
-      run_first_ = before_dropout_;
+    if (begins_stretch(l)) {
+      stretch_first_ = before_dropout_;
       number_ = 0;
     }
     ++number_;
@@ -113,8 +113,8 @@ class Writer {
                                                       : config_.outputs;
     const bool norm_before = layer.norm_place == NormPlace::kBefore;
     const Value x = norm_before ? activated(x_, layer) : x_;
-    Value y = kind.make(builder_, {x, kind.reads_first ? run_first_ : kNoValue, number_, columns,
-                                   config_.relations, config_.edge_features, layer});
+    Value y = kind.make(builder_, {x, kind.reads_first ? stretch_first_ : kNoValue, number_,
+                                   columns, config_.relations, config_.edge_features, layer});
     // Functions of a user's own program may do anything.
     if (!builder_.is_in_layer(l)) {
       fail_option(
@@ -203,7 +203,7 @@ class Writer {
   Value x_ = kNoValue;               // what the next layer gets
   Value before_dropout_ = kNoValue;  // of x_, if it is read
   Value first_ = kNoValue;           // what the first layer gets, before dropout
-  Value run_first_ = kNoValue;       // the same of the run at hand
+  Value stretch_first_ = kNoValue;   // the same of the stretch at hand
   int number_ = 0;                   // of the layer in it
   std::vector<Value> outputs_;       // by layer
 };

@@ -23,7 +23,7 @@ class CandidateMaker {
         topology_(topology),
         model_(model),
         corrections_(corrections),
-        strategy_(default_strategy(model)) {}
+        layers_(layers_without_plan(model)) {}
 
   CutCandidate cut(const std::string& name, const PartitionOptions& options) const {
     return measured(name, options, parts_of(options));
@@ -126,11 +126,11 @@ class CandidateMaker {
 
  private:
   std::vector<double> seconds_of(const CutCandidate& candidate) const {
-    return computing_seconds({topology_, model_, candidate.quality, corrections_}, strategy_);
+    return computing_seconds({topology_, model_, candidate.quality, corrections_}, layers_);
   }
   double epoch_of(const CutCandidate& candidate) const {
     const TaskGraph tasks = epoch_tasks({topology_, model_, candidate.quality, corrections_},
-                                        strategy_, TaskDetail::kMerged);
+                                        layers_, TaskDetail::kMerged);
     return Simulator(topology_).run(tasks).makespan_s;
   }
   static double mean_of(const std::vector<double>& seconds) {
@@ -162,7 +162,7 @@ class CandidateMaker {
   const Topology& topology_;
   const ModelConfig& model_;
   const PhaseCorrections& corrections_;
-  std::vector<LayerPlan> strategy_;
+  std::vector<LayerPlan> layers_;
 };
 
 }  // namespace
@@ -188,8 +188,8 @@ std::vector<int> island_sizes(const Topology& topology) {
 }  // namespace
 
 std::vector<double> computing_seconds(const EpochSetting& setting,
-                                      std::span<const LayerPlan> strategy) {
-  const TaskGraph graph = epoch_tasks(setting, strategy, TaskDetail::kMerged);
+                                      std::span<const LayerPlan> layers) {
+  const TaskGraph graph = epoch_tasks(setting, layers, TaskDetail::kMerged);
   std::vector<double> seconds(static_cast<std::size_t>(graph.ranks()), 0);
   for (const SimTask& task : graph.tasks()) {
     if (task.kind == TaskKind::kCompute)

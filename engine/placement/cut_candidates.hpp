@@ -30,6 +30,6 @@ CutCandidate default_cut(const GraphView& graph, std::span<const std::uint8_t> s
 
 // Seconds that each rank computes in an epoch.
 std::vector<double> computing_seconds(const EpochSetting& setting,
-                                      std::span<const LayerPlan> strategy);
+                                      std::span<const LayerPlan> layers);
 
 }  // namespace atl

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "engine/placement/cost_model.hpp"
-#include "engine/placement/strategy.hpp"
+#include "engine/placement/training_programs.hpp"
 #include "engine/program/work.hpp"
 #include "partition/quality.hpp"
 #include "partition/sum_route.hpp"

@@ -174,13 +174,13 @@ class TaskWriter {
 
 }  // namespace
 
-TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> strategy,
+TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> layers,
                       TaskDetail detail) {
   TaskGraph graph(setting.topology.ranks());
   ProgramsByOrder programs(setting.model, setting.topology.ranks());
   EpochCosts costs(setting.topology, programs, setting.corrections);
   TaskWriter writer(setting, detail, graph);
-  for (const int piece : costs.pieces(setting, 0, strategy, 0)) writer.add(costs.piece(piece));
+  for (const int piece : costs.pieces(setting, 0, layers, 0)) writer.add(costs.piece(piece));
   return graph;
 }
 

@@ -7,7 +7,7 @@
 
 namespace atl {
 
-// On more ranks than these an epoch has so many packets that strategy search simulates them
+// On more ranks than these an epoch has so many packets that layers search simulates them
 // approximately.
 inline constexpr int kMostExactRanks = 32;
 
@@ -18,7 +18,7 @@ enum class TaskDetail {
   // approximation: they end together.
   kMerged,
 };
-TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> strategy,
+TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> layers,
                       TaskDetail detail);
 
 // An epoch falls into stages, each ended by a sum over all ranks that all of them wait for, so that

@@ -24,8 +24,8 @@ double others_seconds(const EpochSetting& setting, const std::vector<std::int64_
 
 }  // namespace
 
-FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerPlan> strategy) {
-  const Program program = model_program(planned_model(setting.model, strategy), Pass::kTraining);
+FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerPlan> layers) {
+  const Program program = model_program(planned_model(setting.model, layers), Pass::kTraining);
   FactorProblem problem;
   for (const PartQuality& part : setting.partition.parts) problem.rows.push_back(part.nodes);
   std::map<Value, int> factors;

@@ -7,6 +7,6 @@
 namespace atl {
 
 // One weight per gradient that is a product; biases and norms, which are sums, are not asked about.
-FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerPlan> strategy);
+FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerPlan> layers);
 
 }  // namespace atl

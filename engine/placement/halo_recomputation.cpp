@@ -42,15 +42,14 @@ double computing_halo_seconds(const TrainingPrograms& programs, const Device& de
 }
 
 Recomputation recomputation_by_cost(const EpochSetting& setting, ProgramsByOrder& programs,
-                                    std::span<const LayerPlan> strategy) {
+                                    std::span<const LayerPlan> layers) {
   const Topology& topology = setting.topology;
   const int ranks = topology.ranks();
   // Rows of the first layer's output, as the second one wants them.
-  const TrainingPrograms& recomputing =
-      programs.of({{strategy[1].order, strategy[1].cache_aggregate}, /*recomputes=*/true});
+  const TrainingPrograms& recomputing = programs.of(layers[1].algebra, /*recomputes=*/true);
   double row_bytes = 0;
   for (const Operation& op : recomputing.training.operations) {
-    if (op.decided.fetches_rest) row_bytes += mean_message_bytes(strategy[1].bits, op.columns);
+    if (op.decided.fetches_rest) row_bytes += mean_message_bytes(layers[1].bits, op.columns);
   }
   Recomputation result(ranks);
   for (int rank = 0; rank < ranks; ++rank) {

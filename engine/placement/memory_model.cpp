@@ -13,7 +13,7 @@ std::int64_t buffer_elements(const Operation& op, const RowCounts& rows) {
   if (!op.needs_messages()) return 0;
   const std::int64_t sent = op.returns_rows()                               ? rows.held.forward_halo
                             : op.messages.direction == Direction::kBackward ? rows.sent_backward
-                            : op.decided.fetches_rest                               ? rows.sent_rest
+                            : op.decided.fetches_rest                       ? rows.sent_rest
                                                                             : rows.sent_forward;
   return sent * padded_columns(op.message_columns());
 }
@@ -121,10 +121,9 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
   return bytes;
 }
 
-double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> strategy, int rank) {
-  return training_bytes(TrainingPrograms(planned_model(setting.model, strategy)),
-                        row_counts(setting.partition, rank,
-                                   strategy.size() > 1 ? strategy[1].recomputation.get() : nullptr),
+double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers, int rank) {
+  return training_bytes(TrainingPrograms(planned_model(setting.model, layers)),
+                        row_counts(setting.partition, rank, recomputation_of(layers).get()),
                         setting.topology.devices[static_cast<std::size_t>(rank)]);
 }
 

@@ -50,9 +50,9 @@ DataMemory data_memory(const DataCounts& counts);
 double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
                       const Device& device);
 // The same with everything made anew.
-double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> strategy, int rank);
+double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers, int rank);
 // More than the part of that which the scopes of layer `layer` account for; -1: all other scopes,
-// and parameters. By rank, as `rows` are. Depends on the strategy of this layer alone, so it can be
+// and parameters. By rank, as `rows` are. Depends on the plan of this layer alone, so it can be
 // kept.
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
                                  std::span<const RowCounts> rows, const Topology& topology);

@@ -80,13 +80,7 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   Plan plan;
   plan.ranks = topology.ranks();
   plan.partition = space.cut(found.choice).options;
-  for (const LayerPlan& layer : space.layers(found.choice)) {
-    plan.layers.push_back(
-        {to_string(layer.order), layer.cache_aggregate, static_cast<int>(layer.bits)});
-  }
-  if (const auto recomputation = space.recomputation(found.choice)) {
-    plan.recomputation = *recomputation;
-  }
+  plan.layers = space.layers(found.choice);
   plan.gradient_sum = space.gradient_sum(found.choice);
   const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
   Simulator simulator(topology);
@@ -108,51 +102,6 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
                  {"gradients", {{"summary", factors.summary}, {"weights", weights}}},
                  {"critical_path", path}};
   return plan;
-}
-
-// How errors call what a plan says of its search.
-constexpr const char* kSearchPlace = "field 'search'";
-
-std::string to_text(const Plan& plan) {
-  const auto gain = plan.predicted_ms > 0 ? plan.default_ms / plan.predicted_ms : 1;
-  std::string text = fmt::format(
-      "{} on {} ranks: {:.1f} ms per epoch expected, {:.1f} ms without the plan ({:.2f}x); lower "
-      "bound {:.1f} ms, gap {:.1f} %\n",
-      plan.dataset, plan.ranks, plan.predicted_ms, plan.default_ms, gain, plan.lower_bound_ms,
-      plan.lower_bound_ms > 0 ? 100 * (plan.predicted_ms / plan.lower_bound_ms - 1) : 0);
-  if (!plan.shape.empty()) text += fmt::format("made from {}, not from a dataset\n", plan.shape);
-  if (plan.search.is_null()) return text;
-  const auto word = [](const Json& object, const char* field) {
-    return json_field_or<std::string>(object, field, kSearchPlace, "");
-  };
-  const auto list = [&](const char* field) {
-    return json_field_or<Json>(plan.search, field, kSearchPlace, Json::array());
-  };
-  text += fmt::format("found by {} in {} evaluations{}\n\n", word(plan.search, "strategy"),
-                      json_field_or<std::int64_t>(plan.search, "evaluations", kSearchPlace, 0),
-                      json_field_or<bool>(plan.search, "optimal", kSearchPlace, false)
-                          ? ", the best of all choices"
-                          : "");
-  for (const Json& decision : list("decisions")) {
-    text += fmt::format("  {:<18} {}", word(decision, "decision"), word(decision, "choice"));
-    if (decision.contains("instead_of")) {
-      text += fmt::format(" instead of {}: saves {:.1f} ms", word(decision, "instead_of"),
-                          json_field_or<double>(decision, "saves_ms", kSearchPlace, 0));
-    }
-    text += "\n";
-  }
-  if (plan.search.contains("gradients")) {
-    text += fmt::format("\nOf broadcasting factors instead of summing gradients: {}\n",
-                        word(plan.search.at("gradients"), "summary"));
-  }
-  text += "\nWhat the epoch waits for, on its critical path:\n";
-  int lines = 0;
-  for (const Json& share : list("critical_path")) {
-    if (++lines > 12) break;
-    text += fmt::format("  {:<32} {:9.2f} ms\n", word(share, "what"),
-                        json_field_or<double>(share, "ms", kSearchPlace, 0));
-  }
-  return text;
 }
 
 }  // namespace atl

@@ -2,14 +2,12 @@
 #pragma once
 
 #include "engine/placement/plan_space.hpp"
-#include "partition/plan.hpp"
+#include "engine/plan/plan.hpp"
 
 namespace atl {
 
 struct PlanRequest {
-  PartitionOptions partition;    // what training does without a plan
-  std::vector<int> bits = {32};  // what messages may travel at
-  std::string search = "auto";   // of plan_searches()
+  std::string search = "auto";  // of plan_searches()
   SearchOptions options;
 };
 std::vector<std::string> plan_searches();  // "auto", "none" and search_strategies()
@@ -22,8 +20,5 @@ SearchResult search_plan(PlanSpace& space, const PlanRequest& request);
 // spends its time on. dataset, dataset_checksum and model are left to the caller.
 Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& request,
                const SearchResult& found);
-
-// For people.
-std::string to_text(const Plan& plan);
 
 }  // namespace atl

@@ -18,8 +18,8 @@ double tolerance_of(const Topology& topology) {
 
 constexpr int kWholeModel = -2;  // of MemoryKey::part
 
-// The orders that a layer may have; the first is its order without a plan.
-std::vector<LayerAlgebra> orders_of(const ProgramLayer& layer) {
+// The algebra that a layer may have; the first is its own without a plan.
+std::vector<LayerAlgebra> options_of(const ProgramLayer& layer) {
   std::vector<LayerAlgebra> orders = {layer.algebra};
   for (const MultiplyOrder order :
        {MultiplyOrder::kMultiplyFirst, MultiplyOrder::kAggregateFirst}) {
@@ -53,21 +53,21 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
   std::sort(bits_.begin(), bits_.end(), std::greater<>());
   options_.push_back(static_cast<int>(cuts_.size()));
   for (const ProgramLayer& layer : model_program(model, Pass::kEvaluation).layers) {
-    orders_.push_back(orders_of(layer));
-    for (const LayerAlgebra& algebra : orders_.back()) programs_.of({algebra, false});
-    options_.push_back(static_cast<int>(orders_.back().size()));
+    algebra_.push_back(options_of(layer));
+    for (const LayerAlgebra& algebra : algebra_.back()) programs_.of(algebra, false);
+    options_.push_back(static_cast<int>(algebra_.back().size()));
   }
   start_.assign(options_.size(), 0);
   if (bits_.size() > 1) {
-    options_.insert(options_.end(), orders_.size(), static_cast<int>(bits_.size()));
+    options_.insert(options_.end(), algebra_.size(), static_cast<int>(bits_.size()));
     const auto first = std::ranges::find(bits_, start_bits) - bits_.begin();
     start_.resize(options_.size(), static_cast<int>(first));
   }
-  const bool keeps = std::ranges::any_of(orders_[0], &LayerAlgebra::cache_aggregate);
+  const bool keeps = std::ranges::any_of(algebra_[0], &LayerAlgebra::cache_aggregate);
   if (topology.ranks() > 1 && keeps && can_recompute()) {
     halo_decision_ = decisions();
-    for (const auto& orders : orders_) {
-      for (const LayerAlgebra& algebra : orders) programs_.of({algebra, true});
+    for (const auto& orders : algebra_) {
+      for (const LayerAlgebra& algebra : orders) programs_.of(algebra, true);
     }
     options_.push_back(3);
     start_.push_back(
@@ -79,7 +79,7 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
 
 bool PlanSpace::can_recompute() const {
   std::vector<LayerAlgebra> seen;
-  for (const auto& orders : orders_) {
+  for (const auto& orders : algebra_) {
     for (const LayerAlgebra& algebra : orders) {
       if (std::ranges::find(seen, algebra) != seen.end()) continue;
       if (!programs_.can_recompute(algebra)) return false;
@@ -107,7 +107,7 @@ const SumRoute& PlanSpace::gradient_sum(std::span<const int> choice) const {
 }
 
 int PlanSpace::model_of(int decision) const {
-  const int layers = static_cast<int>(orders_.size());
+  const int layers = static_cast<int>(algebra_.size());
   if (decision == halo_decision_ || decision == gradient_decision_) return -1;
   const int first = decision <= layers ? 2 : 1 + layers;
   // The first layer's algebra has options of its own; the others are alike.
@@ -116,11 +116,11 @@ int PlanSpace::model_of(int decision) const {
 
 std::vector<LayerPlan> PlanSpace::fetching_layers(std::span<const int> choice) const {
   std::vector<LayerPlan> layers;
-  for (std::size_t l = 0; l < orders_.size(); ++l) {
-    const LayerAlgebra& algebra = orders_[l][static_cast<std::size_t>(choice[1 + l])];
+  for (std::size_t l = 0; l < algebra_.size(); ++l) {
+    const LayerAlgebra& algebra = algebra_[l][static_cast<std::size_t>(choice[1 + l])];
     const double bits =
-        bits_.size() > 1 ? bits_[static_cast<std::size_t>(choice[1 + orders_.size() + l])] : 32;
-    layers.push_back({algebra.order, algebra.cache_aggregate, bits});
+        bits_.size() > 1 ? bits_[static_cast<std::size_t>(choice[1 + algebra_.size() + l])] : 32;
+    layers.push_back({algebra, bits});
   }
   return layers;
 }
@@ -135,14 +135,14 @@ std::shared_ptr<const Recomputation> PlanSpace::recomputation(std::span<const in
   if (halo_decision_ < 0) return nullptr;
   const auto how = static_cast<HaloRows>(choice[static_cast<std::size_t>(halo_decision_)]);
   if (how == HaloRows::kFetched) return nullptr;
-  const std::vector<LayerPlan> strategy = fetching_layers(choice);
-  if (!strategy[0].cache_aggregate) return nullptr;
+  const std::vector<LayerPlan> planned = fetching_layers(choice);
+  if (!planned[0].algebra.cache_aggregate) return nullptr;
   const auto [place, is_new] =
-      recomputations_.try_emplace({.cut = choice[0], .how = how, .layer = strategy[1]});
+      recomputations_.try_emplace({.cut = choice[0], .how = how, .layer = planned[1]});
   if (is_new) {
     Recomputation made = how == HaloRows::kRecomputed
                              ? Recomputation::of_all_pairs(topology_.ranks())
-                             : recomputation_by_cost(setting(choice), programs_, strategy);
+                             : recomputation_by_cost(setting(choice), programs_, planned);
     if (made.any()) place->second = std::make_shared<const Recomputation>(std::move(made));
   }
   return place->second;
@@ -161,14 +161,14 @@ FactorPlan PlanSpace::gradient_sync(std::span<const int> choice) const {
 }
 
 PlanCost PlanSpace::evaluate(std::span<const int> choice) {
-  const std::vector<LayerPlan> strategy = layers(choice);
+  const std::vector<LayerPlan> planned = layers(choice);
   const EpochSetting epoch = setting(choice);
   const int route =
       gradient_decision_ < 0 ? 0 : choice[static_cast<std::size_t>(gradient_decision_)];
   PlanCost cost;
-  for_each_stage(costs_, costs_.pieces(epoch, choice[0], strategy, route),
+  for_each_stage(costs_, costs_.pieces(epoch, choice[0], planned, route),
                  [&](std::span<const int> stage) { cost.seconds += stage_seconds(epoch, stage); });
-  cost.missing_bytes = missing_bytes(choice, strategy);
+  cost.missing_bytes = missing_bytes(choice, planned);
   return cost;
 }
 
@@ -191,31 +191,30 @@ double PlanSpace::stage_seconds(const EpochSetting& epoch, std::span<const int> 
   return seconds;
 }
 
-double PlanSpace::missing_bytes(std::span<const int> choice, std::span<const LayerPlan> strategy) {
+double PlanSpace::missing_bytes(std::span<const int> choice, std::span<const LayerPlan> planned) {
   MemoryKey& key = whole_key_;
   key.part = kWholeModel;
   key.cut = choice[0];
-  key.recomputation = strategy.size() > 1 ? strategy[1].recomputation : nullptr;
+  key.recomputation = recomputation_of(planned);
   key.orders.assign(choice.begin() + 1,
-                    choice.begin() + 1 + static_cast<std::ptrdiff_t>(orders_.size()));
+                    choice.begin() + 1 + static_cast<std::ptrdiff_t>(algebra_.size()));
   // A search changes little at a time, and bits need no memory.
   if (last_missing_ && last_missing_->first == key) return last_missing_->second;
   last_missing_.emplace(key, 0);
-  if (fits_surely(choice, strategy)) return 0;
+  if (fits_surely(choice, planned)) return 0;
   const auto [place, is_new] = missing_.try_emplace(key);
-  if (is_new) place->second = sum_of_missing_bytes(choice, strategy);
+  if (is_new) place->second = sum_of_missing_bytes(choice, planned);
   last_missing_->second = place->second;
   return place->second;
 }
 
 double PlanSpace::sum_of_missing_bytes(std::span<const int> choice,
-                                       std::span<const LayerPlan> strategy) const {
+                                       std::span<const LayerPlan> planned) const {
   double missing = 0;
-  const TrainingPrograms programs(planned_model(model_, strategy));
+  const TrainingPrograms programs(planned_model(model_, planned));
   for (int rank = 0; rank < topology_.ranks(); ++rank) {
     const Device& device = topology_.devices[static_cast<std::size_t>(rank)];
-    const Recomputation* const recomputation =
-        strategy.size() > 1 ? strategy[1].recomputation.get() : nullptr;
+    const Recomputation* const recomputation = recomputation_of(planned).get();
     const RowCounts rows = row_counts(cut(choice).quality, rank, recomputation);
     const double needed =
         training_bytes(programs, rows, device) + shard_bytes(setting(choice), rank);
@@ -224,11 +223,11 @@ double PlanSpace::sum_of_missing_bytes(std::span<const int> choice,
   return missing;
 }
 
-bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPlan> strategy) {
+bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPlan> planned) {
   memory_key_.cut = choice[0];
-  memory_key_.recomputation = strategy.size() > 1 ? strategy[1].recomputation : nullptr;
+  memory_key_.recomputation = recomputation_of(planned);
   bound_.assign(static_cast<std::size_t>(topology_.ranks()), 0);
-  for (int layer = -1; layer < static_cast<int>(orders_.size()); ++layer) {
+  for (int layer = -1; layer < static_cast<int>(algebra_.size()); ++layer) {
     memory_key_.part = layer;
     memory_key_.orders.assign(1, layer < 0 ? 0 : choice[static_cast<std::size_t>(1 + layer)]);
     const auto [place, is_new] = bounds_.try_emplace(memory_key_);
@@ -236,9 +235,9 @@ bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPl
     if (is_new) {
       const TrainingPrograms& programs =
           layer < 0 ? programs_.any()
-                    : programs_.of({orders_[static_cast<std::size_t>(layer)]
+                    : programs_.of(algebra_[static_cast<std::size_t>(layer)]
                                            [static_cast<std::size_t>(memory_key_.orders[0])],
-                                    memory_key_.recomputation != nullptr});
+                                   memory_key_.recomputation != nullptr);
       std::vector<RowCounts> rows;
       rows.reserve(bound_.size());
       for (int rank = 0; rank < topology_.ranks(); ++rank) {
@@ -262,7 +261,7 @@ double PlanSpace::memory_bytes(std::span<const int> choice, int rank) const {
 }
 
 std::string PlanSpace::decision_name(int decision) const {
-  const int layers = static_cast<int>(orders_.size());
+  const int layers = static_cast<int>(algebra_.size());
   if (decision == 0) return "cut";
   if (decision == halo_decision_) return "layer 1 halo rows";
   if (decision == gradient_decision_) return "sum of gradients";
@@ -271,7 +270,7 @@ std::string PlanSpace::decision_name(int decision) const {
 }
 
 std::string PlanSpace::option_name(int decision, int option) const {
-  const auto layers = static_cast<int>(orders_.size());
+  const auto layers = static_cast<int>(algebra_.size());
   const auto o = static_cast<std::size_t>(option);
   if (decision == 0) return cuts_[o].name;
   if (decision == gradient_decision_) {
@@ -287,7 +286,7 @@ std::string PlanSpace::option_name(int decision, int option) const {
     return kNames[o];
   }
   if (decision > layers) return fmt::format("{} bits", bits_[o]);
-  const LayerAlgebra& algebra = orders_[static_cast<std::size_t>(decision - 1)][o];
+  const LayerAlgebra& algebra = algebra_[static_cast<std::size_t>(decision - 1)][o];
   return fmt::format("{}{}", to_string(algebra.order), algebra.cache_aggregate ? ", kept" : "");
 }
 

@@ -36,8 +36,6 @@ class PlanSpace final : public SearchSpace {
     return cuts_[static_cast<std::size_t>(choice[0])];
   }
   std::vector<LayerPlan> layers(std::span<const int> choice) const;
-  // Recomputation of the second layer's input; null: none.
-  std::shared_ptr<const Recomputation> recomputation(std::span<const int> choice) const;
   // The tasks that evaluate() simulates, by phase.
   TaskGraph tasks(std::span<const int> choice, TaskDetail detail) const;
   // The bytes that the plan takes on `rank`: training and its shard.
@@ -66,6 +64,8 @@ class PlanSpace final : public SearchSpace {
   bool can_recompute() const;
   void add_gradient_sums();
   std::vector<LayerPlan> fetching_layers(std::span<const int> choice) const;
+  // Recomputation of the second layer's input; null: none.
+  std::shared_ptr<const Recomputation> recomputation(std::span<const int> choice) const;
   // The decisions that memory depends on; `part`: all of it (kWhole), or a layer and its option
   // alone.
   struct MemoryKey {
@@ -79,12 +79,12 @@ class PlanSpace final : public SearchSpace {
   // stage: its pieces.
   double stage_seconds(const EpochSetting& epoch, std::span<const int> stage);
   // By how much training and shards exceed the memory of ranks.
-  double missing_bytes(std::span<const int> choice, std::span<const LayerPlan> strategy);
+  double missing_bytes(std::span<const int> choice, std::span<const LayerPlan> planned);
   // The same, by laying out the programs.
   double sum_of_missing_bytes(std::span<const int> choice,
-                              std::span<const LayerPlan> strategy) const;
+                              std::span<const LayerPlan> planned) const;
   // True if every rank has room for more than training can need.
-  bool fits_surely(std::span<const int> choice, std::span<const LayerPlan> strategy);
+  bool fits_surely(std::span<const int> choice, std::span<const LayerPlan> planned);
   EpochSetting setting(std::span<const int> choice) const;
 
   const Topology& topology_;
@@ -107,7 +107,7 @@ class PlanSpace final : public SearchSpace {
   TaskGraph graph_;                           // scratch
   // Decision 0 is the cut; 1 + l the algebra of layer l; 1 + layers + l its bits, if there are
   // several to choose from.
-  std::vector<std::vector<LayerAlgebra>> orders_;  // by layer
+  std::vector<std::vector<LayerAlgebra>> algebra_;  // by layer: its options
   int halo_decision_ = -1;      // how halo rows come, if they can be recomputed; -1: none
   int gradient_decision_ = -1;  // how gradients are summed, if there are several ranks; -1: none
   std::vector<SumRoute> gradient_sums_;

@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
-#include "engine/placement/search_run.hpp"
+#include "engine/placement/search_state.hpp"
 
 namespace atl {
 

@@ -1,5 +1,5 @@
 // Every choice, last decision fastest: the oracle of the other strategies.
-#include "engine/placement/search_run.hpp"
+#include "engine/placement/search_state.hpp"
 
 namespace atl {
 
@@ -17,11 +17,11 @@ bool take_next(const SearchSpace& space, std::vector<int>& choice) {
 class ExhaustiveSearch final : public SearchStrategy {
  public:
   SearchResult search(SearchSpace& space, const SearchOptions& options) const override {
-    SearchRun run(space, options, SearchRun::Memory::kForget);
-    std::vector<int> choice(run.start().size(), 0);
-    while (run.evaluate(choice) && take_next(space, choice)) {
+    SearchState state(space, options, SearchState::Memory::kForget);
+    std::vector<int> choice(state.start().size(), 0);
+    while (state.evaluate(choice) && take_next(space, choice)) {
     }
-    return run.result();
+    return state.result();
   }
 };
 

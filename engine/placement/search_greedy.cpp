@@ -1,6 +1,6 @@
 // Coordinate descent: the heaviest decision takes its best option while all others stay, then the
 // next one, and again from the first until no single change improves.
-#include "engine/placement/search_run.hpp"
+#include "engine/placement/search_state.hpp"
 
 namespace atl {
 
@@ -9,18 +9,18 @@ namespace {
 class GreedySearch final : public SearchStrategy {
  public:
   SearchResult search(SearchSpace& space, const SearchOptions& options) const override {
-    SearchRun run(space, options);
+    SearchState state(space, options);
     const int decisions = space.decisions();
     // Decisions in a row that can't improve the best; all of them: no single change does.
     for (int d = 0, settled = 0; settled < decisions; d = (d + 1) % decisions, ++settled) {
-      const std::vector<int> before = run.best();
+      const std::vector<int> before = state.best();
       std::vector<int> choice = before;
       for (choice[d] = 0; choice[d] < space.options(d); ++choice[d]) {
-        if (!run.evaluate(choice)) return run.result();
+        if (!state.evaluate(choice)) return state.result();
       }
-      if (run.best() != before) settled = 0;
+      if (state.best() != before) settled = 0;
     }
-    return run.result();
+    return state.result();
   }
 };
 

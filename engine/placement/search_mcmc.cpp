@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "engine/placement/search_moves.hpp"
-#include "engine/placement/search_run.hpp"
+#include "engine/placement/search_state.hpp"
 
 namespace atl {
 
@@ -21,7 +21,7 @@ constexpr int kIdleCycles = 20;
 
 class Walk {
  public:
-  Walk(SearchSpace& space, const SearchOptions& options) : space_(space), run_(space, options) {
+  Walk(SearchSpace& space, const SearchOptions& options) : space_(space), state_(space, options) {
     for (int d = 0; d < space.decisions(); ++d) {
       steps_ += kStepsPerAlternative * (space.options(d) - 1);
     }
@@ -29,24 +29,24 @@ class Walk {
   }
 
   SearchResult search() {
-    for (int idle = 0; idle < kIdleCycles && !run_.complete(); ++idle) {
-      const int before = run_.evaluations();
+    for (int idle = 0; idle < kIdleCycles && !state_.complete(); ++idle) {
+      const int before = state_.evaluations();
       if (!cycle()) break;
-      if (run_.evaluations() > before) idle = -1;
+      if (state_.evaluations() > before) idle = -1;
     }
-    return run_.result();
+    return state_.result();
   }
 
  private:
   // False: the budget is spent.
   bool cycle() {
-    std::vector<int> choice = run_.best();
-    PlanCost cost = run_.best_cost();
-    for (int step = 0; step < steps_ && !run_.complete(); ++step) {
+    std::vector<int> choice = state_.best();
+    PlanCost cost = state_.best_cost();
+    for (int step = 0; step < steps_ && !state_.complete(); ++step) {
       const double t = kHottest * std::pow(kColdest / kHottest, step / static_cast<double>(steps_));
       std::vector<int> next = choice;
-      if (!make_move(space_, run_, 0, draw_, next)) continue;
-      const std::optional<PlanCost> next_cost = run_.evaluate(next);
+      if (!make_move(space_, state_, 0, draw_, next)) continue;
+      const std::optional<PlanCost> next_cost = state_.evaluate(next);
       if (!next_cost) return false;
       if (accepts(cost, *next_cost, t)) {
         choice = std::move(next);
@@ -60,13 +60,13 @@ class Walk {
   bool accepts(const PlanCost& from, const PlanCost& to, double temperature) {
     if (!is_better(from, to)) return true;
     if (to.missing_bytes > from.missing_bytes) return false;
-    return run_.draws().unit() < std::pow(from.seconds / to.seconds, 1 / temperature);
+    return state_.draws().unit() < std::pow(from.seconds / to.seconds, 1 / temperature);
   }
 
   SearchSpace& space_;
-  SearchRun run_;
+  SearchState state_;
   DrawOption draw_ = [this](const std::vector<int>& choice, int decision) {
-    return draw_other_option(space_, run_, choice, decision);
+    return draw_other_option(space_, state_, choice, decision);
   };
   int steps_ = 0;  // of a cycle
 };

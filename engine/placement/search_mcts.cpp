@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 #include "engine/placement/search_moves.hpp"
-#include "engine/placement/search_run.hpp"
+#include "engine/placement/search_state.hpp"
 
 namespace atl {
 
@@ -38,16 +38,16 @@ class Tree {
  public:
   Tree(SearchSpace& space, const SearchOptions& options)
       : space_(space),
-        run_(space, options),
+        state_(space, options),
         prior_(options.prior),
         uniform_(make_uniform_prior()) {}
 
   SearchResult search() {
-    bool goes_on = prior_ == nullptr || run_.evaluate(most_probable()).has_value();
+    bool goes_on = prior_ == nullptr || state_.evaluate(most_probable()).has_value();
     const int root = add_node({});
     if (goes_on) goes_on = visit({root}, {});
-    while (goes_on && !nodes_[root].closed && !run_.complete()) goes_on = grow();
-    return run_.result();
+    while (goes_on && !nodes_[root].closed && !state_.complete()) goes_on = grow();
+    return state_.result();
   }
 
  private:
@@ -125,19 +125,19 @@ class Tree {
 
   double reward(const PlanCost& cost) const {
     if (cost.missing_bytes > 0) return -1;
-    if (cost.seconds == 0) return run_.start_cost().seconds > 0 ? kMostReward : 0.0;
-    const double gain = run_.start_cost().seconds / cost.seconds - 1;
+    if (cost.seconds == 0) return state_.start_cost().seconds > 0 ? kMostReward : 0.0;
+    const double gain = state_.start_cost().seconds / cost.seconds - 1;
     return gain > 1 ? std::min(std::pow(gain, 0.25), kMostReward) : gain;
   }
 
   // The least cost that was found with `chosen` kept.
   std::optional<PlanCost> evaluate_leaf(const std::vector<int>& chosen) {
-    std::vector<int> choice = inherit(space_, run_.start(), chosen);
-    std::optional<PlanCost> cost = run_.evaluate(choice);
+    std::vector<int> choice = inherit(space_, state_.start(), chosen);
+    std::optional<PlanCost> cost = state_.evaluate(choice);
     if (!cost) return std::nullopt;
-    std::vector<int> like_best = run_.best();
+    std::vector<int> like_best = state_.best();
     std::ranges::copy(chosen, like_best.begin());
-    const std::optional<PlanCost> like_best_cost = run_.evaluate(like_best);
+    const std::optional<PlanCost> like_best_cost = state_.evaluate(like_best);
     if (!like_best_cost) return std::nullopt;
     if (!is_better(*cost, *like_best_cost)) {
       choice = std::move(like_best);
@@ -153,16 +153,16 @@ class Tree {
     };
     for (int step = 0, seen = 0; step < steps && seen < kSeenPerStep * steps;) {
       std::vector<int> next = choice;
-      const int before = run_.evaluations();
-      if (make_move(space_, run_, first, draw, next)) {
-        const std::optional<PlanCost> next_cost = run_.evaluate(next);
+      const int before = state_.evaluations();
+      if (make_move(space_, state_, first, draw, next)) {
+        const std::optional<PlanCost> next_cost = state_.evaluate(next);
         if (!next_cost) return std::nullopt;
         if (!is_better(cost, *next_cost)) {
           choice = std::move(next);
           cost = *next_cost;
         }
       }
-      ++(run_.evaluations() > before ? step : seen);
+      ++(state_.evaluations() > before ? step : seen);
     }
     return cost;
   }
@@ -179,11 +179,11 @@ class Tree {
 
   // As often as the prior has it; so a decision that has what the prior points to seldom moves.
   int draw_by_prior(const std::vector<int>& choice, int d) {
-    if (prior_ == nullptr || run_.draws().unit() < kUniformDraws) {
-      return draw_other_option(space_, run_, choice, d);
+    if (prior_ == nullptr || state_.draws().unit() < kUniformDraws) {
+      return draw_other_option(space_, state_, choice, d);
     }
     const std::vector<double>& prior = prior_of({choice.begin(), choice.begin() + d});
-    double left = run_.draws().unit();
+    double left = state_.draws().unit();
     int drawn = 0;
     for (const int last = space_.options(d) - 1; drawn < last; ++drawn) {
       left -= prior[drawn];
@@ -206,7 +206,7 @@ class Tree {
   static constexpr double kMostReward = 1000;
 
   SearchSpace& space_;
-  SearchRun run_;
+  SearchState state_;
   Prior* prior_;  // null: uniform
   std::unique_ptr<Prior> uniform_;
   std::map<std::vector<int>, std::vector<double>> priors_;  // of prior_, by what is chosen before

@@ -13,25 +13,25 @@ constexpr double kSwaps = 0.3;
 
 }  // namespace
 
-int draw_other_option(SearchSpace& space, SearchRun& run, const std::vector<int>& choice,
+int draw_other_option(SearchSpace& space, SearchState& state, const std::vector<int>& choice,
                       int decision) {
-  const int other = run.draws().below(space.options(decision) - 1);
+  const int other = state.draws().below(space.options(decision) - 1);
   return other < choice[decision] ? other : other + 1;
 }
 
-bool make_move(SearchSpace& space, SearchRun& run, int first, const DrawOption& draw,
+bool make_move(SearchSpace& space, SearchState& state, int first, const DrawOption& draw,
                std::vector<int>& choice) {
   const int free = space.decisions() - first;
   if (free == 0) return false;
-  const int d = first + run.draws().below(free);
-  if (run.draws().unit() >= kSwaps) {
+  const int d = first + state.draws().below(free);
+  if (state.draws().unit() >= kSwaps) {
     if (space.options(d) == 1) return false;
     const int option = draw(choice, d);
     const bool moves = option != choice[d];
     choice[d] = option;
     return moves;
   }
-  const int e = first + run.draws().below(free);
+  const int e = first + state.draws().below(free);
   if (choice[d] == choice[e] || choice[d] >= space.options(e) || choice[e] >= space.options(d)) {
     return false;
   }

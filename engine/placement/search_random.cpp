@@ -1,5 +1,5 @@
 // Choices drawn uniformly: what any other strategy must beat.
-#include "engine/placement/search_run.hpp"
+#include "engine/placement/search_state.hpp"
 
 namespace atl {
 
@@ -8,15 +8,15 @@ namespace {
 class RandomSearch final : public SearchStrategy {
  public:
   SearchResult search(SearchSpace& space, const SearchOptions& options) const override {
-    SearchRun run(space, options);
-    std::vector<int> choice = run.start();
-    while (!run.complete()) {
+    SearchState state(space, options);
+    std::vector<int> choice = state.start();
+    while (!state.complete()) {
       for (int d = 0; d < static_cast<int>(choice.size()); ++d) {
-        choice[d] = run.draws().below(space.options(d));
+        choice[d] = state.draws().below(space.options(d));
       }
-      if (!run.evaluate(choice)) break;
+      if (!state.evaluate(choice)) break;
     }
-    return run.result();
+    return state.result();
   }
 };
 

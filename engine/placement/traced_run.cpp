@@ -56,16 +56,6 @@ RankEpochs epochs_of(const RankTrace& rank) {
   return result;
 }
 
-MultiplyOrder read_order(const Json& json, const std::filesystem::path& path) {
-  const auto name = json_field<std::string>(json, "order", path);
-  const auto order = multiply_order_named(name);
-  if (!order) {
-    fail_input("{}: field 'order' is '{}'; allowed are multiply-first, aggregate-first",
-               path.string(), name);
-  }
-  return *order;
-}
-
 // Measured seconds against those of the same phases in a simulated epoch.
 class Fitting {
  public:
@@ -80,7 +70,7 @@ class Fitting {
     // The time that transfers take from computing depends on when they run, which depends on the
     // factors.
     constexpr int kRounds = 4;
-    PhaseCorrections corrections(topology_.ranks(), static_cast<int>(std::ssize(run_.strategy)));
+    PhaseCorrections corrections(topology_.ranks(), static_cast<int>(std::ssize(run_.layers)));
     for (int round = 0; round < kRounds; ++round) {
       const auto simulated = simulate(corrections);
       std::map<PhasePlace, std::pair<double, double>> sums;
@@ -111,7 +101,7 @@ class Fitting {
   std::vector<std::map<PhasePlace, double>> simulate(const PhaseCorrections& corrections) const {
     const EpochSetting setting{topology_,   run_.model,   run_.partition,
                                corrections, run_.overlap, run_.gradient_sum};
-    const TaskGraph graph = epoch_tasks(setting, run_.strategy, TaskDetail::kPhases);
+    const TaskGraph graph = epoch_tasks(setting, run_.layers, TaskDetail::kPhases);
     Simulator simulator(topology_);
     const TaskTimes& times = simulator.run(graph);
     std::vector<std::map<PhasePlace, double>> seconds(run_.phase_s.size());
@@ -144,24 +134,20 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   run.partition = parse_quality(json_field<Json>(metadata, "partition", path), path);
   run.overlap = json_field<bool>(metadata, "overlap", path);
   for (const Json& layer : json_field<Json>(metadata, "layers", path)) {
-    run.strategy.push_back({read_order(layer, path),
-                            json_field<bool>(layer, "cached_aggregate", path),
-                            json_field<double>(layer, "bits", path)});
+    run.layers.push_back(
+        {{read_order(layer, path), json_field<bool>(layer, "cached_aggregate", path)},
+         json_field<double>(layer, "bits", path)});
   }
-  const Json recomputation = json_field_or<Json>(metadata, "recomputation", path, nullptr);
-  if (!recomputation.is_null() && run.strategy.size() > 1) {
-    run.strategy[1].recomputation = std::make_shared<const Recomputation>(
-        parse_recomputation(recomputation, static_cast<int>(trace.ranks.size()),
-                            fmt::format("{}: field 'recomputation'", path.string())));
-  }
+  read_recomputation(json_field_or<Json>(metadata, "recomputation", path, nullptr),
+                     static_cast<int>(trace.ranks.size()), path, run.layers);
   run.gradient_sum = parse_sum_route(json_field_or<Json>(metadata, "gradient_sum", path, nullptr),
                                      static_cast<int>(trace.ranks.size()),
                                      fmt::format("{}: field 'gradient_sum'", path.string()));
-  if (std::ssize(run.strategy) != layer_count(run.model) ||
+  if (std::ssize(run.layers) != layer_count(run.model) ||
       run.partition.parts.size() != trace.ranks.size()) {
     fail_input("{}: {} ranks and {} layers, but parts of {} ranks and plans of {} layers",
                path.string(), trace.ranks.size(), layer_count(run.model),
-               run.partition.parts.size(), run.strategy.size());
+               run.partition.parts.size(), run.layers.size());
   }
   std::vector<RankEpochs> ranks;
   for (const RankTrace& rank : trace.ranks) ranks.push_back(epochs_of(rank));
@@ -223,7 +209,7 @@ PhaseCorrections common_corrections(const TracedRun& run, const Topology& topolo
     }
     if (expected_s <= 0) continue;
     // Another plan may have this phase where the run had none.
-    for (int layer = -1; layer < static_cast<int>(run.strategy.size()); ++layer) {
+    for (int layer = -1; layer < static_cast<int>(run.layers.size()); ++layer) {
       for (const bool backward : {false, true}) {
         const PhasePlace place{static_cast<Phase>(p), layer, backward};
         if (known.contains(place)) continue;

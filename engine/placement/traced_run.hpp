@@ -13,7 +13,7 @@ namespace atl {
 struct TracedRun {
   ModelConfig model;
   PartitionQuality partition;
-  std::vector<LayerPlan> strategy;
+  std::vector<LayerPlan> layers;
   bool overlap = true;
   SumRoute gradient_sum;
   double epoch_s = 0;  // median of the epochs that count

@@ -52,7 +52,7 @@ enum class MultiplyOrder { kMultiplyFirst, kAggregateFirst };
 struct LayerAlgebra {
   MultiplyOrder order = MultiplyOrder::kMultiplyFirst;
   bool cache_aggregate = false;  // has no effect where the layer aggregates no constant
-  bool operator==(const LayerAlgebra&) const = default;
+  auto operator<=>(const LayerAlgebra&) const = default;
 };
 
 // What became of one layer of a model.

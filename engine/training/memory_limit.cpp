@@ -77,10 +77,10 @@ class Chooser {
     return without > 0 ? OffloadChoice::kOff : trainer.model().offload;
   }
 
-  // The longest last run that fits, which computes least again; none: not even the shortest.
+  // The longest last stretch that fits, which computes least again; none: not even the shortest.
   Dropping longest(Dropping dropping) {
     if (!fits({dropping, {}})) {
-      // Where what one layer computes takes more than what layers keep, runs of two take less.
+      // Where what one layer computes takes more than what layers keep, stretches of two take less.
       dropping.last_run = 2;
       if (layers_ < 2 || !fits({dropping, {}})) return {};
     }
@@ -203,7 +203,7 @@ class Chooser {
   const std::int64_t resident_;
   const std::int64_t others_;  // but values
   double plain_time_ = 0;
-  // By last run, whether aggregates are kept, and layers that store.
+  // By last stretch, whether aggregates are kept, and layers that store.
   std::map<std::tuple<int, bool, int>, std::int64_t> known_;
 };
 

@@ -186,9 +186,13 @@ Table message_options() {
   const auto quantized = [](const TrainOptions& options) {
     return options.exchange == "quantized";
   };
-  const auto adaptive = [=](const TrainOptions& options) {
-    return quantized(options) && options.message_bits.bits == "adaptive";
+  const auto chosen = [=](BitChoice::By by) {
+    return [=](const TrainOptions& options) {
+      return quantized(options) && options.message_bits.bits.by == by;
+    };
   };
+  const auto adaptive = chosen(BitChoice::By::kAdaptive);
+  const auto random = chosen(BitChoice::By::kRandom);
   return {
       {.name = "exchange",
        .group = "Messages",
@@ -201,7 +205,7 @@ Table message_options() {
        .help = "Bits per value of quantized messages: 1, 2, 4, 8, 16, 32 (as stored), one per "
                "layer (8,4,32), random (2, 4 or 8 each), or adaptive; without --exchange it "
                "means quantized",
-       .value = TrainRow::text(ATOLL_FIELD(message_bits.bits)),
+       .value = TrainRow::written(ATOLL_FIELD(message_bits.bits), parse_bits),
        .recorded = quantized,
        .plan = PlanRole::kFixes},
       {.name = "reassign-every",
@@ -209,10 +213,7 @@ Table message_options() {
        .help = "Adaptive and random bits: epochs between assignments",
        .value = TrainRow::number(ATOLL_FIELD(message_bits.reassign_every), 1, 10000000),
        .recorded =
-           [=](const TrainOptions& options) {
-             return adaptive(options) ||
-                    (quantized(options) && options.message_bits.bits == "random");
-           }},
+           [=](const TrainOptions& options) { return adaptive(options) || random(options); }},
       {.name = "lambda",
        .group = "Messages",
        .help = "Adaptive bits: weight of variance against time, 0 (only time) to 1",

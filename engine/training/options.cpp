@@ -7,19 +7,19 @@ namespace atl {
 
 void check_options(const TrainOptions& options) {
   check_model_options(options.model);
-  const std::string& bits = options.message_bits.bits;
-  const std::size_t widths = fixed_bits(bits).size();
+  const BitChoice& bits = options.message_bits.bits;
+  const std::size_t widths = bits.widths.size();
   if (widths > 1 && widths != static_cast<std::size_t>(layer_count(options.model))) {
-    fail_option("--bits {}: {} widths for {} layers; give one, or one per layer", bits, widths,
-                layer_count(options.model));
+    fail_option("--bits {}: {} widths for {} layers; give one, or one per layer", to_string(bits),
+                widths, layer_count(options.model));
   }
-  const bool bits_change = bits == "adaptive" || bits == "random";
-  if (options.exchange == "quantized" && bits_change && options.cuda_graph == GraphReplay::kOn &&
+  if (options.exchange == "quantized" && bits.by != BitChoice::By::kFixed &&
+      options.cuda_graph == GraphReplay::kOn &&
       options.message_bits.reassign_every < kEpochsWorthRecording) {
     fail_option(
         "--cuda-graph on: packets of --bits {} change their size every --reassign-every {} epochs, "
         "and a recording holds until then; allowed are {} epochs or more",
-        bits, options.message_bits.reassign_every, kEpochsWorthRecording);
+        to_string(bits), options.message_bits.reassign_every, kEpochsWorthRecording);
   }
   if (options.trace && options.cuda_graph == GraphReplay::kOn) {
     fail_option("--trace: a replayed epoch has no spans; leave out --cuda-graph on");

@@ -51,7 +51,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       counts_(backend, kMetricCounts),
       overlap_(options.overlap),
       exchange_(make_exchange({options.exchange, calibrated_bits(options, transport.size())})),
-      eval_exchange_(make_exchange({})),
+      eval_exchange_(make_exact_exchange(rank_)),
       model_(options.model.sized(data.dataset().features, outputs_of(options, data),
                                  transport.size(), data.dataset().relations,
                                  data.dataset().edge_features, data.dataset().node_types,

@@ -162,8 +162,8 @@ def make_linear(layer, columns, model):
     return torch.nn.Linear(columns, layer["columns"], bias="bias" in layer["parameters"])
 
 
-# How one is called. `start` is what the first layer of a run of layers with the same convolution
-# gets.
+# How one is called. `start` is what the first layer gets of a stretch of layers with the same
+# convolution.
 Edges = collections.namedtuple("Edges", "index weight type attr")
 
 

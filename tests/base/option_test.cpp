@@ -10,12 +10,23 @@ namespace {
 enum class Shade { kLight, kDark };
 const char* to_string(Shade shade) { return shade == Shade::kLight ? "light" : "dark"; }
 
+struct Size {
+  int width = 1;
+  int height = 1;
+};
+std::string to_string(const Size& size) { return fmt::format("{}x{}", size.width, size.height); }
+Size parse_size(const std::string& text) {
+  if (text.size() != 3 || text[1] != 'x') fail_option("allowed is a size as in 3x4");
+  return {text[0] - '0', text[2] - '0'};
+}
+
 struct Paint {
   int coats = 2;
   double thickness = 0.5;
   Shade shade = Shade::kLight;
   bool glossy = false;
   std::string maker = "own";
+  Size size;
 };
 
 struct Wall {
@@ -48,6 +59,10 @@ const OptionTable<Paint>& paint_options() {
        .group = "Paint",
        .help = "Whose",
        .value = Row::text_of(ATOLL_FIELD(maker), {"own", "other"})},
+      {.name = "size",
+       .group = "Paint",
+       .help = "Of the wall",
+       .value = Row::written(ATOLL_FIELD(size), parse_size)},
   };
   return table;
 }
@@ -66,15 +81,18 @@ Json all_values(const Wall& wall) {
 
 TEST(OptionTable, ValuesGoToRecordsAndBack) {
   Wall wall;
-  EXPECT_EQ(all_values(wall).dump(),
-            R"({"coats":2,"thickness":0.5,"shade":"light","glossy":false,"maker":"own"})");
+  EXPECT_EQ(
+      all_values(wall).dump(),
+      R"({"coats":2,"thickness":0.5,"shade":"light","glossy":false,"maker":"own","size":"1x1"})");
   const Json wanted = parse_json(
-      R"({"coats":9,"thickness":0.25,"shade":"dark","glossy":true,"maker":"other"})", "record");
+      R"({"coats":9,"thickness":0.25,"shade":"dark","glossy":true,"maker":"other","size":"3x4"})",
+      "record");
   for (const auto& row : wall_options()) {
     read_option_json(row, wanted, row.name.c_str(), "record", wall);
   }
   EXPECT_EQ(all_values(wall), wanted);
   EXPECT_EQ(wall.paint.shade, Shade::kDark);
+  EXPECT_EQ(wall.paint.size.height, 4);
 }
 
 TEST(OptionTable, RowsOfAMemberKeepWhatTheySay) {
@@ -106,6 +124,7 @@ TEST(OptionTable, ValuesThatAreNotAllowedAreRefused) {
   EXPECT_EQ(refusal("thickness", 0.0), "record: field 'field' is 0; allowed is a number above 0");
   EXPECT_EQ(refusal("shade", "blue"), "record: field 'field' is 'blue'; allowed are light, dark");
   EXPECT_EQ(refusal("maker", "none"), "record: field 'field' is 'none'; allowed are own, other");
+  EXPECT_EQ(refusal("size", "3"), "record: field 'field' is '3'; allowed is a size as in 3x4");
   EXPECT_THAT(refusal("glossy", "on"), testing::HasSubstr("wrong type"));
 }
 

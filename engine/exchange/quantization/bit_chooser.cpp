@@ -94,22 +94,29 @@ std::vector<std::string> bit_names() {
   return names;
 }
 
-std::vector<int> fixed_bits(const std::string& bits) {
-  std::vector<int> widths;
-  if (bits == "random" || bits == "adaptive") return widths;
-  for (std::size_t begin = 0; begin <= bits.size();) {
-    const std::size_t end = std::min(bits.find(',', begin), bits.size());
+std::string to_string(const BitChoice& choice) {
+  if (choice.by == BitChoice::By::kFixed) return fmt::format("{}", fmt::join(choice.widths, ","));
+  return choice.by == BitChoice::By::kRandom ? "random" : "adaptive";
+}
+
+BitChoice parse_bits(const std::string& text) {
+  for (const auto by : {BitChoice::By::kAdaptive, BitChoice::By::kRandom}) {
+    if (text == to_string(BitChoice{by})) return {by};
+  }
+  BitChoice choice{BitChoice::By::kFixed};
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
     int width = 0;
-    const auto parsed = std::from_chars(bits.data() + begin, bits.data() + end, width);
+    const auto parsed = std::from_chars(text.data() + begin, text.data() + end, width);
     const bool known = std::ranges::find(kWireBits, width) != kWireBits.end();
-    if (parsed.ptr != bits.data() + end || !known) {
+    if (parsed.ptr != text.data() + end || !known) {
       fail_option("--bits {}: '{}' is no width; allowed are: {}, or a width per layer as in 8,4,32",
-                  bits, bits.substr(begin, end - begin), fmt::join(bit_names(), ", "));
+                  text, text.substr(begin, end - begin), fmt::join(bit_names(), ", "));
     }
-    widths.push_back(width);
+    choice.widths.push_back(width);
     begin = end + 1;
   }
-  return widths;
+  return choice;
 }
 
 std::unique_ptr<BitChooser> make_bit_chooser(const BitOptions& options, const Rank& rank) {
@@ -120,9 +127,15 @@ std::unique_ptr<BitChooser> make_bit_chooser(const BitOptions& options, const Ra
   if (options.reassign_every < 1) {
     fail_option("--reassign-every {}: allowed are 1 epoch or more", options.reassign_every);
   }
-  if (options.bits == "adaptive") return make_adaptive_bits(options, rank);
-  if (options.bits == "random") return std::make_unique<RandomBits>(rank, options.reassign_every);
-  return std::make_unique<UniformBits>(fixed_bits(options.bits));
+  switch (options.bits.by) {
+    case BitChoice::By::kAdaptive:
+      return make_adaptive_bits(options, rank);
+    case BitChoice::By::kRandom:
+      return std::make_unique<RandomBits>(rank, options.reassign_every);
+    case BitChoice::By::kFixed:
+      break;
+  }
+  return std::make_unique<UniformBits>(options.bits.widths);
 }
 
 }  // namespace atl

@@ -185,7 +185,7 @@ TEST(Aggregate, ForwardAndBackwardAreAdjoint) {
 ExchangeOptions two_bits() {
   ExchangeOptions options;
   options.mode = "quantized";
-  options.message_bits.bits = "2";
+  options.message_bits.bits = parse_bits("2");
   return options;
 }
 

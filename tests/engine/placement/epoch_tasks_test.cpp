@@ -54,7 +54,7 @@ TEST(EpochTasks, CountTheWorkOfALayer) {
   const ModelConfig model = one_layer("gcn");
   const PartitionQuality parts = two_parts();
   const EpochSetting setting{topology, model, parts, {}};
-  const LayerPlan multiply_first{MultiplyOrder::kMultiplyFirst, false, 32};
+  const LayerPlan multiply_first{{MultiplyOrder::kMultiplyFirst, false}, 32};
   const TaskGraph graph = epoch_tasks(setting, std::span(&multiply_first, 1), TaskDetail::kPhases);
   const auto tasks = computing_of(graph, 0);
   const std::vector<std::pair<Span, double>> expected = {
@@ -98,8 +98,8 @@ TEST(EpochTasks, FewBitsMakeMessagesShorterAndUnpackThem) {
   const PartitionQuality parts = two_parts();
   const EpochSetting setting{topology, model, parts, {}};
   const auto first_packet = [&](double bits) {
-    const LayerPlan strategy{MultiplyOrder::kMultiplyFirst, false, bits};
-    const TaskGraph graph = epoch_tasks(setting, std::span(&strategy, 1), TaskDetail::kPhases);
+    const LayerPlan layer{{MultiplyOrder::kMultiplyFirst, false}, bits};
+    const TaskGraph graph = epoch_tasks(setting, std::span(&layer, 1), TaskDetail::kPhases);
     bool unpacks = false;
     double bytes = 0;
     for (const SimTask& task : graph.tasks()) {
@@ -181,23 +181,23 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
       parse_quality(read_json(folder / "quality.json"), folder / "quality.json");
   const Topology topology = small_topology(1, kRanks, 1e9);
   const EpochSetting setting{topology, model, parts, {}, options.overlap};
-  std::vector<LayerPlan> strategy = default_strategy(model);
+  std::vector<LayerPlan> layers = layers_without_plan(model);
   if (GetParam().recompute) {
-    strategy[1].recomputation = std::make_shared<const Recomputation>(options.model.recomputation);
+    layers[1].recomputation = std::make_shared<const Recomputation>(options.model.recomputation);
   }
-  const TaskGraph graph = epoch_tasks(setting, strategy, TaskDetail::kPhases);
+  const TaskGraph graph = epoch_tasks(setting, layers, TaskDetail::kPhases);
   for (int rank = 0; rank < kRanks; ++rank) {
     std::vector<Span> predicted;
     for (const auto& [span, seconds] : computing_of(graph, rank)) predicted.push_back(span);
     EXPECT_EQ(predicted, spans[static_cast<std::size_t>(rank)]) << "rank " << rank;
-    EXPECT_EQ(training_bytes(setting, strategy, rank),
+    EXPECT_EQ(training_bytes(setting, layers, rank),
               static_cast<double>(needed[static_cast<std::size_t>(rank)]));
   }
   double transferred = 0;
   for (const SimTask& task : graph.tasks()) transferred += task.bytes;
   EXPECT_EQ(transferred, static_cast<double>(bytes));
   // Merged tasks take as long.
-  const TaskGraph merged = epoch_tasks(setting, strategy, TaskDetail::kMerged);
+  const TaskGraph merged = epoch_tasks(setting, layers, TaskDetail::kMerged);
   EXPECT_LT(merged.size(), graph.size());
   Simulator simulator(topology);
   const double seconds = simulator.run(graph).makespan_s;
@@ -247,7 +247,7 @@ TEST_P(MemoryOfModels, IsWhatARankNeeds) {
   for (Device& device : topology.devices) device.kind = GetParam().backend;
   const EpochSetting setting{topology, model, parts, {}};
   for (int rank = 0; rank < kRanks; ++rank) {
-    EXPECT_EQ(training_bytes(setting, default_strategy(model), rank),
+    EXPECT_EQ(training_bytes(setting, layers_without_plan(model), rank),
               static_cast<double>(needed[static_cast<std::size_t>(rank)]));
   }
 }

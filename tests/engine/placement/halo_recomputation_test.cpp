@@ -51,12 +51,12 @@ TEST(HaloRecomputation, ComputesRowsOfSlowLinks) {
   const PartitionQuality parts = three_parts();
   const PhaseCorrections corrections;
   const EpochSetting setting{topology, model, parts, corrections};
-  const std::vector<LayerPlan> strategy = default_strategy(model);
+  const std::vector<LayerPlan> layers = layers_without_plan(model);
   ProgramsByOrder programs(model, 3);
   for (Link& link : topology.links) link.bytes_per_s = 64.0 / 300 * 1e9;
-  EXPECT_FALSE(recomputation_by_cost(setting, programs, strategy).any());
+  EXPECT_FALSE(recomputation_by_cost(setting, programs, layers).any());
   topology.links[2 * 3 + 0].bytes_per_s = 64.0 / 400 * 1e9;
-  const Recomputation one = recomputation_by_cost(setting, programs, strategy);
+  const Recomputation one = recomputation_by_cost(setting, programs, layers);
   for (int rank = 0; rank < 3; ++rank) {
     for (int owner = 0; owner < 3; ++owner) {
       EXPECT_EQ(one.computes(rank, owner), rank == 0 && owner == 2) << rank << " " << owner;
@@ -64,9 +64,9 @@ TEST(HaloRecomputation, ComputesRowsOfSlowLinks) {
   }
   // A slower device had better receive even those.
   topology.devices[0].gemm_flop_per_s.front().per_s /= 2;
-  EXPECT_FALSE(recomputation_by_cost(setting, programs, strategy).any());
+  EXPECT_FALSE(recomputation_by_cost(setting, programs, layers).any());
   for (Link& link : topology.links) link.bytes_per_s = 1e6;
-  EXPECT_EQ(recomputation_by_cost(setting, programs, strategy), Recomputation::of_all_pairs(3));
+  EXPECT_EQ(recomputation_by_cost(setting, programs, layers), Recomputation::of_all_pairs(3));
 }
 
 }  // namespace

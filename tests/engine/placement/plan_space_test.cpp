@@ -69,10 +69,10 @@ TEST_F(PlanSpaceTest, SlowRanksGetSmallParts) {
   // 2 : 2 : 2 : 1 of 2,000 nodes.
   EXPECT_NEAR(static_cast<double>(parts[3].nodes), 2000.0 / 7, 30);
   EXPECT_NEAR(static_cast<double>(parts[0].nodes), 4000.0 / 7, 40);
-  const std::vector<LayerPlan> strategy = default_strategy(model_);
+  const std::vector<LayerPlan> layers = layers_without_plan(model_);
   const PhaseCorrections none;
   const auto slowest = [&](const CutCandidate& cut) {
-    return std::ranges::max(computing_seconds({topology_, model_, cut.quality, none}, strategy));
+    return std::ranges::max(computing_seconds({topology_, model_, cut.quality, none}, layers));
   };
   EXPECT_LT(slowest(found[1]), 0.7 * slowest(found[0]));
 }
@@ -119,10 +119,9 @@ TEST_F(PlanSpaceTest, DecidesCutAlgebraAndBits) {
   EXPECT_EQ(space.model_of(4), -1);
   // The start is what training does without a plan.
   const std::vector<LayerPlan> start = space.layers(space.start());
-  const std::vector<LayerPlan> expected = default_strategy(model_);
+  const std::vector<LayerPlan> expected = layers_without_plan(model_);
   for (std::size_t l = 0; l < 3; ++l) {
-    EXPECT_EQ(start[l].order, expected[l].order);
-    EXPECT_EQ(start[l].cache_aggregate, expected[l].cache_aggregate);
+    EXPECT_EQ(start[l].algebra, expected[l].algebra);
     EXPECT_EQ(start[l].bits, 32);
   }
   // On slow links fewer bits are faster.
@@ -184,12 +183,12 @@ TEST(PlanSpaceEvaluations, AreThoseOfAFreshSpace) {
 
 // By stage: the layers whose orders change what it costs.
 std::vector<std::vector<int>> stages_of(const EpochSetting& setting) {
-  const std::vector<LayerPlan> plain = default_strategy(setting.model);
+  const std::vector<LayerPlan> plain = layers_without_plan(setting.model);
   ProgramsByOrder programs(setting.model, setting.topology.ranks());
   EpochCosts costs(setting.topology, programs, setting.corrections);
-  const auto read = [&](const std::vector<LayerPlan>& strategy) {
+  const auto read = [&](const std::vector<LayerPlan>& layers) {
     std::vector<std::vector<int>> stages;
-    for_each_stage(costs, costs.pieces(setting, 0, strategy, 0), [&](std::span<const int> stage) {
+    for_each_stage(costs, costs.pieces(setting, 0, layers, 0), [&](std::span<const int> stage) {
       stages.emplace_back(stage.begin(), stage.end());
     });
     return stages;
@@ -199,9 +198,10 @@ std::vector<std::vector<int>> stages_of(const EpochSetting& setting) {
   for (int l = 0; l < setting.model.layers; ++l) {
     std::vector<LayerPlan> changed = plain;
     LayerPlan& layer = changed[static_cast<std::size_t>(l)];
-    layer.order = layer.order == MultiplyOrder::kMultiplyFirst ? MultiplyOrder::kAggregateFirst
-                                                               : MultiplyOrder::kMultiplyFirst;
-    layer.cache_aggregate = false;
+    layer.algebra.order = layer.algebra.order == MultiplyOrder::kMultiplyFirst
+                              ? MultiplyOrder::kAggregateFirst
+                              : MultiplyOrder::kMultiplyFirst;
+    layer.algebra.cache_aggregate = false;
     const std::vector<std::vector<int>> after = read(changed);
     EXPECT_EQ(after.size(), before.size());
     for (std::size_t s = 0; s < before.size(); ++s) {
@@ -242,19 +242,19 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
         model.input_dropout = input_dropout;
         if (layer_count(model) != 3) continue;
         for (int choice = 0; choice < 54; ++choice) {
-          std::vector<LayerPlan> strategy;
+          std::vector<LayerPlan> layers;
           for (const int option : {choice / 2 / 9, choice / 2 / 3 % 3, choice / 2 % 3}) {
-            strategy.push_back({orders[static_cast<std::size_t>(option)].order,
-                                orders[static_cast<std::size_t>(option)].cache_aggregate});
+            layers.push_back({orders[static_cast<std::size_t>(option)]});
           }
           if (choice % 2 == 1) {
-            if (!strategy[0].cache_aggregate || !can_recompute(planned_model(model, strategy))) {
+            if (!layers[0].algebra.cache_aggregate ||
+                !can_recompute(planned_model(model, layers))) {
               continue;
             }
-            strategy[1].recomputation =
+            layers[1].recomputation =
                 std::make_shared<const Recomputation>(Recomputation::of_all_pairs(3));
           }
-          const TrainingPrograms whole(planned_model(model, strategy));
+          const TrainingPrograms whole(planned_model(model, layers));
           ProgramsByOrder programs(model, 3);
           const EpochSetting setting{topology, model, parts, {}};
           EpochCosts costs(topology, programs, setting.corrections);
@@ -262,10 +262,9 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
           for (const Block& block : whole.training_schedule.blocks) {
             if (block.name == nullptr) continue;
             double seconds = 0;
-            const RankShape shape{
-                .rows = row_counts(parts, 0, strategy[1].recomputation.get()).held,
-                .marginal = parts.parts[0].nodes - parts.parts[0].central,
-                .marginal_edges = parts.parts[0].marginal_edges};
+            const RankShape shape{.rows = row_counts(parts, 0, layers[1].recomputation.get()).held,
+                                  .marginal = parts.parts[0].nodes - parts.parts[0].central,
+                                  .marginal_edges = parts.parts[0].marginal_edges};
             for (const Call& call : block.calls) {
               seconds += call_seconds(topology.devices[0], whole.training, call, shape);
             }
@@ -273,7 +272,7 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
           }
           expected.emplace_back("rest", 0);
           std::vector<std::pair<std::string, double>> read;
-          for (const int piece : costs.pieces(setting, 0, strategy, 0)) {
+          for (const int piece : costs.pieces(setting, 0, layers, 0)) {
             for (const BlockCost& block : costs.piece(piece).blocks) {
               read.emplace_back(to_string(block.place.phase), block.seconds[0]);
             }
@@ -329,7 +328,7 @@ TEST_F(PlanSpaceTest, TheBestPlanIsWhatAllChoicesSay) {
   EXPECT_LT(plan.predicted_ms, plan.default_ms);
   EXPECT_THAT(plan.predicted_ms, Ge(plan.lower_bound_ms));
   EXPECT_EQ(plan.layers.size(), 3U);
-  EXPECT_FALSE(plan.quantized());
+  for (const LayerPlan& layer : plan.layers) EXPECT_EQ(layer.bits, 32);
   // Every decision that differs from the default says what it saves.
   double saved = 0;
   for (const Json& decision : plan.search.at("decisions")) {

@@ -26,13 +26,13 @@ class SimulatedRun : public ::testing::Test {
         {.nodes = 9000, .central = 4000, .edges = 90000, .marginal_edges = 50000},
         {.nodes = 8000, .central = 5000, .edges = 95000, .marginal_edges = 40000}};
     run_.partition.forward_rows = run_.partition.backward_rows = {0, 3000, 2500, 0};
-    run_.strategy = default_strategy(run_.model);
+    run_.layers = layers_without_plan(run_.model);
     run_.phase_s.resize(2);
     for (Device& device : topology_.devices) device.progress_s_per_byte = 1e-8;
   }
 
   TaskGraph tasks(const Topology& topology, const PhaseCorrections& corrections) const {
-    return epoch_tasks({topology, run_.model, run_.partition, corrections}, run_.strategy,
+    return epoch_tasks({topology, run_.model, run_.partition, corrections}, run_.layers,
                        TaskDetail::kPhases);
   }
   double epoch_s(const Topology& topology, const PhaseCorrections& corrections) const {

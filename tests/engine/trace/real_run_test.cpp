@@ -122,7 +122,7 @@ TEST_P(TracedRun, GivesACompleteGraphOfEveryEpoch) {
   const TempDir dir;
   TrainOptions options = small_options();
   options.exchange = GetParam().first;
-  options.message_bits.bits = "4";
+  options.message_bits.bits = parse_bits("4");
   options.overlap = GetParam().second;
   const std::filesystem::path run = traced_run(dir, options);
   const std::vector<Json> metrics = metrics_of(run);

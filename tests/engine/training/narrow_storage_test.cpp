@@ -64,7 +64,7 @@ TEST(NarrowStorage, RepeatsBitForBitAndThreadsAndOverlapChangeNothing) {
   for (const std::string exchange : {"exact", "quantized"}) {
     TrainOptions options = narrow_options("cpu");
     options.exchange = exchange;
-    options.message_bits.bits = "4";
+    options.message_bits.bits = parse_bits("4");
     const RunResult first = run_epochs(dataset, 3, options, 1, 5);
     expect_same_run(run_epochs(dataset, 3, options, 1, 5), first);
     options.overlap = false;

@@ -46,7 +46,7 @@ TEST(Fingerprint, HoldsWhatAScheduleAndMessagesDependOn) {
   options.optimizer.weight_decay = 5e-4;
   options.optimizer.decay_first_layer_only = true;
   options.exchange = "quantized";
-  options.message_bits.bits = "adaptive";
+  options.message_bits.bits = parse_bits("adaptive");
   options.message_bits.lambda = 0.3;
   options.message_bits.reassign_every = 2;
   options.message_bits.sensitivity = Sensitivity::kUpperBound;
@@ -62,7 +62,7 @@ TEST(Fingerprint, HoldsWhatAScheduleAndMessagesDependOn) {
   cosine.optimizer.schedule = LearningRateSchedule::kCosine;
   cosine.optimizer.epochs = 3;
   cosine.exchange = "quantized";
-  cosine.message_bits.bits = "random";
+  cosine.message_bits.bits = parse_bits("random");
   cosine.seed = 18446744073709551615U;
   EXPECT_EQ(recorded(cosine),
             R"({"dataset_checksum":"f0","model":"gcn","layers":3,"hidden":256,"dropout":0.5,)"

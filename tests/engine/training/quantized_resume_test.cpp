@@ -27,7 +27,7 @@ class QuantizedRuns : public ::testing::Test {
   TrainOptions options(const std::string& bits) const {
     TrainOptions options = small_options();
     options.exchange = "quantized";
-    options.message_bits.bits = bits;
+    options.message_bits.bits = parse_bits(bits);
     options.message_bits.reassign_every = 3;
     options.checkpoint_every = 1;
     if (bits == "adaptive") options.calibration = dir_.path() / "slow.json";

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 TrainOptions quantized_options(const std::string& bits) {
   TrainOptions options = small_options();
   options.exchange = "quantized";
-  options.message_bits.bits = bits;
+  options.message_bits.bits = parse_bits(bits);
   return options;
 }
 
@@ -65,7 +65,7 @@ TEST(QuantizedTraining, At32BitsIsExactTraining) {
     options.model.order = OrderChoice::kAggregateFirst;  // 16 columns: exact rows carry no padding
     const RunResult exact = run_epochs(dataset, 3, options, 1, 5);
     options.exchange = "quantized";
-    options.message_bits.bits = "32";
+    options.message_bits.bits = parse_bits("32");
     const RunResult run = run_epochs(dataset, 3, options, 1, 5);
     EXPECT_EQ(run.losses, exact.losses);
     EXPECT_TRUE(same_tensors(run.state, exact.state));

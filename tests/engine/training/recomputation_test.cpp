@@ -89,12 +89,12 @@ TEST(Recomputation, LeavesRowsOfAllLayersButTheSecondToTheExchangeMode) {
   TrainOptions options = recomputing(of_some_pairs());
   const RunResult exact = run_epochs(dataset, kRanks, options, 1, 6);
   options.exchange = "quantized";
-  options.message_bits.bits = "32";
+  options.message_bits.bits = parse_bits("32");
   const RunResult as_stored = run_epochs(dataset, kRanks, options, 1, 6);
   EXPECT_EQ(as_stored.losses, exact.losses);
   EXPECT_TRUE(same_tensors(as_stored.state, exact.state));
   for (const char* bits : {"8", "random", "adaptive"}) {
-    options.message_bits.bits = bits;
+    options.message_bits.bits = parse_bits(bits);
     options.message_bits.reassign_every = 2;
     const RunResult few = run_epochs(dataset, kRanks, options, 1, 6);
     EXPECT_NE(few.losses, exact.losses) << bits;

@@ -63,7 +63,7 @@ TEST(SharedForward, IsNotSharedWhereTrainingComputesSomethingElse) {
   quantizing.model.norm = Norm::kNone;
   quantizing.model.dropout = 0;
   quantizing.exchange = "quantized";
-  quantizing.message_bits.bits = "4";
+  quantizing.message_bits.bits = parse_bits("4");
   for (const TrainOptions& options : {dropping, batch_norm, quantizing}) {
     const Outcome alone = run(dataset, options, false);
     const Outcome evaluated = run(dataset, options, true);

@@ -67,7 +67,7 @@ class SnapshotRuns : public ::testing::Test {
   TrainOptions adaptive_options() const {
     TrainOptions adaptive = options();
     adaptive.exchange = "quantized";
-    adaptive.message_bits.bits = "adaptive";
+    adaptive.message_bits.bits = parse_bits("adaptive");
     adaptive.message_bits.reassign_every = 3;
     adaptive.calibration = dir_.path() / "slow.json";
     return adaptive;

@@ -52,7 +52,7 @@ inline Json calibration(int ranks, double theta, const std::vector<Link>& others
 inline ExchangeSetup adaptive_setup(int parts, const Json& calibration, int last_epoch) {
   ExchangeSetup setup{.parts = parts, .columns = 24, .last_epoch = last_epoch, .value = drifting};
   setup.exchange.mode = "quantized";
-  setup.exchange.message_bits.bits = "adaptive";
+  setup.exchange.message_bits.bits = parse_bits("adaptive");
   setup.exchange.message_bits.reassign_every = 3;
   setup.exchange.message_bits.calibration = calibration;
   return setup;

@@ -19,7 +19,7 @@ constexpr std::int64_t kNodes = 90;
 ExchangeOptions quantized(const std::string& bits) {
   ExchangeOptions options;
   options.mode = "quantized";
-  options.message_bits.bits = bits;
+  options.message_bits.bits = parse_bits(bits);
   return options;
 }
 
@@ -396,12 +396,15 @@ TEST(QuantizedExchange, RefusesAShortMessage) {
 }
 
 TEST(FixedWidths, AreOneOrOnePerLayer) {
-  EXPECT_THAT(fixed_bits("4"), ::testing::ElementsAre(4));
-  EXPECT_THAT(fixed_bits("8,4,32"), ::testing::ElementsAre(8, 4, 32));
-  EXPECT_THAT(fixed_bits("random"), ::testing::IsEmpty());
-  EXPECT_THAT(fixed_bits("adaptive"), ::testing::IsEmpty());
+  EXPECT_THAT(parse_bits("4").widths, ::testing::ElementsAre(4));
+  EXPECT_THAT(parse_bits("8,4,32").widths, ::testing::ElementsAre(8, 4, 32));
+  EXPECT_THAT(parse_bits("random").widths, ::testing::IsEmpty());
+  EXPECT_THAT(parse_bits("adaptive").widths, ::testing::IsEmpty());
+  for (const char* text : {"4", "8,4,32", "random", "adaptive"}) {
+    EXPECT_EQ(to_string(parse_bits(text)), text);
+  }
   for (const char* bad : {"", "3", "8,", ",8", "8,,4", "8, 4", "4,adaptive", "8,3", "4x"}) {
-    EXPECT_THAT(thrown_error([&] { fixed_bits(bad); }).what(),
+    EXPECT_THAT(thrown_error([&] { parse_bits(bad); }).what(),
                 AllOf(HasSubstr("--bits"), HasSubstr("1, 2, 4, 8, 16, 32")))
         << bad;
   }

@@ -1,32 +1,29 @@
-#include "partition/plan.hpp"
+#include "engine/plan/plan.hpp"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
+#include "base/files.hpp"
 #include "base/seal.hpp"
+#include "kernels/wire.hpp"
 
 namespace atl {
 
 namespace {
 
 constexpr int kFormat = 1;
-constexpr std::array<const char*, 2> kOrders = {"multiply-first", "aggregate-first"};
-constexpr std::array<int, 6> kBits = {1, 2, 4, 8, 16, 32};
 
-PlannedLayer read_layer(const Json& json, const std::filesystem::path& place) {
-  PlannedLayer layer;
-  layer.order = json_field<std::string>(json, "order", place);
-  if (std::find(kOrders.begin(), kOrders.end(), layer.order) == kOrders.end()) {
-    fail_input("{}: field 'order' is '{}'; allowed are {}", place.string(), layer.order,
-               fmt::join(kOrders, ", "));
+LayerPlan read_layer(const Json& json, const std::filesystem::path& place) {
+  LayerPlan layer;
+  layer.algebra.order = read_order(json, place);
+  layer.algebra.cache_aggregate = json_field<bool>(json, "cache_aggregate", place);
+  const int bits = json_field<int>(json, "bits", place);
+  if (std::ranges::find(kWireBits, bits) == kWireBits.end()) {
+    fail_input("{}: field 'bits' is {}; allowed are {}", place.string(), bits,
+               fmt::join(kWireBits, ", "));
   }
-  layer.cache_aggregate = json_field<bool>(json, "cache_aggregate", place);
-  layer.bits = json_field<int>(json, "bits", place);
-  if (std::find(kBits.begin(), kBits.end(), layer.bits) == kBits.end()) {
-    fail_input("{}: field 'bits' is {}; allowed are {}", place.string(), layer.bits,
-               fmt::join(kBits, ", "));
-  }
+  layer.bits = bits;
   return layer;
 }
 
@@ -40,16 +37,14 @@ double milliseconds(const Json& json, const char* field, const std::filesystem::
 
 }  // namespace
 
-bool Plan::quantized() const {
-  return std::any_of(layers.begin(), layers.end(), [](const auto& l) { return l.bits < 32; });
-}
-
 Json to_json(const Plan& plan) {
   Json layers = Json::array();
-  for (const PlannedLayer& layer : plan.layers) {
-    layers.push_back(
-        {{"order", layer.order}, {"cache_aggregate", layer.cache_aggregate}, {"bits", layer.bits}});
+  for (const LayerPlan& layer : plan.layers) {
+    layers.push_back({{"order", to_string(layer.algebra.order)},
+                      {"cache_aggregate", layer.algebra.cache_aggregate},
+                      {"bits", static_cast<int>(layer.bits)}});
   }
+  const auto recomputation = recomputation_of(plan.layers);
   Json dataset = {{"name", plan.dataset}, {"checksum", plan.dataset_checksum}};
   if (!plan.shape.empty()) dataset["shape"] = plan.shape;
   return {{"format", kFormat},
@@ -58,12 +53,18 @@ Json to_json(const Plan& plan) {
           {"model", plan.model},
           {"partition", to_json(plan.partition)},
           {"layers", layers},
-          {"recomputation", to_json(plan.recomputation)},
+          {"recomputation", recomputation ? to_json(*recomputation) : Json()},
           {"gradient_sum", to_json(plan.gradient_sum)},
           {"predicted_ms", plan.predicted_ms},
           {"default_ms", plan.default_ms},
           {"lower_bound_ms", plan.lower_bound_ms},
           {"search", plan.search}};
+}
+
+void write_plan(const Plan& plan, const std::filesystem::path& path) {
+  Json document = to_json(plan);
+  add_seal(document);
+  write_atomically(path, document.dump(2) + "\n");
 }
 
 Plan read_plan(const std::filesystem::path& path) {
@@ -95,15 +96,7 @@ Plan read_plan(const std::filesystem::path& path) {
   for (std::size_t l = 0; l < layers.size(); ++l) {
     plan.layers.push_back(read_layer(layers[l], fmt::format("{}: layer {}", path.string(), l)));
   }
-  plan.recomputation = parse_recomputation(json.value("recomputation", Json()), plan.ranks,
-                                           fmt::format("{}: field 'recomputation'", path.string()));
-  if (plan.recomputation.any() && (plan.layers.size() < 2 || !plan.layers[0].cache_aggregate ||
-                                   plan.layers[0].order != kOrders[1])) {
-    fail_input(
-        "{}: field 'recomputation' names rows of the first layer's output; it must be null unless "
-        "layer 0 is aggregate-first with 'cache_aggregate' true and a layer follows it",
-        path.string());
-  }
+  read_recomputation(json.value("recomputation", Json()), plan.ranks, path, plan.layers);
   plan.gradient_sum = parse_sum_route(json.value("gradient_sum", Json()), plan.ranks,
                                       fmt::format("{}: field 'gradient_sum'", path.string()));
   plan.predicted_ms = milliseconds(json, "predicted_ms", path);

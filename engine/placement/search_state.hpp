@@ -16,13 +16,13 @@
 namespace atl {
 
 // One search: begins with the evaluation of start(), which counts.
-class SearchRun {
+class SearchState {
  public:
   // kForget: for a strategy that never asks for a choice twice, start() aside.
   enum class Memory { kRemember, kForget };
 
   // Throws Error{kOption} for a budget below one evaluation or below 0 seconds.
-  SearchRun(SearchSpace& space, const SearchOptions& options, Memory memory = Memory::kRemember);
+  SearchState(SearchSpace& space, const SearchOptions& options, Memory memory = Memory::kRemember);
 
   // The cost of `choice`; a choice that is remembered takes no evaluation. Empty: time is up, or it
   // would take one evaluation too many; nothing was evaluated.

@@ -1,6 +1,5 @@
-// What a strategy search decided for one graph, one model and one machine: plan.json, which
-// `atoll plan` writes and `atoll train --plan` follows (docs/placement.md). It is plain data and
-// stands here because training reads it and must not know the search.
+// The decisions of a search for one graph, one model and one machine: plan.json, which
+// `atoll plan` writes and `atoll train --plan` follows (docs/placement.md).
 #pragma once
 
 #include <filesystem>
@@ -8,17 +7,11 @@
 #include <vector>
 
 #include "base/json.hpp"
+#include "engine/plan/layer_plan.hpp"
 #include "partition/partitioner.hpp"
-#include "partition/recomputation.hpp"
 #include "partition/sum_route.hpp"
 
 namespace atl {
-
-struct PlannedLayer {
-  std::string order;  // "multiply-first" or "aggregate-first"
-  bool cache_aggregate = false;
-  int bits = 32;  // per value of its messages, in both directions; 32: exact
-};
 
 struct Plan {
   // What it was made for. Training by it refuses anything else.
@@ -29,8 +22,7 @@ struct Plan {
   Json model;  // options that say what is computed: model, layers, hidden, norm, ...
 
   PartitionOptions partition;  // part p is trained by rank p
-  std::vector<PlannedLayer> layers;
-  Recomputation recomputation;  // of halo rows of the first layer's output
+  std::vector<LayerPlan> layers;
   SumRoute gradient_sum;
 
   // What the simulator expects, for reports; ms per epoch.
@@ -38,11 +30,11 @@ struct Plan {
   double default_ms = 0;      // without a plan
   double lower_bound_ms = 0;  // of any order of the plan's work
   Json search;                // how it was found
-
-  bool quantized() const;
 };
 
+// plan.json, apart from its seal.
 Json to_json(const Plan& plan);
+void write_plan(const Plan& plan, const std::filesystem::path& path);
 // Throws Error{kInput} naming `path`, the field, the value found and those allowed.
 Plan read_plan(const std::filesystem::path& path);
 
@@ -50,5 +42,8 @@ Plan read_plan(const std::filesystem::path& path);
 // many ranks and this model, or if it was made from a shape.
 void require_plan_fits(const Plan& plan, const std::filesystem::path& path,
                        const std::string& dataset_checksum, int ranks, const Json& model);
+
+// For people. Throws Error{kInput} if the plan says something of its search that can't be read.
+std::string to_text(const Plan& plan);
 
 }  // namespace atl

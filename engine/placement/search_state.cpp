@@ -1,4 +1,4 @@
-#include "engine/placement/search_run.hpp"
+#include "engine/placement/search_state.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,7 @@ void check_budget(const SearchOptions& options) {
 
 }  // namespace
 
-SearchRun::SearchRun(SearchSpace& space, const SearchOptions& options, Memory memory)
+SearchState::SearchState(SearchSpace& space, const SearchOptions& options, Memory memory)
     : space_(space),
       options_(options),
       memory_(memory),
@@ -52,7 +52,7 @@ SearchRun::SearchRun(SearchSpace& space, const SearchOptions& options, Memory me
   improvements_.push_back({.evaluations = 1, .cost = cost});
 }
 
-PlanCost SearchRun::evaluate_now(std::span<const int> choice) {
+PlanCost SearchState::evaluate_now(std::span<const int> choice) {
   for (int d = 0; d < static_cast<int>(choice.size()); ++d) {
     ATOLL_ASSERT(choice[d] >= 0 && choice[d] < space_.options(d), "decision {} takes option {}", d,
                  choice[d]);
@@ -64,13 +64,13 @@ PlanCost SearchRun::evaluate_now(std::span<const int> choice) {
   return cost;
 }
 
-bool SearchRun::out_of_time() const {
+bool SearchState::out_of_time() const {
   if (options_.seconds == 0) return false;
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began_;
   return passed.count() >= options_.seconds;
 }
 
-std::optional<PlanCost> SearchRun::evaluate(std::span<const int> choice) {
+std::optional<PlanCost> SearchState::evaluate(std::span<const int> choice) {
   if (out_of_time()) return std::nullopt;
   std::vector<int> key(choice.begin(), choice.end());
   if (memory_ == Memory::kForget && key == start_) return start_cost();
@@ -86,7 +86,7 @@ std::optional<PlanCost> SearchRun::evaluate(std::span<const int> choice) {
   return cost;
 }
 
-SearchResult SearchRun::result() const {
+SearchResult SearchState::result() const {
   return {.choice = best_,
           .cost = best_cost(),
           .start = start_cost(),

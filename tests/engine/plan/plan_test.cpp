@@ -1,10 +1,11 @@
-#include "partition/plan.hpp"
+#include "engine/plan/plan.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
+#include "engine/plan/planned_job.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace atl {
@@ -25,11 +26,14 @@ Plan example() {
   plan.partition.marginal_cost = 0.5;
   plan.partition.imbalance = 0.05;
   plan.partition.balance = PartitionBalance::kEdges;
-  plan.layers = {{"aggregate-first", true, 32}, {"multiply-first", false, 8}};
-  plan.recomputation = Recomputation(4);
-  plan.recomputation.set(0, 2);
-  plan.recomputation.set(3, 0);
-  plan.recomputation.set(3, 1);
+  Recomputation recomputation(4);
+  recomputation.set(0, 2);
+  recomputation.set(3, 0);
+  recomputation.set(3, 1);
+  plan.layers = {{{MultiplyOrder::kAggregateFirst, true}, 32},
+                 {{MultiplyOrder::kMultiplyFirst, false},
+                  8,
+                  std::make_shared<const Recomputation>(recomputation)}};
   plan.gradient_sum.groups = {{0, 1}, {2, 3}};
   plan.predicted_ms = 812.5;
   plan.default_ms = 1300.25;
@@ -65,10 +69,11 @@ TEST_F(PlanFile, ReadsWhatItWrites) {
   EXPECT_EQ(plan.partition.islands, (std::vector<int>{2, 2}));
   EXPECT_EQ(plan.partition.part_order, (std::vector<int>{1, 0, 2, 3}));
   EXPECT_EQ(plan.partition.marginal_cost, 0.5);
-  EXPECT_TRUE(plan.quantized());
-  EXPECT_TRUE(plan.layers[0].cache_aggregate);
+  EXPECT_EQ(plan.layers[0], example().layers[0]);
+  EXPECT_EQ(plan.layers[1].algebra, example().layers[1].algebra);
+  EXPECT_EQ(plan.layers[1].bits, 8);
   EXPECT_EQ(json.at("recomputation"), Json::parse("[[2], [], [], [0, 1]]"));
-  EXPECT_EQ(plan.recomputation, example().recomputation);
+  EXPECT_EQ(*plan.layers[1].recomputation, *example().layers[1].recomputation);
   EXPECT_EQ(plan.gradient_sum, example().gradient_sum);
   EXPECT_EQ(json.at("gradient_sum").at("by"), "hierarchical");
   Json server = json;
@@ -78,7 +83,7 @@ TEST_F(PlanFile, ReadsWhatItWrites) {
   none["gradient_sum"] = {{"by", "all-reduce"}};
   EXPECT_TRUE(read_plan(write(none)).gradient_sum.is_all_reduce());
   none["recomputation"] = nullptr;
-  EXPECT_FALSE(read_plan(write(none)).recomputation.any());
+  EXPECT_EQ(read_plan(write(none)).layers[1].recomputation, nullptr);
 }
 
 TEST_F(PlanFile, NamesTheFieldThatIsWrong) {
@@ -151,6 +156,40 @@ TEST_F(PlanFile, FitsOneGraphOneNumberOfRanksAndOneModel) {
   other = model;
   other["layers"] = 3;
   EXPECT_THAT(refused("4476f0f9a88eacf8", 4, other), HasSubstr("--layers 2"));
+}
+
+TEST(FollowPlan, PutsEveryDecisionIntoTheJob) {
+  const Plan plan = example();
+  TrainJob job;
+  job.options.model.hidden = 64;
+  job.options.message_bits.lambda = 0.25;
+  job.partition.method = "random";
+  job.partition.parts_dir = "elsewhere";
+  follow_plan(plan, {.file = "plan.json", .dataset = "data", .parts_file = "parts.npy"}, job);
+  EXPECT_EQ(job.options.model.algebra,
+            (std::vector{plan.layers[0].algebra, plan.layers[1].algebra}));
+  EXPECT_EQ(job.options.model.recomputation, *plan.layers[1].recomputation);
+  EXPECT_EQ(job.options.model.hidden, 64);
+  EXPECT_EQ(job.options.gradient_sum, plan.gradient_sum);
+  EXPECT_EQ(job.options.exchange, "quantized");
+  EXPECT_EQ(job.options.message_bits.bits.by, BitChoice::By::kFixed);
+  EXPECT_EQ(job.options.message_bits.bits.widths, (std::vector{32, 8}));
+  EXPECT_EQ(job.options.message_bits.lambda, 0.25);
+  EXPECT_EQ(job.partition.islands, plan.partition.islands);
+  EXPECT_EQ(job.partition.method, plan.partition.method);
+  EXPECT_EQ(job.partition.parts_dir, "elsewhere");
+  EXPECT_EQ(job.partition.parts_file, "parts.npy");
+}
+
+TEST(FollowPlan, LeavesExactMessagesExact) {
+  Plan plan = example();
+  plan.layers[1].bits = 32;
+  plan.layers[1].recomputation = nullptr;
+  TrainJob job;
+  follow_plan(plan, {}, job);
+  EXPECT_EQ(job.options.exchange, "exact");
+  EXPECT_EQ(to_string(job.options.message_bits.bits), "adaptive");
+  EXPECT_FALSE(job.options.model.recomputation.any());
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+#include "engine/placement/training_programs.hpp"
+
+namespace atl {
+
+TrainingPrograms::TrainingPrograms(const ModelConfig& model)
+    : dtype(model.dtype),
+      training(model_program(model, Pass::kTraining)),
+      evaluation(model_program(model, Pass::kEvaluation)),
+      training_schedule(schedule(training)),
+      evaluation_schedule(schedule(evaluation)) {}
+
+const TrainingPrograms& ProgramsByOrder::of(const LayerAlgebra& algebra, bool recomputes) {
+  for (const Known& known : known_) {
+    if (known.algebra == algebra && known.recomputes == recomputes) return known.programs;
+  }
+  ModelConfig model = ordered(algebra, recomputes);
+  if (recomputes) model.recomputation = Recomputation::of_all_pairs(ranks_);
+  return known_.emplace_back(Known{algebra, recomputes, TrainingPrograms(model)}).programs;
+}
+
+ModelConfig ProgramsByOrder::ordered(const LayerAlgebra& algebra, bool recomputes) const {
+  std::vector<LayerPlan> layers(static_cast<std::size_t>(layer_count(model_)), {algebra});
+  if (recomputes) layers.front().algebra = {MultiplyOrder::kAggregateFirst, true};
+  return planned_model(model_, layers);
+}
+
+bool ProgramsByOrder::can_recompute(const LayerAlgebra& algebra) const {
+  return atl::can_recompute(ordered(algebra, true));
+}
+
+}  // namespace atl

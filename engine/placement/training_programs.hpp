@@ -1,0 +1,57 @@
+// The programs that follow from what a plan decides about the layers of a model.
+#pragma once
+
+#include <deque>
+
+#include "engine/plan/layer_plan.hpp"
+#include "engine/program/schedule.hpp"
+
+namespace atl {
+
+// What a model runs: the same on all ranks.
+struct TrainingPrograms {
+  explicit TrainingPrograms(const ModelConfig& model);
+
+  DType dtype;
+  Program training;
+  Program evaluation;
+  Schedule training_schedule;
+  Schedule evaluation_schedule;
+};
+
+// Programs of a model in which all layers have one order, each made once. What a scope of a program
+// is depends on the order of its own layer alone, and of the first two layers on whether halo rows
+// are computed; so these few serve all plans wherever scopes are looked at one by one.
+class ProgramsByOrder {
+ public:
+  // `model` must outlive it.
+  ProgramsByOrder(const ModelConfig& model, int ranks) : model_(model), ranks_(ranks) {}
+
+  // Valid as long as this. recomputes: the first layer keeps its aggregate then, whatever the
+  // algebra.
+  const TrainingPrograms& of(const LayerAlgebra& algebra, bool recomputes);
+  // With the decisions of this layer.
+  const TrainingPrograms& of(const LayerPlan& layer) {
+    return of(layer.algebra, layer.recomputation != nullptr && layer.recomputation->any());
+  }
+  // Whether the model has a program that computes halo rows, with this algebra of the layers behind
+  // the first.
+  bool can_recompute(const LayerAlgebra& algebra) const;
+  // For what depends on no layer's order.
+  const TrainingPrograms& any() { return known_.empty() ? of({}, false) : known_.front().programs; }
+
+ private:
+  struct Known {
+    LayerAlgebra algebra;
+    bool recomputes;
+    TrainingPrograms programs;
+  };
+  // Without recomputation.
+  ModelConfig ordered(const LayerAlgebra& algebra, bool recomputes) const;
+
+  const ModelConfig& model_;
+  int ranks_;
+  std::deque<Known> known_;
+};
+
+}  // namespace atl

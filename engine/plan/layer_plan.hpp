@@ -1,0 +1,36 @@
+// What a plan decides about one layer of a model, and how the model follows it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/json.hpp"
+#include "engine/models/model.hpp"
+
+namespace atl {
+
+struct LayerPlan {
+  LayerAlgebra algebra = {};
+  double bits = 32;  // per value of its messages, 32: exact; of a run that has been: their mean
+  // Of halo rows of its input, only in layer 1 above a kept aggregate; null: none.
+  std::shared_ptr<const Recomputation> recomputation = nullptr;
+  auto operator<=>(const LayerPlan&) const = default;
+};
+
+// What the layers of a model do without a plan.
+std::vector<LayerPlan> layers_without_plan(const ModelConfig& model);
+// The model with the algebra and the recomputation of these layers.
+ModelConfig planned_model(ModelConfig model, std::span<const LayerPlan> layers);
+
+// Who computes halo rows of the first layer's output; null: nobody.
+std::shared_ptr<const Recomputation> recomputation_of(std::span<const LayerPlan> layers);
+// Fields of plans and traces. Throw Error{kInput} naming the place, the field, the value found and
+// those allowed.
+MultiplyOrder read_order(const Json& layer, const std::filesystem::path& place);
+// From `json`, the field 'recomputation' of the file `path`.
+void read_recomputation(const Json& json, int ranks, const std::filesystem::path& path,
+                        std::vector<LayerPlan>& layers);
+
+}  // namespace atl
