@@ -18,7 +18,6 @@
 #include "launch/command.hpp"
 #include "launch/planned_graph.hpp"
 #include "launch/planned_job.hpp"
-#include "launch/policy_command.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {
