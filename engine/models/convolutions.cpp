@@ -300,23 +300,50 @@ Value no_convolution(Builder& builder, const ConvolutionInput& input) {
 
 namespace {
 
+using OptionNames = std::vector<std::string>;
+
 std::vector<ConvolutionKind>& all_kinds() {
+  const auto attention = [](const OptionNames& others = {}) {
+    OptionNames names = {
+        "root", "heads", "output-heads", "average-heads", "attention-dropout", "attention-norm"};
+    names.insert(names.end(), others.begin(), others.end());
+    return names;
+  };
   static std::vector<ConvolutionKind> kinds = {
-      {"gcn", gcn_convolution},
-      {"sage", sage_convolution},
-      {"gin", gin_convolution},
-      {"gine", gine_convolution},
-      {"mean", mean_convolution},
-      {"sum", sum_convolution},
-      {"none", no_convolution},
-      {"gat", gat_convolution},
-      {"gatv2", gatv2_convolution},
-      {"dot", dot_convolution},
-      {"rgcn", rgcn_convolution},
-      {"gcnii", gcnii_convolution, /*keeps_columns=*/true, /*has_bias=*/false, /*has_weight=*/true,
-       /*reads_first=*/true},
-      {"appnp", appnp_convolution, true, false, /*has_weight=*/false, true},
-      {"sgc", sgc_convolution, true, false, false},
+      {.name = "gcn", .make = gcn_convolution, .reads = OptionNames{"root"}},
+      {.name = "sage",
+       .make = sage_convolution,
+       .reads = OptionNames{"root", "aggregator", "temperature", "aggregator-power",
+                            "learn-aggregator"}},
+      {.name = "gin", .make = gin_convolution, .reads = OptionNames{"root"}},
+      {.name = "gine", .make = gine_convolution, .reads = OptionNames{"root"}},
+      {.name = "mean", .make = mean_convolution, .reads = OptionNames{"root"}},
+      {.name = "sum", .make = sum_convolution, .reads = OptionNames{"root"}},
+      {.name = "none", .make = no_convolution, .reads = OptionNames{}},
+      {.name = "gat", .make = gat_convolution, .reads = attention({"edge-scores"})},
+      {.name = "gatv2", .make = gatv2_convolution, .reads = attention({"edge-scores"})},
+      {.name = "dot", .make = dot_convolution, .reads = attention()},
+      {.name = "rgcn", .make = rgcn_convolution, .reads = OptionNames{"root", "bases"}},
+      {.name = "gcnii",
+       .make = gcnii_convolution,
+       .keeps_columns = true,
+       .has_bias = false,
+       .reads_first = true,
+       .reads = OptionNames{"alpha", "theta"}},
+      {.name = "appnp",
+       .make = appnp_convolution,
+       .keeps_columns = true,
+       .has_bias = false,
+       .has_weight = false,
+       .reads_first = true,
+       .reads = OptionNames{"alpha", "hops"}},
+      {.name = "sgc",
+       .make = sgc_convolution,
+       .keeps_columns = true,
+       .has_bias = false,
+       .has_weight = false,
+       .reads = OptionNames{},
+       .lacks = {"norm", "norm-place", "activation", "skip"}},
   };
   return kinds;
 }
@@ -332,6 +359,14 @@ void add_convolutions(const std::vector<ConvolutionKind>& kinds) {
     check_own_name("model", kind.name, taken);
     if (kind.make == nullptr) {
       fail_option("model '{}' of this program has no function that writes it", kind.name);
+    }
+    for (const std::string& option : kind.reads.value_or(OptionNames{})) {
+      OptionNames known;
+      for (const auto& row : layer_options()) known.push_back(row.name);
+      if (std::ranges::find(known, option) != known.end()) continue;
+      fail_option(
+          "model '{}' of this program reads the option '{}', which no layer has{}; allowed are {}",
+          kind.name, option, did_you_mean(option, known), fmt::join(known, ", "));
     }
     all_kinds().push_back(kind);
   }

@@ -1,6 +1,7 @@
 // The convolutions that layers are made of: what a row takes from its neighbours' rows.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,13 +31,19 @@ struct ConvolutionKind {
   bool has_bias = true;        // unless a norm follows
   bool has_weight = true;      // without one there is no activation either, unless it is asked for
   bool reads_first = false;
+  // Names of the options that it reads, without those of every layer (norm, activation, dropout,
+  // skip); with --model, others that some convolution names are refused. Not said: it may read all.
+  std::optional<std::vector<std::string>> reads = {};
+  // Options of every layer that its model has not.
+  std::vector<std::string> lacks = {};
 };
 
 // All of them, in the order of help texts: those below and those that were added.
 const std::vector<ConvolutionKind>& convolution_kinds();
 // Adds those of a program's own, which are models, too. For its start: flags, files of options and
 // checks are made from the names once. Throws Error{kOption} for a name that is taken, that is no
-// word of a command line or has more than 64 characters, or if there is no function.
+// word of a command line or has more than 64 characters, if there is no function, or if it reads
+// what is no option of layers.
 void add_convolutions(const std::vector<ConvolutionKind>& kinds);
 std::vector<std::string> convolution_names();
 // Throws Error{kOption} for an unknown name.
