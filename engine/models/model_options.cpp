@@ -151,11 +151,8 @@ const OptionTable<ModelConfig>& model_options() {
          .help = "heads of the last layer, whose mean gives the logits",
          .value = ModelRow::number(ATOLL_FIELD(output_heads), 1, kMostHeads),
          .plan = PlanRole::kMadeFor},
-        of_layers("average-heads"),
-        of_layers("attention-dropout"),
-        of_layers("attention-norm"),
-        of_layers("edge-scores"),
-        of_layers("bases"),
+    };
+    const OptionTable<ModelConfig> last = {
         {.name = "decoder",
          .group = "Model",
          .help = "What scores pairs of nodes: dot, the inner product of their embeddings, or mlp, "
@@ -179,7 +176,14 @@ const OptionTable<ModelConfig>& model_options() {
          .value = ModelRow::document(ATOLL_FIELD(description), read_model_file),
          .plan = PlanRole::kMadeFor},
     };
-    for (const ModelRow& row : later) rows.push_back(recorded_if_set(row));
+    const auto append = [&rows](const ModelRow& row) { rows.push_back(recorded_if_set(row)); };
+    for (const ModelRow& row : later) append(row);
+    for (const auto& row : layer_options()) {
+      if (std::ranges::count(rows, row.name, &ModelRow::name) == 0) {
+        append(of_layers(row.name.c_str()));
+      }
+    }
+    for (const ModelRow& row : last) append(row);
     for (ModelRow& row : rows) {
       const std::vector<std::string> readers = readers_of(row.name);
       if (!readers.empty()) row.help = fmt::format("{}: {}", fmt::join(readers, ", "), row.help);
